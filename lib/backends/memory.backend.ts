@@ -1,0 +1,83 @@
+import type { AcquireOutcome, Claim, ExtendOutcome, Holding, LockBackend, ReleaseOutcome } from './lock-backend.js';
+
+interface Entry {
+  owner: string;
+  fencingToken: number;
+  since: number;
+  expiresAt: number;
+}
+
+/** Locks in this process, with the leases and the tokens of the real thing: for tests and first steps. */
+export class MemoryBackend implements LockBackend {
+  readonly #entries = new Map<string, Entry>();
+  readonly #now: () => number;
+  // One counter for all keys costs no memory for each; like in Redis, a restart begins above the earlier tokens.
+  #lastToken = Date.now() * 1_000;
+  #sweepAt = 1_000;
+
+  constructor(now: () => number) {
+    this.#now = now;
+  }
+
+  attemptTimeoutMs(): number {
+    return 0;
+  }
+
+  async acquire({ key, owner, ttlMs }: Claim): Promise<AcquireOutcome> {
+    const now = this.#now();
+    const holder = this.#live(key);
+    if (holder) return { status: 'contended', owner: holder.owner, remainingMs: holder.expiresAt - now };
+    const fencingToken = ++this.#lastToken;
+    this.#entries.set(key, { owner, fencingToken, since: now, expiresAt: now + ttlMs });
+    this.#sweep();
+    return { status: 'acquired', fencingToken, sentAt: now };
+  }
+
+  async extend({ key, owner, ttlMs }: Claim): Promise<ExtendOutcome> {
+    const entry = this.#live(key);
+    if (entry?.owner !== owner) return { status: 'lost', reason: entry ? 'stolen' : 'expired' };
+    const sentAt = this.#now();
+    entry.expiresAt = sentAt + ttlMs;
+    return { status: 'extended', sentAt };
+  }
+
+  async release({ key, owner }: Claim): Promise<ReleaseOutcome> {
+    if (this.#live(key)?.owner !== owner) return { status: 'gone' };
+    this.#entries.delete(key);
+    return { status: 'released' };
+  }
+
+  async inspect(key: string): Promise<Holding | undefined> {
+    const entry = this.#live(key);
+    if (!entry) return undefined;
+    const now = this.#now();
+    const { owner, fencingToken, since, expiresAt } = entry;
+    return { owner, fencingToken, remainingMs: expiresAt - now, heldForMs: now - since };
+  }
+
+  async forceRelease(key: string): Promise<boolean> {
+    const wasHeld = this.#live(key) !== undefined;
+    this.#entries.delete(key);
+    return wasHeld;
+  }
+
+  async connect(): Promise<[]> {
+    return [];
+  }
+
+  async close(): Promise<void> {
+    this.#entries.clear();
+  }
+
+  #live(key: string): Entry | undefined {
+    const entry = this.#entries.get(key);
+    return entry && entry.expiresAt > this.#now() ? entry : undefined;
+  }
+
+  /** Forgets leases that ran out, each time the number of entries has doubled. */
+  #sweep(): void {
+    if (this.#entries.size < this.#sweepAt) return;
+    for (const key of this.#entries.keys()) if (!this.#live(key)) this.#entries.delete(key);
+    this.#sweepAt = Math.max(1_000, 2 * this.#entries.size);
+  }
+}

@@ -1,0 +1,44 @@
+import type { RedisSource } from '../options.js';
+import type { ResolvedOptions } from '../resolve-options.js';
+import type { LockBackend } from './lock-backend.js';
+import { MemoryBackend } from './memory.backend.js';
+import { RedisConnection } from './redis-connection.js';
+import { RedisNode } from './redis-node.js';
+import { RedlockBackend } from './redlock.backend.js';
+import { SingleNodeBackend } from './single-node.backend.js';
+
+const DEFAULT_COMMAND_TIMEOUT_MS = 1_000;
+
+/**
+ * Makes the backend that the options ask for, and its clients; connects to nothing yet.
+ * @param now the clock that `sentAt` is read from, in milliseconds
+ */
+export async function openBackend(options: ResolvedOptions, now: () => number): Promise<LockBackend> {
+  const { backend } = options;
+  switch (backend.kind) {
+    case 'memory':
+      return new MemoryBackend(now);
+    case 'redis': {
+      const commandTimeoutMs = options.commandTimeoutMs ?? DEFAULT_COMMAND_TIMEOUT_MS;
+      const [node] = await openNodes([backend.source], options.keyPrefix, commandTimeoutMs);
+      return new SingleNodeBackend(node!, commandTimeoutMs, now);
+    }
+    case 'redlock': {
+      // A node that is slow must not eat up the validity of the others' votes.
+      const nodeTimeoutMs = options.commandTimeoutMs ?? Math.round(Math.min(200, Math.max(50, options.ttlMs * 0.05)));
+      const nodes = await openNodes(backend.sources, options.keyPrefix, nodeTimeoutMs);
+      return new RedlockBackend(nodes, nodeTimeoutMs, now);
+    }
+  }
+}
+
+async function openNodes(sources: RedisSource[], keyPrefix: string, commandTimeoutMs: number): Promise<RedisNode[]> {
+  const opening = await Promise.allSettled(sources.map((source) => RedisConnection.open(source)));
+  const connections = opening.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
+  const failure = opening.find((result) => result.status === 'rejected');
+  if (failure) {
+    for (const connection of connections) connection.close();
+    throw failure.reason;
+  }
+  return connections.map((connection) => new RedisNode(connection, { keyPrefix, commandTimeoutMs }));
+}

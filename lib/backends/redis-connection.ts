@@ -1,0 +1,100 @@
+import { Redis, type RedisOptions } from 'ioredis';
+import { NodeError } from '../errors.js';
+import type { RedisClient, RedisSource } from '../options.js';
+
+/**
+ * Limits for the clients this library makes. A command of a broken connection fails at once and is not sent again by
+ * the client, because a late acquire would leave an orphan; the backend decides what is tried again.
+ */
+const OWN_CLIENT = {
+  lazyConnect: true,
+  enableOfflineQueue: false,
+  autoResendUnfulfilledCommands: true, // with 0 retries all fail at the first close; `false` would never settle them
+  maxRetriesPerRequest: 0,
+  connectTimeout: 2_000,
+  socketTimeout: 5_000, // a half-open connection is given up and made anew
+  retryStrategy: (attempt: number) => Math.min(attempt * 50, 1_000),
+} satisfies RedisOptions;
+
+/** One client, made here or handed in, and whether it can be used now. */
+export class RedisConnection {
+  readonly #waiting = new Set<() => void>();
+  readonly #wake = () => {
+    for (const waiter of this.#waiting) waiter();
+  };
+  readonly #remember = (error: Error) => {
+    this.#lastError = error.message;
+  };
+  #lastError?: string;
+
+  private constructor(
+    readonly client: RedisClient,
+    /** `host:port`, or the path of a socket: never the URL, which may hold a password. */
+    readonly name: string,
+    private readonly owned: boolean,
+  ) {
+    client.on('ready', this.#wake).on('end', this.#wake);
+    // A handed client keeps its own way of reporting errors.
+    if (this.owned) client.on('error', this.#remember);
+  }
+
+  /** @throws what the user's function throws */
+  static async open(source: RedisSource): Promise<RedisConnection> {
+    if (typeof source === 'function') return new RedisConnection(...named(await source()), true);
+    if (typeof source === 'string') return new RedisConnection(...named(new Redis(source, OWN_CLIENT)), true);
+    if (isClient(source)) return new RedisConnection(...named(source), false);
+    return new RedisConnection(...named(new Redis({ ...OWN_CLIENT, ...source })), true);
+  }
+
+  get isReady(): boolean {
+    return this.client.status === 'ready';
+  }
+
+  /**
+   * Waits until commands can be sent. Starts the connection of a lazy client, as a command would.
+   * @returns undefined when it is ready; what is wrong after `timeoutMs`, or at once when it was closed for good
+   */
+  async ready(timeoutMs: number): Promise<NodeError | undefined> {
+    if (this.isReady) return undefined;
+    if (this.client.status === 'wait') this.client.connect().catch(() => {}); // reported by the status
+    if (this.client.status !== 'end' && timeoutMs > 0) await this.#change(timeoutMs);
+    return this.isReady ? undefined : this.#problem();
+  }
+
+  /** Closes the client if it was made here. Nothing may be under way any more. */
+  close(): void {
+    this.client.off('ready', this.#wake).off('end', this.#wake);
+    if (this.owned) this.client.disconnect();
+    this.#wake();
+  }
+
+  #change(timeoutMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      const done = () => {
+        clearTimeout(timer);
+        this.#waiting.delete(done);
+        resolve();
+      };
+      const timer = setTimeout(done, timeoutMs);
+      this.#waiting.add(done);
+    });
+  }
+
+  #problem(): NodeError {
+    const cause = this.#lastError ? `: ${this.#lastError}` : '';
+    return new NodeError(this.name, `not connected (${this.client.status})${cause}`);
+  }
+}
+
+/** By its form, not by its class: the application may have an ioredis of its own. */
+function isClient(source: object): source is RedisClient {
+  return typeof (source as Partial<RedisClient>).evalsha === 'function';
+}
+
+function named(client: RedisClient): [RedisClient, string] {
+  if (!isClient(client)) throw new TypeError('The function given as a Redis source must return an ioredis client.');
+  if (client.isCluster) return [client, 'cluster'];
+  const { host, port, path, sentinels, name } = (client as Redis).options;
+  if (sentinels?.length) return [client, `sentinel master ${name}`];
+  return [client, path ?? `${host}:${port}`];
+}

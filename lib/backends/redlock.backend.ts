@@ -1,0 +1,231 @@
+import { LockUnavailableError, type NodeError } from '../errors.js';
+import type { AcquireOutcome, Claim, ExtendOutcome, Holding, LockBackend, ReleaseOutcome } from './lock-backend.js';
+import type { Fault, NodeExtension, NodeRelease, RedisNode, Vote } from './redis-node.js';
+import { unreachable } from './single-node.backend.js';
+import { countVotes } from './votes.js';
+
+/** Answers after which the lock stands on the node. */
+const THERE = new Set<string>(['granted', 'extended', 'restored']);
+
+type Granted = Extract<Vote, { status: 'granted' }>;
+
+/**
+ * Redlock over independent masters (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/): a lock
+ * is held when a majority of the nodes granted it. All nodes are asked at once, each with its own time limit, and the
+ * votes are counted as they come in. Fencing tokens follow docs/adr/0004-fencing-tokens.md.
+ */
+export class RedlockBackend implements LockBackend {
+  readonly #nodes: readonly RedisNode[];
+  readonly #quorum: number;
+  readonly #nodeTimeoutMs: number;
+  readonly #now: () => number;
+  readonly #undoing = new Set<Promise<unknown>>();
+  /** The nodes on which a claim certainly does not stand. */
+  readonly #sparedBy = new WeakMap<Claim, Set<number>>();
+
+  constructor(nodes: readonly RedisNode[], nodeTimeoutMs: number, now: () => number) {
+    this.#nodes = nodes;
+    this.#quorum = Math.floor(nodes.length / 2) + 1;
+    this.#nodeTimeoutMs = nodeTimeoutMs;
+    this.#now = now;
+  }
+
+  /** One round of votes, and one to write the token back. */
+  attemptTimeoutMs(): number {
+    return 2 * this.#nodeTimeoutMs;
+  }
+
+  async acquire(claim: Claim): Promise<AcquireOutcome> {
+    await this.#connectedQuorum();
+    const sentAt = this.#now();
+    const ballots = this.#nodes.map((node, index) => this.#noted(claim, index, node.acquire(claim)));
+    const votes = await countVotes(ballots, (answers, open) => {
+      const granted = answers.filter(isGranted).length;
+      const won = granted >= this.#quorum;
+      // An error names all nodes that failed, so it waits for the time limit of the others.
+      const lost = granted + open < this.#quorum && (open === 0 || this.#answered(answers) >= this.#quorum);
+      return won || lost ? [...answers] : undefined;
+    });
+    const tokens = votes.filter(isGranted).map((vote) => vote.fencingToken);
+    let outcome: AcquireOutcome;
+    if (tokens.length >= this.#quorum) {
+      const fencingToken = Math.max(...tokens);
+      const known = tokens.filter((token) => token === fencingToken).length;
+      const problem = known >= this.#quorum ? undefined : await this.#writeBack(claim, fencingToken, votes);
+      if (problem === undefined) return { status: 'acquired', fencingToken, sentAt };
+      outcome = problem;
+    } else {
+      outcome = this.#refusal(votes);
+    }
+    this.#undo(claim, ballots);
+    return outcome;
+  }
+
+  /** Held means that a majority still had it: a node where it was absent is mended but does not count. */
+  async extend(claim: Claim): Promise<ExtendOutcome> {
+    const sentAt = this.#now();
+    const ballots = this.#nodes.map((node, index) => this.#noted(claim, index, node.extend(claim, 'restore')));
+    const outcome = await countVotes<NodeExtension, ExtendOutcome>(ballots, (answers, open) => {
+      const count = (status: NodeExtension['status']) => answers.filter((answer) => answer?.status === status).length;
+      const extended = count('extended');
+      if (extended >= this.#quorum) return { status: 'extended', sentAt };
+      const faults = answers.filter(isFault);
+      // Nodes that did not answer may still have it: only without them, too, it is certainly lost.
+      if (extended + faults.length + open < this.#quorum) {
+        return { status: 'lost', reason: count('foreign') > 0 ? 'stolen' : 'expired' };
+      }
+      return open > 0 ? undefined : { status: 'unavailable', causes: faults.map((fault) => fault.error) };
+    });
+    if (outcome.status === 'lost') this.#undo(claim, ballots);
+    return outcome;
+  }
+
+  async release(claim: Claim): Promise<ReleaseOutcome> {
+    const spared = this.#sparedBy.get(claim);
+    const ballots = this.#nodes.map((node, index): Promise<NodeRelease> =>
+      spared?.has(index) ? Promise.resolve({ status: 'gone' }) : node.release(claim),
+    );
+    return countVotes<NodeRelease, ReleaseOutcome>(ballots, (answers, open) => {
+      const released = answers.filter((answer) => answer?.status === 'released').length;
+      if (released >= this.#quorum) return { status: 'released' };
+      const faults = answers.filter(isFault);
+      if (released + faults.length + open < this.#quorum) return { status: 'gone' };
+      return open > 0 ? undefined : { status: 'unavailable', causes: faults.map((fault) => fault.error) };
+    });
+  }
+
+  /** The holder is who has a majority; minorities of a split vote are no lock. */
+  async inspect(key: string): Promise<Holding | undefined> {
+    const views = await Promise.all(this.#nodes.map((node) => node.inspect(key)));
+    const faults = views.filter(isFault);
+    if (views.length - faults.length < this.#quorum) throw this.#unavailable('inspected', key, faults);
+    const holdings = views.flatMap((view) => (view.status === 'seen' && view.holding ? [view.holding] : []));
+    const owner = majorityOwner(holdings, this.#quorum);
+    const majority = holdings.filter((holding) => holding.owner === owner);
+    if (owner === undefined) return undefined;
+    const tokens = majority.map((holding) => holding.fencingToken ?? 0);
+    return {
+      owner,
+      // It is held for as long as a majority keeps it.
+      remainingMs: majority.map((holding) => holding.remainingMs).sort((a, b) => b - a)[this.#quorum - 1]!,
+      fencingToken: Math.max(...tokens) || undefined,
+      heldForMs: majority.find((holding) => holding.heldForMs !== undefined)?.heldForMs,
+    };
+  }
+
+  async forceRelease(key: string): Promise<boolean> {
+    const releases = await Promise.all(this.#nodes.map((node) => node.forceRelease(key)));
+    const faults = releases.filter(isFault);
+    if (releases.length - faults.length < this.#quorum) throw this.#unavailable('released by force', key, faults);
+    return releases.some((release) => release.status === 'released');
+  }
+
+  async connect(timeoutMs: number): Promise<NodeError[]> {
+    const ballots = this.#nodes.map((node) => node.connection.ready(timeoutMs));
+    const errors = (await Promise.all(ballots)).filter((error) => error !== undefined);
+    if (this.#nodes.length - errors.length < this.#quorum) throw unreachable(errors, timeoutMs);
+    return errors;
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.#undoing);
+    await Promise.all(this.#nodes.map((node) => node.close()));
+  }
+
+  /**
+   * Makes the token known to a majority before it is issued: only then no later holder can get a smaller one.
+   * @returns undefined when that is done, else why the lock cannot be had
+   */
+  async #writeBack(
+    claim: Claim,
+    fencingToken: number,
+    votes: readonly (Vote | undefined)[],
+  ): Promise<AcquireOutcome | undefined> {
+    // Votes still open are asked too: their connection keeps the order, and the script checks who owns the lock there.
+    const nodes = this.#nodes.filter((_, index) => votes[index] === undefined || isGranted(votes[index]));
+    const { raised, faults } = await countVotes(
+      nodes.map((node) => node.raiseFence(claim, fencingToken)),
+      (answers, open) => {
+        const raised = answers.filter((answer) => answer?.status === 'raised').length;
+        const decided = raised >= this.#quorum || raised + open < this.#quorum;
+        return decided ? { raised, faults: answers.filter(isFault) } : undefined;
+      },
+    );
+    if (raised >= this.#quorum) return undefined;
+    return faults.length > 0
+      ? { status: 'unavailable', causes: faults.map((fault) => fault.error) }
+      : { status: 'contended' }; // its keys were deleted or ran out meanwhile
+  }
+
+  /** Notes on which nodes the lock certainly is not, so that a dead node gathers no releases to be repeated. */
+  #noted<Ballot extends Vote | NodeExtension>(claim: Claim, node: number, ballot: Promise<Ballot>): Promise<Ballot> {
+    return ballot.then((answer) => {
+      const isThere = answer.status === 'fault' ? answer.mayHaveRun : THERE.has(answer.status);
+      const spared = this.#sparedBy.get(claim);
+      if (isThere) spared?.delete(node);
+      else if (answer.status === 'refused' || answer.status === 'fault') {
+        if (spared) spared.add(node);
+        else this.#sparedBy.set(claim, new Set([node]));
+      }
+      return answer;
+    });
+  }
+
+  /** Gives connections that are just being made the time of one vote, if there is no quorum without them. */
+  async #connectedQuorum(): Promise<void> {
+    const isReady = (node: RedisNode) => node.connection.isReady;
+    if (this.#nodes.filter(isReady).length >= this.#quorum) return;
+    await countVotes(
+      this.#nodes.map((node) => node.connection.ready(this.#nodeTimeoutMs)),
+      (_, open) => open === 0 || this.#nodes.filter(isReady).length >= this.#quorum || undefined,
+    );
+  }
+
+  /** How many nodes answered, or still may. */
+  #answered(votes: readonly (Vote | undefined)[]): number {
+    return votes.length - votes.filter(isFault).length;
+  }
+
+  /** Contended when a majority answered at all: then others are in the way, not the network. */
+  #refusal(votes: readonly (Vote | undefined)[]): AcquireOutcome {
+    if (this.#answered(votes) < this.#quorum) {
+      return { status: 'unavailable', causes: votes.filter(isFault).map((fault) => fault.error) };
+    }
+    const refusals = votes.filter((vote) => vote?.status === 'refused');
+    const owner = majorityOwner(refusals, this.#quorum);
+    if (owner === undefined) return { status: 'contended' };
+    const remaining = refusals.filter((vote) => vote.owner === owner).map((vote) => vote.remainingMs);
+    return { status: 'contended', owner, remainingMs: Math.max(...remaining) };
+  }
+
+  /** Releases all nodes, each after its pending answer: nobody keeps a minority, and no late vote stays behind. */
+  #undo(claim: Claim, ballots: readonly Promise<Vote | NodeExtension>[]): void {
+    const undoing = Promise.all(
+      ballots.map(async (ballot, index) => {
+        const { status } = await ballot;
+        if (status !== 'refused' && status !== 'foreign') await this.#nodes[index]!.release(claim);
+      }),
+    ).finally(() => this.#undoing.delete(undoing));
+    this.#undoing.add(undoing);
+  }
+
+  #unavailable(operation: string, key: string, faults: readonly Fault[]): LockUnavailableError {
+    return LockUnavailableError.from(
+      operation,
+      key,
+      faults.map((fault) => fault.error),
+    );
+  }
+}
+
+function isGranted(vote: Vote | undefined): vote is Granted {
+  return vote?.status === 'granted';
+}
+
+function isFault(answer: { status: string } | undefined): answer is Fault {
+  return answer?.status === 'fault';
+}
+
+function majorityOwner(votes: readonly { owner: string }[], quorum: number): string | undefined {
+  return votes.find(({ owner }) => votes.filter((vote) => vote.owner === owner).length >= quorum)?.owner;
+}

@@ -1,0 +1,176 @@
+import { describeHolder, type LockHolder } from './owner.js';
+
+/** Stable machine-readable code of each error of this library. */
+export type LockErrorCode =
+  'LOCK_CONTENDED' | 'LOCK_UNAVAILABLE' | 'LOCK_LOST' | 'LOCK_SELF_DEADLOCK' | 'LOCK_KEY' | 'LOCK_OPTIONS';
+
+/** Why a lock that was held is no longer held. */
+export type LockLostReason =
+  /** The lease ran out without being extended, or its key was gone from Redis (deleted, flushed, evicted). */
+  | 'expired'
+  /** Another owner stands in the key. */
+  | 'stolen'
+  /** Redis, or a quorum of nodes, could not be reached until the deadline. */
+  | 'unavailable'
+  /** This process did not run until the deadline: blocked event loop, stopped, suspended. */
+  | 'stalled'
+  /** The application closed and the handler did not finish within `shutdownTimeoutMs`. */
+  | 'shutdown'
+  /** The lock was released by its own holder before it was asked. */
+  | 'released';
+
+/**
+ * Base of all errors of this library. It has the form of the `http-errors` package (`status`, `statusCode`,
+ * `expose: false`), so Nest's own exception filter answers with the right status and keeps the message, which names
+ * keys, holders and nodes, out of the response.
+ */
+export abstract class LockError extends Error {
+  abstract readonly code: LockErrorCode;
+  readonly statusCode: number;
+  /** Never shown to an HTTP client. */
+  readonly expose = false;
+
+  constructor(
+    message: string,
+    readonly status: number,
+    /** The key of the lock, where there is one. */
+    readonly key?: string,
+    options?: ErrorOptions,
+  ) {
+    super(message, options);
+    this.statusCode = status;
+    this.name = new.target.name;
+  }
+}
+
+/** Somebody else holds the lock, and did so until the waiting time was over. HTTP status 409. */
+export class LockContendedError extends LockError {
+  readonly code = 'LOCK_CONTENDED';
+
+  constructor(
+    override readonly key: string,
+    /** How long this call waited, in milliseconds. */
+    readonly waitedMs: number,
+    /** Who holds it, where that is known. */
+    readonly holder?: LockHolder,
+    /** How long the holder's lease still runs if it is not extended, in milliseconds. */
+    readonly remainingMs?: number,
+  ) {
+    const by = holder ? `is held by ${describeHolder(holder)}` : 'is held by others';
+    const lease = remainingMs === undefined ? '' : ` (its lease runs for ${Math.round(remainingMs)} ms more)`;
+    super(
+      `Lock "${key}" ${by}${lease}; waited ${Math.round(waitedMs)} ms in vain. ` +
+        'Raise waitMs, shorten the work under the lock, or say with onContended what to do instead.',
+      409,
+      key,
+    );
+  }
+}
+
+/** What one node answered, or that it did not. Never holds credentials. */
+export class NodeError extends Error {
+  constructor(
+    /** `host:port` of the node. */
+    readonly node: string,
+    /** What was wrong there. */
+    readonly problem: string,
+  ) {
+    super(`${node}: ${problem}`);
+    this.name = 'NodeError';
+  }
+}
+
+/** Redis, or a quorum of the Redlock nodes, could not be asked. HTTP status 503. */
+export class LockUnavailableError extends LockError {
+  readonly code = 'LOCK_UNAVAILABLE';
+
+  constructor(
+    message: string,
+    key?: string,
+    /** One cause for each node that did not answer as it should. */
+    readonly causes: readonly NodeError[] = [],
+  ) {
+    super(message, 503, key, causes.length > 0 ? { cause: causes[0] } : undefined);
+  }
+
+  /** The error of an operation on a lock that the nodes did not serve. */
+  static from(operation: string, key: string, causes: readonly NodeError[]): LockUnavailableError {
+    const nodes = causes.map((cause) => cause.message).join('; ') || 'no node answered';
+    return new LockUnavailableError(
+      `Lock "${key}" could not be ${operation}: ${nodes}. Check that these Redis servers are up and reachable.`,
+      key,
+      causes,
+    );
+  }
+}
+
+/** How the work under a lost lock ended. */
+export type LockOutcome = { status: 'fulfilled'; value: unknown } | { status: 'rejected'; reason: unknown };
+
+const LOST_BECAUSE: Record<LockLostReason, string> = {
+  expired: 'its lease ended, or its key was deleted from Redis',
+  stolen: 'another owner holds its key',
+  unavailable: 'it could not be extended before its deadline',
+  stalled: 'this process did not run until its deadline had passed',
+  shutdown: 'the application closed before the work was done',
+  released: 'it was released before',
+};
+
+/**
+ * The lock was held and is not any more: what ran under it may have overlapped with another holder. HTTP status 503.
+ * Make late writes harmless by checking `fencingToken` at the resource.
+ */
+export class LockLostError extends LockError {
+  readonly code = 'LOCK_LOST';
+
+  constructor(
+    override readonly key: string,
+    readonly reason: LockLostReason,
+    /** How the work ended, when it had ended; with `onLost: 'reject'` its result or error is kept here. */
+    readonly outcome?: LockOutcome,
+    cause?: unknown,
+  ) {
+    super(
+      `Lock "${key}" is no longer held (${reason}): ${LOST_BECAUSE[reason]}. ` +
+        'Stop the work when lock.signal aborts, and check the fencing token where it writes.',
+      503,
+      key,
+      cause === undefined ? undefined : { cause },
+    );
+  }
+}
+
+/** A call that holds a lock asked for the same lock with `reentrant: false`: it would wait for itself. HTTP status 500. */
+export class LockSelfDeadlockError extends LockError {
+  readonly code = 'LOCK_SELF_DEADLOCK';
+
+  constructor(override readonly key: string) {
+    super(
+      `Lock "${key}" is already held by this very call, which would wait for itself. ` +
+        'Allow reentrant: true, or do not nest calls that lock the same key.',
+      500,
+      key,
+    );
+  }
+}
+
+/**
+ * No usable key could be made: the method does not run. HTTP status 400 where the key is made of a request,
+ * otherwise 500.
+ */
+export class LockKeyError extends LockError {
+  readonly code = 'LOCK_KEY';
+
+  constructor(message: string, status: 400 | 500 = 500, options?: ErrorOptions) {
+    super(message, status, undefined, options);
+  }
+}
+
+/** The library was set up or called wrongly: what was wrong, what was got, what is expected. HTTP status 500. */
+export class LockOptionsError extends LockError {
+  readonly code = 'LOCK_OPTIONS';
+
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, 500, undefined, options);
+  }
+}

@@ -1,0 +1,25 @@
+import type { LockLostReason, NodeError } from './errors.js';
+import type { LockHolder } from './owner.js';
+
+interface OfLock {
+  key: string;
+  owner: string;
+  fencingToken: number;
+}
+
+/** What `LockService.events$` reports. */
+export type LockEvent =
+  /** A lock was acquired after waiting for `waitedMs`. */
+  | ({ type: 'acquired'; waitedMs: number } & OfLock)
+  /** A call gave up: somebody else held the lock. */
+  | { type: 'contended'; key: string; waitedMs: number; holder?: LockHolder }
+  /** A call gave up: Redis or the quorum could not be asked. */
+  | { type: 'unavailable'; key: string; causes: readonly NodeError[] }
+  /** The watchdog could not extend a lease; it tries again until the deadline. */
+  | ({ type: 'extension-failed'; causes: readonly NodeError[] } & OfLock)
+  /** A held lock was lost. */
+  | ({ type: 'lost'; reason: LockLostReason } & OfLock)
+  /** A lock was given back. */
+  | ({ type: 'released' } & OfLock)
+  /** A release was not confirmed; it is repeated in the background. */
+  | ({ type: 'release-failed'; causes: readonly NodeError[] } & OfLock);

@@ -1,0 +1,23 @@
+import { performance } from 'node:perf_hooks';
+
+/** A wall clock that gained more than this on the monotonic one was set, or slept: below it is rounding and slewing. */
+const JUMP_MS = 100;
+
+/**
+ * Elapsed time, in milliseconds, that never runs slower than Redis does. Linux stops the monotonic clock while the
+ * machine is suspended, so what the wall clock gains on it between two readings counts as elapsed too. A wall clock
+ * that is set ahead then costs a lease, never safety; one that is set back changes nothing.
+ */
+export class Clock {
+  #skippedMs = 0;
+  #lead = Date.now() - performance.now();
+
+  readonly now = (): number => {
+    const monotonic = performance.now();
+    const lead = Date.now() - monotonic;
+    const gained = lead - this.#lead;
+    if (gained > JUMP_MS) this.#skippedMs += gained;
+    if (gained > JUMP_MS || gained < -JUMP_MS) this.#lead = lead;
+    return monotonic + this.#skippedMs;
+  };
+}

@@ -1,0 +1,113 @@
+import type { Claim } from '../backends/lock-backend.js';
+import { LockLostError, type LockLostReason, type LockOutcome } from '../errors.js';
+
+/**
+ * How long a lease may be relied on, in milliseconds after its command was sent. The allowance for clocks that run at
+ * different speeds, 1 % + 2 ms, is that of the Redlock description.
+ */
+export function validityMs(ttlMs: number, guardMs: number): number {
+  return ttlMs - (ttlMs * 0.01 + 2) - guardMs;
+}
+
+export type LeaseState = 'held' | 'lost' | 'released';
+
+/**
+ * One lock that this process was granted, until it is released or lost. Whether it is held is computed when asked:
+ * after a pause of the process, user code runs before any timer does.
+ */
+export class Lease {
+  /** How many handles share it; the last one to be released releases it. */
+  handles = 1;
+  /** When the watchdog looks at it next, by the clock. */
+  dueAt = 0;
+  /** What the last extension failed with, if the lease could not be extended since. */
+  fault?: Error;
+  #deadline: number;
+  #state: LeaseState = 'held';
+  #lost?: LockLostError;
+  #abort?: AbortController;
+
+  constructor(
+    readonly claim: Claim,
+    readonly fencingToken: number,
+    /** Whether the watchdog extends it. */
+    readonly kept: boolean,
+    /** When the command that won or last extended it was sent. */
+    public sentAt: number,
+    private readonly guardMs: number,
+    private readonly now: () => number,
+    /** Called once when the lease is lost, or found to be by whoever asks. */
+    private readonly expire: (lease: Lease) => void,
+  ) {
+    this.#deadline = sentAt + validityMs(claim.ttlMs, guardMs);
+  }
+
+  get ttlMs(): number {
+    return this.claim.ttlMs;
+  }
+
+  get deadline(): number {
+    return this.#deadline;
+  }
+
+  /** `held` only if it may be relied on right now. */
+  get state(): LeaseState {
+    if (this.#state === 'held' && this.now() >= this.#deadline) this.expire(this);
+    return this.#state;
+  }
+
+  get remainingMs(): number {
+    return this.state === 'held' ? Math.max(0, this.#deadline - this.now()) : 0;
+  }
+
+  /** Whether the lock was lost: while it was held, or as the release found. */
+  get isLost(): boolean {
+    return this.state === 'lost' || this.#lost !== undefined;
+  }
+
+  get signal(): AbortSignal {
+    if (!this.#abort) {
+      this.#abort = new AbortController(); // made when asked for: most locks are never asked
+      if (this.state === 'lost') this.#abort.abort(this.#lost);
+    }
+    return this.#abort.signal;
+  }
+
+  /** Before an extension by another ttl is sent: should its answer be lost, the shorter of both leases is what counts. */
+  extending(sentAt: number, ttlMs: number): void {
+    this.claim.ttlMs = ttlMs;
+    this.#deadline = Math.min(this.#deadline, sentAt + validityMs(ttlMs, this.guardMs));
+  }
+
+  extended(sentAt: number): void {
+    this.sentAt = sentAt;
+    this.fault = undefined;
+    this.#deadline = sentAt + validityMs(this.ttlMs, this.guardMs);
+  }
+
+  /** @returns false when it was not held any more */
+  release(): boolean {
+    if (this.#state !== 'held') return false;
+    this.#state = 'released';
+    return true;
+  }
+
+  /** @returns false when it was not held any more */
+  lose(reason: LockLostReason): boolean {
+    if (this.#state !== 'held') return false;
+    this.#state = 'lost';
+    this.#lost = new LockLostError(this.claim.key, reason, undefined, this.fault);
+    this.#abort?.abort(this.#lost);
+    return true;
+  }
+
+  /** The release found that the key was not this owner's any more. */
+  foundGone(): void {
+    this.#lost = new LockLostError(this.claim.key, 'expired');
+  }
+
+  /** The error of a lease that is not held. */
+  lostError(outcome?: LockOutcome): LockLostError {
+    return new LockLostError(this.claim.key, this.#lost?.reason ?? 'released', outcome, this.fault);
+  }
+}

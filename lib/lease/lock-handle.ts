@@ -1,0 +1,62 @@
+import { LockLostError } from '../errors.js';
+import type { Lock } from '../lock.js';
+import type { Lease } from './lease.js';
+
+/** What a handle has done for it. */
+export interface LeaseKeeper {
+  extend(lease: Lease, ttlMs: number): Promise<void>;
+  /** Called once for each handle. */
+  release(lease: Lease): Promise<boolean>;
+}
+
+/** One acquisition's view of a lease; nested acquisitions share the lease and have a handle each. */
+export class LockHandle implements Lock {
+  #released?: Promise<boolean>;
+
+  constructor(
+    private readonly lease: Lease,
+    private readonly keeper: LeaseKeeper,
+  ) {}
+
+  get key(): string {
+    return this.lease.claim.key;
+  }
+
+  get owner(): string {
+    return this.lease.claim.owner;
+  }
+
+  get fencingToken(): number {
+    return this.lease.fencingToken;
+  }
+
+  get signal(): AbortSignal {
+    return this.lease.signal;
+  }
+
+  get isHeld(): boolean {
+    return !this.#released && this.lease.state === 'held';
+  }
+
+  get remainingMs(): number {
+    return this.#released ? 0 : this.lease.remainingMs;
+  }
+
+  assertHeld(): void {
+    if (this.isHeld) return;
+    throw this.#released ? new LockLostError(this.key, 'released') : this.lease.lostError();
+  }
+
+  async extend(ttlMs: number = this.lease.ttlMs): Promise<void> {
+    this.assertHeld();
+    await this.keeper.extend(this.lease, ttlMs);
+  }
+
+  release(): Promise<boolean> {
+    return (this.#released ??= this.keeper.release(this.lease));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.release();
+  }
+}

@@ -1,0 +1,131 @@
+import { checkKey } from '../check-key.js';
+import { LockKeyError, LockOptionsError } from '../errors.js';
+
+/** Where the values of a key come from, which decides when the lock can be taken. */
+export type KeyOrigin = 'static' | 'arguments' | 'request';
+
+/** What a handler's key can be made of. */
+export const REQUEST_ROOTS = ['params', 'body', 'query', 'headers', 'user', 'data', 'args'] as const;
+export type RequestRoot = (typeof REQUEST_ROOTS)[number];
+
+/** Finds the value that a path begins with: an argument by its index, or a part of the request by its name. */
+export type Lookup = (root: string) => unknown;
+
+interface Reference {
+  source: string;
+  root: string;
+  path: string[];
+}
+
+/** Getters of a class may be read, the inner workings of objects may not. */
+const FORBIDDEN = new Set(['__proto__', 'prototype', 'constructor']);
+
+/**
+ * A key like `order:{0.customer.id}`. Values are escaped, so that ('x:y', 'z') and ('x', 'y:z') make two keys of
+ * `{0}:{1}`.
+ */
+export class KeyTemplate {
+  readonly origin: KeyOrigin;
+  readonly #parts: (string | Reference)[];
+
+  /** @throws LockOptionsError for a template that cannot be read */
+  constructor(readonly template: string) {
+    this.#parts = parse(template);
+    const references = this.#parts.filter((part) => typeof part !== 'string');
+    const fromRequest = references.filter(({ root }) => (REQUEST_ROOTS as readonly string[]).includes(root));
+    if (fromRequest.length > 0 && fromRequest.length < references.length) {
+      throw unreadable(template, 'it mixes arguments of the method and parts of the request');
+    }
+    this.origin = references.length === 0 ? 'static' : fromRequest.length > 0 ? 'request' : 'arguments';
+    if (this.origin === 'static') checkKey(template);
+  }
+
+  /** @throws LockKeyError when a value is missing or has no string form, or the key is too long */
+  render(lookup: Lookup): string {
+    const status = this.origin === 'request' ? 400 : 500;
+    const key = this.#parts
+      .map((part) => (typeof part === 'string' ? part : this.#resolve(part, lookup, status)))
+      .join('');
+    checkKey(key, status);
+    return key;
+  }
+
+  #resolve({ source, root, path }: Reference, lookup: Lookup, status: 400 | 500): string {
+    const refuse = (problem: string, options?: ErrorOptions) =>
+      new LockKeyError(`The key "${this.template}" cannot be made: {${source}} ${problem}.`, status, options);
+    let value: unknown;
+    try {
+      value = lookup(root);
+      for (const name of path) value = value === null || value === undefined ? undefined : (value as never)[name];
+      return escape(stringForm(value));
+    } catch (error) {
+      if (error instanceof Unfit) throw refuse(error.message);
+      throw refuse('cannot be read', { cause: error });
+    }
+  }
+}
+
+class Unfit extends Error {}
+
+function parse(template: string): (string | Reference)[] {
+  if (typeof template !== 'string' || template === '') throw unreadable(String(template), 'it is empty');
+  const parts: (string | Reference)[] = [];
+  for (const [index, piece] of template.split(/\{([^{}]*)\}/).entries()) {
+    if (index % 2 === 1) parts.push(reference(template, piece));
+    else if (/[{}]/.test(piece)) throw unreadable(template, 'a brace stands alone');
+    else if (piece !== '') parts.push(piece);
+  }
+  return parts;
+}
+
+function reference(template: string, source: string): Reference {
+  const [root = '', ...path] = source.split('.');
+  if (!/^\d+$/.test(root) && !(REQUEST_ROOTS as readonly string[]).includes(root)) {
+    throw unreadable(
+      template,
+      `{${source}} begins with neither the index of an argument nor ${REQUEST_ROOTS.join(', ')}`,
+    );
+  }
+  if (path.some((name) => name === '' || FORBIDDEN.has(name))) throw unreadable(template, `{${source}} is no path`);
+  return { source, root, path: root === 'headers' ? path.map((name) => name.toLowerCase()) : path };
+}
+
+function stringForm(value: unknown): string {
+  switch (typeof value) {
+    case 'string':
+      if (value === '') throw new Unfit('is empty');
+      return value;
+    case 'number':
+      if (!Number.isFinite(value)) throw new Unfit(`is ${value}`);
+      return String(value);
+    case 'bigint':
+    case 'boolean':
+      return String(value);
+    case 'object':
+      if (value !== null) return objectForm(value);
+  }
+  throw new Unfit(`is ${value === null ? 'null' : typeof value === 'undefined' ? 'undefined' : `a ${typeof value}`}`);
+}
+
+/** Dates, ids and the like have a string form of their own; plain objects and lists would all look the same. */
+function objectForm(value: object): string {
+  if (value instanceof Date) return value.toISOString();
+  const { toString } = value;
+  if (Array.isArray(value) || typeof toString !== 'function' || toString === Object.prototype.toString) {
+    throw new Unfit('is an object without a string form');
+  }
+  const form: unknown = toString.call(value);
+  if (typeof form !== 'string' || form === '') throw new Unfit('is an object without a string form');
+  return form;
+}
+
+function escape(value: string): string {
+  return value.replace(/[%:{}]/g, (char) => '%' + char.charCodeAt(0).toString(16).toUpperCase());
+}
+
+function unreadable(template: string, problem: string): LockOptionsError {
+  return new LockOptionsError(
+    `The key "${template}" of @Locked cannot be read: ${problem}. ` +
+      'Expected something like "order:{0}", "order:{0.customer.id}" or, for a handler, "order:{params.id}".',
+  );
+}

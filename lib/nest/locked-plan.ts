@@ -1,0 +1,110 @@
+import type { ExecutionContext } from '@nestjs/common';
+import { checkKey } from '../check-key.js';
+import { LockKeyError, LockOptionsError } from '../errors.js';
+import type { WithLockOptions } from '../options.js';
+import { checkRequest, DEFAULT_CONNECTION } from '../resolve-options.js';
+import { KeyTemplate, type KeyOrigin } from './key-template.js';
+import { requestValues } from './request-values.js';
+
+/** A key made of the whole context of a request: see `fromContext`. */
+export class ContextKey {
+  constructor(readonly make: (context: ExecutionContext) => string) {}
+}
+
+export type OnContended = 'throw' | 'skip' | ((...args: never[]) => unknown);
+export type AnyLockedOptions = Omit<WithLockOptions, 'signal'> & { onContended?: OnContended; connection?: string };
+export type AnyKey = string | ContextKey | ((...args: never[]) => string);
+
+/** What one `@Locked` asks for: read and checked when the class is defined. */
+export class LockedPlan {
+  readonly origin: KeyOrigin;
+  readonly connection: string;
+  readonly onContended: OnContended;
+  readonly options: Omit<WithLockOptions, 'signal'>;
+  readonly #makeKey: (input: unknown) => string;
+
+  /** @throws LockOptionsError */
+  constructor(
+    key: AnyKey,
+    { onContended = 'throw', connection = DEFAULT_CONNECTION, ...options }: AnyLockedOptions,
+    /** `Class.method`, for messages. */
+    readonly name: string,
+    readonly returnsObservable: boolean,
+  ) {
+    checkRequest(options);
+    if ('signal' in options) throw new LockOptionsError(`@Locked on ${name} takes no signal: use LockService.acquire.`);
+    if (onContended !== 'throw' && onContended !== 'skip' && typeof onContended !== 'function') {
+      throw new LockOptionsError(`onContended of @Locked on ${name} must be "throw", "skip" or a function.`);
+    }
+    if (typeof connection !== 'string' || connection === '') {
+      throw new LockOptionsError(`connection of @Locked on ${name} must be the name of a registration.`);
+    }
+    this.onContended = onContended;
+    this.connection = connection;
+    this.options = options;
+    if (key instanceof ContextKey) {
+      this.origin = 'request';
+      this.#makeKey = checked(key.make as (input: never) => unknown, name, 400);
+    } else if (typeof key === 'function') {
+      this.origin = 'arguments';
+      const make = key as (...args: unknown[]) => unknown;
+      this.#makeKey = checked((args: unknown[]) => make(...args), name, 500);
+    } else {
+      const template = new KeyTemplate(key);
+      this.origin = template.origin;
+      this.#makeKey =
+        template.origin === 'request'
+          ? (context) => template.render(requestValues(context as ExecutionContext))
+          : (args) => template.render((index) => (args as unknown[])[Number(index)]);
+    }
+  }
+
+  /**
+   * Whether `LockedInterceptor` takes the lock where there is one. A key made of arguments is not known before the pipes
+   * ran, nor are the arguments that a function for `onContended` is called with.
+   */
+  get isForInterceptor(): boolean {
+    return this.origin === 'request' || (this.origin === 'static' && typeof this.onContended !== 'function');
+  }
+
+  /** @throws LockKeyError */
+  keyOfArguments(args: unknown[]): string {
+    return this.#makeKey(args);
+  }
+
+  /** @throws LockKeyError */
+  keyOfRequest(context: ExecutionContext): string {
+    return this.#makeKey(context);
+  }
+
+  /** @throws LockContendedError when contention is to be an error */
+  whenContended(error: Error, args: unknown[]): unknown {
+    if (this.onContended === 'throw') throw error;
+    return this.onContended === 'skip' ? undefined : (this.onContended as (...args: unknown[]) => unknown)(...args);
+  }
+}
+
+function checked(make: (input: never) => unknown, name: string, status: 400 | 500): (input: unknown) => string {
+  return (input) => {
+    let key: unknown;
+    try {
+      key = make(input as never);
+    } catch (cause) {
+      throw new LockKeyError(`The key function of @Locked on ${name} failed: the method was not called.`, status, {
+        cause,
+      });
+    }
+    checkKey(key, status);
+    return key;
+  };
+}
+
+const PLAN = Symbol.for('nest-redis-lock:plan');
+
+export function setPlan(method: object, plan: LockedPlan): void {
+  Reflect.defineMetadata(PLAN, plan, method);
+}
+
+export function planOf(method: object): LockedPlan | undefined {
+  return Reflect.getOwnMetadata(PLAN, method) as LockedPlan | undefined;
+}

@@ -1,0 +1,197 @@
+import { Inject, type ExecutionContext } from '@nestjs/common';
+import { isObservable, Observable, throwError } from 'rxjs';
+import { LockOptionsError } from '../errors.js';
+import type { LeaseOptions, LossOptions } from '../options.js';
+import { LockService } from '../service/lock.service.js';
+import { InterceptedCall, isThenable, notAsync } from './intercepted-call.js';
+import { ContextKey, LockedPlan, planOf, setPlan, type AnyKey, type AnyLockedOptions } from './locked-plan.js';
+import { lockedInterceptorOf } from './locked.interceptor.js';
+import { lockedStream } from './locked-stream.js';
+import { getLockServiceToken } from './tokens.js';
+
+/** Options of `@Locked`. */
+export interface LockedOptions<Args extends unknown[] = [], Value = never> extends LeaseOptions, LossOptions {
+  /**
+   * What to do when somebody else held the lock until `waitMs` were over: `throw` a `LockContendedError`; `skip` the
+   * call, which then returns `undefined`; or call a function, with the arguments of the method (of the
+   * `ExecutionContext` where the key is made of the request), and return its value.
+   * @default 'throw'
+   */
+  onContended?: 'throw' | 'skip' | ((...args: Args) => Value);
+  /**
+   * The `name` of the registration whose locks are meant.
+   * @default the registration without a name
+   */
+  connection?: string;
+}
+
+/** A method that can be locked: one that tells when it is done. */
+export type LockableMethod = (...args: never[]) => Promise<unknown> | Observable<unknown>;
+
+type ValueOf<Method extends LockableMethod> =
+  ReturnType<Method> extends Observable<infer Value> ? Value : Awaited<ReturnType<Method>>;
+
+/** `unknown`, or a reason why the decorator does not fit the method. */
+type Fit<Method extends LockableMethod, KeyArgs extends unknown[], Args extends unknown[], Value> = ((
+  ...args: KeyArgs
+) => void) extends (...args: Parameters<Method>) => void
+  ? ((...args: Args) => void) extends (...args: Parameters<Method>) => void
+    ? Awaited<Value> extends ValueOf<Method>
+      ? unknown
+      : { error: 'onContended returns another type than the method' }
+    : { error: 'onContended takes other parameters than the method' }
+  : { error: 'the key function takes other parameters than the method' };
+
+/** Fits methods that return a Promise or an Observable and take the parameters of the key function. */
+export type LockedDecorator<KeyArgs extends unknown[], Args extends unknown[], Value> = <Method extends LockableMethod>(
+  target: object,
+  name: string | symbol,
+  descriptor: TypedPropertyDescriptor<Method> & Fit<Method, KeyArgs, Args, Value>,
+) => void;
+
+/**
+ * Makes a key of the whole `ExecutionContext`, for handlers: `@Locked(fromContext((context) => …))`.
+ * `LockedInterceptor` takes the lock.
+ */
+export function fromContext(make: (context: ExecutionContext) => string): ContextKey {
+  return new ContextKey(make);
+}
+
+/**
+ * Runs the method under a lock: once at a time for each key, across all instances of the application.
+ *
+ * @param key a string in which `{0}` stands for the first argument and `{0.customer.id}` for a path in it; for handlers
+ *   also `{params.x}`, `{body.x}`, `{query.x}`, `{headers.x}`, `{user.x}`, `{data.x}`, `{args.x}`; or a function of the
+ *   method's arguments; or `fromContext(…)`
+ * @throws LockOptionsError when the class is defined: a key that cannot be read, a bad option, a second `@Locked`
+ *
+ * A call rejects with `LockContendedError`, `LockUnavailableError`, `LockLostError`, `LockSelfDeadlockError` or
+ * `LockKeyError`; in all but `LockLostError` the method did not run.
+ */
+export function Locked<Value = never>(
+  key: ContextKey,
+  options?: LockedOptions<[context: ExecutionContext], Value>,
+): LockedDecorator<[], [], Value>;
+export function Locked<KeyArgs extends unknown[] = [], Args extends unknown[] = [], Value = never>(
+  key: string | ((...args: KeyArgs) => string),
+  options?: LockedOptions<Args, Value>,
+): LockedDecorator<KeyArgs, Args, Value>;
+export function Locked(key: AnyKey, options: AnyLockedOptions = {}): MethodDecorator {
+  return (target, property, descriptor) => {
+    const name = `${target.constructor.name}.${String(property)}`;
+    const method: unknown = descriptor.value;
+    if (typeof method !== 'function') throw new LockOptionsError(`@Locked belongs on a method: ${name} is none.`);
+    if (planOf(method)) throw new LockOptionsError(`${name} has two @Locked: nest one lock with LockService.withLock.`);
+    const returnType: unknown = Reflect.getMetadata('design:returntype', target, property);
+    if (SYNCHRONOUS.has(returnType)) {
+      throw new LockOptionsError(`${name} is @Locked and must return a Promise or an Observable. Make it async.`);
+    }
+    const plan = new LockedPlan(key, options, name, isObservableType(returnType));
+    const service = injectInto(target, plan.connection);
+    const locked = wrap(method as (...args: unknown[]) => unknown, plan, service);
+    copyMetadata(method, locked);
+    setPlan(locked, plan);
+    const interceptors = (Reflect.getOwnMetadata(INTERCEPTORS, locked) as unknown[] | undefined) ?? [];
+    // First, whatever the order of the decorators: what stands inside, like a transaction, ends before the release.
+    Reflect.defineMetadata(INTERCEPTORS, [lockedInterceptorOf(plan.connection), ...interceptors], locked);
+    descriptor.value = locked as never;
+  };
+}
+
+const INTERCEPTORS = '__interceptors__'; // INTERCEPTORS_METADATA of Nest
+const SYNCHRONOUS = new Set<unknown>([String, Number, Boolean, Array, Function]);
+
+function wrap(
+  method: (...args: unknown[]) => unknown,
+  plan: LockedPlan,
+  serviceOf: (self: unknown) => LockService,
+): (...args: unknown[]) => unknown {
+  return new Proxy(method, {
+    apply(target, self: unknown, args: unknown[]) {
+      const run = () => Reflect.apply(target, self, args);
+      const call = InterceptedCall.expected(plan);
+      if (call) return call.enter(run);
+      if (plan.returnsObservable) return streamUnderLock(plan, () => serviceOf(self), args, run);
+      return promiseUnderLock(plan, () => serviceOf(self), args, run);
+    },
+  });
+}
+
+async function promiseUnderLock(
+  plan: LockedPlan,
+  serviceOf: () => LockService,
+  args: unknown[],
+  run: () => unknown,
+): Promise<unknown> {
+  const key = keyOfCall(plan, args);
+  const work = () => {
+    const result = run();
+    if (isThenable(result)) return result;
+    throw isObservable(result) ? undeclaredStream(plan) : notAsync(plan);
+  };
+  return serviceOf().withLockOr(key, plan.options, work, (error) => plan.whenContended(error, args));
+}
+
+function streamUnderLock(
+  plan: LockedPlan,
+  serviceOf: () => LockService,
+  args: unknown[],
+  run: () => unknown,
+): Observable<unknown> {
+  const open = () => {
+    const result = run();
+    return isObservable(result) ? result : throwError(() => notAsync(plan));
+  };
+  return lockedStream(async (signal, work) => {
+    const key = keyOfCall(plan, args);
+    return serviceOf().withLockOr<{ instead: unknown } | undefined>(
+      key,
+      { ...plan.options, signal },
+      work,
+      async (error) => {
+        const instead = await plan.whenContended(error, args);
+        return plan.onContended === 'skip' ? undefined : { instead };
+      },
+    );
+  }, open);
+}
+
+/** A key made of the request has to come by the interceptor: without it the method does not run. */
+function keyOfCall(plan: LockedPlan, args: unknown[]): string {
+  if (plan.origin !== 'request') return plan.keyOfArguments(args);
+  throw new LockOptionsError(
+    `${plan.name} was called without LockedInterceptor, which takes the lock whose key is made of the request: it did not ` +
+      'run. Let Nest call the handler (in a hybrid application with inheritAppConfig: true), or use a key of arguments.',
+  );
+}
+
+/** Has Nest inject the service into instances of the class; a missing module so fails the start of the application. */
+function injectInto(target: object, connection: string): (self: unknown) => LockService {
+  const property = Symbol.for(`LockService "${connection}" of RedisLockModule`);
+  Inject(getLockServiceToken(connection))(target, property);
+  return (self) => {
+    const service = (self as Record<symbol, unknown> | undefined)?.[property];
+    if (service instanceof LockService) return service;
+    throw new LockOptionsError(
+      `${target.constructor.name} has no LockService: the instance was not made by Nest, or the method was called ` +
+        'without its object. It did not run. In a test, make it with Test.createTestingModule and RedisLockModule.forRoot({ memory: true }).',
+    );
+  };
+}
+
+function copyMetadata(from: object, to: object): void {
+  for (const key of Reflect.getOwnMetadataKeys(from)) {
+    Reflect.defineMetadata(key, Reflect.getOwnMetadata(key, from), to);
+  }
+}
+
+function isObservableType(type: unknown): boolean {
+  return typeof type === 'function' && (type === Observable || typeof type.prototype?.subscribe === 'function');
+}
+
+function undeclaredStream({ name }: LockedPlan): LockOptionsError {
+  return new LockOptionsError(
+    `${name} returned an Observable, but it is not declared to: write its return type, ": Observable<…>", and compile ` +
+      'with emitDecoratorMetadata, so that @Locked can hold the lock from the subscription on. It was not subscribed to.',
+  );
+}

@@ -1,0 +1,70 @@
+import {
+  Inject,
+  Injectable,
+  type CallHandler,
+  type ExecutionContext,
+  type NestInterceptor,
+  type Type,
+} from '@nestjs/common';
+import type { Observable } from 'rxjs';
+import { DEFAULT_CONNECTION } from '../resolve-options.js';
+import { LockService } from '../service/lock.service.js';
+import { InterceptedCall } from './intercepted-call.js';
+import { planOf } from './locked-plan.js';
+import { lockedStream } from './locked-stream.js';
+import { getLockServiceToken } from './tokens.js';
+
+/** Requests whose lock is taken: an interceptor may stand at several levels of one handler. */
+const taken = new WeakSet<ExecutionContext>();
+
+/**
+ * Takes the lock of handlers (HTTP, RPC, WebSocket, GraphQL) whose `@Locked` key is static or made of the request:
+ * after the guards, before the pipes, until every interceptor inside of it is done.
+ *
+ * `@Locked` attaches it to its method, before the method's other interceptors. Register it on the controller or
+ * globally, too, to put it outside of those that stand there.
+ */
+@Injectable()
+export class LockedInterceptor implements NestInterceptor {
+  constructor(@Inject(LockService) private readonly locks: LockService) {}
+
+  intercept(context: ExecutionContext, next: CallHandler): Observable<unknown> {
+    const plan = planOf(context.getHandler());
+    if (!plan?.isForInterceptor || plan.connection !== this.locks.connection || taken.has(context))
+      return next.handle();
+    const key = plan.keyOfRequest(context);
+    taken.add(context);
+    const call = new InterceptedCall(plan);
+    return lockedStream(
+      (signal, work) =>
+        this.locks.withLockOr<{ instead: unknown } | undefined>(
+          key,
+          { ...plan.options, signal },
+          work,
+          async (error) => ({
+            instead: await plan.whenContended(error, [context]),
+          }),
+        ),
+      () => call.run(() => next.handle()),
+      call,
+    );
+  }
+}
+
+const named = new Map<string, Type<LockedInterceptor>>();
+
+/** The interceptor class of a registration: each injects its own service. */
+export function lockedInterceptorOf(connection: string): Type<LockedInterceptor> {
+  if (connection === DEFAULT_CONNECTION) return LockedInterceptor;
+  let interceptor = named.get(connection);
+  if (!interceptor) {
+    @Injectable()
+    class NamedLockedInterceptor extends LockedInterceptor {
+      constructor(@Inject(getLockServiceToken(connection)) locks: LockService) {
+        super(locks);
+      }
+    }
+    named.set(connection, (interceptor = NamedLockedInterceptor));
+  }
+  return interceptor;
+}

@@ -1,0 +1,123 @@
+import type { Cluster, Redis, RedisOptions } from 'ioredis';
+
+/**
+ * Where a Redis is: a URL, ioredis options, a client, or a function that makes a client.
+ * The module closes what it made itself or had made by the function; a client it was handed it never closes.
+ */
+export type RedisSource = string | RedisOptions | Redis | Cluster | (() => RedisClient | Promise<RedisClient>);
+
+/** A client of ioredis. */
+export type RedisClient = Redis | Cluster;
+
+/** How a lock is kept; each can be set for the module and for a single call. */
+export interface LeaseOptions {
+  /**
+   * How long the lease runs without being extended, in milliseconds, 20 to 86 400 000. It bounds how long a lock
+   * stays behind after a crash, not how long the work may take: the watchdog extends it every third of this time.
+   * @default 30000
+   */
+  ttlMs?: number;
+  /**
+   * How long to wait for a lock that somebody else holds, in milliseconds, 0 to 2 147 483 647. A real deadline, also
+   * when Redis does not answer. 0 tries exactly once.
+   * @default 10000
+   */
+  waitMs?: number;
+  /**
+   * Extend the lease for as long as the work runs. When off, the lock is lost after `ttlMs`.
+   * @default true
+   */
+  watchdog?: boolean;
+  /**
+   * Let a call that already holds the lock (by its async context) take it again, at no cost. When off, such a call
+   * fails at once with `LockSelfDeadlockError`.
+   * @default true
+   */
+  reentrant?: boolean;
+}
+
+/** What is done when the lock was lost while the work ran. */
+export interface LossOptions {
+  /**
+   * `reject`: when the work has settled, the call rejects with `LockLostError`, which carries the outcome.
+   * `ignore`: the call settles as the work did.
+   * @default 'reject'
+   */
+  onLost?: 'reject' | 'ignore';
+}
+
+/** Settings of one registration of the module. */
+export interface RedisLockSettings extends LeaseOptions, LossOptions {
+  /**
+   * First part of every key in Redis: `<keyPrefix>:{<key>}`. Not empty, no braces.
+   * @default 'lock'
+   */
+  keyPrefix?: string;
+  /**
+   * How long one command may take before its node counts as unavailable, in milliseconds, 10 to 60 000.
+   * @default 1000; for each node of a Redlock 5 % of the ttl, at least 50 and at most 200
+   */
+  commandTimeoutMs?: number;
+  /**
+   * Safety margin in milliseconds: a lease counts as ended this much before Redis may end it, beyond the built-in
+   * allowance for clock drift of 1 % + 2 ms. Less than the ttl leaves.
+   * @default 0
+   */
+  guardMs?: number;
+  /**
+   * Start the application without waiting for Redis: until it is back each acquire fails with `LockUnavailableError`.
+   * @default false
+   */
+  lazyConnect?: boolean;
+  /**
+   * How long the start of the application waits for Redis (a majority of the nodes), in milliseconds, 10 to 600 000.
+   * @default 5000
+   */
+  connectTimeoutMs?: number;
+  /**
+   * How long `app.close()` lets work that holds a lock run on, in milliseconds, 0 to 600 000; what is left then is
+   * told by `lock.signal` (reason `shutdown`) and its locks are released.
+   * @default 10000
+   */
+  shutdownTimeoutMs?: number;
+}
+
+/** Exactly one of `redis`, `redlock` and `memory`, and the settings. */
+export type RedisLockModuleOptions = RedisLockSettings &
+  (
+    | {
+        /** One Redis server, one Sentinel-managed master, or one Cluster. */
+        redis: RedisSource;
+        redlock?: never;
+        memory?: never;
+      }
+    | {
+        /** At least 3 independent masters, an odd number: a lock is held when a majority granted it. */
+        redlock: RedisSource[];
+        redis?: never;
+        memory?: never;
+      }
+    | {
+        /** Locks in the memory of this process: for unit tests and first steps. They exclude nobody else. */
+        memory: true;
+        redis?: never;
+        redlock?: never;
+      }
+  );
+
+/** For `forRootAsync({ useClass | useExisting })`. */
+export interface RedisLockOptionsFactory {
+  createRedisLockOptions(): RedisLockModuleOptions | Promise<RedisLockModuleOptions>;
+}
+
+/** Options of `LockService.acquire`. */
+export interface AcquireOptions extends LeaseOptions {
+  /** Gives up waiting: the call rejects with `signal.reason`. It does not end a lock that is held. */
+  signal?: AbortSignal;
+}
+
+/** Options of `LockService.tryAcquire`. */
+export type TryAcquireOptions = Omit<AcquireOptions, 'waitMs'>;
+
+/** Options of `LockService.withLock`. */
+export interface WithLockOptions extends AcquireOptions, LossOptions {}

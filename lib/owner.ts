@@ -1,0 +1,37 @@
+import { randomBytes } from 'node:crypto';
+import { hostname } from 'node:os';
+
+/** Who holds a lock, as far as its owner value tells. */
+export interface LockHolder {
+  /** The owner value as it stands in Redis: unique for each acquisition. */
+  owner: string;
+  /** Host name of the holder's process; `undefined` when another program wrote the key. */
+  host?: string;
+  /** Process id of the holder on that host. */
+  pid?: number;
+}
+
+/**
+ * Makes owner values `host/pid/random/sequence`: the random part tells processes apart, the sequence tells
+ * the acquisitions of one process apart, host and pid are there for the person who asks who holds a lock.
+ */
+export function ownerSequence(): () => string {
+  const host =
+    hostname()
+      .replace(/[^\w.-]/g, '_')
+      .slice(0, 64) || 'unknown';
+  const prefix = `${host}/${process.pid}/${randomBytes(9).toString('base64url')}/`;
+  let sequence = 0;
+  return () => prefix + (++sequence).toString(36);
+}
+
+/** Reads host and pid out of an owner value; a value of another form is kept as it is. */
+export function parseOwner(owner: string): LockHolder {
+  const match = /^([\w.-]+)\/(\d+)\/[\w-]+\/[0-9a-z]+$/.exec(owner);
+  return match ? { owner, host: match[1], pid: Number(match[2]) } : { owner };
+}
+
+/** The holder in words, for messages: `pid 17 on web-3`, or the bare owner value. */
+export function describeHolder({ owner, host, pid }: LockHolder): string {
+  return host === undefined ? `owner "${owner}"` : `pid ${pid} on ${host}`;
+}

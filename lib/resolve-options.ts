@@ -1,0 +1,192 @@
+import { LockOptionsError } from './errors.js';
+import type {
+  AcquireOptions,
+  RedisLockModuleOptions,
+  RedisLockSettings,
+  RedisSource,
+  WithLockOptions,
+} from './options.js';
+
+/** Options with every default filled in and every bound checked. */
+export interface ResolvedOptions extends Required<Omit<RedisLockSettings, 'commandTimeoutMs'>> {
+  /** Name of the registration; the default one is called `default`. */
+  connection: string;
+  /** Undefined: as long as the kind of backend takes by default. */
+  commandTimeoutMs?: number;
+  backend: { kind: 'redis'; source: RedisSource } | { kind: 'redlock'; sources: RedisSource[] } | { kind: 'memory' };
+}
+
+/** What one call asks for, with the defaults of its service. */
+export type LockRequest = Required<Omit<WithLockOptions, 'signal'>> & Pick<AcquireOptions, 'signal'>;
+
+export const DEFAULT_CONNECTION = 'default';
+
+const DEFAULTS = {
+  ttlMs: 30_000,
+  waitMs: 10_000,
+  watchdog: true,
+  reentrant: true,
+  onLost: 'reject',
+  keyPrefix: 'lock',
+  guardMs: 0,
+  lazyConnect: false,
+  connectTimeoutMs: 5_000,
+  shutdownTimeoutMs: 10_000,
+} as const satisfies RedisLockSettings;
+
+const MAX_TIMER_MS = 2 ** 31 - 1; // setTimeout fires at once beyond it
+const DAY_MS = 86_400_000;
+
+type Check = (name: string, value: unknown) => void;
+
+const CHECKS: Record<keyof LockRequest | keyof RedisLockSettings, Check> = {
+  ttlMs: milliseconds(20, DAY_MS), // the fencing counter lives for a day after its last use
+  waitMs: milliseconds(0, MAX_TIMER_MS),
+  watchdog: oneOf(true, false),
+  reentrant: oneOf(true, false),
+  onLost: oneOf('reject', 'ignore'),
+  signal: (name, value) => {
+    if (!(value instanceof AbortSignal)) throw unfit(name, value, 'an AbortSignal');
+  },
+  keyPrefix: (name, value) => {
+    // A brace would move the hash tag, and the keys of one lock to different slots of a Cluster.
+    if (typeof value !== 'string' || !/^[^{}]{1,200}$/.test(value)) {
+      throw unfit(name, value, 'a string of 1 to 200 characters without braces');
+    }
+  },
+  commandTimeoutMs: milliseconds(10, 60_000),
+  guardMs: milliseconds(0, DAY_MS),
+  lazyConnect: oneOf(true, false),
+  connectTimeoutMs: milliseconds(10, 600_000),
+  shutdownTimeoutMs: milliseconds(0, 600_000),
+};
+
+const CHECK_MEMORY = oneOf(true);
+
+const REQUEST_OPTIONS = ['ttlMs', 'waitMs', 'watchdog', 'reentrant', 'onLost', 'signal'] as const;
+const SETTINGS = Object.keys(CHECKS).filter((name) => name !== 'signal') as (keyof RedisLockSettings)[];
+const BACKENDS = ['redis', 'redlock', 'memory'] as const;
+
+/**
+ * The one place where module options are checked and defaulted, whichever form of `forRoot` they came by.
+ * @throws LockOptionsError what was wrong, what was got, what is expected
+ */
+export function resolveOptions(options: RedisLockModuleOptions, connection = DEFAULT_CONNECTION): ResolvedOptions {
+  if (typeof options !== 'object' || options === null) throw unfit('options', options, 'an object');
+  refuseUnknown(options, [...SETTINGS, ...BACKENDS]);
+  const settings = checked(options, SETTINGS);
+  const resolved = { ...DEFAULTS, ...settings, connection, backend: resolveBackend(options) };
+  checkGuard(resolved.ttlMs, resolved.guardMs);
+  return resolved;
+}
+
+/** Fills the options of one call with the defaults of its service. */
+export function resolveRequest(options: WithLockOptions | undefined, defaults: ResolvedOptions): LockRequest {
+  if (options === undefined) return defaults;
+  const request = { ...pickDefaults(defaults), ...checked(options, REQUEST_OPTIONS) };
+  if (options.ttlMs !== undefined) checkGuard(request.ttlMs, defaults.guardMs);
+  return request;
+}
+
+/** @throws LockOptionsError for options that a single call cannot have, or with a value out of bounds */
+export function checkRequest(options: object, also: readonly string[] = []): void {
+  refuseUnknown(options, [...REQUEST_OPTIONS, ...also]);
+  checked(options, REQUEST_OPTIONS);
+}
+
+export function checkTtl(ttlMs: number, guardMs: number): void {
+  CHECKS.ttlMs('ttlMs', ttlMs);
+  checkGuard(ttlMs, guardMs);
+}
+
+function pickDefaults({ ttlMs, waitMs, watchdog, reentrant, onLost }: ResolvedOptions): LockRequest {
+  return { ttlMs, waitMs, watchdog, reentrant, onLost };
+}
+
+function checked<K extends keyof typeof CHECKS>(options: Partial<Record<K, unknown>>, names: readonly K[]): object {
+  const result: Partial<Record<K, unknown>> = {};
+  for (const name of names) {
+    const value = options[name];
+    if (value === undefined) continue;
+    CHECKS[name](name, value);
+    result[name] = value;
+  }
+  return result;
+}
+
+function checkGuard(ttlMs: number, guardMs: number): void {
+  if (guardMs >= ttlMs * 0.9) {
+    throw new LockOptionsError(`guardMs must leave a tenth of ttlMs: got guardMs ${guardMs} with ttlMs ${ttlMs}.`);
+  }
+}
+
+function resolveBackend(options: RedisLockModuleOptions): ResolvedOptions['backend'] {
+  const given = BACKENDS.filter((name) => options[name] !== undefined);
+  if (given.length !== 1) {
+    throw new LockOptionsError(
+      `Exactly one of redis, redlock and memory is expected: got ${given.join(' and ') || 'none of them'}.`,
+    );
+  }
+  if (options.memory !== undefined) {
+    CHECK_MEMORY('memory', options.memory);
+    return { kind: 'memory' };
+  }
+  if (options.redis !== undefined) {
+    checkSource('redis', options.redis);
+    return { kind: 'redis', source: options.redis };
+  }
+  const sources: unknown = options.redlock;
+  if (!Array.isArray(sources)) throw unfit('redlock', sources, 'an array of Redis servers');
+  if (sources.length < 3) {
+    throw new LockOptionsError(
+      `redlock needs at least 3 independent masters: got ${sources.length}. With one server use redis.`,
+    );
+  }
+  sources.forEach((source, index) => checkSource(`redlock[${index}]`, source));
+  return { kind: 'redlock', sources };
+}
+
+function checkSource(name: string, source: unknown): void {
+  const expected = 'a redis:// or rediss:// URL, ioredis options, an ioredis client, or a function that returns one';
+  if (typeof source === 'string') {
+    // The URL itself may hold a password: it is never repeated.
+    if (!/^(rediss?:\/\/|\/)/.test(source) || (source[0] !== '/' && !URL.canParse(source))) {
+      throw new LockOptionsError(`${name} must be ${expected}: got a string of another form.`);
+    }
+  } else if (typeof source !== 'function' && (typeof source !== 'object' || source === null || Array.isArray(source))) {
+    throw unfit(name, source, expected);
+  }
+}
+
+function milliseconds(min: number, max: number): Check {
+  return (name, value) => {
+    if (!Number.isInteger(value) || (value as number) < min || (value as number) > max) {
+      throw unfit(name, value, `a whole number of milliseconds from ${min} to ${max}`);
+    }
+  };
+}
+
+function oneOf(...values: (string | boolean)[]): Check {
+  return (name, value) => {
+    if (!values.includes(value as string)) throw unfit(name, value, values.map((v) => JSON.stringify(v)).join(' or '));
+  };
+}
+
+function refuseUnknown(options: object, known: readonly string[]): void {
+  const unknown = Object.keys(options).find((name) => !known.includes(name));
+  if (unknown !== undefined) {
+    throw new LockOptionsError(`There is no option "${unknown}": expected ${known.join(', ')}.`);
+  }
+}
+
+function unfit(name: string, got: unknown, expected: string): LockOptionsError {
+  return new LockOptionsError(`${name} must be ${expected}: got ${describe(got)}.`);
+}
+
+/** A short form of a wrong value; of objects only the kind, since they may hold credentials. */
+function describe(value: unknown): string {
+  if (typeof value === 'string') return JSON.stringify(value.slice(0, 40));
+  if (Array.isArray(value)) return 'an array';
+  if (typeof value === 'object' && value !== null) return 'an object';
+  return typeof value === 'function' ? 'a function' : String(value);
+}

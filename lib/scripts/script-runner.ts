@@ -1,0 +1,149 @@
+import type { RedisClient } from '../options.js';
+import { clusterSlot } from './cluster-slot.js';
+import type { Script } from './script.js';
+
+/** What a script answered for one operation. Numbers come as strings from clients with `stringNumbers`. */
+export type Reply = number | string | (number | string)[];
+
+/** Why an operation has no answer. `mayHaveRun`: the command was sent, so it may have taken, or may yet take, effect. */
+export class ScriptFault extends Error {
+  constructor(
+    message: string,
+    readonly mayHaveRun: boolean,
+    /** The connection failed, not the command: the same command may pass on the next one. */
+    readonly disconnected = false,
+  ) {
+    super(message);
+  }
+}
+
+interface Operation {
+  keys: string[];
+  args: (string | number)[];
+  resolve: (reply: Reply) => void;
+  reject: (fault: ScriptFault) => void;
+}
+
+const MAX_OPERATIONS_PER_CALL = 100;
+
+/**
+ * Runs scripts on one client. What is asked for within one tick travels together, one EVALSHA for up to 100 operations
+ * (in a Cluster: of the same slot); an operation that is alone is sent in the same tick too, so batching delays nobody.
+ *
+ * A command that is not answered in time is not waited for, but it is remembered: until it settles nothing more is sent
+ * the same way, so a server that hangs costs one time limit once, and has a bounded number of commands queued for it.
+ */
+export class ScriptRunner {
+  readonly #client: RedisClient;
+  readonly #keyPrefix: string;
+  readonly #timeoutMs: number;
+  /** Operations to send at the end of this tick, by script and, in a Cluster, slot. */
+  #batches = new Map<string, { script: Script; route: number; operations: Operation[] }>();
+  /** How many overdue commands there are on each route: the slot in a Cluster, else 0. */
+  readonly #overdue = new Map<number, number>();
+
+  constructor(client: RedisClient, timeoutMs: number) {
+    this.#client = client;
+    this.#timeoutMs = timeoutMs;
+    this.#keyPrefix = client.options.keyPrefix ?? '';
+  }
+
+  /**
+   * @returns what the script answered for this operation
+   * @throws ScriptFault when it has no answer: not connected, none in time, or an error of Redis
+   */
+  run(script: Script, keys: string[], args: (string | number)[]): Promise<Reply> {
+    return new Promise((resolve, reject) => {
+      const route = this.#client.isCluster ? clusterSlot(this.#keyPrefix + keys[0]!) : 0;
+      if (this.#overdue.has(route)) {
+        reject(new ScriptFault('it does not answer (an earlier command is still open)', false));
+        return;
+      }
+      if (this.#batches.size === 0) process.nextTick(() => this.#flush());
+      const id = `${script.order}${script.name}:${route}`;
+      let batch = this.#batches.get(id);
+      if (!batch) this.#batches.set(id, (batch = { script, route, operations: [] }));
+      batch.operations.push({ keys, args, resolve, reject });
+    });
+  }
+
+  #flush(): void {
+    const batches = [...this.#batches.values()];
+    this.#batches = new Map();
+    if (batches.length > 1) batches.sort((a, b) => a.script.order - b.script.order);
+    for (const { script, route, operations } of batches) {
+      for (let start = 0; start < operations.length; start += MAX_OPERATIONS_PER_CALL) {
+        const part =
+          start === 0 && operations.length <= MAX_OPERATIONS_PER_CALL
+            ? operations
+            : operations.slice(start, start + MAX_OPERATIONS_PER_CALL);
+        this.#send(script, route, part);
+      }
+    }
+  }
+
+  #send(script: Script, route: number, operations: Operation[]): void {
+    // The offline queue of the client would send it whenever the server is back: too late for anybody.
+    if (this.#client.status !== 'ready') {
+      this.#fail(operations, new ScriptFault(`not connected (${this.#client.status})`, false, true));
+      return;
+    }
+    let overdue = false;
+    const timer = setTimeout(() => {
+      overdue = true;
+      this.#overdue.set(route, (this.#overdue.get(route) ?? 0) + 1);
+      this.#fail(operations, new ScriptFault(`no answer within ${this.#timeoutMs} ms`, true));
+    }, this.#timeoutMs);
+    const settled = () => {
+      clearTimeout(timer);
+      if (!overdue) return;
+      const left = this.#overdue.get(route)! - 1;
+      if (left > 0) this.#overdue.set(route, left);
+      else this.#overdue.delete(route);
+    };
+    this.#evaluate(script, operations).then(
+      (replies) => {
+        settled(); // before anybody acts on the answers
+        for (let i = 0; i < operations.length; i++) this.#answer(operations[i]!, replies[i]);
+      },
+      (error: unknown) => {
+        settled();
+        this.#fail(operations, faultOf(error));
+      },
+    );
+  }
+
+  async #evaluate(script: Script, operations: Operation[]): Promise<Reply[]> {
+    const single = operations.length === 1 ? operations[0]! : undefined;
+    const keys = single ? single.keys : operations.flatMap((operation) => operation.keys);
+    const args = single ? single.args : operations.flatMap((operation) => operation.args);
+    let reply: unknown;
+    try {
+      reply = await this.#client.evalsha(script.sha, keys.length, ...keys, ...args);
+    } catch (error) {
+      if (!(error instanceof Error && error.message.startsWith('NOSCRIPT'))) throw error;
+      reply = await this.#client.eval(script.source, keys.length, ...keys, ...args);
+    }
+    if (!Array.isArray(reply) || reply.length !== operations.length) {
+      throw new Error(`unexpected answer to the script ${script.name}`);
+    }
+    return reply as Reply[];
+  }
+
+  #answer(operation: Operation, reply: Reply | undefined): void {
+    const error = Array.isArray(reply) && reply.length === 1 ? String(reply[0]) : undefined;
+    if (error !== undefined) operation.reject(new ScriptFault(error, true));
+    else operation.resolve(reply!);
+  }
+
+  #fail(operations: Operation[], fault: ScriptFault): void {
+    for (const operation of operations) operation.reject(fault);
+  }
+}
+
+/** Only the message is kept: errors of the client carry the command with its arguments, AUTH included. */
+function faultOf(error: unknown): ScriptFault {
+  const message = error instanceof Error ? error.message : String(error);
+  const fromRedis = error instanceof Error && error.name === 'ReplyError';
+  return new ScriptFault(message, true, !fromRedis);
+}

@@ -1,0 +1,38 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import type { Lease } from '../lease/lease.js';
+import type { Lock } from '../lock.js';
+
+interface Frame {
+  lock: Lock;
+  lease: Lease;
+  outer: Frame | undefined;
+}
+
+/** The locks that the running call holds, by its async context: the innermost first. */
+export class HeldLocks {
+  readonly #context = new AsyncLocalStorage<Frame>();
+
+  run<T>(lock: Lock, lease: Lease, work: (lock: Lock) => T): T {
+    return this.#context.run({ lock, lease, outer: this.#context.getStore() }, work, lock);
+  }
+
+  /** The innermost lock that was not given back yet, held or lost; with a key, the innermost of that key. */
+  current(key?: string): Lock | undefined {
+    return this.#find((lease) => (key === undefined || lease.claim.key === key) && lease.state !== 'released')?.lock;
+  }
+
+  /** The lease of this key, if this call holds it now. */
+  heldLease(key: string): Lease | undefined {
+    return this.#find((lease) => lease.claim.key === key && lease.state === 'held')?.lease;
+  }
+
+  /** Whether this call runs under any lock. */
+  get any(): boolean {
+    return this.#find((lease) => lease.state === 'held') !== undefined;
+  }
+
+  #find(fits: (lease: Lease) => boolean): Frame | undefined {
+    for (let frame = this.#context.getStore(); frame; frame = frame.outer) if (fits(frame.lease)) return frame;
+    return undefined;
+  }
+}

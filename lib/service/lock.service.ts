@@ -1,0 +1,273 @@
+import { Subject, type Observable } from 'rxjs';
+import type { LockBackend } from '../backends/lock-backend.js';
+import { openBackend } from '../backends/open-backend.js';
+import { checkKey } from '../check-key.js';
+import {
+  LockContendedError,
+  LockOptionsError,
+  LockSelfDeadlockError,
+  LockUnavailableError,
+  type LockOutcome,
+  type NodeError,
+} from '../errors.js';
+import type { LockEvent } from '../events.js';
+import { Clock } from '../lease/clock.js';
+import type { Lease } from '../lease/lease.js';
+import { identity, Leases } from '../lease/leases.js';
+import { LockHandle } from '../lease/lock-handle.js';
+import type { Lock, LockInfo } from '../lock.js';
+import type { AcquireOptions, TryAcquireOptions, WithLockOptions } from '../options.js';
+import { parseOwner } from '../owner.js';
+import { resolveRequest, type LockRequest, type ResolvedOptions } from '../resolve-options.js';
+import { Contender } from './contender.js';
+import { HeldLocks } from './held-locks.js';
+import { Patience } from './patience.js';
+
+/** What is done under a lock. */
+export type Work<T> = (lock: Lock) => T | PromiseLike<T>;
+
+/** Acquires, keeps and releases locks. Inject it: `RedisLockModule` provides one for each registration. */
+export class LockService {
+  /** Name of the registration it belongs to. */
+  readonly connection: string;
+  /** What happens to the locks of this service; completes when the application has closed. */
+  readonly events$: Observable<LockEvent>;
+
+  readonly #options: ResolvedOptions;
+  readonly #backend: LockBackend;
+  readonly #now: () => number;
+  readonly #contender: Contender;
+  readonly #leases: Leases;
+  readonly #held = new HeldLocks();
+  readonly #events = new Subject<LockEvent>();
+  /** Ends the waiting of calls that hold nothing, at shutdown. */
+  readonly #interrupts = new Set<(reason: Error) => void>();
+  #closing?: Promise<void>;
+
+  private constructor(options: ResolvedOptions, backend: LockBackend, now: () => number) {
+    this.connection = options.connection;
+    this.events$ = this.#events.asObservable();
+    this.#options = options;
+    this.#backend = backend;
+    this.#now = now;
+    this.#contender = new Contender(backend, options.guardMs, now, (key) => this.#localHolder(key));
+    this.#leases = new Leases({
+      backend,
+      guardMs: options.guardMs,
+      now,
+      emit: (event) => this.#emit(event),
+      onEnd: (key) => this.#contender.leave(key),
+    });
+  }
+
+  /**
+   * Connects, unless the options say not to wait for it.
+   * @internal `RedisLockModule` calls it.
+   * @returns the service, and what is wrong with nodes that it can do without
+   * @throws LockUnavailableError when Redis, or a majority of the nodes, cannot be reached
+   */
+  static async open(options: ResolvedOptions): Promise<[service: LockService, unreachable: NodeError[]]> {
+    const { now } = new Clock();
+    const backend = await openBackend(options, now);
+    try {
+      const connecting = backend.connect(options.lazyConnect ? 0 : options.connectTimeoutMs);
+      const unreachable = await (options.lazyConnect ? connecting.catch(() => []) : connecting);
+      return [new LockService(options, backend, now), unreachable];
+    } catch (error) {
+      await backend.close();
+      throw error;
+    }
+  }
+
+  /**
+   * Acquires a lock, waiting for up to `waitMs` while somebody else holds it. Release it in a `finally`, or with
+   * `await using`; `withLock` does that by itself.
+   * @throws LockContendedError somebody else held it until `waitMs` were over
+   * @throws LockUnavailableError Redis, or the quorum, could not be asked; not waited for beyond the time limit of one attempt
+   * @throws LockSelfDeadlockError this call holds it already, with `reentrant: false`
+   * @throws LockKeyError, LockOptionsError; or the reason of `signal`
+   */
+  async acquire(key: string, options?: AcquireOptions): Promise<Lock> {
+    return new LockHandle(await this.#acquire(key, resolveRequest(options, this.#options)), this.#leases);
+  }
+
+  /**
+   * Acquires a lock if it is free; tries exactly once.
+   * @returns null when somebody else holds it
+   * @throws like `acquire`, except that contention is no error
+   */
+  async tryAcquire(key: string, options?: TryAcquireOptions): Promise<Lock | null> {
+    try {
+      return await this.acquire(key, { ...options, waitMs: 0 });
+    } catch (error) {
+      if (error instanceof LockContendedError) return null;
+      throw error;
+    }
+  }
+
+  /**
+   * Does the work under a lock: acquired before, kept while it runs, released after, whatever the outcome.
+   * @returns what the work returned
+   * @throws like `acquire`; what the work threw; LockLostError when the lock was lost meanwhile (see `onLost`)
+   */
+  withLock<T>(key: string, work: Work<T>): Promise<T>;
+  withLock<T>(key: string, options: WithLockOptions, work: Work<T>): Promise<T>;
+  async withLock<T>(key: string, ...rest: [Work<T>] | [WithLockOptions, Work<T>]): Promise<T> {
+    const [options, work] = rest.length === 1 ? [undefined, rest[0]] : rest;
+    const request = resolveRequest(options, this.#options);
+    return this.#run(await this.#acquire(key, request), request, work);
+  }
+
+  /**
+   * Like `withLock`, for callers to whom contention is an outcome: told apart from an error of the work.
+   * @internal
+   */
+  async withLockOr<T>(
+    key: string,
+    options: WithLockOptions | undefined,
+    work: Work<T>,
+    onContended: (error: LockContendedError) => T | PromiseLike<T>,
+  ): Promise<T> {
+    const request = resolveRequest(options, this.#options);
+    let lease: Lease;
+    try {
+      lease = await this.#acquire(key, request);
+    } catch (error) {
+      if (error instanceof LockContendedError) return onContended(error);
+      throw error;
+    }
+    return this.#run(lease, request, work);
+  }
+
+  /**
+   * The lock that this call runs under, by its async context: the innermost one, or the one of the key.
+   * @throws LockOptionsError when this call runs under no such lock
+   */
+  current(key?: string): Lock {
+    const lock = this.#held.current(key);
+    if (lock) return lock;
+    const which = key === undefined ? 'any lock' : `the lock "${key}"`;
+    throw new LockOptionsError(
+      `current() was called outside of ${which}: call it from work under withLock or @Locked.`,
+    );
+  }
+
+  /**
+   * Who holds a lock, since when and for how long.
+   * @returns null when it is free
+   * @throws LockUnavailableError
+   */
+  async inspect(key: string): Promise<LockInfo | null> {
+    checkKey(key);
+    const holding = await this.#backend.inspect(key);
+    if (!holding) return null;
+    const { owner, remainingMs, fencingToken, heldForMs } = holding;
+    return {
+      key,
+      holder: parseOwner(owner),
+      since: heldForMs === undefined ? undefined : new Date(Date.now() - heldForMs),
+      remainingMs,
+      fencingToken,
+      waiters: this.#contender.waiting(key),
+    };
+  }
+
+  /** Whether anybody holds the lock. @throws LockUnavailableError */
+  async isLocked(key: string): Promise<boolean> {
+    checkKey(key);
+    return (await this.#backend.inspect(key)) !== undefined;
+  }
+
+  /**
+   * Takes a lock away from whoever holds it, who learns of it at the next extension at the latest. For people who know
+   * that the holder is gone.
+   * @returns whether anybody held it
+   * @throws LockUnavailableError
+   */
+  async forceRelease(key: string): Promise<boolean> {
+    checkKey(key);
+    const wasHeld = await this.#backend.forceRelease(key);
+    const lease = this.#leases.get(key);
+    if (wasHeld && lease) this.#leases.lose(lease, 'expired');
+    return wasHeld;
+  }
+
+  /**
+   * Nest calls it first when the application closes: refuses those who wait, and lets work under a lock finish.
+   * @internal
+   */
+  onModuleDestroy(): Promise<void> {
+    if (!this.#closing) {
+      for (const interrupt of [...this.#interrupts]) interrupt(closed());
+      this.#closing = this.#leases.drain(this.#options.shutdownTimeoutMs);
+    }
+    return this.#closing;
+  }
+
+  /** Nest calls it when nothing runs any more: closes the connections. @internal */
+  async onApplicationShutdown(): Promise<void> {
+    await this.onModuleDestroy();
+    this.#leases.stop();
+    await this.#backend.close();
+    this.#events.complete();
+  }
+
+  async #acquire(key: string, request: LockRequest): Promise<Lease> {
+    checkKey(key);
+    const held = this.#held.heldLease(key);
+    if (held) {
+      if (!request.reentrant) throw new LockSelfDeadlockError(key);
+      held.handles++;
+      return held;
+    }
+    // Work that is to be finished may need more locks for that.
+    const isPartOfWork = this.#held.any;
+    if (this.#closing && !isPartOfWork) throw closed(key);
+    const interrupts = isPartOfWork ? undefined : this.#interrupts;
+    const patience = new Patience(this.#now, request.waitMs, request.signal, interrupts);
+    try {
+      const { claim, fencingToken, sentAt } = await this.#contender.acquire(key, request.ttlMs, patience);
+      const lease = this.#leases.add(claim, fencingToken, sentAt, request.watchdog);
+      this.#emit(() => ({ type: 'acquired', waitedMs: patience.waitedMs, ...identity(lease) }));
+      if (this.#closing && !isPartOfWork) {
+        await this.#leases.release(lease);
+        throw closed(key);
+      }
+      return lease;
+    } catch (error) {
+      if (error instanceof LockContendedError) {
+        this.#emit(() => ({ type: 'contended', key, waitedMs: error.waitedMs, holder: error.holder }));
+      } else if (error instanceof LockUnavailableError) {
+        this.#emit(() => ({ type: 'unavailable', key, causes: error.causes }));
+      }
+      throw error;
+    }
+  }
+
+  async #run<T>(lease: Lease, { onLost }: LockRequest, work: Work<T>): Promise<T> {
+    const lock = new LockHandle(lease, this.#leases);
+    let outcome: { status: 'fulfilled'; value: T } | { status: 'rejected'; reason: unknown };
+    try {
+      outcome = { status: 'fulfilled', value: await this.#held.run(lock, lease, work) };
+    } catch (reason) {
+      outcome = { status: 'rejected', reason };
+    }
+    await lock.release();
+    if (lease.isLost && onLost === 'reject') throw lease.lostError(outcome satisfies LockOutcome);
+    if (outcome.status === 'rejected') throw outcome.reason;
+    return outcome.value;
+  }
+
+  #localHolder(key: string): { holder: ReturnType<typeof parseOwner>; remainingMs: number } | undefined {
+    const lease = this.#leases.get(key);
+    return lease && { holder: parseOwner(lease.claim.owner), remainingMs: lease.remainingMs };
+  }
+
+  #emit(event: () => LockEvent): void {
+    if (this.#events.observed) this.#events.next(event());
+  }
+}
+
+function closed(key?: string): LockUnavailableError {
+  return new LockUnavailableError('The application is closing: no lock is given out any more.', key);
+}

@@ -1,0 +1,6 @@
+import { provideRedisServer } from './support/redis-binary.js';
+
+/** Runs once, before the forks start, so that they all inherit the one server binary. */
+export async function setup(): Promise<void> {
+  process.env.REDIS_SERVER = (await provideRedisServer()).path;
+}

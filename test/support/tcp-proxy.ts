@@ -1,0 +1,149 @@
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { connect, createServer, type Server, type Socket } from 'node:net';
+import { candidatePort } from './port.js';
+
+interface Link {
+  readonly client: Socket;
+  readonly server: Socket;
+  /** The server's bytes no longer reach the client. */
+  mute: boolean;
+}
+
+/** A fault-injecting TCP proxy between a client and a Redis server. */
+export class TcpProxy {
+  readonly #links = new Set<Link>();
+  #listener!: Server;
+  #held = false;
+  #mute = false;
+  #cutRequest: { match: RegExp; happened: () => void } | undefined;
+
+  private constructor(
+    readonly port: number,
+    private readonly targetPort: number,
+  ) {}
+
+  static async start(targetPort: number): Promise<TcpProxy> {
+    for (;;) {
+      const proxy = new TcpProxy(candidatePort(), targetPort);
+      try {
+        await proxy.accept();
+        return proxy;
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
+      }
+    }
+  }
+
+  get url(): string {
+    return `redis://127.0.0.1:${this.port}`;
+  }
+
+  /** Destroys all present connections. */
+  cut(): void {
+    for (const link of this.#links) destroy(link);
+  }
+
+  /** From now on requests reach the server and run, but no reply comes back, on new connections neither. */
+  dropReplies(): void {
+    this.#mute = true;
+    for (const link of this.#links) link.mute = true;
+  }
+
+  /** Ends `dropReplies`. A connection that lost a reply is cut: its client would take the next reply for the lost one. */
+  passReplies(): void {
+    this.#mute = false;
+    for (const link of this.#links) if (link.mute) destroy(link);
+  }
+
+  /**
+   * The next request that matches runs on the server, but its reply never comes: the connection is cut instead.
+   * A string matches in any letter case. Only the first match is cut, even if the server answered it with an error.
+   * @returns when it has happened
+   */
+  cutAfterRequest(match: string | RegExp): Promise<void> {
+    const pattern = typeof match === 'string' ? new RegExp(escapeForRegExp(match), 'i') : match;
+    return new Promise((happened) => {
+      this.#cutRequest = { match: pattern, happened };
+    });
+  }
+
+  /** Requests wait in the proxy until `release`. Replies to earlier ones still come through. */
+  hold(): void {
+    this.#held = true;
+    for (const { client } of this.#links) client.pause();
+  }
+
+  release(): void {
+    this.#held = false;
+    for (const { client } of this.#links) client.resume();
+  }
+
+  /** New connections get ECONNREFUSED; present ones go on. */
+  refuse(): void {
+    this.#listener.close();
+  }
+
+  /** Ends `refuse`. */
+  async accept(): Promise<void> {
+    if (this.#listener?.listening) return;
+    this.#listener = createServer((client) => this.#link(client));
+    this.#listener.listen(this.port, '127.0.0.1');
+    await once(this.#listener, 'listening');
+  }
+
+  async stop(): Promise<void> {
+    this.refuse();
+    this.cut();
+  }
+
+  #link(client: Socket): void {
+    const server = connect(this.targetPort, '127.0.0.1');
+    const link: Link = { client, server, mute: this.#mute };
+    this.#links.add(link);
+    client.setNoDelay();
+    server.setNoDelay();
+    client.on('data', (bytes) => this.#forward(link, bytes));
+    server.on('data', (bytes) => link.mute || client.write(bytes));
+    for (const [socket, other] of [
+      [client, server],
+      [server, client],
+    ] as const) {
+      // 'close' follows every 'error'.
+      socket.on('error', () => {});
+      socket.on('close', () => {
+        this.#links.delete(link);
+        other.destroySoon();
+      });
+    }
+    if (this.#held) client.pause();
+  }
+
+  #forward(link: Link, bytes: Buffer): void {
+    link.server.write(bytes);
+    const cut = this.#cutRequest;
+    if (!cut?.match.test(bytes.toString('latin1'))) return;
+    this.#cutRequest = undefined;
+    link.mute = true;
+    link.client.pause();
+    // Redis answers a connection's requests in order: the answer to our own PING proves that the request before it ran.
+    const marker = randomUUID();
+    link.server.write(`*2\r\n$4\r\nPING\r\n$${marker.length}\r\n${marker}\r\n`);
+    let answers = '';
+    link.server.on('data', (reply) => {
+      answers += reply.toString('latin1');
+      if (!answers.includes(marker)) return;
+      destroy(link);
+      cut.happened();
+    });
+  }
+}
+
+function destroy({ client, server }: Link): void {
+  client.destroy();
+  server.destroy();
+}
+
+function escapeForRegExp(text: string): string {
+  return text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
+}

@@ -1,0 +1,15 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+
+/** Polls until the condition is truthy and returns what it gave. A condition that throws ends the wait. */
+export async function until<T>(
+  condition: () => T | Promise<T>,
+  { what, timeoutMs = 10_000 }: { what: string; timeoutMs?: number },
+): Promise<NonNullable<T>> {
+  const deadline = performance.now() + timeoutMs;
+  for (;;) {
+    const value = await condition();
+    if (value) return value;
+    if (performance.now() >= deadline) throw new Error(`Waited ${timeoutMs} ms in vain until ${what}.`);
+    await sleep(3);
+  }
+}

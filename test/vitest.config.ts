@@ -1,0 +1,25 @@
+import { fileURLToPath } from 'node:url';
+import { defineConfig } from 'vitest/config';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+
+export default defineConfig({
+  root,
+  resolve: { alias: { 'nest-redis-lock': `${root}lib/index.ts` } },
+  test: {
+    include: ['test/**/*.test.ts'],
+    // These load the built package and have a runner of their own.
+    exclude: ['test/package/**'],
+    globalSetup: ['test/global-setup.ts'],
+    setupFiles: ['reflect-metadata'],
+    pool: 'forks',
+    // Loading Nest anew for every file costs more than the tests; no test file changes global state.
+    isolate: false,
+    // Two cores: more forks would stretch the timings that the tests look at.
+    maxWorkers: 2,
+    // Vitest fails a run in which a rejection stayed unhandled, even if all tests passed: tests need not look for it.
+    dangerouslyIgnoreUnhandledErrors: false,
+    testTimeout: 20_000,
+    hookTimeout: 20_000,
+  },
+});
