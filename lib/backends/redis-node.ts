@@ -36,6 +36,7 @@ export class RedisNode {
   /** Releases that were not confirmed. Only what was sent can be here, so a server that is down adds nothing. */
   readonly #unconfirmed = new Set<Claim>();
   #retry?: NodeJS.Timeout;
+  #closed = false;
 
   constructor(
     readonly connection: RedisConnection,
@@ -91,6 +92,7 @@ export class RedisNode {
 
   /** Tries once more what is still to be released, then closes the connection. */
   async close(): Promise<void> {
+    this.#closed = true;
     clearTimeout(this.#retry);
     const left = [...this.#unconfirmed];
     this.#unconfirmed.clear();
@@ -120,6 +122,7 @@ export class RedisNode {
   }
 
   #repeat(claim: Claim): void {
+    if (this.#closed) return;
     this.#unconfirmed.add(claim);
     this.#retry ??= setTimeout(() => void this.#repeatAll(), RETRY_RELEASE_MS).unref();
   }
@@ -132,7 +135,7 @@ export class RedisNode {
       }),
     );
     this.#retry = undefined;
-    if (this.#unconfirmed.size > 0) this.#retry = setTimeout(() => void this.#repeatAll(), RETRY_RELEASE_MS).unref();
+    if (this.#unconfirmed.size > 0 && !this.#closed) this.#retry = setTimeout(() => void this.#repeatAll(), RETRY_RELEASE_MS).unref();
   }
 
   #lock(key: string): string {

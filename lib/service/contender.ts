@@ -20,6 +20,9 @@ export interface Grant {
 export class Contender {
   readonly #nextOwner = ownerSequence();
   readonly #queue = new LocalQueue();
+  /** Attempts under way, those that nobody waits for any more included. */
+  #attempts = 0;
+  #whenSettled?: () => void;
 
   constructor(
     private readonly backend: LockBackend,
@@ -42,6 +45,11 @@ export class Contender {
   /** Gives the turn to the next call of this process: the lock has been, or is just being, given back. */
   leave(key: string): void {
     this.#queue.leave(key);
+  }
+
+  /** Waits for the attempts under way: each settles within its time limit. */
+  async settled(): Promise<void> {
+    if (this.#attempts > 0) await new Promise<void>((resolve) => (this.#whenSettled = resolve));
   }
 
   /**
@@ -86,7 +94,7 @@ export class Contender {
     for (;;) {
       const claim: Claim = { key, owner: this.#nextOwner(), ttlMs };
       const startedAt = this.now();
-      const attempt = this.backend.acquire(claim);
+      const attempt = this.#attempt(claim);
       let outcome: AcquireOutcome | undefined;
       try {
         outcome = await patience.attempt(attempt, this.backend.attemptTimeoutMs(ttlMs));
@@ -119,9 +127,22 @@ export class Contender {
     }
   }
 
+  async #attempt(claim: Claim): Promise<AcquireOutcome> {
+    this.#attempts++;
+    const outcome = await this.backend.acquire(claim);
+    this.#concluded();
+    return outcome;
+  }
+
+  #concluded(): void {
+    if (--this.#attempts === 0) this.#whenSettled?.();
+  }
+
   /** An attempt that nobody waits for any more must not leave a lock behind. */
   async #undoLate(claim: Claim, attempt: Promise<AcquireOutcome>): Promise<void> {
+    this.#attempts++;
     if ((await attempt).status === 'acquired') await this.backend.release(claim);
+    this.#concluded();
   }
 }
 

@@ -207,6 +207,7 @@ export class LockService {
   /** Nest calls it when nothing runs any more: closes the connections. @internal */
   async onApplicationShutdown(): Promise<void> {
     await this.onModuleDestroy();
+    await this.#contender.settled();
     this.#leases.stop();
     await this.#backend.close();
     this.#events.complete();
