@@ -53,11 +53,12 @@ export class LockContendedError extends LockError {
     readonly waitedMs: number,
     /** Who holds it, where that is known. */
     readonly holder?: LockHolder,
-    /** How long the holder's lease still runs if it is not extended, in milliseconds. */
+    /** How long the holder's lease still runs if it is not extended, in milliseconds; Infinity for a key without ttl. */
     readonly remainingMs?: number,
   ) {
     const by = holder ? `is held by ${describeHolder(holder)}` : 'is held by others';
-    const lease = remainingMs === undefined ? '' : ` (its lease runs for ${Math.round(remainingMs)} ms more)`;
+    const more = remainingMs === Infinity ? 'without end' : `for ${Math.round(remainingMs ?? 0)} ms more`;
+    const lease = remainingMs === undefined ? '' : ` (its lease runs ${more})`;
     super(
       `Lock "${key}" ${by}${lease}; waited ${Math.round(waitedMs)} ms in vain. ` +
         'Raise waitMs, shorten the work under the lock, or say with onContended what to do instead.',

@@ -135,7 +135,7 @@ function resolveBackend(options: RedisLockModuleOptions): ResolvedOptions['backe
     checkSource('redis', options.redis);
     return { kind: 'redis', source: options.redis };
   }
-  const sources: unknown = options.redlock;
+  const sources = options.redlock;
   if (!Array.isArray(sources)) throw unfit('redlock', sources, 'an array of Redis servers');
   if (sources.length < 3) {
     throw new LockOptionsError(

@@ -26,6 +26,10 @@ export class MemoryBackend implements LockBackend {
   async acquire({ key, owner, ttlMs }: Claim): Promise<AcquireOutcome> {
     const now = this.#now();
     const holder = this.#live(key);
+    if (holder?.owner === owner) {
+      holder.expiresAt = now + ttlMs;
+      return { status: 'acquired', fencingToken: holder.fencingToken, sentAt: now };
+    }
     if (holder) return { status: 'contended', owner: holder.owner, remainingMs: holder.expiresAt - now };
     const fencingToken = ++this.#lastToken;
     this.#entries.set(key, { owner, fencingToken, since: now, expiresAt: now + ttlMs });

@@ -1,6 +1,7 @@
 import { Redis, type RedisOptions } from 'ioredis';
 import { NodeError } from '../errors.js';
 import type { RedisClient, RedisSource } from '../options.js';
+import { problemOf } from '../scripts/problem-of.js';
 
 /**
  * Limits for the clients this library makes. A command of a broken connection fails at once and is not sent again by
@@ -23,7 +24,7 @@ export class RedisConnection {
     for (const waiter of this.#waiting) waiter();
   };
   readonly #remember = (error: Error) => {
-    this.#lastError = error.message;
+    this.#lastError = problemOf(error);
   };
   #lastError?: string;
 

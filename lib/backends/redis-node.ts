@@ -1,9 +1,8 @@
 import { NodeError } from '../errors.js';
-import { ACQUIRE } from '../scripts/acquire.script.js';
+import { ACQUIRE, FENCE_TTL_MS } from '../scripts/acquire.script.js';
 import { EXTEND } from '../scripts/extend.script.js';
 import { FORCE_RELEASE } from '../scripts/force-release.script.js';
 import { INSPECT } from '../scripts/inspect.script.js';
-import { FENCE_TTL_MS } from '../scripts/acquire.script.js';
 import { RAISE_FENCE } from '../scripts/raise-fence.script.js';
 import { RELEASE } from '../scripts/release.script.js';
 import type { Script } from '../scripts/script.js';
@@ -35,6 +34,7 @@ export class RedisNode {
   readonly #keyPrefix: string;
   /** Releases that were not confirmed. Only what was sent can be here, so a server that is down adds nothing. */
   readonly #unconfirmed = new Set<Claim>();
+  readonly #releasing = new Set<Promise<unknown>>();
   #retry?: NodeJS.Timeout;
   #closed = false;
 
@@ -53,7 +53,7 @@ export class RedisNode {
   acquire({ key, owner, ttlMs }: Claim): Promise<Vote> {
     return this.#run(ACQUIRE, this.#lockAndFence(key), [owner, ttlMs], (reply) =>
       Array.isArray(reply)
-        ? { status: 'refused', remainingMs: Number(reply[0]), owner: String(reply[1]) }
+        ? { status: 'refused', remainingMs: remainingMs(reply[0]), owner: String(reply[1]) }
         : { status: 'granted', fencingToken: Number(reply) },
     );
   }
@@ -68,7 +68,10 @@ export class RedisNode {
 
   /** A release that is not confirmed is repeated in the background until it is. */
   async release(claim: Claim): Promise<NodeRelease> {
-    const release = await this.#releaseOnce(claim);
+    const releasing = this.#releaseOnce(claim);
+    this.#releasing.add(releasing);
+    const release = await releasing;
+    this.#releasing.delete(releasing);
     if (release.status === 'fault') this.#repeat(claim);
     return release;
   }
@@ -90,8 +93,9 @@ export class RedisNode {
     }));
   }
 
-  /** Tries once more what is still to be released, then closes the connection. */
+  /** Waits for releases under way, tries once more what is still to be released, then closes the connection. */
   async close(): Promise<void> {
+    await Promise.all(this.#releasing);
     this.#closed = true;
     clearTimeout(this.#retry);
     const left = [...this.#unconfirmed];
@@ -135,7 +139,8 @@ export class RedisNode {
       }),
     );
     this.#retry = undefined;
-    if (this.#unconfirmed.size > 0 && !this.#closed) this.#retry = setTimeout(() => void this.#repeatAll(), RETRY_RELEASE_MS).unref();
+    if (this.#unconfirmed.size > 0 && !this.#closed)
+      this.#retry = setTimeout(() => void this.#repeatAll(), RETRY_RELEASE_MS).unref();
   }
 
   #lock(key: string): string {
@@ -153,8 +158,13 @@ function holdingOf(reply: Reply): Holding | undefined {
   const [remaining, owner, fence, fenceTtl] = reply;
   return {
     owner: String(owner),
-    remainingMs: Number(remaining),
+    remainingMs: remainingMs(remaining),
     fencingToken: fence === '' ? undefined : Number(fence),
     heldForMs: Number(fenceTtl) > 0 ? FENCE_TTL_MS - Number(fenceTtl) : undefined,
   };
+}
+
+/** A key without a ttl, which another program must have written, never ends. */
+function remainingMs(pttl: number | string | undefined): number {
+  return Number(pttl) < 0 ? Infinity : Number(pttl);
 }

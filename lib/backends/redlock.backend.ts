@@ -1,11 +1,9 @@
 import { LockUnavailableError, type NodeError } from '../errors.js';
 import type { AcquireOutcome, Claim, ExtendOutcome, Holding, LockBackend, ReleaseOutcome } from './lock-backend.js';
 import type { Fault, NodeExtension, NodeRelease, RedisNode, Vote } from './redis-node.js';
+import { RedlockNode } from './redlock-node.js';
 import { unreachable } from './single-node.backend.js';
 import { countVotes } from './votes.js';
-
-/** Answers after which the lock stands on the node. */
-const THERE = new Set<string>(['granted', 'extended', 'restored']);
 
 type Granted = Extract<Vote, { status: 'granted' }>;
 
@@ -15,35 +13,32 @@ type Granted = Extract<Vote, { status: 'granted' }>;
  * votes are counted as they come in. Fencing tokens follow docs/adr/0004-fencing-tokens.md.
  */
 export class RedlockBackend implements LockBackend {
-  readonly #nodes: readonly RedisNode[];
+  readonly #nodes: readonly RedlockNode[];
   readonly #quorum: number;
   readonly #nodeTimeoutMs: number;
   readonly #now: () => number;
-  readonly #undoing = new Set<Promise<unknown>>();
-  /** The nodes on which a claim certainly does not stand. */
-  readonly #sparedBy = new WeakMap<Claim, Set<number>>();
 
   constructor(nodes: readonly RedisNode[], nodeTimeoutMs: number, now: () => number) {
-    this.#nodes = nodes;
+    this.#nodes = nodes.map((node) => new RedlockNode(node));
     this.#quorum = Math.floor(nodes.length / 2) + 1;
     this.#nodeTimeoutMs = nodeTimeoutMs;
     this.#now = now;
   }
 
-  /** One round of votes, and one to write the token back. */
+  /** For connections that are being made, one round of votes, and one to write the token back. */
   attemptTimeoutMs(): number {
-    return 2 * this.#nodeTimeoutMs;
+    return 3 * this.#nodeTimeoutMs;
   }
 
   async acquire(claim: Claim): Promise<AcquireOutcome> {
-    await this.#connectedQuorum();
+    // Connections that are just being made get the time of one vote, if there is no quorum without them.
+    await this.#connectedQuorum(this.#nodeTimeoutMs);
     const sentAt = this.#now();
-    const ballots = this.#nodes.map((node, index) => this.#noted(claim, index, node.acquire(claim)));
+    const ballots = this.#nodes.map((node) => node.acquire(claim));
     const votes = await countVotes(ballots, (answers, open) => {
       const granted = answers.filter(isGranted).length;
       const won = granted >= this.#quorum;
-      // An error names all nodes that failed, so it waits for the time limit of the others.
-      const lost = granted + open < this.#quorum && (open === 0 || this.#answered(answers) >= this.#quorum);
+      const lost = granted + open < this.#quorum && (open === 0 || this.#knowsWhy(answers, open));
       return won || lost ? [...answers] : undefined;
     });
     const tokens = votes.filter(isGranted).map((vote) => vote.fencingToken);
@@ -57,14 +52,17 @@ export class RedlockBackend implements LockBackend {
     } else {
       outcome = this.#refusal(votes);
     }
-    this.#undo(claim, ballots);
+    this.#undo(claim);
     return outcome;
   }
 
-  /** Held means that a majority still had it: a node where it was absent is mended but does not count. */
+  /**
+   * Held means that a majority still had it. Only then it is put back where it was absent: what was put back before
+   * would be counted the next time, although another may have held the lock in between.
+   */
   async extend(claim: Claim): Promise<ExtendOutcome> {
     const sentAt = this.#now();
-    const ballots = this.#nodes.map((node, index) => this.#noted(claim, index, node.extend(claim, 'restore')));
+    const ballots = this.#nodes.map((node) => node.extend(claim));
     const outcome = await countVotes<NodeExtension, ExtendOutcome>(ballots, (answers, open) => {
       const count = (status: NodeExtension['status']) => answers.filter((answer) => answer?.status === status).length;
       const extended = count('extended');
@@ -76,15 +74,13 @@ export class RedlockBackend implements LockBackend {
       }
       return open > 0 ? undefined : { status: 'unavailable', causes: faults.map((fault) => fault.error) };
     });
-    if (outcome.status === 'lost') this.#undo(claim, ballots);
+    if (outcome.status === 'extended') this.#nodes.forEach((node, index) => void node.mend(claim, ballots[index]!));
+    if (outcome.status === 'lost') this.#undo(claim);
     return outcome;
   }
 
   async release(claim: Claim): Promise<ReleaseOutcome> {
-    const spared = this.#sparedBy.get(claim);
-    const ballots = this.#nodes.map((node, index): Promise<NodeRelease> =>
-      spared?.has(index) ? Promise.resolve({ status: 'gone' }) : node.release(claim),
-    );
+    const ballots = this.#nodes.map((node) => node.release(claim));
     return countVotes<NodeRelease, ReleaseOutcome>(ballots, (answers, open) => {
       const released = answers.filter((answer) => answer?.status === 'released').length;
       if (released >= this.#quorum) return { status: 'released' };
@@ -96,39 +92,47 @@ export class RedlockBackend implements LockBackend {
 
   /** The holder is who has a majority; minorities of a split vote are no lock. */
   async inspect(key: string): Promise<Holding | undefined> {
-    const views = await Promise.all(this.#nodes.map((node) => node.inspect(key)));
+    const views = await Promise.all(this.#nodes.map(({ node }) => node.inspect(key)));
     const faults = views.filter(isFault);
     if (views.length - faults.length < this.#quorum) throw this.#unavailable('inspected', key, faults);
     const holdings = views.flatMap((view) => (view.status === 'seen' && view.holding ? [view.holding] : []));
-    const owner = majorityOwner(holdings, this.#quorum);
-    const majority = holdings.filter((holding) => holding.owner === owner);
+    const owner = agreed(
+      holdings.map((holding) => holding.owner),
+      this.#quorum,
+    );
     if (owner === undefined) return undefined;
-    const tokens = majority.map((holding) => holding.fencingToken ?? 0);
+    const majority = holdings.filter((holding) => holding.owner === owner);
     return {
       owner,
       // It is held for as long as a majority keeps it.
       remainingMs: majority.map((holding) => holding.remainingMs).sort((a, b) => b - a)[this.#quorum - 1]!,
-      fencingToken: Math.max(...tokens) || undefined,
+      // A majority knows the token that was issued; the counter of a node that granted late may be at any value.
+      fencingToken: agreed(
+        majority.map((holding) => holding.fencingToken),
+        this.#quorum,
+      ),
       heldForMs: majority.find((holding) => holding.heldForMs !== undefined)?.heldForMs,
     };
   }
 
   async forceRelease(key: string): Promise<boolean> {
-    const releases = await Promise.all(this.#nodes.map((node) => node.forceRelease(key)));
+    const releases = await Promise.all(this.#nodes.map(({ node }) => node.forceRelease(key)));
     const faults = releases.filter(isFault);
     if (releases.length - faults.length < this.#quorum) throw this.#unavailable('released by force', key, faults);
     return releases.some((release) => release.status === 'released');
   }
 
   async connect(timeoutMs: number): Promise<NodeError[]> {
-    const ballots = this.#nodes.map((node) => node.connection.ready(timeoutMs));
+    await this.#connectedQuorum(timeoutMs);
+    // Nobody waits long for the rest.
+    const restMs = Math.min(timeoutMs, this.#nodeTimeoutMs);
+    const ballots = this.#nodes.map(({ node }) => node.connection.ready(restMs));
     const errors = (await Promise.all(ballots)).filter((error) => error !== undefined);
     if (this.#nodes.length - errors.length < this.#quorum) throw unreachable(errors, timeoutMs);
     return errors;
   }
 
   async close(): Promise<void> {
-    await Promise.all(this.#undoing);
     await Promise.all(this.#nodes.map((node) => node.close()));
   }
 
@@ -144,7 +148,7 @@ export class RedlockBackend implements LockBackend {
     // Votes still open are asked too: their connection keeps the order, and the script checks who owns the lock there.
     const nodes = this.#nodes.filter((_, index) => votes[index] === undefined || isGranted(votes[index]));
     const { raised, faults } = await countVotes(
-      nodes.map((node) => node.raiseFence(claim, fencingToken)),
+      nodes.map(({ node }) => node.raiseFence(claim, fencingToken)),
       (answers, open) => {
         const raised = answers.filter((answer) => answer?.status === 'raised').length;
         const decided = raised >= this.#quorum || raised + open < this.#quorum;
@@ -157,28 +161,21 @@ export class RedlockBackend implements LockBackend {
       : { status: 'contended' }; // its keys were deleted or ran out meanwhile
   }
 
-  /** Notes on which nodes the lock certainly is not, so that a dead node gathers no releases to be repeated. */
-  #noted<Ballot extends Vote | NodeExtension>(claim: Claim, node: number, ballot: Promise<Ballot>): Promise<Ballot> {
-    return ballot.then((answer) => {
-      const isThere = answer.status === 'fault' ? answer.mayHaveRun : THERE.has(answer.status);
-      const spared = this.#sparedBy.get(claim);
-      if (isThere) spared?.delete(node);
-      else if (answer.status === 'refused' || answer.status === 'fault') {
-        if (spared) spared.add(node);
-        else this.#sparedBy.set(claim, new Set([node]));
-      }
-      return answer;
-    });
-  }
-
-  /** Gives connections that are just being made the time of one vote, if there is no quorum without them. */
-  async #connectedQuorum(): Promise<void> {
-    const isReady = (node: RedisNode) => node.connection.isReady;
+  /** Waits until a majority is connected. */
+  async #connectedQuorum(timeoutMs: number): Promise<void> {
+    const isReady = ({ node }: RedlockNode) => node.connection.isReady;
     if (this.#nodes.filter(isReady).length >= this.#quorum) return;
     await countVotes(
-      this.#nodes.map((node) => node.connection.ready(this.#nodeTimeoutMs)),
+      this.#nodes.map(({ node }) => node.connection.ready(timeoutMs)),
       (_, open) => open === 0 || this.#nodes.filter(isReady).length >= this.#quorum || undefined,
     );
+  }
+
+  /** Whether the open votes can no longer change what a refusal says: which nodes failed, or who is the holder. */
+  #knowsWhy(votes: readonly (Vote | undefined)[], open: number): boolean {
+    if (this.#answered(votes) < this.#quorum) return false;
+    const owners = votes.filter((vote) => vote?.status === 'refused').map((vote) => vote.owner);
+    return agreed(owners, this.#quorum) !== undefined || agreed(owners, this.#quorum - open) === undefined;
   }
 
   /** How many nodes answered, or still may. */
@@ -192,21 +189,18 @@ export class RedlockBackend implements LockBackend {
       return { status: 'unavailable', causes: votes.filter(isFault).map((fault) => fault.error) };
     }
     const refusals = votes.filter((vote) => vote?.status === 'refused');
-    const owner = majorityOwner(refusals, this.#quorum);
+    const owner = agreed(
+      refusals.map((vote) => vote.owner),
+      this.#quorum,
+    );
     if (owner === undefined) return { status: 'contended' };
     const remaining = refusals.filter((vote) => vote.owner === owner).map((vote) => vote.remainingMs);
     return { status: 'contended', owner, remainingMs: Math.max(...remaining) };
   }
 
-  /** Releases all nodes, each after its pending answer: nobody keeps a minority, and no late vote stays behind. */
-  #undo(claim: Claim, ballots: readonly Promise<Vote | NodeExtension>[]): void {
-    const undoing = Promise.all(
-      ballots.map(async (ballot, index) => {
-        const { status } = await ballot;
-        if (status !== 'refused' && status !== 'foreign') await this.#nodes[index]!.release(claim);
-      }),
-    ).finally(() => this.#undoing.delete(undoing));
-    this.#undoing.add(undoing);
+  /** Nobody keeps a minority, and no late vote stays behind. */
+  #undo(claim: Claim): void {
+    for (const node of this.#nodes) node.undo(claim);
   }
 
   #unavailable(operation: string, key: string, faults: readonly Fault[]): LockUnavailableError {
@@ -226,6 +220,7 @@ function isFault(answer: { status: string } | undefined): answer is Fault {
   return answer?.status === 'fault';
 }
 
-function majorityOwner(votes: readonly { owner: string }[], quorum: number): string | undefined {
-  return votes.find(({ owner }) => votes.filter((vote) => vote.owner === owner).length >= quorum)?.owner;
+/** The value that at least `quorum` of the nodes gave. */
+function agreed<T>(values: readonly T[], quorum: number): T | undefined {
+  return values.find((value) => values.filter((other) => other === value).length >= quorum);
 }

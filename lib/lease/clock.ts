@@ -17,7 +17,7 @@ export class Clock {
     const lead = Date.now() - monotonic;
     const gained = lead - this.#lead;
     if (gained > JUMP_MS) this.#skippedMs += gained;
-    if (gained > JUMP_MS || gained < -JUMP_MS) this.#lead = lead;
+    if (gained > JUMP_MS || gained < 0) this.#lead = lead;
     return monotonic + this.#skippedMs;
   };
 }

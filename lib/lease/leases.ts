@@ -1,9 +1,10 @@
-import type { Claim, LockBackend } from '../backends/lock-backend.js';
+import type { Claim, LockBackend, ReleaseOutcome } from '../backends/lock-backend.js';
 import { LockUnavailableError, type LockLostReason } from '../errors.js';
 import type { LockEvent } from '../events.js';
 import { checkTtl } from '../resolve-options.js';
 import { Lease, validityMs } from './lease.js';
 import type { LeaseKeeper } from './lock-handle.js';
+import type { UnderWay } from './under-way.js';
 import { Watchdog } from './watchdog.js';
 
 /** What the leases of a service need of the world, and tell it. */
@@ -11,6 +12,7 @@ export interface LeasesDuties {
   backend: LockBackend;
   guardMs: number;
   now: () => number;
+  underWay: UnderWay;
   emit: (event: () => LockEvent) => void;
   /** The key is not held by this process any more: called once for each lease, before the release is confirmed. */
   onEnd: (key: string) => void;
@@ -21,6 +23,8 @@ export class Leases implements LeaseKeeper {
   readonly #duties: LeasesDuties;
   readonly #leases = new Map<string, Lease>();
   readonly #watchdog: Watchdog;
+  /** What is to be released once its lease has ended in Redis, too. */
+  readonly #afterwards = new Map<NodeJS.Timeout, Claim>();
   #whenIdle?: () => void;
 
   constructor(duties: LeasesDuties) {
@@ -32,6 +36,11 @@ export class Leases implements LeaseKeeper {
       onLost: (lease, reason) => this.lose(lease, reason),
       onFault: (lease, causes) => emit(() => ({ type: 'extension-failed', causes, ...identity(lease) })),
     });
+  }
+
+  /** How much it keeps: nothing unless keys are held, or were lost a moment ago. */
+  get size(): number {
+    return this.#leases.size + this.#watchdog.size + this.#afterwards.size;
   }
 
   get(key: string): Lease | undefined {
@@ -50,19 +59,18 @@ export class Leases implements LeaseKeeper {
   async extend(lease: Lease, ttlMs: number): Promise<void> {
     checkTtl(ttlMs, this.#duties.guardMs);
     const outcome = await this.#watchdog.extend(lease, ttlMs);
-    if (outcome.status === 'extended' && lease.state === 'held') return;
+    if (outcome.status === 'lost' || lease.state !== 'held') throw lease.lostError();
     if (outcome.status === 'unavailable') throw LockUnavailableError.from('extended', lease.claim.key, outcome.causes);
-    throw lease.lostError();
   }
 
   /** Gives back one handle's part; the last one releases. What cannot be released now the backend releases later. */
   async release(lease: Lease): Promise<boolean> {
-    if (--lease.handles > 0) return true;
-    if (lease.state !== 'held') return false;
+    const isHeld = lease.state === 'held';
+    if (--lease.handles > 0 || !isHeld) return isHeld;
     // In this order and at once: nothing is extended, and nobody in line is let in, behind the release.
     this.#watchdog.unwatch(lease);
     lease.release();
-    const releasing = this.#duties.backend.release(lease.claim);
+    const releasing = this.#giveBack(lease.claim);
     this.#forget(lease);
     const outcome = await releasing;
     const { emit } = this.#duties;
@@ -84,34 +92,55 @@ export class Leases implements LeaseKeeper {
   lose(lease: Lease, reason: LockLostReason): void {
     if (!lease.lose(reason)) return;
     this.#watchdog.unwatch(lease);
-    if (reason === 'shutdown') void this.#duties.backend.release(lease.claim);
-    else if (reason === 'unavailable' || reason === 'stalled') this.#releaseAfterwards(lease);
+    if (reason === 'shutdown') void this.#giveBack(lease.claim);
+    else if (reason !== 'stolen') this.#giveBackAfterwards(lease);
     this.#forget(lease);
     this.#duties.emit(() => ({ type: 'lost', reason, ...identity(lease) }));
   }
 
-  /** Waits until nothing is held any more; what still is after `timeoutMs` is lost to the shutdown. */
-  async drain(timeoutMs: number): Promise<void> {
-    if (this.#leases.size > 0) {
-      let timer: NodeJS.Timeout | undefined;
-      await new Promise<void>((resolve) => {
-        this.#whenIdle = resolve;
-        timer = setTimeout(resolve, timeoutMs);
-      });
-      clearTimeout(timer);
-    }
-    for (const lease of [...this.#leases.values()]) this.lose(lease, 'shutdown');
+  /** Waits until nothing is held any more, for `timeoutMs` at most. */
+  async idle(timeoutMs: number): Promise<void> {
+    if (this.#leases.size === 0) return;
+    let timer: NodeJS.Timeout | undefined;
+    await new Promise<void>((resolve) => {
+      this.#whenIdle = resolve;
+      timer = setTimeout(resolve, timeoutMs);
+    });
+    clearTimeout(timer);
   }
 
-  stop(): void {
+  /** Keeps nothing any more: what is still held is lost to the shutdown. */
+  end(): void {
+    for (const lease of [...this.#leases.values()]) this.lose(lease, 'shutdown');
+    for (const [timer, claim] of this.#afterwards) {
+      clearTimeout(timer);
+      void this.#giveBack(claim);
+    }
+    this.#afterwards.clear();
     this.#watchdog.stop();
   }
 
-  /** An extension that was given up may still run: it would keep the key for one more ttl. */
-  #releaseAfterwards(lease: Lease): void {
-    const { backend, guardMs } = this.#duties;
-    const untilExpiryMs = lease.ttlMs - validityMs(lease.ttlMs, guardMs);
-    setTimeout(() => void backend.release(lease.claim), untilExpiryMs).unref();
+  async #giveBack(claim: Claim): Promise<ReleaseOutcome> {
+    const { backend, underWay } = this.#duties;
+    underWay.begin();
+    try {
+      return await backend.release(claim);
+    } finally {
+      underWay.end();
+    }
+  }
+
+  /**
+   * Redis may keep the key for longer than the lease ran here: an extension that was given up may still run, and a
+   * clock that was set ahead ended the lease too early.
+   */
+  #giveBackAfterwards({ claim, ttlMs }: Lease): void {
+    const untilExpiryMs = ttlMs - validityMs(ttlMs, this.#duties.guardMs);
+    const timer = setTimeout(() => {
+      this.#afterwards.delete(timer);
+      void this.#giveBack(claim);
+    }, untilExpiryMs).unref();
+    this.#afterwards.set(timer, claim);
   }
 
   #forget(lease: Lease): void {

@@ -34,6 +34,10 @@ export class LockHandle implements Lock {
     return this.lease.signal;
   }
 
+  get isReleased(): boolean {
+    return this.#released !== undefined;
+  }
+
   get isHeld(): boolean {
     return !this.#released && this.lease.state === 'held';
   }

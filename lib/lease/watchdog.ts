@@ -4,6 +4,7 @@ import type { Lease } from './lease.js';
 
 /** First try after this part of the ttl, so that two more fit in before the deadline. */
 const EXTEND_AFTER = 1 / 3;
+/** Next try after a failed one, as a part of the lease that still runs. */
 const RETRY_AFTER = 1 / 10;
 /** What is due within this part of the ttl is extended along: few large batches instead of many small ones. */
 const COALESCE = 1 / 15;
@@ -19,15 +20,22 @@ export interface WatchdogDuties {
   onFault(lease: Lease, causes: NodeError[]): void;
 }
 
+/** Leases in the order they come due: a set is a queue from which any can be removed at once. */
+interface Queue {
+  leases: Set<Lease>;
+  /** When the last one comes due. */
+  lastDueAt: number;
+}
+
 /**
- * Keeps all leases of a service with one timer. Leases of one ttl come due in the order they were watched or extended,
- * so a set for each ttl is a queue from which any lease can be removed at once; those in trouble are looked at one by one.
+ * Keeps all leases of a service with one timer. Leases of one ttl mostly come due in the order they were watched or
+ * extended, so there is a queue for each ttl; those in trouble, or out of order, are looked at one by one.
  */
 export class Watchdog {
   readonly #duties: WatchdogDuties;
-  /** Leases in the order they come due, by ttl; negative for those that are not extended. */
-  readonly #queues = new Map<number, Set<Lease>>();
-  /** Leases with an extension under way or failed. */
+  /** By ttl; negative for those that are not extended. */
+  readonly #queues = new Map<number, Queue>();
+  /** Leases with an extension under way or failed, and those that come due before others that stand in their queue. */
   readonly #troubled = new Set<Lease>();
   readonly #underWay = new Map<Lease, Promise<ExtendOutcome>>();
   #timer?: NodeJS.Timeout;
@@ -40,21 +48,22 @@ export class Watchdog {
   /** How many leases it watches. */
   get size(): number {
     let size = this.#troubled.size;
-    for (const queue of this.#queues.values()) size += queue.size;
+    for (const { leases } of this.#queues.values()) size += leases.size;
     return size;
   }
 
   watch(lease: Lease): void {
     lease.dueAt = lease.kept ? lease.sentAt + lease.ttlMs * EXTEND_AFTER : lease.deadline;
     this.#wakeAt(lease.dueAt);
-    if (this.#duties.now() - lease.sentAt > lease.ttlMs * COALESCE) {
-      this.#troubled.add(lease); // answered late: it comes due before those that stand in the queue
-      return;
-    }
     const id = queueOf(lease);
     let queue = this.#queues.get(id);
-    if (!queue) this.#queues.set(id, (queue = new Set()));
-    queue.add(lease);
+    if (!queue) this.#queues.set(id, (queue = { leases: new Set(), lastDueAt: lease.dueAt }));
+    if (lease.dueAt < queue.lastDueAt - leewayMs(lease)) {
+      this.#troubled.add(lease); // answered late
+      return;
+    }
+    queue.lastDueAt = Math.max(queue.lastDueAt, lease.dueAt);
+    queue.leases.add(lease);
   }
 
   /** Synchronous: after it returns, no extension of the lease is sent any more. */
@@ -62,7 +71,7 @@ export class Watchdog {
     if (this.#troubled.delete(lease)) return;
     const id = queueOf(lease);
     const queue = this.#queues.get(id);
-    if (queue?.delete(lease) && queue.size === 0) this.#queues.delete(id);
+    if (queue?.leases.delete(lease) && queue.leases.size === 0) this.#queues.delete(id);
   }
 
   /** Extends now, on request of the holder; a different ttl is kept to from then on. */
@@ -105,9 +114,9 @@ export class Watchdog {
   #look(): void {
     const now = this.#duties.now();
     const due: Lease[] = [];
-    for (const queue of this.#queues.values()) {
-      for (const lease of queue) {
-        if (lease.dueAt > now + (lease.kept ? lease.ttlMs * COALESCE : 0)) break;
+    for (const { leases } of this.#queues.values()) {
+      for (const lease of leases) {
+        if (lease.dueAt > now + leewayMs(lease)) break;
         due.push(lease);
       }
     }
@@ -126,8 +135,8 @@ export class Watchdog {
 
   #nextDue(): number {
     let next = Infinity;
-    for (const queue of this.#queues.values()) {
-      for (const lease of queue) {
+    for (const { leases } of this.#queues.values()) {
+      for (const lease of leases) {
         next = Math.min(next, lease.dueAt);
         break; // the first of a queue comes due first
       }
@@ -161,12 +170,17 @@ export class Watchdog {
         break;
       case 'unavailable':
         lease.fault = outcome.causes[0];
-        lease.dueAt = lease.kept ? this.#duties.now() + lease.ttlMs * RETRY_AFTER : lease.deadline;
+        lease.dueAt = lease.kept ? this.#duties.now() + (lease.deadline - lease.sentAt) * RETRY_AFTER : lease.deadline;
         this.#wakeAt(Math.min(lease.dueAt, lease.deadline));
         this.#duties.onFault(lease, outcome.causes);
         break;
     }
   }
+}
+
+/** How much earlier than it comes due a lease may be looked at; one that is not extended then ends, so not at all. */
+function leewayMs({ kept, ttlMs }: Lease): number {
+  return kept ? ttlMs * COALESCE : 0;
 }
 
 /** Those that are not extended come due at another time, so they stand in a queue of their own. */

@@ -1,68 +1,92 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { EMPTY, isObservable } from 'rxjs';
+import type { ExecutionContext } from '@nestjs/common';
+import { EMPTY, isObservable, Observable } from 'rxjs';
 import { LockOptionsError } from '../errors.js';
 import type { LockedPlan } from './locked-plan.js';
 
-const running = new AsyncLocalStorage<InterceptedCall>();
+const inside = new AsyncLocalStorage<InterceptedCall | undefined>();
 
 /**
- * One call of a handler whose lock `LockedInterceptor` took: the word that passes from the interceptor to the wrapped
- * method, so that exactly one of them takes it, and back, so that it is held for as long as the handler runs.
+ * One request whose lock `LockedInterceptor` took: the word that passes from the interceptor to the wrapped method, so
+ * that exactly one of them takes it, and back, so that it is held for as long as the handler runs.
  */
 export class InterceptedCall {
-  #state: 'expected' | 'called' | 'over' = 'expected';
-  #settled: Promise<void> | undefined;
-  #returnedStream = false;
-  /** Nobody listens any more. */
-  abandoned = false;
+  readonly #running = new Set<Promise<unknown>>();
+  #isOver = false;
+  #isStream = false;
+  #isAbandoned = false;
 
-  constructor(readonly plan: LockedPlan) {}
+  constructor(
+    readonly plan: LockedPlan,
+    readonly context: ExecutionContext,
+  ) {}
 
-  /** The call of this plan that is expected in this async context, if there is one. */
-  static expected(plan: LockedPlan): InterceptedCall | undefined {
-    const call = running.getStore();
-    return call?.plan === plan && call.#state !== 'called' ? call : undefined;
+  /** The request that this code runs for, between its `LockedInterceptor` and its handler. */
+  static current(): InterceptedCall | undefined {
+    return inside.getStore();
   }
 
+  /** Does what stands between the interceptor and the handler. */
   run<T>(work: () => T): T {
-    return running.run(this, work);
+    return inside.run(this, work);
   }
 
-  /** Calls the handler. @throws LockOptionsError when the lock was given back before */
+  /**
+   * Calls the handler; an interceptor inside may do so more than once.
+   * @throws LockOptionsError when the lock is being given back already
+   */
   enter(handler: () => unknown): unknown {
-    if (this.#state === 'over') {
+    if (this.#isOver) {
       throw new LockOptionsError(
         `${this.plan.name} was called after its request was over and its lock given back: it did not run.`,
       );
     }
-    this.#state = 'called';
-    const result = handler();
-    if (isObservable(result)) {
-      this.#returnedStream = true;
-      return this.abandoned ? EMPTY : result;
-    }
+    if (this.#isAbandoned) return EMPTY;
+    const result = outside(handler);
+    if (isObservable(result)) return this.#stream(result);
     if (!isThenable(result)) throw notAsync(this.plan);
-    const settle = () => {
-      this.#settled = undefined;
-    };
-    this.#settled = Promise.resolve(result).then(settle, settle);
-    return result;
+    // Only what comes of it is passed on: a lazy thenable, like a query, must not be started twice.
+    const running = this.#settled(result);
+    this.#running.add(running);
+    const forget = () => this.#running.delete(running);
+    running.then(forget, forget);
+    return running;
   }
 
-  /** Whether an unsubscription ends the handler: a stream ends, a promise runs on, and so may what comes before it. */
-  get canBeStopped(): boolean {
-    return this.#returnedStream;
+  /** Whether the handler returned a stream, which emits while it runs and ends when nobody listens. */
+  get isStream(): boolean {
+    return this.#isStream;
   }
 
-  /** The promise of the handler, while it runs. */
-  get stillRunning(): Promise<void> | undefined {
-    return this.#settled;
+  /**
+   * Nobody listens any more. A stream is then to be ended; a promise runs on, and so does what comes before the handler,
+   * which is not called any more.
+   */
+  abandon(): void {
+    this.#isAbandoned = true;
   }
 
-  /** The lock is given back. */
-  end(): void {
-    if (this.#state === 'expected') this.#state = 'over';
+  /** The response is complete: no handler begins any more. @returns when the last one has ended, if one still runs */
+  end(): Promise<unknown> | undefined {
+    this.#isOver = true;
+    return this.#running.size > 0 ? Promise.allSettled(this.#running) : undefined;
   }
+
+  async #settled(result: PromiseLike<unknown>): Promise<unknown> {
+    const value = await result;
+    if (!isObservable(value)) return value;
+    return this.#isAbandoned ? EMPTY : this.#stream(value);
+  }
+
+  #stream(source: Observable<unknown>): Observable<unknown> {
+    this.#isStream = true;
+    return new Observable((subscriber) => outside(() => source.subscribe(subscriber)));
+  }
+}
+
+/** What a handler does is not the request: should it call a handler, it has to be under a lock of its own. */
+function outside<T>(work: () => T): T {
+  return inside.run(undefined, work);
 }
 
 export function isThenable(value: unknown): value is PromiseLike<unknown> {

@@ -1,3 +1,4 @@
+import { types } from 'node:util';
 import { checkKey } from '../check-key.js';
 import { LockKeyError, LockOptionsError } from '../errors.js';
 
@@ -7,6 +8,9 @@ export type KeyOrigin = 'static' | 'arguments' | 'request';
 /** What a handler's key can be made of. */
 export const REQUEST_ROOTS = ['params', 'body', 'query', 'headers', 'user', 'data', 'args'] as const;
 export type RequestRoot = (typeof REQUEST_ROOTS)[number];
+
+/** These are never a value by themselves. */
+const NEED_A_PATH = new Set(['params', 'query', 'headers', 'args']);
 
 /** Finds the value that a path begins with: an argument by its index, or a part of the request by its name. */
 export type Lookup = (root: string) => unknown;
@@ -68,7 +72,9 @@ export class KeyTemplate {
 class Unfit extends Error {}
 
 function parse(template: string): (string | Reference)[] {
-  if (typeof template !== 'string' || template === '') throw unreadable(String(template), 'it is empty');
+  if (typeof template !== 'string')
+    throw unreadable(String(template), `it is no string, but of type ${typeof template}`);
+  if (template === '') throw unreadable(template, 'it is empty');
   const parts: (string | Reference)[] = [];
   for (const [index, piece] of template.split(/\{([^{}]*)\}/).entries()) {
     if (index % 2 === 1) parts.push(reference(template, piece));
@@ -87,6 +93,8 @@ function reference(template: string, source: string): Reference {
     );
   }
   if (path.some((name) => name === '' || FORBIDDEN.has(name))) throw unreadable(template, `{${source}} is no path`);
+  if (path.length === 0 && NEED_A_PATH.has(root))
+    throw unreadable(template, `{${source}} needs a path: {${source}.id}`);
   return { source, root, path: root === 'headers' ? path.map((name) => name.toLowerCase()) : path };
 }
 
@@ -109,13 +117,14 @@ function stringForm(value: unknown): string {
 
 /** Dates, ids and the like have a string form of their own; plain objects and lists would all look the same. */
 function objectForm(value: object): string {
-  if (value instanceof Date) return value.toISOString();
-  const { toString } = value;
+  if (types.isDate(value)) return value.toISOString(); // also one of another realm, as in Jest
+  const { toString } = value; // oxlint-disable-line typescript/unbound-method -- called with its object below
   if (Array.isArray(value) || typeof toString !== 'function' || toString === Object.prototype.toString) {
     throw new Unfit('is an object without a string form');
   }
   const form: unknown = toString.call(value);
-  if (typeof form !== 'string' || form === '') throw new Unfit('is an object without a string form');
+  if (typeof form !== 'string' || form === '' || form === '[object Object]')
+    throw new Unfit('is an object without a string form');
   return form;
 }
 
@@ -125,7 +134,7 @@ function escape(value: string): string {
 
 function unreadable(template: string, problem: string): LockOptionsError {
   return new LockOptionsError(
-    `The key "${template}" of @Locked cannot be read: ${problem}. ` +
+    `the key "${template}" cannot be read: ${problem}. ` +
       'Expected something like "order:{0}", "order:{0.customer.id}" or, for a handler, "order:{params.id}".',
   );
 }

@@ -26,25 +26,29 @@ export class LockedPlan {
   /** @throws LockOptionsError */
   constructor(
     key: AnyKey,
-    { onContended = 'throw', connection = DEFAULT_CONNECTION, ...options }: AnyLockedOptions,
+    given: AnyLockedOptions,
     /** `Class.method`, for messages. */
     readonly name: string,
     readonly returnsObservable: boolean,
   ) {
-    checkRequest(options);
-    if ('signal' in options) throw new LockOptionsError(`@Locked on ${name} takes no signal: use LockService.acquire.`);
+    if (typeof given !== 'object' || given === null) {
+      throw new LockOptionsError(`the options must be an object: got ${given === null ? 'null' : typeof given}.`);
+    }
+    const { onContended = 'throw', connection = DEFAULT_CONNECTION, ...options } = given;
+    if ('signal' in options) throw new LockOptionsError('it takes no signal: use LockService.acquire.');
+    checkRequest(options, ['onContended', 'connection']);
     if (onContended !== 'throw' && onContended !== 'skip' && typeof onContended !== 'function') {
-      throw new LockOptionsError(`onContended of @Locked on ${name} must be "throw", "skip" or a function.`);
+      throw new LockOptionsError(`onContended must be "throw", "skip" or a function: got ${String(onContended)}.`);
     }
     if (typeof connection !== 'string' || connection === '') {
-      throw new LockOptionsError(`connection of @Locked on ${name} must be the name of a registration.`);
+      throw new LockOptionsError(`connection must be the name of a registration: got ${JSON.stringify(connection)}.`);
     }
     this.onContended = onContended;
     this.connection = connection;
     this.options = options;
     if (key instanceof ContextKey) {
       this.origin = 'request';
-      this.#makeKey = checked(key.make as (input: never) => unknown, name, 400);
+      this.#makeKey = checked(key.make, name, 400);
     } else if (typeof key === 'function') {
       this.origin = 'arguments';
       const make = key as (...args: unknown[]) => unknown;

@@ -1,68 +1,63 @@
-import { Observable, type Subscription } from 'rxjs';
+import { Observable, Subject, takeUntil } from 'rxjs';
 import type { InterceptedCall } from './intercepted-call.js';
+
+/** Takes the lock, does the work under it and gives it back; or tells which value stands for the work. */
+type Hold<T> = (
+  signal: AbortSignal,
+  work: () => Promise<T | undefined>,
+  instead: (value: T) => void,
+) => Promise<unknown>;
 
 /**
  * An Observable that runs under a lock: acquired at the subscription, given back when the stream has ended.
  *
- * @param hold takes the lock, does the work under it, gives it back; or resolves with a value instead of the work
  * @param open makes the stream, under the lock
- * @param call the handler's call, when the stream stands for one: the lock is then held until the handler has settled,
- *   even if nobody listens any more
+ * @param call the request, when the stream stands for one: the lock is then held until the handler has settled, even if
+ *   nobody listens any more, and the value of a promise is passed on when the lock was given back
  */
-export function lockedStream<T>(
-  hold: (signal: AbortSignal, work: () => Promise<undefined>) => Promise<{ instead: T } | undefined>,
-  open: () => Observable<T>,
-  call?: InterceptedCall,
-): Observable<T> {
+export function lockedStream<T>(hold: Hold<T>, open: () => Observable<T>, call?: InterceptedCall): Observable<T> {
   return new Observable<T>((subscriber) => {
     const acquiring = new AbortController();
-    let source: Subscription | undefined;
-    let finish: (() => void) | undefined;
+    const stopped = new Subject<void>();
+    const values: T[] = [];
 
+    const passOn = () => {
+      for (const value of values) subscriber.next(value);
+      subscriber.complete();
+    };
+    const next = (value: T) => {
+      if (call && !call.isStream) values.push(value);
+      else subscriber.next(value);
+    };
     const work = () =>
-      new Promise<undefined>((resolve, reject) => {
+      new Promise<T | undefined>((resolve, reject) => {
+        if (subscriber.closed) return resolve(undefined); // unsubscribed as the lock was granted
         const end = (conclude: () => void, tell: () => void) => {
-          const running = call?.stillRunning;
+          const running = call?.end();
           if (!running) return conclude();
           tell(); // who listens need not wait for a handler that a timeout left behind; the lock has to
           void running.then(conclude);
         };
-        finish = () => resolve(undefined);
-        source = open().subscribe({
-          next: (value) => subscriber.next(value),
-          error: (error: unknown) =>
-            end(
-              () => reject(error),
-              () => subscriber.error(error),
-            ),
-          complete: () =>
-            end(
-              () => resolve(undefined),
-              () => subscriber.complete(),
-            ),
-        });
-        if (subscriber.closed) stop();
-      }).finally(() => call?.end());
+        open()
+          .pipe(takeUntil(stopped))
+          .subscribe({
+            next,
+            error: (error: unknown) =>
+              end(
+                () => reject(error),
+                () => subscriber.error(error),
+              ),
+            complete: () => end(() => resolve(values.at(-1)), passOn),
+          });
+      });
 
-    const stop = () => {
-      if (call && !call.canBeStopped) {
-        call.abandoned = true;
-        return;
-      }
-      source?.unsubscribe();
-      finish?.();
-    };
-
-    hold(acquiring.signal, work).then(
-      (outcome) => {
-        if (outcome) subscriber.next(outcome.instead);
-        subscriber.complete();
-      },
-      (error: unknown) => subscriber.error(error),
+    hold(acquiring.signal, work, (value) => values.push(value)).then(passOn, (error: unknown) =>
+      subscriber.error(error),
     );
     return () => {
       acquiring.abort();
-      stop();
+      call?.abandon();
+      if (!call || call.isStream) stopped.next();
     };
   });
 }

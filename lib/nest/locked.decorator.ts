@@ -1,7 +1,8 @@
 import { Inject, type ExecutionContext } from '@nestjs/common';
 import { isObservable, Observable, throwError } from 'rxjs';
-import { LockOptionsError } from '../errors.js';
+import { LockError, LockOptionsError } from '../errors.js';
 import type { LeaseOptions, LossOptions } from '../options.js';
+import { DEFAULT_CONNECTION } from '../resolve-options.js';
 import { LockService } from '../service/lock.service.js';
 import { InterceptedCall, isThenable, notAsync } from './intercepted-call.js';
 import { ContextKey, LockedPlan, planOf, setPlan, type AnyKey, type AnyLockedOptions } from './locked-plan.js';
@@ -77,16 +78,23 @@ export function Locked<KeyArgs extends unknown[] = [], Args extends unknown[] = 
   options?: LockedOptions<Args, Value>,
 ): LockedDecorator<KeyArgs, Args, Value>;
 export function Locked(key: AnyKey, options: AnyLockedOptions = {}): MethodDecorator {
-  return (target, property, descriptor) => {
+  return (target, property, descriptor: PropertyDescriptor | undefined) => {
+    if (typeof target === 'function') {
+      throw new LockOptionsError(
+        `${target.name}.${String(property)} is static: @Locked needs an instance made by Nest. Use LockService.withLock.`,
+      );
+    }
     const name = `${target.constructor.name}.${String(property)}`;
-    const method: unknown = descriptor.value;
-    if (typeof method !== 'function') throw new LockOptionsError(`@Locked belongs on a method: ${name} is none.`);
+    const method: unknown = descriptor?.value;
+    if (!descriptor || typeof method !== 'function') {
+      throw new LockOptionsError(`@Locked belongs on a method: ${name} is none.`);
+    }
     if (planOf(method)) throw new LockOptionsError(`${name} has two @Locked: nest one lock with LockService.withLock.`);
     const returnType: unknown = Reflect.getMetadata('design:returntype', target, property);
     if (SYNCHRONOUS.has(returnType)) {
       throw new LockOptionsError(`${name} is @Locked and must return a Promise or an Observable. Make it async.`);
     }
-    const plan = new LockedPlan(key, options, name, isObservableType(returnType));
+    const plan = readPlan(key, options, name, isObservableType(returnType));
     const service = injectInto(target, plan.connection);
     const locked = wrap(method as (...args: unknown[]) => unknown, plan, service);
     copyMetadata(method, locked);
@@ -101,6 +109,16 @@ export function Locked(key: AnyKey, options: AnyLockedOptions = {}): MethodDecor
 const INTERCEPTORS = '__interceptors__'; // INTERCEPTORS_METADATA of Nest
 const SYNCHRONOUS = new Set<unknown>([String, Number, Boolean, Array, Function]);
 
+/** @throws LockOptionsError that names the method */
+function readPlan(...[key, options, name, returnsObservable]: ConstructorParameters<typeof LockedPlan>): LockedPlan {
+  try {
+    return new LockedPlan(key, options, name, returnsObservable);
+  } catch (error) {
+    if (!(error instanceof LockError)) throw error;
+    throw new LockOptionsError(`@Locked on ${name}: ${error.message}`, { cause: error });
+  }
+}
+
 function wrap(
   method: (...args: unknown[]) => unknown,
   plan: LockedPlan,
@@ -109,8 +127,8 @@ function wrap(
   return new Proxy(method, {
     apply(target, self: unknown, args: unknown[]) {
       const run = () => Reflect.apply(target, self, args);
-      const call = InterceptedCall.expected(plan);
-      if (call) return call.enter(run);
+      const call = InterceptedCall.current();
+      if (call?.plan === plan) return call.enter(run);
       if (plan.returnsObservable) return streamUnderLock(plan, () => serviceOf(self), args, run);
       return promiseUnderLock(plan, () => serviceOf(self), args, run);
     },
@@ -124,10 +142,13 @@ async function promiseUnderLock(
   run: () => unknown,
 ): Promise<unknown> {
   const key = keyOfCall(plan, args);
-  const work = () => {
+  const work = async () => {
     const result = run();
-    if (isThenable(result)) return result;
-    throw isObservable(result) ? undeclaredStream(plan) : notAsync(plan);
+    if (isObservable(result)) throw undeclaredStream(plan, 'an Observable');
+    if (!isThenable(result)) throw notAsync(plan);
+    const value = await result;
+    if (isObservable(value)) throw undeclaredStream(plan, 'a Promise of an Observable');
+    return value;
   };
   return serviceOf().withLockOr(key, plan.options, work, (error) => plan.whenContended(error, args));
 }
@@ -142,17 +163,12 @@ function streamUnderLock(
     const result = run();
     return isObservable(result) ? result : throwError(() => notAsync(plan));
   };
-  return lockedStream(async (signal, work) => {
+  return lockedStream<unknown>(async (signal, work, instead) => {
     const key = keyOfCall(plan, args);
-    return serviceOf().withLockOr<{ instead: unknown } | undefined>(
-      key,
-      { ...plan.options, signal },
-      work,
-      async (error) => {
-        const instead = await plan.whenContended(error, args);
-        return plan.onContended === 'skip' ? undefined : { instead };
-      },
-    );
+    return serviceOf().withLockOr(key, { ...plan.options, signal }, work, async (error) => {
+      const value = await plan.whenContended(error, args);
+      if (plan.onContended !== 'skip') instead(value);
+    });
   }, open);
 }
 
@@ -167,14 +183,19 @@ function keyOfCall(plan: LockedPlan, args: unknown[]): string {
 
 /** Has Nest inject the service into instances of the class; a missing module so fails the start of the application. */
 function injectInto(target: object, connection: string): (self: unknown) => LockService {
-  const property = Symbol.for(`LockService "${connection}" of RedisLockModule`);
+  const registration = connection === DEFAULT_CONNECTION ? '' : `{ name: "${connection}" }`;
+  // Nest's message names the property when the module is missing.
+  const property = Symbol.for(`LockService of RedisLockModule.forRoot(${registration})`);
   Inject(getLockServiceToken(connection))(target, property);
   return (self) => {
     const service = (self as Record<symbol, unknown> | undefined)?.[property];
     if (service instanceof LockService) return service;
+    const problem = service
+      ? 'was given something else for its LockService'
+      : 'has no LockService: the instance was not made by Nest, or the method was called without its object';
     throw new LockOptionsError(
-      `${target.constructor.name} has no LockService: the instance was not made by Nest, or the method was called ` +
-        'without its object. It did not run. In a test, make it with Test.createTestingModule and RedisLockModule.forRoot({ memory: true }).',
+      `${target.constructor.name} ${problem}. It did not run. ` +
+        'In a test, make it with Test.createTestingModule and RedisLockModule.forRoot({ memory: true }).',
     );
   };
 }
@@ -189,9 +210,10 @@ function isObservableType(type: unknown): boolean {
   return typeof type === 'function' && (type === Observable || typeof type.prototype?.subscribe === 'function');
 }
 
-function undeclaredStream({ name }: LockedPlan): LockOptionsError {
+function undeclaredStream({ name }: LockedPlan, got: string): LockOptionsError {
   return new LockOptionsError(
-    `${name} returned an Observable, but it is not declared to: write its return type, ": Observable<…>", and compile ` +
-      'with emitDecoratorMetadata, so that @Locked can hold the lock from the subscription on. It was not subscribed to.',
+    `${name} returned ${got}, but is not declared to return an Observable: write its return type, ": Observable<…>", ` +
+      'import Observable as a value, not with "import type", and compile with emitDecoratorMetadata, so that @Locked ' +
+      'can hold the lock from the subscription on. It was not subscribed to.',
   );
 }

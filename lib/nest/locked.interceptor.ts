@@ -6,16 +6,13 @@ import {
   type NestInterceptor,
   type Type,
 } from '@nestjs/common';
-import type { Observable } from 'rxjs';
+import { defer, type Observable } from 'rxjs';
 import { DEFAULT_CONNECTION } from '../resolve-options.js';
 import { LockService } from '../service/lock.service.js';
 import { InterceptedCall } from './intercepted-call.js';
 import { planOf } from './locked-plan.js';
 import { lockedStream } from './locked-stream.js';
 import { getLockServiceToken } from './tokens.js';
-
-/** Requests whose lock is taken: an interceptor may stand at several levels of one handler. */
-const taken = new WeakSet<ExecutionContext>();
 
 /**
  * Takes the lock of handlers (HTTP, RPC, WebSocket, GraphQL) whose `@Locked` key is static or made of the request:
@@ -30,31 +27,28 @@ export class LockedInterceptor implements NestInterceptor {
 
   intercept(context: ExecutionContext, next: CallHandler): Observable<unknown> {
     const plan = planOf(context.getHandler());
-    if (!plan?.isForInterceptor || plan.connection !== this.locks.connection || taken.has(context))
-      return next.handle();
+    if (!plan?.isForInterceptor || plan.connection !== this.locks.connection) return next.handle();
+    // An interceptor may stand at several levels of one handler: the outermost has taken the lock.
+    if (InterceptedCall.current()?.context === context) return next.handle();
     const key = plan.keyOfRequest(context);
-    taken.add(context);
-    const call = new InterceptedCall(plan);
-    return lockedStream(
-      (signal, work) =>
-        this.locks.withLockOr<{ instead: unknown } | undefined>(
-          key,
-          { ...plan.options, signal },
-          work,
-          async (error) => ({
-            instead: await plan.whenContended(error, [context]),
-          }),
-        ),
-      () => call.run(() => next.handle()),
-      call,
-    );
+    return defer(() => {
+      const call = new InterceptedCall(plan, context);
+      return lockedStream<unknown>(
+        (signal, work, instead) =>
+          this.locks.withLockOr(key, { ...plan.options, signal }, work, async (error) =>
+            instead(await plan.whenContended(error, [context])),
+          ),
+        () => call.run(() => next.handle()),
+        call,
+      );
+    });
   }
 }
 
 const named = new Map<string, Type<LockedInterceptor>>();
 
 /** The interceptor class of a registration: each injects its own service. */
-export function lockedInterceptorOf(connection: string): Type<LockedInterceptor> {
+export function lockedInterceptorOf(connection: string = DEFAULT_CONNECTION): Type<LockedInterceptor> {
   if (connection === DEFAULT_CONNECTION) return LockedInterceptor;
   let interceptor = named.get(connection);
   if (!interceptor) {

@@ -1,6 +1,8 @@
 import { ConfigurableModuleBuilder } from '@nestjs/common';
+import { LockOptionsError } from '../errors.js';
 import type { RedisLockModuleOptions } from '../options.js';
 import { lockServiceProvider } from './lock-service.provider.js';
+import { lockedInterceptorOf } from './locked.interceptor.js';
 import { getLockServiceToken } from './tokens.js';
 
 /** What is said beside the options, in every form of registration. */
@@ -13,15 +15,29 @@ export interface RedisLockModuleExtras {
 
 const OPTIONS = Symbol('RedisLockModuleOptions');
 
-export const { ConfigurableModuleClass } = new ConfigurableModuleBuilder<RedisLockModuleOptions>({
-  optionsInjectionToken: OPTIONS,
-})
-  .setClassMethodName('forRoot')
-  .setFactoryMethodName('createRedisLockOptions')
-  .setExtras<RedisLockModuleExtras>({ isGlobal: true, name: undefined }, (definition, { isGlobal = true, name }) => ({
-    ...definition,
-    global: isGlobal,
-    providers: [...(definition.providers ?? []), lockServiceProvider(OPTIONS, name)],
-    exports: [getLockServiceToken(name)],
-  }))
-  .build();
+export const { ConfigurableModuleClass, OPTIONS_TYPE, ASYNC_OPTIONS_TYPE } =
+  new ConfigurableModuleBuilder<RedisLockModuleOptions>({ optionsInjectionToken: OPTIONS })
+    .setClassMethodName('forRoot')
+    .setFactoryMethodName('createRedisLockOptions')
+    .setExtras<RedisLockModuleExtras>({ isGlobal: true, name: undefined }, (definition, extras) => {
+      const { isGlobal = true, name } = checked(extras);
+      const interceptor = lockedInterceptorOf(name);
+      return {
+        ...definition,
+        global: isGlobal,
+        providers: [...(definition.providers ?? []), lockServiceProvider(OPTIONS, name), interceptor],
+        exports: [getLockServiceToken(name), interceptor],
+      };
+    })
+    .build();
+
+function checked(extras: RedisLockModuleExtras): RedisLockModuleExtras {
+  const { isGlobal, name }: { isGlobal?: unknown; name?: unknown } = extras;
+  if (isGlobal !== undefined && typeof isGlobal !== 'boolean') {
+    throw new LockOptionsError(`isGlobal must be true or false: got ${JSON.stringify(isGlobal)}.`);
+  }
+  if (name !== undefined && (typeof name !== 'string' || name === '')) {
+    throw new LockOptionsError(`name of a registration must be a non-empty string: got ${JSON.stringify(name)}.`);
+  }
+  return extras;
+}

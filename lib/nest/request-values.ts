@@ -14,8 +14,7 @@ const VALUES: Record<RequestRoot, (context: ExecutionContext) => unknown> = {
   query: (context) => httpRequest(context)?.query,
   headers: (context) => httpRequest(context)?.headers,
   user: (context) => (context.getType<string>() === 'ws' ? socketUser(context) : httpRequest(context)?.user),
-  // Both keep the payload where their own context says.
-  data: (context) => (context.getType() === 'ws' ? context.switchToWs().getData() : context.switchToRpc().getData()),
+  data: messageData,
   args: (context) => (context.getType<string>() === 'graphql' ? context.getArgByIndex<unknown>(1) : undefined),
 };
 
@@ -28,6 +27,17 @@ function httpRequest(context: ExecutionContext): Bag {
       const graphql = context.getArgByIndex<{ req?: Bag } | undefined>(2);
       return graphql?.req;
     }
+    default:
+      return undefined;
+  }
+}
+
+function messageData(context: ExecutionContext): unknown {
+  switch (context.getType<string>()) {
+    case 'rpc':
+      return context.switchToRpc().getData();
+    case 'ws':
+      return context.switchToWs().getData();
     default:
       return undefined;
   }

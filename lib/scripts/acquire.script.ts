@@ -32,18 +32,16 @@ for i = 1, #KEYS, 2 do
   end
   if holder == owner then
     local token = set and redis.pcall('INCR', fence) or redis.pcall('GET', fence) or 0
-    if type(token) == 'table' then
+    reply = tonumber(token)
+    if not reply then
       redis.call('DEL', lock)
-      reply = {token.err}
+      reply = {type(token) == 'table' and token.err or 'ERR fencing counter is not a number'}
+    elseif reply < 1e15 then
+      local time = redis.call('TIME')
+      reply = time[1] * 1000000 + time[2]
+      redis.call('SET', fence, string.format('%.0f', reply), 'PX', ${FENCE_TTL_MS})
     else
-      reply = tonumber(token)
-      if reply < 1e15 then
-        local time = redis.call('TIME')
-        reply = time[1] * 1000000 + time[2]
-        redis.call('SET', fence, string.format('%.0f', reply), 'PX', ${FENCE_TTL_MS})
-      else
-        redis.call('PEXPIRE', fence, ${FENCE_TTL_MS})
-      end
+      redis.call('PEXPIRE', fence, ${FENCE_TTL_MS})
     end
   elseif type(holder) == 'table' then
     reply = {holder.err}

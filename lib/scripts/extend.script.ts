@@ -21,8 +21,8 @@ for i = 1, #KEYS do
   elseif not holder then
     replies[i] = 0
     if mode == 'restore' then
-      redis.call('SET', lock, owner, 'PX', ttl)
-      replies[i] = 2
+      local set = redis.pcall('SET', lock, owner, 'PX', ttl)
+      replies[i] = set.err and {set.err} or 2
     end
   elseif type(holder) == 'table' then
     replies[i] = {holder.err}

@@ -18,7 +18,9 @@ for i = 1, #KEYS, 2 do
   if type(holder) == 'table' then
     reply = {holder.err}
   elseif holder then
-    reply = {redis.call('PTTL', KEYS[i]), holder, redis.call('GET', KEYS[i + 1]) or '', redis.call('PTTL', KEYS[i + 1])}
+    local token = redis.pcall('GET', KEYS[i + 1])
+    if not tonumber(token) then token = '' end
+    reply = {redis.call('PTTL', KEYS[i]), holder, token, redis.call('PTTL', KEYS[i + 1])}
   end
   replies[#replies + 1] = reply
 end

@@ -19,10 +19,15 @@ for i = 1, #KEYS, 2 do
   local holder = redis.pcall('GET', lock)
   local reply = 0
   if holder == owner then
-    if tonumber(redis.call('GET', fence) or 0) < tonumber(token) then
-      redis.call('SET', fence, token, 'PX', ${FENCE_TTL_MS})
-    end
+    local counter = redis.pcall('GET', fence) or 0
+    local at = tonumber(counter)
     reply = 1
+    if not at then
+      reply = {type(counter) == 'table' and counter.err or 'ERR fencing counter is not a number'}
+    elseif at < tonumber(token) then
+      local set = redis.pcall('SET', fence, token, 'PX', ${FENCE_TTL_MS})
+      if set.err then reply = {set.err} end
+    end
   elseif type(holder) == 'table' then
     reply = {holder.err}
   end

@@ -1,5 +1,7 @@
+import type { Redis } from 'ioredis';
 import type { RedisClient } from '../options.js';
 import { clusterSlot } from './cluster-slot.js';
+import { problemOf } from './problem-of.js';
 import type { Script } from './script.js';
 
 /** What a script answered for one operation. Numbers come as strings from clients with `stringNumbers`. */
@@ -24,6 +26,9 @@ interface Operation {
   reject: (fault: ScriptFault) => void;
 }
 
+/** A command that was not answered in time, by the connection that it was sent on. */
+type Overdue = { stream: unknown };
+
 const MAX_OPERATIONS_PER_CALL = 100;
 
 /**
@@ -39,8 +44,8 @@ export class ScriptRunner {
   readonly #timeoutMs: number;
   /** Operations to send at the end of this tick, by script and, in a Cluster, slot. */
   #batches = new Map<string, { script: Script; route: number; operations: Operation[] }>();
-  /** How many overdue commands there are on each route: the slot in a Cluster, else 0. */
-  readonly #overdue = new Map<number, number>();
+  /** The overdue commands on each route: the slot in a Cluster, else 0. */
+  readonly #overdue = new Map<number, Set<Overdue>>();
 
   constructor(client: RedisClient, timeoutMs: number) {
     this.#client = client;
@@ -55,7 +60,7 @@ export class ScriptRunner {
   run(script: Script, keys: string[], args: (string | number)[]): Promise<Reply> {
     return new Promise((resolve, reject) => {
       const route = this.#client.isCluster ? clusterSlot(this.#keyPrefix + keys[0]!) : 0;
-      if (this.#overdue.has(route)) {
+      if (this.#isBlocked(route)) {
         reject(new ScriptFault('it does not answer (an earlier command is still open)', false));
         return;
       }
@@ -88,18 +93,19 @@ export class ScriptRunner {
       this.#fail(operations, new ScriptFault(`not connected (${this.#client.status})`, false, true));
       return;
     }
-    let overdue = false;
+    const command: Overdue = { stream: this.#stream };
+    let giveUp: NodeJS.Immediate | undefined;
     const timer = setTimeout(() => {
-      overdue = true;
-      this.#overdue.set(route, (this.#overdue.get(route) ?? 0) + 1);
-      this.#fail(operations, new ScriptFault(`no answer within ${this.#timeoutMs} ms`, true));
+      // After a pause of this process timers come first: what has been answered meanwhile is read before it is given up.
+      giveUp = setImmediate(() => {
+        this.#block(route, command);
+        this.#fail(operations, new ScriptFault(`no answer within ${this.#timeoutMs} ms`, true));
+      });
     }, this.#timeoutMs);
     const settled = () => {
       clearTimeout(timer);
-      if (!overdue) return;
-      const left = this.#overdue.get(route)! - 1;
-      if (left > 0) this.#overdue.set(route, left);
-      else this.#overdue.delete(route);
+      clearImmediate(giveUp);
+      this.#unblock(route, command);
     };
     this.#evaluate(script, operations).then(
       (replies) => {
@@ -108,6 +114,7 @@ export class ScriptRunner {
       },
       (error: unknown) => {
         settled();
+        if (isClientTimeout(error)) this.#pause(route, command);
         this.#fail(operations, faultOf(error));
       },
     );
@@ -125,7 +132,7 @@ export class ScriptRunner {
       reply = await this.#client.eval(script.source, keys.length, ...keys, ...args);
     }
     if (!Array.isArray(reply) || reply.length !== operations.length) {
-      throw new Error(`unexpected answer to the script ${script.name}`);
+      throw new ScriptFault(`unexpected answer to the script ${script.name}`, true);
     }
     return reply as Reply[];
   }
@@ -139,11 +146,46 @@ export class ScriptRunner {
   #fail(operations: Operation[], fault: ScriptFault): void {
     for (const operation of operations) operation.reject(fault);
   }
+
+  #isBlocked(route: number): boolean {
+    const commands = this.#overdue.get(route);
+    if (!commands) return false;
+    // The client was told not to send again what was open when its connection broke: it never settles that.
+    if ((this.#client as Redis).options.autoResendUnfulfilledCommands === false) {
+      for (const command of commands) if (command.stream !== this.#stream) this.#unblock(route, command);
+    }
+    return commands.size > 0;
+  }
+
+  #block(route: number, command: Overdue): void {
+    const commands = this.#overdue.get(route);
+    if (commands) commands.add(command);
+    else this.#overdue.set(route, new Set([command]));
+  }
+
+  #unblock(route: number, command: Overdue): void {
+    const commands = this.#overdue.get(route);
+    if (commands?.delete(command) && commands.size === 0) this.#overdue.delete(route);
+  }
+
+  /** Blocks the route for as long as a command may take. */
+  #pause(route: number, command: Overdue): void {
+    this.#block(route, command);
+    setTimeout(() => this.#unblock(route, command), this.#timeoutMs).unref();
+  }
+
+  get #stream(): unknown {
+    return (this.#client as Redis).stream; // a Cluster has none of its own
+  }
 }
 
-/** Only the message is kept: errors of the client carry the command with its arguments, AUTH included. */
 function faultOf(error: unknown): ScriptFault {
-  const message = error instanceof Error ? error.message : String(error);
+  if (error instanceof ScriptFault) return error;
   const fromRedis = error instanceof Error && error.name === 'ReplyError';
-  return new ScriptFault(message, true, !fromRedis);
+  return new ScriptFault(problemOf(error), true, !fromRedis && !isClientTimeout(error));
+}
+
+/** By the option `commandTimeout`: the client does not tell when the server answers after all. */
+function isClientTimeout(error: unknown): boolean {
+  return error instanceof Error && error.message === 'Command timed out';
 }

@@ -1,9 +1,10 @@
 import type { AcquireOutcome, Claim, LockBackend } from '../backends/lock-backend.js';
 import { LockContendedError, LockUnavailableError, NodeError } from '../errors.js';
 import { validityMs } from '../lease/lease.js';
+import type { UnderWay } from '../lease/under-way.js';
 import { ownerSequence, parseOwner, type LockHolder } from '../owner.js';
 import { BackOff } from './back-off.js';
-import { LocalQueue } from './local-queue.js';
+import { LocalQueue, type Fault } from './local-queue.js';
 import type { Patience } from './patience.js';
 
 /** A claim that was granted. Its holder has the turn in the local queue until it calls `leave`. */
@@ -13,28 +14,52 @@ export interface Grant {
   sentAt: number;
 }
 
+/** What the contender needs of the world. */
+export interface ContenderDuties {
+  backend: LockBackend;
+  guardMs: number;
+  now: () => number;
+  underWay: UnderWay;
+  /** Who holds the key in this process. */
+  localHolder: (key: string) => { holder: LockHolder; remainingMs: number } | undefined;
+}
+
+/** What was last heard of a lock that others hold. */
+interface Sighting {
+  holder?: LockHolder;
+  /** When the holder's lease ends, if that is known. */
+  endsAt?: number;
+  /** When it was asked for again; undefined: it was answered since. */
+  askedAt?: number;
+}
+
+/** How the turn of one call ended without a lock. */
+interface Turn {
+  fault?: Fault;
+  /** What is left of its last attempt. */
+  leftover?: Promise<Fault | undefined>;
+}
+
+/** An answer may take so long before what was last heard counts as out of date. */
+const ANSWER_DUE_MS = 100;
+
 /**
  * Waits for locks: in line within the process, and as one contender for all its calls in Redis, with a back-off.
  * The hand-off between processes takes the place of the back-off here.
  */
 export class Contender {
+  readonly #duties: ContenderDuties;
   readonly #nextOwner = ownerSequence();
   readonly #queue = new LocalQueue();
-  /** Attempts under way, those that nobody waits for any more included. */
-  #attempts = 0;
-  #whenSettled?: () => void;
+  readonly #sightings = new Map<string, Sighting>();
 
-  constructor(
-    private readonly backend: LockBackend,
-    private readonly guardMs: number,
-    private readonly now: () => number,
-    /** Who holds the key in this process. */
-    private readonly localHolder: (key: string) => { holder: LockHolder; remainingMs: number } | undefined,
-  ) {}
+  constructor(duties: ContenderDuties) {
+    this.#duties = duties;
+  }
 
-  /** How many keys are held or waited for in this process. */
+  /** How much it keeps: nothing unless keys are held or waited for in this process. */
   get size(): number {
-    return this.#queue.size;
+    return this.#queue.size + this.#sightings.size;
   }
 
   /** How many calls of this process wait for the key. */
@@ -43,13 +68,8 @@ export class Contender {
   }
 
   /** Gives the turn to the next call of this process: the lock has been, or is just being, given back. */
-  leave(key: string): void {
-    this.#queue.leave(key);
-  }
-
-  /** Waits for the attempts under way: each settles within its time limit. */
-  async settled(): Promise<void> {
-    if (this.#attempts > 0) await new Promise<void>((resolve) => (this.#whenSettled = resolve));
+  leave(key: string, fault?: Fault): void {
+    if (!this.#queue.leave(key, fault)) this.#sightings.delete(key);
   }
 
   /**
@@ -57,106 +77,109 @@ export class Contender {
    */
   async acquire(key: string, ttlMs: number, patience: Patience): Promise<Grant> {
     if (!this.#queue.tryEnter(key)) await this.#waitForTurn(key, patience);
-    let leaving: Promise<unknown> | undefined;
+    const turn: Turn = {};
     try {
-      return await this.#contend(key, ttlMs, patience, (abandoned) => (leaving = abandoned));
+      const grant = await this.#contend(key, ttlMs, patience, turn);
+      this.#sightings.delete(key);
+      return grant;
     } catch (error) {
       // The next one's attempt must not meet what is left of ours.
-      if (leaving) void leaving.finally(() => this.leave(key));
-      else this.leave(key);
+      const { fault, leftover } = turn;
+      if (leftover) void leftover.then((late) => this.leave(key, late));
+      else this.leave(key, fault);
       throw error;
     }
   }
 
   async #waitForTurn(key: string, patience: Patience): Promise<void> {
     const { turn, giveUp } = this.#queue.join(key);
-    let hasTurn: true | undefined;
+    let word: { fault?: Fault } | undefined;
     try {
-      hasTurn = await patience.race(
-        turn.then(() => true as const),
+      word = await patience.race(
+        turn.then((fault) => ({ fault })),
         patience.remainingMs,
       );
     } finally {
-      if (!hasTurn) giveUp();
+      if (!word && !giveUp()) this.leave(key);
     }
-    if (hasTurn) return;
-    const local = this.localHolder(key);
-    throw new LockContendedError(key, patience.waitedMs, local?.holder, local?.remainingMs);
+    if (!word) throw this.#inVain(key, patience);
+    const { fault } = word;
+    // Who waited for all of a failed attempt need not make the same one again: else a queue would fail one by one.
+    if (!fault || patience.startedAt > fault.attemptedAt) return;
+    this.leave(key, fault);
+    throw LockUnavailableError.from('acquired', key, fault.causes);
   }
 
-  async #contend(
-    key: string,
-    ttlMs: number,
-    patience: Patience,
-    abandon: (cleanUp: Promise<unknown>) => void,
-  ): Promise<Grant> {
+  async #contend(key: string, ttlMs: number, patience: Patience, turn: Turn): Promise<Grant> {
+    const { backend, guardMs, now } = this.#duties;
     const backOff = new BackOff();
     for (;;) {
       const claim: Claim = { key, owner: this.#nextOwner(), ttlMs };
-      const startedAt = this.now();
-      const attempt = this.#attempt(claim);
+      const attemptedAt = now();
+      const sighting = this.#sightings.get(key);
+      if (sighting) sighting.askedAt ??= attemptedAt;
+      const attempt = backend.acquire(claim);
       let outcome: AcquireOutcome | undefined;
       try {
-        outcome = await patience.attempt(attempt, this.backend.attemptTimeoutMs(ttlMs));
-      } catch (error) {
-        abandon(this.#undoLate(claim, attempt));
-        throw error;
+        outcome = await patience.attempt(attempt, backend.attemptTimeoutMs(ttlMs));
+      } finally {
+        if (!outcome) turn.leftover = this.#undo(claim, attempt, attemptedAt);
       }
-      if (outcome === undefined) {
-        abandon(this.#undoLate(claim, attempt));
-        const cause = new NodeError('Redis', `no answer within the ${Math.round(patience.waitedMs)} ms of waitMs`);
-        throw LockUnavailableError.from('acquired', key, [cause]);
+      if (outcome === undefined) throw this.#inVain(key, patience);
+      if (outcome.status === 'unavailable') {
+        turn.fault = { causes: outcome.causes, attemptedAt };
+        throw LockUnavailableError.from('acquired', key, outcome.causes);
       }
-      if (outcome.status === 'unavailable') throw LockUnavailableError.from('acquired', key, outcome.causes);
-      const endedAt = this.now();
-      let pauseMs: number;
+      const answeredAt = now();
+      let pauseMs = 0;
       if (outcome.status === 'acquired') {
         const { fencingToken, sentAt } = outcome;
-        if (endedAt < sentAt + validityMs(ttlMs, this.guardMs)) return { claim, fencingToken, sentAt };
+        if (answeredAt < sentAt + validityMs(ttlMs, guardMs)) return { claim, fencingToken, sentAt };
         // Granted, but nothing is left of the lease: this process was paused, or Redis is slower than the ttl.
-        void this.backend.release(claim);
-        if (patience.remainingMs === 0) throw tooLate(key, ttlMs, endedAt - sentAt);
-        pauseMs = 0;
+        void this.#undo(claim, attempt, attemptedAt);
       } else {
-        if (patience.remainingMs === 0) throw contended(key, patience, outcome);
-        pauseMs = backOff.next(outcome.remainingMs, endedAt - startedAt);
+        this.#sight(key, outcome, answeredAt);
+        pauseMs = backOff.next(outcome.remainingMs, answeredAt - attemptedAt);
       }
-      await patience.pause(pauseMs);
+      if (patience.remainingMs > 0) await patience.pause(pauseMs);
       if (patience.remainingMs > 0) continue;
-      throw outcome.status === 'contended' ? contended(key, patience, outcome) : tooLate(key, ttlMs, patience.waitedMs);
+      throw outcome.status === 'acquired' ? tooLate(key, ttlMs, answeredAt - attemptedAt) : this.#inVain(key, patience);
     }
   }
 
-  async #attempt(claim: Claim): Promise<AcquireOutcome> {
-    this.#attempts++;
-    const outcome = await this.backend.acquire(claim);
-    this.#concluded();
-    return outcome;
-  }
-
-  #concluded(): void {
-    if (--this.#attempts === 0) this.#whenSettled?.();
-  }
-
   /** An attempt that nobody waits for any more must not leave a lock behind. */
-  async #undoLate(claim: Claim, attempt: Promise<AcquireOutcome>): Promise<void> {
-    this.#attempts++;
-    if ((await attempt).status === 'acquired') await this.backend.release(claim);
-    this.#concluded();
+  async #undo(claim: Claim, attempt: Promise<AcquireOutcome>, attemptedAt: number): Promise<Fault | undefined> {
+    const { backend, underWay } = this.#duties;
+    underWay.begin();
+    const outcome = await attempt;
+    if (outcome.status === 'acquired') await backend.release(claim);
+    underWay.end();
+    return outcome.status === 'unavailable' ? { causes: outcome.causes, attemptedAt } : undefined;
   }
-}
 
-function contended(
-  key: string,
-  patience: Patience,
-  { owner, remainingMs }: Extract<AcquireOutcome, { status: 'contended' }>,
-): LockContendedError {
-  return new LockContendedError(
-    key,
-    patience.waitedMs,
-    owner === undefined ? undefined : parseOwner(owner),
-    remainingMs,
-  );
+  #sight(key: string, refusal: Extract<AcquireOutcome, { status: 'contended' }>, at: number): void {
+    const { owner, remainingMs } = refusal;
+    this.#sightings.set(key, {
+      holder: owner === undefined ? undefined : parseOwner(owner),
+      endsAt: remainingMs === undefined ? undefined : at + remainingMs,
+    });
+  }
+
+  /** Who waited in vain is told what is known: who holds the lock, or that Redis owes an answer. */
+  #inVain(key: string, patience: Patience): LockContendedError | LockUnavailableError {
+    const { now, localHolder } = this.#duties;
+    const local = localHolder(key);
+    if (local) return new LockContendedError(key, patience.waitedMs, local.holder, local.remainingMs);
+    const sighting = this.#sightings.get(key);
+    const unansweredMs = sighting ? now() - (sighting.askedAt ?? now()) : patience.waitedMs;
+    if (sighting ? unansweredMs < ANSWER_DUE_MS : patience.triesOnce) {
+      const { holder, endsAt } = sighting ?? {};
+      const remainingMs = endsAt === undefined ? undefined : Math.max(0, endsAt - now());
+      return new LockContendedError(key, patience.waitedMs, holder, remainingMs);
+    }
+    const cause = new NodeError('Redis', `no answer for ${Math.round(unansweredMs)} ms, and waitMs is over`);
+    return LockUnavailableError.from('acquired', key, [cause]);
+  }
 }
 
 function tooLate(key: string, ttlMs: number, tookMs: number): LockUnavailableError {

@@ -1,9 +1,10 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Lease } from '../lease/lease.js';
+import type { LockHandle } from '../lease/lock-handle.js';
 import type { Lock } from '../lock.js';
 
 interface Frame {
-  lock: Lock;
+  lock: LockHandle;
   lease: Lease;
   outer: Frame | undefined;
 }
@@ -12,27 +13,33 @@ interface Frame {
 export class HeldLocks {
   readonly #context = new AsyncLocalStorage<Frame>();
 
-  run<T>(lock: Lock, lease: Lease, work: (lock: Lock) => T): T {
-    return this.#context.run({ lock, lease, outer: this.#context.getStore() }, work, lock);
+  run<T>(lock: LockHandle, lease: Lease, work: (lock: Lock) => T): T {
+    // A job that plans its next run from within would otherwise drag along the frames of all its runs.
+    const outer = this.#find(isInUse);
+    return this.#context.run({ lock, lease, outer }, work, lock);
   }
 
   /** The innermost lock that was not given back yet, held or lost; with a key, the innermost of that key. */
   current(key?: string): Lock | undefined {
-    return this.#find((lease) => (key === undefined || lease.claim.key === key) && lease.state !== 'released')?.lock;
+    return this.#find((frame) => !frame.lock.isReleased && (key === undefined || frame.lock.key === key))?.lock;
   }
 
   /** The lease of this key, if this call holds it now. */
   heldLease(key: string): Lease | undefined {
-    return this.#find((lease) => lease.claim.key === key && lease.state === 'held')?.lease;
+    return this.#find(({ lease }) => lease.claim.key === key && lease.state === 'held')?.lease;
   }
 
   /** Whether this call runs under any lock. */
   get any(): boolean {
-    return this.#find((lease) => lease.state === 'held') !== undefined;
+    return this.#find(({ lease }) => lease.state === 'held') !== undefined;
   }
 
-  #find(fits: (lease: Lease) => boolean): Frame | undefined {
-    for (let frame = this.#context.getStore(); frame; frame = frame.outer) if (fits(frame.lease)) return frame;
+  #find(fits: (frame: Frame) => boolean): Frame | undefined {
+    for (let frame = this.#context.getStore(); frame; frame = frame.outer) if (fits(frame)) return frame;
     return undefined;
   }
+}
+
+function isInUse({ lock, lease }: Frame): boolean {
+  return !lock.isReleased || lease.state === 'held';
 }

@@ -15,12 +15,14 @@ import { Clock } from '../lease/clock.js';
 import type { Lease } from '../lease/lease.js';
 import { identity, Leases } from '../lease/leases.js';
 import { LockHandle } from '../lease/lock-handle.js';
+import { UnderWay } from '../lease/under-way.js';
 import type { Lock, LockInfo } from '../lock.js';
 import type { AcquireOptions, TryAcquireOptions, WithLockOptions } from '../options.js';
 import { parseOwner } from '../owner.js';
 import { resolveRequest, type LockRequest, type ResolvedOptions } from '../resolve-options.js';
 import { Contender } from './contender.js';
 import { HeldLocks } from './held-locks.js';
+import { Interruption } from './interruption.js';
 import { Patience } from './patience.js';
 
 /** What is done under a lock. */
@@ -40,9 +42,12 @@ export class LockService {
   readonly #leases: Leases;
   readonly #held = new HeldLocks();
   readonly #events = new Subject<LockEvent>();
-  /** Ends the waiting of calls that hold nothing, at shutdown. */
-  readonly #interrupts = new Set<(reason: Error) => void>();
-  #closing?: Promise<void>;
+  readonly #underWay = new UnderWay();
+  /** The application begins to close: ends the waiting of calls that hold nothing. */
+  readonly #closing = new Interruption();
+  /** Work that holds locks has had its time: ends the waiting of all calls. */
+  readonly #closed = new Interruption();
+  #draining?: Promise<void>;
 
   private constructor(options: ResolvedOptions, backend: LockBackend, now: () => number) {
     this.connection = options.connection;
@@ -50,11 +55,10 @@ export class LockService {
     this.#options = options;
     this.#backend = backend;
     this.#now = now;
-    this.#contender = new Contender(backend, options.guardMs, now, (key) => this.#localHolder(key));
+    const world = { backend, guardMs: options.guardMs, now, underWay: this.#underWay };
+    this.#contender = new Contender({ ...world, localHolder: (key) => this.#localHolder(key) });
     this.#leases = new Leases({
-      backend,
-      guardMs: options.guardMs,
-      now,
+      ...world,
       emit: (event) => this.#emit(event),
       onEnd: (key) => this.#contender.leave(key),
     });
@@ -186,8 +190,8 @@ export class LockService {
    */
   async forceRelease(key: string): Promise<boolean> {
     checkKey(key);
+    const lease = this.#leases.get(key); // whoever has it after that may have it by right
     const wasHeld = await this.#backend.forceRelease(key);
-    const lease = this.#leases.get(key);
     if (wasHeld && lease) this.#leases.lose(lease, 'expired');
     return wasHeld;
   }
@@ -197,20 +201,27 @@ export class LockService {
    * @internal
    */
   onModuleDestroy(): Promise<void> {
-    if (!this.#closing) {
-      for (const interrupt of [...this.#interrupts]) interrupt(closed());
-      this.#closing = this.#leases.drain(this.#options.shutdownTimeoutMs);
-    }
-    return this.#closing;
+    return (this.#draining ??= this.#drain());
   }
 
   /** Nest calls it when nothing runs any more: closes the connections. @internal */
   async onApplicationShutdown(): Promise<void> {
     await this.onModuleDestroy();
-    await this.#contender.settled();
-    this.#leases.stop();
+    await this.#underWay.settled();
     await this.#backend.close();
     this.#events.complete();
+  }
+
+  /** How much it keeps in memory: 0 when nothing is held or waited for. @internal */
+  get size(): number {
+    return this.#contender.size + this.#leases.size + this.#closing.waiting.size + this.#closed.waiting.size;
+  }
+
+  async #drain(): Promise<void> {
+    this.#closing.interrupt();
+    await this.#leases.idle(this.#options.shutdownTimeoutMs);
+    this.#closed.interrupt(); // nothing is given out from here on
+    this.#leases.end();
   }
 
   async #acquire(key: string, request: LockRequest): Promise<Lease> {
@@ -222,15 +233,16 @@ export class LockService {
       return held;
     }
     // Work that is to be finished may need more locks for that.
-    const isPartOfWork = this.#held.any;
-    if (this.#closing && !isPartOfWork) throw closed(key);
-    const interrupts = isPartOfWork ? undefined : this.#interrupts;
-    const patience = new Patience(this.#now, request.waitMs, request.signal, interrupts);
+    const interruption = this.#held.any ? this.#closed : this.#closing;
+    if (interruption.happened) throw closed(key);
+    const { waitMs, signal } = request;
+    const patience = new Patience(this.#now, { waitMs, signal, interruption, refusal: () => closed(key) });
+    this.#underWay.begin();
     try {
       const { claim, fencingToken, sentAt } = await this.#contender.acquire(key, request.ttlMs, patience);
       const lease = this.#leases.add(claim, fencingToken, sentAt, request.watchdog);
       this.#emit(() => ({ type: 'acquired', waitedMs: patience.waitedMs, ...identity(lease) }));
-      if (this.#closing && !isPartOfWork) {
+      if (interruption.happened) {
         await this.#leases.release(lease);
         throw closed(key);
       }
@@ -242,6 +254,8 @@ export class LockService {
         this.#emit(() => ({ type: 'unavailable', key, causes: error.causes }));
       }
       throw error;
+    } finally {
+      this.#underWay.end();
     }
   }
 
@@ -269,6 +283,6 @@ export class LockService {
   }
 }
 
-function closed(key?: string): LockUnavailableError {
+function closed(key: string): LockUnavailableError {
   return new LockUnavailableError('The application is closing: no lock is given out any more.', key);
 }

@@ -1,36 +1,51 @@
+import { onAbort } from './abort-listener.js';
+import type { Interruption } from './interruption.js';
+
+/** What ends the waiting of one call. */
+export interface PatienceLimits {
+  waitMs: number;
+  /** The caller's: its reason is what the call rejects with. */
+  signal?: AbortSignal;
+  /** The service's: the call rejects with what `refusal` makes. */
+  interruption: Interruption;
+  refusal: () => Error;
+}
+
 /** The waiting of one call: it ends at its deadline, by the caller's signal, or by an interruption of the service. */
 export class Patience {
-  readonly #startedAt: number;
+  readonly startedAt: number;
 
   constructor(
     private readonly now: () => number,
-    private readonly waitMs: number,
-    private readonly signal: AbortSignal | undefined,
-    /** Where to leave word how to interrupt it while it waits; undefined: it may not be. */
-    private readonly interrupts: Set<(reason: Error) => void> | undefined,
+    private readonly limits: PatienceLimits,
   ) {
-    this.#startedAt = now();
-    signal?.throwIfAborted();
+    this.startedAt = now();
+    limits.signal?.throwIfAborted();
   }
 
   get waitedMs(): number {
-    return this.now() - this.#startedAt;
+    return this.now() - this.startedAt;
   }
 
   /** Until the deadline; never negative. */
   get remainingMs(): number {
-    return Math.max(0, this.waitMs - this.waitedMs);
+    return Math.max(0, this.limits.waitMs - this.waitedMs);
+  }
+
+  /** Whether the call does not wait at all, but tries once. */
+  get triesOnce(): boolean {
+    return this.limits.waitMs === 0;
   }
 
   /**
-   * Waits for one attempt, which settles by itself within `attemptMs`. A call with `waitMs: 0` gives its only attempt
+   * Waits for one attempt, which settles by itself within `attemptMs`. A call that tries once gives its only attempt
    * that time.
    * @returns undefined when the deadline came first; the attempt is then still under way
    */
   attempt<T>(attempt: Promise<T>, attemptMs: number): Promise<T | undefined> {
-    const untilMs = this.waitMs === 0 ? Infinity : this.remainingMs;
+    const untilMs = this.triesOnce ? Infinity : this.remainingMs;
     // Nothing can end it before it ends by itself: no timer is needed.
-    if (!this.signal && untilMs > attemptMs) return attempt;
+    if (!this.limits.signal && untilMs > attemptMs) return attempt;
     return this.race(attempt, untilMs);
   }
 
@@ -40,22 +55,24 @@ export class Patience {
 
   /**
    * @returns undefined when `ms` are over first
-   * @throws the reason of the signal or of the interruption
+   * @throws the reason of the signal, or the refusal
    */
   race<T>(pending: Promise<T>, ms: number): Promise<T | undefined> {
+    const { signal, interruption, refusal } = this.limits;
     return new Promise((resolve, reject) => {
       const settle = (conclude: () => void) => {
         clearTimeout(timer);
-        this.signal?.removeEventListener('abort', abort);
-        this.interrupts?.delete(interrupt);
+        stopListening?.();
+        interruption.waiting.delete(interrupt);
         conclude();
       };
-      const interrupt = (reason: Error) => settle(() => reject(reason));
-      const abort = () => settle(() => reject(this.signal!.reason));
+      const interrupt = () => settle(() => reject(refusal()));
+      const abort = () => settle(() => reject(signal!.reason));
       const timer = ms === Infinity ? undefined : setTimeout(() => settle(() => resolve(undefined)), ms);
-      this.interrupts?.add(interrupt);
-      this.signal?.addEventListener('abort', abort, { once: true });
-      if (this.signal?.aborted) abort();
+      interruption.waiting.add(interrupt);
+      const stopListening = signal && onAbort(signal, abort);
+      if (signal?.aborted) abort();
+      else if (interruption.happened) interrupt();
       pending.then(
         (value) => settle(() => resolve(value)),
         (error) => settle(() => reject(error)),

@@ -101,7 +101,7 @@ export class RedisServer {
   async calls(): Promise<Record<string, number>> {
     const info = (await this.command('INFO', 'commandstats')) as string;
     return Object.fromEntries(
-      [...info.matchAll(/^cmdstat_(.+?):calls=(\d+)/gm)].map(([, name, calls]) => [name, Number(calls)]),
+      [...info.matchAll(/^cmdstat_(.+?):calls=(\d+)/gm)].map(([, name, calls]) => [name!, Number(calls)]),
     );
   }
 

@@ -1,0 +1,21 @@
+/** Counts what is under way between this process and Redis: the connections close behind the last of it. */
+export class UnderWay {
+  #count = 0;
+  #whenSettled?: () => void;
+
+  begin(): void {
+    this.#count++;
+  }
+
+  end(): void {
+    if (--this.#count === 0) this.#whenSettled?.();
+  }
+
+  async settled(): Promise<void> {
+    while (this.#count > 0) {
+      await new Promise<void>((resolve) => {
+        this.#whenSettled = resolve;
+      });
+    }
+  }
+}

@@ -1,0 +1,15 @@
+/** Ends the waiting of calls: of those that wait now, and of those that would wait later. */
+export class Interruption {
+  /** What to tell those who wait; they take themselves out. */
+  readonly waiting = new Set<() => void>();
+  #happened = false;
+
+  get happened(): boolean {
+    return this.#happened;
+  }
+
+  interrupt(): void {
+    this.#happened = true;
+    for (const tell of [...this.waiting]) tell();
+  }
+}

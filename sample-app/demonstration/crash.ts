@@ -1,0 +1,101 @@
+import { filter, firstValueFrom, timeout } from 'rxjs';
+import type { LockInfo } from 'nest-redis-lock';
+import { until } from '../../test/support/until.js';
+import type { Unloaded } from '../shop/deliveries/deliveries.service.js';
+import type { ShopInstance } from './shop-instance.js';
+import type { Site } from './site.js';
+
+export interface CrashFigures {
+  /** Name and process of the holder that was killed, and of the one that came after. */
+  killed: string;
+  successor: string;
+  ttlMs: number;
+  /** How much of the dead holder's lease was left at its death; 0 when the lock died with it. */
+  leaseLeftMs: number;
+  /** How long the successor had to wait for the lock after that. */
+  replacedAfterMs: number;
+  /** Whether the dead holder's write, which came after its successor's, was refused. */
+  lateWriteRefused: boolean;
+  boxes: number;
+  boxesExpected: number;
+}
+
+const TTL_MS = 2_000; // as DeliveriesService has it
+const BEFORE = 10;
+const LOST_DELIVERY = 5;
+const NEXT_DELIVERIES = [7, 4];
+
+/** An instance is killed while it holds a lock and its write is on the way; two calls of another want the same lock. */
+export async function crash(site: Site, sku: string): Promise<CrashFigures> {
+  const { network, fences, shelves } = site.warehouse;
+  shelves.fill(sku, BEFORE);
+  const holder = site.instances[0]!;
+  const write = network.holdUpNext(`PUT /products/${sku}`);
+  const cutOff = holder.post('/deliveries', { sku, boxes: LOST_DELIVERY }).catch((error: unknown) => error);
+  await write.arrived;
+
+  const { successor, unloading, waitsSince, leaseLeftMs } = await (site.backing.kind === 'redis'
+    ? killBeforeWaiters(site, holder, sku)
+    : killAndRestart(site, holder, sku));
+  await Promise.race(unloading);
+  const replacedAfterMs = performance.now() - waitsSince;
+  await Promise.all(unloading);
+  await cutOff;
+
+  const lateWrite = firstValueFrom(
+    fences.writes$.pipe(
+      filter(({ resource }) => resource === sku),
+      timeout(5_000),
+    ),
+  );
+  write.letThrough();
+  return {
+    killed: `${holder.name} (pid ${holder.pid})`,
+    successor: `${successor.name} (pid ${successor.pid})`,
+    ttlMs: TTL_MS,
+    leaseLeftMs,
+    replacedAfterMs: Math.round(replacedAfterMs),
+    lateWriteRefused: !(await lateWrite).accepted,
+    boxes: shelves.read(sku),
+    boxesExpected: NEXT_DELIVERIES.reduce((boxes, more) => boxes + more, BEFORE),
+  };
+}
+
+interface Succession {
+  successor: ShopInstance;
+  unloading: Promise<Unloaded>[];
+  /** The death of the holder, or when the successor asked for the lock, whichever came later. */
+  waitsSince: number;
+  leaseLeftMs: number;
+}
+
+/** Another instance waits for the lock already when its holder dies. */
+async function killBeforeWaiters(site: Site, holder: ShopInstance, sku: string): Promise<Succession> {
+  const successor = site.instances[1]!;
+  const unloading = unloadAt(successor, sku);
+  const holding = async () => (await successor.get<{ holding: LockInfo | null }>(`/locks/product:${sku}`)).holding;
+  await until(async () => (await holding())?.waiters, { what: `${successor.name} waits for the lock` });
+  await holder.kill();
+  const waitsSince = performance.now();
+  return { successor, unloading, waitsSince, leaseLeftMs: (await holding())?.remainingMs ?? 0 };
+}
+
+/** The only instance dies, and with it the memory in which the lock was; a new process takes its place. */
+async function killAndRestart(site: Site, holder: ShopInstance, sku: string): Promise<Succession> {
+  await holder.kill();
+  const successor = await site.startInstance();
+  const waitsSince = performance.now();
+  return { successor, unloading: unloadAt(successor, sku), waitsSince, leaseLeftMs: 0 };
+}
+
+function unloadAt(instance: ShopInstance, sku: string): Promise<Unloaded>[] {
+  return NEXT_DELIVERIES.map((boxes) => {
+    const unloaded = instance.post('/deliveries', { sku, boxes }).then(async (response) => {
+      if (response.ok) return (await response.json()) as Unloaded;
+      throw new Error(`${instance.name} could not unload: it answered ${response.status}.`);
+    });
+    // Reported where it is awaited, unless something else fails before.
+    unloaded.catch(() => {});
+    return unloaded;
+  });
+}

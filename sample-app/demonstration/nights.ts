@@ -1,0 +1,44 @@
+import { until } from '../../test/support/until.js';
+import type { LockCounts } from '../shop/locks/lock-counts.service.js';
+import type { Site } from './site.js';
+
+export interface NightFigures {
+  nights: number;
+  /** How often the cron job was due: once each night on each instance. */
+  ticks: number;
+  ran: number;
+  skipped: number;
+}
+
+const NIGHTS = 3;
+const TICKS_PER_NIGHT = 3;
+
+/** It becomes night on all instances at the same moment; a single instance gets all ticks itself. */
+export async function nights({ instances, warehouse }: Site): Promise<NightFigures> {
+  const counted = async (): Promise<Required<Pick<LockCounts, 'acquired' | 'contended'>>> => {
+    const counts = await Promise.all(instances.map((instance) => instance.get<Record<string, LockCounts>>('/locks')));
+    const sum = (type: 'acquired' | 'contended') => counts.reduce((all, one) => all + (one.nightly?.[type] ?? 0), 0);
+    return { acquired: sum('acquired'), contended: sum('contended') };
+  };
+  // Also reports that the warehouse refuses: the job ran.
+  let ran = 0;
+  const counting = warehouse.fences.writes$.subscribe(({ resource }) => (ran += resource === 'reports' ? 1 : 0));
+  for (let night = 1; night <= NIGHTS; night++) {
+    // The job lasts until every instance has had its tick, as a real one lasts longer than the clocks differ.
+    const report = warehouse.network.holdUpNext('POST /reports');
+    const ticks = Array.from({ length: TICKS_PER_NIGHT }, (_, tick) => instances[tick % instances.length]!);
+    await Promise.all(ticks.map((instance) => instance.post('/nights')));
+    await until(
+      async () => {
+        const { acquired, contended } = await counted();
+        return acquired + contended === night * TICKS_PER_NIGHT;
+      },
+      { what: `the cron job of each instance has run or was skipped in night ${night}` },
+    );
+    report.letThrough();
+    await until(() => warehouse.reports.all.length >= night, { what: `the report of night ${night} is filed` });
+  }
+  const { acquired, contended } = await counted();
+  counting.unsubscribe();
+  return { nights: NIGHTS, ticks: acquired + contended, ran, skipped: contended };
+}

@@ -1,0 +1,44 @@
+import type { Figures } from './demonstration.js';
+import type { RushFigures } from './rush.js';
+
+const MARGIN_MS = 1_000;
+/** Redis rounds the rest of a lease to milliseconds. */
+const ROUNDING_MS = 5;
+
+/** What is not as it should be: a sentence each, none when all figures hold. */
+export function problemsOf({ locks, unlocked, locked, nights, crash }: Figures): string[] {
+  const { ttlMs, leaseLeftMs, replacedAfterMs, boxes, boxesExpected } = crash;
+  const expectations: [holds: boolean, problem: string][] = [
+    ...answered('Without the lock', unlocked),
+    [
+      unlocked.oversold > 0,
+      'Without the lock nothing was oversold: the race that the lock is to prevent did not show.',
+    ],
+    ...answered('With @Locked', locked),
+    [locked.sold === locked.stock, `With @Locked ${locked.sold} boxes were sold, and ${locked.stock} were there.`],
+    [locked.left === 0, `With @Locked the warehouse still counts ${locked.left} boxes when all are sold.`],
+    [
+      nights.ran === nights.nights,
+      `The nightly job ran ${nights.ran} times in ${nights.nights} nights, on all instances together.`,
+    ],
+    [
+      nights.skipped === nights.ticks - nights.nights,
+      `The nightly job was due ${nights.ticks} times in ${nights.nights} nights and skipped ${nights.skipped} times.`,
+    ],
+    [
+      replacedAfterMs <= ttlMs + MARGIN_MS,
+      `The lock of the killed holder was taken over after ${replacedAfterMs} ms, its ttl being ${ttlMs} ms.`,
+    ],
+    [
+      locks === 'memory' || replacedAfterMs >= leaseLeftMs - ROUNDING_MS,
+      `The lock of the killed holder was taken over after ${replacedAfterMs} ms, when its lease still ran for ${leaseLeftMs} ms.`,
+    ],
+    [crash.lateWriteRefused, 'The late write of the killed holder was not refused.'],
+    [boxes === boxesExpected, `After the crash the warehouse counts ${boxes} boxes instead of ${boxesExpected}.`],
+  ];
+  return expectations.filter(([holds]) => !holds).map(([, problem]) => problem);
+}
+
+function answered(how: string, { errors, buyers, error }: RushFigures): [holds: boolean, problem: string][] {
+  return [[errors === 0, `${how} ${errors} of ${buyers} buyers got an error, the first: ${error}.`]];
+}

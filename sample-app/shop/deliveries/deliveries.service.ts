@@ -1,0 +1,32 @@
+import { Injectable } from '@nestjs/common';
+import { Locked, LockService } from 'nest-redis-lock';
+import { WarehouseClient } from '../warehouse/warehouse.client.js';
+import type { Delivery } from './delivery.dto.js';
+
+export interface Unloaded {
+  sku: string;
+  boxes: number;
+  fencingToken: number;
+  /** Process id of the instance that did it. */
+  by: number;
+}
+
+@Injectable()
+export class DeliveriesService {
+  constructor(
+    private readonly warehouse: WarehouseClient,
+    private readonly locks: LockService,
+  ) {}
+
+  /**
+   * Adds the boxes to the stock. `ttlMs` is not how long that may take: it is how long the next one waits when this
+   * instance dies in the middle of it.
+   */
+  @Locked((delivery: Delivery) => `product:${delivery.sku}`, { ttlMs: 2_000, waitMs: 15_000 })
+  async unload(delivery: Delivery): Promise<Unloaded> {
+    const { signal, fencingToken } = this.locks.current();
+    const boxes = (await this.warehouse.boxesOf(delivery.sku, { signal, fencingToken })) + delivery.boxes;
+    await this.warehouse.setBoxes(delivery.sku, boxes, { signal, fencingToken });
+    return { sku: delivery.sku, boxes, fencingToken, by: process.pid };
+  }
+}

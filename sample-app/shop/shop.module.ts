@@ -1,0 +1,25 @@
+import { Module } from '@nestjs/common';
+import { ScheduleModule } from '@nestjs/schedule';
+import { RedisLockModule } from 'nest-redis-lock';
+import { ConfigModule } from './config/config.module.js';
+import { ShopConfig } from './config/shop.config.js';
+import { DeliveriesModule } from './deliveries/deliveries.module.js';
+import { LocksModule } from './locks/locks.module.js';
+import { ProductsModule } from './products/products.module.js';
+import { StocktakingModule } from './stocktaking/stocktaking.module.js';
+
+@Module({
+  imports: [
+    RedisLockModule.forRootAsync({
+      imports: [ConfigModule],
+      inject: [ShopConfig],
+      useFactory: (config: ShopConfig) => config.locks,
+    }),
+    ScheduleModule.forRoot(),
+    ProductsModule,
+    DeliveriesModule,
+    StocktakingModule,
+    LocksModule,
+  ],
+})
+export class ShopModule {}

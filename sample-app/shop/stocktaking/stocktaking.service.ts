@@ -1,0 +1,30 @@
+import { Injectable } from '@nestjs/common';
+import { Cron } from '@nestjs/schedule';
+import { Locked, LockService } from 'nest-redis-lock';
+import { WarehouseClient } from '../warehouse/warehouse.client.js';
+
+export const NIGHTLY_JOB = 'stocktaking';
+
+@Injectable()
+export class StocktakingService {
+  constructor(
+    private readonly warehouse: WarehouseClient,
+    private readonly locks: LockService,
+  ) {}
+
+  /**
+   * Every instance has this cron job, and the first to take the lock does the work; the others skip it. That holds for a
+   * job that takes longer than the clocks of the instances differ: a later one would find the lock free again.
+   */
+  @Cron('0 3 * * *', { name: NIGHTLY_JOB })
+  @Locked('nightly', { waitMs: 0, onContended: 'skip' })
+  async takeStock(): Promise<void> {
+    const night = this.locks.current();
+    const boxes: Record<string, number> = {};
+    for (const sku of await this.warehouse.skus(night)) {
+      // Nobody sells or unloads a product while it is counted.
+      boxes[sku] = await this.locks.withLock(`product:${sku}`, (lock) => this.warehouse.boxesOf(sku, lock));
+    }
+    await this.warehouse.fileReport(boxes, night);
+  }
+}

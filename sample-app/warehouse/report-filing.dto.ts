@@ -1,0 +1,12 @@
+import { IsInt, IsObject } from 'class-validator';
+
+export class ReportFiling {
+  @IsObject()
+  readonly boxes!: Record<string, number>;
+
+  @IsInt()
+  readonly by!: number;
+
+  @IsInt()
+  readonly fencingToken!: number;
+}

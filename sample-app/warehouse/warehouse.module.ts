@@ -1,0 +1,19 @@
+import { Module, type MiddlewareConsumer, type NestModule } from '@nestjs/common';
+import { FencesService } from './fences.service.js';
+import { NetworkMiddleware } from './network.middleware.js';
+import { NetworkService } from './network.service.js';
+import { ProductsController } from './products.controller.js';
+import { ReportsController } from './reports.controller.js';
+import { ReportsService } from './reports.service.js';
+import { ShelvesService } from './shelves.service.js';
+
+/** Another program, over the network: it knows nothing of locks, and checks the fencing tokens of those who write. */
+@Module({
+  controllers: [ProductsController, ReportsController],
+  providers: [ShelvesService, ReportsService, FencesService, NetworkService],
+})
+export class WarehouseModule implements NestModule {
+  configure(consumer: MiddlewareConsumer): void {
+    consumer.apply(NetworkMiddleware).forRoutes('{*path}');
+  }
+}

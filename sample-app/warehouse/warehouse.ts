@@ -1,0 +1,36 @@
+import { ValidationPipe, type INestApplication } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import { FencesService } from './fences.service.js';
+import { NetworkService } from './network.service.js';
+import { ReportsService } from './reports.service.js';
+import { ShelvesService } from './shelves.service.js';
+import { WarehouseModule } from './warehouse.module.js';
+
+/** A running warehouse, and what the demonstration does to it behind the back of the shop. */
+export class Warehouse {
+  readonly shelves: ShelvesService;
+  readonly reports: ReportsService;
+  readonly fences: FencesService;
+  readonly network: NetworkService;
+
+  private constructor(
+    private readonly app: INestApplication,
+    readonly url: string,
+  ) {
+    this.shelves = app.get(ShelvesService);
+    this.reports = app.get(ReportsService);
+    this.fences = app.get(FencesService);
+    this.network = app.get(NetworkService);
+  }
+
+  static async open(): Promise<Warehouse> {
+    const app = await NestFactory.create(WarehouseModule, { logger: ['fatal', 'error', 'warn'] });
+    app.useGlobalPipes(new ValidationPipe({ whitelist: true }));
+    await app.listen(0, '127.0.0.1');
+    return new Warehouse(app, await app.getUrl());
+  }
+
+  close(): Promise<void> {
+    return this.app.close();
+  }
+}

@@ -1,0 +1,99 @@
+import { Redis, type RedisOptions } from 'ioredis';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import type { LockBackend } from '../../lib/backends/lock-backend.js';
+import { RedisServer } from '../support/redis-server.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
+import { until } from '../support/until.js';
+import { claimOn, connected, freshKey, granted } from './claims.js';
+
+/** Options of a client of the application; none: the client that this library makes. */
+const CLIENTS: [string, RedisOptions | undefined][] = [
+  ['a client of its own', undefined],
+  ['a client with default options', {}],
+  ['a client with a command timeout shorter than the limit', { commandTimeout: 40 }],
+  ['a client with a command timeout longer than the limit', { commandTimeout: 400 }],
+  ['a client that retries for ever', { maxRetriesPerRequest: null }],
+  ['a client that sends nothing again', { autoResendUnfulfilledCommands: false }],
+  ['a client without an offline queue', { enableOfflineQueue: false }],
+];
+
+describe.each(CLIENTS)('An acquire that was given up, by %s,', (_name, options) => {
+  let server: RedisServer;
+  let proxy: TcpProxy;
+  let client: Redis | undefined;
+  let backend: LockBackend;
+
+  beforeAll(async () => {
+    server = await RedisServer.start();
+    proxy = await TcpProxy.start(server.port);
+  });
+  afterEach(async () => {
+    server.resume();
+    proxy.release();
+    await backend.close();
+    client?.disconnect();
+  });
+  afterAll(async () => {
+    await proxy.stop();
+    await server.stop();
+  });
+
+  const open = async (port: number): Promise<void> => {
+    client = options && new Redis(port, '127.0.0.1', options).on('error', () => {});
+    backend = await connected({ redis: client ?? `redis://127.0.0.1:${port}`, commandTimeoutMs: 100 });
+    const warmUp = claimOn(freshKey());
+    await granted(backend, warmUp);
+    await backend.release(warmUp);
+  };
+  const count = (name: string) => server.command('EXISTS', name) as Promise<number>;
+  /** The next one gets the lock, long before the ttl of the one that was given up is over. */
+  const isFree = async (key: string) => {
+    const next = claimOn(key);
+    await until(async () => (await backend.acquire(next)).status === 'acquired', { what: 'the lock is free' });
+    expect(await server.command('GET', `lock:{${key}}`)).toBe(next.owner);
+    expect(await backend.release(next)).toEqual({ status: 'released' });
+  };
+
+  it('leaves no lock when the server runs it late', async () => {
+    await open(server.port);
+    const claim = claimOn(freshKey());
+    server.pause();
+    expect(await backend.acquire(claim)).toMatchObject({ status: 'unavailable' });
+    server.resume();
+    await until(() => count(`lock:{${claim.key}}:fence`), { what: 'the late acquire has run' });
+    await until(async () => (await count(`lock:{${claim.key}}`)) === 0, { what: 'its lock is released' });
+    await isFree(claim.key);
+  });
+
+  it('leaves no lock when its connection broke and the client may send it again', async () => {
+    await open(proxy.port);
+    const claim = claimOn(freshKey());
+    proxy.hold();
+    expect(await backend.acquire(claim)).toMatchObject({ status: 'unavailable' });
+    proxy.cut();
+    proxy.release();
+    await isFree(claim.key);
+    expect(await count(`lock:{${claim.key}}`)).toBe(0);
+  });
+
+  it('leaves no lock when the server was killed and comes back empty', async () => {
+    await open(server.port);
+    const claim = claimOn(freshKey());
+    server.pause();
+    expect(await backend.acquire(claim)).toMatchObject({ status: 'unavailable' });
+    await server.restart();
+    await isFree(claim.key);
+    expect(await count(`lock:{${claim.key}}`)).toBe(0);
+  });
+
+  it('leaves no lock when its answer comes after the limit', async () => {
+    await open(proxy.port);
+    const claim = claimOn(freshKey());
+    proxy.hold();
+    expect(await backend.acquire(claim)).toMatchObject({ status: 'unavailable' });
+    proxy.release();
+    await until(() => count(`lock:{${claim.key}}:fence`), { what: 'the late acquire has run' });
+    await until(async () => (await count(`lock:{${claim.key}}`)) === 0, { what: 'its lock is released' });
+    await isFree(claim.key);
+  });
+});

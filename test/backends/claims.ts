@@ -1,0 +1,40 @@
+import { openBackend } from '../../lib/backends/open-backend.js';
+import type { AcquireOutcome, Claim, LockBackend } from '../../lib/backends/lock-backend.js';
+import type { RedisLockModuleOptions } from '../../lib/options.js';
+import { resolveOptions } from '../../lib/resolve-options.js';
+
+export const now = (): number => performance.now();
+
+/** A backend as the module opens it, connected. */
+export async function connected(options: RedisLockModuleOptions): Promise<LockBackend> {
+  const backend = await opened(options);
+  await backend.connect(15_000);
+  return backend;
+}
+
+/** A backend as the module opens it with `lazyConnect`. */
+export function opened(options: RedisLockModuleOptions): Promise<LockBackend> {
+  return openBackend(resolveOptions(options), now);
+}
+
+let sequence = 0;
+
+/** A key that no other test of the run uses. */
+export function freshKey(hint = 'key'): string {
+  return `${hint}-${process.pid}-${++sequence}`;
+}
+
+/** An attempt of its own: no two have the same owner value. */
+export function claimOn(key: string, ttlMs = 20_000): Claim {
+  return { key, owner: `host/1/random/${++sequence}`, ttlMs };
+}
+
+/** Acquires, and fails the test when that is not granted. */
+export async function granted(
+  backend: LockBackend,
+  claim: Claim,
+): Promise<Extract<AcquireOutcome, { status: 'acquired' }>> {
+  const outcome = await backend.acquire(claim);
+  if (outcome.status !== 'acquired') throw new Error(`not acquired: ${JSON.stringify(outcome)}`);
+  return outcome;
+}

@@ -1,0 +1,160 @@
+import { Redis, type RedisOptions } from 'ioredis';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import type { LockBackend } from '../../lib/backends/lock-backend.js';
+import { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+import { claimOn, connected, freshKey, granted, opened } from './claims.js';
+
+const OPTIONS: [string, RedisOptions][] = [
+  ['default options', {}],
+  ['RESP2', { protocol: 2 }],
+  ['RESP3', { protocol: 3 }],
+  ['stringNumbers', { stringNumbers: true }],
+  ['RESP2 and stringNumbers', { protocol: 2, stringNumbers: true }],
+  ['a key prefix', { keyPrefix: 'app:' }],
+  ['another database', { db: 3 }],
+  ['auto-pipelining', { enableAutoPipelining: true }],
+  ['no offline queue', { enableOfflineQueue: false }],
+  ['a command timeout', { commandTimeout: 5_000 }],
+  ['no ready check', { enableReadyCheck: false }],
+  ['a lazy connection', { lazyConnect: true }],
+];
+
+describe('Clients', () => {
+  let server: RedisServer;
+  let backend: LockBackend;
+  const clients: Redis[] = [];
+
+  beforeAll(async () => {
+    server = await RedisServer.start();
+  });
+  afterEach(async () => {
+    await backend.close();
+    for (const client of clients.splice(0)) client.disconnect();
+  });
+  afterAll(() => server.stop());
+
+  const client = (options: RedisOptions = {}): Redis => {
+    const made = new Redis({ port: server.port, host: '127.0.0.1', ...options });
+    clients.push(made);
+    return made;
+  };
+  const connections = async () => ((await server.command('CLIENT', 'LIST')) as string).trim().split('\n').length;
+  const connectionsLeft = (count: number) =>
+    until(async () => (await connections()) === count, { what: `${count} connections are left` });
+
+  it.each(OPTIONS)('of the application may have %s', async (_name, options) => {
+    backend = await connected({ redis: client(options) });
+    const claim = claimOn(freshKey('options'));
+    const { fencingToken } = await granted(backend, claim);
+    expect(fencingToken).toBeGreaterThan(1e15);
+    const contended = await backend.acquire(claimOn(claim.key));
+    expect(contended).toEqual({ status: 'contended', owner: claim.owner, remainingMs: expect.any(Number) });
+    expect(await backend.extend({ ...claim, ttlMs: 60_000 })).toMatchObject({ status: 'extended' });
+    expect(await backend.inspect(claim.key)).toEqual({
+      owner: claim.owner,
+      fencingToken,
+      remainingMs: expect.any(Number),
+      heldForMs: expect.any(Number),
+    });
+    expect(await backend.release(claim)).toEqual({ status: 'released' });
+    expect(await backend.inspect(claim.key)).toBeUndefined();
+    const again = claimOn(claim.key);
+    expect((await granted(backend, again)).fencingToken).toBe(fencingToken + 1);
+    expect(await backend.forceRelease(claim.key)).toBe(true);
+    expect(await backend.forceRelease(claim.key)).toBe(false);
+
+    const batch = Array.from({ length: 120 }, () => claimOn(freshKey('options')));
+    await Promise.all(batch.map((each) => granted(backend, each)));
+    const releases = await Promise.all(batch.map((each) => backend.release(each)));
+    expect(releases).toEqual(Array(120).fill({ status: 'released' }));
+  });
+
+  it('of the application put the locks behind their key prefix', async () => {
+    backend = await connected({ redis: client({ keyPrefix: 'app:' }), keyPrefix: 'locks' });
+    const claim = claimOn(freshKey());
+    await granted(backend, claim);
+    expect(await server.keys(`*${claim.key}*`)).toEqual([`app:locks:{${claim.key}}`, `app:locks:{${claim.key}}:fence`]);
+    await backend.release(claim);
+  });
+
+  it('of the application are left as they were, and usable', async () => {
+    const handed = [client(), client({ lazyConnect: true }), client({ lazyConnect: true })];
+    await handed[0]!.ping();
+    const picture = () =>
+      handed.map((each) => ({
+        listeners: each.eventNames().map((event) => [event, each.listenerCount(event)]),
+        functions: Object.getOwnPropertyNames(each).filter((name) => typeof Reflect.get(each, name) === 'function'),
+        scripts: { ...(each as unknown as { scriptsSet: object }).scriptsSet },
+      }));
+    const before = picture();
+    backend = await connected({ redlock: handed });
+    const claim = claimOn(freshKey());
+    await granted(backend, claim);
+    await backend.release(claim);
+    await backend.close();
+    expect(picture()).toEqual(before);
+    expect(await Promise.all(handed.map((each) => each.ping()))).toEqual(['PONG', 'PONG', 'PONG']);
+  });
+
+  it.each([
+    ['URLs', () => server.url],
+    ['options', () => ({ host: '127.0.0.1', port: server.port })],
+    ['functions', () => () => new Redis(server.url)],
+    ['functions that take their time', () => async () => new Redis(server.url)],
+  ])('made from %s are closed', async (_name, source) => {
+    await connectionsLeft(1); // the one that counts them
+    backend = await connected({ redlock: [source(), source(), source()] });
+    await connectionsLeft(4);
+    await backend.close();
+    await connectionsLeft(1);
+  });
+
+  it('made before one could not be made are closed', async () => {
+    backend = await opened({ memory: true });
+    const made: Redis[] = [];
+    const make = () => {
+      made.push(new Redis(server.url));
+      return made.at(-1)!;
+    };
+    const broken = (): Redis => {
+      throw new Error('no configuration');
+    };
+    await expect(opened({ redlock: [make, broken, make] })).rejects.toThrow('no configuration');
+    expect(made).toHaveLength(2);
+    await until(() => made.every(({ status }) => status === 'end'), { what: 'both clients are closed' });
+    await connectionsLeft(1);
+    await expect(opened({ redis: () => ({}) as Redis })).rejects.toThrow('must return an ioredis client');
+  });
+
+  it.each([true, false])('are closed only when releases under way have run (script known: %s)', async (known) => {
+    backend = await connected({ redis: server.url });
+    const claims = Array.from({ length: 3 }, () => claimOn(freshKey()));
+    await Promise.all(claims.map((claim) => granted(backend, claim)));
+    await server.command('SCRIPT', 'FLUSH');
+    await backend.release(claims[0]!);
+    if (!known) await server.command('SCRIPT', 'FLUSH');
+    const releases = claims.slice(1).map((claim) => backend.release(claim));
+    await backend.close();
+    expect(await Promise.all(releases)).toEqual([{ status: 'released' }, { status: 'released' }]);
+    const left = await Promise.all(claims.map(({ key }) => server.command('EXISTS', `lock:{${key}}`)));
+    expect(left).toEqual([0, 0, 0]);
+  });
+
+  it('may be closed twice, and before they ever connected', async () => {
+    backend = await opened({ redis: server.url });
+    await backend.close();
+    await backend.close();
+    expect(await backend.acquire(claimOn(freshKey()))).toMatchObject({ status: 'unavailable' });
+  });
+
+  it('that meet a lock without a ttl, which another program wrote, are told that it does not end', async () => {
+    backend = await connected({ redis: server.url });
+    const key = freshKey();
+    await server.command('SET', `lock:{${key}}`, 'by hand');
+    const foreign = { owner: 'by hand', remainingMs: Infinity };
+    expect(await backend.acquire(claimOn(key))).toEqual({ status: 'contended', ...foreign });
+    expect(await backend.inspect(key)).toEqual({ ...foreign, fencingToken: undefined, heldForMs: undefined });
+    expect(await backend.forceRelease(key)).toBe(true);
+  });
+});

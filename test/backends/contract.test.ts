@@ -1,0 +1,54 @@
+import { Cluster } from 'ioredis';
+import { RedisCluster } from '../support/redis-cluster.js';
+import { RedisServer } from '../support/redis-server.js';
+import { connected } from './claims.js';
+import { describeBackend } from './contract.js';
+
+const startServers = (count: number): Promise<RedisServer[]> =>
+  Promise.all(Array.from({ length: count }, () => RedisServer.start()));
+const stopServers = (servers: readonly RedisServer[]) => Promise.all(servers.map((server) => server.stop()));
+const urls = (servers: readonly RedisServer[]) => servers.map(({ url }) => url);
+
+describeBackend('one Redis server', async () => {
+  const server = await RedisServer.start();
+  return {
+    backend: await connected({ redis: server.url }),
+    servers: [server],
+    tearDown: () => server.stop(),
+  };
+});
+
+describeBackend('a Redis Cluster of 3 masters, by a client of the application', async () => {
+  const cluster = await RedisCluster.start(3);
+  const client = new Cluster(cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port })));
+  return {
+    backend: await connected({ redis: client }),
+    servers: cluster.nodes,
+    tearDown: () => {
+      client.disconnect();
+      return cluster.stop();
+    },
+  };
+});
+
+for (const count of [3, 5]) {
+  describeBackend(`a Redlock of ${count} servers`, async () => {
+    const servers = await startServers(count);
+    return { backend: await connected({ redlock: urls(servers) }), servers, tearDown: () => stopServers(servers) };
+  });
+}
+
+describeBackend('a Redlock of 5 servers, one of which is dead', async () => {
+  const servers = await startServers(5);
+  await servers[1]!.kill();
+  return {
+    backend: await connected({ redlock: urls(servers) }),
+    servers: servers.filter((_, index) => index !== 1),
+    tearDown: () => stopServers(servers),
+  };
+});
+
+describeBackend('the memory of this process', async () => ({
+  backend: await connected({ memory: true }),
+  servers: [],
+}));

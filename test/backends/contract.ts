@@ -1,0 +1,284 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Claim, LockBackend } from '../../lib/backends/lock-backend.js';
+import type { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+import { claimOn, freshKey, granted, now } from './claims.js';
+
+/** A backend under test. */
+export interface Subject {
+  backend: LockBackend;
+  /** The servers that it keeps its locks on; none for locks in memory. */
+  servers: readonly RedisServer[];
+  /** Called after the backend was closed. */
+  tearDown?: () => unknown;
+}
+
+/** What every backend promises. Runs against a backend that is connected. */
+export function describeBackend(name: string, setUp: () => Promise<Subject>): void {
+  describe(`The lock backend: ${name}`, () => {
+    let subject: Subject;
+    let backend: LockBackend;
+
+    beforeAll(async () => {
+      subject = await setUp();
+      backend = subject.backend;
+    });
+    afterAll(async () => {
+      await backend.close();
+      await subject.tearDown?.();
+    });
+
+    it('grants a free lock to one attempt and tells the other who holds it and for how long', async () => {
+      const winner = claimOn(freshKey());
+      const before = now();
+      const won = await granted(backend, winner);
+      expect(won.sentAt).toBeGreaterThanOrEqual(before);
+      expect(won.sentAt).toBeLessThanOrEqual(now());
+
+      const lost = await backend.acquire(claimOn(winner.key));
+      expect(lost).toEqual({ status: 'contended', owner: winner.owner, remainingMs: expect.any(Number) });
+      expect((lost as { remainingMs: number }).remainingMs).toBeGreaterThan(winner.ttlMs / 2);
+      expect((lost as { remainingMs: number }).remainingMs).toBeLessThanOrEqual(winner.ttlMs);
+      await backend.release(winner);
+    });
+
+    it('lets one of many attempts at the same moment win', async () => {
+      const key = freshKey();
+      const claims = Array.from({ length: 20 }, () => claimOn(key));
+      const outcomes = await Promise.all(claims.map((claim) => backend.acquire(claim)));
+      expect(outcomes.filter(({ status }) => status === 'acquired')).toHaveLength(1);
+      expect(outcomes.filter(({ status }) => status === 'contended')).toHaveLength(19);
+      const winner = claims[outcomes.findIndex(({ status }) => status === 'acquired')]!;
+      expect((await backend.inspect(key))?.owner).toBe(winner.owner);
+      expect(await backend.release(winner)).toEqual({ status: 'released' });
+    });
+
+    it('is free again after the release', async () => {
+      const first = claimOn(freshKey());
+      await granted(backend, first);
+      expect(await backend.release(first)).toEqual({ status: 'released' });
+      expect(await backend.inspect(first.key)).toBeUndefined();
+      const second = claimOn(first.key);
+      await granted(backend, second);
+      await backend.release(second);
+    });
+
+    it('has nothing to release twice, nor for an attempt that did not win', async () => {
+      const winner = claimOn(freshKey());
+      await granted(backend, winner);
+      const loser = claimOn(winner.key);
+      await backend.acquire(loser);
+      expect(await backend.release(loser)).toEqual({ status: 'gone' });
+      expect((await backend.inspect(winner.key))?.owner).toBe(winner.owner);
+      expect(await backend.release(winner)).toEqual({ status: 'released' });
+      expect(await backend.release(winner)).toEqual({ status: 'gone' });
+    });
+
+    it('frees a lock when its ttl is over, and a late release leaves the new holder alone', async () => {
+      const expired = claimOn(freshKey(), 200);
+      const { sentAt } = await granted(backend, expired);
+      const next = claimOn(expired.key);
+      await until(async () => (await backend.acquire(next)).status === 'acquired', { what: 'the lock has expired' });
+      expect(now() - sentAt).toBeGreaterThanOrEqual(199); // Redis counts whole milliseconds
+
+      expect(await backend.release(expired)).toEqual({ status: 'gone' });
+      expect((await backend.inspect(next.key))?.owner).toBe(next.owner);
+      await backend.release(next);
+    });
+
+    it('extends a lock that is held: its ttl starts anew', async () => {
+      const claim = claimOn(freshKey(), 5_000);
+      await granted(backend, claim);
+      claim.ttlMs = 60_000;
+      const before = now();
+      const extended = await backend.extend(claim);
+      expect(extended).toEqual({ status: 'extended', sentAt: expect.any(Number) });
+      expect((extended as { sentAt: number }).sentAt).toBeGreaterThanOrEqual(before);
+      expect((await backend.inspect(claim.key))!.remainingMs).toBeGreaterThan(30_000);
+      await backend.release(claim);
+    });
+
+    it('does not extend a lock that is gone, nor bring it back', async () => {
+      const claim = claimOn(freshKey());
+      await granted(backend, claim);
+      await backend.forceRelease(claim.key);
+      expect(await backend.extend(claim)).toEqual({ status: 'lost', reason: 'expired' });
+      const next = claimOn(claim.key);
+      await until(async () => (await backend.acquire(next)).status === 'acquired', { what: 'the lock is free' });
+      await backend.release(next);
+    });
+
+    it("does not extend another one's lock", async () => {
+      const expired = claimOn(freshKey());
+      await granted(backend, expired);
+      await backend.forceRelease(expired.key);
+      const holder = claimOn(expired.key);
+      await granted(backend, holder);
+      expect(await backend.extend(expired)).toEqual({ status: 'lost', reason: 'stolen' });
+      expect((await backend.inspect(holder.key))?.owner).toBe(holder.owner);
+      await backend.release(holder);
+    });
+
+    it('gives each grant a larger fencing token: after a release, an expiry and a forced release', async () => {
+      const key = freshKey();
+      const tokens: number[] = [];
+      const take = async (ttlMs?: number) => {
+        const claim = claimOn(key, ttlMs);
+        await until(
+          async () => {
+            const outcome = await backend.acquire(claim);
+            if (outcome.status === 'acquired') tokens.push(outcome.fencingToken);
+            return outcome.status === 'acquired';
+          },
+          { what: 'the lock is granted' },
+        );
+        return claim;
+      };
+      await backend.release(await take());
+      await backend.release(await take());
+      await take(100);
+      await take(); // after the one before has expired
+      await backend.forceRelease(key);
+      await backend.release(await take());
+      expect(tokens).toHaveLength(5);
+      expect(tokens).toEqual([...new Set(tokens)].sort((a, b) => a - b));
+      expect(tokens.every(Number.isSafeInteger)).toBe(true);
+    });
+
+    it('keeps the fencing token of a lock that is extended', async () => {
+      const claim = claimOn(freshKey());
+      const { fencingToken } = await granted(backend, claim);
+      await backend.extend(claim);
+      await backend.extend(claim);
+      expect((await backend.inspect(claim.key))?.fencingToken).toBe(fencingToken);
+      await backend.release(claim);
+    });
+
+    it('takes the same claim sent again for the same acquisition: its ttl starts anew', async () => {
+      const claim = claimOn(freshKey(), 5_000);
+      const first = await granted(backend, claim);
+      const again = await granted(backend, { ...claim, ttlMs: 60_000 });
+      expect(again.fencingToken).toBeGreaterThanOrEqual(first.fencingToken);
+      expect((await backend.inspect(claim.key))!.remainingMs).toBeGreaterThan(30_000);
+      expect(await backend.release(claim)).toEqual({ status: 'released' });
+    });
+
+    it('tells who holds a lock, since when, for how long, and with which fencing token', async () => {
+      const claim = claimOn(freshKey());
+      expect(await backend.inspect(claim.key)).toBeUndefined();
+      const { fencingToken, sentAt } = await granted(backend, claim);
+      const seen = await until(
+        async () => {
+          const holding = await backend.inspect(claim.key);
+          return (holding?.heldForMs ?? 0) >= 20 ? holding : undefined;
+        },
+        { what: 'it is held for 20 ms' },
+      );
+      const elapsedMs = now() - sentAt;
+      expect(seen).toEqual({
+        owner: claim.owner,
+        fencingToken,
+        remainingMs: expect.any(Number),
+        heldForMs: expect.any(Number),
+      });
+      expect(seen.heldForMs!).toBeLessThanOrEqual(elapsedMs + 2);
+      expect(seen.remainingMs).toBeGreaterThanOrEqual(claim.ttlMs - elapsedMs - 2);
+      expect(seen.remainingMs).toBeLessThanOrEqual(claim.ttlMs - 18);
+      await backend.release(claim);
+    });
+
+    it('releases by force whoever holds the lock, and says whether somebody did', async () => {
+      const claim = claimOn(freshKey());
+      expect(await backend.forceRelease(claim.key)).toBe(false);
+      await granted(backend, claim);
+      expect(await backend.forceRelease(claim.key)).toBe(true);
+      expect(await backend.inspect(claim.key)).toBeUndefined();
+      expect(await backend.release(claim)).toEqual({ status: 'gone' });
+    });
+
+    it('gives each of 300 operations at once its own answer', async () => {
+      const held = Array.from({ length: 300 }, () => claimOn(freshKey('many')));
+      const tokens = await Promise.all(held.map((claim) => granted(backend, claim)));
+
+      const operations = [
+        (claim: Claim) => backend.release(claim),
+        (claim: Claim) => backend.extend(claim),
+        (claim: Claim) => backend.inspect(claim.key),
+        ({ key }: Claim) => backend.release(claimOn(key)),
+        ({ key }: Claim) => backend.extend(claimOn(key)),
+        ({ key }: Claim) => backend.acquire(claimOn(key)),
+      ];
+      const answers = await Promise.all(held.map((claim, index) => operations[index % 6]!(claim)));
+      expect(answers).toEqual(
+        held.map(
+          ({ owner }, index) =>
+            [
+              { status: 'released' },
+              { status: 'extended', sentAt: expect.any(Number) },
+              expect.objectContaining({ owner, fencingToken: tokens[index]!.fencingToken }),
+              { status: 'gone' },
+              { status: 'lost', reason: 'stolen' },
+              { status: 'contended', owner, remainingMs: expect.any(Number) },
+            ][index % 6],
+        ),
+      );
+
+      const after = await Promise.all(held.map(({ key }) => backend.inspect(key)));
+      expect(after.map((holding) => holding?.owner)).toEqual(
+        held.map(({ owner }, index) => (index % 6 === 0 ? undefined : owner)),
+      );
+      await Promise.all(held.map((claim) => backend.release(claim)));
+    });
+
+    it.each([
+      'a:b',
+      '100 %',
+      'a b\tc\n',
+      '{',
+      'a{b',
+      'a}b',
+      '{a}b',
+      '{}',
+      'x{}y}',
+      'schlüssel-鍵-🔑',
+      '\0',
+      'fence',
+      ':',
+    ])('locks the key %j apart from others', async (suffix) => {
+      const key = suffix + freshKey(''); // begins with the odd part
+      const claims = [key, `${key}:fence`, `${key}}:fence`, `${key}}`, `${key}:`, `{${key}}`].map((k) => claimOn(k));
+      for (const claim of claims) await granted(backend, claim);
+      const owners = await Promise.all(claims.map(async (claim) => (await backend.inspect(claim.key))?.owner));
+      expect(owners).toEqual(claims.map(({ owner }) => owner));
+      for (const claim of claims) expect(await backend.release(claim)).toEqual({ status: 'released' });
+    });
+
+    it('leaves nothing in Redis but fencing counters, and those with a ttl', async () => {
+      const key = freshKey('left');
+      await backend.release((await granted(backend, claimOn(key)), claimOn(key)));
+      await backend.forceRelease(key);
+      const claim = claimOn(key);
+      await granted(backend, claim);
+      await backend.acquire(claimOn(key));
+      await backend.extend(claim);
+      await backend.inspect(key);
+      await backend.release(claim);
+      await backend.release(claimOn(freshKey('left')));
+      await backend.extend(claimOn(freshKey('left')));
+      await backend.inspect(freshKey('left'));
+
+      for (const server of subject.servers) {
+        // A Redlock does not wait for the last of its nodes.
+        const left = await until(
+          async () => {
+            const keys = await server.keys('lock:{left-*');
+            return keys.every((name) => name.endsWith(':fence')) ? keys : undefined;
+          },
+          { what: 'all locks are released' },
+        );
+        expect(left.every((name) => name === `lock:{${key}}:fence`)).toBe(true);
+        for (const name of left) expect(await server.command('PTTL', name)).toBeGreaterThan(3_600_000);
+      }
+    });
+  });
+}

@@ -1,0 +1,145 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { LockBackend } from '../../lib/backends/lock-backend.js';
+import { until } from '../support/until.js';
+import { claimOn, connected, freshKey, granted } from './claims.js';
+import { RedlockNodes } from './redlock-nodes.js';
+
+describe('Extending a lock of a Redlock', () => {
+  let nodes: RedlockNodes;
+  let backend: LockBackend;
+
+  beforeAll(async () => {
+    nodes = await RedlockNodes.start(3);
+  });
+  beforeEach(async () => {
+    backend = await connected({ redlock: nodes.urls, commandTimeoutMs: 150 });
+  });
+  afterEach(async () => {
+    nodes.resume();
+    await backend.close();
+  });
+  afterAll(() => nodes.stop());
+
+  /** Granted by all three nodes. */
+  const held = async () => {
+    const claim = claimOn(freshKey());
+    await granted(backend, claim);
+    await nodes.allGranted(claim.key);
+    return claim;
+  };
+
+  it('puts the key back on a node that lost it', async () => {
+    const claim = await held();
+    await nodes.drop(2, claim.key);
+    expect(await backend.extend(claim)).toMatchObject({ status: 'extended' });
+    await until(async () => (await nodes.owner(2, claim.key)) === claim.owner, { what: 'node 2 has it again' });
+    expect(await nodes.servers[2]!.command('PTTL', `lock:{${claim.key}}`)).toBeGreaterThan(claim.ttlMs / 2);
+    // From now on that node counts like any other: another one may fail.
+    await nodes.drop(0, claim.key);
+    expect(await backend.extend(claim)).toMatchObject({ status: 'extended' });
+    expect(await backend.release(claim)).toEqual({ status: 'released' });
+  });
+
+  it('leaves a node alone on which another owns it', async () => {
+    const claim = await held();
+    await nodes.put(1, claim.key, 'another');
+    expect(await backend.extend(claim)).toMatchObject({ status: 'extended' });
+    expect(await backend.release(claim)).toEqual({ status: 'released' });
+    await backend.close();
+    expect(await nodes.owners(claim.key)).toEqual([null, 'another', null]);
+  });
+
+  it('finds a lock lost that a majority has no more, and takes back what it put back', async () => {
+    const claim = await held();
+    await nodes.drop(0, claim.key);
+    await nodes.drop(1, claim.key);
+    expect(await backend.extend(claim)).toEqual({ status: 'lost', reason: 'expired' });
+    await nodes.allFree(claim.key);
+    expect(await backend.extend(claim)).toEqual({ status: 'lost', reason: 'expired' });
+  });
+
+  it('finds a lock stolen that a majority gave to another', async () => {
+    const claim = await held();
+    await nodes.put(0, claim.key, 'another');
+    await nodes.put(1, claim.key, 'another');
+    expect(await backend.extend(claim)).toEqual({ status: 'lost', reason: 'stolen' });
+    await until(async () => (await nodes.owner(2, claim.key)) === null, { what: 'the minority is given back' });
+    expect(await nodes.owners(claim.key)).toEqual(['another', 'another', null]);
+  });
+
+  it('does not call a lock lost while a majority may still have it', async () => {
+    const claim = await held();
+    nodes.pause(1, 2);
+    expect(await backend.extend(claim)).toEqual({
+      status: 'unavailable',
+      causes: nodes.names(1, 2).map((node) => expect.objectContaining({ node })),
+    });
+    nodes.resume();
+    await until(async () => (await backend.extend(claim)).status === 'extended', { what: 'it is extended' });
+    await backend.release(claim);
+  });
+
+  it('puts it back only when a majority is known to have it: nobody else can have had it in between', async () => {
+    const claim = await held();
+    await nodes.drop(1, claim.key);
+    nodes.pause(2);
+    const unavailable = { status: 'unavailable', causes: [expect.objectContaining({ node: nodes.names(2)[0] })] };
+    expect(await backend.extend(claim)).toEqual(unavailable);
+    // Node 2 may have lost it too. If it were back on node 1 now, it would count the next time.
+    expect(await nodes.owner(1, claim.key)).toBeNull();
+    expect(await backend.extend(claim)).toEqual(unavailable);
+    nodes.resume();
+    await until(async () => (await backend.extend(claim)).status === 'extended', { what: 'node 2 still has it' });
+    await until(async () => (await nodes.owner(1, claim.key)) === claim.owner, { what: 'node 1 has it again' });
+    await backend.release(claim);
+  });
+
+  it('finds a lock lost when the node that did not answer has lost it too', async () => {
+    const claim = await held();
+    await nodes.drop(1, claim.key);
+    await nodes.drop(2, claim.key);
+    nodes.pause(2);
+    expect(await backend.extend(claim)).toMatchObject({ status: 'unavailable' });
+    nodes.resume();
+    const outcome = await until(
+      async () => {
+        const extension = await backend.extend(claim);
+        return extension.status === 'unavailable' ? undefined : extension;
+      },
+      { what: 'node 2 answers' },
+    );
+    expect(outcome).toEqual({ status: 'lost', reason: 'expired' });
+    await nodes.allFree(claim.key);
+  });
+
+  it('does not put it back when it was released before a slow node says that it lost it', async () => {
+    await backend.close();
+    backend = await connected({ redlock: nodes.urls, commandTimeoutMs: 60_000 });
+    const claim = await held();
+    await nodes.drop(2, claim.key);
+    nodes.pause(2);
+    expect(await backend.extend(claim)).toMatchObject({ status: 'extended' });
+    expect(await backend.release(claim)).toEqual({ status: 'released' });
+    nodes.resume();
+    await backend.close(); // nothing is under way any more
+    expect(await nodes.owners(claim.key)).toEqual([null, null, null]);
+  });
+
+  it('leaves nothing behind when it is released in the same tick', async () => {
+    const claim = await held();
+    await Promise.all([backend.extend(claim), backend.release(claim)]);
+    await backend.close();
+    expect(await nodes.owners(claim.key)).toEqual([null, null, null]);
+  });
+
+  it('still releases on all nodes when an extension could not be sent to some', async () => {
+    const claim = await held();
+    nodes.pause(0, 1);
+    expect(await backend.extend(claim)).toMatchObject({ status: 'unavailable' });
+    expect(await backend.extend(claim)).toMatchObject({ status: 'unavailable' }); // not even sent to nodes 0 and 1
+    nodes.resume();
+    await nodes.allVote(backend);
+    expect(await backend.release(claim)).toEqual({ status: 'released' });
+    await nodes.allFree(claim.key);
+  });
+});

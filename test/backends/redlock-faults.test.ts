@@ -1,0 +1,196 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { LockBackend } from '../../lib/backends/lock-backend.js';
+import { RELEASE } from '../../lib/scripts/release.script.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
+import { until } from '../support/until.js';
+import { claimOn, connected, freshKey, granted } from './claims.js';
+import { RedlockNodes } from './redlock-nodes.js';
+
+describe('A Redlock of 3', () => {
+  let nodes: RedlockNodes;
+  let proxies: TcpProxy[];
+  let backend: LockBackend;
+
+  beforeAll(async () => {
+    nodes = await RedlockNodes.start(3, ['--appendonly', 'yes', '--appendfsync', 'always']);
+    proxies = await Promise.all(nodes.servers.map(({ port }) => TcpProxy.start(port)));
+  });
+  beforeEach(async () => {
+    backend = await connected({ redlock: proxies.map(({ url }) => url), commandTimeoutMs: 150 });
+  });
+  afterEach(async () => {
+    for (const proxy of proxies) {
+      proxy.release();
+      proxy.passReplies();
+      await proxy.accept();
+    }
+    nodes.resume();
+    await backend.close();
+  });
+  afterAll(async () => {
+    await Promise.all(proxies.map((proxy) => proxy.stop()));
+    await nodes.stop();
+  });
+
+  const held = async (ttlMs?: number) => {
+    const claim = claimOn(freshKey(), ttlMs);
+    await granted(backend, claim);
+    await nodes.allGranted(claim.key);
+    return claim;
+  };
+
+  it('works with one node dead, is unavailable with two, and names them', async () => {
+    await nodes.servers[0]!.kill();
+    const claim = claimOn(freshKey());
+    await granted(backend, claim);
+    expect(await backend.extend(claim)).toMatchObject({ status: 'extended' });
+    await nodes.servers[2]!.kill();
+    const causes = [0, 2].map((node) => expect.objectContaining({ node: `127.0.0.1:${proxies[node]!.port}` }));
+    expect(await backend.acquire(claimOn(freshKey()))).toEqual({ status: 'unavailable', causes });
+    expect(await backend.extend(claim)).toEqual({ status: 'unavailable', causes });
+    expect(await backend.release(claim)).toEqual({ status: 'unavailable', causes });
+    await nodes.servers[0]!.restart();
+    await nodes.servers[2]!.restart();
+    await nodes.allVote(backend);
+    await nodes.allFree(claim.key);
+  });
+
+  it('releases on a node that was away as soon as it is back, and keeps no list of what it never granted', async () => {
+    const claim = await held();
+    await nodes.servers[2]!.kill();
+    expect(await backend.release(claim)).toEqual({ status: 'released' });
+    const holder = claimOn(freshKey());
+    await granted(backend, holder);
+    for (let round = 0; round < 50; round++) {
+      expect(await backend.acquire(claimOn(holder.key))).toMatchObject({ status: 'contended' });
+      const other = claimOn(freshKey());
+      await granted(backend, other);
+      expect(await backend.release(other)).toEqual({ status: 'released' });
+    }
+    await nodes.servers[2]!.restart();
+    expect(await nodes.owner(2, claim.key)).toBe(claim.owner); // it kept its data
+    await until(async () => (await nodes.servers[2]!.command('EXISTS', `lock:{${claim.key}}`)) === 0, {
+      what: 'the missed release is made up for',
+    });
+    // Each release reads its lock: the one that was missed, and the look at it above.
+    expect((await nodes.servers[2]!.calls()).get).toBe(2);
+    await backend.release(holder);
+  });
+
+  it('asks a node that hangs for nothing more, and releases there what it was asked for', async () => {
+    nodes.pause(1);
+    const first = claimOn(freshKey());
+    await granted(backend, first);
+    await backend.inspect(first.key); // waits for the limit of the node
+    for (let round = 0; round < 50; round++) {
+      const claim = claimOn(freshKey());
+      await granted(backend, claim);
+      await backend.acquire(claimOn(claim.key));
+      await backend.extend(claim);
+      expect(await backend.release(claim)).toEqual({ status: 'released' });
+    }
+    expect(await backend.release(first)).toEqual({ status: 'released' });
+    nodes.resume();
+    await until(() => nodes.fence(1, first.key), { what: 'the node has granted late' });
+    await nodes.allFree(first.key);
+    expect((await nodes.servers[1]!.keys(`lock:{key-*`)).filter((name) => !name.endsWith(':fence'))).toEqual([]);
+  });
+
+  it('releases on all nodes when an extension was sent to none, because all connections had broken', async () => {
+    const claim = await held();
+    for (const proxy of proxies) {
+      proxy.refuse();
+      proxy.cut();
+    }
+    await until(async () => JSON.stringify(await backend.extend(claim)).includes('not connected'), {
+      what: 'the connections are known to be broken',
+    });
+    expect(await backend.extend(claim)).toMatchObject({ status: 'unavailable' });
+    for (const proxy of proxies) await proxy.accept();
+    await until(() => backend.inspect(claim.key).then(Boolean, () => false), { what: 'a majority answers again' });
+    await nodes.allVote(backend);
+    expect(await backend.release(claim)).toEqual({ status: 'released' });
+    await nodes.allFree(claim.key);
+  });
+
+  it.each(['acquire', 'extend'])(
+    'leaves nothing on a slow node that did not know the script of the %s and got the release before it was sent again',
+    async (late) => {
+      await backend.close();
+      backend = await connected({ redlock: proxies.map(({ url }) => url), commandTimeoutMs: 60_000 });
+      let claim = claimOn(freshKey());
+      if (late === 'extend') claim = await held();
+      const slow = nodes.servers[2]!;
+      await slow.command('SCRIPT', 'FLUSH');
+      await slow.command('SCRIPT', 'LOAD', RELEASE.source);
+      nodes.pause(2);
+      if (late === 'extend') expect(await backend.extend(claim)).toMatchObject({ status: 'extended' });
+      else await granted(backend, claim);
+      expect(await backend.release(claim)).toEqual({ status: 'released' });
+      nodes.resume();
+      await backend.close(); // nothing is under way any more
+      expect((await slow.calls()).eval).toBeGreaterThan(0);
+      expect(await nodes.owners(claim.key)).toEqual([null, null, null]);
+    },
+  );
+
+  it('gives back the votes of an attempt whose connections broke', async () => {
+    await nodes.allVote(backend); // so that each node knows the script, and runs it without an answer
+    const claim = claimOn(freshKey());
+    for (const proxy of proxies.slice(1)) proxy.dropReplies();
+    const attempt = backend.acquire(claim);
+    await until(() => nodes.owner(1, claim.key), { what: 'node 1 has granted' });
+    await until(() => nodes.owner(2, claim.key), { what: 'node 2 has granted' });
+    for (const proxy of proxies) proxy.passReplies();
+    expect(await attempt).toMatchObject({ status: 'unavailable' });
+    await nodes.allFree(claim.key);
+  });
+
+  it('closes only when votes that are still under way are given back', async () => {
+    await backend.close();
+    backend = await connected({ redlock: proxies.map(({ url }) => url), commandTimeoutMs: 60_000 });
+    const key = freshKey();
+    await nodes.put(0, key, 'holder');
+    await nodes.put(1, key, 'holder');
+    proxies[2]!.hold();
+    expect(await backend.acquire(claimOn(key))).toMatchObject({ status: 'contended', owner: 'holder' });
+    const closed = backend.close();
+    proxies[2]!.release();
+    await closed;
+    expect(await nodes.fence(2, key)).toBeGreaterThan(1e15);
+    expect(await nodes.owners(key)).toEqual(['holder', 'holder', null]);
+  });
+
+  it('closes only when the slowest node has released', async () => {
+    await backend.close();
+    backend = await connected({ redlock: proxies.map(({ url }) => url), commandTimeoutMs: 60_000 });
+    const claim = await held();
+    for (const server of nodes.servers) await server.command('SCRIPT', 'FLUSH');
+    proxies[2]!.hold();
+    expect(await backend.release(claim)).toEqual({ status: 'released' });
+    const closed = backend.close();
+    proxies[2]!.release();
+    await closed;
+    expect(await nodes.owners(claim.key)).toEqual([null, null, null]);
+  });
+
+  it('connects as soon as a majority is there, and tells what is wrong with the rest', async () => {
+    await nodes.servers[1]!.kill();
+    const second = await connected({ redlock: nodes.urls });
+    await second.close();
+    // A limit that no test waits for.
+    const third = await connected({ redlock: nodes.urls, commandTimeoutMs: 100 });
+    expect(await third.connect(600_000)).toEqual([expect.objectContaining({ node: nodes.names(1)[0] })]);
+    await nodes.servers[2]!.kill();
+    await until(async () => (await third.acquire(claimOn(freshKey()))).status === 'unavailable', {
+      what: 'the majority is gone',
+    });
+    const error = await third.connect(200).catch((reason: Error) => reason);
+    expect(error).toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    for (const name of nodes.names(1, 2)) expect((error as Error).message).toContain(name);
+    await third.close();
+    await nodes.servers[1]!.restart();
+    await nodes.servers[2]!.restart();
+    await nodes.allVote(backend);
+  });
+});

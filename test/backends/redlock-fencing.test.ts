@@ -1,0 +1,186 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { LockBackend } from '../../lib/backends/lock-backend.js';
+import { RedisConnection } from '../../lib/backends/redis-connection.js';
+import { RedisNode } from '../../lib/backends/redis-node.js';
+import { RAISE_FENCE } from '../../lib/scripts/raise-fence.script.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
+import { until } from '../support/until.js';
+import { claimOn, connected, freshKey, granted } from './claims.js';
+import { RedlockNodes } from './redlock-nodes.js';
+
+const HIGH = 3e15;
+
+describe('Fencing tokens of a Redlock', () => {
+  let nodes: RedlockNodes;
+  let proxy: TcpProxy;
+  let backend: LockBackend;
+
+  beforeAll(async () => {
+    nodes = await RedlockNodes.start(3);
+    proxy = await TcpProxy.start(nodes.servers[0]!.port);
+  });
+  beforeEach(async () => {
+    // A limit that never comes: a node that hangs just is not part of the majority.
+    const redlock = [proxy.url, ...nodes.urls.slice(1)];
+    backend = await connected({ redlock, commandTimeoutMs: 60_000 });
+    const warmUp = claimOn(freshKey());
+    await nodes.setFence(0, warmUp.key, HIGH); // so that the script of the write-back is known to each node
+    await nodes.setFence(1, warmUp.key, HIGH + 1);
+    await nodes.setFence(2, warmUp.key, HIGH + 2);
+    await granted(backend, warmUp);
+    await backend.release(warmUp);
+  });
+  afterEach(async () => {
+    nodes.resume();
+    await backend.close();
+  });
+  afterAll(async () => {
+    await proxy.stop();
+    await nodes.stop();
+  });
+
+  const fences = (key: string) => Promise.all([0, 1, 2].map((node) => nodes.fence(node, key)));
+  /** Waits for the nodes whose answers the backend did not need. */
+  const inSync = (key: string, value: number) =>
+    until(async () => (await fences(key)).every((fence) => fence === value), { what: `all counters are at ${value}` });
+
+  it('are the highest of the counters that granted, and a majority knows them before they are issued', async () => {
+    const claim = claimOn(freshKey());
+    await nodes.setFence(0, claim.key, HIGH);
+    await nodes.setFence(1, claim.key, HIGH + 50);
+    await nodes.setFence(2, claim.key, HIGH + 10);
+    nodes.pause(2);
+    const { fencingToken } = await granted(backend, claim);
+    expect(fencingToken).toBe(HIGH + 51);
+    expect(await nodes.fence(0, claim.key)).toBe(HIGH + 51);
+    expect(await nodes.fence(1, claim.key)).toBe(HIGH + 51);
+    expect(await nodes.servers[0]!.command('PTTL', `lock:{${claim.key}}:fence`)).toBeGreaterThan(3_600_000);
+    await backend.release(claim);
+  });
+
+  it('are larger for the next holder, even if another majority answers', async () => {
+    const first = claimOn(freshKey());
+    await nodes.setFence(0, first.key, HIGH);
+    await nodes.setFence(1, first.key, HIGH + 50);
+    await nodes.setFence(2, first.key, HIGH + 10);
+    nodes.pause(2);
+    const one = await granted(backend, first);
+    expect(await backend.release(first)).toEqual({ status: 'released' });
+    nodes.resume();
+    nodes.pause(1); // the node whose counter was the highest
+    const second = claimOn(first.key);
+    const two = await granted(backend, second);
+    expect(two.fencingToken).toBeGreaterThan(one.fencingToken);
+    await backend.release(second);
+  });
+
+  it('grow whichever nodes answer and whatever their counters have reached', async () => {
+    const key = freshKey();
+    let highest = HIGH;
+    const tokens: number[] = [];
+    for (let round = 0; round < 12; round++) {
+      // Grants that got no majority have moved one node's counter on.
+      highest += 100;
+      await nodes.setFence(round % 3, key, highest);
+      const away = (round * 2 + 1) % 3;
+      nodes.pause(away);
+      const claim = claimOn(key);
+      tokens.push((await granted(backend, claim)).fencingToken);
+      await backend.release(claim);
+      nodes.resume();
+      await nodes.allFree(key);
+    }
+    expect(tokens).toEqual([...new Set(tokens)].sort((a, b) => a - b));
+  });
+
+  it('cost nothing extra once the counters are at one value, as they are by themselves', async () => {
+    const key = freshKey();
+    const cycle = async () => {
+      const claim = claimOn(key);
+      await granted(backend, claim);
+      await backend.release(claim);
+    };
+    await until(
+      async () => {
+        await cycle();
+        await nodes.allFree(key);
+        return new Set(await fences(key)).size === 1;
+      },
+      { what: 'the counters have met' },
+    );
+    const [value] = await fences(key);
+    await Promise.all(nodes.servers.map((server) => server.resetCalls()));
+    for (let round = 0; round < 20; round++) await cycle();
+    await inSync(key, value! + 20);
+    for (const server of nodes.servers) {
+      // The last release of the slowest node may still be on its way.
+      await until(async () => (await server.calls()).evalsha === 40, { what: '20 acquires and 20 releases were sent' });
+    }
+  });
+
+  it('are not issued when the majority cannot be told, and the lock is given back', async () => {
+    await backend.close();
+    backend = await connected({ redlock: [proxy.url, ...nodes.urls.slice(1)], commandTimeoutMs: 150 });
+    const claim = claimOn(freshKey());
+    await nodes.setFence(0, claim.key, HIGH);
+    await nodes.setFence(1, claim.key, HIGH + 50);
+    nodes.pause(2);
+    const cut = proxy.cutAfterRequest(RAISE_FENCE.sha);
+    const outcome = await backend.acquire(claim);
+    await cut;
+    expect(outcome).toEqual({
+      status: 'unavailable',
+      causes: [`127.0.0.1:${proxy.port}`, ...nodes.names(2)].map((node) => expect.objectContaining({ node })),
+    });
+    nodes.resume();
+    await until(() => nodes.fence(2, claim.key), { what: 'the late node has granted' });
+    await nodes.allFree(claim.key);
+  });
+
+  it('are told by inspect as they were issued, also when a late node has counted further', async () => {
+    const claim = claimOn(freshKey());
+    for (const node of [0, 1]) await nodes.setFence(node, claim.key, HIGH);
+    await nodes.setFence(2, claim.key, HIGH + 500);
+    nodes.pause(2);
+    const { fencingToken } = await granted(backend, claim);
+    expect(fencingToken).toBe(HIGH + 1);
+    nodes.resume();
+    await until(() => nodes.owner(2, claim.key), { what: 'the late node has granted' });
+    expect(await backend.inspect(claim.key)).toMatchObject({ owner: claim.owner, fencingToken });
+    await nodes.setFence(0, claim.key, HIGH + 900);
+    expect((await backend.inspect(claim.key))?.fencingToken).toBeUndefined();
+    await backend.release(claim);
+  });
+
+  describe('written back to a node', () => {
+    let node: RedisNode;
+    beforeEach(async () => {
+      const connection = await RedisConnection.open(nodes.urls[1]!);
+      await connection.ready(5_000);
+      node = new RedisNode(connection, { keyPrefix: 'lock', commandTimeoutMs: 5_000 });
+    });
+    afterEach(() => node.close());
+
+    it('raise its counter while the lock is held, and never lower it', async () => {
+      const claim = claimOn(freshKey());
+      await nodes.setFence(1, claim.key, HIGH);
+      await node.acquire(claim);
+      expect(await node.raiseFence(claim, HIGH + 7)).toEqual({ status: 'raised' });
+      expect(await nodes.fence(1, claim.key)).toBe(HIGH + 7);
+      expect(await node.raiseFence(claim, HIGH + 3)).toEqual({ status: 'raised' });
+      expect(await nodes.fence(1, claim.key)).toBe(HIGH + 7);
+      await node.release(claim);
+    });
+
+    it('change nothing where the lock is gone or another owns it', async () => {
+      const claim = claimOn(freshKey());
+      await node.acquire(claim);
+      const before = await nodes.fence(1, claim.key);
+      await nodes.drop(1, claim.key);
+      expect(await node.raiseFence(claim, HIGH)).toEqual({ status: 'gone' });
+      await nodes.put(1, claim.key, 'another');
+      expect(await node.raiseFence(claim, HIGH)).toEqual({ status: 'gone' });
+      expect(await nodes.fence(1, claim.key)).toBe(before);
+    });
+  });
+});

@@ -1,0 +1,188 @@
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import type { LockBackend } from '../../lib/backends/lock-backend.js';
+import { until } from '../support/until.js';
+import { claimOn, connected, freshKey, granted, opened } from './claims.js';
+import { RedlockNodes } from './redlock-nodes.js';
+
+/** Longer than a test may take: whoever waits for a node that hangs does not end in time. */
+const NEVER_MS = 60_000;
+
+describe('A Redlock of 5', () => {
+  let nodes: RedlockNodes;
+  const backends: LockBackend[] = [];
+
+  beforeAll(async () => {
+    nodes = await RedlockNodes.start(5);
+  });
+  afterEach(async () => {
+    nodes.resume();
+    await Promise.all(backends.splice(0).map((backend) => backend.close()));
+  });
+  afterAll(() => nodes.stop());
+
+  const open = async (commandTimeoutMs?: number): Promise<LockBackend> => {
+    const backend = await connected({ redlock: nodes.urls, commandTimeoutMs });
+    backends.push(backend);
+    return backend;
+  };
+
+  it('decides as soon as a majority granted, without waiting for nodes that hang', async () => {
+    const backend = await open(NEVER_MS);
+    nodes.pause(1, 3);
+    const claim = claimOn(freshKey());
+    await granted(backend, claim);
+    expect(await backend.acquire(claimOn(claim.key))).toMatchObject({ status: 'contended', owner: claim.owner });
+    expect(await backend.extend(claim)).toMatchObject({ status: 'extended' });
+    expect(await backend.release(claim)).toEqual({ status: 'released' });
+    nodes.resume();
+    await until(async () => (await nodes.fence(1, claim.key)) && (await nodes.fence(3, claim.key)), {
+      what: 'the nodes have worked off what was sent',
+    });
+    await nodes.allFree(claim.key);
+  });
+
+  it('decides as soon as a majority refused, without waiting for nodes that hang', async () => {
+    const backend = await open(NEVER_MS);
+    const claim = claimOn(freshKey());
+    await granted(backend, claim);
+    await nodes.allGranted(claim.key);
+    nodes.pause(0, 4);
+    const { remainingMs, ...outcome } = (await backend.acquire(claimOn(claim.key))) as { remainingMs: number };
+    expect(outcome).toEqual({ status: 'contended', owner: claim.owner });
+    expect(remainingMs).toBeGreaterThan(claim.ttlMs / 2);
+    expect(await backend.release(claim)).toEqual({ status: 'released' });
+    nodes.resume();
+    await nodes.allFree(claim.key);
+  });
+
+  it('acquires, extends, inspects and releases while two nodes hang, at the default limit', async () => {
+    const backend = await open();
+    nodes.pause(0, 1);
+    for (let round = 0; round < 3; round++) {
+      const claim = claimOn(freshKey());
+      const { fencingToken } = await granted(backend, claim);
+      expect(await backend.extend(claim)).toMatchObject({ status: 'extended' });
+      expect(await backend.inspect(claim.key)).toMatchObject({ owner: claim.owner, fencingToken });
+      expect(await backend.release(claim)).toEqual({ status: 'released' });
+      expect(await backend.inspect(claim.key)).toBeUndefined();
+    }
+  });
+
+  it('is unavailable when a majority hangs, and names each of those nodes', async () => {
+    const backend = await open(100);
+    nodes.pause(0, 2, 4);
+    const claim = claimOn(freshKey());
+    const expected = {
+      status: 'unavailable',
+      causes: nodes.names(0, 2, 4).map((node) => expect.objectContaining({ node })),
+    };
+    expect(await backend.acquire(claim)).toEqual(expected);
+    expect(await backend.extend(claim)).toEqual(expected);
+    expect(await backend.release(claim)).toEqual(expected);
+    for (const operation of [backend.inspect(claim.key), backend.forceRelease(claim.key)]) {
+      const error = await operation.catch((reason: Error) => reason);
+      expect(error).toMatchObject({ code: 'LOCK_UNAVAILABLE', key: claim.key, causes: expected.causes });
+      for (const name of nodes.names(0, 2, 4)) expect((error as Error).message).toContain(name);
+    }
+  });
+
+  it('tells the holder apart from nodes that are out of order', async () => {
+    const backend = await open(100);
+    const key = freshKey();
+    for (const node of [0, 1, 2]) await nodes.put(node, key, 'holder');
+    nodes.pause(3, 4);
+    expect(await backend.acquire(claimOn(key))).toMatchObject({ status: 'contended', owner: 'holder' });
+    nodes.resume();
+    await nodes.allVote(backend);
+    nodes.pause(1, 2);
+    // One refuses, two grant, two hang: nobody has a majority, and three nodes did answer.
+    expect(await backend.acquire(claimOn(key))).toEqual({ status: 'contended' });
+  });
+
+  it('knows the holder whichever nodes answer first', async () => {
+    const backend = await open();
+    const key = freshKey();
+    for (const node of [0, 1, 2]) await nodes.put(node, key, 'holder');
+    for (const node of [3, 4]) await nodes.put(node, key, 'another');
+    const outcomes = await Promise.all(Array.from({ length: 30 }, () => backend.acquire(claimOn(key))));
+    expect(outcomes).toEqual(Array(30).fill({ status: 'contended', owner: 'holder', remainingMs: expect.any(Number) }));
+  });
+
+  it('names no holder of a split vote, and keeps none of its votes', async () => {
+    const backend = await open();
+    const key = freshKey();
+    for (const node of [0, 1]) await nodes.put(node, key, 'one');
+    await nodes.put(2, key, 'two');
+    expect(await backend.acquire(claimOn(key))).toEqual({ status: 'contended' });
+    await until(async () => (await nodes.fence(3, key)) && (await nodes.fence(4, key)), { what: 'two nodes granted' });
+    await until(async () => (await nodes.owner(3, key)) === null && (await nodes.owner(4, key)) === null, {
+      what: 'both votes are given back',
+    });
+    expect(await nodes.owners(key)).toEqual(['one', 'one', 'two', null, null]);
+    expect(await backend.inspect(key)).toBeUndefined();
+  });
+
+  it('lets somebody win soon when several attempts split the votes', async () => {
+    const contenders = await Promise.all(Array.from({ length: 3 }, () => open()));
+    const key = freshKey();
+    const winners: string[] = [];
+    await Promise.all(
+      contenders.map(async (backend) => {
+        const claim = claimOn(key);
+        await until(async () => (await backend.acquire({ ...claim })).status === 'acquired', { what: 'it is granted' });
+        winners.push(claim.owner);
+        expect(await backend.inspect(key)).toMatchObject({ owner: claim.owner });
+        expect(await backend.release(claim)).toEqual({ status: 'released' });
+      }),
+    );
+    expect(new Set(winners).size).toBe(3);
+    await nodes.allFree(key);
+  });
+
+  it('gives back a vote that comes after the refusal', async () => {
+    const backend = await open(100);
+    const key = freshKey();
+    for (const node of [0, 1, 2]) await nodes.put(node, key, 'holder');
+    nodes.pause(3, 4);
+    expect(await backend.acquire(claimOn(key))).toMatchObject({ status: 'contended' });
+    nodes.resume();
+    await until(async () => (await nodes.fence(3, key)) && (await nodes.fence(4, key)), {
+      what: 'the late nodes have granted',
+    });
+    await until(async () => !(await nodes.owner(3, key)) && !(await nodes.owner(4, key)), {
+      what: 'the late votes are given back',
+    });
+    expect(await nodes.owners(key)).toEqual(['holder', 'holder', 'holder', null, null]);
+  });
+
+  it('gives back all votes, the late ones too, of an attempt that got no majority in time', async () => {
+    const backend = await open(100);
+    const key = freshKey();
+    nodes.pause(0, 1, 2);
+    expect(await backend.acquire(claimOn(key))).toMatchObject({ status: 'unavailable' });
+    nodes.resume();
+    await until(async () => (await Promise.all([0, 1, 2].map((node) => nodes.fence(node, key)))).every(Boolean), {
+      what: 'the late nodes have granted',
+    });
+    await nodes.allFree(key);
+  });
+
+  it('gives back a vote that comes after the release', async () => {
+    const backend = await open(100);
+    const claim = claimOn(freshKey());
+    nodes.pause(2);
+    await granted(backend, claim);
+    expect(await backend.release(claim)).toEqual({ status: 'released' });
+    nodes.resume();
+    await until(() => nodes.fence(2, claim.key), { what: 'the late node has granted' });
+    await nodes.allFree(claim.key);
+  });
+
+  it('waits for connections that are just being made', async () => {
+    const backend = await opened({ redlock: nodes.urls, commandTimeoutMs: 5_000 });
+    backends.push(backend);
+    const claim = claimOn(freshKey());
+    await granted(backend, claim);
+    await backend.release(claim);
+  });
+});

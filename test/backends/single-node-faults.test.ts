@@ -1,0 +1,204 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { LockBackend } from '../../lib/backends/lock-backend.js';
+import { ACQUIRE } from '../../lib/scripts/acquire.script.js';
+import { EXTEND } from '../../lib/scripts/extend.script.js';
+import { RELEASE } from '../../lib/scripts/release.script.js';
+import { RedisServer } from '../support/redis-server.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
+import { until } from '../support/until.js';
+import { claimOn, connected, freshKey, granted, now, opened } from './claims.js';
+
+describe('One Redis server', () => {
+  let server: RedisServer;
+  let proxy: TcpProxy;
+  let backend: LockBackend;
+
+  beforeAll(async () => {
+    server = await RedisServer.start();
+    proxy = await TcpProxy.start(server.port);
+  });
+  beforeEach(async () => {
+    backend = await connected({ redis: proxy.url, commandTimeoutMs: 300 });
+    const warmUp = claimOn(freshKey()); // the scripts are known to the server
+    await granted(backend, warmUp);
+    await backend.extend(warmUp);
+    await backend.release(warmUp);
+  });
+  afterEach(async () => {
+    server.resume();
+    proxy.release();
+    proxy.passReplies();
+    await proxy.accept();
+    await backend.close();
+  });
+  afterAll(async () => {
+    await proxy.stop();
+    await server.stop();
+  });
+
+  const owner = (key: string) => server.command('GET', `lock:{${key}}`);
+  const free = (key: string) => until(async () => (await owner(key)) === null, { what: 'the lock is free' });
+  const atProxy = () => [expect.objectContaining({ node: `127.0.0.1:${proxy.port}` })];
+
+  describe('whose reply is lost with the connection', () => {
+    it('has granted the lock, and the attempt finds out by itself', async () => {
+      const claim = claimOn(freshKey());
+      const cut = proxy.cutAfterRequest(ACQUIRE.sha);
+      const before = now();
+      const outcome = await granted(backend, claim);
+      await cut;
+      expect(await owner(claim.key)).toBe(claim.owner);
+      expect(outcome.sentAt).toBeGreaterThan(before);
+      // One grant, one token: the command ran twice.
+      expect(Number(await server.command('GET', `lock:{${claim.key}}:fence`))).toBe(outcome.fencingToken);
+      expect(await backend.release(claim)).toEqual({ status: 'released' });
+      expect(await owner(claim.key)).toBeNull();
+    });
+
+    it('has refused the lock, and the attempt learns who holds it', async () => {
+      const holder = claimOn(freshKey());
+      await granted(backend, holder);
+      const cut = proxy.cutAfterRequest(ACQUIRE.sha);
+      expect(await backend.acquire(claimOn(holder.key))).toMatchObject({ status: 'contended', owner: holder.owner });
+      await cut;
+      expect(await backend.release(holder)).toEqual({ status: 'released' });
+    });
+
+    it('has released the lock, and says so when it is asked again', async () => {
+      const claim = claimOn(freshKey());
+      await granted(backend, claim);
+      const cut = proxy.cutAfterRequest(RELEASE.sha);
+      expect(await backend.release(claim)).toEqual({ status: 'unavailable', causes: atProxy() });
+      await cut;
+      expect(await owner(claim.key)).toBeNull();
+    });
+
+    it('has extended the lock, and extends it again', async () => {
+      const claim = claimOn(freshKey());
+      await granted(backend, claim);
+      const cut = proxy.cutAfterRequest(EXTEND.sha);
+      expect(await backend.extend(claim)).toEqual({ status: 'unavailable', causes: atProxy() });
+      await cut;
+      await until(async () => (await backend.extend(claim)).status === 'extended', { what: 'it is connected again' });
+      await backend.release(claim);
+    });
+  });
+
+  it('that cannot be reached any more leaves no orphan of an attempt whose answer was lost', async () => {
+    const claim = claimOn(freshKey());
+    proxy.dropReplies();
+    const attempt = backend.acquire(claim);
+    await until(() => owner(claim.key), { what: 'it was granted' });
+    proxy.refuse();
+    proxy.cut();
+    expect(await attempt).toEqual({ status: 'unavailable', causes: atProxy() });
+    expect(await owner(claim.key)).toBe(claim.owner);
+    proxy.passReplies();
+    await proxy.accept();
+    await free(claim.key);
+  });
+
+  it('that cannot be reached when a lock is released gets the release later', async () => {
+    const claims = Array.from({ length: 5 }, () => claimOn(freshKey()));
+    await Promise.all(claims.map((claim) => granted(backend, claim)));
+    proxy.refuse();
+    proxy.cut();
+    for (const claim of claims) {
+      expect(await backend.release(claim)).toEqual({ status: 'unavailable', causes: atProxy() });
+    }
+    await proxy.accept();
+    for (const claim of claims) await free(claim.key);
+  });
+
+  it('that hangs while a lock is released gets the release later, also when the backend is closed meanwhile', async () => {
+    const claim = claimOn(freshKey());
+    await granted(backend, claim);
+    server.pause();
+    expect(await backend.release(claim)).toEqual({ status: 'unavailable', causes: atProxy() });
+    await backend.close();
+    server.resume();
+    await free(claim.key);
+  });
+
+  it('that hangs costs one time limit, and serves again afterwards', async () => {
+    const claim = claimOn(freshKey());
+    await granted(backend, claim);
+    server.pause();
+    expect(await backend.extend(claim)).toEqual({ status: 'unavailable', causes: atProxy() });
+    const others = Array.from({ length: 20 }, () => claimOn(freshKey()));
+    const late = new Promise((resolve) => setImmediate(resolve, 'not at once'));
+    const outcomes = Promise.all(others.map((other) => backend.acquire(other)));
+    expect(await Promise.race([outcomes, late])).toEqual(Array(20).fill({ status: 'unavailable', causes: atProxy() }));
+    server.resume();
+    await until(async () => (await backend.extend(claim)).status === 'extended', { what: 'it serves again' });
+    expect(await backend.release(claim)).toEqual({ status: 'released' });
+    for (const other of others) expect(await owner(other.key)).toBeNull();
+  });
+
+  it('that is gone is unavailable for every operation, in bounded time', async () => {
+    const claim = claimOn(freshKey());
+    proxy.refuse();
+    proxy.cut();
+    const unavailable = { status: 'unavailable', causes: atProxy() };
+    const start = now();
+    const attempt = await backend.acquire(claim);
+    expect(now() - start).toBeLessThan(backend.attemptTimeoutMs(claim.ttlMs) + 2_000); // a busy machine
+    expect(attempt).toEqual(unavailable);
+    expect(await backend.extend(claim)).toEqual(unavailable);
+    await expect(backend.inspect(claim.key)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE', causes: atProxy() });
+    await expect(backend.forceRelease(claim.key)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE', key: claim.key });
+    await expect(backend.connect(50)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE', causes: atProxy() });
+    await proxy.accept();
+    expect(await backend.connect(10_000)).toEqual([]);
+    await granted(backend, claim);
+    await backend.release(claim);
+  });
+
+  it('that comes back within the time limit is waited for', async () => {
+    await backend.close();
+    backend = await connected({ redis: proxy.url, commandTimeoutMs: 15_000 });
+    proxy.refuse();
+    proxy.cut();
+    const claim = claimOn(freshKey());
+    const attempt = granted(backend, claim);
+    await until(async () => JSON.stringify(await backend.extend(claim)).includes('not connected'), {
+      what: 'the connection is known to be broken',
+    });
+    await proxy.accept();
+    await attempt;
+    expect(await backend.release(claim)).toEqual({ status: 'released' });
+  });
+
+  it('that was not there at the start is used once it is', async () => {
+    await backend.close();
+    proxy.refuse();
+    backend = await opened({ redis: proxy.url, commandTimeoutMs: 100 });
+    expect(await backend.acquire(claimOn(freshKey()))).toEqual({ status: 'unavailable', causes: atProxy() });
+    await proxy.accept();
+    const claim = claimOn(freshKey());
+    await until(async () => (await backend.acquire(claim)).status === 'acquired', { what: 'it is connected' });
+    await backend.release(claim);
+  });
+
+  it('that restarts empty mints larger fencing tokens than before', async () => {
+    const claim = claimOn(freshKey());
+    const tokens = [];
+    for (let round = 0; round < 100; round++) {
+      tokens.push((await granted(backend, claim)).fencingToken);
+      await backend.release(claim);
+    }
+    await server.restart();
+    expect(await server.keys()).toEqual([]);
+    await backend.connect(10_000);
+    const next = await until(
+      async () => {
+        const outcome = await backend.acquire(claim);
+        return outcome.status === 'acquired' ? outcome : undefined;
+      },
+      { what: 'it serves again' },
+    );
+    tokens.push(next.fencingToken);
+    expect(tokens).toEqual([...new Set(tokens)].sort((a, b) => a - b));
+    await backend.release(claim);
+  });
+});

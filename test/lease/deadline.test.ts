@@ -1,0 +1,169 @@
+import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import type { LockService } from '../../lib/service/lock.service.js';
+import { LockProcess } from '../support/lock-process.js';
+import { openLocks } from '../support/open-locks.js';
+import { RedisServer } from '../support/redis-server.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
+import { until } from '../support/until.js';
+
+let server: RedisServer;
+beforeAll(async () => {
+  server = await RedisServer.start();
+});
+afterAll(() => server.stop());
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+function blockEventLoop(ms: number): void {
+  for (const end = performance.now() + ms; performance.now() < end;);
+}
+
+const isFree = async (key: string): Promise<boolean> => (await server.keys(`lock:{${key}}`)).length === 0;
+
+describe('after the process did not run for twice the ttl, in the first line that runs', () => {
+  it('a lock is not held, its signal is aborted, and it says stalled, when the event loop was blocked', async () => {
+    const locks = await openLocks({ redis: server.url });
+    const lock = await locks.acquire('blocked', { ttlMs: 300 });
+    const { signal } = lock;
+    blockEventLoop(600);
+    expect(lock.isHeld).toBe(false);
+    expect(signal.aborted).toBe(true);
+    expect(() => lock.assertHeld()).toThrow(expect.objectContaining({ code: 'LOCK_LOST', reason: 'stalled' }));
+  });
+
+  it.each([
+    ['signal', (locks: LockService) => locks.current().signal.aborted],
+    ['remainingMs', (locks: LockService) => locks.current().remainingMs === 0],
+  ])('the first one to be asked may be %s', async (_, isOver) => {
+    const locks = await openLocks({ redis: server.url });
+    let saidSo: boolean | undefined;
+    const working = locks.withLock('asked', { ttlMs: 100 }, async () => {
+      blockEventLoop(200);
+      saidSo = isOver(locks);
+    });
+    await expect(working).rejects.toMatchObject({ code: 'LOCK_LOST', reason: 'stalled' });
+    expect(saidSo).toBe(true);
+  });
+
+  it('withLock rejects although the work asked for nothing', async () => {
+    const locks = await openLocks({ redis: server.url });
+    const working = locks.withLock('unasked', { ttlMs: 100 }, async () => {
+      blockEventLoop(200);
+      return 'value';
+    });
+    await expect(working).rejects.toMatchObject({
+      reason: 'stalled',
+      outcome: { status: 'fulfilled', value: 'value' },
+    });
+  });
+
+  it('a lock is not held when the process was stopped, and the next holder has a greater token', async () => {
+    const ttlMs = 500;
+    const holder = await LockProcess.start({ redis: server.url, ttlMs });
+    const locks = await openLocks({ redis: server.url });
+    const { fencingToken } = await holder.acquire('stopped');
+    await holder.lookForPause('stopped', ttlMs);
+    const waiting = locks.acquire('stopped', { ttlMs: 10_000 });
+    holder.pause();
+    const next = await waiting;
+    expect(next.fencingToken).toBeGreaterThan(fencingToken);
+    await new Promise((resolve) => setTimeout(resolve, ttlMs));
+    holder.resume();
+    expect(await holder.firstLook()).toEqual({ isHeld: false, aborted: true, reason: 'stalled' });
+    expect(await holder.release('stopped')).toBe(false);
+    expect(next.isHeld).toBe(true);
+    expect(await next.release()).toBe(true);
+  });
+});
+
+describe('a wall clock', () => {
+  it('that is set ahead, or ran on while the machine slept, costs the lease, and the lock is free for the next', async () => {
+    const locks = await openLocks({ redis: server.url });
+    const lock = await locks.acquire('ahead', { ttlMs: 20_000 });
+    const wall = Date.now.bind(Date);
+    vi.spyOn(Date, 'now').mockImplementation(() => wall() + 60_000);
+    expect(lock.isHeld).toBe(false);
+    expect(lock.signal.reason).toMatchObject({ reason: 'stalled' });
+    const next = await locks.acquire('ahead', { waitMs: 10_000 });
+    expect(next.isHeld).toBe(true);
+    expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
+  });
+
+  it('that is set ahead ends a lease without watchdog too, and its key does not stay for the rest of the ttl', async () => {
+    const locks = await openLocks({ redis: server.url, watchdog: false });
+    const lock = await locks.acquire('ahead-off', { ttlMs: 20_000 });
+    const wall = Date.now.bind(Date);
+    vi.spyOn(Date, 'now').mockImplementation(() => wall() + 60_000);
+    expect(lock.isHeld).toBe(false);
+    await until(() => isFree('ahead-off'), { what: 'the key is released' });
+  });
+
+  it('that is set back changes nothing', async () => {
+    const locks = await openLocks({ redis: server.url });
+    const lock = await locks.acquire('back', { ttlMs: 600 });
+    const wall = Date.now.bind(Date);
+    vi.spyOn(Date, 'now').mockImplementation(() => wall() - 3_600_000);
+    await until(() => lock.remainingMs < 450, { what: 'time has passed' });
+    await until(() => lock.remainingMs > 450, { what: 'the lease has been extended' });
+    expect(lock.remainingMs).toBeLessThanOrEqual(600);
+    expect(await lock.release()).toBe(true);
+  });
+
+  it('that is set back does not prolong a lease without watchdog', async () => {
+    const locks = await openLocks({ redis: server.url, watchdog: false });
+    const lock = await locks.acquire('back-off', { ttlMs: 200 });
+    const wall = Date.now.bind(Date);
+    vi.spyOn(Date, 'now').mockImplementation(() => wall() - 3_600_000);
+    await until(() => isFree('back-off'), { what: 'Redis has ended the lease' });
+    expect(lock.isHeld).toBe(false);
+  });
+});
+
+describe('a grant that arrives when nothing is left of its ttl', () => {
+  async function heldUp(): Promise<{ proxy: TcpProxy; locks: LockService }> {
+    const proxy = await TcpProxy.start(server.port);
+    onTestFinished(() => proxy.stop());
+    const locks = await openLocks({ redis: proxy.url, commandTimeoutMs: 5_000 });
+    return { proxy, locks };
+  }
+
+  const passMs = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+  it('is refused and undone', async () => {
+    const { proxy, locks } = await heldUp();
+    await server.resetCalls();
+    proxy.hold();
+    const acquiring = locks.acquire('late', { ttlMs: 300, waitMs: 0 });
+    const refused = expect(acquiring).rejects.toThrow(/its answer took \d+ ms, and the lease only runs for 300 ms/);
+    await passMs(300);
+    proxy.release();
+    await refused;
+    await until(async () => (await server.calls()).del === 1, { what: 'the grant is undone' });
+    expect(await isFree('late')).toBe(true);
+  });
+
+  it('is undone and asked for again while there is time to wait', async () => {
+    const { proxy, locks } = await heldUp();
+    await server.resetCalls();
+    proxy.hold();
+    const acquiring = locks.acquire('again', { ttlMs: 300, waitMs: 10_000 });
+    await passMs(300);
+    proxy.release();
+    const lock = await acquiring;
+    expect(lock.isHeld).toBe(true);
+    expect(await server.command('GET', 'lock:{again}')).toBe(lock.owner);
+    expect(await lock.release()).toBe(true);
+    expect(await isFree('again')).toBe(true);
+  });
+
+  it('counts from when it was sent: what the reply took is gone from the lease', async () => {
+    const { proxy, locks } = await heldUp();
+    proxy.hold();
+    const acquiring = locks.acquire('slow', { ttlMs: 10_000 });
+    await passMs(400);
+    proxy.release();
+    const lock = await acquiring;
+    expect(lock.remainingMs).toBeLessThanOrEqual(10_000 - 102 - 400 + 5);
+  });
+});

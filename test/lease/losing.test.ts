@@ -1,0 +1,160 @@
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import type { LockLostReason } from '../../lib/errors.js';
+import type { LockEvent } from '../../lib/events.js';
+import type { LockService } from '../../lib/service/lock.service.js';
+import { openLocks } from '../support/open-locks.js';
+import { RedisServer } from '../support/redis-server.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
+import { until } from '../support/until.js';
+
+let server: RedisServer;
+beforeAll(async () => {
+  server = await RedisServer.start();
+});
+afterAll(() => server.stop());
+
+const TTL_MS = 1_200;
+/** A third of the ttl, and what a busy machine may add. */
+const TOLD_WITHIN_MS = (TTL_MS * 2) / 3;
+
+async function ownServer(): Promise<RedisServer> {
+  const own = await RedisServer.start();
+  onTestFinished(() => own.stop());
+  return own;
+}
+
+/** Does something to a lock that is held, and tells after what time and why its holder lost it. */
+async function loses(
+  locks: LockService,
+  key: string,
+  happen: () => unknown,
+): Promise<{ reason: LockLostReason; afterMs: number }> {
+  const lock = await locks.acquire(key, { ttlMs: TTL_MS });
+  const lost = new Promise<LockLostReason>((resolve) => {
+    lock.signal.addEventListener('abort', () => resolve(lock.signal.reason.reason));
+  });
+  const startedAt = performance.now();
+  await happen();
+  const reason = await lost;
+  const afterMs = performance.now() - startedAt;
+  expect(lock.isHeld).toBe(false);
+  expect(() => lock.assertHeld()).toThrow(expect.objectContaining({ code: 'LOCK_LOST', key, reason }));
+  return { reason, afterMs };
+}
+
+describe('a holder whose key was', () => {
+  it('deleted knows within about a third of the ttl', async () => {
+    const locks = await openLocks({ redis: server.url });
+    const { reason, afterMs } = await loses(locks, 'deleted', () => server.command('DEL', 'lock:{deleted}'));
+    expect(reason).toBe('expired');
+    expect(afterMs).toBeLessThan(TOLD_WITHIN_MS);
+    expect(await server.keys('lock:{deleted}')).toEqual([]);
+  });
+
+  it('replaced knows within about a third of the ttl, and its release leaves the key to the other', async () => {
+    const locks = await openLocks({ redis: server.url });
+    const working = locks.withLock('replaced', { ttlMs: TTL_MS }, async (lock) => {
+      await server.command('SET', 'lock:{replaced}', 'other', 'PX', 60_000);
+      const startedAt = performance.now();
+      await until(() => lock.signal.aborted, { what: 'the holder knows' });
+      expect(performance.now() - startedAt).toBeLessThan(TOLD_WITHIN_MS);
+    });
+    await expect(working).rejects.toMatchObject({ reason: 'stolen', outcome: { status: 'fulfilled' } });
+    expect(await server.command('GET', 'lock:{replaced}')).toBe('other');
+  });
+
+  it('taken away by FLUSHALL knows within about a third of the ttl, and tokens go on growing', async () => {
+    const own = await ownServer();
+    const [locks, others] = [await openLocks({ redis: own.url }), await openLocks({ redis: own.url })];
+    const before = await locks.acquire('flushed', { ttlMs: TTL_MS });
+    await before.release();
+    const { reason, afterMs } = await loses(locks, 'flushed', () => own.command('FLUSHALL'));
+    expect(reason).toBe('expired');
+    expect(afterMs).toBeLessThan(TOLD_WITHIN_MS);
+    expect((await others.acquire('flushed')).fencingToken).toBeGreaterThan(before.fencingToken + 1);
+  });
+
+  it('taken away by forceRelease elsewhere knows within about a third of the ttl', async () => {
+    const [locks, others] = [await openLocks({ redis: server.url }), await openLocks({ redis: server.url })];
+    const { reason, afterMs } = await loses(locks, 'forced', () => others.forceRelease('forced'));
+    expect(reason).toBe('expired');
+    expect(afterMs).toBeLessThan(TOLD_WITHIN_MS);
+  });
+
+  it('deleted a moment before its work ended is told by the release', async () => {
+    const locks = await openLocks({ redis: server.url });
+    const working = locks.withLock('at-the-end', () => server.command('DEL', 'lock:{at-the-end}'));
+    await expect(working).rejects.toMatchObject({
+      code: 'LOCK_LOST',
+      reason: 'expired',
+      outcome: { status: 'fulfilled', value: 1 },
+    });
+  });
+});
+
+describe('a holder whose Redis', () => {
+  it('is stopped keeps the lock until its deadline, then loses it as unavailable, and leaves no key', async () => {
+    const own = await ownServer();
+    const locks = await openLocks({ redis: own.url, commandTimeoutMs: 200 });
+    const { reason, afterMs } = await loses(locks, 'stopped', () => own.pause());
+    expect(reason).toBe('unavailable');
+    expect(afterMs).toBeLessThan(TTL_MS + 500);
+    own.resume();
+    await until(async () => (await own.keys('lock:{stopped}')).length === 0, { what: 'the key is gone' });
+  });
+
+  it('is stopped for less than the ttl does not lose the lock', async () => {
+    const own = await ownServer();
+    const locks = await openLocks({ redis: own.url, commandTimeoutMs: 200 });
+    const events: LockEvent[] = [];
+    locks.events$.subscribe((event) => events.push(event));
+    const lock = await locks.acquire('a-moment', { ttlMs: 2_400 });
+    own.pause();
+    await until(() => events.some(({ type }) => type === 'extension-failed'), { what: 'an extension has failed' });
+    own.resume();
+    const before = lock.remainingMs;
+    await until(() => lock.remainingMs > before, { what: 'a later extension has succeeded' });
+    expect(events.map(({ type }) => type)).not.toContain('lost');
+    expect(await lock.release()).toBe(true);
+  });
+
+  it('is killed keeps the lock until its deadline, then loses it as unavailable, with the cause', async () => {
+    const own = await ownServer();
+    const locks = await openLocks({ redis: own.url });
+    const lock = await locks.acquire('killed', { ttlMs: TTL_MS });
+    await own.kill();
+    await until(() => lock.signal.aborted, { what: 'the lock is lost' });
+    expect(lock.signal.reason).toMatchObject({
+      reason: 'unavailable',
+      cause: { message: expect.stringContaining(`127.0.0.1:${own.port}`) },
+    });
+  });
+
+  it('is killed and restarted empty learns that the lock is gone, before its deadline', async () => {
+    const own = await ownServer();
+    const locks = await openLocks({ redis: own.url });
+    const lock = await locks.acquire('restarted', { ttlMs: 4_500 });
+    const startedAt = performance.now();
+    await own.restart();
+    await until(() => lock.signal.aborted, { what: 'the lock is lost' });
+    expect(lock.signal.reason).toMatchObject({ reason: 'expired' });
+    expect(performance.now() - startedAt).toBeLessThan(4_000);
+    expect((await locks.acquire('restarted')).fencingToken).toBeGreaterThan(lock.fencingToken);
+  });
+
+  it('made an extension run, whose answer never came, has the key released after the deadline', async () => {
+    const own = await ownServer();
+    const proxy = await TcpProxy.start(own.port);
+    onTestFinished(() => proxy.stop());
+    const locks = await openLocks({ redis: proxy.url, commandTimeoutMs: 300 });
+    const lock = await locks.acquire('script-is-loaded');
+    await lock.extend();
+    const { reason } = await loses(locks, 'unanswered', () => proxy.dropReplies());
+    expect(reason).toBe('unavailable');
+    expect(await own.keys('lock:{unanswered}')).not.toEqual([]);
+    await own.resetCalls();
+    proxy.passReplies();
+    await until(async () => (await own.keys('lock:{unanswered}')).length === 0, { what: 'the key is gone' });
+    expect((await own.calls()).del).toBe(1);
+  });
+});

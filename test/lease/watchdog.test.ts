@@ -1,0 +1,198 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { ExtendOutcome } from '../../lib/backends/lock-backend.js';
+import { NodeError, type LockLostReason } from '../../lib/errors.js';
+import { Lease } from '../../lib/lease/lease.js';
+import { Watchdog } from '../../lib/lease/watchdog.js';
+
+const TTL_MS = 30_000;
+const VALIDITY_MS = TTL_MS - 302;
+
+/** Time passes only as the test says. */
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'], now: 0 });
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const now = () => Date.now();
+
+/** A watchdog whose extensions are answered as `answer` says, and what became of its leases. */
+class Kennel {
+  readonly extended: { key: string; at: number }[] = [];
+  readonly lost: { key: string; reason: LockLostReason; at: number }[] = [];
+  readonly faults: string[] = [];
+  answer: (lease: Lease) => Promise<ExtendOutcome> = async () => ({ status: 'extended', sentAt: now() });
+
+  readonly watchdog = new Watchdog({
+    now,
+    extend: (lease) => {
+      this.extended.push({ key: lease.claim.key, at: now() });
+      return this.answer(lease);
+    },
+    onLost: (lease, reason) => {
+      if (lease.lose(reason)) this.lost.push({ key: lease.claim.key, reason, at: now() });
+    },
+    onFault: (lease) => this.faults.push(lease.claim.key),
+  });
+
+  watch(key: string, { kept = true, sentAt = now(), ttlMs = TTL_MS } = {}): Lease {
+    const lease = new Lease({ key, owner: key, ttlMs }, 1, kept, sentAt, 0, now, (late) => this.watchdog.expire(late));
+    this.watchdog.watch(lease);
+    return lease;
+  }
+}
+
+const unavailable = async (): Promise<ExtendOutcome> => ({
+  status: 'unavailable',
+  causes: [new NodeError('somewhere', 'down')],
+});
+
+describe('Watchdog', () => {
+  it('extends each time a third of the ttl has passed', async () => {
+    const kennel = new Kennel();
+    kennel.watch('a');
+    await vi.advanceTimersByTimeAsync(TTL_MS + 10);
+    expect(kennel.extended.map(({ at }) => at)).toEqual([10_000, 20_000, 30_000]);
+    expect(kennel.lost).toEqual([]);
+  });
+
+  it('tries at least three times before the deadline, and tells each fault and then the loss', async () => {
+    const kennel = new Kennel();
+    kennel.answer = unavailable;
+    const lease = kennel.watch('a');
+    await vi.advanceTimersByTimeAsync(TTL_MS);
+    expect(kennel.extended.length).toBeGreaterThanOrEqual(3);
+    expect(kennel.faults.length).toBe(kennel.extended.length);
+    expect(kennel.lost).toEqual([{ key: 'a', reason: 'unavailable', at: VALIDITY_MS }]);
+    expect(lease.lostError().cause).toMatchObject({ message: 'somewhere: down' });
+  });
+
+  it('keeps the lease if the last try succeeds', async () => {
+    const kennel = new Kennel();
+    kennel.answer = unavailable;
+    const lease = kennel.watch('a');
+    await vi.advanceTimersByTimeAsync(TTL_MS * 0.9);
+    kennel.answer = async () => ({ status: 'extended', sentAt: now() });
+    await vi.advanceTimersByTimeAsync(TTL_MS * 0.5);
+    expect(lease.state).toBe('held');
+  });
+
+  it('tells the loss at the deadline when an extension is never answered', async () => {
+    const kennel = new Kennel();
+    kennel.answer = () => new Promise(() => {});
+    kennel.watch('a');
+    await vi.advanceTimersByTimeAsync(TTL_MS);
+    expect(kennel.extended.length).toBe(1);
+    expect(kennel.lost).toEqual([{ key: 'a', reason: 'unavailable', at: VALIDITY_MS }]);
+  });
+
+  it("tells the loss at once when the answer is that the lock is another owner's", async () => {
+    const kennel = new Kennel();
+    kennel.answer = async () => ({ status: 'lost', reason: 'stolen' });
+    kennel.watch('a');
+    await vi.advanceTimersByTimeAsync(TTL_MS);
+    expect(kennel.lost).toEqual([{ key: 'a', reason: 'stolen', at: 10_000 }]);
+  });
+
+  it('does not extend a lease that is not to be kept, and tells its end at its deadline', async () => {
+    const kennel = new Kennel();
+    kennel.watch('a', { kept: false });
+    await vi.advanceTimersByTimeAsync(TTL_MS);
+    expect(kennel.extended).toEqual([]);
+    expect(kennel.lost).toEqual([{ key: 'a', reason: 'expired', at: VALIDITY_MS }]);
+  });
+
+  it('tells each end at its own deadline, also when a grant was answered later than one sent after it', async () => {
+    const kennel = new Kennel();
+    await vi.advanceTimersByTimeAsync(1_000);
+    kennel.watch('sent-second', { kept: false });
+    kennel.watch('sent-first', { kept: false, sentAt: now() - 1_000 });
+    await vi.advanceTimersByTimeAsync(TTL_MS);
+    expect(kennel.lost).toEqual([
+      { key: 'sent-first', reason: 'expired', at: VALIDITY_MS },
+      { key: 'sent-second', reason: 'expired', at: VALIDITY_MS + 1_000 },
+    ]);
+  });
+
+  it('extends a lease whose grant was answered late before others that came due later', async () => {
+    const kennel = new Kennel();
+    await vi.advanceTimersByTimeAsync(8_000);
+    kennel.watch('prompt');
+    kennel.watch('late', { sentAt: now() - 8_000 });
+    await vi.advanceTimersByTimeAsync(2_000);
+    expect(kennel.extended).toEqual([{ key: 'late', at: 10_000 }]);
+  });
+
+  it('extends leases that come due within a fifteenth of the ttl together', async () => {
+    const kennel = new Kennel();
+    kennel.watch('first');
+    await vi.advanceTimersByTimeAsync(1_900);
+    kennel.watch('second');
+    await vi.advanceTimersByTimeAsync(500);
+    kennel.watch('third');
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(kennel.extended).toEqual([
+      { key: 'first', at: 10_000 },
+      { key: 'second', at: 10_000 },
+      { key: 'third', at: 12_400 },
+    ]);
+  });
+
+  it('goes on with the leases of other batches while one is not answered', async () => {
+    const kennel = new Kennel();
+    kennel.answer = (lease) =>
+      lease.claim.key === 'hung' ? new Promise(() => {}) : Promise.resolve({ status: 'extended', sentAt: now() });
+    kennel.watch('hung');
+    const well = kennel.watch('well');
+    await vi.advanceTimersByTimeAsync(2 * TTL_MS);
+    expect(well.state).toBe('held');
+    expect(kennel.lost.map(({ key }) => key)).toEqual(['hung']);
+  });
+
+  it('keeps any number of leases, of several ttls, with one timer', async () => {
+    const kennel = new Kennel();
+    for (let index = 0; index < 1_000; index++) {
+      kennel.watch(`lease ${index}`, { ttlMs: TTL_MS + (index % 10), kept: index % 2 === 0 });
+    }
+    expect(vi.getTimerCount()).toBe(1);
+    await vi.advanceTimersByTimeAsync(10_100);
+    expect(vi.getTimerCount()).toBe(1);
+    expect(kennel.watchdog.size).toBe(1_000);
+  });
+
+  it('sends nothing for a lease after unwatch, and takes no notice of an answer that was on its way', async () => {
+    const kennel = new Kennel();
+    let reply!: (outcome: ExtendOutcome) => void;
+    kennel.answer = () => new Promise((resolve) => (reply = resolve));
+    const lease = kennel.watch('a');
+    await vi.advanceTimersByTimeAsync(10_000);
+    kennel.watchdog.unwatch(lease);
+    lease.release();
+    reply({ status: 'extended', sentAt: now() });
+    await vi.advanceTimersByTimeAsync(2 * TTL_MS);
+    expect(kennel.extended.length).toBe(1);
+    expect(kennel.lost).toEqual([]);
+    expect(kennel.watchdog.size).toBe(0);
+  });
+
+  it('says that the process stalled when it finds the deadline passed long after it meant to look', () => {
+    const kennel = new Kennel();
+    const lease = kennel.watch('a');
+    vi.setSystemTime(2 * TTL_MS); // no timer has run meanwhile
+    expect(lease.state).toBe('lost');
+    expect(kennel.lost).toEqual([{ key: 'a', reason: 'stalled', at: 2 * TTL_MS }]);
+  });
+
+  it('retries a failed extension by a longer ttl within the lease that still runs', async () => {
+    const kennel = new Kennel();
+    const lease = kennel.watch('a', { ttlMs: 600 });
+    kennel.answer = unavailable;
+    await kennel.watchdog.extend(lease, TTL_MS);
+    await vi.advanceTimersByTimeAsync(300);
+    expect(kennel.extended.length).toBeGreaterThanOrEqual(3);
+    kennel.answer = async () => ({ status: 'extended', sentAt: now() });
+    await vi.advanceTimersByTimeAsync(100);
+    expect(lease.remainingMs).toBeGreaterThan(20_000);
+  });
+});

@@ -1,0 +1,91 @@
+import { Locked, LockOptionsError } from 'nest-redis-lock';
+import { expect, it } from 'vitest';
+
+// What does not compile is written with casts here: JavaScript users meet it.
+const loose = (key: string, options?: unknown) => Locked(key, options as object) as MethodDecorator & PropertyDecorator;
+
+it('refuses a method whose type tells that it is synchronous', () => {
+  const define = (): void => {
+    class Sync {
+      @loose('x')
+      name(): string {
+        return 'x';
+      }
+    }
+    new Sync();
+  };
+  expect(define).toThrow('Sync.name is @Locked and must return a Promise or an Observable. Make it async.');
+});
+
+it('refuses a static method, and leaves nothing behind', () => {
+  const define = (): void => {
+    class Static {
+      @Locked('x')
+      static async run(): Promise<void> {}
+    }
+    new Static();
+  };
+  expect(define).toThrow('Static.run is static: @Locked needs an instance made by Nest. Use LockService.withLock.');
+  expect(Reflect.getMetadataKeys(Function)).toEqual([]);
+});
+
+it('refuses a getter', () => {
+  const define = (): void => {
+    class Getter {
+      @loose('x')
+      get run(): Promise<void> {
+        return Promise.resolve();
+      }
+    }
+    new Getter();
+  };
+  expect(define).toThrow('@Locked belongs on a method: Getter.run is none.');
+});
+
+it('refuses a property', () => {
+  const define = (): void => {
+    class Property {
+      @loose('x')
+      run = async (): Promise<void> => {};
+    }
+    new Property();
+  };
+  expect(define).toThrow('@Locked belongs on a method: Property.run is none.');
+});
+
+it('refuses two @Locked on one method', () => {
+  const define = (): void => {
+    class Twice {
+      @Locked('a')
+      @Locked('b')
+      async run(): Promise<void> {}
+    }
+    new Twice();
+  };
+  expect(define).toThrow('Twice.run has two @Locked: nest one lock with LockService.withLock.');
+});
+
+it.each<[options: unknown, problem: string]>([
+  [null, 'the options must be an object: got null.'],
+  [5_000, 'the options must be an object: got number.'],
+  [{ ttl: 5 }, 'There is no option "ttl": expected ttlMs,'],
+  [{ ttlMs: 5 }, 'ttlMs must be a whole number of milliseconds from 20 to 86400000: got 5.'],
+  [{ waitMs: '5' }, 'waitMs must be a whole number of milliseconds from 0 to 2147483647: got "5".'],
+  [{ watchdog: 1 }, 'watchdog must be true or false: got 1.'],
+  [{ reentrant: 'no' }, 'reentrant must be true or false: got "no".'],
+  [{ onLost: 'skip' }, 'onLost must be "reject" or "ignore": got "skip".'],
+  [{ onContended: 'ignore' }, 'onContended must be "throw", "skip" or a function: got ignore.'],
+  [{ connection: '' }, 'connection must be the name of a registration: got "".'],
+  [{ connection: 5 }, 'connection must be the name of a registration: got 5.'],
+  [{ signal: AbortSignal.abort() }, 'it takes no signal: use LockService.acquire.'],
+])('refuses the options %o', (options, problem) => {
+  const define = (): void => {
+    class Wrong {
+      @loose('x', options)
+      async run(): Promise<void> {}
+    }
+    new Wrong();
+  };
+  expect(define).toThrow(LockOptionsError);
+  expect(define).toThrow(`@Locked on Wrong.run: ${problem}`);
+});

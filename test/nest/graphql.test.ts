@@ -1,0 +1,116 @@
+import { createRequire } from 'node:module';
+import { Injectable, UseGuards, type CanActivate, type ExecutionContext } from '@nestjs/common';
+import {
+  AbstractGraphQLDriver,
+  Args,
+  GqlExecutionContext,
+  GraphQLModule,
+  GraphQLSchemaHost,
+  Mutation,
+  Query,
+  Resolver,
+  type GqlModuleOptions,
+} from '@nestjs/graphql';
+import type { ExecutionResult } from 'graphql';
+import { fromContext, Locked, LockService } from 'nest-redis-lock';
+import { expect, it } from 'vitest';
+import { makeApp, type TestApp } from '../support/nest-app.js';
+
+// The copy that Nest uses: Vite would load another one, of the other module format.
+const { graphql } = createRequire(import.meta.url)('graphql') as typeof import('graphql');
+
+/** The part of a driver that serves HTTP is not needed: the tests run the schema themselves. */
+@Injectable()
+class SchemaOnly extends AbstractGraphQLDriver {
+  async start(_options: GqlModuleOptions): Promise<void> {}
+  async stop(): Promise<void> {}
+}
+
+@Injectable()
+class SetsUser implements CanActivate {
+  canActivate(context: ExecutionContext): boolean {
+    GqlExecutionContext.create(context).getContext<{ req: { user?: object } }>().req.user = { id: 'ada' };
+    return true;
+  }
+}
+
+@Resolver()
+class Orders {
+  constructor(private readonly locks: LockService) {}
+
+  @Query(() => String)
+  async needed(): Promise<string> {
+    return 'a schema has to have a query';
+  }
+
+  @Mutation(() => String)
+  @Locked('order:{args.order}', { waitMs: 0 })
+  async above(@Args('order') _order: string): Promise<string> {
+    return this.locks.current().key;
+  }
+
+  @Locked('order:{args.order}')
+  @Mutation(() => String)
+  async below(@Args('order') _order: string): Promise<string> {
+    return this.locks.current().key;
+  }
+
+  @Mutation(() => String)
+  @UseGuards(SetsUser)
+  @Locked('{headers.x-tenant}:{user.id}')
+  async ofRequest(): Promise<string> {
+    return this.locks.current().key;
+  }
+
+  @Mutation(() => String)
+  @Locked(fromContext((context) => GqlExecutionContext.create(context).getInfo<{ fieldName: string }>().fieldName))
+  async ofContext(): Promise<string> {
+    return this.locks.current().key;
+  }
+
+  @Mutation(() => String)
+  @Locked('argument:{0}')
+  async ofArgument(@Args('order') _order: string): Promise<string> {
+    return this.locks.current().key;
+  }
+
+  @Mutation(() => String, { nullable: true })
+  @Locked('order:{args.order}')
+  async missing(@Args('order', { nullable: true }) _order?: string): Promise<string> {
+    return 'ran';
+  }
+}
+
+async function serve(): Promise<TestApp & { mutate: (mutation: string) => Promise<ExecutionResult> }> {
+  const test = await makeApp({
+    imports: [GraphQLModule.forRoot({ driver: SchemaOnly, autoSchemaFile: true })],
+    providers: [Orders],
+  });
+  const { schema } = test.app.get(GraphQLSchemaHost);
+  const contextValue = { req: { headers: { 'x-tenant': 'acme' } } };
+  return { ...test, mutate: (mutation) => graphql({ schema, source: `mutation { ${mutation} }`, contextValue }) };
+}
+
+it.each([
+  ['above(order: "1:a")', 'order:1%3Aa'],
+  ['below(order: "2")', 'order:2'],
+  ['ofRequest', 'acme:ada'],
+  ['ofContext', 'ofContext'],
+  ['ofArgument(order: "3")', 'argument:3'],
+])('locks the resolver %s', async (mutation, key) => {
+  const { mutate, acquired } = await serve();
+  const result = await mutate(mutation);
+  expect(result.errors).toBeUndefined();
+  expect(Object.values(result.data!)).toEqual([key]);
+  expect(acquired).toEqual([key]);
+});
+
+it('fails, without running, when the lock is held or a part of the key is missing', async () => {
+  const { mutate, locks, acquired } = await serve();
+  await using _held = await locks.acquire('order:1');
+  const busy = await mutate('above(order: "1")');
+  expect(busy.errors?.[0]?.originalError).toMatchObject({ code: 'LOCK_CONTENDED', status: 409 });
+  const missing = await mutate('missing');
+  expect(missing.errors?.[0]?.originalError).toMatchObject({ code: 'LOCK_KEY', status: 400 });
+  expect([missing.data, acquired]).toEqual([{ missing: null }, ['order:1']]);
+});

@@ -1,0 +1,235 @@
+import {
+  Body,
+  Controller,
+  ForbiddenException,
+  Get,
+  HttpException,
+  Injectable,
+  NotFoundException,
+  Param,
+  Post,
+  Req,
+  UseGuards,
+  ValidationPipe,
+  type CanActivate,
+  type ExecutionContext,
+} from '@nestjs/common';
+import { IsString } from 'class-validator';
+import { fromContext, Locked } from 'nest-redis-lock';
+import { expect, it } from 'vitest';
+import { post, startApp } from '../support/nest-app.js';
+import { RedisServer } from '../support/redis-server.js';
+
+class Order {
+  @IsString() id!: string;
+}
+
+@Injectable()
+class Denies implements CanActivate {
+  canActivate(): boolean {
+    return false;
+  }
+}
+
+@Injectable()
+class SetsUser implements CanActivate {
+  canActivate(context: ExecutionContext): boolean {
+    context.switchToHttp().getRequest().user = { id: 'ada', tenant: { id: 7 } };
+    return true;
+  }
+}
+
+@Controller()
+class Orders {
+  ran = 0;
+
+  @Post('denied')
+  @UseGuards(Denies)
+  @Locked('denied')
+  async denied(): Promise<void> {
+    this.ran++;
+  }
+
+  @Post('by-argument')
+  @Locked('order:{0.id}')
+  async byArgument(@Body(ValidationPipe) order: Order): Promise<string> {
+    this.ran++;
+    return order.id;
+  }
+
+  @Post('static')
+  @Locked('secret-key', { waitMs: 0 })
+  async static(): Promise<string> {
+    this.ran++;
+    return 'done';
+  }
+
+  @Get('missing')
+  @Locked('missing')
+  async missing(): Promise<never> {
+    throw new NotFoundException('no such order');
+  }
+
+  @Get('odd')
+  @Locked('odd')
+  async odd(): Promise<never> {
+    throw new HttpException({ reason: 'odd' }, 499);
+  }
+
+  @Get('params/:a/:b')
+  @Locked('{params.a}:{params.b}')
+  async params(@Param('a') _a: string): Promise<void> {
+    this.ran++;
+  }
+
+  @Post('body')
+  @Locked('{body.order.lines.0.sku}')
+  async body(): Promise<void> {
+    this.ran++;
+  }
+
+  @Get('query')
+  @Locked('{query.id}')
+  async query(): Promise<void> {
+    this.ran++;
+  }
+
+  @Get('headers')
+  @Locked('{headers.X-Tenant}')
+  async headers(): Promise<void> {
+    this.ran++;
+  }
+
+  @Get('user')
+  @UseGuards(SetsUser)
+  @Locked('{user.id}:{user.tenant.id}')
+  async user(): Promise<void> {
+    this.ran++;
+  }
+
+  @Get('context/:id')
+  @UseGuards(SetsUser)
+  @Locked(
+    fromContext((context) => {
+      const { user, params } = context.switchToHttp().getRequest();
+      if (params.id === 'none') throw new ForbiddenException('in the key function');
+      return params.id === 'empty'
+        ? ''
+        : `${context.getClass().name}.${context.getHandler().name}:${user.id}:${params.id}`;
+    }),
+  )
+  async context(@Req() _request: object): Promise<void> {
+    this.ran++;
+  }
+
+  @Get('data/:id')
+  @Locked('{data.url}')
+  async data(): Promise<void> {
+    this.ran++;
+  }
+}
+
+it('answers 403 and takes no lock where a guard denies', async () => {
+  const { url, acquired } = await startApp({ controllers: [Orders] });
+  expect((await post(`${url}/denied`, {})).status).toBe(403);
+  expect(acquired).toEqual([]);
+});
+
+it('takes no lock made of arguments when the body is invalid', async () => {
+  const { url, acquired } = await startApp({ controllers: [Orders] });
+  expect((await post(`${url}/by-argument`, { id: 5 })).status).toBe(400);
+  expect(acquired).toEqual([]);
+  expect((await post(`${url}/by-argument`, { id: 'a' })).status).toBe(201);
+  expect(acquired).toEqual(['order:a']);
+});
+
+it('leaves an exception of the handler its status and body, and gives the lock back', async () => {
+  const { url, locks } = await startApp({ controllers: [Orders] });
+  const missing = await fetch(`${url}/missing`);
+  expect([missing.status, await missing.json()]).toEqual([
+    404,
+    { statusCode: 404, message: 'no such order', error: 'Not Found' },
+  ]);
+  const odd = await fetch(`${url}/odd`);
+  expect([odd.status, await odd.json()]).toEqual([499, { reason: 'odd' }]);
+  expect(await Promise.all([locks.isLocked('missing'), locks.isLocked('odd')])).toEqual([false, false]);
+});
+
+it('answers 409 when the lock is held, and names neither key nor holder to the client but to the log', async () => {
+  const { app, url, locks, log } = await startApp({ controllers: [Orders] });
+  await using _held = await locks.acquire('secret-key');
+  const response = await post(`${url}/static`, {});
+  expect([response.status, await response.json()]).toEqual([409, { statusCode: 409, message: 'Conflict' }]);
+  expect(app.get(Orders).ran).toBe(0);
+  expect(log.lines.join()).toContain(`Lock "secret-key" is held by pid ${process.pid}`);
+});
+
+it('answers 503 when Redis is gone, and names no node to the client but to the log', async () => {
+  const redis = await RedisServer.start();
+  const lock = { redis: redis.url, commandTimeoutMs: 200 };
+  const { app, url, log } = await startApp({ controllers: [Orders] }, lock).finally(() => redis.stop());
+  const response = await post(`${url}/static`, {});
+  expect([response.status, await response.json()]).toEqual([503, { statusCode: 503, message: 'Service Unavailable' }]);
+  expect(app.get(Orders).ran).toBe(0);
+  expect(log.lines.join()).toContain(`127.0.0.1:${redis.port}`);
+});
+
+it.each([
+  ['a path parameter', 'params/x:y/z', 'x%3Ay:z'],
+  ['another split of the same letters', 'params/x/y:z', 'x:y%3Az'],
+  ['a query parameter', 'query?id=q', 'q'],
+  ['a header, in any letter case', 'headers', 'acme'],
+  ['the user that a guard found', 'user', 'ada:7'],
+  ['a function of the context', 'context/5', 'Orders.context:ada:5'],
+])('makes the key of %s', async (_what, path, key) => {
+  const { url, acquired } = await startApp({ controllers: [Orders] });
+  expect((await fetch(`${url}/${path}`, { headers: { 'x-TENANT': 'acme' } })).status).toBe(200);
+  expect(acquired).toEqual([key]);
+});
+
+it('makes the key of a path in the body', async () => {
+  const { url, acquired } = await startApp({ controllers: [Orders] });
+  expect((await post(`${url}/body`, { order: { lines: [{ sku: 12 }] } })).status).toBe(201);
+  expect(acquired).toEqual(['12']);
+});
+
+it.each([
+  ['a query parameter is missing', 'query'],
+  ['a query parameter is empty', 'query?id='],
+  ['a query parameter is given twice', 'query?id=1&id=2'],
+  ['a query parameter is an object', 'query?id[toString]=x'],
+  ['a query parameter makes the key too long', `query?id=${'x'.repeat(1025)}`],
+  ['a header is missing', 'headers'],
+  ['the key function returns nothing', 'context/empty'],
+  ['the key function throws', 'context/none'],
+  ['there is no message', 'data/1'],
+])('answers 400 without running the handler when %s', async (_what, path) => {
+  const { app, url, acquired } = await startApp({ controllers: [Orders] }, undefined, (nest) =>
+    nest.getHttpAdapter().getInstance().set('query parser', 'extended'),
+  );
+  const response = await fetch(`${url}/${path}`);
+  expect([response.status, await response.json()]).toEqual([400, { statusCode: 400, message: 'Bad Request' }]);
+  expect([app.get(Orders).ran, acquired]).toEqual([0, []]);
+});
+
+it.each([
+  ['null', null],
+  ['an object', { a: 1 }],
+  ['an object with a string for toString', { toString: 'x' }],
+  ['an object with __proto__', JSON.parse('{"__proto__": {"x": 1}}')],
+  ['an array', ['x']],
+  ['an empty string', ''],
+  ['undefined', undefined],
+])('answers 400 when the part of the body is %s', async (_what, sku) => {
+  const { app, url, acquired } = await startApp({ controllers: [Orders] });
+  expect((await post(`${url}/body`, { order: { lines: [{ sku }] } })).status).toBe(400);
+  expect([app.get(Orders).ran, acquired]).toEqual([0, []]);
+});
+
+it('does not run a handler that is called directly, without its request', async () => {
+  const { app, acquired } = await startApp({ controllers: [Orders] });
+  await expect(app.get(Orders).params('1')).rejects.toThrow(
+    'Orders.params was called without LockedInterceptor, which takes the lock whose key is made of the request',
+  );
+  expect([app.get(Orders).ran, acquired]).toEqual([0, []]);
+});

@@ -1,0 +1,191 @@
+import { Controller, Get, Injectable } from '@nestjs/common';
+import { Locked, LockOptionsError, LockService } from 'nest-redis-lock';
+import { Observable, of } from 'rxjs';
+import { describe, expect, it } from 'vitest';
+import { Gate } from '../support/gate.js';
+import { makeApp } from '../support/nest-app.js';
+import { until } from '../support/until.js';
+
+const whisper = Symbol('whisper');
+
+class Refused extends Error {}
+
+@Injectable()
+class Orders {
+  readonly name = 'orders';
+  running = 0;
+  most = 0;
+  constructor(readonly locks: LockService) {}
+
+  @Locked('{0}')
+  async add(key: string, ...numbers: number[]): Promise<string> {
+    return [this.name, key, numbers.reduce((sum, n) => sum + n, 0)].join();
+  }
+
+  @Locked('{0}')
+  async count(_key: string, gate: Gate): Promise<void> {
+    this.most = Math.max(this.most, ++this.running);
+    await gate.opened;
+    this.running--;
+  }
+
+  @Locked('x')
+  async fail(): Promise<void> {
+    throw new Refused('with a cause', { cause: 'of its own' });
+  }
+
+  @Locked('x')
+  throwsAtOnce(): Promise<void> {
+    throw new Refused('at once');
+  }
+
+  @Locked('x')
+  thenable(): Promise<string> {
+    return { then: (resolve: (value: string) => void) => resolve('later') } as Promise<string>;
+  }
+
+  callPrivate(): Promise<string> {
+    return this.secret('a');
+  }
+
+  @Locked('private:{0}')
+  private async secret(part: string): Promise<string> {
+    return `${part} ${this.locks.current().key}`;
+  }
+
+  @Locked('symbol')
+  async [whisper](): Promise<string> {
+    return this.locks.current().key;
+  }
+}
+
+const orders = async () => {
+  const test = await makeApp({ providers: [Orders] });
+  return { ...test, orders: test.app.get(Orders) };
+};
+
+it('passes this, the arguments and the result through', async () => {
+  const { orders: service, acquired } = await orders();
+  expect(await service.add('k', 1, 2, 3)).toBe('orders,k,6');
+  expect(acquired).toEqual(['k']);
+});
+
+it('runs once at a time for each key', async () => {
+  const { orders: service, locks } = await orders();
+  const gate = new Gate();
+  const calls = [service.count('a', gate), service.count('a', gate), service.count('b', gate)];
+  const queued = async () => service.running === 2 && (await locks.inspect('a'))?.waiters === 1;
+  await until(queued, { what: 'two run and one waits' });
+  gate.open();
+  await Promise.all(calls);
+  expect([service.most, service.running]).toEqual([2, 0]);
+});
+
+it('rejects with the very error of the method, and gives the lock back', async () => {
+  const { orders: service, locks } = await orders();
+  await expect(service.fail()).rejects.toThrow(Refused);
+  await expect(service.fail()).rejects.toMatchObject({ message: 'with a cause', cause: 'of its own' });
+  await expect(service.throwsAtOnce()).rejects.toThrow('at once');
+  expect(await locks.isLocked('x')).toBe(false);
+});
+
+it('waits for a thenable that is no Promise', async () => {
+  expect(await (await orders()).orders.thenable()).toBe('later');
+});
+
+it('locks private methods and methods named by a symbol', async () => {
+  const { orders: service } = await orders();
+  expect(await service.callPrivate()).toBe('a private:a');
+  expect(await service[whisper]()).toBe('symbol');
+});
+
+it('takes the key before the method can change its arguments', async () => {
+  class Mutable {
+    @Locked('{0.id}')
+    async run(order: { id: string }): Promise<void> {
+      order.id = 'changed';
+    }
+  }
+  const { app, acquired } = await makeApp({ providers: [Mutable] });
+  const order = { id: 'given' };
+  const call = app.get(Mutable).run(order);
+  order.id = 'meanwhile';
+  await call;
+  expect(acquired).toEqual(['given']);
+});
+
+describe('does not run, and says why,', () => {
+  it('on an object made with new', async () => {
+    const { locks } = await orders();
+    const service = new Orders(locks);
+    await expect(service.count('x', new Gate())).rejects.toThrow(
+      'Orders has no LockService: the instance was not made by Nest, or the method was called without its object.',
+    );
+    await expect(service.count('x', new Gate())).rejects.toBeInstanceOf(LockOptionsError);
+    expect(service.most).toBe(0);
+  });
+
+  it('without its object', async () => {
+    const { count } = (await orders()).orders;
+    await expect(count('x', new Gate())).rejects.toThrow('or the method was called without its object');
+  });
+
+  it('on an object of a factory provider', async () => {
+    const { app } = await makeApp({
+      providers: [{ provide: 'made', inject: [LockService], useFactory: (locks: LockService) => new Orders(locks) }],
+    });
+    await expect(app.get<Orders>('made').add('x')).rejects.toThrow('the instance was not made by Nest');
+  });
+});
+
+describe('a method that returns neither a Promise nor a declared Observable', () => {
+  it.each([
+    ['a plain value', () => 5, 'and must return a Promise or an Observable: got a plain value. Make it async.'],
+    ['nothing', () => undefined, 'and must return a Promise or an Observable: got a plain value. Make it async.'],
+    ['an Observable', () => of(1), 'returned an Observable, but is not declared to'],
+    ['a Promise of an Observable', async () => of(1), 'returned a Promise of an Observable, but is not declared to'],
+  ] as [string, () => unknown, string][])('is refused at the call, if it returns %s', async (_what, body, problem) => {
+    class Loose {
+      @Locked('x')
+      run(): Promise<unknown> {
+        return body() as Promise<unknown>;
+      }
+    }
+    const { app, locks } = await makeApp({ providers: [Loose] });
+    await expect(app.get(Loose).run()).rejects.toThrow(problem);
+    await expect(app.get(Loose).run()).rejects.toBeInstanceOf(LockOptionsError);
+    expect(await locks.isLocked('x')).toBe(false);
+  });
+
+  it('does not have its Observable subscribed to', async () => {
+    let subscribed = false;
+    class Undeclared {
+      @Locked('x')
+      run(): Promise<unknown> {
+        return new Observable(() => {
+          subscribed = true;
+        }) as unknown as Promise<unknown>;
+      }
+    }
+    const { app } = await makeApp({ providers: [Undeclared] });
+    await expect(app.get(Undeclared).run()).rejects.toThrow(
+      'Undeclared.run returned an Observable, but is not declared to return an Observable: write its return type',
+    );
+    expect(subscribed).toBe(false);
+  });
+});
+
+it('refuses a handler that returns a plain value', async () => {
+  @Controller()
+  class Sync {
+    @Get()
+    @Locked('x')
+    run(): Promise<string> {
+      return 'plain' as unknown as Promise<string>;
+    }
+  }
+  const { app, log } = await makeApp({ controllers: [Sync] });
+  await app.listen(0, '127.0.0.1');
+  expect((await fetch(await app.getUrl())).status).toBe(500);
+  expect(log.lines.join()).toContain('Sync.run is @Locked and must return a Promise or an Observable');
+});

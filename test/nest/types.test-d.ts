@@ -1,0 +1,260 @@
+// Checked by `npm run types`: what is wrong must not compile, what is right must. Nothing here is run.
+import { applyDecorators, Injectable, type ExecutionContext } from '@nestjs/common';
+import type { Redis } from 'ioredis';
+import {
+  fromContext,
+  InjectLockService,
+  Locked,
+  RedisLockModule,
+  type LockedOptions,
+  type LockService,
+  type RedisLockModuleOptions,
+} from 'nest-redis-lock';
+import type { BehaviorSubject, Observable } from 'rxjs';
+
+interface Order {
+  id: string;
+  lines: { sku: string }[];
+}
+
+declare const client: Redis;
+
+export class Right {
+  @Locked('static')
+  async static(): Promise<void> {}
+
+  @Locked('order:{0.id}')
+  async template(_order: Order): Promise<Order> {
+    return _order;
+  }
+
+  @Locked((order: Order) => order.id)
+  async keyFunction(_order: Order): Promise<void> {}
+
+  @Locked((id: string) => id)
+  async fewerParameters(_id: string, _amount: number): Promise<void> {}
+
+  @Locked(() => 'x')
+  async noParameters(_id: string): Promise<void> {}
+
+  @Locked((order: { id: string }) => order.id)
+  async widerParameter(_order: Order): Promise<void> {}
+
+  @Locked((id: string, amount?: number) => `${id}:${amount}`)
+  async optionalParameter(_id: string, _amount?: number): Promise<void> {}
+
+  @Locked((first: string, ...rest: string[]) => [first, ...rest].join())
+  async restParameters(_first: string, ..._rest: string[]): Promise<void> {}
+
+  @Locked('x')
+  observable(): Observable<number> {
+    throw new Error('not run');
+  }
+
+  @Locked('x')
+  subject(): BehaviorSubject<number> {
+    throw new Error('not run');
+  }
+
+  @Locked((value: { id: string }) => value.id)
+  async generic<T extends { id: string }>(value: T): Promise<T> {
+    return value;
+  }
+
+  overloaded(id: string): Promise<string>;
+  overloaded(id: number): Promise<number>;
+  @Locked((id: string | number) => String(id))
+  async overloaded(id: string | number): Promise<string | number> {
+    return id;
+  }
+
+  @Locked('x')
+  private async hidden(): Promise<void> {}
+
+  @Locked('x')
+  protected async guarded(): Promise<void> {
+    await this.hidden();
+  }
+
+  @Locked('x', { ttlMs: 1_000, waitMs: 0, watchdog: false, reentrant: false, onLost: 'ignore', connection: 'billing' })
+  async allOptions(): Promise<void> {}
+
+  @Locked('x', { onContended: 'skip' })
+  async skip(): Promise<void> {}
+
+  @Locked('x', { onContended: (id: string) => id.length })
+  async answer(_id: string, _amount: number): Promise<number> {
+    return 1;
+  }
+
+  @Locked('x', { onContended: async (id: string) => id.length })
+  async asyncAnswer(_id: string): Promise<number> {
+    return 1;
+  }
+
+  @Locked('x', { onContended: (id: string) => id.length })
+  observableAnswer(_id: string): Observable<number> {
+    throw new Error('not run');
+  }
+
+  @Locked((id: string) => id, {
+    onContended: () => {
+      throw new Error('of the caller');
+    },
+  })
+  async throwing(_id: string): Promise<number> {
+    return 1;
+  }
+
+  @Locked(fromContext((context) => context.getHandler().name), {
+    onContended: (context: ExecutionContext) => context.getType(),
+  })
+  async handler(_id: number): Promise<string> {
+    return '';
+  }
+
+  // Nest's own composition asks for decorators of any method: say so.
+  @applyDecorators(Injectable() as MethodDecorator, Locked('x') as MethodDecorator)
+  async composed(): Promise<void> {}
+}
+
+export class Wrong {
+  // @ts-expect-error -- synchronous
+  @Locked('x')
+  sync(): string {
+    return '';
+  }
+
+  // @ts-expect-error -- synchronous, without a value
+  @Locked('x')
+  nothing(): void {}
+
+  // @ts-expect-error -- sometimes synchronous
+  @Locked('x')
+  sometimes(): Promise<string> | string {
+    return '';
+  }
+
+  // @ts-expect-error -- a generator is neither
+  @Locked('x')
+  async *generator(): AsyncGenerator<number> {}
+
+  // @ts-expect-error -- the parameter has another type
+  @Locked((id: number) => `${id}`)
+  async otherParameter(_id: string): Promise<void> {}
+
+  // @ts-expect-error -- the method has no such parameter
+  @Locked((_id: string, amount: number) => `${amount}`)
+  async moreParameters(_id: string): Promise<void> {}
+
+  // @ts-expect-error -- the parameter may be missing
+  @Locked((id: string) => id)
+  async missingParameter(_id?: string): Promise<void> {}
+
+  // @ts-expect-error -- the key is no string
+  @Locked((id: number) => id)
+  async noString(_id: number): Promise<void> {}
+
+  // @ts-expect-error -- the key comes too late
+  @Locked(async (id: string) => id)
+  async asyncKey(_id: string): Promise<void> {}
+
+  // @ts-expect-error -- no key
+  @Locked()
+  async noKey(): Promise<void> {}
+
+  // @ts-expect-error -- no such option
+  @Locked('x', { ttl: 5 })
+  async unknownOption(): Promise<void> {}
+
+  // @ts-expect-error -- no such way
+  @Locked('x', { onContended: 'ignore' })
+  async otherOnContended(): Promise<void> {}
+
+  // @ts-expect-error -- no such way
+  @Locked('x', { onLost: 'skip' })
+  async otherOnLost(): Promise<void> {}
+
+  // @ts-expect-error -- the function returns another type than the method
+  @Locked('x', { onContended: () => 5 })
+  async otherAnswer(): Promise<string> {
+    return '';
+  }
+
+  // @ts-expect-error -- the function returns another type than the method emits
+  @Locked('x', { onContended: () => 5 })
+  otherEmission(): Observable<string> {
+    throw new Error('not run');
+  }
+
+  // @ts-expect-error -- the function takes other parameters than the method
+  @Locked('x', { onContended: (id: number) => `${id}` })
+  async otherArguments(_id: string): Promise<string> {
+    return '';
+  }
+
+  // @ts-expect-error -- a signal belongs to one call
+  @Locked('x', { signal: AbortSignal.timeout(5) })
+  async signal(): Promise<void> {}
+
+  // @ts-expect-error -- no method
+  @Locked('x')
+  property = 5;
+
+  // @ts-expect-error -- no method
+  @Locked('x')
+  get getter(): Promise<void> {
+    return Promise.resolve();
+  }
+}
+
+export const rightRegistrations = [
+  RedisLockModule.forRoot({ redis: 'redis://a' }),
+  RedisLockModule.forRoot({ redis: { host: 'a', port: 6379 }, isGlobal: false, name: 'billing' }),
+  RedisLockModule.forRoot({ redis: client, ttlMs: 5_000 }),
+  RedisLockModule.forRoot({ redis: async () => client }),
+  RedisLockModule.forRoot({ redlock: ['redis://a', client, { host: 'b' }] }),
+  RedisLockModule.forRoot({ memory: true }),
+  RedisLockModule.forRootAsync({ useFactory: () => ({ memory: true }) }),
+  RedisLockModule.forRootAsync({ useFactory: async (url: string) => ({ redis: url }), inject: ['URL'], name: 'x' }),
+];
+
+export const wrongRegistrations: RedisLockModuleOptions[] = [
+  // @ts-expect-error -- where are the locks?
+  {},
+  // @ts-expect-error -- one Redis or several masters, not both
+  { redis: 'redis://a', redlock: ['redis://a', 'redis://b', 'redis://c'] },
+  // @ts-expect-error -- Redis or memory, not both
+  { redis: 'redis://a', memory: true },
+  // @ts-expect-error -- true or left out
+  { memory: false },
+  // @ts-expect-error -- an array
+  { redlock: 'redis://a' },
+  // @ts-expect-error -- no such option
+  { redis: 'redis://a', ttl: 5 },
+  // @ts-expect-error -- milliseconds are numbers
+  { redis: 'redis://a', ttlMs: '5s' },
+];
+
+export async function services(locks: LockService): Promise<void> {
+  const text: string = await locks.withLock('x', async (lock) => lock.key);
+  const number: number = await locks.withLock('x', { ttlMs: 1_000 }, () => text.length);
+  const lock = await locks.tryAcquire('x');
+  // @ts-expect-error -- null when somebody else holds it
+  lock.assertHeld();
+  // @ts-expect-error -- it never waits
+  await locks.tryAcquire('x', { waitMs: number });
+  // @ts-expect-error -- a lock is told by its key
+  await locks.acquire(5);
+}
+
+export class Injected {
+  constructor(@InjectLockService('billing') readonly billing: LockService) {}
+}
+
+export const shared: LockedOptions = { ttlMs: 5_000, onContended: 'skip' };
+
+export class Shared {
+  @Locked('x', shared)
+  async withSharedOptions(_id: string): Promise<void> {}
+}

@@ -1,0 +1,182 @@
+import 'reflect-metadata';
+import assert from 'node:assert/strict';
+import { hostname } from 'node:os';
+import {
+  ConsoleLogger,
+  Controller,
+  HttpCode,
+  Injectable,
+  Module,
+  Param,
+  Post,
+  UseInterceptors,
+  type Type,
+} from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import { Redis } from 'ioredis';
+import {
+  InjectLockService,
+  Locked,
+  LockContendedError,
+  LockedInterceptor,
+  LockService,
+  LockUnavailableError,
+  RedisLockModule,
+  type Lock,
+} from 'nest-redis-lock';
+
+// The application that the packed library is tried in: compiled and started once for each combination of versions.
+
+const redisUrl = process.env.REDIS_URL;
+assert(redisUrl, 'REDIS_URL must be set');
+/** Nothing listens there. */
+const DEAD_NODE = '127.0.0.1:1';
+
+@Injectable()
+class Orders {
+  running = 0;
+  mostRunning = 0;
+
+  constructor(
+    private readonly locks: LockService,
+    @InjectLockService('dead') readonly unreachable: LockService,
+  ) {}
+
+  @Locked('order:{0}')
+  async pay(id: string): Promise<number> {
+    this.mostRunning = Math.max(this.mostRunning, ++this.running);
+    const lock: Lock = this.locks.current(`order:${id}`);
+    await lock.extend();
+    lock.assertHeld();
+    this.running--;
+    return lock.fencingToken;
+  }
+
+  @Locked((order: { sku: string }) => `stock:${order.sku}`, { waitMs: 0, onContended: 'skip' })
+  async reserve(order: { sku: string }): Promise<string> {
+    return order.sku;
+  }
+
+  @Locked('report:{0}', { connection: 'dead' })
+  async report(id: string): Promise<string> {
+    return id;
+  }
+
+  // @ts-expect-error A method that returns a plain value must not compile.
+  @Locked('plain')
+  plain(): string[] | undefined {
+    return undefined;
+  }
+}
+
+@Controller('orders')
+@UseInterceptors(LockedInterceptor)
+class OrdersController {
+  constructor(
+    private readonly orders: Orders,
+    private readonly locks: LockService,
+  ) {}
+
+  @Post(':id/pay')
+  @HttpCode(202)
+  @Locked('request:{params.id}', { waitMs: 0 })
+  async pay(@Param('id') id: string): Promise<{ held: boolean; token: number }> {
+    return { held: this.locks.current(`request:${id}`).isHeld, token: await this.orders.pay(id) };
+  }
+
+  @Post(':id/report')
+  @Locked('request:{params.id}', { connection: 'dead' })
+  async reportOfRequest(@Param('id') id: string): Promise<string> {
+    return id;
+  }
+
+  @Post(':id/service-report')
+  async report(@Param('id') id: string): Promise<string> {
+    return this.orders.report(id);
+  }
+}
+
+@Module({
+  imports: [
+    RedisLockModule.forRoot({ redis: redisUrl }),
+    RedisLockModule.forRoot({ name: 'dead', redis: `redis://${DEAD_NODE}`, lazyConnect: true, commandTimeoutMs: 100 }),
+  ],
+  providers: [Orders],
+  controllers: [OrdersController],
+})
+class AppModule {}
+
+/** Keeps the errors that Nest reports, and prints nothing else. */
+class RecordingLogger extends ConsoleLogger {
+  readonly errors: unknown[] = [];
+
+  override log(): void {}
+
+  override error(message: unknown): void {
+    this.errors.push(message);
+  }
+
+  reported(kind: Type<Error>, text: string): boolean {
+    return this.errors.some((error) => error instanceof kind && error.message.includes(text));
+  }
+}
+
+async function main(): Promise<void> {
+  const logger = new RecordingLogger();
+  const app = await NestFactory.create(AppModule, { logger });
+  await app.listen(0, '127.0.0.1');
+  const url = `${await app.getUrl()}/orders`;
+  const locks = app.get(LockService);
+  const orders = app.get(Orders);
+  const redis = new Redis(redisUrl!);
+
+  const tokens = await Promise.all(['7', '7', '7'].map((id) => orders.pay(id)));
+  assert.equal(orders.mostRunning, 1, 'one call of a key at a time');
+  assert(tokens[0]! < tokens[1]! && tokens[1]! < tokens[2]!, `fencing tokens must grow: ${tokens.join(', ')}`);
+  assert.equal(await redis.exists('lock:{order:7}'), 0, 'the lock is given back');
+
+  const paid = await answerOf(`${url}/8/pay`);
+  assert.equal(paid.status, 202, `@HttpCode stays: ${paid.body}`);
+  assert.equal((JSON.parse(paid.body) as { held: boolean }).held, true, 'LockedInterceptor took the lock');
+
+  const held = await locks.acquire('request:secret');
+  const refused = await answerOf(`${url}/secret/pay`);
+  assert.deepEqual([refused.status, JSON.parse(refused.body)], [409, { statusCode: 409, message: 'Conflict' }]);
+  keepsSecret(refused.body, ['secret', held.owner, hostname(), String(process.pid)]);
+  assert(logger.reported(LockContendedError, 'request:secret'), 'the log names the key');
+  assert.equal(await held.release(), true);
+
+  const nails = await locks.acquire('stock:nails');
+  assert.equal(await orders.reserve({ sku: 'nails' }), undefined, 'a contended call is skipped');
+  await nails.release();
+  assert.equal(await orders.reserve({ sku: 'nails' }), 'nails');
+
+  for (const path of ['secret/report', 'secret/service-report']) {
+    const answer = await answerOf(`${url}/${path}`);
+    const expected = { statusCode: 503, message: 'Service Unavailable' };
+    assert.deepEqual([answer.status, JSON.parse(answer.body)], [503, expected]);
+    keepsSecret(answer.body, ['secret', DEAD_NODE, '127.0.0.1']);
+  }
+  assert(logger.reported(LockUnavailableError, DEAD_NODE), 'the log names the node');
+
+  redis.disconnect();
+  await app.close();
+  setTimeout(() => {
+    console.error('The process did not end after app.close():', process.getActiveResourcesInfo());
+    process.exit(1);
+  }, 15_000).unref();
+}
+
+async function answerOf(url: string): Promise<{ status: number; body: string }> {
+  const response = await fetch(url, { method: 'POST' });
+  return { status: response.status, body: await response.text() };
+}
+
+function keepsSecret(body: string, secrets: string[]): void {
+  for (const secret of secrets) assert(!body.includes(secret), `the answer must not tell ${secret}: ${body}`);
+}
+
+main().catch((error: unknown) => {
+  console.error(error);
+  process.exit(1);
+});

@@ -1,0 +1,187 @@
+import { spawn } from 'node:child_process';
+import { copyFile, mkdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { runnerImport } from 'vite';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+const appSource = fileURLToPath(new URL('app', import.meta.url));
+
+const NEWEST_PEERS = { rxjs: '7.8.2', 'reflect-metadata': '0.2.2' };
+const OLDEST_PEERS = { rxjs: '7.2.0', 'reflect-metadata': '0.1.13' };
+const NODENEXT = { module: 'nodenext', moduleResolution: 'nodenext' };
+
+/** The newest and the oldest supported release of each Nest, in both module formats; the first ioredis is the main one. */
+const APPS = [
+  {
+    type: 'module',
+    nest: '12.5.1',
+    ioredis: ['6.0.0', '5.11.1'],
+    peers: NEWEST_PEERS,
+    typescript: '6.0.3',
+    compilerOptions: NODENEXT,
+  },
+  {
+    type: 'commonjs',
+    nest: '12.2.0',
+    ioredis: ['6.0.0', '5.4.0'],
+    peers: NEWEST_PEERS,
+    typescript: '6.0.3',
+    compilerOptions: NODENEXT,
+  },
+  {
+    type: 'commonjs',
+    nest: '11.2.10',
+    ioredis: ['5.11.1', '6.0.0'],
+    peers: OLDEST_PEERS,
+    typescript: '5.9.3',
+    // As projects have it that never turned to `exports`: finds the types by the "types" field.
+    compilerOptions: { module: 'commonjs', moduleResolution: 'node10' },
+    // Like Jest, and like Node.js before 20.19: this takes the CommonJS build.
+    alsoWithoutRequireOfEsm: true,
+  },
+  {
+    type: 'module',
+    nest: '11.2.8',
+    ioredis: ['5.4.0', '6.0.0'],
+    peers: NEWEST_PEERS,
+    typescript: '5.9.3',
+    compilerOptions: NODENEXT,
+  },
+];
+
+/** Installs the packed library in small applications of their own, compiles them and runs them against a real Redis. */
+export async function smokeTest(tarball, folder) {
+  const { module } = await runnerImport(join(root, 'test/support/redis-server.ts'));
+  const redis = await module.RedisServer.start();
+  try {
+    for (const [index, app] of APPS.entries()) await tryApp(app, join(folder, `app-${index}`), tarball, redis);
+  } finally {
+    await redis.stop();
+  }
+}
+
+async function tryApp(app, folder, tarball, redis) {
+  await mkdir(folder);
+  for (const file of ['main.ts', 'identity.mjs']) await copyFile(join(appSource, file), join(folder, file));
+  await writeJson(join(folder, 'tsconfig.json'), tsconfig(app));
+  for (const ioredis of app.ioredis) {
+    const name = `Nest ${app.nest}, ${app.type === 'module' ? 'ESM' : 'CommonJS'}, ioredis ${ioredis}`;
+    await writeJson(join(folder, 'package.json'), packageJson(app, ioredis, tarball));
+    await step(`${name}: install`, () => install(folder, { '@nestjs/core': app.nest, ioredis, ...app.peers }));
+    await step(`${name}: compile with TypeScript ${app.typescript}`, () => run('npx', ['--no-install', 'tsc'], folder));
+    await step(`${name}: run`, () => runApp(folder, redis));
+    await step(`${name}: import and require give one copy`, () => run(process.execPath, ['identity.mjs'], folder));
+    if (app.alsoWithoutRequireOfEsm) {
+      await step(`${name}: run the CommonJS build`, () => runCommonJsBuild(folder, redis));
+    }
+  }
+}
+
+const NPM_FLAGS = [
+  '--strict-peer-deps',
+  '--prefer-offline',
+  '--no-package-lock',
+  '--no-audit',
+  '--no-fund',
+  '--loglevel=error',
+];
+
+/** An install over another one could keep what is there: the versions are looked at. */
+async function install(folder, versions) {
+  await run('npm', ['install', ...NPM_FLAGS], folder);
+  for (const [name, version] of Object.entries(versions)) {
+    const installed = JSON.parse(await readFile(join(folder, 'node_modules', name, 'package.json'), 'utf8')).version;
+    if (installed !== version) throw new Error(`${name} ${version} was asked for, ${installed} was installed.`);
+  }
+}
+
+function packageJson({ type, nest, peers, typescript }, ioredis, tarball) {
+  return {
+    name: 'app',
+    version: '1.0.0',
+    private: true,
+    type,
+    dependencies: {
+      '@nestjs/common': nest,
+      '@nestjs/core': nest,
+      '@nestjs/platform-express': nest,
+      ioredis,
+      'nest-redis-lock': `file:${tarball}`,
+      ...peers,
+    },
+    devDependencies: { '@types/node': '20.19.43', typescript },
+  };
+}
+
+function tsconfig({ compilerOptions }) {
+  return {
+    compilerOptions: {
+      target: 'ES2022',
+      lib: ['ES2022'],
+      types: ['node'],
+      strict: true,
+      esModuleInterop: true,
+      // Errors in our own declarations must show.
+      skipLibCheck: false,
+      experimentalDecorators: true,
+      emitDecoratorMetadata: true,
+      rootDir: '.',
+      outDir: 'out',
+      ...compilerOptions,
+    },
+    files: ['main.ts'],
+  };
+}
+
+async function runApp(folder, redis, ...flags) {
+  await redis.command('FLUSHALL');
+  await run(process.execPath, [...flags, 'out/main.js'], folder, { REDIS_URL: redis.url });
+  const keys = await redis.keys('*');
+  const locks = keys.filter((key) => !key.endsWith(':fence'));
+  if (locks.length > 0) throw new Error(`Locks were left behind: ${locks.join(', ')}`);
+}
+
+async function runCommonJsBuild(folder, redis) {
+  const flag = '--no-experimental-require-module';
+  const resolved = await run(process.execPath, [flag, '--print', "require.resolve('nest-redis-lock')"], folder);
+  if (!resolved.includes('/dist/cjs/')) throw new Error(`This is not the CommonJS build: ${resolved}`);
+  await runApp(folder, redis, flag);
+}
+
+const TIME_LIMIT_MS = 120_000;
+
+/** @throws Error with everything that was printed, when the command fails or does not end */
+export function run(command, args, cwd, env = {}) {
+  return new Promise((resolve, reject) => {
+    const child = spawn(command, args, { cwd, env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] });
+    let output = '';
+    for (const stream of [child.stdout, child.stderr])
+      stream.setEncoding('utf8').on('data', (text) => (output += text));
+    const timer = setTimeout(() => child.kill('SIGKILL'), TIME_LIMIT_MS);
+    child.on('error', reject).on('close', (code, signal) => {
+      clearTimeout(timer);
+      if (code === 0) return resolve(output);
+      const end = signal
+        ? `was ended by ${signal} (time limit: ${TIME_LIMIT_MS / 1_000} s)`
+        : `ended with code ${code}`;
+      reject(new Error(`${command} ${args.join(' ')} ${end} in ${cwd}:\n${output}`));
+    });
+  });
+}
+
+export async function step(name, work) {
+  const start = performance.now();
+  try {
+    const result = await work();
+    console.log(`  ok    ${name} (${((performance.now() - start) / 1_000).toFixed(1)} s)`);
+    return result;
+  } catch (error) {
+    console.log(`  FAIL  ${name}`);
+    throw error;
+  }
+}
+
+async function writeJson(file, content) {
+  await writeFile(file, JSON.stringify(content, null, 2));
+}

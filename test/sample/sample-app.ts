@@ -1,0 +1,57 @@
+import { execFile, spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import type { Figures } from '../../sample-app/demonstration/demonstration.js';
+import { killWithParent } from '../support/kill-with-parent.js';
+import { until } from '../support/until.js';
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const NEST = `${ROOT}node_modules/@nestjs/cli/bin/nest.js`;
+
+/** Compiles the sample app as `npm start` does. */
+export async function buildSampleApp(): Promise<void> {
+  await promisify(execFile)(process.execPath, [NEST, 'build'], { cwd: ROOT });
+}
+
+/** The compiled sample app, started as `npm start` starts it. */
+export class SampleApp {
+  stdout = '';
+  stderr = '';
+  readonly #process: ChildProcess;
+  readonly #closed: Promise<unknown[]>;
+
+  constructor(args: string[], env: NodeJS.ProcessEnv = {}) {
+    this.#process = spawn(process.execPath, ['dist-sample/sample-app/main.js', ...args], {
+      cwd: ROOT,
+      env: { ...process.env, REDIS_URL: '', ...env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    killWithParent(this.#process);
+    this.#process.stdout!.setEncoding('utf8').on('data', (text: string) => (this.stdout += text));
+    this.#process.stderr!.setEncoding('utf8').on('data', (text: string) => (this.stderr += text));
+    this.#closed = once(this.#process, 'close');
+  }
+
+  async exitCode(): Promise<number | null> {
+    const [code] = (await this.#closed) as [number | null];
+    return code;
+  }
+
+  kill(signal: NodeJS.Signals): void {
+    this.#process.kill(signal);
+  }
+
+  get figures(): Figures & { problems: string[] } {
+    return JSON.parse(this.stdout) as Figures & { problems: string[] };
+  }
+
+  /** The addresses that `--serve` prints, by their names. */
+  async addresses(): Promise<Record<string, string>> {
+    const line = await until(() => /^ *export (.*)$/m.exec(this.stdout)?.[1], {
+      what: 'the shop is open',
+      timeoutMs: 30_000,
+    });
+    return Object.fromEntries(line.split(' ').map((pair) => pair.split('=') as [string, string]));
+  }
+}

@@ -1,0 +1,77 @@
+import { connect } from 'node:net';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { until } from '../support/until.js';
+import { buildSampleApp, SampleApp } from './sample-app.js';
+
+beforeAll(buildSampleApp, 60_000);
+
+describe('npm start', () => {
+  it('shows three instances on Redis: the stock sold exactly, one nightly job, a killed holder replaced', async () => {
+    const sample = new SampleApp(['--json']);
+    expect(await sample.exitCode(), sample.stderr).toBe(0);
+    const { unlocked, locked, nights, crash, ...run } = sample.figures;
+    expect(run).toEqual({ locks: 'redis', instances: 3, problems: [] });
+    expect(unlocked.sold).toBeGreaterThan(unlocked.stock);
+    expect(unlocked).toMatchObject({ errors: 0, oversold: unlocked.sold - unlocked.stock });
+    expect(locked).toMatchObject({ sold: locked.stock, oversold: 0, errors: 0, left: 0 });
+    expect(locked.soldOut).toBe(locked.buyers - locked.stock);
+    expect(nights).toEqual({ nights: 3, ticks: 9, ran: 3, skipped: 6 });
+    expect(crash).toMatchObject({ lateWriteRefused: true, boxes: crash.boxesExpected });
+    expect(sample.stderr).toMatch(/oversold +\d+ ! +0\n/);
+    expect(sample.stderr).toContain('All figures hold.');
+  }, 60_000);
+
+  it('shows the same on memory with one instance, and says what that cannot show', async () => {
+    const sample = new SampleApp(['--memory', '--json']);
+    expect(await sample.exitCode(), sample.stderr).toBe(0);
+    const { unlocked, locked, nights, crash, ...run } = sample.figures;
+    expect(run).toEqual({ locks: 'memory', instances: 1, problems: [] });
+    expect(unlocked.oversold).toBeGreaterThan(0);
+    expect(locked).toMatchObject({ sold: locked.stock, oversold: 0, errors: 0, left: 0 });
+    expect(nights).toEqual({ nights: 3, ticks: 9, ran: 3, skipped: 6 });
+    expect(crash).toMatchObject({ lateWriteRefused: true, boxes: crash.boxesExpected });
+    expect(sample.stderr).toContain('What it cannot show: several instances.');
+  }, 60_000);
+
+  it('stays up with --serve until Ctrl-C', async () => {
+    const sample = new SampleApp(['--serve', '--memory']);
+    const { A } = await sample.addresses();
+    const purchase = await fetch(`${A}/products/tea/purchases`, { method: 'POST' });
+    expect([purchase.status, await purchase.json()]).toMatchObject([201, { sku: 'tea' }]);
+    expect(await (await fetch(`${A}/products/tea`)).json()).toEqual({ sku: 'tea', boxes: 49 });
+    sample.kill('SIGINT');
+    expect(await sample.exitCode(), sample.stderr).toBe(0);
+  }, 60_000);
+
+  it('leaves neither a shop nor a Redis behind when it is killed -9', async () => {
+    const sample = new SampleApp(['--serve']);
+    const addresses = Object.values(await sample.addresses());
+    const ports = addresses.map((address) => Number(new URL(address).port));
+    ports.push(Number(/port (\d+)/.exec(sample.stdout)?.[1]));
+    expect(await Promise.all(ports.map(isListening))).toEqual([true, true, true, true, true]);
+    sample.kill('SIGKILL');
+    await until(async () => !(await Promise.all(ports.map(isListening))).includes(true), {
+      what: 'nobody listens on the ports of the shops, the warehouse and Redis',
+    });
+  }, 60_000);
+
+  it('says in a sentence why it cannot run', async () => {
+    const sample = new SampleApp([], { REDIS_SERVER: '/no/such/server' });
+    expect(await sample.exitCode()).toBe(1);
+    expect(sample.stderr).toContain('The sample could not run: REDIS_SERVER must name an executable file');
+  });
+
+  it('says which options there are', async () => {
+    const sample = new SampleApp(['--sevre']);
+    expect(await sample.exitCode()).toBe(2);
+    expect(sample.stderr).toMatch(/Unknown option '--sevre'[^]*--serve {2,}/);
+  });
+});
+
+function isListening(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1');
+    socket.once('connect', () => resolve(true)).once('error', () => resolve(false));
+    socket.once('connect', () => socket.destroy());
+  });
+}

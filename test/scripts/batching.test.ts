@@ -1,0 +1,183 @@
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { ACQUIRE } from '../../lib/scripts/acquire.script.js';
+import { EXTEND } from '../../lib/scripts/extend.script.js';
+import { INSPECT } from '../../lib/scripts/inspect.script.js';
+import { RAISE_FENCE } from '../../lib/scripts/raise-fence.script.js';
+import { RELEASE } from '../../lib/scripts/release.script.js';
+import { ScriptFault, ScriptRunner, type Reply } from '../../lib/scripts/script-runner.js';
+import { RedisServer } from '../support/redis-server.js';
+
+describe('A ScriptRunner', () => {
+  let server: RedisServer;
+  let client: Redis;
+  let runner: ScriptRunner;
+
+  beforeAll(async () => {
+    server = await RedisServer.start();
+    client = new Redis(server.url);
+    await client.ping();
+  });
+  afterAll(async () => {
+    client.disconnect();
+    await server.stop();
+  });
+  beforeEach(async () => {
+    runner = new ScriptRunner(client, 5_000);
+    await client.flushall();
+    // So that no first use of a script adds to the counts.
+    await acquire('warm-up');
+    await extend('warm-up');
+    await inspect('warm-up');
+    await release('warm-up');
+    await server.resetCalls();
+  });
+
+  const acquire = (key: string, owner = 'me', ttlMs: number | string = 10_000): Promise<Reply> =>
+    runner.run(ACQUIRE, [key, `${key}:fence`], [owner, ttlMs]);
+  const release = (key: string, owner = 'me'): Promise<Reply> => runner.run(RELEASE, [key], [owner]);
+  const extend = (key: string, mode = 'keep'): Promise<Reply> => runner.run(EXTEND, [key], ['me', 20_000, mode]);
+  const inspect = (key: string): Promise<Reply> => runner.run(INSPECT, [key, `${key}:fence`], []);
+  const raise = (key: string): Promise<Reply> => runner.run(RAISE_FENCE, [key, `${key}:fence`], ['me', 2e15]);
+
+  it('sends 200 acquires of one tick in two calls', async () => {
+    const tokens = await Promise.all(Array.from({ length: 200 }, (_, index) => acquire(`key:${index}`)));
+    expect(tokens.every((token) => Number(token) > 1e15)).toBe(true);
+    expect(await server.calls()).toMatchObject({ evalsha: 2, set: expect.any(Number) });
+    expect(await client.dbsize()).toBe(401); // with the counter of the warm-up
+  });
+
+  it('sends 201 in three calls, each operation with its own answer', async () => {
+    await Promise.all([50, 150, 200].map((index) => acquire(`key:${index}`, 'somebody')));
+    await server.resetCalls();
+    const replies = await Promise.all(Array.from({ length: 201 }, (_, index) => acquire(`key:${index}`)));
+    expect(replies.flatMap((reply, index) => (Array.isArray(reply) ? [[index, reply[1]]] : []))).toEqual([
+      [50, 'somebody'],
+      [150, 'somebody'],
+      [200, 'somebody'],
+    ]);
+    expect((await server.calls()).evalsha).toBe(3);
+  });
+
+  it('sends a lone operation as one command, in the tick in which it was asked for', async () => {
+    const answer = acquire('alone');
+    const seen = new Promise((resolve) => process.nextTick(() => resolve(client.exists('alone'))));
+    expect(await seen).toBe(1);
+    expect(Number(await answer)).toBeGreaterThan(1e15);
+    expect((await server.calls()).evalsha).toBe(1);
+  });
+
+  it('releases before it acquires within a tick, so that a lock can be handed over', async () => {
+    await acquire('handed', 'first');
+    const [token, released] = await Promise.all([acquire('handed', 'second'), release('handed', 'first')]);
+    expect(released).toBe(1);
+    expect(Number(token)).toBeGreaterThan(1e15);
+    expect(await client.get('handed')).toBe('second');
+  });
+
+  it('sends operations of different scripts in the order release, extend, acquire, inspect', async () => {
+    await acquire('held');
+    await acquire('freed');
+    const seen: string[] = [];
+    const note = (name: string) => () => void seen.push(name);
+    await Promise.all([
+      inspect('held').then(note('inspect')),
+      acquire('other').then(note('acquire')),
+      extend('held').then(note('extend')),
+      release('freed').then(note('release')),
+    ]);
+    expect(seen).toEqual(['release', 'extend', 'acquire', 'inspect']);
+  });
+
+  it('takes two operations on one key within a tick one after the other', async () => {
+    const [first, second] = await Promise.all([acquire('twice', 'first'), acquire('twice', 'second')]);
+    expect(Number(first)).toBeGreaterThan(1e15);
+    expect(second).toEqual([expect.any(Number), 'first']);
+  });
+
+  it('mints no second token for an acquire that ran twice', async () => {
+    const token = await acquire('twice');
+    expect(await acquire('twice')).toBe(token);
+    expect(await acquire('twice', 'me', 60_000)).toBe(token);
+    expect(await client.pttl('twice')).toBeGreaterThan(30_000);
+  });
+
+  it.each([
+    ['acquire', acquire, expect.any(Number)],
+    ['release', release, 1],
+    ['extend', extend, 1],
+    ['restore', (key: string) => extend(key, 'restore'), 1],
+    ['inspect', inspect, [expect.any(Number), 'me', expect.any(String), expect.any(Number)]],
+    ['raise-fence', raise, 1],
+  ] as const)('fails only the operation whose lock is no string, not its batch: %s', async (_name, operate, answer) => {
+    await Promise.all(['a', 'z'].map((key) => acquire(key)));
+    await client.lpush('list', 'not', 'a', 'lock');
+    const [before, wrong, after] = await Promise.allSettled(['a', 'list', 'z'].map((key) => operate(key)));
+    expect([before, after]).toEqual(Array(2).fill({ status: 'fulfilled', value: answer }));
+    expect(wrong).toMatchObject({
+      status: 'rejected',
+      reason: { message: expect.stringMatching(/WRONGTYPE/), mayHaveRun: true, disconnected: false },
+    });
+    expect(await client.lrange('list', 0, -1)).toEqual(['lock', 'a', 'not']);
+  });
+
+  describe.each([
+    ['a list', () => client.lpush('bad:fence', 'not', 'a', 'counter')],
+    ['a word', () => client.set('bad:fence', 'word')],
+  ])('when a fencing counter became %s', (_what, corrupt) => {
+    it.each([
+      ['acquire by another', (key: string) => acquire(key, 'other')],
+      ['acquire again', acquire],
+      ['inspect', inspect],
+      ['raise-fence', raise],
+    ])('fails no other operation of the batch: %s', async (_name, operate) => {
+      for (const key of ['a', 'bad', 'z']) await acquire(key);
+      await client.del('bad:fence');
+      await corrupt();
+      const [before, , after] = await Promise.allSettled(['a', 'bad', 'z'].map((key) => operate(key)));
+      expect([before!.status, after!.status]).toEqual(['fulfilled', 'fulfilled']);
+    });
+
+    it('refuses the acquire and leaves no lock', async () => {
+      await corrupt();
+      await expect(acquire('bad')).rejects.toThrow(/WRONGTYPE|not an integer/);
+      expect(await client.exists('bad')).toBe(0);
+      await expect(acquire('good')).resolves.toBeGreaterThan(1e15);
+    });
+  });
+
+  it('extends what is held when Redis has no memory to put an absent lock back', async () => {
+    await acquire('held');
+    await client.config('SET', 'maxmemory', 1);
+    const [restored, extended] = await Promise.allSettled([extend('absent', 'restore'), extend('held', 'restore')]);
+    await client.config('SET', 'maxmemory', 0);
+    expect(extended).toEqual({ status: 'fulfilled', value: 1 });
+    expect(restored).toMatchObject({ status: 'rejected', reason: { message: expect.stringMatching(/OOM/) } });
+  });
+
+  it('leaves no lock when Redis has no memory for it', async () => {
+    await client.config('SET', 'maxmemory', 1);
+    const refused = await acquire('no-room').catch((fault: unknown) => fault);
+    await client.config('SET', 'maxmemory', 0);
+    expect(refused).toBeInstanceOf(ScriptFault);
+    expect(refused).toMatchObject({ message: expect.stringMatching(/OOM/), disconnected: false });
+    expect(await client.keys('no-room*')).toEqual([]);
+  });
+
+  it('fails the operations of one call and not those of the next', async () => {
+    await client.call('ACL', 'SETUSER', 'limited', 'on', 'nopass', '~allowed:*', '+@all');
+    const limited = new Redis({ port: server.port, host: '127.0.0.1', username: 'limited', password: 'any' });
+    await limited.ping();
+    runner = new ScriptRunner(limited, 5_000);
+    const keys = Array.from({ length: 300 }, (_, index) => (index === 150 ? 'forbidden' : `allowed:${index}`));
+    const outcomes = await Promise.allSettled(keys.map((key) => acquire(key)));
+    limited.disconnect();
+    const status = (from: number, to: number) => new Set(outcomes.slice(from, to).map((outcome) => outcome.status));
+    expect([status(0, 100), status(100, 200), status(200, 300)]).toEqual([
+      new Set(['fulfilled']),
+      new Set(['rejected']),
+      new Set(['fulfilled']),
+    ]);
+    expect(outcomes[120]).toMatchObject({ reason: { message: expect.stringMatching(/NOPERM/) } });
+  });
+});

@@ -1,0 +1,178 @@
+import { Redis, type RedisOptions } from 'ioredis';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { ACQUIRE } from '../../lib/scripts/acquire.script.js';
+import { EXTEND } from '../../lib/scripts/extend.script.js';
+import { ScriptFault, ScriptRunner, type Reply } from '../../lib/scripts/script-runner.js';
+import { RedisServer } from '../support/redis-server.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
+import { until } from '../support/until.js';
+
+const LIMIT_MS = 150;
+
+describe('A server that hangs', () => {
+  let server: RedisServer;
+  let proxy: TcpProxy;
+  let sequence = 0;
+  const clients: Redis[] = [];
+
+  beforeAll(async () => {
+    server = await RedisServer.start();
+    proxy = await TcpProxy.start(server.port);
+  });
+  afterEach(() => {
+    server.resume();
+    for (const client of clients.splice(0)) client.disconnect();
+  });
+  afterAll(async () => {
+    await proxy.stop();
+    await server.stop();
+  });
+
+  /** With the scripts in the server's cache. */
+  async function runnerOn(port: number, options: RedisOptions = {}, limitMs = LIMIT_MS): Promise<ScriptRunner> {
+    const client = new Redis(port, '127.0.0.1', options);
+    client.on('error', () => {});
+    clients.push(client);
+    await client.ping();
+    const runner = new ScriptRunner(client, limitMs);
+    await acquire(runner);
+    await extend(runner);
+    await server.resetCalls();
+    return runner;
+  }
+  const acquire = (runner: ScriptRunner): Promise<Reply> => {
+    const key = `key:${++sequence}`;
+    return runner.run(ACQUIRE, [key, `${key}:fence`], ['me', 10_000]);
+  };
+  const extend = (runner: ScriptRunner): Promise<Reply> => runner.run(EXTEND, ['key'], ['me', 10_000, 'keep']);
+  const faultOf = (answer: Promise<Reply>): Promise<ScriptFault> =>
+    answer.then(
+      () => expect.unreachable('it answered'),
+      (fault: ScriptFault) => fault,
+    );
+  const answers = (runner: ScriptRunner): Promise<boolean> =>
+    acquire(runner).then(
+      () => true,
+      () => false,
+    );
+
+  it('costs the first command its time limit', async () => {
+    const runner = await runnerOn(server.port);
+    server.pause();
+    const start = performance.now();
+    const fault = await faultOf(acquire(runner));
+    expect(performance.now() - start).toBeGreaterThanOrEqual(LIMIT_MS - 1);
+    expect(fault).toBeInstanceOf(ScriptFault);
+    expect(fault).toMatchObject({
+      message: `no answer within ${LIMIT_MS} ms`,
+      mayHaveRun: true,
+      disconnected: false,
+    });
+  });
+
+  it('costs later commands nothing, and none of them is queued for it', async () => {
+    const runner = await runnerOn(server.port);
+    server.pause();
+    await faultOf(acquire(runner));
+    const late = new Promise<string>((resolve) => setImmediate(resolve, 'not at once'));
+    const faults = Promise.all(Array.from({ length: 50 }, () => faultOf(acquire(runner))));
+    expect(await Promise.race([faults, late])).toEqual(
+      Array(50).fill(expect.objectContaining({ message: expect.stringMatching(/does not answer/), mayHaveRun: false })),
+    );
+    server.resume();
+    await until(() => answers(runner), { what: 'it serves again' });
+    expect(await server.calls()).toMatchObject({ evalsha: 2 }); // the first one and the last one
+  });
+
+  it('fails all calls that were under way, and serves again after it has answered each of them', async () => {
+    const runner = await runnerOn(server.port);
+    server.pause();
+    const faults = await Promise.all([
+      ...Array.from({ length: 150 }, () => faultOf(acquire(runner))),
+      faultOf(extend(runner)),
+    ]);
+    expect(new Set(faults.map(({ message }) => message))).toEqual(new Set([`no answer within ${LIMIT_MS} ms`]));
+    server.resume();
+    await until(() => answers(runner), { what: 'it serves again' });
+    expect(await server.calls()).toMatchObject({ evalsha: 4 }); // 100 + 50 acquires, the extension, the last one
+  });
+
+  it('may answer after the limit: what was late is not the answer to what came next', async () => {
+    const runner = await runnerOn(proxy.port);
+    proxy.hold();
+    await faultOf(acquire(runner));
+    proxy.release();
+    await until(() => answers(runner), { what: 'it serves again' });
+    expect(await extend(runner)).toBe(0);
+    expect(await acquire(runner)).toBeGreaterThan(1e15);
+  });
+
+  it('serves again when the connection was cut meanwhile', async () => {
+    const runner = await runnerOn(proxy.port);
+    proxy.dropReplies();
+    await faultOf(acquire(runner));
+    proxy.passReplies();
+    await until(() => answers(runner), { what: 'it serves again' });
+  });
+
+  it('serves again when the connection was cut and the client does not send unfulfilled commands again', async () => {
+    const runner = await runnerOn(proxy.port, { autoResendUnfulfilledCommands: false });
+    proxy.dropReplies();
+    await faultOf(acquire(runner));
+    proxy.passReplies();
+    await until(() => answers(runner), { what: 'it serves again' });
+
+    // The same with a connection that is new when the limit is over.
+    proxy.dropReplies();
+    const fault = faultOf(acquire(runner));
+    await new Promise(setImmediate); // sent
+    proxy.passReplies();
+    await fault;
+    await until(() => answers(runner), { what: 'it serves once more' });
+  });
+
+  it('has a bounded number of commands queued for it by a client with a commandTimeout of its own', async () => {
+    const runner = await runnerOn(server.port, { commandTimeout: 50 }, 5_000);
+    server.pause();
+    expect(await faultOf(acquire(runner))).toMatchObject({ mayHaveRun: true, disconnected: false });
+    const faults = await Promise.all(Array.from({ length: 50 }, () => faultOf(acquire(runner))));
+    expect(faults.every(({ mayHaveRun }) => !mayHaveRun)).toBe(true);
+    server.resume();
+    await until(() => answers(runner), { what: 'it serves again' });
+    expect(await server.calls()).toMatchObject({ evalsha: 2 });
+  });
+
+  it('is not what a blocked event loop is: an answer that has come counts, however late it is read', async () => {
+    const runner = await runnerOn(server.port, {}, 50);
+    const answer = acquire(runner);
+    await new Promise<void>((resolve) =>
+      process.nextTick(() => {
+        const end = performance.now() + 300;
+        while (performance.now() < end);
+        resolve();
+      }),
+    );
+    expect(await answer).toBeGreaterThan(1e15);
+  });
+});
+
+describe('A client that is not connected', () => {
+  it('fails each command at once and keeps none for later', async () => {
+    const server = await RedisServer.start();
+    const client = new Redis(server.url);
+    client.on('error', () => {});
+    await client.ping();
+    await server.kill();
+    await until(() => client.status === 'reconnecting', { what: 'the client has noticed' });
+    const runner = new ScriptRunner(client, 5_000);
+    const answer = runner.run(ACQUIRE, ['key', 'key:fence'], ['me', 10_000]).catch((fault: unknown) => fault);
+    const late = new Promise<string>((resolve) => setImmediate(resolve, 'not at once'));
+    expect(await Promise.race([answer, late])).toMatchObject({ mayHaveRun: false, disconnected: true });
+    await server.restart();
+    await until(() => client.status === 'ready', { what: 'the client is connected again' });
+    await client.ping();
+    expect(await server.keys()).toEqual([]);
+    client.disconnect();
+    await server.stop();
+  });
+});

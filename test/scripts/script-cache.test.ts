@@ -1,0 +1,71 @@
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { ACQUIRE } from '../../lib/scripts/acquire.script.js';
+import { EXTEND } from '../../lib/scripts/extend.script.js';
+import { FORCE_RELEASE } from '../../lib/scripts/force-release.script.js';
+import { INSPECT } from '../../lib/scripts/inspect.script.js';
+import { RAISE_FENCE } from '../../lib/scripts/raise-fence.script.js';
+import { RELEASE } from '../../lib/scripts/release.script.js';
+import { ScriptRunner } from '../../lib/scripts/script-runner.js';
+import { RedisServer } from '../support/redis-server.js';
+
+const SCRIPTS = [ACQUIRE, EXTEND, RAISE_FENCE, INSPECT, RELEASE, FORCE_RELEASE];
+const ARGS: Record<string, (string | number)[]> = {
+  acquire: ['me', 10_000],
+  extend: ['me', 10_000, 'keep'],
+  'raise-fence': ['me', 2e15],
+  inspect: [],
+  release: ['me'],
+  'force-release': [],
+};
+
+describe('The script cache of Redis', () => {
+  let server: RedisServer;
+  let client: Redis;
+  let runner: ScriptRunner;
+
+  beforeAll(async () => {
+    server = await RedisServer.start();
+    client = new Redis(server.url);
+    runner = new ScriptRunner(client, 5_000);
+  });
+  afterAll(async () => {
+    client.disconnect();
+    await server.stop();
+  });
+  beforeEach(async () => {
+    await client.script('FLUSH');
+    await server.resetCalls();
+  });
+
+  const run = (name: string, key = 'key') => {
+    const script = SCRIPTS.find((candidate) => candidate.name === name)!;
+    return runner.run(script, [key, `${key}:fence`].slice(0, script.keysPerOperation), ARGS[name]!);
+  };
+
+  it.each(SCRIPTS.map(({ name }) => name))('is filled by the first use of %s, and used from then on', async (name) => {
+    await run(name);
+    expect(await server.calls()).toMatchObject({ evalsha: 1, eval: 1 });
+    await run(name);
+    expect(await server.calls()).toMatchObject({ evalsha: 2, eval: 1 });
+    await client.script('FLUSH');
+    await run(name);
+    expect(await server.calls()).toMatchObject({ evalsha: 3, eval: 2 });
+  });
+
+  it('may be flushed between any two operations on a lock', async () => {
+    const answers: unknown[] = [];
+    for (const name of ['acquire', 'extend', 'raise-fence', 'inspect', 'release', 'force-release']) {
+      await client.script('FLUSH');
+      answers.push(await run(name, 'flushed'));
+    }
+    const holding = [expect.any(Number), 'me', '2000000000000000', expect.any(Number)];
+    expect(answers).toEqual([expect.any(Number), 1, 1, holding, 1, 0]);
+  });
+
+  it('may be empty for a batch of many calls', async () => {
+    const tokens = await Promise.all(Array.from({ length: 250 }, (_, index) => run('acquire', `many:${index}`)));
+    expect(new Set(tokens.map((token) => typeof token))).toEqual(new Set(['number']));
+    expect(await server.calls()).toMatchObject({ evalsha: 3, eval: 3 });
+  });
+});

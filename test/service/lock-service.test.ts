@@ -1,0 +1,280 @@
+import { hostname } from 'node:os';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { LockContendedError } from '../../lib/errors.js';
+import type { LockEvent } from '../../lib/events.js';
+import type { Lock } from '../../lib/lock.js';
+import { LockProcess } from '../support/lock-process.js';
+import { openLocks } from '../support/open-locks.js';
+import { RedisServer } from '../support/redis-server.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
+import { until } from '../support/until.js';
+
+let server: RedisServer;
+beforeAll(async () => {
+  server = await RedisServer.start();
+});
+afterAll(() => server.stop());
+
+const open = () => openLocks({ redis: server.url });
+const holderInRedis = (key: string): Promise<unknown> => server.command('GET', `lock:{${key}}`);
+
+describe('acquire', () => {
+  it('takes a free lock in one round trip, and gives it back in another', async () => {
+    const locks = await open();
+    await locks.withLock('scripts-are-loaded', () => {});
+    await server.resetCalls();
+    const lock = await locks.acquire('trips');
+    expect((await server.calls()).evalsha).toBe(1);
+    await lock.release();
+    expect((await server.calls()).evalsha).toBe(2);
+  });
+
+  it('gives each holder a greater fencing token than the one before', async () => {
+    const services = await Promise.all([open(), open()]);
+    const tokens: number[] = [];
+    const takeTurns = services.map(async (locks) => {
+      for (let turn = 0; turn < 10; turn++) {
+        await locks.withLock('tokens', (lock) => tokens.push(lock.fencingToken));
+      }
+    });
+    await Promise.all(takeTurns);
+    expect(tokens).toHaveLength(20);
+    expect(tokens).toEqual([...new Set(tokens)].sort((a, b) => a - b));
+  });
+
+  it('rejects when somebody else held the lock for all of waitMs, and says who, and for how long', async () => {
+    const holder = await LockProcess.start({ redis: server.url, ttlMs: 60_000 });
+    const { owner } = await holder.acquire('contended');
+    const locks = await open();
+    const error = await locks.acquire('contended', { waitMs: 100 }).catch((reason: unknown) => reason);
+    expect(error).toBeInstanceOf(LockContendedError);
+    expect(error).toMatchObject({
+      code: 'LOCK_CONTENDED',
+      status: 409,
+      key: 'contended',
+      holder: { owner, host: hostname(), pid: holder.pid },
+    });
+    const { waitedMs, remainingMs } = error as LockContendedError;
+    expect(waitedMs).toBeGreaterThanOrEqual(99);
+    expect(remainingMs).toBeGreaterThan(10_000);
+    expect(remainingMs).toBeLessThanOrEqual(60_000);
+  });
+});
+
+describe('tryAcquire', () => {
+  it('returns a lock that is free', async () => {
+    const lock = await (await open()).tryAcquire('free');
+    expect(lock?.isHeld).toBe(true);
+  });
+
+  it('returns null when another process holds it, after exactly one attempt', async () => {
+    const [locks, others] = [await open(), await open()];
+    await others.acquire('taken');
+    await server.resetCalls();
+    expect(await locks.tryAcquire('taken')).toBeNull();
+    expect((await server.calls()).evalsha).toBe(1);
+  });
+
+  it('returns null when this process holds it, and asks Redis nothing', async () => {
+    const locks = await open();
+    const lock = await locks.acquire('taken-here');
+    await server.resetCalls();
+    expect(await locks.tryAcquire('taken-here')).toBeNull();
+    expect(await server.calls()).not.toHaveProperty('evalsha');
+    await lock.release();
+  });
+
+  it('rejects when Redis cannot be asked', async () => {
+    const own = await RedisServer.start();
+    const locks = await openLocks({ redis: own.url, commandTimeoutMs: 100 });
+    await own.kill();
+    await expect(locks.tryAcquire('unknown')).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    await own.stop();
+  });
+});
+
+describe('withLock', () => {
+  it('returns what the work returned, sync or async, and gives the lock back', async () => {
+    const locks = await open();
+    expect(await locks.withLock('sync', () => 1)).toBe(1);
+    expect(await locks.withLock('async', { ttlMs: 5_000 }, async () => 2)).toBe(2);
+    expect(await server.keys('lock:{*sync}')).toEqual([]);
+  });
+
+  it('throws what the work threw, sync or async, and gives the lock back', async () => {
+    const locks = await open();
+    const thrown = { not: 'even an Error' };
+    const throwSync = (): never => {
+      throw thrown;
+    };
+    await expect(locks.withLock('throws', throwSync)).rejects.toBe(thrown);
+    await expect(locks.withLock('throws', () => Promise.reject(new Error('async')))).rejects.toThrow('async');
+    expect(await holderInRedis('throws')).toBeNull();
+  });
+
+  it('does not run the work when the lock is not to be had', async () => {
+    const [locks, others] = [await open(), await open()];
+    await others.acquire('not-run');
+    let ran = false;
+    const working = locks.withLock('not-run', { waitMs: 0 }, () => (ran = true));
+    await expect(working).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
+    expect(ran).toBe(false);
+  });
+
+  it('runs the work under a lock that is held', async () => {
+    const locks = await open();
+    const looked = await locks.withLock('runs-under', async (lock) => [lock.isHeld, await holderInRedis('runs-under')]);
+    expect(looked).toEqual([true, expect.stringContaining(`/${process.pid}/`)]);
+  });
+
+  it('leaves the lock released when the work released it, and does not count that as a loss', async () => {
+    const locks = await open();
+    expect(await locks.withLock('early', async (lock) => [await lock.release(), 'value'])).toEqual([true, 'value']);
+  });
+
+  it('lets one at a time in, of many in many services', async () => {
+    const services = await Promise.all([open(), open(), open()]);
+    let [running, most, done] = [0, 0, 0];
+    const work = async () => {
+      most = Math.max(most, ++running);
+      await new Promise((resolve) => setImmediate(resolve));
+      running--;
+      done++;
+    };
+    const calls = services.flatMap((locks) => Array.from({ length: 20 }, () => locks.withLock('one', work)));
+    await Promise.all(calls);
+    expect({ most, done }).toEqual({ most: 1, done: 60 });
+  });
+});
+
+describe('inspect and isLocked', () => {
+  it('tell of a free lock that nobody holds it', async () => {
+    const locks = await open();
+    expect(await locks.inspect('nobody')).toBeNull();
+    expect(await locks.isLocked('nobody')).toBe(false);
+  });
+
+  it('tell who holds a lock: host, pid, since when, remaining ttl, fencing token, and how many wait here', async () => {
+    const holder = await LockProcess.start({ redis: server.url });
+    const from = Date.now();
+    const { owner, fencingToken } = await holder.acquire('inspected', { ttlMs: 20_000 });
+    const to = Date.now();
+    const locks = await open();
+    const waiting = [1, 2, 3].map(() => locks.acquire('inspected', { waitMs: 60_000 }).catch((error: Error) => error));
+    await until(async () => (await locks.inspect('inspected'))?.waiters === 2, { what: 'two wait behind the first' });
+    const info = await locks.inspect('inspected');
+    expect(info).toMatchObject({
+      key: 'inspected',
+      holder: { owner, host: hostname(), pid: holder.pid },
+      fencingToken,
+    });
+    expect(info!.remainingMs).toBeGreaterThan(0);
+    expect(info!.remainingMs).toBeLessThanOrEqual(20_000);
+    expect(info!.since!.getTime()).toBeGreaterThanOrEqual(from - 100);
+    expect(info!.since!.getTime()).toBeLessThanOrEqual(to + 100);
+    expect(await locks.isLocked('inspected')).toBe(true);
+    await holder.release('inspected');
+    const first = (await Promise.race(waiting)) as Lock;
+    expect(first.isHeld).toBe(true);
+  });
+
+  it('tell the bare owner value of a key that another program wrote', async () => {
+    const locks = await open();
+    await server.command('SET', 'lock:{foreign}', 'a shell script', 'PX', 10_000);
+    expect(await locks.inspect('foreign')).toMatchObject({ holder: { owner: 'a shell script' } });
+    expect((await locks.inspect('foreign'))?.holder).not.toHaveProperty('pid');
+  });
+
+  it('reject when Redis cannot be asked', async () => {
+    const proxy = await TcpProxy.start(server.port);
+    const locks = await openLocks({ redis: proxy.url, commandTimeoutMs: 100 });
+    proxy.hold();
+    await expect(locks.inspect('unknown')).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    await expect(locks.isLocked('unknown')).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    await expect(locks.forceRelease('unknown')).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    await proxy.stop();
+  });
+});
+
+describe('forceRelease', () => {
+  it('takes the lock from another process, and says whether anybody held it', async () => {
+    const [locks, others] = [await open(), await open()];
+    await others.acquire('forced');
+    expect(await locks.forceRelease('forced')).toBe(true);
+    expect(await locks.forceRelease('forced')).toBe(false);
+    expect(await holderInRedis('forced')).toBeNull();
+  });
+
+  it('tells a holder in this process at once, and lets the next one in', async () => {
+    const locks = await open();
+    const lock = await locks.acquire('forced-here');
+    const { signal } = lock;
+    const next = locks.acquire('forced-here');
+    expect(await locks.forceRelease('forced-here')).toBe(true);
+    expect(signal.reason).toMatchObject({ code: 'LOCK_LOST', reason: 'expired' });
+    expect((await next).fencingToken).toBeGreaterThan(lock.fencingToken);
+  });
+
+  it('leaves alone who got the lock in this process after it', async () => {
+    const locks = await open();
+    const lock = await locks.acquire('handed-on');
+    const next = locks.acquire('handed-on');
+    const forced = locks.forceRelease('handed-on');
+    await lock.release();
+    await forced;
+    await (await next).extend();
+    expect((await next).isHeld).toBe(true);
+  });
+});
+
+describe('events$', () => {
+  it('tells of each lock that was acquired, released, contended, lost and unavailable; completes at the end', async () => {
+    const proxy = await TcpProxy.start(server.port);
+    const [locks, others] = [await openLocks({ redis: proxy.url, commandTimeoutMs: 100 }), await open()];
+    const events: LockEvent[] = [];
+    let completed = false;
+    locks.events$.subscribe({ next: (event) => events.push(event), complete: () => (completed = true) });
+
+    const lock = await locks.acquire('told');
+    const { key, owner, fencingToken } = lock;
+    await lock.release();
+    expect(events.splice(0)).toEqual([
+      { type: 'acquired', key, owner, fencingToken, waitedMs: expect.any(Number) },
+      { type: 'released', key, owner, fencingToken },
+    ]);
+
+    const other = await others.acquire('told');
+    await locks.tryAcquire('told');
+    const holder = expect.objectContaining({ owner: other.owner });
+    expect(events.splice(0)).toEqual([{ type: 'contended', key, waitedMs: expect.any(Number), holder }]);
+
+    const lost = await locks.acquire('told-lost');
+    await server.command('DEL', 'lock:{told-lost}');
+    await lost.release();
+    expect(events.splice(0).slice(1)).toEqual([
+      { type: 'lost', reason: 'expired', key: 'told-lost', owner: lost.owner, fencingToken: lost.fencingToken },
+    ]);
+
+    proxy.hold();
+    await expect(locks.acquire('told')).rejects.toThrow();
+    expect(events.splice(0)).toEqual([{ type: 'unavailable', key, causes: [expect.any(Error)] }]);
+
+    await locks.onApplicationShutdown();
+    expect(completed).toBe(true);
+    await proxy.stop();
+  });
+
+  it('tells of a release that was not confirmed, which is then repeated', async () => {
+    const proxy = await TcpProxy.start(server.port);
+    const locks = await openLocks({ redis: proxy.url, commandTimeoutMs: 100 });
+    const events: LockEvent['type'][] = [];
+    const lock = await locks.acquire('repeated');
+    locks.events$.subscribe(({ type }) => events.push(type));
+    proxy.hold();
+    expect(await lock.release()).toBe(false);
+    expect(events).toEqual(['release-failed']);
+    proxy.release();
+    await until(async () => (await holderInRedis('repeated')) === null, { what: 'the release was repeated' });
+    await proxy.stop();
+  });
+});

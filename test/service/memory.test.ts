@@ -1,0 +1,123 @@
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Lock } from '../../lib/lock.js';
+import type { LockService } from '../../lib/service/lock.service.js';
+import { Gate } from '../support/gate.js';
+import { openLocks } from '../support/open-locks.js';
+import { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+
+setFlagsFromString('--expose-gc');
+const collectGarbage = runInNewContext('gc') as () => void;
+
+let server: RedisServer;
+beforeAll(async () => {
+  server = await RedisServer.start();
+});
+afterAll(() => server.stop());
+
+/** Does the work for each of `count` different keys, some at a time. */
+async function forKeys(name: string, count: number, work: (key: string) => Promise<unknown>): Promise<void> {
+  for (let start = 0; start < count; start += 200) {
+    const keys = Array.from({ length: 200 }, (_, index) => `${name} ${start + index} ${'x'.repeat(200)}`);
+    await Promise.all(keys.map(work));
+  }
+}
+
+function heapUsed(): number {
+  collectGarbage();
+  return process.memoryUsage().heapUsed;
+}
+
+describe('a service keeps nothing', () => {
+  it('of 10 000 different keys, once each', async () => {
+    const locks = await openLocks({ redis: server.url });
+    const once = (key: string) => locks.withLock(key, (lock) => lock.assertHeld());
+    await forKeys('warm-up', 2_000, once);
+    const before = heapUsed();
+    await forKeys('once', 10_000, once);
+    expect(locks.size).toBe(0);
+    expect((heapUsed() - before) / 10_000).toBeLessThan(150); // bytes: less than the key alone
+  });
+
+  it('of keys that were contended in vain', async () => {
+    const [locks, others] = [await openLocks({ redis: server.url }), await openLocks({ redis: server.url })];
+    const inVain = async (key: string) => {
+      await others.acquire(key);
+      const waits = [locks.tryAcquire(key), locks.acquire(key, { waitMs: 20 }).catch(() => null)];
+      expect(await Promise.all(waits)).toEqual([null, null]);
+    };
+    await forKeys('in-vain', 400, inVain);
+    await until(() => locks.size === 0, { what: 'the last attempts have ended' });
+  });
+
+  it('of leases that were lost', async () => {
+    const locks = await openLocks({ redis: server.url, watchdog: false });
+    const lost: Lock[] = [];
+    await forKeys('lost', 400, async (key) => lost.push(await locks.acquire(key, { ttlMs: 50 })));
+    await until(() => lost.every((lock) => !lock.isHeld), { what: 'all are lost' });
+    await until(() => locks.size === 0, { what: 'nothing is kept' });
+    expect(await Promise.all(lost.map((lock) => lock.release()))).toEqual(lost.map(() => false));
+    expect(locks.size).toBe(0);
+  });
+
+  it('of 1 000 waiters that were aborted, some in the queue and one contending', async () => {
+    const [locks, others] = [await openLocks({ redis: server.url }), await openLocks({ redis: server.url })];
+    const other = await others.acquire('aborted');
+    const controller = new AbortController();
+    const waits = Array.from({ length: 1_000 }, () => locks.acquire('aborted', { signal: controller.signal }));
+    const settled = Promise.allSettled(waits);
+    await until(async () => (await locks.inspect('aborted'))?.waiters === 999, { what: 'all wait' });
+    controller.abort();
+    expect((await settled).filter(({ status }) => status === 'fulfilled')).toEqual([]);
+    await until(() => locks.size === 0, { what: 'the last attempt has ended' });
+    await other.release();
+    expect((await locks.acquire('aborted')).isHeld).toBe(true);
+  });
+
+  it('of calls that Redis could not serve', async () => {
+    const own = await RedisServer.start();
+    const locks = await openLocks({ redis: own.url, commandTimeoutMs: 50 });
+    await own.kill();
+    const calls = Array.from({ length: 400 }, (_, index) => locks.acquire(`unserved ${index % 20}`));
+    const settled = await Promise.allSettled(calls);
+    expect(settled.filter(({ status }) => status === 'fulfilled')).toEqual([]);
+    expect(locks.size).toBe(0);
+    await own.stop();
+  });
+
+  it('of the earlier runs of a job that plans its next run from within', async () => {
+    const locks = await openLocks({ memory: true });
+    const runs: WeakRef<Lock>[] = [];
+    const run = (last: Gate) =>
+      locks.withLock('job', async (lock) => {
+        runs.push(new WeakRef(lock));
+        if (runs.length < 50) setImmediate(run, last);
+        else setImmediate(last.open);
+      });
+    const last = new Gate();
+    await run(last);
+    await last.opened;
+    await until(() => locks.size === 0, { what: 'the last run is over' });
+    const kept = () => {
+      collectGarbage();
+      return runs.filter((lock) => lock.deref()).length;
+    };
+    await until(() => kept() < 5, { what: 'the locks of earlier runs are collected' });
+  });
+});
+
+describe('Redis keeps nothing', () => {
+  it('but the fencing counters, and those for a day', async () => {
+    await server.command('FLUSHALL');
+    const locks: LockService = await openLocks({ redis: server.url });
+    await forKeys('ends', 200, (key) => locks.withLock(key, () => {}));
+    const keys = await server.keys();
+    expect(keys).toHaveLength(200);
+    expect(keys.filter((key) => !key.endsWith(':fence'))).toEqual([]);
+    const ttl = (await server.command('PTTL', keys[0]!)) as number;
+    expect(ttl).toBeGreaterThan(86_000_000);
+    expect(ttl).toBeLessThanOrEqual(86_400_000);
+  });
+});

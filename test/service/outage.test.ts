@@ -1,0 +1,224 @@
+import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import type { RedisLockSettings } from '../../lib/options.js';
+import type { LockService } from '../../lib/service/lock.service.js';
+import { Gate } from '../support/gate.js';
+import { openLocks } from '../support/open-locks.js';
+import { RedisServer } from '../support/redis-server.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
+import { until } from '../support/until.js';
+
+const COMMAND_TIMEOUT_MS = 200;
+/** A command, a reconnect and a command more, on a busy machine. */
+const BOUND_MS = 2_000;
+
+let server: RedisServer;
+beforeEach(async () => {
+  server = await RedisServer.start();
+  onTestFinished(() => server.stop()); // behind the services, which close before
+});
+
+const open = (settings: RedisLockSettings = {}): Promise<LockService> =>
+  openLocks({ redis: server.url, commandTimeoutMs: COMMAND_TIMEOUT_MS, ...settings });
+
+async function noKeyIsLeft(): Promise<void> {
+  const isLeft = async () => (await server.keys('lock:{*}')).length > 0;
+  await until(async () => !(await isLeft()), { what: 'no key is left', timeoutMs: 5_000 });
+}
+
+/** What a call settles with, and that it does so within the bound. */
+async function bounded<T>(call: Promise<T>): Promise<unknown> {
+  const startedAt = performance.now();
+  const outcome = await call.catch((error: unknown) => error);
+  expect(performance.now() - startedAt).toBeLessThan(BOUND_MS);
+  return outcome;
+}
+
+const UNAVAILABLE = { code: 'LOCK_UNAVAILABLE', status: 503, key: 'key' };
+
+describe('while acquiring, Redis', () => {
+  it('is stopped: the call rejects as unavailable in bounded time, and names the node', async () => {
+    const locks = await open();
+    server.pause();
+    expect(await bounded(locks.acquire('key', { ttlMs: 60_000 }))).toMatchObject({
+      ...UNAVAILABLE,
+      causes: [{ node: `127.0.0.1:${server.port}`, problem: expect.stringContaining('no answer within 200 ms') }],
+    });
+    server.resume();
+    await noKeyIsLeft();
+    expect((await locks.acquire('key')).isHeld).toBe(true);
+  });
+
+  it('is stopped: the call rejects at the end of a shorter waitMs', async () => {
+    const locks = await open({ commandTimeoutMs: 20_000 });
+    server.pause();
+    expect(await bounded(locks.acquire('key', { waitMs: 100, ttlMs: 60_000 }))).toMatchObject(UNAVAILABLE);
+    server.resume();
+    await until(() => locks.size === 0, { what: 'the attempt that was given up has ended' });
+    await noKeyIsLeft();
+  });
+
+  it('is killed: the call rejects as unavailable in bounded time, also when it tries once', async () => {
+    const locks = await open();
+    await server.kill();
+    expect(await bounded(locks.acquire('key', { waitMs: 60_000 }))).toMatchObject(UNAVAILABLE);
+    expect(await bounded(locks.tryAcquire('key'))).toMatchObject(UNAVAILABLE);
+    await server.restart();
+    await until(() => locks.tryAcquire('key').catch(() => null), { what: 'the lock can be had again' });
+  });
+
+  it('is killed: the call rejects at the end of a shorter waitMs', async () => {
+    const locks = await open({ commandTimeoutMs: 20_000 });
+    await server.kill();
+    expect(await bounded(locks.acquire('key', { waitMs: 100, ttlMs: 60_000 }))).toMatchObject(UNAVAILABLE);
+    await server.restart();
+    await until(() => locks.size === 0, { what: 'the attempt that was given up has ended' });
+    await noKeyIsLeft();
+  });
+
+  it('loses the connection for a moment: the call rides it out', async () => {
+    const proxy = await TcpProxy.start(server.port);
+    onTestFinished(() => proxy.stop());
+    const locks = await openLocks({ redis: proxy.url });
+    proxy.cut();
+    expect((await locks.acquire('key')).isHeld).toBe(true);
+  });
+
+  it('runs the command but its reply is lost: the lock is known as its own, and there is one', async () => {
+    const proxy = await TcpProxy.start(server.port);
+    onTestFinished(() => proxy.stop());
+    const locks = await openLocks({ redis: proxy.url });
+    await locks.withLock('scripts-are-loaded', () => {});
+    const cut = proxy.cutAfterRequest('{key}');
+    const lock = await locks.acquire('key', { waitMs: 0 });
+    await cut;
+    expect(await server.command('GET', 'lock:{key}')).toBe(lock.owner);
+    expect(await lock.release()).toBe(true);
+    await noKeyIsLeft();
+  });
+
+  it('answers only after the call gave up: no orphan is left', async () => {
+    const proxy = await TcpProxy.start(server.port);
+    onTestFinished(() => proxy.stop());
+    const locks = await openLocks({ redis: proxy.url, commandTimeoutMs: 20_000 });
+    proxy.hold();
+    expect(await bounded(locks.acquire('key', { waitMs: 50, ttlMs: 60_000 }))).toMatchObject(UNAVAILABLE);
+    proxy.release();
+    await until(async () => (await server.calls()).del, { what: 'the late grant is undone' });
+    await noKeyIsLeft();
+  });
+});
+
+describe('while waiting for a lock that another process holds, Redis', () => {
+  async function waitingBehind(locks: LockService, count: number): Promise<Promise<unknown>[]> {
+    const others = await open();
+    await others.acquire('key', { ttlMs: 60_000 });
+    const calls = Array.from({ length: count }, () => locks.acquire('key', { waitMs: 60_000 }));
+    for (const call of calls) call.catch(() => {});
+    await until(async () => (await locks.inspect('key'))?.waiters === count - 1, { what: 'all wait' });
+    return calls;
+  }
+
+  it('is stopped: all who wait reject as unavailable, within the time of one attempt', async () => {
+    const locks = await open();
+    const calls = await waitingBehind(locks, 50);
+    server.pause();
+    const outcomes = await bounded(Promise.all(calls.map((call) => call.catch((error: unknown) => error))));
+    expect(outcomes).toEqual(calls.map(() => expect.objectContaining(UNAVAILABLE)));
+    server.resume();
+    expect(locks.size).toBe(0);
+  });
+
+  it('is killed: all who wait reject as unavailable, within the time of one attempt', async () => {
+    const locks = await open();
+    const calls = await waitingBehind(locks, 50);
+    await server.kill();
+    const outcomes = await bounded(Promise.all(calls.map((call) => call.catch((error: unknown) => error))));
+    expect(outcomes).toEqual(calls.map(() => expect.objectContaining(UNAVAILABLE)));
+  });
+
+  it('is stopped: who gives up before that is not told that somebody holds the lock', async () => {
+    const locks = await open({ commandTimeoutMs: 5_000 });
+    const [head] = await waitingBehind(locks, 1);
+    server.pause();
+    const calls = [1, 2, 3].map(() => locks.acquire('key', { waitMs: 800 }));
+    const outcomes = await Promise.all(calls.map((call) => bounded(call)));
+    expect(outcomes).toEqual(calls.map(() => expect.objectContaining(UNAVAILABLE)));
+    server.resume();
+    expect(await Promise.race([head, 'still waits'])).toBe('still waits');
+  });
+
+  it('is restarted empty: the first who waits gets the lock, and the old holder learns that it is gone', async () => {
+    const [locks, others] = [await open({ commandTimeoutMs: 5_000 }), await open()];
+    const old = await others.acquire('key', { ttlMs: 3_000 });
+    const waiting = locks.acquire('key', { waitMs: 60_000 });
+    await server.restart();
+    const next = await waiting;
+    expect(next.fencingToken).toBeGreaterThan(old.fencingToken);
+    await until(() => old.signal.aborted, { what: 'the old holder knows' });
+    expect(old.signal.reason).toMatchObject({ reason: expect.stringMatching(/stolen|expired/) });
+  });
+});
+
+describe('while the work runs, and its lock is released, Redis', () => {
+  async function working(locks: LockService, end: () => unknown): Promise<{ call: Promise<unknown>; finish: Gate }> {
+    const [begun, finish] = [new Gate(), new Gate()];
+    const call = locks.withLock('key', { ttlMs: 60_000 }, async () => {
+      begun.open();
+      await finish.opened;
+      return end();
+    });
+    call.catch(() => {});
+    await begun.opened;
+    return { call, finish };
+  }
+
+  it('is stopped: the result is returned in bounded time, and no orphan is left', async () => {
+    const locks = await open();
+    const { call, finish } = await working(locks, () => 'result');
+    server.pause();
+    finish.open();
+    expect(await bounded(call)).toBe('result');
+    server.resume();
+    await noKeyIsLeft();
+  });
+
+  it('is killed: the result is returned in bounded time', async () => {
+    const locks = await open();
+    const { call, finish } = await working(locks, () => 'result');
+    await server.kill();
+    finish.open();
+    expect(await bounded(call)).toBe('result');
+  });
+
+  it('is killed: the error of the work is thrown, not that of the release', async () => {
+    const locks = await open();
+    const failure = new Error('from the work');
+    const { call, finish } = await working(locks, () => Promise.reject(failure));
+    await server.kill();
+    finish.open();
+    expect(await bounded(call)).toBe(failure);
+  });
+
+  it('loses the connection for a moment: the release is repeated until it is confirmed', async () => {
+    const proxy = await TcpProxy.start(server.port);
+    onTestFinished(() => proxy.stop());
+    const locks = await openLocks({ redis: proxy.url });
+    const { call, finish } = await working(locks, () => 'result');
+    proxy.cut();
+    finish.open();
+    expect(await bounded(call)).toBe('result');
+    await noKeyIsLeft();
+  });
+
+  it('is stopped: the next call of this process does not meet what is left of the lock', async () => {
+    const locks = await open();
+    const { call, finish } = await working(locks, () => 'result');
+    server.pause();
+    finish.open();
+    await call;
+    server.resume();
+    const next = await until(() => locks.tryAcquire('key').catch(() => null), { what: 'the lock can be had again' });
+    expect(await next.release()).toBe(true);
+    await noKeyIsLeft();
+  });
+});

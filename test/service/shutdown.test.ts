@@ -1,0 +1,232 @@
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import type { RedisLockSettings } from '../../lib/options.js';
+import type { LockService } from '../../lib/service/lock.service.js';
+import { Gate } from '../support/gate.js';
+import { openLocks } from '../support/open-locks.js';
+import { RedisServer } from '../support/redis-server.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
+import { until } from '../support/until.js';
+
+let server: RedisServer;
+beforeAll(async () => {
+  server = await RedisServer.start();
+});
+afterAll(() => server.stop());
+
+/** With time for work to finish, which `openLocks` would not give. */
+const open = (settings: RedisLockSettings = {}): Promise<LockService> =>
+  openLocks({ redis: server.url, shutdownTimeoutMs: 10_000, ...settings });
+
+async function throughProxy(settings: RedisLockSettings = {}): Promise<{ proxy: TcpProxy; locks: LockService }> {
+  const proxy = await TcpProxy.start(server.port);
+  onTestFinished(() => proxy.stop());
+  return { proxy, locks: await openLocks({ redis: proxy.url, shutdownTimeoutMs: 10_000, ...settings }) };
+}
+
+const isFree = async (key: string): Promise<boolean> => (await server.keys(`lock:{${key}}`)).length === 0;
+const IS_CLOSING = { code: 'LOCK_UNAVAILABLE', message: expect.stringContaining('closing') };
+
+/** Work under a lock that lasts until the test ends it. */
+async function working<T>(locks: LockService, key: string, end: () => T | Promise<T>, settings = {}) {
+  const [begun, finish] = [new Gate(), new Gate()];
+  const call = locks.withLock(key, settings, async () => {
+    begun.open();
+    await finish.opened;
+    return end();
+  });
+  call.catch(() => {});
+  await begun.opened;
+  return { call, finish };
+}
+
+describe('work that holds a lock when the application closes', () => {
+  it('finishes under a live watchdog, its result is returned, and its key is gone before the connections are', async () => {
+    const locks = await open();
+    const { call, finish } = await working(locks, 'finishes', () => locks.current().isHeld, { ttlMs: 400 });
+    const closing = locks.onApplicationShutdown();
+    await server.command('PEXPIRE', 'lock:{finishes}', 60_000);
+    const extended = async () => ((await server.command('PTTL', 'lock:{finishes}')) as number) <= 400;
+    await until(extended, { what: 'the watchdog has extended the lease' });
+    finish.open();
+    expect(await call).toBe(true);
+    await closing;
+    expect(await isFree('finishes')).toBe(true);
+  });
+
+  it('does not keep the application when it has finished, nor when there is none', async () => {
+    const locks = await open({ shutdownTimeoutMs: 600_000 });
+    const { call, finish } = await working(locks, 'keeps', () => 'result');
+    finish.open();
+    await call;
+    await locks.onApplicationShutdown();
+  });
+
+  it('takes locks that it holds already, and others that it needs', async () => {
+    const locks = await open();
+    const { call, finish } = await working(locks, 'needs', async () => {
+      const again = await locks.withLock('needs', (lock) => lock.isHeld);
+      const more = await locks.withLock('needs-more', (lock) => lock.isHeld);
+      return { again, more };
+    });
+    const closing = locks.onApplicationShutdown();
+    finish.open();
+    expect(await call).toEqual({ again: true, more: true });
+    await closing;
+    expect(await server.keys('lock:{needs*}')).toEqual([]);
+  });
+
+  it('is told by its signal after shutdownTimeoutMs, and its key is gone', async () => {
+    const locks = await open({ shutdownTimeoutMs: 50 });
+    const { call, finish } = await working(locks, 'told', () => locks.current().signal.reason);
+    const manual = await locks.acquire('told-manual');
+    await locks.onApplicationShutdown();
+    expect(manual.signal.reason).toMatchObject({ code: 'LOCK_LOST', reason: 'shutdown' });
+    expect(await isFree('told')).toBe(true);
+    expect(await isFree('told-manual')).toBe(true);
+    finish.open();
+    await expect(call).rejects.toMatchObject({
+      reason: 'shutdown',
+      outcome: { status: 'fulfilled', value: { reason: 'shutdown' } },
+    });
+    expect(locks.size).toBe(0);
+  });
+
+  it('stops waiting for more locks after shutdownTimeoutMs', async () => {
+    const [locks, others] = [await open({ shutdownTimeoutMs: 50 }), await open()];
+    const other = await others.acquire('waits-for');
+    const waits = new Gate();
+    const { call, finish } = await working(locks, 'waits', () => {
+      waits.open();
+      return locks.acquire('waits-for', { waitMs: 60_000 });
+    });
+    finish.open();
+    await waits.opened;
+    await locks.onApplicationShutdown();
+    await expect(call).rejects.toMatchObject({ outcome: { status: 'rejected', reason: IS_CLOSING } });
+    await other.release();
+  });
+
+  it('is not given a lock whose grant arrives after shutdownTimeoutMs, and no orphan is left', async () => {
+    const { proxy, locks } = await throughProxy({ shutdownTimeoutMs: 50, commandTimeoutMs: 5_000 });
+    const { call, finish } = await working(locks, 'late', () => locks.acquire('late-inner', { ttlMs: 60_000 }));
+    proxy.hold();
+    finish.open();
+    const closing = locks.onApplicationShutdown();
+    const outer = locks.events$.subscribe(({ type }) => type === 'lost' && proxy.release());
+    await expect(call).rejects.toMatchObject({ reason: 'shutdown', outcome: { reason: IS_CLOSING } });
+    await closing;
+    outer.unsubscribe();
+    expect(await server.keys('lock:{late*}')).toEqual([]);
+  });
+});
+
+describe('calls that hold nothing when the application closes', () => {
+  it('are refused at once, in the local queue and contending in Redis, while work goes on', async () => {
+    const [locks, others] = [await open(), await open()];
+    const { call, finish } = await working(locks, 'local', () => 'result');
+    const remote = await others.acquire('remote');
+    const waits = ['local', 'local', 'remote', 'remote'].map((key) =>
+      locks.acquire(key, { waitMs: 60_000 }).catch((error: unknown) => error),
+    );
+    await until(async () => (await locks.inspect('local'))?.waiters === 2, { what: 'two wait for the work' });
+    const closing = locks.onApplicationShutdown();
+    const errors = await Promise.all(waits);
+    expect(errors).toEqual(
+      ['local', 'local', 'remote', 'remote'].map((key) => expect.objectContaining({ ...IS_CLOSING, key })),
+    );
+    expect(await isFree('local')).toBe(false);
+    finish.open();
+    expect(await call).toBe('result');
+    await closing;
+    await remote.release();
+  });
+
+  it('are refused when they come later', async () => {
+    const locks = await open();
+    await locks.onModuleDestroy();
+    await expect(locks.acquire('later')).rejects.toMatchObject({ ...IS_CLOSING, key: 'later' });
+    await expect(locks.tryAcquire('later')).rejects.toMatchObject(IS_CLOSING);
+    await expect(locks.withLock('later', () => {})).rejects.toMatchObject(IS_CLOSING);
+    await locks.onApplicationShutdown();
+    await expect(locks.acquire('later')).rejects.toMatchObject(IS_CLOSING);
+    expect(await isFree('later')).toBe(true);
+  });
+
+  it('are refused when their attempt under way is granted, and leave no orphan', async () => {
+    const { proxy, locks } = await throughProxy();
+    proxy.hold();
+    const acquiring = locks.acquire('under-way', { ttlMs: 60_000 });
+    const refused = expect(acquiring).rejects.toMatchObject(IS_CLOSING);
+    await new Promise((resolve) => setImmediate(resolve));
+    const closing = locks.onApplicationShutdown();
+    proxy.release();
+    await refused;
+    await closing;
+    expect(await isFree('under-way')).toBe(true);
+  });
+
+  it('are refused when the answer to their attempt under way is that somebody else holds the lock', async () => {
+    const [{ proxy, locks }, others] = [await throughProxy(), await open()];
+    const other = await others.acquire('busy');
+    const mine = await locks.acquire('mine');
+    proxy.hold();
+    const acquiring = locks.acquire('busy', { waitMs: 60_000 });
+    const refused = expect(acquiring).rejects.toMatchObject(IS_CLOSING);
+    await new Promise((resolve) => setImmediate(resolve));
+    const closing = locks.onApplicationShutdown();
+    proxy.release();
+    await refused; // while `mine` is still held: the closing goes on
+    await mine.release();
+    await closing;
+    await other.release();
+  });
+
+  it('leave no orphan when they had given up an attempt that is still under way', async () => {
+    const { proxy, locks } = await throughProxy();
+    proxy.hold();
+    await expect(locks.acquire('given-up', { waitMs: 20, ttlMs: 60_000 })).rejects.toMatchObject({
+      code: 'LOCK_UNAVAILABLE',
+    });
+    const closing = locks.onApplicationShutdown();
+    proxy.release();
+    await closing;
+    expect(await isFree('given-up')).toBe(true);
+  });
+});
+
+describe('the end of the connections', () => {
+  it('comes behind releases that were not awaited', async () => {
+    const locks = await open();
+    const held = await Promise.all(Array.from({ length: 50 }, (_, index) => locks.acquire(`unawaited ${index}`)));
+    for (const lock of held) void lock.release();
+    await locks.onApplicationShutdown();
+    expect(await server.keys('lock:{unawaited*}')).toEqual([]);
+  });
+
+  it('comes behind the release of a lease that was lost a moment before', async () => {
+    const { proxy, locks } = await throughProxy({ commandTimeoutMs: 100, guardMs: 5_000, watchdog: false });
+    const lock = await locks.acquire('moment', { ttlMs: 5_700 });
+    await lock.extend();
+    const cut = proxy.cutAfterRequest('evalsha');
+    await expect(lock.extend(60_000)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    await cut;
+    await until(() => !lock.isHeld, { what: 'the lease has ended' });
+    expect(await isFree('moment')).toBe(false);
+    await until(() => locks.isLocked('moment').catch(() => false), { what: 'the connection is back' });
+    await locks.onApplicationShutdown();
+    expect(await isFree('moment')).toBe(true);
+  });
+
+  it('comes in bounded time when Redis hangs', async () => {
+    const own = await RedisServer.start();
+    onTestFinished(() => own.stop());
+    const locks = await openLocks({ redis: own.url, commandTimeoutMs: 200, shutdownTimeoutMs: 100 });
+    await locks.acquire('hangs');
+    own.pause();
+    const acquiring = locks.acquire('hangs-too').catch((error: unknown) => error);
+    const startedAt = performance.now();
+    await locks.onApplicationShutdown();
+    expect(performance.now() - startedAt).toBeLessThan(3_000);
+    expect(await acquiring).toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+  });
+});

@@ -1,0 +1,230 @@
+import { getEventListeners } from 'node:events';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import type { LockService } from '../../lib/service/lock.service.js';
+import { LockProcess } from '../support/lock-process.js';
+import { openLocks } from '../support/open-locks.js';
+import { RedisServer } from '../support/redis-server.js';
+import { scriptCalls } from '../support/script-calls.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
+import { until } from '../support/until.js';
+
+let server: RedisServer;
+beforeAll(async () => {
+  server = await RedisServer.start();
+});
+afterAll(() => server.stop());
+
+const open = () => openLocks({ redis: server.url });
+const isFree = async (key: string): Promise<boolean> => (await server.keys(`lock:{${key}}`)).length === 0;
+const waiters = async (locks: LockService, key: string) => (await locks.inspect(key))?.waiters ?? 0;
+
+describe('calls of one process that want the same lock', () => {
+  it('get it in the order of their calls', async () => {
+    const locks = await open();
+    const order: number[] = [];
+    const calls = Array.from({ length: 50 }, (_, index) => locks.withLock('fifo', () => order.push(index)));
+    await Promise.all(calls);
+    expect(order).toEqual(Array.from({ length: 50 }, (_, index) => index));
+  });
+
+  it('cost Redis one contender, be they 1 000', async () => {
+    const [locks, others] = [await open(), await open()];
+    const holder = await others.acquire('thousand');
+    await server.resetCalls();
+    const calls = Array.from({ length: 1_000 }, () => locks.acquire('thousand', { waitMs: 60_000 }));
+    await until(async () => (await waiters(locks, 'thousand')) === 999, { what: '999 wait behind the contender' });
+    await until(async () => (await scriptCalls(server)) > 5, { what: 'the contender has asked again' });
+    const asked = (await scriptCalls(server)) - 1;
+    expect(asked).toBeLessThan(50);
+    await holder.release();
+    let held = 0;
+    for (const call of calls) {
+      await (await call).release();
+      held++;
+    }
+    expect(held).toBe(1_000);
+  });
+
+  it('cost two Redis calls each when they only have to wait for each other', async () => {
+    const locks = await open();
+    await locks.withLock('warm', () => {});
+    await server.resetCalls();
+    await Promise.all(Array.from({ length: 100 }, () => locks.withLock('hundred', () => {})));
+    expect(await scriptCalls(server)).toBe(200);
+  });
+
+  it('are let in when the one before loses the lock', async () => {
+    const locks = await open();
+    const lost = await locks.acquire('let-in', { ttlMs: 150, watchdog: false });
+    const next = await locks.acquire('let-in');
+    expect(lost.isHeld).toBe(false);
+    expect(next.fencingToken).toBeGreaterThan(lost.fencingToken);
+  });
+
+  it('each give up at the end of their own waitMs, and say who holds it in this process', async () => {
+    const locks = await open();
+    const holder = await locks.acquire('own-wait', { ttlMs: 60_000 });
+    const order: string[] = [];
+    const waits = [300, 100, 200].map((waitMs) =>
+      locks.acquire('own-wait', { waitMs }).catch((error: unknown) => {
+        order.push(`${waitMs}`);
+        return error;
+      }),
+    );
+    const errors = await Promise.all(waits);
+    expect(order).toEqual(['100', '200', '300']);
+    for (const error of errors) {
+      expect(error).toMatchObject({ code: 'LOCK_CONTENDED', holder: { owner: holder.owner, pid: process.pid } });
+    }
+    expect(await waiters(locks, 'own-wait')).toBe(0);
+  });
+
+  it('say who holds it elsewhere, also those who did not ask Redis themselves', async () => {
+    const [locks, others] = [await open(), await open()];
+    const { owner } = await others.acquire('elsewhere', { ttlMs: 60_000 });
+    const waits = [1, 2, 3, 4].map(() => locks.acquire('elsewhere', { waitMs: 250 }).catch((error: unknown) => error));
+    for (const error of await Promise.all(waits)) {
+      expect(error).toMatchObject({ code: 'LOCK_CONTENDED', holder: { owner, pid: process.pid } });
+    }
+  });
+});
+
+describe('the signal of a call', () => {
+  const reason = new Error('the caller has gone');
+
+  it('that is aborted before ends it at once, without a command', async () => {
+    const locks = await open();
+    await server.resetCalls();
+    const acquiring = locks.acquire('before', { signal: AbortSignal.abort(reason) });
+    await expect(acquiring).rejects.toBe(reason);
+    expect(await scriptCalls(server)).toBe(0);
+  });
+
+  it('ends its wait in the local queue, and those behind it move up', async () => {
+    const locks = await open();
+    const holder = await locks.acquire('queued');
+    const controller = new AbortController();
+    const aborted = locks.acquire('queued', { signal: controller.signal });
+    const behind = locks.acquire('queued');
+    await until(async () => (await waiters(locks, 'queued')) === 2, { what: 'both wait' });
+    controller.abort(reason);
+    await expect(aborted).rejects.toBe(reason);
+    expect(await waiters(locks, 'queued')).toBe(1);
+    await holder.release();
+    expect((await behind).isHeld).toBe(true);
+  });
+
+  it('ends its wait while another process holds the lock, and the next one contends', async () => {
+    const [locks, others] = [await open(), await open()];
+    const holder = await others.acquire('contended');
+    const controller = new AbortController();
+    const aborted = locks.acquire('contended', { signal: controller.signal });
+    const behind = locks.acquire('contended');
+    await until(async () => (await waiters(locks, 'contended')) === 1, { what: 'one waits behind the other' });
+    controller.abort(reason);
+    await expect(aborted).rejects.toBe(reason);
+    await holder.release();
+    expect((await behind).isHeld).toBe(true);
+  });
+
+  it('ends its wait while Redis does not answer, and its attempt leaves no orphan', async () => {
+    const proxy = await TcpProxy.start(server.port);
+    onTestFinished(() => proxy.stop());
+    const locks = await openLocks({ redis: proxy.url });
+    proxy.hold();
+    const controller = new AbortController();
+    const aborted = locks.acquire('hangs', { signal: controller.signal });
+    const behind = locks.acquire('hangs');
+    setTimeout(() => controller.abort(reason), 20);
+    await expect(aborted).rejects.toBe(reason);
+    proxy.release();
+    expect(await (await behind).release()).toBe(true);
+    expect(await isFree('hangs')).toBe(true);
+    expect(locks.size).toBe(0);
+  });
+
+  it('that lives long keeps no listeners', async () => {
+    const [locks, others] = [await open(), await open()];
+    const { signal } = new AbortController();
+    const held = await locks.acquire('listeners', { signal });
+    const waits = [50, 20_000].map((waitMs) => locks.acquire('listeners', { signal, waitMs }));
+    await expect(waits[0]).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
+    expect(getEventListeners(signal, 'abort')).toHaveLength(1);
+    await held.release();
+    await (await waits[1])!.release();
+    const other = await others.acquire('listeners');
+    await expect(locks.acquire('listeners', { signal, waitMs: 50 })).rejects.toThrow('held by');
+    await other.release();
+    await locks.withLock('listeners', { signal }, () => {});
+    expect(getEventListeners(signal, 'abort')).toEqual([]);
+  });
+
+  it('may be shared by any number of calls, of which Node does not warn', async () => {
+    const [locks, warnings] = [await open(), [] as Error[]];
+    const warned = (warning: Error) => warnings.push(warning);
+    process.on('warning', warned);
+    onTestFinished(() => void process.off('warning', warned));
+    const holder = await locks.acquire('shared');
+    const controller = new AbortController();
+    const calls = Array.from({ length: 50 }, () => locks.acquire('shared', { signal: controller.signal }));
+    const settled = Promise.allSettled(calls);
+    await until(async () => (await waiters(locks, 'shared')) === 50, { what: 'all wait' });
+    controller.abort(reason);
+    expect(await settled).toEqual(calls.map(() => ({ status: 'rejected', reason })));
+    expect(warnings).toEqual([]);
+    await holder.release();
+  });
+
+  it('does not end a lock that is held', async () => {
+    const locks = await open();
+    const controller = new AbortController();
+    const lock = await locks.acquire('is-held', { signal: controller.signal });
+    controller.abort();
+    expect(lock.isHeld).toBe(true);
+    expect(lock.signal.aborted).toBe(false);
+  });
+
+  it('that aborts at any moment never loses the turn of those behind', async () => {
+    const locks = await open();
+    const outcomes = Array.from({ length: 200 }, async (_, index) => {
+      const controller = new AbortController();
+      setTimeout(() => controller.abort(reason), index % 17);
+      try {
+        await locks.withLock('any-moment', { signal: controller.signal }, () => {});
+        return 'served';
+      } catch (error) {
+        return error === reason ? 'aborted' : error;
+      }
+    });
+    const settled = await Promise.all(outcomes);
+    expect(settled.filter((outcome) => outcome !== 'served' && outcome !== 'aborted')).toEqual([]);
+    expect((await locks.acquire('any-moment')).isHeld).toBe(true);
+  });
+});
+
+describe('a lock whose holder', () => {
+  it('was killed is had right after its ttl', async () => {
+    const holder = await LockProcess.start({ redis: server.url, ttlMs: 800 });
+    await holder.acquire('crashed');
+    const locks = await open();
+    const waiting = locks.acquire('crashed', { waitMs: 20_000 });
+    await holder.kill();
+    const askedAt = performance.now();
+    const remainingMs = (await server.command('PTTL', 'lock:{crashed}')) as number;
+    const answeredAt = performance.now();
+    const lock = await waiting;
+    expect(lock.isHeld).toBe(true);
+    expect(performance.now()).toBeGreaterThan(askedAt + remainingMs - 2);
+    expect(performance.now()).toBeLessThan(answeredAt + remainingMs + 200);
+  });
+
+  it('has a key without ttl, written by hand, is waited for without asking all the time', async () => {
+    const locks = await open();
+    await server.command('SET', 'lock:{by-hand}', 'a person');
+    await server.resetCalls();
+    const error = await locks.acquire('by-hand', { waitMs: 500 }).catch((thrown: unknown) => thrown);
+    expect(error).toMatchObject({ code: 'LOCK_CONTENDED', holder: { owner: 'a person' }, remainingMs: Infinity });
+    expect(String(error)).toContain('its lease runs without end');
+    expect(await scriptCalls(server)).toBeLessThan(20);
+  });
+});

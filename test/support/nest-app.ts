@@ -1,0 +1,77 @@
+import type { INestApplication, LoggerService, ModuleMetadata } from '@nestjs/common';
+import { Test } from '@nestjs/testing';
+import { LockService, RedisLockModule, type LockEvent } from 'nest-redis-lock';
+import { onTestFinished } from 'vitest';
+
+type LockOptions = Parameters<typeof RedisLockModule.forRoot>[0];
+
+/** Keeps what is logged, instead of printing it. */
+export class RecordingLogger implements LoggerService {
+  readonly lines: string[] = [];
+
+  log(): void {}
+
+  error(message: unknown): void {
+    this.lines.push(`error ${message}`);
+  }
+
+  warn(message: unknown): void {
+    this.lines.push(`warn ${message}`);
+  }
+}
+
+export interface TestApp {
+  app: INestApplication;
+  /** Empty unless it listens. */
+  url: string;
+  locks: LockService;
+  /** The keys that were locked, in order, since the start. */
+  acquired: string[];
+  /** What happened to the locks since the start. */
+  events: LockEvent[];
+  log: RecordingLogger;
+}
+
+/** Starts an application with the lock module: locks in memory unless told otherwise. The caller closes it. */
+export async function openApp(
+  metadata: ModuleMetadata,
+  lock: LockOptions = { memory: true },
+  configure?: (app: INestApplication) => unknown,
+): Promise<TestApp> {
+  const log = new RecordingLogger();
+  const imports = [RedisLockModule.forRoot(lock), ...(metadata.imports ?? [])];
+  const testing = await Test.createTestingModule({ ...metadata, imports })
+    .setLogger(log)
+    .compile();
+  const app = testing.createNestApplication();
+  await configure?.(app);
+  await app.init();
+  const locks = app.get(LockService);
+  const events: LockEvent[] = [];
+  const acquired: string[] = [];
+  locks.events$.subscribe((event) => {
+    events.push(event);
+    if (event.type === 'acquired') acquired.push(event.key);
+  });
+  return { app, url: '', locks, acquired, events, log };
+}
+
+/** Like `openApp`, closed when the test has finished. */
+export async function makeApp(...parts: Parameters<typeof openApp>): Promise<TestApp> {
+  const made = await openApp(...parts);
+  onTestFinished(() => made.app.close());
+  return made;
+}
+
+/** Like `makeApp`, listening on a free port. */
+export async function startApp(...parts: Parameters<typeof openApp>): Promise<TestApp> {
+  const made = await makeApp(...parts);
+  await made.app.listen(0, '127.0.0.1');
+  return { ...made, url: await made.app.getUrl() };
+}
+
+/** Posts JSON. */
+export function post(url: string, body: unknown, init: RequestInit = {}): Promise<Response> {
+  const headers = { 'content-type': 'application/json', ...init.headers };
+  return fetch(url, { method: 'POST', body: JSON.stringify(body), ...init, headers });
+}
