@@ -50,7 +50,7 @@ try {
 async function compare(a, b, inFlight) {
   for (const work of [a, b]) await slice(work, inFlight, 1_000); // warm up
   const ratios = [];
-  for (const end = Date.now() + seconds * 1_000; Date.now() < end; ) {
+  for (const end = Date.now() + seconds * 1_000; Date.now() < end;) {
     const [first, second] = ratios.length % 2 === 0 ? [a, b] : [b, a];
     const rates = new Map([
       [first, await slice(first, inFlight, SLICE_MS)],
@@ -84,7 +84,9 @@ async function startRedis() {
   await Promise.race([
     once(server.stdout, 'data').then(() => waitFor(port)),
     once(server, 'error').then(([error]) => {
-      throw new Error(`redis-server cannot be started (${error.message}): install it, or set REDIS_SERVER to its path.`);
+      throw new Error(
+        `redis-server cannot be started (${error.message}): install it, or set REDIS_SERVER to its path.`,
+      );
     }),
   ]);
   return { server, port };

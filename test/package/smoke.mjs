@@ -11,7 +11,7 @@ const NEWEST_PEERS = { rxjs: '7.8.2', 'reflect-metadata': '0.2.2' };
 const OLDEST_PEERS = { rxjs: '7.2.0', 'reflect-metadata': '0.1.13' };
 const NODENEXT = { module: 'nodenext', moduleResolution: 'nodenext' };
 
-/** The newest and the oldest supported release of each Nest, in both module formats; the first ioredis is the main one. */
+/** The newest release of each Nest and the oldest one in `peerDependencies`, and likewise of ioredis. */
 const APPS = [
   {
     type: 'module',
