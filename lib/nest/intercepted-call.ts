@@ -14,7 +14,6 @@ export class InterceptedCall {
   readonly #running = new Set<Promise<unknown>>();
   #isOver = false;
   #isStream = false;
-  #isAbandoned = false;
 
   constructor(
     readonly plan: LockedPlan,
@@ -33,15 +32,14 @@ export class InterceptedCall {
 
   /**
    * Calls the handler; an interceptor inside may do so more than once.
-   * @throws LockOptionsError when the lock is being given back already
+   * @throws LockOptionsError when nobody waits for it any more, and the lock is or will be given back
    */
   enter(handler: () => unknown): unknown {
     if (this.#isOver) {
       throw new LockOptionsError(
-        `${this.plan.name} was called after its request was over and its lock given back: it did not run.`,
+        `${this.plan.name} was called when its request was over: it did not run, since its lock is given back.`,
       );
     }
-    if (this.#isAbandoned) return EMPTY;
     const result = outside(handler);
     if (isObservable(result)) return this.#stream(result);
     if (!isThenable(result)) throw notAsync(this.plan);
@@ -59,14 +57,10 @@ export class InterceptedCall {
   }
 
   /**
-   * Nobody listens any more. A stream is then to be ended; a promise runs on, and so does what comes before the handler,
-   * which is not called any more.
+   * The response is complete, or nobody listens any more: the handler is not called from now on. A stream is to be ended
+   * then; a promise runs on.
+   * @returns when it has settled, if one still runs
    */
-  abandon(): void {
-    this.#isAbandoned = true;
-  }
-
-  /** The response is complete: no handler begins any more. @returns when the last one has ended, if one still runs */
   end(): Promise<unknown> | undefined {
     this.#isOver = true;
     return this.#running.size > 0 ? Promise.allSettled(this.#running) : undefined;
@@ -75,7 +69,7 @@ export class InterceptedCall {
   async #settled(result: PromiseLike<unknown>): Promise<unknown> {
     const value = await result;
     if (!isObservable(value)) return value;
-    return this.#isAbandoned ? EMPTY : this.#stream(value);
+    return this.#isOver ? EMPTY : this.#stream(value);
   }
 
   #stream(source: Observable<unknown>): Observable<unknown> {

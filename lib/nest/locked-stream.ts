@@ -21,13 +21,16 @@ export function lockedStream<T>(hold: Hold<T>, open: () => Observable<T>, call?:
     const stopped = new Subject<void>();
     const values: T[] = [];
 
+    const flush = () => {
+      for (const value of values.splice(0)) subscriber.next(value);
+    };
     const passOn = () => {
-      for (const value of values) subscriber.next(value);
+      flush();
       subscriber.complete();
     };
     const next = (value: T) => {
-      if (call && !call.isStream) values.push(value);
-      else subscriber.next(value);
+      values.push(value);
+      if (!call || call.isStream) flush();
     };
     const work = () =>
       new Promise<T | undefined>((resolve, reject) => {
@@ -56,7 +59,8 @@ export function lockedStream<T>(hold: Hold<T>, open: () => Observable<T>, call?:
     );
     return () => {
       acquiring.abort();
-      call?.abandon();
+      void call?.end();
+      // What stands between a promise and us, like a transaction, is left to end with it.
       if (!call || call.isStream) stopped.next();
     };
   });

@@ -177,7 +177,8 @@ function keyOfCall(plan: LockedPlan, args: unknown[]): string {
   if (plan.origin !== 'request') return plan.keyOfArguments(args);
   throw new LockOptionsError(
     `${plan.name} was called without LockedInterceptor, which takes the lock whose key is made of the request: it did not ` +
-      'run. Let Nest call the handler (in a hybrid application with inheritAppConfig: true), or use a key of arguments.',
+      'run. Let Nest call the handler (a GraphQL field resolver needs fieldResolverEnhancers: ["interceptors"]), or use ' +
+      'a key made of arguments.',
   );
 }
 

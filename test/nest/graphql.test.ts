@@ -3,11 +3,14 @@ import { Injectable, UseGuards, type CanActivate, type ExecutionContext } from '
 import {
   AbstractGraphQLDriver,
   Args,
+  Field,
   GqlExecutionContext,
   GraphQLModule,
   GraphQLSchemaHost,
   Mutation,
+  ObjectType,
   Query,
+  ResolveField,
   Resolver,
   type GqlModuleOptions,
 } from '@nestjs/graphql';
@@ -81,10 +84,34 @@ class Orders {
   }
 }
 
-async function serve(): Promise<TestApp & { mutate: (mutation: string) => Promise<ExecutionResult> }> {
+@ObjectType()
+class Shop {
+  @Field()
+  name!: string;
+}
+
+@Resolver(() => Shop)
+class Fields {
+  constructor(private readonly locks: LockService) {}
+
+  @Mutation(() => Shop)
+  async shop(): Promise<Shop> {
+    return { name: 'corner' };
+  }
+
+  @ResolveField(() => String)
+  @Locked('stock:{args.sku}')
+  async stock(@Args('sku') _sku: string): Promise<string> {
+    return this.locks.current().key;
+  }
+}
+
+async function serve(
+  options: Partial<GqlModuleOptions> = {},
+): Promise<TestApp & { mutate: (mutation: string) => Promise<ExecutionResult> }> {
   const test = await makeApp({
-    imports: [GraphQLModule.forRoot({ driver: SchemaOnly, autoSchemaFile: true })],
-    providers: [Orders],
+    imports: [GraphQLModule.forRoot({ driver: SchemaOnly, autoSchemaFile: true, ...options })],
+    providers: [Orders, Fields],
   });
   const { schema } = test.app.get(GraphQLSchemaHost);
   const contextValue = { req: { headers: { 'x-tenant': 'acme' } } };
@@ -113,4 +140,15 @@ it('fails, without running, when the lock is held or a part of the key is missin
   const missing = await mutate('missing');
   expect(missing.errors?.[0]?.originalError).toMatchObject({ code: 'LOCK_KEY', status: 400 });
   expect([missing.data, acquired]).toEqual([{ missing: null }, ['order:1']]);
+});
+
+it('locks a field resolver for which interceptors are turned on, and refuses it where they are not', async () => {
+  const on = await serve({ fieldResolverEnhancers: ['interceptors'] });
+  expect((await on.mutate('shop { stock(sku: "1") }')).data).toEqual({ shop: { stock: 'stock:1' } });
+  expect(on.acquired).toEqual(['stock:1']);
+
+  const off = await serve();
+  const { errors } = await off.mutate('shop { stock(sku: "1") }');
+  expect(errors?.[0]?.message).toContain('needs fieldResolverEnhancers: ["interceptors"]');
+  expect(off.acquired).toEqual([]);
 });

@@ -10,7 +10,7 @@ import {
   type Type,
 } from '@nestjs/common';
 import { APP_INTERCEPTOR } from '@nestjs/core';
-import { Locked, LockedInterceptor, LockService } from 'nest-redis-lock';
+import { getLockServiceToken, Locked, LockedInterceptor, LockService, RedisLockModule } from 'nest-redis-lock';
 import { concatMap, from, retry, type Observable } from 'rxjs';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { makeApp, startApp } from '../support/nest-app.js';
@@ -195,13 +195,77 @@ describe('takes the lock once when it is registered', () => {
     expect(acquired).toEqual(['order:1']);
   });
 
-  it('globally with APP_INTERCEPTOR', async () => {
-    const providers = [{ provide: APP_INTERCEPTOR, useClass: LockedInterceptor }];
+  it.each([
+    ['useClass', { provide: APP_INTERCEPTOR, useClass: LockedInterceptor }],
+    ['useExisting', { provide: APP_INTERCEPTOR, useExisting: LockedInterceptor }],
+  ])('globally with APP_INTERCEPTOR and %s', async (_form, provider) => {
+    const providers = [provider];
     const { url, acquired } = await startApp({ controllers: [LockedLast], providers });
     await fetch(`${url}/outer/above/1`);
     expect(order).toEqual(['controller begins locked', ...INSIDE, 'controller commits locked']);
     expect(acquired).toEqual(['order:1']);
   });
+});
+
+it('takes a lock that is not reentrant once when it is registered globally, too', async () => {
+  @Controller()
+  class Strict {
+    @Get(':id')
+    @Locked('order:{params.id}', { reentrant: false })
+    async run(@Param('id') id: string): Promise<string> {
+      return id;
+    }
+  }
+  const { url, acquired } = await startApp({ controllers: [Strict] }, undefined, (app) =>
+    app.useGlobalInterceptors(app.get(LockedInterceptor)),
+  );
+  expect(await (await fetch(`${url}/1`)).text()).toBe('1');
+  expect(acquired).toEqual(['order:1']);
+});
+
+it('leaves handlers of another registration to the interceptor of that one', async () => {
+  @Controller()
+  class Billing {
+    @Get(':id')
+    @Locked('order:{params.id}', { connection: 'billing' })
+    async run(@Param('id') id: string): Promise<string> {
+      return id;
+    }
+  }
+  const billing = RedisLockModule.forRoot({ memory: true, name: 'billing' });
+  const { app, url, acquired } = await startApp({ imports: [billing], controllers: [Billing] }, undefined, (nest) =>
+    nest.useGlobalInterceptors(nest.get(LockedInterceptor)),
+  );
+  let billed = 0;
+  app
+    .get<LockService>(getLockServiceToken('billing'))
+    .events$.subscribe(({ type }) => (billed += Number(type === 'acquired')));
+  expect(await (await fetch(`${url}/1`)).text()).toBe('1');
+  expect([acquired, billed]).toEqual([[], 1]);
+});
+
+it('does not spare other locked methods, called by an interceptor inside, their locks', async () => {
+  @Injectable()
+  class Audit implements NestInterceptor {
+    async intercept(_context: ExecutionContext, next: CallHandler): Promise<Observable<unknown>> {
+      await this.write();
+      return next.handle();
+    }
+    @Locked('audit')
+    async write(): Promise<void> {}
+  }
+  @Controller()
+  class Audited {
+    @Get(':id')
+    @UseInterceptors(Audit)
+    @Locked('order:{params.id}')
+    async run(@Param('id') id: string): Promise<string> {
+      return id;
+    }
+  }
+  const { url, acquired } = await startApp({ controllers: [Audited] });
+  expect(await (await fetch(`${url}/1`)).text()).toBe('1');
+  expect(acquired).toEqual(['order:1', 'audit']);
 });
 
 it('can be had from the application that has no locked handler yet', async () => {

@@ -3,7 +3,7 @@ import { Locked, LockOptionsError, LockService } from 'nest-redis-lock';
 import { Observable, of } from 'rxjs';
 import { describe, expect, it } from 'vitest';
 import { Gate } from '../support/gate.js';
-import { makeApp } from '../support/nest-app.js';
+import { makeApp, startApp } from '../support/nest-app.js';
 import { until } from '../support/until.js';
 
 const whisper = Symbol('whisper');
@@ -175,6 +175,36 @@ describe('a method that returns neither a Promise nor a declared Observable', ()
   });
 });
 
+it('starts a lazy thenable, like a query, once', async () => {
+  let started = 0;
+  const query = () => ({
+    then: (resolve: (value: string) => void) => {
+      started++;
+      resolve('rows');
+    },
+  });
+
+  @Controller()
+  class Queries {
+    @Get('request/:id')
+    @Locked('{params.id}')
+    byRequest(): Promise<string> {
+      return query() as Promise<string>;
+    }
+
+    @Get('argument')
+    @Locked('x')
+    byArgument(): Promise<string> {
+      return query() as Promise<string>;
+    }
+  }
+  const { app, url } = await startApp({ controllers: [Queries] });
+  expect(await (await fetch(`${url}/request/1`)).text()).toBe('rows');
+  expect(started).toBe(1);
+  expect(await app.get(Queries).byArgument()).toBe('rows');
+  expect(started).toBe(2);
+});
+
 it('refuses a handler that returns a plain value', async () => {
   @Controller()
   class Sync {
@@ -184,8 +214,7 @@ it('refuses a handler that returns a plain value', async () => {
       return 'plain' as unknown as Promise<string>;
     }
   }
-  const { app, log } = await makeApp({ controllers: [Sync] });
-  await app.listen(0, '127.0.0.1');
-  expect((await fetch(await app.getUrl())).status).toBe(500);
+  const { url, log } = await startApp({ controllers: [Sync] });
+  expect((await fetch(url)).status).toBe(500);
   expect(log.lines.join()).toContain('Sync.run is @Locked and must return a Promise or an Observable');
 });

@@ -16,7 +16,7 @@ import {
   type ClientProxy,
 } from '@nestjs/microservices';
 import { fromContext, Locked, LockService } from 'nest-redis-lock';
-import { lastValueFrom, Subject, tap, toArray, type Observable } from 'rxjs';
+import { lastValueFrom, of, startWith, Subject, tap, toArray, type Observable } from 'rxjs';
 import { beforeEach, expect, it, onTestFinished } from 'vitest';
 import { makeApp, type TestApp } from '../support/nest-app.js';
 import { until } from '../support/until.js';
@@ -31,6 +31,12 @@ beforeEach(() => {
 class Notes implements NestInterceptor {
   intercept(_context: ExecutionContext, next: CallHandler): Observable<unknown> {
     return next.handle().pipe(tap(() => seen.push('committed')));
+  }
+}
+
+class StartsWithZero implements NestInterceptor {
+  intercept(_context: ExecutionContext, next: CallHandler): Observable<unknown> {
+    return next.handle().pipe(startWith(0));
   }
 }
 
@@ -87,6 +93,13 @@ class Messages {
   @Locked('order')
   stream(): Observable<number> {
     return ticks;
+  }
+
+  @MessagePattern('started')
+  @UseInterceptors(StartsWithZero)
+  @Locked('order')
+  started(): Observable<number> {
+    return of(1, 2);
   }
 
   @EventPattern('event.above')
@@ -191,4 +204,9 @@ it('holds the lock of a stream until it has ended, and sends its values as they 
   ticks.complete();
   expect(await all).toEqual([1, 2]);
   await until(async () => !(await locks.isLocked('order')), { what: 'the lock is free' });
+});
+
+it('keeps the order of values that come before the stream of the handler', async () => {
+  const { client } = await serve();
+  expect(await lastValueFrom(client.send('started', '').pipe(toArray()))).toEqual([0, 1, 2]);
 });

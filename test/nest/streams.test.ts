@@ -67,7 +67,7 @@ class Feed {
 }
 
 const makeFeed = async () => {
-  const test = await makeApp({ providers: [Feed] });
+  const test = await makeApp({ providers: [Feed] }, { memory: true, waitMs: 60_000 });
   const { locks } = test;
   return {
     ...test,

@@ -1,18 +1,7 @@
 import { request } from 'node:http';
-import {
-  Controller,
-  Get,
-  Injectable,
-  Sse,
-  UseInterceptors,
-  type CallHandler,
-  type ExecutionContext,
-  type NestInterceptor,
-  type PipeTransform,
-  Query,
-} from '@nestjs/common';
+import { Controller, Get, Sse } from '@nestjs/common';
 import { Locked } from 'nest-redis-lock';
-import { Observable, Subject, timeout } from 'rxjs';
+import { Observable, Subject } from 'rxjs';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { Gate } from '../support/gate.js';
 import { startApp, type TestApp } from '../support/nest-app.js';
@@ -20,29 +9,13 @@ import { until } from '../support/until.js';
 
 /** What the handlers wait for, and what they did. */
 let gate: Gate;
-let piped: Gate;
 let ticks: Subject<string>;
 let done: string[];
 beforeEach(() => {
   gate = new Gate();
-  piped = new Gate();
   ticks = new Subject();
   done = [];
 });
-
-@Injectable()
-class TimesOut implements NestInterceptor {
-  intercept(_context: ExecutionContext, next: CallHandler): Observable<unknown> {
-    return next.handle().pipe(timeout(30));
-  }
-}
-
-class SlowPipe implements PipeTransform {
-  async transform(value: unknown): Promise<unknown> {
-    await piped.opened;
-    return value;
-  }
-}
 
 @Controller()
 class Handlers {
@@ -53,20 +26,6 @@ class Handlers {
     await gate.opened;
     done.push('ended');
     return 'slow';
-  }
-
-  @Get('timeout-inside')
-  @UseInterceptors(TimesOut)
-  @Locked('x')
-  async timeoutInside(): Promise<string> {
-    return this.work();
-  }
-
-  @Get('timeout-before-handler')
-  @UseInterceptors(TimesOut)
-  @Locked('x')
-  async timeoutBeforeHandler(@Query('id', SlowPipe) _id: string): Promise<string> {
-    return this.work();
   }
 
   @Sse('sse')
@@ -94,13 +53,6 @@ class Handlers {
     return this.stream();
   }
 
-  async work(): Promise<string> {
-    done.push('began');
-    await gate.opened;
-    done.push('ended');
-    return 'worked';
-  }
-
   private stream(): Observable<string> {
     return new Observable((subscriber) => {
       done.push('began');
@@ -113,9 +65,8 @@ class Handlers {
   }
 }
 
-@Controller('outside')
-@UseInterceptors(TimesOut)
-class TimeoutOutside extends Handlers {}
+/** Whoever waits does so for longer than the tests do. */
+const start = () => startApp({ controllers: [Handlers] }, { memory: true, waitMs: 60_000 });
 
 const began = () => until(() => done.includes('began'), { what: 'the handler runs' });
 const held = ({ locks }: TestApp) => until(() => locks.isLocked('x'), { what: 'the lock is held' });
@@ -147,7 +98,7 @@ function client({ app, url }: TestApp, path: string) {
 
 describe('when the client is gone, the lock', () => {
   it('stays until the handler is done, and is given back then', async () => {
-    const test = await startApp({ controllers: [Handlers] });
+    const test = await start();
     const { hangUp } = client(test, 'slow');
     await began();
     await hangUp();
@@ -159,7 +110,7 @@ describe('when the client is gone, the lock', () => {
   });
 
   it.each(['sse', 'observable'])('of a stream is given back, and the stream ends: %s', async (path) => {
-    const test = await startApp({ controllers: [Handlers] });
+    const test = await start();
     const { hangUp } = client(test, path);
     await began();
     await held(test);
@@ -169,7 +120,7 @@ describe('when the client is gone, the lock', () => {
   });
 
   it('of a stream that a promise brings is given back, and the stream ends', async () => {
-    const test = await startApp({ controllers: [Handlers] });
+    const test = await start();
     const { hangUp } = client(test, 'async-sse');
     gate.open();
     await began();
@@ -180,7 +131,7 @@ describe('when the client is gone, the lock', () => {
   });
 
   it('is given back when the promise brings its stream too late, which never begins', async () => {
-    const test = await startApp({ controllers: [Handlers] });
+    const test = await start();
     const { hangUp } = client(test, 'async-sse');
     await held(test);
     await hangUp();
@@ -191,7 +142,7 @@ describe('when the client is gone, the lock', () => {
   });
 
   it('that a stream waits for is not waited for any more', async () => {
-    const test = await startApp({ controllers: [Handlers] });
+    const test = await start();
     await using _lock = await test.locks.acquire('x');
     const { hangUp } = client(test, 'sse');
     await waits(test, 1);
@@ -203,7 +154,7 @@ describe('when the client is gone, the lock', () => {
 
 describe('a stream to a client', () => {
   it('sends its values as they come, under the lock, and gives it back at the end', async () => {
-    const test = await startApp({ controllers: [Handlers] });
+    const test = await start();
     const reader = client(test, 'sse');
     await began();
     ticks.next('one');
@@ -214,7 +165,7 @@ describe('a stream to a client', () => {
   });
 
   it('sends the values of a stream that a promise brings as they come', async () => {
-    const test = await startApp({ controllers: [Handlers] });
+    const test = await start();
     const reader = client(test, 'async-sse');
     gate.open();
     await began();
@@ -226,56 +177,10 @@ describe('a stream to a client', () => {
   });
 
   it('ends without an event when it is skipped', async () => {
-    const test = await startApp({ controllers: [Handlers] });
+    const test = await start();
     await using _lock = await test.locks.acquire('x');
     const response = await fetch(`${test.url}/busy-sse`);
     expect([response.status, (await response.text()).includes('data')]).toEqual([200, false]);
     expect(done).toEqual([]);
-  });
-});
-
-describe('when a timeout answers while the handler still runs, the lock stays until it is done:', () => {
-  it.each(['timeout-inside', 'outside/slow'])('%s', async (path) => {
-    const test = await startApp({ controllers: [Handlers, TimeoutOutside] });
-    expect((await fetch(`${test.url}/${path}`)).status).toBe(500);
-    expect([await test.locks.isLocked('x'), done]).toEqual([true, ['began']]);
-    await waitsBehind(test);
-    gate.open();
-    await free(test);
-    expect(done).toEqual(['began', 'ended', 'next']);
-  });
-});
-
-/** Somebody who wants the lock next gets it when the handler is done. */
-async function waitsBehind(test: TestApp): Promise<void> {
-  void test.locks.withLock('x', () => done.push('next'));
-  await waits(test, 1);
-}
-
-describe('a timeout before the handler', () => {
-  it('inside of the lock gives it back at once, and the handler never runs', async () => {
-    const test = await startApp({ controllers: [Handlers] });
-    expect((await fetch(`${test.url}/timeout-before-handler`)).status).toBe(500);
-    await free(test);
-    piped.open();
-    await new Promise(setImmediate); // what waited for the pipe has gone on
-    expect(done).toEqual([]);
-  });
-
-  it('outside of the lock leaves what is under way to end, and the handler never runs', async () => {
-    const test = await startApp({ controllers: [TimeoutOutside] });
-    expect((await fetch(`${test.url}/outside/timeout-before-handler`)).status).toBe(500);
-    piped.open();
-    await free(test);
-    expect(done).toEqual([]);
-  });
-
-  it('while it waits for the lock gives up waiting, and the handler never runs', async () => {
-    const test = await startApp({ controllers: [TimeoutOutside] });
-    const lock = await test.locks.acquire('x');
-    expect((await fetch(`${test.url}/outside/slow`)).status).toBe(500);
-    await waits(test, 0);
-    await lock.release();
-    expect([await test.locks.isLocked('x'), done]).toEqual([false, []]);
   });
 });

@@ -1,0 +1,80 @@
+import {
+  Controller,
+  Get,
+  Query,
+  UseInterceptors,
+  type CallHandler,
+  type ExecutionContext,
+  type NestInterceptor,
+  type PipeTransform,
+} from '@nestjs/common';
+import { Locked } from 'nest-redis-lock';
+import { timeout, type Observable } from 'rxjs';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { Gate } from '../support/gate.js';
+import { startApp } from '../support/nest-app.js';
+import { RedisServer } from '../support/redis-server.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
+
+const reached = new Gate();
+const piped = new Gate();
+const timedOut = new Gate();
+
+class TimesOut implements NestInterceptor {
+  intercept(_context: ExecutionContext, next: CallHandler): Observable<unknown> {
+    return next.handle().pipe(
+      timeout({
+        each: 30,
+        with: () => {
+          timedOut.open();
+          throw new Error('timed out');
+        },
+      }),
+    );
+  }
+}
+
+class SlowPipe implements PipeTransform {
+  async transform(value: unknown): Promise<unknown> {
+    reached.open();
+    await piped.opened;
+    return value;
+  }
+}
+
+let ran = false;
+
+@Controller()
+class Orders {
+  @Get()
+  @UseInterceptors(TimesOut)
+  @Locked('order')
+  async run(@Query('id', SlowPipe) _id: string): Promise<void> {
+    ran = true;
+  }
+}
+
+let redis: RedisServer;
+let proxy: TcpProxy;
+beforeAll(async () => {
+  redis = await RedisServer.start();
+  proxy = await TcpProxy.start(redis.port);
+});
+afterAll(async () => {
+  await proxy.stop();
+  await redis.stop();
+});
+
+it('does not run a handler that is reached while its lock is being given back', async () => {
+  const { url } = await startApp({ controllers: [Orders] }, { redis: proxy.url });
+  const response = fetch(url);
+  await reached.opened;
+  proxy.hold(); // the release is on its way for as long as this lasts
+  await timedOut.opened;
+  piped.open();
+  await new Promise(setImmediate);
+  proxy.release();
+  expect((await response).status).toBe(500);
+  expect(ran).toBe(false);
+  expect(await redis.keys('lock:{order}')).toEqual([]);
+});

@@ -1,0 +1,183 @@
+import {
+  Controller,
+  Get,
+  Injectable,
+  Query,
+  UseInterceptors,
+  type CallHandler,
+  type ExecutionContext,
+  type NestInterceptor,
+  type PipeTransform,
+  type Type,
+} from '@nestjs/common';
+import { Locked } from 'nest-redis-lock';
+import { defer, retry, tap, timeout, type Observable } from 'rxjs';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { Gate } from '../support/gate.js';
+import { startApp, type TestApp } from '../support/nest-app.js';
+import { until } from '../support/until.js';
+
+/** What the handlers wait for, and what they did. */
+let gate: Gate;
+let piped: Gate;
+let done: string[];
+beforeEach(() => {
+  gate = new Gate();
+  piped = new Gate();
+  done = [];
+});
+
+@Injectable()
+class TimesOut implements NestInterceptor {
+  intercept(_context: ExecutionContext, next: CallHandler): Observable<unknown> {
+    return next.handle().pipe(timeout(30));
+  }
+}
+
+@Injectable()
+class RetriesAfterTimeout implements NestInterceptor {
+  intercept(_context: ExecutionContext, next: CallHandler): Observable<unknown> {
+    // Only the first try has a limit.
+    let limit: number | undefined = 30;
+    return defer(() => {
+      const tried = limit === undefined ? next.handle() : next.handle().pipe(timeout(limit));
+      limit = undefined;
+      return tried;
+    }).pipe(retry(1));
+  }
+}
+
+/** Like an interceptor that commits a transaction when the handler is done. */
+@Injectable()
+class Commits implements NestInterceptor {
+  intercept(_context: ExecutionContext, next: CallHandler): Observable<unknown> {
+    return next.handle().pipe(tap(() => done.push('committed')));
+  }
+}
+
+class SlowPipe implements PipeTransform {
+  async transform(value: unknown): Promise<unknown> {
+    await piped.opened;
+    return value;
+  }
+}
+
+@Controller()
+class Handlers {
+  @Get('slow')
+  @Locked('x')
+  async slow(): Promise<string> {
+    return this.work();
+  }
+
+  @Get('timeout-inside')
+  @UseInterceptors(TimesOut)
+  @Locked('x')
+  async timeoutInside(): Promise<string> {
+    return this.work();
+  }
+
+  @Get('timeout-before-handler')
+  @UseInterceptors(TimesOut)
+  @Locked('x')
+  async timeoutBeforeHandler(@Query('id', SlowPipe) _id: string): Promise<string> {
+    return this.work();
+  }
+
+  @Get('piped')
+  @Locked('x')
+  async piped(@Query('id', SlowPipe) _id: string): Promise<string> {
+    return this.work();
+  }
+
+  @Get('committed')
+  @UseInterceptors(Commits)
+  @Locked('x')
+  async committed(): Promise<string> {
+    return this.work();
+  }
+
+  async work(): Promise<string> {
+    done.push('began');
+    await gate.opened;
+    done.push('ended');
+    return 'worked';
+  }
+}
+
+@Controller('outside')
+@UseInterceptors(TimesOut)
+class TimeoutOutside extends Handlers {}
+
+/** Whoever waits does so for longer than the tests do. */
+const start = (...controllers: Type[]) => startApp({ controllers }, { memory: true, waitMs: 60_000 });
+
+const free = ({ locks }: TestApp) => until(async () => !(await locks.isLocked('x')), { what: 'the lock is free' });
+const waits = ({ locks }: TestApp, count: number) =>
+  until(async () => (await locks.inspect('x'))?.waiters === count, { what: `${count} wait` });
+
+/** Lets the handler end once somebody else waits for its lock, who gets it next. */
+async function endWhileNextWaits(test: TestApp): Promise<void> {
+  const next = test.locks.withLock('x', () => done.push('next'));
+  await waits(test, 1);
+  gate.open();
+  await next;
+}
+
+describe('when a timeout answers while the handler still runs, the lock stays until it is done:', () => {
+  it.each(['timeout-inside', 'outside/slow'])('%s', async (path) => {
+    const test = await start(Handlers, TimeoutOutside);
+    expect((await fetch(`${test.url}/${path}`)).status).toBe(500);
+    expect([await test.locks.isLocked('x'), done]).toEqual([true, ['began']]);
+    await endWhileNextWaits(test);
+    expect(done).toEqual(['began', 'ended', 'next']);
+  });
+});
+
+it('lets an interceptor inside of the lock commit before it is given back, though nobody listens any more', async () => {
+  const test = await start(TimeoutOutside);
+  expect((await fetch(`${test.url}/outside/committed`)).status).toBe(500);
+  await endWhileNextWaits(test);
+  expect(done).toEqual(['began', 'ended', 'committed', 'next']);
+});
+
+it('makes a second try after a timeout wait until the first is done', async () => {
+  @Controller()
+  @UseInterceptors(RetriesAfterTimeout)
+  class Retried extends Handlers {}
+  const test = await start(Retried);
+  const response = fetch(`${test.url}/slow`);
+  await waits(test, 1);
+  expect(done).toEqual(['began']);
+  gate.open();
+  expect(await (await response).text()).toBe('worked');
+  expect(done).toEqual(['began', 'ended', 'began', 'ended']);
+});
+
+describe('a timeout before the handler', () => {
+  it('inside of the lock gives it back at once, and the handler never runs', async () => {
+    const test = await start(Handlers);
+    expect((await fetch(`${test.url}/timeout-before-handler`)).status).toBe(500);
+    await free(test);
+    piped.open();
+    await new Promise(setImmediate); // what waited for the pipe has gone on
+    expect(done).toEqual([]);
+  });
+
+  it('outside of the lock leaves what is under way to end, and the handler never runs', async () => {
+    const test = await start(TimeoutOutside);
+    expect((await fetch(`${test.url}/outside/piped`)).status).toBe(500);
+    piped.open();
+    await free(test);
+    expect(done).toEqual([]);
+  });
+
+  it('while it waits for the lock gives up waiting, and the handler never runs', async () => {
+    const test = await start(TimeoutOutside);
+    const lock = await test.locks.acquire('x');
+    expect((await fetch(`${test.url}/outside/slow`)).status).toBe(500);
+    await waits(test, 0);
+    await lock.release();
+    expect([await test.locks.isLocked('x'), done]).toEqual([false, []]);
+  });
+});
