@@ -11,7 +11,7 @@ export const EXTEND = defineScript({
   source: `
 -- KEYS  [lock] per lock
 -- ARGV  [owner, ttl in ms, 'restore' or 'keep'] per lock
--- reply per lock: 1 extended | 2 put back | 0 absent | -1 another's | {error}
+-- reply per lock: 1 extended | 2 put back | 0 absent | -1 another's, or no string at all | {error}
 local replies = {}
 for i = 1, #KEYS do
   local lock, owner, ttl, mode = KEYS[i], ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i]
@@ -24,7 +24,7 @@ for i = 1, #KEYS do
       local set = redis.pcall('SET', lock, owner, 'PX', ttl)
       replies[i] = set.err and {set.err} or 2
     end
-  elseif type(holder) == 'table' then
+  elseif type(holder) == 'table' and not string.find(holder.err, '^WRONGTYPE') then
     replies[i] = {holder.err}
   else
     replies[i] = -1

@@ -8,7 +8,7 @@ export const RELEASE = defineScript({
   source: `
 -- KEYS  [lock] per lock
 -- ARGV  [owner] per lock
--- reply per lock: 1 deleted | 0 absent | -1 another's | {error}
+-- reply per lock: 1 deleted | 0 absent | -1 another's, or no string at all | {error}
 local replies = {}
 for i = 1, #KEYS do
   local holder = redis.pcall('GET', KEYS[i])
@@ -16,7 +16,7 @@ for i = 1, #KEYS do
     replies[i] = redis.call('DEL', KEYS[i])
   elseif not holder then
     replies[i] = 0
-  elseif type(holder) == 'table' then
+  elseif type(holder) == 'table' and not string.find(holder.err, '^WRONGTYPE') then
     replies[i] = {holder.err}
   else
     replies[i] = -1

@@ -1,4 +1,4 @@
-import type { Redis } from 'ioredis';
+import type { Cluster, Redis } from 'ioredis';
 import type { RedisClient } from '../options.js';
 import { clusterSlot } from './cluster-slot.js';
 import { problemOf } from './problem-of.js';
@@ -7,10 +7,11 @@ import type { Script } from './script.js';
 /** What a script answered for one operation. Numbers come as strings from clients with `stringNumbers`. */
 export type Reply = number | string | (number | string)[];
 
-/** Why an operation has no answer. `mayHaveRun`: the command was sent, so it may have taken, or may yet take, effect. */
+/** Why an operation was not done. */
 export class ScriptFault extends Error {
   constructor(
     message: string,
+    /** It was sent and not refused, so it may have taken, or may yet take, effect. */
     readonly mayHaveRun: boolean,
     /** The connection failed, not the command: the same command may pass on the next one. */
     readonly disconnected = false,
@@ -26,9 +27,13 @@ interface Operation {
   reject: (fault: ScriptFault) => void;
 }
 
+/** Which server is asked, as far as is known: the slot and its node in a Cluster, else a constant. */
+type Route = readonly (number | string)[];
+
 /** A command that was not answered in time, by the connection that it was sent on. */
 type Overdue = { stream: unknown };
 
+const ONE_SERVER: Route = [0];
 const MAX_OPERATIONS_PER_CALL = 100;
 
 /**
@@ -43,9 +48,9 @@ export class ScriptRunner {
   readonly #keyPrefix: string;
   readonly #timeoutMs: number;
   /** Operations to send at the end of this tick, by script and, in a Cluster, slot. */
-  #batches = new Map<string, { script: Script; route: number; operations: Operation[] }>();
-  /** The overdue commands on each route: the slot in a Cluster, else 0. */
-  readonly #overdue = new Map<number, Set<Overdue>>();
+  #batches = new Map<string, { script: Script; route: Route; operations: Operation[] }>();
+  /** The overdue commands, by each part of their route. */
+  readonly #overdue = new Map<number | string, Set<Overdue>>();
 
   constructor(client: RedisClient, timeoutMs: number) {
     this.#client = client;
@@ -59,13 +64,13 @@ export class ScriptRunner {
    */
   run(script: Script, keys: string[], args: (string | number)[]): Promise<Reply> {
     return new Promise((resolve, reject) => {
-      const route = this.#client.isCluster ? clusterSlot(this.#keyPrefix + keys[0]!) : 0;
-      if (this.#isBlocked(route)) {
+      const route = this.#routeOf(keys[0]!);
+      if (route.some((part) => this.#isBlocked(part))) {
         reject(new ScriptFault('it does not answer (an earlier command is still open)', false));
         return;
       }
       if (this.#batches.size === 0) process.nextTick(() => this.#flush());
-      const id = `${script.order}${script.name}:${route}`;
+      const id = `${script.name}:${route[0]}`;
       let batch = this.#batches.get(id);
       if (!batch) this.#batches.set(id, (batch = { script, route, operations: [] }));
       batch.operations.push({ keys, args, resolve, reject });
@@ -87,7 +92,7 @@ export class ScriptRunner {
     }
   }
 
-  #send(script: Script, route: number, operations: Operation[]): void {
+  #send(script: Script, route: Route, operations: Operation[]): void {
     // The offline queue of the client would send it whenever the server is back: too late for anybody.
     if (this.#client.status !== 'ready') {
       this.#fail(operations, new ScriptFault(`not connected (${this.#client.status})`, false, true));
@@ -139,7 +144,8 @@ export class ScriptRunner {
 
   #answer(operation: Operation, reply: Reply | undefined): void {
     const error = Array.isArray(reply) && reply.length === 1 ? String(reply[0]) : undefined;
-    if (error !== undefined) operation.reject(new ScriptFault(error, true));
+    // A script that answers with an error has left things as they were.
+    if (error !== undefined) operation.reject(new ScriptFault(error, false));
     else operation.resolve(reply!);
   }
 
@@ -147,29 +153,41 @@ export class ScriptRunner {
     for (const operation of operations) operation.reject(fault);
   }
 
-  #isBlocked(route: number): boolean {
-    const commands = this.#overdue.get(route);
+  #routeOf(key: string): Route {
+    if (!this.#client.isCluster) return ONE_SERVER;
+    const slot = clusterSlot(this.#keyPrefix + key);
+    // Of both: the node does not answer for other slots either, and what is open may yet run on the slot's next node.
+    const node = (this.#client as Cluster).slots[slot]?.[0];
+    return node === undefined ? [slot] : [slot, node];
+  }
+
+  #isBlocked(part: number | string): boolean {
+    const commands = this.#overdue.get(part);
     if (!commands) return false;
     // The client was told not to send again what was open when its connection broke: it never settles that.
     if ((this.#client as Redis).options.autoResendUnfulfilledCommands === false) {
-      for (const command of commands) if (command.stream !== this.#stream) this.#unblock(route, command);
+      for (const command of commands) if (command.stream !== this.#stream) this.#unblock([part], command);
     }
     return commands.size > 0;
   }
 
-  #block(route: number, command: Overdue): void {
-    const commands = this.#overdue.get(route);
-    if (commands) commands.add(command);
-    else this.#overdue.set(route, new Set([command]));
+  #block(route: Route, command: Overdue): void {
+    for (const part of route) {
+      const commands = this.#overdue.get(part);
+      if (commands) commands.add(command);
+      else this.#overdue.set(part, new Set([command]));
+    }
   }
 
-  #unblock(route: number, command: Overdue): void {
-    const commands = this.#overdue.get(route);
-    if (commands?.delete(command) && commands.size === 0) this.#overdue.delete(route);
+  #unblock(route: Route, command: Overdue): void {
+    for (const part of route) {
+      const commands = this.#overdue.get(part);
+      if (commands?.delete(command) && commands.size === 0) this.#overdue.delete(part);
+    }
   }
 
   /** Blocks the route for as long as a command may take. */
-  #pause(route: number, command: Overdue): void {
+  #pause(route: Route, command: Overdue): void {
     this.#block(route, command);
     setTimeout(() => this.#unblock(route, command), this.#timeoutMs).unref();
   }
@@ -181,8 +199,12 @@ export class ScriptRunner {
 
 function faultOf(error: unknown): ScriptFault {
   if (error instanceof ScriptFault) return error;
-  const fromRedis = error instanceof Error && error.name === 'ReplyError';
-  return new ScriptFault(problemOf(error), true, !fromRedis && !isClientTimeout(error));
+  const problem = problemOf(error);
+  if (!(error instanceof Error && error.name === 'ReplyError')) {
+    return new ScriptFault(problem, true, !isClientTimeout(error));
+  }
+  // Redis names the script that failed in the middle; a call that it refuses beforehand (NOAUTH, NOPERM, ...) has not run.
+  return new ScriptFault(problem, problem.includes('user_script'));
 }
 
 /** By the option `commandTimeout`: the client does not tell when the server answers after all. */

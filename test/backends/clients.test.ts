@@ -1,7 +1,9 @@
 import { Redis, type RedisOptions } from 'ioredis';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { LockBackend } from '../../lib/backends/lock-backend.js';
+import { ACQUIRE } from '../../lib/scripts/acquire.script.js';
 import { RedisServer } from '../support/redis-server.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 import { claimOn, connected, freshKey, granted, opened } from './claims.js';
 
@@ -68,6 +70,21 @@ describe('Clients', () => {
     await Promise.all(batch.map((each) => granted(backend, each)));
     const releases = await Promise.all(batch.map((each) => backend.release(each)));
     expect(releases).toEqual(Array(120).fill({ status: 'released' }));
+  });
+
+  it('of the application that send a lost acquire again by themselves are granted one lock with one token', async () => {
+    const proxy = await TcpProxy.start(server.port);
+    backend = await connected({ redis: client({ port: proxy.port }), commandTimeoutMs: 10_000 });
+    const claim = claimOn(freshKey());
+    await granted(backend, claim); // the script is known to the server
+    await backend.release(claim);
+    const cut = proxy.cutAfterRequest(ACQUIRE.sha);
+    const { fencingToken } = await granted(backend, claim);
+    await cut;
+    expect(await server.command('GET', `lock:{${claim.key}}:fence`)).toBe(String(fencingToken));
+    expect(await backend.release(claim)).toEqual({ status: 'released' });
+    expect(await server.command('EXISTS', `lock:{${claim.key}}`)).toBe(0);
+    await proxy.stop();
   });
 
   it('of the application put the locks behind their key prefix', async () => {

@@ -120,7 +120,7 @@ describe('Fencing tokens of a Redlock', () => {
 
   it('are not issued when the majority cannot be told, and the lock is given back', async () => {
     await backend.close();
-    backend = await connected({ redlock: [proxy.url, ...nodes.urls.slice(1)], commandTimeoutMs: 150 });
+    backend = await connected({ redlock: [proxy.url, ...nodes.urls.slice(1)], commandTimeoutMs: 400 });
     const claim = claimOn(freshKey());
     await nodes.setFence(0, claim.key, HIGH);
     await nodes.setFence(1, claim.key, HIGH + 50);

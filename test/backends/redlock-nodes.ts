@@ -6,6 +6,7 @@ import { claimOn, freshKey } from './claims.js';
 /** The servers of a Redlock, seen one by one. */
 export class RedlockNodes {
   readonly #paused = new Set<RedisServer>();
+  readonly #dead = new Set<RedisServer>();
 
   private constructor(readonly servers: readonly RedisServer[]) {}
 
@@ -42,6 +43,17 @@ export class RedlockNodes {
 
   owner(node: number, key: string): Promise<string | null> {
     return ownerOn(this.servers[node]!, key);
+  }
+
+  async kill(node: number): Promise<void> {
+    await this.servers[node]!.kill();
+    this.#dead.add(this.servers[node]!);
+  }
+
+  /** All that are dead. */
+  async restart(): Promise<void> {
+    await Promise.all([...this.#dead].map((server) => server.restart()));
+    this.#dead.clear();
   }
 
   async allFree(key: string): Promise<void> {

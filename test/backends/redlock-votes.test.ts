@@ -1,11 +1,13 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { LockBackend } from '../../lib/backends/lock-backend.js';
 import { until } from '../support/until.js';
-import { claimOn, connected, freshKey, granted, opened } from './claims.js';
+import { claimOn, connected, freshKey, granted, now, opened } from './claims.js';
 import { RedlockNodes } from './redlock-nodes.js';
 
 /** Longer than a test may take: whoever waits for a node that hangs does not end in time. */
 const NEVER_MS = 60_000;
+/** Time enough for a node that runs, on a busy machine. */
+const SHORT_MS = 400;
 
 describe('A Redlock of 5', () => {
   let nodes: RedlockNodes;
@@ -20,7 +22,7 @@ describe('A Redlock of 5', () => {
   });
   afterAll(() => nodes.stop());
 
-  const open = async (commandTimeoutMs?: number): Promise<LockBackend> => {
+  const open = async (commandTimeoutMs: number): Promise<LockBackend> => {
     const backend = await connected({ redlock: nodes.urls, commandTimeoutMs });
     backends.push(backend);
     return backend;
@@ -55,8 +57,8 @@ describe('A Redlock of 5', () => {
     await nodes.allFree(claim.key);
   });
 
-  it('acquires, extends, inspects and releases while two nodes hang, at the default limit', async () => {
-    const backend = await open();
+  it('acquires, extends, inspects and releases while two nodes hang', async () => {
+    const backend = await open(SHORT_MS);
     nodes.pause(0, 1);
     for (let round = 0; round < 3; round++) {
       const claim = claimOn(freshKey());
@@ -69,7 +71,7 @@ describe('A Redlock of 5', () => {
   });
 
   it('is unavailable when a majority hangs, and names each of those nodes', async () => {
-    const backend = await open(100);
+    const backend = await open(SHORT_MS);
     nodes.pause(0, 2, 4);
     const claim = claimOn(freshKey());
     const expected = {
@@ -87,7 +89,7 @@ describe('A Redlock of 5', () => {
   });
 
   it('tells the holder apart from nodes that are out of order', async () => {
-    const backend = await open(100);
+    const backend = await open(SHORT_MS);
     const key = freshKey();
     for (const node of [0, 1, 2]) await nodes.put(node, key, 'holder');
     nodes.pause(3, 4);
@@ -100,7 +102,7 @@ describe('A Redlock of 5', () => {
   });
 
   it('knows the holder whichever nodes answer first', async () => {
-    const backend = await open();
+    const backend = await open(NEVER_MS);
     const key = freshKey();
     for (const node of [0, 1, 2]) await nodes.put(node, key, 'holder');
     for (const node of [3, 4]) await nodes.put(node, key, 'another');
@@ -109,7 +111,7 @@ describe('A Redlock of 5', () => {
   });
 
   it('names no holder of a split vote, and keeps none of its votes', async () => {
-    const backend = await open();
+    const backend = await open(NEVER_MS);
     const key = freshKey();
     for (const node of [0, 1]) await nodes.put(node, key, 'one');
     await nodes.put(2, key, 'two');
@@ -123,7 +125,7 @@ describe('A Redlock of 5', () => {
   });
 
   it('lets somebody win soon when several attempts split the votes', async () => {
-    const contenders = await Promise.all(Array.from({ length: 3 }, () => open()));
+    const contenders = await Promise.all(Array.from({ length: 3 }, () => open(NEVER_MS)));
     const key = freshKey();
     const winners: string[] = [];
     await Promise.all(
@@ -140,7 +142,7 @@ describe('A Redlock of 5', () => {
   });
 
   it('gives back a vote that comes after the refusal', async () => {
-    const backend = await open(100);
+    const backend = await open(SHORT_MS);
     const key = freshKey();
     for (const node of [0, 1, 2]) await nodes.put(node, key, 'holder');
     nodes.pause(3, 4);
@@ -156,7 +158,7 @@ describe('A Redlock of 5', () => {
   });
 
   it('gives back all votes, the late ones too, of an attempt that got no majority in time', async () => {
-    const backend = await open(100);
+    const backend = await open(SHORT_MS);
     const key = freshKey();
     nodes.pause(0, 1, 2);
     expect(await backend.acquire(claimOn(key))).toMatchObject({ status: 'unavailable' });
@@ -168,7 +170,7 @@ describe('A Redlock of 5', () => {
   });
 
   it('gives back a vote that comes after the release', async () => {
-    const backend = await open(100);
+    const backend = await open(SHORT_MS);
     const claim = claimOn(freshKey());
     nodes.pause(2);
     await granted(backend, claim);
@@ -176,6 +178,20 @@ describe('A Redlock of 5', () => {
     nodes.resume();
     await until(() => nodes.fence(2, claim.key), { what: 'the late node has granted' });
     await nodes.allFree(claim.key);
+  });
+
+  it('counts the lease from before the first vote was asked for', async () => {
+    const backend = await open(10_000);
+    const claim = claimOn(freshKey());
+    for (const operation of [() => backend.acquire(claim), () => backend.extend(claim)]) {
+      nodes.pause(0, 1, 2);
+      const attempt = operation();
+      await new Promise(setImmediate); // sent
+      const sent = now();
+      nodes.resume();
+      expect(((await attempt) as { sentAt: number }).sentAt).toBeLessThan(sent);
+    }
+    await backend.release(claim);
   });
 
   it('waits for connections that are just being made', async () => {

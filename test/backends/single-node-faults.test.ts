@@ -84,6 +84,64 @@ describe('One Redis server', () => {
     });
   });
 
+  it('that refuses commands gets no releases of what it never granted', async () => {
+    await server.command('ACL', 'SETUSER', 'tenant', 'on', 'nopass', '~*', '+@all');
+    await backend.close();
+    backend = await connected({ redis: `redis://tenant:any@127.0.0.1:${server.port}` });
+    const claim = claimOn(freshKey());
+    await granted(backend, claim);
+    await server.command('ACL', 'SETUSER', 'tenant', '-evalsha');
+    const refused = expect.objectContaining({ problem: expect.stringMatching(/NOPERM/) });
+    for (let round = 0; round < 30; round++) {
+      const outcome = await backend.acquire(claimOn(freshKey()));
+      expect(outcome).toEqual({ status: 'unavailable', causes: [refused] });
+    }
+    expect(await backend.release(claim)).toEqual({ status: 'unavailable', causes: [refused] });
+    await server.resetCalls();
+    await server.command('ACL', 'SETUSER', 'tenant', '+evalsha');
+    await until(async () => (await server.command('EXISTS', `lock:{${claim.key}}`)) === 0, { what: 'it is released' });
+    expect((await server.calls()).get).toBe(1); // each release reads its lock
+  });
+
+  it('is asked once more for what it did not release, before the backend closes', async () => {
+    await server.command('ACL', 'SETUSER', 'tenant', 'on', 'nopass', '~*', '+@all');
+    await backend.close();
+    backend = await connected({ redis: `redis://tenant:any@127.0.0.1:${server.port}` });
+    const claim = claimOn(freshKey());
+    await granted(backend, claim);
+    await server.command('ACL', 'SETUSER', 'tenant', '-evalsha');
+    expect(await backend.release(claim)).toMatchObject({ status: 'unavailable' });
+    await server.command('ACL', 'SETUSER', 'tenant', '+evalsha');
+    await backend.close();
+    expect(await owner(claim.key)).toBeNull();
+  });
+
+  it('that answers late has granted a lease that counts from before the command was sent', async () => {
+    const claim = claimOn(freshKey());
+    for (const operation of [() => backend.acquire(claim), () => backend.extend(claim)]) {
+      proxy.hold();
+      const attempt = operation();
+      await new Promise(setImmediate); // sent
+      const sent = now();
+      proxy.release();
+      expect(((await attempt) as { sentAt: number }).sentAt).toBeLessThan(sent);
+    }
+    await backend.release(claim);
+  });
+
+  it("whose key was replaced by another program's data has lost the lock", async () => {
+    const claim = claimOn(freshKey());
+    await granted(backend, claim);
+    await server.command('DEL', `lock:{${claim.key}}`);
+    await server.command('LPUSH', `lock:{${claim.key}}`, 'data');
+    expect(await backend.extend(claim)).toEqual({ status: 'lost', reason: 'stolen' });
+    expect(await backend.release(claim)).toEqual({ status: 'gone' });
+    const causes = [expect.objectContaining({ problem: expect.stringMatching(/WRONGTYPE/) })];
+    expect(await backend.acquire(claimOn(claim.key))).toEqual({ status: 'unavailable', causes });
+    await expect(backend.inspect(claim.key)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE', causes });
+    expect(await backend.forceRelease(claim.key)).toBe(true);
+  });
+
   it('that cannot be reached any more leaves no orphan of an attempt whose answer was lost', async () => {
     const claim = claimOn(freshKey());
     proxy.dropReplies();

@@ -26,7 +26,9 @@ beforeAll(async () => {
   const readme = readFileSync(`${root}README.md`, 'utf8');
   const examples = [...readme.matchAll(/^```ts\n(.*?)^```/gms)].map((match) => match[1]!.replace(/^import .*\n/gm, ''));
   const testing = examples.pop()!;
-  const source = [PRELUDE, ...examples, `export async function testing() {\n${testing}\nreturn testing;\n}\n`].join('\n');
+  const source = [PRELUDE, ...examples, `export async function testing() {\n${testing}\nreturn testing;\n}\n`].join(
+    '\n',
+  );
   mkdirSync(new URL('.generated', import.meta.url), { recursive: true });
   writeFileSync(generated, source.replace('redis://localhost:6379', redis.url).replace("'localhost'", "'127.0.0.1'"));
 });
@@ -51,11 +53,15 @@ async function examples() {
 
 describe('the examples of the README', () => {
   it('compile with all checks on', () => {
-    const { config } = ts.readConfigFile(`${root}tsconfig.json`, (path) => readFileSync(path, 'utf8')) as { config: object };
+    const { config } = ts.readConfigFile(`${root}tsconfig.json`, (path) => readFileSync(path, 'utf8')) as {
+      config: object;
+    };
     const { options } = ts.parseJsonConfigFileContent(config, ts.sys, root);
     const program = ts.createProgram([generated], { ...options, noUnusedParameters: false, noUnusedLocals: false });
     const problems = ts.getPreEmitDiagnostics(program);
-    expect(ts.formatDiagnostics(problems, { ...ts.sys, getCanonicalFileName: (name) => name, getNewLine: () => '\n' })).toBe('');
+    expect(
+      ts.formatDiagnostics(problems, { ...ts.sys, getCanonicalFileName: (name) => name, getNewLine: () => '\n' }),
+    ).toBe('');
   });
 
   it('lock on a real Redis in the first minute', async () => {
@@ -81,16 +87,7 @@ describe('the examples of the README', () => {
     expect((await fetch(`${url}/orders/import`, { method: 'POST' })).status).toBe(201);
 
     expect(await redis.keys('lock:*')).toEqual(
-      [
-        'import:127.0.0.1',
-        'nightly',
-        'order:17',
-        'order:18',
-        'report',
-        'report:9',
-        'stock:tea',
-        'stock:x%3Ay:z',
-      ]
+      ['import:127.0.0.1', 'nightly', 'order:17', 'order:18', 'report', 'report:9', 'stock:tea', 'stock:x%3Ay:z']
         .map((key) => `lock:{${key}}:fence`)
         .sort(),
     );

@@ -102,11 +102,16 @@ describe('A ScriptRunner', () => {
     expect(await client.pttl('twice')).toBeGreaterThan(30_000);
   });
 
+  it('keeps a fencing counter for a day after its last use', async () => {
+    await acquire('counted');
+    await release('counted');
+    await client.pexpire('counted:fence', 5_000);
+    await acquire('counted');
+    expect(await client.pttl('counted:fence')).toBeGreaterThan(86_000_000);
+  });
+
   it.each([
     ['acquire', acquire, expect.any(Number)],
-    ['release', release, 1],
-    ['extend', extend, 1],
-    ['restore', (key: string) => extend(key, 'restore'), 1],
     ['inspect', inspect, [expect.any(Number), 'me', expect.any(String), expect.any(Number)]],
     ['raise-fence', raise, 1],
   ] as const)('fails only the operation whose lock is no string, not its batch: %s', async (_name, operate, answer) => {
@@ -116,8 +121,19 @@ describe('A ScriptRunner', () => {
     expect([before, after]).toEqual(Array(2).fill({ status: 'fulfilled', value: answer }));
     expect(wrong).toMatchObject({
       status: 'rejected',
-      reason: { message: expect.stringMatching(/WRONGTYPE/), mayHaveRun: true, disconnected: false },
+      reason: { message: expect.stringMatching(/WRONGTYPE/), mayHaveRun: false, disconnected: false },
     });
+    expect(await client.lrange('list', 0, -1)).toEqual(['lock', 'a', 'not']);
+  });
+
+  it.each([
+    ['release', release],
+    ['extend', extend],
+    ['restore', (key: string) => extend(key, 'restore')],
+  ] as const)("takes a lock that is no string any more for another's: %s", async (_name, operate) => {
+    await Promise.all(['a', 'z'].map((key) => acquire(key)));
+    await client.lpush('list', 'not', 'a', 'lock');
+    expect(await Promise.all(['a', 'list', 'z'].map((key) => operate(key)))).toEqual([1, -1, 1]);
     expect(await client.lrange('list', 0, -1)).toEqual(['lock', 'a', 'not']);
   });
 
@@ -136,6 +152,13 @@ describe('A ScriptRunner', () => {
       await corrupt();
       const [before, , after] = await Promise.allSettled(['a', 'bad', 'z'].map((key) => operate(key)));
       expect([before!.status, after!.status]).toEqual(['fulfilled', 'fulfilled']);
+    });
+
+    it('tells the holder without a token', async () => {
+      await acquire('bad');
+      await client.del('bad:fence');
+      await corrupt();
+      expect(await inspect('bad')).toEqual([expect.any(Number), 'me', '', -1]);
     });
 
     it('refuses the acquire and leaves no lock', async () => {
@@ -164,6 +187,20 @@ describe('A ScriptRunner', () => {
     expect(await client.keys('no-room*')).toEqual([]);
   });
 
+  it('knows that a script which failed in the middle may have taken effect', async () => {
+    await client.call('ACL', 'SETUSER', 'half', 'on', 'nopass', '~*', '+@all', '-pttl');
+    const half = new Redis({ port: server.port, host: '127.0.0.1', username: 'half', password: 'any' });
+    await half.ping();
+    await acquire('held', 'somebody');
+    runner = new ScriptRunner(half, 5_000);
+    const outcomes = await Promise.allSettled([acquire('free'), acquire('held')]);
+    half.disconnect();
+    expect(outcomes).toEqual(
+      Array(2).fill({ status: 'rejected', reason: expect.objectContaining({ mayHaveRun: true, disconnected: false }) }),
+    );
+    expect(await client.get('free')).toBe('me');
+  });
+
   it('fails the operations of one call and not those of the next', async () => {
     await client.call('ACL', 'SETUSER', 'limited', 'on', 'nopass', '~allowed:*', '+@all');
     const limited = new Redis({ port: server.port, host: '127.0.0.1', username: 'limited', password: 'any' });
@@ -178,6 +215,7 @@ describe('A ScriptRunner', () => {
       new Set(['rejected']),
       new Set(['fulfilled']),
     ]);
-    expect(outcomes[120]).toMatchObject({ reason: { message: expect.stringMatching(/NOPERM/) } });
+    // Redis refused the call before it ran the script.
+    expect(outcomes[120]).toMatchObject({ reason: { message: expect.stringMatching(/NOPERM/), mayHaveRun: false } });
   });
 });

@@ -7,7 +7,7 @@ import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
-const LIMIT_MS = 150;
+const LIMIT_MS = 250;
 
 describe('A server that hangs', () => {
   let server: RedisServer;
@@ -132,7 +132,7 @@ describe('A server that hangs', () => {
   });
 
   it('has a bounded number of commands queued for it by a client with a commandTimeout of its own', async () => {
-    const runner = await runnerOn(server.port, { commandTimeout: 50 }, 5_000);
+    const runner = await runnerOn(server.port, { commandTimeout: 50 }, 1_000);
     server.pause();
     expect(await faultOf(acquire(runner))).toMatchObject({ mayHaveRun: true, disconnected: false });
     const faults = await Promise.all(Array.from({ length: 50 }, () => faultOf(acquire(runner))));
