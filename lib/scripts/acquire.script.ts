@@ -18,20 +18,20 @@ export const ACQUIRE = defineScript({
 -- KEYS  [lock, fence] per lock
 -- ARGV  [owner, ttl in ms] per lock
 -- reply per lock: token | {pttl of the holder, holder} | {error}
-local replies = {}
+local replies, pcall = {}, redis.pcall
 for i = 1, #KEYS, 2 do
   local lock, fence, owner, ttl = KEYS[i], KEYS[i + 1], ARGV[i], ARGV[i + 1]
   local reply
-  local set = redis.pcall('SET', lock, owner, 'PX', ttl, 'NX')
+  local set = pcall('SET', lock, owner, 'PX', ttl, 'NX')
   local holder = owner
   if set == false then
-    holder = redis.pcall('GET', lock)
+    holder = pcall('GET', lock)
     if holder == owner then redis.call('PEXPIRE', lock, ttl) end
   elseif set.err then
     holder = set
   end
   if holder == owner then
-    local token = set and redis.pcall('INCR', fence) or redis.pcall('GET', fence) or 0
+    local token = set and pcall('INCR', fence) or pcall('GET', fence) or 0
     reply = tonumber(token)
     if not reply then
       redis.call('DEL', lock)
@@ -41,7 +41,7 @@ for i = 1, #KEYS, 2 do
       reply = time[1] * 1000000 + time[2]
       redis.call('SET', fence, string.format('%.0f', reply), 'PX', ${FENCE_TTL_MS})
     else
-      redis.call('PEXPIRE', fence, ${FENCE_TTL_MS})
+      pcall('PEXPIRE', fence, '${FENCE_TTL_MS}')
     end
   elseif type(holder) == 'table' then
     reply = {holder.err}

@@ -30,8 +30,15 @@ interface Operation {
 /** Which server is asked, as far as is known: the slot and its node in a Cluster, else a constant. */
 type Route = readonly (number | string)[];
 
-/** A command that was not answered in time, by the connection that it was sent on. */
-type Overdue = { stream: unknown };
+/** One call of a script: gathered in a tick, sent at its end, open until the server has answered. */
+interface Command {
+  script: Script;
+  route: Route;
+  operations: Operation[];
+  /** The connection that it was sent on. */
+  stream?: unknown;
+  dueAt: number;
+}
 
 const ONE_SERVER: Route = [0];
 const MAX_OPERATIONS_PER_CALL = 100;
@@ -47,10 +54,14 @@ export class ScriptRunner {
   readonly #client: RedisClient;
   readonly #keyPrefix: string;
   readonly #timeoutMs: number;
-  /** Operations to send at the end of this tick, by script and, in a Cluster, slot. */
-  #batches = new Map<string, { script: Script; route: Route; operations: Operation[] }>();
+  /** What is to be sent at the end of this tick, by script and, in a Cluster, slot. */
+  readonly #gathered = new Map<Script | string, Command>();
+  /** What was sent and is not overdue, in the order it comes due: one timer serves all. */
+  readonly #open = new Set<Command>();
+  #timer?: NodeJS.Timeout;
   /** The overdue commands, by each part of their route. */
-  readonly #overdue = new Map<number | string, Set<Overdue>>();
+  readonly #overdue = new Map<number | string, Set<Command>>();
+  readonly #sendGathered = () => this.#flush();
 
   constructor(client: RedisClient, timeoutMs: number) {
     this.#client = client;
@@ -65,92 +76,98 @@ export class ScriptRunner {
   run(script: Script, keys: string[], args: (string | number)[]): Promise<Reply> {
     return new Promise((resolve, reject) => {
       const route = this.#routeOf(keys[0]!);
-      if (route.some((part) => this.#isBlocked(part))) {
+      if (this.#overdue.size > 0 && route.some((part) => this.#isBlocked(part))) {
         reject(new ScriptFault('it does not answer (an earlier command is still open)', false));
         return;
       }
-      if (this.#batches.size === 0) process.nextTick(() => this.#flush());
-      const id = `${script.name}:${route[0]}`;
-      let batch = this.#batches.get(id);
-      if (!batch) this.#batches.set(id, (batch = { script, route, operations: [] }));
-      batch.operations.push({ keys, args, resolve, reject });
+      if (this.#gathered.size === 0) process.nextTick(this.#sendGathered);
+      const operation: Operation = { keys, args, resolve, reject };
+      const id = route === ONE_SERVER ? script : `${script.name}:${route[0]}`;
+      const command = this.#gathered.get(id);
+      if (command) command.operations.push(operation);
+      else this.#gathered.set(id, { script, route, operations: [operation], dueAt: 0 });
     });
   }
 
   #flush(): void {
-    const batches = [...this.#batches.values()];
-    this.#batches = new Map();
-    if (batches.length > 1) batches.sort((a, b) => a.script.order - b.script.order);
-    for (const { script, route, operations } of batches) {
+    const commands = [...this.#gathered.values()];
+    this.#gathered.clear();
+    if (commands.length > 1) commands.sort((a, b) => a.script.order - b.script.order);
+    for (const command of commands) {
+      const { operations } = command;
+      if (operations.length <= MAX_OPERATIONS_PER_CALL) {
+        this.#send(command);
+        continue;
+      }
       for (let start = 0; start < operations.length; start += MAX_OPERATIONS_PER_CALL) {
-        const part =
-          start === 0 && operations.length <= MAX_OPERATIONS_PER_CALL
-            ? operations
-            : operations.slice(start, start + MAX_OPERATIONS_PER_CALL);
-        this.#send(script, route, part);
+        this.#send({ ...command, operations: operations.slice(start, start + MAX_OPERATIONS_PER_CALL) });
       }
     }
   }
 
-  #send(script: Script, route: Route, operations: Operation[]): void {
+  #send(command: Command): void {
     // The offline queue of the client would send it whenever the server is back: too late for anybody.
     if (this.#client.status !== 'ready') {
-      this.#fail(operations, new ScriptFault(`not connected (${this.#client.status})`, false, true));
+      fail(command, new ScriptFault(`not connected (${this.#client.status})`, false, true));
       return;
     }
-    const command: Overdue = { stream: this.#stream };
-    let giveUp: NodeJS.Immediate | undefined;
-    const timer = setTimeout(() => {
-      // After a pause of this process timers come first: what has been answered meanwhile is read before it is given up.
-      giveUp = setImmediate(() => {
-        this.#block(route, command);
-        this.#fail(operations, new ScriptFault(`no answer within ${this.#timeoutMs} ms`, true));
-      });
-    }, this.#timeoutMs);
-    const settled = () => {
-      clearTimeout(timer);
-      clearImmediate(giveUp);
-      this.#unblock(route, command);
-    };
-    this.#evaluate(script, operations).then(
-      (replies) => {
-        settled(); // before anybody acts on the answers
-        for (let i = 0; i < operations.length; i++) this.#answer(operations[i]!, replies[i]);
-      },
-      (error: unknown) => {
-        settled();
-        if (isClientTimeout(error)) this.#pause(route, command);
-        this.#fail(operations, faultOf(error));
-      },
-    );
-  }
-
-  async #evaluate(script: Script, operations: Operation[]): Promise<Reply[]> {
+    command.stream = this.#stream;
+    command.dueAt = performance.now() + this.#timeoutMs;
+    this.#open.add(command);
+    this.#timer ??= setTimeout(() => this.#lookForOverdue(), this.#timeoutMs).unref();
+    const { script, operations } = command;
     const single = operations.length === 1 ? operations[0]! : undefined;
     const keys = single ? single.keys : operations.flatMap((operation) => operation.keys);
     const args = single ? single.args : operations.flatMap((operation) => operation.args);
-    let reply: unknown;
-    try {
-      reply = await this.#client.evalsha(script.sha, keys.length, ...keys, ...args);
-    } catch (error) {
-      if (!(error instanceof Error && error.message.startsWith('NOSCRIPT'))) throw error;
-      reply = await this.#client.eval(script.source, keys.length, ...keys, ...args);
-    }
-    if (!Array.isArray(reply) || reply.length !== operations.length) {
-      throw new ScriptFault(`unexpected answer to the script ${script.name}`, true);
-    }
-    return reply as Reply[];
+    const answered = (replies: unknown) => this.#answer(command, replies);
+    const refused = (error: unknown) => this.#refuse(command, error);
+    this.#client.evalsha(script.sha, keys.length, ...keys, ...args).then(answered, (error: unknown) => {
+      if (!(error instanceof Error && error.message.startsWith('NOSCRIPT'))) return refused(error);
+      return this.#client.eval(script.source, keys.length, ...keys, ...args).then(answered, refused);
+    });
   }
 
-  #answer(operation: Operation, reply: Reply | undefined): void {
-    const error = Array.isArray(reply) && reply.length === 1 ? String(reply[0]) : undefined;
-    // A script that answers with an error has left things as they were.
-    if (error !== undefined) operation.reject(new ScriptFault(error, false));
-    else operation.resolve(reply!);
+  #answer(command: Command, replies: unknown): void {
+    this.#settle(command); // before anybody acts on the answers
+    const { script, operations } = command;
+    if (!Array.isArray(replies) || replies.length !== operations.length) {
+      fail(command, new ScriptFault(`unexpected answer to the script ${script.name}`, true));
+      return;
+    }
+    for (let i = 0; i < operations.length; i++) {
+      const reply = replies[i] as Reply;
+      const error = Array.isArray(reply) && reply.length === 1 ? String(reply[0]) : undefined;
+      // A script that answers with an error has left things as they were.
+      if (error !== undefined) operations[i]!.reject(new ScriptFault(error, false));
+      else operations[i]!.resolve(reply);
+    }
   }
 
-  #fail(operations: Operation[], fault: ScriptFault): void {
-    for (const operation of operations) operation.reject(fault);
+  #refuse(command: Command, error: unknown): void {
+    this.#settle(command);
+    if (isClientTimeout(error)) this.#pause(command);
+    fail(command, faultOf(error));
+  }
+
+  #settle(command: Command): void {
+    if (!this.#open.delete(command)) this.#unblock(command.route, command);
+  }
+
+  #lookForOverdue(): void {
+    // After a pause of this process timers come first: what was answered meanwhile is read before it is given up.
+    setImmediate(() => {
+      const now = performance.now();
+      this.#timer = undefined;
+      for (const command of this.#open) {
+        if (command.dueAt > now) {
+          this.#timer = setTimeout(() => this.#lookForOverdue(), Math.ceil(command.dueAt - now)).unref();
+          return;
+        }
+        this.#open.delete(command);
+        this.#block(command);
+        fail(command, new ScriptFault(`no answer within ${this.#timeoutMs} ms`, true));
+      }
+    });
   }
 
   #routeOf(key: string): Route {
@@ -171,15 +188,15 @@ export class ScriptRunner {
     return commands.size > 0;
   }
 
-  #block(route: Route, command: Overdue): void {
-    for (const part of route) {
+  #block(command: Command): void {
+    for (const part of command.route) {
       const commands = this.#overdue.get(part);
       if (commands) commands.add(command);
       else this.#overdue.set(part, new Set([command]));
     }
   }
 
-  #unblock(route: Route, command: Overdue): void {
+  #unblock(route: Route, command: Command): void {
     for (const part of route) {
       const commands = this.#overdue.get(part);
       if (commands?.delete(command) && commands.size === 0) this.#overdue.delete(part);
@@ -187,14 +204,18 @@ export class ScriptRunner {
   }
 
   /** Blocks the route for as long as a command may take. */
-  #pause(route: Route, command: Overdue): void {
-    this.#block(route, command);
-    setTimeout(() => this.#unblock(route, command), this.#timeoutMs).unref();
+  #pause(command: Command): void {
+    this.#block(command);
+    setTimeout(() => this.#unblock(command.route, command), this.#timeoutMs).unref();
   }
 
   get #stream(): unknown {
     return (this.#client as Redis).stream; // a Cluster has none of its own
   }
+}
+
+function fail({ operations }: Command, fault: ScriptFault): void {
+  for (const operation of operations) operation.reject(fault);
 }
 
 function faultOf(error: unknown): ScriptFault {
