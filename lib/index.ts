@@ -36,7 +36,8 @@ export {
   type LockedOptions,
 } from './nest/locked.decorator.js';
 export { ContextKey } from './nest/locked-plan.js';
-export { LockedInterceptor } from './nest/locked.interceptor.js';
+export { LockedInterceptor, lockedInterceptorOf } from './nest/locked.interceptor.js';
+export { lockKey } from './nest/lock-key.js';
 export { RedisLockModule } from './nest/redis-lock.module.js';
 export type { RedisLockModuleExtras } from './nest/redis-lock.module-definition.js';
 export { getLockServiceToken, InjectLockService } from './nest/tokens.js';

@@ -35,7 +35,8 @@ export interface Lock extends AsyncDisposable {
   /**
    * Gives the lock back; further calls do nothing. Never throws: when Redis cannot be asked, the release is repeated
    * in the background, and the lease ends by itself.
-   * @returns `true` when the key was removed; `false` when it was not this owner's any more or that is unknown
+   * @returns `true` when the key was removed (of a nested lock: when it is still held by the outer one); `false` when it
+   *   was not this owner's any more, or that is unknown
    */
   release(): Promise<boolean>;
 }

@@ -1,10 +1,9 @@
-import type { Claim, LockBackend, ReleaseOutcome } from '../backends/lock-backend.js';
+import type { Claim, LockBackend } from '../backends/lock-backend.js';
 import { LockUnavailableError, type LockLostReason } from '../errors.js';
 import type { LockEvent } from '../events.js';
 import { checkTtl } from '../resolve-options.js';
 import { Lease, validityMs } from './lease.js';
 import type { LeaseKeeper } from './lock-handle.js';
-import type { UnderWay } from './under-way.js';
 import { Watchdog } from './watchdog.js';
 
 /** What the leases of a service need of the world, and tell it. */
@@ -12,7 +11,6 @@ export interface LeasesDuties {
   backend: LockBackend;
   guardMs: number;
   now: () => number;
-  underWay: UnderWay;
   emit: (event: () => LockEvent) => void;
   /** The key is not held by this process any more: called once for each lease, before the release is confirmed. */
   onEnd: (key: string) => void;
@@ -70,7 +68,7 @@ export class Leases implements LeaseKeeper {
     // In this order and at once: nothing is extended, and nobody in line is let in, behind the release.
     this.#watchdog.unwatch(lease);
     lease.release();
-    const releasing = this.#giveBack(lease.claim);
+    const releasing = this.#duties.backend.release(lease.claim);
     this.#forget(lease);
     const outcome = await releasing;
     const { emit } = this.#duties;
@@ -92,8 +90,8 @@ export class Leases implements LeaseKeeper {
   lose(lease: Lease, reason: LockLostReason): void {
     if (!lease.lose(reason)) return;
     this.#watchdog.unwatch(lease);
-    if (reason === 'shutdown') void this.#giveBack(lease.claim);
-    else if (reason !== 'stolen') this.#giveBackAfterwards(lease);
+    if (reason === 'shutdown') void this.#duties.backend.release(lease.claim);
+    else if (reason !== 'stolen') this.#releaseAfterwards(lease);
     this.#forget(lease);
     this.#duties.emit(() => ({ type: 'lost', reason, ...identity(lease) }));
   }
@@ -114,32 +112,25 @@ export class Leases implements LeaseKeeper {
     for (const lease of [...this.#leases.values()]) this.lose(lease, 'shutdown');
     for (const [timer, claim] of this.#afterwards) {
       clearTimeout(timer);
-      void this.#giveBack(claim);
+      void this.#duties.backend.release(claim);
     }
     this.#afterwards.clear();
     this.#watchdog.stop();
-  }
-
-  async #giveBack(claim: Claim): Promise<ReleaseOutcome> {
-    const { backend, underWay } = this.#duties;
-    underWay.begin();
-    try {
-      return await backend.release(claim);
-    } finally {
-      underWay.end();
-    }
   }
 
   /**
    * Redis may keep the key for longer than the lease ran here: an extension that was given up may still run, and a
    * clock that was set ahead ended the lease too early.
    */
-  #giveBackAfterwards({ claim, ttlMs }: Lease): void {
-    const untilExpiryMs = ttlMs - validityMs(ttlMs, this.#duties.guardMs);
-    const timer = setTimeout(() => {
-      this.#afterwards.delete(timer);
-      void this.#giveBack(claim);
-    }, untilExpiryMs).unref();
+  #releaseAfterwards({ claim, ttlMs }: Lease): void {
+    const { backend, guardMs } = this.#duties;
+    const timer = setTimeout(
+      () => {
+        this.#afterwards.delete(timer);
+        void backend.release(claim);
+      },
+      ttlMs - validityMs(ttlMs, guardMs),
+    ).unref();
     this.#afterwards.set(timer, claim);
   }
 

@@ -4,9 +4,11 @@ import type { Lease } from './lease.js';
 
 /** First try after this part of the ttl, so that two more fit in before the deadline. */
 const EXTEND_AFTER = 1 / 3;
-/** Next try after a failed one, as a part of the lease that still runs. */
+/** The same for a lease of which `guardMs` takes a large part, as a part of what it leaves. */
+const EXTEND_AFTER_AT_MOST = 1 / 2;
+/** Next try after a failed one, as a part of the lease. */
 const RETRY_AFTER = 1 / 10;
-/** What is due within this part of the ttl is extended along: few large batches instead of many small ones. */
+/** What is due within this part of the lease is extended along: few large batches instead of many small ones. */
 const COALESCE = 1 / 15;
 /** A timer this late, as a part of the ttl, says that the process did not run. */
 const STALLED_AFTER = 1 / 10;
@@ -53,7 +55,8 @@ export class Watchdog {
   }
 
   watch(lease: Lease): void {
-    lease.dueAt = lease.kept ? lease.sentAt + lease.ttlMs * EXTEND_AFTER : lease.deadline;
+    const extendAfterMs = Math.min(lease.ttlMs * EXTEND_AFTER, leaseMs(lease) * EXTEND_AFTER_AT_MOST);
+    lease.dueAt = lease.kept ? lease.sentAt + extendAfterMs : lease.deadline;
     this.#wakeAt(lease.dueAt);
     const id = queueOf(lease);
     let queue = this.#queues.get(id);
@@ -170,7 +173,7 @@ export class Watchdog {
         break;
       case 'unavailable':
         lease.fault = outcome.causes[0];
-        lease.dueAt = lease.kept ? this.#duties.now() + (lease.deadline - lease.sentAt) * RETRY_AFTER : lease.deadline;
+        lease.dueAt = lease.kept ? this.#duties.now() + leaseMs(lease) * RETRY_AFTER : lease.deadline;
         this.#wakeAt(Math.min(lease.dueAt, lease.deadline));
         this.#duties.onFault(lease, outcome.causes);
         break;
@@ -179,8 +182,13 @@ export class Watchdog {
 }
 
 /** How much earlier than it comes due a lease may be looked at; one that is not extended then ends, so not at all. */
-function leewayMs({ kept, ttlMs }: Lease): number {
-  return kept ? ttlMs * COALESCE : 0;
+function leewayMs(lease: Lease): number {
+  return lease.kept ? leaseMs(lease) * COALESCE : 0;
+}
+
+/** From when its command was sent to its deadline. */
+function leaseMs({ sentAt, deadline }: Lease): number {
+  return deadline - sentAt;
 }
 
 /** Those that are not extended come due at another time, so they stand in a queue of their own. */

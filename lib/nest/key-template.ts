@@ -1,6 +1,6 @@
-import { types } from 'node:util';
 import { checkKey } from '../check-key.js';
 import { LockKeyError, LockOptionsError } from '../errors.js';
+import { keyPart, UnfitPart } from './key-part.js';
 
 /** Where the values of a key come from, which decides when the lock can be taken. */
 export type KeyOrigin = 'static' | 'arguments' | 'request';
@@ -61,15 +61,13 @@ export class KeyTemplate {
     try {
       value = lookup(root);
       for (const name of path) value = value === null || value === undefined ? undefined : (value as never)[name];
-      return escape(stringForm(value));
+      return keyPart(value);
     } catch (error) {
-      if (error instanceof Unfit) throw refuse(error.message);
+      if (error instanceof UnfitPart) throw refuse(error.message);
       throw refuse('cannot be read', { cause: error });
     }
   }
 }
-
-class Unfit extends Error {}
 
 function parse(template: string): (string | Reference)[] {
   if (typeof template !== 'string')
@@ -96,40 +94,6 @@ function reference(template: string, source: string): Reference {
   if (path.length === 0 && NEED_A_PATH.has(root))
     throw unreadable(template, `{${source}} needs a path: {${source}.id}`);
   return { source, root, path: root === 'headers' ? path.map((name) => name.toLowerCase()) : path };
-}
-
-function stringForm(value: unknown): string {
-  switch (typeof value) {
-    case 'string':
-      if (value === '') throw new Unfit('is empty');
-      return value;
-    case 'number':
-      if (!Number.isFinite(value)) throw new Unfit(`is ${value}`);
-      return String(value);
-    case 'bigint':
-    case 'boolean':
-      return String(value);
-    case 'object':
-      if (value !== null) return objectForm(value);
-  }
-  throw new Unfit(`is ${value === null ? 'null' : typeof value === 'undefined' ? 'undefined' : `a ${typeof value}`}`);
-}
-
-/** Dates, ids and the like have a string form of their own; plain objects and lists would all look the same. */
-function objectForm(value: object): string {
-  if (types.isDate(value)) return value.toISOString(); // also one of another realm, as in Jest
-  const { toString } = value; // oxlint-disable-line typescript/unbound-method -- called with its object below
-  if (Array.isArray(value) || typeof toString !== 'function' || toString === Object.prototype.toString) {
-    throw new Unfit('is an object without a string form');
-  }
-  const form: unknown = toString.call(value);
-  if (typeof form !== 'string' || form === '' || form === '[object Object]')
-    throw new Unfit('is an object without a string form');
-  return form;
-}
-
-function escape(value: string): string {
-  return value.replace(/[%:{}]/g, (char) => '%' + char.charCodeAt(0).toString(16).toUpperCase());
 }
 
 function unreadable(template: string, problem: string): LockOptionsError {

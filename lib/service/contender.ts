@@ -1,11 +1,11 @@
 import type { AcquireOutcome, Claim, LockBackend } from '../backends/lock-backend.js';
 import { LockContendedError, LockUnavailableError, NodeError } from '../errors.js';
 import { validityMs } from '../lease/lease.js';
-import type { UnderWay } from '../lease/under-way.js';
 import { ownerSequence, parseOwner, type LockHolder } from '../owner.js';
 import { BackOff } from './back-off.js';
 import { LocalQueue, type Fault } from './local-queue.js';
 import type { Patience } from './patience.js';
+import type { UnderWay } from './under-way.js';
 
 /** A claim that was granted. Its holder has the turn in the local queue until it calls `leave`. */
 export interface Grant {
@@ -41,7 +41,7 @@ interface Turn {
 }
 
 /** An answer may take so long before what was last heard counts as out of date. */
-const ANSWER_DUE_MS = 100;
+const ANSWER_DUE_MS = 200;
 
 /**
  * Waits for locks: in line within the process, and as one contender for all its calls in Redis, with a back-off.
@@ -151,10 +151,13 @@ export class Contender {
   async #undo(claim: Claim, attempt: Promise<AcquireOutcome>, attemptedAt: number): Promise<Fault | undefined> {
     const { backend, underWay } = this.#duties;
     underWay.begin();
-    const outcome = await attempt;
-    if (outcome.status === 'acquired') await backend.release(claim);
-    underWay.end();
-    return outcome.status === 'unavailable' ? { causes: outcome.causes, attemptedAt } : undefined;
+    try {
+      const outcome = await attempt;
+      if (outcome.status === 'acquired') await backend.release(claim);
+      return outcome.status === 'unavailable' ? { causes: outcome.causes, attemptedAt } : undefined;
+    } finally {
+      underWay.end();
+    }
   }
 
   #sight(key: string, refusal: Extract<AcquireOutcome, { status: 'contended' }>, at: number): void {

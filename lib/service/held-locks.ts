@@ -4,7 +4,8 @@ import type { LockHandle } from '../lease/lock-handle.js';
 import type { Lock } from '../lock.js';
 
 interface Frame {
-  lock: LockHandle;
+  /** Undefined when it was seen to be released. */
+  lock?: LockHandle;
   lease: Lease;
   outer: Frame | undefined;
 }
@@ -14,14 +15,12 @@ export class HeldLocks {
   readonly #context = new AsyncLocalStorage<Frame>();
 
   run<T>(lock: LockHandle, lease: Lease, work: (lock: Lock) => T): T {
-    // A job that plans its next run from within would otherwise drag along the frames of all its runs.
-    const outer = this.#find(isInUse);
-    return this.#context.run({ lock, lease, outer }, work, lock);
+    return this.#context.run({ lock, lease, outer: this.#innermost() }, work, lock);
   }
 
   /** The innermost lock that was not given back yet, held or lost; with a key, the innermost of that key. */
   current(key?: string): Lock | undefined {
-    return this.#find((frame) => !frame.lock.isReleased && (key === undefined || frame.lock.key === key))?.lock;
+    return this.#find(({ lock }) => !!lock && !lock.isReleased && (key === undefined || lock.key === key))?.lock;
   }
 
   /** The lease of this key, if this call holds it now. */
@@ -34,12 +33,19 @@ export class HeldLocks {
     return this.#find(({ lease }) => lease.state === 'held') !== undefined;
   }
 
+  /**
+   * The innermost frame that is of use. A job that plans its next run from within would otherwise drag along all its
+   * runs: by their frames, and by the promises of their releases, which Node 20 ties to the frame they were made in.
+   */
+  #innermost(): Frame | undefined {
+    return this.#find((frame) => {
+      if (frame.lock?.isReleased) frame.lock = undefined;
+      return frame.lock !== undefined || frame.lease.state === 'held';
+    });
+  }
+
   #find(fits: (frame: Frame) => boolean): Frame | undefined {
     for (let frame = this.#context.getStore(); frame; frame = frame.outer) if (fits(frame)) return frame;
     return undefined;
   }
-}
-
-function isInUse({ lock, lease }: Frame): boolean {
-  return !lock.isReleased || lease.state === 'held';
 }

@@ -15,7 +15,6 @@ import { Clock } from '../lease/clock.js';
 import type { Lease } from '../lease/lease.js';
 import { identity, Leases } from '../lease/leases.js';
 import { LockHandle } from '../lease/lock-handle.js';
-import { UnderWay } from '../lease/under-way.js';
 import type { Lock, LockInfo } from '../lock.js';
 import type { AcquireOptions, TryAcquireOptions, WithLockOptions } from '../options.js';
 import { parseOwner } from '../owner.js';
@@ -24,6 +23,7 @@ import { Contender } from './contender.js';
 import { HeldLocks } from './held-locks.js';
 import { Interruption } from './interruption.js';
 import { Patience } from './patience.js';
+import { UnderWay } from './under-way.js';
 
 /** What is done under a lock. */
 export type Work<T> = (lock: Lock) => T | PromiseLike<T>;
@@ -55,10 +55,13 @@ export class LockService {
     this.#options = options;
     this.#backend = backend;
     this.#now = now;
-    const world = { backend, guardMs: options.guardMs, now, underWay: this.#underWay };
-    this.#contender = new Contender({ ...world, localHolder: (key) => this.#localHolder(key) });
+    const { guardMs } = options;
+    const underWay = this.#underWay;
+    this.#contender = new Contender({ backend, guardMs, now, underWay, localHolder: (key) => this.#localHolder(key) });
     this.#leases = new Leases({
-      ...world,
+      backend,
+      guardMs,
+      now,
       emit: (event) => this.#emit(event),
       onEnd: (key) => this.#contender.leave(key),
     });

@@ -1,4 +1,4 @@
-/** Counts what is under way between this process and Redis: the connections close behind the last of it. */
+/** Counts the acquisitions that have not ended: the connections close behind the last of them. */
 export class UnderWay {
   #count = 0;
   #whenSettled?: () => void;

@@ -128,6 +128,21 @@ describe('extend', () => {
     expect(lock.isHeld).toBe(true);
   });
 
+  it('counts from when it was sent: what the reply took is gone from the lease', async () => {
+    const proxy = await TcpProxy.start(server.port);
+    const locks = await openLocks({ redis: proxy.url, commandTimeoutMs: 5_000 });
+    const lock = await locks.acquire('slow');
+    proxy.hold();
+    const extending = lock.extend(20_000);
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    proxy.release();
+    await extending;
+    expect(lock.remainingMs).toBeLessThanOrEqual(20_000 - 202 - 300 + 5);
+    expect(lock.remainingMs).toBeGreaterThan(10_000);
+    await lock.release();
+    await proxy.stop();
+  });
+
   it('mints no new fencing token', async () => {
     const locks = await openLocks({ redis: server.url });
     const lock = await locks.acquire('token');
@@ -190,6 +205,19 @@ describe('an extend that Redis does not answer', () => {
     expect(lock.remainingMs).toBeLessThan(1_500);
     proxy.release();
     await until(() => lock.remainingMs > 10_000, { what: 'the watchdog has extended the lease' });
+    await proxy.stop();
+  });
+
+  it('by a shorter ttl counts at once, since it may have run', async () => {
+    const proxy = await TcpProxy.start(server.port);
+    const locks = await openLocks({ redis: proxy.url, commandTimeoutMs: 100, watchdog: false });
+    const lock = await locks.acquire('shorter-unanswered', { ttlMs: 60_000 });
+    await lock.extend();
+    const cut = proxy.cutAfterRequest('evalsha');
+    await expect(lock.extend(700)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    await cut;
+    expect(lock.remainingMs).toBeLessThanOrEqual(700);
+    await until(() => lock.signal.aborted, { what: 'the lease has ended' });
     await proxy.stop();
   });
 

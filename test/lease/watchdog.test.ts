@@ -36,8 +36,9 @@ class Kennel {
     onFault: (lease) => this.faults.push(lease.claim.key),
   });
 
-  watch(key: string, { kept = true, sentAt = now(), ttlMs = TTL_MS } = {}): Lease {
-    const lease = new Lease({ key, owner: key, ttlMs }, 1, kept, sentAt, 0, now, (late) => this.watchdog.expire(late));
+  watch(key: string, { kept = true, sentAt = now(), ttlMs = TTL_MS, guardMs = 0 } = {}): Lease {
+    const claim = { key, owner: key, ttlMs };
+    const lease = new Lease(claim, 1, kept, sentAt, guardMs, now, (late) => this.watchdog.expire(late));
     this.watchdog.watch(lease);
     return lease;
   }
@@ -55,6 +56,17 @@ describe('Watchdog', () => {
     await vi.advanceTimersByTimeAsync(TTL_MS + 10);
     expect(kennel.extended.map(({ at }) => at)).toEqual([10_000, 20_000, 30_000]);
     expect(kennel.lost).toEqual([]);
+  });
+
+  it('extends earlier when guardMs leaves less of the lease than a third of the ttl', async () => {
+    const kennel = new Kennel();
+    for (let index = 0; index < 10; index++) {
+      kennel.watch(`lease ${index}`, { guardMs: TTL_MS * 0.85 });
+      await vi.advanceTimersByTimeAsync(200);
+    }
+    await vi.advanceTimersByTimeAsync(3 * TTL_MS);
+    expect(kennel.lost).toEqual([]);
+    expect(kennel.watchdog.size).toBe(10);
   });
 
   it('tries at least three times before the deadline, and tells each fault and then the loss', async () => {
@@ -137,6 +149,23 @@ describe('Watchdog', () => {
       { key: 'second', at: 10_000 },
       { key: 'third', at: 12_400 },
     ]);
+  });
+
+  it('sends one extension of a lease at a time, so that the last answer is that of the last command', async () => {
+    const kennel = new Kennel();
+    const replies: ((outcome: ExtendOutcome) => void)[] = [];
+    kennel.answer = () => new Promise((resolve) => replies.push(resolve));
+    const lease = kennel.watch('a');
+    await vi.advanceTimersByTimeAsync(10_000);
+    const extending = [kennel.watchdog.extend(lease, 60_000), kennel.watchdog.extend(lease, 40_000)];
+    for (const sent of [1, 2, 3]) {
+      await vi.advanceTimersByTimeAsync(1_000);
+      expect(kennel.extended.length).toBe(sent);
+      replies[sent - 1]!({ status: 'extended', sentAt: now() });
+    }
+    expect(await Promise.all(extending)).toMatchObject([{ status: 'extended' }, { status: 'extended' }]);
+    expect(lease.ttlMs).toBe(40_000);
+    expect(lease.remainingMs).toBe(40_000 - 402);
   });
 
   it('goes on with the leases of other batches while one is not answered', async () => {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { LocalQueue } from '../../lib/service/local-queue.js';
+import { randomOf } from '../support/random.js';
 
 const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
@@ -99,15 +100,4 @@ describe('LocalQueue', () => {
 async function turns(count: number): Promise<undefined> {
   for (let turn = 1; turn < count; turn++) await undefined;
   return undefined;
-}
-
-/** Mulberry32: the same numbers for the same seed. */
-function randomOf(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
-  };
 }

@@ -3,7 +3,6 @@ import { runInNewContext } from 'node:vm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Lock } from '../../lib/lock.js';
 import type { LockService } from '../../lib/service/lock.service.js';
-import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
@@ -90,21 +89,21 @@ describe('a service keeps nothing', () => {
   it('of the earlier runs of a job that plans its next run from within', async () => {
     const locks = await openLocks({ memory: true });
     const runs: WeakRef<Lock>[] = [];
-    const run = (last: Gate) =>
-      locks.withLock('job', async (lock) => {
-        runs.push(new WeakRef(lock));
-        if (runs.length < 50) setImmediate(run, last);
-        else setImmediate(last.open);
-      });
-    const last = new Gate();
-    await run(last);
-    await last.opened;
-    await until(() => locks.size === 0, { what: 'the last run is over' });
     const kept = () => {
       collectGarbage();
       return runs.filter((lock) => lock.deref()).length;
     };
-    await until(() => kept() < 5, { what: 'the locks of earlier runs are collected' });
+    let running: Promise<void> | undefined;
+    const run = () => {
+      running = locks.withLock('job', async (lock) => {
+        runs.push(new WeakRef(lock));
+        if (runs.length < 50) setImmediate(run);
+        else await until(() => kept() < 5, { what: 'the locks of earlier runs are collected' });
+      });
+    };
+    run();
+    await until(() => runs.length === 50, { what: 'the last run has begun' });
+    await running;
   });
 });
 

@@ -45,7 +45,7 @@ describe('while acquiring, Redis', () => {
     });
     server.resume();
     await noKeyIsLeft();
-    expect((await locks.acquire('key')).isHeld).toBe(true);
+    await until(() => locks.tryAcquire('key').catch(() => null), { what: 'the lock can be had again' });
   });
 
   it('is stopped: the call rejects at the end of a shorter waitMs', async () => {
@@ -70,6 +70,16 @@ describe('while acquiring, Redis', () => {
     const locks = await open({ commandTimeoutMs: 20_000 });
     await server.kill();
     expect(await bounded(locks.acquire('key', { waitMs: 100, ttlMs: 60_000 }))).toMatchObject(UNAVAILABLE);
+    await server.restart();
+    await until(() => locks.size === 0, { what: 'the attempt that was given up has ended' });
+    await noKeyIsLeft();
+  });
+
+  it('is killed: the call ends when its signal aborts', async () => {
+    const locks = await open({ commandTimeoutMs: 20_000 });
+    await server.kill();
+    const acquiring = locks.acquire('key', { waitMs: 60_000, signal: AbortSignal.timeout(50) });
+    expect(await bounded(acquiring)).toMatchObject({ name: 'TimeoutError' });
     await server.restart();
     await until(() => locks.size === 0, { what: 'the attempt that was given up has ended' });
     await noKeyIsLeft();
@@ -134,6 +144,18 @@ describe('while waiting for a lock that another process holds, Redis', () => {
     await server.kill();
     const outcomes = await bounded(Promise.all(calls.map((call) => call.catch((error: unknown) => error))));
     expect(outcomes).toEqual(calls.map(() => expect.objectContaining(UNAVAILABLE)));
+  });
+
+  it('is down for one attempt: who came while it was under way tries for itself', async () => {
+    const locks = await open({ commandTimeoutMs: 1_500 });
+    await server.kill();
+    const first = locks.acquire('key');
+    const startedAt = performance.now();
+    await until(() => performance.now() > startedAt + 5, { what: 'the attempt is under way' });
+    const second = locks.acquire('key');
+    await expect(first).rejects.toMatchObject(UNAVAILABLE);
+    await server.restart();
+    expect((await second).isHeld).toBe(true);
   });
 
   it('is stopped: who gives up before that is not told that somebody holds the lock', async () => {

@@ -89,15 +89,31 @@ describe('calls of one process that want the same lock', () => {
   });
 });
 
+it('who waits in vain is told who holds the lock, whatever was under way when the time was over', async () => {
+  const [locks, others] = [await open(), await open()];
+  const keys = Array.from({ length: 100 }, (_, index) => `in-vain ${index}`);
+  const held = await Promise.all(keys.map((key) => others.acquire(key)));
+  const waits = keys.map((key, index) => locks.acquire(key, { waitMs: 150 + (index % 50) }));
+  const outcomes = await Promise.allSettled(waits);
+  expect(outcomes).toEqual(
+    held.map(({ key, owner }) => ({
+      status: 'rejected',
+      reason: expect.objectContaining({ code: 'LOCK_CONTENDED', key, holder: expect.objectContaining({ owner }) }),
+    })),
+  );
+});
+
 describe('the signal of a call', () => {
   const reason = new Error('the caller has gone');
 
   it('that is aborted before ends it at once, without a command', async () => {
     const locks = await open();
+    await locks.isLocked('before');
     await server.resetCalls();
     const acquiring = locks.acquire('before', { signal: AbortSignal.abort(reason) });
     await expect(acquiring).rejects.toBe(reason);
-    expect(await scriptCalls(server)).toBe(0);
+    await locks.isLocked('before'); // a command that had been sent would have come before this one
+    expect(await scriptCalls(server)).toBe(1);
   });
 
   it('ends its wait in the local queue, and those behind it move up', async () => {
@@ -111,6 +127,19 @@ describe('the signal of a call', () => {
     await expect(aborted).rejects.toBe(reason);
     expect(await waiters(locks, 'queued')).toBe(1);
     await holder.release();
+    expect((await behind).isHeld).toBe(true);
+  });
+
+  it('that aborts just when the lock was given to the call leaves it to the next one', async () => {
+    const locks = await open();
+    const holder = await locks.acquire('just-then');
+    const controller = new AbortController();
+    const aborted = locks.acquire('just-then', { signal: controller.signal });
+    const behind = locks.acquire('just-then');
+    await until(async () => (await waiters(locks, 'just-then')) === 2, { what: 'both wait' });
+    void holder.release();
+    controller.abort(reason);
+    await expect(aborted).rejects.toBe(reason);
     expect((await behind).isHeld).toBe(true);
   });
 

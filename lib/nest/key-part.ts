@@ -1,0 +1,44 @@
+import { types } from 'node:util';
+
+/** Says in its message what is wrong with a value that is to be a part of a key. */
+export class UnfitPart extends Error {}
+
+/**
+ * The form of a value in a key, escaped so that values never run into each other.
+ * @throws UnfitPart for what is empty or has no string form of its own
+ */
+export function keyPart(value: unknown): string {
+  return stringForm(value).replace(/[%:{}]/g, (char) => '%' + char.charCodeAt(0).toString(16).toUpperCase());
+}
+
+function stringForm(value: unknown): string {
+  switch (typeof value) {
+    case 'string':
+      if (value === '') throw new UnfitPart('is empty');
+      return value;
+    case 'number':
+      if (!Number.isFinite(value)) throw new UnfitPart(`is ${value}`);
+      return String(value);
+    case 'bigint':
+    case 'boolean':
+      return String(value);
+    case 'object':
+      if (value !== null) return objectForm(value);
+  }
+  throw new UnfitPart(
+    `is ${value === null ? 'null' : typeof value === 'undefined' ? 'undefined' : `a ${typeof value}`}`,
+  );
+}
+
+/** Dates, ids and the like have a string form of their own; plain objects and lists would all look the same. */
+function objectForm(value: object): string {
+  if (types.isDate(value)) return value.toISOString(); // also one of another realm, as in Jest
+  const { toString } = value; // oxlint-disable-line typescript/unbound-method -- called with its object below
+  if (Array.isArray(value) || typeof toString !== 'function' || toString === Object.prototype.toString) {
+    throw new UnfitPart('is an object without a string form');
+  }
+  const form: unknown = toString.call(value);
+  if (typeof form !== 'string' || form === '' || form === '[object Object]')
+    throw new UnfitPart('is an object without a string form');
+  return form;
+}

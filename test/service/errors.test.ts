@@ -1,0 +1,72 @@
+import { describe, expect, it } from 'vitest';
+import {
+  LockContendedError,
+  LockError,
+  LockKeyError,
+  LockLostError,
+  LockOptionsError,
+  LockSelfDeadlockError,
+  LockUnavailableError,
+  NodeError,
+} from '../../lib/errors.js';
+import { ownerSequence, parseOwner } from '../../lib/owner.js';
+
+const holder = { owner: 'web-3/17/random/1', host: 'web-3', pid: 17 };
+
+describe('every error', () => {
+  it.each<[LockError, string, number, string | undefined]>([
+    [new LockContendedError('k', 10, holder, 20), 'LOCK_CONTENDED', 409, 'k'],
+    [LockUnavailableError.from('acquired', 'k', []), 'LOCK_UNAVAILABLE', 503, 'k'],
+    [new LockLostError('k', 'expired'), 'LOCK_LOST', 503, 'k'],
+    [new LockSelfDeadlockError('k'), 'LOCK_SELF_DEADLOCK', 500, 'k'],
+    [new LockKeyError('no key', 400), 'LOCK_KEY', 400, undefined],
+    [new LockKeyError('no key'), 'LOCK_KEY', 500, undefined],
+    [new LockOptionsError('no option'), 'LOCK_OPTIONS', 500, undefined],
+  ])('has a code, an HTTP status, the key, and a name: %s', (error, code, status, key) => {
+    expect(error).toBeInstanceOf(LockError);
+    expect(error).toMatchObject({ code, status, statusCode: status, key, expose: false });
+    expect(error.name).toBe(error.constructor.name);
+  });
+});
+
+describe('the message', () => {
+  it('of a contended lock says who holds it, for how long, and what to do', () => {
+    expect(new LockContendedError('k', 10.4, holder, 20.6).message).toBe(
+      'Lock "k" is held by pid 17 on web-3 (its lease runs for 21 ms more); waited 10 ms in vain. ' +
+        'Raise waitMs, shorten the work under the lock, or say with onContended what to do instead.',
+    );
+    expect(new LockContendedError('k', 1, { owner: 'x' }).message).toContain('is held by owner "x"; waited');
+    expect(new LockContendedError('k', 1).message).toContain('is held by others; waited');
+  });
+
+  it('of an unavailable lock names each node and its problem; the first is the cause', () => {
+    const causes = [new NodeError('a:1', 'down'), new NodeError('b:2', 'hangs')];
+    const error = LockUnavailableError.from('acquired', 'k', causes);
+    expect(error.message).toContain('Lock "k" could not be acquired: a:1: down; b:2: hangs.');
+    expect(error.cause).toBe(causes[0]);
+  });
+
+  it.each(['expired', 'stolen', 'unavailable', 'stalled', 'shutdown', 'released'] as const)(
+    'of a lost lock says why: %s',
+    (reason) => {
+      expect(new LockLostError('k', reason).message).toMatch(
+        new RegExp(`^Lock "k" is no longer held \\(${reason}\\): \\w.+\\. Stop the work`),
+      );
+    },
+  );
+});
+
+describe('an owner value', () => {
+  it('is another one for each acquisition, and tells the process', () => {
+    const [next, another] = [ownerSequence(), ownerSequence()];
+    const owners = [next(), next(), another(), another()];
+    expect(new Set(owners).size).toBe(4);
+    for (const owner of owners) expect(parseOwner(owner)).toMatchObject({ owner, pid: process.pid });
+  });
+
+  it('of another form is kept as it is', () => {
+    for (const owner of ['', 'x', 'a/b/c/d', 'host/12/random', 'ho st/12/random/1']) {
+      expect(parseOwner(owner)).toEqual({ owner });
+    }
+  });
+});
