@@ -7,6 +7,7 @@ import { RAISE_FENCE } from '../scripts/raise-fence.script.js';
 import { RELEASE } from '../scripts/release.script.js';
 import type { Script } from '../scripts/script.js';
 import { ScriptFault, ScriptRunner, type Reply } from '../scripts/script-runner.js';
+import { UnderWay } from '../under-way.js';
 import type { Claim, Holding } from './lock-backend.js';
 import type { RedisConnection } from './redis-connection.js';
 
@@ -34,7 +35,7 @@ export class RedisNode {
   readonly #keyPrefix: string;
   /** Releases that were not confirmed. Only what was sent can be here, so a server that is down adds nothing. */
   readonly #unconfirmed = new Set<Claim>();
-  readonly #releasing = new Set<Promise<unknown>>();
+  readonly #releasing = new UnderWay();
   #retry?: NodeJS.Timeout;
   #closed = false;
 
@@ -68,10 +69,9 @@ export class RedisNode {
 
   /** A release that is not confirmed is repeated in the background until it is. */
   async release(claim: Claim): Promise<NodeRelease> {
-    const releasing = this.#releaseOnce(claim);
-    this.#releasing.add(releasing);
-    const release = await releasing;
-    this.#releasing.delete(releasing);
+    this.#releasing.begin();
+    const release = await this.#releaseOnce(claim);
+    this.#releasing.end();
     if (release.status === 'fault') this.#repeat(claim);
     return release;
   }
@@ -95,7 +95,7 @@ export class RedisNode {
 
   /** Waits for releases under way, tries once more what is still to be released, then closes the connection. */
   async close(): Promise<void> {
-    await Promise.all(this.#releasing);
+    await this.#releasing.settled();
     this.#closed = true;
     clearTimeout(this.#retry);
     const left = [...this.#unconfirmed];

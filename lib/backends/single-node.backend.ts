@@ -25,10 +25,11 @@ export class SingleNodeBackend implements LockBackend {
 
   /** Rides out a short break of the connection: the owner value makes it safe to send the same attempt again. */
   async acquire(claim: Claim): Promise<AcquireOutcome> {
-    const startedAt = this.#now();
+    let startedAt: number | undefined;
     let undo = false;
     for (;;) {
       const sentAt = this.#now();
+      startedAt ??= sentAt;
       const vote = await this.#node.acquire(claim);
       if (vote.status === 'granted') return { status: 'acquired', fencingToken: vote.fencingToken, sentAt };
       let error: NodeError | undefined;

@@ -55,7 +55,7 @@ export class ScriptRunner {
   readonly #keyPrefix: string;
   readonly #timeoutMs: number;
   /** What is to be sent at the end of this tick, by script and, in a Cluster, slot. */
-  readonly #gathered = new Map<Script | string, Command>();
+  #gathered = new Map<Script | string, Command>();
   /** What was sent and is not overdue, in the order it comes due: one timer serves all. */
   readonly #open = new Set<Command>();
   #timer?: NodeJS.Timeout;
@@ -91,7 +91,7 @@ export class ScriptRunner {
 
   #flush(): void {
     const commands = [...this.#gathered.values()];
-    this.#gathered.clear();
+    this.#gathered = new Map();
     if (commands.length > 1) commands.sort((a, b) => a.script.order - b.script.order);
     for (const command of commands) {
       const { operations } = command;
@@ -119,7 +119,7 @@ export class ScriptRunner {
     const single = operations.length === 1 ? operations[0]! : undefined;
     const keys = single ? single.keys : operations.flatMap((operation) => operation.keys);
     const args = single ? single.args : operations.flatMap((operation) => operation.args);
-    const answered = (replies: unknown) => this.#answer(command, replies);
+    const answered = (answer: unknown) => this.#answer(command, answer);
     const refused = (error: unknown) => this.#refuse(command, error);
     this.#client.evalsha(script.sha, keys.length, ...keys, ...args).then(answered, (error: unknown) => {
       if (!(error instanceof Error && error.message.startsWith('NOSCRIPT'))) return refused(error);
@@ -127,20 +127,19 @@ export class ScriptRunner {
     });
   }
 
-  #answer(command: Command, replies: unknown): void {
+  #answer(command: Command, answer: unknown): void {
     this.#settle(command); // before anybody acts on the answers
-    const { script, operations } = command;
-    if (!Array.isArray(replies) || replies.length !== operations.length) {
-      fail(command, new ScriptFault(`unexpected answer to the script ${script.name}`, true));
+    const replies = command.operations.length === 1 ? [answer] : answer;
+    if (!Array.isArray(replies) || replies.length !== command.operations.length || !replies.every(isReply)) {
+      fail(command, new ScriptFault(`unexpected answer to the script ${command.script.name}`, true));
       return;
     }
-    for (let i = 0; i < operations.length; i++) {
-      const reply = replies[i] as Reply;
-      const error = Array.isArray(reply) && reply.length === 1 ? String(reply[0]) : undefined;
+    taken(command).forEach((operation, index) => {
+      const reply = replies[index] as Reply;
       // A script that answers with an error has left things as they were.
-      if (error !== undefined) operations[i]!.reject(new ScriptFault(error, false));
-      else operations[i]!.resolve(reply);
-    }
+      if (Array.isArray(reply) && reply.length === 1) operation.reject(new ScriptFault(String(reply[0]), false));
+      else operation.resolve(reply);
+    });
   }
 
   #refuse(command: Command, error: unknown): void {
@@ -214,8 +213,19 @@ export class ScriptRunner {
   }
 }
 
-function fail({ operations }: Command, fault: ScriptFault): void {
-  for (const operation of operations) operation.reject(fault);
+function isReply(value: unknown): value is Reply {
+  return typeof value === 'number' || typeof value === 'string' || Array.isArray(value);
+}
+
+function fail(command: Command, fault: ScriptFault): void {
+  for (const operation of taken(command)) operation.reject(fault);
+}
+
+/** A set in old memory keeps what was deleted from it alive for a while: so little should hang on it. */
+function taken(command: Command): Operation[] {
+  const { operations } = command;
+  command.operations = [];
+  return operations;
 }
 
 function faultOf(error: unknown): ScriptFault {

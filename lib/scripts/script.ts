@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 
-/** A Lua script that performs one operation on any number of locks in one call. */
+/** A Lua script that does one operation, on one lock or on many in one call. */
 export interface Script {
   name: string;
   source: string;
@@ -11,7 +11,40 @@ export interface Script {
   order: number;
 }
 
-export function defineScript(definition: Omit<Script, 'sha'>): Script {
-  const source = definition.source.trim();
-  return { ...definition, source, sha: createHash('sha1').update(source).digest('hex') };
+/** What a script is made of. */
+export interface ScriptDefinition {
+  name: string;
+  order: number;
+  /** Names of the KEYS of one lock. */
+  keys: readonly string[];
+  /** Names of the ARGV of one lock. */
+  args: readonly string[];
+  /** Body of a Lua function of those names, which must not throw: in a batch that would be the end of the others. */
+  body: string;
+}
+
+/**
+ * For one lock the script replies as the body returns; for several with a list of that. One alone is by far the most
+ * frequent, and spared the list.
+ */
+export function defineScript({ name, order, keys, args, body }: ScriptDefinition): Script {
+  const values = (index: string) =>
+    [...picked('KEYS', keys.length, index), ...picked('ARGV', args.length, index)].join(', ');
+  const source = [
+    `local function ${name.replaceAll('-', '_')}(${[...keys, ...args].join(', ')})`,
+    body.trim(),
+    'end',
+    `if #KEYS == ${keys.length} then return ${name.replaceAll('-', '_')}(${values('')}) end`,
+    'local replies = {}',
+    `for i = 0, #KEYS / ${keys.length} - 1 do`,
+    `  replies[i + 1] = ${name.replaceAll('-', '_')}(${values('i')})`,
+    'end',
+    'return replies',
+  ].join('\n');
+  return { name, source, sha: createHash('sha1').update(source).digest('hex'), keysPerOperation: keys.length, order };
+}
+
+/** `KEYS[1], KEYS[2]`; of the lock with an index `KEYS[2 * i + 1], KEYS[2 * i + 2]`. */
+function picked(list: string, count: number, index: string): string[] {
+  return Array.from({ length: count }, (_, at) => `${list}[${index && `${count} * ${index} + `}${at + 1}]`);
 }

@@ -5,7 +5,7 @@ import { ownerSequence, parseOwner, type LockHolder } from '../owner.js';
 import { BackOff } from './back-off.js';
 import { LocalQueue, type Fault } from './local-queue.js';
 import type { Patience } from './patience.js';
-import type { UnderWay } from './under-way.js';
+import type { UnderWay } from '../under-way.js';
 
 /** A claim that was granted. Its holder has the turn in the local queue until it calls `leave`. */
 export interface Grant {

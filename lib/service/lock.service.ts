@@ -23,7 +23,7 @@ import { Contender } from './contender.js';
 import { HeldLocks } from './held-locks.js';
 import { Interruption } from './interruption.js';
 import { Patience } from './patience.js';
-import { UnderWay } from './under-way.js';
+import { UnderWay } from '../under-way.js';
 
 /** What is done under a lock. */
 export type Work<T> = (lock: Lock) => T | PromiseLike<T>;

@@ -1,4 +1,4 @@
-/** Counts the acquisitions that have not ended: the connections close behind the last of them. */
+/** Counts what has not ended: the connections close behind the last of it. */
 export class UnderWay {
   #count = 0;
   #whenSettled?: () => void;
