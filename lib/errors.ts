@@ -35,7 +35,7 @@ export abstract class LockError extends Error {
     readonly status: number,
     /** The key of the lock, where there is one. */
     readonly key?: string,
-    options?: ErrorOptions,
+    options?: { cause?: unknown },
   ) {
     super(message, options);
     this.statusCode = status;
@@ -162,7 +162,7 @@ export class LockSelfDeadlockError extends LockError {
 export class LockKeyError extends LockError {
   readonly code = 'LOCK_KEY';
 
-  constructor(message: string, status: 400 | 500 = 500, options?: ErrorOptions) {
+  constructor(message: string, status: 400 | 500 = 500, options?: { cause?: unknown }) {
     super(message, status, undefined, options);
   }
 }
@@ -171,7 +171,7 @@ export class LockKeyError extends LockError {
 export class LockOptionsError extends LockError {
   readonly code = 'LOCK_OPTIONS';
 
-  constructor(message: string, options?: ErrorOptions) {
+  constructor(message: string, options?: { cause?: unknown }) {
     super(message, 500, undefined, options);
   }
 }

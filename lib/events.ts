@@ -21,5 +21,7 @@ export type LockEvent =
   | ({ type: 'lost'; reason: LockLostReason } & OfLock)
   /** A lock was given back. */
   | ({ type: 'released' } & OfLock)
+  /** The application closes and waits for this lock to be given back, for `timeoutMs` at most. */
+  | ({ type: 'closing'; timeoutMs: number } & OfLock)
   /** A release was not confirmed; it is repeated in the background. */
   | ({ type: 'release-failed'; causes: readonly NodeError[] } & OfLock);

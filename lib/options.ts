@@ -86,10 +86,10 @@ export interface RedisLockSettings extends LeaseOptions, LossOptions {
 export type RedisLockModuleOptions = RedisLockSettings &
   (
     | {
-        /** One Redis server, one Sentinel-managed master, or one Cluster. */
-        redis: RedisSource;
+        /** Locks in the memory of this process: for unit tests and first steps. They exclude nobody else. */
+        memory: true;
+        redis?: never;
         redlock?: never;
-        memory?: never;
       }
     | {
         /** At least 3 independent masters, an odd number: a lock is held when a majority granted it. */
@@ -98,10 +98,10 @@ export type RedisLockModuleOptions = RedisLockSettings &
         memory?: never;
       }
     | {
-        /** Locks in the memory of this process: for unit tests and first steps. They exclude nobody else. */
-        memory: true;
-        redis?: never;
+        /** One Redis server, one Sentinel-managed master, or one Cluster. */
+        redis: RedisSource;
         redlock?: never;
+        memory?: never;
       }
   );
 

@@ -1,3 +1,4 @@
+import { LockOptionsError } from '../errors.js';
 import type { RedisSource } from '../options.js';
 import type { ResolvedOptions } from '../resolve-options.js';
 import type { LockBackend } from './lock-backend.js';
@@ -27,6 +28,11 @@ export async function openBackend(options: ResolvedOptions, now: () => number): 
       // A node that is slow must not eat up the validity of the others' votes.
       const nodeTimeoutMs = options.commandTimeoutMs ?? Math.round(Math.min(200, Math.max(50, options.ttlMs * 0.05)));
       const nodes = await openNodes(backend.sources, options.keyPrefix, nodeTimeoutMs);
+      const twice = nodes.find(({ name }, index) => nodes.findIndex((node) => node.name === name) < index);
+      if (twice) {
+        for (const { connection } of nodes) connection.close();
+        throw new LockOptionsError(`redlock needs independent masters: got ${twice.name} twice.`);
+      }
       return new RedlockBackend(nodes, nodeTimeoutMs, now);
     }
   }

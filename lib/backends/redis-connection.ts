@@ -1,5 +1,5 @@
 import { Redis, type RedisOptions } from 'ioredis';
-import { NodeError } from '../errors.js';
+import { LockOptionsError, NodeError } from '../errors.js';
 import type { RedisClient, RedisSource } from '../options.js';
 import { problemOf } from '../scripts/problem-of.js';
 
@@ -13,6 +13,7 @@ const OWN_CLIENT = {
   autoResendUnfulfilledCommands: true, // with 0 retries all fail at the first close; `false` would never settle them
   maxRetriesPerRequest: 0,
   connectTimeout: 2_000,
+  disconnectTimeout: 100, // or the process would live for 2 s after a close while Redis is down
   socketTimeout: 5_000, // a half-open connection is given up and made anew
   retryStrategy: (attempt: number) => Math.min(attempt * 50, 1_000),
 } satisfies RedisOptions;
@@ -93,7 +94,9 @@ function isClient(source: object): source is RedisClient {
 }
 
 function named(client: RedisClient): [RedisClient, string] {
-  if (!isClient(client)) throw new TypeError('The function given as a Redis source must return an ioredis client.');
+  if (!isClient(client)) {
+    throw new LockOptionsError('A function given as a Redis source must return an ioredis client: got something else.');
+  }
   if (client.isCluster) return [client, 'cluster'];
   const { host, port, path, sentinels, name } = (client as Redis).options;
   if (sentinels?.length) return [client, `sentinel master ${name}`];

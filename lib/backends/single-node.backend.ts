@@ -95,7 +95,7 @@ export function unreachable(errors: NodeError[], timeoutMs: number): LockUnavail
   const nodes = errors.map((error) => error.message).join('; ');
   return new LockUnavailableError(
     `Redis cannot be reached (waited ${timeoutMs} ms): ${nodes}. ` +
-      'Start it, correct the address, or set lazyConnect: true to start without it.',
+      'Start it, correct the address or the credentials, or set lazyConnect: true to start without it.',
     undefined,
     errors,
   );

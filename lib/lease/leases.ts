@@ -41,6 +41,11 @@ export class Leases implements LeaseKeeper {
     return this.#leases.size + this.#watchdog.size + this.#afterwards.size;
   }
 
+  /** What is held. */
+  get all(): Iterable<Lease> {
+    return this.#leases.values();
+  }
+
   get(key: string): Lease | undefined {
     return this.#leases.get(key);
   }

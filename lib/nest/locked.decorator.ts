@@ -1,4 +1,4 @@
-import { Inject, type ExecutionContext } from '@nestjs/common';
+import { Inject, Logger, type ExecutionContext } from '@nestjs/common';
 import { isObservable, Observable, throwError } from 'rxjs';
 import { LockError, LockOptionsError } from '../errors.js';
 import type { LeaseOptions, LossOptions } from '../options.js';
@@ -69,14 +69,14 @@ export function fromContext(make: (context: ExecutionContext) => string): Contex
  * A call rejects with `LockContendedError`, `LockUnavailableError`, `LockLostError`, `LockSelfDeadlockError` or
  * `LockKeyError`; in all but `LockLostError` the method did not run.
  */
-export function Locked<Value = never>(
-  key: ContextKey,
-  options?: LockedOptions<[context: ExecutionContext], Value>,
-): LockedDecorator<[], [], Value>;
 export function Locked<KeyArgs extends unknown[] = [], Args extends unknown[] = [], Value = never>(
   key: string | ((...args: KeyArgs) => string),
   options?: LockedOptions<Args, Value>,
 ): LockedDecorator<KeyArgs, Args, Value>;
+export function Locked<Value = never>(
+  key: ContextKey,
+  options?: LockedOptions<[context: ExecutionContext], Value>,
+): LockedDecorator<[], [], Value>;
 export function Locked(key: AnyKey, options: AnyLockedOptions = {}): MethodDecorator {
   return (target, property, descriptor: PropertyDescriptor | undefined) => {
     if (typeof target === 'function') {
@@ -130,10 +130,27 @@ function wrap(
       const call = InterceptedCall.current();
       if (call?.plan === plan) return call.enter(run);
       if (plan.returnsObservable) return streamUnderLock(plan, () => serviceOf(self), args, run);
-      return promiseUnderLock(plan, () => serviceOf(self), args, run);
+      return tellingOfStreams(promiseUnderLock(plan, () => serviceOf(self), args, run));
     },
   });
 }
+
+/**
+ * Who took the promise for an Observable calls `subscribe` and fails there, and would never see why: the reason goes to
+ * the log, and does not end the process as an unhandled rejection.
+ */
+function tellingOfStreams(call: Promise<unknown>): Promise<unknown> {
+  const told: Promise<unknown> = call.catch((error: unknown) => {
+    if (error instanceof UndeclaredStreamError) {
+      told.catch(() => {});
+      new Logger('Locked').error(error.message);
+    }
+    throw error;
+  });
+  return told;
+}
+
+class UndeclaredStreamError extends LockOptionsError {}
 
 async function promiseUnderLock(
   plan: LockedPlan,
@@ -212,7 +229,7 @@ function isObservableType(type: unknown): boolean {
 }
 
 function undeclaredStream({ name }: LockedPlan, got: string): LockOptionsError {
-  return new LockOptionsError(
+  return new UndeclaredStreamError(
     `${name} returned ${got}, but is not declared to return an Observable: write its return type, ": Observable<…>", ` +
       'import Observable as a value, not with "import type", and compile with emitDecoratorMetadata, so that @Locked ' +
       'can hold the lock from the subscription on. It was not subscribed to.',

@@ -114,7 +114,7 @@ export class ScriptRunner {
     command.stream = this.#stream;
     command.dueAt = performance.now() + this.#timeoutMs;
     this.#open.add(command);
-    this.#timer ??= setTimeout(() => this.#lookForOverdue(), this.#timeoutMs).unref();
+    if (!this.#timer) this.#timer = setTimeout(() => this.#lookForOverdue(), this.#timeoutMs).unref();
     const { script, operations } = command;
     const single = operations.length === 1 ? operations[0]! : undefined;
     const keys = single ? single.keys : operations.flatMap((operation) => operation.keys);

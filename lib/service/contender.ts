@@ -52,6 +52,8 @@ export class Contender {
   readonly #nextOwner = ownerSequence();
   readonly #queue = new LocalQueue();
   readonly #sightings = new Map<string, Sighting>();
+  /** Calls that try once, and wait for what the attempt under way finds. */
+  readonly #curious = new Map<string, Set<() => void>>();
 
   constructor(duties: ContenderDuties) {
     this.#duties = duties;
@@ -59,17 +61,20 @@ export class Contender {
 
   /** How much it keeps: nothing unless keys are held or waited for in this process. */
   get size(): number {
-    return this.#queue.size + this.#sightings.size;
+    return this.#queue.size + this.#sightings.size + this.#curious.size;
   }
 
   /** How many calls of this process wait for the key. */
   waiting(key: string): number {
-    return this.#queue.waiting(key);
+    const contends = this.#queue.has(key) && !this.#duties.localHolder(key);
+    return this.#queue.waiting(key) + (contends ? 1 : 0);
   }
 
   /** Gives the turn to the next call of this process: the lock has been, or is just being, given back. */
   leave(key: string, fault?: Fault): void {
-    if (!this.#queue.leave(key, fault)) this.#sightings.delete(key);
+    if (this.#queue.leave(key, fault)) return;
+    this.#sightings.delete(key);
+    this.#curious.delete(key);
   }
 
   /**
@@ -81,6 +86,7 @@ export class Contender {
     try {
       const grant = await this.#contend(key, ttlMs, patience, turn);
       this.#sightings.delete(key);
+      if (this.#curious.size > 0) this.#tell(key);
       return grant;
     } catch (error) {
       // The next one's attempt must not meet what is left of ours.
@@ -95,10 +101,10 @@ export class Contender {
     const { turn, giveUp } = this.#queue.join(key);
     let word: { fault?: Fault } | undefined;
     try {
-      word = await patience.race(
-        turn.then((fault) => ({ fault })),
-        patience.remainingMs,
-      );
+      const given = turn.then((fault) => ({ fault }));
+      word = await (patience.triesOnce
+        ? patience.race(Promise.race([given, this.#found(key)]), Infinity)
+        : patience.race(given, patience.remainingMs));
     } finally {
       if (!word && !giveUp()) this.leave(key);
     }
@@ -108,6 +114,19 @@ export class Contender {
     if (!fault || patience.startedAt > fault.attemptedAt) return;
     this.leave(key, fault);
     throw LockUnavailableError.from('acquired', key, fault.causes);
+  }
+
+  /** Resolves as soon as it is known that others hold the lock: at once, or when the attempt under way tells. */
+  async #found(key: string): Promise<undefined> {
+    if (this.#duties.localHolder(key) || this.#sightings.has(key)) return undefined;
+    const calls = this.#curious.get(key) ?? new Set();
+    this.#curious.set(key, calls);
+    await new Promise<void>((resolve) => calls.add(resolve));
+  }
+
+  #tell(key: string): void {
+    for (const tell of this.#curious.get(key) ?? []) tell();
+    this.#curious.delete(key);
   }
 
   async #contend(key: string, ttlMs: number, patience: Patience, turn: Turn): Promise<Grant> {
@@ -139,6 +158,7 @@ export class Contender {
         void this.#undo(claim, attempt, attemptedAt);
       } else {
         this.#sight(key, outcome, answeredAt);
+        if (this.#curious.size > 0) this.#tell(key);
         pauseMs = backOff.next(outcome.remainingMs, answeredAt - attemptedAt);
       }
       if (patience.remainingMs > 0) await patience.pause(pauseMs);

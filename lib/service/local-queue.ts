@@ -20,6 +20,11 @@ export class LocalQueue {
     return this.#waiters.size;
   }
 
+  /** Whether somebody has the turn. */
+  has(key: string): boolean {
+    return this.#waiters.has(key);
+  }
+
   /** Takes the turn if nobody has it. */
   tryEnter(key: string): boolean {
     if (this.#waiters.has(key)) return false;

@@ -4,6 +4,7 @@ import { openBackend } from '../backends/open-backend.js';
 import { checkKey } from '../check-key.js';
 import {
   LockContendedError,
+  LockLostError,
   LockOptionsError,
   LockSelfDeadlockError,
   LockUnavailableError,
@@ -121,6 +122,11 @@ export class LockService {
   withLock<T>(key: string, options: WithLockOptions, work: Work<T>): Promise<T>;
   async withLock<T>(key: string, ...rest: [Work<T>] | [WithLockOptions, Work<T>]): Promise<T> {
     const [options, work] = rest.length === 1 ? [undefined, rest[0]] : rest;
+    if (typeof work !== 'function') {
+      throw new LockOptionsError(
+        `withLock(key, options, work) needs a function as its last argument: got ${typeof work}.`,
+      );
+    }
     const request = resolveRequest(options, this.#options);
     return this.#run(await this.#acquire(key, request), request, work);
   }
@@ -222,6 +228,8 @@ export class LockService {
 
   async #drain(): Promise<void> {
     this.#closing.interrupt();
+    const { shutdownTimeoutMs: timeoutMs } = this.#options;
+    for (const lease of this.#leases.all) this.#emit(() => ({ type: 'closing', timeoutMs, ...identity(lease) }));
     await this.#leases.idle(this.#options.shutdownTimeoutMs);
     this.#closed.interrupt(); // nothing is given out from here on
     this.#leases.end();
@@ -271,7 +279,7 @@ export class LockService {
       outcome = { status: 'rejected', reason };
     }
     await lock.release();
-    if (lease.isLost && onLost === 'reject') throw lease.lostError(outcome satisfies LockOutcome);
+    if (lease.isLost && onLost === 'reject') throw lease.lostError(outcomeOfWork(outcome, lease));
     if (outcome.status === 'rejected') throw outcome.reason;
     return outcome.value;
   }
@@ -284,6 +292,13 @@ export class LockService {
   #emit(event: () => LockEvent): void {
     if (this.#events.observed) this.#events.next(event());
   }
+}
+
+/** A nested call under the same lock has said already that it was lost: what counts is how its work ended. */
+function outcomeOfWork(outcome: LockOutcome, lease: Lease): LockOutcome {
+  const reason = outcome.status === 'rejected' ? outcome.reason : undefined;
+  const isSame = reason instanceof LockLostError && reason.key === lease.claim.key;
+  return (isSame && reason.outcome) || outcome;
 }
 
 function closed(key: string): LockUnavailableError {

@@ -173,6 +173,19 @@ describe('a method that returns neither a Promise nor a declared Observable', ()
     );
     expect(subscribed).toBe(false);
   });
+
+  it('does not end the process when its caller takes the promise for an Observable', async () => {
+    class Undeclared {
+      @Locked('x')
+      run() {
+        return of(1);
+      }
+    }
+    const { app, locks } = await makeApp({ providers: [Undeclared] });
+    // The rejection is left alone here: Vitest would fail the run if it were unhandled.
+    expect(() => app.get(Undeclared).run().subscribe()).toThrow(TypeError);
+    await until(async () => !(await locks.isLocked('x')), { what: 'the call has ended' });
+  });
 });
 
 it('starts a lazy thenable, like a query, once', async () => {

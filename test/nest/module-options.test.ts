@@ -132,6 +132,13 @@ describe('with Redlock', () => {
     expect((await start(() => RedisLockModule.forRoot({ redlock }))).lines).toEqual([]);
   });
 
+  it('does not take the same node twice', async () => {
+    const [first, second] = servers.map((server) => server.url);
+    await expect(start(() => RedisLockModule.forRoot({ redlock: [first!, second!, first!] }))).rejects.toThrow(
+      `redlock needs independent masters: got 127.0.0.1:${servers[0]!.port} twice.`,
+    );
+  });
+
   it('warns of a node that it can do without', async () => {
     const dead = await RedisServer.start();
     await dead.stop();
@@ -154,4 +161,22 @@ it('logs a lock that was lost', async () => {
   await locks.acquire('x');
   await locks.forceRelease('x');
   expect(log.lines).toEqual([expect.stringMatching(/^error Lock "x" \(fencing token \d+\) was lost: expired\.$/)]);
+});
+
+describe('a second registration', () => {
+  const start2 = async (names: [string | undefined, string | undefined]) => {
+    const log = new RecordingLogger();
+    const imports = names.map((name) => RedisLockModule.forRoot({ memory: true, name, isGlobal: false }));
+    const testing = await Test.createTestingModule({ imports }).setLogger(log).compile();
+    await testing.close();
+    return log.lines;
+  };
+
+  it('under the same name is warned of', async () => {
+    expect((await start2([undefined, undefined])).join()).toContain('registered more than once under this name');
+  });
+
+  it('under another name is not', async () => {
+    expect(await start2([undefined, 'billing'])).toEqual([]);
+  });
 });

@@ -8,10 +8,10 @@ import { RedisServer } from '../support/redis-server.js';
 
 /** What the examples use without importing it, for shortness; the last one is a body of a function. */
 const PRELUDE = `
-import { Controller, Injectable, Module, Param, Post } from '@nestjs/common';
+import { ArgumentsHost, Catch, Controller, ExceptionFilter, Injectable, Module, Param, Post } from '@nestjs/common';
 import { Cron } from '@nestjs/schedule';
 import { Test } from '@nestjs/testing';
-import { fromContext, Locked, LockService, RedisLockModule } from 'nest-redis-lock';
+import { fromContext, LockContendedError, Locked, LockService, RedisLockModule } from 'nest-redis-lock';
 export interface Order { sku: string }
 `;
 
@@ -25,12 +25,13 @@ beforeAll(async () => {
   process.env.REDIS_PORT = String(redis.port);
   const readme = readFileSync(`${root}README.md`, 'utf8');
   const examples = [...readme.matchAll(/^```ts\n(.*?)^```/gms)].map((match) => match[1]!.replace(/^import .*\n/gm, ''));
-  const testing = examples.pop()!;
-  const source = [PRELUDE, ...examples, `export async function testing() {\n${testing}\nreturn testing;\n}\n`].join(
-    '\n',
-  );
+  const tests = examples.splice(-2).map((body, index) => `export async function testing${index}() {\n${body}\n}\n`);
+  const source = [PRELUDE, ...examples, ...tests].join('\n');
   mkdirSync(new URL('.generated', import.meta.url), { recursive: true });
-  writeFileSync(generated, source.replace('redis://localhost:6379', redis.url).replace("'localhost'", "'127.0.0.1'"));
+  writeFileSync(
+    generated,
+    source.replaceAll('redis://localhost:6379', redis.url).replace("'localhost'", "'127.0.0.1'"),
+  );
 });
 
 afterAll(async () => {
@@ -47,7 +48,9 @@ async function examples() {
     StockService: new () => { move(order: object, to: string): Promise<void>; reserve(order: object): Promise<void> };
     ReportService: new () => { build(id: string): Promise<number>; byHand(): Promise<void> };
     NightlyJobs: new () => { runs: number; cleanUp(): Promise<void> };
-    testing(): Promise<unknown>;
+    LockContendedFilter: new () => object;
+    testing0(): Promise<void>;
+    testing1(): Promise<void>;
   };
 }
 
@@ -104,7 +107,11 @@ describe('the examples of the README', () => {
   });
 
   it('test an application without a Redis', async () => {
-    await (await examples()).testing();
+    await redis.command('FLUSHALL');
+    const { testing0, testing1 } = await examples();
+    await testing0();
+    await testing1();
+    expect(await redis.keys()).toEqual([]);
   });
 });
 

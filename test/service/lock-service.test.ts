@@ -84,6 +84,31 @@ describe('tryAcquire', () => {
     await lock.release();
   });
 
+  it('waits for what the attempt under way finds: one of several calls has the lock, the others null', async () => {
+    const locks = await open();
+    const held = await Promise.all([1, 2, 3].map(() => locks.tryAcquire('at-once')));
+    expect(held.map((lock) => lock?.isHeld)).toEqual([true, undefined, undefined]);
+    await held[0]!.release();
+    expect(locks.size).toBe(0);
+  });
+
+  it('rejects in each of several calls when Redis does not answer: nobody is known to hold the lock', async () => {
+    const own = await RedisServer.start();
+    const locks = await openLocks({ redis: own.url, commandTimeoutMs: 100 });
+    own.pause();
+    const calls = await Promise.allSettled([1, 2, 3].map(() => locks.tryAcquire('unknown')));
+    const unavailable = { status: 'rejected', reason: expect.objectContaining({ code: 'LOCK_UNAVAILABLE' }) };
+    expect(calls).toEqual([unavailable, unavailable, unavailable]);
+    await own.stop();
+  });
+
+  it('returns null in each of several calls when another process holds it', async () => {
+    const [locks, others] = [await open(), await open()];
+    await others.acquire('taken-elsewhere');
+    expect(await Promise.all([1, 2, 3].map(() => locks.tryAcquire('taken-elsewhere')))).toEqual([null, null, null]);
+    expect(locks.size).toBe(0);
+  });
+
   it('rejects when Redis cannot be asked', async () => {
     const own = await RedisServer.start();
     const locks = await openLocks({ redis: own.url, commandTimeoutMs: 100 });
@@ -110,6 +135,14 @@ describe('withLock', () => {
     await expect(locks.withLock('throws', throwSync)).rejects.toBe(thrown);
     await expect(locks.withLock('throws', () => Promise.reject(new Error('async')))).rejects.toThrow('async');
     expect(await holderInRedis('throws')).toBeNull();
+  });
+
+  it('says where its work belongs', async () => {
+    const locks = await open();
+    const swapped = locks.withLock('key', (async () => {}) as never, { ttlMs: 1_000 } as never);
+    await expect(swapped).rejects.toThrow(
+      'withLock(key, options, work) needs a function as its last argument: got object.',
+    );
   });
 
   it('does not run the work when the lock is not to be had', async () => {
@@ -161,7 +194,7 @@ describe('inspect and isLocked', () => {
     const to = Date.now();
     const locks = await open();
     const waiting = [1, 2, 3].map(() => locks.acquire('inspected', { waitMs: 60_000 }).catch((error: Error) => error));
-    await until(async () => (await locks.inspect('inspected'))?.waiters === 2, { what: 'two wait behind the first' });
+    await until(async () => (await locks.inspect('inspected'))?.waiters === 3, { what: 'all wait' });
     const info = await locks.inspect('inspected');
     expect(info).toMatchObject({
       key: 'inspected',

@@ -67,7 +67,7 @@ describe('a service keeps nothing', () => {
     const controller = new AbortController();
     const waits = Array.from({ length: 1_000 }, () => locks.acquire('aborted', { signal: controller.signal }));
     const settled = Promise.allSettled(waits);
-    await until(async () => (await locks.inspect('aborted'))?.waiters === 999, { what: 'all wait' });
+    await until(async () => (await locks.inspect('aborted'))?.waiters === 1_000, { what: 'all wait' });
     controller.abort();
     expect((await settled).filter(({ status }) => status === 'fulfilled')).toEqual([]);
     await until(() => locks.size === 0, { what: 'the last attempt has ended' });

@@ -32,7 +32,7 @@ describe('calls of one process that want the same lock', () => {
     const holder = await others.acquire('thousand');
     await server.resetCalls();
     const calls = Array.from({ length: 1_000 }, () => locks.acquire('thousand', { waitMs: 60_000 }));
-    await until(async () => (await waiters(locks, 'thousand')) === 999, { what: '999 wait behind the contender' });
+    await until(async () => (await waiters(locks, 'thousand')) === 1_000, { what: 'all wait' });
     await until(async () => (await scriptCalls(server)) > 5, { what: 'the contender has asked again' });
     const asked = (await scriptCalls(server)) - 1;
     expect(asked).toBeLessThan(50);
@@ -149,7 +149,7 @@ describe('the signal of a call', () => {
     const controller = new AbortController();
     const aborted = locks.acquire('contended', { signal: controller.signal });
     const behind = locks.acquire('contended');
-    await until(async () => (await waiters(locks, 'contended')) === 1, { what: 'one waits behind the other' });
+    await until(async () => (await waiters(locks, 'contended')) === 2, { what: 'both wait' });
     controller.abort(reason);
     await expect(aborted).rejects.toBe(reason);
     await holder.release();
