@@ -26,15 +26,21 @@ describe('Clients', () => {
   let server: RedisServer;
   let backend: LockBackend;
   const clients: Redis[] = [];
+  /** Three addresses of the one server, at which its connections can be counted. */
+  let doors: TcpProxy[];
 
   beforeAll(async () => {
     server = await RedisServer.start();
+    doors = await Promise.all([1, 2, 3].map(() => TcpProxy.start(server.port)));
   });
   afterEach(async () => {
     await backend.close();
     for (const client of clients.splice(0)) client.disconnect();
   });
-  afterAll(() => server.stop());
+  afterAll(async () => {
+    await Promise.all(doors.map((door) => door.stop()));
+    await server.stop();
+  });
 
   const client = (options: RedisOptions = {}): Redis => {
     const made = new Redis({ port: server.port, host: '127.0.0.1', ...options });
@@ -96,7 +102,7 @@ describe('Clients', () => {
   });
 
   it('of the application are left as they were, and usable', async () => {
-    const handed = [client(), client({ lazyConnect: true }), client({ lazyConnect: true })];
+    const handed = doors.map(({ port }, index) => client({ port, lazyConnect: index > 0 }));
     await handed[0]!.ping();
     const picture = () =>
       handed.map((each) => ({
@@ -115,13 +121,23 @@ describe('Clients', () => {
   });
 
   it.each([
-    ['URLs', () => server.url],
-    ['options', () => ({ host: '127.0.0.1', port: server.port })],
-    ['functions', () => () => new Redis(server.url)],
-    ['functions that take their time', () => async () => new Redis(server.url)],
+    ['URLs', ({ url }: TcpProxy) => url],
+    ['options', ({ port }: TcpProxy) => ({ host: '127.0.0.1', port })],
+    [
+      'functions',
+      ({ url }: TcpProxy) =>
+        () =>
+          new Redis(url),
+    ],
+    [
+      'functions that take their time',
+      ({ url }: TcpProxy) =>
+        async () =>
+          new Redis(url),
+    ],
   ])('made from %s are closed', async (_name, source) => {
     await connectionsLeft(1); // the one that counts them
-    backend = await connected({ redlock: [source(), source(), source()] });
+    backend = await connected({ redlock: doors.map(source) });
     await connectionsLeft(4);
     await backend.close();
     await connectionsLeft(1);
