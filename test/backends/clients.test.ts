@@ -137,7 +137,7 @@ describe('Clients', () => {
     ],
   ])('made from %s are closed', async (_name, source) => {
     await connectionsLeft(1); // the one that counts them
-    backend = await connected({ redlock: doors.map(source) });
+    backend = await connected({ redlock: doors.map((door) => source(door)) });
     await connectionsLeft(4);
     await backend.close();
     await connectionsLeft(1);
