@@ -6,6 +6,8 @@
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 import { randomUUID } from 'node:crypto';
 import { Redis } from 'ioredis';
 import 'reflect-metadata';
@@ -41,6 +43,7 @@ try {
     const name = inFlight === 1 ? 'one at a time' : `${inFlight} in flight, different keys`;
     console.log(`| ${name} | ${median.toFixed(2)} × (p10 ${p10.toFixed(2)}, p90 ${p90.toFixed(2)}) | ${slices} |`);
   }
+  await hold(2_000, 3_000, 10);
 } finally {
   await locks.onApplicationShutdown();
   client.disconnect();
@@ -63,6 +66,26 @@ async function compare(a, b, inFlight) {
   return { median: at(0.5), p10: at(0.1), p90: at(0.9), slices: ratios.length };
 }
 
+/** Many locks at once, kept by the watchdog: what that costs Redis, and how many are lost. */
+async function hold(count, ttlMs, heldSeconds) {
+  const held = await Promise.all(
+    Array.from({ length: count }, (_, index) => locks.acquire(`held:${index}`, { ttlMs })),
+  );
+  await client.config('RESETSTAT');
+  const cpu = process.cpuUsage();
+  await new Promise((resolve) => setTimeout(resolve, heldSeconds * 1_000));
+  const { user, system } = process.cpuUsage(cpu);
+  const calls = Number(/cmdstat_evalsha:calls=(\d+)/.exec(await client.info('commandstats'))?.[1] ?? 0);
+  const lost = held.filter((lock) => !lock.isHeld).length;
+  await Promise.all(held.map((lock) => lock.release()));
+  console.log(
+    `\n${count} locks with a ttl of ${ttlMs} ms, held for ${heldSeconds} s: ${(calls / heldSeconds).toFixed(1)} Redis calls/s`,
+  );
+  console.log(
+    `(one for each lock and renewal: ${(count / (ttlMs / 3_000)).toFixed(0)}), ${lost} lost, client CPU ${((user + system) / heldSeconds / 10_000).toFixed(1)} %`,
+  );
+}
+
 /** Turns per second of `inFlight` loops that run for `ms`. */
 async function slice(work, inFlight, ms) {
   const start = performance.now();
@@ -79,7 +102,8 @@ async function slice(work, inFlight, ms) {
 
 async function startRedis() {
   const port = 20_000 + Math.floor(Math.random() * 10_000);
-  const binary = process.env.REDIS_SERVER ?? 'redis-server';
+  const own = fileURLToPath(new URL('../.redis/redis-server', import.meta.url)); // unpacked by the tests
+  const binary = process.env.REDIS_SERVER ?? (existsSync(own) ? own : 'redis-server');
   const server = spawn(binary, ['--port', String(port), '--save', '', '--appendonly', 'no'], { stdio: 'pipe' });
   await Promise.race([
     once(server.stdout, 'data').then(() => waitFor(port)),
