@@ -49,7 +49,11 @@ describe('A Redlock of 3', () => {
     const causes = [0, 2].map((node) => expect.objectContaining({ node: `127.0.0.1:${proxies[node]!.port}` }));
     expect(await backend.acquire(claimOn(freshKey()))).toEqual({ status: 'unavailable', causes });
     expect(await backend.extend(claim)).toEqual({ status: 'unavailable', causes });
-    expect(await backend.release(claim)).toEqual({ status: 'unavailable', causes });
+    // Of the first one it depends on how soon the client noticed its death whether it may have granted at all.
+    expect(await backend.release(claim)).toEqual({
+      status: 'unavailable',
+      causes: expect.arrayContaining([causes[1]]),
+    });
     await nodes.restart();
     await nodes.allVote(backend);
     await nodes.allFree(claim.key);

@@ -81,8 +81,8 @@ describe('A Redlock of 5', () => {
     expect(await backend.acquire(claim)).toEqual(expected);
     expect(await backend.extend(claim)).toEqual(expected);
     expect(await backend.release(claim)).toEqual(expected);
-    for (const operation of [backend.inspect(claim.key), backend.forceRelease(claim.key)]) {
-      const error = await operation.catch((reason: Error) => reason);
+    for (const operation of [() => backend.inspect(claim.key), () => backend.forceRelease(claim.key)]) {
+      const error = await operation().catch((reason: Error) => reason);
       expect(error).toMatchObject({ code: 'LOCK_UNAVAILABLE', key: claim.key, causes: expected.causes });
       for (const name of nodes.names(0, 2, 4)) expect((error as Error).message).toContain(name);
     }
