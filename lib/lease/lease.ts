@@ -108,6 +108,9 @@ export class Lease {
 
   /** The error of a lease that is not held. */
   lostError(outcome?: LockOutcome): LockLostError {
-    return new LockLostError(this.claim.key, this.#lost?.reason ?? 'released', outcome, this.fault);
+    // A nested call under the same lock has said already that it was lost: what counts is how its work ended.
+    const reason: unknown = outcome?.status === 'rejected' ? outcome.reason : undefined;
+    const inner = reason instanceof LockLostError && reason.key === this.claim.key ? reason.outcome : undefined;
+    return new LockLostError(this.claim.key, this.#lost?.reason ?? 'released', inner ?? outcome, this.fault);
   }
 }

@@ -4,7 +4,6 @@ import { openBackend } from '../backends/open-backend.js';
 import { checkKey } from '../check-key.js';
 import {
   LockContendedError,
-  LockLostError,
   LockOptionsError,
   LockSelfDeadlockError,
   LockUnavailableError,
@@ -279,7 +278,7 @@ export class LockService {
       outcome = { status: 'rejected', reason };
     }
     await lock.release();
-    if (lease.isLost && onLost === 'reject') throw lease.lostError(outcomeOfWork(outcome, lease));
+    if (lease.isLost && onLost === 'reject') throw lease.lostError(outcome satisfies LockOutcome);
     if (outcome.status === 'rejected') throw outcome.reason;
     return outcome.value;
   }
@@ -292,13 +291,6 @@ export class LockService {
   #emit(event: () => LockEvent): void {
     if (this.#events.observed) this.#events.next(event());
   }
-}
-
-/** A nested call under the same lock has said already that it was lost: what counts is how its work ended. */
-function outcomeOfWork(outcome: LockOutcome, lease: Lease): LockOutcome {
-  const reason = outcome.status === 'rejected' ? outcome.reason : undefined;
-  const isSame = reason instanceof LockLostError && reason.key === lease.claim.key;
-  return (isSame && reason.outcome) || outcome;
 }
 
 function closed(key: string): LockUnavailableError {

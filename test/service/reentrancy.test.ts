@@ -94,6 +94,17 @@ describe('a nested acquisition of a lock that the call holds', () => {
     await expect(working).rejects.toMatchObject(LOST_BUT_WELL);
   });
 
+  it('passes the outcome of its work through when the lock is lost', async () => {
+    const locks = await open();
+    const working = locks.withLock('lost', () =>
+      locks.withLock('lost', async () => {
+        await locks.forceRelease('lost');
+        return 'done';
+      }),
+    );
+    await expect(working).rejects.toMatchObject({ reason: 'expired', outcome: { status: 'fulfilled', value: 'done' } });
+  });
+
   it('acquires another key as usual', async () => {
     const locks = await open();
     await locks.withLock('outer-key', async (outer) => {
