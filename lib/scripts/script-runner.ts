@@ -121,10 +121,19 @@ export class ScriptRunner {
     const args = single ? single.args : operations.flatMap((operation) => operation.args);
     const answered = (answer: unknown) => this.#answer(command, answer);
     const refused = (error: unknown) => this.#refuse(command, error);
-    this.#client.evalsha(script.sha, keys.length, ...keys, ...args).then(answered, (error: unknown) => {
+    const unknown = (error: unknown) => {
       if (!(error instanceof Error && error.message.startsWith('NOSCRIPT'))) return refused(error);
-      return this.#client.eval(script.source, keys.length, ...keys, ...args).then(answered, refused);
-    });
+      return this.#client.eval(script.source, keys.length, ...keys, ...args).then(answered);
+    };
+    try {
+      // Also a client that throws, instead of rejecting, must leave nobody without an answer.
+      this.#client
+        .evalsha(script.sha, keys.length, ...keys, ...args)
+        .then(answered, unknown)
+        .catch(refused);
+    } catch (error) {
+      refused(error);
+    }
   }
 
   #answer(command: Command, answer: unknown): void {
