@@ -1,14 +1,19 @@
 import { NodeError } from '../errors.js';
-import { ACQUIRE, FENCE_TTL_MS } from '../scripts/acquire.script.js';
+import { ACQUIRE } from '../scripts/acquire.script.js';
+import { CONTEND } from '../scripts/contend.script.js';
 import { EXTEND } from '../scripts/extend.script.js';
+import { FENCE_TTL_MS } from '../scripts/fence.js';
 import { FORCE_RELEASE } from '../scripts/force-release.script.js';
+import { queueEntry, type Service } from '../scripts/hand-off.js';
 import { INSPECT } from '../scripts/inspect.script.js';
 import { RAISE_FENCE } from '../scripts/raise-fence.script.js';
 import { RELEASE } from '../scripts/release.script.js';
 import type { Script } from '../scripts/script.js';
 import { ScriptFault, ScriptRunner, type Reply } from '../scripts/script-runner.js';
+import { WITHDRAW } from '../scripts/withdraw.script.js';
 import { UnderWay } from '../under-way.js';
-import type { Claim, Holding } from './lock-backend.js';
+import { Inbox } from './inbox.js';
+import type { Claim, Holding, Waiting } from './lock-backend.js';
 import type { RedisConnection } from './redis-connection.js';
 
 /** A fault of one node. */
@@ -27,36 +32,86 @@ export type Vote =
 export type NodeExtension = { status: 'extended' | 'restored' | 'absent' | 'foreign' } | Fault;
 export type NodeRelease = { status: 'released' | 'gone' } | Fault;
 
+/** How a node serves locks. */
+export interface NodeSettings {
+  keyPrefix: string;
+  commandTimeoutMs: number;
+  /** Name of this process, which its inbox is called after. */
+  processName: string;
+  /** Whether it hands locks over by itself, which a node of a Redlock cannot. */
+  handsOver: boolean;
+  /** Whether a free lock goes to the first in its queue, whoever asks for it. */
+  fair: boolean;
+}
+
+/** A lock, or the place of a ticket in its queue, to be given back. */
+interface GivingBack {
+  key: string;
+  owner: string;
+  /** The ticket's place. */
+  entry?: string;
+}
+
 const RETRY_RELEASE_MS = 100;
 
 /** The operations on locks of one Redis server (or Cluster). None of them rejects, except with a bug. */
 export class RedisNode {
   readonly #runner: ScriptRunner;
-  readonly #keyPrefix: string;
-  /** Releases that were not confirmed. Only what was sent can be here, so a server that is down adds nothing. */
-  readonly #unconfirmed = new Set<Claim>();
+  readonly #settings: NodeSettings;
+  readonly #inbox: Inbox;
+  /** What was not confirmed: of releases only what was sent, so a server that is down adds nothing. */
+  readonly #unconfirmed = new Set<GivingBack>();
   readonly #releasing = new UnderWay();
+  #wake?: (ticket?: string) => void;
   #retry?: NodeJS.Timeout;
   #closed = false;
 
   constructor(
     readonly connection: RedisConnection,
-    settings: { keyPrefix: string; commandTimeoutMs: number },
+    settings: NodeSettings,
   ) {
+    this.#settings = settings;
     this.#runner = new ScriptRunner(connection.client, settings.commandTimeoutMs);
-    this.#keyPrefix = settings.keyPrefix;
+    // The channel is one word of a queue's entry.
+    const channel = `${settings.keyPrefix}:inbox:${settings.processName}`.replace(/\s/g, '_');
+    this.#inbox = new Inbox(connection.client, channel, {
+      onMessage: (ticket) => this.#wake?.(ticket),
+      onChange: () => this.#wake?.(),
+    });
   }
 
   get name(): string {
     return this.connection.name;
   }
 
-  acquire({ key, owner, ttlMs }: Claim): Promise<Vote> {
-    return this.#run(ACQUIRE, this.#lockAndFence(key), [owner, ttlMs], (reply) =>
-      Array.isArray(reply)
-        ? { status: 'refused', remainingMs: remainingMs(reply[0]), owner: String(reply[1]) }
-        : { status: 'granted', fencingToken: Number(reply) },
-    );
+  /** Whether somebody who waits hears of it when its turn comes. */
+  get isListening(): boolean {
+    return this.#inbox.isOpen;
+  }
+
+  listen(wake: (ticket?: string) => void): void {
+    if (this.#closed) return;
+    this.#wake = wake;
+    this.#inbox.open();
+  }
+
+  /** With `waiting`, and while it listens, a refused attempt gets a place in the queue. */
+  acquire({ key, owner, ttlMs }: Claim, waiting?: Waiting): Promise<Vote> {
+    const { fair } = this.#settings;
+    if (!waiting && !fair) return this.#run(ACQUIRE, this.#lockAndFence(key), [owner, ttlMs], voteOf);
+    const entry = waiting && this.isListening ? this.#entry(waiting.ticket) : '';
+    const args = [owner, ttlMs, waiting?.tokens ?? 1, entry, fair ? 1 : 0];
+    return this.#run(CONTEND, [...this.#lockAndFence(key), this.#queue(key)], args, voteOf);
+  }
+
+  /** Gives up a place in the queue, with the lock if that was handed over to it. */
+  async leave(key: string, ticket: string): Promise<void> {
+    const place = { key, owner: ticket, entry: this.#entry(ticket) };
+    this.#releasing.begin();
+    const left = await this.#giveBack(place);
+    this.#releasing.end();
+    // A wake-up that finds nobody is lost; a lock that was handed over must go on.
+    if (left.status === 'fault' && this.#settings.handsOver) this.#repeat(place);
   }
 
   /** With `restore` a lock that is absent is put back. */
@@ -70,9 +125,10 @@ export class RedisNode {
   /** A release that is not confirmed is repeated in the background until it is. */
   async release(claim: Claim): Promise<NodeRelease> {
     this.#releasing.begin();
-    const release = await this.#releaseOnce(claim);
+    const { key, owner } = claim;
+    const release = await this.#giveBack({ key, owner });
     this.#releasing.end();
-    if (release.status === 'fault') this.#repeat(claim);
+    if (release.status === 'fault') this.#repeat({ key, owner });
     return release;
   }
 
@@ -88,7 +144,7 @@ export class RedisNode {
   }
 
   forceRelease(key: string): Promise<{ status: 'released' | 'gone' } | Fault> {
-    return this.#run(FORCE_RELEASE, [this.#lock(key)], [], (reply) => ({
+    return this.#run(FORCE_RELEASE, [this.#lock(key), this.#queue(key)], [], (reply) => ({
       status: Number(reply) === 1 ? 'released' : 'gone',
     }));
   }
@@ -100,7 +156,8 @@ export class RedisNode {
     clearTimeout(this.#retry);
     const left = [...this.#unconfirmed];
     this.#unconfirmed.clear();
-    await Promise.all(left.map((claim) => this.#releaseOnce(claim)));
+    await Promise.all(left.map((item) => this.#giveBack(item)));
+    this.#inbox.close();
     this.connection.close();
   }
 
@@ -119,23 +176,24 @@ export class RedisNode {
     }
   }
 
-  #releaseOnce({ key, owner }: Claim): Promise<NodeRelease> {
-    return this.#run(RELEASE, [this.#lock(key)], [owner], (reply) => ({
-      status: Number(reply) === 1 ? 'released' : 'gone',
-    }));
+  #giveBack({ key, owner, entry }: GivingBack): Promise<NodeRelease> {
+    const keys = [this.#lock(key), this.#queue(key)];
+    const read = (reply: Reply): NodeRelease => ({ status: Number(reply) === 1 ? 'released' : 'gone' });
+    return entry === undefined
+      ? this.#run(RELEASE, keys, [owner], read)
+      : this.#run(WITHDRAW, keys, [owner, entry], read);
   }
 
-  #repeat(claim: Claim): void {
+  #repeat(item: GivingBack): void {
     if (this.#closed) return;
-    this.#unconfirmed.add(claim);
+    this.#unconfirmed.add(item);
     this.#retry ??= setTimeout(() => void this.#repeatAll(), RETRY_RELEASE_MS).unref();
   }
 
   async #repeatAll(): Promise<void> {
-    const claims = [...this.#unconfirmed];
     await Promise.all(
-      claims.map(async (claim) => {
-        if ((await this.#releaseOnce(claim)).status !== 'fault') this.#unconfirmed.delete(claim);
+      [...this.#unconfirmed].map(async (item) => {
+        if ((await this.#giveBack(item)).status !== 'fault') this.#unconfirmed.delete(item);
       }),
     );
     this.#retry = undefined;
@@ -144,13 +202,29 @@ export class RedisNode {
   }
 
   #lock(key: string): string {
-    return `${this.#keyPrefix}:{${key}}`;
+    return `${this.#settings.keyPrefix}:{${key}}`;
+  }
+
+  #queue(key: string): string {
+    return `${this.#lock(key)}:queue`;
+  }
+
+  #entry(ticket: string): string {
+    const { client } = this.connection;
+    const granted: Service = client.isCluster ? 'cluster-grant' : 'grant';
+    return queueEntry(this.#settings.handsOver ? granted : 'wake', this.#inbox.channel, ticket);
   }
 
   #lockAndFence(key: string): string[] {
     const lock = this.#lock(key);
     return [lock, `${lock}:fence`];
   }
+}
+
+function voteOf(reply: Reply): Vote {
+  return Array.isArray(reply)
+    ? { status: 'refused', remainingMs: remainingMs(reply[0]), owner: String(reply[1]) }
+    : { status: 'granted', fencingToken: Number(reply) };
 }
 
 function holdingOf(reply: Reply): Holding | undefined {

@@ -1,4 +1,4 @@
-import type { Claim } from './lock-backend.js';
+import type { Claim, Waiting } from './lock-backend.js';
 import type { NodeExtension, NodeRelease, RedisNode, Vote } from './redis-node.js';
 
 /** What is known of a claim on a node. */
@@ -24,9 +24,9 @@ export class RedlockNode {
 
   constructor(readonly node: RedisNode) {}
 
-  acquire(claim: Claim): Promise<Vote> {
+  acquire(claim: Claim, waiting?: Waiting): Promise<Vote> {
     this.#trace(claim).over = false;
-    return this.#noted(claim, this.node.acquire(claim));
+    return this.#noted(claim, this.node.acquire(claim, waiting));
   }
 
   extend(claim: Claim): Promise<NodeExtension> {
