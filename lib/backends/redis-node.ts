@@ -123,13 +123,13 @@ export class RedisNode {
   }
 
   /** A release that is not confirmed is repeated in the background until it is. */
-  async release(claim: Claim): Promise<NodeRelease> {
+  release({ key, owner }: Claim): Promise<NodeRelease> {
     this.#releasing.begin();
-    const { key, owner } = claim;
-    const release = await this.#giveBack({ key, owner });
-    this.#releasing.end();
-    if (release.status === 'fault') this.#repeat({ key, owner });
-    return release;
+    return this.#giveBack({ key, owner }).then((release) => {
+      this.#releasing.end();
+      if (release.status === 'fault') this.#repeat({ key, owner });
+      return release;
+    });
   }
 
   /** @returns whether the counter is at or above the token and the lock still this owner's; or a fault */
@@ -143,10 +143,8 @@ export class RedisNode {
     return this.#run(INSPECT, this.#lockAndFence(key), [], (reply) => ({ status: 'seen', holding: holdingOf(reply) }));
   }
 
-  forceRelease(key: string): Promise<{ status: 'released' | 'gone' } | Fault> {
-    return this.#run(FORCE_RELEASE, [this.#lock(key), this.#queue(key)], [], (reply) => ({
-      status: Number(reply) === 1 ? 'released' : 'gone',
-    }));
+  forceRelease(key: string): Promise<NodeRelease> {
+    return this.#run(FORCE_RELEASE, [this.#lock(key), this.#queue(key)], [], releaseOf);
   }
 
   /** Waits for releases under way, tries once more what is still to be released, then closes the connection. */
@@ -161,27 +159,22 @@ export class RedisNode {
     this.connection.close();
   }
 
-  async #run<T>(
-    script: Script,
-    keys: string[],
-    args: (string | number)[],
-    read: (reply: Reply) => T,
-  ): Promise<T | Fault> {
-    try {
-      return read(await this.#runner.run(script, keys, args));
-    } catch (error) {
-      if (!(error instanceof ScriptFault)) throw error;
-      const { mayHaveRun, disconnected } = error;
-      return { status: 'fault', error: new NodeError(this.name, error.message), mayHaveRun, disconnected };
-    }
+  #run<T>(script: Script, keys: string[], args: (string | number)[], read: (reply: Reply) => T): Promise<T | Fault> {
+    return this.#runner.ask<T | Fault>(script, keys, args, read, this.#faultOf);
   }
+
+  readonly #faultOf = ({ message, mayHaveRun, disconnected }: ScriptFault): Fault => ({
+    status: 'fault',
+    error: new NodeError(this.name, message),
+    mayHaveRun,
+    disconnected,
+  });
 
   #giveBack({ key, owner, entry }: GivingBack): Promise<NodeRelease> {
     const keys = [this.#lock(key), this.#queue(key)];
-    const read = (reply: Reply): NodeRelease => ({ status: Number(reply) === 1 ? 'released' : 'gone' });
     return entry === undefined
-      ? this.#run(RELEASE, keys, [owner], read)
-      : this.#run(WITHDRAW, keys, [owner, entry], read);
+      ? this.#run(RELEASE, keys, [owner], releaseOf)
+      : this.#run(WITHDRAW, keys, [owner, entry], releaseOf);
   }
 
   #repeat(item: GivingBack): void {
@@ -225,6 +218,10 @@ function voteOf(reply: Reply): Vote {
   return Array.isArray(reply)
     ? { status: 'refused', remainingMs: remainingMs(reply[0]), owner: String(reply[1]) }
     : { status: 'granted', fencingToken: Number(reply) };
+}
+
+function releaseOf(reply: Reply): NodeRelease {
+  return { status: Number(reply) === 1 ? 'released' : 'gone' };
 }
 
 function holdingOf(reply: Reply): Holding | undefined {

@@ -9,7 +9,7 @@ import type {
   ReleaseOutcome,
   Waiting,
 } from './lock-backend.js';
-import type { RedisNode } from './redis-node.js';
+import type { NodeRelease, RedisNode } from './redis-node.js';
 
 /** Lets the client notice that its connection is gone before it is asked again. */
 const RECONNECT_PAUSE_MS = 5;
@@ -79,9 +79,8 @@ export class SingleNodeBackend implements LockBackend {
     }
   }
 
-  async release(claim: Claim): Promise<ReleaseOutcome> {
-    const release = await this.#node.release(claim);
-    return release.status === 'fault' ? { status: 'unavailable', causes: [release.error] } : { status: release.status };
+  release(claim: Claim): Promise<ReleaseOutcome> {
+    return this.#node.release(claim).then(releaseOutcome);
   }
 
   leave(key: string, ticket: string): void {
@@ -113,6 +112,10 @@ export class SingleNodeBackend implements LockBackend {
   close(): Promise<void> {
     return this.#node.close();
   }
+}
+
+function releaseOutcome(release: NodeRelease): ReleaseOutcome {
+  return release.status === 'fault' ? { status: 'unavailable', causes: [release.error] } : { status: release.status };
 }
 
 export function unreachable(errors: NodeError[], timeoutMs: number): LockUnavailableError {

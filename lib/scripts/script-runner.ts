@@ -23,8 +23,8 @@ export class ScriptFault extends Error {
 interface Operation {
   keys: string[];
   args: (string | number)[];
-  resolve: (reply: Reply) => void;
-  reject: (fault: ScriptFault) => void;
+  answered: (reply: Reply) => void;
+  failed: (fault: ScriptFault) => void;
 }
 
 /** Which server is asked, as far as is known: the slot and its node in a Cluster, else a constant. */
@@ -74,24 +74,43 @@ export class ScriptRunner {
    * @throws ScriptFault when it has no answer: not connected, none in time, or an error of Redis
    */
   run(script: Script, keys: string[], args: (string | number)[]): Promise<Reply> {
-    return new Promise((resolve, reject) => {
-      const route = this.#routeOf(keys[0]!);
-      if (this.#overdue.size > 0 && route.some((part) => this.#isBlocked(part))) {
-        reject(new ScriptFault('it does not answer (an earlier command is still open)', false));
-        return;
-      }
-      if (this.#gathered.size === 0) process.nextTick(this.#sendGathered);
-      const operation: Operation = { keys, args, resolve, reject };
-      const id = route === ONE_SERVER ? script : `${script.name}:${route[0]}`;
-      const command = this.#gathered.get(id);
-      if (command) command.operations.push(operation);
-      else this.#gathered.set(id, { script, route, operations: [operation], dueAt: 0 });
+    return new Promise((resolve, reject) => this.#gather(script, { keys, args, answered: resolve, failed: reject }));
+  }
+
+  /**
+   * Like `run`, in one promise where that would take several.
+   * @returns what `read` makes of the answer, or `recover` of a fault
+   */
+  ask<T>(
+    script: Script,
+    keys: string[],
+    args: (string | number)[],
+    read: (reply: Reply) => T,
+    recover: (fault: ScriptFault) => T,
+  ): Promise<T> {
+    return new Promise((resolve) => {
+      const answered = (reply: Reply) => resolve(read(reply));
+      const failed = (fault: ScriptFault) => resolve(recover(fault));
+      this.#gather(script, { keys, args, answered, failed });
     });
+  }
+
+  #gather(script: Script, operation: Operation): void {
+    const route = this.#routeOf(operation.keys[0]!);
+    if (this.#overdue.size > 0 && route.some((part) => this.#isBlocked(part))) {
+      operation.failed(new ScriptFault('it does not answer (an earlier command is still open)', false));
+      return;
+    }
+    if (this.#gathered.size === 0) process.nextTick(this.#sendGathered);
+    const id = route === ONE_SERVER ? script : `${script.name}:${route[0]}`;
+    const command = this.#gathered.get(id);
+    if (command) command.operations.push(operation);
+    else this.#gathered.set(id, { script, route, operations: [operation], dueAt: 0 });
   }
 
   #flush(): void {
     const commands = [...this.#gathered.values()];
-    this.#gathered = new Map();
+    this.#gathered = new Map(); // one that is cleared drags its earlier tables along in old memory
     if (commands.length > 1) commands.sort((a, b) => a.script.order - b.script.order);
     for (const command of commands) {
       const { operations } = command;
@@ -121,19 +140,21 @@ export class ScriptRunner {
     const args = single ? single.args : operations.flatMap((operation) => operation.args);
     const answered = (answer: unknown) => this.#answer(command, answer);
     const refused = (error: unknown) => this.#refuse(command, error);
-    const unknown = (error: unknown) => {
-      if (!(error instanceof Error && error.message.startsWith('NOSCRIPT'))) return refused(error);
-      return this.#client.eval(script.source, keys.length, ...keys, ...args).then(answered);
+    // Also a client that throws, instead of rejecting, must leave nobody without an answer.
+    const call = (send: () => Promise<unknown>, failed: (error: unknown) => void) => {
+      try {
+        void send().then(answered, failed);
+      } catch (error) {
+        refused(error);
+      }
     };
-    try {
-      // Also a client that throws, instead of rejecting, must leave nobody without an answer.
-      this.#client
-        .evalsha(script.sha, keys.length, ...keys, ...args)
-        .then(answered, unknown)
-        .catch(refused);
-    } catch (error) {
-      refused(error);
-    }
+    call(
+      () => this.#client.evalsha(script.sha, keys.length, ...keys, ...args),
+      (error) => {
+        if (!(error instanceof Error && error.message.startsWith('NOSCRIPT'))) refused(error);
+        else call(() => this.#client.eval(script.source, keys.length, ...keys, ...args), refused);
+      },
+    );
   }
 
   #answer(command: Command, answer: unknown): void {
@@ -146,8 +167,8 @@ export class ScriptRunner {
     taken(command).forEach((operation, index) => {
       const reply = replies[index] as Reply;
       // A script that answers with an error has left things as they were.
-      if (Array.isArray(reply) && reply.length === 1) operation.reject(new ScriptFault(String(reply[0]), false));
-      else operation.resolve(reply);
+      if (Array.isArray(reply) && reply.length === 1) operation.failed(new ScriptFault(String(reply[0]), false));
+      else operation.answered(reply);
     });
   }
 
@@ -227,7 +248,7 @@ function isReply(value: unknown): value is Reply {
 }
 
 function fail(command: Command, fault: ScriptFault): void {
-  for (const operation of taken(command)) operation.reject(fault);
+  for (const operation of taken(command)) operation.failed(fault);
 }
 
 /** A set in old memory keeps what was deleted from it alive for a while: so little should hang on it. */

@@ -74,14 +74,10 @@ export class Bid {
       this.owner.onOutcome(this, claim, outcome, attemptedAt);
       underWay.end();
     };
-    // A backend that rejects, although it must not, must not keep anybody waiting either.
-    void backend
-      .acquire(claim, waiting)
-      .catch((bug: unknown): AcquireOutcome => ({
-        status: 'unavailable',
-        causes: [new NodeError('Redis', String(bug))],
-      }))
-      .then(conclude);
+    void backend.acquire(claim, waiting).then(conclude, (bug: unknown) => {
+      // It must not reject; but if it does, nobody must be kept waiting either.
+      conclude({ status: 'unavailable', causes: [new NodeError('Redis', String(bug))] });
+    });
   }
 
   /** Waits after a refusal. */

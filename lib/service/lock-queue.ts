@@ -4,7 +4,7 @@ import { validityMs, type Lease } from '../lease/lease.js';
 import { parseOwner, type LockHolder } from '../owner.js';
 import { Bid, type BidDuties, type BidOwner } from './bid.js';
 import { WaiterList } from './waiter-list.js';
-import type { GiveUp, Waiter } from './waiter.js';
+import type { Waiter, WaiterQueue } from './waiter.js';
 
 /** How the calls of one process wait. */
 export interface QueueLimits {
@@ -50,7 +50,7 @@ const PASSED_WITHIN = 1 / 3;
  * it wins, the lock is passed on among them for a while: lock cohorting (Dice, Marathe, Shavit, PPoPP 2012). In fair
  * mode each has a bid of its own.
  */
-export class LockQueue implements BidOwner {
+export class LockQueue implements BidOwner, WaiterQueue {
   readonly #waiters = new WaiterList();
   #bid?: Bid;
   /** In fair mode, instead. */
@@ -59,10 +59,6 @@ export class LockQueue implements BidOwner {
   #lease?: Lease;
   #cohort?: Cohort;
   #sighting?: Sighting;
-  readonly #giveUp: GiveUp = (waiter, reason) => {
-    this.#refuse(waiter, reason ?? this.#inVain(waiter));
-    this.#goOn();
-  };
 
   constructor(
     private readonly key: string,
@@ -92,7 +88,7 @@ export class LockQueue implements BidOwner {
     this.#waiters.push(waiter);
     const { signal, waitMs, ttlMs } = waiter.terms;
     // An attempt ends by itself: who asks at once, and has the time for it, needs no timer.
-    if (!asks || signal || waitMs <= backend.attemptTimeoutMs(ttlMs)) waiter.mind(this.#giveUp);
+    if (!asks || signal || waitMs <= backend.attemptTimeoutMs(ttlMs)) waiter.mind(this);
     if (asks && !waiter.isSettled) this.#begin(waiter);
   }
 
@@ -113,6 +109,11 @@ export class LockQueue implements BidOwner {
   lost(lease: Lease): void {
     if (this.#lease !== lease) return;
     this.#lease = undefined;
+    this.#goOn();
+  }
+
+  giveUp(waiter: Waiter, reason: unknown = this.#inVain(waiter)): void {
+    this.#refuse(waiter, reason);
     this.#goOn();
   }
 
@@ -159,7 +160,7 @@ export class LockQueue implements BidOwner {
     void backend.release(claim);
     if (!isOfUse && waiter?.remainingMs === 0)
       this.#refuse(waiter, tooLate(this.key, claim.ttlMs, answeredAt - sentAt));
-    else waiter?.mind(this.#giveUp);
+    else waiter?.mind(this);
     if (this.#bids && waiter && !waiter.isSettled) this.#begin(waiter);
   }
 
@@ -171,7 +172,7 @@ export class LockQueue implements BidOwner {
       endsAt: remainingMs === undefined ? undefined : answeredAt + remainingMs,
     };
     this.#refuseTriers();
-    this.#bidder(bid)?.mind(this.#giveUp);
+    this.#bidder(bid)?.mind(this);
     if (this.#bidder(bid)) bid.wait(refusal, answeredAt - attemptedAt);
     else this.#end(bid);
   }

@@ -11,8 +11,11 @@ export interface WaiterTerms {
   signal?: AbortSignal;
 }
 
-/** Takes a waiter out of its queue: it gives up for this reason, or because its time is over. */
-export type GiveUp = (waiter: Waiter, reason?: unknown) => void;
+/** Where a waiter stands. */
+export interface WaiterQueue {
+  /** Takes it out: it gives up for this reason, or because its time is over. */
+  giveUp(waiter: Waiter, reason?: unknown): void;
+}
 
 /** One call that wants a lock: it is granted a lease, refused, or gives up. */
 export class Waiter {
@@ -68,15 +71,15 @@ export class Waiter {
    * Gives up from now on when its time is over (a call that tries once has the time of its attempt), when its signal
    * aborts, or when the service closes.
    */
-  mind(giveUp: GiveUp): void {
+  mind(queue: WaiterQueue): void {
     if (this.#interrupt) return;
     const { interruption } = this;
     const { signal } = this.terms;
-    const interrupt = () => giveUp(this, this.refusal());
-    const abort = () => giveUp(this, signal!.reason);
+    const interrupt = () => queue.giveUp(this, this.refusal());
+    const abort = () => queue.giveUp(this, signal!.reason);
     this.#interrupt = interrupt;
     interruption.waiting.add(interrupt);
-    if (!this.triesOnce) this.#timer = setTimeout(giveUp, Math.ceil(this.remainingMs), this);
+    if (!this.triesOnce) this.#timer = setTimeout(() => queue.giveUp(this), Math.ceil(this.remainingMs));
     if (signal) this.#stopListening = onAbort(signal, abort);
     if (signal?.aborted) abort();
     else if (interruption.happened) interrupt();
