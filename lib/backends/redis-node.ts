@@ -1,6 +1,6 @@
 import { NodeError } from '../errors.js';
-import { ACQUIRE } from '../scripts/acquire.script.js';
-import { CONTEND } from '../scripts/contend.script.js';
+import { ACQUIRE, VOTE } from '../scripts/acquire.script.js';
+import { CONTEND, VOTE_OR_QUEUE } from '../scripts/contend.script.js';
 import { EXTEND } from '../scripts/extend.script.js';
 import { FENCE_TTL_MS } from '../scripts/fence.js';
 import { FORCE_RELEASE } from '../scripts/force-release.script.js';
@@ -31,6 +31,9 @@ export type Vote =
 
 export type NodeExtension = { status: 'extended' | 'restored' | 'absent' | 'foreign' } | Fault;
 export type NodeRelease = { status: 'released' | 'gone' } | Fault;
+
+/** Is told of answers in the order in which the server gave them, which that of promises is not. */
+export type Seen<Answer> = (answer: Answer) => void;
 
 /** How a node serves locks. */
 export interface NodeSettings {
@@ -96,12 +99,15 @@ export class RedisNode {
   }
 
   /** With `waiting`, and while it listens, a refused attempt gets a place in the queue. */
-  acquire({ key, owner, ttlMs }: Claim, waiting?: Waiting): Promise<Vote> {
-    const { fair } = this.#settings;
-    if (!waiting && !fair) return this.#run(ACQUIRE, this.#lockAndFence(key), [owner, ttlMs], voteOf);
+  acquire({ key, owner, ttlMs }: Claim, waiting?: Waiting, seen?: Seen<Vote>): Promise<Vote> {
+    const { fair, handsOver } = this.#settings;
+    if (!waiting && !fair) {
+      return this.#run(handsOver ? ACQUIRE : VOTE, this.#lockAndFence(key), [owner, ttlMs], voteOf, seen);
+    }
     const entry = waiting && this.isListening ? this.#entry(waiting.ticket) : '';
     const args = [owner, ttlMs, waiting?.tokens ?? 1, entry, fair ? 1 : 0];
-    return this.#run(CONTEND, [...this.#lockAndFence(key), this.#queue(key)], args, voteOf);
+    const script = handsOver ? CONTEND : VOTE_OR_QUEUE;
+    return this.#run(script, [...this.#lockAndFence(key), this.#queue(key)], args, voteOf, seen);
   }
 
   /** Gives up a place in the queue, with the lock if that was handed over to it. */
@@ -115,17 +121,14 @@ export class RedisNode {
   }
 
   /** With `restore` a lock that is absent is put back. */
-  extend({ key, owner, ttlMs }: Claim, mode: 'keep' | 'restore'): Promise<NodeExtension> {
-    return this.#run(EXTEND, [this.#lock(key)], [owner, ttlMs, mode], (reply) => {
-      const status = ({ 1: 'extended', 2: 'restored', 0: 'absent' } as const)[Number(reply)] ?? 'foreign';
-      return { status };
-    });
+  extend({ key, owner, ttlMs }: Claim, mode: 'keep' | 'restore', seen?: Seen<NodeExtension>): Promise<NodeExtension> {
+    return this.#run(EXTEND, [this.#lock(key)], [owner, ttlMs, mode], extensionOf, seen);
   }
 
   /** A release that is not confirmed is repeated in the background until it is. */
-  release({ key, owner }: Claim): Promise<NodeRelease> {
+  release({ key, owner }: Claim, seen?: Seen<NodeRelease>): Promise<NodeRelease> {
     this.#releasing.begin();
-    return this.#giveBack({ key, owner }).then((release) => {
+    return this.#giveBack({ key, owner }, seen).then((release) => {
       this.#releasing.end();
       if (release.status === 'fault') this.#repeat({ key, owner });
       return release;
@@ -159,8 +162,25 @@ export class RedisNode {
     this.connection.close();
   }
 
-  #run<T>(script: Script, keys: string[], args: (string | number)[], read: (reply: Reply) => T): Promise<T | Fault> {
-    return this.#runner.ask<T | Fault>(script, keys, args, read, this.#faultOf);
+  #run<T>(
+    script: Script,
+    keys: string[],
+    args: (string | number)[],
+    read: (reply: Reply) => T | Fault,
+    seen?: Seen<T | Fault>,
+  ): Promise<T | Fault> {
+    if (!seen) return this.#runner.ask<T | Fault>(script, keys, args, read, this.#faultOf);
+    const told = (answer: T | Fault): T | Fault => {
+      seen(answer);
+      return answer;
+    };
+    return this.#runner.ask(
+      script,
+      keys,
+      args,
+      (reply) => told(read(reply)),
+      (fault) => told(this.#faultOf(fault)),
+    );
   }
 
   readonly #faultOf = ({ message, mayHaveRun, disconnected }: ScriptFault): Fault => ({
@@ -170,10 +190,10 @@ export class RedisNode {
     disconnected,
   });
 
-  #giveBack({ key, owner, entry }: GivingBack): Promise<NodeRelease> {
+  #giveBack({ key, owner, entry }: GivingBack, seen?: Seen<NodeRelease>): Promise<NodeRelease> {
     const keys = [this.#lock(key), this.#queue(key)];
     return entry === undefined
-      ? this.#run(RELEASE, keys, [owner], releaseOf)
+      ? this.#run(RELEASE, keys, [owner], releaseOf, seen)
       : this.#run(WITHDRAW, keys, [owner, entry], releaseOf);
   }
 
@@ -218,6 +238,10 @@ function voteOf(reply: Reply): Vote {
   return Array.isArray(reply)
     ? { status: 'refused', remainingMs: remainingMs(reply[0]), owner: String(reply[1]) }
     : { status: 'granted', fencingToken: Number(reply) };
+}
+
+function extensionOf(reply: Reply): NodeExtension {
+  return { status: ({ 1: 'extended', 2: 'restored', 0: 'absent' } as const)[Number(reply)] ?? 'foreign' };
 }
 
 function releaseOf(reply: Reply): NodeRelease {

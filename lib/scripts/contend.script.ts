@@ -1,4 +1,4 @@
-import { mintTokens } from './fence.js';
+import { mintTokens, type Clocking } from './fence.js';
 import { HAND_OFF } from './hand-off.js';
 import { defineScript } from './script.js';
 
@@ -10,13 +10,19 @@ const QUEUE_TTL_MS = 10_000;
  * tokens; otherwise takes a place in the queue, unless it has one. In fair mode a free lock goes to the first in the
  * queue, also when it was asked for by others.
  */
-export const CONTEND = defineScript({
-  name: 'contend',
-  order: 3,
-  keys: ['lock', 'fence', 'queue'],
-  args: ['owner', 'ttl', 'count', 'entry', 'fair'],
-  helpers: HAND_OFF,
-  body: `
+export const CONTEND = contend('contend', 'always');
+
+/** The same on a node of a Redlock. */
+export const VOTE_OR_QUEUE = contend('vote-or-queue', 'absent');
+
+function contend(name: string, clocking: Clocking) {
+  return defineScript({
+    name,
+    order: 3,
+    keys: ['lock', 'fence', 'queue'],
+    args: ['owner', 'ttl', 'count', 'entry', 'fair'],
+    helpers: HAND_OFF,
+    body: `
   -- KEYS   lock, fence: its fencing counter, queue: who waits for it, a sorted set by order of arrival
   -- ARGV   owner, ttl in ms, count of tokens, entry for the queue or '', fair: '1' or '0'
   -- reply  first token | {pttl of the holder, holder} | {error}
@@ -37,8 +43,9 @@ export const CONTEND = defineScript({
     end
   end
   if holder and holder ~= owner then return {redis.call('PTTL', lock), holder} end
-  local set = redis.pcall('SET', lock, owner, 'PX', ttl)
-  if set.err then return {set.err} end
+  local taken = redis.pcall('SET', lock, owner, 'PX', ttl)
+  if taken.err then return {taken.err} end
   if entry ~= '' then redis.pcall('ZREM', queue, entry) end
-${mintTokens('count')}`,
-});
+${mintTokens('count', clocking)}`,
+  });
+}

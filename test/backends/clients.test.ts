@@ -73,7 +73,7 @@ describe('Clients', () => {
     expect(await backend.release(claim)).toEqual({ status: 'released' });
     expect(await backend.inspect(claim.key)).toBeUndefined();
     const again = claimOn(claim.key);
-    expect((await granted(backend, again)).fencingToken).toBe(fencingToken + 1);
+    expect((await granted(backend, again)).fencingToken).toBeGreaterThan(fencingToken);
     expect(await backend.forceRelease(claim.key)).toBe(true);
     expect(await backend.forceRelease(claim.key)).toBe(false);
 

@@ -97,7 +97,7 @@ describe('A ScriptRunner', () => {
 
   it('grants an acquire that ran twice, with a ttl and a token of its own each time', async () => {
     const token = await acquire('twice');
-    expect(await acquire('twice', 'me', 60_000)).toBe(Number(token) + 1);
+    expect(await acquire('twice', 'me', 60_000)).toBeGreaterThan(Number(token));
     expect(await client.pttl('twice')).toBeGreaterThan(30_000);
   });
 
