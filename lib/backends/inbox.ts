@@ -4,7 +4,6 @@ import type { RedisClient } from '../options.js';
 /** The same server as another client uses, on a connection of its own: that one is neither changed nor blocked. */
 const OWN_CONNECTION = {
   lazyConnect: true,
-  keyPrefix: '',
   autoResubscribe: false, // the inbox tells when it listens again, so it has to know
 } satisfies RedisOptions;
 
@@ -70,5 +69,6 @@ export class Inbox {
 
 function duplicate(client: RedisClient): RedisClient {
   if (!client.isCluster) return (client as Redis).duplicate(OWN_CONNECTION);
-  return (client as Cluster).duplicate([], { lazyConnect: true, redisOptions: { keyPrefix: '' } });
+  // Without redisOptions: ioredis 5 would take them for all, and forget the credentials.
+  return (client as Cluster).duplicate([], { lazyConnect: true });
 }

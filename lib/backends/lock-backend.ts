@@ -7,13 +7,16 @@ export interface Claim {
   ttlMs: number;
 }
 
-/** What goes with the attempt of somebody who waits if the lock is not free. */
-export interface Waiting {
-  /**
-   * Marks the place in the queue, the same in all attempts of one who waits. Where locks are handed over it is also the
-   * owner value of the claim.
-   */
+/** A place in the queue of a lock, the same in all attempts of one who waits. */
+export interface Place {
+  /** Where locks are handed over this is also the owner value of the claim. */
   ticket: string;
+  /** Whether the backend listened when it was taken. If not, its turn is not taken from it for want of a listener. */
+  isHeard: boolean;
+}
+
+/** What goes with the attempt of somebody who waits if the lock is not free. */
+export interface Waiting extends Place {
   /** How many fencing tokens to mint, for as many holders in turn. */
   tokens: number;
 }
@@ -34,7 +37,7 @@ export type AcquireOutcome =
       owner?: string;
       /** How long the holder's lease still runs; undefined when unknown. */
       remainingMs?: number;
-      /** Whether a ticket stands in the queue, and its turn will be heard of. */
+      /** Whether it has a place in the queue now. */
       queued: boolean;
     }
   | { status: 'unavailable'; causes: NodeError[] };
@@ -72,16 +75,18 @@ export interface LockBackend {
   /** Whether a release hands the lock over to the first in the queue, or only wakes it to try for itself. */
   readonly handsOver: boolean;
   /**
-   * With `waiting` a lock that is not free puts the ticket into the queue: a ticket that was queued and does not acquire
-   * has to `leave`. Never rejects.
+   * With `waiting` a lock that is not free puts the ticket into the queue: who was queued and does not acquire has to
+   * `leave`. Never rejects.
    */
   acquire(claim: Claim, waiting?: Waiting): Promise<AcquireOutcome>;
   /** Never rejects. */
   extend(claim: Claim): Promise<ExtendOutcome>;
   /** Never rejects. Repeated in the background until it is confirmed. */
   release(claim: Claim): Promise<ReleaseOutcome>;
-  /** Gives up the place of a ticket, and the lock if that was handed over to it meanwhile. */
-  leave(key: string, ticket: string): void;
+  /** Gives up a place, and the lock if that was handed over to it meanwhile. */
+  leave(key: string, place: Place): void;
+  /** Whether it will be heard of when the turn of a place comes. */
+  readonly isListening: boolean;
   /**
    * Begins to listen for those who wait, unless it does already.
    * @param wake called with a ticket whose turn may have come; without one when all should ask for themselves, because

@@ -21,6 +21,7 @@ interface Entry {
  */
 export class MemoryBackend implements LockBackend {
   readonly handsOver = false;
+  readonly isListening = true;
   readonly #entries = new Map<string, Entry>();
   readonly #now: () => number;
   // One counter for all keys costs no memory for each; like in Redis, a restart begins above the earlier tokens.

@@ -13,7 +13,7 @@ import { ScriptFault, ScriptRunner, type Reply } from '../scripts/script-runner.
 import { WITHDRAW } from '../scripts/withdraw.script.js';
 import { UnderWay } from '../under-way.js';
 import { Inbox } from './inbox.js';
-import type { Claim, Holding, Waiting } from './lock-backend.js';
+import type { Claim, Holding, Place, Waiting } from './lock-backend.js';
 import type { RedisConnection } from './redis-connection.js';
 
 /** A fault of one node. */
@@ -98,26 +98,31 @@ export class RedisNode {
     this.#inbox.open();
   }
 
-  /** With `waiting`, and while it listens, a refused attempt gets a place in the queue. */
+  /** Whether a place here is of use: nobody can be woken who does not listen, but a lock can be found to be granted. */
+  get canQueue(): boolean {
+    return this.#settings.handsOver || this.isListening;
+  }
+
+  /** With `waiting` a refused attempt gets a place in the queue. */
   acquire({ key, owner, ttlMs }: Claim, waiting?: Waiting, seen?: Seen<Vote>): Promise<Vote> {
     const { fair, handsOver } = this.#settings;
     if (!waiting && !fair) {
       return this.#run(handsOver ? ACQUIRE : VOTE, this.#lockAndFence(key), [owner, ttlMs], voteOf, seen);
     }
-    const entry = waiting && this.isListening ? this.#entry(waiting.ticket) : '';
+    const entry = waiting && this.canQueue ? this.#entry(waiting) : '';
     const args = [owner, ttlMs, waiting?.tokens ?? 1, entry, fair ? 1 : 0];
     const script = handsOver ? CONTEND : VOTE_OR_QUEUE;
     return this.#run(script, [...this.#lockAndFence(key), this.#queue(key)], args, voteOf, seen);
   }
 
   /** Gives up a place in the queue, with the lock if that was handed over to it. */
-  async leave(key: string, ticket: string): Promise<void> {
-    const place = { key, owner: ticket, entry: this.#entry(ticket) };
+  async leave(key: string, place: Place): Promise<void> {
+    const item = { key, owner: place.ticket, entry: this.#entry(place) };
     this.#releasing.begin();
-    const left = await this.#giveBack(place);
+    const left = await this.#giveBack(item);
     this.#releasing.end();
     // A wake-up that finds nobody is lost; a lock that was handed over must go on.
-    if (left.status === 'fault' && this.#settings.handsOver) this.#repeat(place);
+    if (left.status === 'fault' && this.#settings.handsOver) this.#repeat(item);
   }
 
   /** With `restore` a lock that is absent is put back. */
@@ -222,9 +227,8 @@ export class RedisNode {
     return `${this.#lock(key)}:queue`;
   }
 
-  #entry(ticket: string): string {
-    const { client } = this.connection;
-    const granted: Service = client.isCluster ? 'cluster-grant' : 'grant';
+  #entry({ ticket, isHeard }: Place): string {
+    const granted: Service = isHeard && !this.connection.client.isCluster ? 'grant' : 'blind-grant';
     return queueEntry(this.#settings.handsOver ? granted : 'wake', this.#inbox.channel, ticket);
   }
 

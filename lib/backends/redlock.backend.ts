@@ -5,6 +5,7 @@ import type {
   ExtendOutcome,
   Holding,
   LockBackend,
+  Place,
   ReleaseOutcome,
   Waiting,
 } from './lock-backend.js';
@@ -45,7 +46,7 @@ export class RedlockBackend implements LockBackend {
     // Connections that are just being made get the time of one vote, if there is no quorum without them.
     await this.#connectedQuorum(this.#nodeTimeoutMs);
     const sentAt = this.#now();
-    const queued = waiting !== undefined && this.#nodes.filter(({ node }) => node.isListening).length >= this.#quorum;
+    const queued = waiting !== undefined && this.isListening;
     // Passing on within the process would need the whole block of tokens to be known to a majority: one at a time.
     const place = waiting && { ...waiting, tokens: 1 };
     const ballots = this.#nodes.map((node) => node.acquire(claim, place));
@@ -62,7 +63,7 @@ export class RedlockBackend implements LockBackend {
       const known = tokens.filter((token) => token === fencingToken).length;
       const problem = known >= this.#quorum ? undefined : await this.#writeBack(claim, fencingToken, votes);
       if (problem === undefined) {
-        if (waiting) this.#leaveWhereRefused(claim.key, waiting.ticket, ballots);
+        if (waiting) this.#leaveWhereRefused(claim.key, waiting, ballots);
         return { status: 'acquired', fencingToken, lastToken: fencingToken, sentAt };
       }
       outcome = problem;
@@ -108,8 +109,12 @@ export class RedlockBackend implements LockBackend {
   }
 
   /** The holder is who has a majority; minorities of a split vote are no lock. */
-  leave(key: string, ticket: string): void {
-    for (const { node } of this.#nodes) if (node.connection.isReady) void node.leave(key, ticket);
+  leave(key: string, place: Place): void {
+    for (const { node } of this.#nodes) if (node.connection.isReady) void node.leave(key, place);
+  }
+
+  get isListening(): boolean {
+    return this.#nodes.filter(({ node }) => node.isListening).length >= this.#quorum;
   }
 
   listen(wake: (ticket?: string) => void): void {
@@ -232,10 +237,10 @@ export class RedlockBackend implements LockBackend {
   }
 
   /** A place that is left behind would be woken in vain, in the place of somebody who waits. */
-  #leaveWhereRefused(key: string, ticket: string, ballots: readonly Promise<Vote>[]): void {
+  #leaveWhereRefused(key: string, place: Place, ballots: readonly Promise<Vote>[]): void {
     ballots.forEach((ballot, index) => {
       const { node } = this.#nodes[index]!;
-      void ballot.then((vote) => (vote.status === 'refused' ? node.leave(key, ticket) : undefined));
+      void ballot.then((vote) => (vote.status === 'refused' ? node.leave(key, place) : undefined));
     });
   }
 

@@ -6,6 +6,7 @@ import type {
   ExtendOutcome,
   Holding,
   LockBackend,
+  Place,
   ReleaseOutcome,
   Waiting,
 } from './lock-backend.js';
@@ -39,7 +40,6 @@ export class SingleNodeBackend implements LockBackend {
     for (;;) {
       const sentAt = this.#now();
       startedAt ??= sentAt;
-      const queued = waiting !== undefined && this.#node.isListening;
       const vote = await this.#node.acquire(claim, waiting);
       if (vote.status === 'granted') {
         const { fencingToken } = vote;
@@ -59,9 +59,9 @@ export class SingleNodeBackend implements LockBackend {
       // Giving back is not awaited: it is for whoever comes next, and is repeated until it is confirmed.
       if (vote.status === 'refused') {
         if (undo && !waiting) void this.#node.release(claim);
-        return { status: 'contended', owner: vote.owner, remainingMs: vote.remainingMs, queued };
+        return { status: 'contended', owner: vote.owner, remainingMs: vote.remainingMs, queued: waiting !== undefined };
       }
-      if (undo) void (waiting ? this.#node.leave(claim.key, waiting.ticket) : this.#node.release(claim));
+      if (undo) void (waiting ? this.#node.leave(claim.key, waiting) : this.#node.release(claim));
       return { status: 'unavailable', causes: [error!] };
     }
   }
@@ -83,8 +83,12 @@ export class SingleNodeBackend implements LockBackend {
     return this.#node.release(claim).then(releaseOutcome);
   }
 
-  leave(key: string, ticket: string): void {
-    void this.#node.leave(key, ticket);
+  leave(key: string, place: Place): void {
+    void this.#node.leave(key, place);
+  }
+
+  get isListening(): boolean {
+    return this.#node.isListening;
   }
 
   listen(wake: (ticket?: string) => void): void {

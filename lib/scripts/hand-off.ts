@@ -1,10 +1,14 @@
 /** How long a lock that was handed over waits for its new holder to confirm, in milliseconds. */
 export const GRANT_TTL_MS = 2_000;
 
-/** How a process that waits is served: by a grant, or (Redlock: no node alone can grant) by a wake-up. */
-export type Service = 'grant' | 'cluster-grant' | 'wake';
+/**
+ * How a place is served. A `grant` is for somebody who hears of it, or the next is served. A `blind-grant` stands until it
+ * runs out, for those who do not listen yet, and in a Cluster, where PUBLISH counts the listeners of one node only. A `wake`
+ * is for a Redlock, where no node alone can grant.
+ */
+export type Service = 'grant' | 'blind-grant' | 'wake';
 
-const KINDS: Record<Service, string> = { grant: 'g', 'cluster-grant': 'c', wake: 'w' };
+const KINDS: Record<Service, string> = { grant: 'g', 'blind-grant': 'b', wake: 'w' };
 
 /**
  * What stands in the queue of a lock: how to serve it, the channel that its process listens to, and its ticket, which is
@@ -16,8 +20,7 @@ export function queueEntry(service: Service, channel: string, ticket: string): s
 
 /**
  * Lua: `hand_off(lock, queue)` passes a lock that is given back to the first in its queue, or deletes it. A process
- * that nobody hears for is gone, so the next is served. In a Cluster PUBLISH counts the listeners of one node only:
- * there the grant stands until it runs out.
+ * that does not hear its message is gone, so the next is served.
  */
 export const HAND_OFF = `local function hand_off(lock, queue)
   while true do
@@ -30,7 +33,7 @@ export const HAND_OFF = `local function hand_off(lock, queue)
       break
     end
     local heard = redis.pcall('PUBLISH', channel, ticket)
-    if kind == '${KINDS['cluster-grant']}' or (type(heard) == 'number' and heard > 0) then return end
+    if kind == '${KINDS['blind-grant']}' or (type(heard) == 'number' and heard > 0) then return end
   end
   redis.call('DEL', lock)
 end`;

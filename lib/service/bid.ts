@@ -1,4 +1,4 @@
-import type { AcquireOutcome, Claim, LockBackend } from '../backends/lock-backend.js';
+import type { AcquireOutcome, Claim, LockBackend, Place } from '../backends/lock-backend.js';
 import { NodeError } from '../errors.js';
 import type { UnderWay } from '../under-way.js';
 import { BackOff } from './back-off.js';
@@ -36,7 +36,7 @@ export interface BidOwner {
  * waits until it is woken, until the holder's lease ends, or until it is time to see for itself.
  */
 export class Bid {
-  #ticket?: string;
+  #place?: Place;
   #queued = false;
   #isAsking = false;
   /** It was woken while an attempt was under way, which may not have seen why. */
@@ -63,13 +63,13 @@ export class Bid {
     this.#stopWaiting();
     this.#isAsking = true;
     this.#woken = false;
-    const waiting = tokens === undefined ? undefined : { ticket: this.#takeTicket(), tokens };
+    const waiting = tokens === undefined ? undefined : { ...this.#takePlace(), tokens };
     const claim = { key: this.key, owner: waiting && backend.handsOver ? waiting.ticket : nextOwner(), ttlMs };
     const attemptedAt = now();
     underWay.begin();
     const conclude = (outcome: AcquireOutcome) => {
       this.#isAsking = false;
-      if (outcome.status !== 'contended') this.#dropTicket(outcome.status === 'unavailable');
+      if (outcome.status !== 'contended') this.#dropPlace(outcome.status === 'unavailable');
       else this.#queued ||= outcome.queued;
       this.owner.onOutcome(this, claim, outcome, attemptedAt);
       underWay.end();
@@ -82,7 +82,8 @@ export class Bid {
 
   /** Waits after a refusal. */
   wait({ remainingMs, queued }: Extract<AcquireOutcome, { status: 'contended' }>, attemptMs: number): void {
-    if (!queued) this.duties.backend.listen(this.duties.wake);
+    const { backend, wake } = this.duties;
+    if (!backend.isListening) backend.listen(wake);
     if (this.#woken) {
       this.owner.onTurn(this);
       return;
@@ -90,7 +91,7 @@ export class Bid {
     // After a split vote chance alone must decide who is first.
     this.#isDeaf = remainingMs === undefined;
     const pauseMs =
-      queued && remainingMs !== undefined
+      queued && backend.isListening && remainingMs !== undefined
         ? Math.min(CHECK_MS, Math.max(0, remainingMs) + AFTER_EXPIRY_MS)
         : (this.#backOff ??= new BackOff()).next(remainingMs, attemptMs);
     this.#timer = setTimeout(() => this.owner.onTurn(this), pauseMs);
@@ -105,7 +106,7 @@ export class Bid {
   /** Nobody is left for whom it waits. */
   withdraw(): void {
     this.#stopWaiting();
-    this.#dropTicket(true);
+    this.#dropPlace(true);
   }
 
   #stopWaiting(): void {
@@ -113,19 +114,20 @@ export class Bid {
     this.#timer = undefined;
   }
 
-  #takeTicket(): string {
-    if (this.#ticket === undefined) {
-      this.#ticket = this.duties.nextOwner();
-      this.duties.bids.set(this.#ticket, this);
+  #takePlace(): Place {
+    if (!this.#place) {
+      const { backend, bids, nextOwner } = this.duties;
+      this.#place = { ticket: nextOwner(), isHeard: backend.isListening };
+      bids.set(this.#place.ticket, this);
     }
-    return this.#ticket;
+    return this.#place;
   }
 
-  #dropTicket(leave: boolean): void {
-    if (this.#ticket === undefined) return;
-    if (leave && this.#queued) this.duties.backend.leave(this.key, this.#ticket);
-    this.duties.bids.delete(this.#ticket);
-    this.#ticket = undefined;
+  #dropPlace(leave: boolean): void {
+    if (!this.#place) return;
+    if (leave && this.#queued) this.duties.backend.leave(this.key, this.#place);
+    this.duties.bids.delete(this.#place.ticket);
+    this.#place = undefined;
     this.#queued = false;
   }
 }

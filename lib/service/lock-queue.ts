@@ -1,7 +1,7 @@
 import type { AcquireOutcome, Claim, ReleaseOutcome } from '../backends/lock-backend.js';
 import { LockContendedError, LockUnavailableError, NodeError } from '../errors.js';
 import { validityMs, type Lease } from '../lease/lease.js';
-import { parseOwner, type LockHolder } from '../owner.js';
+import { parseOwner } from '../owner.js';
 import { Bid, type BidDuties, type BidOwner } from './bid.js';
 import { WaiterList } from './waiter-list.js';
 import type { Waiter, WaiterQueue } from './waiter.js';
@@ -26,7 +26,8 @@ export interface QueueDuties extends BidDuties {
 
 /** What was last heard of a lock that others hold. */
 interface Sighting {
-  holder?: LockHolder;
+  /** The owner value of the holder; undefined when nobody had the majority. */
+  owner?: string;
   /** When the holder's lease ends, if that is known. */
   endsAt?: number;
   /** When it was asked for again; undefined: it was answered since. */
@@ -101,6 +102,7 @@ export class LockQueue implements BidOwner, WaiterQueue {
       return PASSED_ON;
     }
     const outcome = this.duties.backend.release(lease.claim);
+    if (next) this.#sighting = {}; // who waits was told all the time that it was held
     this.#goOn();
     return outcome;
   }
@@ -168,7 +170,7 @@ export class LockQueue implements BidOwner, WaiterQueue {
     const { owner, remainingMs } = refusal;
     const answeredAt = this.duties.now();
     this.#sighting = {
-      holder: owner === undefined ? undefined : parseOwner(owner),
+      owner,
       endsAt: remainingMs === undefined ? undefined : answeredAt + remainingMs,
     };
     this.#refuseTriers();
@@ -204,14 +206,15 @@ export class LockQueue implements BidOwner, WaiterQueue {
 
   /** Those who try once have found others before them. */
   #refuseTriers(): void {
+    if (this.#waiters.triers === 0) return;
     for (const waiter of this.#waiters.filter(({ triesOnce }) => triesOnce)) this.#refuse(waiter, this.#inVain(waiter));
   }
 
   /** A lease that is not extended, or has another ttl, has to be one of its own. */
-  #canPassOn({ claim, sentAt, deadline }: Lease, { terms }: Waiter): boolean {
+  #canPassOn({ claim, sentAt, deadline, isUnsettled }: Lease, { terms }: Waiter): boolean {
     const { nextToken, lastToken, endsAt } = this.#cohort!;
     const now = this.duties.now();
-    if (nextToken > lastToken || now >= endsAt) return false;
+    if (nextToken > lastToken || now >= endsAt || isUnsettled) return false;
     return terms.watchdog && terms.ttlMs === claim.ttlMs && now < sentAt + (deadline - sentAt) * PASSED_WITHIN;
   }
 
@@ -262,7 +265,8 @@ export class LockQueue implements BidOwner, WaiterQueue {
       const { claim, remainingMs } = this.#lease;
       return new LockContendedError(this.key, waitedMs, parseOwner(claim.owner), remainingMs, maxWaiters);
     }
-    const { holder, endsAt } = this.#sighting ?? {};
+    const { owner, endsAt } = this.#sighting ?? {};
+    const holder = owner === undefined ? undefined : parseOwner(owner);
     const remainingMs = endsAt === undefined ? undefined : Math.max(0, endsAt - this.duties.now());
     return new LockContendedError(this.key, waitedMs, holder, remainingMs, maxWaiters);
   }

@@ -5,6 +5,7 @@ export class WaiterList {
   #first?: Waiter;
   #last?: Waiter;
   #size = 0;
+  #triers = 0;
 
   get first(): Waiter | undefined {
     return this.#first;
@@ -14,12 +15,18 @@ export class WaiterList {
     return this.#size;
   }
 
+  /** How many of them try once. */
+  get triers(): number {
+    return this.#triers;
+  }
+
   push(waiter: Waiter): void {
     waiter.previous = this.#last;
     if (this.#last) this.#last.next = waiter;
     else this.#first = waiter;
     this.#last = waiter;
     this.#size++;
+    if (waiter.triesOnce) this.#triers++;
   }
 
   remove(waiter: Waiter): void {
@@ -30,6 +37,7 @@ export class WaiterList {
     else this.#last = previous;
     waiter.previous = waiter.next = undefined;
     this.#size--;
+    if (waiter.triesOnce) this.#triers--;
   }
 
   /** Those for whom this is so. */
