@@ -55,13 +55,18 @@ export class LockContendedError extends LockError {
     readonly holder?: LockHolder,
     /** How long the holder's lease still runs if it is not extended, in milliseconds; Infinity for a key without ttl. */
     readonly remainingMs?: number,
+    /** The call did not wait: so many calls of this process waited already, as many as `maxWaiters` allows. */
+    readonly maxWaiters?: number,
   ) {
     const by = holder ? `is held by ${describeHolder(holder)}` : 'is held by others';
     const more = remainingMs === Infinity ? 'without end' : `for ${Math.round(remainingMs ?? 0)} ms more`;
     const lease = remainingMs === undefined ? '' : ` (its lease runs ${more})`;
+    const inVain =
+      maxWaiters === undefined
+        ? `waited ${Math.round(waitedMs)} ms in vain. Raise waitMs`
+        : `${maxWaiters} calls of this process wait for it already. Raise maxWaiters`;
     super(
-      `Lock "${key}" ${by}${lease}; waited ${Math.round(waitedMs)} ms in vain. ` +
-        'Raise waitMs, shorten the work under the lock, or say with onContended what to do instead.',
+      `Lock "${key}" ${by}${lease}; ${inVain}, shorten the work under the lock, or say with onContended what to do instead.`,
       409,
       key,
     );

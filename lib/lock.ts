@@ -4,7 +4,7 @@ import type { LockHolder } from './owner.js';
 export interface Lock extends AsyncDisposable {
   /** The key it was acquired with. */
   readonly key: string;
-  /** The value that marks this acquisition in Redis. */
+  /** The value that marks the holder in Redis; shared by calls of one process that the lock is passed on between. */
   readonly owner: string;
   /**
    * Greater than that of every earlier holder of this key: give it to the resource and let the resource refuse
@@ -50,7 +50,10 @@ export interface LockInfo {
   since?: Date;
   /** Milliseconds until its lease ends unless it is extended. */
   remainingMs: number;
-  /** The fencing token of its holder; `undefined` when the key was written by another program. */
+  /**
+   * The fencing token of its holder; while a lock is passed on within a process, the last of those that are reserved for
+   * that. `undefined` when the key was written by another program.
+   */
   fencingToken?: number;
   /** How many calls of this process wait for it. */
   waiters: number;

@@ -65,6 +65,31 @@ export interface RedisLockSettings extends LeaseOptions, LossOptions {
    */
   guardMs?: number;
   /**
+   * Serve calls strictly in the order in which they reached Redis, over all processes: nobody who comes later is served
+   * first, no lock is passed on within a process. It costs about three Redis commands for each acquisition. All processes
+   * that share keys must agree. Not with `redlock`.
+   * @default false
+   */
+  fair?: boolean;
+  /**
+   * How many calls of one process may wait for one key, 1 to 1 000 000: the next one is refused at once with
+   * `LockContendedError`.
+   * @default 10000
+   */
+  maxWaiters?: number;
+  /**
+   * How many times in a row a lock is passed on among the calls of one process that waited when Redis granted it, before
+   * other processes have their turn, 0 to 1 000. More is faster, less lets others wait for shorter. 0 asks Redis each time.
+   * @default 100
+   */
+  cohortPasses?: number;
+  /**
+   * For how long after a grant a lock is passed on within the process, in milliseconds, 0 to 60 000: then other processes
+   * have their turn. Work that takes longer than this is never followed by a pass.
+   * @default 100
+   */
+  cohortMs?: number;
+  /**
    * Start the application without waiting for Redis: until it is back each acquire fails with `LockUnavailableError`.
    * @default false
    */

@@ -11,18 +11,19 @@ export interface LockHolder {
   pid?: number;
 }
 
-/**
- * Makes owner values `host/pid/random/sequence`: the random part tells processes apart, the sequence tells
- * the acquisitions of one process apart, host and pid are there for the person who asks who holds a lock.
- */
-export function ownerSequence(): () => string {
+/** A name for one lock service of this process: `host/pid/random`. Host and pid are there for people who ask who holds a lock. */
+export function processName(): string {
   const host =
     hostname()
       .replace(/[^\w.-]/g, '_')
       .slice(0, 64) || 'unknown';
-  const prefix = `${host}/${process.pid}/${randomBytes(9).toString('base64url')}/`;
+  return `${host}/${process.pid}/${randomBytes(9).toString('base64url')}`;
+}
+
+/** Makes owner values `host/pid/random/sequence`: the sequence tells the acquisitions of one service apart. */
+export function ownerSequence(name = processName()): () => string {
   let sequence = 0;
-  return () => prefix + (++sequence).toString(36);
+  return () => `${name}/${(++sequence).toString(36)}`;
 }
 
 /** Reads host and pid out of an owner value; a value of another form is kept as it is. */

@@ -29,6 +29,10 @@ const DEFAULTS = {
   onLost: 'reject',
   keyPrefix: 'lock',
   guardMs: 0,
+  fair: false,
+  maxWaiters: 10_000,
+  cohortPasses: 100,
+  cohortMs: 100,
   lazyConnect: false,
   connectTimeoutMs: 5_000,
   shutdownTimeoutMs: 10_000,
@@ -56,6 +60,10 @@ const CHECKS: Record<keyof LockRequest | keyof RedisLockSettings, Check> = {
   },
   commandTimeoutMs: milliseconds(10, 60_000),
   guardMs: milliseconds(0, DAY_MS),
+  fair: oneOf(true, false),
+  maxWaiters: count(1, 1_000_000),
+  cohortPasses: count(0, 1_000),
+  cohortMs: milliseconds(0, 60_000),
   lazyConnect: oneOf(true, false),
   connectTimeoutMs: milliseconds(10, 600_000),
   shutdownTimeoutMs: milliseconds(0, 600_000),
@@ -77,6 +85,11 @@ export function resolveOptions(options: RedisLockModuleOptions, connection = DEF
   const settings = checked(options, SETTINGS);
   const resolved = { ...DEFAULTS, ...settings, connection, backend: resolveBackend(options) };
   checkGuard(resolved.ttlMs, resolved.guardMs);
+  if (resolved.fair && resolved.backend.kind === 'redlock') {
+    throw new LockOptionsError(
+      'fair: true needs one Redis, a Cluster or memory: got redlock, whose nodes have no order of arrival in common.',
+    );
+  }
   return resolved;
 }
 
@@ -159,9 +172,13 @@ function checkSource(name: string, source: unknown): void {
 }
 
 function milliseconds(min: number, max: number): Check {
+  return count(min, max, 'a whole number of milliseconds');
+}
+
+function count(min: number, max: number, what = 'a whole number'): Check {
   return (name, value) => {
     if (!Number.isInteger(value) || (value as number) < min || (value as number) > max) {
-      throw unfit(name, value, `a whole number of milliseconds from ${min} to ${max}`);
+      throw unfit(name, value, `${what} from ${min} to ${max}`);
     }
   };
 }

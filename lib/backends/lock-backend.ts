@@ -7,11 +7,27 @@ export interface Claim {
   ttlMs: number;
 }
 
+/** A place in the queue of a lock, the same in all attempts of one who waits. */
+export interface Place {
+  /** Where locks are handed over this is also the owner value of the claim. */
+  ticket: string;
+  /** Whether the backend listened when it was taken. If not, its turn is not taken from it for want of a listener. */
+  isHeard: boolean;
+}
+
+/** What goes with the attempt of somebody who waits if the lock is not free. */
+export interface Waiting extends Place {
+  /** How many fencing tokens to mint, for as many holders in turn. */
+  tokens: number;
+}
+
 /** The answer to one attempt. Contention is a value, and so is a fault: the service decides what to make of it. */
 export type AcquireOutcome =
   | {
       status: 'acquired';
       fencingToken: number;
+      /** The last of the tokens that were minted for this claim, one after the other; the same if it is only one. */
+      lastToken: number;
       /** When the command that won was about to be sent, by the clock of the service: the lease counts from here. */
       sentAt: number;
     }
@@ -21,6 +37,8 @@ export type AcquireOutcome =
       owner?: string;
       /** How long the holder's lease still runs; undefined when unknown. */
       remainingMs?: number;
+      /** Whether it has a place in the queue now. */
+      queued: boolean;
     }
   | { status: 'unavailable'; causes: NodeError[] };
 
@@ -47,18 +65,34 @@ export interface Holding {
 }
 
 /**
- * Holds locks, one attempt at a time: no waiting for others, no knowledge of Nest. Each method settles within the
+ * Holds locks, one attempt at a time: it keeps the places of those who wait, but does not wait, and knows nothing of
+ * Nest. Each method settles within the
  * backend's time limit, and what it gave up it undoes by itself.
  */
 export interface LockBackend {
   /** The longest an attempt to acquire with this ttl can take, in milliseconds. */
   attemptTimeoutMs(ttlMs: number): number;
-  /** Never rejects. */
-  acquire(claim: Claim): Promise<AcquireOutcome>;
+  /** Whether a release hands the lock over to the first in the queue, or only wakes it to try for itself. */
+  readonly handsOver: boolean;
+  /**
+   * With `waiting` a lock that is not free puts the ticket into the queue: who was queued and does not acquire has to
+   * `leave`. Never rejects.
+   */
+  acquire(claim: Claim, waiting?: Waiting): Promise<AcquireOutcome>;
   /** Never rejects. */
   extend(claim: Claim): Promise<ExtendOutcome>;
   /** Never rejects. Repeated in the background until it is confirmed. */
   release(claim: Claim): Promise<ReleaseOutcome>;
+  /** Gives up a place, and the lock if that was handed over to it meanwhile. */
+  leave(key: string, place: Place): void;
+  /** Whether it will be heard of when the turn of a place comes. */
+  readonly isListening: boolean;
+  /**
+   * Begins to listen for those who wait, unless it does already.
+   * @param wake called with a ticket whose turn may have come; without one when all should ask for themselves, because
+   *   listening has begun, or was interrupted
+   */
+  listen(wake: (ticket?: string) => void): void;
   /** @throws LockUnavailableError */
   inspect(key: string): Promise<Holding | undefined>;
   /** @throws LockUnavailableError */

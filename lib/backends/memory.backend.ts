@@ -1,4 +1,12 @@
-import type { AcquireOutcome, Claim, ExtendOutcome, Holding, LockBackend, ReleaseOutcome } from './lock-backend.js';
+import type {
+  AcquireOutcome,
+  Claim,
+  ExtendOutcome,
+  Holding,
+  LockBackend,
+  ReleaseOutcome,
+  Waiting,
+} from './lock-backend.js';
 
 interface Entry {
   owner: string;
@@ -7,8 +15,13 @@ interface Entry {
   expiresAt: number;
 }
 
-/** Locks in this process, with the leases and the tokens of the real thing: for tests and first steps. */
+/**
+ * Locks in this process, with the leases and the tokens of the real thing: for tests and first steps. There is no other
+ * process to wait for, so it keeps no queue: the service's own is in the order of arrival.
+ */
 export class MemoryBackend implements LockBackend {
+  readonly handsOver = false;
+  readonly isListening = true;
   readonly #entries = new Map<string, Entry>();
   readonly #now: () => number;
   // One counter for all keys costs no memory for each; like in Redis, a restart begins above the earlier tokens.
@@ -23,18 +36,20 @@ export class MemoryBackend implements LockBackend {
     return 0;
   }
 
-  async acquire({ key, owner, ttlMs }: Claim): Promise<AcquireOutcome> {
+  async acquire(
+    { key, owner, ttlMs }: Claim,
+    { tokens }: Pick<Waiting, 'tokens'> = { tokens: 1 },
+  ): Promise<AcquireOutcome> {
     const now = this.#now();
     const holder = this.#live(key);
-    if (holder?.owner === owner) {
-      holder.expiresAt = now + ttlMs;
-      return { status: 'acquired', fencingToken: holder.fencingToken, sentAt: now };
+    if (holder && holder.owner !== owner) {
+      return { status: 'contended', owner: holder.owner, remainingMs: holder.expiresAt - now, queued: false };
     }
-    if (holder) return { status: 'contended', owner: holder.owner, remainingMs: holder.expiresAt - now };
-    const fencingToken = ++this.#lastToken;
+    const fencingToken = this.#lastToken + 1;
+    this.#lastToken += tokens;
     this.#entries.set(key, { owner, fencingToken, since: now, expiresAt: now + ttlMs });
     this.#sweep();
-    return { status: 'acquired', fencingToken, sentAt: now };
+    return { status: 'acquired', fencingToken, lastToken: this.#lastToken, sentAt: now };
   }
 
   async extend({ key, owner, ttlMs }: Claim): Promise<ExtendOutcome> {
@@ -50,6 +65,10 @@ export class MemoryBackend implements LockBackend {
     this.#entries.delete(key);
     return { status: 'released' };
   }
+
+  leave(): void {}
+
+  listen(): void {}
 
   async inspect(key: string): Promise<Holding | undefined> {
     const entry = this.#live(key);

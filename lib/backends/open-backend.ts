@@ -4,7 +4,7 @@ import type { ResolvedOptions } from '../resolve-options.js';
 import type { LockBackend } from './lock-backend.js';
 import { MemoryBackend } from './memory.backend.js';
 import { RedisConnection } from './redis-connection.js';
-import { RedisNode } from './redis-node.js';
+import { RedisNode, type NodeSettings } from './redis-node.js';
 import { RedlockBackend } from './redlock.backend.js';
 import { SingleNodeBackend } from './single-node.backend.js';
 
@@ -13,21 +13,38 @@ const DEFAULT_COMMAND_TIMEOUT_MS = 1_000;
 /**
  * Makes the backend that the options ask for, and its clients; connects to nothing yet.
  * @param now the clock that `sentAt` is read from, in milliseconds
+ * @param processName under which the owner values of this service are made
  */
-export async function openBackend(options: ResolvedOptions, now: () => number): Promise<LockBackend> {
-  const { backend } = options;
+export async function openBackend(
+  options: ResolvedOptions,
+  now: () => number,
+  processName: string,
+): Promise<LockBackend> {
+  const { backend, keyPrefix, fair } = options;
   switch (backend.kind) {
     case 'memory':
       return new MemoryBackend(now);
     case 'redis': {
       const commandTimeoutMs = options.commandTimeoutMs ?? DEFAULT_COMMAND_TIMEOUT_MS;
-      const [node] = await openNodes([backend.source], options.keyPrefix, commandTimeoutMs);
+      const [node] = await openNodes([backend.source], {
+        keyPrefix,
+        commandTimeoutMs,
+        processName,
+        handsOver: true,
+        fair,
+      });
       return new SingleNodeBackend(node!, commandTimeoutMs, now);
     }
     case 'redlock': {
       // A node that is slow must not eat up the validity of the others' votes.
       const nodeTimeoutMs = options.commandTimeoutMs ?? Math.round(Math.min(200, Math.max(50, options.ttlMs * 0.05)));
-      const nodes = await openNodes(backend.sources, options.keyPrefix, nodeTimeoutMs);
+      const nodes = await openNodes(backend.sources, {
+        keyPrefix,
+        commandTimeoutMs: nodeTimeoutMs,
+        processName,
+        handsOver: false,
+        fair: false,
+      });
       const twice = nodes.find(({ name }, index) => nodes.findIndex((node) => node.name === name) < index);
       if (twice) {
         for (const { connection } of nodes) connection.close();
@@ -38,7 +55,7 @@ export async function openBackend(options: ResolvedOptions, now: () => number): 
   }
 }
 
-async function openNodes(sources: RedisSource[], keyPrefix: string, commandTimeoutMs: number): Promise<RedisNode[]> {
+async function openNodes(sources: RedisSource[], settings: NodeSettings): Promise<RedisNode[]> {
   const opening = await Promise.allSettled(sources.map((source) => RedisConnection.open(source)));
   const connections = opening.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
   const failure = opening.find((result) => result.status === 'rejected');
@@ -46,5 +63,5 @@ async function openNodes(sources: RedisSource[], keyPrefix: string, commandTimeo
     for (const connection of connections) connection.close();
     throw failure.reason;
   }
-  return connections.map((connection) => new RedisNode(connection, { keyPrefix, commandTimeoutMs }));
+  return connections.map((connection) => new RedisNode(connection, settings));
 }

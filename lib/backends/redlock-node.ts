@@ -1,5 +1,5 @@
-import type { Claim } from './lock-backend.js';
-import type { NodeExtension, NodeRelease, RedisNode, Vote } from './redis-node.js';
+import type { Claim, Waiting } from './lock-backend.js';
+import type { NodeExtension, NodeRelease, RedisNode, Seen, Vote } from './redis-node.js';
 
 /** What is known of a claim on a node. */
 interface Trace {
@@ -24,20 +24,20 @@ export class RedlockNode {
 
   constructor(readonly node: RedisNode) {}
 
-  acquire(claim: Claim): Promise<Vote> {
+  acquire(claim: Claim, waiting?: Waiting): Promise<Vote> {
     this.#trace(claim).over = false;
-    return this.#noted(claim, this.node.acquire(claim));
+    return this.#noted<Vote>(claim, (seen) => this.node.acquire(claim, waiting, seen));
   }
 
   extend(claim: Claim): Promise<NodeExtension> {
-    return this.#noted(claim, this.node.extend(claim, 'keep'));
+    return this.#noted<NodeExtension>(claim, (seen) => this.node.extend(claim, 'keep', seen));
   }
 
   /** Puts the lock back if this node, asked to extend it, says or will say that it has lost it. */
   async mend(claim: Claim, extension: Promise<NodeExtension>): Promise<void> {
     const { status } = await extension;
     if (status !== 'absent' || this.#trace(claim).over) return;
-    await this.#noted(claim, this.node.extend(claim, 'restore'));
+    await this.#noted<NodeExtension>(claim, (seen) => this.node.extend(claim, 'restore', seen));
   }
 
   /** Releases at once, and again if a command that was open has run after it. */
@@ -64,10 +64,10 @@ export class RedlockNode {
     await this.node.close();
   }
 
-  async #release(claim: Claim, trace: Trace): Promise<NodeRelease> {
-    const release = await this.node.release(claim);
-    if (release.status !== 'fault') trace.mayBeThere = false;
-    return release;
+  #release(claim: Claim, trace: Trace): Promise<NodeRelease> {
+    return this.node.release(claim, ({ status }) => {
+      if (status !== 'fault') trace.mayBeThere = false;
+    });
   }
 
   #afterwards(claim: Claim, trace: Trace, release?: Promise<NodeRelease>): void {
@@ -83,12 +83,16 @@ export class RedlockNode {
     return trace;
   }
 
-  #noted<Answer extends Vote | NodeExtension>(claim: Claim, answer: Promise<Answer>): Promise<Answer> {
+  #noted<Answer extends Vote | NodeExtension>(
+    claim: Claim,
+    ask: (seen: Seen<Answer>) => Promise<Answer>,
+  ): Promise<Answer> {
     const trace = this.#trace(claim);
-    const noted = answer.then((answer) => {
-      trace.open.delete(noted);
+    const noted = ask((answer) => {
       if (answer.status !== 'fault') trace.mayBeThere = THERE.has(answer.status);
       else if (answer.mayHaveRun) trace.mayBeThere = true;
+    }).then((answer) => {
+      trace.open.delete(noted);
       return answer;
     });
     trace.open.add(noted);

@@ -1,7 +1,17 @@
 import { LockUnavailableError, type NodeError } from '../errors.js';
-import type { AcquireOutcome, Claim, ExtendOutcome, Holding, LockBackend, ReleaseOutcome } from './lock-backend.js';
+import type {
+  AcquireOutcome,
+  Claim,
+  ExtendOutcome,
+  Holding,
+  LockBackend,
+  Place,
+  ReleaseOutcome,
+  Waiting,
+} from './lock-backend.js';
 import type { Fault, NodeExtension, NodeRelease, RedisNode, Vote } from './redis-node.js';
 import { RedlockNode } from './redlock-node.js';
+import { RedlockWakes } from './redlock-wakes.js';
 import { unreachable } from './single-node.backend.js';
 import { countVotes } from './votes.js';
 
@@ -13,10 +23,12 @@ type Granted = Extract<Vote, { status: 'granted' }>;
  * votes are counted as they come in. Fencing tokens follow docs/adr/0004-fencing-tokens.md.
  */
 export class RedlockBackend implements LockBackend {
+  readonly handsOver = false;
   readonly #nodes: readonly RedlockNode[];
   readonly #quorum: number;
   readonly #nodeTimeoutMs: number;
   readonly #now: () => number;
+  #wakes?: RedlockWakes;
 
   constructor(nodes: readonly RedisNode[], nodeTimeoutMs: number, now: () => number) {
     this.#nodes = nodes.map((node) => new RedlockNode(node));
@@ -30,11 +42,14 @@ export class RedlockBackend implements LockBackend {
     return 3 * this.#nodeTimeoutMs;
   }
 
-  async acquire(claim: Claim): Promise<AcquireOutcome> {
+  async acquire(claim: Claim, waiting?: Waiting): Promise<AcquireOutcome> {
     // Connections that are just being made get the time of one vote, if there is no quorum without them.
     await this.#connectedQuorum(this.#nodeTimeoutMs);
     const sentAt = this.#now();
-    const ballots = this.#nodes.map((node) => node.acquire(claim));
+    const queued = waiting !== undefined && this.isListening;
+    // Passing on within the process would need the whole block of tokens to be known to a majority: one at a time.
+    const place = waiting && { ...waiting, tokens: 1 };
+    const ballots = this.#nodes.map((node) => node.acquire(claim, place));
     const votes = await countVotes(ballots, (answers, open) => {
       const granted = answers.filter(isGranted).length;
       const won = granted >= this.#quorum;
@@ -47,10 +62,13 @@ export class RedlockBackend implements LockBackend {
       const fencingToken = Math.max(...tokens);
       const known = tokens.filter((token) => token === fencingToken).length;
       const problem = known >= this.#quorum ? undefined : await this.#writeBack(claim, fencingToken, votes);
-      if (problem === undefined) return { status: 'acquired', fencingToken, sentAt };
+      if (problem === undefined) {
+        if (waiting) this.#leaveWhereRefused(claim.key, waiting, ballots);
+        return { status: 'acquired', fencingToken, lastToken: fencingToken, sentAt };
+      }
       outcome = problem;
     } else {
-      outcome = this.#refusal(votes);
+      outcome = this.#refusal(votes, queued);
     }
     this.#undo(claim);
     return outcome;
@@ -91,6 +109,20 @@ export class RedlockBackend implements LockBackend {
   }
 
   /** The holder is who has a majority; minorities of a split vote are no lock. */
+  leave(key: string, place: Place): void {
+    for (const { node } of this.#nodes) if (node.connection.isReady) void node.leave(key, place);
+  }
+
+  get isListening(): boolean {
+    return this.#nodes.filter(({ node }) => node.isListening).length >= this.#quorum;
+  }
+
+  listen(wake: (ticket?: string) => void): void {
+    this.#wakes ??= new RedlockWakes(this.#quorum, wake);
+    const wakes = this.#wakes;
+    for (const { node } of this.#nodes) node.listen((ticket) => (ticket === undefined ? wake() : wakes.note(ticket)));
+  }
+
   async inspect(key: string): Promise<Holding | undefined> {
     const views = await Promise.all(this.#nodes.map(({ node }) => node.inspect(key)));
     const faults = views.filter(isFault);
@@ -133,6 +165,7 @@ export class RedlockBackend implements LockBackend {
   }
 
   async close(): Promise<void> {
+    this.#wakes?.close();
     await Promise.all(this.#nodes.map((node) => node.close()));
   }
 
@@ -158,7 +191,7 @@ export class RedlockBackend implements LockBackend {
     if (raised >= this.#quorum) return undefined;
     return faults.length > 0
       ? { status: 'unavailable', causes: faults.map((fault) => fault.error) }
-      : { status: 'contended' }; // its keys were deleted or ran out meanwhile
+      : { status: 'contended', queued: false }; // its keys were deleted or ran out meanwhile
   }
 
   /** Waits until a majority is connected. */
@@ -184,7 +217,7 @@ export class RedlockBackend implements LockBackend {
   }
 
   /** Contended when a majority answered at all: then others are in the way, not the network. */
-  #refusal(votes: readonly (Vote | undefined)[]): AcquireOutcome {
+  #refusal(votes: readonly (Vote | undefined)[], queued: boolean): AcquireOutcome {
     if (this.#answered(votes) < this.#quorum) {
       return { status: 'unavailable', causes: votes.filter(isFault).map((fault) => fault.error) };
     }
@@ -193,14 +226,22 @@ export class RedlockBackend implements LockBackend {
       refusals.map((vote) => vote.owner),
       this.#quorum,
     );
-    if (owner === undefined) return { status: 'contended' };
+    if (owner === undefined) return { status: 'contended', queued };
     const remaining = refusals.filter((vote) => vote.owner === owner).map((vote) => vote.remainingMs);
-    return { status: 'contended', owner, remainingMs: Math.max(...remaining) };
+    return { status: 'contended', owner, remainingMs: Math.max(...remaining), queued };
   }
 
   /** Nobody keeps a minority, and no late vote stays behind. */
   #undo(claim: Claim): void {
     for (const node of this.#nodes) node.undo(claim);
+  }
+
+  /** A place that is left behind would be woken in vain, in the place of somebody who waits. */
+  #leaveWhereRefused(key: string, place: Place, ballots: readonly Promise<Vote>[]): void {
+    ballots.forEach((ballot, index) => {
+      const { node } = this.#nodes[index]!;
+      void ballot.then((vote) => (vote.status === 'refused' ? node.leave(key, place) : undefined));
+    });
   }
 
   #unavailable(operation: string, key: string, faults: readonly Fault[]): LockUnavailableError {

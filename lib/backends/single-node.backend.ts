@@ -1,13 +1,23 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { LockUnavailableError, type NodeError } from '../errors.js';
-import type { AcquireOutcome, Claim, ExtendOutcome, Holding, LockBackend, ReleaseOutcome } from './lock-backend.js';
-import type { RedisNode } from './redis-node.js';
+import type {
+  AcquireOutcome,
+  Claim,
+  ExtendOutcome,
+  Holding,
+  LockBackend,
+  Place,
+  ReleaseOutcome,
+  Waiting,
+} from './lock-backend.js';
+import type { NodeRelease, RedisNode } from './redis-node.js';
 
 /** Lets the client notice that its connection is gone before it is asked again. */
 const RECONNECT_PAUSE_MS = 5;
 
 /** Locks on one Redis server, one Sentinel-managed master, or one Cluster. */
 export class SingleNodeBackend implements LockBackend {
+  readonly handsOver = true;
   readonly #node: RedisNode;
   readonly #commandTimeoutMs: number;
   readonly #now: () => number;
@@ -24,14 +34,17 @@ export class SingleNodeBackend implements LockBackend {
   }
 
   /** Rides out a short break of the connection: the owner value makes it safe to send the same attempt again. */
-  async acquire(claim: Claim): Promise<AcquireOutcome> {
+  async acquire(claim: Claim, waiting?: Waiting): Promise<AcquireOutcome> {
     let startedAt: number | undefined;
     let undo = false;
     for (;;) {
       const sentAt = this.#now();
       startedAt ??= sentAt;
-      const vote = await this.#node.acquire(claim);
-      if (vote.status === 'granted') return { status: 'acquired', fencingToken: vote.fencingToken, sentAt };
+      const vote = await this.#node.acquire(claim, waiting);
+      if (vote.status === 'granted') {
+        const { fencingToken } = vote;
+        return { status: 'acquired', fencingToken, lastToken: fencingToken + (waiting?.tokens ?? 1) - 1, sentAt };
+      }
       let error: NodeError | undefined;
       if (vote.status === 'fault') {
         undo ||= vote.mayHaveRun;
@@ -43,9 +56,12 @@ export class SingleNodeBackend implements LockBackend {
           if (error === undefined) continue;
         }
       }
-      // Not awaited: it is for whoever comes next, and is repeated until it is confirmed.
-      if (undo) void this.#node.release(claim);
-      if (vote.status === 'refused') return { status: 'contended', owner: vote.owner, remainingMs: vote.remainingMs };
+      // Giving back is not awaited: it is for whoever comes next, and is repeated until it is confirmed.
+      if (vote.status === 'refused') {
+        if (undo && !waiting) void this.#node.release(claim);
+        return { status: 'contended', owner: vote.owner, remainingMs: vote.remainingMs, queued: waiting !== undefined };
+      }
+      if (undo) void (waiting ? this.#node.leave(claim.key, waiting) : this.#node.release(claim));
       return { status: 'unavailable', causes: [error!] };
     }
   }
@@ -63,9 +79,20 @@ export class SingleNodeBackend implements LockBackend {
     }
   }
 
-  async release(claim: Claim): Promise<ReleaseOutcome> {
-    const release = await this.#node.release(claim);
-    return release.status === 'fault' ? { status: 'unavailable', causes: [release.error] } : { status: release.status };
+  release(claim: Claim): Promise<ReleaseOutcome> {
+    return this.#node.release(claim).then(releaseOutcome);
+  }
+
+  leave(key: string, place: Place): void {
+    void this.#node.leave(key, place);
+  }
+
+  get isListening(): boolean {
+    return this.#node.isListening;
+  }
+
+  listen(wake: (ticket?: string) => void): void {
+    this.#node.listen(wake);
   }
 
   async inspect(key: string): Promise<Holding | undefined> {
@@ -89,6 +116,10 @@ export class SingleNodeBackend implements LockBackend {
   close(): Promise<void> {
     return this.#node.close();
   }
+}
+
+function releaseOutcome(release: NodeRelease): ReleaseOutcome {
+  return release.status === 'fault' ? { status: 'unavailable', causes: [release.error] } : { status: release.status };
 }
 
 export function unreachable(errors: NodeError[], timeoutMs: number): LockUnavailableError {

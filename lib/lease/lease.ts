@@ -20,6 +20,8 @@ export class Lease {
   handles = 1;
   /** When the watchdog looks at it next, by the clock. */
   dueAt = 0;
+  /** It was to have another ttl, and nobody knows which one it has in Redis. */
+  isUnsettled = false;
   /** What the last extension failed with, if the lease could not be extended since. */
   fault?: Error;
   #deadline: number;
@@ -75,6 +77,7 @@ export class Lease {
 
   /** Before an extension by another ttl is sent: should its answer be lost, the shorter of both leases is what counts. */
   extending(sentAt: number, ttlMs: number): void {
+    this.isUnsettled = ttlMs !== this.claim.ttlMs || this.isUnsettled;
     this.claim.ttlMs = ttlMs;
     this.#deadline = Math.min(this.#deadline, sentAt + validityMs(ttlMs, this.guardMs));
   }
@@ -82,6 +85,7 @@ export class Lease {
   extended(sentAt: number): void {
     this.sentAt = sentAt;
     this.fault = undefined;
+    this.isUnsettled = false;
     this.#deadline = sentAt + validityMs(this.ttlMs, this.guardMs);
   }
 

@@ -1,4 +1,4 @@
-import type { Claim, LockBackend } from '../backends/lock-backend.js';
+import type { Claim, LockBackend, ReleaseOutcome } from '../backends/lock-backend.js';
 import { LockUnavailableError, type LockLostReason } from '../errors.js';
 import type { LockEvent } from '../events.js';
 import { checkTtl } from '../resolve-options.js';
@@ -12,8 +12,9 @@ export interface LeasesDuties {
   guardMs: number;
   now: () => number;
   emit: (event: () => LockEvent) => void;
-  /** The key is not held by this process any more: called once for each lease, before the release is confirmed. */
-  onEnd: (key: string) => void;
+  /** Gives the lock to whoever is next: within this process, or by a release. */
+  giveBack: (lease: Lease) => Promise<ReleaseOutcome>;
+  onLost: (lease: Lease) => void;
 }
 
 /** All that this process holds of one service, at most one lease for each key: kept, given back, or lost. */
@@ -54,6 +55,8 @@ export class Leases implements LeaseKeeper {
   add(claim: Claim, fencingToken: number, sentAt: number, kept: boolean): Lease {
     const { guardMs, now } = this.#duties;
     const lease = new Lease(claim, fencingToken, kept, sentAt, guardMs, now, (late) => this.#watchdog.expire(late));
+    const earlier = this.#leases.get(claim.key);
+    if (earlier) this.lose(earlier, 'stolen'); // it was taken from there before it was granted here
     this.#leases.set(claim.key, lease);
     this.#watchdog.watch(lease);
     return lease;
@@ -73,9 +76,10 @@ export class Leases implements LeaseKeeper {
     // In this order and at once: nothing is extended, and nobody in line is let in, behind the release.
     this.#watchdog.unwatch(lease);
     lease.release();
-    const releasing = this.#duties.backend.release(lease.claim);
-    this.#forget(lease);
-    const outcome = await releasing;
+    this.#leases.delete(lease.claim.key);
+    const givingBack = this.#duties.giveBack(lease);
+    this.#tellIdle();
+    const outcome = await givingBack;
     const { emit } = this.#duties;
     switch (outcome.status) {
       case 'released':
@@ -97,7 +101,9 @@ export class Leases implements LeaseKeeper {
     this.#watchdog.unwatch(lease);
     if (reason === 'shutdown') void this.#duties.backend.release(lease.claim);
     else if (reason !== 'stolen') this.#releaseAfterwards(lease);
-    this.#forget(lease);
+    this.#leases.delete(lease.claim.key);
+    this.#duties.onLost(lease);
+    this.#tellIdle();
     this.#duties.emit(() => ({ type: 'lost', reason, ...identity(lease) }));
   }
 
@@ -139,9 +145,7 @@ export class Leases implements LeaseKeeper {
     this.#afterwards.set(timer, claim);
   }
 
-  #forget(lease: Lease): void {
-    this.#leases.delete(lease.claim.key);
-    this.#duties.onEnd(lease.claim.key);
+  #tellIdle(): void {
     if (this.#leases.size === 0) this.#whenIdle?.();
   }
 }

@@ -1,4 +1,4 @@
-import { FENCE_TTL_MS } from './acquire.script.js';
+import { FENCE_TTL_MS } from './fence.js';
 import { defineScript } from './script.js';
 
 /**

@@ -1,17 +1,22 @@
+import { HAND_OFF } from './hand-off.js';
 import { defineScript } from './script.js';
 
-/** Deletes a lock that its owner still holds: compare and delete in one step. */
+/** Gives back a lock that its owner still holds: to the first in its queue, or to nobody. */
 export const RELEASE = defineScript({
   name: 'release',
   order: 1,
-  keys: ['lock'],
+  keys: ['lock', 'queue'],
   args: ['owner'],
+  helpers: HAND_OFF,
   body: `
-  -- KEYS   lock
+  -- KEYS   lock, queue: who waits for it
   -- ARGV   owner
-  -- reply  1 deleted | 0 absent | -1 another's, or no string at all | {error}
+  -- reply  1 given back | 0 absent | -1 another's, or no string at all | {error}
   local holder = redis.pcall('GET', lock)
-  if holder == owner then return redis.call('DEL', lock) end
+  if holder == owner then
+    hand_off(lock, queue)
+    return 1
+  end
   if not holder then return 0 end
   if type(holder) == 'table' and not string.find(holder.err, '^WRONGTYPE') then return {holder.err} end
   return -1`,

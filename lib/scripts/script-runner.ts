@@ -23,7 +23,11 @@ export class ScriptFault extends Error {
 interface Operation {
   keys: string[];
   args: (string | number)[];
-  resolve: (reply: Reply) => void;
+  /** What its promise resolves with. */
+  read: (reply: Reply) => unknown;
+  /** The same for a fault; without it the promise rejects. */
+  recover?: (fault: ScriptFault) => unknown;
+  resolve: (value: unknown) => void;
   reject: (fault: ScriptFault) => void;
 }
 
@@ -74,24 +78,43 @@ export class ScriptRunner {
    * @throws ScriptFault when it has no answer: not connected, none in time, or an error of Redis
    */
   run(script: Script, keys: string[], args: (string | number)[]): Promise<Reply> {
-    return new Promise((resolve, reject) => {
-      const route = this.#routeOf(keys[0]!);
-      if (this.#overdue.size > 0 && route.some((part) => this.#isBlocked(part))) {
-        reject(new ScriptFault('it does not answer (an earlier command is still open)', false));
-        return;
-      }
-      if (this.#gathered.size === 0) process.nextTick(this.#sendGathered);
-      const operation: Operation = { keys, args, resolve, reject };
-      const id = route === ONE_SERVER ? script : `${script.name}:${route[0]}`;
-      const command = this.#gathered.get(id);
-      if (command) command.operations.push(operation);
-      else this.#gathered.set(id, { script, route, operations: [operation], dueAt: 0 });
-    });
+    return new Promise<unknown>((resolve, reject) => {
+      this.#gather(script, { keys, args, read: itself, resolve, reject });
+    }) as Promise<Reply>;
+  }
+
+  /**
+   * Like `run`, in one promise where that would take several.
+   * @returns what `read` makes of the answer, or `recover` of a fault
+   */
+  ask<T>(
+    script: Script,
+    keys: string[],
+    args: (string | number)[],
+    read: (reply: Reply) => T,
+    recover: (fault: ScriptFault) => T,
+  ): Promise<T> {
+    return new Promise<unknown>((resolve, reject) => {
+      this.#gather(script, { keys, args, read, recover, resolve, reject });
+    }) as Promise<T>;
+  }
+
+  #gather(script: Script, operation: Operation): void {
+    const route = this.#routeOf(operation.keys[0]!);
+    if (this.#overdue.size > 0 && route.some((part) => this.#isBlocked(part))) {
+      failed(operation, new ScriptFault('it does not answer (an earlier command is still open)', false));
+      return;
+    }
+    if (this.#gathered.size === 0) process.nextTick(this.#sendGathered);
+    const id = route === ONE_SERVER ? script : `${script.name}:${route[0]}`;
+    const command = this.#gathered.get(id);
+    if (command) command.operations.push(operation);
+    else this.#gathered.set(id, { script, route, operations: [operation], dueAt: 0 });
   }
 
   #flush(): void {
     const commands = [...this.#gathered.values()];
-    this.#gathered = new Map();
+    this.#gathered = new Map(); // one that is cleared drags its earlier tables along in old memory
     if (commands.length > 1) commands.sort((a, b) => a.script.order - b.script.order);
     for (const command of commands) {
       const { operations } = command;
@@ -116,24 +139,26 @@ export class ScriptRunner {
     this.#open.add(command);
     if (!this.#timer) this.#timer = setTimeout(() => this.#lookForOverdue(), this.#timeoutMs).unref();
     const { script, operations } = command;
-    const single = operations.length === 1 ? operations[0]! : undefined;
-    const keys = single ? single.keys : operations.flatMap((operation) => operation.keys);
-    const args = single ? single.args : operations.flatMap((operation) => operation.args);
+    const keyCount = operations.length * script.keysPerOperation;
+    // The client takes a list for what it holds: to spell out hundreds of arguments costs more than to send them.
+    const values = valuesOf(operations) as unknown as string;
     const answered = (answer: unknown) => this.#answer(command, answer);
     const refused = (error: unknown) => this.#refuse(command, error);
-    const unknown = (error: unknown) => {
-      if (!(error instanceof Error && error.message.startsWith('NOSCRIPT'))) return refused(error);
-      return this.#client.eval(script.source, keys.length, ...keys, ...args).then(answered);
+    // Also a client that throws, instead of rejecting, must leave nobody without an answer.
+    const call = (send: () => Promise<unknown>, failed: (error: unknown) => void) => {
+      try {
+        void send().then(answered, failed);
+      } catch (error) {
+        refused(error);
+      }
     };
-    try {
-      // Also a client that throws, instead of rejecting, must leave nobody without an answer.
-      this.#client
-        .evalsha(script.sha, keys.length, ...keys, ...args)
-        .then(answered, unknown)
-        .catch(refused);
-    } catch (error) {
-      refused(error);
-    }
+    call(
+      () => this.#client.evalsha(script.sha, keyCount, values),
+      (error) => {
+        if (!(error instanceof Error && error.message.startsWith('NOSCRIPT'))) refused(error);
+        else call(() => this.#client.eval(script.source, keyCount, values), refused);
+      },
+    );
   }
 
   #answer(command: Command, answer: unknown): void {
@@ -146,8 +171,8 @@ export class ScriptRunner {
     taken(command).forEach((operation, index) => {
       const reply = replies[index] as Reply;
       // A script that answers with an error has left things as they were.
-      if (Array.isArray(reply) && reply.length === 1) operation.reject(new ScriptFault(String(reply[0]), false));
-      else operation.resolve(reply);
+      if (Array.isArray(reply) && reply.length === 1) failed(operation, new ScriptFault(String(reply[0]), false));
+      else operation.resolve(operation.read(reply));
     });
   }
 
@@ -222,12 +247,29 @@ export class ScriptRunner {
   }
 }
 
+/** The keys of all, then the arguments of all. */
+function valuesOf(operations: readonly Operation[]): (string | number)[] {
+  const values: (string | number)[] = [];
+  for (const { keys } of operations) for (const key of keys) values.push(key);
+  for (const { args } of operations) for (const arg of args) values.push(arg);
+  return values;
+}
+
 function isReply(value: unknown): value is Reply {
   return typeof value === 'number' || typeof value === 'string' || Array.isArray(value);
 }
 
+function itself(reply: Reply): Reply {
+  return reply;
+}
+
+function failed({ recover, resolve, reject }: Operation, fault: ScriptFault): void {
+  if (recover) resolve(recover(fault));
+  else reject(fault);
+}
+
 function fail(command: Command, fault: ScriptFault): void {
-  for (const operation of taken(command)) operation.reject(fault);
+  for (const operation of taken(command)) failed(operation, fault);
 }
 
 /** A set in old memory keeps what was deleted from it alive for a while: so little should hang on it. */

@@ -19,6 +19,8 @@ export interface ScriptDefinition {
   keys: readonly string[];
   /** Names of the ARGV of one lock. */
   args: readonly string[];
+  /** Local Lua functions that the body calls. */
+  helpers?: string;
   /** Body of a Lua function of those names, which must not throw: in a batch that would be the end of the others. */
   body: string;
 }
@@ -27,10 +29,11 @@ export interface ScriptDefinition {
  * For one lock the script replies as the body returns; for several with a list of that. One alone is by far the most
  * frequent, and spared the list.
  */
-export function defineScript({ name, order, keys, args, body }: ScriptDefinition): Script {
+export function defineScript({ name, order, keys, args, helpers, body }: ScriptDefinition): Script {
   const values = (index: string) =>
     [...picked('KEYS', keys.length, index), ...picked('ARGV', args.length, index)].join(', ');
   const source = [
+    ...(helpers === undefined ? [] : [helpers]),
     `local function ${name.replaceAll('-', '_')}(${[...keys, ...args].join(', ')})`,
     body.trim(),
     'end',

@@ -17,13 +17,13 @@ import { identity, Leases } from '../lease/leases.js';
 import { LockHandle } from '../lease/lock-handle.js';
 import type { Lock, LockInfo } from '../lock.js';
 import type { AcquireOptions, TryAcquireOptions, WithLockOptions } from '../options.js';
-import { parseOwner } from '../owner.js';
+import { parseOwner, processName } from '../owner.js';
 import { resolveRequest, type LockRequest, type ResolvedOptions } from '../resolve-options.js';
-import { Contender } from './contender.js';
 import { HeldLocks } from './held-locks.js';
 import { Interruption } from './interruption.js';
-import { Patience } from './patience.js';
+import { LockQueues } from './lock-queues.js';
 import { UnderWay } from '../under-way.js';
+import { Waiter } from './waiter.js';
 
 /** What is done under a lock. */
 export type Work<T> = (lock: Lock) => T | PromiseLike<T>;
@@ -38,7 +38,7 @@ export class LockService {
   readonly #options: ResolvedOptions;
   readonly #backend: LockBackend;
   readonly #now: () => number;
-  readonly #contender: Contender;
+  readonly #queues: LockQueues;
   readonly #leases: Leases;
   readonly #held = new HeldLocks();
   readonly #events = new Subject<LockEvent>();
@@ -49,22 +49,30 @@ export class LockService {
   readonly #closed = new Interruption();
   #draining?: Promise<void>;
 
-  private constructor(options: ResolvedOptions, backend: LockBackend, now: () => number) {
+  private constructor(options: ResolvedOptions, backend: LockBackend, now: () => number, name: string) {
     this.connection = options.connection;
     this.events$ = this.#events.asObservable();
     this.#options = options;
     this.#backend = backend;
     this.#now = now;
-    const { guardMs } = options;
-    const underWay = this.#underWay;
-    this.#contender = new Contender({ backend, guardMs, now, underWay, localHolder: (key) => this.#localHolder(key) });
     this.#leases = new Leases({
       backend,
-      guardMs,
+      guardMs: options.guardMs,
       now,
       emit: (event) => this.#emit(event),
-      onEnd: (key) => this.#contender.leave(key),
+      giveBack: (lease) => this.#queues.giveBack(lease),
+      onLost: (lease) => this.#queues.lost(lease),
     });
+    this.#queues = new LockQueues(
+      {
+        backend,
+        now,
+        limits: options,
+        underWay: this.#underWay,
+        keep: (claim, fencingToken, sentAt, watchdog) => this.#leases.add(claim, fencingToken, sentAt, watchdog),
+      },
+      name,
+    );
   }
 
   /**
@@ -75,11 +83,12 @@ export class LockService {
    */
   static async open(options: ResolvedOptions): Promise<[service: LockService, unreachable: NodeError[]]> {
     const { now } = new Clock();
-    const backend = await openBackend(options, now);
+    const name = processName();
+    const backend = await openBackend(options, now, name);
     try {
       const connecting = backend.connect(options.lazyConnect ? 0 : options.connectTimeoutMs);
       const unreachable = await (options.lazyConnect ? connecting.catch(() => []) : connecting);
-      return [new LockService(options, backend, now), unreachable];
+      return [new LockService(options, backend, now, name), unreachable];
     } catch (error) {
       await backend.close();
       throw error;
@@ -180,7 +189,7 @@ export class LockService {
       since: heldForMs === undefined ? undefined : new Date(Date.now() - heldForMs),
       remainingMs,
       fencingToken,
-      waiters: this.#contender.waiting(key),
+      waiters: this.#queues.waiting(key),
     };
   }
 
@@ -222,7 +231,7 @@ export class LockService {
 
   /** How much it keeps in memory: 0 when nothing is held or waited for. @internal */
   get size(): number {
-    return this.#contender.size + this.#leases.size + this.#closing.waiting.size + this.#closed.waiting.size;
+    return this.#queues.size + this.#leases.size + this.#closing.waiting.size + this.#closed.waiting.size;
   }
 
   async #drain(): Promise<void> {
@@ -245,18 +254,15 @@ export class LockService {
     // Work that is to be finished may need more locks for that.
     const interruption = this.#held.any ? this.#closed : this.#closing;
     if (interruption.happened) throw closed(key);
-    const { waitMs, signal } = request;
-    const patience = new Patience(this.#now, { waitMs, signal, interruption, refusal: () => closed(key) });
+    const waiter = new Waiter(request, interruption, () => closed(key), this.#now);
     this.#underWay.begin();
     try {
-      const { claim, fencingToken, sentAt } = await this.#contender.acquire(key, request.ttlMs, patience);
-      const lease = this.#leases.add(claim, fencingToken, sentAt, request.watchdog);
-      this.#emit(() => ({ type: 'acquired', waitedMs: patience.waitedMs, ...identity(lease) }));
-      if (interruption.happened) {
-        await this.#leases.release(lease);
-        throw closed(key);
-      }
-      return lease;
+      const lease = await this.#queues.acquire(key, waiter);
+      this.#emit(() => ({ type: 'acquired', waitedMs: waiter.waitedMs, ...identity(lease) }));
+      if (!interruption.happened && !request.signal?.aborted) return lease;
+      // Both happened at once.
+      await this.#leases.release(lease);
+      throw interruption.happened ? closed(key) : request.signal!.reason;
     } catch (error) {
       if (error instanceof LockContendedError) {
         this.#emit(() => ({ type: 'contended', key, waitedMs: error.waitedMs, holder: error.holder }));
@@ -281,11 +287,6 @@ export class LockService {
     if (lease.isLost && onLost === 'reject') throw lease.lostError(outcome satisfies LockOutcome);
     if (outcome.status === 'rejected') throw outcome.reason;
     return outcome.value;
-  }
-
-  #localHolder(key: string): { holder: ReturnType<typeof parseOwner>; remainingMs: number } | undefined {
-    const lease = this.#leases.get(key);
-    return lease && { holder: parseOwner(lease.claim.owner), remainingMs: lease.remainingMs };
   }
 
   #emit(event: () => LockEvent): void {

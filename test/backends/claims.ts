@@ -1,6 +1,7 @@
 import { openBackend } from '../../lib/backends/open-backend.js';
 import type { AcquireOutcome, Claim, LockBackend } from '../../lib/backends/lock-backend.js';
 import type { RedisLockModuleOptions } from '../../lib/options.js';
+import { processName } from '../../lib/owner.js';
 import { resolveOptions } from '../../lib/resolve-options.js';
 
 export const now = (): number => performance.now();
@@ -14,7 +15,7 @@ export async function connected(options: RedisLockModuleOptions): Promise<LockBa
 
 /** A backend as the module opens it with `lazyConnect`. */
 export function opened(options: RedisLockModuleOptions): Promise<LockBackend> {
-  return openBackend(resolveOptions(options), now);
+  return openBackend(resolveOptions(options), now, processName());
 }
 
 let sequence = 0;

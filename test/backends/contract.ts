@@ -36,7 +36,12 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       expect(won.sentAt).toBeLessThanOrEqual(now());
 
       const lost = await backend.acquire(claimOn(winner.key));
-      expect(lost).toEqual({ status: 'contended', owner: winner.owner, remainingMs: expect.any(Number) });
+      expect(lost).toEqual({
+        status: 'contended',
+        owner: winner.owner,
+        remainingMs: expect.any(Number),
+        queued: false,
+      });
       expect((lost as { remainingMs: number }).remainingMs).toBeGreaterThan(winner.ttlMs / 2);
       expect((lost as { remainingMs: number }).remainingMs).toBeLessThanOrEqual(winner.ttlMs);
       await backend.release(winner);
@@ -218,7 +223,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
               expect.objectContaining({ owner, fencingToken: tokens[index]!.fencingToken }),
               { status: 'gone' },
               { status: 'lost', reason: 'stolen' },
-              { status: 'contended', owner, remainingMs: expect.any(Number) },
+              { status: 'contended', owner, remainingMs: expect.any(Number), queued: false },
             ][index % 6],
         ),
       );

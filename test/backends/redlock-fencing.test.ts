@@ -157,7 +157,14 @@ describe('Fencing tokens of a Redlock', () => {
     beforeEach(async () => {
       const connection = await RedisConnection.open(nodes.urls[1]!);
       await connection.ready(5_000);
-      node = new RedisNode(connection, { keyPrefix: 'lock', commandTimeoutMs: 5_000 });
+      const settings = {
+        keyPrefix: 'lock',
+        commandTimeoutMs: 5_000,
+        processName: 'test',
+        handsOver: false,
+        fair: false,
+      };
+      node = new RedisNode(connection, settings);
     });
     afterEach(() => node.close());
 

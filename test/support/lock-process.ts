@@ -12,6 +12,13 @@ interface Answer {
   error?: string;
 }
 
+/** One turn under a lock; the times, in nanoseconds, are of one clock for all processes. */
+export interface Turn {
+  fencingToken: number;
+  from: string;
+  to: string;
+}
+
 /** A process of its own that holds locks, to be stopped and killed. It ends with the test. */
 export class LockProcess {
   readonly #open = new Map<number, { resolve: (value: unknown) => void; reject: (error: Error) => void }>();
@@ -46,6 +53,16 @@ export class LockProcess {
 
   release(key: string): Promise<boolean> {
     return this.#ask('release', key);
+  }
+
+  /** Ends the last `acquire` of this key, if it still waits. */
+  abort(key: string): Promise<void> {
+    return this.#ask('abort', key);
+  }
+
+  /** Has so many waiters take the lock so many times each. */
+  turns(key: string, duty: { waiters: number; turns: number; request?: AcquireOptions }): Promise<Turn[]> {
+    return this.#ask('turns', key, duty);
   }
 
   /** Has the process look at the lock all the time, until it sees that it did not run for `pausedMs`. */

@@ -8,15 +8,33 @@ const { LockService } = await load('service/lock.service.js');
 const { resolveOptions } = await load('resolve-options.js');
 const [locks] = await LockService.open(resolveOptions(JSON.parse(options)));
 const held = new Map();
+const acquiring = new Map();
 let looking;
 
 const duties = {
   async acquire(key, request) {
-    const lock = await locks.acquire(key, request);
+    const controller = new AbortController();
+    acquiring.set(key, controller);
+    const lock = await locks.acquire(key, { ...request, signal: controller.signal });
     held.set(key, lock);
     return { owner: lock.owner, fencingToken: lock.fencingToken };
   },
+  abort: (key) => acquiring.get(key).abort(new Error('aborted')),
   release: (key) => held.get(key).release(),
+  async turns(key, { waiters, turns, request }) {
+    const served = [];
+    const waiter = async () => {
+      for (let turn = 0; turn < turns; turn++) {
+        await locks.withLock(key, request, async ({ fencingToken }) => {
+          const from = String(process.hrtime.bigint());
+          await yieldToEvents();
+          served.push({ fencingToken, from, to: String(process.hrtime.bigint()) });
+        });
+      }
+    };
+    await Promise.all(Array.from({ length: waiters }, waiter));
+    return served;
+  },
   lookForPause(key, pausedMs) {
     looking = look(held.get(key), pausedMs);
   },

@@ -1,7 +1,19 @@
+import { ACQUIRE } from '../../lib/scripts/acquire.script.js';
+import { CONTEND } from '../../lib/scripts/contend.script.js';
+import { FORCE_RELEASE } from '../../lib/scripts/force-release.script.js';
+import { RELEASE } from '../../lib/scripts/release.script.js';
+import { WITHDRAW } from '../../lib/scripts/withdraw.script.js';
 import type { RedisServer } from './redis-server.js';
 
 /** How many script calls the server got since its start or `resetCalls`: what the library asked of it. */
 export async function scriptCalls(server: RedisServer): Promise<number> {
   const { evalsha = 0, eval: evaluated = 0 } = await server.calls();
   return evalsha + evaluated;
+}
+
+/** From here on no operation takes a second call for a script that the server does not know. */
+export async function loadScripts(server: RedisServer): Promise<void> {
+  for (const script of [ACQUIRE, CONTEND, RELEASE, WITHDRAW, FORCE_RELEASE]) {
+    await server.command('SCRIPT', 'LOAD', script.source);
+  }
 }

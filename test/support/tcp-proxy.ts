@@ -20,7 +20,7 @@ export class TcpProxy {
 
   private constructor(
     readonly port: number,
-    private readonly targetPort: number,
+    private targetPort: number,
   ) {}
 
   static async start(targetPort: number): Promise<TcpProxy> {
@@ -95,6 +95,11 @@ export class TcpProxy {
   async stop(): Promise<void> {
     this.refuse();
     this.cut();
+  }
+
+  /** New connections go to another server, as after a failover. */
+  retarget(port: number): void {
+    this.targetPort = port;
   }
 
   #link(client: Socket): void {

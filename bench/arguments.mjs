@@ -1,0 +1,54 @@
+import { parseArgs } from 'node:util';
+import { CONTESTANTS } from './contestants/index.mjs';
+import { SCENARIOS } from './scenarios/index.mjs';
+
+const ALL_CONTESTANTS = Object.keys(CONTESTANTS);
+const ALL_SCENARIOS = Object.keys(SCENARIOS);
+
+export const USAGE = `npm run bench -- [options]
+  --quick               one repetition, short, with two of the peers: about four minutes
+  --only a,b            scenarios: ${ALL_SCENARIOS.join(' ')}
+  --contestants a,b     or "all": ${ALL_CONTESTANTS.join(' ')}
+  --repetitions n       3 by default
+  --publish             write docs/performance.md, its plots and its results.json from this run
+  --render file.json    write them from the results of an earlier run, and run nothing`;
+
+/** A quick run meets a peer that looks every 200 ms and one that looks every 10 ms. */
+const LEFT_OUT_WHEN_QUICK = ['redlock-4', 'sesamecare-redlock', 'redlock-universal', 'verrou', 'murlock', 'redis-kit'];
+
+/** @throws Error what is not understood, and the usage */
+export function readArguments(args = process.argv.slice(2)) {
+  const { values } = parseArgs({
+    args,
+    options: {
+      quick: { type: 'boolean', default: false },
+      only: { type: 'string' },
+      contestants: { type: 'string' },
+      repetitions: { type: 'string' },
+      publish: { type: 'boolean', default: false },
+      render: { type: 'string' },
+      help: { type: 'boolean', default: false },
+    },
+  });
+  const { quick } = values;
+  const usual = quick ? ALL_CONTESTANTS.filter((id) => !LEFT_OUT_WHEN_QUICK.includes(id)) : ALL_CONTESTANTS;
+  const repetitions = Number(values.repetitions ?? (quick ? 1 : 3));
+  if (!Number.isInteger(repetitions) || repetitions < 1) {
+    throw new Error(`--repetitions is a whole number from 1: got ${values.repetitions}.`);
+  }
+  return {
+    ...values,
+    repetitions,
+    scenarios: pick('only', values.only, ALL_SCENARIOS, ALL_SCENARIOS),
+    contestants: pick('contestants', values.contestants, ALL_CONTESTANTS, usual),
+  };
+}
+
+function pick(name, value, known, usual) {
+  if (value === undefined) return usual;
+  if (value === 'all') return known;
+  const ids = value.split(',');
+  const unknown = ids.find((id) => !known.includes(id));
+  if (unknown !== undefined) throw new Error(`--${name} does not know ${unknown}: expected ${known.join(', ')}.`);
+  return known.filter((id) => ids.includes(id));
+}

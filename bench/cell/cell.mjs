@@ -1,0 +1,29 @@
+/** One cell: one contestant in one scenario, once, in processes and on redis-servers of its own. */
+import { SCENARIOS } from '../scenarios/index.mjs';
+import { startRedisServers } from './redis-servers.mjs';
+import { WorkerProcess } from './worker-process.mjs';
+
+const TTL_MS = 30_000;
+const WAIT_MS = 120_000; // longer than a cell may take: nobody gives up
+
+const { scenario: id, contestant, quick, counting, scratch } = JSON.parse(process.argv[2]);
+
+async function run() {
+  const scenario = SCENARIOS[id];
+  const servers = await startRedisServers(scenario.nodes ?? 1);
+  const workers = Array.from({ length: scenario.processes ?? 1 }, () => new WorkerProcess());
+  const terms = {
+    ports: servers.map(({ port }) => port),
+    ttlMs: TTL_MS,
+    waitMs: WAIT_MS,
+    processes: workers.length,
+    ...scenario.terms,
+  };
+  await Promise.all(workers.map((worker) => worker.run('open', { scenario: id, contestant, counting, ...terms })));
+  return scenario.coordinate({ contestant, servers, workers, quick, counting, scratch });
+}
+
+run().then(
+  (result) => process.send({ result }),
+  ({ name, message, isRefused }) => process.send({ failure: `${name}: ${message}`, isRefused }),
+);

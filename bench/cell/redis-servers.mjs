@@ -1,0 +1,62 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { fileURLToPath } from 'node:url';
+import { connect } from '../contestants/clients.mjs';
+
+const unpacked = fileURLToPath(new URL('../../.redis/redis-server', import.meta.url)); // by the tests
+const binary = process.env.REDIS_SERVER ?? (existsSync(unpacked) ? unpacked : 'redis-server');
+
+/** Empty redis-servers of this cell. They die with its process group. */
+export function startRedisServers(count) {
+  return Promise.all(Array.from({ length: count }, startRedisServer));
+}
+
+async function startRedisServer() {
+  const port = await freePort();
+  const args = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no'];
+  const child = spawn(binary, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+  const failed = once(child, 'error').then(([error]) => {
+    throw new Error(`redis-server cannot be started (${error.message}): install it, or set REDIS_SERVER to its path.`);
+  });
+  await Promise.race([once(child.stdout, 'data'), failed]);
+  failed.catch(() => {});
+  child.stdout.resume();
+  const control = await connect(port);
+  return {
+    port,
+    control,
+    stop: () => child.kill('SIGSTOP'),
+    kill() {
+      control.disconnect();
+      child.kill('SIGKILL');
+    },
+  };
+}
+
+async function freePort() {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address();
+  server.close();
+  await once(server, 'close');
+  return port;
+}
+
+/** CPU time that a server has used, in microseconds. */
+export async function redisCpuUs(control) {
+  const info = await control.info('cpu');
+  const seconds = (name) => Number(new RegExp(`^${name}:([\\d.]+)`, 'm').exec(info)[1]);
+  return (seconds('used_cpu_user') + seconds('used_cpu_sys')) * 1e6;
+}
+
+/** Calls of commands since `CONFIG RESETSTAT`, those inside of scripts included, those of the bench left out. */
+export async function commandCalls(control) {
+  const info = await control.info('commandstats');
+  let calls = 0;
+  for (const [, name, count] of info.matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm)) {
+    if (!/^(info|config\|resetstat|zcard)$/.test(name)) calls += Number(count);
+  }
+  return calls;
+}

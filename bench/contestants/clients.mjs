@@ -1,0 +1,16 @@
+import { Redis } from 'ioredis';
+
+/** An ioredis client with ioredis' own defaults, connected. */
+export async function connect(port, options = {}) {
+  const client = new Redis({ host: '127.0.0.1', port, ...options });
+  client.on('error', () => {}); // a command that fails says so itself
+  await new Promise((resolve) => client.once('ready', resolve));
+  return client;
+}
+
+export function connectAll(ports, options) {
+  return Promise.all(ports.map((port) => connect(port, options)));
+}
+
+/** For acquire calls that a peer limits by a number of attempts: enough to finish. */
+export const ENOUGH_ATTEMPTS = 1_000_000;

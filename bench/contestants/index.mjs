@@ -1,0 +1,45 @@
+/**
+ * Who takes part, and in which groups of scenarios. The order matters: what is compared with each other runs right
+ * after each other.
+ *
+ * The module of a contestant, which is loaded only in the processes of its own cells, has
+ *
+ *   open({ ports, ttlMs, waitMs, fair, processes }) → { acquire(key) → handle, release(handle), close() }
+ *
+ * and its result, where it has them, `prepare(keys)` (called once per cell, before anybody acquires) and
+ * `hold(key, ttlMs) → { release() }` (a lock that is renewed until released).
+ */
+export const CONTESTANTS = {
+  raw: { title: 'raw client', takesPart: ['uncontended', 'held'] },
+  library: {
+    title: 'nest-redis-lock',
+    takesPart: ['uncontended', 'contended', 'wake-up', 'fair', 'crowd', 'held', 'redlock'],
+  },
+  'raw-queue': { title: 'raw queue', takesPart: ['contended', 'wake-up'] },
+  'raw-confirmed-queue': { title: 'raw queue, confirmed', takesPart: ['wake-up'] },
+  'raw-blpop-token': { title: 'raw BLPOP token', takesPart: ['contended', 'wake-up'] },
+  'raw-autopipelining': { title: 'raw client, autopipelining', takesPart: ['uncontended', 'held'] },
+  'raw-quorum': { title: 'raw quorum', takesPart: ['redlock'] },
+  'redlock-5': { title: 'redlock 5 beta', takesPart: ['uncontended', 'contended', 'wake-up', 'held', 'redlock'] },
+  'redlock-4': { title: 'redlock 4', takesPart: ['uncontended', 'contended', 'wake-up', 'redlock'] },
+  'sesamecare-redlock': {
+    title: '@sesamecare-oss/redlock',
+    takesPart: ['uncontended', 'contended', 'wake-up', 'held', 'redlock'],
+  },
+  'redis-semaphore': {
+    title: 'redis-semaphore',
+    takesPart: ['uncontended', 'contended', 'wake-up', 'held', 'redlock'],
+  },
+  'redlock-universal': {
+    title: 'redlock-universal',
+    takesPart: ['uncontended', 'contended', 'wake-up', 'held', 'redlock'],
+  },
+  verrou: { title: '@verrou/core', takesPart: ['uncontended', 'contended', 'wake-up'] },
+  murlock: { title: 'murlock', takesPart: ['uncontended', 'contended', 'wake-up'] },
+  'redis-kit': { title: '@redis-kit/lock', takesPart: ['uncontended', 'contended', 'wake-up', 'held', 'redlock'] },
+  'no-lock': { title: 'no lock (control)', takesPart: ['lost-update-control'] },
+};
+
+export function loadContestant(id) {
+  return import(`./${id}.mjs`);
+}

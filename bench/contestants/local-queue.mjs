@@ -1,0 +1,20 @@
+/** A plain FIFO per key in the memory of one process. */
+export class LocalQueue {
+  #waiting = new Map();
+
+  /** Resolves when everybody before has left. */
+  enter(key) {
+    const waiting = this.#waiting.get(key);
+    if (!waiting) {
+      this.#waiting.set(key, []);
+      return Promise.resolve();
+    }
+    return new Promise((resolve) => waiting.push(resolve));
+  }
+
+  leave(key) {
+    const waiting = this.#waiting.get(key);
+    if (waiting.length > 0) waiting.shift()();
+    else this.#waiting.delete(key);
+  }
+}

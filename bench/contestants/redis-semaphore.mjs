@@ -1,0 +1,19 @@
+import { Mutex, RedlockMutex } from 'redis-semaphore';
+import { connectAll } from './clients.mjs';
+
+export async function open({ ports, ttlMs, waitMs }) {
+  const clients = await connectAll(ports);
+  const limits = waitMs > 0 ? { acquireTimeout: waitMs } : {};
+  const acquire = async (key, ttl = ttlMs) => {
+    const options = { lockTimeout: ttl, ...limits };
+    const mutex = clients.length > 1 ? new RedlockMutex(clients, key, options) : new Mutex(clients[0], key, options);
+    await mutex.acquire();
+    return mutex;
+  };
+  return {
+    acquire: (key) => acquire(key),
+    release: (mutex) => mutex.release(),
+    hold: (key, ttl) => acquire(key, ttl),
+    close: () => clients.forEach((client) => client.disconnect()),
+  };
+}

@@ -1,0 +1,34 @@
+import { CONTESTANTS } from './contestants/index.mjs';
+import { SCENARIOS, takesPart } from './scenarios/index.mjs';
+
+/**
+ * The cells of a run, in order. Every repetition goes through all scenarios, and in each through the contestants, from
+ * another one on and every second time backwards, so that neighbours, which are compared, stay neighbours. Commands are
+ * counted after that, once.
+ */
+export function planCells({ scenarios, contestants, repetitions, quick }) {
+  const cells = [];
+  const of = (scenario) => contestants.filter((contestant) => takesPart(contestant, scenario));
+  for (let repetition = 0; repetition < repetitions; repetition++) {
+    for (const scenario of scenarios) {
+      for (const id of rotated(of(scenario), repetition)) {
+        cells.push({ scenario, contestant: id, repetition, quick, counting: false });
+      }
+    }
+  }
+  for (const scenario of scenarios.filter((id) => SCENARIOS[id].counts)) {
+    for (const id of of(scenario)) {
+      if (id !== 'no-lock') cells.push({ scenario, contestant: id, repetition: 0, quick, counting: true });
+    }
+  }
+  return cells;
+}
+
+function rotated(list, repetition) {
+  const from = (repetition * 2) % Math.max(1, list.length);
+  const order = [...list.slice(from), ...list.slice(0, from)];
+  return repetition % 2 === 1 ? order.reverse() : order;
+}
+
+/** Contestants in the order of reports: the library, the floors, the peers. */
+export const REPORT_ORDER = ['library', ...Object.keys(CONTESTANTS).filter((id) => id !== 'library')];

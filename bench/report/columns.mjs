@@ -1,0 +1,72 @@
+import { number, percent, times } from './format.mjs';
+
+const rate = ['turns/s', ({ rate: value }) => number(value)];
+const latency = [
+  ['p50 ms', ({ p50Ms }) => number(p50Ms)],
+  ['p99 ms', ({ p99Ms }) => number(p99Ms)],
+];
+const cost = [
+  ['commands a turn', ({ commands }) => number(commands)],
+  ['calls a turn', ({ calls }) => number(calls)],
+  ['client CPU µs', ({ clientCpuUs }) => number(clientCpuUs)],
+  ['Redis CPU µs', ({ redisCpuUs }) => number(redisCpuUs)],
+];
+const stage = (stopped) => [
+  [`${stopped} stopped: p50 ms`, (figures) => number(figures[`${stopped}.p50Ms`])],
+  ['to raw', (figures) => figures[`${stopped}.failure`] ?? times(figures[`${stopped}.p50ToRaw`])],
+  ['failures', (figures) => number(figures[`${stopped}.failures`])],
+];
+
+/** The columns of each kind of scenario: a head, and the text of a cell. */
+export const COLUMNS = {
+  uncontended: [['rate to raw', ({ rateToRaw }) => times(rateToRaw)], rate, ...latency, ...cost],
+  contended: [
+    ['time to raw queue', (figures) => times(figures['ms.toBaseline'])],
+    ['time ms', ({ ms }) => number(ms)],
+    rate,
+    ['switches/s', ({ switchesPerSecond }) => number(switchesPerSecond)],
+    ['switches a turn', ({ switchShare }) => percent(switchShare)],
+    ['wait p50 ms', ({ p50Ms }) => number(p50Ms)],
+    ['p99 ms', ({ p99Ms }) => number(p99Ms)],
+    ['longest ms', ({ longestWaitMs }) => number(longestWaitMs)],
+    ['longest/median', ({ maxToMedian }) => number(maxToMedian)],
+    ['turns of a waiter', ({ leastTurns, mostTurns }) => `${number(leastTurns)}–${number(mostTurns)}`],
+    ...cost,
+    ['lost updates', ({ violations }) => number(violations)],
+  ],
+  crowd: [
+    rate,
+    ['time ms', ({ ms }) => number(ms)],
+    ['not served', ({ unserved }) => number(unserved)],
+    ['most in the queue of Redis', ({ mostInQueue }) => number(mostInQueue)],
+    ['objects kept', ({ keptObjects }) => number(keptObjects)],
+    ['heap kept, kB a process', ({ heapKbPerProcess }) => number(heapKbPerProcess)],
+    ['Redis memory kept, kB', ({ redisKb }) => number(redisKb)],
+  ],
+  held: [
+    ['commands/s', ({ commands }) => number(commands)],
+    ['calls/s', ({ calls }) => number(calls)],
+    ['client CPU %', ({ clientCpuPercent }) => number(clientCpuPercent)],
+    ['to raw', (figures) => times(figures['clientUs.toBaseline'])],
+    ['Redis CPU %', ({ redisCpuPercent }) => number(redisCpuPercent)],
+    ['event-loop delay p99 ms', ({ loopDelayP99Ms }) => number(loopDelayP99Ms)],
+    ['lost', ({ violations }) => number(violations)],
+  ],
+  redlock: [
+    ...[0, 1, 2].flatMap(stage),
+    ['3 stopped: ms until the error', (figures) => number(figures['3.errorMs'])],
+    ['which', (figures) => shortened(figures['3.error'])],
+  ],
+  'wake-up': [
+    ['p50 ms', ({ p50Ms }) => number(p50Ms)],
+    ['to raw queue', (figures) => times(figures['p50Ms.toBaseline'])],
+    ['p99 ms', ({ p99Ms }) => number(p99Ms)],
+    ['to raw queue', (figures) => times(figures['p99Ms.toBaseline'])],
+    ['longest ms', ({ maxMs }) => number(maxMs)],
+    ['acquired before the release', ({ violations }) => number(violations)],
+  ],
+};
+
+function shortened(error) {
+  return error === undefined ? '–' : error.split(':')[0];
+}

@@ -1,0 +1,149 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { commandCalls, redisCpuUs } from '../cell/redis-servers.mjs';
+import { createSharedResource, SharedResource } from '../cell/shared-resource.mjs';
+import { cpuUs, median, nowMs, quantile, sorted, sum } from '../cell/statistics.mjs';
+
+const KEY = 'contended';
+const TURNS = 1_000;
+const WARM_UP_MS = 600;
+
+/**
+ * Waiters that want one lock, again and again, until it was held a number of times by all of them together. Under it
+ * each reads a counter, holds, and writes the counter plus one: an update that is lost had two holders.
+ */
+export function contended({ title, processes, waiters, holdMs, fair = false }) {
+  return {
+    title,
+    kind: 'contended',
+    groups: fair ? ['fair'] : processes > 1 ? ['contended', 'lost-update-control'] : ['contended'],
+    also: fair ? ['raw-queue', 'raw-confirmed-queue'] : [],
+    baseline: 'raw-queue',
+    counts: true,
+    processes,
+    terms: { fair },
+
+    async coordinate({ servers: [{ control }], workers, scratch, quick, counting }) {
+      const turns = (processes > 1 ? TURNS * 2 : TURNS) / (quick && holdMs > 0 ? 2 : 1);
+      const file = createSharedResource(scratch);
+      const warmUpKeys = workers.map((_, index) => `warm-up:${index}`);
+      await workers[0].run('prepare', { keys: [KEY, ...warmUpKeys] });
+      await Promise.all(workers.map((worker, index) => worker.run('warmUp', { key: warmUpKeys[index], waiters })));
+      await Promise.all(workers.map((worker) => worker.run('warmUp', { key: warmUpKeys[0], waiters })));
+      await control.config('RESETSTAT');
+      const redisBefore = await redisCpuUs(control);
+      const contending = workers.map((worker, index) =>
+        worker.run('contend', { path: file.path, turns, waiters, holdMs, firstId: index * waiters }),
+      );
+      await Promise.race(contending);
+      const [redisAfter, calls] = await Promise.all([redisCpuUs(control), commandCalls(control)]);
+      await Promise.all(workers.map((worker) => worker.run('stop')));
+      const parts = await Promise.all(contending);
+      const { count } = file.resource.read();
+      file.resource.close();
+      const commands = sum(parts.map((part) => part.commands)) / turns;
+      if (counting) return { commands, calls: calls / turns };
+      const startedAt = Math.min(...parts.map((part) => part.startedAt));
+      const ms = Math.max(...parts.map((part) => part.endedAt ?? 0)) - startedAt;
+      return figures(parts, { ms, turns, count, calls, redisUs: redisAfter - redisBefore });
+    },
+
+    tasks: {
+      /** Turns of as many waiters for a while, so that code is compiled and connections are open. */
+      async warmUp({ contestant }, { key, waiters }) {
+        const end = nowMs() + WARM_UP_MS;
+        const loop = async () => {
+          while (nowMs() < end) await contestant.release(await contestant.acquire(key));
+        };
+        await Promise.all(Array.from({ length: waiters }, loop));
+      },
+      contend,
+      stop: (client) => client.stop?.(),
+    },
+  };
+}
+
+async function contend(client, { path, turns, waiters, holdMs, firstId }) {
+  const { contestant, commandsSent } = client;
+  const resource = new SharedResource(path);
+  const waits = [];
+  const waitingSince = Array(waiters).fill(undefined);
+  const turnsOf = Array(waiters).fill(0);
+  let turnsHere = 0;
+  let switches = 0;
+  let endedAt;
+  let isOver = false;
+  const startedAt = nowMs();
+  const cpuBefore = process.cpuUsage();
+  const commandsBefore = commandsSent();
+
+  const over = new Promise((resolve, reject) => {
+    client.stop = () => {
+      if (isOver) return;
+      isOver = true;
+      const now = nowMs();
+      resolve({
+        startedAt,
+        endedAt,
+        waits,
+        /** How long those wait who wait in vain. */
+        unended: waitingSince.filter((since) => since !== undefined).map((since) => now - since),
+        turnsOf,
+        switches,
+        clientUs: cpuUs(cpuBefore),
+        commands: commandsSent() - commandsBefore,
+      });
+    };
+    for (let index = 0; index < waiters; index++) wait(index).catch(reject);
+  });
+
+  async function wait(index) {
+    while (!isOver) {
+      waitingSince[index] = nowMs();
+      const lock = await contestant.acquire(KEY);
+      if (!isOver) await hold(index);
+      await contestant.release(lock);
+    }
+  }
+
+  async function hold(index) {
+    waits.push(nowMs() - waitingSince[index]);
+    waitingSince[index] = undefined;
+    const { count, last } = resource.read();
+    if (count >= turns) return;
+    await (holdMs > 0 ? sleep(holdMs) : undefined);
+    resource.write(count + 1, firstId + index);
+    turnsOf[index]++;
+    if (last !== firstId + index) switches++;
+    // Without a lock the counter may never get there.
+    if (count + 1 < turns && ++turnsHere < turns) return;
+    endedAt = nowMs();
+    client.stop();
+  }
+
+  return over;
+}
+
+function figures(parts, { ms, turns, count, calls, redisUs }) {
+  const waits = sorted(parts.flatMap((part) => part.waits));
+  const unended = parts.flatMap((part) => part.unended);
+  const turnsOf = parts.flatMap((part) => part.turnsOf);
+  const switches = sum(parts.map((part) => part.switches));
+  const longestMs = Math.max(waits.at(-1), ...unended);
+  return {
+    turns,
+    ms,
+    rate: (turns / ms) * 1_000,
+    p50Ms: quantile(waits, 0.5),
+    p99Ms: quantile(waits, 0.99),
+    longestWaitMs: longestMs,
+    maxToMedian: longestMs / median(waits),
+    switchesPerSecond: (switches / ms) * 1_000,
+    switchShare: switches / turns,
+    leastTurns: Math.min(...turnsOf),
+    mostTurns: Math.max(...turnsOf),
+    calls: calls / turns,
+    clientCpuUs: sum(parts.map((part) => part.clientUs)) / turns,
+    redisCpuUs: redisUs / turns,
+    violations: sum(turnsOf) - count,
+  };
+}

@@ -1,0 +1,72 @@
+import { monitorEventLoopDelay } from 'node:perf_hooks';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { commandCalls, redisCpuUs } from '../cell/redis-servers.mjs';
+import { cpuUs } from '../cell/statistics.mjs';
+
+const LOCKS = 2_000;
+const TTL_MS = 3_000;
+const RESOLUTION_MS = 5;
+
+/** Many locks at once, renewed by whatever the contestant has for that, with its own default interval. */
+export const held = {
+  title: '2 000 held and renewed locks, ttl 3 s, 10 s',
+  kind: 'held',
+  groups: ['held'],
+  baseline: 'raw',
+  counts: true,
+
+  async coordinate({ servers: [{ control }], workers: [worker], quick, counting }) {
+    const seconds = quick || counting ? 3 : 10;
+    await worker.run('acquire');
+    const before = await holders(control);
+    await control.config('RESETSTAT');
+    const redisBefore = await redisCpuUs(control);
+    const { commands, ...figures } = await worker.run('hold', { ms: seconds * 1_000 });
+    const redisUs = (await redisCpuUs(control)) - redisBefore;
+    const calls = (await commandCalls(control)) / seconds;
+    if (counting) return { commands: commands / seconds, calls };
+    const after = await holders(control);
+    const kept = [...before].filter(([key, holder]) => after.get(key) === holder).length;
+    return {
+      ...figures,
+      calls,
+      clientCpuPercent: figures.clientUs / seconds / 10_000,
+      redisCpuPercent: redisUs / seconds / 10_000,
+      locks: LOCKS,
+      violations: LOCKS - kept,
+    };
+  },
+
+  tasks: {
+    async acquire(client) {
+      const { contestant } = client;
+      client.held = await Promise.all(
+        Array.from({ length: LOCKS }, (_, index) => contestant.hold(`held:${index}`, TTL_MS)),
+      );
+      await sleep(TTL_MS / 3); // into the steady state
+    },
+
+    async hold({ commandsSent }, { ms }) {
+      const delay = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
+      const commandsBefore = commandsSent();
+      delay.enable();
+      const cpuBefore = process.cpuUsage();
+      await sleep(ms);
+      const clientUs = cpuUs(cpuBefore);
+      delay.disable();
+      return {
+        clientUs,
+        commands: commandsSent() - commandsBefore,
+        // The histogram holds the time between two looks.
+        loopDelayP99Ms: Math.max(0, delay.percentile(99) / 1e6 - RESOLUTION_MS),
+      };
+    },
+  },
+};
+
+/** Who holds which lock, as Redis has it. */
+async function holders(control) {
+  const keys = (await control.keys('*held:*')).filter((key) => !key.endsWith(':fence'));
+  const values = keys.length > 0 ? await control.mget(keys) : [];
+  return new Map(keys.map((key, index) => [key, values[index]]));
+}

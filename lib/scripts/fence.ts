@@ -1,0 +1,43 @@
+/** A fencing counter outlives its last use by a day, in milliseconds. */
+export const FENCE_TTL_MS = 86_400_000;
+
+const TIME_US = `local time = redis.call('TIME')
+  local now = time[1] * 1000000 + time[2]`;
+
+/**
+ * When a new token takes the server's time in microseconds, which is more than any counter has reached.
+ *
+ * `always` when the time is ahead of the counter, which it is unless grants are less than a microsecond apart: so tokens grow
+ * on when the counter was lost, and also when it is that of a replica that had not received the last grants before it took over.
+ *
+ * `absent` only when there is no counter, for the nodes of a Redlock: their token is the highest of a majority of counters,
+ * and known to that majority at once when these are equal.
+ *
+ * Stays below 2^53 until the year 2255.
+ */
+export type Clocking = 'always' | 'absent';
+
+/**
+ * The end of a script that was granted `lock`: mints as many fencing tokens as the Lua expression `count` says, and
+ * replies with the first. A counter that is no number gives the lock up.
+ */
+export function mintTokens(count: string, clocking: Clocking): string {
+  return `
+  local last = redis.pcall('GET', fence)
+  local first = tonumber(last or 0)
+  if not first then
+    redis.call('DEL', lock)
+    return {type(last) == 'table' and last.err or 'ERR fencing counter is not an integer'}
+  end
+  first = first + 1
+  ${clocking === 'always' ? '' : 'if first < 1e15 then'}
+  ${TIME_US}
+  if now > first then first = now end
+  ${clocking === 'always' ? '' : 'end'}
+  local set = redis.pcall('SET', fence, string.format('%.0f', first + ${count} - 1), 'PX', ${FENCE_TTL_MS})
+  if set.err then
+    redis.call('DEL', lock)
+    return {set.err}
+  end
+  return first`;
+}

@@ -1,0 +1,39 @@
+/** How long a lock that was handed over waits for its new holder to confirm, in milliseconds. */
+export const GRANT_TTL_MS = 2_000;
+
+/**
+ * How a place is served. A `grant` is for somebody who hears of it, or the next is served. A `blind-grant` stands until it
+ * runs out, for those who do not listen yet, and in a Cluster, where PUBLISH counts the listeners of one node only. A `wake`
+ * is for a Redlock, where no node alone can grant.
+ */
+export type Service = 'grant' | 'blind-grant' | 'wake';
+
+const KINDS: Record<Service, string> = { grant: 'g', 'blind-grant': 'b', wake: 'w' };
+
+/**
+ * What stands in the queue of a lock: how to serve it, the channel that its process listens to, and its ticket, which is
+ * what is published there. A lock that is granted holds the ticket as its owner value.
+ */
+export function queueEntry(service: Service, channel: string, ticket: string): string {
+  return `${KINDS[service]} ${channel} ${ticket}`;
+}
+
+/**
+ * Lua: `hand_off(lock, queue)` passes a lock that is given back to the first in its queue, or deletes it. A process
+ * that does not hear its message is gone, so the next is served.
+ */
+export const HAND_OFF = `local function hand_off(lock, queue)
+  while true do
+    local entry = redis.pcall('ZPOPMIN', queue)[1]
+    if not entry then break end
+    local kind, channel, ticket = string.match(entry, '^(%a) (%S+) (.+)$')
+    if kind == '${KINDS.wake}' then
+      redis.call('DEL', lock)
+    elseif not kind or redis.pcall('SET', lock, ticket, 'PX', ${GRANT_TTL_MS}).err then
+      break
+    end
+    local heard = redis.pcall('PUBLISH', channel, ticket)
+    if kind == '${KINDS['blind-grant']}' or (type(heard) == 'number' and heard > 0) then return end
+  end
+  redis.call('DEL', lock)
+end`;

@@ -1,0 +1,20 @@
+import { HAND_OFF } from './hand-off.js';
+import { defineScript } from './script.js';
+
+/** Gives up a place in the queue of a lock; a lock that was handed over to it meanwhile goes to the next. */
+export const WITHDRAW = defineScript({
+  name: 'withdraw',
+  order: 1,
+  keys: ['lock', 'queue'],
+  args: ['owner', 'entry'],
+  helpers: HAND_OFF,
+  body: `
+  -- KEYS   lock, queue: who waits for it
+  -- ARGV   owner, its entry in the queue
+  -- reply  1 the lock went to the next | 0 it was another's, or nobody's | {error}
+  redis.pcall('ZREM', queue, entry)
+  local holder = redis.pcall('GET', lock)
+  if holder ~= owner then return type(holder) == 'table' and {holder.err} or 0 end
+  hand_off(lock, queue)
+  return 1`,
+});

@@ -1,0 +1,133 @@
+import type { AcquireOutcome, Claim, LockBackend, Place } from '../backends/lock-backend.js';
+import { NodeError } from '../errors.js';
+import type { UnderWay } from '../under-way.js';
+import { BackOff } from './back-off.js';
+import type { Waiter } from './waiter.js';
+
+/**
+ * Who waits asks again after this time at the latest, in milliseconds: shorter than a grant that is not confirmed
+ * stands, so that nobody is stuck for longer than that, whatever message, queue or lock was lost.
+ */
+const CHECK_MS = 1_000;
+/** A wait at the end of the holder's lease must find it ended. */
+const AFTER_EXPIRY_MS = 1;
+
+/** What the bids of a service need of the world. */
+export interface BidDuties {
+  backend: LockBackend;
+  now: () => number;
+  nextOwner: () => string;
+  underWay: UnderWay;
+  /** Finds the bid of a ticket that is woken. */
+  bids: Map<string, Bid>;
+  /** Called by the backend when it may be a ticket's turn. */
+  wake: (ticket?: string) => void;
+}
+
+/** What a bid tells the queue that it stands for. */
+export interface BidOwner {
+  /** It is to ask again. */
+  onTurn(bid: Bid): void;
+  onOutcome(bid: Bid, claim: Claim, outcome: AcquireOutcome, attemptedAt: number): void;
+}
+
+/**
+ * A place among those who want a lock, all processes taken together: it asks for the lock, one attempt at a time, and
+ * waits until it is woken, until the holder's lease ends, or until it is time to see for itself.
+ */
+export class Bid {
+  #place?: Place;
+  #queued = false;
+  #isAsking = false;
+  /** It was woken while an attempt was under way, which may not have seen why. */
+  #woken = false;
+  #isDeaf = false;
+  #timer?: NodeJS.Timeout;
+  #backOff?: BackOff;
+
+  constructor(
+    private readonly key: string,
+    /** Whom it is for; undefined: whoever is first in the queue of this process. */
+    readonly waiter: Waiter | undefined,
+    private readonly owner: BidOwner,
+    private readonly duties: BidDuties,
+  ) {}
+
+  get isAsking(): boolean {
+    return this.#isAsking;
+  }
+
+  /** @param tokens how many holders in turn the lock is for; with a place in the queue, if it is not free */
+  ask(ttlMs: number, tokens?: number): void {
+    const { backend, now, nextOwner, underWay } = this.duties;
+    this.#stopWaiting();
+    this.#isAsking = true;
+    this.#woken = false;
+    const waiting = tokens === undefined ? undefined : { ...this.#takePlace(), tokens };
+    const claim = { key: this.key, owner: waiting && backend.handsOver ? waiting.ticket : nextOwner(), ttlMs };
+    const attemptedAt = now();
+    underWay.begin();
+    const conclude = (outcome: AcquireOutcome) => {
+      this.#isAsking = false;
+      if (outcome.status !== 'contended') this.#dropPlace(outcome.status === 'unavailable');
+      else this.#queued ||= outcome.queued;
+      this.owner.onOutcome(this, claim, outcome, attemptedAt);
+      underWay.end();
+    };
+    void backend.acquire(claim, waiting).then(conclude, (bug: unknown) => {
+      // It must not reject; but if it does, nobody must be kept waiting either.
+      conclude({ status: 'unavailable', causes: [new NodeError('Redis', String(bug))] });
+    });
+  }
+
+  /** Waits after a refusal. */
+  wait({ remainingMs, queued }: Extract<AcquireOutcome, { status: 'contended' }>, attemptMs: number): void {
+    const { backend, wake } = this.duties;
+    if (!backend.isListening) backend.listen(wake);
+    if (this.#woken) {
+      this.owner.onTurn(this);
+      return;
+    }
+    // After a split vote chance alone must decide who is first.
+    this.#isDeaf = remainingMs === undefined;
+    const pauseMs =
+      queued && backend.isListening && remainingMs !== undefined
+        ? Math.min(CHECK_MS, Math.max(0, remainingMs) + AFTER_EXPIRY_MS)
+        : (this.#backOff ??= new BackOff()).next(remainingMs, attemptMs);
+    this.#timer = setTimeout(() => this.owner.onTurn(this), pauseMs);
+  }
+
+  /** Its turn may have come. */
+  wake(): void {
+    if (this.#isAsking) this.#woken = true;
+    else if (this.#timer && !this.#isDeaf) this.owner.onTurn(this);
+  }
+
+  /** Nobody is left for whom it waits. */
+  withdraw(): void {
+    this.#stopWaiting();
+    this.#dropPlace(true);
+  }
+
+  #stopWaiting(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+  }
+
+  #takePlace(): Place {
+    if (!this.#place) {
+      const { backend, bids, nextOwner } = this.duties;
+      this.#place = { ticket: nextOwner(), isHeard: backend.isListening };
+      bids.set(this.#place.ticket, this);
+    }
+    return this.#place;
+  }
+
+  #dropPlace(leave: boolean): void {
+    if (!this.#place) return;
+    if (leave && this.#queued) this.duties.backend.leave(this.key, this.#place);
+    this.duties.bids.delete(this.#place.ticket);
+    this.#place = undefined;
+    this.#queued = false;
+  }
+}

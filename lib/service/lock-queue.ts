@@ -1,0 +1,284 @@
+import type { AcquireOutcome, Claim, ReleaseOutcome } from '../backends/lock-backend.js';
+import { LockContendedError, LockUnavailableError, NodeError } from '../errors.js';
+import { validityMs, type Lease } from '../lease/lease.js';
+import { parseOwner } from '../owner.js';
+import { Bid, type BidDuties, type BidOwner } from './bid.js';
+import { WaiterList } from './waiter-list.js';
+import type { Waiter, WaiterQueue } from './waiter.js';
+
+/** How the calls of one process wait. */
+export interface QueueLimits {
+  guardMs: number;
+  fair: boolean;
+  maxWaiters: number;
+  cohortPasses: number;
+  cohortMs: number;
+}
+
+/** What the queues of a service need of the world. */
+export interface QueueDuties extends BidDuties {
+  limits: QueueLimits;
+  /** Begins to keep what was granted. */
+  keep: (claim: Claim, fencingToken: number, sentAt: number, watchdog: boolean) => Lease;
+  /** Nobody wants or holds the lock in this process any more. */
+  onEmpty: (key: string) => void;
+}
+
+/** What was last heard of a lock that others hold. */
+interface Sighting {
+  /** The owner value of the holder; undefined when nobody had the majority. */
+  owner?: string;
+  /** When the holder's lease ends, if that is known. */
+  endsAt?: number;
+  /** When it was asked for again; undefined: it was answered since. */
+  askedAt?: number;
+}
+
+/** What one grant of Redis is good for: some holders of this process in turn. */
+interface Cohort {
+  nextToken: number;
+  lastToken: number;
+  endsAt: number;
+}
+
+/** An answer may take so long before what was last heard counts as out of date. */
+const ANSWER_DUE_MS = 200;
+/** A lock is passed on only in this first part of its lease: its next holder must not begin with a lease that ends. */
+const PASSED_WITHIN = 1 / 3;
+
+/**
+ * All calls of this process that want one lock, in the order of their arrival. They have one bid between them, and when
+ * it wins, the lock is passed on among them for a while: lock cohorting (Dice, Marathe, Shavit, PPoPP 2012). In fair
+ * mode each has a bid of its own.
+ */
+export class LockQueue implements BidOwner, WaiterQueue {
+  readonly #waiters = new WaiterList();
+  #bid?: Bid;
+  /** In fair mode, instead. */
+  readonly #bids?: Map<Waiter, Bid>;
+  /** Held in this process. */
+  #lease?: Lease;
+  #cohort?: Cohort;
+  #sighting?: Sighting;
+
+  constructor(
+    private readonly key: string,
+    private readonly duties: QueueDuties,
+  ) {
+    if (duties.limits.fair && duties.backend.handsOver) this.#bids = new Map();
+  }
+
+  /** How many calls wait. */
+  get size(): number {
+    return this.#waiters.size;
+  }
+
+  join(waiter: Waiter): void {
+    const { backend, limits } = this.duties;
+    const isTaken = this.#lease !== undefined || this.#sighting !== undefined;
+    if (isTaken && waiter.triesOnce) {
+      waiter.refuse(this.#contendedError(waiter));
+      return;
+    }
+    // Who asks for a lock that may be free does not wait yet.
+    if (this.#waiters.size >= limits.maxWaiters + (isTaken ? 0 : 1)) {
+      waiter.refuse(this.#contendedError(waiter, limits.maxWaiters));
+      return;
+    }
+    const asks = this.#bids !== undefined || (!this.#lease && !this.#bid);
+    this.#waiters.push(waiter);
+    const { signal, waitMs, ttlMs } = waiter.terms;
+    // An attempt ends by itself: who asks at once, and has the time for it, needs no timer.
+    if (!asks || signal || waitMs <= backend.attemptTimeoutMs(ttlMs)) waiter.mind(this);
+    if (asks && !waiter.isSettled) this.#begin(waiter);
+  }
+
+  /** Passes the lock on, or gives it back: its holder is done. */
+  giveBack(lease: Lease): Promise<ReleaseOutcome> {
+    this.#lease = undefined;
+    const next = this.#waiters.first;
+    if (next && this.#canPassOn(lease, next)) {
+      this.#grant(next, lease.claim, this.#cohort!.nextToken++, lease.sentAt);
+      return PASSED_ON;
+    }
+    const outcome = this.duties.backend.release(lease.claim);
+    if (next) this.#sighting = {}; // who waits was told all the time that it was held
+    this.#goOn();
+    return outcome;
+  }
+
+  /** The lease was lost. */
+  lost(lease: Lease): void {
+    if (this.#lease !== lease) return;
+    this.#lease = undefined;
+    this.#goOn();
+  }
+
+  giveUp(waiter: Waiter, reason: unknown = this.#inVain(waiter)): void {
+    this.#refuse(waiter, reason);
+    this.#goOn();
+  }
+
+  onTurn(bid: Bid): void {
+    const { triesOnce, terms } = this.#bidder(bid)!;
+    const { limits, now } = this.duties;
+    if (this.#sighting) this.#sighting.askedAt ??= now();
+    // An attempt that will probably win, or that nobody waits behind, is spared the words for a place in the queue.
+    const waits = this.#bids ? !triesOnce : this.#sighting !== undefined || this.#waiters.size > 1;
+    const passes = this.#bids ? 0 : Math.min(limits.cohortPasses, this.#waiters.size - 1);
+    bid.ask(terms.ttlMs, waits ? 1 + passes : undefined);
+  }
+
+  onOutcome(bid: Bid, claim: Claim, outcome: AcquireOutcome, attemptedAt: number): void {
+    switch (outcome.status) {
+      case 'acquired':
+        this.#acquired(bid, claim, outcome);
+        break;
+      case 'contended':
+        this.#contended(bid, outcome, attemptedAt);
+        break;
+      case 'unavailable':
+        this.#unavailable(bid, outcome.causes, attemptedAt);
+        break;
+    }
+    this.#goOn();
+  }
+
+  #acquired(bid: Bid, claim: Claim, outcome: Extract<AcquireOutcome, { status: 'acquired' }>): void {
+    const { fencingToken, lastToken, sentAt } = outcome;
+    const { backend, limits, now } = this.duties;
+    const waiter = this.#bidder(bid);
+    const answeredAt = now();
+    const isOfUse = answeredAt < sentAt + validityMs(claim.ttlMs, limits.guardMs);
+    this.#drop(bid);
+    if (isOfUse && waiter?.terms.ttlMs === claim.ttlMs) {
+      this.#cohort = { nextToken: fencingToken + 1, lastToken, endsAt: answeredAt + limits.cohortMs };
+      this.#grant(waiter, claim, fencingToken, sentAt);
+      this.#refuseTriers();
+      return;
+    }
+    // Whom it was for has given up, and the next one wants another ttl; or nothing is left of the lease: this process
+    // was paused, or Redis is slower than the ttl.
+    void backend.release(claim);
+    if (!isOfUse && waiter?.remainingMs === 0)
+      this.#refuse(waiter, tooLate(this.key, claim.ttlMs, answeredAt - sentAt));
+    else waiter?.mind(this);
+    if (this.#bids && waiter && !waiter.isSettled) this.#begin(waiter);
+  }
+
+  #contended(bid: Bid, refusal: Extract<AcquireOutcome, { status: 'contended' }>, attemptedAt: number): void {
+    const { owner, remainingMs } = refusal;
+    const answeredAt = this.duties.now();
+    this.#sighting = {
+      owner,
+      endsAt: remainingMs === undefined ? undefined : answeredAt + remainingMs,
+    };
+    this.#refuseTriers();
+    this.#bidder(bid)?.mind(this);
+    if (this.#bidder(bid)) bid.wait(refusal, answeredAt - attemptedAt);
+    else this.#end(bid);
+  }
+
+  /** Who waited for all of a failed attempt need not make the same one again: else a queue would fail one by one. */
+  #unavailable(bid: Bid, causes: readonly NodeError[], attemptedAt: number): void {
+    const failed = (waiter: Waiter) => waiter.startedAt <= attemptedAt && (!bid.waiter || waiter === bid.waiter);
+    for (const waiter of this.#waiters.filter(failed)) {
+      this.#refuse(waiter, LockUnavailableError.from('acquired', this.key, causes));
+    }
+    if (this.#bidder(bid)) this.onTurn(bid);
+    else this.#end(bid);
+  }
+
+  #grant(waiter: Waiter, claim: Claim, fencingToken: number, sentAt: number): void {
+    this.#waiters.remove(waiter);
+    this.#sighting = undefined;
+    this.#lease = undefined; // in fair mode there may be one that does not know yet that it was lost
+    this.#lease = this.duties.keep(claim, fencingToken, sentAt, waiter.terms.watchdog);
+    waiter.grant(this.#lease);
+  }
+
+  #refuse(waiter: Waiter, reason: unknown): void {
+    this.#waiters.remove(waiter);
+    waiter.refuse(reason);
+    const bid = this.#bids ? this.#bids.get(waiter) : this.#bid;
+    if (bid && !bid.isAsking && !this.#bidder(bid)) this.#end(bid);
+  }
+
+  /** Those who try once have found others before them. */
+  #refuseTriers(): void {
+    if (this.#waiters.triers === 0) return;
+    for (const waiter of this.#waiters.filter(({ triesOnce }) => triesOnce)) this.#refuse(waiter, this.#inVain(waiter));
+  }
+
+  /** A lease that is not extended, or has another ttl, has to be one of its own. */
+  #canPassOn({ claim, sentAt, deadline, isUnsettled }: Lease, { terms }: Waiter): boolean {
+    const { nextToken, lastToken, endsAt } = this.#cohort!;
+    const now = this.duties.now();
+    if (nextToken > lastToken || now >= endsAt || isUnsettled) return false;
+    return terms.watchdog && terms.ttlMs === claim.ttlMs && now < sentAt + (deadline - sentAt) * PASSED_WITHIN;
+  }
+
+  #begin(waiter: Waiter): void {
+    const bid = new Bid(this.key, this.#bids && waiter, this, this.duties);
+    if (this.#bids) this.#bids.set(waiter, bid);
+    else this.#bid = bid;
+    this.onTurn(bid);
+  }
+
+  /** For whom it asks; undefined when nobody is left. */
+  #bidder({ waiter }: Bid): Waiter | undefined {
+    if (!waiter) return this.#waiters.first;
+    return waiter.isSettled ? undefined : waiter;
+  }
+
+  #end(bid: Bid): void {
+    bid.withdraw();
+    this.#drop(bid);
+  }
+
+  #drop({ waiter }: Bid): void {
+    if (waiter) this.#bids!.delete(waiter);
+    else this.#bid = undefined;
+  }
+
+  /** Somebody came or went: asks for those who wait, unless that is being done. */
+  #goOn(): void {
+    const { first } = this.#waiters;
+    if (this.#lease || this.#bid || this.#bids?.size) return;
+    if (first) this.#begin(first);
+    else this.duties.onEmpty(this.key);
+  }
+
+  /** Who waited in vain is told what is known: who holds the lock, or that Redis owes an answer. */
+  #inVain(waiter: Waiter): LockContendedError | LockUnavailableError {
+    const { now } = this.duties;
+    const sighting = this.#sighting;
+    const unansweredMs = sighting ? now() - (sighting.askedAt ?? now()) : waiter.waitedMs;
+    if (this.#lease || (sighting ? unansweredMs < ANSWER_DUE_MS : waiter.triesOnce))
+      return this.#contendedError(waiter);
+    const cause = new NodeError('Redis', `no answer for ${Math.round(unansweredMs)} ms, and waitMs is over`);
+    return LockUnavailableError.from('acquired', this.key, [cause]);
+  }
+
+  #contendedError({ waitedMs }: Waiter, maxWaiters?: number): LockContendedError {
+    if (this.#lease) {
+      const { claim, remainingMs } = this.#lease;
+      return new LockContendedError(this.key, waitedMs, parseOwner(claim.owner), remainingMs, maxWaiters);
+    }
+    const { owner, endsAt } = this.#sighting ?? {};
+    const holder = owner === undefined ? undefined : parseOwner(owner);
+    const remainingMs = endsAt === undefined ? undefined : Math.max(0, endsAt - this.duties.now());
+    return new LockContendedError(this.key, waitedMs, holder, remainingMs, maxWaiters);
+  }
+}
+
+/** What a release is told that gave the lock to the next call of this process. */
+const PASSED_ON = Promise.resolve({ status: 'released' } as const);
+
+function tooLate(key: string, ttlMs: number, tookMs: number): LockUnavailableError {
+  const cause = new NodeError(
+    'Redis',
+    `its answer took ${Math.round(tookMs)} ms, and the lease only runs for ${ttlMs} ms`,
+  );
+  return LockUnavailableError.from('acquired', key, [cause]);
+}

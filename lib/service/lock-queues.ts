@@ -1,0 +1,58 @@
+import type { ReleaseOutcome } from '../backends/lock-backend.js';
+import type { Lease } from '../lease/lease.js';
+import { ownerSequence } from '../owner.js';
+import type { Bid } from './bid.js';
+import { LockQueue, type QueueDuties } from './lock-queue.js';
+import type { Waiter } from './waiter.js';
+
+/** The queues of all keys that calls of this process want or hold. */
+export class LockQueues {
+  readonly #queues = new Map<string, LockQueue>();
+  readonly #bids = new Map<string, Bid>();
+  readonly #duties: QueueDuties;
+
+  constructor(duties: Omit<QueueDuties, 'nextOwner' | 'bids' | 'wake' | 'onEmpty'>, processName: string) {
+    this.#duties = {
+      ...duties,
+      nextOwner: ownerSequence(processName),
+      bids: this.#bids,
+      wake: (ticket) => this.#wake(ticket),
+      onEmpty: (key) => this.#queues.delete(key),
+    };
+  }
+
+  /** How much it keeps: nothing unless keys are held or waited for in this process. */
+  get size(): number {
+    return this.#queues.size + this.#bids.size;
+  }
+
+  /** How many calls of this process wait for the key. */
+  waiting(key: string): number {
+    return this.#queues.get(key)?.size ?? 0;
+  }
+
+  /**
+   * @returns the lease that the waiter is granted
+   * @throws LockContendedError, LockUnavailableError, or what ends the waiting
+   */
+  acquire(key: string, waiter: Waiter): Promise<Lease> {
+    let queue = this.#queues.get(key);
+    if (!queue) this.#queues.set(key, (queue = new LockQueue(key, this.#duties)));
+    queue.join(waiter);
+    return waiter.lease;
+  }
+
+  /** Passes the lock on to the next call of this process, or gives it back to Redis. */
+  giveBack(lease: Lease): Promise<ReleaseOutcome> {
+    return this.#queues.get(lease.claim.key)!.giveBack(lease);
+  }
+
+  lost(lease: Lease): void {
+    this.#queues.get(lease.claim.key)?.lost(lease);
+  }
+
+  #wake(ticket?: string): void {
+    if (ticket !== undefined) this.#bids.get(ticket)?.wake();
+    else for (const bid of [...this.#bids.values()]) bid.wake();
+  }
+}

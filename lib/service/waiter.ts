@@ -1,0 +1,105 @@
+import type { Lease } from '../lease/lease.js';
+import { onAbort } from './abort-listener.js';
+import type { Interruption } from './interruption.js';
+
+/** What one call asks for. */
+export interface WaiterTerms {
+  ttlMs: number;
+  waitMs: number;
+  watchdog: boolean;
+  /** The caller's: its reason is what the call rejects with. */
+  signal?: AbortSignal;
+}
+
+/** Where a waiter stands. */
+export interface WaiterQueue {
+  /** Takes it out: it gives up for this reason, or because its time is over. */
+  giveUp(waiter: Waiter, reason?: unknown): void;
+}
+
+/** One call that wants a lock: it is granted a lease, refused, or gives up. */
+export class Waiter {
+  readonly startedAt: number;
+  /** What the call waits for. */
+  readonly lease: Promise<Lease>;
+  /** Its neighbours in the queue it stands in. */
+  next?: Waiter;
+  previous?: Waiter;
+  #resolve!: (lease: Lease) => void;
+  #reject!: (reason: unknown) => void;
+  #timer?: NodeJS.Timeout;
+  #interrupt?: () => void;
+  #isSettled = false;
+  #stopListening?: () => void;
+
+  /** @throws the reason of a signal that is aborted already */
+  constructor(
+    readonly terms: WaiterTerms,
+    /** The service's: the call rejects with what `refusal` makes. */
+    private readonly interruption: Interruption,
+    private readonly refusal: () => Error,
+    private readonly now: () => number,
+  ) {
+    terms.signal?.throwIfAborted();
+    this.startedAt = now();
+    this.lease = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+  }
+
+  /** Whether it was granted, refused, or gave up. */
+  get isSettled(): boolean {
+    return this.#isSettled;
+  }
+
+  get waitedMs(): number {
+    return this.now() - this.startedAt;
+  }
+
+  /** Until the deadline; never negative. */
+  get remainingMs(): number {
+    return Math.max(0, this.terms.waitMs - this.waitedMs);
+  }
+
+  /** Whether the call does not wait at all, but tries once. */
+  get triesOnce(): boolean {
+    return this.terms.waitMs === 0;
+  }
+
+  /**
+   * Gives up from now on when its time is over (a call that tries once has the time of its attempt), when its signal
+   * aborts, or when the service closes.
+   */
+  mind(queue: WaiterQueue): void {
+    if (this.#interrupt) return;
+    const { interruption } = this;
+    const { signal } = this.terms;
+    const interrupt = () => queue.giveUp(this, this.refusal());
+    const abort = () => queue.giveUp(this, signal!.reason);
+    this.#interrupt = interrupt;
+    interruption.waiting.add(interrupt);
+    if (!this.triesOnce) this.#timer = setTimeout(() => queue.giveUp(this), Math.ceil(this.remainingMs));
+    if (signal) this.#stopListening = onAbort(signal, abort);
+    if (signal?.aborted) abort();
+    else if (interruption.happened) interrupt();
+  }
+
+  grant(lease: Lease): void {
+    this.#settle();
+    this.#resolve(lease);
+  }
+
+  refuse(reason: unknown): void {
+    this.#settle();
+    this.#reject(reason);
+  }
+
+  #settle(): void {
+    this.#isSettled = true;
+    if (!this.#interrupt) return;
+    clearTimeout(this.#timer);
+    this.#stopListening?.();
+    this.interruption.waiting.delete(this.#interrupt);
+  }
+}

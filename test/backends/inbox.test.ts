@@ -1,0 +1,138 @@
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { Inbox } from '../../lib/backends/inbox.js';
+import { subscribers, untilSubscribers } from '../support/queue.js';
+import { RedisServer } from '../support/redis-server.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
+import { until } from '../support/until.js';
+
+let server: RedisServer;
+beforeAll(async () => {
+  server = await RedisServer.start();
+});
+beforeEach(() => untilSubscribers(server, 0));
+afterAll(() => server.stop());
+
+function inboxOf(options: object = {}, port = server.port) {
+  const source = new Redis({ host: '127.0.0.1', port, ...options });
+  source.on('error', () => {}); // as the application would
+  const heard: string[] = [];
+  const changes: boolean[] = [];
+  const inbox: Inbox = new Inbox(source, 'inbox:me', {
+    onMessage: (text) => heard.push(text),
+    onChange: () => changes.push(inbox.isOpen),
+  });
+  onTestFinished(() => {
+    inbox.close();
+    source.disconnect();
+  });
+  const isOpen = () => until(() => inbox.isOpen, { what: 'it listens' });
+  return { inbox, source, heard, changes, isOpen };
+}
+
+const publish = (text: string, channel = 'inbox:me') => server.command('PUBLISH', channel, text);
+
+describe('an inbox', () => {
+  it('connects only when it is opened, once, however often that is', async () => {
+    const { inbox, source, changes, isOpen } = inboxOf();
+    await source.ping();
+    expect([inbox.isOpen, await subscribers(server)]).toEqual([false, 0]);
+    for (let time = 0; time < 5; time++) inbox.open();
+    expect(inbox.isOpen).toBe(false); // not before the server has answered
+    await isOpen();
+    inbox.open();
+    await source.ping();
+    expect(changes).toEqual([true]);
+    expect(await subscribers(server)).toBe(1);
+  });
+
+  it('tells what is published on its channel, and nothing else', async () => {
+    const { inbox, heard, isOpen } = inboxOf();
+    inbox.open();
+    await isOpen();
+    await publish('for others', 'inbox:others');
+    await publish('a ticket');
+    await publish('another one');
+    await until(() => heard.length >= 2, { what: 'both are heard' });
+    expect(heard).toEqual(['a ticket', 'another one']);
+  });
+
+  it.each([{ autoResubscribe: true }, { autoResubscribe: false }, { keyPrefix: 'app:' }, { db: 2 }, { protocol: 2 }])(
+    'tells that it ceased and began to listen when its connection breaks (%o)',
+    async (options) => {
+      const { inbox, heard, changes, isOpen } = inboxOf(options);
+      inbox.open();
+      await isOpen();
+      await server.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
+      await until(() => changes.length >= 3, { what: 'it listens again' });
+      expect(changes).toEqual([true, false, true]);
+      await publish('after the break');
+      await until(() => heard.length > 0, { what: 'it hears' });
+      expect(heard).toEqual(['after the break']);
+    },
+  );
+
+  it('says that it does not listen for as long as the server is away', async () => {
+    const proxy = await TcpProxy.start(server.port);
+    onTestFinished(() => proxy.stop());
+    const { inbox, changes, isOpen } = inboxOf({ retryStrategy: () => 10 }, proxy.port);
+    inbox.open();
+    await isOpen();
+    proxy.refuse();
+    proxy.cut();
+    await until(() => !inbox.isOpen, { what: 'it notices' });
+    await proxy.accept();
+    await isOpen();
+    expect(changes).toEqual([true, false, true]);
+  });
+
+  it('is opened anew by the next one who waits when its client gave up', async () => {
+    const { inbox, heard, changes, isOpen } = inboxOf({ retryStrategy: () => null });
+    inbox.open();
+    await isOpen();
+    await server.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
+    await until(() => changes.length === 2, { what: 'it notices' });
+    await until(
+      () => {
+        inbox.open();
+        return inbox.isOpen;
+      },
+      { what: 'it listens again' },
+    );
+    expect(await publish('again')).toBe(1);
+    await until(() => heard.length > 0, { what: 'it hears' });
+  });
+
+  it('leaves its connection behind when it is closed, and says nothing more', async () => {
+    const { inbox, source, heard, changes, isOpen } = inboxOf();
+    inbox.open();
+    await isOpen();
+    inbox.close();
+    expect(inbox.isOpen).toBe(false);
+    await untilSubscribers(server, 0);
+    await publish('too late');
+    expect(await source.ping()).toBe('PONG');
+    expect([heard, changes]).toEqual([[], [true]]);
+  });
+
+  it('that is closed before it was connected does not connect', async () => {
+    const { inbox, source, changes } = inboxOf();
+    inbox.open();
+    inbox.close();
+    await source.ping();
+    await source.ping();
+    expect([await subscribers(server), changes, inbox.isOpen]).toEqual([0, [], false]);
+  });
+
+  it('that may not subscribe stays closed', async () => {
+    await server.command('ACL', 'SETUSER', 'deaf', 'on', '>secret', 'allkeys', 'resetchannels', 'allcommands');
+    const { inbox, source, changes } = inboxOf({ username: 'deaf', password: 'secret' });
+    await source.ping();
+    await server.resetCalls();
+    inbox.open();
+    const refused = async () => (await server.command('ACL', 'LOG')) as unknown[];
+    await until(async () => (await refused()).length > 0, { what: 'the server has refused it' });
+    await source.ping();
+    expect([inbox.isOpen, changes]).toEqual([false, []]);
+  });
+});

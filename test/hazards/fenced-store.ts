@@ -1,0 +1,13 @@
+/** A resource that takes part: it remembers the greatest fencing token it has seen, and refuses a smaller one. */
+export class FencedStore {
+  value?: string;
+  #greatest = 0;
+
+  /** @returns whether it was written */
+  write(value: string, fencingToken: number): boolean {
+    if (fencingToken < this.#greatest) return false;
+    this.#greatest = fencingToken;
+    this.value = value;
+    return true;
+  }
+}

@@ -1,0 +1,31 @@
+import { describe, expect, it } from 'vitest';
+import { openLocks } from '../support/open-locks.js';
+import { until } from '../support/until.js';
+import { clientOf, redisServer } from './stage.js';
+
+describe('H2: every client stores the same value', () => {
+  it('a naive lock is deleted by a holder whose lease has ended, and two others are in', async () => {
+    const server = await redisServer();
+    const redis = clientOf(server);
+    const lock = async () => (await redis.set('lock', 'locked', 'PX', 100, 'NX')) === 'OK';
+    const unlock = () => redis.del('lock');
+
+    expect(await lock()).toBe(true); // A
+    await until(lock, { what: "A's lease has ended, and B has the lock" });
+    expect(await unlock()).toBe(1); // A is done at last
+    expect(await lock()).toBe(true); // C, while B is still at work
+  });
+
+  it('this library releases nothing but its own', async () => {
+    const server = await redisServer();
+    const [a, b, c] = await Promise.all([1, 2, 3].map(() => openLocks({ redis: server.url })));
+
+    const lockOfA = await a!.acquire('key', { ttlMs: 200, watchdog: false });
+    const lockOfB = await b!.acquire('key');
+    expect(lockOfB.owner).not.toBe(lockOfA.owner);
+    expect(await lockOfA.release()).toBe(false);
+    expect(await server.command('GET', 'lock:{key}')).toBe(lockOfB.owner);
+    expect(await c!.tryAcquire('key')).toBeNull();
+    expect(await lockOfB.release()).toBe(true);
+  });
+});

@@ -1,0 +1,60 @@
+import { describe, expect, it } from 'vitest';
+import { LockProcess } from '../support/lock-process.js';
+import { openLocks } from '../support/open-locks.js';
+import { until } from '../support/until.js';
+import { FencedStore } from './fenced-store.js';
+import { tryLock } from './naive.js';
+import { clientOf, NaiveProcess, redisServer } from './stage.js';
+
+const TTL_MS = 500;
+
+describe('H6: the holder is paused, and writes when it wakes', () => {
+  it('a naive lock lets it write over the work of the next one, even if it looks before each write', async () => {
+    const server = await redisServer();
+    const b = clientOf(server);
+    const a = NaiveProcess.start(
+      server,
+      `await redis.set('lock', 'A', 'PX', ${TTL_MS}, 'NX');
+       if ((await redis.get('lock')) === 'A') {
+         say('mine');
+         await told(); // stopped here
+         await redis.set('stock', 'as A saw it');
+         say('written');
+       }`,
+    );
+    await a.says('mine');
+    a.pause();
+    await until(() => tryLock(b, 'lock', 'B', 60_000), { what: 'B has the lock' });
+    await b.set('stock', 'as B sold it');
+    a.tell();
+    a.resume();
+    await a.says('written');
+    expect(await b.get('lock')).toBe('B');
+    expect(await b.get('stock')).toBe('as A saw it');
+  });
+
+  it('this library tells it in the first line that runs, and its late write is refused by the resource', async () => {
+    const server = await redisServer();
+    const stock = new FencedStore();
+    const a = await LockProcess.start({ redis: server.url, ttlMs: TTL_MS });
+    const b = await openLocks({ redis: server.url });
+
+    const lockOfA = await a.acquire('key');
+    expect(stock.write('as A counted it', lockOfA.fencingToken)).toBe(true);
+    await a.lookForPause('key', TTL_MS / 2);
+    a.pause();
+    const stoppedAt = performance.now();
+    const lockOfB = await b.acquire('key');
+    expect(stock.write('as B sold it', lockOfB.fencingToken)).toBe(true);
+    await until(() => performance.now() > stoppedAt + TTL_MS, { what: "A's lease is over wherever it was" });
+    a.resume();
+
+    // What `assertHeld()` throws is a loss with this reason.
+    expect(await a.firstLook()).toEqual({ isHeld: false, aborted: true, reason: 'stalled' });
+    expect(lockOfB.fencingToken).toBeGreaterThan(lockOfA.fencingToken);
+    expect(stock.write('as A saw it', lockOfA.fencingToken)).toBe(false);
+    expect(stock.value).toBe('as B sold it');
+    expect(await a.release('key')).toBe(false);
+    expect(await lockOfB.release()).toBe(true);
+  });
+});

@@ -1,0 +1,51 @@
+import { describe, expect, it } from 'vitest';
+import { openLocks } from '../support/open-locks.js';
+import { until } from '../support/until.js';
+import { tryLock } from './naive.js';
+import { blockEventLoop, clientOf, freeOn, proxyTo, redisServer, redisServers } from './stage.js';
+
+const TTL_MS = 400;
+
+/** What was asked for has been written to the sockets. */
+const sent = () => new Promise(setImmediate);
+
+describe('H7: the client is paused while it acquires, and reads the answers after the ttl', () => {
+  it('a naive lock counts its lease from the answer, and holds what another has', async () => {
+    const server = await redisServer();
+    const [a, b] = [clientOf(server), clientOf(server)];
+    await Promise.all([a.ping(), b.ping()]);
+
+    const locking = tryLock(a, 'lock', 'A', TTL_MS);
+    await sent();
+    blockEventLoop(2 * TTL_MS);
+    expect(await locking).toBe(true);
+    const heldUntil = performance.now() + TTL_MS;
+    expect(await tryLock(b, 'lock', 'B', TTL_MS)).toBe(true);
+    expect(performance.now()).toBeLessThan(heldUntil);
+  });
+
+  it('this library refuses it for want of time, and undoes it on every node', async () => {
+    const nodes = await redisServers(3);
+    const slowWay = await proxyTo(nodes[2]!);
+    const redlock = [nodes[0]!.url, nodes[1]!.url, slowWay.url];
+    const locks = await openLocks({ redlock, commandTimeoutMs: 10_000 });
+    await locks.withLock('scripts are loaded', () => {});
+    await freeOn(nodes, 'scripts are loaded');
+    // The nodes agree on the token, as they do of a key in use: the grant needs no second round.
+    await Promise.all(nodes.map((node) => node.command('SET', 'lock:{key}:fence', 2e15)));
+    await Promise.all(nodes.map((node) => node.resetCalls()));
+
+    slowWay.hold();
+    const acquiring = locks.acquire('key', { ttlMs: TTL_MS, waitMs: 0 });
+    const refused = expect(acquiring).rejects.toThrow(/its answer took \d+ ms, and the lease only runs for 400 ms/);
+    await sent();
+    blockEventLoop(2 * TTL_MS);
+    await refused;
+
+    // The third vote is granted now, with all of its ttl before it.
+    slowWay.release();
+    await until(async () => (await nodes[2]!.calls()).del === 1, { what: 'the late vote is taken back' });
+    await freeOn(nodes, 'key');
+    await until(() => locks.tryAcquire('key'), { what: 'it can be had' });
+  });
+});

@@ -1,0 +1,69 @@
+import { describe, expect, it } from 'vitest';
+import { openLocks } from '../support/open-locks.js';
+import type { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+import { tryMajority } from './naive.js';
+import { clientOf, freeOn, redisServers } from './stage.js';
+
+/** Longer than a test may take: whoever waits for a node that hangs does not end. */
+const NEVER_MS = 60_000;
+
+/** Whether the nodes have ever granted the lock: then they have a counter for it. */
+function fencesOn(nodes: readonly RedisServer[]): Promise<unknown[]> {
+  return Promise.all(nodes.map((node) => node.command('EXISTS', 'lock:{key}:fence')));
+}
+
+describe('H14: nodes of a Redlock hang', () => {
+  it('a naive Redlock waits for the one node of five that does not answer', async () => {
+    const nodes = await redisServers(5);
+    const clients = nodes.map((node) => clientOf(node));
+    await Promise.all(clients.map((client) => client.ping()));
+    nodes[4]!.pause();
+
+    let decided = false;
+    const locking = tryMajority(clients, 'lock', 'A', NEVER_MS).finally(() => (decided = true));
+    const granted = async () => Promise.all(nodes.slice(0, 4).map((node) => node.command('EXISTS', 'lock')));
+    await until(async () => (await granted()).every(Boolean), { what: 'four of five have granted it' });
+    expect(decided).toBe(false);
+    nodes[4]!.resume();
+    expect(await locking).toBe(true);
+  });
+
+  it.each([1, 2])('this library does not wait for %i of five', async (count) => {
+    const nodes = await redisServers(5);
+    // Clients of the application, with ioredis' defaults: those of this library would give up such a connection after 5 s.
+    const redlock = nodes.map((node) => clientOf(node));
+    const locks = await openLocks({ redlock, commandTimeoutMs: NEVER_MS });
+    const warmUp = await locks.acquire('scripts are loaded');
+    await warmUp.extend();
+    await warmUp.release();
+    await freeOn(nodes, 'scripts are loaded');
+    const hung = nodes.slice(0, count);
+    for (const node of hung) node.pause();
+    for (let turn = 0; turn < 20; turn++) {
+      const lock = await locks.acquire('key', { ttlMs: NEVER_MS });
+      await lock.extend();
+      expect(await lock.release()).toBe(true);
+    }
+    for (const node of hung) node.resume();
+    await until(async () => (await fencesOn(hung)).every(Boolean), { what: 'the nodes work off what they were sent' });
+    await freeOn(nodes, 'key');
+  });
+
+  it('this library names three of five that hang, in bounded time, and leaves nothing there when they wake', async () => {
+    const nodes = await redisServers(5);
+    const locks = await openLocks({ redlock: nodes.map(({ url }) => url), commandTimeoutMs: 200 });
+    const hung = nodes.slice(1, 4);
+    for (const node of hung) node.pause();
+
+    const error = await locks.acquire('key', { ttlMs: NEVER_MS, waitMs: NEVER_MS }).catch((reason: Error) => reason);
+    const names = hung.map(({ port }) => `127.0.0.1:${port}`);
+    expect(error).toMatchObject({ code: 'LOCK_UNAVAILABLE', causes: names.map((node) => ({ node })) });
+    for (const name of names) expect((error as Error).message).toContain(name);
+
+    for (const node of hung) node.resume();
+    await until(async () => (await fencesOn(hung)).every(Boolean), { what: 'the nodes have granted it late' });
+    await freeOn(nodes, 'key');
+    await until(() => locks.tryAcquire('key').catch(() => null), { what: 'it can be had' });
+  });
+});

@@ -1,0 +1,63 @@
+import { describe, expect, it } from 'vitest';
+import { openLocks } from '../support/open-locks.js';
+import { tryLock, unlock } from './naive.js';
+import { clientOf, freeOn, proxyTo, redisServer } from './stage.js';
+
+const COMMAND_TIMEOUT_MS = 300;
+
+describe('H19: Redis goes away while the work runs', () => {
+  it('a naive lock puts the failure of its release in place of what the work returned or threw', async () => {
+    const server = await redisServer();
+    const redis = clientOf(server, { maxRetriesPerRequest: 0 });
+    const withNaiveLock = async <T>(work: () => Promise<T>): Promise<T> => {
+      expect(await tryLock(redis, 'lock', 'A', 60_000)).toBe(true);
+      try {
+        return await work();
+      } finally {
+        await unlock(redis, 'lock', 'A');
+      }
+    };
+    const paid = withNaiveLock(async () => {
+      await server.kill();
+      return 'the card is charged';
+    });
+    await expect(paid).rejects.toThrow(/max retries|closed/i);
+    await server.restart();
+    const refused = withNaiveLock(async () => {
+      await server.kill();
+      throw new Error('the card is refused');
+    });
+    await expect(refused).rejects.toThrow(/max retries|closed/i);
+  });
+
+  it('this library returns the result, and throws the error, of the work when Redis is dead', async () => {
+    const server = await redisServer();
+    const locks = await openLocks({ redis: server.url, commandTimeoutMs: COMMAND_TIMEOUT_MS });
+    const paid = locks.withLock('key', async () => {
+      await server.kill();
+      return 'the card is charged';
+    });
+    expect(await paid).toBe('the card is charged');
+    await server.restart();
+    const refused = locks.withLock('key', async () => {
+      await server.kill();
+      throw new Error('the card is refused');
+    });
+    await expect(refused).rejects.toThrow('the card is refused');
+  });
+
+  it('this library returns it while Redis cannot be reached, and gives the lock back when it can be', async () => {
+    const server = await redisServer();
+    const way = await proxyTo(server);
+    const locks = await openLocks({ redis: way.url, commandTimeoutMs: COMMAND_TIMEOUT_MS });
+    const paid = locks.withLock('key', { ttlMs: 60_000 }, () => {
+      way.hold();
+      return 'the card is charged';
+    });
+    expect(await paid).toBe('the card is charged');
+    expect(await server.keys('lock:{key}')).toEqual(['lock:{key}']);
+    way.cut(); // with it goes the release that was on its way
+    way.release();
+    await freeOn([server], 'key');
+  });
+});

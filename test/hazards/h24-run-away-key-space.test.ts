@@ -1,0 +1,88 @@
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { describe, expect, it } from 'vitest';
+import { openLocks } from '../support/open-locks.js';
+import type { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+import { tryLock, unlock } from './naive.js';
+import { clientOf, redisServer } from './stage.js';
+
+setFlagsFromString('--expose-gc');
+const collectGarbage = runInNewContext('gc') as () => void;
+
+const COUNT = 20_000;
+const DAY_MS = 86_400_000;
+
+/** Does it once for each of many keys, which are never used again. */
+async function forManyKeys(name: string, count: number, work: (key: string) => Promise<unknown>): Promise<void> {
+  for (let start = 0; start < count; start += 500) {
+    const keys = Array.from({ length: 500 }, (_, index) => `${name} ${start + index} ${'x'.repeat(200)}`);
+    await Promise.all(keys.map(work));
+  }
+}
+
+function heapUsed(): number {
+  collectGarbage();
+  return process.memoryUsage().heapUsed;
+}
+
+async function memoryOf(server: RedisServer): Promise<number> {
+  return Number(/used_memory:(\d+)/.exec(String(await server.command('INFO', 'memory')))?.[1]);
+}
+
+/** Has the time of every ttl pass, and no other key go. */
+async function endAllTtls(server: RedisServer): Promise<void> {
+  const script = `for _, key in ipairs(redis.call('KEYS', '*')) do
+    if redis.call('PTTL', key) >= 0 then redis.call('PEXPIRE', key, 1) end
+  end`;
+  await server.command('EVAL', script, 0);
+}
+
+describe('H24: many different keys are locked, once each', () => {
+  it('a naive lock with a queue for each key, and a counter without an end, keeps both for ever', async () => {
+    const server = await redisServer();
+    const redis = clientOf(server);
+    const queues = new Map<string, Promise<unknown>>();
+    const withNaiveLock = (key: string) => {
+      const turn = (queues.get(key) ?? Promise.resolve()).then(async () => {
+        await tryLock(redis, key, 'A', 60_000);
+        await redis.incr(`${key}:fence`);
+        await unlock(redis, key, 'A');
+      });
+      queues.set(key, turn);
+      return turn;
+    };
+    const before = heapUsed();
+    await forManyKeys('order', COUNT, withNaiveLock);
+    expect(heapUsed() - before).toBeGreaterThan(COUNT * 200);
+    expect(queues.size).toBe(COUNT);
+    await endAllTtls(server);
+    expect(await server.command('DBSIZE')).toBe(COUNT);
+  });
+
+  it('this library keeps nothing in the process, and in Redis only counters that end within a day', async () => {
+    const server = await redisServer();
+    const locks = await openLocks({ redis: server.url });
+    const memoryBefore = await memoryOf(server);
+    const once = (key: string) => locks.withLock(key, (lock) => lock.assertHeld());
+    await forManyKeys('warm-up', 2_000, once);
+    const heapBefore = heapUsed();
+    await forManyKeys('order', COUNT, once);
+    expect((heapUsed() - heapBefore) / COUNT).toBeLessThan(150); // bytes: less than the key alone
+    expect(locks.size).toBe(0);
+
+    const keys = await server.keys();
+    expect(keys).toHaveLength(COUNT + 2_000);
+    expect(keys.filter((key) => !key.endsWith(':fence'))).toEqual([]);
+    const ttls = await clientOf(server)
+      .pipeline(keys.map((key) => ['pttl', key]))
+      .exec();
+    expect(ttls!.filter(([, ms]) => !(Number(ms) > 0 && Number(ms) <= DAY_MS))).toEqual([]);
+    expect((await memoryOf(server)) - memoryBefore).toBeGreaterThan(5_000_000);
+    await endAllTtls(server);
+    await until(async () => (await server.command('DBSIZE')) === 0, { what: 'the counters have ended' });
+    await until(async () => (await memoryOf(server)) - memoryBefore < 1_500_000, {
+      what: 'the memory of Redis is back',
+    });
+  });
+});

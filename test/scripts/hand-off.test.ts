@@ -1,0 +1,260 @@
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { CONTEND } from '../../lib/scripts/contend.script.js';
+import { FORCE_RELEASE } from '../../lib/scripts/force-release.script.js';
+import { GRANT_TTL_MS, queueEntry, type Service } from '../../lib/scripts/hand-off.js';
+import { RELEASE } from '../../lib/scripts/release.script.js';
+import type { Script } from '../../lib/scripts/script.js';
+import { ScriptRunner, type Reply } from '../../lib/scripts/script-runner.js';
+import { WITHDRAW } from '../../lib/scripts/withdraw.script.js';
+import { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+
+const [LOCK, FENCE, QUEUE] = ['lock:{k}', 'lock:{k}:fence', 'lock:{k}:queue'];
+const TTL_MS = 30_000;
+
+let server: RedisServer;
+let client: Redis;
+let listener: Redis;
+let runner: ScriptRunner;
+const heard: string[] = [];
+
+beforeAll(async () => {
+  server = await RedisServer.start();
+  [client, listener] = [new Redis(server.url), new Redis(server.url)];
+  await client.ping();
+  runner = new ScriptRunner(client, 5_000);
+  listener.on('message', (channel, ticket) => heard.push(`${channel} ${ticket}`));
+  await listener.subscribe('inbox:alive');
+});
+beforeEach(async () => {
+  await client.flushall();
+  heard.length = 0;
+});
+afterAll(async () => {
+  client.disconnect();
+  listener.disconnect();
+  await server.stop();
+});
+
+const run = (script: Script, keys: string[], ...args: (string | number)[]): Promise<Reply> =>
+  runner.run(script, keys, args);
+const release = (owner: string) => run(RELEASE, [LOCK, QUEUE], owner);
+const withdraw = (ticket: string, entry: string) => run(WITHDRAW, [LOCK, QUEUE], ticket, entry);
+const contend = (owner: string, { count = 1, entry = '', fair = 0, ttlMs = TTL_MS } = {}) =>
+  run(CONTEND, [LOCK, FENCE, QUEUE], owner, ttlMs, count, entry, fair);
+const entryOf = (ticket: string, service: Service = 'grant', channel = 'inbox:alive') =>
+  queueEntry(service, channel, ticket);
+const line = async (...entries: string[]) => {
+  for (const [index, entry] of entries.entries()) await client.zadd(QUEUE, String(index + 1), entry);
+};
+const queue = () => client.zrange(QUEUE, '0', '-1');
+const hold = (owner: string) => client.set(LOCK, owner, 'PX', TTL_MS);
+const told = (...messages: string[]) =>
+  until(() => heard.length >= messages.length, { what: 'it is told' }).then(() => expect(heard).toEqual(messages));
+
+describe('a release', () => {
+  it('of a lock that nobody waits for deletes it', async () => {
+    await hold('me');
+    expect(await release('me')).toBe(1);
+    expect(await server.keys()).toEqual([]);
+  });
+
+  it('grants the lock to the first in the queue for a short time, and tells it', async () => {
+    await hold('me');
+    await line(entryOf('first'), entryOf('second'));
+    expect(await release('me')).toBe(1);
+    expect(await client.get(LOCK)).toBe('first');
+    expect(await client.pttl(LOCK)).toBeLessThanOrEqual(GRANT_TTL_MS);
+    expect(await client.pttl(LOCK)).toBeGreaterThan(GRANT_TTL_MS - 1_000);
+    expect(await queue()).toEqual([entryOf('second')]);
+    await told('inbox:alive first');
+  });
+
+  it('passes over those whom nobody hears for', async () => {
+    await hold('me');
+    await line(entryOf('dead', 'grant', 'inbox:dead'), entryOf('deader', 'grant', 'inbox:dead'), entryOf('alive'));
+    expect(await release('me')).toBe(1);
+    expect(await client.get(LOCK)).toBe('alive');
+    expect(await queue()).toEqual([]);
+    await told('inbox:alive alive');
+  });
+
+  it('frees the lock when nobody in the queue is alive', async () => {
+    await hold('me');
+    await line(entryOf('dead', 'grant', 'inbox:dead'));
+    expect(await release('me')).toBe(1);
+    expect(await server.keys()).toEqual([]);
+  });
+
+  it('grants it also to one that this node does not see listening, if its entry says that this means nothing', async () => {
+    await hold('me');
+    await line(entryOf('elsewhere', 'blind-grant', 'inbox:elsewhere'), entryOf('next'));
+    expect(await release('me')).toBe(1);
+    expect(await client.get(LOCK)).toBe('elsewhere');
+    expect(await queue()).toEqual([entryOf('next')]);
+  });
+
+  it('under Redlock frees the lock, and wakes the first that hears of it', async () => {
+    await hold('me');
+    await line(entryOf('dead', 'wake', 'inbox:dead'), entryOf('woken', 'wake'), entryOf('next', 'wake'));
+    expect(await release('me')).toBe(1);
+    expect(await client.exists(LOCK)).toBe(0);
+    expect(await queue()).toEqual([entryOf('next', 'wake')]);
+    await told('inbox:alive woken');
+  });
+
+  it('by who does not hold the lock changes nothing', async () => {
+    await line(entryOf('first'));
+    expect(await release('me')).toBe(0);
+    await hold('other');
+    expect(await release('me')).toBe(-1);
+    expect(await client.get(LOCK)).toBe('other');
+    expect(await queue()).toEqual([entryOf('first')]);
+    expect(heard).toEqual([]);
+  });
+
+  it.each([
+    ['is a string', () => client.set(QUEUE, 'by hand')],
+    ['has an entry of another form', () => client.zadd(QUEUE, 1, 'by hand')],
+  ])('of a lock whose queue %s frees it all the same', async (_name, write) => {
+    await hold('me');
+    await write();
+    expect(await release('me')).toBe(1);
+    expect(await client.exists(LOCK)).toBe(0);
+  });
+
+  it('by force hands the lock over, too, and tells when there was none', async () => {
+    await line(entryOf('first'));
+    expect(await run(FORCE_RELEASE, [LOCK, QUEUE])).toBe(0);
+    await hold('anybody');
+    expect(await run(FORCE_RELEASE, [LOCK, QUEUE])).toBe(1);
+    expect(await client.get(LOCK)).toBe('first');
+  });
+});
+
+describe('who gives up', () => {
+  it('leaves the queue, in which the others keep their places', async () => {
+    await hold('other');
+    await line(entryOf('a'), entryOf('b'), entryOf('c'));
+    expect(await withdraw('b', entryOf('b'))).toBe(0);
+    expect(await queue()).toEqual([entryOf('a'), entryOf('c')]);
+    expect(await client.get(LOCK)).toBe('other');
+  });
+
+  it('hands on a lock that was handed over to it', async () => {
+    await hold('b');
+    await line(entryOf('c'));
+    expect(await withdraw('b', entryOf('b'))).toBe(1);
+    expect(await client.get(LOCK)).toBe('c');
+    await told('inbox:alive c');
+    expect(await withdraw('c', entryOf('c'))).toBe(1);
+    expect(await server.keys()).toEqual([]);
+  });
+
+  it('is not served itself, should it still stand in the queue', async () => {
+    await hold('b');
+    await line(entryOf('b'));
+    expect(await withdraw('b', entryOf('b'))).toBe(1);
+    expect(await server.keys()).toEqual([]);
+  });
+});
+
+describe('who waits', () => {
+  it('takes one place, at the end, and keeps it when it asks again', async () => {
+    await hold('other');
+    for (const ticket of ['a', 'b', 'c', 'a', 'b']) {
+      const [pttl, holder] = (await contend(ticket, { entry: entryOf(ticket) })) as [number, string];
+      expect(holder).toBe('other');
+      expect(pttl).toBeGreaterThan(TTL_MS - 5_000);
+    }
+    expect(await queue()).toEqual([entryOf('a'), entryOf('b'), entryOf('c')]);
+  });
+
+  it('comes after those who came later, once it was served or gave up', async () => {
+    await hold('other');
+    for (const ticket of ['a', 'b']) await contend(ticket, { entry: entryOf(ticket) });
+    await release('other');
+    await release('a');
+    await hold('other');
+    for (const ticket of ['c', 'a']) await contend(ticket, { entry: entryOf(ticket) });
+    expect(await queue()).toEqual([entryOf('c'), entryOf('a')]);
+  });
+
+  it('keeps the queue in Redis with each sign', async () => {
+    await hold('other');
+    await contend('a', { entry: entryOf('a') });
+    expect(await client.pttl(QUEUE)).toBeGreaterThan(5_000);
+    await client.pexpire(QUEUE, 1_000);
+    await contend('a', { entry: entryOf('a') });
+    expect(await client.pttl(QUEUE)).toBeGreaterThan(5_000);
+    expect(await client.pttl(QUEUE)).toBeLessThanOrEqual(10_000);
+  });
+
+  it('without a place is refused and leaves nothing', async () => {
+    await hold('other');
+    await contend('a');
+    expect(await server.keys()).toEqual([LOCK]);
+  });
+
+  it('confirms a grant: the lease is its own, and its place is given up', async () => {
+    await client.set(LOCK, 'a', 'PX', GRANT_TTL_MS);
+    await line(entryOf('a'), entryOf('b'));
+    const token = await contend('a', { entry: entryOf('a') });
+    expect(token).toBeGreaterThan(1e15);
+    expect(await client.pttl(LOCK)).toBeGreaterThan(GRANT_TTL_MS);
+    expect(await queue()).toEqual([entryOf('b')]);
+  });
+
+  it('is minted as many tokens as it asks for, which nobody else gets', async () => {
+    const first = Number(await contend('a', { count: 10 }));
+    expect(Number(await client.get(FENCE))).toBe(first + 9);
+    await release('a');
+    const second = Number(await contend('b', { count: 3 }));
+    expect(second).toBeGreaterThan(first + 9);
+    await release('b');
+    expect(Number(await contend('c'))).toBeGreaterThan(second + 2);
+    expect(await client.pttl(FENCE)).toBeGreaterThan(86_000_000);
+  });
+
+  it('takes a free lock also before others, as long as fairness is not asked for', async () => {
+    await line(entryOf('a'));
+    expect(await contend('b', { entry: entryOf('b') })).toBeGreaterThan(0);
+    expect(await client.get(LOCK)).toBe('b');
+  });
+});
+
+describe('in fair mode', () => {
+  it('a free lock goes to the first in the queue, whoever asks for it', async () => {
+    await line(entryOf('a'), entryOf('b'));
+    const [pttl, holder] = (await contend('c', { entry: entryOf('c'), fair: 1 })) as [number, string];
+    expect(holder).toBe('a');
+    expect(pttl).toBeLessThanOrEqual(GRANT_TTL_MS);
+    expect(await queue()).toEqual([entryOf('b'), entryOf('c')]);
+    await told('inbox:alive a');
+  });
+
+  it('who has no place does not overtake either', async () => {
+    await line(entryOf('a'));
+    expect(await contend('c', { fair: 1 })).toEqual([expect.any(Number), 'a']);
+    expect(await queue()).toEqual([]);
+  });
+
+  it('the first in the queue takes a free lock itself', async () => {
+    await line(entryOf('a'), entryOf('b'));
+    expect(await contend('a', { entry: entryOf('a'), fair: 1 })).toBeGreaterThan(0);
+    expect(await client.get(LOCK)).toBe('a');
+    expect(await queue()).toEqual([entryOf('b')]);
+  });
+
+  it('who asks has it when all before it are dead', async () => {
+    await line(entryOf('dead', 'grant', 'inbox:dead'));
+    expect(await contend('c', { fair: 1 })).toBeGreaterThan(0);
+    expect(await queue()).toEqual([]);
+  });
+
+  it('a lock that nobody waits for is had at once, and leaves no queue', async () => {
+    expect(await contend('a', { entry: entryOf('a'), fair: 1 })).toBeGreaterThan(0);
+    expect(await server.keys()).toEqual([LOCK, FENCE]);
+  });
+});

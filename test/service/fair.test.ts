@@ -1,0 +1,215 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { LockService } from '../../lib/service/lock.service.js';
+import { LockProcess } from '../support/lock-process.js';
+import { openLocks } from '../support/open-locks.js';
+import { queued, untilQueued } from '../support/queue.js';
+import { RedisServer } from '../support/redis-server.js';
+import { loadScripts } from '../support/script-calls.js';
+import { until } from '../support/until.js';
+
+let server: RedisServer;
+beforeAll(async () => {
+  server = await RedisServer.start();
+  await loadScripts(server);
+});
+afterAll(() => server.stop());
+
+/** Fair services that listen already: before its first wait a process has no place in the queue. */
+async function openFair(count: number): Promise<LockService[]> {
+  const services = await Promise.all(Array.from({ length: count }, () => openLocks({ redis: server.url, fair: true })));
+  await Promise.all(services.map((locks, index) => listening(locks, `listening ${index}`)));
+  return services;
+}
+
+async function listening(locks: LockService, key: string): Promise<void> {
+  await server.command('SET', `lock:{${key}}`, 'a person');
+  const waiting = locks.acquire(key);
+  await untilQueued(server, key, 1);
+  await server.command('DEL', `lock:{${key}}`);
+  await (await waiting).release();
+}
+
+describe('with fair: true', () => {
+  it('calls of several services are served strictly in the order in which they came', async () => {
+    const services = await openFair(4);
+    const holder = await services[3]!.acquire('order');
+    const order: number[] = [];
+    const owners = new Set<string>();
+    const calls: Promise<void>[] = [];
+    for (let index = 0; index < 24; index++) {
+      // Neither in turn nor in blocks: 0 1 2 2 1 0 0 1 2 ...
+      const locks = services[[0, 1, 2, 2, 1, 0][index % 6]!]!;
+      calls.push(
+        locks.withLock('order', ({ owner }) => {
+          order.push(index);
+          owners.add(owner);
+        }),
+      );
+      await untilQueued(server, 'order', index + 1); // each call has a place of its own
+    }
+    await holder.release();
+    await Promise.all(calls);
+    expect(order).toEqual(Array.from({ length: 24 }, (_, index) => index));
+    expect(owners.size).toBe(24); // no lock was passed on within a process
+    expect(await server.keys('lock:{order}*')).toEqual(['lock:{order}:fence']);
+  });
+
+  it('who comes first is served first, also when its process has never waited before', async () => {
+    const [newcomer, [others, holding]] = [await openLocks({ redis: server.url, fair: true }), await openFair(2)];
+    const holder = await holding!.acquire('never-waited');
+    const order: string[] = [];
+    const calls = [newcomer.withLock('never-waited', () => void order.push('first'))];
+    await newcomer.isLocked('never-waited'); // behind its attempt, on the same connection: Redis has seen that
+    calls.push(others!.withLock('never-waited', () => void order.push('second')));
+    await untilQueued(server, 'never-waited', 2);
+    await holder.release();
+    await Promise.all(calls);
+    expect(order).toEqual(['first', 'second']);
+  });
+
+  it('calls of several processes are served in that order, too', async () => {
+    const start = () => LockProcess.start({ redis: server.url, fair: true });
+    const [processes, holding] = [await Promise.all([start(), start()]), (await openFair(1))[0]!];
+    for (const each of processes) {
+      const holder = await holding.acquire('warm');
+      const waiting = each.acquire('warm');
+      await untilQueued(server, 'warm', 1);
+      await holder.release();
+      await waiting;
+      await each.release('warm');
+    }
+    const holder = await holding.acquire('processes');
+    const order: number[] = [];
+    const calls: Promise<void>[] = [];
+    for (const [place, index] of [1, 0, 1, 0, 0, 1].entries()) {
+      const each = processes[index]!;
+      const serve = async () => {
+        await each.acquire('processes');
+        order.push(index);
+        await each.release('processes');
+      };
+      calls.push(serve());
+      await untilQueued(server, 'processes', place + 1);
+    }
+    await holder.release();
+    await Promise.all(calls);
+    expect(order).toEqual([1, 0, 1, 0, 0, 1]);
+  });
+
+  it('calls with different ttls and without watchdog keep that order', async () => {
+    const [locks, others] = await openFair(2);
+    const holder = await others!.acquire('terms');
+    const order: number[] = [];
+    const calls: Promise<void>[] = [];
+    for (let index = 0; index < 6; index++) {
+      const request = { ttlMs: 10_000 + (index % 3) * 5_000, watchdog: index % 2 === 0 };
+      calls.push(locks!.withLock('terms', request, () => void order.push(index)));
+      await untilQueued(server, 'terms', index + 1);
+    }
+    await holder.release();
+    await Promise.all(calls);
+    expect(order).toEqual([0, 1, 2, 3, 4, 5]);
+  });
+
+  it('a newcomer does not get a lock that is free while others wait for it', async () => {
+    const [first, second, third, fourth] = await openFair(4);
+    await first!.acquire('barging');
+    const order: string[] = [];
+    const calls = [second!.withLock('barging', () => void order.push('second'))];
+    await untilQueued(server, 'barging', 1);
+    calls.push(third!.withLock('barging', () => void order.push('third')));
+    await untilQueued(server, 'barging', 2);
+    await server.command('DEL', 'lock:{barging}');
+    calls.push(fourth!.withLock('barging', () => void order.push('newcomer')));
+    await Promise.all(calls);
+    expect(order).toEqual(['second', 'third', 'newcomer']);
+  });
+
+  it('who tries once never waits, has no place in the queue, and does not overtake', async () => {
+    const [first, second, third] = await openFair(3);
+    const held = await first!.acquire('tries');
+    expect(await second!.tryAcquire('tries')).toBeNull();
+    expect(await queued(server, 'tries')).toBe(0);
+    const waiting = third!.acquire('tries');
+    await untilQueued(server, 'tries', 1);
+    expect(await second!.tryAcquire('tries')).toBeNull();
+    expect(await queued(server, 'tries')).toBe(1);
+    await server.command('DEL', 'lock:{tries}');
+    expect(await second!.tryAcquire('tries')).toBeNull(); // it is free, but the other one's turn
+    const lock = await waiting;
+    expect(lock.isHeld).toBe(true);
+    expect(await third!.tryAcquire('tries')).toBeNull();
+    await lock.release();
+    expect(await (await second!.tryAcquire('tries'))!.release()).toBe(true);
+    expect(await held.release()).toBe(false);
+  });
+
+  it('who gives up makes room for the next one, in its order', async () => {
+    const [locks, others] = await openFair(2);
+    const holder = await others!.acquire('gives-up');
+    const order: number[] = [];
+    const controllers = Array.from({ length: 9 }, () => new AbortController());
+    const calls: Promise<unknown>[] = [];
+    for (const [index, { signal }] of controllers.entries()) {
+      const service = index % 2 ? locks! : others!;
+      calls.push(service.withLock('gives-up', { signal }, () => void order.push(index)).catch(() => {}));
+      await untilQueued(server, 'gives-up', index + 1);
+    }
+    for (const index of [0, 4, 5, 8]) controllers[index]!.abort();
+    await untilQueued(server, 'gives-up', 5);
+    await holder.release();
+    await Promise.all(calls);
+    expect(order).toEqual([1, 2, 3, 6, 7]);
+  });
+
+  it('25 waiters in each of 4 services have equally many turns, give or take one', async () => {
+    const services = await openFair(4);
+    const holder = await services[0]!.acquire('equal');
+    const turns = Array<number>(100).fill(0);
+    let total = 0;
+    const waiter = async (index: number) => {
+      while (total < 450) {
+        await services[index % 4]!.withLock('equal', { waitMs: 60_000 }, () => {
+          if (total++ < 450) turns[index]!++;
+        });
+      }
+    };
+    const waiters = turns.map((_, index) => waiter(index));
+    await untilQueued(server, 'equal', 100);
+    await holder.release();
+    await Promise.all(waiters);
+    expect(Math.max(...turns)).toBe(5);
+    expect(Math.min(...turns)).toBe(4);
+    await until(() => services.every(({ size }) => size === 0), { what: 'nothing is kept' });
+  });
+
+  it('a call beyond maxWaiters is refused at once', async () => {
+    const [locks] = [await openLocks({ redis: server.url, fair: true, maxWaiters: 2 })];
+    await listening(locks, 'fair-max-warm');
+    const holder = await locks.acquire('fair-max');
+    const calls = [locks.acquire('fair-max'), locks.acquire('fair-max')];
+    await expect(locks.acquire('fair-max')).rejects.toMatchObject({ code: 'LOCK_CONTENDED', maxWaiters: 2 });
+    await holder.release();
+    for (const call of calls) await (await call).release();
+  });
+
+  it('a redlock is refused: its nodes have no order of arrival in common', async () => {
+    const redlock = ['redis://127.0.0.1:1', 'redis://127.0.0.1:2', 'redis://127.0.0.1:3'];
+    await expect(openLocks({ redlock, fair: true })).rejects.toMatchObject({
+      code: 'LOCK_OPTIONS',
+      message: expect.stringContaining('got redlock'),
+    });
+  });
+
+  it('calls are served in their order in memory, too', async () => {
+    const locks = await openLocks({ memory: true, fair: true });
+    const order: number[] = [];
+    const calls = Array.from({ length: 30 }, (_, index) =>
+      locks.withLock('memory', { ttlMs: 10_000 + (index % 3) }, () => void order.push(index)),
+    );
+    expect(await locks.tryAcquire('memory')).toBeNull();
+    await Promise.all(calls);
+    expect(order).toEqual(Array.from({ length: 30 }, (_, index) => index));
+    expect(locks.size).toBe(0);
+  });
+});

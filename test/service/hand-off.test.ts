@@ -1,0 +1,327 @@
+import { Cluster, Redis, type ClusterOptions, type RedisOptions } from 'ioredis';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { validityMs } from '../../lib/lease/lease.js';
+import type { LockService } from '../../lib/service/lock.service.js';
+import { LockProcess } from '../support/lock-process.js';
+import { openLocks } from '../support/open-locks.js';
+import { queued, subscribers, untilQueued, untilSubscribers } from '../support/queue.js';
+import { RedisCluster } from '../support/redis-cluster.js';
+import { RedisServer } from '../support/redis-server.js';
+import { loadScripts, scriptCalls } from '../support/script-calls.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
+import { until } from '../support/until.js';
+
+let server: RedisServer;
+beforeAll(async () => {
+  server = await RedisServer.start();
+  await loadScripts(server);
+});
+afterAll(() => server.stop());
+
+const open = () => openLocks({ redis: server.url });
+
+/** The other service waits for the lock, and gets it. @returns how many script calls that took, from the release on */
+async function handedOver(locks: LockService, others: LockService, key: string, on = [server]): Promise<number> {
+  const holder = await locks.acquire(key);
+  const waiting = others.acquire(key);
+  await until(async () => (await sum(on, (each) => queued(each, key).catch(() => 0))) === 1, { what: 'it waits' });
+  await Promise.all(on.map((each) => each.resetCalls()));
+  await holder.release();
+  const lock = await waiting;
+  const calls = await sum(on, scriptCalls);
+  expect(lock.isHeld).toBe(true);
+  expect(lock.fencingToken).toBeGreaterThan(holder.fencingToken);
+  await lock.release();
+  return calls;
+}
+
+async function sum(servers: readonly RedisServer[], count: (server: RedisServer) => Promise<number>): Promise<number> {
+  return (await Promise.all(servers.map(count))).reduce((a, b) => a + b, 0);
+}
+
+describe('a lock that is released while another service waits', () => {
+  it('is had by one release and one confirmation', async () => {
+    expect(await handedOver(await open(), await open(), 'direct')).toBe(2);
+  });
+
+  it('is had by one release and one confirmation in another process', async () => {
+    const [holder, waiter] = await Promise.all([start(), start()]);
+    const { fencingToken } = await holder.acquire('processes');
+    const waiting = waiter.acquire('processes');
+    await untilQueued(server, 'processes', 1);
+    await server.resetCalls();
+    await holder.release('processes');
+    const lock = await waiting;
+    expect(await scriptCalls(server)).toBe(2);
+    expect(lock.owner).toContain(`/${waiter.pid}/`);
+    expect(lock.fencingToken).toBeGreaterThan(fencingToken);
+    expect(await queued(server, 'processes')).toBe(0);
+  });
+
+  it('is had by who came first of several services', async () => {
+    const holder = await (await open()).acquire('first-come');
+    const services = await Promise.all(Array.from({ length: 5 }, open));
+    const order: number[] = [];
+    const calls: Promise<void>[] = [];
+    for (const [index, locks] of services.entries()) {
+      calls.push(locks.withLock('first-come', () => void order.push(index)));
+      await untilQueued(server, 'first-come', index + 1);
+    }
+    await holder.release();
+    await Promise.all(calls);
+    expect(order).toEqual([0, 1, 2, 3, 4]);
+  });
+
+  it('is had with the lease that the waiter asked for, whatever the grant stood for', async () => {
+    const [locks, others] = [await open(), await open()];
+    const holder = await locks.acquire('own-ttl', { ttlMs: 20_000 });
+    const waiting = others.acquire('own-ttl', { ttlMs: 7_000, watchdog: false });
+    await untilQueued(server, 'own-ttl', 1);
+    await holder.release();
+    const lock = await waiting;
+    const inRedis = (await server.command('PTTL', 'lock:{own-ttl}')) as number;
+    expect(inRedis).toBeGreaterThan(4_000);
+    expect(inRedis).toBeLessThanOrEqual(7_000);
+    expect(lock.remainingMs).toBeLessThanOrEqual(inRedis);
+  });
+
+  it('is had for as long as the ttl from when the confirmation was sent, not from when it was answered', async () => {
+    const proxy = await TcpProxy.start(server.port);
+    onTestFinished(() => proxy.stop());
+    const client = new Redis(proxy.url);
+    onTestFinished(() => client.disconnect());
+    const sent: number[] = [];
+    const evalsha = client.evalsha.bind(client) as (...args: unknown[]) => Promise<unknown>;
+    Object.assign(client, {
+      evalsha: (...args: unknown[]) => {
+        sent.push(performance.now());
+        return evalsha(...args);
+      },
+    });
+    const [locks, others] = [await open(), await openLocks({ redis: client, commandTimeoutMs: 10_000 })];
+    const [holder, began] = [await locks.acquire('deadline'), performance.now()];
+    const waiting = others.acquire('deadline', { ttlMs: 8_000, watchdog: false });
+    await untilQueued(server, 'deadline', 1);
+    await sleep(100); // waiting takes its time
+    const asked = sent.length;
+    proxy.hold(); // what is published still comes through
+    await holder.release();
+    await until(() => sent.length > asked, { what: 'the waiter confirms' });
+    const confirmedAt = sent[asked]!;
+    await sleep(100); // so does the confirmation
+    proxy.release();
+    const lock = await waiting;
+    const now = performance.now();
+    const deadline = now + lock.remainingMs;
+    expect(deadline).toBeLessThan(confirmedAt + validityMs(8_000, 0) + 5);
+    expect(deadline).toBeGreaterThan(began + 100 + validityMs(8_000, 0) - 5);
+  });
+
+  it('by force is had by one command and one confirmation, too', async () => {
+    const [locks, others] = [await open(), await open()];
+    const holder = await locks.acquire('by-force');
+    const waiting = others.acquire('by-force');
+    await untilQueued(server, 'by-force', 1);
+    await server.resetCalls();
+    expect(await locks.forceRelease('by-force')).toBe(true);
+    const lock = await waiting;
+    expect(await scriptCalls(server)).toBe(2);
+    expect(holder.isHeld).toBe(false);
+    expect(lock.isHeld).toBe(true);
+    expect(await server.command('GET', 'lock:{by-force}')).toBe(lock.owner);
+  });
+});
+
+describe('who waits', () => {
+  it('asks Redis a few times a second at most', async () => {
+    const [locks, others] = [await open(), await open()];
+    await handedOver(others, locks, 'few-warm');
+    const holder = await others.acquire('few');
+    await server.resetCalls();
+    await expect(locks.acquire('few', { waitMs: 1_200 })).rejects.toThrow('held by');
+    // An attempt, a place in the queue, one look after a second, and giving up the place.
+    expect(await scriptCalls(server)).toBeLessThanOrEqual(5);
+    await holder.release();
+  });
+
+  it('looks for itself from time to time, should its turn not be heard of', async () => {
+    const [locks, others] = [await open(), await open()];
+    await others.acquire('looks');
+    const waiting = locks.acquire('looks');
+    await untilQueued(server, 'looks', 1);
+    await server.command('DEL', 'lock:{looks}'); // nobody is told
+    expect((await waiting).isHeld).toBe(true);
+  });
+});
+
+describe('a service listens for its turns', () => {
+  let own: RedisServer;
+  beforeAll(async () => {
+    own = await RedisServer.start();
+  });
+  afterAll(() => own.stop());
+
+  const channels = async () => (await own.command('PUBSUB', 'CHANNELS', 'lock:inbox:*')) as string[];
+
+  it('on one connection for all its keys, from its first contention until it closes', async () => {
+    const [locks, others] = [await openLocks({ redis: own.url }), await openLocks({ redis: own.url })];
+    const keys = Array.from({ length: 20 }, (_, index) => `listens ${index}`);
+    const held = await Promise.all(keys.map((key) => others.acquire(key)));
+    await locks.withLock('free', () => {});
+    expect(await subscribers(own)).toBe(0); // nobody has waited yet
+
+    const waiting = keys.map((key) => locks.acquire(key));
+    for (const key of keys) await untilQueued(own, key, 1);
+    expect(await subscribers(own)).toBe(1);
+    expect(await channels()).toEqual([expect.stringContaining(`/${process.pid}/`)]);
+
+    await Promise.all(held.map((lock) => lock.release()));
+    await Promise.all((await Promise.all(waiting)).map((lock) => lock.release()));
+    expect(await subscribers(own)).toBe(1); // it stays for the next time
+    await locks.onApplicationShutdown();
+    await untilSubscribers(own, 0);
+    expect(await channels()).toEqual([]);
+  });
+
+  it('on a connection beside the client of the application, which is left as it was', async () => {
+    const client = new Redis(own.url);
+    onTestFinished(() => client.disconnect());
+    await client.ping();
+    const picture = () => ({
+      listeners: client.eventNames().map((event) => [event, client.listenerCount(event)]),
+      options: { ...client.options },
+      status: client.status,
+    });
+    const before = picture();
+    const [locks, others] = [await openLocks({ redis: client }), await openLocks({ redis: own.url })];
+    const opened = picture();
+    const holder = await others.acquire('beside');
+    const waiting = locks.acquire('beside');
+    await untilQueued(own, 'beside', 1);
+    expect(picture()).toEqual(opened);
+    expect(await client.client('INFO')).toContain(' sub=0 '); // its own connection does not listen
+    await holder.release();
+    await (await waiting).release();
+    await locks.onApplicationShutdown();
+    expect(picture()).toEqual(before);
+    expect(await client.ping()).toBe('PONG');
+    await untilSubscribers(own, 0);
+  });
+});
+
+const HANDED: [string, RedisOptions][] = [
+  ['default options', {}],
+  ['RESP2', { protocol: 2 }],
+  ['stringNumbers', { stringNumbers: true }],
+  ['a key prefix', { keyPrefix: 'app:' }],
+  ['another database', { db: 3 }],
+  ['auto-pipelining', { enableAutoPipelining: true }],
+  ['no offline queue', { enableOfflineQueue: false }],
+  ['no ready check', { enableReadyCheck: false }],
+  ['a lazy connection', { lazyConnect: true }],
+  ['no resubscription', { autoResubscribe: false }],
+  ['a password', { username: 'app', password: 'secret' }],
+];
+
+it.each(HANDED)('clients of the application may have %s: they are handed locks, too', async (name, options) => {
+  await server.command('ACL', 'SETUSER', 'app', 'on', '>secret', 'allkeys', 'allchannels', 'allcommands');
+  const make = () => {
+    const client = new Redis({ port: server.port, host: '127.0.0.1', ...options });
+    onTestFinished(() => client.disconnect());
+    return openLocks({ redis: client });
+  };
+  const [locks, others, key] = [await make(), await make(), `handed ${name}`];
+  const holder = await locks.acquire(key);
+  const waiting = others.acquire(key);
+  const queue = `${options.keyPrefix ?? ''}lock:{${key}}:queue`;
+  const entries = new Redis({ port: server.port, host: '127.0.0.1', db: options.db });
+  onTestFinished(() => entries.disconnect());
+  await until(async () => (await entries.zcard(queue)) === 1, { what: 'it waits' });
+  await server.resetCalls();
+  await holder.release();
+  await waiting;
+  expect(await scriptCalls(server)).toBe(2);
+});
+
+describe('in a Cluster', () => {
+  let cluster: RedisCluster;
+  beforeAll(async () => {
+    cluster = await RedisCluster.start(3);
+    await Promise.all(cluster.nodes.map(loadScripts));
+  });
+  afterAll(() => cluster.stop());
+
+  const connect = (options: ClusterOptions) =>
+    new Cluster(
+      cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port })),
+      options,
+    );
+
+  const CLUSTERS: [string, ClusterOptions][] = [
+    ['default options', {}],
+    ['a key prefix', { keyPrefix: 'app:' }],
+    ['a key prefix for its nodes', { redisOptions: { keyPrefix: 'app:' } }],
+    ['a password', { redisOptions: { username: 'app', password: 'secret' } }],
+  ];
+
+  it.each(CLUSTERS)('locks are handed over on every node (%s)', async (name, options) => {
+    // Who has lost the password could not subscribe.
+    for (const node of cluster.nodes) {
+      await node.command('ACL', 'SETUSER', 'app', 'on', '>secret', 'allkeys', 'allchannels', 'allcommands');
+      await node.command('ACL', 'SETUSER', 'default', options.redisOptions?.password ? 'resetchannels' : 'allchannels');
+    }
+    onTestFinished(async () => {
+      for (const node of cluster.nodes) await node.command('ACL', 'SETUSER', 'default', 'allchannels');
+    });
+    const keyPrefix = options.keyPrefix ?? options.redisOptions?.keyPrefix ?? '';
+    const locks = await openLocks({ redis: () => connect(options) });
+    const handed = connect(options);
+    onTestFinished(() => handed.disconnect());
+    const others = await openLocks({ redis: handed });
+    const counts: number[] = [];
+    for (let index = 0; index < 6; index++) {
+      const key = `${name} ${index}`;
+      const holder = await locks.acquire(key);
+      const waiting = others.acquire(key);
+      const queue = `${keyPrefix}lock:{${key}}:queue`;
+      const entries = (node: RedisServer) => node.command('ZCARD', queue).then(Number, () => 0);
+      await until(async () => (await sum(cluster.nodes, entries)) === 1, { what: 'it waits' });
+      await Promise.all(cluster.nodes.map((node) => node.resetCalls()));
+      await holder.release();
+      const lock = await waiting;
+      counts.push(await sum(cluster.nodes, scriptCalls));
+      expect(lock.fencingToken).toBeGreaterThan(holder.fencingToken);
+      await lock.release();
+    }
+    expect(counts).toEqual([2, 2, 2, 2, 2, 2]);
+    const listening = async (node: RedisServer) =>
+      ((await node.command('PUBSUB', 'CHANNELS', '*inbox:*')) as string[]).length;
+    expect(await sum(cluster.nodes, listening)).toBe(1);
+    await others.onApplicationShutdown();
+    await until(async () => (await sum(cluster.nodes, listening)) === 0, { what: 'nobody listens' });
+    expect(await handed.ping()).toBe('PONG');
+  });
+
+  it('a grant stands although the node that makes it does not see who listens: nobody else is woken', async () => {
+    const make = () => openLocks({ redis: () => connect({}), fair: true });
+    const services = await Promise.all([make(), make(), make()]);
+    const places = (key: string) => sum(cluster.nodes, (node) => queued(node, key).catch(() => 0)); // two of three say that it is elsewhere
+    for (const key of ['stands 1', 'stands 2', 'stands 3', 'stands 4']) {
+      const holder = await services[0]!.acquire(key);
+      const order: number[] = [];
+      const calls: Promise<void>[] = [];
+      for (let index = 0; index < 9; index++) {
+        calls.push(services[index % 3]!.withLock(key, () => void order.push(index)));
+        await until(async () => (await places(key)) === index + 1, { what: `${index + 1} wait` });
+      }
+      await holder.release();
+      await Promise.all(calls);
+      expect(order).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+  });
+});
+
+function start(): Promise<LockProcess> {
+  return LockProcess.start({ redis: server.url });
+}

@@ -1,0 +1,505 @@
+import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import type { AcquireOutcome, Claim, LockBackend, Place, Waiting } from '../../lib/backends/lock-backend.js';
+import { LockContendedError, LockUnavailableError, NodeError } from '../../lib/errors.js';
+import { Lease } from '../../lib/lease/lease.js';
+import type { AcquireOptions, RedisLockModuleOptions } from '../../lib/options.js';
+import { Interruption } from '../../lib/service/interruption.js';
+import type { LockService } from '../../lib/service/lock.service.js';
+import { LockQueues } from '../../lib/service/lock-queues.js';
+import { Waiter } from '../../lib/service/waiter.js';
+import { UnderWay } from '../../lib/under-way.js';
+import { openLocks } from '../support/open-locks.js';
+import { randomOf } from '../support/random.js';
+import { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+
+const KEY = 'key';
+const TERMS = { ttlMs: 30_000, waitMs: 60_000, watchdog: true };
+const LIMITS = { guardMs: 0, fair: false, maxWaiters: 100, cohortPasses: 100, cohortMs: 100 };
+const OTHERS = { status: 'contended', owner: 'others', remainingMs: 20_000, queued: true } as const;
+const DOWN = { status: 'unavailable', causes: [new NodeError('node', 'down')] } satisfies AcquireOutcome;
+
+interface Ask {
+  claim: Claim;
+  waiting?: Waiting;
+  answer: (outcome: AcquireOutcome) => Promise<void>;
+}
+
+/** The queues of a service before a backend that answers as the test says. */
+function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true) {
+  const asks: Ask[] = [];
+  const log: string[] = [];
+  let wake!: (ticket?: string) => void;
+  let lastToken = 0;
+  const listening = { isOn: false };
+  const backend = {
+    handsOver,
+    attemptTimeoutMs: () => 1_000,
+    acquire: (claim: Claim, waiting?: Waiting) =>
+      new Promise<AcquireOutcome>((resolve) => {
+        log.push('ask');
+        asks.push({ claim: { ...claim }, waiting, answer: (outcome) => (resolve(outcome), settled()) });
+      }),
+    release: (claim: Claim) => (log.push(`release ${claim.owner}`), Promise.resolve({ status: 'released' as const })),
+    leave: (_key: string, { ticket }: Place) => void log.push(`leave ${ticket}`),
+    get isListening() {
+      return listening.isOn;
+    },
+    listen: (listener: typeof wake) => {
+      log.push('listen');
+      wake = listener;
+    },
+  } as Partial<LockBackend> as LockBackend;
+  const now = () => performance.now();
+  const queues = new LockQueues(
+    {
+      backend,
+      now,
+      limits: { ...LIMITS, ...limits },
+      underWay: new UnderWay(),
+      keep: (claim, token, sentAt, kept) =>
+        new Lease(claim, token, kept, sentAt, 0, now, (lease) => lease.lose('expired')),
+    },
+    'host/1/random',
+  );
+  const interruption = new Interruption();
+  const acquire = (terms: Partial<AcquireOptions> = {}) => {
+    const lease = queues.acquire(KEY, new Waiter({ ...TERMS, ...terms }, interruption, () => new Error('closed'), now));
+    const outcome = { lease: undefined as Lease | undefined, error: undefined as unknown };
+    lease.then(
+      (granted) => (outcome.lease = granted),
+      (error: unknown) => (outcome.error = error),
+    );
+    return outcome;
+  };
+  const granted = (tokens = 1, sentAt = now()): AcquireOutcome => {
+    const fencingToken = lastToken + 1;
+    lastToken += tokens;
+    return { status: 'acquired', fencingToken, lastToken, sentAt };
+  };
+  const release = (lease: Lease | undefined) => {
+    lease!.release();
+    void queues.giveBack(lease!);
+    return settled();
+  };
+  return {
+    asks,
+    log,
+    listening,
+    queues,
+    acquire,
+    granted,
+    release,
+    wake: (ticket?: string) => (wake(ticket), settled()),
+  };
+}
+
+/** Lets everything run that waits for no timer. */
+async function settled(): Promise<void> {
+  for (let turn = 0; turn < 20; turn++) await undefined;
+}
+
+/** One waits in the queue, in vain so far. */
+async function waitingOne(limits: Partial<typeof LIMITS> = {}, terms: Partial<AcquireOptions> = {}, handsOver = true) {
+  const set = setUp(limits, handsOver);
+  const call = set.acquire(terms);
+  await set.asks[0]!.answer({ ...OTHERS, queued: false });
+  set.listening.isOn = true;
+  await vi.advanceTimersByTimeAsync(20);
+  await set.asks[1]!.answer(OTHERS);
+  set.log.length = 0;
+  return { ...set, call, ticket: set.asks[1]!.waiting!.ticket };
+}
+
+describe('the queue of a key', () => {
+  beforeEach(() => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+  });
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+
+  it('asks without a place in the queue as long as the lock may be free, and with one after that', async () => {
+    const { asks, log, acquire, granted } = setUp();
+    const call = acquire();
+    expect(asks[0]!.waiting).toBeUndefined();
+    await asks[0]!.answer({ ...OTHERS, queued: false });
+    expect(log).toEqual(['ask', 'listen']);
+    await vi.advanceTimersByTimeAsync(20);
+    expect(asks).toHaveLength(2);
+    expect(asks[1]).toMatchObject({ waiting: { tokens: 1 }, claim: { owner: asks[1]!.waiting!.ticket } });
+    await asks[1]!.answer(granted());
+    expect(call.lease?.fencingToken).toBe(1);
+  });
+
+  it('asks with the same ticket each time', async () => {
+    const { asks, ticket, wake } = await waitingOne();
+    for (const index of [2, 3, 4]) {
+      await wake(ticket);
+      expect(asks[index]!.claim.owner).toBe(ticket);
+      expect(asks[index]!.waiting!.ticket).toBe(ticket);
+      await asks[index]!.answer(OTHERS);
+    }
+  });
+
+  it('under Redlock keeps the ticket, too, but has an owner value of its own for each attempt', async () => {
+    const { asks, ticket, wake } = await waitingOne({}, {}, false);
+    await wake(ticket);
+    expect(asks[2]!.waiting!.ticket).toBe(ticket);
+    expect(new Set(asks.map(({ claim }) => claim.owner)).add(ticket).size).toBe(4);
+  });
+
+  it('looks for itself after a second, or when the lease of the holder ends', async () => {
+    const { asks } = await waitingOne();
+    await vi.advanceTimersByTimeAsync(999);
+    expect(asks).toHaveLength(2);
+    await vi.advanceTimersByTimeAsync(1);
+    expect(asks).toHaveLength(3);
+    await asks[2]!.answer({ ...OTHERS, remainingMs: 300 });
+    await vi.advanceTimersByTimeAsync(300);
+    expect(asks).toHaveLength(3);
+    await vi.advanceTimersByTimeAsync(1);
+    expect(asks).toHaveLength(4);
+    await asks[3]!.answer({ ...OTHERS, remainingMs: Infinity });
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(asks).toHaveLength(5);
+  });
+
+  it('asks more and more seldom as long as it has no place in the queue', async () => {
+    const { asks, log, acquire } = setUp();
+    acquire();
+    for (let index = 0; index < 40; index++) {
+      await asks[index]!.answer({ ...OTHERS, queued: false });
+      await vi.advanceTimersByTimeAsync(376);
+      expect(asks).toHaveLength(index + 2);
+    }
+    expect(log.filter((entry) => entry === 'listen')).toHaveLength(40); // until it is listened to
+    await asks[40]!.answer({ ...OTHERS, queued: false });
+    await vi.advanceTimersByTimeAsync(120);
+    expect(asks).toHaveLength(41); // the first pauses were shorter than this
+  });
+
+  it('asks at once when its ticket is woken, and not for the tickets of others', async () => {
+    const { asks, ticket, wake, call, granted } = await waitingOne();
+    await wake('host/1/random/other');
+    expect(asks).toHaveLength(2);
+    await wake(ticket);
+    expect(asks).toHaveLength(3);
+    await asks[2]!.answer(granted());
+    expect(call.lease?.state).toBe('held');
+    await wake(ticket); // too late
+    await vi.advanceTimersByTimeAsync(2_000);
+    expect(asks).toHaveLength(3);
+  });
+
+  it('asks at once when all are woken, because messages may have been lost', async () => {
+    const { asks, wake } = await waitingOne();
+    await wake();
+    expect(asks).toHaveLength(3);
+  });
+
+  it('asks once more when it was woken while it asked', async () => {
+    const { asks, ticket, wake } = await waitingOne();
+    await wake(ticket);
+    await wake(ticket); // the answer under way may be older than this
+    expect(asks).toHaveLength(3);
+    await asks[2]!.answer(OTHERS);
+    expect(asks).toHaveLength(4);
+    await asks[3]!.answer(OTHERS);
+    expect(asks).toHaveLength(4);
+  });
+
+  it('lets chance decide after a split vote, whoever is woken', async () => {
+    const { asks, ticket, wake } = await waitingOne({}, {}, false);
+    await wake(ticket);
+    await asks[2]!.answer({ status: 'contended', queued: true });
+    await wake(ticket);
+    await wake();
+    expect(asks).toHaveLength(3);
+    await vi.advanceTimersByTimeAsync(10);
+    expect(asks).toHaveLength(4);
+    await asks[3]!.answer(OTHERS);
+    await wake(ticket);
+    expect(asks).toHaveLength(5); // it listens again
+  });
+
+  it('gives back its place when nobody waits any more', async () => {
+    const controller = new AbortController();
+    const { log, queues, call, ticket } = await waitingOne({}, { signal: controller.signal });
+    controller.abort('gone');
+    await settled();
+    expect(call.error).toBe('gone');
+    expect(log).toEqual([`leave ${ticket}`]);
+    expect(queues.size).toBe(0);
+    await vi.advanceTimersByTimeAsync(5_000);
+    expect(log).toEqual([`leave ${ticket}`]);
+  });
+
+  it('keeps its place for the next one when the first gives up', async () => {
+    const controller = new AbortController();
+    const { log, asks, acquire, granted, wake, ticket } = await waitingOne({}, { signal: controller.signal });
+    const next = acquire();
+    controller.abort('gone');
+    await wake(ticket);
+    await asks[2]!.answer(granted());
+    expect(next.lease?.claim.owner).toBe(ticket);
+    expect(log).toEqual(['ask']);
+  });
+
+  it('gives back a place that it got after everybody had given up', async () => {
+    const controller = new AbortController();
+    const { asks, log, queues, acquire } = setUp();
+    acquire({ signal: controller.signal });
+    await asks[0]!.answer({ ...OTHERS, queued: false });
+    await vi.advanceTimersByTimeAsync(20);
+    controller.abort('gone');
+    await asks[1]!.answer(OTHERS);
+    expect(log.at(-1)).toBe(`leave ${asks[1]!.waiting!.ticket}`);
+    expect(queues.size).toBe(0);
+  });
+
+  it('gives back a lock that it got after everybody had given up', async () => {
+    const controller = new AbortController();
+    const { asks, log, queues, ticket, wake, granted } = await waitingOne({}, { signal: controller.signal });
+    await wake(ticket);
+    controller.abort('gone');
+    await asks[2]!.answer(granted());
+    expect(log).toEqual(['ask', `release ${ticket}`]);
+    expect(queues.size).toBe(0);
+  });
+
+  it('gives back a lock that the first one wanted for another time than the next', async () => {
+    const controller = new AbortController();
+    const { asks, log, acquire, granted } = setUp();
+    acquire({ signal: controller.signal });
+    const next = acquire({ ttlMs: 5_000 });
+    controller.abort('gone');
+    await asks[0]!.answer(granted());
+    expect(log).toEqual(['ask', `release ${asks[0]!.claim.owner}`, 'ask']);
+    expect(asks[1]!.claim.ttlMs).toBe(5_000);
+    await asks[1]!.answer(granted());
+    expect(next.lease?.claim.ttlMs).toBe(5_000);
+  });
+
+  it('gives back a lock whose answer took longer than its lease, and asks again', async () => {
+    const { asks, log, acquire, granted } = setUp();
+    const call = acquire({ ttlMs: 1_000 });
+    const outcome = granted();
+    await vi.advanceTimersByTimeAsync(1_000);
+    await asks[0]!.answer(outcome);
+    expect(call.lease).toBeUndefined();
+    expect(log).toEqual(['ask', `release ${asks[0]!.claim.owner}`, 'ask']);
+  });
+
+  it('gives the lock back before it asks for it again', async () => {
+    const { asks, log, acquire, granted, release } = setUp({ cohortPasses: 0 });
+    const [first] = [acquire(), acquire(), acquire()];
+    await asks[0]!.answer(granted());
+    log.length = 0;
+    await release(first!.lease);
+    expect(log).toEqual([`release ${asks[0]!.claim.owner}`, 'ask']);
+    expect(asks[1]!.waiting).toMatchObject({ tokens: 1 }); // others may have it meanwhile
+  });
+
+  it('asks for as many tokens as calls wait, up to cohortPasses more than one', async () => {
+    for (const [waiters, tokens] of [
+      [2, 2],
+      [4, 4],
+      [9, 4],
+    ] as const) {
+      const { asks, acquire, granted, release } = setUp({ cohortPasses: 3 });
+      const first = acquire();
+      for (let index = 0; index < waiters; index++) acquire();
+      await asks[0]!.answer(granted());
+      await release(first.lease);
+      expect(asks[1]!.waiting!.tokens).toBe(tokens);
+    }
+  });
+
+  it('passes the lock on as often as it has tokens, each larger than the one before', async () => {
+    const { asks, log, acquire, granted, release } = setUp();
+    const [first, ...calls] = Array.from({ length: 5 }, () => acquire());
+    await asks[0]!.answer(granted());
+    await release(first!.lease);
+    await asks[1]!.answer(granted(2));
+    log.length = 0;
+    await release(calls[0]!.lease);
+    expect(calls[1]!.lease).toMatchObject({ fencingToken: 3, claim: { owner: asks[1]!.claim.owner } });
+    expect(log).toEqual([]);
+    await release(calls[1]!.lease);
+    expect(calls[2]!.lease).toBeUndefined();
+    expect(log).toEqual([`release ${asks[1]!.claim.owner}`, 'ask']);
+  });
+
+  it.each([
+    [99, []],
+    [100, ['release', 'ask']],
+  ])('passes the lock on for cohortMs after the grant (%i ms)', async (afterMs, expected) => {
+    const { asks, log, acquire, granted, release } = setUp({ cohortMs: 100 });
+    const [first, second] = [acquire(), acquire(), acquire()];
+    await asks[0]!.answer(granted());
+    await release(first!.lease);
+    await asks[1]!.answer(granted(2));
+    log.length = 0;
+    await vi.advanceTimersByTimeAsync(afterMs);
+    await release(second!.lease);
+    expect(log.map((entry) => entry.split(' ')[0])).toEqual(expected);
+  });
+
+  it('passes no lease on that was lost', async () => {
+    const { asks, log, acquire, granted, release, queues } = setUp();
+    const [first, second] = [acquire(), acquire(), acquire()];
+    await asks[0]!.answer(granted());
+    await release(first!.lease);
+    await asks[1]!.answer(granted(2));
+    log.length = 0;
+    second!.lease!.lose('expired');
+    queues.lost(second!.lease!);
+    expect(log).toEqual(['ask']);
+  });
+
+  it('refuses who waited for all of an attempt that failed, and asks again for those who came later', async () => {
+    const { asks, acquire } = setUp();
+    const before = [acquire(), acquire()];
+    await vi.advanceTimersByTimeAsync(5);
+    const after = acquire();
+    await asks[0]!.answer(DOWN);
+    expect(before.map(({ error }) => error)).toEqual([
+      expect.objectContaining({ code: 'LOCK_UNAVAILABLE' }),
+      expect.objectContaining({ code: 'LOCK_UNAVAILABLE' }),
+    ]);
+    expect([after.error, asks.length]).toEqual([undefined, 2]);
+  });
+
+  it('leaves its place when the backend fails', async () => {
+    const { asks, log, ticket, wake, call } = await waitingOne();
+    await wake(ticket);
+    await asks[2]!.answer(DOWN);
+    expect(call.error).toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    expect(log).toEqual(['ask', `leave ${ticket}`]);
+  });
+
+  it('refuses who tries once without asking when others are known to hold the lock or to wait', async () => {
+    const { asks, acquire } = await waitingOne();
+    const trier = acquire({ waitMs: 0 });
+    await settled();
+    expect(trier.error).toMatchObject({ code: 'LOCK_CONTENDED', holder: { owner: 'others' } });
+    expect(asks).toHaveLength(2);
+  });
+
+  it('refuses all who tried once when the first of them was refused', async () => {
+    const { asks, queues, acquire } = setUp();
+    const calls = [acquire({ waitMs: 0 }), acquire({ waitMs: 0 })];
+    await asks[0]!.answer({ ...OTHERS, queued: false });
+    expect(calls.map(({ error }) => error)).toEqual(
+      calls.map(() => expect.objectContaining({ code: 'LOCK_CONTENDED' })),
+    );
+    expect(queues.size).toBe(0);
+    expect(asks).toHaveLength(1);
+  });
+
+  it('who waited behind calls of its own process is told so, also when Redis is just being asked', async () => {
+    const { asks, acquire, granted, release } = setUp({ cohortPasses: 0 });
+    const first = acquire();
+    await asks[0]!.answer(granted());
+    const waiting = acquire({ waitMs: 5_000 });
+    await vi.advanceTimersByTimeAsync(4_990);
+    await release(first.lease);
+    expect(asks).toHaveLength(2);
+    await vi.advanceTimersByTimeAsync(10); // Redis has had 10 ms to answer
+    expect(waiting.error).toMatchObject({ code: 'LOCK_CONTENDED' });
+  });
+
+  it('in fair mode has a bid for each call, and grants each its own', async () => {
+    const { asks, log, acquire, granted, release } = setUp({ fair: true });
+    const calls = [acquire(), acquire(), acquire()];
+    expect(asks.map(({ waiting }) => waiting?.tokens)).toEqual([1, 1, 1]);
+    expect(new Set(asks.map(({ claim }) => claim.owner)).size).toBe(3);
+    await asks[1]!.answer(granted());
+    for (const index of [0, 2]) await asks[index]!.answer(OTHERS);
+    expect(calls.map(({ lease }) => lease?.claim.owner)).toEqual([undefined, asks[1]!.claim.owner, undefined]);
+    log.length = 0;
+    await release(calls[1]!.lease);
+    expect(log).toEqual([`release ${asks[1]!.claim.owner}`]); // never passed on
+  });
+
+  it('in fair mode gives up one place when one gives up', async () => {
+    const controller = new AbortController();
+    const { asks, log, acquire, queues } = setUp({ fair: true });
+    acquire();
+    acquire({ signal: controller.signal });
+    for (const ask of [...asks]) await ask.answer(OTHERS);
+    log.length = 0;
+    controller.abort('gone');
+    expect(log).toEqual([`leave ${asks[1]!.claim.owner}`]);
+    expect(queues.waiting(KEY)).toBe(1);
+  });
+});
+
+/** Nobody could be served in time: either others had the lock, or Redis was just being asked for it. */
+function isOver(error: unknown): boolean {
+  return (
+    error instanceof LockContendedError ||
+    (error instanceof LockUnavailableError && /waitMs is over/.test(error.message))
+  );
+}
+
+const BACKENDS: [string, (server: RedisServer) => RedisLockModuleOptions][] = [
+  ['Redis', ({ url }) => ({ redis: url })],
+  ['Redis, few passes', ({ url }) => ({ redis: url, cohortPasses: 3 })],
+  ['Redis, fair', ({ url }) => ({ redis: url, fair: true })],
+  ['memory', () => ({ memory: true })],
+];
+
+describe.each(BACKENDS)('no turn is ever lost nor given twice, whatever happens (%s)', (name, optionsOf) => {
+  it.each([1, 2, 3])('seed %i', async (seed) => {
+    const server = await RedisServer.start();
+    onTestFinished(() => server.stop());
+    const random = randomOf(seed);
+    const options = optionsOf(server);
+    const services: LockService[] = [];
+    for (let index = 0; index < (options.memory ? 1 : 3); index++) services.push(await openLocks(options));
+    const tokens: number[] = [];
+    const outcomes: Record<string, number> = { served: 0, aborted: 0, inVain: 0 };
+    let [inside, most] = [0, 0];
+    const reason = new Error('aborted');
+    const one = async () => {
+      const locks = services[Math.floor(random() * services.length)]!;
+      const controller = new AbortController();
+      const fate = random();
+      const request: AcquireOptions = {
+        ttlMs: [10_000, 20_000, 30_000][Math.floor(random() * 3)]!,
+        waitMs: fate < 0.15 ? 0 : fate < 0.35 ? Math.ceil(random() * 40) : 60_000,
+        watchdog: random() < 0.8,
+        ...(fate > 0.75 && { signal: controller.signal }),
+      };
+      if (fate > 0.75) setTimeout(() => controller.abort(reason), random() * 60);
+      try {
+        const lock = await locks.acquire('chaos', request);
+        most = Math.max(most, ++inside);
+        tokens.push(lock.fencingToken);
+        if (random() < 0.3) await new Promise((resolve) => setTimeout(resolve, random() * 2));
+        inside--;
+        expect(await lock.release()).toBe(true);
+        outcomes.served!++;
+      } catch (error) {
+        const kind = error === reason ? 'aborted' : isOver(error) ? 'inVain' : String(error);
+        outcomes[kind] = (outcomes[kind] ?? 0) + 1;
+      }
+    };
+    const calls: Promise<void>[] = [];
+    for (let index = 0; index < 400; index++) {
+      calls.push(one());
+      if (random() < 0.2) await new Promise((resolve) => setTimeout(resolve, random() * 6));
+    }
+    await Promise.all(calls);
+    expect(most).toBe(1);
+    expect(tokens).toEqual([...new Set(tokens)].sort((a, b) => a - b));
+    expect(Object.keys(outcomes)).toEqual(['served', 'aborted', 'inVain']);
+    expect(outcomes.served! + outcomes.aborted! + outcomes.inVain!).toBe(400);
+    expect(Math.min(...Object.values(outcomes))).toBeGreaterThan(0);
+    await until(() => services.every(({ size }) => size === 0), { what: 'nothing is kept' });
+    const left = async () => (await server.keys()).filter((key) => key !== 'lock:{chaos}:fence').length === 0;
+    await until(left, { what: `only the fencing counter is left (${name})` });
+  });
+});

@@ -1,0 +1,229 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { RedlockWakes } from '../../lib/backends/redlock-wakes.js';
+import type { RedisLockSettings } from '../../lib/options.js';
+import type { LockService } from '../../lib/service/lock.service.js';
+import { RedlockNodes } from '../backends/redlock-nodes.js';
+import { openLocks } from '../support/open-locks.js';
+import { queued } from '../support/queue.js';
+import { scriptCalls } from '../support/script-calls.js';
+import { until } from '../support/until.js';
+
+/** Who waits looks after a second: before that only a wake-up can have served it. */
+const LOOKS_AFTER_MS = 1_000;
+
+let nodes: RedlockNodes;
+beforeAll(async () => {
+  nodes = await RedlockNodes.start(5);
+});
+afterAll(() => nodes.stop());
+
+/** The time limit of a node is for slow machines; nothing is measured by it. */
+const open = (count = 3, settings: RedisLockSettings = {}) =>
+  openLocks({ redlock: nodes.urls.slice(0, count), commandTimeoutMs: 1_000, ...settings });
+const places = (key: string, count = 3) => Promise.all(nodes.servers.slice(0, count).map((each) => queued(each, key)));
+/** On a majority of the nodes: it may have been granted the vote of one, and have given it back. */
+const untilItWaits = (key: string, count = 3) =>
+  until(async () => (await places(key, count)).filter((place) => place > 0).length > count / 2, {
+    what: `a majority of the nodes knows who waits for "${key}"`,
+  });
+const untilNobodyWaits = (key: string) =>
+  until(async () => (await places(key)).every((place) => place === 0), { what: `nobody waits for "${key}"` });
+
+/** Who waits is served by the release: it had no time to look for itself. Five tries, since machines are slow at times. */
+async function woken(locks: LockService, others: LockService, key: string, count?: number): Promise<number> {
+  const times: number[] = [];
+  for (let round = 0; round < 5; round++) {
+    const holder = await others.acquire(key);
+    const waiting = locks.acquire(key);
+    await untilItWaits(key, count);
+    const from = performance.now();
+    await holder.release();
+    const lock = await waiting;
+    times.push(performance.now() - from);
+    expect(lock.fencingToken).toBeGreaterThan(holder.fencingToken);
+    await lock.release();
+  }
+  return times.filter((ms) => ms < LOOKS_AFTER_MS / 2).length;
+}
+
+describe('under Redlock, a lock that is released', () => {
+  it('is had by who waits without looking for it', async () => {
+    const [locks, others] = [await open(), await open()];
+    expect(await woken(locks, others, 'woken')).toBeGreaterThanOrEqual(1);
+    await untilNobodyWaits('woken');
+  });
+
+  it('is had in the same way while one of five nodes is dead', async () => {
+    const [locks, others] = [await open(5), await open(5)];
+    await nodes.kill(4);
+    onTestFinished(() => nodes.restart());
+    expect(await woken(locks, others, 'dead-node', 4)).toBeGreaterThanOrEqual(1);
+  });
+
+  it('costs a few calls on each node', async () => {
+    const [locks, others] = [await open(), await open()];
+    const holder = await others.acquire('calls');
+    const waiting = locks.acquire('calls');
+    await untilItWaits('calls');
+    for (const server of nodes.servers) await server.resetCalls();
+    await holder.release();
+    await waiting;
+    // One release and one attempt; another one where a wake-up came before the release of the other nodes.
+    for (const server of nodes.servers.slice(0, 3)) expect(await scriptCalls(server)).toBeLessThanOrEqual(7);
+  });
+
+  it('is waited for at a few calls in a second', async () => {
+    const [locks, others] = [await open(), await open()];
+    await others.acquire('seldom');
+    const warm = locks.acquire('seldom', { waitMs: 100 }).catch(() => {});
+    await warm;
+    for (const server of nodes.servers) await server.resetCalls();
+    await expect(locks.acquire('seldom', { waitMs: 1_100 })).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
+    for (const server of nodes.servers.slice(0, 3)) expect(await scriptCalls(server)).toBeLessThanOrEqual(6);
+    await untilNobodyWaits('seldom');
+  });
+});
+
+describe('under Redlock, those who wait', () => {
+  it('in six services at once are all served, never two at a time, with growing tokens', async () => {
+    const services = await Promise.all(Array.from({ length: 6 }, () => open()));
+    const tokens: number[] = [];
+    let [inside, most] = [0, 0];
+    const turn = (locks: LockService) =>
+      locks.withLock('six', { waitMs: 60_000 }, async ({ fencingToken }) => {
+        tokens.push(fencingToken);
+        most = Math.max(most, ++inside);
+        await Promise.resolve();
+        inside--;
+      });
+    const calls = services.map(async (locks) => {
+      for (let index = 0; index < 5; index++) await Promise.all([turn(locks), turn(locks)]);
+    });
+    await Promise.all(calls);
+    expect(tokens).toHaveLength(60);
+    expect(most).toBe(1);
+    expect(tokens).toEqual([...new Set(tokens)].sort((a, b) => a - b));
+    await untilNobodyWaits('six');
+    await until(() => services.every(({ size }) => size === 0), { what: 'nothing is kept' });
+  });
+
+  it('and begin at the same moment settle a split vote for each of 20 keys', async () => {
+    const services = await Promise.all(Array.from({ length: 3 }, () => open()));
+    const keys = Array.from({ length: 20 }, (_, index) => `split ${index}`);
+    const served: string[] = [];
+    const calls = keys.flatMap((key) =>
+      services.map((locks) => locks.withLock(key, { waitMs: 60_000 }, () => void served.push(key))),
+    );
+    await Promise.all(calls);
+    expect(served.sort()).toEqual(keys.flatMap((key) => [key, key, key]).sort());
+    for (const key of keys) await untilNobodyWaits(key);
+  });
+
+  it('and give up leave the queue of every node', async () => {
+    const [locks, others] = [await open(), await open()];
+    await others.acquire('gives-up');
+    const controller = new AbortController();
+    const aborted = locks.acquire('gives-up', { signal: controller.signal });
+    await untilItWaits('gives-up');
+    controller.abort(new Error('gone'));
+    await expect(aborted).rejects.toThrow('gone');
+    await untilNobodyWaits('gives-up');
+    expect(locks.size).toBe(0);
+  });
+
+  it('and are served leave the queue of a node, too, that refused them', async () => {
+    const [locks, others] = [await open(), await open()];
+    const holder = await others.acquire('refused');
+    const waiting = locks.acquire('refused');
+    await untilItWaits('refused');
+    await nodes.put(2, 'refused', 'somebody');
+    await holder.release();
+    const lock = await waiting;
+    expect(await nodes.owner(2, 'refused')).toBe('somebody');
+    await untilNobodyWaits('refused');
+    expect(lock.isHeld).toBe(true);
+    await nodes.drop(2, 'refused');
+    await lock.release();
+  });
+
+  it('are refused beyond maxWaiters', async () => {
+    const [locks, others] = [await open(3, { maxWaiters: 2 }), await open()];
+    const holder = await others.acquire('max');
+    const calls = [locks.acquire('max'), locks.acquire('max')];
+    await untilItWaits('max');
+    await expect(locks.acquire('max')).rejects.toMatchObject({ code: 'LOCK_CONTENDED', maxWaiters: 2 });
+    await holder.release();
+    for (const call of calls) await (await call).release();
+  });
+
+  it('have the lock after the end of a lease that nobody released', async () => {
+    const [locks, others] = [await open(), await open()];
+    const lost = await others.acquire('ends', { ttlMs: 400, watchdog: false });
+    const lock = await locks.acquire('ends');
+    expect(lost.isHeld).toBe(false);
+    expect(lock.fencingToken).toBeGreaterThan(lost.fencingToken);
+  });
+
+  it('are told again when the subscriptions of all nodes were cut', async () => {
+    const [locks, others] = [await open(), await open()];
+    const holder = await others.acquire('cut');
+    const waiting = locks.acquire('cut', { waitMs: 60_000 });
+    await untilItWaits('cut');
+    await Promise.all(nodes.servers.map((server) => server.command('CLIENT', 'KILL', 'TYPE', 'pubsub')));
+    await holder.release();
+    expect((await waiting).isHeld).toBe(true);
+  });
+});
+
+describe('who is woken', () => {
+  beforeEach(() => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  });
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+
+  const wakesOf = (quorum: number) => {
+    const woken: string[] = [];
+    return { woken, wakes: new RedlockWakes(quorum, (ticket) => woken.push(ticket)) };
+  };
+
+  it('by a majority tries at once, and once', () => {
+    const { woken, wakes } = wakesOf(2);
+    wakes.note('a');
+    wakes.note('b');
+    expect(woken).toEqual([]);
+    wakes.note('a');
+    expect(woken).toEqual(['a']);
+    wakes.note('b');
+    vi.advanceTimersByTime(1_000);
+    expect(woken).toEqual(['a', 'b']);
+  });
+
+  it('by fewer tries a moment later, and again when it is woken again', () => {
+    const { woken, wakes } = wakesOf(3);
+    for (const count of [1, 2]) {
+      wakes.note('a');
+      wakes.note('a');
+      expect(woken).toHaveLength(count - 1);
+      vi.advanceTimersByTime(8);
+      expect(woken).toHaveLength(count);
+    }
+  });
+
+  it('is not any more when the service has closed', () => {
+    const { woken, wakes } = wakesOf(2);
+    wakes.note('a');
+    wakes.close();
+    vi.advanceTimersByTime(1_000);
+    expect(woken).toEqual([]);
+  });
+});
+
+it('the nodes of a Redlock keep nothing but fencing counters', async () => {
+  const left = async () => {
+    const keys = (await Promise.all(nodes.servers.map((server) => server.keys('lock:*')))).flat();
+    return keys.filter((key) => !key.endsWith(':fence')).length === 0;
+  };
+  await until(left, { what: 'no lock and no queue is left' });
+});
