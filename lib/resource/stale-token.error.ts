@@ -1,10 +1,5 @@
 import { LockError } from '../errors.js';
 
-/** `LockError` but for its `code`, whose type lists the errors of the locks themselves. */
-const Base = LockError as unknown as abstract new (
-  ...args: ConstructorParameters<typeof LockError>
-) => Error & Omit<LockError, 'code'>;
-
 /** What is known of a refused write beside its token. */
 export interface StaleTokenDetails {
   /** The key of the lock. */
@@ -22,7 +17,7 @@ export interface StaleTokenDetails {
  * nothing was written. HTTP status 412, as for any condition of a request that does not hold. To repeat the write with
  * the same token is in vain: acquire the lock again, and read again what the write was made of.
  */
-export class StaleTokenError extends Base {
+export class StaleTokenError extends LockError {
   readonly code = 'LOCK_STALE_TOKEN';
   /** The newer token, where the resource told it. */
   readonly seen?: number;
