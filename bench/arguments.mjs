@@ -10,6 +10,8 @@ export const USAGE = `npm run bench -- [options]
   --only a,b            scenarios: ${ALL_SCENARIOS.join(' ')}
   --contestants a,b     or "all": ${ALL_CONTESTANTS.join(' ')}
   --repetitions n       3 by default
+  --peer-repetitions n  of the peers; as many by default
+  --limit s             a cell that takes longer is given up, 60 s by default
   --publish             write docs/performance.md, its plots and its results.json from this run
   --render file.json    write them from the results of an earlier run, and run nothing`;
 
@@ -25,6 +27,8 @@ export function readArguments(args = process.argv.slice(2)) {
       only: { type: 'string' },
       contestants: { type: 'string' },
       repetitions: { type: 'string' },
+      'peer-repetitions': { type: 'string' },
+      limit: { type: 'string' },
       publish: { type: 'boolean', default: false },
       render: { type: 'string' },
       help: { type: 'boolean', default: false },
@@ -32,16 +36,21 @@ export function readArguments(args = process.argv.slice(2)) {
   });
   const { quick } = values;
   const usual = quick ? ALL_CONTESTANTS.filter((id) => !LEFT_OUT_WHEN_QUICK.includes(id)) : ALL_CONTESTANTS;
-  const repetitions = Number(values.repetitions ?? (quick ? 1 : 3));
-  if (!Number.isInteger(repetitions) || repetitions < 1) {
-    throw new Error(`--repetitions is a whole number from 1: got ${values.repetitions}.`);
-  }
+  const repetitions = whole('repetitions', values.repetitions, quick ? 1 : 3);
   return {
     ...values,
     repetitions,
+    peerRepetitions: whole('peer-repetitions', values['peer-repetitions'], repetitions),
+    limitMs: whole('limit', values.limit, 60) * 1_000,
     scenarios: pick('only', values.only, ALL_SCENARIOS, ALL_SCENARIOS),
     contestants: pick('contestants', values.contestants, ALL_CONTESTANTS, usual),
   };
+}
+
+function whole(name, value, usual) {
+  const number = Number(value ?? usual);
+  if (!Number.isInteger(number) || number < 1) throw new Error(`--${name} is a whole number from 1: got ${value}.`);
+  return number;
 }
 
 function pick(name, value, known, usual) {

@@ -6,12 +6,13 @@ import { SCENARIOS, takesPart } from './scenarios/index.mjs';
  * another one on and every second time backwards, so that neighbours, which are compared, stay neighbours. Commands are
  * counted after that, once.
  */
-export function planCells({ scenarios, contestants, repetitions, quick }) {
+export function planCells({ scenarios, contestants, repetitions, peerRepetitions, quick }) {
   const cells = [];
   const of = (scenario) => contestants.filter((contestant) => takesPart(contestant, scenario));
   for (let repetition = 0; repetition < repetitions; repetition++) {
     for (const scenario of scenarios) {
       for (const id of rotated(of(scenario), repetition)) {
+        if (repetition >= peerRepetitions && !isOurs(id)) continue;
         cells.push({ scenario, contestant: id, repetition, quick, counting: false });
       }
     }
@@ -22,6 +23,11 @@ export function planCells({ scenarios, contestants, repetitions, quick }) {
     }
   }
   return cells;
+}
+
+/** The library, and the floors that its ratios are made with. */
+function isOurs(id) {
+  return id === 'library' || id.startsWith('raw');
 }
 
 function rotated(list, repetition) {

@@ -36,11 +36,12 @@ async function run() {
     startedAt,
     quick: settings.quick,
     repetitions: settings.repetitions,
+    peerRepetitions: settings.peerRepetitions,
     ...describeMachine(),
     cells: [],
   };
   for (const [index, cell] of cells.entries()) {
-    const result = await runCell(cell);
+    const result = await runCell(cell, settings.limitMs);
     results.cells.push(result);
     console.error(progress(result, index + 1, cells.length));
   }

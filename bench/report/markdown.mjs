@@ -11,11 +11,11 @@ export function markdown(results, summary) {
   return [conditions(results), targetsText(summary), rivalsText(summary), ...scenarios].filter(Boolean).join('\n\n');
 }
 
-function conditions({ startedAt, quick, repetitions, minutes, machine, versions }) {
+function conditions({ startedAt, quick, repetitions, peerRepetitions, minutes, machine, versions }) {
   const { cpu, cores, memoryGb, system, node } = machine;
   const peers = Object.entries(versions).map(([name, version]) => `${name} ${version.replace(/^npm:.*@/, '')}`);
   const kind = quick ? 'A quick run: figures to look at, not to quote. ' : '';
-  return `${kind}${new Date(startedAt).toISOString().slice(0, 10)}, ${repetitions} repetition(s), ${number(minutes)} minutes, on ${cores} cores of ${cpu}, ${memoryGb} GB, ${system}, Node ${node}. Versions: ${peers.join(', ')}.`;
+  return `${kind}${new Date(startedAt).toISOString().slice(0, 10)}, ${repetitions} repetition(s)${peerRepetitions === repetitions ? '' : `, of the peers ${peerRepetitions}`}, ${number(minutes)} minutes, on ${cores} cores of ${cpu}, ${memoryGb} GB, ${system}, Node ${node}. Versions: ${peers.join(', ')}.`;
 }
 
 function targetsText(summary) {

@@ -102,7 +102,7 @@ export class LockQueue implements BidOwner, WaiterQueue {
       return PASSED_ON;
     }
     const outcome = this.duties.backend.release(lease.claim);
-    if (next) this.#sighting = {}; // who waits was told all the time that it was held
+    this.#noteTaken();
     this.#goOn();
     return outcome;
   }
@@ -111,6 +111,7 @@ export class LockQueue implements BidOwner, WaiterQueue {
   lost(lease: Lease): void {
     if (this.#lease !== lease) return;
     this.#lease = undefined;
+    this.#noteTaken();
     this.#goOn();
   }
 
@@ -239,6 +240,11 @@ export class LockQueue implements BidOwner, WaiterQueue {
   #drop({ waiter }: Bid): void {
     if (waiter) this.#bids!.delete(waiter);
     else this.#bid = undefined;
+  }
+
+  /** Those who wait behind a holder of this process know that it was held until now, whatever comes next. */
+  #noteTaken(): void {
+    if (this.#waiters.first) this.#sighting = {};
   }
 
   /** Somebody came or went: asks for those who wait, unless that is being done. */
