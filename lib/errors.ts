@@ -2,7 +2,13 @@ import { describeHolder, type LockHolder } from './owner.js';
 
 /** Stable machine-readable code of each error of this library. */
 export type LockErrorCode =
-  'LOCK_CONTENDED' | 'LOCK_UNAVAILABLE' | 'LOCK_LOST' | 'LOCK_SELF_DEADLOCK' | 'LOCK_KEY' | 'LOCK_OPTIONS';
+  | 'LOCK_CONTENDED'
+  | 'LOCK_UNAVAILABLE'
+  | 'LOCK_LOST'
+  | 'LOCK_SELF_DEADLOCK'
+  | 'LOCK_KEY'
+  | 'LOCK_OPTIONS'
+  | 'LOCK_STALE_TOKEN';
 
 /** Why a lock that was held is no longer held. */
 export type LockLostReason =

@@ -26,7 +26,21 @@ export type {
   WithLockOptions,
 } from './options.js';
 export type { LockHolder } from './owner.js';
+export { assertFenced, type FencedWrite } from './resource/assert-fenced.js';
+export type { FenceStore } from './resource/fence-store.js';
+export { fencedUpdate, fencedUpsert, type FencedRow, type FencedStatement } from './resource/fenced-statement.js';
+export {
+  FENCING_TOKEN_HEADER,
+  fencingHeaders,
+  readFencingHeader,
+  type FencingClaim,
+} from './resource/fencing-header.js';
+export { RedisFence, type RedisFenceOptions } from './resource/redis-fence.js';
+export { SqlFence, type SqlFenceOptions, type SqlQuery } from './resource/sql-fence.js';
+export { StaleTokenError, type StaleTokenDetails } from './resource/stale-token.error.js';
 export { LockService, type Work } from './service/lock.service.js';
+export { Fenced, FencingToken, type FencedOptions, type FencingTokenOptions } from './nest/fenced.decorator.js';
+export { FENCE_STORE, FencingTokenGuard } from './nest/fencing-token.guard.js';
 export type { RequestRoot } from './nest/key-template.js';
 export {
   fromContext,

@@ -31,7 +31,7 @@ async function run(): Promise<number> {
   try {
     say(`\n${introduction(site.backing)}\n`);
     if (serve) {
-      say(invitation(site));
+      say(await invitation(site));
       await closed;
       return 0;
     }

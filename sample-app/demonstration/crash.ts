@@ -1,9 +1,10 @@
-import { filter, firstValueFrom, timeout } from 'rxjs';
 import type { LockInfo } from 'nest-redis-lock';
 import { until } from '../../test/support/until.js';
-import type { Unloaded } from '../shop/deliveries/deliveries.service.js';
+import { isRefused } from './late-write.js';
+import type { PauseFigures } from './pause.js';
 import type { ShopInstance } from './shop-instance.js';
 import type { Site } from './site.js';
+import { unloadAt, type Unloading } from './unloading.js';
 
 export interface CrashFigures {
   /** Name and process of the holder that was killed, and of the one that came after. */
@@ -18,6 +19,8 @@ export interface CrashFigures {
   lateWriteRefused: boolean;
   boxes: number;
   boxesExpected: number;
+  /** What came of a holder that was paused; not on memory, where nobody could take its place. */
+  pause?: PauseFigures;
 }
 
 const TTL_MS = 2_000; // as DeliveriesService has it
@@ -27,8 +30,8 @@ const NEXT_DELIVERIES = [7, 4];
 
 /** An instance is killed while it holds a lock and its write is on the way; two calls of another want the same lock. */
 export async function crash(site: Site, sku: string): Promise<CrashFigures> {
-  const { network, fences, shelves } = site.warehouse;
-  shelves.fill(sku, BEFORE);
+  const { network, shelves } = site.warehouse;
+  await shelves.fill(sku, BEFORE);
   const holder = site.instances[0]!;
   const write = network.holdUpNext(`PUT /products/${sku}`);
   const cutOff = holder.post('/deliveries', { sku, boxes: LOST_DELIVERY }).catch((error: unknown) => error);
@@ -42,28 +45,22 @@ export async function crash(site: Site, sku: string): Promise<CrashFigures> {
   await Promise.all(unloading);
   await cutOff;
 
-  const lateWrite = firstValueFrom(
-    fences.writes$.pipe(
-      filter(({ resource }) => resource === sku),
-      timeout(5_000),
-    ),
-  );
-  write.letThrough();
+  const lateWriteRefused = await isRefused(site, sku, write);
   return {
     killed: `${holder.name} (pid ${holder.pid})`,
     successor: `${successor.name} (pid ${successor.pid})`,
     ttlMs: TTL_MS,
     leaseLeftMs,
     replacedAfterMs: Math.round(replacedAfterMs),
-    lateWriteRefused: !(await lateWrite).accepted,
-    boxes: shelves.read(sku),
+    lateWriteRefused,
+    boxes: await shelves.read(sku),
     boxesExpected: NEXT_DELIVERIES.reduce((boxes, more) => boxes + more, BEFORE),
   };
 }
 
 interface Succession {
   successor: ShopInstance;
-  unloading: Promise<Unloaded>[];
+  unloading: Unloading[];
   /** The death of the holder, or when the successor asked for the lock, whichever came later. */
   waitsSince: number;
   leaseLeftMs: number;
@@ -72,7 +69,7 @@ interface Succession {
 /** Another instance waits for the lock already when its holder dies. */
 async function killBeforeWaiters(site: Site, holder: ShopInstance, sku: string): Promise<Succession> {
   const successor = site.instances[1]!;
-  const unloading = unloadAt(successor, sku);
+  const unloading = unloadAt(successor, sku, NEXT_DELIVERIES);
   const holding = async () => (await successor.get<{ holding: LockInfo | null }>(`/locks/product:${sku}`)).holding;
   await until(async () => (await holding())?.waiters, { what: `${successor.name} waits for the lock` });
   await holder.kill();
@@ -85,17 +82,5 @@ async function killAndRestart(site: Site, holder: ShopInstance, sku: string): Pr
   await holder.kill();
   const successor = await site.startInstance();
   const waitsSince = performance.now();
-  return { successor, unloading: unloadAt(successor, sku), waitsSince, leaseLeftMs: 0 };
-}
-
-function unloadAt(instance: ShopInstance, sku: string): Promise<Unloaded>[] {
-  return NEXT_DELIVERIES.map((boxes) => {
-    const unloaded = instance.post('/deliveries', { sku, boxes }).then(async (response) => {
-      if (response.ok) return (await response.json()) as Unloaded;
-      throw new Error(`${instance.name} could not unload: it answered ${response.status}.`);
-    });
-    // Reported where it is awaited, unless something else fails before.
-    unloaded.catch(() => {});
-    return unloaded;
-  });
+  return { successor, unloading: unloadAt(successor, sku, NEXT_DELIVERIES), waitsSince, leaseLeftMs: 0 };
 }

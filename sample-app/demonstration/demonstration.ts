@@ -1,4 +1,5 @@
 import { crash, type CrashFigures } from './crash.js';
+import { pause } from './pause.js';
 import { nights, type NightFigures } from './nights.js';
 import { rush, type RushFigures } from './rush.js';
 import type { Site } from './site.js';
@@ -21,6 +22,6 @@ export async function demonstrate(site: Site): Promise<Figures> {
     unlocked: await rush(site, 'biscuits', 'unlocked-purchases'),
     locked: await rush(site, 'tea', 'purchases'),
     nights: await nights(site),
-    crash: await crash(site, 'coffee'),
+    crash: { ...(await crash(site, 'coffee')), ...(locks === 'redis' && { pause: await pause(site, 'cocoa') }) },
   };
 }

@@ -22,7 +22,7 @@ export async function nights({ instances, warehouse }: Site): Promise<NightFigur
   };
   // Also reports that the warehouse refuses: the job ran.
   let ran = 0;
-  const counting = warehouse.fences.writes$.subscribe(({ resource }) => (ran += resource === 'reports' ? 1 : 0));
+  const counting = warehouse.writes.writes$.subscribe(({ resource }) => (ran += resource === 'reports' ? 1 : 0));
   for (let night = 1; night <= NIGHTS; night++) {
     // The job lasts until every instance has had its tick, as a real one lasts longer than the clocks differ.
     const report = warehouse.network.holdUpNext('POST /reports');
@@ -36,7 +36,9 @@ export async function nights({ instances, warehouse }: Site): Promise<NightFigur
       { what: `the cron job of each instance has run or was skipped in night ${night}` },
     );
     report.letThrough();
-    await until(() => warehouse.reports.all.length >= night, { what: `the report of night ${night} is filed` });
+    await until(async () => (await warehouse.reports.all()).length >= night, {
+      what: `the report of night ${night} is filed`,
+    });
   }
   const { acquired, contended } = await counted();
   counting.unsubscribe();

@@ -9,7 +9,7 @@ export function introduction({ kind, description, instances }: Backing): string 
 
 /** The figures, for a person. */
 export function reportOf(figures: Figures): string {
-  return [rushReport(figures), nightReport(figures), crashReport(figures), limits(figures)]
+  return [rushReport(figures), nightReport(figures), crashReport(figures), pauseReport(figures), limits(figures)]
     .filter(Boolean)
     .join('\n\n');
 }
@@ -67,6 +67,20 @@ function crashReport({ crash, locks }: Figures): string {
       ? '   The late write of the dead one came after that and was refused: its fencing token was the older one.'
       : '   The late write of the dead one came after that and was NOT refused.',
     `   Boxes in the warehouse: ${crash.boxes}, as they should be ${crash.boxesExpected}.`,
+  ].join('\n');
+}
+
+function pauseReport({ crash: { pause } }: Figures): string {
+  if (!pause) return '';
+  return [
+    '4. A holder stands still (SIGSTOP) for longer than its lease, its write on the way',
+    '',
+    `   ${pause.paused} stood still; ${pause.successor} had the lock meanwhile, and wrote.`,
+    pause.lateWriteRefused
+      ? '   The late write of the first was refused by its row in PostgreSQL, which had seen the newer token.'
+      : '   The late write of the first was NOT refused.',
+    `   When it went on, it answered ${pause.answeredStatus} to its own caller.`,
+    `   Boxes in the warehouse: ${pause.boxes}, as they should be ${pause.boxesExpected}.`,
   ].join('\n');
 }
 

@@ -27,7 +27,7 @@ const STOCK = 40;
 /** All buyers want a box of the same product, at once, at all instances. */
 export async function rush(site: Site, sku: string, purchases: string): Promise<RushFigures> {
   const { instances, warehouse } = site;
-  warehouse.shelves.fill(sku, STOCK);
+  await warehouse.shelves.fill(sku, STOCK);
   const shops = Array.from({ length: BUYERS }, (_, buyer) => instances[buyer % instances.length]!);
   // They look first: the waits are to tell of the purchases, not of instances that have just started.
   await Promise.all(shops.map((shop) => shop.get(`/products/${sku}`)));
@@ -43,7 +43,7 @@ export async function rush(site: Site, sku: string, purchases: string): Promise<
     oversold: Math.max(0, sold - STOCK),
     soldOut,
     errors: errors.length,
-    left: warehouse.shelves.read(sku),
+    left: await warehouse.shelves.read(sku),
     medianWaitMs: Math.round(waits[Math.floor(waits.length / 2)]!),
     longestWaitMs: Math.round(waits.at(-1)!),
     error: errors[0],

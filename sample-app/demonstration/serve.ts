@@ -1,8 +1,8 @@
 import type { Site } from './site.js';
 
 /** Puts goods on the shelves and says how to try the shop by hand. */
-export function invitation({ instances, warehouse }: Site): string {
-  for (const sku of ['tea', 'coffee', 'biscuits']) warehouse.shelves.fill(sku, 50);
+export async function invitation({ instances, warehouse }: Site): Promise<string> {
+  for (const sku of ['tea', 'coffee', 'biscuits']) await warehouse.shelves.fill(sku, 50);
   const names = ['A', 'B', 'C'];
   const addresses = instances.map(({ url }, index) => `${names[index]}=${url}`);
   return [

@@ -1,6 +1,7 @@
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
+import { killWithParent } from '../../test/support/kill-with-parent.js';
 
 const MAIN = fileURLToPath(new URL('../shop/main.js', import.meta.url));
 const CLOSING_MS = 1_500;
@@ -66,6 +67,16 @@ export class ShopInstance {
     } catch (cause) {
       throw new Error(`${this.name} did not answer to ${path}.`, { cause });
     }
+  }
+
+  /** It stands still, with its connections open. It would stay so if the demonstration were killed: so it goes with it. */
+  pause(): void {
+    killWithParent(this.#process);
+    this.#process.kill('SIGSTOP');
+  }
+
+  resume(): void {
+    this.#process.kill('SIGCONT');
   }
 
   /** kill -9: it releases nothing and says goodbye to nobody. */

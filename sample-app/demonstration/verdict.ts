@@ -1,5 +1,8 @@
 import type { Figures } from './demonstration.js';
+import type { PauseFigures } from './pause.js';
 import type { RushFigures } from './rush.js';
+
+type Expectation = [holds: boolean, problem: string];
 
 const MARGIN_MS = 1_000;
 /** Redis rounds the rest of a lease to milliseconds. */
@@ -8,7 +11,7 @@ const ROUNDING_MS = 5;
 /** What is not as it should be: a sentence each, none when all figures hold. */
 export function problemsOf({ locks, unlocked, locked, nights, crash }: Figures): string[] {
   const { ttlMs, leaseLeftMs, replacedAfterMs, boxes, boxesExpected } = crash;
-  const expectations: [holds: boolean, problem: string][] = [
+  const expectations: Expectation[] = [
     ...answered('Without the lock', unlocked),
     [
       unlocked.oversold > 0,
@@ -34,11 +37,20 @@ export function problemsOf({ locks, unlocked, locked, nights, crash }: Figures):
       `The lock of the killed holder was taken over after ${replacedAfterMs} ms, when its lease still ran for ${leaseLeftMs} ms.`,
     ],
     [crash.lateWriteRefused, 'The late write of the killed holder was not refused.'],
+    ...(crash.pause ? fenced(crash.pause) : []),
     [boxes === boxesExpected, `After the crash the warehouse counts ${boxes} boxes instead of ${boxesExpected}.`],
   ];
   return expectations.filter(([holds]) => !holds).map(([, problem]) => problem);
 }
 
-function answered(how: string, { errors, buyers, error }: RushFigures): [holds: boolean, problem: string][] {
+function fenced({ lateWriteRefused, answeredStatus, boxes, boxesExpected }: PauseFigures): Expectation[] {
+  return [
+    [lateWriteRefused, 'The late write of the paused holder was not refused.'],
+    [answeredStatus === 503, `The paused holder answered ${answeredStatus} to its caller, whose work was not done.`],
+    [boxes === boxesExpected, `After the pause the warehouse counts ${boxes} boxes instead of ${boxesExpected}.`],
+  ];
+}
+
+function answered(how: string, { errors, buyers, error }: RushFigures): Expectation[] {
   return [[errors === 0, `${how} ${errors} of ${buyers} buyers got an error, the first: ${error}.`]];
 }

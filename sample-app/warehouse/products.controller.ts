@@ -1,4 +1,5 @@
 import { Body, Controller, Get, Param, Put } from '@nestjs/common';
+import { FencingToken } from 'nest-redis-lock';
 import { ShelvesService } from './shelves.service.js';
 import { StockWrite } from './stock-write.dto.js';
 
@@ -7,18 +8,22 @@ export class ProductsController {
   constructor(private readonly shelves: ShelvesService) {}
 
   @Get()
-  list(): string[] {
-    return this.shelves.skus;
+  list(): Promise<string[]> {
+    return this.shelves.skus();
   }
 
   @Get(':sku')
-  read(@Param('sku') sku: string): { boxes: number } {
-    return { boxes: this.shelves.read(sku) };
+  async read(@Param('sku') sku: string): Promise<{ boxes: number }> {
+    return { boxes: await this.shelves.read(sku) };
   }
 
   @Put(':sku')
-  write(@Param('sku') sku: string, @Body() { boxes, fencingToken }: StockWrite): { boxes: number } {
-    this.shelves.write(sku, boxes, fencingToken);
+  async write(
+    @Param('sku') sku: string,
+    @Body() { boxes }: StockWrite,
+    @FencingToken('product:{params.sku}', { optional: true }) fencingToken?: number,
+  ): Promise<{ boxes: number }> {
+    await this.shelves.write(sku, boxes, fencingToken);
     return { boxes };
   }
 }

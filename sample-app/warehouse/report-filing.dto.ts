@@ -6,7 +6,4 @@ export class ReportFiling {
 
   @IsInt()
   readonly by!: number;
-
-  @IsInt()
-  readonly fencingToken!: number;
 }

@@ -1,4 +1,5 @@
 import { Body, Controller, Get, Post } from '@nestjs/common';
+import { FencingToken } from 'nest-redis-lock';
 import { ReportFiling } from './report-filing.dto.js';
 import { ReportsService, type Report } from './reports.service.js';
 
@@ -7,13 +8,13 @@ export class ReportsController {
   constructor(private readonly reports: ReportsService) {}
 
   @Get()
-  list(): readonly Report[] {
-    return this.reports.all;
+  list(): Promise<Report[]> {
+    return this.reports.all();
   }
 
   @Post()
-  file(@Body() { boxes, by, fencingToken }: ReportFiling): Report {
-    this.reports.file({ boxes, by }, fencingToken);
+  async file(@Body() { boxes, by }: ReportFiling, @FencingToken('nightly') fencingToken: number): Promise<Report> {
+    await this.reports.file({ boxes, by }, fencingToken);
     return { boxes, by };
   }
 }

@@ -1,5 +1,7 @@
 import { Injectable } from '@nestjs/common';
-import { FencesService } from './fences.service.js';
+import { SqlFence, StaleTokenError } from 'nest-redis-lock';
+import { DatabaseService } from './database.service.js';
+import { WritesService } from './writes.service.js';
 
 export interface Report {
   boxes: Record<string, number>;
@@ -7,18 +9,28 @@ export interface Report {
   by: number;
 }
 
+/** Reports are only added, so there is no row of theirs that could remember a token: it stands in a table of its own. */
 @Injectable()
 export class ReportsService {
-  readonly #reports: Report[] = [];
+  constructor(
+    private readonly database: DatabaseService,
+    private readonly writes: WritesService,
+  ) {}
 
-  constructor(private readonly fences: FencesService) {}
-
-  get all(): readonly Report[] {
-    return this.#reports;
+  async all(): Promise<Report[]> {
+    const { rows } = await this.database.query<Report>('SELECT boxes, by FROM reports ORDER BY id');
+    return rows;
   }
 
-  file(report: Report, fencingToken: number): void {
-    this.fences.check('reports', fencingToken);
-    this.#reports.push(report);
+  /** @throws StaleTokenError */
+  async file({ boxes, by }: Report, fencingToken: number): Promise<void> {
+    const accepted = await this.database.transaction(async (query) => {
+      // From here to the end of the transaction the row of the token keeps others out: nobody comes in between.
+      if (!(await new SqlFence(query).raise('reports', fencingToken))) return false;
+      await query('INSERT INTO reports (boxes, by) VALUES ($1, $2)', [boxes, by]);
+      return true;
+    });
+    this.writes.writes$.next({ resource: 'reports', accepted });
+    if (!accepted) throw new StaleTokenError(fencingToken, { resource: 'reports' });
   }
 }

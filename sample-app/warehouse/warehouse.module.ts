@@ -1,16 +1,26 @@
 import { Module, type MiddlewareConsumer, type NestModule } from '@nestjs/common';
-import { FencesService } from './fences.service.js';
+import { APP_FILTER } from '@nestjs/core';
+import { DatabaseService } from './database.service.js';
 import { NetworkMiddleware } from './network.middleware.js';
 import { NetworkService } from './network.service.js';
 import { ProductsController } from './products.controller.js';
 import { ReportsController } from './reports.controller.js';
 import { ReportsService } from './reports.service.js';
 import { ShelvesService } from './shelves.service.js';
+import { StaleTokenFilter } from './stale-token.filter.js';
+import { WritesService } from './writes.service.js';
 
 /** Another program, over the network: it knows nothing of locks, and checks the fencing tokens of those who write. */
 @Module({
   controllers: [ProductsController, ReportsController],
-  providers: [ShelvesService, ReportsService, FencesService, NetworkService],
+  providers: [
+    DatabaseService,
+    ShelvesService,
+    ReportsService,
+    WritesService,
+    NetworkService,
+    { provide: APP_FILTER, useClass: StaleTokenFilter },
+  ],
 })
 export class WarehouseModule implements NestModule {
   configure(consumer: MiddlewareConsumer): void {

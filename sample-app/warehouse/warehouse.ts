@@ -1,16 +1,16 @@
 import { ValidationPipe, type INestApplication } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
-import { FencesService } from './fences.service.js';
 import { NetworkService } from './network.service.js';
 import { ReportsService } from './reports.service.js';
 import { ShelvesService } from './shelves.service.js';
 import { WarehouseModule } from './warehouse.module.js';
+import { WritesService } from './writes.service.js';
 
 /** A running warehouse, and what the demonstration does to it behind the back of the shop. */
 export class Warehouse {
   readonly shelves: ShelvesService;
   readonly reports: ReportsService;
-  readonly fences: FencesService;
+  readonly writes: WritesService;
   readonly network: NetworkService;
 
   private constructor(
@@ -19,7 +19,7 @@ export class Warehouse {
   ) {
     this.shelves = app.get(ShelvesService);
     this.reports = app.get(ReportsService);
-    this.fences = app.get(FencesService);
+    this.writes = app.get(WritesService);
     this.network = app.get(NetworkService);
   }
 

@@ -17,9 +17,10 @@ describe('npm start', () => {
     expect(locked.soldOut).toBe(locked.buyers - locked.stock);
     expect(nights).toEqual({ nights: 3, ticks: 9, ran: 3, skipped: 6 });
     expect(crash).toMatchObject({ lateWriteRefused: true, boxes: crash.boxesExpected });
+    expect(crash.pause).toMatchObject({ lateWriteRefused: true, answeredStatus: 503, boxes: 17 });
     expect(sample.stderr).toMatch(/oversold +\d+ ! +0\n/);
     expect(sample.stderr).toContain('All figures hold.');
-  }, 60_000);
+  }, 90_000);
 
   it('shows the same on memory with one instance, and says what that cannot show', async () => {
     const sample = new SampleApp(['--memory', '--json']);
@@ -31,7 +32,7 @@ describe('npm start', () => {
     expect(nights).toEqual({ nights: 3, ticks: 9, ran: 3, skipped: 6 });
     expect(crash).toMatchObject({ lateWriteRefused: true, boxes: crash.boxesExpected });
     expect(sample.stderr).toContain('What it cannot show: several instances.');
-  }, 60_000);
+  }, 90_000);
 
   it('stays up with --serve until Ctrl-C', async () => {
     const sample = new SampleApp(['--serve', '--memory']);
@@ -41,7 +42,7 @@ describe('npm start', () => {
     expect(await (await fetch(`${A}/products/tea`)).json()).toEqual({ sku: 'tea', boxes: 49 });
     sample.kill('SIGINT');
     expect(await sample.exitCode(), sample.stderr).toBe(0);
-  }, 60_000);
+  }, 90_000);
 
   it('leaves neither a shop nor a Redis behind when it is killed -9', async () => {
     const sample = new SampleApp(['--serve']);
@@ -53,7 +54,7 @@ describe('npm start', () => {
     await until(async () => !(await Promise.all(ports.map(isListening))).includes(true), {
       what: 'nobody listens on the ports of the shops, the warehouse and Redis',
     });
-  }, 60_000);
+  }, 90_000);
 
   it('says in a sentence why it cannot run', async () => {
     const sample = new SampleApp([], { REDIS_SERVER: '/no/such/server' });

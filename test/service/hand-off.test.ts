@@ -21,6 +21,25 @@ afterAll(() => server.stop());
 
 const open = () => openLocks({ redis: server.url });
 
+/** The other service has waited for some lock before, so it hears of its turns. */
+async function listens(
+  locks: LockService,
+  others: LockService,
+  key: string,
+  on: readonly RedisServer[] = [server],
+): Promise<void> {
+  const before = await sum(on, channels);
+  const holder = await locks.acquire(`before ${key}`);
+  const waiting = others.acquire(`before ${key}`);
+  await until(async () => (await sum(on, channels)) > before, { what: 'it listens' });
+  await holder.release();
+  await (await waiting).release();
+}
+
+async function channels(server: RedisServer): Promise<number> {
+  return ((await server.command('PUBSUB', 'CHANNELS', '*inbox:*')) as string[]).length;
+}
+
 /** The other service waits for the lock, and gets it. @returns how many script calls that took, from the release on */
 async function handedOver(locks: LockService, others: LockService, key: string, on = [server]): Promise<number> {
   const holder = await locks.acquire(key);
@@ -42,11 +61,19 @@ async function sum(servers: readonly RedisServer[], count: (server: RedisServer)
 
 describe('a lock that is released while another service waits', () => {
   it('is had by one release and one confirmation', async () => {
-    expect(await handedOver(await open(), await open(), 'direct')).toBe(2);
+    const [locks, others] = [await open(), await open()];
+    await listens(locks, others, 'direct');
+    expect(await handedOver(locks, others, 'direct')).toBe(2);
   });
 
   it('is had by one release and one confirmation in another process', async () => {
     const [holder, waiter] = await Promise.all([start(), start()]);
+    const before = await channels(server);
+    await holder.acquire('before');
+    const earlier = waiter.acquire('before');
+    await until(async () => (await channels(server)) > before, { what: 'it listens' });
+    await holder.release('before');
+    await earlier;
     const { fencingToken } = await holder.acquire('processes');
     const waiting = waiter.acquire('processes');
     await untilQueued(server, 'processes', 1);
@@ -232,6 +259,7 @@ it.each(HANDED)('clients of the application may have %s: they are handed locks, 
     return openLocks({ redis: client });
   };
   const [locks, others, key] = [await make(), await make(), `handed ${name}`];
+  await listens(locks, others, key);
   const holder = await locks.acquire(key);
   const waiting = others.acquire(key);
   const queue = `${options.keyPrefix ?? ''}lock:{${key}}:queue`;
@@ -279,6 +307,7 @@ describe('in a Cluster', () => {
     const handed = connect(options);
     onTestFinished(() => handed.disconnect());
     const others = await openLocks({ redis: handed });
+    await listens(locks, others, name, cluster.nodes);
     const counts: number[] = [];
     for (let index = 0; index < 6; index++) {
       const key = `${name} ${index}`;
@@ -295,11 +324,9 @@ describe('in a Cluster', () => {
       await lock.release();
     }
     expect(counts).toEqual([2, 2, 2, 2, 2, 2]);
-    const listening = async (node: RedisServer) =>
-      ((await node.command('PUBSUB', 'CHANNELS', '*inbox:*')) as string[]).length;
-    expect(await sum(cluster.nodes, listening)).toBe(1);
+    expect(await sum(cluster.nodes, channels)).toBe(1);
     await others.onApplicationShutdown();
-    await until(async () => (await sum(cluster.nodes, listening)) === 0, { what: 'nobody listens' });
+    await until(async () => (await sum(cluster.nodes, channels)) === 0, { what: 'nobody listens' });
     expect(await handed.ping()).toBe('PONG');
   });
 

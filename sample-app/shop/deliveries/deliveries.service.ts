@@ -24,9 +24,9 @@ export class DeliveriesService {
    */
   @Locked((delivery: Delivery) => `product:${delivery.sku}`, { ttlMs: 2_000, waitMs: 15_000 })
   async unload(delivery: Delivery): Promise<Unloaded> {
-    const { signal, fencingToken } = this.locks.current();
-    const boxes = (await this.warehouse.boxesOf(delivery.sku, { signal, fencingToken })) + delivery.boxes;
-    await this.warehouse.setBoxes(delivery.sku, boxes, { signal, fencingToken });
-    return { sku: delivery.sku, boxes, fencingToken, by: process.pid };
+    const lock = this.locks.current();
+    const boxes = (await this.warehouse.boxesOf(delivery.sku, lock)) + delivery.boxes;
+    await this.warehouse.setBoxes(delivery.sku, boxes, lock);
+    return { sku: delivery.sku, boxes, fencingToken: lock.fencingToken, by: process.pid };
   }
 }

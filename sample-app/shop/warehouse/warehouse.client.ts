@@ -1,9 +1,9 @@
 import { BadGatewayException, Injectable, NotFoundException } from '@nestjs/common';
-import type { Lock } from 'nest-redis-lock';
+import { fencingHeaders, type Lock } from 'nest-redis-lock';
 import { ShopConfig } from '../config/shop.config.js';
 
 /** What a request to the warehouse takes over from the lock it is sent under. */
-export type UnderLock = Pick<Lock, 'signal' | 'fencingToken'>;
+export type UnderLock = Pick<Lock, 'key' | 'signal' | 'fencingToken'>;
 
 /**
  * The warehouse, over HTTP. It can only read and write, so whoever changes a number reads it first and writes it after.
@@ -35,10 +35,8 @@ export class WarehouseClient {
     const response = await fetch(this.config.warehouseUrl + path, {
       method,
       signal: lock?.signal,
-      ...(body && {
-        headers: { 'content-type': 'application/json' },
-        body: JSON.stringify({ ...body, fencingToken: lock?.fencingToken }),
-      }),
+      headers: { ...(lock && fencingHeaders(lock)), ...(body && { 'content-type': 'application/json' }) },
+      body: body && JSON.stringify(body),
     });
     if (response.ok) return response.json();
     if (response.status === 404) throw new NotFoundException('The warehouse has no such product.');

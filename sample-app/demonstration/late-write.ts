@@ -1,0 +1,15 @@
+import { filter, firstValueFrom, timeout } from 'rxjs';
+import type { HeldUp } from '../warehouse/network.service.js';
+import type { Site } from './site.js';
+
+/** Lets a write that was held up arrive at last, and tells what the warehouse made of it. */
+export async function isRefused({ warehouse }: Site, sku: string, write: HeldUp): Promise<boolean> {
+  const arrival = firstValueFrom(
+    warehouse.writes.writes$.pipe(
+      filter(({ resource }) => resource === sku),
+      timeout(5_000),
+    ),
+  );
+  write.letThrough();
+  return !(await arrival).accepted;
+}

@@ -1,0 +1,83 @@
+import { readFileSync } from 'node:fs';
+import { fencedUpdate, fencedUpsert, LockOptionsError } from 'nest-redis-lock';
+import { describe, expect, it } from 'vitest';
+
+const TOKEN = 1_790_000_000_000_000;
+
+describe('a fenced statement', () => {
+  it('updates only where no newer token was seen', () => {
+    expect(fencedUpdate({ table: 'stock', set: { boxes: 3 }, where: { sku: 'tea' }, fence: TOKEN })).toEqual({
+      text: 'UPDATE "stock" SET "boxes" = $2, "fence" = CAST($3 AS bigint) WHERE "sku" = $1 AND "fence" <= CAST($3 AS bigint) RETURNING "fence"',
+      values: ['tea', 3, TOKEN],
+      fencingToken: TOKEN,
+      resource: 'stock',
+      isCertain: false,
+    });
+  });
+
+  it('inserts the row that is not there, with its token', () => {
+    const row = {
+      table: 'shop.stock',
+      set: { boxes: 3 },
+      where: { shop: 7, sku: 'tea' },
+      fence: TOKEN,
+      column: 'seen',
+    };
+    expect(fencedUpsert(row)).toEqual({
+      text:
+        'INSERT INTO "shop"."stock" AS existing ("shop", "sku", "boxes", "seen") VALUES ($1, $2, $3, CAST($4 AS bigint)) ' +
+        'ON CONFLICT ("shop", "sku") DO UPDATE SET "boxes" = EXCLUDED."boxes", "seen" = CAST($4 AS bigint) ' +
+        'WHERE existing."seen" <= CAST($4 AS bigint) RETURNING "seen"',
+      values: [7, 'tea', 3, TOKEN],
+      fencingToken: TOKEN,
+      resource: 'shop.stock',
+      isCertain: true,
+    });
+  });
+
+  it('is the one of the documentation', () => {
+    const documentation = readFileSync(new URL('../../docs/fencing.md', import.meta.url), 'utf8');
+    const { text } = fencedUpdate({ table: 'stock', where: { sku: 'tea' }, set: { boxes: 3 }, fence: TOKEN });
+    expect(documentation).toContain(`\n${text}\n`);
+  });
+
+  it('has no value in its text, and quotes in names are doubled', () => {
+    const evil = `tea'; DROP TABLE stock; --`;
+    const { text, values } = fencedUpdate({
+      table: 'st"ock',
+      set: { [`boxes" = 0, "sku`]: evil },
+      where: { sku: evil },
+      fence: TOKEN,
+    });
+    expect(text).not.toContain('DROP');
+    expect(text).not.toContain(String(TOKEN));
+    expect(text).toContain('UPDATE "st""ock" SET "boxes"" = 0, ""sku" = $2');
+    expect(values).toEqual([evil, evil, TOKEN]);
+  });
+
+  const row = { table: 'stock', set: { boxes: 3 }, where: { sku: 'tea' }, fence: TOKEN };
+  it.each<[what: string, change: object, problem: string]>([
+    ['no where, which would mean all rows', { where: {} }, 'identifies one row'],
+    ['a where that is null, and equals nothing', { where: { sku: null } }, 'must not be null'],
+    ['a where that is undefined', { where: { sku: undefined } }, 'is undefined'],
+    ['a value that is undefined, which drivers write as NULL', { set: { boxes: undefined } }, 'is undefined'],
+    ['the fence among the columns to set', { set: { fence: 1 } }, 'by the fence alone'],
+    ['the fence among the columns of where', { where: { fence: 1 } }, 'by the fence alone'],
+    ['a column in where and in set', { set: { sku: 'coffee' } }, 'both in where and in set'],
+    ['a token that is no number', { fence: '17' }, 'got string'],
+    ['no token', { fence: undefined }, 'got undefined'],
+    ['a token that was rounded', { fence: 2 ** 53 }, '2^53'],
+    ['a token with a fraction', { fence: 1.5 }, 'got 1.5'],
+    ['a token below zero', { fence: -1 }, 'got -1'],
+    ['an empty name', { table: '' }, '1 to 63 bytes'],
+    ['an empty part of a name', { table: 'shop.' }, '1 to 63 bytes'],
+    ['a name that PostgreSQL would cut off', { column: 'ü'.repeat(32) }, '1 to 63 bytes'],
+    ['a name with a NUL', { set: { 'a\0b': 1 } }, '1 to 63 bytes'],
+  ])('refuses %s', (_what, change, problem) => {
+    for (const make of [fencedUpdate, fencedUpsert]) {
+      const making = () => make({ ...row, ...change } as never);
+      expect(making).toThrow(LockOptionsError);
+      expect(making).toThrow(problem);
+    }
+  });
+});

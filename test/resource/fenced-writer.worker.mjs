@@ -1,0 +1,63 @@
+// A process of its own that writes to a database under locks: started by fenced-writer.ts, told what to do by messages.
+import { pathToFileURL } from 'node:url';
+import pg from 'pg';
+
+const [library, settings] = process.argv.slice(2);
+const { redis, database } = JSON.parse(settings);
+const load = (file) => import(pathToFileURL(`${library}/${file}`).href);
+const { LockService } = await load('service/lock.service.js');
+const { resolveOptions } = await load('resolve-options.js');
+const { fencedUpdate, fencedUpsert } = await load('resource/fenced-statement.js');
+const { assertFenced } = await load('resource/assert-fenced.js');
+const [locks] = await LockService.open(resolveOptions({ redis }));
+const pool = new pg.Pool({ connectionString: database, max: 4 });
+pool.on('error', () => {});
+let held;
+let table;
+
+const duties = {
+  use(name) {
+    table = name;
+  },
+  async acquire(key, options) {
+    held = await locks.acquire(key, options);
+    return held.fencingToken;
+  },
+  release: () => held.release(),
+  async readBoxes(sku) {
+    const { rows } = await pool.query(`SELECT boxes FROM ${table} WHERE sku = $1`, [sku]);
+    return rows[0].boxes;
+  },
+  /** Writes with the token of the lock it was given, whether it still has it or not: that is for the database to see. */
+  writeBoxes: (sku, boxes) => write(fencedUpdate, sku, boxes, held.fencingToken),
+  writeNaively: (sku, boxes) =>
+    pool.query(`UPDATE ${table} SET boxes = $1 WHERE sku = $2`, [boxes, sku]).then(() => true),
+  /** All at once, on several connections. */
+  async race(form, sku, tokens) {
+    const statement = { update: fencedUpdate, upsert: fencedUpsert }[form];
+    const written = await Promise.all(tokens.map((token) => write(statement, sku, token % 1_000_000, token)));
+    return tokens.filter((_, index) => written[index]);
+  },
+};
+
+async function write(form, sku, boxes, fence) {
+  const statement = form({ table, set: { boxes }, where: { sku }, fence });
+  const { rows } = await pool.query(statement.text, statement.values);
+  try {
+    assertFenced(rows.length, statement);
+    return true;
+  } catch (error) {
+    if (error.code === 'LOCK_STALE_TOKEN') return false;
+    throw error;
+  }
+}
+
+process.on('message', async ({ id, duty, args }) => {
+  try {
+    process.send({ id, value: await duties[duty](...args) });
+  } catch (error) {
+    process.send({ id, error: `${error.name}: ${error.message}` });
+  }
+});
+process.on('disconnect', () => process.exit());
+process.send({ ready: true });
