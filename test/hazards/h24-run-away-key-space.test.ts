@@ -58,7 +58,7 @@ describe('H24: many different keys are locked, once each', () => {
     expect(queues.size).toBe(COUNT);
     await endAllTtls(server);
     expect(await server.command('DBSIZE')).toBe(COUNT);
-  });
+  }, 60_000);
 
   it('this library keeps nothing in the process, and in Redis only counters that end within a day', async () => {
     const server = await redisServer();
@@ -84,5 +84,5 @@ describe('H24: many different keys are locked, once each', () => {
     await until(async () => (await memoryOf(server)) - memoryBefore < 1_500_000, {
       what: 'the memory of Redis is back',
     });
-  });
+  }, 60_000);
 });

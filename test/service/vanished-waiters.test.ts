@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { RedisLockSettings } from '../../lib/options.js';
+import type { LockService } from '../../lib/service/lock.service.js';
 import { CONTEND } from '../../lib/scripts/contend.script.js';
 import { LockProcess } from '../support/lock-process.js';
 import { openLocks } from '../support/open-locks.js';
@@ -30,9 +31,21 @@ async function within<T>(limitMs: number, served: Promise<T>): Promise<T> {
   return value;
 }
 
+/** Who has waited for some lock listens from then on. */
+async function haveWaited(waiter: LockProcess, locks: LockService, others: LockService, key: string): Promise<void> {
+  const listening = await subscribers(server);
+  const holder = await others.acquire(key);
+  const first = waiter.acquire(key, { waitMs: 60_000 }).then(() => waiter.release(key));
+  const second = locks.withLock(key, { waitMs: 60_000 }, () => {});
+  await untilSubscribers(server, listening + 2);
+  await holder.release();
+  await Promise.all([first, second]);
+}
+
 /** One holds the lock, a process waits for it, and a service behind that. */
 async function queueOf(key: string) {
   const [waiter, locks, others] = [await start(), await open(), await open()];
+  await haveWaited(waiter, locks, others, `before ${key}`);
   const holder = await others.acquire(key);
   const first = waiter.acquire(key, { waitMs: 60_000 });
   await untilQueued(server, key, 1);
