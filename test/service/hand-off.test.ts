@@ -147,6 +147,7 @@ describe('a lock that is released while another service waits', () => {
 
   it('by force is had by one command and one confirmation, too', async () => {
     const [locks, others] = [await open(), await open()];
+    await listens(locks, others, 'by-force');
     const holder = await locks.acquire('by-force');
     const waiting = others.acquire('by-force');
     await untilQueued(server, 'by-force', 1);

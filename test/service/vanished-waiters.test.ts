@@ -32,20 +32,23 @@ async function within<T>(limitMs: number, served: Promise<T>): Promise<T> {
 }
 
 /** Who has waited for some lock listens from then on. */
-async function haveWaited(waiter: LockProcess, locks: LockService, others: LockService, key: string): Promise<void> {
+async function haveWaited(key: string, others: LockService, ...waiters: (LockProcess | LockService)[]): Promise<void> {
   const listening = await subscribers(server);
   const holder = await others.acquire(key);
-  const first = waiter.acquire(key, { waitMs: 60_000 }).then(() => waiter.release(key));
-  const second = locks.withLock(key, { waitMs: 60_000 }, () => {});
-  await untilSubscribers(server, listening + 2);
+  const turns = waiters.map((waiter) =>
+    waiter instanceof LockProcess
+      ? waiter.acquire(key, { waitMs: 60_000 }).then(() => waiter.release(key))
+      : waiter.withLock(key, { waitMs: 60_000 }, () => {}),
+  );
+  await untilSubscribers(server, listening + waiters.length);
   await holder.release();
-  await Promise.all([first, second]);
+  await Promise.all(turns);
 }
 
 /** One holds the lock, a process waits for it, and a service behind that. */
 async function queueOf(key: string) {
   const [waiter, locks, others] = [await start(), await open(), await open()];
-  await haveWaited(waiter, locks, others, `before ${key}`);
+  await haveWaited(`before ${key}`, others, waiter, locks);
   const holder = await others.acquire(key);
   const first = waiter.acquire(key, { waitMs: 60_000 });
   await untilQueued(server, key, 1);
@@ -58,6 +61,7 @@ describe('a waiter that', () => {
   it.each([true, false])('aborts leaves the queue, and the next one is served at once (fair: %s)', async (fair) => {
     const [locks, others, third] = [await open({ fair }), await open({ fair }), await open({ fair })];
     const key = `aborts ${fair}`;
+    await haveWaited(`before ${key}`, others, locks, third);
     const holder = await others.acquire(key);
     const controller = new AbortController();
     const aborted = locks.acquire(key, { signal: controller.signal });
@@ -229,6 +233,7 @@ describe('a waiter that', () => {
 describe('a subscription that', () => {
   it('was cut is made anew, and locks are handed over as before', async () => {
     const [locks, others] = [await open(), await open()];
+    await haveWaited('before cut', others, locks);
     const holder = await others.acquire('cut');
     const waiting = locks.acquire('cut');
     await untilQueued(server, 'cut', 1);
@@ -247,6 +252,7 @@ describe('a subscription that', () => {
     const proxy = await TcpProxy.start(server.port);
     onTestFinished(() => proxy.stop());
     const [locks, others] = [await openLocks({ redis: proxy.url, commandTimeoutMs: 5_000 }), await open()];
+    await haveWaited('before down', others, locks);
     const holder = await others.acquire('down');
     const waiting = locks.acquire('down', { waitMs: 60_000 });
     await untilQueued(server, 'down', 1);
