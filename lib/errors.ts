@@ -52,15 +52,17 @@ export abstract class LockError extends Error {
 /** Somebody else holds the lock, and did so until the waiting time was over. HTTP status 409. */
 export class LockContendedError extends LockError {
   readonly code = 'LOCK_CONTENDED';
+  /** How long this call waited, in whole milliseconds. */
+  readonly waitedMs: number;
+  /** How long the holder's lease still runs if it is not extended, in whole milliseconds; Infinity for a key without ttl. */
+  readonly remainingMs?: number;
 
   constructor(
     override readonly key: string,
-    /** How long this call waited, in milliseconds. */
-    readonly waitedMs: number,
+    waitedMs: number,
     /** Who holds it, where that is known. */
     readonly holder?: LockHolder,
-    /** How long the holder's lease still runs if it is not extended, in milliseconds; Infinity for a key without ttl. */
-    readonly remainingMs?: number,
+    remainingMs?: number,
     /** The call did not wait: so many calls of this process waited already, as many as `maxWaiters` allows. */
     readonly maxWaiters?: number,
   ) {
@@ -76,6 +78,8 @@ export class LockContendedError extends LockError {
       409,
       key,
     );
+    this.waitedMs = Math.round(waitedMs);
+    if (remainingMs !== undefined) this.remainingMs = Math.round(remainingMs);
   }
 }
 
@@ -86,6 +90,8 @@ export class NodeError extends Error {
     readonly node: string,
     /** What was wrong there. */
     readonly problem: string,
+    /** What to do, if not to see that the server is up and reachable: sentences. */
+    readonly advice?: string,
   ) {
     super(`${node}: ${problem}`);
     this.name = 'NodeError';
@@ -109,11 +115,20 @@ export class LockUnavailableError extends LockError {
   static from(operation: string, key: string, causes: readonly NodeError[]): LockUnavailableError {
     const nodes = causes.map((cause) => cause.message).join('; ') || 'no node answered';
     return new LockUnavailableError(
-      `Lock "${key}" could not be ${operation}: ${nodes}. Check that these Redis servers are up and reachable.`,
+      `Lock "${key}" could not be ${operation}: ${nodes}. ${adviceFor(causes)}`,
       key,
       causes,
     );
   }
+}
+
+/** What to do about these problems: each advice once. */
+export function adviceFor(causes: readonly NodeError[]): string {
+  const silent = causes.filter(({ advice }) => advice === undefined).map(({ node }) => node);
+  const advice = new Set(causes.flatMap((cause) => cause.advice ?? []));
+  if (silent.length === causes.length) advice.add('Check that these Redis servers are up and reachable.');
+  else if (silent.length > 0) advice.add(`Check that ${silent.join(' and ')} can be reached.`);
+  return [...advice].join(' ');
 }
 
 /** How the work under a lost lock ended. */

@@ -1,3 +1,5 @@
+export type { Finding, FindingCode, LockDiagnosis, NodeDiagnosis } from './doctor/diagnosis.js';
+export { formatDiagnosis } from './doctor/format-diagnosis.js';
 export {
   LockContendedError,
   LockError,
@@ -22,6 +24,7 @@ export type {
   RedisLockOptionsFactory,
   RedisLockSettings,
   RedisSource,
+  ReplicaOptions,
   TryAcquireOptions,
   WithLockOptions,
 } from './options.js';
@@ -48,6 +51,7 @@ export {
   type LockableMethod,
   type LockedDecorator,
   type LockedOptions,
+  type SkippingDecorator,
 } from './nest/locked.decorator.js';
 export { ContextKey } from './nest/locked-plan.js';
 export { LockedInterceptor, lockedInterceptorOf } from './nest/locked.interceptor.js';

@@ -36,6 +36,14 @@ export interface LeaseOptions {
   reentrant?: boolean;
 }
 
+/** How many replicas must have a lock before it counts as held, and for how long they are waited for. */
+export interface ReplicaOptions {
+  /** 1 to 100; Redis itself is not counted. */
+  count: number;
+  /** In milliseconds, 1 to 60 000, and at most a third of `ttlMs`. A call that comes while others wait may take twice as long. */
+  timeoutMs: number;
+}
+
 /** What is done when the lock was lost while the work ran. */
 export interface LossOptions {
   /**
@@ -65,6 +73,13 @@ export interface RedisLockSettings extends LeaseOptions, LossOptions {
    */
   guardMs?: number;
   /**
+   * Wait until so many replicas have a lock, and each extension of it, with the command WAIT on a connection of its own. If
+   * they do not in time, the lock is given back, and the call fails with `LockUnavailableError`. It survives the failover
+   * to a replica that had it; which replica is promoted is not up to this library. Only with `redis`.
+   * @default not waited for
+   */
+  waitForReplicas?: ReplicaOptions;
+  /**
    * Serve calls strictly in the order in which they reached Redis, over all processes: nobody who comes later is served
    * first, no lock is passed on within a process. It costs about three Redis commands for each acquisition. All processes
    * that share keys must agree. Not with `redlock`.
@@ -89,6 +104,13 @@ export interface RedisLockSettings extends LeaseOptions, LossOptions {
    * @default 100
    */
   cohortMs?: number;
+  /**
+   * Only with `redlock`: a node that was started, or lost its data, votes again when the longest ttl in use has passed since,
+   * so that all locks that it may have forgotten have ended. Where it writes to disk before it answers (`appendfsync always`)
+   * a start is no reason to wait. Off, two calls can hold one lock after a node came back empty: only fencing tokens help then.
+   * @default true
+   */
+  restartGuard?: boolean;
   /**
    * Start the application without waiting for Redis: until it is back each acquire fails with `LockUnavailableError`.
    * @default false

@@ -4,15 +4,18 @@ import type {
   RedisLockModuleOptions,
   RedisLockSettings,
   RedisSource,
+  ReplicaOptions,
   WithLockOptions,
 } from './options.js';
 
 /** Options with every default filled in and every bound checked. */
-export interface ResolvedOptions extends Required<Omit<RedisLockSettings, 'commandTimeoutMs'>> {
+export interface ResolvedOptions extends Required<Omit<RedisLockSettings, 'commandTimeoutMs' | 'waitForReplicas'>> {
   /** Name of the registration; the default one is called `default`. */
   connection: string;
   /** Undefined: as long as the kind of backend takes by default. */
   commandTimeoutMs?: number;
+  /** Undefined: replicas are not waited for. */
+  waitForReplicas?: ReplicaOptions;
   backend: { kind: 'redis'; source: RedisSource } | { kind: 'redlock'; sources: RedisSource[] } | { kind: 'memory' };
 }
 
@@ -33,6 +36,7 @@ const DEFAULTS = {
   maxWaiters: 10_000,
   cohortPasses: 100,
   cohortMs: 100,
+  restartGuard: true,
   lazyConnect: false,
   connectTimeoutMs: 5_000,
   shutdownTimeoutMs: 10_000,
@@ -60,10 +64,12 @@ const CHECKS: Record<keyof LockRequest | keyof RedisLockSettings, Check> = {
   },
   commandTimeoutMs: milliseconds(10, 60_000),
   guardMs: milliseconds(0, DAY_MS),
+  waitForReplicas: checkReplicas,
   fair: oneOf(true, false),
   maxWaiters: count(1, 1_000_000),
   cohortPasses: count(0, 1_000),
   cohortMs: milliseconds(0, 60_000),
+  restartGuard: oneOf(true, false),
   lazyConnect: oneOf(true, false),
   connectTimeoutMs: milliseconds(10, 600_000),
   shutdownTimeoutMs: milliseconds(0, 600_000),
@@ -72,8 +78,28 @@ const CHECKS: Record<keyof LockRequest | keyof RedisLockSettings, Check> = {
 const CHECK_MEMORY = oneOf(true);
 
 const REQUEST_OPTIONS = ['ttlMs', 'waitMs', 'watchdog', 'reentrant', 'onLost', 'signal'] as const;
+const IS_OF_REQUEST = new Set<string>(REQUEST_OPTIONS);
 const SETTINGS = Object.keys(CHECKS).filter((name) => name !== 'signal') as (keyof RedisLockSettings)[];
 const BACKENDS = ['redis', 'redlock', 'memory'] as const;
+
+const BESIDE_FACTORY = 'name and isGlobal go beside useFactory, not into what it returns.';
+const REDIS_OPTION = 'Did you mean redis: { host: ... }?';
+
+/** What is meant by names that are no options. */
+const MEANT_OF_A_SERVICE = {
+  name: BESIDE_FACTORY,
+  isGlobal: BESIDE_FACTORY,
+  url: "Did you mean redis: 'redis://host:port'?",
+  host: REDIS_OPTION,
+  port: REDIS_OPTION,
+  username: REDIS_OPTION,
+  password: REDIS_OPTION,
+  db: REDIS_OPTION,
+};
+const MEANT_OF_A_CALL = {
+  connection: 'It belongs to @Locked: here inject the service of that registration, by @InjectLockService(name).',
+  onContended: 'It belongs to @Locked: here catch LockContendedError, or use tryAcquire.',
+};
 
 /**
  * The one place where module options are checked and defaulted, whichever form of `forRoot` they came by.
@@ -81,21 +107,27 @@ const BACKENDS = ['redis', 'redlock', 'memory'] as const;
  */
 export function resolveOptions(options: RedisLockModuleOptions, connection = DEFAULT_CONNECTION): ResolvedOptions {
   if (typeof options !== 'object' || options === null) throw unfit('options', options, 'an object');
-  refuseUnknown(options, [...SETTINGS, ...BACKENDS]);
+  refuseUnknown(options, [...SETTINGS, ...BACKENDS], MEANT_OF_A_SERVICE);
   const settings = checked(options, SETTINGS);
-  const resolved = { ...DEFAULTS, ...settings, connection, backend: resolveBackend(options) };
+  const resolved: ResolvedOptions = { ...DEFAULTS, ...settings, connection, backend: resolveBackend(options) };
   checkGuard(resolved.ttlMs, resolved.guardMs);
   if (resolved.fair && resolved.backend.kind === 'redlock') {
     throw new LockOptionsError(
       'fair: true needs one Redis, a Cluster or memory: got redlock, whose nodes have no order of arrival in common.',
     );
   }
+  if (resolved.waitForReplicas) checkReplicaWait(resolved, resolved.waitForReplicas);
   return resolved;
 }
 
-/** Fills the options of one call with the defaults of its service. */
+/**
+ * Fills the options of one call with the defaults of its service.
+ * @throws LockOptionsError for options that a single call cannot have, or with a value out of bounds
+ */
 export function resolveRequest(options: WithLockOptions | undefined, defaults: ResolvedOptions): LockRequest {
   if (options === undefined) return defaults;
+  if (typeof options !== 'object' || options === null) throw unfit('options', options, 'an object');
+  for (const name in options) if (!IS_OF_REQUEST.has(name)) refuseUnknown(options, REQUEST_OPTIONS, MEANT_OF_A_CALL);
   const request = { ...pickDefaults(defaults), ...checked(options, REQUEST_OPTIONS) };
   if (options.ttlMs !== undefined) checkGuard(request.ttlMs, defaults.guardMs);
   return request;
@@ -133,6 +165,28 @@ function checkGuard(ttlMs: number, guardMs: number): void {
   }
 }
 
+function checkReplicas(name: string, value: unknown): void {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw unfit(name, value, 'an object');
+  const { count: replicas, timeoutMs } = value as Partial<ReplicaOptions>;
+  refuseUnknown(value, ['count', 'timeoutMs']);
+  count(1, 100)(`${name}.count`, replicas);
+  milliseconds(1, 60_000)(`${name}.timeoutMs`, timeoutMs); // 0 would be WAIT without end
+}
+
+function checkReplicaWait({ backend, ttlMs }: ResolvedOptions, { timeoutMs }: ReplicaOptions): void {
+  if (backend.kind !== 'redis') {
+    throw new LockOptionsError(
+      `waitForReplicas needs redis, whose replicas Redis keeps itself: got ${backend.kind}, which has none.`,
+    );
+  }
+  // An extension that begins after a third of the ttl, behind one that waits in vain, must end before the lease does.
+  if (timeoutMs > ttlMs / 3) {
+    throw new LockOptionsError(
+      `waitForReplicas.timeoutMs must be at most a third of ttlMs: got ${timeoutMs} with ttlMs ${ttlMs}.`,
+    );
+  }
+}
+
 function resolveBackend(options: RedisLockModuleOptions): ResolvedOptions['backend'] {
   const given = BACKENDS.filter((name) => options[name] !== undefined);
   if (given.length !== 1) {
@@ -164,7 +218,7 @@ function checkSource(name: string, source: unknown): void {
   if (typeof source === 'string') {
     // The URL itself may hold a password: it is never repeated.
     if (!/^(rediss?:\/\/|\/)/.test(source) || (source[0] !== '/' && !URL.canParse(source))) {
-      throw new LockOptionsError(`${name} must be ${expected}: got a string of another form.`);
+      throw new LockOptionsError(`${name} must be ${expected}: got a string of another form. Write redis://host:port.`);
     }
   } else if (typeof source !== 'function' && (typeof source !== 'object' || source === null || Array.isArray(source))) {
     throw unfit(name, source, expected);
@@ -189,11 +243,16 @@ function oneOf(...values: (string | boolean)[]): Check {
   };
 }
 
-function refuseUnknown(options: object, known: readonly string[]): void {
+function refuseUnknown(options: object, known: readonly string[], meant: Readonly<Record<string, string>> = {}): void {
   const unknown = Object.keys(options).find((name) => !known.includes(name));
-  if (unknown !== undefined) {
-    throw new LockOptionsError(`There is no option "${unknown}": expected ${known.join(', ')}.`);
-  }
+  if (unknown === undefined) return;
+  const like = unknown.toLowerCase();
+  const near = known.find((name) => [like, `${like}ms`].includes(name.toLowerCase()));
+  const hint =
+    near === undefined ? Object.entries(meant).find(([name]) => name === unknown)?.[1] : `Did you mean ${near}?`;
+  throw new LockOptionsError(
+    `There is no option "${unknown}": expected ${known.join(', ')}.${hint === undefined ? '' : ` ${hint}`}`,
+  );
 }
 
 function unfit(name: string, got: unknown, expected: string): LockOptionsError {

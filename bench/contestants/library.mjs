@@ -1,4 +1,5 @@
 import 'reflect-metadata';
+import { setTimeout as sleep } from 'node:timers/promises';
 
 /** Where the built library is; another copy can be measured by `BENCH_DIST`. */
 const dist = process.env.BENCH_DIST ? `file://${process.env.BENCH_DIST}` : new URL('../../dist', import.meta.url).href;
@@ -9,6 +10,7 @@ export async function open({ ports, ttlMs, waitMs, fair }) {
   const urls = ports.map((port) => `redis://127.0.0.1:${port}`);
   const source = urls.length > 1 ? { redlock: urls } : { redis: urls[0] };
   const [service] = await LockService.open(resolveOptions({ ...source, ttlMs, waitMs, ...(fair && { fair }) }));
+  if (urls.length > 1) await untilNodesVote(service);
   return {
     acquire: (key) => service.acquire(key),
     release: (lock) => lock.release(),
@@ -17,4 +19,18 @@ export async function open({ ports, ttlMs, waitMs, fair }) {
     size: () => service.size,
     close: () => service.onApplicationShutdown(),
   };
+}
+
+/** New nodes of a Redlock do not vote before leases that they may have forgotten have ended. */
+async function untilNodesVote(service) {
+  for (;;) {
+    try {
+      const lock = await service.acquire('votes');
+      await lock.release();
+      return;
+    } catch (error) {
+      if (error.code !== 'LOCK_UNAVAILABLE') throw error;
+      await sleep(100);
+    }
+  }
 }

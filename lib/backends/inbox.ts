@@ -4,6 +4,7 @@ import type { RedisClient } from '../options.js';
 /** The same server as another client uses, on a connection of its own: that one is neither changed nor blocked. */
 const OWN_CONNECTION = {
   lazyConnect: true,
+  socketTimeout: 5_000, // a subscription that hangs is made anew
   autoResubscribe: false, // the inbox tells when it listens again, so it has to know
 } satisfies RedisOptions;
 
@@ -67,8 +68,13 @@ export class Inbox {
   }
 }
 
+/** A second connection to the server of a client, not opened yet. */
+export function ownConnection(client: Redis, options: RedisOptions = {}): Redis {
+  return client.duplicate({ ...OWN_CONNECTION, ...options });
+}
+
 function duplicate(client: RedisClient): RedisClient {
-  if (!client.isCluster) return (client as Redis).duplicate(OWN_CONNECTION);
+  if (!client.isCluster) return ownConnection(client as Redis);
   // Without redisOptions: ioredis 5 would take them for all, and forget the credentials.
   return (client as Cluster).duplicate([], { lazyConnect: true });
 }

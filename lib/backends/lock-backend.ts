@@ -1,3 +1,4 @@
+import type { NodeDiagnosis } from '../doctor/diagnosis.js';
 import type { NodeError } from '../errors.js';
 
 /** One attempt to hold one lock. Every attempt has an owner value of its own. */
@@ -103,6 +104,8 @@ export interface LockBackend {
    * @throws LockUnavailableError after `timeoutMs`, naming the nodes
    */
   connect(timeoutMs: number): Promise<NodeError[]>;
+  /** Checks each server once, for `timeoutMs` at most; none for locks in memory. Never rejects. */
+  probe(timeoutMs: number): Promise<NodeDiagnosis[]>;
   /** Tries once more what is still to be released, and closes the connections that the backend opened. */
   close(): Promise<void>;
 }

@@ -88,6 +88,10 @@ export class MemoryBackend implements LockBackend {
     return [];
   }
 
+  async probe(): Promise<[]> {
+    return [];
+  }
+
   async close(): Promise<void> {
     this.#entries.clear();
   }

@@ -5,7 +5,10 @@ import type { LockBackend } from './lock-backend.js';
 import { MemoryBackend } from './memory.backend.js';
 import { RedisConnection } from './redis-connection.js';
 import { RedisNode, type NodeSettings } from './redis-node.js';
+import { RedlockNode } from './redlock-node.js';
 import { RedlockBackend } from './redlock.backend.js';
+import { ReplicaWait } from './replica-wait.js';
+import { RestartGuard } from './restart-guard.js';
 import { SingleNodeBackend } from './single-node.backend.js';
 
 const DEFAULT_COMMAND_TIMEOUT_MS = 1_000;
@@ -26,14 +29,11 @@ export async function openBackend(
       return new MemoryBackend(now);
     case 'redis': {
       const commandTimeoutMs = options.commandTimeoutMs ?? DEFAULT_COMMAND_TIMEOUT_MS;
-      const [node] = await openNodes([backend.source], {
-        keyPrefix,
-        commandTimeoutMs,
-        processName,
-        handsOver: true,
-        fair,
-      });
-      return new SingleNodeBackend(node!, commandTimeoutMs, now);
+      const settings = { keyPrefix, commandTimeoutMs, processName, handsOver: true, fair, guarded: false };
+      const [node] = await openNodes([backend.source], settings);
+      const terms = options.waitForReplicas;
+      const replicas = terms && new ReplicaWait(node!.connection.client, settings, terms);
+      return new SingleNodeBackend(node!, commandTimeoutMs, now, replicas);
     }
     case 'redlock': {
       // A node that is slow must not eat up the validity of the others' votes.
@@ -44,15 +44,38 @@ export async function openBackend(
         processName,
         handsOver: false,
         fair: false,
+        guarded: options.restartGuard,
       });
-      const twice = nodes.find(({ name }, index) => nodes.findIndex((node) => node.name === name) < index);
-      if (twice) {
+      const problem = unfitTogether(nodes, options);
+      if (problem !== undefined) {
         for (const { connection } of nodes) connection.close();
-        throw new LockOptionsError(`redlock needs independent masters: got ${twice.name} twice.`);
+        throw new LockOptionsError(problem);
       }
-      return new RedlockBackend(nodes, nodeTimeoutMs, now);
+      if (!options.restartGuard)
+        return new RedlockBackend(
+          nodes.map((node) => new RedlockNode(node)),
+          nodeTimeoutMs,
+          now,
+        );
+      const longest = { ms: options.ttlMs };
+      const guards = nodes.map((node) => new RestartGuard(node, longest, nodeTimeoutMs, now));
+      for (const guard of guards) guard.join(guards);
+      return new RedlockBackend(
+        nodes.map((node, index) => new RedlockNode(node, guards[index])),
+        nodeTimeoutMs,
+        now,
+      );
     }
   }
+}
+
+function unfitTogether(nodes: readonly RedisNode[], { restartGuard }: ResolvedOptions): string | undefined {
+  const twice = nodes.find(({ name }, index) => nodes.findIndex((node) => node.name === name) < index);
+  if (twice) return `redlock needs independent masters: got ${twice.name} twice.`;
+  if (restartGuard && nodes.some(({ connection }) => connection.client.isCluster)) {
+    return 'redlock needs single servers: got a Cluster, of which nobody sees when one of its servers has restarted. Set restartGuard: false to use it all the same.';
+  }
+  return undefined;
 }
 
 async function openNodes(sources: RedisSource[], settings: NodeSettings): Promise<RedisNode[]> {

@@ -1,3 +1,4 @@
+import type { Duplex } from 'node:stream';
 import { Redis, type RedisOptions } from 'ioredis';
 import { LockOptionsError, NodeError } from '../errors.js';
 import type { RedisClient, RedisSource } from '../options.js';
@@ -14,19 +15,31 @@ const OWN_CLIENT = {
   maxRetriesPerRequest: 0,
   connectTimeout: 2_000,
   disconnectTimeout: 100, // or the process would live for 2 s after a close while Redis is down
-  socketTimeout: 5_000, // a half-open connection is given up and made anew
   retryStrategy: (attempt: number) => Math.min(attempt * 50, 1_000),
 } satisfies RedisOptions;
+
+/** So long after a command was due its connection counts as half-open. */
+const HALF_OPEN_AFTER_MS = 4_000;
+
+/** What Redis answers to a missing or wrong password; the last one is of Redis 5. */
+const REFUSED = /^(NOAUTH|WRONGPASS|ERR invalid password)/;
 
 /** One client, made here or handed in, and whether it can be used now. */
 export class RedisConnection {
   readonly #waiting = new Set<() => void>();
+  /** Those of them to whom refused credentials are an answer. */
+  readonly #starting = new Set<() => void>();
   readonly #wake = () => {
     for (const waiter of this.#waiting) waiter();
   };
   readonly #remember = (error: Error) => {
     this.#lastError = problemOf(error);
+    if (this.#isRefused) for (const waiter of this.#starting) waiter();
   };
+  readonly #forget = () => {
+    this.#lastError = undefined;
+  };
+  /** Since it was last ready. */
   #lastError?: string;
 
   private constructor(
@@ -37,7 +50,7 @@ export class RedisConnection {
   ) {
     client.on('ready', this.#wake).on('end', this.#wake);
     // A handed client keeps its own way of reporting errors.
-    if (this.owned) client.on('error', this.#remember);
+    if (this.owned) client.on('error', this.#remember).on('ready', this.#forget);
   }
 
   /** @throws what the user's function throws */
@@ -52,15 +65,45 @@ export class RedisConnection {
     return this.client.status === 'ready';
   }
 
+  /** What is wrong while it is not ready. */
+  get problem(): NodeError {
+    if (this.#isRefused) {
+      const problem = `it refused the credentials: ${this.#lastError}`;
+      return new NodeError(this.name, problem, 'Correct username and password.');
+    }
+    const cause = this.#lastError ? `: ${this.#lastError}` : '';
+    return new NodeError(this.name, `not connected (${this.client.status})${cause}`);
+  }
+
   /**
    * Waits until commands can be sent. Starts the connection of a lazy client, as a command would.
+   * @param when at the `start` of the application credentials that are refused will stay so; later they may be changing
    * @returns undefined when it is ready; what is wrong after `timeoutMs`, or at once when it was closed for good
    */
-  async ready(timeoutMs: number): Promise<NodeError | undefined> {
+  async ready(timeoutMs: number, when?: 'start'): Promise<NodeError | undefined> {
     if (this.isReady) return undefined;
     if (this.client.status === 'wait') this.client.connect().catch(() => {}); // reported by the status
-    if (this.client.status !== 'end' && timeoutMs > 0) await this.#change(timeoutMs);
-    return this.isReady ? undefined : this.#problem();
+    const isHopeless = this.client.status === 'end' || (when === 'start' && this.#isRefused);
+    if (!isHopeless && timeoutMs > 0) await this.#change(timeoutMs, when);
+    return this.isReady ? undefined : this.problem;
+  }
+
+  /**
+   * Gives the connection up, and has it made anew, if a command that is overdue stays so: the client's own `socketTimeout`
+   * would set and clear a timer for each command. Clients that were handed in are left alone.
+   */
+  suspect(isOpen: () => boolean): void {
+    const { stream } = this;
+    if (!this.owned || !stream) return;
+    const giveUp = () => {
+      if (stream === this.stream && isOpen()) stream.destroy(new Error('it does not answer'));
+    };
+    setTimeout(giveUp, HALF_OPEN_AFTER_MS).unref();
+  }
+
+  /** What commands are sent on now: another one after each break. A Cluster has none of its own. */
+  get stream(): Duplex | undefined {
+    return (this.client as Redis).stream;
   }
 
   /** Closes the client if it was made here. Nothing may be under way any more. */
@@ -70,21 +113,22 @@ export class RedisConnection {
     this.#wake();
   }
 
-  #change(timeoutMs: number): Promise<void> {
+  get #isRefused(): boolean {
+    return this.#lastError !== undefined && REFUSED.test(this.#lastError);
+  }
+
+  #change(timeoutMs: number, when?: 'start'): Promise<void> {
     return new Promise((resolve) => {
       const done = () => {
         clearTimeout(timer);
         this.#waiting.delete(done);
+        this.#starting.delete(done);
         resolve();
       };
       const timer = setTimeout(done, timeoutMs);
       this.#waiting.add(done);
+      if (when === 'start') this.#starting.add(done);
     });
-  }
-
-  #problem(): NodeError {
-    const cause = this.#lastError ? `: ${this.#lastError}` : '';
-    return new NodeError(this.name, `not connected (${this.client.status})${cause}`);
   }
 }
 

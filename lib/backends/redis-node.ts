@@ -1,39 +1,36 @@
+import type { NodeDiagnosis } from '../doctor/diagnosis.js';
 import { NodeError } from '../errors.js';
 import { ACQUIRE, VOTE } from '../scripts/acquire.script.js';
+import { ADMIT } from '../scripts/admit.script.js';
 import { CONTEND, VOTE_OR_QUEUE } from '../scripts/contend.script.js';
-import { EXTEND } from '../scripts/extend.script.js';
-import { FENCE_TTL_MS } from '../scripts/fence.js';
+import { EXTEND, RESTORE } from '../scripts/extend.script.js';
 import { FORCE_RELEASE } from '../scripts/force-release.script.js';
 import { queueEntry, type Service } from '../scripts/hand-off.js';
 import { INSPECT } from '../scripts/inspect.script.js';
 import { RAISE_FENCE } from '../scripts/raise-fence.script.js';
 import { RELEASE } from '../scripts/release.script.js';
 import type { Script } from '../scripts/script.js';
-import { ScriptFault, ScriptRunner, type Reply } from '../scripts/script-runner.js';
+import type { ScriptFault } from '../scripts/script-fault.js';
+import { ScriptRunner, type Reply } from '../scripts/script-runner.js';
 import { WITHDRAW } from '../scripts/withdraw.script.js';
 import { UnderWay } from '../under-way.js';
 import { Inbox } from './inbox.js';
 import type { Claim, Holding, Place, Waiting } from './lock-backend.js';
+import {
+  extensionOf,
+  holdingOf,
+  releaseOf,
+  voteOf,
+  type Fault,
+  type NodeAdmission,
+  type NodeExtension,
+  type NodeRelease,
+  type Seen,
+  type Vote,
+} from './node-answers.js';
+import { NodeProbe } from './node-probe.js';
 import type { RedisConnection } from './redis-connection.js';
-
-/** A fault of one node. */
-export interface Fault {
-  status: 'fault';
-  error: NodeError;
-  /** The command may have taken, or may yet take, effect. */
-  mayHaveRun: boolean;
-  /** The connection failed, not the command. */
-  disconnected: boolean;
-}
-
-export type Vote =
-  { status: 'granted'; fencingToken: number } | { status: 'refused'; owner: string; remainingMs: number } | Fault;
-
-export type NodeExtension = { status: 'extended' | 'restored' | 'absent' | 'foreign' } | Fault;
-export type NodeRelease = { status: 'released' | 'gone' } | Fault;
-
-/** Is told of answers in the order in which the server gave them, which that of promises is not. */
-export type Seen<Answer> = (answer: Answer) => void;
+import type { ServerIdentity } from './server-identity.js';
 
 /** How a node serves locks. */
 export interface NodeSettings {
@@ -45,6 +42,8 @@ export interface NodeSettings {
   handsOver: boolean;
   /** Whether a free lock goes to the first in its queue, whoever asks for it. */
   fair: boolean;
+  /** Whether a vote counts only if it is of the same connection as the question, so of the same server. */
+  guarded: boolean;
 }
 
 /** A lock, or the place of a ticket in its queue, to be given back. */
@@ -61,7 +60,9 @@ const RETRY_RELEASE_MS = 100;
 export class RedisNode {
   readonly #runner: ScriptRunner;
   readonly #settings: NodeSettings;
+  readonly #voteOf = (reply: Reply) => voteOf(reply, this.name);
   readonly #inbox: Inbox;
+  readonly #probe: NodeProbe;
   /** What was not confirmed: of releases only what was sent, so a server that is down adds nothing. */
   readonly #unconfirmed = new Set<GivingBack>();
   readonly #releasing = new UnderWay();
@@ -74,7 +75,10 @@ export class RedisNode {
     settings: NodeSettings,
   ) {
     this.#settings = settings;
-    this.#runner = new ScriptRunner(connection.client, settings.commandTimeoutMs);
+    this.#runner = new ScriptRunner(connection.client, settings.commandTimeoutMs, settings.guarded, (isOpen) =>
+      connection.suspect(isOpen),
+    );
+    this.#probe = new NodeProbe(connection, settings);
     // The channel is one word of a queue's entry.
     const channel = `${settings.keyPrefix}:inbox:${settings.processName}`.replace(/\s/g, '_');
     this.#inbox = new Inbox(connection.client, channel, {
@@ -98,21 +102,38 @@ export class RedisNode {
     this.#inbox.open();
   }
 
-  /** Whether a place here is of use: nobody can be woken who does not listen, but a lock can be found to be granted. */
-  get canQueue(): boolean {
-    return this.#settings.handsOver || this.isListening;
+  /** With `waiting` a refused attempt gets a place in the queue. */
+  acquire({ key, owner, ttlMs }: Claim, waiting?: Waiting): Promise<Vote> {
+    const { fair } = this.#settings;
+    if (!waiting && !fair) return this.#run(ACQUIRE, this.#lockAndFence(key), [owner, ttlMs], this.#voteOf);
+    const args = [owner, ttlMs, waiting?.tokens ?? 1, waiting ? this.#entry(waiting) : '', fair ? 1 : 0];
+    return this.#run(CONTEND, [...this.#lockAndFence(key), this.#queue(key)], args, this.#voteOf);
   }
 
-  /** With `waiting` a refused attempt gets a place in the queue. */
-  acquire({ key, owner, ttlMs }: Claim, waiting?: Waiting, seen?: Seen<Vote>): Promise<Vote> {
-    const { fair, handsOver } = this.#settings;
-    if (!waiting && !fair) {
-      return this.#run(handsOver ? ACQUIRE : VOTE, this.#lockAndFence(key), [owner, ttlMs], voteOf, seen);
-    }
-    const entry = waiting && this.canQueue ? this.#entry(waiting) : '';
-    const args = [owner, ttlMs, waiting?.tokens ?? 1, entry, fair ? 1 : 0];
-    const script = handsOver ? CONTEND : VOTE_OR_QUEUE;
-    return this.#run(script, [...this.#lockAndFence(key), this.#queue(key)], args, voteOf, seen);
+  /**
+   * The same as one of the nodes of a Redlock.
+   * @param epoch in which the node was let vote; '' whenever it answers
+   */
+  vote({ key, owner, ttlMs }: Claim, waiting: Waiting | undefined, epoch: string, seen: Seen<Vote>): Promise<Vote> {
+    if (!waiting)
+      return this.#run(VOTE, [...this.#lockAndFence(key), this.#guard], [owner, ttlMs, epoch], this.#voteOf, seen);
+    // Nobody can be woken who does not listen.
+    const args = [owner, ttlMs, 1, this.isListening ? this.#entry(waiting) : '', 0, epoch];
+    return this.#run(
+      VOTE_OR_QUEUE,
+      [...this.#lockAndFence(key), this.#queue(key), this.#guard],
+      args,
+      this.#voteOf,
+      seen,
+    );
+  }
+
+  /** @param longestMs the longest ttl in use, as far as the caller knows */
+  admit({ run, uptimeS }: ServerIdentity, longestMs: number): Promise<NodeAdmission> {
+    return this.#run<NodeAdmission>(ADMIT, [this.#guard], [run, uptimeS, longestMs], (reply) => {
+      const [epoch, sinceMs, longest] = reply as (string | number)[];
+      return { status: 'admitted', epoch: String(epoch), sinceMs: Number(sinceMs), longestMs: Number(longest) };
+    });
   }
 
   /** Gives up a place in the queue, with the lock if that was handed over to it. */
@@ -127,7 +148,8 @@ export class RedisNode {
 
   /** With `restore` a lock that is absent is put back. */
   extend({ key, owner, ttlMs }: Claim, mode: 'keep' | 'restore', seen?: Seen<NodeExtension>): Promise<NodeExtension> {
-    return this.#run(EXTEND, [this.#lock(key)], [owner, ttlMs, mode], extensionOf, seen);
+    const script = mode === 'restore' ? RESTORE : EXTEND;
+    return this.#run(script, [this.#lock(key)], [owner, ttlMs], extensionOf, seen);
   }
 
   /** A release that is not confirmed is repeated in the background until it is. */
@@ -153,6 +175,11 @@ export class RedisNode {
 
   forceRelease(key: string): Promise<NodeRelease> {
     return this.#run(FORCE_RELEASE, [this.#lock(key), this.#queue(key)], [], releaseOf);
+  }
+
+  /** What a check of the server, or of each master of a Cluster, finds. Never rejects. */
+  probe(timeoutMs: number): Promise<NodeDiagnosis[]> {
+    return this.#probe.run(timeoutMs);
   }
 
   /** Waits for releases under way, tries once more what is still to be released, then closes the connection. */
@@ -190,7 +217,11 @@ export class RedisNode {
 
   readonly #faultOf = ({ message, mayHaveRun, disconnected }: ScriptFault): Fault => ({
     status: 'fault',
-    error: new NodeError(this.name, message),
+    // What was not sent the client tells only its status of, the connection also why.
+    error:
+      disconnected && !mayHaveRun && !this.connection.isReady
+        ? this.connection.problem
+        : new NodeError(this.name, message),
     mayHaveRun,
     disconnected,
   });
@@ -219,6 +250,10 @@ export class RedisNode {
       this.#retry = setTimeout(() => void this.#repeatAll(), RETRY_RELEASE_MS).unref();
   }
 
+  get #guard(): string {
+    return `${this.#settings.keyPrefix}:guard`;
+  }
+
   #lock(key: string): string {
     return `${this.#settings.keyPrefix}:{${key}}`;
   }
@@ -236,34 +271,4 @@ export class RedisNode {
     const lock = this.#lock(key);
     return [lock, `${lock}:fence`];
   }
-}
-
-function voteOf(reply: Reply): Vote {
-  return Array.isArray(reply)
-    ? { status: 'refused', remainingMs: remainingMs(reply[0]), owner: String(reply[1]) }
-    : { status: 'granted', fencingToken: Number(reply) };
-}
-
-function extensionOf(reply: Reply): NodeExtension {
-  return { status: ({ 1: 'extended', 2: 'restored', 0: 'absent' } as const)[Number(reply)] ?? 'foreign' };
-}
-
-function releaseOf(reply: Reply): NodeRelease {
-  return { status: Number(reply) === 1 ? 'released' : 'gone' };
-}
-
-function holdingOf(reply: Reply): Holding | undefined {
-  if (!Array.isArray(reply)) return undefined;
-  const [remaining, owner, fence, fenceTtl] = reply;
-  return {
-    owner: String(owner),
-    remainingMs: remainingMs(remaining),
-    fencingToken: fence === '' ? undefined : Number(fence),
-    heldForMs: Number(fenceTtl) > 0 ? FENCE_TTL_MS - Number(fenceTtl) : undefined,
-  };
-}
-
-/** A key without a ttl, which another program must have written, never ends. */
-function remainingMs(pttl: number | string | undefined): number {
-  return Number(pttl) < 0 ? Infinity : Number(pttl);
 }

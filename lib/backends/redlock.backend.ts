@@ -1,3 +1,4 @@
+import type { NodeDiagnosis } from '../doctor/diagnosis.js';
 import { LockUnavailableError, type NodeError } from '../errors.js';
 import type {
   AcquireOutcome,
@@ -9,13 +10,23 @@ import type {
   ReleaseOutcome,
   Waiting,
 } from './lock-backend.js';
-import type { Fault, NodeExtension, NodeRelease, RedisNode, Vote } from './redis-node.js';
+import type { Fault, Vote } from './node-answers.js';
+import {
+  acknowledged,
+  agreed,
+  isFault,
+  quorumOf,
+  tallyExtension,
+  tallyRelease,
+  tallyVotes,
+  tallyWriteBack,
+  type Issue,
+  type WriteBack,
+} from './redlock-decisions.js';
 import { RedlockNode } from './redlock-node.js';
 import { RedlockWakes } from './redlock-wakes.js';
 import { unreachable } from './single-node.backend.js';
 import { countVotes } from './votes.js';
-
-type Granted = Extract<Vote, { status: 'granted' }>;
 
 /**
  * Redlock over independent masters (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/): a lock
@@ -30,9 +41,9 @@ export class RedlockBackend implements LockBackend {
   readonly #now: () => number;
   #wakes?: RedlockWakes;
 
-  constructor(nodes: readonly RedisNode[], nodeTimeoutMs: number, now: () => number) {
-    this.#nodes = nodes.map((node) => new RedlockNode(node));
-    this.#quorum = Math.floor(nodes.length / 2) + 1;
+  constructor(nodes: readonly RedlockNode[], nodeTimeoutMs: number, now: () => number) {
+    this.#nodes = nodes;
+    this.#quorum = quorumOf(nodes.length);
     this.#nodeTimeoutMs = nodeTimeoutMs;
     this.#now = now;
   }
@@ -44,31 +55,17 @@ export class RedlockBackend implements LockBackend {
 
   async acquire(claim: Claim, waiting?: Waiting): Promise<AcquireOutcome> {
     // Connections that are just being made get the time of one vote, if there is no quorum without them.
-    await this.#connectedQuorum(this.#nodeTimeoutMs);
+    if (!this.#hasQuorum) await this.#connectedQuorum(this.#nodeTimeoutMs);
     const sentAt = this.#now();
     const queued = waiting !== undefined && this.isListening;
     // Passing on within the process would need the whole block of tokens to be known to a majority: one at a time.
     const place = waiting && { ...waiting, tokens: 1 };
     const ballots = this.#nodes.map((node) => node.acquire(claim, place));
-    const votes = await countVotes(ballots, (answers, open) => {
-      const granted = answers.filter(isGranted).length;
-      const won = granted >= this.#quorum;
-      const lost = granted + open < this.#quorum && (open === 0 || this.#knowsWhy(answers, open));
-      return won || lost ? [...answers] : undefined;
-    });
-    const tokens = votes.filter(isGranted).map((vote) => vote.fencingToken);
-    let outcome: AcquireOutcome;
-    if (tokens.length >= this.#quorum) {
-      const fencingToken = Math.max(...tokens);
-      const known = tokens.filter((token) => token === fencingToken).length;
-      const problem = known >= this.#quorum ? undefined : await this.#writeBack(claim, fencingToken, votes);
-      if (problem === undefined) {
-        if (waiting) this.#leaveWhereRefused(claim.key, waiting, ballots);
-        return { status: 'acquired', fencingToken, lastToken: fencingToken, sentAt };
-      }
-      outcome = problem;
-    } else {
-      outcome = this.#refusal(votes, queued);
+    const tally = await countVotes(ballots, (votes, open) => tallyVotes(votes, open, this.#quorum, queued));
+    const outcome = tally.status === 'write-back' ? await this.#writeBack(claim, tally, ballots) : tally;
+    if (outcome.status === 'issued') {
+      if (waiting) this.#leaveWhereRefused(claim.key, waiting, ballots);
+      return { status: 'acquired', fencingToken: outcome.fencingToken, lastToken: outcome.fencingToken, sentAt };
     }
     this.#undo(claim);
     return outcome;
@@ -81,31 +78,15 @@ export class RedlockBackend implements LockBackend {
   async extend(claim: Claim): Promise<ExtendOutcome> {
     const sentAt = this.#now();
     const ballots = this.#nodes.map((node) => node.extend(claim));
-    const outcome = await countVotes<NodeExtension, ExtendOutcome>(ballots, (answers, open) => {
-      const count = (status: NodeExtension['status']) => answers.filter((answer) => answer?.status === status).length;
-      const extended = count('extended');
-      if (extended >= this.#quorum) return { status: 'extended', sentAt };
-      const faults = answers.filter(isFault);
-      // Nodes that did not answer may still have it: only without them, too, it is certainly lost.
-      if (extended + faults.length + open < this.#quorum) {
-        return { status: 'lost', reason: count('foreign') > 0 ? 'stolen' : 'expired' };
-      }
-      return open > 0 ? undefined : { status: 'unavailable', causes: faults.map((fault) => fault.error) };
-    });
+    const outcome = await countVotes(ballots, (answers, open) => tallyExtension(answers, open, this.#quorum));
     if (outcome.status === 'extended') this.#nodes.forEach((node, index) => void node.mend(claim, ballots[index]!));
     if (outcome.status === 'lost') this.#undo(claim);
-    return outcome;
+    return outcome.status === 'extended' ? { ...outcome, sentAt } : outcome;
   }
 
   async release(claim: Claim): Promise<ReleaseOutcome> {
     const ballots = this.#nodes.map((node) => node.release(claim));
-    return countVotes<NodeRelease, ReleaseOutcome>(ballots, (answers, open) => {
-      const released = answers.filter((answer) => answer?.status === 'released').length;
-      if (released >= this.#quorum) return { status: 'released' };
-      const faults = answers.filter(isFault);
-      if (released + faults.length + open < this.#quorum) return { status: 'gone' };
-      return open > 0 ? undefined : { status: 'unavailable', causes: faults.map((fault) => fault.error) };
-    });
+    return countVotes(ballots, (answers, open) => tallyRelease(answers, open, this.#quorum));
   }
 
   /** The holder is who has a majority; minorities of a split vote are no lock. */
@@ -155,13 +136,18 @@ export class RedlockBackend implements LockBackend {
   }
 
   async connect(timeoutMs: number): Promise<NodeError[]> {
-    await this.#connectedQuorum(timeoutMs);
+    await this.#connectedQuorum(timeoutMs, 'start');
     // Nobody waits long for the rest.
     const restMs = Math.min(timeoutMs, this.#nodeTimeoutMs);
-    const ballots = this.#nodes.map(({ node }) => node.connection.ready(restMs));
+    const ballots = this.#nodes.map((node) => node.ready(restMs, 'start'));
     const errors = (await Promise.all(ballots)).filter((error) => error !== undefined);
     if (this.#nodes.length - errors.length < this.#quorum) throw unreachable(errors, timeoutMs);
-    return errors;
+    const abstentions = this.#nodes.filter((node) => node.isReady).map((node) => node.abstention);
+    return [...errors, ...abstentions.filter((error) => error !== undefined)];
+  }
+
+  async probe(timeoutMs: number): Promise<NodeDiagnosis[]> {
+    return (await Promise.all(this.#nodes.map(({ node }) => node.probe(timeoutMs)))).flat();
   }
 
   async close(): Promise<void> {
@@ -169,66 +155,28 @@ export class RedlockBackend implements LockBackend {
     await Promise.all(this.#nodes.map((node) => node.close()));
   }
 
-  /**
-   * Makes the token known to a majority before it is issued: only then no later holder can get a smaller one.
-   * @returns undefined when that is done, else why the lock cannot be had
-   */
-  async #writeBack(
-    claim: Claim,
-    fencingToken: number,
-    votes: readonly (Vote | undefined)[],
-  ): Promise<AcquireOutcome | undefined> {
-    // Votes still open are asked too: their connection keeps the order, and the script checks who owns the lock there.
-    const nodes = this.#nodes.filter((_, index) => votes[index] === undefined || isGranted(votes[index]));
-    const { raised, faults } = await countVotes(
-      nodes.map(({ node }) => node.raiseFence(claim, fencingToken)),
-      (answers, open) => {
-        const raised = answers.filter((answer) => answer?.status === 'raised').length;
-        const decided = raised >= this.#quorum || raised + open < this.#quorum;
-        return decided ? { raised, faults: answers.filter(isFault) } : undefined;
-      },
-    );
-    if (raised >= this.#quorum) return undefined;
-    return faults.length > 0
-      ? { status: 'unavailable', causes: faults.map((fault) => fault.error) }
-      : { status: 'contended', queued: false }; // its keys were deleted or ran out meanwhile
+  /** Makes the token known to a majority before it is issued: only then no later holder can get a smaller one. */
+  async #writeBack(claim: Claim, { fencingToken, to }: WriteBack, ballots: readonly Promise<Vote>[]): Promise<Issue> {
+    const raises = to.map(async (node) => {
+      const raise = await this.#nodes[node]!.node.raiseFence(claim, fencingToken);
+      return acknowledged(raise, await ballots[node]!, fencingToken);
+    });
+    return countVotes(raises, (answers, open) => tallyWriteBack(answers, open, this.#quorum, fencingToken));
   }
 
-  /** Waits until a majority is connected. */
-  async #connectedQuorum(timeoutMs: number): Promise<void> {
-    const isReady = ({ node }: RedlockNode) => node.connection.isReady;
-    if (this.#nodes.filter(isReady).length >= this.#quorum) return;
+  /** Whether a majority can be asked. */
+  get #hasQuorum(): boolean {
+    let ready = 0;
+    for (const node of this.#nodes) if (node.isReady) ready++;
+    return ready >= this.#quorum;
+  }
+
+  async #connectedQuorum(timeoutMs: number, when?: 'start'): Promise<void> {
+    if (this.#hasQuorum) return;
     await countVotes(
-      this.#nodes.map(({ node }) => node.connection.ready(timeoutMs)),
-      (_, open) => open === 0 || this.#nodes.filter(isReady).length >= this.#quorum || undefined,
+      this.#nodes.map((node) => node.ready(timeoutMs, when)),
+      (_, open) => open === 0 || this.#hasQuorum || undefined,
     );
-  }
-
-  /** Whether the open votes can no longer change what a refusal says: which nodes failed, or who is the holder. */
-  #knowsWhy(votes: readonly (Vote | undefined)[], open: number): boolean {
-    if (this.#answered(votes) < this.#quorum) return false;
-    const owners = votes.filter((vote) => vote?.status === 'refused').map((vote) => vote.owner);
-    return agreed(owners, this.#quorum) !== undefined || agreed(owners, this.#quorum - open) === undefined;
-  }
-
-  /** How many nodes answered, or still may. */
-  #answered(votes: readonly (Vote | undefined)[]): number {
-    return votes.length - votes.filter(isFault).length;
-  }
-
-  /** Contended when a majority answered at all: then others are in the way, not the network. */
-  #refusal(votes: readonly (Vote | undefined)[], queued: boolean): AcquireOutcome {
-    if (this.#answered(votes) < this.#quorum) {
-      return { status: 'unavailable', causes: votes.filter(isFault).map((fault) => fault.error) };
-    }
-    const refusals = votes.filter((vote) => vote?.status === 'refused');
-    const owner = agreed(
-      refusals.map((vote) => vote.owner),
-      this.#quorum,
-    );
-    if (owner === undefined) return { status: 'contended', queued };
-    const remaining = refusals.filter((vote) => vote.owner === owner).map((vote) => vote.remainingMs);
-    return { status: 'contended', owner, remainingMs: Math.max(...remaining), queued };
   }
 
   /** Nobody keeps a minority, and no late vote stays behind. */
@@ -251,17 +199,4 @@ export class RedlockBackend implements LockBackend {
       faults.map((fault) => fault.error),
     );
   }
-}
-
-function isGranted(vote: Vote | undefined): vote is Granted {
-  return vote?.status === 'granted';
-}
-
-function isFault(answer: { status: string } | undefined): answer is Fault {
-  return answer?.status === 'fault';
-}
-
-/** The value that at least `quorum` of the nodes gave. */
-function agreed<T>(values: readonly T[], quorum: number): T | undefined {
-  return values.find((value) => values.filter((other) => other === value).length >= quorum);
 }

@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { LockUnavailableError, type NodeError } from '../errors.js';
+import type { NodeDiagnosis } from '../doctor/diagnosis.js';
+import { adviceFor, LockUnavailableError, NodeError } from '../errors.js';
 import type {
   AcquireOutcome,
   Claim,
@@ -10,7 +11,9 @@ import type {
   ReleaseOutcome,
   Waiting,
 } from './lock-backend.js';
-import type { NodeRelease, RedisNode } from './redis-node.js';
+import type { NodeExtension, NodeRelease } from './node-answers.js';
+import type { RedisNode } from './redis-node.js';
+import type { ReplicaWait } from './replica-wait.js';
 
 /** Lets the client notice that its connection is gone before it is asked again. */
 const RECONNECT_PAUSE_MS = 5;
@@ -21,16 +24,19 @@ export class SingleNodeBackend implements LockBackend {
   readonly #node: RedisNode;
   readonly #commandTimeoutMs: number;
   readonly #now: () => number;
+  /** Undefined: what the server granted counts as held. */
+  readonly #replicas?: ReplicaWait;
 
-  constructor(node: RedisNode, commandTimeoutMs: number, now: () => number) {
+  constructor(node: RedisNode, commandTimeoutMs: number, now: () => number, replicas?: ReplicaWait) {
     this.#node = node;
     this.#commandTimeoutMs = commandTimeoutMs;
     this.#now = now;
+    this.#replicas = replicas;
   }
 
-  /** At most one limit to get a connection again and one for the last command sent on it. */
+  /** At most one limit to get a connection again and one for the last command sent on it; then its replicas are waited for. */
   attemptTimeoutMs(): number {
-    return 2 * this.#commandTimeoutMs;
+    return 2 * this.#commandTimeoutMs + (this.#replicas?.timeoutMs ?? 0);
   }
 
   /** Rides out a short break of the connection: the owner value makes it safe to send the same attempt again. */
@@ -43,6 +49,11 @@ export class SingleNodeBackend implements LockBackend {
       const vote = await this.#node.acquire(claim, waiting);
       if (vote.status === 'granted') {
         const { fencingToken } = vote;
+        const cause = this.#replicas && (await missing(this.#replicas, claim));
+        if (cause) {
+          this.#undo(claim, waiting);
+          return { status: 'unavailable', causes: [cause] };
+        }
         return { status: 'acquired', fencingToken, lastToken: fencingToken + (waiting?.tokens ?? 1) - 1, sentAt };
       }
       let error: NodeError | undefined;
@@ -56,27 +67,19 @@ export class SingleNodeBackend implements LockBackend {
           if (error === undefined) continue;
         }
       }
-      // Giving back is not awaited: it is for whoever comes next, and is repeated until it is confirmed.
       if (vote.status === 'refused') {
         if (undo && !waiting) void this.#node.release(claim);
         return { status: 'contended', owner: vote.owner, remainingMs: vote.remainingMs, queued: waiting !== undefined };
       }
-      if (undo) void (waiting ? this.#node.leave(claim.key, waiting) : this.#node.release(claim));
+      if (undo) this.#undo(claim, waiting);
       return { status: 'unavailable', causes: [error!] };
     }
   }
 
-  async extend(claim: Claim): Promise<ExtendOutcome> {
+  extend(claim: Claim): Promise<ExtendOutcome> {
     const sentAt = this.#now();
-    const extension = await this.#node.extend(claim, 'keep');
-    switch (extension.status) {
-      case 'extended':
-        return { status: 'extended', sentAt };
-      case 'fault':
-        return { status: 'unavailable', causes: [extension.error] };
-      default:
-        return { status: 'lost', reason: extension.status === 'foreign' ? 'stolen' : 'expired' };
-    }
+    const extending = this.#replicas ? this.#replicas.extend(claim) : this.#node.extend(claim, 'keep');
+    return extending.then((extension) => extendOutcome(extension, sentAt));
   }
 
   release(claim: Claim): Promise<ReleaseOutcome> {
@@ -108,13 +111,42 @@ export class SingleNodeBackend implements LockBackend {
   }
 
   async connect(timeoutMs: number): Promise<NodeError[]> {
-    const error = await this.#node.connection.ready(timeoutMs);
+    const error = await this.#node.connection.ready(timeoutMs, 'start');
     if (error) throw unreachable([error], timeoutMs);
     return [];
   }
 
-  close(): Promise<void> {
-    return this.#node.close();
+  probe(timeoutMs: number): Promise<NodeDiagnosis[]> {
+    return this.#node.probe(timeoutMs);
+  }
+
+  async close(): Promise<void> {
+    await this.#node.close();
+    this.#replicas?.close();
+  }
+
+  /** Not awaited: it is for whoever comes next, and is repeated until it is confirmed. */
+  #undo(claim: Claim, waiting?: Waiting): void {
+    void (waiting ? this.#node.leave(claim.key, waiting) : this.#node.release(claim));
+  }
+}
+
+/** Why the replicas do not have a lock that was granted; undefined when they do. */
+async function missing(replicas: ReplicaWait, claim: Claim): Promise<NodeError | undefined> {
+  const extension = await replicas.extend(claim);
+  if (extension.status === 'extended') return undefined;
+  if (extension.status === 'fault') return extension.error;
+  return new NodeError('Redis', 'the lock was gone from the primary before replicas were known to have it');
+}
+
+function extendOutcome(extension: NodeExtension, sentAt: number): ExtendOutcome {
+  switch (extension.status) {
+    case 'extended':
+      return { status: 'extended', sentAt };
+    case 'fault':
+      return { status: 'unavailable', causes: [extension.error] };
+    default:
+      return { status: 'lost', reason: extension.status === 'foreign' ? 'stolen' : 'expired' };
   }
 }
 
@@ -124,10 +156,9 @@ function releaseOutcome(release: NodeRelease): ReleaseOutcome {
 
 export function unreachable(errors: NodeError[], timeoutMs: number): LockUnavailableError {
   const nodes = errors.map((error) => error.message).join('; ');
-  return new LockUnavailableError(
-    `Redis cannot be reached (waited ${timeoutMs} ms): ${nodes}. ` +
-      'Start it, correct the address or the credentials, or set lazyConnect: true to start without it.',
-    undefined,
-    errors,
-  );
+  const message = errors.every(({ advice }) => advice !== undefined)
+    ? `Redis cannot be used: ${nodes}. ${adviceFor(errors)}`
+    : `Redis cannot be reached (waited ${timeoutMs} ms): ${nodes}. ` +
+      'Start it, correct the address or the credentials, or set lazyConnect: true to start without it.';
+  return new LockUnavailableError(message, undefined, errors);
 }

@@ -64,7 +64,8 @@ export class FencingTokenGuard implements CanActivate {
       // One that answers late does no harm: it has seen a token that somebody was given.
       return (await Promise.race([this.store.raise(key, fencingToken), timeout])) === true;
     } catch (cause) {
-      const problem = new NodeError('fence store', cause instanceof Error ? cause.message : String(cause));
+      const said = cause instanceof Error ? cause.message : String(cause);
+      const problem = new NodeError('fence store', said, 'Check that the FenceStore can be reached.');
       problem.cause = cause;
       throw LockUnavailableError.from('checked for its fencing token', key, [problem]);
     } finally {

@@ -2,6 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import type { ExecutionContext } from '@nestjs/common';
 import { EMPTY, isObservable, Observable } from 'rxjs';
 import { LockOptionsError } from '../errors.js';
+import { isThenable } from './is-thenable.js';
 import type { LockedPlan } from './locked-plan.js';
 
 const inside = new AsyncLocalStorage<InterceptedCall | undefined>();
@@ -81,10 +82,6 @@ export class InterceptedCall {
 /** What a handler does is not the request: should it call a handler, it has to be under a lock of its own. */
 function outside<T>(work: () => T): T {
   return inside.run(undefined, work);
-}
-
-export function isThenable(value: unknown): value is PromiseLike<unknown> {
-  return typeof (value as PromiseLike<unknown> | undefined)?.then === 'function';
 }
 
 export function notAsync({ name }: LockedPlan): LockOptionsError {

@@ -1,7 +1,15 @@
 import { types } from 'node:util';
 
 /** Says in its message what is wrong with a value that is to be a part of a key. */
-export class UnfitPart extends Error {}
+export class UnfitPart extends Error {
+  constructor(
+    message: string,
+    /** What to do. */
+    readonly advice = 'Pass a value, or check it before.',
+  ) {
+    super(message);
+  }
+}
 
 /**
  * The form of a value in a key, escaped so that values never run into each other.
@@ -35,10 +43,13 @@ function objectForm(value: object): string {
   if (types.isDate(value)) return value.toISOString(); // also one of another realm, as in Jest
   const { toString } = value; // oxlint-disable-line typescript/unbound-method -- called with its object below
   if (Array.isArray(value) || typeof toString !== 'function' || toString === Object.prototype.toString) {
-    throw new UnfitPart('is an object without a string form');
+    throw withoutForm();
   }
   const form: unknown = toString.call(value);
-  if (typeof form !== 'string' || form === '' || form === '[object Object]')
-    throw new UnfitPart('is an object without a string form');
+  if (typeof form !== 'string' || form === '' || form === '[object Object]') throw withoutForm();
   return form;
+}
+
+function withoutForm(): UnfitPart {
+  return new UnfitPart('is an object without a string form', 'Name a part of it that is a string or a number.');
 }

@@ -56,15 +56,15 @@ export class KeyTemplate {
 
   #resolve({ source, root, path }: Reference, lookup: Lookup, status: 400 | 500): string {
     const refuse = (problem: string, options?: ErrorOptions) =>
-      new LockKeyError(`The key "${this.template}" cannot be made: {${source}} ${problem}.`, status, options);
+      new LockKeyError(`The key "${this.template}" cannot be made: {${source}} ${problem}`, status, options);
     let value: unknown;
     try {
       value = lookup(root);
       for (const name of path) value = value === null || value === undefined ? undefined : (value as never)[name];
       return keyPart(value);
     } catch (error) {
-      if (error instanceof UnfitPart) throw refuse(error.message);
-      throw refuse('cannot be read', { cause: error });
+      if (error instanceof UnfitPart) throw refuse(`${error.message}. ${error.advice}`);
+      throw refuse('cannot be read.', { cause: error });
     }
   }
 }
@@ -73,6 +73,7 @@ function parse(template: string): (string | Reference)[] {
   if (typeof template !== 'string')
     throw unreadable(String(template), `it is no string, but of type ${typeof template}`);
   if (template === '') throw unreadable(template, 'it is empty');
+  if (template.includes('${')) throw unreadable(template, '"${" is of a template literal, here it is "{" alone');
   const parts: (string | Reference)[] = [];
   for (const [index, piece] of template.split(/\{([^{}]*)\}/).entries()) {
     if (index % 2 === 1) parts.push(reference(template, piece));

@@ -1,8 +1,12 @@
 import { Logger, type FactoryProvider, type InjectionToken } from '@nestjs/common';
 import { ModulesContainer } from '@nestjs/core';
+import { formatDiagnosis } from '../doctor/format-diagnosis.js';
+import { refuseUnsafe } from '../doctor/refuse-unsafe.js';
+import { adviceFor, type NodeError } from '../errors.js';
 import type { RedisLockModuleOptions } from '../options.js';
 import { resolveOptions } from '../resolve-options.js';
 import { LockService } from '../service/lock.service.js';
+import { logTroubles } from './log-troubles.js';
 import { getLockServiceToken } from './tokens.js';
 
 /** Makes the service of one registration when the application starts, and logs what its operator should know. */
@@ -12,7 +16,7 @@ export function lockServiceProvider(optionsToken: InjectionToken, name?: string)
     inject: [optionsToken, ModulesContainer],
     useFactory: async (given: RedisLockModuleOptions, modules: ModulesContainer) => {
       const options = resolveOptions(given, name);
-      const [service, unreachable] = await LockService.open(options);
+      const [service, problems] = await LockService.open(options);
       const logger = new Logger(name === undefined ? LockService.name : `${LockService.name}(${name})`);
       if (options.backend.kind === 'redlock' && options.backend.sources.length % 2 === 0) {
         const count = options.backend.sources.length;
@@ -27,22 +31,29 @@ export function lockServiceProvider(optionsToken: InjectionToken, name?: string)
             'their options differ. Register it once, or give one of them a name.',
         );
       }
-      for (const error of unreachable) logger.warn(`A Redlock node cannot be reached: ${error.message}.`);
+      if (!options.lazyConnect && options.backend.kind !== 'memory') await examine(service, problems, logger);
       logTroubles(service, logger);
       return service;
     },
   };
 }
 
-function logTroubles(service: LockService, logger: Logger): void {
-  service.events$.subscribe((event) => {
-    if (event.type === 'lost') {
-      logger.error(`Lock "${event.key}" (fencing token ${event.fencingToken}) was lost: ${event.reason}.`);
-    } else if (event.type === 'closing') {
-      logger.log(`Waiting for lock "${event.key}" to be released, for up to ${event.timeoutMs} ms.`);
-    } else if (event.type === 'release-failed') {
-      const causes = event.causes.map((cause) => cause.message).join('; ');
-      logger.warn(`The release of lock "${event.key}" was not confirmed and is repeated: ${causes}.`);
-    }
-  });
+/** Checks the servers before the application relies on them. */
+async function examine(service: LockService, problems: readonly NodeError[], logger: Logger): Promise<void> {
+  const diagnosis = await service.diagnose();
+  try {
+    refuseUnsafe(diagnosis);
+  } catch (error) {
+    await service.onApplicationShutdown();
+    throw error;
+  }
+  const [worst] = diagnosis.findings; // errors come first
+  const level = worst === undefined ? 'log' : worst.severity === 'error' ? 'error' : 'warn';
+  logger[level](formatDiagnosis(diagnosis));
+  const reachable = diagnosis.nodes.filter((node) => node.reachable).map(({ name }) => name);
+  const abstaining = problems.filter(({ node }) => reachable.includes(node));
+  if (abstaining.length > 0) {
+    const nodes = abstaining.map(({ message }) => message).join('; ');
+    logger.warn(`Redlock nodes do not vote yet: ${nodes}. ${adviceFor(abstaining)}`);
+  }
 }

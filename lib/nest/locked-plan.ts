@@ -3,6 +3,7 @@ import { checkKey } from '../check-key.js';
 import { LockKeyError, LockOptionsError } from '../errors.js';
 import type { WithLockOptions } from '../options.js';
 import { checkRequest, DEFAULT_CONNECTION } from '../resolve-options.js';
+import { isThenable } from './is-thenable.js';
 import { KeyTemplate, type KeyOrigin } from './key-template.js';
 import { requestValues } from './request-values.js';
 
@@ -48,11 +49,11 @@ export class LockedPlan {
     this.options = options;
     if (key instanceof ContextKey) {
       this.origin = 'request';
-      this.#makeKey = checked(key.make, name, 400);
+      this.#makeKey = this.#checked(key.make, 400);
     } else if (typeof key === 'function') {
       this.origin = 'arguments';
       const make = key as (...args: unknown[]) => unknown;
-      this.#makeKey = checked((args: unknown[]) => make(...args), name, 500);
+      this.#makeKey = this.#checked((args: unknown[]) => make(...args), 500);
     } else {
       const template = new KeyTemplate(key);
       this.origin = template.origin;
@@ -73,12 +74,12 @@ export class LockedPlan {
 
   /** @throws LockKeyError */
   keyOfArguments(args: unknown[]): string {
-    return this.#makeKey(args);
+    return this.#key(args);
   }
 
   /** @throws LockKeyError */
   keyOfRequest(context: ExecutionContext): string {
-    return this.#makeKey(context);
+    return this.#key(context);
   }
 
   /** @throws LockContendedError when contention is to be an error */
@@ -86,21 +87,42 @@ export class LockedPlan {
     if (this.onContended === 'throw') throw error;
     return this.onContended === 'skip' ? undefined : (this.onContended as (...args: unknown[]) => unknown)(...args);
   }
-}
 
-function checked(make: (input: never) => unknown, name: string, status: 400 | 500): (input: unknown) => string {
-  return (input) => {
-    let key: unknown;
+  #key(input: unknown): string {
     try {
-      key = make(input as never);
-    } catch (cause) {
-      throw new LockKeyError(`The key function of @Locked on ${name} failed: the method was not called.`, status, {
-        cause,
-      });
+      return this.#makeKey(input);
+    } catch (error) {
+      if (!(error instanceof LockKeyError)) throw error;
+      const { message, cause } = error;
+      throw new LockKeyError(
+        `@Locked on ${this.name}: ${message.charAt(0).toLowerCase()}${message.slice(1)} The method did not run.`,
+        error.status as 400 | 500,
+        cause === undefined ? undefined : { cause },
+      );
     }
-    checkKey(key, status);
-    return key;
-  };
+  }
+
+  #checked(make: (input: never) => unknown, status: 400 | 500): (input: unknown) => string {
+    return (input) => {
+      let key: unknown;
+      try {
+        key = make(input as never);
+      } catch (cause) {
+        throw new LockKeyError('The key function failed.', status, { cause });
+      }
+      if (isThenable(key)) {
+        // Nobody else waits for it: its failure must not end the process.
+        if (key instanceof Promise) key.catch(() => {});
+        throw new LockKeyError('The key function returned a Promise: return a string.', status);
+      }
+      if (typeof key !== 'string') {
+        const got = key === null ? 'null' : key === undefined ? 'nothing' : `a value of type ${typeof key}`;
+        throw new LockKeyError(`The key function returned ${got}: return a string.`, status);
+      }
+      checkKey(key, status);
+      return key;
+    };
+  }
 }
 
 const PLAN = Symbol.for('nest-redis-lock:plan');

@@ -4,7 +4,8 @@ import { LockError, LockOptionsError } from '../errors.js';
 import type { LeaseOptions, LossOptions } from '../options.js';
 import { DEFAULT_CONNECTION } from '../resolve-options.js';
 import { LockService } from '../service/lock.service.js';
-import { InterceptedCall, isThenable, notAsync } from './intercepted-call.js';
+import { InterceptedCall, notAsync } from './intercepted-call.js';
+import { isThenable } from './is-thenable.js';
 import { ContextKey, LockedPlan, planOf, setPlan, type AnyKey, type AnyLockedOptions } from './locked-plan.js';
 import { lockedInterceptorOf } from './locked.interceptor.js';
 import { lockedStream } from './locked-stream.js';
@@ -14,7 +15,7 @@ import { getLockServiceToken } from './tokens.js';
 export interface LockedOptions<Args extends unknown[] = [], Value = never> extends LeaseOptions, LossOptions {
   /**
    * What to do when somebody else held the lock until `waitMs` were over: `throw` a `LockContendedError`; `skip` the
-   * call, which then returns `undefined`; or call a function, with the arguments of the method (of the
+   * call, which then returns `undefined` (so the method has to be one that can); or call a function, with the arguments of the method (of the
    * `ExecutionContext` where the key is made of the request), and return its value.
    * @default 'throw'
    */
@@ -32,22 +33,42 @@ export type LockableMethod = (...args: never[]) => Promise<unknown> | Observable
 type ValueOf<Method extends LockableMethod> =
   ReturnType<Method> extends Observable<infer Value> ? Value : Awaited<ReturnType<Method>>;
 
-/** `unknown`, or a reason why the decorator does not fit the method. */
-type Fit<Method extends LockableMethod, KeyArgs extends unknown[], Args extends unknown[], Value> = ((
-  ...args: KeyArgs
-) => void) extends (...args: Parameters<Method>) => void
-  ? ((...args: Args) => void) extends (...args: Parameters<Method>) => void
-    ? Awaited<Value> extends ValueOf<Method>
-      ? unknown
-      : { error: 'onContended returns another type than the method' }
-    : { error: 'onContended takes other parameters than the method' }
+/** `unknown`, or a reason why the key does not fit the method. */
+type KeyFit<Method extends LockableMethod, KeyArgs extends unknown[]> = ((...args: KeyArgs) => void) extends (
+  ...args: Parameters<Method>
+) => void
+  ? unknown
   : { error: 'the key function takes other parameters than the method' };
+
+/** `unknown`, or a reason why the function for `onContended` does not fit the method. */
+type AnswerFit<Method extends LockableMethod, Args extends unknown[], Value> = ((...args: Args) => void) extends (
+  ...args: Parameters<Method>
+) => void
+  ? Awaited<Value> extends ValueOf<Method>
+    ? unknown
+    : { error: 'onContended returns another type than the method' }
+  : { error: 'onContended takes other parameters than the method' };
+
+/** `unknown`, or a reason why calls of the method cannot be skipped. A stream that is skipped ends at once. */
+type SkipFit<Method extends LockableMethod> =
+  ReturnType<Method> extends Observable<unknown>
+    ? unknown
+    : undefined extends ValueOf<Method>
+      ? unknown
+      : { error: 'a call that is skipped returns undefined: let the method return that, too' };
 
 /** Fits methods that return a Promise or an Observable and take the parameters of the key function. */
 export type LockedDecorator<KeyArgs extends unknown[], Args extends unknown[], Value> = <Method extends LockableMethod>(
   target: object,
   name: string | symbol,
-  descriptor: TypedPropertyDescriptor<Method> & Fit<Method, KeyArgs, Args, Value>,
+  descriptor: TypedPropertyDescriptor<Method> & KeyFit<Method, KeyArgs> & AnswerFit<Method, Args, Value>,
+) => void;
+
+/** The same with `onContended: 'skip'`: fits methods that can return `undefined`. */
+export type SkippingDecorator<KeyArgs extends unknown[]> = <Method extends LockableMethod>(
+  target: object,
+  name: string | symbol,
+  descriptor: TypedPropertyDescriptor<Method> & KeyFit<Method, KeyArgs> & SkipFit<Method>,
 ) => void;
 
 /**
@@ -69,6 +90,10 @@ export function fromContext(make: (context: ExecutionContext) => string): Contex
  * A call rejects with `LockContendedError`, `LockUnavailableError`, `LockLostError`, `LockSelfDeadlockError` or
  * `LockKeyError`; in all but `LockLostError` the method did not run.
  */
+export function Locked<KeyArgs extends unknown[] = []>(
+  key: string | ContextKey | ((...args: KeyArgs) => string),
+  options: LockedOptions & { onContended: 'skip' },
+): SkippingDecorator<KeyArgs>;
 export function Locked<KeyArgs extends unknown[] = [], Args extends unknown[] = [], Value = never>(
   key: string | ((...args: KeyArgs) => string),
   options?: LockedOptions<Args, Value>,
@@ -80,6 +105,9 @@ export function Locked<Value = never>(
 export function Locked(key: AnyKey, options: AnyLockedOptions = {}): MethodDecorator {
   return (target, property, descriptor: PropertyDescriptor | undefined) => {
     if (typeof target === 'function') {
+      if (property === undefined) {
+        throw new LockOptionsError(`@Locked is for methods: ${target.name} is a class. Put it on each method.`);
+      }
       throw new LockOptionsError(
         `${target.name}.${String(property)} is static: @Locked needs an instance made by Nest. Use LockService.withLock.`,
       );

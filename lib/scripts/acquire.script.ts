@@ -1,4 +1,4 @@
-import { mintTokens, type Clocking } from './fence.js';
+import { guardOf, mintTokens, type Clocking } from './fence.js';
 import { defineScript } from './script.js';
 
 /**
@@ -14,11 +14,12 @@ function acquire(name: string, clocking: Clocking) {
   return defineScript({
     name,
     order: 3,
-    keys: ['lock', 'fence'],
-    args: ['owner', 'ttl'],
+    keys: ['lock', 'fence', ...guardOf(clocking).keys],
+    args: ['owner', 'ttl', ...guardOf(clocking).args],
     body: `
   -- KEYS   lock, fence: its fencing counter
   -- ARGV   owner, ttl in ms
+  ${guardOf(clocking).header}
   -- reply  token | {pttl of the holder, holder} | {error}
   local free = redis.pcall('SET', lock, owner, 'PX', ttl, 'NX')
   if not free then

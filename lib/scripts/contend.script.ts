@@ -1,4 +1,4 @@
-import { mintTokens, type Clocking } from './fence.js';
+import { guardOf, mintTokens, type Clocking } from './fence.js';
 import { HAND_OFF } from './hand-off.js';
 import { defineScript } from './script.js';
 
@@ -19,20 +19,19 @@ function contend(name: string, clocking: Clocking) {
   return defineScript({
     name,
     order: 3,
-    keys: ['lock', 'fence', 'queue'],
-    args: ['owner', 'ttl', 'count', 'entry', 'fair'],
+    keys: ['lock', 'fence', 'queue', ...guardOf(clocking).keys],
+    args: ['owner', 'ttl', 'count', 'entry', 'fair', ...guardOf(clocking).args],
     helpers: HAND_OFF,
     body: `
   -- KEYS   lock, fence: its fencing counter, queue: who waits for it, a sorted set by order of arrival
   -- ARGV   owner, ttl in ms, count of tokens, entry for the queue or '', fair: '1' or '0'
+  ${guardOf(clocking).header}
   -- reply  first token | {pttl of the holder, holder} | {error}
   local holder = redis.pcall('GET', lock)
   if type(holder) == 'table' then return {holder.err} end
   if holder ~= owner and entry ~= '' and (holder or fair == '1') then
-    if not redis.pcall('ZSCORE', queue, entry) then
-      local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
-      redis.pcall('ZADD', queue, (tonumber(last) or 0) + 1, entry)
-    end
+    local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
+    redis.pcall('ZADD', queue, 'NX', (tonumber(last) or 0) + 1, entry)
     redis.call('PEXPIRE', queue, ${QUEUE_TTL_MS})
   end
   if not holder and fair == '1' then

@@ -1,25 +1,35 @@
 import { defineScript } from './script.js';
 
+/** Starts the ttl of a lock anew that its owner still holds. */
+export const EXTEND = extend('extend', 'return 0');
+
 /**
- * Starts the ttl of a lock anew that its owner still holds. With the mode `restore` an absent lock is put back: a node
- * of a Redlock that restarted would otherwise stay without it. That never counts as held, only as mended.
+ * The same, except that an absent lock is put back: a node of a Redlock that restarted would otherwise stay without it. That
+ * never counts as held, only as mended.
  */
-export const EXTEND = defineScript({
-  name: 'extend',
-  order: 2,
-  keys: ['lock'],
-  args: ['owner', 'ttl', 'mode'],
-  body: `
+export const RESTORE = extend(
+  'restore',
+  `local set = redis.pcall('SET', lock, owner, 'PX', ttl)
+    return set.err and {set.err} or 2`,
+);
+
+/** @param whenAbsent Lua that replies for a lock that nobody holds */
+function extend(name: string, whenAbsent: string) {
+  return defineScript({
+    name,
+    order: 2,
+    keys: ['lock'],
+    args: ['owner', 'ttl'],
+    body: `
   -- KEYS   lock
-  -- ARGV   owner, ttl in ms, mode: 'restore' or 'keep'
+  -- ARGV   owner, ttl in ms
   -- reply  1 extended | 2 put back | 0 absent | -1 another's, or no string at all | {error}
   local holder = redis.pcall('GET', lock)
   if holder == owner then return redis.call('PEXPIRE', lock, ttl) end
   if not holder then
-    if mode ~= 'restore' then return 0 end
-    local set = redis.pcall('SET', lock, owner, 'PX', ttl)
-    return set.err and {set.err} or 2
+    ${whenAbsent}
   end
   if type(holder) == 'table' and not string.find(holder.err, '^WRONGTYPE') then return {holder.err} end
   return -1`,
-});
+  });
+}

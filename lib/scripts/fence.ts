@@ -1,8 +1,12 @@
 /** A fencing counter outlives its last use by a day, in milliseconds. */
 export const FENCE_TTL_MS = 86_400_000;
 
+/** The reply of a Redlock node that has lost its data since it was let vote begins with this word. */
+export const WIPED = 'wiped';
+
 const TIME_US = `local time = redis.call('TIME')
-  local now = time[1] * 1000000 + time[2]`;
+  local now = time[1] * 1000000 + time[2]
+  if now > first then first = now end`;
 
 /**
  * When a new token takes the server's time in microseconds, which is more than any counter has reached.
@@ -17,11 +21,30 @@ const TIME_US = `local time = redis.call('TIME')
  */
 export type Clocking = 'always' | 'absent';
 
+/** What a script needs beside the lock that mints tokens with this clocking. */
+export function guardOf(clocking: Clocking): { keys: string[]; args: string[]; header: string } {
+  return clocking === 'always'
+    ? { keys: [], args: [], header: '' }
+    : { keys: ['guard'], args: ['epoch'], header: `-- and      guard of the node; epoch in which it votes, or ''` };
+}
+
 /**
  * The end of a script that was granted `lock`: mints as many fencing tokens as the Lua expression `count` says, and
- * replies with the first. A counter that is no number gives the lock up.
+ * replies with the first. A counter that is no number gives the lock up. Where counters are clocked when they are absent,
+ * the script has the `guard` of its node and the `epoch` in which that was let vote, or ''.
  */
 export function mintTokens(count: string, clocking: Clocking): string {
+  // Whoever counted here since the node lost its data was let vote: only where nobody has, the guard is asked.
+  const clock =
+    clocking === 'always'
+      ? TIME_US
+      : `if first < 1e15 then
+  if epoch ~= '' and string.match(tostring(redis.pcall('GET', guard)), '^%d+') ~= epoch then
+    redis.call('DEL', lock)
+    return {'${WIPED}', epoch}
+  end
+  ${TIME_US}
+  end`;
   return `
   local last = redis.pcall('GET', fence)
   local first = tonumber(last or 0)
@@ -30,10 +53,7 @@ export function mintTokens(count: string, clocking: Clocking): string {
     return {type(last) == 'table' and last.err or 'ERR fencing counter is not an integer'}
   end
   first = first + 1
-  ${clocking === 'always' ? '' : 'if first < 1e15 then'}
-  ${TIME_US}
-  if now > first then first = now end
-  ${clocking === 'always' ? '' : 'end'}
+  ${clock}
   local set = redis.pcall('SET', fence, string.format('%.0f', first + ${count} - 1), 'PX', ${FENCE_TTL_MS})
   if set.err then
     redis.call('DEL', lock)

@@ -7,5 +7,5 @@ export function problemOf(error: unknown): string {
   if (error.name === 'MaxRetriesPerRequestError') return 'the connection broke before the answer came';
   // One for each address of a host name that has several; it has no message of its own.
   if (error instanceof AggregateError) return error.errors.map(problemOf).join(', ');
-  return error.message.replace(/,? with args beginning with.*/s, '');
+  return error.message.replace(/,? with args beginning with.*/s, '').replace(/\.$/, ''); // what quotes it ends the sentence
 }

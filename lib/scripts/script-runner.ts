@@ -1,24 +1,11 @@
 import type { Cluster, Redis } from 'ioredis';
 import type { RedisClient } from '../options.js';
 import { clusterSlot } from './cluster-slot.js';
-import { problemOf } from './problem-of.js';
 import type { Script } from './script.js';
+import { faultOf, isClientTimeout, ScriptFault } from './script-fault.js';
 
 /** What a script answered for one operation. Numbers come as strings from clients with `stringNumbers`. */
 export type Reply = number | string | (number | string)[];
-
-/** Why an operation was not done. */
-export class ScriptFault extends Error {
-  constructor(
-    message: string,
-    /** It was sent and not refused, so it may have taken, or may yet take, effect. */
-    readonly mayHaveRun: boolean,
-    /** The connection failed, not the command: the same command may pass on the next one. */
-    readonly disconnected = false,
-  ) {
-    super(message);
-  }
-}
 
 interface Operation {
   keys: string[];
@@ -58,6 +45,8 @@ export class ScriptRunner {
   readonly #client: RedisClient;
   readonly #keyPrefix: string;
   readonly #timeoutMs: number;
+  readonly #sameConnection: boolean;
+  readonly #onOverdue: (isOpen: () => boolean) => void;
   /** What is to be sent at the end of this tick, by script and, in a Cluster, slot. */
   #gathered = new Map<Script | string, Command>();
   /** What was sent and is not overdue, in the order it comes due: one timer serves all. */
@@ -67,9 +56,20 @@ export class ScriptRunner {
   readonly #overdue = new Map<number | string, Set<Command>>();
   readonly #sendGathered = () => this.#flush();
 
-  constructor(client: RedisClient, timeoutMs: number) {
+  /**
+   * @param sameConnection an answer counts only if its command was sent on the connection that it came on
+   * @param onOverdue is told of each command that was not answered in time, and can ask whether it still is not
+   */
+  constructor(
+    client: RedisClient,
+    timeoutMs: number,
+    sameConnection = false,
+    onOverdue: (isOpen: () => boolean) => void = () => {},
+  ) {
     this.#client = client;
     this.#timeoutMs = timeoutMs;
+    this.#sameConnection = sameConnection;
+    this.#onOverdue = onOverdue;
     this.#keyPrefix = client.options.keyPrefix ?? '';
   }
 
@@ -163,6 +163,11 @@ export class ScriptRunner {
 
   #answer(command: Command, answer: unknown): void {
     this.#settle(command); // before anybody acts on the answers
+    // The client may send again what was open when a connection broke: then another server, or a new start, has answered.
+    if (this.#sameConnection && command.stream !== this.#stream) {
+      fail(command, new ScriptFault('answered on another connection than it was asked on', true));
+      return;
+    }
     const replies = command.operations.length === 1 ? [answer] : answer;
     if (!Array.isArray(replies) || replies.length !== command.operations.length || !replies.every(isReply)) {
       fail(command, new ScriptFault(`unexpected answer to the script ${command.script.name}`, true));
@@ -198,6 +203,7 @@ export class ScriptRunner {
         }
         this.#open.delete(command);
         this.#block(command);
+        this.#onOverdue(() => this.#overdue.get(command.route[0]!)?.has(command) ?? false);
         fail(command, new ScriptFault(`no answer within ${this.#timeoutMs} ms`, true));
       }
     });
@@ -277,19 +283,4 @@ function taken(command: Command): Operation[] {
   const { operations } = command;
   command.operations = [];
   return operations;
-}
-
-function faultOf(error: unknown): ScriptFault {
-  if (error instanceof ScriptFault) return error;
-  const problem = problemOf(error);
-  if (!(error instanceof Error && error.name === 'ReplyError')) {
-    return new ScriptFault(problem, true, !isClientTimeout(error));
-  }
-  // Redis names the script that failed in the middle; a call that it refuses beforehand (NOAUTH, NOPERM, ...) has not run.
-  return new ScriptFault(problem, problem.includes('user_script'));
-}
-
-/** By the option `commandTimeout`: the client does not tell when the server answers after all. */
-function isClientTimeout(error: unknown): boolean {
-  return error instanceof Error && error.message === 'Command timed out';
 }

@@ -1,3 +1,5 @@
+import { LockUnavailableError } from '../errors.js';
+
 /** Ends the waiting of calls: of those that wait now, and of those that would wait later. */
 export class Interruption {
   /** What to tell those who wait; they take themselves out. */
@@ -12,4 +14,9 @@ export class Interruption {
     this.#happened = true;
     for (const tell of [...this.waiting]) tell();
   }
+}
+
+/** What a call gets that would wait, or begins, when the application closes. */
+export function closed(key: string): LockUnavailableError {
+  return new LockUnavailableError('The application is closing: no lock is given out any more.', key);
 }

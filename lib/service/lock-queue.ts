@@ -285,6 +285,7 @@ function tooLate(key: string, ttlMs: number, tookMs: number): LockUnavailableErr
   const cause = new NodeError(
     'Redis',
     `its answer took ${Math.round(tookMs)} ms, and the lease only runs for ${ttlMs} ms`,
+    'Raise ttlMs, or see why the answer took so long.',
   );
   return LockUnavailableError.from('acquired', key, [cause]);
 }

@@ -2,6 +2,8 @@ import { Subject, type Observable } from 'rxjs';
 import type { LockBackend } from '../backends/lock-backend.js';
 import { openBackend } from '../backends/open-backend.js';
 import { checkKey } from '../check-key.js';
+import { diagnose } from '../doctor/diagnose.js';
+import type { LockDiagnosis } from '../doctor/diagnosis.js';
 import {
   LockContendedError,
   LockOptionsError,
@@ -17,10 +19,11 @@ import { identity, Leases } from '../lease/leases.js';
 import { LockHandle } from '../lease/lock-handle.js';
 import type { Lock, LockInfo } from '../lock.js';
 import type { AcquireOptions, TryAcquireOptions, WithLockOptions } from '../options.js';
-import { parseOwner, processName } from '../owner.js';
+import { processName } from '../owner.js';
 import { resolveRequest, type LockRequest, type ResolvedOptions } from '../resolve-options.js';
 import { HeldLocks } from './held-locks.js';
-import { Interruption } from './interruption.js';
+import { closed, Interruption } from './interruption.js';
+import { lockInfo } from './lock-info.js';
 import { LockQueues } from './lock-queues.js';
 import { UnderWay } from '../under-way.js';
 import { Waiter } from './waiter.js';
@@ -169,7 +172,8 @@ export class LockService {
     if (lock) return lock;
     const which = key === undefined ? 'any lock' : `the lock "${key}"`;
     throw new LockOptionsError(
-      `current() was called outside of ${which}: call it from work under withLock or @Locked.`,
+      `current() was called outside of ${which}: call it from work under withLock or @Locked. If it was, the work ` +
+        'went on after it had returned: is an await missing?',
     );
   }
 
@@ -181,16 +185,7 @@ export class LockService {
   async inspect(key: string): Promise<LockInfo | null> {
     checkKey(key);
     const holding = await this.#backend.inspect(key);
-    if (!holding) return null;
-    const { owner, remainingMs, fencingToken, heldForMs } = holding;
-    return {
-      key,
-      holder: parseOwner(owner),
-      since: heldForMs === undefined ? undefined : new Date(Date.now() - heldForMs),
-      remainingMs,
-      fencingToken,
-      waiters: this.#queues.waiting(key),
-    };
+    return holding ? lockInfo(key, holding, this.#queues.waiting(key)) : null;
   }
 
   /** Whether anybody holds the lock. @throws LockUnavailableError */
@@ -211,6 +206,14 @@ export class LockService {
     const wasHeld = await this.#backend.forceRelease(key);
     if (wasHeld && lease) this.#leases.lose(lease, 'expired');
     return wasHeld;
+  }
+
+  /**
+   * Checks each Redis server: whether it is reachable and set up safely, and which rights are missing. For a health page;
+   * the start of the application does the same. Takes a second at most, and never rejects.
+   */
+  diagnose(): Promise<LockDiagnosis> {
+    return diagnose(this.connection, this.#options.backend.kind, this.#backend);
   }
 
   /**
@@ -258,7 +261,7 @@ export class LockService {
     this.#underWay.begin();
     try {
       const lease = await this.#queues.acquire(key, waiter);
-      this.#emit(() => ({ type: 'acquired', waitedMs: waiter.waitedMs, ...identity(lease) }));
+      this.#emit(() => ({ type: 'acquired', waitedMs: Math.round(waiter.waitedMs), ...identity(lease) }));
       if (!interruption.happened && !request.signal?.aborted) return lease;
       // Both happened at once.
       await this.#leases.release(lease);
@@ -292,8 +295,4 @@ export class LockService {
   #emit(event: () => LockEvent): void {
     if (this.#events.observed) this.#events.next(event());
   }
-}
-
-function closed(key: string): LockUnavailableError {
-  return new LockUnavailableError('The application is closing: no lock is given out any more.', key);
 }

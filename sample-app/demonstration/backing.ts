@@ -27,7 +27,7 @@ export async function openBacking(wantsMemory: boolean): Promise<Backing> {
   if (!findRedisServer()) {
     return memory('since no redis-server was found: install one (`apt-get install redis-server`), or set REDIS_URL');
   }
-  const server = await RedisServer.start();
+  const server = await RedisServer.start({ args: ['--appendonly', 'yes'] }); // or the shop would be warned at its start
   return redis(server.url, `Redis, started for this run on port ${server.port}`, () => server.stop());
 }
 

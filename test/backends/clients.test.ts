@@ -2,6 +2,7 @@ import { Redis, type RedisOptions } from 'ioredis';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { LockBackend } from '../../lib/backends/lock-backend.js';
 import { ACQUIRE } from '../../lib/scripts/acquire.script.js';
+import { letVote } from '../support/let-vote.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
@@ -31,6 +32,7 @@ describe('Clients', () => {
 
   beforeAll(async () => {
     server = await RedisServer.start();
+    await letVote([server]);
     doors = await Promise.all([1, 2, 3].map(() => TcpProxy.start(server.port)));
   });
   afterEach(async () => {
@@ -146,6 +148,25 @@ describe('Clients', () => {
     await connectionsLeft(4);
     await backend.close();
     await connectionsLeft(1);
+  });
+
+  it('made here give a connection up that does not answer, and make it anew; those of the application do not', async () => {
+    const [own, handed] = [doors[0]!, doors[1]!];
+    backend = await connected({ redis: own.url, commandTimeoutMs: 50 });
+    const client = new Redis(handed.url);
+    clients.push(client);
+    const other = await connected({ redis: client, commandTimeoutMs: 50 });
+    const made = [own.made, handed.made];
+    for (const door of [handed, own]) door.hold();
+    for (const each of [other, backend]) {
+      expect(await each.acquire(claimOn(freshKey()))).toMatchObject({ status: 'unavailable' });
+    }
+    await until(() => own.made > made[0]!, { what: 'the connection is made anew' });
+    expect(handed.made).toBe(made[1]);
+    for (const door of [handed, own]) door.release();
+    const acquired = async () => (await backend.acquire(claimOn(freshKey()))).status === 'acquired';
+    await until(acquired, { what: 'it is of use' });
+    await other.close();
   });
 
   it('made before one could not be made are closed', async () => {

@@ -1,5 +1,6 @@
 import { Cluster } from 'ioredis';
 import { RedisCluster } from '../support/redis-cluster.js';
+import { letVote } from '../support/let-vote.js';
 import { RedisServer } from '../support/redis-server.js';
 import { connected } from './claims.js';
 import { describeBackend } from './contract.js';
@@ -7,8 +8,8 @@ import { describeBackend } from './contract.js';
 /** For a node that is up: 300 operations at once may take a busy machine longer than the default of a Redlock. */
 const BUSY_MACHINE_MS = 1_500;
 
-const startServers = (count: number): Promise<RedisServer[]> =>
-  Promise.all(Array.from({ length: count }, () => RedisServer.start()));
+const startServers = async (count: number): Promise<RedisServer[]> =>
+  letVote(await Promise.all(Array.from({ length: count }, () => RedisServer.start())));
 const stopServers = (servers: readonly RedisServer[]) => Promise.all(servers.map((server) => server.stop()));
 const urls = (servers: readonly RedisServer[]) => servers.map(({ url }) => url);
 

@@ -1,6 +1,8 @@
+import { once } from 'node:events';
 import { inspect } from 'node:util';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { RedisConnection } from '../../lib/backends/redis-connection.js';
 import type { RedisSource } from '../../lib/options.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
@@ -114,6 +116,20 @@ describe('An error', () => {
   it('says what was wrong with each address of a host that has several', async () => {
     const [connecting] = await failures([`redis://localhost:${dead.port}`], /ECONNREFUSED/);
     expect((connecting as Error).message).toContain(`localhost:${dead.port}: not connected`);
+  });
+
+  it('does not tell what was wrong with an earlier connection', async () => {
+    const server = await RedisServer.start();
+    const client = new Redis(server.port, '127.0.0.1', { lazyConnect: true });
+    const connection = await RedisConnection.open(() => client);
+    client.emit('error', new Error('an earlier problem'));
+    expect(connection.problem.problem).toBe('not connected (wait): an earlier problem');
+    expect(await connection.ready(15_000)).toBeUndefined();
+    const ended = once(client, 'end');
+    client.disconnect();
+    await ended;
+    expect(connection.problem.problem).toBe('not connected (end)');
+    await server.stop();
   });
 
   it('says that the connection broke rather than which option of the client made it fail', async () => {

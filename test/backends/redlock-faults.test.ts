@@ -16,7 +16,7 @@ describe('A Redlock of 3', () => {
     proxies = await Promise.all(nodes.servers.map(({ port }) => TcpProxy.start(port)));
   });
   beforeEach(async () => {
-    backend = await connected({ redlock: proxies.map(({ url }) => url), commandTimeoutMs: 400 });
+    backend = await connected({ redlock: proxies.map(({ url }) => url), commandTimeoutMs: 400, restartGuard: false });
   });
   afterEach(async () => {
     for (const proxy of proxies) {
@@ -124,7 +124,11 @@ describe('A Redlock of 3', () => {
     'leaves nothing on a slow node that did not know the script of the %s and got the release before it was sent again',
     async (late, status) => {
       await backend.close();
-      backend = await connected({ redlock: proxies.map(({ url }) => url), commandTimeoutMs: 60_000 });
+      backend = await connected({
+        redlock: proxies.map(({ url }) => url),
+        commandTimeoutMs: 60_000,
+        restartGuard: false,
+      });
       let claim = claimOn(freshKey());
       if (late === 'extend') claim = await held();
       const slow = nodes.servers[2]!;
@@ -154,7 +158,11 @@ describe('A Redlock of 3', () => {
 
   it('closes only when votes that are still under way are given back', async () => {
     await backend.close();
-    backend = await connected({ redlock: proxies.map(({ url }) => url), commandTimeoutMs: 60_000 });
+    backend = await connected({
+      redlock: proxies.map(({ url }) => url),
+      commandTimeoutMs: 60_000,
+      restartGuard: false,
+    });
     const key = freshKey();
     await nodes.put(0, key, 'holder');
     await nodes.put(1, key, 'holder');
@@ -169,7 +177,11 @@ describe('A Redlock of 3', () => {
 
   it('closes only when the slowest node has released', async () => {
     await backend.close();
-    backend = await connected({ redlock: proxies.map(({ url }) => url), commandTimeoutMs: 60_000 });
+    backend = await connected({
+      redlock: proxies.map(({ url }) => url),
+      commandTimeoutMs: 60_000,
+      restartGuard: false,
+    });
     const claim = await held();
     for (const server of nodes.servers) await server.command('SCRIPT', 'FLUSH');
     proxies[2]!.hold();
@@ -182,10 +194,10 @@ describe('A Redlock of 3', () => {
 
   it('connects as soon as a majority is there, and tells what is wrong with the rest', async () => {
     await nodes.kill(1);
-    const second = await connected({ redlock: nodes.urls });
+    const second = await connected({ redlock: nodes.urls, restartGuard: false });
     await second.close();
     // A limit that no test waits for.
-    const third = await connected({ redlock: nodes.urls, commandTimeoutMs: 100 });
+    const third = await connected({ redlock: nodes.urls, commandTimeoutMs: 100, restartGuard: false });
     expect(await third.connect(600_000)).toEqual([expect.objectContaining({ node: nodes.names(1)[0] })]);
     await nodes.kill(2);
     await until(async () => (await third.acquire(claimOn(freshKey()))).status === 'unavailable', {

@@ -8,7 +8,7 @@ it('leaves no vote behind on a node that had forgotten the acquire script, when 
   const nodes = await redisServers(3);
   const late = nodes[2]!;
   const locks = await openLocks({ redlock: nodes.map((node) => clientOf(node)), commandTimeoutMs: 10_000 });
-  await locks.withLock('scripts are loaded', () => {});
+  await locks.withLock('scripts are loaded', { ttlMs: 60_000 }, () => {});
   await freeOn(nodes, 'scripts are loaded');
   await Promise.all(nodes.map((node) => node.command('SET', 'lock:{key}:fence', 2e15)));
   await late.command('SCRIPT', 'FLUSH');

@@ -1,4 +1,5 @@
 import type { LockBackend } from '../../lib/backends/lock-backend.js';
+import { letVote } from '../support/let-vote.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { claimOn, freshKey } from './claims.js';
@@ -11,7 +12,8 @@ export class RedlockNodes {
   private constructor(readonly servers: readonly RedisServer[]) {}
 
   static async start(count: number, args: readonly string[] = []): Promise<RedlockNodes> {
-    return new RedlockNodes(await Promise.all(Array.from({ length: count }, () => RedisServer.start({ args }))));
+    const servers = await Promise.all(Array.from({ length: count }, () => RedisServer.start({ args })));
+    return new RedlockNodes(await letVote(servers));
   }
 
   get urls(): string[] {
@@ -53,6 +55,7 @@ export class RedlockNodes {
   /** All that are dead. */
   async restart(): Promise<void> {
     await Promise.all([...this.#dead].map((server) => server.restart()));
+    await letVote([...this.#dead]);
     this.#dead.clear();
   }
 

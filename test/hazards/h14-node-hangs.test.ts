@@ -34,7 +34,7 @@ describe('H14: nodes of a Redlock hang', () => {
     // Clients of the application, with ioredis' defaults: those of this library would give up such a connection after 5 s.
     const redlock = nodes.map((node) => clientOf(node));
     const locks = await openLocks({ redlock, commandTimeoutMs: NEVER_MS });
-    const warmUp = await locks.acquire('scripts are loaded');
+    const warmUp = await locks.acquire('scripts are loaded', { ttlMs: NEVER_MS });
     await warmUp.extend();
     await warmUp.release();
     await freeOn(nodes, 'scripts are loaded');
@@ -53,6 +53,8 @@ describe('H14: nodes of a Redlock hang', () => {
   it('this library names three of five that hang, in bounded time, and leaves nothing there when they wake', async () => {
     const nodes = await redisServers(5);
     const locks = await openLocks({ redlock: nodes.map(({ url }) => url), commandTimeoutMs: 200 });
+    await locks.withLock('all have heard of the ttl', { ttlMs: NEVER_MS }, () => {});
+    await freeOn(nodes, 'all have heard of the ttl');
     const hung = nodes.slice(1, 4);
     for (const node of hung) node.pause();
 

@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { Redis, type RedisOptions } from 'ioredis';
 import { onTestFinished } from 'vitest';
 import { killWithParent } from '../support/kill-with-parent.js';
+import { letVote } from '../support/let-vote.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
@@ -15,8 +16,8 @@ export async function redisServer(...args: string[]): Promise<RedisServer> {
   return server;
 }
 
-export function redisServers(count: number): Promise<RedisServer[]> {
-  return Promise.all(Array.from({ length: count }, () => redisServer()));
+export async function redisServers(count: number): Promise<RedisServer[]> {
+  return letVote(await Promise.all(Array.from({ length: count }, () => redisServer())));
 }
 
 export async function proxyTo(server: RedisServer): Promise<TcpProxy> {

@@ -29,6 +29,15 @@ it('refuses a static method, and leaves nothing behind', () => {
   expect(Reflect.getMetadataKeys(Function)).toEqual([]);
 });
 
+it('refuses a class', () => {
+  const define = (): void => {
+    @(loose('x') as unknown as ClassDecorator)
+    class Whole {}
+    new Whole();
+  };
+  expect(define).toThrow('@Locked is for methods: Whole is a class. Put it on each method.');
+});
+
 it('refuses a getter', () => {
   const define = (): void => {
     class Getter {

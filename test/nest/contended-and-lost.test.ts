@@ -133,13 +133,13 @@ describe('a handler when somebody else holds the lock', () => {
   class Handlers {
     @Get('skip/:id')
     @Locked('{params.id}', { waitMs: 0, onContended: 'skip' })
-    async skip(@Param('id') _id: string): Promise<string> {
+    async skip(@Param('id') _id: string): Promise<string | undefined> {
       return 'ran';
     }
 
     @Get('static')
     @Locked('a', { waitMs: 0, onContended: 'skip' })
-    async static(): Promise<string> {
+    async static(): Promise<string | undefined> {
       return 'ran';
     }
 

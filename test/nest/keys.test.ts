@@ -75,6 +75,8 @@ describe('a key of arguments', () => {
     ['order:{0}', [new URL('redis://h/1')], 'order:redis%3A//h/1'],
     ['order:{0.euros}', [new Money(500n)], 'order:5'],
     ['order:{0}', ['ключ 🔑'], 'order:ключ 🔑'],
+    ['order:$:{0}$', ['7'], 'order:$:7$'],
+    ['order:{0}', ['${x}'], 'order:$%7Bx%7D'],
     ['order:{0}', ['a{b}c'], 'order:a%7Bb%7Dc'],
     ['{0}', ['}'], '%7D'],
     ['order:{0}', ['100%'], 'order:100%25'],
@@ -119,8 +121,19 @@ describe('a key of arguments', () => {
     ['{5}', ['x'], '{5} is undefined'],
   ])('%s with %o is refused, and the method does not run', async (template, args, problem) => {
     const error = await refusalOf(template, ...args);
-    expect(error.message).toBe(`The key "${template}" cannot be made: ${problem}.`);
+    expect(error.message).toMatch(/^@Locked on AnyLocker\.run: the key .* The method did not run\.$/);
+    expect(error.message).toContain(`: the key "${template}" cannot be made: ${problem}. `);
     expect([error.code, error.status]).toEqual(['LOCK_KEY', 500]);
+  });
+
+  it('is refused with the method named, and what to do', async () => {
+    expect((await refusalOf('order:{0.id}', {})).message).toBe(
+      '@Locked on AnyLocker.run: the key "order:{0.id}" cannot be made: {0.id} is undefined. ' +
+        'Pass a value, or check it before. The method did not run.',
+    );
+    expect((await refusalOf('order:{0}', { id: 1 })).message).toContain(
+      '{0} is an object without a string form. Name a part of it that is a string or a number. ',
+    );
   });
 
   it('names the cause when a getter throws', async () => {
@@ -147,16 +160,25 @@ describe('a key function', () => {
   });
 
   it.each<[got: unknown, problem: string]>([
-    [undefined, 'got undefined'],
-    [null, 'got object'],
-    ['', "got ''"],
-    [5, 'got number'],
-    [{}, 'got object'],
-    [Promise.resolve('x'), 'got object'],
+    [
+      undefined,
+      '@Locked on AnyLocker.run: the key function returned nothing: return a string. The method did not run.',
+    ],
+    [null, 'the key function returned null: return a string.'],
+    ['', "the key of a lock must be a non-empty string: got ''."],
+    [5, 'the key function returned a value of type number: return a string.'],
+    [{}, 'the key function returned a value of type object: return a string.'],
+    [Promise.resolve('x'), 'the key function returned a Promise: return a string.'],
     ['}', 'must not begin with "}"'],
     ['x'.repeat(1_025), 'must not be longer than 1024 bytes'],
   ])('that returns %o is refused, and the method does not run', async (got, problem) => {
     expect((await refusalOf(() => got as string)).message).toContain(problem);
+  });
+
+  it('that returns a Promise which fails is refused, and the failure does not end the process', async () => {
+    const failing = async () => Promise.reject(new Error('no sku'));
+    expect((await refusalOf(failing as unknown as () => string)).message).toContain('returned a Promise');
+    await new Promise(setImmediate); // unhandled rejections are told by now, and fail the run
   });
 
   it('that throws is refused with its error as the cause, and the method does not run', async () => {
@@ -164,7 +186,7 @@ describe('a key function', () => {
     const error = await refusalOf(() => {
       throw cause;
     });
-    expect(error.message).toBe('The key function of @Locked on AnyLocker.run failed: the method was not called.');
+    expect(error.message).toBe('@Locked on AnyLocker.run: the key function failed. The method did not run.');
     expect([error.cause, error.status]).toEqual([cause, 500]);
   });
 });
@@ -188,6 +210,8 @@ describe('a class is refused, and the method named, for the key', () => {
     ['order:{0.__proto__.a}', '{0.__proto__.a} is no path.'],
     ['order:{0.constructor.name}', '{0.constructor.name} is no path.'],
     ['order:{body.prototype}', '{body.prototype} is no path.'],
+    ['order:${0}', '"${" is of a template literal, here it is "{" alone.'],
+    ['order:${params.id}', '"${" is of a template literal, here it is "{" alone.'],
     ['order:{0}:{params.id}', 'it mixes arguments of the method and parts of the request.'],
     ['order:{params}', '{params} needs a path: {params.id}.'],
     ['order:{query}', '{query} needs a path: {query.id}.'],

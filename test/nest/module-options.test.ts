@@ -8,6 +8,7 @@ import {
   type RedisLockOptionsFactory,
 } from 'nest-redis-lock';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { letVote } from '../support/let-vote.js';
 import { RecordingLogger } from '../support/nest-app.js';
 import { RedisServer } from '../support/redis-server.js';
 
@@ -108,16 +109,27 @@ it.each<[object, string]>([
   await expect(start(() => RedisLockModule.forRootAsync(form))).rejects.toThrow(message);
 });
 
+it.each(['name', 'isGlobal'])('says where %s goes when a factory returns it', async (extra) => {
+  const options = { memory: true, [extra]: 'billing' } as Unchecked;
+  await expect(start(() => RedisLockModule.forRootAsync({ useFactory: () => options }))).rejects.toThrow(
+    new RegExp(
+      `^There is no option "${extra}": .* name and isGlobal go beside useFactory, not into what it returns\\.$`,
+    ),
+  );
+});
+
 it('does not repeat a password of a URL that cannot be used', async () => {
   const starting = start(() => RedisLockModule.forRoot({ redis: 'http://user:hunter2@localhost' }));
-  await expect(starting).rejects.toThrow(/^redis must be .*: got a string of another form\.$/);
+  await expect(starting).rejects.toThrow(
+    /^redis must be .*: got a string of another form\. Write redis:\/\/host:port\.$/,
+  );
   await expect(starting).rejects.not.toThrow('hunter2');
 });
 
 describe('with Redlock', () => {
   let servers: RedisServer[];
   beforeAll(async () => {
-    servers = await Promise.all([1, 2, 3, 4].map(() => RedisServer.start()));
+    servers = await letVote(await Promise.all([1, 2, 3, 4].map(() => RedisServer.start())));
   });
   afterAll(() => Promise.all(servers.map((server) => server.stop())));
 
@@ -145,7 +157,7 @@ describe('with Redlock', () => {
     const redlock = [dead.url, ...servers.slice(2).map((server) => server.url)];
     const log = await start(() => RedisLockModule.forRoot({ redlock, connectTimeoutMs: 300 }));
     expect(log.lines).toEqual([
-      expect.stringMatching(`^warn A Redlock node cannot be reached: 127.0.0.1:${dead.port}: `),
+      expect.stringMatching(new RegExp(`^warn Locks of .*warning: 127.0.0.1:${dead.port} cannot be reached: `, 's')),
     ]);
   });
 });

@@ -101,6 +101,24 @@ it('tells work that does not end in time, and gives its lock back', async () => 
   expect(await redis.keys('lock:{job}')).toEqual([]);
 });
 
+it('logs as an error, which tests print, which locks it still waits for after a second', async () => {
+  const { app, locks, log, events } = await makeApp({}, { memory: true, shutdownTimeoutMs: 60_000 });
+  const leaked = await Promise.all(Array.from({ length: 12 }, (_, index) => locks.acquire(`leaked ${index}`)));
+  const inTime = await locks.acquire('in time');
+  const closing = app.close();
+  await until(() => events.some(({ type }) => type === 'closing'), { what: 'it waits for locks' });
+  await inTime.release();
+  await until(() => log.lines.length > 0, { what: 'it says what it waits for' });
+  const named = leaked.slice(0, 10).map(({ key }) => `"${key}"`);
+  expect(log.lines).toEqual([
+    `error Waiting for locks to be released, for up to 60000 ms (shutdownTimeoutMs): ${named.join(', ')}, 2 more. ` +
+      'If their work has ended, a release or an await is missing.',
+  ]);
+  for (const lock of leaked) await lock.release();
+  await closing;
+  expect(log.lines).toHaveLength(1);
+});
+
 it('leaves a client that it was handed open and as it was', async () => {
   const client = new Redis(redis.port, { connectionName: 'handed' });
   onTestFinished(() => client.disconnect());

@@ -82,6 +82,39 @@ export class Right {
   @Locked('x', { onContended: 'skip' })
   async skip(): Promise<void> {}
 
+  @Locked((id: string) => id, { onContended: 'skip' })
+  async skipWithUndefined(_id: string): Promise<number | undefined> {
+    return 1;
+  }
+
+  @Locked('x', { onContended: 'skip' })
+  async skipWithVoid(): Promise<number | void> {
+    return 1;
+  }
+
+  @Locked('x', { onContended: 'skip' })
+  async skipWithUnknown(): Promise<unknown> {
+    return 1;
+  }
+
+  @Locked('x', { onContended: 'skip' })
+  async skipWithAny(): Promise<ReturnType<typeof JSON.parse>> {
+    return 1;
+  }
+
+  @Locked('x', { onContended: 'skip' })
+  skipStream(): Observable<number> {
+    throw new Error('not run');
+  }
+
+  @Locked(fromContext((context) => context.getHandler().name), { onContended: 'skip' })
+  async skipHandler(_id: number): Promise<void> {}
+
+  @Locked('x', { onContended: 'throw' })
+  async throws(): Promise<number> {
+    return 1;
+  }
+
   @Locked('x', { onContended: (id: string) => id.length })
   async answer(_id: string, _amount: number): Promise<number> {
     return 1;
@@ -174,6 +207,28 @@ export class Wrong {
   // @ts-expect-error -- no such way
   @Locked('x', { onLost: 'skip' })
   async otherOnLost(): Promise<void> {}
+
+  // @ts-expect-error -- a call that is skipped returns undefined
+  @Locked('x', { onContended: 'skip' })
+  async skip(): Promise<number> {
+    return 1;
+  }
+
+  // @ts-expect-error -- a call that is skipped returns undefined, not null
+  @Locked('x', { onContended: 'skip' })
+  async skipWithNull(): Promise<number | null> {
+    return 1;
+  }
+
+  // @ts-expect-error -- a handler that is skipped answers with undefined
+  @Locked(fromContext(() => 'x'), { onContended: 'skip' })
+  async skipHandler(): Promise<string> {
+    return '';
+  }
+
+  // @ts-expect-error -- the parameter has another type, skipped or not
+  @Locked((id: number) => `${id}`, { onContended: 'skip' })
+  async skipOtherParameter(_id: string): Promise<void> {}
 
   // @ts-expect-error -- the function returns another type than the method
   @Locked('x', { onContended: () => 5 })

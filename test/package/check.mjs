@@ -11,7 +11,7 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
 const folder = await mkdtemp(join(tmpdir(), 'nest-redis-lock-package-'));
 try {
   await step('build', () => run('npm', ['run', 'build'], root));
-  const tarball = await step('pack: dist, README.md, LICENSE and package.json, nothing else', pack);
+  const tarball = await step('pack: dist, docs, README.md, LICENSE and package.json, nothing else', pack);
   await step('publint --strict', () => run('npx', ['--no-install', 'publint', 'run', '--strict', tarball], root));
   await step('are the types wrong?', () => run('npx', ['--no-install', 'attw', '--no-color', tarball], root));
   await smokeTest(tarball, folder);
@@ -29,7 +29,10 @@ async function pack() {
   );
   const files = packed.files.map((file) => file.path);
   const built = files.filter((file) => file.startsWith('dist/'));
-  assert.deepEqual(files.filter((file) => !built.includes(file)).sort(), ['LICENSE', 'README.md', 'package.json']);
+  const documented = files.filter((file) => /^docs\/[\w-]+\.md$/.test(file));
+  assert.ok(documented.includes('docs/fencing.md'));
+  const others = files.filter((file) => !built.includes(file) && !documented.includes(file));
+  assert.deepEqual(others.sort(), ['LICENSE', 'README.md', 'package.json']);
   const unexpected = built.filter((file) => !/\.(js|d\.ts)$/.test(file) && file !== 'dist/cjs/package.json');
   assert.deepEqual(unexpected, []);
   return join(folder, packed.filename);

@@ -15,7 +15,22 @@ const proofs = guarantees
     return { path: path!, titles: [...quoted.matchAll(/"([^"]+)"/g)].map((match) => match[1]!) };
   });
 
+/** The cells of each row of the tables whose last column is "what breaks it". */
+const promises = guarantees
+  .split(/\n(?!\|)/)
+  .map((block) => block.split('\n').filter((line) => line.startsWith('|')))
+  .filter(([header]) => header !== undefined && /\| what breaks it +\|$/.test(header))
+  .flatMap(([, , ...rows]) => rows.map((row) => row.split(/(?<!\\)\|/).slice(1, -1)));
+
 describe('docs/guarantees.md', () => {
+  it('says of each promise which test proves it, and what breaks it', () => {
+    expect(promises.length).toBeGreaterThan(100);
+    const incomplete = promises.filter(
+      (cells) => cells.length !== 3 || cells.some((cell) => cell.trim() === '') || !cells.join().includes('](../test/'),
+    );
+    expect(incomplete).toEqual([]);
+  });
+
   it('proves its promises by tests', () => {
     expect(proofs.length).toBeGreaterThan(40);
     expect(proofs.flatMap(({ titles }) => titles).length).toBeGreaterThan(40);

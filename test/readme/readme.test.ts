@@ -1,35 +1,35 @@
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { Test } from '@nestjs/testing';
 import { LockService } from 'nest-redis-lock';
-import ts from 'typescript';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { RedisServer } from '../support/redis-server.js';
+import { compile, examplesOf, generate, modulesOfDocs } from './compile.js';
 
 /** What the examples use without importing it, for shortness; the last one is a body of a function. */
 const PRELUDE = `
-import { ArgumentsHost, Catch, Controller, ExceptionFilter, Injectable, Module, Param, Post } from '@nestjs/common';
+import { type ArgumentsHost, Catch, ConflictException, Controller, Get, Injectable, Module, Param, Post } from '@nestjs/common';
+import { APP_FILTER, BaseExceptionFilter } from '@nestjs/core';
 import { Cron } from '@nestjs/schedule';
 import { Test } from '@nestjs/testing';
-import { fromContext, LockContendedError, Locked, LockService, RedisLockModule } from 'nest-redis-lock';
+import {
+  fromContext, LockContendedError, type LockDiagnosis, Locked, lockKey, LockService, RedisLockModule, type RedisLockModuleOptions,
+} from 'nest-redis-lock';
 export interface Order { sku: string }
 `;
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
-const generated = fileURLToPath(new URL('.generated/readme.ts', import.meta.url));
-
+let generated: string;
 let redis: RedisServer;
 
 beforeAll(async () => {
   redis = await RedisServer.start();
   process.env.REDIS_PORT = String(redis.port);
-  const readme = readFileSync(`${root}README.md`, 'utf8');
-  const examples = [...readme.matchAll(/^```ts\n(.*?)^```/gms)].map((match) => match[1]!.replace(/^import .*\n/gm, ''));
-  const tests = examples.splice(-2).map((body, index) => `export async function testing${index}() {\n${body}\n}\n`);
-  const source = [PRELUDE, ...examples, ...tests].join('\n');
-  mkdirSync(new URL('.generated', import.meta.url), { recursive: true });
-  writeFileSync(
-    generated,
+  const blocks = examplesOf('README.md').map((block) => block.replace(/^import .*\n/gm, ''));
+  const tests = blocks.splice(-2).map((body, index) => `export async function testing${index}() {\n${body}\n}\n`);
+  const source = [PRELUDE, ...blocks, ...tests].join('\n');
+  generated = generate(
+    'readme.ts',
     source.replaceAll('redis://localhost:6379', redis.url).replace("'localhost'", "'127.0.0.1'"),
   );
 });
@@ -44,34 +44,32 @@ async function examples() {
     AppModule: new () => object;
     ConfiguredModule: new () => object;
     OrdersController: new () => object;
+    HealthController: new () => object;
     OrderService: new () => { pay(id: string): Promise<string> };
     StockService: new () => { move(order: object, to: string): Promise<void>; reserve(order: object): Promise<void> };
     ReportService: new () => { build(id: string): Promise<number>; byHand(): Promise<void> };
     NightlyJobs: new () => { runs: number; cleanUp(): Promise<void> };
-    LockContendedFilter: new () => object;
+    LockErrorsModule: new () => object;
     testing0(): Promise<void>;
     testing1(): Promise<void>;
   };
 }
 
-describe('the examples of the README', () => {
-  it('compile with all checks on', () => {
-    const { config } = ts.readConfigFile(`${root}tsconfig.json`, (path) => readFileSync(path, 'utf8')) as {
-      config: object;
-    };
-    const { options } = ts.parseJsonConfigFileContent(config, ts.sys, root);
-    const program = ts.createProgram([generated], { ...options, noUnusedParameters: false, noUnusedLocals: false });
-    const problems = ts.getPreEmitDiagnostics(program);
-    expect(
-      ts.formatDiagnostics(problems, { ...ts.sys, getCanonicalFileName: (name) => name, getNewLine: () => '\n' }),
-    ).toBe('');
+describe('the examples', () => {
+  it('of the README and of docs compile with all checks on', { timeout: 120_000 }, () => {
+    const ofDocs = modulesOfDocs();
+    expect(ofDocs.length).toBeGreaterThan(15);
+    expect(compile([generated, ...ofDocs])).toBe('');
   });
+});
 
+describe('the examples of the README', () => {
   it('lock on a real Redis in the first minute', async () => {
-    const { AppModule, OrderService, OrdersController, StockService, ReportService, NightlyJobs } = await examples();
+    const { AppModule, HealthController, OrderService, OrdersController, StockService, ReportService, NightlyJobs } =
+      await examples();
     const testing = await Test.createTestingModule({
       imports: [AppModule],
-      controllers: [OrdersController],
+      controllers: [HealthController, OrdersController],
       providers: [OrderService, StockService, ReportService, NightlyJobs],
     }).compile();
     const app = testing.createNestApplication();
@@ -88,12 +86,37 @@ describe('the examples of the README', () => {
     const paid = await fetch(`${url}/orders/18/pay`, { method: 'POST' });
     expect(await paid.text()).toBe('18 is paid');
     expect((await fetch(`${url}/orders/import`, { method: 'POST' })).status).toBe(201);
+    const health = await (await fetch(`${url}/health/locks`)).json();
+    expect(health).toMatchObject({ healthy: true, report: { backend: 'redis', nodes: [{ reachable: true }] } });
 
     expect(await redis.keys('lock:*')).toEqual(
       ['import:127.0.0.1', 'nightly', 'order:17', 'order:18', 'report', 'report:9', 'stock:tea', 'stock:x%3Ay:z']
         .map((key) => `lock:{${key}}:fence`)
         .sort(),
     );
+    await app.close();
+  });
+
+  it('answer contention without an entry in the log', async () => {
+    const { AppModule, LockErrorsModule, OrdersController, OrderService } = await examples();
+    const errors: unknown[] = [];
+    const logger = { log() {}, warn() {}, error: (...entry: unknown[]) => errors.push(entry) };
+    const testing = await Test.createTestingModule({
+      imports: [AppModule, LockErrorsModule],
+      controllers: [OrdersController],
+      providers: [OrderService],
+    })
+      .setLogger(logger)
+      .compile();
+    const app = testing.createNestApplication();
+    await app.listen(0, '127.0.0.1');
+
+    const lock = await app.get(LockService).acquire('import:127.0.0.1');
+    const refused = await fetch(`${await app.getUrl()}/orders/import`, { method: 'POST' });
+    expect(refused.status).toBe(409);
+    expect(await refused.json()).toEqual({ statusCode: 409, code: 'LOCK_CONTENDED' });
+    expect(errors).toEqual([]);
+    await lock.release();
     await app.close();
   });
 
@@ -115,9 +138,11 @@ describe('the examples of the README', () => {
   });
 });
 
-describe('the options table of the README', () => {
+describe('the options table', () => {
+  const optionsOf = (page: string) =>
+    [...readFileSync(`${root}${page}`, 'utf8').matchAll(/^\| `(\w+)`/gm)].map((match) => match[1]!);
+
   it('names every option there is', async () => {
-    const readme = readFileSync(`${root}README.md`, 'utf8');
     const { resolveOptions } = await import('../../lib/resolve-options.js');
     const complaint = (() => {
       try {
@@ -127,8 +152,14 @@ describe('the options table of the README', () => {
         return (error as Error).message;
       }
     })();
-    const options = /expected (.*)\.$/.exec(complaint)![1]!.split(', ');
+    const options = /expected ([^.]*)\./.exec(complaint)![1]!.split(', ');
     expect(options).toContain('ttlMs');
-    for (const option of options) expect(readme, `the option ${option}`).toMatch(new RegExp(`^\\| \`${option}\``, 'm'));
+    expect(optionsOf('docs/options.md')).toEqual(expect.arrayContaining(options));
+  });
+
+  it('has in the README no option that is not in docs/options.md', () => {
+    const common = optionsOf('README.md').filter((name) => !name.startsWith('Lock') && !name.startsWith('Stale'));
+    expect(common.length).toBeGreaterThan(8);
+    expect(optionsOf('docs/options.md')).toEqual(expect.arrayContaining(common));
   });
 });

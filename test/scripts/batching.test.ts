@@ -1,11 +1,12 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { ACQUIRE } from '../../lib/scripts/acquire.script.js';
-import { EXTEND } from '../../lib/scripts/extend.script.js';
+import { EXTEND, RESTORE } from '../../lib/scripts/extend.script.js';
 import { INSPECT } from '../../lib/scripts/inspect.script.js';
 import { RAISE_FENCE } from '../../lib/scripts/raise-fence.script.js';
 import { RELEASE } from '../../lib/scripts/release.script.js';
-import { ScriptFault, ScriptRunner, type Reply } from '../../lib/scripts/script-runner.js';
+import { ScriptFault } from '../../lib/scripts/script-fault.js';
+import { ScriptRunner, type Reply } from '../../lib/scripts/script-runner.js';
 import { RedisServer } from '../support/redis-server.js';
 
 describe('A ScriptRunner', () => {
@@ -36,7 +37,8 @@ describe('A ScriptRunner', () => {
   const acquire = (key: string, owner = 'me', ttlMs: number | string = 10_000): Promise<Reply> =>
     runner.run(ACQUIRE, [key, `${key}:fence`], [owner, ttlMs]);
   const release = (key: string, owner = 'me'): Promise<Reply> => runner.run(RELEASE, [key, `${key}:queue`], [owner]);
-  const extend = (key: string, mode = 'keep'): Promise<Reply> => runner.run(EXTEND, [key], ['me', 20_000, mode]);
+  const extend = (key: string, mode = 'keep'): Promise<Reply> =>
+    runner.run(mode === 'keep' ? EXTEND : RESTORE, [key], ['me', 20_000]);
   const inspect = (key: string): Promise<Reply> => runner.run(INSPECT, [key, `${key}:fence`], []);
   const raise = (key: string): Promise<Reply> => runner.run(RAISE_FENCE, [key, `${key}:fence`], ['me', 2e15]);
 

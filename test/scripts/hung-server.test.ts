@@ -2,7 +2,8 @@ import { Redis, type RedisOptions } from 'ioredis';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { ACQUIRE } from '../../lib/scripts/acquire.script.js';
 import { EXTEND } from '../../lib/scripts/extend.script.js';
-import { ScriptFault, ScriptRunner, type Reply } from '../../lib/scripts/script-runner.js';
+import { ScriptFault } from '../../lib/scripts/script-fault.js';
+import { ScriptRunner, type Reply } from '../../lib/scripts/script-runner.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
@@ -44,7 +45,7 @@ describe('A server that hangs', () => {
     const key = `key:${++sequence}`;
     return runner.run(ACQUIRE, [key, `${key}:fence`], ['me', 10_000]);
   };
-  const extend = (runner: ScriptRunner): Promise<Reply> => runner.run(EXTEND, ['key'], ['me', 10_000, 'keep']);
+  const extend = (runner: ScriptRunner): Promise<Reply> => runner.run(EXTEND, ['key'], ['me', 10_000]);
   const faultOf = (answer: Promise<Reply>): Promise<ScriptFault> =>
     answer.then(
       () => expect.unreachable('it answered'),

@@ -4,6 +4,7 @@ import { problemOf } from '../../lib/scripts/problem-of.js';
 it.each([
   ["ERR unknown command 'AUTH', with args beginning with: 'secret' ", "ERR unknown command 'AUTH'"],
   ['ERR unknown command `AUTH`, with args beginning with: `user`, `se\ncret`, ', 'ERR unknown command `AUTH`'],
+  ['NOAUTH Authentication required.', 'NOAUTH Authentication required'],
   ['connect ECONNREFUSED 127.0.0.1:6379', 'connect ECONNREFUSED 127.0.0.1:6379'],
 ])('an error that reads %j is told as %j', (message, problem) => {
   expect(problemOf(new Error(message))).toBe(problem);

@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { ACQUIRE } from '../../lib/scripts/acquire.script.js';
-import { EXTEND } from '../../lib/scripts/extend.script.js';
+import { EXTEND, RESTORE } from '../../lib/scripts/extend.script.js';
 import { FORCE_RELEASE } from '../../lib/scripts/force-release.script.js';
 import { INSPECT } from '../../lib/scripts/inspect.script.js';
 import { RAISE_FENCE } from '../../lib/scripts/raise-fence.script.js';
@@ -9,10 +9,11 @@ import { RELEASE } from '../../lib/scripts/release.script.js';
 import { ScriptRunner } from '../../lib/scripts/script-runner.js';
 import { RedisServer } from '../support/redis-server.js';
 
-const SCRIPTS = [ACQUIRE, EXTEND, RAISE_FENCE, INSPECT, RELEASE, FORCE_RELEASE];
+const SCRIPTS = [ACQUIRE, EXTEND, RESTORE, RAISE_FENCE, INSPECT, RELEASE, FORCE_RELEASE];
 const ARGS: Record<string, (string | number)[]> = {
   acquire: ['me', 10_000],
-  extend: ['me', 10_000, 'keep'],
+  extend: ['me', 10_000],
+  restore: ['me', 10_000],
   'raise-fence': ['me', 2e15],
   inspect: [],
   release: ['me'],

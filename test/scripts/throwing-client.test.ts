@@ -1,7 +1,8 @@
 import type { Redis } from 'ioredis';
 import { expect, it } from 'vitest';
 import { RELEASE } from '../../lib/scripts/release.script.js';
-import { ScriptFault, ScriptRunner } from '../../lib/scripts/script-runner.js';
+import { ScriptFault } from '../../lib/scripts/script-fault.js';
+import { ScriptRunner } from '../../lib/scripts/script-runner.js';
 
 /** As a client that an application has wrapped or patched may behave. */
 function broken(methods: { evalsha: () => unknown; eval: () => unknown }): Redis {

@@ -39,6 +39,15 @@ describe('the message', () => {
     expect(new LockContendedError('k', 1).message).toContain('is held by others; waited');
   });
 
+  it('of an unavailable lock gives each advice once, and says of which servers to check that they can be reached', () => {
+    const message = (...causes: NodeError[]) => LockUnavailableError.from('acquired', 'k', causes).message;
+    const down = new NodeError('a:1', 'down');
+    const [wait, waitToo] = [new NodeError('b:2', 'votes late', 'Wait.'), new NodeError('c:3', 'votes late', 'Wait.')];
+    expect(message(down, down)).toMatch(/: down\. Check that these Redis servers are up and reachable\.$/);
+    expect(message(wait, waitToo)).toMatch(/; c:3: votes late\. Wait\.$/);
+    expect(message(down, wait, waitToo)).toMatch(/; c:3: votes late\. Wait\. Check that a:1 can be reached\.$/);
+  });
+
   it('of an unavailable lock names each node and its problem; the first is the cause', () => {
     const causes = [new NodeError('a:1', 'down'), new NodeError('b:2', 'hangs')];
     const error = LockUnavailableError.from('acquired', 'k', causes);
@@ -54,6 +63,14 @@ describe('the message', () => {
       );
     },
   );
+});
+
+describe('a contended lock', () => {
+  it('tells times in whole milliseconds', () => {
+    expect(new LockContendedError('k', 10.4, holder, 20.6)).toMatchObject({ waitedMs: 10, remainingMs: 21 });
+    expect(new LockContendedError('k', 10, holder, Infinity).remainingMs).toBe(Infinity);
+    expect(new LockContendedError('k', 10, holder).remainingMs).toBeUndefined();
+  });
 });
 
 describe('an owner value', () => {

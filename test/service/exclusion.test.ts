@@ -9,6 +9,9 @@ import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
+/** So many grants are looked at, however busy the machine is. */
+const ENOUGH = 30;
+
 /** Sees every grant: at that moment no other lock of the key may be held, and the token must be greater than all before. */
 class Witness {
   readonly #granted = new Map<string, Lock[]>();
@@ -50,7 +53,7 @@ it.each([1, 2])(
       await sleep(below(40));
     };
     const worker = async (locks: LockService) => {
-      for (let round = 0; round < 15; round++) {
+      for (let round = 0; round < 15 || witness.grants <= ENOUGH; round++) {
         const options = {
           ttlMs: 40 + below(200),
           waitMs: below(300),
@@ -91,7 +94,7 @@ it.each([1, 2])(
 
     expect(unexpected).toEqual([]);
     expect(witness.violations).toEqual([]);
-    expect(witness.grants).toBeGreaterThan(30);
+    expect(witness.grants).toBeGreaterThan(ENOUGH);
     await Promise.all(services.map((locks) => locks.onApplicationShutdown()));
     expect(services.map((locks) => locks.size)).toEqual([0, 0, 0]);
     await until(async () => (await server.keys('lock:{*}')).length === 0, { what: 'no key is left' });

@@ -4,6 +4,7 @@ import { LockContendedError } from '../../lib/errors.js';
 import type { LockEvent } from '../../lib/events.js';
 import type { Lock } from '../../lib/lock.js';
 import { LockProcess } from '../support/lock-process.js';
+import { letVote } from '../support/let-vote.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
@@ -249,7 +250,7 @@ describe('forceRelease', () => {
   });
 
   it('leaves alone who got the lock in this process before the last node of a Redlock had answered', async () => {
-    const servers = await Promise.all([1, 2, 3].map(() => RedisServer.start()));
+    const servers = await letVote(await Promise.all([1, 2, 3].map(() => RedisServer.start())));
     const proxy = await TcpProxy.start(servers[2]!.port);
     const redlock = [servers[0]!.url, servers[1]!.url, proxy.url];
     const locks = await openLocks({ redlock, commandTimeoutMs: 5_000 });
@@ -302,6 +303,20 @@ describe('events$', () => {
     await locks.onApplicationShutdown();
     expect(completed).toBe(true);
     await proxy.stop();
+  });
+
+  it('tells of waiting in whole milliseconds, as inspect does of the lease', async () => {
+    const locks = await openLocks({ memory: true }); // whose clock has fractions
+    const waits: number[] = [];
+    locks.events$.subscribe((event) => {
+      if ('waitedMs' in event) waits.push(event.waitedMs);
+    });
+    const lock = await locks.acquire('whole');
+    await locks.tryAcquire('whole');
+    const info = await locks.inspect('whole');
+    await lock.release();
+    expect(waits).toHaveLength(2);
+    expect([...waits, info!.remainingMs].every(Number.isInteger)).toBe(true);
   });
 
   it('tells of a release that was not confirmed, which is then repeated', async () => {

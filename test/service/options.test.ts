@@ -32,6 +32,7 @@ describe('the options of a service', () => {
       maxWaiters: 10_000,
       cohortPasses: 100,
       cohortMs: 100,
+      restartGuard: true,
       lazyConnect: false,
       connectTimeoutMs: 5_000,
       shutdownTimeoutMs: 10_000,
@@ -78,6 +79,28 @@ describe('the options of a service', () => {
     expect(() => resolveOptions(untyped<RedisLockModuleOptions>(options))).toThrow(message);
   });
 
+  it.each<[string, object, string]>([
+    ['ttl', { memory: true, ttl: 5 }, 'Did you mean ttlMs?'],
+    ['TTLms', { memory: true, TTLms: 5 }, 'Did you mean ttlMs?'],
+    ['wait', { memory: true, wait: 5 }, 'Did you mean waitMs?'],
+    ['host', { host: 'localhost', port: 6379 }, 'Did you mean redis: { host: ... }?'],
+    ['password', { password: 'secret' }, 'Did you mean redis: { host: ... }?'],
+    ['url', { url: 'redis://:secret@localhost' }, "Did you mean redis: 'redis://host:port'?"],
+  ])('that are not known are refused with what was probably meant: %s', (name, options, hint) => {
+    const resolve = () => resolveOptions(untyped<RedisLockModuleOptions>(options));
+    expect(resolve).toThrow(new RegExp(`^There is no option "${name}": `));
+    expect(resolve).toThrow(hint);
+    expect(resolve).not.toThrow('secret');
+  });
+
+  it('that nobody can have meant are refused without a guess', () => {
+    for (const name of ['nonsense', 'constructor', 'toString']) {
+      expect(() => resolveOptions(untyped<RedisLockModuleOptions>({ memory: true, [name]: 1 }))).toThrow(
+        /^There is no option "\w+": expected [^.]*\.$/,
+      );
+    }
+  });
+
   it('never repeat a URL, which may hold a password', () => {
     expect(() => resolveOptions({ redis: 'http://user:secret@host' })).toThrow(/^(?!.*secret)/s);
   });
@@ -103,6 +126,34 @@ describe('the options of a call', () => {
       locks.withLock('refused', untyped<WithLockOptions>({ onLost: 'x' }), () => 'ran'),
     ).rejects.toBeInstanceOf(LockOptionsError);
     expect(await scriptCalls(server)).toBe(0);
+  });
+
+  it.each(calls)('are refused when they are not known, and what was meant is said: %s', async (_, call) => {
+    const locks = await openLocks({ redis: server.url });
+    await server.resetCalls();
+    const refusals: [options: object, message: string][] = [
+      [
+        { ttl: 5 },
+        'There is no option "ttl": expected ttlMs, waitMs, watchdog, reentrant, onLost, signal. Did you mean ttlMs?',
+      ],
+      [{ connection: 'billing' }, 'by @InjectLockService(name).'],
+      [{ onContended: 'skip' }, 'It belongs to @Locked: here catch LockContendedError, or use tryAcquire.'],
+      [{ keyPrefix: 'mine' }, 'There is no option "keyPrefix"'],
+    ];
+    for (const [options, message] of refusals) {
+      const calling = call(locks, untyped<WithLockOptions>(options));
+      await expect(calling).rejects.toThrow(message);
+      await expect(calling).rejects.toBeInstanceOf(LockOptionsError);
+    }
+    expect(await scriptCalls(server)).toBe(0);
+  });
+
+  it('must be an object', async () => {
+    const locks = await openLocks({ memory: true });
+    await expect(locks.acquire('x', untyped(5))).rejects.toThrow('options must be an object: got 5.');
+    await expect(locks.withLock('x', untyped(null), () => 'ran')).rejects.toThrow(
+      'options must be an object: got null.',
+    );
   });
 
   it('are those of the service where the call says nothing', async () => {

@@ -265,6 +265,9 @@ describe('current', () => {
       straggler = released.opened.then(() => locks.current());
     });
     released.open();
-    await expect(straggler).rejects.toMatchObject({ code: 'LOCK_OPTIONS' });
+    await expect(straggler).rejects.toMatchObject({
+      code: 'LOCK_OPTIONS',
+      message: expect.stringMatching(/If it was, the work went on after it had returned: is an await missing\?$/),
+    });
   });
 });

@@ -13,6 +13,8 @@ interface Link {
 /** A fault-injecting TCP proxy between a client and a Redis server. */
 export class TcpProxy {
   readonly #links = new Set<Link>();
+  /** How many connections were made to it. */
+  made = 0;
   #listener!: Server;
   #held = false;
   #mute = false;
@@ -106,6 +108,7 @@ export class TcpProxy {
     const server = connect(this.targetPort, '127.0.0.1');
     const link: Link = { client, server, mute: this.#mute };
     this.#links.add(link);
+    this.made++;
     client.setNoDelay();
     server.setNoDelay();
     client.on('data', (bytes) => this.#forward(link, bytes));

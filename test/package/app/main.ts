@@ -53,7 +53,7 @@ class Orders {
   }
 
   @Locked((order: { sku: string }) => `stock:${order.sku}`, { waitMs: 0, onContended: 'skip' })
-  async reserve(order: { sku: string }): Promise<string> {
+  async reserve(order: { sku: string }): Promise<string | undefined> {
     return order.sku;
   }
 

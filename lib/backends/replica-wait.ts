@@ -1,0 +1,199 @@
+import type { Cluster, Redis, RedisOptions } from 'ioredis';
+import { NodeError } from '../errors.js';
+import type { RedisClient, ReplicaOptions } from '../options.js';
+import { clusterSlot } from '../scripts/cluster-slot.js';
+import { problemOf } from '../scripts/problem-of.js';
+import type { Claim } from './lock-backend.js';
+import { RedisConnection } from './redis-connection.js';
+import type { NodeExtension } from './node-answers.js';
+import { RedisNode, type NodeSettings } from './redis-node.js';
+
+/** Nothing may be sent again by the client: WAIT speaks of what its own connection has written. */
+const OWN_CONNECTION = {
+  lazyConnect: true,
+  enableOfflineQueue: false,
+  enableAutoPipelining: false,
+  autoResendUnfulfilledCommands: true, // with 0 retries all fail at the first close; `false` would never settle them
+  maxRetriesPerRequest: 0,
+  reconnectOnError: null,
+  commandTimeout: undefined, // WAIT may take longer than any other command; each round has a limit
+  socketTimeout: undefined,
+} satisfies RedisOptions;
+
+/** A lock whose replicas are waited for. */
+interface Entry {
+  claim: Claim;
+  resolve: (extension: NodeExtension) => void;
+}
+
+/** What all waits for the replicas of one server need. */
+interface LaneDuties {
+  settings: NodeSettings;
+  terms: ReplicaOptions;
+  connect: () => RedisClient;
+}
+
+/** Waits until replicas have a lock, on connections of its own, since WAIT blocks the one that it is sent on. */
+export class ReplicaWait {
+  readonly #source: RedisClient;
+  readonly #settings: NodeSettings;
+  readonly #terms: ReplicaOptions;
+  /** For the one server, or for each master of a Cluster that was needed. */
+  readonly #lanes = new Map<string, Lane>();
+
+  constructor(source: RedisClient, settings: NodeSettings, terms: ReplicaOptions) {
+    this.#source = source;
+    this.#settings = settings;
+    this.#terms = terms;
+  }
+
+  /** The longest an extension can take: it waits for the end of the round that is under way, and for its own. */
+  get timeoutMs(): number {
+    return 2 * roundMs(this.#settings, this.#terms);
+  }
+
+  /**
+   * Starts the ttl of a lock anew and waits until enough replicas have that, and with it all that the server wrote
+   * before. The extension also finds out when this server is not the one that granted the lock.
+   */
+  extend(claim: Claim): Promise<NodeExtension> {
+    const server = this.#source.isCluster ? this.#masterOf(claim.key) : 'only';
+    if (server === undefined) return Promise.resolve(faulty('cluster', 'no master is known for the slot of the lock'));
+    let lane = this.#lanes.get(server);
+    if (!lane) {
+      const connect = () => this.#connect(server);
+      this.#lanes.set(server, (lane = new Lane({ settings: this.#settings, terms: this.#terms, connect })));
+    }
+    return lane.extend(claim);
+  }
+
+  close(): void {
+    for (const lane of this.#lanes.values()) lane.close();
+  }
+
+  #masterOf(key: string): string | undefined {
+    const { options, slots } = this.#source as Cluster;
+    // The hash tag of the lock's keys is the key itself.
+    return slots[clusterSlot(`${options.keyPrefix ?? ''}${this.#settings.keyPrefix}:{${key}}`)]?.[0];
+  }
+
+  #connect(server: string): Redis {
+    if (!this.#source.isCluster) return (this.#source as Redis).duplicate(OWN_CONNECTION);
+    const cluster = this.#source as Cluster;
+    const master = cluster.nodes('master').find(({ options: { host, port } }) => `${host}:${port}` === server);
+    if (!master) throw new Error('it is no master of the cluster any more');
+    const { keyPrefix } = cluster.options;
+    return master.duplicate({ ...OWN_CONNECTION, keyPrefix, retryStrategy: () => null });
+  }
+}
+
+/**
+ * One connection to one server. As it is blocked by WAIT, those who come meanwhile are gathered for the next round, and all
+ * of them share its one WAIT.
+ */
+class Lane {
+  #node?: RedisNode;
+  #gathered: Entry[] = [];
+  #isBusy = false;
+  #closed = false;
+
+  constructor(private readonly duties: LaneDuties) {}
+
+  extend(claim: Claim): Promise<NodeExtension> {
+    return new Promise((resolve) => {
+      this.#gathered.push({ claim, resolve });
+      if (!this.#isBusy) void this.#goRound();
+    });
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#node?.connection.close();
+  }
+
+  async #goRound(): Promise<void> {
+    this.#isBusy = true;
+    await new Promise((resolve) => process.nextTick(resolve)); // with what else is granted by the same answer
+    while (this.#gathered.length > 0) {
+      const entries = this.#gathered;
+      this.#gathered = [];
+      const extensions = await this.#inTime(this.#replicate(entries.map(({ claim }) => claim)));
+      entries.forEach(({ resolve }, index) => resolve(Array.isArray(extensions) ? extensions[index]! : extensions));
+    }
+    this.#isBusy = false;
+  }
+
+  /** @returns what became of each, or what is wrong with all of them; never rejects */
+  async #replicate(claims: readonly Claim[]): Promise<NodeExtension[] | NodeExtension> {
+    const { settings, terms } = this.duties;
+    try {
+      const node = await this.#connected();
+      const problem = await node.connection.ready(settings.commandTimeoutMs);
+      if (problem) return fault(problem);
+      const extensions = await Promise.all(claims.map((claim) => node.extend(claim, 'keep')));
+      if (!extensions.some(({ status }) => status === 'extended')) return extensions;
+      const missing = await shortage(node, terms);
+      return missing ? extensions.map((each) => (each.status === 'extended' ? fault(missing) : each)) : extensions;
+    } catch (error) {
+      return faulty('Redis', `replicas could not be waited for: ${problemOf(error)}`);
+    }
+  }
+
+  async #connected(): Promise<RedisNode> {
+    if (!this.#node || this.#node.connection.client.status === 'end') {
+      this.#node?.connection.close();
+      this.#node = new RedisNode(await RedisConnection.open(this.duties.connect), this.duties.settings);
+    }
+    if (!this.#closed) return this.#node;
+    this.#node.connection.close();
+    throw new Error('the connection is closed');
+  }
+
+  /** A server that hangs must not hold up those who come later for longer than a round may take. */
+  async #inTime(round: Promise<NodeExtension[] | NodeExtension>): Promise<NodeExtension[] | NodeExtension> {
+    const limitMs = roundMs(this.duties.settings, this.duties.terms);
+    let timer: NodeJS.Timeout | undefined;
+    const overdue = new Promise<NodeExtension>((resolve) => {
+      timer = setTimeout(() => {
+        const name = this.#node?.name ?? 'Redis';
+        this.#node?.connection.close(); // what is open on it fails, and the next round has another
+        this.#node = undefined;
+        resolve(faulty(name, `no answer within ${limitMs} ms whether replicas have it`));
+      }, limitMs);
+    });
+    const result = await Promise.race([round, overdue]);
+    clearTimeout(timer);
+    return result;
+  }
+}
+
+/** What is wrong if not enough replicas have what this connection wrote. */
+async function shortage(
+  { name, connection }: RedisNode,
+  { count, timeoutMs }: ReplicaOptions,
+): Promise<NodeError | undefined> {
+  try {
+    const replicas = Number(await connection.client.wait(count, timeoutMs));
+    if (replicas >= count) return undefined;
+    return new NodeError(
+      name,
+      `${replicas} of ${count} replicas had it within ${timeoutMs} ms`,
+      'Check that its replicas follow it in time, or ask for fewer with waitForReplicas.',
+    );
+  } catch (error) {
+    return new NodeError(name, `it did not say whether replicas have it: ${problemOf(error)}`);
+  }
+}
+
+/** Time to connect and to extend, and the time of WAIT. */
+function roundMs({ commandTimeoutMs }: NodeSettings, { timeoutMs }: ReplicaOptions): number {
+  return commandTimeoutMs + timeoutMs;
+}
+
+function faulty(node: string, problem: string): NodeExtension {
+  return fault(new NodeError(node, problem));
+}
+
+function fault(error: NodeError): NodeExtension {
+  return { status: 'fault', error, mayHaveRun: true, disconnected: false };
+}

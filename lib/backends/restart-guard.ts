@@ -1,0 +1,211 @@
+import { NodeError } from '../errors.js';
+import { problemOf } from '../scripts/problem-of.js';
+import { WAIT_FOR_VOTES, type Fault } from './node-answers.js';
+import type { RedisNode } from './redis-node.js';
+import { identify, type ServerIdentity } from './server-identity.js';
+
+/** The longest ttl in use, as far as this service knows, in milliseconds. */
+export interface LongestTtl {
+  ms: number;
+}
+
+/** What is known of the server at the other end of a connection. */
+interface Admission extends ServerIdentity {
+  /** The connection that it was asked on: a restart breaks it. */
+  stream: unknown;
+  /** Changes when the server loses data. */
+  epoch: string;
+  /** Since when it knows all that it granted, by the clock of this process. */
+  since: number;
+  /** What it granted before that has ended: for good. */
+  isOver: boolean;
+}
+
+/**
+ * Keeps a node of a Redlock from voting until every lock that it may have granted and forgotten has ended: the delayed
+ * restart of the Redlock description, done by the clients. See docs/adr/0014-restart-guard.md.
+ */
+export class RestartGuard {
+  readonly #node: RedisNode;
+  readonly #longest: LongestTtl;
+  readonly #timeoutMs: number;
+  readonly #now: () => number;
+  readonly #check = () => void this.checked();
+  #others: readonly RestartGuard[] = [];
+  #admission?: Admission;
+  /** Why there is none. */
+  #problem?: NodeError;
+  /** The longest ttl that the node has heard of. */
+  #toldMs = 0;
+  #checking?: Promise<void>;
+  #asking?: Promise<unknown>;
+  /** What was asked of a server that has not answered. */
+  #identifying?: { stream: unknown; identity: Promise<ServerIdentity> };
+
+  /**
+   * @param longest shared by all nodes
+   * @param timeoutMs for each question
+   */
+  constructor(node: RedisNode, longest: LongestTtl, timeoutMs: number, now: () => number) {
+    this.#node = node;
+    this.#longest = longest;
+    this.#timeoutMs = timeoutMs;
+    this.#now = now;
+    node.connection.client.on('ready', this.#check);
+  }
+
+  /** @param guards those of all nodes */
+  join(guards: readonly RestartGuard[]): void {
+    this.#others = guards.filter((guard) => guard !== this);
+  }
+
+  /** Whether it is known if the node votes. */
+  get isSettled(): boolean {
+    return this.#current !== undefined || (this.#problem !== undefined && !this.#checking);
+  }
+
+  /** The epoch that the node votes in, or why it does not vote. */
+  vote(): string | NodeError {
+    const admission = this.#current;
+    if (!admission) {
+      const { connection } = this.#node;
+      if (!connection.isReady) return connection.problem;
+      this.#check();
+      return (
+        this.#problem ??
+        new NodeError(this.#node.name, 'it was not asked yet whether it has restarted', 'Try again in a moment.')
+      );
+    }
+    const waitMs = this.#waitMs(admission);
+    if (waitMs > 0) return this.#mustWait(waitMs);
+    admission.isOver = true;
+    return admission.epoch;
+  }
+
+  /** Whether the node knows that such a ttl is in use. */
+  hasHeardOf(ttlMs: number): boolean {
+    return ttlMs <= this.#toldMs;
+  }
+
+  /** Tells the node of a ttl: at once, or when it is asked whether it has restarted, before it votes. */
+  async tell(ttlMs: number): Promise<Fault | undefined> {
+    this.#longest.ms = Math.max(this.#longest.ms, ttlMs);
+    return this.#current && this.#refresh(this.#current);
+  }
+
+  /** The node says that it has lost its data since. */
+  revoke(epoch: string): void {
+    if (this.#admission?.epoch === epoch) this.#admission = undefined;
+    this.#check();
+  }
+
+  /** Asks the node, unless that was done on this connection. Never rejects. */
+  checked(): Promise<void> {
+    if (this.#current || !this.#node.connection.isReady) return Promise.resolve();
+    return (this.#checking ??= this.#ask().finally(() => {
+      this.#checking = undefined;
+    }));
+  }
+
+  close(): void {
+    this.#node.connection.client.off('ready', this.#check);
+  }
+
+  async #ask(): Promise<void> {
+    const stream = this.#stream;
+    const asking = this.#admit(stream);
+    this.#asking = asking;
+    try {
+      const admission = await asking;
+      // A longer ttl than is known here may be known to those that have not restarted.
+      await Promise.all(this.#others.map((other) => other.#heard()));
+      if (stream !== this.#stream) throw new Error('its connection broke while it was asked whether it has restarted');
+      this.#admission = admission;
+      this.#problem = undefined;
+    } catch (error) {
+      const problem = problemOf(error);
+      this.#problem = new NodeError(
+        this.#node.name,
+        `it is not known whether it has restarted, so it does not vote: ${problem}`,
+        problem.includes('NOPERM') ? 'Give its user that right, or set restartGuard: false.' : undefined,
+      );
+    }
+  }
+
+  async #admit(stream: unknown): Promise<Admission> {
+    const identity = await this.#identity(stream);
+    const answer = await this.#node.admit(identity, this.#longest.ms);
+    if (answer.status === 'fault') throw new Error(answer.error.problem);
+    this.#learn(answer.longestMs);
+    const since = this.#now() - answer.sinceMs;
+    return { ...identity, stream, epoch: answer.epoch, since, isOver: false };
+  }
+
+  /** Waits until this node has told what it knows of the longest ttl, as well as that can be had. */
+  async #heard(): Promise<void> {
+    const admission = this.#current;
+    if (admission) await this.#refresh(admission);
+    else await this.#asking?.catch(() => {});
+  }
+
+  async #refresh(admission: Admission): Promise<Fault | undefined> {
+    const answer = await this.#node.admit(admission, this.#longest.ms);
+    if (answer.status === 'fault') return answer;
+    this.#learn(answer.longestMs);
+    return undefined;
+  }
+
+  #learn(longestMs: number): void {
+    this.#toldMs = longestMs;
+    this.#longest.ms = Math.max(this.#longest.ms, longestMs);
+  }
+
+  /** A server that hangs is asked once for each connection. */
+  async #identity(stream: unknown): Promise<ServerIdentity> {
+    const open = this.#identifying;
+    const asked = open && open.stream === stream ? open : this.#identify(stream);
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => {
+        this.#node.connection.suspect(() => this.#identifying === asked);
+        reject(new Error(`no answer within ${this.#timeoutMs} ms`));
+      }, this.#timeoutMs);
+    });
+    try {
+      return await Promise.race([asked.identity, late]);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  #identify(stream: unknown): { stream: unknown; identity: Promise<ServerIdentity> } {
+    const asked = { stream, identity: identify(this.#node.connection.client) };
+    const forget = () => {
+      if (this.#identifying === asked) this.#identifying = undefined;
+    };
+    asked.identity.then(forget, forget);
+    return (this.#identifying = asked);
+  }
+
+  /** Clocks may differ in speed by 1 %, as everywhere in Redlock. */
+  #waitMs({ since, isOver }: Admission): number {
+    return isOver ? 0 : since + this.#longest.ms * 1.01 + 2 - this.#now();
+  }
+
+  #mustWait(waitMs: number): NodeError {
+    return new NodeError(
+      this.#node.name,
+      `it votes in ${Math.ceil(waitMs)} ms (the longest ttlMs is ${this.#longest.ms})`,
+      WAIT_FOR_VOTES,
+    );
+  }
+
+  /** What is known of the server that answers now. */
+  get #current(): Admission | undefined {
+    return this.#admission?.stream === this.#stream ? this.#admission : undefined;
+  }
+
+  get #stream(): unknown {
+    return this.#node.connection.stream;
+  }
+}

@@ -1,0 +1,102 @@
+/** What was checked of one Redis server. What is `undefined` could not be found out: `notChecked` says why. */
+export interface NodeDiagnosis {
+  /** `host:port`, the path of a socket, or the name of a Sentinel master; in a Cluster one for each master. */
+  name: string;
+  /** Whether it answered. If not, all but `name` and `problem` is empty. */
+  reachable: boolean;
+  /** Why it was not reached. */
+  problem?: string;
+  /** Of Redis, such as `7.0.15`. */
+  version?: string;
+  /** Changes with each start of the server: two nodes with the same one are one server. */
+  runId?: string;
+  role?: 'master' | 'replica';
+  /** `host:port` of its master, as it knows it. */
+  replicaOf?: string;
+  /** The history of writes it follows: a master and its replicas have the same. */
+  replicationId?: string;
+  /** How many replicas follow it now. */
+  replicas?: number;
+  /** It is a replica that refuses writes. */
+  readOnly?: boolean;
+  /** It is part of a Redis Cluster. */
+  cluster?: boolean;
+  /** The client that asks it is one for a Cluster. */
+  isClusterClient: boolean;
+  /** `maxmemory-policy`. */
+  evictionPolicy?: string;
+  /** `maxmemory` in bytes, 0 when it has no limit. */
+  maxMemoryBytes?: number;
+  persistence?: {
+    /** It writes an append-only file. */
+    appendOnly: boolean;
+    /** When the append-only file is forced to disk: `always`, `everysec` or `no`. */
+    appendFsync?: string;
+    /** It writes snapshots from time to time. */
+    snapshots?: boolean;
+  };
+  /** How far its clock is ahead of that of this process, in milliseconds. */
+  clockOffsetMs?: number;
+  /** By how much `clockOffsetMs` may be wrong: half of the time the answer took, in milliseconds. */
+  clockToleranceMs?: number;
+  /** Rights that the user of Redis lacks, in the words of `ACL SETUSER`: `+zadd`, `~lock:*`, `&lock:inbox:*`. */
+  missingRights: string[];
+  /** Commands that the server does not know, such as `zpopmin`: it is too old, or they were renamed. */
+  unknownCommands: string[];
+  /** What it answered instead of writing, such as `OOM` when its memory is full, or `MISCONF`. */
+  refusesWrites?: string;
+  /** What could not be checked, and why. */
+  notChecked: string[];
+}
+
+/** What a finding is about, for programs. */
+export type FindingCode =
+  /** Two nodes of a Redlock are one server. */
+  | 'same-server'
+  /** A node of a Redlock is a replica of another node, or of the same master. */
+  | 'not-independent'
+  /** A replica that takes writes, which its master overwrites. */
+  | 'writable-replica'
+  | 'read-only-replica'
+  | 'unreachable'
+  | 'too-old'
+  | 'missing-rights'
+  | 'unknown-commands'
+  | 'refuses-writes'
+  | 'eviction'
+  | 'no-persistence'
+  | 'clocks-differ'
+  /** It is part of a Cluster, but the client is not for one. */
+  | 'cluster-mode'
+  | 'not-checked'
+  /** Locks of this process only. */
+  | 'memory';
+
+/** Something an operator should know. */
+export interface Finding {
+  /**
+   * `error`: locks are unsafe, or cannot be had. `warning`: they work, but not always, or not as well as they could.
+   */
+  severity: 'error' | 'warning';
+  code: FindingCode;
+  /** `name` of the node it is about; `undefined` when it is about several or none. */
+  node?: string;
+  /** What is wrong, what that leads to, and what to do. It holds no credentials. */
+  message: string;
+}
+
+/** What `LockService.diagnose()` reports: plain data, which can be sent as JSON. */
+export interface LockDiagnosis {
+  /** Name of the registration. */
+  connection: string;
+  backend: 'memory' | 'redis' | 'redlock';
+  /** When it was made, by the clock of this process, in ISO 8601. */
+  checkedAt: string;
+  /** Each server once; none for locks in memory. */
+  nodes: NodeDiagnosis[];
+  /** The errors come first. */
+  findings: Finding[];
+}
+
+/** How long the check of all servers may take, in milliseconds: one that has not answered by then is not reachable. */
+export const DIAGNOSIS_TIMEOUT_MS = 1_000;

@@ -1,0 +1,183 @@
+import type { Finding, FindingCode, LockDiagnosis, NodeDiagnosis } from './diagnosis.js';
+import { purposeOf, WITHOUT } from './rights.js';
+
+/** Clocks of nodes that differ by more than this are worth a word, in milliseconds. */
+const CLOCK_TOLERANCE_MS = 1_000;
+/** The first version with ZPOPMIN, and with scripts that may write after they asked for the time. */
+const OLDEST_MAJOR = 5;
+
+type About = readonly [code: FindingCode, message: string];
+
+/** What an operator should know of these servers, errors first. */
+export function findingsOf(backend: LockDiagnosis['backend'], nodes: readonly NodeDiagnosis[]): Finding[] {
+  if (backend === 'memory') {
+    const message =
+      'Locks are in the memory of this process: they exclude no other process. Use redis or redlock for that.';
+    return [{ severity: 'warning', code: 'memory', message }];
+  }
+  const useless = nodes.map((node) => uselessBecause(node));
+  // A Redlock can do without a minority of its nodes, and nobody can do without the only one.
+  const missing = useless.filter((reasons) => reasons.length > 0).length;
+  const severity = backend === 'redis' || nodes.length - missing <= nodes.length / 2 ? 'error' : 'warning';
+  const findings = nodes.flatMap((node, index) => [
+    ...useless[index]!.map((about) => found(severity, about, node)),
+    ...unsafe(node).map((about) => found('error', about, node)),
+    ...doubts(node, backend).map((about) => found('warning', about, node)),
+  ]);
+  if (backend === 'redlock') findings.push(...dependent(nodes).map((about) => found('error', about)));
+  findings.push(...differingClocks(nodes).map((about) => found('warning', about)));
+  return findings.sort((a, b) => Number(b.severity === 'error') - Number(a.severity === 'error'));
+}
+
+function found(severity: Finding['severity'], [code, message]: About, node?: NodeDiagnosis): Finding {
+  return node ? { severity, code, node: node.name, message: `${node.name} ${message}` } : { severity, code, message };
+}
+
+/** Why no lock, or no vote, can be had there. */
+function uselessBecause(node: NodeDiagnosis): About[] {
+  if (!node.reachable) {
+    return [
+      ['unreachable', `cannot be reached: ${node.problem}. Start it, or correct the address or the credentials.`],
+    ];
+  }
+  const reasons: About[] = [];
+  if (node.readOnly) {
+    const of = node.replicaOf === undefined ? '' : ` of ${node.replicaOf}`;
+    reasons.push([
+      'read-only-replica',
+      `is a replica${of} and refuses writes: it can give no lock. Name its master, or let Sentinel find that.`,
+    ]);
+  }
+  if (node.version !== undefined && Number.parseInt(node.version, 10) < OLDEST_MAJOR) {
+    reasons.push([
+      'too-old',
+      `runs Redis ${node.version}: no lock can be had before Redis ${OLDEST_MAJOR}. Update it.`,
+    ]);
+  }
+  if (node.refusesWrites !== undefined) {
+    reasons.push(['refuses-writes', `refuses writes (${node.refusesWrites}): no lock can be had until it takes them.`]);
+  }
+  return [...reasons, ...missing(node, true)];
+}
+
+/** What lets two hold a lock. */
+function unsafe(node: NodeDiagnosis): About[] {
+  if (node.role !== 'replica' || node.readOnly !== false) return [];
+  const message =
+    `is a replica of ${node.replicaOf} that takes writes: its master overwrites them, and locks are gone. ` +
+    'Name the master, or make it one (REPLICAOF NO ONE).';
+  return [['writable-replica', message]];
+}
+
+function doubts(node: NodeDiagnosis, backend: LockDiagnosis['backend']): About[] {
+  if (!node.reachable) return [];
+  const about: About[] = [];
+  if (node.evictionPolicy !== undefined && node.evictionPolicy !== 'noeviction') {
+    const when = node.maxMemoryBytes === 0 ? 'once it has a maxmemory that is reached' : 'when its memory is full';
+    about.push([
+      'eviction',
+      `has the maxmemory-policy ${node.evictionPolicy}: ${when} it may delete locks, and two can hold one. ` +
+        'Set noeviction, or give locks a Redis of their own.',
+    ]);
+  }
+  const { appendOnly, snapshots } = node.persistence ?? {};
+  // A Redlock survives a node that forgets, if that does not vote too soon; a replica has what its master has.
+  if (backend === 'redis' && node.role === 'master' && appendOnly === false && snapshots === false) {
+    about.push([
+      'no-persistence',
+      'keeps nothing on disk: when it restarts all locks are gone, and others can have them before their holders know. ' +
+        'Set appendonly yes.',
+    ]);
+  }
+  if (node.cluster && !node.isClusterClient) {
+    about.push([
+      'cluster-mode',
+      'is part of a Cluster, but its client is not: locks of other slots cannot be had. Give an ioredis Cluster.',
+    ]);
+  }
+  if (node.version === undefined) {
+    const why = node.notChecked.join('; ');
+    about.push([
+      'not-checked',
+      `could not be checked for its version, role, persistence and eviction policy${why && ` (${why})`}: ` +
+        'the right +info is needed for that.',
+    ]);
+  }
+  return [...about, ...missing(node, false)];
+}
+
+/** Rights and commands that are missing: of those that every lock needs, or of the others. */
+function missing(node: NodeDiagnosis, isNeeded: boolean): About[] {
+  const of = (names: readonly string[]) =>
+    names.filter((name) => purposeOf(name) !== 'doctor' && (purposeOf(name) === 'locks') === isNeeded);
+  const rights = of(node.missingRights);
+  const commands = of(node.unknownCommands.map((name) => `+${name}`));
+  return [
+    ...(rights.length > 0
+      ? [
+          [
+            'missing-rights',
+            `does not give its user the rights ${rights.join(' ')}: ${consequence(rights)}. Add them by ACL SETUSER.`,
+          ] as const,
+        ]
+      : []),
+    ...(commands.length > 0
+      ? [
+          [
+            'unknown-commands',
+            `does not know ${commands.map((name) => name.slice(1).toUpperCase()).join(', ')}: ${consequence(commands)}. ` +
+              'Use Redis 6 or newer, and do not rename commands.',
+          ] as const,
+        ]
+      : []),
+  ];
+}
+
+function consequence(names: readonly string[]): string {
+  return [...new Set(names.map((name) => WITHOUT[purposeOf(name)]))].join('; ');
+}
+
+/** Nodes of a Redlock that fail together, or whose vote counts twice. */
+function dependent(nodes: readonly NodeDiagnosis[]): About[] {
+  return nodes.flatMap((node, index) =>
+    nodes.slice(0, index).flatMap((earlier): About[] => {
+      if (isSame(earlier.runId, node.runId)) {
+        const message =
+          `${earlier.name} and ${node.name} are the same server (run_id ${node.runId}): its vote would count twice, ` +
+          'and two could hold a lock. redlock needs independent masters.';
+        return [['same-server', message]];
+      }
+      const [replica, master] = node.role === 'replica' ? [node, earlier] : [earlier, node];
+      const isOf = replica.role === 'replica' && replica.replicaOf === master.name;
+      if (!isOf && !isSame(earlier.replicationId, node.replicationId)) return [];
+      const related =
+        master.role === 'replica' && !isOf
+          ? `${earlier.name} and ${node.name} are replicas of the same master`
+          : `${replica.name} is a replica of ${master.name}`;
+      return [['not-independent', `${related}: they fail together. redlock needs independent masters.`]];
+    }),
+  );
+}
+
+function isSame(one: string | undefined, other: string | undefined): boolean {
+  return one !== undefined && one === other;
+}
+
+function differingClocks(nodes: readonly NodeDiagnosis[]): About[] {
+  const clocks = nodes
+    .filter((node) => node.clockOffsetMs !== undefined)
+    .map(({ name, clockOffsetMs = 0, clockToleranceMs = 0 }) => ({
+      name,
+      earliest: clockOffsetMs - clockToleranceMs,
+      latest: clockOffsetMs + clockToleranceMs,
+    }));
+  if (clocks.length < 2) return [];
+  const ahead = clocks.reduce((a, b) => (b.earliest > a.earliest ? b : a));
+  const behind = clocks.reduce((a, b) => (b.latest < a.latest ? b : a));
+  const apartMs = Math.round(ahead.earliest - behind.latest);
+  if (apartMs <= CLOCK_TOLERANCE_MS) return [];
+  const message =
+    `The clock of ${ahead.name} is at least ${apartMs} ms ahead of that of ${behind.name}. Locks do not compare clocks, but one ` +
+    'that is set right in a jump ends leases early, and two can hold a lock then. Let NTP keep them.';
+  return [['clocks-differ', message]];
+}

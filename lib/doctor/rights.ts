@@ -1,0 +1,49 @@
+/** A command that the user of Redis needs the right to, and a form of it that changes nothing. */
+export interface Right {
+  /** As in `ACL SETUSER`, without the plus. */
+  name: string;
+  /** On a key that does not exist, and a channel to which nobody listens. */
+  probe: readonly [command: string, ...args: string[]];
+  /** What does not work without it. */
+  purpose: Purpose;
+}
+
+export type Purpose = 'locks' | 'waiting' | 'forceRelease' | 'doctor';
+
+/** What becomes of it without a right. */
+export const WITHOUT: Record<Purpose, string> = {
+  locks: 'no lock can be had',
+  waiting: 'locks are not handed over, and calls that have to wait take longer or fail',
+  forceRelease: 'forceRelease() fails',
+  doctor: 'less can be checked',
+};
+
+const NO_SCRIPT = '0'.repeat(40);
+
+/** All commands of the library, its scripts included, that can be tried on the connection that locks are taken on. */
+export function commandRights(key: string, channel: string): Right[] {
+  const [lock, wait] = ['locks', 'waiting'] as const;
+  return [
+    { name: 'evalsha', probe: ['EVALSHA', NO_SCRIPT, '1', key], purpose: lock },
+    { name: 'eval', probe: ['EVAL', 'return 1', '1', key], purpose: lock },
+    { name: 'get', probe: ['GET', key], purpose: lock },
+    { name: 'set', probe: ['SET', key, '', 'PX', '1', 'XX'], purpose: lock },
+    { name: 'del', probe: ['DEL', key], purpose: lock },
+    { name: 'pttl', probe: ['PTTL', key], purpose: lock },
+    { name: 'pexpire', probe: ['PEXPIRE', key, '1'], purpose: lock },
+    { name: 'time', probe: ['TIME'], purpose: lock },
+    { name: 'zadd', probe: ['ZADD', key, 'XX', '1', ''], purpose: wait },
+    { name: 'zrange', probe: ['ZRANGE', key, '0', '0'], purpose: wait },
+    { name: 'zrem', probe: ['ZREM', key, ''], purpose: wait },
+    { name: 'zpopmin', probe: ['ZPOPMIN', key], purpose: wait },
+    { name: 'publish', probe: ['PUBLISH', channel, ''], purpose: wait },
+    { name: 'exists', probe: ['EXISTS', key], purpose: 'forceRelease' },
+  ];
+}
+
+/** Of a right as `missingRights` names it; of a pattern of keys or channels, too. */
+export function purposeOf(right: string): Purpose {
+  if (right.startsWith('~')) return 'locks';
+  if (right.startsWith('&') || right === '+subscribe') return 'waiting';
+  return commandRights('', '').find(({ name }) => right === `+${name}`)?.purpose ?? 'doctor';
+}

@@ -1,0 +1,298 @@
+import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import type { AcquireOutcome, LockBackend } from '../../lib/backends/lock-backend.js';
+import { LockUnavailableError } from '../../lib/errors.js';
+import type { RedisLockModuleOptions } from '../../lib/options.js';
+import { replicaOf } from '../doctor/replica-of.js';
+import { clientOf } from '../hazards/stage.js';
+import type { RedisServer } from '../support/redis-server.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
+import { until } from '../support/until.js';
+import { claimOn, connected, freshKey, granted, opened } from './claims.js';
+import { RedlockNodes } from './redlock-nodes.js';
+
+/** Longer than any test takes: whoever has to wait for it does not vote in the test. */
+const LONG_MS = 120_000;
+const NODE_MS = 1_000;
+
+async function uptime(server: RedisServer): Promise<number> {
+  return Number(/uptime_in_seconds:(\d+)/.exec(String(await server.command('INFO', 'server')))![1]);
+}
+
+describe('A node of a Redlock', () => {
+  let nodes: RedlockNodes;
+  const backends: LockBackend[] = [];
+
+  beforeEach(async () => {
+    nodes = await RedlockNodes.start(3);
+  });
+  afterEach(async () => {
+    await Promise.all(backends.splice(0).map((backend) => backend.close()));
+    await nodes.stop();
+  });
+
+  const open = async (options: Partial<RedisLockModuleOptions> = {}) => {
+    const backend = await connected({
+      redlock: nodes.urls,
+      ttlMs: LONG_MS,
+      commandTimeoutMs: NODE_MS,
+      ...options,
+    } as RedisLockModuleOptions);
+    backends.push(backend);
+    return backend;
+  };
+  const attempt = (backend: LockBackend, ttlMs = LONG_MS) => backend.acquire(claimOn(freshKey(), ttlMs));
+  const abstaining = (outcome: AcquireOutcome) =>
+    outcome.status === 'unavailable'
+      ? outcome.causes
+          .filter(({ problem }) => /^it votes in|^it has lost its data/.test(problem))
+          .map(({ node }) => node)
+      : [];
+  const failing = (outcome: AcquireOutcome) =>
+    outcome.status === 'unavailable' ? outcome.causes.map(({ node }) => node) : [];
+  /** What the node remembers: since when, the longest ttl, and which start of it that was. */
+  const guard = async (node: number) =>
+    ((await nodes.servers[node]!.command('GET', 'lock:guard')) as string | null) ?? '';
+  /** Leaves the rest of the nodes as few as that this one decides. */
+  const withoutAnother = (node: number) => nodes.kill((node + 1) % 3);
+  const restart = async (...which: number[]) => {
+    for (const node of which) {
+      await nodes.servers[node]!.kill();
+      await nodes.servers[node]!.restart();
+    }
+  };
+
+  it('that was never seen before does not vote at first, and says for how long and why', async () => {
+    for (const server of nodes.servers) await server.command('FLUSHALL');
+    const backend = await open();
+    const outcome = await attempt(backend);
+    expect(outcome).toMatchObject({ status: 'unavailable' });
+    expect(abstaining(outcome)).toEqual(nodes.names(0, 1, 2));
+    const { causes } = outcome as Extract<AcquireOutcome, { status: 'unavailable' }>;
+    expect(causes[0]!.problem).toMatch(/^it votes in 1[12]\d{4} ms \(the longest ttlMs is 120000\)$/);
+    const { message } = LockUnavailableError.from('acquired', 'x', causes);
+    expect(message.match(/Wait: a Redlock node that is new to this library, was restarted/g)).toHaveLength(1);
+    expect(message).toMatch(/set restartGuard: false\.$/);
+    expect(message).not.toContain('reachable');
+  });
+
+  it('is reported when the application starts, which goes on', async () => {
+    for (const server of nodes.servers) await server.command('FLUSHALL');
+    const backend = await opened({ redlock: nodes.urls, ttlMs: LONG_MS });
+    backends.push(backend);
+    expect((await backend.connect(15_000)).map(({ node }) => node)).toEqual(nodes.names(0, 1, 2));
+  });
+
+  it('votes once the longest ttl has passed, as the rest does', async () => {
+    for (const server of nodes.servers) await server.command('FLUSHALL');
+    const backend = await open({ ttlMs: 300 });
+    expect(await attempt(backend, 300)).toMatchObject({ status: 'unavailable' });
+    await until(async () => (await attempt(backend, 300)).status === 'acquired', { what: 'they vote' });
+  });
+
+  it('that is dead is told to be so, with what became of the connection, not as one that may have restarted', async () => {
+    const opened = [await open(), await open({ restartGuard: false })];
+    await nodes.kill(1);
+    await nodes.kill(2);
+    for (const backend of opened) {
+      const told = await until(
+        async () => {
+          const outcome = await attempt(backend);
+          const messages = outcome.status === 'unavailable' ? outcome.causes.map(({ message }) => message) : [];
+          return messages.every((message) => message.includes('ECONNREFUSED')) ? messages : undefined;
+        },
+        { what: 'the client has tried to connect again' },
+      );
+      const dead = nodes.names(1, 2).map((name) => `${name}: not connected \\(\\w+\\): connect ECONNREFUSED ${name}`);
+      expect(told).toEqual(dead.map((message) => expect.stringMatching(new RegExp(`^${message}$`))));
+    }
+  });
+
+  it('that restarted does not vote, for those who were connected and those who come later', async () => {
+    const before = await open();
+    await restart(1);
+    await withoutAnother(1);
+    await until(async () => abstaining(await attempt(before)).includes(nodes.names(1)[0]!), { what: 'it is seen' });
+    expect(abstaining(await attempt(await open()))).toContain(nodes.names(1)[0]);
+  });
+
+  it('that restarted with the data of an earlier time does not vote either', async () => {
+    const backend = await open();
+    const server = nodes.servers[1]!;
+    await granted(backend, claimOn(freshKey(), LONG_MS));
+    await server.command('SAVE');
+    await server.kill();
+    await server.restart();
+    expect(await guard(1)).toMatch(/^1 /);
+    await withoutAnother(1);
+    await until(async () => abstaining(await attempt(backend)).includes(nodes.names(1)[0]!), { what: 'it is seen' });
+  });
+
+  it('that was up for longer than the longest ttl before anybody asked votes at once', async () => {
+    await nodes.servers[1]!.command('SET', 'lock:guard', '1 20 another');
+    await until(async () => (await uptime(nodes.servers[1]!)) >= 3, { what: 'it has been up for three seconds' });
+    const backend = await open({ ttlMs: 1_900 });
+    await withoutAnother(1);
+    expect(await attempt(backend, 1_900)).toMatchObject({ status: 'acquired' });
+  });
+
+  it('that was a replica until now does not vote, however long it has been up', async () => {
+    const proxy = await TcpProxy.start(nodes.servers[1]!.port);
+    onTestFinished(() => proxy.stop());
+    const replica = await replicaOf(nodes.servers[1]!);
+    const backend = await open({ redlock: [nodes.urls[0]!, proxy.url, nodes.urls[2]!], ttlMs: 1_900 });
+    await granted(backend, claimOn(freshKey(), 1_900));
+    await until(async () => (await uptime(replica)) >= 3, { what: 'it has been up for three seconds' });
+    await withoutAnother(1);
+    await replica.command('REPLICAOF', 'NO', 'ONE');
+    proxy.retarget(replica.port);
+    proxy.cut();
+    const outcome = await until(
+      async () => {
+        const seen = await attempt(backend, 1_900);
+        return seen.status === 'acquired' || abstaining(seen).length > 0 ? seen : undefined;
+      },
+      { what: 'the backend has seen it' },
+    );
+    expect(abstaining(outcome)).toEqual([`127.0.0.1:${proxy.port}`]);
+  });
+
+  it('that was flushed notices it in the vote itself, keeps nothing of it, and does not vote', async () => {
+    const backend = await open();
+    await granted(backend, claimOn(freshKey(), LONG_MS));
+    await nodes.servers[1]!.command('FLUSHALL');
+    await withoutAnother(1);
+    const claim = claimOn(freshKey(), LONG_MS);
+    expect(abstaining(await backend.acquire(claim))).toContain(nodes.names(1)[0]);
+    expect(await nodes.owner(1, claim.key)).toBeNull();
+    expect(await nodes.fence(1, claim.key)).toBe(0);
+    expect(abstaining(await attempt(backend))).toContain(nodes.names(1)[0]);
+  });
+
+  it('that was flushed stays without a vote for those who did not see it, when others have let it wait already', async () => {
+    const [first, second] = [await open(), await open()];
+    await nodes.servers[1]!.command('FLUSHALL');
+    await withoutAnother(1);
+    expect(abstaining(await attempt(first))).toContain(nodes.names(1)[0]);
+    await until(() => guard(1), { what: 'the node knows since when it waits' });
+    expect(abstaining(await attempt(second))).toContain(nodes.names(1)[0]);
+  });
+
+  it('waits for the longest ttl that any node has heard of, not only its own', async () => {
+    const short = await open({ ttlMs: 100 });
+    await granted(short, claimOn(freshKey(), 100));
+    await (await connected({ redlock: nodes.urls, ttlMs: LONG_MS })).close(); // it uses a longer one
+    await restart(1);
+    await nodes.kill(2);
+    const why = async () => {
+      const outcome = await attempt(short, 100);
+      return outcome.status === 'unavailable' ? outcome.causes.map(({ message }) => message).join() : '';
+    };
+    const waits = `${nodes.names(1)[0]}: it votes in`;
+    const refusal = await until(async () => ((await why()).includes(waits) ? why() : undefined), {
+      what: 'it is seen',
+    });
+    expect(refusal).toContain('the longest ttlMs is 120000');
+  });
+
+  it('hears of a longer ttl before it grants a lock with it, and before it extends one to it', async () => {
+    const backend = await open({ ttlMs: 1_000 });
+    const longest = async (node: number) => (await guard(node)).split(' ')[1];
+    await granted(backend, claimOn(freshKey(), 5_000));
+    expect(await Promise.all([0, 1, 2].map(longest))).toEqual(['5000', '5000', '5000']);
+    const claim = claimOn(freshKey(), 1_000);
+    await granted(backend, claim);
+    claim.ttlMs = 7_000;
+    expect(await backend.extend(claim)).toMatchObject({ status: 'extended' });
+    expect(await Promise.all([0, 1, 2].map(longest))).toEqual(['7000', '7000', '7000']);
+  });
+
+  it('that writes to disk before it answers votes at once after a restart, but not after it was flushed', async () => {
+    const durable = await RedlockNodes.start(3, ['--appendonly', 'yes', '--appendfsync', 'always']);
+    onTestFinished(() => durable.stop());
+    for (const server of durable.servers) {
+      await server.command('SET', 'lock:guard', '1 20 appendfsync always');
+    }
+    const backend = await open({ redlock: durable.urls });
+    const claim = claimOn(freshKey(), LONG_MS);
+    await granted(backend, claim);
+    await durable.kill(1);
+    await durable.servers[1]!.restart();
+    await durable.kill(2);
+    await until(async () => (await attempt(backend)).status === 'acquired', { what: 'it votes' });
+    expect(await durable.owner(1, claim.key)).toBe(claim.owner);
+    await durable.servers[1]!.command('FLUSHALL');
+    expect(abstaining(await attempt(backend))).toContain(durable.names(1)[0]);
+  });
+
+  it('that would write to disk before it answers, but writes nothing, is not taken for one that does', async () => {
+    const server = nodes.servers[1]!;
+    await server.command('CONFIG', 'SET', 'appendfsync', 'always');
+    await server.command('SET', 'lock:guard', '1 20 appendfsync always');
+    const backend = await open();
+    await withoutAnother(1);
+    expect(abstaining(await attempt(backend))).toEqual(nodes.names(1));
+  });
+
+  it('that hears of a longer ttl too late is not asked for a lock that was given back meanwhile', async () => {
+    const backend = await open({ ttlMs: 1_000, commandTimeoutMs: 20_000 });
+    const claim = claimOn(freshKey(), 5_000);
+    nodes.pause(1);
+    await granted(backend, claim);
+    await backend.release(claim);
+    nodes.resume();
+    await until(async () => (await guard(1)).startsWith('1 5000 '), { what: 'it has heard' });
+    await nodes.allVote(backend);
+    expect(await nodes.fence(1, claim.key)).toBe(0);
+  });
+
+  it('whose connection broke, but which did not restart, votes as before', async () => {
+    const proxies = await Promise.all(nodes.servers.map(({ port }) => TcpProxy.start(port)));
+    onTestFinished(async () => void (await Promise.all(proxies.map((proxy) => proxy.stop()))));
+    const backend = await open({ redlock: proxies.map(({ url }) => url) });
+    for (const proxy of proxies) proxy.cut();
+    await until(async () => (await attempt(backend)).status === 'acquired', { what: 'they are connected again' });
+  });
+
+  it('does not vote by an answer to what a client sent again after the restart', async () => {
+    const proxy = await TcpProxy.start(nodes.servers[1]!.port);
+    onTestFinished(() => proxy.stop());
+    const clients = [nodes.servers[0]!, proxy, nodes.servers[2]!].map((server) => clientOf(server));
+    const backend = await open({ redlock: clients, commandTimeoutMs: 20_000 });
+    const claim = claimOn(freshKey(), LONG_MS);
+    await granted(backend, claim);
+    await backend.release(claim);
+    await nodes.allFree(claim.key);
+    const counter = await nodes.fence(1, claim.key);
+    await nodes.servers[1]!.command('SAVE'); // with its counter, so that the node sees no reason to refuse
+    await withoutAnother(1);
+    await until(() => clients[2]!.status !== 'ready', { what: 'the client knows that its node is gone' });
+    proxy.hold();
+    const acquiring = backend.acquire(claim);
+    await until(() => nodes.owner(0, claim.key), { what: 'the vote of the other node' });
+    await restart(1);
+    proxy.cut();
+    proxy.release();
+    expect(failing(await acquiring)).toEqual(
+      nodes.names(1, 2).map((name, at) => (at === 0 ? `127.0.0.1:${proxy.port}` : name)),
+    );
+    await until(async () => (await nodes.fence(1, claim.key)) > counter, { what: 'it was sent again, and granted' });
+    await until(async () => (await nodes.owner(1, claim.key)) === null, { what: 'it is given back' });
+  });
+
+  it('that may not be asked by INFO does not vote, and says what to do', async () => {
+    for (const server of nodes.servers) await server.command('ACL', 'SETUSER', 'default', '-info');
+    const backend = await open();
+    const outcome = await attempt(backend);
+    expect(failing(outcome)).toEqual(nodes.names(0, 1, 2));
+    const { causes } = outcome as Extract<AcquireOutcome, { status: 'unavailable' }>;
+    expect(causes[0]!.problem).toContain('NOPERM');
+    expect(causes[0]!.advice).toBe('Give its user that right, or set restartGuard: false.');
+  });
+
+  it('votes at once with restartGuard: false', async () => {
+    for (const server of nodes.servers) await server.command('FLUSHALL');
+    const backend = await open({ restartGuard: false });
+    expect(await attempt(backend)).toMatchObject({ status: 'acquired' });
+    expect(await nodes.servers[0]!.command('EXISTS', 'lock:guard')).toBe(0);
+  });
+});

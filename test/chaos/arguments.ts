@@ -1,0 +1,93 @@
+import { parseArgs } from 'node:util';
+import { CONTESTANTS, type ContestantId } from './contestants.js';
+import { MUTANTS } from './mutants.js';
+
+export const TOPOLOGIES: Readonly<Record<string, number>> = { single: 1, 'redlock-3': 3, 'redlock-5': 5 };
+
+export const USAGE = `npm run chaos -- [options]
+  --seed n             of the schedule; "random" takes one and prints it (default: 1)
+  --seeds a,b          one after the other
+  --seconds s          under faults in all, shared by topologies, seeds and contestants (default: 60)
+  --minutes m          the same in minutes
+  --topologies a,b     ${Object.keys(TOPOLOGIES).join(' ')} (default: all)
+  --contestants a,b    ${CONTESTANTS.join(' ')} (default: library)
+  --mutant name        the library broken on purpose: it must be caught. ${Object.keys(MUTANTS).join(' ')}
+  --mutants            all of them, each with its own topology, seed and time
+  --fair               one Redis serves strictly in the order of arrival; not with a Redlock
+  --schedule           print what the nemesis would do, and do nothing`;
+
+export interface Settings {
+  help: boolean;
+  schedule: boolean;
+  fair: boolean;
+  seeds: number[];
+  seconds: number;
+  topologies: string[];
+  contestants: ContestantId[];
+  mutants: string[];
+  /** What was given by hand outdoes what a mutant is known to be caught by. */
+  given: { seeds: boolean; seconds: boolean; topologies: boolean };
+}
+
+/** @throws Error what is not understood */
+export function readArguments(args: string[]): Settings {
+  const text = { type: 'string' } as const;
+  const flag = { type: 'boolean', default: false } as const;
+  const { values } = parseArgs({
+    args,
+    options: {
+      seed: text,
+      seeds: text,
+      seconds: text,
+      minutes: text,
+      topologies: text,
+      contestants: text,
+      mutant: text,
+      mutants: flag,
+      schedule: flag,
+      fair: flag,
+      help: flag,
+    },
+  });
+  const { seed, seeds = seed, seconds, minutes } = values;
+  return {
+    help: values.help,
+    schedule: values.schedule,
+    fair: values.fair,
+    seeds: (seeds ?? '1').split(',').map(seedOf),
+    seconds: minutes === undefined ? positive('seconds', seconds ?? '60') : 60 * positive('minutes', minutes),
+    topologies: pick('topologies', values.topologies, Object.keys(TOPOLOGIES)),
+    contestants: pick('contestants', values.contestants ?? 'library', CONTESTANTS),
+    mutants: values.mutants
+      ? Object.keys(MUTANTS)
+      : values.mutant
+        ? pick('mutant', values.mutant, Object.keys(MUTANTS))
+        : [],
+    given: {
+      seeds: seeds !== undefined,
+      seconds: (seconds ?? minutes) !== undefined,
+      topologies: values.topologies !== undefined,
+    },
+  };
+}
+
+function seedOf(value: string): number {
+  if (value === 'random') return Math.floor(Math.random() * 1e9);
+  const seed = Number(value);
+  if (!Number.isSafeInteger(seed) || seed < 0) throw new Error(`--seed is a whole number or "random": got ${value}.`);
+  return seed;
+}
+
+function positive(name: string, value: string): number {
+  const number = Number(value);
+  if (!(number > 0)) throw new Error(`--${name} is a number above 0: got ${value}.`);
+  return number;
+}
+
+function pick<T extends string>(name: string, value: string | undefined, known: readonly T[]): T[] {
+  if (value === undefined) return [...known];
+  const ids = value.split(',');
+  const unknown = ids.find((id) => !known.includes(id as T));
+  if (unknown !== undefined) throw new Error(`--${name} does not know ${unknown}: expected ${known.join(', ')}.`);
+  return known.filter((id) => ids.includes(id));
+}

@@ -1,0 +1,134 @@
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { RedisLockSettings } from '../../lib/options.js';
+import type { ContestantId } from './contestants.js';
+import { startProgram, Worker } from './crew.js';
+import { checkHistory, type Terms, type Verdict } from './history-checker.js';
+import { nowMs, type FaultKind } from './history.js';
+import { Journal, readJournals } from './journal.js';
+import { Link } from './link.js';
+import { unleash } from './nemesis.js';
+import { ChaosNode } from './nodes.js';
+import { planFaults } from './schedule.js';
+
+export const WORKERS = 4;
+const TTLS_MS = [300, 600, 1_500];
+const PEER_TTL_MS = 600;
+const WAIT_MS = 3_000;
+/** For each node of a Redlock, and one Redis: workers, nodes and the nemesis share few cores. */
+const COMMAND_TIMEOUT_MS = { single: 300, redlock: 150 };
+/** The places of those who died while they waited stay for 10 s. */
+const GONE_AFTER_MS = 12_000;
+
+export interface CellPlan {
+  contestant: ContestantId;
+  nodes: number;
+  seed: number;
+  durationMs: number;
+  /** Folder of the ES modules of the library. */
+  library: string;
+  /** Folder of the contestants of the benchmark. */
+  peers: string;
+  options: RedisLockSettings;
+  losses: readonly FaultKind[];
+}
+
+export interface CellResult extends Verdict {
+  seconds: number;
+  /** Where the history is, when something was wrong with it. */
+  history?: string;
+}
+
+/** One contestant on one topology under the faults of one seed, and the verdict on what happened. */
+export async function runCell(plan: CellPlan): Promise<CellResult> {
+  const begin = performance.now();
+  const folder = mkdtempSync(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'lock-chaos-'));
+  const closers: (() => unknown)[] = [];
+  const socketPath = join(folder, 'resource.sock');
+  const resource = await startProgram('resource', [folder, socketPath]);
+  closers.push(() => resource.kill('SIGKILL'));
+  try {
+    await once(resource, 'message');
+    await play(plan, folder, socketPath, closers);
+    if (resource.exitCode !== null) throw new Error('The resource has ended: this run proves nothing.');
+  } finally {
+    for (const close of closers.reverse()) await close();
+  }
+  const verdict = checkHistory(readJournals(folder), termsOf(plan));
+  if (verdict.violations.length === 0) rmSync(folder, { recursive: true, force: true });
+  return {
+    ...verdict,
+    seconds: (performance.now() - begin) / 1_000,
+    history: verdict.violations.length === 0 ? undefined : folder,
+  };
+}
+
+function termsOf({ losses, nodes }: CellPlan): Terms {
+  // A node that restarted votes after the longest ttl; a grant that nobody confirms stands for 2 s.
+  const attemptMs = 2 * (nodes === 1 ? COMMAND_TIMEOUT_MS.single : 2 * COMMAND_TIMEOUT_MS.redlock);
+  return { losses, livenessMs: 10_000, answerMs: WAIT_MS + attemptMs + 2_000 };
+}
+
+async function play(plan: CellPlan, folder: string, socketPath: string, closers: (() => unknown)[]): Promise<void> {
+  const { nodes: count, seed, durationMs, contestant } = plan;
+  const journal = new Journal(folder, 'nemesis');
+  const nodes = await Promise.all(
+    Array.from({ length: count }, async (_, index) => {
+      const node = await ChaosNode.start(folder, `node-${index}`);
+      closers.push(() => node.stop());
+      return node;
+    }),
+  );
+  const links: Link[][] = [];
+  const workers: Worker[] = [];
+  for (let worker = 0; worker < WORKERS; worker++) {
+    const own = await Promise.all(nodes.map(({ server }) => Link.open(server.port)));
+    links.push(own);
+    closers.push(() => own.forEach((link) => link.close()));
+    const terms = {
+      contestant,
+      ports: own.map(({ port }) => port),
+      ttlMs: contestant === 'library' ? Math.max(...TTLS_MS) : PEER_TTL_MS,
+      ttlsMs: TTLS_MS,
+      waitMs: WAIT_MS,
+      commandTimeoutMs: count === 1 ? COMMAND_TIMEOUT_MS.single : COMMAND_TIMEOUT_MS.redlock,
+      library: plan.library,
+      peers: plan.peers,
+      options: plan.options,
+      worker,
+      seed,
+      folder,
+      socketPath,
+      keys: [...'abcdefgh'],
+      parallel: 4,
+    };
+    workers.push(new Worker(terms, journal));
+  }
+  closers.push(() => Promise.all(workers.map((worker) => worker.kill())));
+  await Promise.all(workers.map((worker) => worker.start()));
+  await unleash(planFaults(seed, durationMs, { nodes: count, workers: WORKERS }), { nodes, workers, links }, journal);
+
+  journal.note({ type: 'healed', workers: workers.map(({ number }) => number) });
+  for (const worker of workers) worker.healed();
+  const { livenessMs } = termsOf(plan);
+  await Promise.race([Promise.all(workers.map(({ alive }) => alive)), sleep(livenessMs)]);
+  await Promise.all(workers.map((worker) => worker.finish(WAIT_MS + 9_000)));
+  await noteWhatIsLeft(nodes, journal);
+}
+
+async function noteWhatIsLeft(nodes: readonly ChaosNode[], journal: Journal): Promise<void> {
+  const deadline = nowMs() + GONE_AFTER_MS;
+  for (;;) {
+    const left = await Promise.all(nodes.map((node) => node.leftKeys()));
+    if (left.every((keys) => keys.length === 0)) return;
+    if (nowMs() < deadline) {
+      await sleep(50);
+      continue;
+    }
+    left.forEach((keys, node) => keys.forEach((key) => journal.note({ type: 'left-behind', node, key })));
+    return;
+  }
+}

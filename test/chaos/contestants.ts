@@ -1,0 +1,119 @@
+import { pathToFileURL } from 'node:url';
+import type { Lock, LockService, RedisLockModuleOptions, RedisLockSettings } from '../../lib/index.js';
+import { nowMs } from './history.js';
+
+export const CONTESTANTS = ['library', 'redlock-5', 'redis-semaphore'] as const;
+export type ContestantId = (typeof CONTESTANTS)[number];
+
+/** How a turn wants its lock. Peers have one ttl for all, and keep or do not keep a lease as they do by themselves. */
+export interface Wish {
+  ttlMs: number;
+  watchdog: boolean;
+}
+
+export interface HeldLock {
+  readonly token?: number;
+  readonly owner?: string;
+  /** When the command of the lease was sent, by its deadline. */
+  readonly sentAt?: number;
+  /** Whether its holder may go on, by what the contestant offers to ask. */
+  isHeld(): boolean;
+  /** The deadline of the lease; undefined where there is none to be asked for. */
+  until(): number | undefined;
+  onLost(tell: () => void): void;
+  release(): Promise<unknown>;
+}
+
+export interface Contestant {
+  acquire(key: string, wish: Wish): Promise<HeldLock>;
+  close(): unknown;
+}
+
+export interface OpenTerms {
+  contestant: ContestantId;
+  ports: number[];
+  ttlMs: number;
+  waitMs: number;
+  commandTimeoutMs: number;
+  /** Folders of the ES modules of the library, and of the contestants of the benchmark. */
+  library: string;
+  peers: string;
+  /** Further options of the library. */
+  options: RedisLockSettings;
+}
+
+export function openContestant(terms: OpenTerms): Promise<Contestant> {
+  return terms.contestant === 'library' ? openLibrary(terms) : openPeer(terms);
+}
+
+async function openLibrary({ library, ports, options, ...terms }: OpenTerms): Promise<Contestant> {
+  const load = <T>(file: string) => import(pathToFileURL(`${library}/${file}`).href) as Promise<T>;
+  await import('reflect-metadata');
+  const { LockService: Service } =
+    await load<typeof import('../../lib/service/lock.service.js')>('service/lock.service.js');
+  const { resolveOptions } = await load<typeof import('../../lib/resolve-options.js')>('resolve-options.js');
+  const { validityMs } = await load<typeof import('../../lib/lease/lease.js')>('lease/lease.js');
+  const urls = ports.map((port) => `redis://127.0.0.1:${port}`);
+  const { ttlMs, waitMs, commandTimeoutMs } = terms;
+  const settings = { ttlMs, waitMs, commandTimeoutMs, lazyConnect: true, ...options };
+  const source = urls.length === 1 ? { redis: urls[0]! } : { redlock: urls };
+  const [service] = await (Service as typeof LockService).open(
+    resolveOptions({ ...settings, ...source } as RedisLockModuleOptions),
+  );
+  return {
+    async acquire(key, wish) {
+      const lock = await service.acquire(key, wish);
+      return heldByLibrary(lock, deadlineOf(lock)! - validityMs(wish.ttlMs, 0));
+    },
+    close: () => service.onApplicationShutdown(),
+  };
+}
+
+function heldByLibrary(lock: Lock, sentAt: number): HeldLock {
+  return {
+    token: lock.fencingToken,
+    owner: lock.owner,
+    sentAt,
+    isHeld: () => lock.isHeld,
+    until: () => deadlineOf(lock),
+    onLost: (tell) => (lock.signal.aborted ? tell() : lock.signal.addEventListener('abort', tell)),
+    release: () => lock.release(),
+  };
+}
+
+function deadlineOf(lock: Lock): number {
+  const now = nowMs();
+  return now + lock.remainingMs;
+}
+
+/** Of the two peers: an expiration by the wall clock, and a flag. */
+interface PeerLock {
+  expiration?: number;
+  isAcquired?: boolean;
+}
+
+interface Peer {
+  acquire(key: string): Promise<PeerLock>;
+  release(lock: PeerLock): Promise<unknown>;
+  close(): unknown;
+}
+
+async function openPeer({ contestant, peers, ports, ttlMs, waitMs }: OpenTerms): Promise<Contestant> {
+  const { open } = (await import(pathToFileURL(`${peers}/${contestant}.mjs`).href)) as {
+    open(terms: object): Promise<Peer>;
+  };
+  // redlock 5 knows no time limit, only a number of attempts: by default about 2 s.
+  const peer = await open({ ports, ttlMs, waitMs: contestant === 'redlock-5' ? 0 : waitMs });
+  return {
+    async acquire(key) {
+      const lock = await peer.acquire(key);
+      return {
+        isHeld: () => (lock.expiration === undefined ? lock.isAcquired === true : Date.now() < lock.expiration),
+        until: () => (lock.expiration === undefined ? undefined : nowMs() + lock.expiration - Date.now()),
+        onLost: () => {},
+        release: () => peer.release(lock),
+      };
+    },
+    close: () => peer.close(),
+  };
+}

@@ -1,0 +1,87 @@
+import { fork, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { killWithParent } from '../support/kill-with-parent.js';
+import type { Journal } from './journal.js';
+import type { WorkerTerms } from './worker.program.js';
+
+/** Starts a program of this folder in a process of its own, which ends with this one. */
+export async function startProgram(name: string, args: string[]): Promise<ChildProcess> {
+  const program = fileURLToPath(new URL(`${name}.program.js`, import.meta.url));
+  const child = fork(program, args, { execArgv: [] });
+  killWithParent(child);
+  return child;
+}
+
+/** One worker: a process, and another one after each kill -9. */
+export class Worker {
+  #child: ChildProcess | undefined;
+  #incarnation = 0;
+  #healed = false;
+  #isAlive?: () => void;
+  /** Settles when it has had a lock that it asked for after the nemesis. */
+  readonly alive = new Promise<void>((resolve) => {
+    this.#isAlive = resolve;
+  });
+
+  constructor(
+    private readonly terms: Omit<WorkerTerms, 'incarnation'>,
+    private readonly journal: Journal,
+  ) {}
+
+  get number(): number {
+    return this.terms.worker;
+  }
+
+  /** @returns when it runs, or has ended before */
+  async start(): Promise<void> {
+    const terms: WorkerTerms = { ...this.terms, incarnation: this.#incarnation++ };
+    const child = await startProgram('worker', [JSON.stringify(terms)]);
+    this.#child = child;
+    child.on('message', (message) => {
+      if (message === 'alive') this.#isAlive?.();
+      if (message === 'ready' && this.#healed) child.send('healed');
+    });
+    child.once('exit', (code, signal) => {
+      if (child !== this.#child || (code === 0 && signal === null)) return;
+      this.journal.note({ type: 'unhandled', worker: this.number, message: `it ended with ${signal ?? code}` });
+    });
+    await Promise.race([once(child, 'message'), once(child, 'exit')]);
+  }
+
+  async kill(): Promise<void> {
+    const child = this.#child;
+    this.#child = undefined;
+    if (!child || child.exitCode !== null || child.signalCode !== null) return;
+    const exited = once(child, 'exit');
+    child.kill('SIGKILL');
+    await exited;
+  }
+
+  pause(): void {
+    this.#child?.kill('SIGSTOP');
+  }
+
+  resume(): void {
+    this.#child?.kill('SIGCONT');
+  }
+
+  healed(): void {
+    this.#healed = true;
+    if (this.#child?.connected) this.#child.send('healed');
+  }
+
+  /** Lets it finish its turns and close, within a time limit. */
+  async finish(limitMs: number): Promise<void> {
+    const child = this.#child;
+    if (!child || child.exitCode !== null || child.signalCode !== null) return;
+    const exited = once(child, 'exit');
+    const timer = setTimeout(() => {
+      this.journal.note({ type: 'hung', worker: this.number });
+      void this.kill();
+    }, limitMs);
+    if (child.connected) child.send('stop');
+    await exited;
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,221 @@
+import { of, type Entry, type EntryOf, type FaultKind } from './history.js';
+import { holdingsOf, type Holding } from './holdings.js';
+
+export const RULES = [
+  'lost update',
+  'token out of order at the resource',
+  'token given twice',
+  'token not above that of an earlier holder',
+  'overlapping holders',
+  'lock left behind',
+  'unhandled rejection',
+  'operation without an end',
+  'no lock after the nemesis',
+] as const;
+export type Rule = (typeof RULES)[number];
+
+/** What a history is measured by. */
+export interface Terms {
+  /** The faults by which the topology may lose a lock while it is held: two holders are allowed after one. */
+  losses: readonly FaultKind[];
+  /** Within this time after the nemesis each worker must have a lock again. */
+  livenessMs: number;
+  /** An acquire must settle within this time, in which the process was not stopped. */
+  answerMs: number;
+}
+
+export interface Violation {
+  rule: Rule;
+  text: string;
+}
+
+export interface Verdict {
+  violations: Violation[];
+  figures: {
+    operations: number;
+    refusedAcquires: number;
+    faults: number;
+    acceptedWrites: number;
+    refusedAccesses: number;
+    /** Two holders after a fault that may lose a lock. */
+    allowedOverlaps: number;
+  };
+}
+
+/** Says what is wrong in a history. Depends on nothing but its arguments. */
+export function checkHistory(entries: readonly Entry[], terms: Terms): Verdict {
+  const history = [...entries].sort((a, b) => a.at - b.at);
+  const faults = of(history, 'fault');
+  const holdings = holdingsOf(history);
+  const { forbidden, allowed } = overlaps(holdings, faults, terms.losses);
+  return {
+    violations: [
+      ...lostUpdates(history),
+      ...disorderAtResource(history),
+      ...byKey(holdings).flatMap(sameTokens),
+      ...byKey(holdings).flatMap(tokensBehind),
+      ...forbidden,
+      ...of(history, 'left-behind').map(({ node, key }) => violation('lock left behind', `${key} on node ${node}`)),
+      ...of(history, 'unhandled').map(({ worker, message }) =>
+        violation('unhandled rejection', `worker ${worker}: ${message}`),
+      ),
+      ...endless(history, terms.answerMs),
+      ...lifeless(history, terms.livenessMs),
+    ],
+    figures: {
+      operations: holdings.length,
+      refusedAcquires: of(history, 'refused').length,
+      faults: faults.length,
+      acceptedWrites: of(history, 'write').filter(({ accepted }) => accepted).length,
+      refusedAccesses: accessesOf(history).filter(({ accepted }) => !accepted).length,
+      allowedOverlaps: allowed,
+    },
+  };
+}
+
+/** An accepted write that adds to a value which is not the present one undoes what was written in between. */
+function lostUpdates(history: readonly Entry[]): Violation[] {
+  const values = new Map<string, number>();
+  return of(history, 'write').flatMap(({ key, turn, base, accepted }) => {
+    if (!accepted) return [];
+    const value = values.get(key) ?? 0;
+    values.set(key, base + 1);
+    return base === value ? [] : [violation('lost update', `${key}: turn ${turn} made ${base + 1} of ${value}`)];
+  });
+}
+
+function disorderAtResource(history: readonly Entry[]): Violation[] {
+  const highest = new Map<string, number>();
+  return accessesOf(history).flatMap(({ key, turn, token, accepted }) => {
+    if (!accepted || token === undefined) return [];
+    const seen = highest.get(key) ?? 0;
+    highest.set(key, Math.max(seen, token));
+    return token >= seen
+      ? []
+      : [violation('token out of order at the resource', `${key}: ${token} of turn ${turn} after ${seen}`)];
+  });
+}
+
+function sameTokens(holdings: readonly Holding[]): Violation[] {
+  const turns = new Map<number, string>();
+  return holdings.flatMap(({ key, turn, token }) => {
+    if (token === undefined) return [];
+    const other = turns.get(token);
+    turns.set(token, turn);
+    return other === undefined ? [] : [violation('token given twice', `${key}: ${token} to ${other} and ${turn}`)];
+  });
+}
+
+/** Who asked when another had the lock already, or had had it, has a greater token. */
+function tokensBehind(holdings: readonly Holding[]): Violation[] {
+  const granted = [...holdings].sort((a, b) => a.from - b.from);
+  let known = 0;
+  let highest: Holding | undefined;
+  return [...holdings]
+    .sort((a, b) => a.askedAt - b.askedAt)
+    .flatMap((holding) => {
+      for (; granted[known] && granted[known]!.from < holding.askedAt; known++) {
+        if ((granted[known]!.token ?? 0) > (highest?.token ?? 0)) highest = granted[known];
+      }
+      if (!highest || holding.token === undefined || holding.token > highest.token!) return [];
+      const { key, turn, token } = holding;
+      const text = `${key}: ${token} of turn ${turn}, which asked when ${highest.turn} had ${highest.token}`;
+      return [violation('token not above that of an earlier holder', text)];
+    });
+}
+
+function overlaps(
+  all: readonly Holding[],
+  faults: readonly EntryOf<'fault'>[],
+  losses: readonly FaultKind[],
+): { forbidden: Violation[]; allowed: number } {
+  const lossy = faults.filter(({ kind }) => losses.includes(kind));
+  const forbidden: Violation[] = [];
+  let allowed = 0;
+  for (const holdings of byKey(all)) {
+    let open: Holding[] = [];
+    for (const later of [...holdings].sort((a, b) => a.from - b.from)) {
+      open = open.filter(({ to }) => to > later.from);
+      for (const earlier of open) {
+        if (later.to <= later.from) continue;
+        if (lossy.some((fault) => excuses(fault, earlier, later))) allowed++;
+        else forbidden.push(violation('overlapping holders', overlapText(earlier, later)));
+      }
+      open.push(later);
+    }
+  }
+  return { forbidden, allowed };
+}
+
+/**
+ * A fault excuses two holders when it happened between the begin of their leases and the second grant, and only until the
+ * first lease must have run out: whoever extends after the loss is told of it.
+ */
+function excuses({ at, until }: EntryOf<'fault'>, earlier: Holding, later: Holding): boolean {
+  const { leaseFrom, ttlMs } = later.leaseFrom < earlier.leaseFrom ? later : earlier;
+  const overlapEnd = Math.min(earlier.to, later.to);
+  return at <= later.from && until >= leaseFrom && overlapEnd <= until + ttlMs;
+}
+
+function overlapText(earlier: Holding, later: Holding): string {
+  const ms = (Math.min(earlier.to, later.to) - later.from).toFixed(1);
+  return `${later.key}: ${earlier.turn} and ${later.turn} for ${ms} ms, from ${later.from.toFixed(1)} on`;
+}
+
+/** An acquire neither granted nor refused, by a process that was not killed; or not in time. */
+function endless(history: readonly Entry[], answerMs: number): Violation[] {
+  const answers = new Map<string, number>();
+  for (const entry of history) {
+    if (entry.type === 'granted' || entry.type === 'refused') answers.set(entry.turn, entry.at);
+  }
+  const faults = of(history, 'fault');
+  const hung = of(history, 'hung').map(({ worker }) =>
+    violation('operation without an end', `worker ${worker} did not end when it was told to`),
+  );
+  const late = of(history, 'asked').flatMap(({ at, turn, worker, key }) => {
+    const answeredAt = answers.get(turn);
+    const hits = faults.filter((fault) => fault.worker === worker);
+    if (answeredAt === undefined) {
+      const wasKilled = hits.some((fault) => fault.kind === 'kill-worker' && fault.at >= at);
+      return wasKilled ? [] : [violation('operation without an end', `${key}: turn ${turn} has no answer`)];
+    }
+    const stopped = hits.filter(({ kind }) => kind === 'stop-worker').map((stop) => shared(stop, at, answeredAt));
+    const tookMs = answeredAt - at - stopped.reduce((total, part) => total + part, 0);
+    if (tookMs <= answerMs) return [];
+    return [violation('operation without an end', `${key}: turn ${turn} was answered after ${tookMs.toFixed(0)} ms`)];
+  });
+  return [...hung, ...late];
+}
+
+function shared(fault: { at: number; until: number }, from: number, to: number): number {
+  return Math.max(0, Math.min(fault.until, to) - Math.max(fault.at, from));
+}
+
+function lifeless(history: readonly Entry[], livenessMs: number): Violation[] {
+  const workers = new Map(of(history, 'asked').map(({ turn, worker }) => [turn, worker]));
+  return of(history, 'healed').flatMap(({ at, workers: running }) => {
+    const inTime = of(history, 'granted').filter((grant) => grant.at > at && grant.at <= at + livenessMs);
+    const alive = new Set(inTime.map(({ turn }) => workers.get(turn)));
+    return running
+      .filter((worker) => !alive.has(worker))
+      .map((worker) => violation('no lock after the nemesis', `worker ${worker} had none within ${livenessMs} ms`));
+  });
+}
+
+function accessesOf(history: readonly Entry[]): EntryOf<'read' | 'write'>[] {
+  return history.filter((entry): entry is EntryOf<'read' | 'write'> => entry.type === 'read' || entry.type === 'write');
+}
+
+function byKey(holdings: readonly Holding[]): Holding[][] {
+  const groups = new Map<string, Holding[]>();
+  for (const holding of holdings) {
+    const group = groups.get(holding.key);
+    if (group) group.push(holding);
+    else groups.set(holding.key, [holding]);
+  }
+  return [...groups.values()];
+}
+
+function violation(rule: Rule, text: string): Violation {
+  return { rule, text };
+}

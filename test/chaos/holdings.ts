@@ -1,0 +1,68 @@
+import { of, type Entry } from './history.js';
+
+/** One turn with a lock. */
+export interface Holding {
+  turn: string;
+  key: string;
+  worker: number;
+  askedAt: number;
+  /** In between the holder would have passed `assertHeld()`. */
+  from: number;
+  to: number;
+  /** Since when a fault may have cost it the lock. */
+  leaseFrom: number;
+  ttlMs: number;
+  token?: number;
+}
+
+interface Draft extends Holding {
+  /** When it was last seen to believe that it holds the lock. */
+  seenAt: number;
+  /** The latest deadline that its lease had; infinite for locks that know none. */
+  deadline: number;
+}
+
+/**
+ * A holder may rely on its lock from when it was granted until it gives it back, is told of its loss, or the deadline of
+ * its lease passes; a later look that still says "held" counts too. One whose process was killed relies on nothing: it
+ * ends with its last look.
+ */
+export function holdingsOf(history: readonly Entry[]): Holding[] {
+  const asked = new Map(of(history, 'asked').map((entry) => [entry.turn, entry]));
+  const drafts = new Map<string, Draft>();
+  /** Calls that a lock is passed on between have one owner: they stand on what the first of them was granted. */
+  const chains = new Map<string, number>();
+  for (const entry of history) {
+    if (entry.type === 'granted') {
+      const { worker, key, at: askedAt } = asked.get(entry.turn)!;
+      const { turn, at, token, owner, sentAt, ttlMs, until: deadline = Infinity } = entry;
+      const chain = `${worker} ${key} ${owner ?? turn}`;
+      const leaseFrom = Math.min(chains.get(chain) ?? Infinity, sentAt ?? askedAt);
+      chains.set(chain, leaseFrom);
+      drafts.set(turn, {
+        turn,
+        key,
+        worker,
+        askedAt,
+        from: at,
+        to: NaN,
+        leaseFrom,
+        ttlMs,
+        token,
+        seenAt: at,
+        deadline,
+      });
+    } else if (entry.type === 'held') {
+      const draft = drafts.get(entry.turn)!;
+      if (!Number.isNaN(draft.to)) continue;
+      draft.seenAt = entry.at;
+      draft.deadline = Math.max(draft.deadline, entry.until ?? 0);
+    } else if (entry.type === 'ended') {
+      const draft = drafts.get(entry.turn)!;
+      if (Number.isNaN(draft.to)) draft.to = Math.min(entry.at, Math.max(draft.deadline, draft.seenAt));
+    }
+  }
+  const holdings = [...drafts.values()];
+  for (const holding of holdings) if (Number.isNaN(holding.to)) holding.to = holding.seenAt;
+  return holdings;
+}

@@ -1,0 +1,87 @@
+import { once } from 'node:events';
+import { connect, createServer, type Server, type Socket } from 'node:net';
+import { candidatePort } from '../support/port.js';
+
+/** The connections of one worker to one node, to be cut and slowed down. */
+export class Link {
+  readonly #sockets = new Set<Socket>();
+  #listener!: Server;
+  /** How many faults cut it at present. */
+  #cuts = 0;
+  /** How much later than it came each piece goes on. */
+  slowRequestsMs = 0;
+  slowRepliesMs = 0;
+
+  private constructor(
+    readonly port: number,
+    private readonly nodePort: number,
+  ) {}
+
+  static async open(nodePort: number): Promise<Link> {
+    for (;;) {
+      const link = new Link(candidatePort(), nodePort);
+      try {
+        await link.#listen();
+        return link;
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
+      }
+    }
+  }
+
+  /** Breaks the connections; new ones break at once, until `mend`. */
+  cut(): void {
+    this.#cuts++;
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  mend(): void {
+    this.#cuts--;
+  }
+
+  close(): void {
+    this.#listener.close();
+    this.cut();
+  }
+
+  async #listen(): Promise<void> {
+    this.#listener = createServer((client) => this.#join(client));
+    this.#listener.listen(this.port, '127.0.0.1');
+    await once(this.#listener, 'listening');
+  }
+
+  #join(client: Socket): void {
+    if (this.#cuts > 0) {
+      client.destroy();
+      return;
+    }
+    const node = connect(this.nodePort, '127.0.0.1');
+    this.#carry(client, node, () => this.slowRequestsMs);
+    this.#carry(node, client, () => this.slowRepliesMs);
+  }
+
+  #carry(from: Socket, to: Socket, delayMs: () => number): void {
+    this.#sockets.add(from);
+    from.setNoDelay();
+    const queue: { dueAt: number; act: () => void }[] = [];
+    let timer: NodeJS.Timeout | undefined;
+    // One timer for the first in line: nothing overtakes what came before.
+    const advance = () => {
+      timer = undefined;
+      const now = performance.now();
+      while (queue.length > 0 && queue[0]!.dueAt <= now) queue.shift()!.act();
+      if (queue.length > 0) timer = setTimeout(advance, queue[0]!.dueAt - now);
+    };
+    const pass = (act: () => void) => {
+      queue.push({ dueAt: performance.now() + delayMs(), act });
+      if (!timer) advance();
+    };
+    from.on('data', (bytes) => pass(() => to.writable && to.write(bytes)));
+    // 'close' follows every 'error'.
+    from.on('error', () => {});
+    from.on('close', () => {
+      this.#sockets.delete(from);
+      to.destroySoon();
+    });
+  }
+}

@@ -1,0 +1,102 @@
+import { existsSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { provideRedisServer } from '../support/redis-binary.js';
+import { readArguments, TOPOLOGIES, USAGE, type Settings } from './arguments.js';
+import { runCell, WORKERS, type CellPlan } from './cell.js';
+import type { FaultKind } from './history.js';
+import { applyMutant, MUTANTS } from './mutants.js';
+import { complaintsOf, tableOf, type Row } from './report.js';
+import { describeFault, planFaults } from './schedule.js';
+
+interface Place {
+  root: string;
+  scratch: string;
+}
+
+/** @returns the exit code: 1 when something was wrong, or when a mutant was not caught */
+export async function main(args: string[], place: Place): Promise<number> {
+  let settings: Settings;
+  try {
+    settings = readArguments(args);
+  } catch (error) {
+    console.error(`${(error as Error).message}\n\n${USAGE}`);
+    return 2;
+  }
+  if (settings.help) {
+    console.log(USAGE);
+    return 0;
+  }
+  if (!existsSync(join(place.root, 'dist/esm'))) {
+    console.error('There is no built library: npm run build');
+    return 2;
+  }
+  process.env.REDIS_SERVER = (await provideRedisServer()).path;
+  return settings.mutants.length > 0 ? runMutants(settings, place) : runCells(settings, place);
+}
+
+async function runCells(settings: Settings, place: Place): Promise<number> {
+  const { topologies, contestants, seeds, seconds, fair } = settings;
+  const durationMs = (seconds * 1_000) / (topologies.length * contestants.length * seeds.length);
+  const rows: Row[] = [];
+  for (const seed of seeds) {
+    for (const topology of topologies) {
+      announce(topology, seed, durationMs);
+      if (settings.schedule) continue;
+      for (const contestant of contestants) {
+        const nodes = TOPOLOGIES[topology]!;
+        const options = fair && nodes === 1 ? { fair } : {};
+        const result = await runCell({ ...planOf(nodes, place), contestant, seed, durationMs, options });
+        rows.push({ topology, contestant, seed, result });
+        const { operations, faults } = result.figures;
+        const verdict = result.violations.length === 0 ? 'ok' : `${result.violations.length} violations`;
+        console.log(
+          `${topology}, ${contestant}, seed ${seed}: ${operations} operations, ${faults} faults, ` +
+            `${result.seconds.toFixed(1)} s: ${verdict}`,
+        );
+        if (result.violations.length > 0) console.log(complaintsOf(result));
+        if (contestant !== 'library' && result.history) rmSync(result.history, { recursive: true, force: true });
+      }
+    }
+  }
+  if (rows.length > 0) console.log(`\n${tableOf(rows)}`);
+  return rows.some(({ contestant, result }) => contestant === 'library' && result.violations.length > 0) ? 1 : 0;
+}
+
+async function runMutants({ mutants, given, ...settings }: Settings, place: Place): Promise<number> {
+  let missed = 0;
+  for (const name of mutants) {
+    const mutant = MUTANTS[name]!;
+    const library = join(place.scratch, 'mutants', name);
+    applyMutant(name, join(place.root, 'dist/esm'), library);
+    const seed = given.seeds ? settings.seeds[0]! : mutant.seed;
+    const durationMs = 1_000 * (given.seconds ? settings.seconds : mutant.seconds);
+    const nodes = given.topologies ? TOPOLOGIES[settings.topologies[0]!]! : mutant.nodes;
+    const plan = planOf(nodes, place);
+    const options = { ...plan.options, ...mutant.options };
+    const result = await runCell({ ...plan, contestant: 'library', seed, durationMs, library, options });
+    const isCaught = result.violations.some(({ rule }) => rule === mutant.caughtBy);
+    if (!isCaught) missed++;
+    console.log(
+      `${isCaught ? 'caught' : 'MISSED'} ${name} (${mutant.what}), ${nodes} nodes, seed ${seed}, ${durationMs / 1_000} s`,
+    );
+    if (result.violations.length > 0) console.log(complaintsOf(result));
+    if (isCaught) rmSync(result.history!, { recursive: true, force: true });
+  }
+  console.log(`${mutants.length - missed} of ${mutants.length} mutants were caught.`);
+  return missed === 0 ? 0 : 1;
+}
+
+function planOf(nodes: number, { root }: Place): Omit<CellPlan, 'contestant' | 'seed' | 'durationMs'> {
+  const library = join(root, 'dist/esm');
+  return { nodes, library, peers: join(root, 'bench/contestants'), options: {}, losses: lossesOf(nodes) };
+}
+
+/** One Redis that loses its data has lost the lock. A node of a Redlock does not vote after that until all has ended. */
+function lossesOf(nodes: number): FaultKind[] {
+  return nodes > 1 ? [] : ['flush', 'restart-empty'];
+}
+
+function announce(topology: string, seed: number, durationMs: number): void {
+  const faults = planFaults(seed, durationMs, { nodes: TOPOLOGIES[topology]!, workers: WORKERS });
+  console.log(`\n${topology}, seed ${seed}, ${durationMs / 1_000} s: ${faults.map(describeFault).join('; ')}`);
+}

@@ -1,0 +1,75 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Worker } from './crew.js';
+import { nowMs } from './history.js';
+import type { Journal } from './journal.js';
+import type { Link } from './link.js';
+import type { ChaosNode } from './nodes.js';
+import type { PlannedFault } from './schedule.js';
+
+export interface Cast {
+  nodes: ChaosNode[];
+  workers: Worker[];
+  /** By worker, then by node. */
+  links: Link[][];
+}
+
+/** Does what was planned, and writes it down. Settles when all is undone. */
+export async function unleash(faults: readonly PlannedFault[], cast: Cast, journal: Journal): Promise<void> {
+  const begin = performance.now();
+  // On a busy machine a process may start for longer than was planned: the next fault waits for it.
+  const last = new Map<string, Promise<void>>();
+  const inTurn = async (fault: PlannedFault, before: Promise<void> | undefined) => {
+    await sleep(fault.atMs - (performance.now() - begin));
+    await before;
+    const at = nowMs();
+    await inflict(fault, cast);
+    const { kind, node, worker } = fault;
+    journal.note({ type: 'fault', kind, node, worker, until: nowMs() }, at);
+  };
+  const underWay = faults.map((fault) => {
+    const whom = fault.kind === 'isolate' ? 'network' : `${fault.node} ${fault.worker}`;
+    const done = inTurn(fault, whom === 'network' ? undefined : last.get(whom));
+    last.set(whom, done);
+    return done;
+  });
+  await Promise.all(underWay);
+}
+
+async function inflict({ kind, forMs, byMs = 0, ...whom }: PlannedFault, cast: Cast): Promise<void> {
+  const node = cast.nodes[whom.node ?? 0]!;
+  const worker = cast.workers[whom.worker ?? 0]!;
+  const link = cast.links[whom.worker ?? 0]![whom.node ?? 0]!;
+  switch (kind) {
+    case 'restart-empty':
+    case 'restart-with-data':
+      return node.restart({ empty: kind === 'restart-empty', downMs: forMs }, (ms) => sleep(ms));
+    case 'stop-node':
+      return during(forMs, () => node.server.pause(), () => node.server.resume()); // prettier-ignore
+    case 'flush':
+      return void (await node.server.command('FLUSHALL').catch(() => {}));
+    case 'forget-scripts':
+      return void (await node.server.command('SCRIPT', 'FLUSH').catch(() => {}));
+    case 'stop-worker':
+      return during(forMs, () => worker.pause(), () => worker.resume()); // prettier-ignore
+    case 'kill-worker':
+      await worker.kill();
+      await sleep(forMs);
+      return worker.start();
+    case 'cut':
+      return during(forMs, () => link.cut(), () => link.mend()); // prettier-ignore
+    case 'isolate': {
+      const all = cast.links.map((own) => own[whom.node ?? 0]!);
+      return during(forMs, () => all.forEach((each) => each.cut()), () => all.forEach((each) => each.mend())); // prettier-ignore
+    }
+    case 'slow-requests':
+      return during(forMs, () => (link.slowRequestsMs = byMs), () => (link.slowRequestsMs = 0)); // prettier-ignore
+    case 'slow-replies':
+      return during(forMs, () => (link.slowRepliesMs = byMs), () => (link.slowRepliesMs = 0)); // prettier-ignore
+  }
+}
+
+async function during(forMs: number, begin: () => unknown, end: () => unknown): Promise<void> {
+  begin();
+  await sleep(forMs);
+  end();
+}

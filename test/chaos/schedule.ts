@@ -1,0 +1,95 @@
+import { randomOf } from '../support/random.js';
+import type { FaultKind } from './history.js';
+
+export interface PlannedFault {
+  /** From the begin of the run, in milliseconds. */
+  atMs: number;
+  kind: FaultKind;
+  node?: number;
+  worker?: number;
+  /** How long it lasts; 0: over at once. */
+  forMs: number;
+  /** How much slower a connection is. */
+  byMs?: number;
+}
+
+interface Cast {
+  nodes: number;
+  workers: number;
+}
+
+type Target = 'node' | 'worker' | 'link';
+
+interface Habit {
+  target: Target;
+  /** How often, next to the others: for one Redis, and for the nodes of a Redlock. */
+  weight: [single: number, redlock: number];
+  forMs: [min: number, max: number];
+  byMs?: [min: number, max: number];
+}
+
+const HABITS: Record<FaultKind, Habit> = {
+  'restart-empty': { target: 'node', weight: [1, 3], forMs: [0, 300] },
+  'restart-with-data': { target: 'node', weight: [1, 1], forMs: [0, 300] },
+  'stop-node': { target: 'node', weight: [2, 3], forMs: [50, 1_200] },
+  flush: { target: 'node', weight: [1, 1], forMs: [0, 0] },
+  'forget-scripts': { target: 'node', weight: [1, 1], forMs: [0, 0] },
+  'stop-worker': { target: 'worker', weight: [5, 3], forMs: [50, 2_000] },
+  'kill-worker': { target: 'worker', weight: [2, 1], forMs: [0, 300] },
+  cut: { target: 'link', weight: [3, 6], forMs: [0, 1_200] },
+  isolate: { target: 'node', weight: [1, 2], forMs: [0, 800] },
+  'slow-requests': { target: 'link', weight: [2, 2], forMs: [200, 1_500], byMs: [20, 250] },
+  'slow-replies': { target: 'link', weight: [4, 4], forMs: [200, 1_500], byMs: [20, 250] },
+};
+
+const GAP_MS = [60, 360] as const;
+/** Between the restarts of nodes, for there is to be a lock most of the time. */
+const RESTART_GAP_MS = 2_000;
+
+/**
+ * A Redlock is in danger where a lock stands on a bare majority, and a node of it loses its data: so it happens often that
+ * one node restarts empty while nobody reaches another.
+ */
+const AMID_ISOLATION = 0.6;
+
+/** What the nemesis does, when, and to whom: by the seed alone. Nobody has two faults at a time, and all end in time. */
+export function planFaults(seed: number, durationMs: number, { nodes, workers }: Cast): PlannedFault[] {
+  const random = randomOf(seed);
+  const between = ([min, max]: readonly [number, number]) => Math.round(min + random() * (max - min));
+  const column = nodes === 1 ? 0 : 1;
+  const kinds = (Object.keys(HABITS) as FaultKind[]).flatMap((kind) =>
+    Array.from({ length: HABITS[kind].weight[column] }, () => kind),
+  );
+  const freeFrom = new Map<string, number>();
+  const faults: PlannedFault[] = [];
+  let restartFrom = 0;
+  for (let atMs = between(GAP_MS); atMs < durationMs; atMs += between(GAP_MS)) {
+    const kind = kinds[Math.floor(random() * kinds.length)]!;
+    const { target, forMs, byMs } = HABITS[kind];
+    const fault: PlannedFault = { atMs, kind, forMs: Math.min(between(forMs), durationMs - atMs) };
+    if (target !== 'worker') fault.node = Math.floor(random() * nodes);
+    if (target !== 'node') fault.worker = Math.floor(random() * workers);
+    if (byMs) fault.byMs = between(byMs);
+    const isRestart = kind.startsWith('restart');
+    const id = `${fault.node} ${fault.worker}`;
+    if ((isRestart && atMs < restartFrom) || atMs < (freeFrom.get(id) ?? 0)) continue;
+    // Starting a process takes a while, too.
+    freeFrom.set(id, atMs + fault.forMs + (isRestart || kind === 'kill-worker' ? 500 : 50));
+    if (isRestart) restartFrom = atMs + RESTART_GAP_MS;
+    faults.push(fault);
+    if (kind !== 'restart-empty' || nodes === 1 || random() > AMID_ISOLATION) continue;
+    const other = (fault.node! + 1 + Math.floor(random() * (nodes - 1))) % nodes;
+    const isolatedMs = Math.min(between([400, 900]), durationMs - atMs);
+    faults.push({ atMs, kind: 'isolate', node: other, forMs: isolatedMs });
+    fault.atMs += Math.round(isolatedMs * 0.7);
+    fault.forMs = Math.min(fault.forMs, 50);
+    freeFrom.set(id, fault.atMs + fault.forMs + 500);
+  }
+  return faults.sort((a, b) => a.atMs - b.atMs);
+}
+
+export function describeFault({ atMs, kind, node, worker, forMs, byMs }: PlannedFault): string {
+  const whom = [node === undefined ? '' : ` n${node}`, worker === undefined ? '' : ` w${worker}`].join('');
+  const by = byMs === undefined ? '' : ` +${byMs}`;
+  return `${(atMs / 1_000).toFixed(2)} ${kind}${whom}${by}${forMs === 0 ? '' : ` ${forMs} ms`}`;
+}

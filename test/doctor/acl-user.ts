@@ -1,0 +1,28 @@
+import { readFileSync } from 'node:fs';
+import type { RedisOptions } from 'ioredis';
+import type { RedisServer } from '../support/redis-server.js';
+
+const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
+const [name = '', ...rules] = /^ACL SETUSER (.*)$/m.exec(readme)![1]!.split(' ');
+
+/** The rules of the README that give a right: commands, keys, channels. */
+export const RIGHTS = rules.filter((rule) => /^[+~&]/.test(rule));
+
+/** Makes the user of the README, with changes to its rules. @returns how to log in */
+export async function aclUser(
+  server: RedisServer,
+  { without = [], also = [] }: { without?: readonly string[]; also?: readonly string[] } = {},
+): Promise<RedisOptions> {
+  const kept = rules.filter((rule) => !without.includes(rule));
+  await server.command('ACL', 'SETUSER', name, ...kept, ...also);
+  const password = rules.find((rule) => rule.startsWith('>'))!.slice(1);
+  return { host: '127.0.0.1', port: server.port, username: name, password };
+}
+
+/** What Redis has refused to do for want of a right, since it was asked last. */
+export async function refusals(server: RedisServer): Promise<string[]> {
+  const log = (await server.command('ACL', 'LOG')) as unknown[][];
+  await server.command('ACL', 'LOG', 'RESET');
+  // ioredis tells its name unasked (CLIENT SETINFO, SETNAME), and does without the right to.
+  return log.map((entry) => String(entry[entry.indexOf('object') + 1])).filter((what) => !what.startsWith('client'));
+}

@@ -1,0 +1,98 @@
+import { describe, expect, it } from 'vitest';
+import { diagnose } from '../../lib/doctor/diagnose.js';
+import type { Finding, LockDiagnosis, NodeDiagnosis } from '../../lib/doctor/diagnosis.js';
+
+/** What a check found on a server that is as it should be, but for what is said otherwise. */
+function node(name: string, otherwise: Partial<NodeDiagnosis> = {}): NodeDiagnosis {
+  return {
+    name,
+    reachable: true,
+    version: '7.0.15',
+    runId: `run ${name}`,
+    role: 'master',
+    replicationId: `history ${name}`,
+    readOnly: false,
+    isClusterClient: false,
+    missingRights: [],
+    unknownCommands: [],
+    notChecked: [],
+    ...otherwise,
+  };
+}
+
+async function findings(backend: LockDiagnosis['backend'], ...nodes: NodeDiagnosis[]): Promise<Finding[]> {
+  return (await diagnose('default', backend, { probe: async () => nodes })).findings;
+}
+
+const codes = (found: readonly Finding[]) => found.map(({ severity, code }) => `${severity} ${code}`);
+
+describe('What the doctor makes of what it found', () => {
+  it('is that a Redis before 5 can give no locks, and a later one can', async () => {
+    expect(await findings('redis', node('a', { version: '4.0.14' }))).toEqual([
+      {
+        severity: 'error',
+        code: 'too-old',
+        node: 'a',
+        message: 'a runs Redis 4.0.14: no lock can be had before Redis 5. Update it.',
+      },
+    ]);
+    for (const version of ['5.0.14', '10.2.0']) expect(await findings('redis', node('a', { version }))).toEqual([]);
+  });
+
+  it('is that clocks differ only if slow answers do not explain it', async () => {
+    const clocked = (name: string, clockOffsetMs: number, clockToleranceMs: number) =>
+      node(name, { clockOffsetMs, clockToleranceMs });
+    const differ = async (clockToleranceMs: number) =>
+      codes(await findings('redlock', clocked('a', 0, 1), clocked('b', 1_500, clockToleranceMs), clocked('c', 0, 1)));
+    expect(await differ(600)).toEqual([]);
+    expect(await differ(400)).toEqual(['warning clocks-differ']);
+  });
+
+  it('is a replica of another node also before it has received anything from it', async () => {
+    const unsynced = node('b', { role: 'replica', readOnly: true, replicaOf: 'a' });
+    for (const nodes of [
+      [node('a'), unsynced, node('c')],
+      [unsynced, node('a'), node('c')],
+    ]) {
+      const [first] = await findings('redlock', ...nodes);
+      expect(first).toMatchObject({ severity: 'error', code: 'not-independent' });
+      expect(first!.message).toContain('b is a replica of a');
+    }
+  });
+
+  it('is nothing about independence where the servers do not tell', async () => {
+    const silent = { runId: undefined, replicationId: undefined };
+    expect(await findings('redlock', node('a', silent), node('b', silent), node('c', silent))).toEqual([]);
+  });
+
+  it('is an error only when there is no majority without the nodes that are of no use', async () => {
+    const useless = [
+      node('a', { reachable: false, problem: 'not connected' }),
+      node('b', { missingRights: ['+set'] }),
+      node('c', { refusesWrites: 'MISCONF' }),
+    ];
+    const [well, other] = [node('d'), node('e')];
+    expect(codes(await findings('redlock', ...useless.slice(1), well, other, node('f')))).toEqual([
+      'warning missing-rights',
+      'warning refuses-writes',
+    ]);
+    expect(codes(await findings('redlock', ...useless, well, other))).toEqual([
+      'error unreachable',
+      'error missing-rights',
+      'error refuses-writes',
+    ]);
+    // Half of an even number is no majority.
+    expect(codes(await findings('redlock', ...useless.slice(1), well, other))).toEqual([
+      'error missing-rights',
+      'error refuses-writes',
+    ]);
+  });
+
+  it('puts errors before warnings', async () => {
+    const found = await findings(
+      'redis',
+      node('a', { evictionPolicy: 'allkeys-lru', missingRights: ['+zadd', '+get'] }),
+    );
+    expect(codes(found)).toEqual(['error missing-rights', 'warning eviction', 'warning missing-rights']);
+  });
+});

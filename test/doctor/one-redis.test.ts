@@ -1,0 +1,212 @@
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { formatDiagnosis, type Finding } from 'nest-redis-lock';
+import { proxyTo, redisServer } from '../hazards/stage.js';
+import { openLocks } from '../support/open-locks.js';
+import { RedisCluster } from '../support/redis-cluster.js';
+import type { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+import { replicaOf } from './replica-of.js';
+
+const diagnose = async ({ url }: { url: string }) => (await openLocks({ redis: url })).diagnose();
+const codes = (findings: readonly Finding[]) => findings.map(({ severity, code }) => `${severity} ${code}`);
+const nameOf = ({ port }: { port: number }) => `127.0.0.1:${port}`;
+const DURABLE = ['--appendonly', 'yes', '--appendfsync', 'always'];
+
+describe('The doctor of one Redis', () => {
+  it('tells all about a server, and finds nothing wrong with one that is durable and evicts nothing', async () => {
+    const server = await redisServer(...DURABLE, '--maxmemory', '100mb');
+    const startedAt = Date.now();
+    const diagnosis = await diagnose(server);
+    expect(diagnosis).toEqual({
+      connection: 'default',
+      backend: 'redis',
+      checkedAt: expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/),
+      findings: [],
+      nodes: [
+        {
+          name: nameOf(server),
+          reachable: true,
+          version: expect.stringMatching(/^\d+\.\d+\.\d+$/),
+          runId: expect.stringMatching(/^[0-9a-f]{40}$/),
+          role: 'master',
+          replicationId: expect.stringMatching(/^[0-9a-f]{40}$/),
+          replicas: 0,
+          readOnly: false,
+          cluster: false,
+          isClusterClient: false,
+          evictionPolicy: 'noeviction',
+          maxMemoryBytes: 100 * 2 ** 20,
+          persistence: { appendOnly: true, appendFsync: 'always', snapshots: false },
+          clockOffsetMs: expect.any(Number),
+          clockToleranceMs: expect.any(Number),
+          missingRights: [],
+          unknownCommands: [],
+          notChecked: [],
+        },
+      ],
+    });
+    expect(Date.parse(diagnosis.checkedAt)).toBeGreaterThanOrEqual(startedAt);
+    expect(JSON.parse(JSON.stringify(diagnosis))).toEqual(diagnosis);
+    const { clockOffsetMs = NaN, clockToleranceMs = NaN } = diagnosis.nodes[0]!;
+    expect(Math.abs(clockOffsetMs)).toBeLessThanOrEqual(clockToleranceMs + 2); // Date.now() is cut to milliseconds
+  });
+
+  it.each([
+    ['RESP2', { protocol: 2 as const }],
+    ['the reply shapes of RESP3', { replyMapping: 'resp3' as const }],
+    ['strings for numbers', { stringNumbers: true }],
+    ['auto-pipelining', { enableAutoPipelining: true }],
+  ])('finds the same over a client with %s', async (_name, options) => {
+    const server = await redisServer();
+    await server.command('CONFIG', 'SET', 'save', '60 1');
+    const over = async (redis: object) => {
+      const { nodes, findings } = await (
+        await openLocks({ redis: { host: '127.0.0.1', port: server.port, ...redis } })
+      ).diagnose();
+      return { findings, nodes: nodes.map((node) => ({ ...node, clockOffsetMs: 0, clockToleranceMs: 0 })) };
+    };
+    const found = await over(options);
+    expect(found).toEqual(await over({}));
+    expect(found.nodes).toMatchObject([{ persistence: { appendOnly: false, snapshots: true } }]);
+  });
+
+  it.each([
+    ['allkeys-lru', '100mb', 'when its memory is full it may delete locks'],
+    ['volatile-ttl', '100mb', 'when its memory is full it may delete locks'],
+    ['allkeys-random', '0', 'once it has a maxmemory that is reached it may delete locks'],
+  ])('warns of the policy %s (maxmemory %s)', async (policy, maxmemory, consequence) => {
+    const server = await redisServer(...DURABLE, '--maxmemory-policy', policy, '--maxmemory', maxmemory);
+    const { nodes, findings } = await diagnose(server);
+    expect(nodes).toMatchObject([{ evictionPolicy: policy }]);
+    expect(codes(findings)).toEqual(['warning eviction']);
+    expect(findings[0]!.message).toContain(`${nameOf(server)} has the maxmemory-policy ${policy}: ${consequence}`);
+  });
+
+  it('warns of a server that keeps nothing on disk', async () => {
+    const { nodes, findings } = await diagnose(await redisServer());
+    expect(nodes).toMatchObject([{ persistence: { appendOnly: false, snapshots: false } }]);
+    expect(codes(findings)).toEqual(['warning no-persistence']);
+  });
+
+  it('counts the replicas', async () => {
+    const master = await redisServer();
+    await replicaOf(master);
+    expect((await diagnose(master)).nodes).toMatchObject([{ role: 'master', replicas: 1 }]);
+  });
+
+  it('says of a replica that refuses writes that it can give no lock', async () => {
+    const master = await redisServer();
+    const { nodes, findings } = await diagnose(await replicaOf(master));
+    expect(nodes).toMatchObject([{ role: 'replica', readOnly: true, replicaOf: nameOf(master) }]);
+    expect(codes(findings)).toEqual(['error read-only-replica']);
+    expect(findings[0]!.message).toContain(`is a replica of ${nameOf(master)} and refuses writes: it can give no lock`);
+  });
+
+  it('says of a replica that takes writes that its master overwrites them', async () => {
+    const master = await redisServer();
+    const { findings } = await diagnose(await replicaOf(master, master, '--replica-read-only', 'no'));
+    expect(codes(findings)).toEqual(['error writable-replica']);
+  });
+
+  it('says why a server refuses writes', async () => {
+    const server = await redisServer(...DURABLE, '--maxmemory', '1');
+    const { nodes, findings } = await diagnose(server);
+    expect(nodes).toMatchObject([{ refusesWrites: expect.stringMatching(/^OOM /), readOnly: false }]);
+    expect(codes(findings)).toEqual(['error refuses-writes']);
+    expect(findings[0]!.message).toMatch(/refuses writes \(OOM .*\): no lock can be had until it takes them\./);
+  });
+
+  it('warns of a node of a Cluster that is asked as if it were alone', async () => {
+    const cluster = await RedisCluster.start();
+    onTestFinished(() => cluster.stop());
+    const { nodes, findings } = await diagnose(cluster.nodes[0]!);
+    expect(nodes).toMatchObject([{ cluster: true, isClusterClient: false, missingRights: [] }]);
+    expect(codes(findings)).toEqual(['warning no-persistence', 'warning cluster-mode']);
+  });
+
+  it('measures how far the clock of the server is ahead of its own', async () => {
+    const locks = await openLocks({ redis: (await redisServer()).url });
+    const now = Date.now;
+    const shifted = vi.spyOn(Date, 'now').mockImplementation(() => now.call(Date) - 7_000);
+    onTestFinished(() => shifted.mockRestore());
+    const { nodes } = await locks.diagnose();
+    const { clockOffsetMs = NaN, clockToleranceMs = NaN } = nodes[0]!;
+    expect(Math.abs(clockOffsetMs - 7_000)).toBeLessThanOrEqual(clockToleranceMs + 2);
+  });
+
+  it('says that locks in memory exclude nobody else', async () => {
+    const diagnosis = await (await openLocks({ memory: true })).diagnose();
+    expect(diagnosis).toMatchObject({
+      backend: 'memory',
+      nodes: [],
+      findings: [{ severity: 'warning', code: 'memory' }],
+    });
+    expect(formatDiagnosis(diagnosis)).toMatch(
+      /^Locks of "default", in the memory of this process\.\n {2}warning: Locks are in the memory/,
+    );
+  });
+});
+
+describe('A check of a server', () => {
+  const checks = async (server: RedisServer) => (await server.calls()).exists ?? 0; // one of its commands
+
+  it('that does not answer ends in time, and is not made twice at once', async () => {
+    const server = await redisServer(...DURABLE);
+    const locks = await openLocks({ redis: { host: '127.0.0.1', port: server.port, socketTimeout: 60_000 } });
+    const connections = async () => ((await server.command('CLIENT', 'LIST')) as string).trim().split('\n').length;
+    const before = await connections();
+    const sockets = () => process.getActiveResourcesInfo().filter((kind) => kind === 'TCPSocketWrap').length;
+    const socketsBefore = sockets();
+    server.pause();
+    const reports = [await locks.diagnose(), ...(await Promise.all([locks.diagnose(), locks.diagnose()]))];
+    for (const { nodes, findings } of reports) {
+      expect(nodes).toMatchObject([
+        { name: nameOf(server), reachable: false, problem: expect.stringMatching(/^no answer within \d+ ms$/) },
+      ]);
+      expect(codes(findings)).toEqual(['error unreachable']);
+    }
+    await until(() => sockets() <= socketsBefore, { what: 'it has given up its own connection' });
+    server.resume();
+    await until(async () => (await locks.diagnose()).nodes[0]!.reachable, { what: 'it answers again' });
+    expect(await checks(server)).toBeLessThanOrEqual(2); // the one that hung, and perhaps one after it
+    await until(async () => (await connections()) === before, { what: 'it has no connection of its own any more' });
+  });
+
+  it('whose connection breaks says so, and the next finds it well', async () => {
+    const server = await redisServer(...DURABLE);
+    const proxy = await proxyTo(server);
+    const locks = await openLocks({ redis: proxy.url });
+    const cut = proxy.cutAfterRequest('CONFIG');
+    const [broken] = await Promise.all([locks.diagnose(), cut]);
+    expect(broken.nodes).toMatchObject([{ reachable: false, problem: 'the connection broke before the answer came' }]);
+    await until(async () => (await locks.diagnose()).findings.length === 0, { what: 'it is well again' });
+  });
+
+  it('that is dead says that nobody listens there, and holds no password', async () => {
+    const server = await redisServer();
+    const locks = await openLocks({ redis: `redis://:hunter2@127.0.0.1:${server.port}`, lazyConnect: true });
+    await server.kill();
+    const diagnosis = await until(
+      async () => {
+        const report = await locks.diagnose();
+        return report.nodes[0]!.problem?.includes('ECONNREFUSED') ? report : undefined;
+      },
+      { what: 'the connection was refused' },
+    );
+    expect(diagnosis.nodes).toMatchObject([{ name: nameOf(server), reachable: false }]);
+    expect(`${JSON.stringify(diagnosis)} ${formatDiagnosis(diagnosis)}`).not.toContain('hunter2');
+  });
+
+  it('waits for a lazy connection', async () => {
+    const server = await redisServer(...DURABLE);
+    const locks = await openLocks({ redis: server.url, lazyConnect: true });
+    expect((await locks.diagnose()).findings).toEqual([]);
+  });
+
+  it('of a closed service reports that it is not connected', async () => {
+    const server = await redisServer();
+    const locks = await openLocks({ redis: server.url });
+    await locks.onApplicationShutdown();
+    expect((await locks.diagnose()).nodes).toMatchObject([{ reachable: false, problem: expect.any(String) }]);
+  });
+});

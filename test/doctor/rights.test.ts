@@ -1,0 +1,245 @@
+import { Cluster, type RedisOptions } from 'ioredis';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import type { LockService } from '../../lib/service/lock.service.js';
+import { redisServer } from '../hazards/stage.js';
+import { letVote } from '../support/let-vote.js';
+import { openLocks } from '../support/open-locks.js';
+import { untilQueued } from '../support/queue.js';
+import { RedisCluster } from '../support/redis-cluster.js';
+import { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+import { aclUser, refusals, RIGHTS } from './acl-user.js';
+
+let servers: RedisServer[];
+beforeAll(async () => {
+  servers = await Promise.all([1, 2, 3].map(() => RedisServer.start()));
+});
+afterAll(() => Promise.all(servers.map((server) => server.stop())));
+
+/** All that the library does, on a Redlock too: `inQueue` tells when that many wait for a key. */
+async function wholePath(
+  [a, b]: readonly [LockService, LockService],
+  inQueue: (key: string, count: number) => Promise<void>,
+): Promise<void> {
+  const lock = await a.acquire('path');
+  expect(await b.tryAcquire('path')).toBeNull();
+  const waiting = b.acquire('path');
+  await inQueue('path', 1);
+  await lock.extend(20_000);
+  expect(await b.inspect('path')).toMatchObject({ fencingToken: lock.fencingToken, holder: { pid: process.pid } });
+  expect(await lock.release()).toBe(true);
+  const handedOver = await waiting;
+  expect(handedOver.fencingToken).toBeGreaterThan(lock.fencingToken);
+
+  const controller = new AbortController();
+  const aborted = a.acquire('path', { signal: controller.signal }).catch((error: unknown) => error);
+  await inQueue('path', 1);
+  controller.abort(new Error('enough'));
+  expect(await aborted).toBe(controller.signal.reason);
+  await inQueue('path', 0);
+
+  expect(await a.forceRelease('path')).toBe(true);
+  expect(await a.isLocked('path')).toBe(false);
+  expect(await handedOver.release()).toBe(false);
+}
+
+const listening = async (server: RedisServer) =>
+  ((await server.command('PUBSUB', 'CHANNELS', 'lock:inbox:*')) as string[]).length;
+
+/** Both services have waited for some lock, so they hear of their turns. */
+async function bothListen([a, b]: readonly [LockService, LockService], on: readonly RedisServer[]): Promise<void> {
+  for (const [locks, others, count] of [
+    [a, b, 1],
+    [b, a, 2],
+  ] as const) {
+    const holder = await locks.acquire('before');
+    const waiting = others.acquire('before');
+    await until(async () => (await Promise.all(on.map(listening))).every((listeners) => listeners === count), {
+      what: 'it listens',
+    });
+    await holder.release();
+    await (await waiting).release();
+  }
+}
+
+describe('A user of Redis with the rights that the README names', () => {
+  it('may do all that locks on one Redis need, and Redis refuses it nothing', async () => {
+    const [server] = servers as [RedisServer];
+    const redis = await aclUser(server);
+    const both = [await openLocks({ redis }), await openLocks({ redis })] as const;
+    await server.resetCalls();
+    await bothListen(both, [server]);
+    await wholePath(both, (key, count) => untilQueued(server, key, count));
+    const used = await server.calls();
+    expect(await refusals(server)).toEqual([]);
+    // A right that nothing uses would be one too many.
+    const commands = RIGHTS.filter((right) => right.startsWith('+') && right !== '+config|get');
+    expect(commands.length).toBeGreaterThan(15);
+    expect(commands.filter((right) => used[right.slice(1)] === undefined)).toEqual([]);
+  });
+
+  it('may do all that a Redlock needs, and no node refuses it anything', async () => {
+    await letVote(servers);
+    const redlock = await Promise.all(servers.map((server) => aclUser(server)));
+    const both = [
+      await openLocks({ redlock, commandTimeoutMs: 1_000 }),
+      await openLocks({ redlock, commandTimeoutMs: 1_000 }),
+    ] as const;
+    // Counters that differ are made equal before a token is issued.
+    await Promise.all(
+      servers.map((server, index) => server.command('SET', 'lock:{path}:fence', 2 ** 52 + index * 1_000)),
+    );
+    await bothListen(both, servers);
+    await wholePath(both, async (key, count) => {
+      await Promise.all(servers.map((server) => untilQueued(server, key, count)));
+    });
+    expect((await Promise.all(servers.map((server) => refusals(server)))).flat()).toEqual([]);
+  });
+
+  it('may do all that a Cluster needs, with the further rights that the README names for it', async () => {
+    const cluster = await RedisCluster.start();
+    onTestFinished(() => cluster.stop());
+    const also = ['+cluster|slots', '+cluster|info', '+asking', 'resetkeys', '~app:lock:*'];
+    const logins = await Promise.all(cluster.nodes.map((node) => aclUser(node, { also })));
+    const open = () =>
+      openLocks({
+        redis: () =>
+          new Cluster(
+            cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port })),
+            { keyPrefix: 'app:', redisOptions: logins[0]! },
+          ),
+      });
+    const both = [await open(), await open()] as const;
+    const queued = async (key: string) =>
+      (
+        await Promise.all(cluster.nodes.map((node) => node.command('ZCARD', `app:lock:{${key}}:queue`).catch(() => 0)))
+      ).map(Number);
+    await wholePath(both, async (key, count) => {
+      const what = `${count} wait for the lock "${key}"`;
+      await until(async () => (await queued(key)).reduce((a, b) => a + b) === count, { what });
+    });
+    const { nodes } = await both[0].diagnose();
+    expect(nodes.map(({ name }) => name).sort()).toEqual(cluster.nodes.map(({ port }) => `127.0.0.1:${port}`).sort());
+    expect(nodes.map(({ missingRights, notChecked }) => [missingRights, notChecked])).toEqual(
+      [1, 2, 3].map(() => [[], []]),
+    );
+    expect((await Promise.all(cluster.nodes.map((node) => refusals(node)))).flat()).toEqual([]);
+  });
+});
+
+describe('The doctor', () => {
+  /** Nobody is asked for INFO but by the doctor. */
+  const quiet = (login: RedisOptions) => ({ ...login, enableReadyCheck: false });
+
+  it('misses no right of such a user, and is refused nothing', async () => {
+    const [server] = servers as [RedisServer];
+    const locks = await openLocks({ redis: await aclUser(server) });
+    const { nodes } = await locks.diagnose();
+    expect(nodes).toEqual([expect.objectContaining({ missingRights: [], unknownCommands: [], notChecked: [] })]);
+    expect(await refusals(server)).toEqual([]);
+  });
+
+  it('leaves nothing behind in Redis, neither keys nor connections', async () => {
+    const server = await redisServer();
+    const locks = await openLocks({ redis: server.url });
+    const connections = async () => ((await server.command('CLIENT', 'LIST')) as string).trim().split('\n').length;
+    const before = await connections();
+    const dirty = async () => /rdb_changes_since_last_save:(\d+)/.exec((await server.command('INFO')) as string)![1];
+    expect(await dirty()).toBe('0');
+    await locks.diagnose();
+    expect(await dirty()).toBe('0');
+    expect(await server.keys()).toEqual([]);
+    await until(async () => (await connections()) === before, { what: 'its connections are closed' });
+  });
+
+  it.each(RIGHTS)('names %s when it is missing', async (right) => {
+    const [server] = servers as [RedisServer];
+    const redis = quiet(await aclUser(server, { without: [right] }));
+    const locks = await openLocks({ redis });
+    const { nodes } = await locks.diagnose();
+    expect(nodes.map(({ missingRights }) => missingRights)).toEqual([[right]]);
+  });
+
+  it.each([
+    ['+set', 'error', 'no lock can be had'],
+    ['~lock:*', 'error', 'no lock can be had'],
+    ['+subscribe', 'warning', 'locks are not handed over'],
+    ['&lock:inbox:*', 'warning', 'locks are not handed over'],
+    ['+exists', 'warning', 'forceRelease() fails'],
+  ])('says when %s is missing (%s) that %s', async (right, severity, consequence) => {
+    const [server] = servers as [RedisServer];
+    const locks = await openLocks({ redis: await aclUser(server, { without: [right] }) });
+    const { findings } = await locks.diagnose();
+    expect(findings.filter(({ code }) => code === 'missing-rights')).toEqual([
+      {
+        severity,
+        code: 'missing-rights',
+        node: `127.0.0.1:${server.port}`,
+        message: expect.stringMatching(new RegExp(`^127.0.0.1:${server.port} does not give its user the rights `)),
+      },
+    ]);
+    const { message } = findings.find(({ code }) => code === 'missing-rights')!;
+    expect(message).toContain(` ${right}: ${consequence}`);
+  });
+
+  it('names the keys and channels by the prefixes of the client and of the module', async () => {
+    const [server] = servers as [RedisServer];
+    const login = await aclUser(server);
+    const locks = await openLocks({ redis: { ...login, keyPrefix: 'app:' }, keyPrefix: 'turns' });
+    expect((await locks.diagnose()).nodes[0]!.missingRights.sort()).toEqual(['&turns:inbox:*', '~app:turns:*']);
+    const allowed = await aclUser(server, { also: ['~app:turns:*', '&turns:inbox:*'] });
+    const others = await openLocks({ redis: { ...allowed, keyPrefix: 'app:' }, keyPrefix: 'turns' });
+    expect((await others.diagnose()).nodes[0]!.missingRights).toEqual([]);
+  });
+
+  it('tells what it could not check when it may not ask, and finds the rest', async () => {
+    const [server] = servers as [RedisServer];
+    const login = await aclUser(server, { without: ['+info', '+config|get', '+zadd'] });
+    const locks = await openLocks({ redis: quiet(login) });
+    const { nodes, findings } = await locks.diagnose();
+    expect(nodes).toMatchObject([
+      {
+        reachable: true,
+        clockOffsetMs: expect.any(Number),
+        missingRights: ['+zadd', '+info', '+config|get'],
+        notChecked: ['info: no right to it', 'config|get: no right to it'],
+      },
+    ]);
+    expect(nodes[0]).not.toHaveProperty('version');
+    expect(findings.map(({ severity, code }) => [severity, code])).toEqual([
+      ['warning', 'not-checked'],
+      ['warning', 'missing-rights'],
+    ]);
+    expect(JSON.stringify({ nodes, findings })).not.toMatch(/user '?locks\b/i); // newer servers repeat the name
+    await locks.withLock('still', () => {});
+  });
+
+  it('knows version, role and eviction policy, but not the snapshots, without the right to CONFIG', async () => {
+    const [server] = servers as [RedisServer];
+    const locks = await openLocks({ redis: await aclUser(server, { without: ['+config|get'] }) });
+    const { nodes, findings } = await locks.diagnose();
+    expect(nodes).toMatchObject([
+      {
+        version: expect.stringMatching(/^\d+\./),
+        role: 'master',
+        evictionPolicy: 'noeviction',
+        persistence: { appendOnly: false },
+      },
+    ]);
+    expect(nodes[0]!.persistence).not.toHaveProperty('snapshots');
+    expect(findings).toEqual([]);
+  });
+
+  it('names commands that the server does not know', async () => {
+    const server = await redisServer('--rename-command', 'ZPOPMIN', '', '--rename-command', 'PTTL', '');
+    const locks = await openLocks({ redis: server.url });
+    const { nodes, findings } = await locks.diagnose();
+    expect(nodes).toMatchObject([{ missingRights: [], unknownCommands: ['pttl', 'zpopmin'] }]);
+    expect(
+      findings.filter(({ code }) => code === 'unknown-commands').map(({ severity, message }) => [severity, message]),
+    ).toEqual([
+      ['error', expect.stringContaining('does not know PTTL: no lock can be had')],
+      ['warning', expect.stringContaining('does not know ZPOPMIN: locks are not handed over')],
+    ]);
+  });
+});

@@ -1,0 +1,159 @@
+import { Test } from '@nestjs/testing';
+import {
+  LockOptionsError,
+  LockService,
+  LockUnavailableError,
+  RedisLockModule,
+  type RedisLockModuleOptions,
+} from 'nest-redis-lock';
+import { describe, expect, it } from 'vitest';
+import { proxyTo, redisServer, redisServers } from '../hazards/stage.js';
+import { makeApp, RecordingLogger } from '../support/nest-app.js';
+import type { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+import { replicaOf } from './replica-of.js';
+
+/** What of the log of a starting application tells of its locks. */
+async function logOf(options: RedisLockModuleOptions): Promise<string[]> {
+  const lines: string[] = [];
+  const log = new (class extends RecordingLogger {
+    override log(...[message]: unknown[]): void {
+      if (String(message).startsWith('Locks of')) lines.push(`log ${message}`);
+    }
+  })();
+  const testing = await Test.createTestingModule({ imports: [RedisLockModule.forRoot(options)] })
+    .setLogger(log)
+    .compile();
+  await testing.close();
+  return [...lines, ...log.lines];
+}
+
+function failureOf(options: RedisLockModuleOptions): Promise<unknown> {
+  return Test.createTestingModule({ imports: [RedisLockModule.forRoot(options)] })
+    .setLogger(new RecordingLogger())
+    .compile()
+    .catch((reason: unknown) => reason);
+}
+
+const urls = (servers: readonly { url: string }[]) => servers.map(({ url }) => url);
+const DURABLE = ['--appendonly', 'yes'];
+
+describe('An application that starts', () => {
+  it('logs what it found in one block', async () => {
+    const server = await redisServer(...DURABLE);
+    const lines = await logOf({ redis: server.url });
+    expect(lines).toHaveLength(1);
+    expect(lines[0]).toMatch(
+      new RegExp(
+        '^log Locks of "default", on one Redis:\n' +
+          `  127.0.0.1:${server.port}: Redis [\\d.]+, master, 0 replicas, noeviction, ` +
+          'append-only file \\(fsync everysec\\), clock [+-]?\\d+ ms \\(± \\d+\\)$',
+      ),
+    );
+  });
+
+  it('warns of what may cost locks, in the same block', async () => {
+    const server = await redisServer(...DURABLE, '--maxmemory-policy', 'allkeys-lru', '--maxmemory', '100mb');
+    const lines = await logOf({ redis: server.url });
+    expect(lines).toHaveLength(1);
+    expect(lines[0]).toMatch(
+      /^warn Locks of .*\n.*allkeys-lru.*\n {2}warning: .* may delete locks, and two can hold one/,
+    );
+  });
+
+  it('reports as an error what no lock can be had with, and goes on', async () => {
+    const server = await redisServer(...DURABLE, '--maxmemory', '1');
+    const lines = await logOf({ redis: server.url });
+    expect(lines).toHaveLength(1);
+    expect(lines[0]).toMatch(/^error Locks of .*\n {2}error: .* refuses writes \(OOM/s);
+  });
+
+  it('is not kept from it by a server that is slow, and says after a second that it is', async () => {
+    const server = await redisServer(...DURABLE);
+    await server.command('CLIENT', 'PAUSE', 60_000, 'WRITE');
+    const lines = await logOf({ redis: server.url, commandTimeoutMs: 50 });
+    expect(lines).toEqual([expect.stringMatching(/^error .*cannot be reached: no answer within \d+ ms\./s)]);
+  });
+
+  it('is not kept from it by a minority that is dead or hangs, and names them', async () => {
+    const servers = await redisServers(5);
+    await servers[0]!.kill();
+    servers[1]!.pause();
+    const lines = await logOf({ redlock: urls(servers), connectTimeoutMs: 2_000 });
+    expect(lines).toHaveLength(1);
+    expect(lines[0]).toMatch(/^warn /);
+    expect([...lines[0]!.matchAll(/warning: (\S+) cannot be reached/g)].map(([, name]) => name)).toEqual(
+      servers.slice(0, 2).map(({ port }) => `127.0.0.1:${port}`),
+    );
+  });
+
+  it('warns once of Redlock nodes that it has never seen, which do not vote yet, and says what to do', async () => {
+    const servers = await Promise.all([1, 2, 3].map(() => redisServer()));
+    const lines = await logOf({ redlock: urls(servers) });
+    const nodes = servers.map(({ port }) => `127.0.0.1:${port}: it votes in \\d+ ms \\(the longest ttlMs is 30000\\)`);
+    expect(lines.filter((line) => line.startsWith('warn Redlock nodes'))).toEqual([
+      expect.stringMatching(
+        new RegExp(`^warn Redlock nodes do not vote yet: ${nodes.join('; ')}\\. Wait: .*restartGuard: false\\.$`),
+      ),
+    ]);
+  });
+
+  it('checks nothing with lazyConnect, not even a list that is unsafe', async () => {
+    const [one, two] = (await redisServers(2)) as [RedisServer, RedisServer];
+    const redlock = [one.url, two.url, `redis://localhost:${one.port}`];
+    expect(await logOf({ redlock, lazyConnect: true })).toEqual([]);
+    const { locks } = await makeApp({}, { redlock, lazyConnect: true });
+    expect((await locks.diagnose()).findings).toMatchObject([{ severity: 'error', code: 'same-server' }]);
+  });
+
+  it('says nothing of locks in memory', async () => {
+    expect(await logOf({ memory: true })).toEqual([]);
+  });
+
+  it('names the registration', async () => {
+    const server = await redisServer();
+    const billing = RedisLockModule.forRoot({ name: 'billing', redis: server.url });
+    const { app } = await makeApp({ imports: [billing] });
+    expect(await app.get<LockService>('LockService(billing)').diagnose()).toMatchObject({ connection: 'billing' });
+  });
+});
+
+describe('An application does not start', () => {
+  it('on a Redlock with the same server twice under different addresses, and closes its connections', async () => {
+    const [one, two] = (await redisServers(2)) as [RedisServer, RedisServer];
+    const proxy = await proxyTo(one);
+    const error = (await failureOf({ redlock: [one.url, two.url, proxy.url] })) as LockOptionsError;
+    expect(error).toBeInstanceOf(LockOptionsError);
+    expect(error.message).toMatch(
+      new RegExp(`^127.0.0.1:${one.port} and 127.0.0.1:${proxy.port} are the same server \\(run_id [0-9a-f]{40}\\)`),
+    );
+    const connections = async () => ((await two.command('CLIENT', 'LIST')) as string).trim().split('\n').length;
+    await until(async () => (await connections()) === 1, { what: 'only the connection that counts is left' });
+  });
+
+  it('on a Redlock with a replica of another node', async () => {
+    const [one, two] = (await redisServers(2)) as [RedisServer, RedisServer];
+    const replica = await replicaOf(one);
+    const error = (await failureOf({ redlock: urls([one, two, replica]) })) as LockOptionsError;
+    expect(error).toBeInstanceOf(LockOptionsError);
+    expect(error.message).toContain(`127.0.0.1:${replica.port} is a replica of 127.0.0.1:${one.port}`);
+  });
+
+  it('on a replica that takes writes', async () => {
+    const master = await redisServer();
+    const error = (await failureOf({
+      redis: (await replicaOf(master, master, '--replica-read-only', 'no')).url,
+    })) as Error;
+    expect(error).toBeInstanceOf(LockOptionsError);
+    expect(error.message).toContain('its master overwrites them, and locks are gone');
+  });
+
+  it('on a single replica that refuses writes: that is not unsafe, but unavailable', async () => {
+    const master = await redisServer();
+    const replica = await replicaOf(master);
+    const error = (await failureOf({ redis: replica.url })) as LockUnavailableError;
+    expect(error).toBeInstanceOf(LockUnavailableError);
+    expect(error.message).toMatch(/is a replica of \S+ and refuses writes: it can give no lock\. Name its master/);
+    expect(error.causes).toMatchObject([{ node: `127.0.0.1:${replica.port}` }]);
+  });
+});

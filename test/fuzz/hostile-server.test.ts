@@ -1,0 +1,124 @@
+import fc from 'fast-check';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { LockError } from '../../lib/errors.js';
+import type { LockService } from '../../lib/service/lock.service.js';
+import { openLocks } from '../support/open-locks.js';
+import { HostileServer, reaction } from './hostile-server.js';
+import { fuzz } from './seeds.js';
+
+/** Longer than all limits of the calls below together, on a busy machine. */
+const FOR_EVER_MS = 5_000;
+
+let servers: HostileServer[];
+beforeAll(async () => {
+  servers = await Promise.all([HostileServer.start(), HostileServer.start(), HostileServer.start()]);
+});
+afterAll(() => Promise.all(servers.map((server) => server.stop())));
+
+const source = ({ port }: HostileServer) => ({
+  host: '127.0.0.1',
+  port,
+  protocol: 2 as const,
+  disableClientInfo: true,
+  enableReadyCheck: false,
+  retryStrategy: () => 1,
+});
+
+/** Runs under a lock, and tells with which tokens; rejects when nothing came of it for a long time. */
+async function attempt(locks: LockService): Promise<{ tokens: number[]; error?: unknown }> {
+  const tokens: number[] = [];
+  let timer: NodeJS.Timeout | undefined;
+  const hung = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error('it hangs')), FOR_EVER_MS);
+  });
+  const options = { ttlMs: 1_000, waitMs: 20, watchdog: false };
+  const running = locks.withLock('key', options, ({ fencingToken }) => void tokens.push(fencingToken));
+  try {
+    return await Promise.race([
+      running.then(
+        () => ({ tokens }),
+        (error: unknown) => ({ tokens, error }),
+      ),
+      hung,
+    ]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+const isToken = (token: number) => Number.isSafeInteger(token) && token > 0;
+
+/** It ran once, or it says why not. */
+function note(outcomes: Record<string, number>, tokens: number[], error: unknown): void {
+  const outcome = tokens.length === 1 ? 'ran' : error instanceof LockError ? error.name : `wrong: ${String(error)}`;
+  expect(outcome).toMatch(/^(ran|Lock(Contended|Unavailable)Error)$/);
+  outcomes[outcome] = (outcomes[outcome] ?? 0) + 1;
+}
+
+describe('a server that answers its scripts in any way', () => {
+  let outcomes: Record<string, number>;
+  beforeEach(() => {
+    outcomes = {};
+  });
+
+  it('neither hangs a call, nor has it run without a token, on one node', async () => {
+    const [server] = servers;
+    const locks = await openLocks({ redis: source(server!), commandTimeoutMs: 30, lazyConnect: true });
+    await fuzz(
+      fc.asyncProperty(reaction, async (drawn) => {
+        await server!.react(drawn);
+        const { tokens, error } = await attempt(locks);
+        expect(tokens.filter((token) => !isToken(token))).toEqual([]);
+        note(outcomes, tokens, error);
+      }),
+      40,
+    );
+    // It was asked, and not only found out of order.
+    expect(outcomes.ran).toBeGreaterThan(1);
+    expect(outcomes.LockContendedError).toBeGreaterThan(1);
+    expect(outcomes.LockUnavailableError).toBeGreaterThan(1);
+  });
+
+  it('neither hangs a call, nor has it run without a token, as any node of a Redlock', async () => {
+    const locks = await openLocks({
+      redlock: servers.map(source),
+      commandTimeoutMs: 30,
+      lazyConnect: true,
+      restartGuard: false,
+    });
+    await fuzz(
+      fc.asyncProperty(
+        fc.oneof(
+          reaction.map((same) => [same, same, same]),
+          fc.tuple(reaction, reaction, reaction),
+        ),
+        async (drawn) => {
+          await Promise.all(servers.map((server, index) => server.react(drawn[index]!)));
+          const { tokens, error } = await attempt(locks);
+          expect(tokens.filter((token) => !isToken(token))).toEqual([]);
+          note(outcomes, tokens, error);
+        },
+      ),
+      40,
+    );
+    expect(outcomes.LockContendedError).toBeGreaterThan(1);
+    expect(outcomes.LockUnavailableError).toBeGreaterThan(1);
+  });
+
+  it('changes no object that others share', () => {
+    expect(Object.keys(Object.prototype)).toEqual([]);
+    expect(
+      Object.getOwnPropertyNames(Object.prototype)
+        .filter((name) => !name.includes('_'))
+        .sort(),
+    ).toEqual([
+      'constructor',
+      'hasOwnProperty',
+      'isPrototypeOf',
+      'propertyIsEnumerable',
+      'toLocaleString',
+      'toString',
+      'valueOf',
+    ]);
+  });
+});

@@ -1,0 +1,171 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { LockError, LockKeyError, LockOptionsError } from '../../lib/errors.js';
+import { KeyTemplate } from '../../lib/nest/key-template.js';
+import { lockKey } from '../../lib/nest/lock-key.js';
+import { checkRequest, resolveOptions } from '../../lib/resolve-options.js';
+import { fuzz } from './seeds.js';
+
+const RUNS = 400;
+const NASTY = [
+  '__proto__',
+  'constructor',
+  'prototype',
+  'toString',
+  '{',
+  '}',
+  '{0}',
+  '{0.a}',
+  '{body.__proto__.x}',
+  ':',
+  '%',
+];
+
+const word = fc.oneof(fc.string(), fc.constantFrom(...NASTY));
+const template = fc.oneof(
+  fc.array(word, { maxLength: 5 }).map((words) => words.join('')),
+  fc
+    .array(
+      fc.oneof(
+        word,
+        fc.tuple(fc.constantFrom('0', '1', 'body', 'params', 'user'), word).map(([root, name]) => `{${root}.${name}}`),
+      ),
+    )
+    .map((words) => words.join(':')),
+);
+const value = fc.anything({
+  key: word,
+  withBigInt: true,
+  withDate: true,
+  withMap: true,
+  withNullPrototype: true,
+  withTypedArray: true,
+  withSparseArray: true,
+});
+
+/** What it returns, or the error of this library that it throws; anything else that it throws is thrown on. */
+function outcome<T>(call: () => T): T | LockError {
+  try {
+    return call();
+  } catch (error) {
+    if (error instanceof LockError) return error;
+    throw error;
+  }
+}
+
+function sharedObjects(): unknown[] {
+  return [Object.prototype, Array.prototype, Function.prototype, String.prototype].map((shared) => [
+    ...Reflect.ownKeys(shared),
+  ]);
+}
+
+describe('whatever it is given', () => {
+  it('a key template makes a key that stands in one hash tag, or says what is wrong', async () => {
+    const before = sharedObjects();
+    await fuzz(
+      fc.property(template, value, value, (text, first, second) => {
+        const key = outcome(() => new KeyTemplate(text).render((root) => (root === '0' ? first : second)));
+        const isKey = typeof key === 'string' && key !== '' && !key.startsWith('}') && Buffer.byteLength(key) <= 1024;
+        expect(isKey || key instanceof LockKeyError || key instanceof LockOptionsError).toBe(true);
+      }),
+      RUNS,
+    );
+    expect(sharedObjects()).toEqual(before);
+  });
+
+  it('a key template never shows what belongs to all objects', async () => {
+    await fuzz(
+      fc.property(value, fc.constantFrom('__proto__', 'constructor', 'prototype'), word, (given, name, rest) => {
+        expect(outcome(() => new KeyTemplate(`{0.${name}.${rest}}`).render(() => given))).toBeInstanceOf(LockError);
+      }),
+      RUNS / 4,
+    );
+  });
+
+  it('two values never make the same key of a template as two others', async () => {
+    const part = fc.oneof(
+      fc.string({ minLength: 1, maxLength: 4 }),
+      fc.constantFrom(':', '%3A', '%', 'a:b', '{', '}x'),
+    );
+    const make = (a: string, b: string) => outcome(() => lockKey`k:${a}:${b}`);
+    await fuzz(
+      fc.property(part, part, part, part, (a, b, c, d) => {
+        expect(make(a, b) === make(c, d)).toBe(a === c && b === d);
+      }),
+      RUNS,
+    );
+  });
+
+  it('options are resolved within their bounds, or it is said which one is wrong', async () => {
+    const before = sharedObjects();
+    const names = [
+      'ttlMs',
+      'waitMs',
+      'watchdog',
+      'keyPrefix',
+      'commandTimeoutMs',
+      'guardMs',
+      'fair',
+      'onLost',
+      'redis',
+      'redlock',
+      'memory',
+    ];
+    const number = fc.oneof(fc.integer(), fc.double(), fc.constantFrom(0, -0, NaN, Infinity, 2 ** 31, 30_000));
+    const options = fc.dictionary(fc.constantFrom(...names, '__proto__', 'nonsense'), fc.oneof(number, value, word));
+    await fuzz(
+      fc.property(fc.oneof(options, value), (given) => {
+        const resolved = outcome(() => resolveOptions(given as never));
+        const isSane =
+          !(resolved instanceof LockError) &&
+          Number.isInteger(resolved.ttlMs) &&
+          resolved.ttlMs >= 20 &&
+          resolved.ttlMs <= 86_400_000 &&
+          resolved.keyPrefix !== '';
+        expect(isSane || resolved instanceof LockOptionsError).toBe(true);
+      }),
+      RUNS,
+    );
+    expect(sharedObjects()).toEqual(before);
+  });
+
+  it('a memory registration takes any one option only within its bounds', async () => {
+    await fuzz(
+      fc.property(fc.constantFrom('ttlMs', 'waitMs', 'maxWaiters', 'cohortMs'), value, (name, given) => {
+        const resolved = outcome(() => resolveOptions({ memory: true, [name]: given } as never));
+        const isTaken = !(resolved instanceof LockError);
+        expect(isTaken).toBe(isTaken && (given === undefined || Number.isInteger(given)));
+      }),
+      RUNS / 2,
+    );
+  });
+
+  it('the options of a call are taken or refused', async () => {
+    await fuzz(
+      fc.property(fc.dictionary(fc.oneof(word, fc.constantFrom('ttlMs', 'waitMs', 'signal')), value), (given) => {
+        const refusal = outcome(() => checkRequest(given));
+        expect(refusal === undefined || refusal instanceof LockOptionsError).toBe(true);
+      }),
+      RUNS / 2,
+    );
+  });
+
+  it('a URL is taken, or refused without being shown', async () => {
+    const SECRET = 'hunter2hunter2';
+    const url = fc.oneof(
+      fc.webUrl(),
+      fc.tuple(word, word).map(([a, b]) => `${a}:${SECRET}@${b}`),
+      fc
+        .tuple(fc.constantFrom('redis', 'rediss', 'http', ''), word, word)
+        .map(([scheme, host, rest]) => `${scheme}://u:${SECRET}@${host}/${rest}`),
+    );
+    await fuzz(
+      fc.property(url, (redis) => {
+        const resolved = outcome(() => resolveOptions({ redis }));
+        expect(resolved instanceof LockError ? resolved.message : '').not.toContain(SECRET);
+        expect(resolved instanceof LockError || /^(rediss?:\/\/|\/)/.test(redis)).toBe(true);
+      }),
+      RUNS,
+    );
+  });
+});

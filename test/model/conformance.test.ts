@@ -1,0 +1,101 @@
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import type { Claim } from '../../lib/backends/lock-backend.js';
+import { RedisConnection } from '../../lib/backends/redis-connection.js';
+import { RedisNode } from '../../lib/backends/redis-node.js';
+import { randomOf } from '../support/random.js';
+import { RedisServer } from '../support/redis-server.js';
+import { SCRIPTS, type KeyOnNode } from './node.js';
+
+const SEQUENCES = 40;
+const STEPS = 30;
+const OWNERS = ['a', 'b', 'c'];
+
+let server: RedisServer;
+let node: RedisNode;
+beforeAll(async () => {
+  server = await RedisServer.start();
+  const connection = await RedisConnection.open(server.url);
+  await connection.ready(5_000);
+  const settings = { keyPrefix: 'lock', commandTimeoutMs: 5_000, processName: 'model' };
+  node = new RedisNode(connection, { ...settings, handsOver: false, fair: false, guarded: true });
+});
+afterAll(async () => {
+  await node.close();
+  await server.stop();
+});
+
+const timeUs = async (): Promise<number> => {
+  const [seconds, microseconds] = ((await server.command('TIME')) as string[]).map(Number);
+  return seconds! * 1_000_000 + microseconds!;
+};
+
+interface Step {
+  real: unknown;
+  model: readonly [KeyOnNode, unknown];
+}
+
+/** Does on the real server and in the model what the model check does, and tells what came of it. */
+async function step(claim: Claim, known: KeyOnNode, kind: number, drawn: number): Promise<Step> {
+  const lock = `lock:{${claim.key}}`;
+  const { owner } = claim;
+  const place = { ticket: owner, isHeard: false, tokens: 1 };
+  const token = (known.fence ?? 2e15) + drawn - 2;
+  switch (kind) {
+    case 0:
+    case 1: {
+      const before = await timeUs();
+      const vote = await node.vote(claim, kind === 0 ? undefined : place, '', () => {});
+      const after = await timeUs();
+      // A counter that was absent starts at the time of the server, by whatever is between these two.
+      const seed = vote.status === 'granted' ? vote.fencingToken : before;
+      const clock = seed >= before && seed <= after ? seed : before;
+      return { real: vote, model: SCRIPTS.vote(known, owner, clock) };
+    }
+    case 2:
+      return { real: await node.raiseFence(claim, token), model: SCRIPTS.raise(known, owner, token) };
+    case 3:
+      return { real: await node.extend(claim, 'keep'), model: SCRIPTS.extend(known, owner, 'keep') };
+    case 4:
+      return { real: await node.extend(claim, 'restore'), model: SCRIPTS.extend(known, owner, 'restore') };
+    case 5:
+      return { real: await node.release(claim), model: SCRIPTS.release(known, owner) };
+    case 6:
+      await server.command('DEL', lock);
+      return { real: 'the lock ended', model: [{ fence: known.fence }, 'the lock ended'] };
+    default:
+      await server.command('DEL', lock, `${lock}:fence`);
+      return { real: 'the data is lost', model: [{}, 'the data is lost'] };
+  }
+}
+
+it('is modelled with the scripts that a server runs: the same answers, and the same keys, after any sequence', async () => {
+  const seed = Math.floor(Math.random() * 2 ** 31);
+  const random = randomOf(seed);
+  const pick = (count: number) => Math.floor(random() * count);
+  for (let sequence = 0; sequence < SEQUENCES; sequence++) {
+    let known: KeyOnNode = {};
+    const done: string[] = [];
+    for (let index = 0; index < STEPS; index++) {
+      const claim = { key: `conformance-${seed}-${sequence}`, owner: OWNERS[pick(OWNERS.length)]!, ttlMs: 600_000 };
+      const { real, model } = await step(claim, known, pick(8), pick(5));
+      const [after, answer] = model;
+      done.push(`${claim.owner} ${JSON.stringify(answer)}`);
+      const keys = [`lock:{${claim.key}}`, `lock:{${claim.key}}:fence`];
+      const [owner, fence] = (await server.command('MGET', ...keys)) as (string | null)[];
+      const comparable = (value: unknown) => JSON.parse(JSON.stringify(value), forgetTtl) as unknown;
+      expect({ seed, done, answer: comparable(real), owner, fence }).toEqual({
+        seed,
+        done,
+        answer: comparable(answer),
+        owner: after.owner ?? null,
+        fence: after.fence === undefined ? null : String(after.fence),
+      });
+      known = after;
+    }
+  }
+});
+
+/** How long a lock still stands is not modelled. */
+function forgetTtl(name: string, value: unknown): unknown {
+  return name === 'remainingMs' ? undefined : value;
+}

@@ -1,0 +1,86 @@
+/** A system of which all states can be listed: which states it starts in, and which come after a state. */
+export interface Model<State> {
+  initial: State[];
+  /** All that can happen next, with what it is. */
+  next(state: State): Iterable<readonly [step: string, state: State]>;
+  /** What is wrong in this state, if anything is. */
+  problem(state: State): string | undefined;
+  /** The same for states that are the same; different for others. */
+  key(state: State): string;
+}
+
+export interface Exploration {
+  states: number;
+  transitions: number;
+  /** Steps from an initial state to the farthest one. */
+  depth: number;
+  seconds: number;
+  /** It stopped at the limit, with states left to look at. */
+  isPartial: boolean;
+  /** The first problem found, which is one with the fewest steps, and how it comes about. */
+  problem?: string;
+  trace: string[];
+}
+
+/** Visits every state that can be reached, those that are fewer steps away first, until one has a problem. */
+export function explore<State extends object>(model: Model<State>, limit = Infinity): Exploration {
+  const started = performance.now();
+  const seen = new Map<string, number>();
+  const parents: number[] = [];
+  const levels = { now: [] as State[], next: [] as State[] };
+  let [transitions, depth, problem, at] = [0, 0, undefined as string | undefined, -1];
+
+  const visit = (state: State, parent: number): boolean => {
+    const key = model.key(state);
+    if (seen.has(key)) return false;
+    at = parents.push(parent) - 1;
+    seen.set(key, at);
+    levels.next.push(state);
+    problem = model.problem(state);
+    return problem !== undefined;
+  };
+  const search = (): boolean => {
+    if (model.initial.some((state) => visit(state, -1))) return true;
+    for (let index = 0; levels.next.length > 0 && seen.size < limit; depth++) {
+      [levels.now, levels.next] = [levels.next, []];
+      for (const state of levels.now) {
+        for (const [, successor] of model.next(state)) {
+          transitions++;
+          if (visit(successor, index)) return true;
+        }
+        index++;
+      }
+    }
+    return false;
+  };
+  const found = search();
+  return {
+    states: seen.size,
+    transitions,
+    depth,
+    seconds: (performance.now() - started) / 1_000,
+    isPartial: !found && levels.next.length > 0,
+    problem,
+    trace: found ? replay(model, seen, parents, at) : [],
+  };
+}
+
+/** Only keys and parents are kept, so the way to a state is gone once more. */
+function replay<State extends object>(
+  model: Model<State>,
+  seen: Map<string, number>,
+  parents: number[],
+  last: number,
+): string[] {
+  const path: number[] = [];
+  for (let at = last; at >= 0; at = parents[at]!) path.unshift(at);
+  let state = model.initial.find((candidate) => seen.get(model.key(candidate)) === path[0])!;
+  return path.slice(1).map((at) => {
+    for (const [step, successor] of model.next(state)) {
+      if (seen.get(model.key(successor)) !== at) continue;
+      state = successor;
+      return step;
+    }
+    throw new Error('the model does not repeat itself');
+  });
+}

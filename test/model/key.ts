@@ -1,0 +1,43 @@
+import type { Attempt, Message, Node, State } from './state.js';
+
+const PHASES: Record<Attempt['phase'], number> = { idle: 0, vote: 1, raise: 2, held: 3, extend: 4, over: 5 };
+const KINDS: Record<Message['kind'], number> = { vote: 0, raise: 1, extend: 2, restore: 3 };
+const STATUSES: Record<string, number> = {
+  fault: 1,
+  raised: 2,
+  gone: 3,
+  extended: 4,
+  restored: 5,
+  absent: 6,
+  foreign: 7,
+};
+
+/** A short text for a state. It does not matter which node is which. */
+export function keyOf({ time, nodes, attempts, issued, wipes, resends, problem }: State): string {
+  const all = [time, wipes, resends, problem ? 1 : 0, issued.length, ...issued];
+  for (const { phase, floor, token, begun, has, ended } of attempts) {
+    all.push(PHASES[phase], floor, token, begun * 9 + has * 3 + ended);
+  }
+  return String.fromCharCode(...all) + nodes.map(textOf).sort().join('\uffff');
+}
+
+/** Most nodes are as they were in the state before, so their texts are kept. */
+function textOf(node: Node): string {
+  if (node.text.is !== undefined) return node.text.is;
+  const { key, lease, lost, mail, ahead } = node;
+  const numbers = [key.owner === undefined ? 0 : Number(key.owner) + 1, (key.fence ?? -1) + 1, lease, ahead];
+  numbers.push(...(lost ? [lost.at, ...lost.leases] : [0]));
+  return (node.text.is = String.fromCharCode(...numbers) + mail.map(wordOf).sort().join(''));
+}
+
+function wordOf({ kind, from, token, answer }: Message): string {
+  return String.fromCharCode(KINDS[kind] * 8 + from, token, codeOf(answer));
+}
+
+/** A number for an answer. */
+export function codeOf(answer: Message['answer']): number {
+  if (answer === undefined) return 0;
+  if (answer.status === 'granted') return 16 + answer.fencingToken;
+  if (answer.status === 'refused') return 10 + Number(answer.owner);
+  return STATUSES[answer.status]!;
+}

@@ -1,0 +1,47 @@
+import type { Fault } from '../../lib/backends/node-answers.js';
+import type { KeyOnNode, Scripts } from './node.js';
+
+/** What a node may answer. */
+export type Answer = Exclude<ReturnType<Scripts[keyof Scripts]>[1], { status: 'released' }> | Fault;
+
+/** A command on its way to a node, or with its answer on the way back. It may arrive late, or never. */
+export interface Message {
+  readonly kind: 'vote' | 'raise' | 'extend' | 'restore';
+  readonly from: number;
+  readonly token: number;
+  readonly answer?: Answer;
+}
+
+export interface Node {
+  readonly key: KeyOnNode;
+  /** The lock stands at least until this lease of its owner has ended: 1 that of the acquisition, 2 that of its extension. */
+  readonly lease: number;
+  /** When it lost its data, and how many leases of each attempt had begun by then. */
+  readonly lost?: { readonly at: number; readonly leases: readonly number[] };
+  readonly mail: readonly Message[];
+  readonly ahead: number;
+  /** For its key. */
+  readonly text: { is?: string };
+}
+
+export interface Attempt {
+  readonly phase: 'idle' | 'vote' | 'raise' | 'held' | 'extend' | 'over';
+  /** The largest token that was issued before it began. */
+  readonly floor: number;
+  /** The token that it writes back. */
+  readonly token: number;
+  /** Leases: how many it sent commands for, which it has, how many have ended. */
+  readonly begun: number;
+  readonly has: number;
+  readonly ended: number;
+}
+
+export interface State {
+  readonly time: number;
+  readonly nodes: readonly Node[];
+  readonly attempts: readonly Attempt[];
+  readonly issued: readonly number[];
+  readonly wipes: number;
+  readonly resends: number;
+  readonly problem?: string;
+}

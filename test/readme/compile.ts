@@ -1,0 +1,48 @@
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import ts from 'typescript';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+const folder = fileURLToPath(new URL('.generated/', import.meta.url));
+
+/** The TypeScript examples of a page, in their order. */
+export function examplesOf(page: string): string[] {
+  const text = readFileSync(`${root}${page}`, 'utf8');
+  return [...text.matchAll(/^```ts\n(.*?)^```/gms)].map((match) => match[1]!);
+}
+
+/** Writes a module that can be compiled and imported. @returns its path */
+export function generate(name: string, source: string): string {
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(`${folder}${name}`, source);
+  return `${folder}${name}`;
+}
+
+/** A module of each example in docs, which has all its imports. @returns their paths */
+export function modulesOfDocs(): string[] {
+  const pages = readdirSync(`${root}docs`).filter((file) => file.endsWith('.md'));
+  return pages.flatMap((page) =>
+    examplesOf(`docs/${page}`).map((source, index) =>
+      generate(`${page.replace('.md', '')}-${index + 1}.ts`, `${source}\nexport {};\n`),
+    ),
+  );
+}
+
+/** What the compiler says of these files with the settings of this repository: nothing when they are right. */
+export function compile(files: string[]): string {
+  const { config } = ts.readConfigFile(`${root}tsconfig.json`, (path) => readFileSync(path, 'utf8')) as {
+    config: object;
+  };
+  const { options } = ts.parseJsonConfigFileContent(config, ts.sys, root);
+  const notInstalled = fileURLToPath(new URL('not-installed.d.ts', import.meta.url));
+  const program = ts.createProgram([...files, notInstalled], {
+    ...options,
+    noUnusedParameters: false,
+    noUnusedLocals: false,
+  });
+  return ts.formatDiagnostics(ts.getPreEmitDiagnostics(program), {
+    ...ts.sys,
+    getCanonicalFileName: (name) => name,
+    getNewLine: () => '\n',
+  });
+}

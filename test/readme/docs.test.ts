@@ -1,0 +1,51 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+const docs = readdirSync(`${root}docs`).filter((file) => file.endsWith('.md'));
+const pages = ['README.md', ...docs.map((file) => `docs/${file}`)];
+
+/** The anchors that the headings of a page make. */
+const anchorsOf = (path: string) =>
+  [...readFileSync(path, 'utf8').matchAll(/^#+ (.*)$/gm)].map((heading) =>
+    heading[1]!
+      .toLowerCase()
+      .replaceAll(/[^\w\s-]/g, '')
+      .replaceAll(' ', '-'),
+  );
+
+describe.each(pages)('%s', (page) => {
+  it('links only to what is there', () => {
+    const text = readFileSync(`${root}${page}`, 'utf8').replaceAll(/^```.*?^```/gms, '');
+    const links = [...text.matchAll(/\]\((?!https?:)([^)\s#]*)(?:#([^)\s]+))?\)/g)];
+    const base = new URL(page, `file://${root}`);
+    const broken = links.filter(([, path, anchor]) => {
+      const file = fileURLToPath(path ? new URL(path, base) : base);
+      return !existsSync(file) || (anchor !== undefined && !anchorsOf(file).includes(anchor));
+    });
+    expect(broken.map(([link]) => link)).toEqual([]);
+  });
+});
+
+describe('the README', () => {
+  it('links to the test of every hazard, as docs/guarantees.md does', () => {
+    const hazards = readdirSync(`${root}test/hazards`).filter((file) => /^h\d\d-/.test(file));
+    expect(hazards).toHaveLength(24);
+    const [readme, guarantees] = ['README.md', 'docs/guarantees.md'].map((page) =>
+      readFileSync(`${root}${page}`, 'utf8'),
+    );
+    for (const hazard of hazards) {
+      expect(readme).toContain(`(test/hazards/${hazard})`);
+      expect(guarantees).toContain(`(../test/hazards/${hazard})`);
+    }
+  });
+
+  it('can be read in five minutes: 1 400 words beside code and tables', () => {
+    const prose = readFileSync(`${root}README.md`, 'utf8')
+      .replaceAll(/^```.*?^```/gms, '')
+      .replaceAll(/^\|.*$/gm, '')
+      .replaceAll(/\]\([^)]*\)/g, '');
+    expect(prose.split(/\s+/).length).toBeLessThan(1_400);
+  });
+});

@@ -1,0 +1,35 @@
+// What the examples use of packages that this repository does not install, after their documentation.
+
+declare module '@nestjs/config' {
+  export class ConfigModule {}
+  export class ConfigService {
+    getOrThrow<T>(key: string): T;
+  }
+}
+
+declare module 'typeorm' {
+  export interface FindOperator<T> {
+    readonly value: T;
+  }
+  export function LessThanOrEqual<T>(value: T): FindOperator<T>;
+  export interface Repository<Entity> {
+    update(
+      criteria: { [Column in keyof Entity]?: Entity[Column] | FindOperator<Entity[Column]> },
+      values: Partial<Entity>,
+    ): Promise<{ affected?: number }>;
+  }
+}
+
+declare module '@prisma/client' {
+  export interface PrismaClient {
+    $queryRawUnsafe<T>(text: string, ...values: unknown[]): Promise<T>;
+    $transaction<T>(work: (tx: PrismaClient) => Promise<T>): Promise<T>;
+    readonly line: { createMany(query: { data: { sku: string }[] }): Promise<{ count: number }> };
+    readonly stock: {
+      updateMany(query: {
+        where: { sku: string; fence: { lte: bigint } };
+        data: { boxes: number; fence: bigint };
+      }): Promise<{ count: number }>;
+    };
+  }
+}

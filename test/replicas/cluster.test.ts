@@ -1,0 +1,110 @@
+import { Cluster } from 'ioredis';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { clusterSlot } from '../../lib/scripts/cluster-slot.js';
+import { freshKey } from '../backends/claims.js';
+import { openLocks } from '../support/open-locks.js';
+import { RedisCluster } from '../support/redis-cluster.js';
+import { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+
+describe('waitForReplicas in a Cluster', () => {
+  let cluster: RedisCluster;
+  let replica: RedisServer;
+
+  beforeAll(async () => {
+    cluster = await RedisCluster.start();
+    replica = await RedisServer.start({ args: ['--cluster-enabled', 'yes', '--cluster-node-timeout', '2000'] });
+    await follow(replica, cluster.nodes);
+  });
+  afterAll(async () => {
+    await replica.stop();
+    await cluster.stop();
+  });
+
+  it('asks the master of the slot of the lock, and no other', async () => {
+    const locks = await openLocks({ redis: client(), waitForReplicas: { count: 1, timeoutMs: 1_500 } });
+    for (const node of cluster.nodes) await node.resetCalls();
+
+    const { key, owner } = await locks.acquire(keyOf(0));
+    await replica.command('READONLY');
+    expect(await replica.command('GET', `app:lock:{${key}}`)).toBe(owner);
+    expect(await waits()).toEqual([1, 0, 0]);
+
+    const refused = locks.acquire(keyOf(1));
+    await expect(refused).rejects.toThrow(`127.0.0.1:${cluster.nodes[1]!.port}: 0 of 1 replicas had it within 1500 ms`);
+    expect(await waits()).toEqual([1, 1, 0]);
+  });
+
+  it('does not hold up the locks of one master while the replicas of another are waited for', async () => {
+    const locks = await openLocks({ redis: client(), waitForReplicas: { count: 1, timeoutMs: 10_000 } });
+    let isSettled = false;
+    const inVain = locks.acquire(keyOf(1), { waitMs: 60_000 }).finally(() => (isSettled = true));
+    const refused = expect(inVain).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    await until(async () => String(await cluster.nodes[1]!.command('CLIENT', 'LIST')).includes(' flags=b '), {
+      what: 'a client waits for replicas',
+    });
+    expect(await locks.acquire(keyOf(0))).toMatchObject({ isHeld: true });
+    expect(isSettled).toBe(false);
+    await cluster.nodes[1]!.command('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+    await refused;
+  });
+
+  it('keeps a lock over the failover to the replica that acknowledged it', async () => {
+    const locks = await openLocks({ redis: client(), waitForReplicas: { count: 1, timeoutMs: 1_500 } });
+    const lock = await locks.acquire(keyOf(0));
+    await cluster.nodes[0]!.kill();
+    await replica.command('CLUSTER', 'FAILOVER', 'TAKEOVER');
+    const others = await openLocks({ redis: client() });
+    const answer = await until(
+      () =>
+        others.tryAcquire(lock.key).then(
+          (acquired) => ({ acquired }),
+          () => undefined,
+        ),
+      { what: 'the new master serves' },
+    );
+    expect(answer.acquired).toBeNull();
+    // It has no replica of its own.
+    await expect(locks.acquire(keyOf(0))).rejects.toThrow(`127.0.0.1:${replica.port}: 0 of 1 replicas`);
+  });
+
+  function client(): Cluster {
+    const nodes = cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port }));
+    const made = new Cluster([...nodes, { host: '127.0.0.1', port: replica.port }], { keyPrefix: 'app:' });
+    onTestFinished(() => made.disconnect());
+    return made;
+  }
+
+  /** A key whose slot is one of this master's. */
+  function keyOf(master: number): string {
+    for (;;) {
+      const key = freshKey();
+      if (Math.floor((clusterSlot(`{${key}}`) * cluster.nodes.length) / 16_384) === master) return key;
+    }
+  }
+
+  function waits(): Promise<number[]> {
+    return Promise.all(cluster.nodes.map(async (node) => (await node.calls()).wait ?? 0));
+  }
+});
+
+/** The first of the masters gets a replica. */
+async function follow(replica: RedisServer, masters: readonly RedisServer[]): Promise<void> {
+  const id = String(await masters[0]!.command('CLUSTER', 'MYID'));
+  await masters[0]!.command('CONFIG', 'SET', 'repl-diskless-sync', 'no'); // that waits for others for seconds
+  for (const { port } of masters) await replica.command('CLUSTER', 'MEET', '127.0.0.1', port);
+  const replicate = () =>
+    replica.command('CLUSTER', 'REPLICATE', id).then(
+      () => true,
+      () => false,
+    );
+  await until(replicate, { what: 'the replica knows its master' });
+  await until(async () => String(await masters[0]!.command('INFO', 'replication')).includes('state=online'), {
+    what: 'it follows',
+  });
+  const serves = async () => {
+    const info = String(await replica.command('CLUSTER', 'INFO'));
+    return info.includes('cluster_known_nodes:4') && info.includes('cluster_state:ok');
+  };
+  await until(serves, { what: 'it knows the others, and their slots' });
+}

@@ -1,0 +1,131 @@
+import { Redis } from 'ioredis';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import type { Lock } from '../../lib/lock.js';
+import type { LockService } from '../../lib/service/lock.service.js';
+import { tryLock } from '../hazards/naive.js';
+import type { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+import { clientOf, locksAt, locksOf, sentinelGroup } from './sentinel-stage.js';
+
+const ONE = { count: 1, timeoutMs: 5_000 };
+
+describe('A failover by Sentinel', () => {
+  it('to a replica that has not received a lock loses it, also when another replica acknowledged it: the second holder has the greater token', async () => {
+    const group = await sentinelGroup();
+    const naive = clientOf(group);
+    const [plain, withOne] = [await locksOf(group), await locksOf(group, { waitForReplicas: ONE })];
+    const withBoth = await locksOf(group, { waitForReplicas: { count: 2, timeoutMs: 200 } });
+
+    group.replicas[0].stream.dropReplies(); // the one to be promoted
+    expect(await tryLock(naive, 'naive', 'A', 60_000)).toBe(true);
+    const [plainLock, lockWithOne] = [await plain.acquire('plain'), await withOne.acquire('with one')];
+    await expect(withBoth.acquire('with both')).rejects.toThrow('1 of 2 replicas had it within 200 ms');
+
+    await group.primary.kill();
+    const promoted = await group.failedOver();
+    const others = await locksAt(promoted);
+
+    expect(await promoted.command('SET', 'naive', 'B', 'PX', 60_000, 'NX')).toBe('OK');
+    for (const lost of [plainLock, lockWithOne]) {
+      const second = await others.acquire(lost.key, { waitMs: 0 });
+      expect(lost.isHeld).toBe(true); // as far as the first holder can know
+      expect(second.fencingToken).toBeGreaterThan(lost.fencingToken);
+    }
+  });
+
+  it('to the replica that acknowledged a lock keeps it: others are refused, and its holder extends and releases it', async () => {
+    const group = await sentinelGroup();
+    const holder = await locksOf(group, { waitForReplicas: ONE });
+    group.replicas[1].stream.dropReplies(); // so it was the other one that acknowledged
+    const lock = await holder.acquire('key');
+
+    await group.primary.kill();
+    const promoted = await group.failedOver();
+    const others = await locksAt(promoted);
+
+    expect(await others.tryAcquire('key')).toBeNull();
+    await group.follows(promoted); // until then nobody could acknowledge an extension
+    await isExtended(lock);
+    await isConnected(holder);
+    expect(await promoted.command('GET', 'lock:{key}')).toBe(lock.owner);
+    expect(lock.isHeld).toBe(true);
+    expect(await lock.release()).toBe(true);
+    const next = await others.acquire('key', { waitMs: 0 });
+    expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
+  });
+
+  it('is waited out by who waits, if commandTimeoutMs is longer: the lock is handed over to him on the new primary', async () => {
+    const group = await sentinelGroup();
+    const options = { waitForReplicas: ONE, commandTimeoutMs: 20_000 };
+    const [holder, waiter] = [await locksOf(group, options), await locksOf(group, options)];
+    const lock = await holder.acquire('key');
+    const waiting = waiter.acquire('key', { waitMs: 60_000 });
+    await isInQueue(group.primary);
+
+    await group.primary.kill();
+    const promoted = await group.failedOver();
+    await until(async () => ((await promoted.command('PUBSUB', 'CHANNELS', 'lock:inbox:*')) as string[]).length === 1, {
+      what: 'who waits listens to the new primary',
+    });
+    await isInQueue(promoted);
+    await group.follows(promoted);
+    await isExtended(lock);
+    await isConnected(holder);
+    const told = await messagesOf(promoted);
+    expect(await lock.release()).toBe(true);
+    const second = await waiting;
+    await until(() => told.length > 0, { what: 'he is told' }); // so he need not ask from time to time
+    expect(told).toEqual([second.owner]);
+    expect(second.fencingToken).toBeGreaterThan(lock.fencingToken);
+    expect(await promoted.command('GET', 'lock:{key}')).toBe(second.owner);
+  });
+
+  it('refuses who waits within commandTimeoutMs otherwise, and leaves him nothing: he may ask again', async () => {
+    const group = await sentinelGroup();
+    const [holder, waiter] = [await locksOf(group), await locksOf(group, { commandTimeoutMs: 100 })];
+    const lock = await holder.acquire('key', { ttlMs: 3_000, watchdog: false });
+    const waiting = expect(waiter.acquire('key', { waitMs: 60_000 })).rejects.toMatchObject({
+      code: 'LOCK_UNAVAILABLE',
+    });
+    await isInQueue(group.primary);
+    await until(() => group.replicas[0].server.command('EXISTS', 'lock:{key}'), {
+      what: 'the replica has received it',
+    });
+    await group.primary.kill();
+    await waiting;
+    await group.failedOver();
+    // Of the holder, who is gone with his connection, the new primary knows when the lease ends.
+    const second = await until(() => waiter.tryAcquire('key').catch(() => null), { what: 'the lock is free' });
+    expect(lock.isHeld).toBe(false);
+    expect(second.fencingToken).toBeGreaterThan(lock.fencingToken);
+    expect(await second.release()).toBe(true);
+    await until(() => waiter.size === 0, { what: 'nothing is left of the wait' });
+  });
+
+  /** With the connection, too, that locks are released on: extensions have one of their own. */
+  async function isConnected(locks: LockService): Promise<void> {
+    await until(() => locks.isLocked('key').catch(() => false), { what: 'the holder is connected to the new primary' });
+  }
+
+  async function isExtended(lock: Lock): Promise<void> {
+    const extended = () =>
+      lock.extend().then(
+        () => true,
+        () => false,
+      );
+    await until(extended, { what: 'the holder is connected to the new primary' });
+  }
+
+  /** What those who wait are told by this server from now on. */
+  async function messagesOf({ url }: RedisServer): Promise<string[]> {
+    const messages: string[] = [];
+    const listener = new Redis(url).on('pmessage', (_pattern, _channel, message: string) => messages.push(message));
+    onTestFinished(() => listener.disconnect());
+    await listener.psubscribe('lock:inbox:*');
+    return messages;
+  }
+
+  function isInQueue(server: RedisServer): Promise<unknown> {
+    return until(async () => (await server.command('ZCARD', 'lock:{key}:queue')) === 1, { what: 'it waits' });
+  }
+});

@@ -1,0 +1,35 @@
+import { describe, expect, it } from 'vitest';
+import { until } from '../support/until.js';
+import { locksAt, locksOf, sentinelGroup } from './sentinel-stage.js';
+
+const LEASE = { ttlMs: 10_000, watchdog: false };
+const GUARD_MS = 8_000;
+/** So much the clock of the replica is ahead: Redis tells replicas when a key ends, not for how long it lives. */
+const AHEAD_MS = 7_000;
+
+describe('guardMs', () => {
+  it('ends a lease before the promoted replica does, whose clock is ahead by less; without it there are two holders', async () => {
+    const group = await sentinelGroup();
+    const waitForReplicas = { count: 2, timeoutMs: 3_000 };
+    const [guarded, unguarded] = [
+      await locksOf(group, { ...LEASE, waitForReplicas, guardMs: GUARD_MS }),
+      await locksOf(group, { ...LEASE, waitForReplicas }),
+    ];
+    const [guardedLock, unguardedLock] = [await guarded.acquire('guarded'), await unguarded.acquire('unguarded')];
+
+    await group.primary.kill();
+    const promoted = await group.failedOver();
+    for (const { key } of [guardedLock, unguardedLock]) {
+      const leftMs = Number(await promoted.command('PTTL', `lock:{${key}}`));
+      await promoted.command('PEXPIRE', `lock:{${key}}`, Math.max(0, leftMs - AHEAD_MS));
+    }
+
+    const others = await locksAt(promoted);
+    const whenFree = (key: string) => until(() => others.tryAcquire(key), { what: `"${key}" is free` });
+    const held = await Promise.all([
+      whenFree('guarded').then(() => guardedLock.isHeld),
+      whenFree('unguarded').then(() => unguardedLock.isHeld),
+    ]);
+    expect(held).toEqual([false, true]);
+  });
+});
