@@ -70,6 +70,8 @@ it.each([1, 2])(
         } catch (error) {
           const isExpected = error instanceof LockError || (error as Error).name === 'TimeoutError';
           if (!isExpected) unexpected.push(error);
+          // A lost connection is told at once: without a pause this loop would never let it be made again.
+          await sleep(1);
         }
       }
     };
