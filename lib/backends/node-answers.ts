@@ -24,8 +24,8 @@ export type NodeAdmission = { status: 'admitted'; epoch: string; sinceMs: number
 export type NodeExtension = { status: 'extended' | 'restored' | 'absent' | 'foreign' } | Fault;
 export type NodeRelease = { status: 'released' | 'gone' } | Fault;
 
-/** Is told of answers in the order in which the server gave them, which that of promises is not. */
-export type Seen<Answer> = (answer: Answer) => void;
+/** Is told of answers in the order in which the server gave them, which that of promises is not. What it returns is resolved with. */
+export type Told<Answer, Result> = (answer: Answer) => Result | PromiseLike<Result>;
 
 /** What to do about a node that does not vote because of what it may have forgotten. */
 export const WAIT_FOR_VOTES =

@@ -21,8 +21,8 @@ const OWN_CLIENT = {
 /** So long after a command was due its connection counts as half-open. */
 const HALF_OPEN_AFTER_MS = 4_000;
 
-/** What Redis answers to a missing or wrong password; the last one is of Redis 5. */
-const REFUSED = /^(NOAUTH|WRONGPASS|ERR invalid password)/;
+/** What Redis answers to a missing or wrong password. */
+const REFUSED = /^(NOAUTH|WRONGPASS)/;
 
 /** One client, made here or handed in, and whether it can be used now. */
 export class RedisConnection {

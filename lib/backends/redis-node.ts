@@ -10,7 +10,7 @@ import { INSPECT } from '../scripts/inspect.script.js';
 import { RAISE_FENCE } from '../scripts/raise-fence.script.js';
 import { RELEASE } from '../scripts/release.script.js';
 import type { Script } from '../scripts/script.js';
-import type { ScriptFault } from '../scripts/script-fault.js';
+import { ScriptFault } from '../scripts/script-fault.js';
 import { ScriptRunner, type Reply } from '../scripts/script-runner.js';
 import { WITHDRAW } from '../scripts/withdraw.script.js';
 import { UnderWay } from '../under-way.js';
@@ -25,7 +25,7 @@ import {
   type NodeAdmission,
   type NodeExtension,
   type NodeRelease,
-  type Seen,
+  type Told,
   type Vote,
 } from './node-answers.js';
 import { NodeProbe } from './node-probe.js';
@@ -60,7 +60,7 @@ const RETRY_RELEASE_MS = 100;
 export class RedisNode {
   readonly #runner: ScriptRunner;
   readonly #settings: NodeSettings;
-  readonly #voteOf = (reply: Reply) => voteOf(reply, this.name);
+  readonly #voteOf = (reply: Reply) => voteOf(reply, this.connection.name);
   readonly #inbox: Inbox;
   readonly #probe: NodeProbe;
   /** What was not confirmed: of releases only what was sent, so a server that is down adds nothing. */
@@ -103,20 +103,25 @@ export class RedisNode {
   }
 
   /** With `waiting` a refused attempt gets a place in the queue. */
-  acquire({ key, owner, ttlMs }: Claim, waiting?: Waiting): Promise<Vote> {
+  acquire<T = Vote>({ key, owner, ttlMs }: Claim, waiting?: Waiting, told?: Told<Vote, T>): Promise<T> {
     const { fair } = this.#settings;
-    if (!waiting && !fair) return this.#run(ACQUIRE, this.#lockAndFence(key), [owner, ttlMs], this.#voteOf);
+    if (!waiting && !fair) return this.#run(ACQUIRE, this.#lockAndFence(key), [owner, ttlMs], this.#voteOf, told);
     const args = [owner, ttlMs, waiting?.tokens ?? 1, waiting ? this.#entry(waiting) : '', fair ? 1 : 0];
-    return this.#run(CONTEND, [...this.#lockAndFence(key), this.#queue(key)], args, this.#voteOf);
+    return this.#run(CONTEND, [...this.#lockAndFence(key), this.#queue(key)], args, this.#voteOf, told);
   }
 
   /**
    * The same as one of the nodes of a Redlock.
    * @param epoch in which the node was let vote; '' whenever it answers
    */
-  vote({ key, owner, ttlMs }: Claim, waiting: Waiting | undefined, epoch: string, seen: Seen<Vote>): Promise<Vote> {
+  vote<T = Vote>(
+    { key, owner, ttlMs }: Claim,
+    waiting: Waiting | undefined,
+    epoch: string,
+    told?: Told<Vote, T>,
+  ): Promise<T> {
     if (!waiting)
-      return this.#run(VOTE, [...this.#lockAndFence(key), this.#guard], [owner, ttlMs, epoch], this.#voteOf, seen);
+      return this.#run(VOTE, [...this.#lockAndFence(key), this.#guard], [owner, ttlMs, epoch], this.#voteOf, told);
     // Nobody can be woken who does not listen.
     const args = [owner, ttlMs, 1, this.isListening ? this.#entry(waiting) : '', 0, epoch];
     return this.#run(
@@ -124,7 +129,7 @@ export class RedisNode {
       [...this.#lockAndFence(key), this.#queue(key), this.#guard],
       args,
       this.#voteOf,
-      seen,
+      told,
     );
   }
 
@@ -147,30 +152,42 @@ export class RedisNode {
   }
 
   /** With `restore` a lock that is absent is put back. */
-  extend({ key, owner, ttlMs }: Claim, mode: 'keep' | 'restore', seen?: Seen<NodeExtension>): Promise<NodeExtension> {
+  extend<T = NodeExtension>(
+    { key, owner, ttlMs }: Claim,
+    mode: 'keep' | 'restore',
+    told?: Told<NodeExtension, T>,
+  ): Promise<T> {
     const script = mode === 'restore' ? RESTORE : EXTEND;
-    return this.#run(script, [this.#lock(key)], [owner, ttlMs], extensionOf, seen);
+    return this.#run(script, [this.#lock(key)], [owner, ttlMs], extensionOf, told);
   }
 
   /** A release that is not confirmed is repeated in the background until it is. */
-  release({ key, owner }: Claim, seen?: Seen<NodeRelease>): Promise<NodeRelease> {
+  release<T = NodeRelease>({ key, owner }: Claim, told?: Told<NodeRelease, T>): Promise<T> {
     this.#releasing.begin();
-    return this.#giveBack({ key, owner }, seen).then((release) => {
+    return this.#giveBack({ key, owner }, (release) => {
       this.#releasing.end();
       if (release.status === 'fault') this.#repeat({ key, owner });
-      return release;
+      return told ? told(release) : (release as T);
     });
   }
 
   /** @returns whether the counter is at or above the token and the lock still this owner's; or a fault */
   raiseFence({ key, owner }: Claim, fencingToken: number): Promise<{ status: 'raised' | 'gone' } | Fault> {
-    return this.#run(RAISE_FENCE, this.#lockAndFence(key), [owner, fencingToken], (reply) => ({
-      status: Number(reply) === 1 ? 'raised' : 'gone',
-    }));
+    return this.#run<{ status: 'raised' | 'gone' }>(
+      RAISE_FENCE,
+      this.#lockAndFence(key),
+      [owner, fencingToken],
+      (reply) => ({
+        status: Number(reply) === 1 ? 'raised' : 'gone',
+      }),
+    );
   }
 
   inspect(key: string): Promise<{ status: 'seen'; holding?: Holding } | Fault> {
-    return this.#run(INSPECT, this.#lockAndFence(key), [], (reply) => ({ status: 'seen', holding: holdingOf(reply) }));
+    return this.#run<{ status: 'seen'; holding?: Holding }>(INSPECT, this.#lockAndFence(key), [], (reply) => ({
+      status: 'seen',
+      holding: holdingOf(reply),
+    }));
   }
 
   forceRelease(key: string): Promise<NodeRelease> {
@@ -194,43 +211,31 @@ export class RedisNode {
     this.connection.close();
   }
 
-  #run<T>(
+  #run<Answer, Result = Answer | Fault>(
     script: Script,
     keys: string[],
     args: (string | number)[],
-    read: (reply: Reply) => T | Fault,
-    seen?: Seen<T | Fault>,
-  ): Promise<T | Fault> {
-    if (!seen) return this.#runner.ask<T | Fault>(script, keys, args, read, this.#faultOf);
-    const told = (answer: T | Fault): T | Fault => {
-      seen(answer);
-      return answer;
-    };
-    return this.#runner.ask(
-      script,
-      keys,
-      args,
-      (reply) => told(read(reply)),
-      (fault) => told(this.#faultOf(fault)),
-    );
+    read: (reply: Reply) => Answer | Fault,
+    told?: Told<Answer | Fault, Result>,
+  ): Promise<Result> {
+    return this.#runner.ask<Result>(script, keys, args, (reply) => {
+      const answer = reply instanceof ScriptFault ? this.#faultOf(reply) : read(reply);
+      return told ? told(answer) : (answer as Result);
+    });
   }
 
-  readonly #faultOf = ({ message, mayHaveRun, disconnected }: ScriptFault): Fault => ({
-    status: 'fault',
+  #faultOf({ message, mayHaveRun, disconnected }: ScriptFault): Fault {
     // What was not sent the client tells only its status of, the connection also why.
-    error:
-      disconnected && !mayHaveRun && !this.connection.isReady
-        ? this.connection.problem
-        : new NodeError(this.name, message),
-    mayHaveRun,
-    disconnected,
-  });
+    const isKnown = disconnected && !mayHaveRun && !this.connection.isReady;
+    const error = isKnown ? this.connection.problem : new NodeError(this.name, message);
+    return { status: 'fault', error, mayHaveRun, disconnected };
+  }
 
-  #giveBack({ key, owner, entry }: GivingBack, seen?: Seen<NodeRelease>): Promise<NodeRelease> {
+  #giveBack<T = NodeRelease>({ key, owner, entry }: GivingBack, told?: Told<NodeRelease, T>): Promise<T> {
     const keys = [this.#lock(key), this.#queue(key)];
     return entry === undefined
-      ? this.#run(RELEASE, keys, [owner], releaseOf, seen)
-      : this.#run(WITHDRAW, keys, [owner, entry], releaseOf);
+      ? this.#run(RELEASE, keys, [owner], releaseOf, told)
+      : this.#run(WITHDRAW, keys, [owner, entry], releaseOf, told);
   }
 
   #repeat(item: GivingBack): void {

@@ -1,7 +1,7 @@
 import { NodeError } from '../errors.js';
 import { UnderWay } from '../under-way.js';
 import type { Claim, Waiting } from './lock-backend.js';
-import type { Fault, NodeExtension, NodeRelease, Seen, Vote } from './node-answers.js';
+import type { Fault, NodeExtension, NodeRelease, Told, Vote } from './node-answers.js';
 import type { RedisNode } from './redis-node.js';
 import type { RestartGuard } from './restart-guard.js';
 
@@ -60,13 +60,13 @@ export class RedlockNode {
     const ask = () => {
       const epoch = this.guard?.vote() ?? '';
       if (typeof epoch === 'object') return Promise.resolve(notAsked(epoch));
-      return this.#noted<Vote>(claim, (seen) => this.node.vote(claim, waiting, epoch, seen));
+      return this.#noted<Vote>(claim, (told) => this.node.vote(claim, waiting, epoch, told));
     };
     return this.#onceTold(claim, ask);
   }
 
   extend(claim: Claim): Promise<NodeExtension> {
-    const ask = () => this.#noted<NodeExtension>(claim, (seen) => this.node.extend(claim, 'keep', seen));
+    const ask = () => this.#noted<NodeExtension>(claim, (told) => this.node.extend(claim, 'keep', told));
     return this.#onceTold(claim, ask);
   }
 
@@ -74,7 +74,7 @@ export class RedlockNode {
   async mend(claim: Claim, extension: Promise<NodeExtension>): Promise<void> {
     const { status } = await extension;
     if (status !== 'absent' || this.#trace(claim).over) return;
-    await this.#noted<NodeExtension>(claim, (seen) => this.node.extend(claim, 'restore', seen));
+    await this.#noted<NodeExtension>(claim, (told) => this.node.extend(claim, 'restore', told));
   }
 
   /** Releases at once, and again if a command that was open has run after it. */
@@ -103,9 +103,10 @@ export class RedlockNode {
 
   #release(claim: Claim, trace: Trace): Promise<NodeRelease> {
     trace.open++;
-    return this.node.release(claim, ({ status }) => {
-      if (status !== 'fault') trace.mayBeThere = false;
+    return this.node.release(claim, (release) => {
+      if (release.status !== 'fault') trace.mayBeThere = false;
       settle(trace);
+      return release;
     });
   }
 
@@ -141,7 +142,7 @@ export class RedlockNode {
 
   #noted<Answer extends Vote | NodeExtension>(
     claim: Claim,
-    ask: (seen: Seen<Answer>) => Promise<Answer>,
+    ask: (told: Told<Answer, Answer>) => Promise<Answer>,
   ): Promise<Answer> {
     const trace = this.#trace(claim);
     trace.open++;
@@ -150,6 +151,7 @@ export class RedlockNode {
       else if (answer.mayHaveRun) trace.mayBeThere = true;
       else if (answer.wiped !== undefined) this.guard?.revoke(answer.wiped);
       settle(trace);
+      return answer;
     });
   }
 }

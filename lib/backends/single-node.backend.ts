@@ -11,7 +11,7 @@ import type {
   ReleaseOutcome,
   Waiting,
 } from './lock-backend.js';
-import type { NodeExtension, NodeRelease } from './node-answers.js';
+import type { NodeExtension, NodeRelease, Vote } from './node-answers.js';
 import type { RedisNode } from './redis-node.js';
 import type { ReplicaWait } from './replica-wait.js';
 
@@ -39,51 +39,55 @@ export class SingleNodeBackend implements LockBackend {
     return 2 * this.#commandTimeoutMs + (this.#replicas?.timeoutMs ?? 0);
   }
 
+  acquire(claim: Claim, waiting?: Waiting): Promise<AcquireOutcome> {
+    const sentAt = this.#now();
+    return this.#node.acquire<AcquireOutcome>(claim, waiting, (vote) =>
+      vote.status === 'granted' && !this.#replicas
+        ? acquired(vote.fencingToken, sentAt, waiting)
+        : this.#outcomeOf(vote, claim, sentAt, waiting),
+    );
+  }
+
   /** Rides out a short break of the connection: the owner value makes it safe to send the same attempt again. */
-  async acquire(claim: Claim, waiting?: Waiting): Promise<AcquireOutcome> {
-    let startedAt: number | undefined;
+  async #outcomeOf(vote: Vote, claim: Claim, sentAt: number, waiting?: Waiting): Promise<AcquireOutcome> {
+    const startedAt = sentAt;
     let undo = false;
     for (;;) {
-      const sentAt = this.#now();
-      startedAt ??= sentAt;
-      const vote = await this.#node.acquire(claim, waiting);
       if (vote.status === 'granted') {
-        const { fencingToken } = vote;
         const cause = this.#replicas && (await missing(this.#replicas, claim));
-        if (cause) {
-          this.#undo(claim, waiting);
-          return { status: 'unavailable', causes: [cause] };
-        }
-        return { status: 'acquired', fencingToken, lastToken: fencingToken + (waiting?.tokens ?? 1) - 1, sentAt };
-      }
-      let error: NodeError | undefined;
-      if (vote.status === 'fault') {
-        undo ||= vote.mayHaveRun;
-        error = vote.error;
-        const leftMs = this.#commandTimeoutMs - (this.#now() - startedAt);
-        if (vote.disconnected && leftMs > 0) {
-          await delay(Math.min(leftMs, RECONNECT_PAUSE_MS));
-          error = await this.#node.connection.ready(leftMs);
-          if (error === undefined) continue;
-        }
+        if (!cause) return acquired(vote.fencingToken, sentAt, waiting);
+        this.#undo(claim, waiting);
+        return { status: 'unavailable', causes: [cause] };
       }
       if (vote.status === 'refused') {
         if (undo && !waiting) void this.#node.release(claim);
         return { status: 'contended', owner: vote.owner, remainingMs: vote.remainingMs, queued: waiting !== undefined };
       }
-      if (undo) this.#undo(claim, waiting);
-      return { status: 'unavailable', causes: [error!] };
+      undo ||= vote.mayHaveRun;
+      const leftMs = this.#commandTimeoutMs - (this.#now() - startedAt);
+      const error = vote.disconnected && leftMs > 0 ? await this.#reconnected(leftMs) : vote.error;
+      if (error) {
+        if (undo) this.#undo(claim, waiting);
+        return { status: 'unavailable', causes: [error] };
+      }
+      sentAt = this.#now();
+      vote = await this.#node.acquire(claim, waiting);
     }
+  }
+
+  async #reconnected(leftMs: number): Promise<NodeError | undefined> {
+    await delay(Math.min(leftMs, RECONNECT_PAUSE_MS));
+    return this.#node.connection.ready(leftMs);
   }
 
   extend(claim: Claim): Promise<ExtendOutcome> {
     const sentAt = this.#now();
-    const extending = this.#replicas ? this.#replicas.extend(claim) : this.#node.extend(claim, 'keep');
-    return extending.then((extension) => extendOutcome(extension, sentAt));
+    const outcomeOf = (extension: NodeExtension) => extendOutcome(extension, sentAt);
+    return this.#replicas ? this.#replicas.extend(claim).then(outcomeOf) : this.#node.extend(claim, 'keep', outcomeOf);
   }
 
   release(claim: Claim): Promise<ReleaseOutcome> {
-    return this.#node.release(claim).then(releaseOutcome);
+    return this.#node.release(claim, releaseOutcome);
   }
 
   leave(key: string, place: Place): void {
@@ -129,6 +133,10 @@ export class SingleNodeBackend implements LockBackend {
   #undo(claim: Claim, waiting?: Waiting): void {
     void (waiting ? this.#node.leave(claim.key, waiting) : this.#node.release(claim));
   }
+}
+
+function acquired(fencingToken: number, sentAt: number, waiting?: Waiting): AcquireOutcome {
+  return { status: 'acquired', fencingToken, lastToken: fencingToken + (waiting?.tokens ?? 1) - 1, sentAt };
 }
 
 /** Why the replicas do not have a lock that was granted; undefined when they do. */

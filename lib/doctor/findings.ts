@@ -3,8 +3,8 @@ import { purposeOf, WITHOUT } from './rights.js';
 
 /** Clocks of nodes that differ by more than this are worth a word, in milliseconds. */
 const CLOCK_TOLERANCE_MS = 1_000;
-/** The first version with ZPOPMIN, and with scripts that may write after they asked for the time. */
-const OLDEST_MAJOR = 5;
+/** The first version with `SET … GET`. */
+const OLDEST = [6, 2] as const;
 
 type About = readonly [code: FindingCode, message: string];
 
@@ -48,16 +48,21 @@ function uselessBecause(node: NodeDiagnosis): About[] {
       `is a replica${of} and refuses writes: it can give no lock. Name its master, or let Sentinel find that.`,
     ]);
   }
-  if (node.version !== undefined && Number.parseInt(node.version, 10) < OLDEST_MAJOR) {
+  if (node.version !== undefined && isTooOld(node.version)) {
     reasons.push([
       'too-old',
-      `runs Redis ${node.version}: no lock can be had before Redis ${OLDEST_MAJOR}. Update it.`,
+      `runs Redis ${node.version}: no lock can be had before Redis ${OLDEST.join('.')}. Update it.`,
     ]);
   }
   if (node.refusesWrites !== undefined) {
     reasons.push(['refuses-writes', `refuses writes (${node.refusesWrites}): no lock can be had until it takes them.`]);
   }
   return [...reasons, ...missing(node, true)];
+}
+
+function isTooOld(version: string): boolean {
+  const [major = 0, minor = 0] = version.split('.').map(Number);
+  return major < OLDEST[0] || (major === OLDEST[0] && minor < OLDEST[1]);
 }
 
 /** What lets two hold a lock. */
@@ -126,7 +131,7 @@ function missing(node: NodeDiagnosis, isNeeded: boolean): About[] {
           [
             'unknown-commands',
             `does not know ${commands.map((name) => name.slice(1).toUpperCase()).join(', ')}: ${consequence(commands)}. ` +
-              'Use Redis 6 or newer, and do not rename commands.',
+              'Use Redis 6.2 or newer, and do not rename commands.',
           ] as const,
         ]
       : []),

@@ -22,6 +22,7 @@ export class Leases implements LeaseKeeper {
   readonly #duties: LeasesDuties;
   readonly #leases = new Map<string, Lease>();
   readonly #watchdog: Watchdog;
+  readonly #expire = (lease: Lease) => this.#watchdog.expire(lease);
   /** What is to be released once its lease has ended in Redis, too. */
   readonly #afterwards = new Map<NodeJS.Timeout, Claim>();
   #whenIdle?: () => void;
@@ -54,7 +55,7 @@ export class Leases implements LeaseKeeper {
   /** Begins to keep what was granted. */
   add(claim: Claim, fencingToken: number, sentAt: number, kept: boolean): Lease {
     const { guardMs, now } = this.#duties;
-    const lease = new Lease(claim, fencingToken, kept, sentAt, guardMs, now, (late) => this.#watchdog.expire(late));
+    const lease = new Lease(claim, fencingToken, kept, sentAt, guardMs, now, this.#expire);
     const earlier = this.#leases.get(claim.key);
     if (earlier) this.lose(earlier, 'stolen'); // it was taken from there before it was granted here
     this.#leases.set(claim.key, lease);
@@ -70,16 +71,19 @@ export class Leases implements LeaseKeeper {
   }
 
   /** Gives back one handle's part; the last one releases. What cannot be released now the backend releases later. */
-  async release(lease: Lease): Promise<boolean> {
+  release(lease: Lease): Promise<boolean> {
     const isHeld = lease.state === 'held';
-    if (--lease.handles > 0 || !isHeld) return isHeld;
+    if (--lease.handles > 0 || !isHeld) return Promise.resolve(isHeld);
     // In this order and at once: nothing is extended, and nobody in line is let in, behind the release.
     this.#watchdog.unwatch(lease);
     lease.release();
     this.#leases.delete(lease.claim.key);
     const givingBack = this.#duties.giveBack(lease);
     this.#tellIdle();
-    const outcome = await givingBack;
+    return givingBack.then((outcome) => this.#released(lease, outcome));
+  }
+
+  #released(lease: Lease, outcome: ReleaseOutcome): boolean {
     const { emit } = this.#duties;
     switch (outcome.status) {
       case 'released':

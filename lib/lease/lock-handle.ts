@@ -14,7 +14,7 @@ export class LockHandle implements Lock {
   #released?: Promise<boolean>;
 
   constructor(
-    private readonly lease: Lease,
+    readonly lease: Lease,
     private readonly keeper: LeaseKeeper,
   ) {}
 

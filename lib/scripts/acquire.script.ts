@@ -1,4 +1,4 @@
-import { guardOf, mintTokens, type Clocking } from './fence.js';
+import { guardOf, mintTokens, SERVER_TIME, type Clocking } from './fence.js';
 import { defineScript } from './script.js';
 
 /**
@@ -16,6 +16,7 @@ function acquire(name: string, clocking: Clocking) {
     order: 3,
     keys: ['lock', 'fence', ...guardOf(clocking).keys],
     args: ['owner', 'ttl', ...guardOf(clocking).args],
+    helpers: [SERVER_TIME],
     body: `
   -- KEYS   lock, fence: its fencing counter
   -- ARGV   owner, ttl in ms

@@ -4,9 +4,15 @@ export const FENCE_TTL_MS = 86_400_000;
 /** The reply of a Redlock node that has lost its data since it was let vote begins with this word. */
 export const WIPED = 'wiped';
 
-const TIME_US = `local time = redis.call('TIME')
-  local now = time[1] * 1000000 + time[2]
-  if now > first then first = now end`;
+/** Lua: `server_us()` is the time of the server in microseconds, asked for once in a call of the script. */
+export const SERVER_TIME = `local us
+local function server_us()
+  if not us then
+    local time = redis.call('TIME')
+    us = time[1] * 1000000 + time[2]
+  end
+  return us
+end`;
 
 /**
  * When a new token takes the server's time in microseconds, which is more than any counter has reached.
@@ -31,33 +37,58 @@ export function guardOf(clocking: Clocking): { keys: string[]; args: string[]; h
 /**
  * The end of a script that was granted `lock`: mints as many fencing tokens as the Lua expression `count` says, and
  * replies with the first. A counter that is no number gives the lock up. Where counters are clocked when they are absent,
- * the script has the `guard` of its node and the `epoch` in which that was let vote, or ''.
+ * the script has the `guard` of its node and the `epoch` in which that was let vote, or ''. Needs `SERVER_TIME`.
  */
 export function mintTokens(count: string, clocking: Clocking): string {
-  // Whoever counted here since the node lost its data was let vote: only where nobody has, the guard is asked.
-  const clock =
-    clocking === 'always'
-      ? TIME_US
-      : `if first < 1e15 then
-  if epoch ~= '' and string.match(tostring(redis.pcall('GET', guard)), '^%d+') ~= epoch then
-    redis.call('DEL', lock)
-    return {'${WIPED}', epoch}
+  return clocking === 'always' ? mintByTheClock(count) : mintByCounting(count);
+}
+
+const GIVE_UP = (error: string) => `redis.call('DEL', lock)
+    return {${error}}`;
+const NO_COUNTER = `'ERR fencing counter is not an integer'`;
+
+function mintByTheClock(count: string): string {
+  const set = (value: string) => `redis.pcall('SET', fence, ${value}, 'PX', ${FENCE_TTL_MS}`;
+  // The time is nearly always ahead: so it is set first, and what was there before is looked at afterwards.
+  return `
+  local first = server_us()
+  local last = ${set(`string.format('%.0f', first + ${count} - 1)`)}, 'GET')
+  if type(last) == 'table' then
+    ${GIVE_UP('last.err')}
   end
-  ${TIME_US}
-  end`;
+  if last and not tonumber(last) then
+    ${set('last')})
+    ${GIVE_UP(NO_COUNTER)}
+  end
+  if last and tonumber(last) >= first then
+    first = tonumber(last) + 1
+    local again = ${set(`string.format('%.0f', first + ${count} - 1)`)})
+    if again.err then
+      ${GIVE_UP('again.err')}
+    end
+  end
+  return first`;
+}
+
+function mintByCounting(count: string): string {
+  // Whoever counted here since the node lost its data was let vote: only where nobody has, the guard is asked.
   return `
   local last = redis.pcall('GET', fence)
   local first = tonumber(last or 0)
   if not first then
-    redis.call('DEL', lock)
-    return {type(last) == 'table' and last.err or 'ERR fencing counter is not an integer'}
+    ${GIVE_UP(`type(last) == 'table' and last.err or ${NO_COUNTER}`)}
   end
   first = first + 1
-  ${clock}
+  if first < 1e15 then
+    if epoch ~= '' and string.match(tostring(redis.pcall('GET', guard)), '^%d+') ~= epoch then
+      redis.call('DEL', lock)
+      return {'${WIPED}', epoch}
+    end
+    if server_us() > first then first = server_us() end
+  end
   local set = redis.pcall('SET', fence, string.format('%.0f', first + ${count} - 1), 'PX', ${FENCE_TTL_MS})
   if set.err then
-    redis.call('DEL', lock)
-    return {set.err}
+    ${GIVE_UP('set.err')}
   end
   return first`;
 }

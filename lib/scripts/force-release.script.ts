@@ -7,7 +7,7 @@ export const FORCE_RELEASE = defineScript({
   order: 1,
   keys: ['lock', 'queue'],
   args: [],
-  helpers: HAND_OFF,
+  helpers: [HAND_OFF],
   body: `
   -- KEYS   lock, queue: who waits for it
   -- reply  1 taken away | 0 absent

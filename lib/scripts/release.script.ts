@@ -7,7 +7,7 @@ export const RELEASE = defineScript({
   order: 1,
   keys: ['lock', 'queue'],
   args: ['owner'],
-  helpers: HAND_OFF,
+  helpers: [HAND_OFF],
   body: `
   -- KEYS   lock, queue: who waits for it
   -- ARGV   owner

@@ -8,14 +8,10 @@ import { faultOf, isClientTimeout, ScriptFault } from './script-fault.js';
 export type Reply = number | string | (number | string)[];
 
 interface Operation {
-  keys: string[];
-  args: (string | number)[];
   /** What its promise resolves with. */
-  read: (reply: Reply) => unknown;
-  /** The same for a fault; without it the promise rejects. */
-  recover?: (fault: ScriptFault) => unknown;
+  read: (answer: Reply | ScriptFault) => unknown;
   resolve: (value: unknown) => void;
-  reject: (fault: ScriptFault) => void;
+  reject: (reason: unknown) => void;
 }
 
 /** Which server is asked, as far as is known: the slot and its node in a Cluster, else a constant. */
@@ -26,17 +22,20 @@ interface Command {
   script: Script;
   route: Route;
   operations: Operation[];
+  /** The keys of all its operations. */
+  keys: string[];
+  /** The arguments of all its operations. */
+  args: (string | number)[];
   /** The connection that it was sent on. */
   stream?: unknown;
   dueAt: number;
 }
 
 const ONE_SERVER: Route = [0];
-const MAX_OPERATIONS_PER_CALL = 100;
 
 /**
- * Runs scripts on one client. What is asked for within one tick travels together, one EVALSHA for up to 100 operations
- * (in a Cluster: of the same slot); an operation that is alone is sent in the same tick too, so batching delays nobody.
+ * Runs scripts on one client. What is asked for within one tick travels together, one EVALSHA for up to 50 locks, or 100
+ * to extend (in a Cluster: of the same slot); an operation that is alone is sent in the same tick too, so batching delays nobody.
  *
  * A command that is not answered in time is not waited for, but it is remembered: until it settles nothing more is sent
  * the same way, so a server that hangs costs one time limit once, and has a bounded number of commands queued for it.
@@ -47,8 +46,10 @@ export class ScriptRunner {
   readonly #timeoutMs: number;
   readonly #sameConnection: boolean;
   readonly #onOverdue: (isOpen: () => boolean) => void;
-  /** What is to be sent at the end of this tick, by script and, in a Cluster, slot. */
-  #gathered = new Map<Script | string, Command>();
+  /** What is to be sent at the end of this tick. */
+  #gathered: Command[] = [];
+  /** Those of it that more can join, by script and, in a Cluster, slot. */
+  #joinable = new Map<Script | string, Command>();
   /** What was sent and is not overdue, in the order it comes due: one timer serves all. */
   readonly #open = new Set<Command>();
   #timer?: NodeJS.Timeout;
@@ -77,55 +78,55 @@ export class ScriptRunner {
    * @returns what the script answered for this operation
    * @throws ScriptFault when it has no answer: not connected, none in time, or an error of Redis
    */
-  run(script: Script, keys: string[], args: (string | number)[]): Promise<Reply> {
-    return new Promise<unknown>((resolve, reject) => {
-      this.#gather(script, { keys, args, read: itself, resolve, reject });
-    }) as Promise<Reply>;
+  run(script: Script, keys: readonly string[], args: readonly (string | number)[]): Promise<Reply> {
+    return this.ask(script, keys, args, unlessFault);
   }
 
   /**
    * Like `run`, in one promise where that would take several.
-   * @returns what `read` makes of the answer, or `recover` of a fault
+   * @param read called with the answers in the order in which the server gave them, which that of promises is not
+   * @returns what `read` makes of the answer, or of a fault
    */
   ask<T>(
     script: Script,
-    keys: string[],
-    args: (string | number)[],
-    read: (reply: Reply) => T,
-    recover: (fault: ScriptFault) => T,
+    keys: readonly string[],
+    args: readonly (string | number)[],
+    read: (answer: Reply | ScriptFault) => T | PromiseLike<T>,
   ): Promise<T> {
     return new Promise<unknown>((resolve, reject) => {
-      this.#gather(script, { keys, args, read, recover, resolve, reject });
+      this.#gather(script, keys, args, { read, resolve, reject });
     }) as Promise<T>;
   }
 
-  #gather(script: Script, operation: Operation): void {
-    const route = this.#routeOf(operation.keys[0]!);
+  #gather(script: Script, keys: readonly string[], args: readonly (string | number)[], operation: Operation): void {
+    const route = this.#routeOf(keys[0]!);
     if (this.#overdue.size > 0 && route.some((part) => this.#isBlocked(part))) {
-      failed(operation, new ScriptFault('it does not answer (an earlier command is still open)', false));
+      answered(operation, new ScriptFault('it does not answer (an earlier command is still open)', false));
       return;
     }
-    if (this.#gathered.size === 0) process.nextTick(this.#sendGathered);
+    const command = this.#commandFor(script, route);
+    command.operations.push(operation);
+    for (const key of keys) command.keys.push(key);
+    for (const arg of args) command.args.push(arg);
+  }
+
+  #commandFor(script: Script, route: Route): Command {
     const id = route === ONE_SERVER ? script : `${script.name}:${route[0]}`;
-    const command = this.#gathered.get(id);
-    if (command) command.operations.push(operation);
-    else this.#gathered.set(id, { script, route, operations: [operation], dueAt: 0 });
+    let command = this.#joinable.get(id);
+    if (command && command.operations.length < script.locksPerCall) return command;
+    if (this.#gathered.length === 0) process.nextTick(this.#sendGathered);
+    command = { script, route, operations: [], keys: [], args: [], dueAt: 0 };
+    this.#gathered.push(command);
+    this.#joinable.set(id, command);
+    return command;
   }
 
   #flush(): void {
-    const commands = [...this.#gathered.values()];
-    this.#gathered = new Map(); // one that is cleared drags its earlier tables along in old memory
+    const commands = this.#gathered;
+    this.#gathered = [];
+    this.#joinable = new Map(); // one that is cleared drags its earlier tables along in old memory
     if (commands.length > 1) commands.sort((a, b) => a.script.order - b.script.order);
-    for (const command of commands) {
-      const { operations } = command;
-      if (operations.length <= MAX_OPERATIONS_PER_CALL) {
-        this.#send(command);
-        continue;
-      }
-      for (let start = 0; start < operations.length; start += MAX_OPERATIONS_PER_CALL) {
-        this.#send({ ...command, operations: operations.slice(start, start + MAX_OPERATIONS_PER_CALL) });
-      }
-    }
+    for (const command of commands) this.#send(command);
   }
 
   #send(command: Command): void {
@@ -138,25 +139,24 @@ export class ScriptRunner {
     command.dueAt = performance.now() + this.#timeoutMs;
     this.#open.add(command);
     if (!this.#timer) this.#timer = setTimeout(() => this.#lookForOverdue(), this.#timeoutMs).unref();
-    const { script, operations } = command;
-    const keyCount = operations.length * script.keysPerOperation;
+    const { script, keys, args } = command;
     // The client takes a list for what it holds: to spell out hundreds of arguments costs more than to send them.
-    const values = valuesOf(operations) as unknown as string;
-    const answered = (answer: unknown) => this.#answer(command, answer);
+    const values = [...keys, ...args] as unknown as string;
+    const settled = (answer: unknown) => this.#answer(command, answer);
     const refused = (error: unknown) => this.#refuse(command, error);
     // Also a client that throws, instead of rejecting, must leave nobody without an answer.
     const call = (send: () => Promise<unknown>, failed: (error: unknown) => void) => {
       try {
-        void send().then(answered, failed);
+        void send().then(settled, failed);
       } catch (error) {
         refused(error);
       }
     };
     call(
-      () => this.#client.evalsha(script.sha, keyCount, values),
+      () => this.#client.evalsha(script.sha, keys.length, values),
       (error) => {
         if (!(error instanceof Error && error.message.startsWith('NOSCRIPT'))) refused(error);
-        else call(() => this.#client.eval(script.source, keyCount, values), refused);
+        else call(() => this.#client.eval(script.source, keys.length, values), refused);
       },
     );
   }
@@ -176,8 +176,8 @@ export class ScriptRunner {
     taken(command).forEach((operation, index) => {
       const reply = replies[index] as Reply;
       // A script that answers with an error has left things as they were.
-      if (Array.isArray(reply) && reply.length === 1) failed(operation, new ScriptFault(String(reply[0]), false));
-      else operation.resolve(operation.read(reply));
+      const isError = Array.isArray(reply) && reply.length === 1;
+      answered(operation, isError ? new ScriptFault(String(reply[0]), false) : reply);
     });
   }
 
@@ -253,29 +253,26 @@ export class ScriptRunner {
   }
 }
 
-/** The keys of all, then the arguments of all. */
-function valuesOf(operations: readonly Operation[]): (string | number)[] {
-  const values: (string | number)[] = [];
-  for (const { keys } of operations) for (const key of keys) values.push(key);
-  for (const { args } of operations) for (const arg of args) values.push(arg);
-  return values;
-}
-
 function isReply(value: unknown): value is Reply {
   return typeof value === 'number' || typeof value === 'string' || Array.isArray(value);
 }
 
-function itself(reply: Reply): Reply {
-  return reply;
+function unlessFault(answer: Reply | ScriptFault): Reply {
+  if (answer instanceof ScriptFault) throw answer;
+  return answer;
 }
 
-function failed({ recover, resolve, reject }: Operation, fault: ScriptFault): void {
-  if (recover) resolve(recover(fault));
-  else reject(fault);
+/** A reader that throws must not keep the others of its command from their answers. */
+function answered({ read, resolve, reject }: Operation, answer: Reply | ScriptFault): void {
+  try {
+    resolve(read(answer));
+  } catch (error) {
+    reject(error);
+  }
 }
 
 function fail(command: Command, fault: ScriptFault): void {
-  for (const operation of taken(command)) failed(operation, fault);
+  for (const operation of taken(command)) answered(operation, fault);
 }
 
 /** A set in old memory keeps what was deleted from it alive for a while: so little should hang on it. */

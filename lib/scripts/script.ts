@@ -5,22 +5,24 @@ export interface Script {
   name: string;
   source: string;
   sha: string;
-  /** How many KEYS each lock takes. */
-  keysPerOperation: number;
   /** Scripts of one tick are sent in this order: what is given back is free before others ask for it. */
   order: number;
+  /** How many locks one call is for at most. */
+  locksPerCall: number;
 }
 
 /** What a script is made of. */
 export interface ScriptDefinition {
   name: string;
   order: number;
+  /** By default small enough that the answers to a part of many are read while the server is at work on the rest. */
+  locksPerCall?: number;
   /** Names of the KEYS of one lock. */
   keys: readonly string[];
   /** Names of the ARGV of one lock. */
   args: readonly string[];
   /** Local Lua functions that the body calls. */
-  helpers?: string;
+  helpers?: readonly string[];
   /** Body of a Lua function of those names, which must not throw: in a batch that would be the end of the others. */
   body: string;
 }
@@ -29,11 +31,12 @@ export interface ScriptDefinition {
  * For one lock the script replies as the body returns; for several with a list of that. One alone is by far the most
  * frequent, and spared the list.
  */
-export function defineScript({ name, order, keys, args, helpers, body }: ScriptDefinition): Script {
+export function defineScript(definition: ScriptDefinition): Script {
+  const { name, order, locksPerCall = 50, keys, args, helpers = [], body } = definition;
   const values = (index: string) =>
     [...picked('KEYS', keys.length, index), ...picked('ARGV', args.length, index)].join(', ');
   const source = [
-    ...(helpers === undefined ? [] : [helpers]),
+    ...helpers,
     `local function ${name.replaceAll('-', '_')}(${[...keys, ...args].join(', ')})`,
     body.trim(),
     'end',
@@ -44,7 +47,8 @@ export function defineScript({ name, order, keys, args, helpers, body }: ScriptD
     'end',
     'return replies',
   ].join('\n');
-  return { name, source, sha: createHash('sha1').update(source).digest('hex'), keysPerOperation: keys.length, order };
+  const sha = createHash('sha1').update(source).digest('hex');
+  return { name, source, sha, order, locksPerCall };
 }
 
 /** `KEYS[1], KEYS[2]`; of the lock with an index `KEYS[2 * i + 1], KEYS[2 * i + 2]`. */

@@ -7,7 +7,7 @@ export const WITHDRAW = defineScript({
   order: 1,
   keys: ['lock', 'queue'],
   args: ['owner', 'entry'],
-  helpers: HAND_OFF,
+  helpers: [HAND_OFF],
   body: `
   -- KEYS   lock, queue: who waits for it
   -- ARGV   owner, its entry in the queue

@@ -14,8 +14,8 @@ interface Frame {
 export class HeldLocks {
   readonly #context = new AsyncLocalStorage<Frame>();
 
-  run<T>(lock: LockHandle, lease: Lease, work: (lock: Lock) => T): T {
-    return this.#context.run({ lock, lease, outer: this.#innermost() }, work, lock);
+  run<T>(lock: LockHandle, work: (lock: Lock) => T): T {
+    return this.#context.run({ lock, lease: lock.lease, outer: this.#innermost() }, work, lock);
   }
 
   /** The innermost lock that was not given back yet, held or lost; with a key, the innermost of that key. */

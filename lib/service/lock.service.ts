@@ -14,7 +14,6 @@ import {
 } from '../errors.js';
 import type { LockEvent } from '../events.js';
 import { Clock } from '../lease/clock.js';
-import type { Lease } from '../lease/lease.js';
 import { identity, Leases } from '../lease/leases.js';
 import { LockHandle } from '../lease/lock-handle.js';
 import type { Lock, LockInfo } from '../lock.js';
@@ -106,8 +105,8 @@ export class LockService {
    * @throws LockSelfDeadlockError this call holds it already, with `reentrant: false`
    * @throws LockKeyError, LockOptionsError; or the reason of `signal`
    */
-  async acquire(key: string, options?: AcquireOptions): Promise<Lock> {
-    return new LockHandle(await this.#acquire(key, resolveRequest(options, this.#options)), this.#leases);
+  acquire(key: string, options?: AcquireOptions): Promise<Lock> {
+    return this.#acquire(key, options);
   }
 
   /**
@@ -139,7 +138,7 @@ export class LockService {
       );
     }
     const request = resolveRequest(options, this.#options);
-    return this.#run(await this.#acquire(key, request), request, work);
+    return this.#run(await this.#acquire(key, options, request), request, work);
   }
 
   /**
@@ -153,14 +152,14 @@ export class LockService {
     onContended: (error: LockContendedError) => T | PromiseLike<T>,
   ): Promise<T> {
     const request = resolveRequest(options, this.#options);
-    let lease: Lease;
+    let lock: LockHandle;
     try {
-      lease = await this.#acquire(key, request);
+      lock = await this.#acquire(key, options, request);
     } catch (error) {
       if (error instanceof LockContendedError) return onContended(error);
       throw error;
     }
-    return this.#run(lease, request, work);
+    return this.#run(lock, request, work);
   }
 
   /**
@@ -246,23 +245,28 @@ export class LockService {
     this.#leases.end();
   }
 
-  async #acquire(key: string, request: LockRequest): Promise<Lease> {
+  /** @param request what the options ask for, if that is known */
+  async #acquire(
+    key: string,
+    options: WithLockOptions | undefined,
+    request = resolveRequest(options, this.#options),
+  ): Promise<LockHandle> {
     checkKey(key);
     const held = this.#held.heldLease(key);
     if (held) {
       if (!request.reentrant) throw new LockSelfDeadlockError(key);
       held.handles++;
-      return held;
+      return new LockHandle(held, this.#leases);
     }
     // Work that is to be finished may need more locks for that.
     const interruption = this.#held.any ? this.#closed : this.#closing;
     if (interruption.happened) throw closed(key);
-    const waiter = new Waiter(request, interruption, () => closed(key), this.#now);
+    const waiter = new Waiter(request, interruption, key, this.#now);
     this.#underWay.begin();
     try {
       const lease = await this.#queues.acquire(key, waiter);
       this.#emit(() => ({ type: 'acquired', waitedMs: Math.round(waiter.waitedMs), ...identity(lease) }));
-      if (!interruption.happened && !request.signal?.aborted) return lease;
+      if (!interruption.happened && !request.signal?.aborted) return new LockHandle(lease, this.#leases);
       // Both happened at once.
       await this.#leases.release(lease);
       throw interruption.happened ? closed(key) : request.signal!.reason;
@@ -278,11 +282,11 @@ export class LockService {
     }
   }
 
-  async #run<T>(lease: Lease, { onLost }: LockRequest, work: Work<T>): Promise<T> {
-    const lock = new LockHandle(lease, this.#leases);
+  async #run<T>(lock: LockHandle, { onLost }: LockRequest, work: Work<T>): Promise<T> {
+    const { lease } = lock;
     let outcome: { status: 'fulfilled'; value: T } | { status: 'rejected'; reason: unknown };
     try {
-      outcome = { status: 'fulfilled', value: await this.#held.run(lock, lease, work) };
+      outcome = { status: 'fulfilled', value: await this.#held.run(lock, work) };
     } catch (reason) {
       outcome = { status: 'rejected', reason };
     }

@@ -1,6 +1,6 @@
 import type { Lease } from '../lease/lease.js';
 import { onAbort } from './abort-listener.js';
-import type { Interruption } from './interruption.js';
+import { closed, type Interruption } from './interruption.js';
 
 /** What one call asks for. */
 export interface WaiterTerms {
@@ -35,9 +35,9 @@ export class Waiter {
   /** @throws the reason of a signal that is aborted already */
   constructor(
     readonly terms: WaiterTerms,
-    /** The service's: the call rejects with what `refusal` makes. */
+    /** The service's. */
     private readonly interruption: Interruption,
-    private readonly refusal: () => Error,
+    private readonly key: string,
     private readonly now: () => number,
   ) {
     terms.signal?.throwIfAborted();
@@ -75,7 +75,7 @@ export class Waiter {
     if (this.#interrupt) return;
     const { interruption } = this;
     const { signal } = this.terms;
-    const interrupt = () => queue.giveUp(this, this.refusal());
+    const interrupt = () => queue.giveUp(this, closed(this.key));
     const abort = () => queue.giveUp(this, signal!.reason);
     this.#interrupt = interrupt;
     interruption.waiting.add(interrupt);

@@ -27,16 +27,17 @@ async function findings(backend: LockDiagnosis['backend'], ...nodes: NodeDiagnos
 const codes = (found: readonly Finding[]) => found.map(({ severity, code }) => `${severity} ${code}`);
 
 describe('What the doctor makes of what it found', () => {
-  it('is that a Redis before 5 can give no locks, and a later one can', async () => {
-    expect(await findings('redis', node('a', { version: '4.0.14' }))).toEqual([
+  it('is that a Redis before 6.2 can give no locks, and a later one can', async () => {
+    expect(await findings('redis', node('a', { version: '6.0.16' }))).toEqual([
       {
         severity: 'error',
         code: 'too-old',
         node: 'a',
-        message: 'a runs Redis 4.0.14: no lock can be had before Redis 5. Update it.',
+        message: 'a runs Redis 6.0.16: no lock can be had before Redis 6.2. Update it.',
       },
     ]);
-    for (const version of ['5.0.14', '10.2.0']) expect(await findings('redis', node('a', { version }))).toEqual([]);
+    for (const version of ['6.2.0', '7.0.15', '10.2.0'])
+      expect(await findings('redis', node('a', { version }))).toEqual([]);
   });
 
   it('is that clocks differ only if slow answers do not explain it', async () => {

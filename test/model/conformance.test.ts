@@ -44,7 +44,7 @@ async function step(claim: Claim, known: KeyOnNode, kind: number, drawn: number)
     case 0:
     case 1: {
       const before = await timeUs();
-      const vote = await node.vote(claim, kind === 0 ? undefined : place, '', () => {});
+      const vote = await node.vote(claim, kind === 0 ? undefined : place, '');
       const after = await timeUs();
       // A counter that was absent starts at the time of the server, by whatever is between these two.
       const seed = vote.status === 'granted' ? vote.fencingToken : before;

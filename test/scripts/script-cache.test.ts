@@ -41,7 +41,7 @@ describe('The script cache of Redis', () => {
 
   const run = (name: string, key = 'key') => {
     const script = SCRIPTS.find((candidate) => candidate.name === name)!;
-    return runner.run(script, [key, `${key}:fence`].slice(0, script.keysPerOperation), ARGS[name]!);
+    return runner.run(script, [key, `${key}:fence`].slice(0, ['extend', 'restore'].includes(name) ? 1 : 2), ARGS[name]!);
   };
 
   it.each(SCRIPTS.map(({ name }) => name))('is filled by the first use of %s, and used from then on', async (name) => {
@@ -65,7 +65,7 @@ describe('The script cache of Redis', () => {
   });
 
   it('may be empty for a batch of many calls', async () => {
-    const tokens = await Promise.all(Array.from({ length: 250 }, (_, index) => run('acquire', `many:${index}`)));
+    const tokens = await Promise.all(Array.from({ length: 125 }, (_, index) => run('acquire', `many:${index}`)));
     expect(new Set(tokens.map((token) => typeof token))).toEqual(new Set(['number']));
     expect(await server.calls()).toMatchObject({ evalsha: 3, eval: 3 });
   });

@@ -64,7 +64,7 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true) {
   );
   const interruption = new Interruption();
   const acquire = (terms: Partial<AcquireOptions> = {}) => {
-    const lease = queues.acquire(KEY, new Waiter({ ...TERMS, ...terms }, interruption, () => new Error('closed'), now));
+    const lease = queues.acquire(KEY, new Waiter({ ...TERMS, ...terms }, interruption, KEY, now));
     const outcome = { lease: undefined as Lease | undefined, error: undefined as unknown };
     lease.then(
       (granted) => (outcome.lease = granted),
