@@ -41,7 +41,11 @@ describe('The script cache of Redis', () => {
 
   const run = (name: string, key = 'key') => {
     const script = SCRIPTS.find((candidate) => candidate.name === name)!;
-    return runner.run(script, [key, `${key}:fence`].slice(0, ['extend', 'restore'].includes(name) ? 1 : 2), ARGS[name]!);
+    return runner.run(
+      script,
+      [key, `${key}:fence`].slice(0, ['extend', 'restore'].includes(name) ? 1 : 2),
+      ARGS[name]!,
+    );
   };
 
   it.each(SCRIPTS.map(({ name }) => name))('is filled by the first use of %s, and used from then on', async (name) => {
