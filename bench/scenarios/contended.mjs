@@ -1,11 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { commandCalls, redisCpuUs } from '../cell/redis-servers.mjs';
+import { turnsForAWhile } from './warm-up.mjs';
 import { createSharedResource, SharedResource } from '../cell/shared-resource.mjs';
 import { cpuUs, median, nowMs, quantile, sorted, sum } from '../cell/statistics.mjs';
 
 const KEY = 'contended';
 const TURNS = 1_000;
-const WARM_UP_MS = 600;
+const WARM_UP_MS = 1_500;
 
 /**
  * Waiters that want one lock, again and again, until it was held a number of times by all of them together. Under it
@@ -49,13 +50,7 @@ export function contended({ title, processes, waiters, holdMs, fair = false }) {
 
     tasks: {
       /** Turns of as many waiters for a while, so that code is compiled and connections are open. */
-      async warmUp({ contestant }, { key, waiters }) {
-        const end = nowMs() + WARM_UP_MS;
-        const loop = async () => {
-          while (nowMs() < end) await contestant.release(await contestant.acquire(key));
-        };
-        await Promise.all(Array.from({ length: waiters }, loop));
-      },
+      warmUp: ({ contestant }, { key, waiters }) => turnsForAWhile(contestant, { key, waiters, ms: WARM_UP_MS }),
       contend,
       stop: (client) => client.stop?.(),
     },

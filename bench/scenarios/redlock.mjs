@@ -8,8 +8,8 @@ const TTL_MS = 10_000;
 const STAGE_LIMIT_MS = 8_000; // a stage takes two or three seconds
 const ANSWER_LIMIT_MS = 5_000;
 const ATTEMPTS = 3;
-const FULL = { sliceMs: 100, pairs: 8, warmUpMs: 400, keyCount: 200 };
-const QUICK = { sliceMs: 50, pairs: 4, warmUpMs: 200, keyCount: 200 };
+const FULL = { sliceMs: 100, pairs: 8, warmUpMs: 1_000, keyCount: 200 };
+const QUICK = { sliceMs: 50, pairs: 4, warmUpMs: 600, keyCount: 200 };
 
 /** Redlock of five nodes, of which one after the other is stopped: it hangs, it is not dead. */
 export const redlock = {

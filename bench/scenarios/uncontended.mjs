@@ -3,8 +3,8 @@ import { open as openRaw } from '../contestants/raw.mjs';
 import { commandCalls } from '../cell/redis-servers.mjs';
 import { alternate, keys } from './turns-in-slices.mjs';
 
-const FULL = { sliceMs: 100, pairs: 12, warmUpMs: 800, keyCount: 1_000 };
-const QUICK = { sliceMs: 100, pairs: 4, warmUpMs: 800, keyCount: 1_000 };
+const FULL = { sliceMs: 100, pairs: 12, warmUpMs: 1_500, keyCount: 1_000 };
+const QUICK = { sliceMs: 100, pairs: 4, warmUpMs: 1_500, keyCount: 1_000 };
 const COUNTED_TURNS = 2_000;
 
 /** Acquire and release of locks that nobody else wants, in turn with the raw client. */

@@ -1,9 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { turnsForAWhile } from './warm-up.mjs';
 import { nowMs, quantile, sorted } from '../cell/statistics.mjs';
 
 const LEAST_HOLD_MS = 500;
 const MOST_HOLD_MS = 750;
 const KEYS = 25;
+const WARM_UP = { key: 'warm-up', waiters: 4, ms: 2_000 };
 
 /**
  * One process holds, another waits: from the call of release in the one to the return of acquire in the other, by the
@@ -20,7 +22,8 @@ export const wakeUp = {
   async coordinate({ workers: [holder, waiter], quick }) {
     const rounds = quick ? 2 : 6;
     const keys = Array.from({ length: KEYS }, (_, index) => `wake-up:${index}`);
-    await holder.run('prepare', { keys });
+    await holder.run('prepare', { keys: [...keys, WARM_UP.key] });
+    await Promise.all([holder, waiter].map((worker) => worker.run('warmUp')));
     const delays = [];
     const wake = async (key, index) => {
       await sleep((index * LEAST_HOLD_MS) / KEYS);
@@ -44,6 +47,8 @@ export const wakeUp = {
   },
 
   tasks: {
+    warmUp: ({ contestant }) => turnsForAWhile(contestant, WARM_UP),
+
     async take(client, { key }) {
       client.taken ??= new Map();
       client.taken.set(key, await client.contestant.acquire(key));

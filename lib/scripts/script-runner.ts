@@ -46,10 +46,8 @@ export class ScriptRunner {
   readonly #timeoutMs: number;
   readonly #sameConnection: boolean;
   readonly #onOverdue: (isOpen: () => boolean) => void;
-  /** What is to be sent at the end of this tick. */
-  #gathered: Command[] = [];
-  /** Those of it that more can join, by script and, in a Cluster, slot. */
-  #joinable = new Map<Script | string, Command>();
+  /** What is to be sent at the end of this tick, by script and, in a Cluster, slot. */
+  #gathered = new Map<Script | string, Command>();
   /** What was sent and is not overdue, in the order it comes due: one timer serves all. */
   readonly #open = new Set<Command>();
   #timer?: NodeJS.Timeout;
@@ -104,27 +102,24 @@ export class ScriptRunner {
       answered(operation, new ScriptFault('it does not answer (an earlier command is still open)', false));
       return;
     }
-    const command = this.#commandFor(script, route);
+    const id = route === ONE_SERVER ? script : `${script.name}:${route[0]}`;
+    let command = this.#gathered.get(id);
+    if (!command) {
+      if (this.#gathered.size === 0) process.nextTick(this.#sendGathered);
+      command = { script, route, operations: [], keys: [], args: [], dueAt: 0 };
+      this.#gathered.set(id, command);
+    }
     command.operations.push(operation);
     for (const key of keys) command.keys.push(key);
     for (const arg of args) command.args.push(arg);
-  }
-
-  #commandFor(script: Script, route: Route): Command {
-    const id = route === ONE_SERVER ? script : `${script.name}:${route[0]}`;
-    let command = this.#joinable.get(id);
-    if (command && command.operations.length < script.locksPerCall) return command;
-    if (this.#gathered.length === 0) process.nextTick(this.#sendGathered);
-    command = { script, route, operations: [], keys: [], args: [], dueAt: 0 };
-    this.#gathered.push(command);
-    this.#joinable.set(id, command);
-    return command;
+    // The server is at work on what is complete while more is asked for.
+    if (command.operations.length === script.locksPerCall) this.#flush();
   }
 
   #flush(): void {
-    const commands = this.#gathered;
-    this.#gathered = [];
-    this.#joinable = new Map(); // one that is cleared drags its earlier tables along in old memory
+    if (this.#gathered.size === 0) return; // sent before the end of the tick
+    const commands = [...this.#gathered.values()];
+    this.#gathered = new Map(); // one that is cleared drags its earlier tables along in old memory
     if (commands.length > 1) commands.sort((a, b) => a.script.order - b.script.order);
     for (const command of commands) this.#send(command);
   }
