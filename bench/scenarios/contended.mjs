@@ -41,8 +41,12 @@ export function contended({ title, processes, waiters, holdMs, fair = false }) {
       const parts = await Promise.all(contending);
       const { count } = file.resource.read();
       file.resource.close();
-      const commands = sum(parts.map((part) => part.commands)) / turns;
-      if (counting) return { commands, calls: calls / turns };
+      if (counting) {
+        // Also the turns of those who were waiting when it was over: they have asked already.
+        const all = await Promise.all(workers.map((worker) => worker.run('finish')));
+        const count = (what) => sum(all.map((part) => part[what]));
+        return { commands: count('commands') / count('turns'), calls: calls / turns };
+      }
       const startedAt = Math.min(...parts.map((part) => part.startedAt));
       const ms = Math.max(...parts.map((part) => part.endedAt ?? 0)) - startedAt;
       return figures(parts, { ms, turns, count, calls, redisUs: redisAfter - redisBefore });
@@ -53,6 +57,7 @@ export function contended({ title, processes, waiters, holdMs, fair = false }) {
       warmUp: ({ contestant }, { key, waiters }) => turnsForAWhile(contestant, { key, waiters, ms: WARM_UP_MS }),
       contend,
       stop: (client) => client.stop?.(),
+      finish: (client) => client.finished,
     },
   };
 }
@@ -64,6 +69,7 @@ async function contend(client, { path, turns, waiters, holdMs, firstId }) {
   const waitingSince = Array(waiters).fill(undefined);
   const turnsOf = Array(waiters).fill(0);
   let turnsHere = 0;
+  let acquired = 0;
   let switches = 0;
   let endedAt;
   let isOver = false;
@@ -85,16 +91,19 @@ async function contend(client, { path, turns, waiters, holdMs, firstId }) {
         turnsOf,
         switches,
         clientUs: cpuUs(cpuBefore),
-        commands: commandsSent() - commandsBefore,
       });
     };
-    for (let index = 0; index < waiters; index++) wait(index).catch(reject);
+    const waiting = Promise.all(Array.from({ length: waiters }, (_, index) => wait(index)));
+    waiting.catch(reject);
+    client.finished = waiting.then(() => ({ commands: commandsSent() - commandsBefore, turns: acquired }));
+    client.finished.catch(() => {}); // told by the other
   });
 
   async function wait(index) {
     while (!isOver) {
       waitingSince[index] = nowMs();
       const lock = await contestant.acquire(KEY);
+      acquired++;
       if (!isOver) await hold(index);
       await contestant.release(lock);
     }
