@@ -1,5 +1,5 @@
 import type { NodeDiagnosis } from '../doctor/diagnosis.js';
-import type { NodeError } from '../errors.js';
+import { NodeError } from '../errors.js';
 
 /** One attempt to hold one lock. Every attempt has an owner value of its own. */
 export interface Claim {
@@ -77,9 +77,10 @@ export interface LockBackend {
   readonly handsOver: boolean;
   /**
    * With `waiting` a lock that is not free puts the ticket into the queue: who was queued and does not acquire has to
-   * `leave`. Never rejects.
+   * `leave`.
+   * @param told is given the outcome, once and after this has returned
    */
-  acquire(claim: Claim, waiting?: Waiting): Promise<AcquireOutcome>;
+  acquire(claim: Claim, waiting: Waiting | undefined, told: (outcome: AcquireOutcome) => void): void;
   /** Never rejects. */
   extend(claim: Claim): Promise<ExtendOutcome>;
   /** Never rejects. Repeated in the background until it is confirmed. */
@@ -108,4 +109,11 @@ export interface LockBackend {
   probe(timeoutMs: number): Promise<NodeDiagnosis[]>;
   /** Tries once more what is still to be released, and closes the connections that the backend opened. */
   close(): Promise<void>;
+}
+
+/** Tells the outcome of an attempt that must not reject; but if it does, nobody must be kept waiting either. */
+export function tell(attempt: Promise<AcquireOutcome>, told: (outcome: AcquireOutcome) => void): void {
+  void attempt.then(told, (bug: unknown) =>
+    told({ status: 'unavailable', causes: [new NodeError('Redis', String(bug))] }),
+  );
 }

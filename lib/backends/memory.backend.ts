@@ -36,10 +36,12 @@ export class MemoryBackend implements LockBackend {
     return 0;
   }
 
-  async acquire(
-    { key, owner, ttlMs }: Claim,
-    { tokens }: Pick<Waiting, 'tokens'> = { tokens: 1 },
-  ): Promise<AcquireOutcome> {
+  acquire(claim: Claim, waiting: Waiting | undefined, told: (outcome: AcquireOutcome) => void): void {
+    const outcome = this.#acquire(claim, waiting?.tokens);
+    queueMicrotask(() => told(outcome));
+  }
+
+  #acquire({ key, owner, ttlMs }: Claim, tokens = 1): AcquireOutcome {
     const now = this.#now();
     const holder = this.#live(key);
     if (holder && holder.owner !== owner) {

@@ -60,7 +60,8 @@ const RETRY_RELEASE_MS = 100;
 export class RedisNode {
   readonly #runner: ScriptRunner;
   readonly #settings: NodeSettings;
-  readonly #voteOf = (reply: Reply) => voteOf(reply, this.connection.name);
+  readonly #voteOf = (reply: Reply | ScriptFault): Vote =>
+    reply instanceof ScriptFault ? this.#faultOf(reply) : voteOf(reply, this.name);
   readonly #inbox: Inbox;
   readonly #probe: NodeProbe;
   /** What was not confirmed: of releases only what was sent, so a server that is down adds nothing. */
@@ -102,12 +103,15 @@ export class RedisNode {
     this.#inbox.open();
   }
 
-  /** With `waiting` a refused attempt gets a place in the queue. */
-  acquire<T = Vote>({ key, owner, ttlMs }: Claim, waiting?: Waiting, told?: Told<Vote, T>): Promise<T> {
+  /** With `waiting` a refused attempt gets a place in the queue. It is the way of most calls, so spared a promise. */
+  acquire({ key, owner, ttlMs }: Claim, waiting: Waiting | undefined, told: (vote: Vote) => void): void {
     const { fair } = this.#settings;
-    if (!waiting && !fair) return this.#run(ACQUIRE, this.#lockAndFence(key), [owner, ttlMs], this.#voteOf, told);
+    if (!waiting && !fair) {
+      this.#runner.tell(ACQUIRE, this.#lockAndFence(key), [owner, ttlMs], this.#voteOf, told);
+      return;
+    }
     const args = [owner, ttlMs, waiting?.tokens ?? 1, waiting ? this.#entry(waiting) : '', fair ? 1 : 0];
-    return this.#run(CONTEND, [...this.#lockAndFence(key), this.#queue(key)], args, this.#voteOf, told);
+    this.#runner.tell(CONTEND, [...this.#lockAndFence(key), this.#queue(key)], args, this.#voteOf, told);
   }
 
   /**

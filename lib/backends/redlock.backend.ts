@@ -1,14 +1,15 @@
 import type { NodeDiagnosis } from '../doctor/diagnosis.js';
 import { LockUnavailableError, type NodeError } from '../errors.js';
-import type {
-  AcquireOutcome,
-  Claim,
-  ExtendOutcome,
-  Holding,
-  LockBackend,
-  Place,
-  ReleaseOutcome,
-  Waiting,
+import {
+  tell,
+  type AcquireOutcome,
+  type Claim,
+  type ExtendOutcome,
+  type Holding,
+  type LockBackend,
+  type Place,
+  type ReleaseOutcome,
+  type Waiting,
 } from './lock-backend.js';
 import type { Fault, Vote } from './node-answers.js';
 import {
@@ -53,7 +54,11 @@ export class RedlockBackend implements LockBackend {
     return 3 * this.#nodeTimeoutMs;
   }
 
-  async acquire(claim: Claim, waiting?: Waiting): Promise<AcquireOutcome> {
+  acquire(claim: Claim, waiting: Waiting | undefined, told: (outcome: AcquireOutcome) => void): void {
+    tell(this.#acquire(claim, waiting), told);
+  }
+
+  async #acquire(claim: Claim, waiting?: Waiting): Promise<AcquireOutcome> {
     // Connections that are just being made get the time of one vote, if there is no quorum without them.
     if (!this.#hasQuorum) await this.#connectedQuorum(this.#nodeTimeoutMs);
     const sentAt = this.#now();

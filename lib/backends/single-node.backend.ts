@@ -1,15 +1,16 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { NodeDiagnosis } from '../doctor/diagnosis.js';
 import { adviceFor, LockUnavailableError, NodeError } from '../errors.js';
-import type {
-  AcquireOutcome,
-  Claim,
-  ExtendOutcome,
-  Holding,
-  LockBackend,
-  Place,
-  ReleaseOutcome,
-  Waiting,
+import {
+  tell,
+  type AcquireOutcome,
+  type Claim,
+  type ExtendOutcome,
+  type Holding,
+  type LockBackend,
+  type Place,
+  type ReleaseOutcome,
+  type Waiting,
 } from './lock-backend.js';
 import type { NodeExtension, NodeRelease, Vote } from './node-answers.js';
 import type { RedisNode } from './redis-node.js';
@@ -39,13 +40,12 @@ export class SingleNodeBackend implements LockBackend {
     return 2 * this.#commandTimeoutMs + (this.#replicas?.timeoutMs ?? 0);
   }
 
-  acquire(claim: Claim, waiting?: Waiting): Promise<AcquireOutcome> {
+  acquire(claim: Claim, waiting: Waiting | undefined, told: (outcome: AcquireOutcome) => void): void {
     const sentAt = this.#now();
-    return this.#node.acquire<AcquireOutcome>(claim, waiting, (vote) =>
-      vote.status === 'granted' && !this.#replicas
-        ? acquired(vote.fencingToken, sentAt, waiting)
-        : this.#outcomeOf(vote, claim, sentAt, waiting),
-    );
+    this.#node.acquire(claim, waiting, (vote) => {
+      if (vote.status === 'granted' && !this.#replicas) told(acquired(vote.fencingToken, sentAt, waiting));
+      else tell(this.#outcomeOf(vote, claim, sentAt, waiting), told);
+    });
   }
 
   /** Rides out a short break of the connection: the owner value makes it safe to send the same attempt again. */
@@ -71,7 +71,7 @@ export class SingleNodeBackend implements LockBackend {
         return { status: 'unavailable', causes: [error] };
       }
       sentAt = this.#now();
-      vote = await this.#node.acquire(claim, waiting);
+      vote = await new Promise((resolve) => this.#node.acquire(claim, waiting, resolve));
     }
   }
 

@@ -8,10 +8,10 @@ import { faultOf, isClientTimeout, ScriptFault } from './script-fault.js';
 export type Reply = number | string | (number | string)[];
 
 interface Operation {
-  /** What its promise resolves with. */
   read: (answer: Reply | ScriptFault) => unknown;
-  resolve: (value: unknown) => void;
-  reject: (reason: unknown) => void;
+  /** Is given what was read. */
+  told: (value: never) => void;
+  failed: (reason: unknown) => void;
 }
 
 /** Which server is asked, as far as is known: the slot and its node in a Cluster, else a constant. */
@@ -91,9 +91,20 @@ export class ScriptRunner {
     args: readonly (string | number)[],
     read: (answer: Reply | ScriptFault) => T | PromiseLike<T>,
   ): Promise<T> {
-    return new Promise<unknown>((resolve, reject) => {
-      this.#gather(script, keys, args, { read, resolve, reject });
-    }) as Promise<T>;
+    return new Promise<T>((resolve, reject) => {
+      this.#gather(script, keys, args, { read, told: resolve, failed: reject });
+    });
+  }
+
+  /** Like `ask`, without a promise: `told` is given what `read` makes of the answer, or of a fault. Neither must throw. */
+  tell<T>(
+    script: Script,
+    keys: readonly string[],
+    args: readonly (string | number)[],
+    read: (answer: Reply | ScriptFault) => T,
+    told: (value: T) => void,
+  ): void {
+    this.#gather(script, keys, args, { read, told, failed: throwLater });
   }
 
   #gather(script: Script, keys: readonly string[], args: readonly (string | number)[], operation: Operation): void {
@@ -258,12 +269,19 @@ function unlessFault(answer: Reply | ScriptFault): Reply {
 }
 
 /** A reader that throws must not keep the others of its command from their answers. */
-function answered({ read, resolve, reject }: Operation, answer: Reply | ScriptFault): void {
+function answered({ read, told, failed }: Operation, answer: Reply | ScriptFault): void {
   try {
-    resolve(read(answer));
+    told(read(answer) as never);
   } catch (error) {
-    reject(error);
+    failed(error);
   }
+}
+
+/** As an unhandled rejection would be: it is a bug. */
+function throwLater(error: unknown): void {
+  queueMicrotask(() => {
+    throw error;
+  });
 }
 
 function fail(command: Command, fault: ScriptFault): void {

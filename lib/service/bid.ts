@@ -1,5 +1,4 @@
 import type { AcquireOutcome, Claim, LockBackend, Place } from '../backends/lock-backend.js';
-import { NodeError } from '../errors.js';
 import type { UnderWay } from '../under-way.js';
 import { BackOff } from './back-off.js';
 import type { Waiter } from './waiter.js';
@@ -67,16 +66,12 @@ export class Bid {
     const claim = { key: this.key, owner: waiting && backend.handsOver ? waiting.ticket : nextOwner(), ttlMs };
     const attemptedAt = now();
     underWay.begin();
-    const conclude = (outcome: AcquireOutcome) => {
+    backend.acquire(claim, waiting, (outcome) => {
       this.#isAsking = false;
       if (outcome.status !== 'contended') this.#dropPlace(outcome.status === 'unavailable');
       else this.#queued ||= outcome.queued;
       this.owner.onOutcome(this, claim, outcome, attemptedAt);
       underWay.end();
-    };
-    void backend.acquire(claim, waiting).then(conclude, (bug: unknown) => {
-      // It must not reject; but if it does, nobody must be kept waiting either.
-      conclude({ status: 'unavailable', causes: [new NodeError('Redis', String(bug))] });
     });
   }
 
