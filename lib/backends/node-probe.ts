@@ -1,11 +1,11 @@
 import type { Cluster, Redis } from 'ioredis';
 import type { NodeDiagnosis } from '../doctor/diagnosis.js';
 import { commandRights } from '../doctor/rights.js';
-import { readInfo, settingOf } from '../doctor/server-info.js';
 import { inTime } from '../in-time.js';
 import { problemOf } from '../scripts/problem-of.js';
 import { ownConnection } from './inbox.js';
 import type { RedisConnection } from './redis-connection.js';
+import { readInfo, settingOf } from './server-info.js';
 
 /** What the names of a node's keys and channels begin with. */
 export interface Namespace {
