@@ -6,9 +6,11 @@ import {
   InjectLockService,
   Locked,
   RedisLockModule,
+  type AcquireOptions,
   type LockedOptions,
   type LockService,
   type RedisLockModuleOptions,
+  type WithLockOptions,
 } from 'nest-redis-lock';
 import type { BehaviorSubject, Observable } from 'rxjs';
 
@@ -441,6 +443,17 @@ export async function services(locks: LockService): Promise<void> {
   lock.assertHeld();
   // @ts-expect-error -- it never waits
   await locks.tryAcquire('x', { waitMs: number });
+  const lease: AcquireOptions = { ttlMs: 1_000, waitMs: number };
+  await locks.acquire('x', lease);
+  // @ts-expect-error -- it never waits, whichever way the options come
+  await locks.tryAcquire('x', lease);
+  await locks.tryAcquire('x', { ttlMs: 1_000, waitMs: undefined });
+  // @ts-expect-error -- nothing is left to reject when the lock is lost
+  await locks.acquire('x', { onLost: 'ignore' });
+  const ofWork: WithLockOptions = { ...lease, onLost: 'ignore' };
+  await locks.withLock('x', ofWork, () => text);
+  // @ts-expect-error -- the same
+  await locks.acquire('x', ofWork);
   // @ts-expect-error -- a lock is told by its key
   await locks.acquire(5);
 }
