@@ -161,10 +161,15 @@ export interface RedisLockOptionsFactory {
 export interface AcquireOptions extends LeaseOptions {
   /** Gives up waiting: the call rejects with `signal.reason`. It does not end a lock that is held. */
   signal?: AbortSignal;
+  /** Of `withLock` and `@Locked` only: here `lock.signal` tells of a loss. */
+  onLost?: never;
 }
 
 /** Options of `LockService.tryAcquire`. */
-export type TryAcquireOptions = Omit<AcquireOptions, 'waitMs'>;
+export interface TryAcquireOptions extends Omit<AcquireOptions, 'waitMs'> {
+  /** It never waits. */
+  waitMs?: never;
+}
 
 /** Options of `LockService.withLock`. */
-export interface WithLockOptions extends AcquireOptions, LossOptions {}
+export interface WithLockOptions extends Omit<AcquireOptions, 'onLost'>, LossOptions {}

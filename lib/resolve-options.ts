@@ -79,6 +79,12 @@ const CHECK_MEMORY = oneOf(true);
 
 const REQUEST_OPTIONS = ['ttlMs', 'waitMs', 'watchdog', 'reentrant', 'onLost', 'signal'] as const;
 const IS_OF_REQUEST = new Set<string>(REQUEST_OPTIONS);
+/** Those of them that a kind of call does not have. */
+const NOT_OF = {
+  withLock: new Set<string>(),
+  acquire: new Set<string>(['onLost']),
+  tryAcquire: new Set<string>(['onLost', 'waitMs']),
+};
 const SETTINGS = Object.keys(CHECKS).filter((name) => name !== 'signal') as (keyof RedisLockSettings)[];
 const BACKENDS = ['redis', 'redlock', 'memory'] as const;
 
@@ -99,6 +105,8 @@ const MEANT_OF_A_SERVICE = {
 const MEANT_OF_A_CALL = {
   connection: 'It belongs to @Locked: here inject the service of that registration, by @InjectLockService(name).',
   onContended: 'It belongs to @Locked: here catch LockContendedError, or use tryAcquire.',
+  waitMs: 'tryAcquire never waits: use acquire, and catch LockContendedError.',
+  onLost: 'It belongs to withLock and @Locked: here listen to lock.signal, or ask lock.assertHeld().',
 };
 
 /**
@@ -124,10 +132,14 @@ export function resolveOptions(options: RedisLockModuleOptions, connection = DEF
  * Fills the options of one call with the defaults of its service.
  * @throws LockOptionsError for options that a single call cannot have, or with a value out of bounds
  */
-export function resolveRequest(options: WithLockOptions | undefined, defaults: ResolvedOptions): LockRequest {
+export function resolveRequest(
+  options: WithLockOptions | undefined,
+  defaults: ResolvedOptions,
+  call: keyof typeof NOT_OF = 'withLock',
+): LockRequest {
   if (options === undefined) return defaults;
   if (typeof options !== 'object' || options === null) throw unfit('options', options, 'an object');
-  for (const name in options) if (!IS_OF_REQUEST.has(name)) refuseUnknown(options, REQUEST_OPTIONS, MEANT_OF_A_CALL);
+  for (const name in options) if (!IS_OF_REQUEST.has(name) || NOT_OF[call].has(name)) refuseForCall(options, call);
   const request = { ...pickDefaults(defaults), ...checked(options, REQUEST_OPTIONS) };
   if (options.ttlMs !== undefined) checkGuard(request.ttlMs, defaults.guardMs);
   return request;
@@ -253,6 +265,13 @@ function refuseUnknown(options: object, known: readonly string[], meant: Readonl
   throw new LockOptionsError(
     `There is no option "${unknown}": expected ${known.join(', ')}.${hint === undefined ? '' : ` ${hint}`}`,
   );
+}
+
+/** Of what the call does not have, `undefined` is nothing asked for; a name that is none is misspelt even then. */
+function refuseForCall(options: object, call: keyof typeof NOT_OF): void {
+  const given = Object.entries(options).filter(([name, value]) => value !== undefined || !NOT_OF[call].has(name));
+  const known = REQUEST_OPTIONS.filter((name) => !NOT_OF[call].has(name));
+  refuseUnknown(Object.fromEntries(given), known, MEANT_OF_A_CALL);
 }
 
 function unfit(name: string, got: unknown, expected: string): LockOptionsError {

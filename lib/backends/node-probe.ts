@@ -1,10 +1,11 @@
 import type { Cluster, Redis } from 'ioredis';
 import type { NodeDiagnosis } from '../doctor/diagnosis.js';
 import { commandRights } from '../doctor/rights.js';
-import { readInfo, settingOf } from '../doctor/server-info.js';
+import { inTime } from '../in-time.js';
 import { problemOf } from '../scripts/problem-of.js';
 import { ownConnection } from './inbox.js';
 import type { RedisConnection } from './redis-connection.js';
+import { readInfo, settingOf } from './server-info.js';
 
 /** What the names of a node's keys and channels begin with. */
 export interface Namespace {
@@ -39,27 +40,20 @@ export class NodeProbe {
     const problem = await this.connection.ready(client.status === 'reconnecting' ? 0 : timeoutMs);
     if (problem) return [unreachable(name, client.isCluster, problem.problem)];
     const leftMs = Math.max(1, timeoutMs - (performance.now() - startedAt));
-    if (!client.isCluster) return [await this.#inTime(name, client as Redis, leftMs)];
+    if (!client.isCluster) return [await this.#checked(name, client as Redis, leftMs)];
     const masters = (client as Cluster).nodes('master');
     return Promise.all(
-      masters.map((master) => this.#inTime(`${master.options.host}:${master.options.port}`, master, leftMs)),
+      masters.map((master) => this.#checked(`${master.options.host}:${master.options.port}`, master, leftMs)),
     );
   }
 
-  async #inTime(name: string, client: Redis, timeoutMs: number): Promise<NodeDiagnosis> {
+  #checked(name: string, client: Redis, timeoutMs: number): Promise<NodeDiagnosis> {
     let checking = this.#open.get(client);
     if (!checking) {
       checking = this.#check(name, client, timeoutMs).finally(() => this.#open.delete(client));
       this.#open.set(client, checking);
     }
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<NodeDiagnosis>((resolve) => {
-      const giveUp = () => resolve(this.#unreachable(name, `no answer within ${Math.round(timeoutMs)} ms`));
-      timer = setTimeout(giveUp, timeoutMs);
-    });
-    const diagnosis = await Promise.race([checking, late]);
-    clearTimeout(timer);
-    return diagnosis;
+    return inTime(checking, timeoutMs, () => this.#unreachable(name, `no answer within ${Math.round(timeoutMs)} ms`));
   }
 
   async #check(name: string, client: Redis, timeoutMs: number): Promise<NodeDiagnosis> {

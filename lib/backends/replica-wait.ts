@@ -1,5 +1,6 @@
 import type { Cluster, Redis, RedisOptions } from 'ioredis';
 import { NodeError } from '../errors.js';
+import { inTime } from '../in-time.js';
 import type { RedisClient, ReplicaOptions } from '../options.js';
 import { clusterSlot } from '../scripts/cluster-slot.js';
 import { problemOf } from '../scripts/problem-of.js';
@@ -150,20 +151,14 @@ class Lane {
   }
 
   /** A server that hangs must not hold up those who come later for longer than a round may take. */
-  async #inTime(round: Promise<NodeExtension[] | NodeExtension>): Promise<NodeExtension[] | NodeExtension> {
+  #inTime(round: Promise<NodeExtension[] | NodeExtension>): Promise<NodeExtension[] | NodeExtension> {
     const limitMs = roundMs(this.duties.settings, this.duties.terms);
-    let timer: NodeJS.Timeout | undefined;
-    const overdue = new Promise<NodeExtension>((resolve) => {
-      timer = setTimeout(() => {
-        const name = this.#node?.name ?? 'Redis';
-        this.#node?.connection.close(); // what is open on it fails, and the next round has another
-        this.#node = undefined;
-        resolve(faulty(name, `no answer within ${limitMs} ms whether replicas have it`));
-      }, limitMs);
+    return inTime(round, limitMs, () => {
+      const name = this.#node?.name ?? 'Redis';
+      this.#node?.connection.close(); // what is open on it fails, and the next round has another
+      this.#node = undefined;
+      return faulty(name, `no answer within ${limitMs} ms whether replicas have it`);
     });
-    const result = await Promise.race([round, overdue]);
-    clearTimeout(timer);
-    return result;
   }
 }
 

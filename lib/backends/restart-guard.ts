@@ -1,4 +1,5 @@
 import { NodeError } from '../errors.js';
+import { inTime } from '../in-time.js';
 import { problemOf } from '../scripts/problem-of.js';
 import { WAIT_FOR_VOTES, type Fault } from './node-answers.js';
 import type { RedisNode } from './redis-node.js';
@@ -161,21 +162,13 @@ export class RestartGuard {
   }
 
   /** A server that hangs is asked once for each connection. */
-  async #identity(stream: unknown): Promise<ServerIdentity> {
+  #identity(stream: unknown): Promise<ServerIdentity> {
     const open = this.#identifying;
     const asked = open && open.stream === stream ? open : this.#identify(stream);
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => {
-        this.#node.connection.suspect(() => this.#identifying === asked);
-        reject(new Error(`no answer within ${this.#timeoutMs} ms`));
-      }, this.#timeoutMs);
+    return inTime(asked.identity, this.#timeoutMs, () => {
+      this.#node.connection.suspect(() => this.#identifying === asked);
+      throw new Error(`no answer within ${this.#timeoutMs} ms`);
     });
-    try {
-      return await Promise.race([asked.identity, late]);
-    } finally {
-      clearTimeout(timer);
-    }
   }
 
   #identify(stream: unknown): { stream: unknown; identity: Promise<ServerIdentity> } {

@@ -1,5 +1,6 @@
 import type { Redis } from 'ioredis';
 import type { RedisClient } from '../options.js';
+import { infoFields, settingOf } from './server-info.js';
 
 /** A server that is told apart from what it was before it was started again. */
 export interface ServerIdentity {
@@ -22,18 +23,17 @@ export async function identify(client: RedisClient): Promise<ServerIdentity> {
     client.info('replication'),
     writesToDiskFirst(client),
   ]);
-  const run = /^run_id:(\w+)/m.exec(info)?.[1];
-  const uptime = /^uptime_in_seconds:(\d+)/m.exec(info)?.[1];
-  if (run === undefined || uptime === undefined) throw new Error('INFO tells no run_id and no uptime_in_seconds');
-  const wasReplica = !/^master_replid2:0+\r?$/m.test(replication);
-  return { run: isOnDisk && !wasReplica ? ON_DISK : run, uptimeS: wasReplica ? 0 : Number(uptime) };
+  const fields = infoFields(`${info}\r\n${replication}`);
+  const run = fields.get('run_id');
+  const uptimeS = Number(fields.get('uptime_in_seconds') || NaN);
+  if (!run || Number.isNaN(uptimeS)) throw new Error('INFO tells no run_id and no uptime_in_seconds');
+  // Where that is not told, it may have been one.
+  const wasReplica = !/^0+$/.test(fields.get('master_replid2') ?? '');
+  return { run: isOnDisk && !wasReplica ? ON_DISK : run, uptimeS: wasReplica ? 0 : uptimeS };
 }
 
 /** Where CONFIG may not be read nothing is taken for granted. */
 async function writesToDiskFirst(client: RedisClient): Promise<boolean> {
-  const settings = await (client as Redis).config('GET', 'append*').catch(() => []);
-  // A flat list, or with RESP3 a map.
-  const entries = (Array.isArray(settings) ? settings : Object.entries(settings as object).flat()).map(String);
-  const valueOf = (name: string) => entries[entries.indexOf(name) + 1];
-  return valueOf('appendonly') === 'yes' && valueOf('appendfsync') === 'always';
+  const settings: unknown = await (client as Redis).config('GET', 'append*').catch(() => []);
+  return settingOf(settings, 'appendonly') === 'yes' && settingOf(settings, 'appendfsync') === 'always';
 }

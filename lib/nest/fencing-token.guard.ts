@@ -8,6 +8,7 @@ import {
   type ExecutionContext,
 } from '@nestjs/common';
 import { LockOptionsError, LockUnavailableError, NodeError } from '../errors.js';
+import { inTime } from '../in-time.js';
 import type { FenceStore } from '../resource/fence-store.js';
 import { FENCING_TOKEN_HEADER, readFencingHeader, type FencingClaim } from '../resource/fencing-header.js';
 import { StaleTokenError } from '../resource/stale-token.error.js';
@@ -56,20 +57,17 @@ export class FencingTokenGuard implements CanActivate {
   }
 
   async #raise({ key, fencingToken }: FencingClaim, timeoutMs: number): Promise<boolean> {
-    let timer: NodeJS.Timeout | undefined;
     try {
-      const timeout = new Promise<never>((_, reject) => {
-        timer = setTimeout(() => reject(new Error(`no answer within ${timeoutMs} ms`)), timeoutMs);
-      });
       // One that answers late does no harm: it has seen a token that somebody was given.
-      return (await Promise.race([this.store.raise(key, fencingToken), timeout])) === true;
+      const passed = await inTime(this.store.raise(key, fencingToken), timeoutMs, () => {
+        throw new Error(`no answer within ${timeoutMs} ms`);
+      });
+      return passed === true;
     } catch (cause) {
       const said = cause instanceof Error ? cause.message : String(cause);
       const problem = new NodeError('fence store', said, 'Check that the FenceStore can be reached.');
       problem.cause = cause;
       throw LockUnavailableError.from('checked for its fencing token', key, [problem]);
-    } finally {
-      clearTimeout(timer);
     }
   }
 }

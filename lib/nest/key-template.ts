@@ -9,6 +9,12 @@ export type KeyOrigin = 'static' | 'arguments' | 'request';
 export const REQUEST_ROOTS = ['params', 'body', 'query', 'headers', 'user', 'data', 'args'] as const;
 export type RequestRoot = (typeof REQUEST_ROOTS)[number];
 
+type TemplateOf<Root extends string | bigint> = `${string}{${Root}${'.' | '}'}${string}`;
+/** The text of a key that is made of the request, as the compiler sees it. */
+export type RequestTemplate = TemplateOf<RequestRoot>;
+/** The text of a key that is made of arguments, so of nothing else. */
+export type ArgumentTemplate = TemplateOf<bigint>;
+
 /** These are never a value by themselves. */
 const NEED_A_PATH = new Set(['params', 'query', 'headers', 'args']);
 

@@ -6,6 +6,7 @@ import { DEFAULT_CONNECTION } from '../resolve-options.js';
 import { LockService } from '../service/lock.service.js';
 import { InterceptedCall, notAsync } from './intercepted-call.js';
 import { isThenable } from './is-thenable.js';
+import type { ArgumentTemplate, RequestTemplate } from './key-template.js';
 import { ContextKey, LockedPlan, planOf, setPlan, type AnyKey, type AnyLockedOptions } from './locked-plan.js';
 import { lockedInterceptorOf } from './locked.interceptor.js';
 import { lockedStream } from './locked-stream.js';
@@ -15,8 +16,8 @@ import { getLockServiceToken } from './tokens.js';
 export interface LockedOptions<Args extends unknown[] = [], Value = never> extends LeaseOptions, LossOptions {
   /**
    * What to do when somebody else held the lock until `waitMs` were over: `throw` a `LockContendedError`; `skip` the
-   * call, which then returns `undefined` (so the method has to be one that can); or call a function, with the arguments of the method (of the
-   * `ExecutionContext` where the key is made of the request), and return its value.
+   * call, which then returns `undefined` (so the method has to be one that can); or call a function, and return its
+   * value. It gets the arguments of the method, or the `ExecutionContext` where the key is made of the request.
    * @default 'throw'
    */
   onContended?: 'throw' | 'skip' | ((...args: Args) => Value);
@@ -40,14 +41,30 @@ type KeyFit<Method extends LockableMethod, KeyArgs extends unknown[]> = ((...arg
   ? unknown
   : { error: 'the key function takes other parameters than the method' };
 
-/** `unknown`, or a reason why the function for `onContended` does not fit the method. */
-type AnswerFit<Method extends LockableMethod, Args extends unknown[], Value> = ((...args: Args) => void) extends (
-  ...args: Parameters<Method>
-) => void
+/** What the function for `onContended` is called with, as far as the text of the key is known to the compiler. */
+type AnswerArgs<Method extends LockableMethod, Key extends string> = [Key] extends [never]
+  ? Parameters<Method> // the key is a function of them
+  : Key extends RequestTemplate
+    ? [context: ExecutionContext]
+    : Key extends ArgumentTemplate
+      ? Parameters<Method>
+      : IsLiteral<Key> extends true
+        ? Parameters<Method>
+        : Parameters<Method> | [context: ExecutionContext];
+
+/** `string`, and what has one in it, can be a key of any set of texts. */
+type IsLiteral<Text extends string> = Record<never, 1> extends Record<Text, 1> ? false : true;
+
+/** `unknown`, or a reason why the function for `onContended` does not fit the method or the key. */
+type AnswerFit<Method extends LockableMethod, Args extends unknown[], Value, Key extends string> = ((
+  ...args: Args
+) => void) extends (...args: AnswerArgs<Method, Key>) => void
   ? Awaited<Value> extends ValueOf<Method>
     ? unknown
     : { error: 'onContended returns another type than the method' }
-  : { error: 'onContended takes other parameters than the method' };
+  : ((...args: Args) => void) extends (...args: Parameters<Method>) => void
+    ? { error: 'onContended may get the ExecutionContext: the key is made of the request, or of type string' }
+    : { error: 'onContended takes other parameters than the method' };
 
 /** `unknown`, or a reason why calls of the method cannot be skipped. A stream that is skipped ends at once. */
 type SkipFit<Method extends LockableMethod> =
@@ -58,10 +75,12 @@ type SkipFit<Method extends LockableMethod> =
       : { error: 'a call that is skipped returns undefined: let the method return that, too' };
 
 /** Fits methods that return a Promise or an Observable and take the parameters of the key function. */
-export type LockedDecorator<KeyArgs extends unknown[], Args extends unknown[], Value> = <Method extends LockableMethod>(
+export type LockedDecorator<KeyArgs extends unknown[], Args extends unknown[], Value, Key extends string = never> = <
+  Method extends LockableMethod,
+>(
   target: object,
   name: string | symbol,
-  descriptor: TypedPropertyDescriptor<Method> & KeyFit<Method, KeyArgs> & AnswerFit<Method, Args, Value>,
+  descriptor: TypedPropertyDescriptor<Method> & KeyFit<Method, KeyArgs> & AnswerFit<Method, Args, Value, Key>,
 ) => void;
 
 /** The same with `onContended: 'skip'`: fits methods that can return `undefined`. */
@@ -94,14 +113,19 @@ export function Locked<KeyArgs extends unknown[] = []>(
   key: string | ContextKey | ((...args: KeyArgs) => string),
   options: LockedOptions & { onContended: 'skip' },
 ): SkippingDecorator<KeyArgs>;
-export function Locked<KeyArgs extends unknown[] = [], Args extends unknown[] = [], Value = never>(
-  key: string | ((...args: KeyArgs) => string),
-  options?: LockedOptions<Args, Value>,
-): LockedDecorator<KeyArgs, Args, Value>;
 export function Locked<Value = never>(
-  key: ContextKey,
+  key: ContextKey | RequestTemplate,
   options?: LockedOptions<[context: ExecutionContext], Value>,
 ): LockedDecorator<[], [], Value>;
+export function Locked<
+  KeyArgs extends unknown[] = [],
+  Args extends unknown[] = [],
+  Value = never,
+  Key extends string = never,
+>(
+  key: Key | ((...args: KeyArgs) => string),
+  options?: LockedOptions<Args, Value>,
+): LockedDecorator<KeyArgs, Args, Value, Key>;
 export function Locked(key: AnyKey, options: AnyLockedOptions = {}): MethodDecorator {
   return (target, property, descriptor: PropertyDescriptor | undefined) => {
     if (typeof target === 'function') {

@@ -1,4 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { LockOptionsError } from '../errors.js';
 import type { Lease } from '../lease/lease.js';
 import type { LockHandle } from '../lease/lock-handle.js';
 import type { Lock } from '../lock.js';
@@ -18,9 +19,19 @@ export class HeldLocks {
     return this.#context.run({ lock, lease: lock.lease, outer: this.#innermost() }, work, lock);
   }
 
-  /** The innermost lock that was not given back yet, held or lost; with a key, the innermost of that key. */
-  current(key?: string): Lock | undefined {
-    return this.#find(({ lock }) => !!lock && !lock.isReleased && (key === undefined || lock.key === key))?.lock;
+  /**
+   * The innermost lock that was not given back yet, held or lost; with a key, the innermost of that key.
+   * @throws LockOptionsError when there is none
+   */
+  current(key?: string): Lock {
+    const fits = (lock: LockHandle) => !lock.isReleased && (key === undefined || lock.key === key);
+    const frame = this.#find(({ lock }) => lock !== undefined && fits(lock));
+    if (frame) return frame.lock!;
+    const which = key === undefined ? 'any lock' : `the lock "${key}"`;
+    throw new LockOptionsError(
+      `current() was called outside of ${which}: call it from work under withLock or @Locked. If it was, the work ` +
+        'went on after it had returned: is an await missing?',
+    );
   }
 
   /** The lease of this key, if this call holds it now. */

@@ -38,6 +38,8 @@ export class LockService {
   readonly events$: Observable<LockEvent>;
 
   readonly #options: ResolvedOptions;
+  /** The same for calls that do not wait. */
+  readonly #onlyOnce: ResolvedOptions;
   readonly #backend: LockBackend;
   readonly #now: () => number;
   readonly #queues: LockQueues;
@@ -55,6 +57,7 @@ export class LockService {
     this.connection = options.connection;
     this.events$ = this.#events.asObservable();
     this.#options = options;
+    this.#onlyOnce = { ...options, waitMs: 0 };
     this.#backend = backend;
     this.#now = now;
     this.#leases = new Leases({
@@ -116,7 +119,7 @@ export class LockService {
    */
   async tryAcquire(key: string, options?: TryAcquireOptions): Promise<Lock | null> {
     try {
-      return await this.acquire(key, { ...options, waitMs: 0 });
+      return await this.#acquire(key, undefined, resolveRequest(options, this.#onlyOnce, 'tryAcquire'));
     } catch (error) {
       if (error instanceof LockContendedError) return null;
       throw error;
@@ -138,7 +141,7 @@ export class LockService {
       );
     }
     const request = resolveRequest(options, this.#options);
-    return this.#run(await this.#acquire(key, options, request), request, work);
+    return this.#run(await this.#acquire(key, undefined, request), request, work);
   }
 
   /**
@@ -154,7 +157,7 @@ export class LockService {
     const request = resolveRequest(options, this.#options);
     let lock: LockHandle;
     try {
-      lock = await this.#acquire(key, options, request);
+      lock = await this.#acquire(key, undefined, request);
     } catch (error) {
       if (error instanceof LockContendedError) return onContended(error);
       throw error;
@@ -167,13 +170,7 @@ export class LockService {
    * @throws LockOptionsError when this call runs under no such lock
    */
   current(key?: string): Lock {
-    const lock = this.#held.current(key);
-    if (lock) return lock;
-    const which = key === undefined ? 'any lock' : `the lock "${key}"`;
-    throw new LockOptionsError(
-      `current() was called outside of ${which}: call it from work under withLock or @Locked. If it was, the work ` +
-        'went on after it had returned: is an await missing?',
-    );
+    return this.#held.current(key);
   }
 
   /**
@@ -248,8 +245,8 @@ export class LockService {
   /** @param request what the options ask for, if that is known */
   async #acquire(
     key: string,
-    options: WithLockOptions | undefined,
-    request = resolveRequest(options, this.#options),
+    options: AcquireOptions | undefined,
+    request = resolveRequest(options, this.#options, 'acquire'),
   ): Promise<LockHandle> {
     checkKey(key);
     const held = this.#held.heldLease(key);

@@ -206,6 +206,46 @@ describe('A node of a Redlock', () => {
     expect(await Promise.all([0, 1, 2].map(longest))).toEqual(['7000', '7000', '7000']);
   });
 
+  it('waits for a longer ttl also if a lock was extended to it before anybody knew whether the nodes had restarted', async () => {
+    const proxies = await Promise.all(nodes.servers.map(({ port }) => TcpProxy.start(port)));
+    onTestFinished(async () => void (await Promise.all(proxies.map((proxy) => proxy.stop()))));
+    const clients = proxies.map((proxy) => clientOf(proxy));
+    const shortMs = 30_000;
+    const backend = await open({ redlock: clients, ttlMs: shortMs, commandTimeoutMs: 20_000 });
+    const claim = claimOn(freshKey(), shortMs);
+    await granted(backend, claim);
+    // The guard listens to its client, too, and before: it has asked then, but nothing has reached the node.
+    const asking = clients.map(
+      (client, node) =>
+        new Promise<void>((resolve) => {
+          client.once('ready', () => resolve(proxies[node]!.hold()));
+        }),
+    );
+    for (const proxy of proxies) proxy.cut();
+    await Promise.all(asking);
+    claim.ttlMs = LONG_MS;
+    const extending = backend.extend(claim);
+    for (const proxy of proxies) proxy.release();
+    expect(await extending).toMatchObject({ status: 'extended' });
+
+    await nodes.allVote(backend);
+    await withoutAnother(1);
+    await until(() => clients[2]!.status !== 'ready', { what: 'the client knows that its node is gone' });
+    await restart(1);
+    const refusal = await until(
+      async () => {
+        const outcome = await attempt(backend, shortMs);
+        const causes = outcome.status === 'unavailable' ? outcome.causes : [];
+        return causes.find(({ problem }) => problem.startsWith('it votes in'));
+      },
+      { what: 'it is seen' },
+    );
+    expect(refusal).toMatchObject({
+      node: `127.0.0.1:${proxies[1]!.port}`,
+      problem: expect.stringContaining(`the longest ttlMs is ${LONG_MS}`),
+    });
+  });
+
   it('that writes to disk before it answers votes at once after a restart, but not after it was flushed', async () => {
     const durable = await RedlockNodes.start(3, ['--appendonly', 'yes', '--appendfsync', 'always']);
     onTestFinished(() => durable.stop());

@@ -149,6 +149,12 @@ describe('a handler when somebody else holds the lock', () => {
       return 'ran';
     }
 
+    @Get('template/:id')
+    @Locked('{params.id}', { waitMs: 0, onContended: (context) => `${context.getHandler().name} is busy` })
+    async template(@Param('id') _id: string): Promise<string> {
+      return 'ran';
+    }
+
     @Get('context/:id')
     @Locked(fromContext((context) => context.switchToHttp().getRequest().params.id), {
       waitMs: 0,
@@ -163,6 +169,7 @@ describe('a handler when somebody else holds the lock', () => {
     ['skip/a', ''],
     ['static', ''],
     ['arguments/a', 'a is busy'],
+    ['template/a', 'template is busy'],
     ['context/a', 'context is busy'],
   ])('%s: answers without running', async (path, answer) => {
     const { url, locks } = await startApp({ controllers: [Handlers] });

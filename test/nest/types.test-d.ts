@@ -6,9 +6,11 @@ import {
   InjectLockService,
   Locked,
   RedisLockModule,
+  type AcquireOptions,
   type LockedOptions,
   type LockService,
   type RedisLockModuleOptions,
+  type WithLockOptions,
 } from 'nest-redis-lock';
 import type { BehaviorSubject, Observable } from 'rxjs';
 
@@ -18,6 +20,14 @@ interface Order {
 }
 
 declare const client: Redis;
+declare const prefix: string;
+declare const anyText: string;
+declare const eitherText: 'order:{0}' | 'order:{params.id}';
+
+enum Keys {
+  static = 'nightly',
+  ofRequest = 'order:{params.id}',
+}
 
 export class Right {
   @Locked('static')
@@ -146,6 +156,74 @@ export class Right {
     return '';
   }
 
+  @Locked('order:{params.id}', { onContended: (context: ExecutionContext) => context.getType() })
+  async requestTemplate(_id: number): Promise<string> {
+    return '';
+  }
+
+  @Locked('order:{user}:{body.lines.0.sku}', { onContended: async (context) => context.getHandler().name })
+  async inferredContext(_id: number): Promise<string> {
+    return '';
+  }
+
+  @Locked('feed:{args.id}', { onContended: (context) => context.getArgs().length })
+  streamOfRequest(_id: string): Observable<number> {
+    throw new Error('not run');
+  }
+
+  @Locked(`${prefix}:{data.id}`, { onContended: (context: ExecutionContext) => context.getType() })
+  async requestTemplateWithPrefix(_id: number): Promise<string> {
+    return '';
+  }
+
+  @Locked(Keys.ofRequest, { onContended: (context: ExecutionContext) => context.getType() })
+  async requestTemplateOfEnum(_id: number): Promise<string> {
+    return '';
+  }
+
+  @Locked('order:{headers.x-id}', { onContended: () => 'busy' })
+  async answerWithoutParameters(_id: number): Promise<string> {
+    return '';
+  }
+
+  @Locked('order:{params.id}', { onContended: 'skip' })
+  async skipRequestTemplate(_id: number): Promise<void> {}
+
+  @Locked('order:{query.id}', { onContended: 'throw', ttlMs: 1_000 })
+  async throwOfRequest(_id: number): Promise<number> {
+    return 1;
+  }
+
+  @Locked('order:{params.id}')
+  async requestTemplateAlone(_id: number): Promise<Order | undefined> {
+    return undefined;
+  }
+
+  @Locked('order:{0.params.id}:{1}', { onContended: (request: { params: { id: string } }) => request.params.id })
+  async argumentTemplate(_request: { params: { id: string } }, _amount: number): Promise<string> {
+    return '';
+  }
+
+  @Locked(`${prefix}:{0}`, { onContended: (id: string) => id })
+  async argumentTemplateWithPrefix(_id: string): Promise<string> {
+    return '';
+  }
+
+  @Locked(Keys.static, { onContended: (id: string) => id })
+  async staticOfEnum(_id: string): Promise<string> {
+    return '';
+  }
+
+  @Locked(anyText, { onContended: () => 'busy' })
+  async textNotKnown(_id: string): Promise<string> {
+    return '';
+  }
+
+  @Locked(anyText, { onContended: (first: string | ExecutionContext) => typeof first })
+  async textNotKnownButBothExpected(_id: string): Promise<string> {
+    return '';
+  }
+
   // Nest's own composition asks for decorators of any method: say so.
   @applyDecorators(Injectable() as MethodDecorator, Locked('x') as MethodDecorator)
   async composed(): Promise<void> {}
@@ -248,6 +326,72 @@ export class Wrong {
     return '';
   }
 
+  // @ts-expect-error -- the key is made of the request: the function gets the context, not the arguments
+  @Locked('order:{params.id}', { onContended: (id: string) => id })
+  async argumentsOfRequest(_id: string): Promise<string> {
+    return '';
+  }
+
+  // @ts-expect-error -- the same with a part of the request that needs no path
+  @Locked('order:{user}', { onContended: (id: string) => id })
+  async argumentsOfUser(_id: string): Promise<string> {
+    return '';
+  }
+
+  // @ts-expect-error -- the same when the rest of the key is not known
+  @Locked(`${prefix}:{params.id}`, { onContended: (id: string) => id })
+  async argumentsOfRequestWithPrefix(_id: string): Promise<string> {
+    return '';
+  }
+
+  // @ts-expect-error -- the function gets the context alone
+  @Locked('order:{params.id}', { onContended: (_context: ExecutionContext, id: string) => id })
+  async contextAndArguments(_context: ExecutionContext, _id: string): Promise<string> {
+    return '';
+  }
+
+  // @ts-expect-error -- the function returns another type than the method
+  @Locked('order:{params.id}', { onContended: (context: ExecutionContext) => context })
+  async otherAnswerOfRequest(_id: string): Promise<string> {
+    return '';
+  }
+
+  // @ts-expect-error -- the key is made of arguments: there is no context
+  @Locked('order:{0}', { onContended: (context: ExecutionContext) => context.getType() })
+  async contextOfArguments(_id: string): Promise<string> {
+    return '';
+  }
+
+  // @ts-expect-error -- a static key is taken at the call then: there is no context
+  @Locked('order', { onContended: (context: ExecutionContext) => context.getType() })
+  async contextOfStatic(_id: string): Promise<string> {
+    return '';
+  }
+
+  // @ts-expect-error -- nobody knows what the key is made of
+  @Locked(anyText, { onContended: (id: string) => id })
+  async argumentsOfAnyText(_id: string): Promise<string> {
+    return '';
+  }
+
+  // @ts-expect-error -- nobody knows what the key is made of
+  @Locked(`${prefix}:all`, { onContended: (context: ExecutionContext) => context.getType() })
+  async contextOfAnyPrefix(_id: string): Promise<string> {
+    return '';
+  }
+
+  // @ts-expect-error -- nobody knows what the key is made of
+  @Locked(`${prefix}:all`, { onContended: (id: string) => id })
+  async argumentsOfAnyPrefix(_id: string): Promise<string> {
+    return '';
+  }
+
+  // @ts-expect-error -- one of two keys is made of the request
+  @Locked(eitherText, { onContended: (id: string) => id })
+  async argumentsOfEither(_id: string): Promise<string> {
+    return '';
+  }
+
   // @ts-expect-error -- a signal belongs to one call
   @Locked('x', { signal: AbortSignal.timeout(5) })
   async signal(): Promise<void> {}
@@ -299,6 +443,17 @@ export async function services(locks: LockService): Promise<void> {
   lock.assertHeld();
   // @ts-expect-error -- it never waits
   await locks.tryAcquire('x', { waitMs: number });
+  const lease: AcquireOptions = { ttlMs: 1_000, waitMs: number };
+  await locks.acquire('x', lease);
+  // @ts-expect-error -- it never waits, whichever way the options come
+  await locks.tryAcquire('x', lease);
+  await locks.tryAcquire('x', { ttlMs: 1_000, waitMs: undefined });
+  // @ts-expect-error -- nothing is left to reject when the lock is lost
+  await locks.acquire('x', { onLost: 'ignore' });
+  const ofWork: WithLockOptions = { ...lease, onLost: 'ignore' };
+  await locks.withLock('x', ofWork, () => text);
+  // @ts-expect-error -- the same
+  await locks.acquire('x', ofWork);
   // @ts-expect-error -- a lock is told by its key
   await locks.acquire(5);
 }

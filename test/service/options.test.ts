@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { LockOptionsError } from '../../lib/errors.js';
-import type { RedisLockModuleOptions, WithLockOptions } from '../../lib/options.js';
+import type { RedisLockModuleOptions, TryAcquireOptions, WithLockOptions } from '../../lib/options.js';
 import { resolveOptions } from '../../lib/resolve-options.js';
 import type { LockService } from '../../lib/service/lock.service.js';
 import { openLocks } from '../support/open-locks.js';
@@ -107,7 +107,7 @@ describe('the options of a service', () => {
 });
 
 describe('the options of a call', () => {
-  const calls: [string, (locks: LockService, options: WithLockOptions) => Promise<unknown>][] = [
+  const calls: [string, (locks: LockService, options: TryAcquireOptions) => Promise<unknown>][] = [
     ['acquire', (locks, options) => locks.acquire('refused', options)],
     ['tryAcquire', (locks, options) => locks.tryAcquire('refused', options)],
     ['withLock', (locks, options) => locks.withLock('refused', options, () => 'ran')],
@@ -118,7 +118,7 @@ describe('the options of a call', () => {
     await server.resetCalls();
     const bad = [{ ttlMs: 5 }, { ttlMs: 105 }, { watchdog: 'on' }, { reentrant: 0 }, { signal: {} }];
     for (const options of bad) {
-      const calling = call(locks, untyped<WithLockOptions>(options));
+      const calling = call(locks, untyped(options));
       await expect(calling).rejects.toMatchObject({ code: 'LOCK_OPTIONS', status: 500 });
     }
     await expect(locks.acquire('refused', { waitMs: 0.5 })).rejects.toThrow('waitMs must be');
@@ -131,25 +131,55 @@ describe('the options of a call', () => {
   it.each(calls)('are refused when they are not known, and what was meant is said: %s', async (_, call) => {
     const locks = await openLocks({ redis: server.url });
     await server.resetCalls();
-    const refusals: [options: object, message: string][] = [
-      [
-        { ttl: 5 },
-        'There is no option "ttl": expected ttlMs, waitMs, watchdog, reentrant, onLost, signal. Did you mean ttlMs?',
-      ],
+    const refusals: [options: object, message: string | RegExp][] = [
+      [{ ttl: 5 }, /^There is no option "ttl": expected ttlMs, [^.]*\. Did you mean ttlMs\?$/],
+      [{ ttl: undefined }, 'Did you mean ttlMs?'],
       [{ connection: 'billing' }, 'by @InjectLockService(name).'],
       [{ onContended: 'skip' }, 'It belongs to @Locked: here catch LockContendedError, or use tryAcquire.'],
       [{ keyPrefix: 'mine' }, 'There is no option "keyPrefix"'],
     ];
     for (const [options, message] of refusals) {
-      const calling = call(locks, untyped<WithLockOptions>(options));
+      const calling = call(locks, untyped(options));
       await expect(calling).rejects.toThrow(message);
       await expect(calling).rejects.toBeInstanceOf(LockOptionsError);
     }
     expect(await scriptCalls(server)).toBe(0);
   });
 
+  it('are refused when they are of another call, and what to do instead is said', async () => {
+    const locks = await openLocks({ redis: server.url });
+    await server.resetCalls();
+    const calling = [
+      locks.tryAcquire('x', untyped({ ttlMs: 1_000, waitMs: 500 })),
+      locks.tryAcquire('x', untyped({ onLost: 'ignore' })),
+      locks.acquire('x', untyped({ onLost: 'reject' })),
+    ];
+    const refusals = await Promise.all(calling.map((call) => call.catch((error: unknown) => error)));
+    const ofALoss = 'It belongs to withLock and @Locked: here listen to lock.signal, or ask lock.assertHeld().';
+    expect(refusals.map(String)).toEqual([
+      'LockOptionsError: There is no option "waitMs": expected ttlMs, watchdog, reentrant, signal. ' +
+        'tryAcquire never waits: use acquire, and catch LockContendedError.',
+      `LockOptionsError: There is no option "onLost": expected ttlMs, watchdog, reentrant, signal. ${ofALoss}`,
+      `LockOptionsError: There is no option "onLost": expected ttlMs, waitMs, watchdog, reentrant, signal. ${ofALoss}`,
+    ]);
+    expect(await scriptCalls(server)).toBe(0);
+  });
+
+  it('of another call ask for nothing when they are undefined', async () => {
+    const locks = await openLocks({ memory: true, waitMs: 60_000 });
+    const spare = { waitMs: undefined, onLost: undefined };
+    const lock = await locks.tryAcquire('x', { ...spare, ttlMs: 5_000 });
+    expect(lock!.remainingMs).toBeLessThanOrEqual(5_000);
+    expect(await locks.tryAcquire('x', spare)).toBeNull();
+    await expect(locks.acquire('x', { waitMs: 0, onLost: undefined })).rejects.toMatchObject({
+      code: 'LOCK_CONTENDED',
+    });
+    await expect(locks.tryAcquire('x', untyped({ waitMs: undefined, ttl: 5 }))).rejects.toThrow('option "ttl"');
+  });
+
   it('must be an object', async () => {
     const locks = await openLocks({ memory: true });
+    await expect(locks.tryAcquire('x', untyped(null))).rejects.toThrow('options must be an object: got null.');
     await expect(locks.acquire('x', untyped(5))).rejects.toThrow('options must be an object: got 5.');
     await expect(locks.withLock('x', untyped(null), () => 'ran')).rejects.toThrow(
       'options must be an object: got null.',

@@ -1,8 +1,13 @@
-import type { NodeDiagnosis } from './diagnosis.js';
+import type { NodeDiagnosis } from '../doctor/diagnosis.js';
 
-/** Reads the answer to INFO: lines `name:value` in sections. */
+/** The fields in the answer to INFO: lines `name:value` in sections. */
+export function infoFields(text: string): ReadonlyMap<string, string> {
+  return new Map([...text.matchAll(/^(\w+):(.*?)\r?$/gm)].map(([, name, value]) => [name!, value!]));
+}
+
+/** What the answer to INFO says for a diagnosis. */
 export function readInfo(text: string): Partial<NodeDiagnosis> {
-  const info = new Map([...text.matchAll(/^(\w+):(.*?)\r?$/gm)].map(([, name, value]) => [name!, value!]));
+  const info = infoFields(text);
   const number = (name: string): number | undefined => {
     const value = info.get(name);
     return value === undefined || value === '' || !Number.isFinite(Number(value)) ? undefined : Number(value);
@@ -28,8 +33,13 @@ export function readInfo(text: string): Partial<NodeDiagnosis> {
 
 /** The value of a setting in the answer to CONFIG GET: a list, or an object for clients that map RESP3 replies to those. */
 export function settingOf(reply: unknown, name: string): string | undefined {
-  const value: unknown = Array.isArray(reply)
-    ? (reply as unknown[])[reply.indexOf(name) + 1]
-    : (reply as Record<string, unknown> | null)?.[name];
+  let value: unknown;
+  if (Array.isArray(reply)) {
+    // Names and values take turns: a value may look like a name.
+    const at = reply.findIndex((each, index) => index % 2 === 0 && each === name);
+    if (at >= 0) value = (reply as unknown[])[at + 1];
+  } else {
+    value = (reply as Record<string, unknown> | null | undefined)?.[name];
+  }
   return typeof value === 'string' ? value : undefined;
 }
