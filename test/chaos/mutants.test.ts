@@ -1,10 +1,23 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { dirname, join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import type { RedisLockModuleOptions } from '../../lib/options.js';
 import { resolveOptions } from '../../lib/resolve-options.js';
+import type { LockService } from '../../lib/service/lock.service.js';
+import { RedlockNodes } from '../backends/redlock-nodes.js';
 import { compileLibrary } from '../support/compiled-library.js';
-import { brokenFiles, MUTANTS } from './mutants.js';
+import { untilQueued } from '../support/queue.js';
+import { applyMutant, brokenFiles, MUTANTS } from './mutants.js';
+
+let redis: RedlockNodes;
+
+beforeAll(async () => {
+  redis = await RedlockNodes.start(3);
+});
+
+afterAll(() => redis.stop());
 
 describe('the mutants of the chaos run', () => {
   it.each(Object.entries(MUTANTS))('%s applies to the library as it is', (name, { edits, options = {} }) => {
@@ -17,6 +30,24 @@ describe('the mutants of the chaos run', () => {
     expect(resolveOptions({ redlock, ...options })).toMatchObject(options);
   });
 
+  // Or else it would be caught, or missed, for want of any lock.
+  it.each(Object.entries(MUTANTS))('%s takes, extends, hands over and releases a lock', async (name, mutant) => {
+    const library = compileLibrary();
+    const copy = mkdtempSync(join(dirname(library), 'mutant-'));
+    onTestFinished(() => rmSync(copy, { recursive: true }));
+    applyMutant(name, library, copy);
+    const nodes = mutant.nodes === 1 ? { redis: redis.urls[0]! } : { redlock: redis.urls };
+    const [locks, others] = [await open(copy, { ...nodes, ...mutant.options }), await open(copy, nodes)];
+
+    const lock = await locks.acquire(name);
+    await lock.extend();
+    expect(lock.isHeld).toBe(true);
+    const waiting = others.acquire(name);
+    await untilQueued(redis.servers[0]!, name, 1);
+    expect(await lock.release()).toBe(true);
+    expect(await (await waiting).release()).toBe(true);
+  });
+
   it('cannot be applied where their text is not found', () => {
     const other = mkdtempSync(join(tmpdir(), 'mutants-'));
     onTestFinished(() => rmSync(other, { recursive: true }));
@@ -27,3 +58,12 @@ describe('the mutants of the chaos run', () => {
     );
   });
 });
+
+/** A lock service of the library in that folder. */
+async function open(library: string, options: RedisLockModuleOptions): Promise<LockService> {
+  const file = pathToFileURL(join(library, 'service/lock.service.js')).href;
+  const module = (await import(file)) as { LockService: typeof LockService };
+  const [locks] = await module.LockService.open(resolveOptions({ shutdownTimeoutMs: 0, ...options }));
+  onTestFinished(() => locks.onApplicationShutdown());
+  return locks;
+}

@@ -23,11 +23,15 @@ export interface Mutant {
 }
 
 const FROM_REPLY: readonly Edit[] = [
-  { file: 'backends/single-node.backend.js', find: ', sentAt };', put: ', sentAt: this.#now() };' },
   {
     file: 'backends/single-node.backend.js',
-    find: 'extendOutcome(extension, sentAt))',
-    put: 'extendOutcome(extension, this.#now()))',
+    find: 'acquired(vote.fencingToken, sentAt, waiting)',
+    put: 'acquired(vote.fencingToken, this.#now(), waiting)',
+  },
+  {
+    file: 'backends/single-node.backend.js',
+    find: '=> extendOutcome(extension, sentAt)',
+    put: '=> extendOutcome(extension, this.#now())',
   },
   { file: 'backends/redlock.backend.js', find: ', sentAt };', put: ', sentAt: this.#now() };' },
   { file: 'backends/redlock.backend.js', find: '{ ...outcome, sentAt }', put: '{ ...outcome, sentAt: this.#now() }' },
@@ -47,7 +51,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     edits: FROM_REPLY,
     nodes: 1,
     seed: 4,
-    seconds: 20,
+    seconds: 60,
     caughtBy: 'overlapping holders',
   },
   'restarted-node-votes-at-once': {
@@ -75,7 +79,10 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'counter-not-seeded': {
     what: 'a counter that was lost begins anew with 1',
-    edits: [{ file: 'scripts/fence.js', find: 'if now > first then first = now end', put: '' }],
+    edits: [
+      { file: 'scripts/fence.js', find: 'local first = server_us()', put: 'local first = 1' },
+      { file: 'scripts/fence.js', find: 'if server_us() > first then first = server_us() end', put: '' },
+    ],
     nodes: 1,
     seed: 1,
     seconds: 10,

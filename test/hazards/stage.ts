@@ -1,9 +1,8 @@
 import { spawn, type ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { Redis, type RedisOptions } from 'ioredis';
 import { onTestFinished } from 'vitest';
-import { killWithParent } from '../support/kill-with-parent.js';
+import { StoppableProcess } from '../support/driven-process.js';
 import { letVote } from '../support/let-vote.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
@@ -52,10 +51,11 @@ export function blockEventLoop(ms: number): void {
  * A process with a naive lock, to be stopped and killed. Its story is JavaScript: `redis` is its client, `say(word)`
  * tells the test how far it is, and `await told()` waits for `tell`.
  */
-export class NaiveProcess {
+export class NaiveProcess extends StoppableProcess {
   readonly #said: unknown[] = [];
 
-  private constructor(private readonly child: ChildProcess) {
+  private constructor(child: ChildProcess) {
+    super(child);
     child.on('message', (word) => this.#said.push(word));
   }
 
@@ -71,7 +71,6 @@ export class NaiveProcess {
       cwd: fileURLToPath(new URL('../..', import.meta.url)),
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
     });
-    killWithParent(child);
     const running = new NaiveProcess(child);
     onTestFinished(() => running.kill());
     return running;
@@ -83,21 +82,5 @@ export class NaiveProcess {
 
   tell(): void {
     this.child.send('go on');
-  }
-
-  pause(): void {
-    this.child.kill('SIGSTOP');
-  }
-
-  resume(): void {
-    this.child.kill('SIGCONT');
-  }
-
-  /** kill -9 */
-  async kill(): Promise<void> {
-    if (this.child.exitCode !== null || this.child.signalCode !== null) return;
-    const exited = once(this.child, 'exit');
-    this.child.kill('SIGKILL');
-    await exited;
   }
 }

@@ -1,10 +1,8 @@
 // A process of its own that writes to a database under locks: started by fenced-writer.ts, told what to do by messages.
-import { pathToFileURL } from 'node:url';
 import pg from 'pg';
+import { load, serve, settings } from '../support/serve-duties.mjs';
 
-const [library, settings] = process.argv.slice(2);
-const { redis, database } = JSON.parse(settings);
-const load = (file) => import(pathToFileURL(`${library}/${file}`).href);
+const { redis, database } = settings;
 const { LockService } = await load('service/lock.service.js');
 const { resolveOptions } = await load('resolve-options.js');
 const { fencedUpdate, fencedUpsert } = await load('resource/fenced-statement.js');
@@ -52,12 +50,4 @@ async function write(form, sku, boxes, fence) {
   }
 }
 
-process.on('message', async ({ id, duty, args }) => {
-  try {
-    process.send({ id, value: await duties[duty](...args) });
-  } catch (error) {
-    process.send({ id, error: `${error.name}: ${error.message}` });
-  }
-});
-process.on('disconnect', () => process.exit());
-process.send({ ready: true });
+serve(duties);

@@ -1,12 +1,10 @@
 // A process of its own that holds locks: started by lock-process.ts, told what to do by messages.
 import { setImmediate as yieldToEvents } from 'node:timers/promises';
-import { pathToFileURL } from 'node:url';
+import { load, serve, settings } from './serve-duties.mjs';
 
-const [library, options] = process.argv.slice(2);
-const load = (file) => import(pathToFileURL(`${library}/${file}`).href);
 const { LockService } = await load('service/lock.service.js');
 const { resolveOptions } = await load('resolve-options.js');
-const [locks] = await LockService.open(resolveOptions(JSON.parse(options)));
+const [locks] = await LockService.open(resolveOptions(settings));
 const held = new Map();
 const acquiring = new Map();
 let looking;
@@ -62,12 +60,4 @@ function reasonOf(lock) {
   }
 }
 
-process.on('message', async ({ id, duty, args }) => {
-  try {
-    process.send({ id, value: await duties[duty](...args) });
-  } catch (error) {
-    process.send({ id, error: `${error.name}: ${error.message}` });
-  }
-});
-process.on('disconnect', () => process.exit());
-process.send({ ready: true });
+serve(duties);

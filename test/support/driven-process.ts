@@ -1,0 +1,73 @@
+import { fork, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { compileLibrary } from './compiled-library.js';
+import { killWithParent } from './kill-with-parent.js';
+
+/** A process of its own, to be stopped and killed. It ends with this one at the latest: whoever starts it kills it. */
+export abstract class StoppableProcess {
+  constructor(protected readonly child: ChildProcess) {
+    killWithParent(child);
+  }
+
+  get pid(): number {
+    return this.child.pid!;
+  }
+
+  pause(): void {
+    this.child.kill('SIGSTOP');
+  }
+
+  resume(): void {
+    this.child.kill('SIGCONT');
+  }
+
+  /** kill -9, which ends a paused process too. */
+  async kill(): Promise<void> {
+    if (this.child.exitCode !== null || this.child.signalCode !== null) return;
+    const exited = once(this.child, 'exit');
+    this.child.kill('SIGKILL');
+    await exited;
+  }
+}
+
+interface Answer {
+  id: number;
+  value?: unknown;
+  error?: string;
+}
+
+/** One that uses the compiled library, and does what it is asked for: the other end is serve-duties.mjs. */
+export abstract class DrivenProcess extends StoppableProcess {
+  readonly #open = new Map<number, { resolve: (value: unknown) => void; reject: (error: Error) => void }>();
+  #lastId = 0;
+
+  protected constructor(worker: URL, settings: object) {
+    super(fork(fileURLToPath(worker), [compileLibrary(), JSON.stringify(settings)], { execArgv: [] }));
+    this.child.on('message', ({ id, value, error }: Answer) => {
+      const waiting = this.#open.get(id);
+      this.#open.delete(id);
+      if (error === undefined) waiting?.resolve(value);
+      else waiting?.reject(new Error(error));
+    });
+  }
+
+  /** Waits until it takes questions: that is its first message. */
+  protected async ready(): Promise<this> {
+    const exit = once(this.child, 'exit').then(([code, signal]) => {
+      throw new Error(`${this.constructor.name} ended with ${signal ?? code} before it was ready.`);
+    });
+    await Promise.race([once(this.child, 'message'), exit]);
+    exit.catch(() => {});
+    return this;
+  }
+
+  /** No answer comes from a process that was killed, and no error either: tests kill it amid what it does. */
+  protected ask<T>(duty: string, ...args: unknown[]): Promise<T> {
+    const id = ++this.#lastId;
+    this.child.send({ id, duty, args });
+    return new Promise<T>((resolve, reject) => {
+      this.#open.set(id, { resolve: resolve as (value: unknown) => void, reject });
+    });
+  }
+}
