@@ -17,7 +17,7 @@ interface Operation {
 /** Which server is asked, as far as is known: the slot and its node in a Cluster, else a constant. */
 type Route = readonly (number | string)[];
 
-/** One call of a script: gathered in a tick, sent at its end, open until the server has answered. */
+/** One call of a script: gathered within a tick, then open until the server has answered. */
 interface Command {
   script: Script;
   route: Route;
@@ -35,7 +35,8 @@ const ONE_SERVER: Route = [0];
 
 /**
  * Runs scripts on one client. What is asked for within one tick travels together, one EVALSHA for up to 50 locks, or 100
- * to extend (in a Cluster: of the same slot); an operation that is alone is sent in the same tick too, so batching delays nobody.
+ * to extend (in a Cluster: of the same slot). It is sent when one of these is complete, at the latest at the end of the
+ * tick, also if it is alone: so batching delays nobody.
  *
  * A command that is not answered in time is not waited for, but it is remembered: until it settles nothing more is sent
  * the same way, so a server that hangs costs one time limit once, and has a bounded number of commands queued for it.
@@ -46,7 +47,7 @@ export class ScriptRunner {
   readonly #timeoutMs: number;
   readonly #sameConnection: boolean;
   readonly #onOverdue: (isOpen: () => boolean) => void;
-  /** What is to be sent at the end of this tick, by script and, in a Cluster, slot. */
+  /** What is to be sent by the end of this tick, by script and, in a Cluster, slot. */
   #gathered = new Map<Script | string, Command>();
   /** What was sent and is not overdue, in the order it comes due: one timer serves all. */
   readonly #open = new Set<Command>();
@@ -112,7 +113,7 @@ export class ScriptRunner {
     command.operations.push(operation);
     for (const key of keys) command.keys.push(key);
     for (const arg of args) command.args.push(arg);
-    // The server is at work on what is complete while more is asked for.
+    // The server is at work while more is asked for: on all there is, or an acquire would be sent before a release.
     if (command.operations.length === script.locksPerCall) this.#flush();
   }
 
