@@ -191,7 +191,6 @@ export class ScriptRunner {
     // After a pause of this process timers come first: what was answered meanwhile is read before it is given up.
     setImmediate(() => {
       const now = performance.now();
-      this.#timer = undefined;
       for (const command of this.#open) {
         if (command.dueAt > now) {
           this.#timer = setTimeout(() => this.#lookForOverdue(), Math.ceil(command.dueAt - now)).unref();
@@ -202,6 +201,7 @@ export class ScriptRunner {
         this.#onOverdue(() => this.#overdue.get(command.route[0]!)?.has(command) ?? false);
         fail(command, new ScriptFault(`no answer within ${this.#timeoutMs} ms`, true));
       }
+      this.#timer = undefined; // not before: what readers ask for meanwhile was looked at, too
     });
   }
 

@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import { beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { ACQUIRE } from '../../lib/scripts/acquire.script.js';
 import { clusterSlot } from '../../lib/scripts/cluster-slot.js';
 import { EXTEND } from '../../lib/scripts/extend.script.js';
@@ -116,6 +116,44 @@ describe('Of the operations of one tick', () => {
     ]);
     answerAll(calls.slice(1));
     expect(await Promise.all(again)).toEqual(locks(50, 'a'));
+  });
+
+  it('the reader of one that was given up is not told again of an answer that comes late', async () => {
+    runner = new ScriptRunner(noting(calls), 20);
+    const told: unknown[] = [];
+    const asked = runner.ask(ACQUIRE, ['a', 'a:fence'], ['me', 1], (answer) => void told.push(answer));
+    await asked;
+    expect(told).toEqual([expect.objectContaining({ message: 'no answer within 20 ms' })]);
+    answerAll(calls);
+    await endOfTick();
+    expect(told).toHaveLength(1);
+    const next = run(ACQUIRE, 'b'); // it serves again
+    await endOfTick();
+    answerAll(calls.slice(1));
+    expect(await next).toBe('b');
+  });
+
+  it('those that readers ask for when a call is given up come due by the one timer', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const slots = Object.assign([], { [clusterSlot('{a}')]: ['node a'], [clusterSlot('{b}')]: ['node b'] });
+    runner = new ScriptRunner(noting(calls, { isCluster: true, slots } as unknown as Partial<Redis>), 5_000);
+    const again: Promise<unknown>[] = [];
+    const asked = runner.ask(ACQUIRE, ['{a}', '{a}:fence'], ['me', 1], () => {
+      for (const lock of locks(50, '{b}')) again.push(run(ACQUIRE, lock).catch((fault: unknown) => fault));
+    });
+    await endOfTick();
+    vi.advanceTimersByTime(5_000);
+    await asked;
+    await endOfTick();
+    expect(sent()).toEqual([
+      ['acquire', 1],
+      ['acquire', 50],
+    ]);
+    expect(vi.getTimerCount()).toBe(1);
+    vi.advanceTimersByTime(5_000);
+    expect(await Promise.all(again)).toEqual(Array(50).fill(expect.any(ScriptFault)));
+    expect(vi.getTimerCount()).toBe(0);
   });
 
   it('one whose reader throws rejects, and the others have their answers', async () => {
