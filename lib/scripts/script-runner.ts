@@ -32,6 +32,7 @@ interface Command {
 }
 
 const ONE_SERVER: Route = [0];
+const NOTHING: never[] = [];
 
 /**
  * Runs scripts on one client. What is asked for within one tick travels together, one EVALSHA for up to 50 locks, or 100
@@ -274,6 +275,6 @@ function fail(command: Command, fault: ScriptFault): void {
 /** A set in old memory keeps what was deleted from it alive for a while: so little should hang on it. */
 function taken(command: Command): Operation[] {
   const { operations } = command;
-  command.operations = [];
+  command.operations = command.keys = command.args = NOTHING;
   return operations;
 }
