@@ -64,7 +64,7 @@ export class RedisNode {
     reply instanceof ScriptFault ? this.#faultOf(reply) : voteOf(reply, this.name);
   readonly #inbox: Inbox;
   readonly #probe: NodeProbe;
-  /** What was not confirmed: of releases only what was sent, so a server that is down adds nothing. */
+  /** What is still to be given back. An attempt that was not sent is not, so a server that is down adds nothing. */
   readonly #unconfirmed = new Set<GivingBack>();
   readonly #releasing = new UnderWay();
   #wake?: (ticket?: string) => void;

@@ -36,35 +36,37 @@ export function guardOf(clocking: Clocking): { keys: string[]; args: string[]; h
 
 /**
  * The end of a script that was granted `lock`: mints as many fencing tokens as the Lua expression `count` says, and
- * replies with the first. A counter that is no number gives the lock up. Where counters are clocked when they are absent,
- * the script has the `guard` of its node and the `epoch` in which that was let vote, or ''. Needs `SERVER_TIME`.
+ * replies with the first. A counter that is no number stays, and the lock is given up. Where counters are clocked when
+ * they are absent, the script has the `guard` of its node and the `epoch` in which that was let vote, or ''. Needs
+ * `SERVER_TIME`.
  */
 export function mintTokens(count: string, clocking: Clocking): string {
   return clocking === 'always' ? mintByTheClock(count) : mintByCounting(count);
 }
 
-const GIVE_UP = (error: string) => `redis.call('DEL', lock)
-    return {${error}}`;
 const NO_COUNTER = `'ERR fencing counter is not an integer'`;
+const giveUp = (error: string) => `redis.call('DEL', lock)
+    return {${error}}`;
+const lastOf = (count: string) => `string.format('%.0f', first + ${count} - 1)`;
+const setFence = (value: string, option = '') => `redis.pcall('SET', fence, ${value}, 'PX', ${FENCE_TTL_MS}${option})`;
 
 function mintByTheClock(count: string): string {
-  const set = (value: string) => `redis.pcall('SET', fence, ${value}, 'PX', ${FENCE_TTL_MS}`;
   // The time is nearly always ahead: so it is set first, and what was there before is looked at afterwards.
   return `
   local first = server_us()
-  local last = ${set(`string.format('%.0f', first + ${count} - 1)`)}, 'GET')
+  local last = ${setFence(lastOf(count), ", 'GET'")}
   if type(last) == 'table' then
-    ${GIVE_UP('last.err')}
+    ${giveUp('last.err')}
   end
   if last and not tonumber(last) then
-    ${set('last')})
-    ${GIVE_UP(NO_COUNTER)}
+    ${setFence('last')}
+    ${giveUp(NO_COUNTER)}
   end
   if last and tonumber(last) >= first then
     first = tonumber(last) + 1
-    local again = ${set(`string.format('%.0f', first + ${count} - 1)`)})
+    local again = ${setFence(lastOf(count))}
     if again.err then
-      ${GIVE_UP('again.err')}
+      ${giveUp('again.err')}
     end
   end
   return first`;
@@ -76,7 +78,7 @@ function mintByCounting(count: string): string {
   local last = redis.pcall('GET', fence)
   local first = tonumber(last or 0)
   if not first then
-    ${GIVE_UP(`type(last) == 'table' and last.err or ${NO_COUNTER}`)}
+    ${giveUp(`type(last) == 'table' and last.err or ${NO_COUNTER}`)}
   end
   first = first + 1
   if first < 1e15 then
@@ -86,9 +88,9 @@ function mintByCounting(count: string): string {
     end
     if server_us() > first then first = server_us() end
   end
-  local set = redis.pcall('SET', fence, string.format('%.0f', first + ${count} - 1), 'PX', ${FENCE_TTL_MS})
+  local set = ${setFence(lastOf(count))}
   if set.err then
-    ${GIVE_UP('set.err')}
+    ${giveUp('set.err')}
   end
   return first`;
 }

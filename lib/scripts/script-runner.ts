@@ -17,7 +17,7 @@ interface Operation {
 /** Which server is asked, as far as is known: the slot and its node in a Cluster, else a constant. */
 type Route = readonly (number | string)[];
 
-/** One call of a script: gathered in a tick, sent at its end, open until the server has answered. */
+/** One call of a script: gathered within a tick, then open until the server has answered. */
 interface Command {
   script: Script;
   route: Route;
@@ -32,10 +32,12 @@ interface Command {
 }
 
 const ONE_SERVER: Route = [0];
+const NOTHING: never[] = [];
 
 /**
  * Runs scripts on one client. What is asked for within one tick travels together, one EVALSHA for up to 50 locks, or 100
- * to extend (in a Cluster: of the same slot); an operation that is alone is sent in the same tick too, so batching delays nobody.
+ * to extend (in a Cluster: of the same slot). It is sent when one of these is complete, at the latest at the end of the
+ * tick, also if it is alone: so batching delays nobody.
  *
  * A command that is not answered in time is not waited for, but it is remembered: until it settles nothing more is sent
  * the same way, so a server that hangs costs one time limit once, and has a bounded number of commands queued for it.
@@ -46,7 +48,7 @@ export class ScriptRunner {
   readonly #timeoutMs: number;
   readonly #sameConnection: boolean;
   readonly #onOverdue: (isOpen: () => boolean) => void;
-  /** What is to be sent at the end of this tick, by script and, in a Cluster, slot. */
+  /** What is to be sent by the end of this tick, by script and, in a Cluster, slot. */
   #gathered = new Map<Script | string, Command>();
   /** What was sent and is not overdue, in the order it comes due: one timer serves all. */
   readonly #open = new Set<Command>();
@@ -123,7 +125,7 @@ export class ScriptRunner {
     command.operations.push(operation);
     for (const key of keys) command.keys.push(key);
     for (const arg of args) command.args.push(arg);
-    // The server is at work on what is complete while more is asked for.
+    // The server is at work while more is asked for: on all there is, or an acquire would be sent before a release.
     if (command.operations.length === script.locksPerCall) this.#flush();
   }
 
@@ -201,7 +203,6 @@ export class ScriptRunner {
     // After a pause of this process timers come first: what was answered meanwhile is read before it is given up.
     setImmediate(() => {
       const now = performance.now();
-      this.#timer = undefined;
       for (const command of this.#open) {
         if (command.dueAt > now) {
           this.#timer = setTimeout(() => this.#lookForOverdue(), Math.ceil(command.dueAt - now)).unref();
@@ -212,6 +213,7 @@ export class ScriptRunner {
         this.#onOverdue(() => this.#overdue.get(command.route[0]!)?.has(command) ?? false);
         fail(command, new ScriptFault(`no answer within ${this.#timeoutMs} ms`, true));
       }
+      this.#timer = undefined; // not before: what readers ask for meanwhile was looked at, too
     });
   }
 
@@ -291,6 +293,6 @@ function fail(command: Command, fault: ScriptFault): void {
 /** A set in old memory keeps what was deleted from it alive for a while: so little should hang on it. */
 function taken(command: Command): Operation[] {
   const { operations } = command;
-  command.operations = [];
+  command.operations = command.keys = command.args = NOTHING;
   return operations;
 }

@@ -5,7 +5,7 @@ export interface Script {
   name: string;
   source: string;
   sha: string;
-  /** Scripts of one tick are sent in this order: what is given back is free before others ask for it. */
+  /** What is sent together goes in this order: what is given back is free before others ask for it. */
   order: number;
   /** How many locks one call is for at most. */
   locksPerCall: number;

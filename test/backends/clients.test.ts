@@ -200,6 +200,20 @@ describe('Clients', () => {
     expect(left).toEqual([0, 0, 0]);
   });
 
+  it('are closed only when places that are given up have left their queues', async () => {
+    backend = await connected({ redis: server.url });
+    const holder = claimOn(freshKey());
+    await granted(backend, holder);
+    const { key, owner, ttlMs } = claimOn(holder.key);
+    const place = { ticket: owner, isHeard: false };
+    expect(await backend.acquire({ key, owner, ttlMs }, { ...place, tokens: 1 })).toMatchObject({ queued: true });
+    await server.command('SCRIPT', 'FLUSH');
+    backend.leave(key, place);
+    await backend.close();
+    expect(await server.command('EXISTS', `lock:{${key}}:queue`)).toBe(0);
+    expect(await server.command('GET', `lock:{${key}}`)).toBe(holder.owner);
+  });
+
   it('may be closed twice, and before they ever connected', async () => {
     backend = await opened({ redis: server.url });
     await backend.close();

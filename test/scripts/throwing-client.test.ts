@@ -13,10 +13,13 @@ const boom = (): never => {
   throw new Error('patched');
 };
 
+const noScript = () => Promise.reject(new Error('NOSCRIPT'));
+
 it.each([
-  ['at once', broken({ evalsha: boom, eval: boom })],
-  ['when the script is sent', broken({ evalsha: () => Promise.reject(new Error('NOSCRIPT')), eval: boom })],
-])('fails the operation of a client that throws %s', async (_when, client) => {
+  ['throws at once', broken({ evalsha: boom, eval: boom })],
+  ['throws when the script is sent', broken({ evalsha: noScript, eval: boom })],
+  ['rejects when the script is sent', broken({ evalsha: noScript, eval: async () => boom() })],
+])('fails the operation of a client that %s', async (_when, client) => {
   const running = new ScriptRunner(client, 1_000).run(RELEASE, ['key'], ['me']);
   await expect(running).rejects.toThrow(ScriptFault);
   await expect(running).rejects.toThrow('patched');

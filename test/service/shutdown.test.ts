@@ -61,6 +61,20 @@ describe('work that holds a lock when the application closes', () => {
     await locks.onApplicationShutdown();
   });
 
+  it.each([
+    ['has finished', (_locks: LockService, finish: Gate) => finish.open()],
+    ['has lost its lock', (locks: LockService) => locks.forceRelease('keeps')],
+  ])('keeps the application until it %s, and no longer', async (_until, end) => {
+    const locks = await open({ shutdownTimeoutMs: 600_000 });
+    const { finish } = await working(locks, 'keeps', () => {});
+    const closing = locks.onModuleDestroy();
+    const early = new Promise((resolve) => setImmediate(resolve, 'it waits'));
+    expect(await Promise.race([closing, early])).toBe('it waits');
+    await end(locks, finish);
+    await closing;
+    finish.open();
+  });
+
   it('takes locks that it holds already, and others that it needs', async () => {
     const locks = await open();
     const { call, finish } = await working(locks, 'needs', async () => {

@@ -1,0 +1,118 @@
+import { expect, it } from 'vitest';
+import { NodeError } from '../../lib/errors.js';
+import type { Claim, Waiting } from '../../lib/backends/lock-backend.js';
+import type { Fault, NodeExtension, Told, Vote } from '../../lib/backends/node-answers.js';
+import type { RedisNode } from '../../lib/backends/redis-node.js';
+import type { ReplicaWait } from '../../lib/backends/replica-wait.js';
+import { SingleNodeBackend } from '../../lib/backends/single-node.backend.js';
+
+const CLAIM: Claim = { key: 'key', owner: 'me', ttlMs: 10_000 };
+const WAITING: Waiting = { ticket: 'me', isHeard: true, tokens: 3 };
+const LIMIT_MS = 1_000;
+
+const GRANTED: Vote = { status: 'granted', fencingToken: 7 };
+const REFUSED: Vote = { status: 'refused', owner: 'other', remainingMs: 5 };
+const fault = (mayHaveRun: boolean, disconnected: boolean): Fault => ({
+  status: 'fault',
+  error: new NodeError('a node', 'a fault'),
+  mayHaveRun,
+  disconnected,
+});
+const BROKEN = fault(true, true);
+const NOT_SENT = fault(false, true);
+const FAILED_MIDWAY = fault(true, false);
+const NOT_RUN = fault(false, false);
+
+/** An attempt that is answered with these votes, one after the other; each takes so long. */
+async function attempt(
+  votes: Vote[],
+  { waiting, voteMs = 1, replicas }: { waiting?: Waiting; voteMs?: number; replicas?: NodeExtension } = {},
+) {
+  let now = 0;
+  const sentAt: number[] = [];
+  const givenBack: string[] = [];
+  const node = {
+    acquire: async (_claim: Claim, _waiting?: Waiting, told: Told<Vote, unknown> = (vote) => vote) => {
+      sentAt.push(now);
+      now += voteMs;
+      return told(votes[sentAt.length - 1]!);
+    },
+    release: (claim: Claim) => void givenBack.push(`release ${claim.owner}`),
+    leave: (_key: string, { ticket }: Waiting) => void givenBack.push(`leave ${ticket}`),
+    connection: { ready: async () => undefined },
+  } as unknown as RedisNode;
+  const replicated: Claim[] = [];
+  const wait = replicas && {
+    extend: async (claim: Claim) => {
+      replicated.push(claim);
+      return replicas;
+    },
+  };
+  const backend = new SingleNodeBackend(node, LIMIT_MS, () => now, wait as unknown as ReplicaWait | undefined);
+  const outcome = await backend.acquire(CLAIM, waiting);
+  return { outcome, sentAt, givenBack, replicated: replicated.length };
+}
+
+const acquired = (fencingToken: number, lastToken: number, sentAt: number) => ({
+  outcome: { status: 'acquired', fencingToken, lastToken, sentAt },
+  givenBack: [],
+});
+const unavailable = { status: 'unavailable', causes: [expect.any(NodeError)] };
+
+it('An attempt that is granted counts from before it was sent', async () => {
+  expect(await attempt([GRANTED])).toMatchObject(acquired(7, 7, 0));
+  expect(await attempt([GRANTED], { waiting: WAITING })).toMatchObject(acquired(7, 9, 0));
+});
+
+it('An attempt whose connection broke is sent again, and counts from before that', async () => {
+  const { sentAt, ...rest } = await attempt([BROKEN, NOT_SENT, GRANTED]);
+  expect(sentAt).toEqual([0, 1, 2]);
+  expect(rest).toMatchObject(acquired(7, 7, 2));
+});
+
+it('An attempt whose connection breaks again and again is given up when its time is over', async () => {
+  const { outcome, sentAt } = await attempt(Array(10).fill(BROKEN), { voteMs: LIMIT_MS / 4 });
+  expect(outcome).toEqual(unavailable);
+  expect(sentAt).toHaveLength(4);
+});
+
+it.each([
+  ['of which nothing was sent', [NOT_SENT, NOT_RUN], []],
+  ['that was not run', [NOT_RUN], []],
+  ['that failed midway', [FAILED_MIDWAY], ['it']],
+  ['that may have run before its connection broke', [BROKEN, NOT_RUN], ['it']],
+  ['that may have run when it was sent again', [NOT_SENT, FAILED_MIDWAY], ['it']],
+] as const)('An attempt %s is given back only if it may have run', async (_what, votes, given) => {
+  const alone = await attempt([...votes]);
+  expect(alone).toMatchObject({ outcome: unavailable, givenBack: given.map(() => 'release me') });
+  const queued = await attempt([...votes], { waiting: WAITING });
+  expect(queued).toMatchObject({ outcome: unavailable, givenBack: given.map(() => 'leave me') });
+});
+
+it('An attempt that is refused after it may have run is released, as the place of one who waits is not', async () => {
+  const contended = { status: 'contended', owner: 'other', remainingMs: 5 };
+  expect(await attempt([REFUSED])).toMatchObject({ outcome: { ...contended, queued: false }, givenBack: [] });
+  expect(await attempt([NOT_SENT, REFUSED])).toMatchObject({ outcome: contended, givenBack: [] });
+  expect(await attempt([BROKEN, NOT_SENT, REFUSED])).toMatchObject({ outcome: contended, givenBack: ['release me'] });
+  const waited = await attempt([BROKEN, REFUSED], { waiting: WAITING });
+  expect(waited).toMatchObject({ outcome: { ...contended, queued: true }, givenBack: [] });
+});
+
+it.each([
+  ['at once', [GRANTED]],
+  ['when it was sent again', [BROKEN, GRANTED]],
+])('An attempt that is granted %s waits for the replicas, and is given back without them', async (_when, votes) => {
+  const has = await attempt(votes, { replicas: { status: 'extended' } });
+  expect(has).toMatchObject({ ...acquired(7, 7, votes.length - 1), replicated: 1 });
+  for (const replicas of [NOT_RUN, { status: 'absent' }] as NodeExtension[]) {
+    expect(await attempt(votes, { replicas })).toMatchObject({ outcome: unavailable, givenBack: ['release me'] });
+    const queued = await attempt(votes, { replicas, waiting: WAITING });
+    expect(queued).toMatchObject({ outcome: unavailable, givenBack: ['leave me'] });
+  }
+});
+
+it('An attempt that is not granted does not wait for the replicas', async () => {
+  for (const vote of [REFUSED, NOT_RUN]) {
+    expect(await attempt([vote], { replicas: { status: 'extended' } })).toMatchObject({ replicated: 0 });
+  }
+});

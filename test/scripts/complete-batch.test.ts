@@ -1,0 +1,189 @@
+import type { Redis } from 'ioredis';
+import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { ACQUIRE } from '../../lib/scripts/acquire.script.js';
+import { clusterSlot } from '../../lib/scripts/cluster-slot.js';
+import { EXTEND } from '../../lib/scripts/extend.script.js';
+import { INSPECT } from '../../lib/scripts/inspect.script.js';
+import { RELEASE } from '../../lib/scripts/release.script.js';
+import type { Script } from '../../lib/scripts/script.js';
+import { ScriptFault } from '../../lib/scripts/script-fault.js';
+import { ScriptRunner, type Reply } from '../../lib/scripts/script-runner.js';
+
+const SCRIPTS = [ACQUIRE, EXTEND, INSPECT, RELEASE];
+
+interface Call {
+  script: Script;
+  /** The first key of each operation. */
+  locks: string[];
+  answer: (replies: unknown) => void;
+  refuse: (error: Error) => void;
+}
+
+/** A client that notes what it is asked to send, and answers when the test says so. */
+function noting(calls: Call[], options: Partial<Redis> = {}): Redis {
+  const evalsha = (sha: string, keyCount: number, values: string[]) =>
+    new Promise((answer, refuse) => {
+      const script = SCRIPTS.find((each) => each.sha === sha)!;
+      const keysEach = script === EXTEND ? 1 : 2;
+      const locks = values.slice(0, keyCount).filter((_, index) => index % keysEach === 0);
+      calls.push({ script, locks, answer, refuse });
+    });
+  return { status: 'ready', isCluster: false, options: {}, evalsha, ...options } as unknown as Redis;
+}
+
+/** Each lock is answered with its name. */
+function answerAll(calls: readonly Call[]): void {
+  for (const { locks, answer } of calls) answer(locks.length === 1 ? locks[0] : locks);
+}
+
+const locks = (count: number, name: string) => Array.from({ length: count }, (_, index) => `${name}:${index}`);
+const endOfTick = () => new Promise<void>((resolve) => setImmediate(resolve));
+
+describe('Of the operations of one tick', () => {
+  let calls: Call[];
+  let runner: ScriptRunner;
+  beforeEach(() => {
+    calls = [];
+    runner = new ScriptRunner(noting(calls), 5_000);
+  });
+
+  const run = (script: Script, lock: string): Promise<Reply> =>
+    runner.run(script, script === EXTEND ? [lock] : [lock, `${lock}:more`], script === INSPECT ? [] : ['me']);
+  const sent = () => calls.map(({ script, locks }) => [script.name, locks.length]);
+
+  it('none is sent before the end of the tick while no call is complete', async () => {
+    void Promise.all(locks(49, 'a').map((lock) => run(ACQUIRE, lock)));
+    expect(sent()).toEqual([]);
+    await endOfTick();
+    expect(sent()).toEqual([['acquire', 49]]);
+  });
+
+  it('all that were asked for are sent once one call is complete, in their order; those after it at the end', async () => {
+    const answers = [
+      run(INSPECT, 'inspected'),
+      run(RELEASE, 'released'),
+      run(EXTEND, 'extended'),
+      ...locks(50, 'a').map((lock) => run(ACQUIRE, lock)),
+    ];
+    const first = [
+      ['release', 1],
+      ['extend', 1],
+      ['acquire', 50],
+      ['inspect', 1],
+    ];
+    expect(sent()).toEqual(first);
+    answers.push(run(ACQUIRE, 'later'), run(RELEASE, 'released later'));
+    expect(sent()).toEqual(first);
+    await endOfTick();
+    expect(sent()).toEqual([...first, ['release', 1], ['acquire', 1]]);
+    answerAll(calls);
+    expect(await Promise.all(answers)).toEqual([
+      'inspected',
+      'released',
+      'extended',
+      ...locks(50, 'a'),
+      'later',
+      'released later',
+    ]);
+  });
+
+  it('those on other slots of a Cluster are sent along with the slot that is complete', async () => {
+    runner = new ScriptRunner(noting(calls, { isCluster: true, slots: [] } as unknown as Partial<Redis>), 5_000);
+    expect(clusterSlot('{b}')).not.toBe(clusterSlot('{a}'));
+    const asked = ['{b}:1', ...locks(50, '{a}'), '{b}:2', '{a}:later'];
+    const answers = asked.map((lock) => run(ACQUIRE, lock));
+    expect(calls.map(({ locks }) => locks)).toEqual([['{b}:1'], locks(50, '{a}')]);
+    await endOfTick();
+    expect(calls.slice(2).map(({ locks }) => locks)).toEqual([['{b}:2'], ['{a}:later']]);
+    answerAll(calls);
+    expect(await Promise.all(answers)).toEqual(asked);
+  });
+
+  it('those that are asked for by the readers of a refused call are sent, and answered, too', async () => {
+    const again: Promise<Reply>[] = [];
+    const faults = locks(50, 'a').map((lock) =>
+      runner.ask(ACQUIRE, [lock, `${lock}:fence`], ['me', 1], (answer) => {
+        again.push(run(RELEASE, lock));
+        return answer;
+      }),
+    );
+    calls[0]!.refuse(new Error('the connection broke'));
+    expect(await Promise.all(faults)).toEqual(Array(50).fill(expect.any(ScriptFault)));
+    await endOfTick();
+    expect(sent()).toEqual([
+      ['acquire', 50],
+      ['release', 50],
+    ]);
+    answerAll(calls.slice(1));
+    expect(await Promise.all(again)).toEqual(locks(50, 'a'));
+  });
+
+  it('the reader of one that was given up is not told again of an answer that comes late', async () => {
+    runner = new ScriptRunner(noting(calls), 20);
+    const told: unknown[] = [];
+    const asked = runner.ask(ACQUIRE, ['a', 'a:fence'], ['me', 1], (answer) => void told.push(answer));
+    await asked;
+    expect(told).toEqual([expect.objectContaining({ message: 'no answer within 20 ms' })]);
+    answerAll(calls);
+    await endOfTick();
+    expect(told).toHaveLength(1);
+    const next = run(ACQUIRE, 'b'); // it serves again
+    await endOfTick();
+    answerAll(calls.slice(1));
+    expect(await next).toBe('b');
+  });
+
+  it('those that readers ask for when a call is given up come due by the one timer', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const slots = Object.assign([], { [clusterSlot('{a}')]: ['node a'], [clusterSlot('{b}')]: ['node b'] });
+    runner = new ScriptRunner(noting(calls, { isCluster: true, slots } as unknown as Partial<Redis>), 5_000);
+    const again: Promise<unknown>[] = [];
+    const asked = runner.ask(ACQUIRE, ['{a}', '{a}:fence'], ['me', 1], () => {
+      for (const lock of locks(50, '{b}')) again.push(run(ACQUIRE, lock).catch((fault: unknown) => fault));
+    });
+    await endOfTick();
+    vi.advanceTimersByTime(5_000);
+    await asked;
+    await endOfTick();
+    expect(sent()).toEqual([
+      ['acquire', 1],
+      ['acquire', 50],
+    ]);
+    expect(vi.getTimerCount()).toBe(1);
+    vi.advanceTimersByTime(5_000);
+    expect(await Promise.all(again)).toEqual(Array(50).fill(expect.any(ScriptFault)));
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it('one whose reader throws rejects, and the others have their answers', async () => {
+    const answers = locks(3, 'a').map((lock) =>
+      runner.ask(ACQUIRE, [lock, `${lock}:fence`], ['me', 1], (answer) => {
+        if (answer === 'a:1') throw new Error('a bug');
+        return answer;
+      }),
+    );
+    await endOfTick();
+    answerAll(calls);
+    expect(await Promise.allSettled(answers)).toEqual([
+      { status: 'fulfilled', value: 'a:0' },
+      { status: 'rejected', reason: new Error('a bug') },
+      { status: 'fulfilled', value: 'a:2' },
+    ]);
+  });
+
+  it.each([
+    ['too few', (replies: string[]) => replies.slice(1)],
+    ['too many', (replies: string[]) => [...replies, 'one more']],
+    ['no list', (replies: string[]) => replies[0]],
+    ['nothing for one', (replies: string[]) => [null, ...replies.slice(1)]],
+  ])('none takes the answer of another when there are %s', async (_what, spoiled) => {
+    const answers = locks(3, 'a').map((lock) => run(ACQUIRE, lock));
+    await endOfTick();
+    calls[0]!.answer(spoiled(calls[0]!.locks));
+    const fault = { message: 'unexpected answer to the script acquire', mayHaveRun: true };
+    expect(await Promise.allSettled(answers)).toEqual(
+      Array(3).fill({ status: 'rejected', reason: expect.objectContaining(fault) }),
+    );
+  });
+});

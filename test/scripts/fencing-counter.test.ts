@@ -1,0 +1,100 @@
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { ACQUIRE } from '../../lib/scripts/acquire.script.js';
+import { CONTEND } from '../../lib/scripts/contend.script.js';
+import { FENCE_TTL_MS } from '../../lib/scripts/fence.js';
+import { ScriptRunner, type Reply } from '../../lib/scripts/script-runner.js';
+import { RedisServer } from '../support/redis-server.js';
+
+const [LOCK, FENCE, QUEUE] = ['lock:{k}', 'lock:{k}:fence', 'lock:{k}:queue'];
+/** Ahead of the clock of any server until the year 2223. */
+const AHEAD = 8e15;
+
+let server: RedisServer;
+let client: Redis;
+let runner: ScriptRunner;
+beforeAll(async () => {
+  server = await RedisServer.start();
+  client = new Redis(server.url);
+  await client.ping();
+  runner = new ScriptRunner(client, 5_000);
+});
+beforeEach(() => client.flushall());
+afterAll(async () => {
+  client.disconnect();
+  await server.stop();
+});
+
+const timeUs = async () => {
+  const [seconds, micros] = await client.time();
+  return Number(seconds) * 1_000_000 + Number(micros);
+};
+const counter = async () => Number(await client.get(FENCE));
+
+describe.each([
+  ['acquire', 1, () => runner.run(ACQUIRE, [LOCK, FENCE], ['me', 10_000])],
+  ['contend for three holders', 3, () => runner.run(CONTEND, [LOCK, FENCE, QUEUE], ['me', 10_000, 3, '', 0])],
+] as const)('The counter of fencing tokens: %s', (_name, count, mint: () => Promise<Reply>) => {
+  it('starts at the time of the server in microseconds', async () => {
+    const before = await timeUs();
+    const first = await mint();
+    expect(first).toBeGreaterThanOrEqual(before);
+    expect(first).toBeLessThanOrEqual(await timeUs());
+    expect(await counter()).toBe(Number(first) + count - 1);
+    expect(await client.pttl(FENCE)).toBeGreaterThan(FENCE_TTL_MS - 60_000);
+  });
+
+  it('moves on to the time of the server, which is ahead of it', async () => {
+    await client.set(FENCE, 7);
+    const before = await timeUs();
+    const first = await mint();
+    expect(first).toBeGreaterThanOrEqual(before);
+    expect(await counter()).toBe(Number(first) + count - 1);
+  });
+
+  it('counts on where it is ahead of the time of the server', async () => {
+    await client.set(FENCE, AHEAD);
+    for (let round = 0; round < 3; round++) {
+      expect(await mint()).toBe(AHEAD + round * count + 1);
+      expect(await counter()).toBe(AHEAD + (round + 1) * count);
+      expect(await client.pttl(FENCE)).toBeGreaterThan(FENCE_TTL_MS - 60_000);
+    }
+  });
+
+  it('gives no token twice within one call, which has one time', async () => {
+    const tokens = (await Promise.all([mint(), mint(), mint()])).map(Number);
+    expect(tokens).toEqual([0, 1, 2].map((round) => tokens[0]! + round * count));
+    expect(await counter()).toBe(tokens[0]! + 3 * count - 1);
+  });
+
+  it('stays as it is when it is a word, and the lock is free, however often it is asked for', async () => {
+    await client.set(FENCE, 'word');
+    for (let round = 0; round < 2; round++) {
+      await expect(mint()).rejects.toMatchObject({
+        message: expect.stringMatching(/not an integer/),
+        mayHaveRun: false,
+      });
+      expect(await client.get(FENCE)).toBe('word');
+      expect(await client.exists(LOCK)).toBe(0);
+    }
+  });
+
+  it('stays as it is when it is a list, and the lock is free, however often it is asked for', async () => {
+    await client.rpush(FENCE, 'a', 'list');
+    for (let round = 0; round < 2; round++) {
+      await expect(mint()).rejects.toMatchObject({ message: expect.stringMatching(/WRONGTYPE/), mayHaveRun: false });
+      expect(await client.lrange(FENCE, 0, -1)).toEqual(['a', 'list']);
+      expect(await client.exists(LOCK)).toBe(0);
+    }
+  });
+
+  it('stays as it is when there is no memory for the lock', async () => {
+    await client.set(FENCE, AHEAD);
+    await client.config('SET', 'maxmemory', 1);
+    const refused = await mint().catch((fault: unknown) => fault);
+    await client.config('SET', 'maxmemory', 0);
+    expect(refused).toMatchObject({ message: expect.stringMatching(/OOM/), mayHaveRun: false });
+    expect(await counter()).toBe(AHEAD);
+    expect(await client.exists(LOCK)).toBe(0);
+  });
+});
