@@ -4,7 +4,7 @@ import type { LockBackend } from '../../lib/backends/lock-backend.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { claimOn, connected, freshKey, granted } from './claims.js';
+import { acquireOn, claimOn, connected, freshKey, granted } from './claims.js';
 
 /** Options of a client of the application; none: the client that this library makes. */
 const CLIENTS: [string, RedisOptions | undefined][] = [
@@ -48,7 +48,7 @@ describe.each(CLIENTS)('An acquire that was given up, by %s,', (_name, options) 
   /** The next one gets the lock, long before the ttl of the one that was given up is over. */
   const isFree = async (key: string) => {
     const next = claimOn(key);
-    await until(async () => (await backend.acquire(next)).status === 'acquired', { what: 'the lock is free' });
+    await until(async () => (await acquireOn(backend, next)).status === 'acquired', { what: 'the lock is free' });
     expect(await server.command('GET', `lock:{${key}}`)).toBe(next.owner);
     expect(await backend.release(next)).toEqual({ status: 'released' });
   };
@@ -57,7 +57,7 @@ describe.each(CLIENTS)('An acquire that was given up, by %s,', (_name, options) 
     await open(server.port);
     const claim = claimOn(freshKey());
     server.pause();
-    expect(await backend.acquire(claim)).toMatchObject({ status: 'unavailable' });
+    expect(await acquireOn(backend, claim)).toMatchObject({ status: 'unavailable' });
     server.resume();
     await until(() => count(`lock:{${claim.key}}:fence`), { what: 'the late acquire has run' });
     await until(async () => (await count(`lock:{${claim.key}}`)) === 0, { what: 'its lock is released' });
@@ -68,7 +68,7 @@ describe.each(CLIENTS)('An acquire that was given up, by %s,', (_name, options) 
     await open(proxy.port);
     const claim = claimOn(freshKey());
     proxy.hold();
-    expect(await backend.acquire(claim)).toMatchObject({ status: 'unavailable' });
+    expect(await acquireOn(backend, claim)).toMatchObject({ status: 'unavailable' });
     proxy.cut();
     proxy.release();
     await isFree(claim.key);
@@ -79,7 +79,7 @@ describe.each(CLIENTS)('An acquire that was given up, by %s,', (_name, options) 
     await open(server.port);
     const claim = claimOn(freshKey());
     server.pause();
-    expect(await backend.acquire(claim)).toMatchObject({ status: 'unavailable' });
+    expect(await acquireOn(backend, claim)).toMatchObject({ status: 'unavailable' });
     await server.restart();
     await isFree(claim.key);
     expect(await count(`lock:{${claim.key}}`)).toBe(0);
@@ -89,7 +89,7 @@ describe.each(CLIENTS)('An acquire that was given up, by %s,', (_name, options) 
     await open(proxy.port);
     const claim = claimOn(freshKey());
     proxy.hold();
-    expect(await backend.acquire(claim)).toMatchObject({ status: 'unavailable' });
+    expect(await acquireOn(backend, claim)).toMatchObject({ status: 'unavailable' });
     proxy.release();
     await until(() => count(`lock:{${claim.key}}:fence`), { what: 'the late acquire has run' });
     await until(async () => (await count(`lock:{${claim.key}}`)) === 0, { what: 'its lock is released' });

@@ -1,5 +1,5 @@
 import { openBackend } from '../../lib/backends/open-backend.js';
-import type { AcquireOutcome, Claim, LockBackend } from '../../lib/backends/lock-backend.js';
+import type { AcquireOutcome, Claim, LockBackend, Waiting } from '../../lib/backends/lock-backend.js';
 import type { RedisLockModuleOptions } from '../../lib/options.js';
 import { processName } from '../../lib/owner.js';
 import { resolveOptions } from '../../lib/resolve-options.js';
@@ -30,12 +30,17 @@ export function claimOn(key: string, ttlMs = 20_000): Claim {
   return { key, owner: `host/1/random/${++sequence}`, ttlMs };
 }
 
+/** One attempt, as a promise. */
+export function acquireOn(backend: LockBackend, claim: Claim, waiting?: Waiting): Promise<AcquireOutcome> {
+  return new Promise((resolve) => backend.acquire(claim, waiting, resolve));
+}
+
 /** Acquires, and fails the test when that is not granted. */
 export async function granted(
   backend: LockBackend,
   claim: Claim,
 ): Promise<Extract<AcquireOutcome, { status: 'acquired' }>> {
-  const outcome = await backend.acquire(claim);
+  const outcome = await acquireOn(backend, claim);
   if (outcome.status !== 'acquired') throw new Error(`not acquired: ${JSON.stringify(outcome)}`);
   return outcome;
 }

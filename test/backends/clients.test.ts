@@ -6,7 +6,7 @@ import { letVote } from '../support/let-vote.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { claimOn, connected, freshKey, granted, opened } from './claims.js';
+import { acquireOn, claimOn, connected, freshKey, granted, opened } from './claims.js';
 
 const OPTIONS: [string, RedisOptions][] = [
   ['default options', {}],
@@ -58,7 +58,7 @@ describe('Clients', () => {
     const claim = claimOn(freshKey('options'));
     const { fencingToken } = await granted(backend, claim);
     expect(fencingToken).toBeGreaterThan(1e15);
-    const contended = await backend.acquire(claimOn(claim.key));
+    const contended = await acquireOn(backend, claimOn(claim.key));
     expect(contended).toEqual({
       status: 'contended',
       owner: claim.owner,
@@ -159,12 +159,12 @@ describe('Clients', () => {
     const made = [own.made, handed.made];
     for (const door of [handed, own]) door.hold();
     for (const each of [other, backend]) {
-      expect(await each.acquire(claimOn(freshKey()))).toMatchObject({ status: 'unavailable' });
+      expect(await acquireOn(each, claimOn(freshKey()))).toMatchObject({ status: 'unavailable' });
     }
     await until(() => own.made > made[0]!, { what: 'the connection is made anew' });
     expect(handed.made).toBe(made[1]);
     for (const door of [handed, own]) door.release();
-    const acquired = async () => (await backend.acquire(claimOn(freshKey()))).status === 'acquired';
+    const acquired = async () => (await acquireOn(backend, claimOn(freshKey()))).status === 'acquired';
     await until(acquired, { what: 'it is of use' });
     await other.close();
   });
@@ -206,7 +206,7 @@ describe('Clients', () => {
     await granted(backend, holder);
     const { key, owner, ttlMs } = claimOn(holder.key);
     const place = { ticket: owner, isHeard: false };
-    expect(await backend.acquire({ key, owner, ttlMs }, { ...place, tokens: 1 })).toMatchObject({ queued: true });
+    expect(await acquireOn(backend, { key, owner, ttlMs }, { ...place, tokens: 1 })).toMatchObject({ queued: true });
     await server.command('SCRIPT', 'FLUSH');
     backend.leave(key, place);
     await backend.close();
@@ -218,7 +218,7 @@ describe('Clients', () => {
     backend = await opened({ redis: server.url });
     await backend.close();
     await backend.close();
-    expect(await backend.acquire(claimOn(freshKey()))).toMatchObject({ status: 'unavailable' });
+    expect(await acquireOn(backend, claimOn(freshKey()))).toMatchObject({ status: 'unavailable' });
   });
 
   it('that meet a lock without a ttl, which another program wrote, are told that it does not end', async () => {
@@ -226,7 +226,7 @@ describe('Clients', () => {
     const key = freshKey();
     await server.command('SET', `lock:{${key}}`, 'by hand');
     const foreign = { owner: 'by hand', remainingMs: Infinity };
-    expect(await backend.acquire(claimOn(key))).toEqual({ status: 'contended', ...foreign, queued: false });
+    expect(await acquireOn(backend, claimOn(key))).toEqual({ status: 'contended', ...foreign, queued: false });
     expect(await backend.inspect(key)).toEqual({ ...foreign, fencingToken: undefined, heldForMs: undefined });
     expect(await backend.forceRelease(key)).toBe(true);
   });

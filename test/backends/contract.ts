@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Claim, LockBackend } from '../../lib/backends/lock-backend.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
-import { claimOn, freshKey, granted, now } from './claims.js';
+import { acquireOn, claimOn, freshKey, granted, now } from './claims.js';
 
 /** A backend under test. */
 export interface Subject {
@@ -35,7 +35,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       expect(won.sentAt).toBeGreaterThanOrEqual(before);
       expect(won.sentAt).toBeLessThanOrEqual(now());
 
-      const lost = await backend.acquire(claimOn(winner.key));
+      const lost = await acquireOn(backend, claimOn(winner.key));
       expect(lost).toEqual({
         status: 'contended',
         owner: winner.owner,
@@ -50,7 +50,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
     it('lets one of many attempts at the same moment win', async () => {
       const key = freshKey();
       const claims = Array.from({ length: 20 }, () => claimOn(key));
-      const outcomes = await Promise.all(claims.map((claim) => backend.acquire(claim)));
+      const outcomes = await Promise.all(claims.map((claim) => acquireOn(backend, claim)));
       expect(outcomes.filter(({ status }) => status === 'acquired')).toHaveLength(1);
       expect(outcomes.filter(({ status }) => status === 'contended')).toHaveLength(19);
       const winner = claims[outcomes.findIndex(({ status }) => status === 'acquired')]!;
@@ -72,7 +72,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       const winner = claimOn(freshKey());
       await granted(backend, winner);
       const loser = claimOn(winner.key);
-      await backend.acquire(loser);
+      await acquireOn(backend, loser);
       expect(await backend.release(loser)).toEqual({ status: 'gone' });
       expect((await backend.inspect(winner.key))?.owner).toBe(winner.owner);
       expect(await backend.release(winner)).toEqual({ status: 'released' });
@@ -83,7 +83,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       const expired = claimOn(freshKey(), 200);
       const { sentAt } = await granted(backend, expired);
       const next = claimOn(expired.key);
-      await until(async () => (await backend.acquire(next)).status === 'acquired', { what: 'the lock has expired' });
+      await until(async () => (await acquireOn(backend, next)).status === 'acquired', { what: 'the lock has expired' });
       expect(now() - sentAt).toBeGreaterThanOrEqual(199); // Redis counts whole milliseconds
 
       expect(await backend.release(expired)).toEqual({ status: 'gone' });
@@ -109,7 +109,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       await backend.forceRelease(claim.key);
       expect(await backend.extend(claim)).toEqual({ status: 'lost', reason: 'expired' });
       const next = claimOn(claim.key);
-      await until(async () => (await backend.acquire(next)).status === 'acquired', { what: 'the lock is free' });
+      await until(async () => (await acquireOn(backend, next)).status === 'acquired', { what: 'the lock is free' });
       await backend.release(next);
     });
 
@@ -131,7 +131,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
         const claim = claimOn(key, ttlMs);
         await until(
           async () => {
-            const outcome = await backend.acquire(claim);
+            const outcome = await acquireOn(backend, claim);
             if (outcome.status === 'acquired') tokens.push(outcome.fencingToken);
             return outcome.status === 'acquired';
           },
@@ -211,7 +211,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
         (claim: Claim) => backend.inspect(claim.key),
         ({ key }: Claim) => backend.release(claimOn(key)),
         ({ key }: Claim) => backend.extend(claimOn(key)),
-        ({ key }: Claim) => backend.acquire(claimOn(key)),
+        ({ key }: Claim) => acquireOn(backend, claimOn(key)),
       ];
       const answers = await Promise.all(held.map((claim, index) => operations[index % 6]!(claim)));
       expect(answers).toEqual(
@@ -264,7 +264,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       await backend.forceRelease(key);
       const claim = claimOn(key);
       await granted(backend, claim);
-      await backend.acquire(claimOn(key));
+      await acquireOn(backend, claimOn(key));
       await backend.extend(claim);
       await backend.inspect(key);
       await backend.release(claim);

@@ -6,7 +6,7 @@ import { RedisConnection } from '../../lib/backends/redis-connection.js';
 import type { RedisSource } from '../../lib/options.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
-import { claimOn, freshKey, opened } from './claims.js';
+import { acquireOn, claimOn, freshKey, opened } from './claims.js';
 
 const SECRET = 'sesame-0pen';
 const NAME = 'ali-baba';
@@ -55,7 +55,7 @@ describe('An error', () => {
     );
     const results = [
       connecting,
-      await backend.acquire(claim),
+      await acquireOn(backend, claim),
       await backend.extend(claim),
       await caught(backend.inspect(claim.key)),
       await caught(backend.forceRelease(claim.key)),

@@ -5,7 +5,7 @@ import { RedisNode } from '../../lib/backends/redis-node.js';
 import { RAISE_FENCE } from '../../lib/scripts/raise-fence.script.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { claimOn, connected, freshKey, granted } from './claims.js';
+import { acquireOn, claimOn, connected, freshKey, granted } from './claims.js';
 import { RedlockNodes } from './redlock-nodes.js';
 
 const HIGH = 3e15;
@@ -151,7 +151,7 @@ describe('Fencing tokens of a Redlock', () => {
     await nodes.setFence(1, claim.key, HIGH + 50);
     nodes.pause(2);
     const cut = proxy.cutAfterRequest(RAISE_FENCE.sha);
-    const outcome = await backend.acquire(claim);
+    const outcome = await acquireOn(backend, claim);
     await cut;
     expect(outcome).toEqual({
       status: 'unavailable',
@@ -171,7 +171,7 @@ describe('Fencing tokens of a Redlock', () => {
     await nodes.setFence(2, claim.key, HIGH + 500); // which another holder may have been given
     nodes.pause(2);
     const cut = proxy.cutAfterRequest(RAISE_FENCE.sha);
-    const acquiring = backend.acquire(claim);
+    const acquiring = acquireOn(backend, claim);
     await cut;
     nodes.resume(); // it grants, and is told the token of the others, which is below its own
     expect(await acquiring).toEqual({
@@ -217,7 +217,7 @@ describe('Fencing tokens of a Redlock', () => {
     it('raise its counter while the lock is held, and never lower it', async () => {
       const claim = claimOn(freshKey());
       await nodes.setFence(1, claim.key, HIGH);
-      await node.acquire(claim);
+      await node.vote(claim, undefined, '');
       expect(await node.raiseFence(claim, HIGH + 7)).toEqual({ status: 'raised' });
       expect(await nodes.fence(1, claim.key)).toBe(HIGH + 7);
       expect(await node.raiseFence(claim, HIGH + 3)).toEqual({ status: 'raised' });
@@ -227,7 +227,7 @@ describe('Fencing tokens of a Redlock', () => {
 
     it('change nothing where the lock is gone or another owns it', async () => {
       const claim = claimOn(freshKey());
-      await node.acquire(claim);
+      await node.vote(claim, undefined, '');
       const before = await nodes.fence(1, claim.key);
       await nodes.drop(1, claim.key);
       expect(await node.raiseFence(claim, HIGH)).toEqual({ status: 'gone' });

@@ -2,7 +2,7 @@ import type { LockBackend } from '../../lib/backends/lock-backend.js';
 import { letVote } from '../support/let-vote.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
-import { claimOn, freshKey } from './claims.js';
+import { acquireOn, claimOn, freshKey } from './claims.js';
 
 /** The servers of a Redlock, seen one by one. */
 export class RedlockNodes {
@@ -74,7 +74,7 @@ export class RedlockNodes {
     await until(
       async () => {
         const claim = claimOn(freshKey());
-        await backend.acquire(claim);
+        await acquireOn(backend, claim);
         await backend.release(claim);
         return (await Promise.all(this.servers.map((_, node) => this.fence(node, claim.key)))).every(Boolean);
       },

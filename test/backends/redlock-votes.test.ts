@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { LockBackend } from '../../lib/backends/lock-backend.js';
 import { until } from '../support/until.js';
-import { claimOn, connected, freshKey, granted, now, opened } from './claims.js';
+import { acquireOn, claimOn, connected, freshKey, granted, now, opened } from './claims.js';
 import { RedlockNodes } from './redlock-nodes.js';
 
 /** Longer than a test may take: whoever waits for a node that hangs does not end in time. */
@@ -33,7 +33,7 @@ describe('A Redlock of 5', () => {
     nodes.pause(1, 3);
     const claim = claimOn(freshKey());
     await granted(backend, claim);
-    expect(await backend.acquire(claimOn(claim.key))).toMatchObject({ status: 'contended', owner: claim.owner });
+    expect(await acquireOn(backend, claimOn(claim.key))).toMatchObject({ status: 'contended', owner: claim.owner });
     expect(await backend.extend(claim)).toMatchObject({ status: 'extended' });
     expect(await backend.release(claim)).toEqual({ status: 'released' });
     nodes.resume();
@@ -49,7 +49,7 @@ describe('A Redlock of 5', () => {
     await granted(backend, claim);
     await nodes.allGranted(claim.key);
     nodes.pause(0, 4);
-    const { remainingMs, ...outcome } = (await backend.acquire(claimOn(claim.key))) as { remainingMs: number };
+    const { remainingMs, ...outcome } = (await acquireOn(backend, claimOn(claim.key))) as { remainingMs: number };
     expect(outcome).toMatchObject({ status: 'contended', owner: claim.owner });
     expect(remainingMs).toBeGreaterThan(claim.ttlMs / 2);
     expect(await backend.release(claim)).toEqual({ status: 'released' });
@@ -78,7 +78,7 @@ describe('A Redlock of 5', () => {
       status: 'unavailable',
       causes: nodes.names(0, 2, 4).map((node) => expect.objectContaining({ node })),
     };
-    expect(await backend.acquire(claim)).toEqual(expected);
+    expect(await acquireOn(backend, claim)).toEqual(expected);
     expect(await backend.extend(claim)).toEqual(expected);
     expect(await backend.release(claim)).toEqual(expected);
     for (const operation of [() => backend.inspect(claim.key), () => backend.forceRelease(claim.key)]) {
@@ -93,12 +93,12 @@ describe('A Redlock of 5', () => {
     const key = freshKey();
     for (const node of [0, 1, 2]) await nodes.put(node, key, 'holder');
     nodes.pause(3, 4);
-    expect(await backend.acquire(claimOn(key))).toMatchObject({ status: 'contended', owner: 'holder' });
+    expect(await acquireOn(backend, claimOn(key))).toMatchObject({ status: 'contended', owner: 'holder' });
     nodes.resume();
     await nodes.allVote(backend);
     nodes.pause(1, 2);
     // One refuses, two grant, two hang: nobody has a majority, and three nodes did answer.
-    expect(await backend.acquire(claimOn(key))).toEqual({ status: 'contended', queued: false });
+    expect(await acquireOn(backend, claimOn(key))).toEqual({ status: 'contended', queued: false });
   });
 
   it('knows the holder whichever nodes answer first', async () => {
@@ -106,7 +106,7 @@ describe('A Redlock of 5', () => {
     const key = freshKey();
     for (const node of [0, 1, 2]) await nodes.put(node, key, 'holder');
     for (const node of [3, 4]) await nodes.put(node, key, 'another');
-    const outcomes = await Promise.all(Array.from({ length: 30 }, () => backend.acquire(claimOn(key))));
+    const outcomes = await Promise.all(Array.from({ length: 30 }, () => acquireOn(backend, claimOn(key))));
     expect(outcomes).toEqual(
       Array(30).fill({ status: 'contended', owner: 'holder', remainingMs: expect.any(Number), queued: false }),
     );
@@ -117,7 +117,7 @@ describe('A Redlock of 5', () => {
     const key = freshKey();
     for (const node of [0, 1]) await nodes.put(node, key, 'one');
     await nodes.put(2, key, 'two');
-    expect(await backend.acquire(claimOn(key))).toEqual({ status: 'contended', queued: false });
+    expect(await acquireOn(backend, claimOn(key))).toEqual({ status: 'contended', queued: false });
     await until(async () => (await nodes.fence(3, key)) && (await nodes.fence(4, key)), { what: 'two nodes granted' });
     await until(async () => (await nodes.owner(3, key)) === null && (await nodes.owner(4, key)) === null, {
       what: 'both votes are given back',
@@ -133,7 +133,9 @@ describe('A Redlock of 5', () => {
     await Promise.all(
       contenders.map(async (backend) => {
         const claim = claimOn(key);
-        await until(async () => (await backend.acquire({ ...claim })).status === 'acquired', { what: 'it is granted' });
+        await until(async () => (await acquireOn(backend, { ...claim })).status === 'acquired', {
+          what: 'it is granted',
+        });
         winners.push(claim.owner);
         expect(await backend.inspect(key)).toMatchObject({ owner: claim.owner });
         expect(await backend.release(claim)).toEqual({ status: 'released' });
@@ -148,7 +150,7 @@ describe('A Redlock of 5', () => {
     const key = freshKey();
     for (const node of [0, 1, 2]) await nodes.put(node, key, 'holder');
     nodes.pause(3, 4);
-    expect(await backend.acquire(claimOn(key))).toMatchObject({ status: 'contended' });
+    expect(await acquireOn(backend, claimOn(key))).toMatchObject({ status: 'contended' });
     nodes.resume();
     await until(async () => (await nodes.fence(3, key)) && (await nodes.fence(4, key)), {
       what: 'the late nodes have granted',
@@ -163,7 +165,7 @@ describe('A Redlock of 5', () => {
     const backend = await open(SHORT_MS);
     const key = freshKey();
     nodes.pause(0, 1, 2);
-    expect(await backend.acquire(claimOn(key))).toMatchObject({ status: 'unavailable' });
+    expect(await acquireOn(backend, claimOn(key))).toMatchObject({ status: 'unavailable' });
     nodes.resume();
     await until(async () => (await Promise.all([0, 1, 2].map((node) => nodes.fence(node, key)))).every(Boolean), {
       what: 'the late nodes have granted',
@@ -185,7 +187,7 @@ describe('A Redlock of 5', () => {
   it('counts the lease from before the first vote was asked for', async () => {
     const backend = await open(10_000);
     const claim = claimOn(freshKey());
-    for (const operation of [() => backend.acquire(claim), () => backend.extend(claim)]) {
+    for (const operation of [() => acquireOn(backend, claim), () => backend.extend(claim)]) {
       nodes.pause(0, 1, 2);
       const attempt = operation();
       await new Promise(setImmediate); // sent

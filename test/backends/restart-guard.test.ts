@@ -7,7 +7,7 @@ import { clientOf } from '../hazards/stage.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { claimOn, connected, freshKey, granted, opened } from './claims.js';
+import { acquireOn, claimOn, connected, freshKey, granted, opened } from './claims.js';
 import { RedlockNodes } from './redlock-nodes.js';
 
 /** Longer than any test takes: whoever has to wait for it does not vote in the test. */
@@ -40,7 +40,7 @@ describe('A node of a Redlock', () => {
     backends.push(backend);
     return backend;
   };
-  const attempt = (backend: LockBackend, ttlMs = LONG_MS) => backend.acquire(claimOn(freshKey(), ttlMs));
+  const attempt = (backend: LockBackend, ttlMs = LONG_MS) => acquireOn(backend, claimOn(freshKey(), ttlMs));
   const abstaining = (outcome: AcquireOutcome) =>
     outcome.status === 'unavailable'
       ? outcome.causes
@@ -162,7 +162,7 @@ describe('A node of a Redlock', () => {
     await nodes.servers[1]!.command('FLUSHALL');
     await withoutAnother(1);
     const claim = claimOn(freshKey(), LONG_MS);
-    expect(abstaining(await backend.acquire(claim))).toContain(nodes.names(1)[0]);
+    expect(abstaining(await acquireOn(backend, claim))).toContain(nodes.names(1)[0]);
     expect(await nodes.owner(1, claim.key)).toBeNull();
     expect(await nodes.fence(1, claim.key)).toBe(0);
     expect(abstaining(await attempt(backend))).toContain(nodes.names(1)[0]);
@@ -307,7 +307,7 @@ describe('A node of a Redlock', () => {
     await withoutAnother(1);
     await until(() => clients[2]!.status !== 'ready', { what: 'the client knows that its node is gone' });
     proxy.hold();
-    const acquiring = backend.acquire(claim);
+    const acquiring = acquireOn(backend, claim);
     await until(() => nodes.owner(0, claim.key), { what: 'the vote of the other node' });
     await restart(1);
     proxy.cut();

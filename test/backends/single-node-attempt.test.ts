@@ -1,10 +1,11 @@
 import { expect, it } from 'vitest';
 import { NodeError } from '../../lib/errors.js';
 import type { Claim, Waiting } from '../../lib/backends/lock-backend.js';
-import type { Fault, NodeExtension, Told, Vote } from '../../lib/backends/node-answers.js';
+import type { Fault, NodeExtension, Vote } from '../../lib/backends/node-answers.js';
 import type { RedisNode } from '../../lib/backends/redis-node.js';
 import type { ReplicaWait } from '../../lib/backends/replica-wait.js';
 import { SingleNodeBackend } from '../../lib/backends/single-node.backend.js';
+import { acquireOn } from './claims.js';
 
 const CLAIM: Claim = { key: 'key', owner: 'me', ttlMs: 10_000 };
 const WAITING: Waiting = { ticket: 'me', isHeard: true, tokens: 3 };
@@ -32,10 +33,10 @@ async function attempt(
   const sentAt: number[] = [];
   const givenBack: string[] = [];
   const node = {
-    acquire: async (_claim: Claim, _waiting?: Waiting, told: Told<Vote, unknown> = (vote) => vote) => {
+    acquire: (_claim: Claim, _waiting: Waiting | undefined, told: (vote: Vote) => void) => {
       sentAt.push(now);
       now += voteMs;
-      return told(votes[sentAt.length - 1]!);
+      queueMicrotask(() => told(votes[sentAt.length - 1]!));
     },
     release: (claim: Claim) => void givenBack.push(`release ${claim.owner}`),
     leave: (_key: string, { ticket }: Waiting) => void givenBack.push(`leave ${ticket}`),
@@ -49,7 +50,7 @@ async function attempt(
     },
   };
   const backend = new SingleNodeBackend(node, LIMIT_MS, () => now, wait as unknown as ReplicaWait | undefined);
-  const outcome = await backend.acquire(CLAIM, waiting);
+  const outcome = await acquireOn(backend, CLAIM, waiting);
   return { outcome, sentAt, givenBack, replicated: replicated.length };
 }
 

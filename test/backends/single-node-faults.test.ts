@@ -6,7 +6,7 @@ import { RELEASE } from '../../lib/scripts/release.script.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { claimOn, connected, freshKey, granted, now, opened } from './claims.js';
+import { acquireOn, claimOn, connected, freshKey, granted, now, opened } from './claims.js';
 
 describe('One Redis server', () => {
   let server: RedisServer;
@@ -59,7 +59,7 @@ describe('One Redis server', () => {
       const holder = claimOn(freshKey());
       await granted(backend, holder);
       const cut = proxy.cutAfterRequest(ACQUIRE.sha);
-      expect(await backend.acquire(claimOn(holder.key))).toMatchObject({ status: 'contended', owner: holder.owner });
+      expect(await acquireOn(backend, claimOn(holder.key))).toMatchObject({ status: 'contended', owner: holder.owner });
       await cut;
       expect(await backend.release(holder)).toEqual({ status: 'released' });
     });
@@ -93,7 +93,7 @@ describe('One Redis server', () => {
     await server.command('ACL', 'SETUSER', 'tenant', '-evalsha');
     const refused = expect.objectContaining({ problem: expect.stringMatching(/NOPERM/) });
     for (let round = 0; round < 30; round++) {
-      const outcome = await backend.acquire(claimOn(freshKey()));
+      const outcome = await acquireOn(backend, claimOn(freshKey()));
       expect(outcome).toEqual({ status: 'unavailable', causes: [refused] });
     }
     expect(await backend.release(claim)).toEqual({ status: 'unavailable', causes: [refused] });
@@ -118,7 +118,7 @@ describe('One Redis server', () => {
 
   it('that answers late has granted a lease that counts from before the command was sent', async () => {
     const claim = claimOn(freshKey());
-    for (const operation of [() => backend.acquire(claim), () => backend.extend(claim)]) {
+    for (const operation of [() => acquireOn(backend, claim), () => backend.extend(claim)]) {
       proxy.hold();
       const attempt = operation();
       await new Promise(setImmediate); // sent
@@ -137,7 +137,7 @@ describe('One Redis server', () => {
     expect(await backend.extend(claim)).toEqual({ status: 'lost', reason: 'stolen' });
     expect(await backend.release(claim)).toEqual({ status: 'gone' });
     const causes = [expect.objectContaining({ problem: expect.stringMatching(/WRONGTYPE/) })];
-    expect(await backend.acquire(claimOn(claim.key))).toEqual({ status: 'unavailable', causes });
+    expect(await acquireOn(backend, claimOn(claim.key))).toEqual({ status: 'unavailable', causes });
     await expect(backend.inspect(claim.key)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE', causes });
     expect(await backend.forceRelease(claim.key)).toBe(true);
   });
@@ -145,7 +145,7 @@ describe('One Redis server', () => {
   it('that cannot be reached any more leaves no orphan of an attempt whose answer was lost', async () => {
     const claim = claimOn(freshKey());
     proxy.dropReplies();
-    const attempt = backend.acquire(claim);
+    const attempt = acquireOn(backend, claim);
     await until(() => owner(claim.key), { what: 'it was granted' });
     proxy.refuse();
     proxy.cut();
@@ -185,7 +185,7 @@ describe('One Redis server', () => {
     expect(await backend.extend(claim)).toEqual({ status: 'unavailable', causes: atProxy() });
     const others = Array.from({ length: 20 }, () => claimOn(freshKey()));
     const late = new Promise((resolve) => setImmediate(resolve, 'not at once'));
-    const outcomes = Promise.all(others.map((other) => backend.acquire(other)));
+    const outcomes = Promise.all(others.map((other) => acquireOn(backend, other)));
     expect(await Promise.race([outcomes, late])).toEqual(Array(20).fill({ status: 'unavailable', causes: atProxy() }));
     server.resume();
     await until(async () => (await backend.extend(claim)).status === 'extended', { what: 'it serves again' });
@@ -199,7 +199,7 @@ describe('One Redis server', () => {
     proxy.cut();
     const unavailable = { status: 'unavailable', causes: atProxy() };
     const start = now();
-    const attempt = await backend.acquire(claim);
+    const attempt = await acquireOn(backend, claim);
     expect(now() - start).toBeLessThan(backend.attemptTimeoutMs(claim.ttlMs) + 2_000); // a busy machine
     expect(attempt).toEqual(unavailable);
     expect(await backend.extend(claim)).toEqual(unavailable);
@@ -231,10 +231,10 @@ describe('One Redis server', () => {
     await backend.close();
     proxy.refuse();
     backend = await opened({ redis: proxy.url, commandTimeoutMs: 100 });
-    expect(await backend.acquire(claimOn(freshKey()))).toEqual({ status: 'unavailable', causes: atProxy() });
+    expect(await acquireOn(backend, claimOn(freshKey()))).toEqual({ status: 'unavailable', causes: atProxy() });
     await proxy.accept();
     const claim = claimOn(freshKey());
-    await until(async () => (await backend.acquire(claim)).status === 'acquired', { what: 'it is connected' });
+    await until(async () => (await acquireOn(backend, claim)).status === 'acquired', { what: 'it is connected' });
     await backend.release(claim);
   });
 
@@ -250,7 +250,7 @@ describe('One Redis server', () => {
     await backend.connect(10_000);
     const next = await until(
       async () => {
-        const outcome = await backend.acquire(claim);
+        const outcome = await acquireOn(backend, claim);
         return outcome.status === 'acquired' ? outcome : undefined;
       },
       { what: 'it serves again' },

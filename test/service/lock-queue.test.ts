@@ -35,11 +35,10 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true) {
   const backend = {
     handsOver,
     attemptTimeoutMs: () => 1_000,
-    acquire: (claim: Claim, waiting?: Waiting) =>
-      new Promise<AcquireOutcome>((resolve) => {
-        log.push('ask');
-        asks.push({ claim: { ...claim }, waiting, answer: (outcome) => (resolve(outcome), settled()) });
-      }),
+    acquire: (claim: Claim, waiting: Waiting | undefined, told: (outcome: AcquireOutcome) => void) => {
+      log.push('ask');
+      asks.push({ claim: { ...claim }, waiting, answer: (outcome) => (told(outcome), settled()) });
+    },
     release: (claim: Claim) => (log.push(`release ${claim.owner}`), Promise.resolve({ status: 'released' as const })),
     leave: (_key: string, { ticket }: Place) => void log.push(`leave ${ticket}`),
     get isListening() {
