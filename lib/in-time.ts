@@ -4,12 +4,17 @@
  */
 export async function inTime<T>(answer: T | PromiseLike<T>, limitMs: number, late: () => T): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
+  let lookAgain: NodeJS.Immediate | undefined;
   const over = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, limitMs);
+    timer = setTimeout(() => {
+      // After a pause of this process timers come first: what was answered meanwhile is read before it is given up.
+      lookAgain = setImmediate(resolve);
+    }, limitMs);
   });
   try {
     return await Promise.race([answer, over.then(late)]);
   } finally {
     clearTimeout(timer);
+    clearImmediate(lookAgain);
   }
 }

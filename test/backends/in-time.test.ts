@@ -1,5 +1,7 @@
-import { describe, expect, it, vi } from 'vitest';
+import { Redis } from 'ioredis';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { inTime } from '../../lib/in-time.js';
+import { RedisServer } from '../support/redis-server.js';
 
 const LONG_MS = 60_000;
 
@@ -30,5 +32,19 @@ describe('what is waited for in time', () => {
     expect(await inTime(answer, 1, () => 'late')).toBe('late');
     await expect(inTime(answer, 1, refuse)).rejects.toBe(refused);
     fail(new Error('of nobody')); // unhandled it would fail the test run
+  });
+
+  it('is the answer that came while this process was paused, although the time is over', async () => {
+    const server = await RedisServer.start();
+    onTestFinished(() => server.stop());
+    const client = new Redis(server.url);
+    onTestFinished(() => client.disconnect());
+    await client.ping();
+    const late = vi.fn<() => string>(() => 'late');
+    const answer = inTime(client.ping(), 10, late);
+    for (const end = performance.now() + 300; performance.now() < end;);
+    expect(await answer).toBe('PONG');
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(late).not.toHaveBeenCalled();
   });
 });
