@@ -168,6 +168,22 @@ describe('One Redis server', () => {
     for (const claim of claims) await free(claim.key);
   });
 
+  it('that cannot be reached when a place in a queue is given up has it left later', async () => {
+    const holder = claimOn(freshKey());
+    await granted(backend, holder);
+    const claim = claimOn(holder.key);
+    const [place, queue] = [{ ticket: claim.owner, isHeard: false }, `lock:{${claim.key}}:queue`];
+    expect(await backend.acquire(claim, { ...place, tokens: 1 })).toMatchObject({ queued: true });
+    expect(await server.command('PERSIST', queue)).toBe(1); // or its ttl would end it
+    proxy.refuse();
+    proxy.cut();
+    backend.leave(claim.key, place);
+    await proxy.accept();
+    await until(async () => (await server.command('EXISTS', queue)) === 0, { what: 'the place is left' });
+    expect(await owner(claim.key)).toBe(holder.owner);
+    expect(await backend.release(holder)).toEqual({ status: 'released' });
+  });
+
   it('that hangs while a lock is released gets the release later, also when the backend is closed meanwhile', async () => {
     const claim = claimOn(freshKey());
     await granted(backend, claim);
