@@ -173,7 +173,7 @@ describe('One Redis server', () => {
     await granted(backend, holder);
     const claim = claimOn(holder.key);
     const [place, queue] = [{ ticket: claim.owner, isHeard: false }, `lock:{${claim.key}}:queue`];
-    expect(await backend.acquire(claim, { ...place, tokens: 1 })).toMatchObject({ queued: true });
+    expect(await acquireOn(backend, claim, { ...place, tokens: 1 })).toMatchObject({ queued: true });
     expect(await server.command('PERSIST', queue)).toBe(1); // or its ttl would end it
     proxy.refuse();
     proxy.cut();
