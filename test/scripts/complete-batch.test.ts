@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { ACQUIRE } from '../../lib/scripts/acquire.script.js';
 import { clusterSlot } from '../../lib/scripts/cluster-slot.js';
 import { EXTEND } from '../../lib/scripts/extend.script.js';
@@ -46,6 +46,7 @@ describe('Of the operations of one tick', () => {
     calls = [];
     runner = new ScriptRunner(noting(calls), 5_000);
   });
+  afterEach(() => answerAll(calls)); // what is open would come due while other tests run
 
   const run = (script: Script, lock: string): Promise<Reply> =>
     runner.run(script, script === EXTEND ? [lock] : [lock, `${lock}:more`], script === INSPECT ? [] : ['me']);
