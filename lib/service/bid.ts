@@ -79,7 +79,8 @@ export class Bid {
   wait({ remainingMs, queued }: Extract<AcquireOutcome, { status: 'contended' }>, attemptMs: number): void {
     const { backend, wake } = this.duties;
     if (!backend.isListening) backend.listen(wake);
-    if (this.#woken) {
+    // Whoever asked without a place in the queue hears of nothing: it takes one at once.
+    if (this.#woken || (!this.#place && remainingMs !== undefined)) {
       this.owner.onTurn(this);
       return;
     }
