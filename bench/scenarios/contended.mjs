@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { commandCalls, redisCpuUs } from '../cell/redis-servers.mjs';
-import { turnsForAWhile } from './warm-up.mjs';
 import { createSharedResource, SharedResource } from '../cell/shared-resource.mjs';
 import { cpuUs, median, nowMs, quantile, sorted, sum } from '../cell/statistics.mjs';
 
 const KEY = 'contended';
 const TURNS = 1_000;
+/** What is measured is done for so long before, so that all of its code is compiled, that of the scenario too. */
 const WARM_UP_MS = 1_500;
 
 /**
@@ -25,36 +25,39 @@ export function contended({ title, processes, waiters, holdMs, fair = false }) {
 
     async coordinate({ servers: [{ control }], workers, scratch, quick, counting }) {
       const turns = (processes > 1 ? TURNS * 2 : TURNS) / (quick && holdMs > 0 ? 2 : 1);
-      const file = createSharedResource(scratch);
-      const warmUpKeys = workers.map((_, index) => `warm-up:${index}`);
-      await workers[0].run('prepare', { keys: [KEY, ...warmUpKeys] });
-      await Promise.all(workers.map((worker, index) => worker.run('warmUp', { key: warmUpKeys[index], waiters })));
-      await Promise.all(workers.map((worker) => worker.run('warmUp', { key: warmUpKeys[0], waiters })));
-      await control.config('RESETSTAT');
-      const redisBefore = await redisCpuUs(control);
-      const contending = workers.map((worker, index) =>
-        worker.run('contend', { path: file.path, turns, waiters, holdMs, firstId: index * waiters }),
-      );
-      await Promise.race(contending);
-      const [redisAfter, calls] = await Promise.all([redisCpuUs(control), commandCalls(control)]);
-      await Promise.all(workers.map((worker) => worker.run('stop')));
-      const parts = await Promise.all(contending);
-      const { count } = file.resource.read();
-      file.resource.close();
-      if (counting) {
-        // Also the turns of those who were waiting when it was over: they have asked already.
-        const all = await Promise.all(workers.map((worker) => worker.run('finish')));
-        const count = (what) => sum(all.map((part) => part[what]));
-        return { commands: count('commands') / count('turns'), calls: calls / turns };
-      }
-      const startedAt = Math.min(...parts.map((part) => part.startedAt));
-      const ms = Math.max(...parts.map((part) => part.endedAt ?? 0)) - startedAt;
-      return figures(parts, { ms, turns, count, calls, redisUs: redisAfter - redisBefore });
+      await workers[0].run('prepare', { keys: [KEY] });
+      const everyWorker = (task, terms) => workers.map((worker, index) => worker.run(task, terms?.(index)));
+      const round = async () => {
+        const file = createSharedResource(scratch);
+        await control.config('RESETSTAT');
+        const redisBefore = await redisCpuUs(control);
+        const contending = everyWorker('contend', (index) => ({
+          path: file.path,
+          turns,
+          waiters,
+          holdMs,
+          firstId: index * waiters,
+        }));
+        await Promise.race(contending);
+        const [redisAfter, calls] = await Promise.all([redisCpuUs(control), commandCalls(control)]);
+        await Promise.all(everyWorker('stop'));
+        const parts = await Promise.all(contending);
+        const { count } = file.resource.read();
+        file.resource.close();
+        return { parts, turns, count, calls, redisUs: redisAfter - redisBefore };
+      };
+      /** Also those who are waiting when it is over have their turn. */
+      const finished = () => Promise.all(everyWorker('finish'));
+
+      for (const end = nowMs() + WARM_UP_MS; nowMs() < end; await finished()) await round();
+      const result = await round();
+      if (!counting) return figures(result);
+      const all = await finished();
+      const count = (what) => sum(all.map((part) => part[what]));
+      return { commands: count('commands') / count('turns'), calls: result.calls / turns };
     },
 
     tasks: {
-      /** Turns of as many waiters for a while, so that code is compiled and connections are open. */
-      warmUp: ({ contestant }, { key, waiters }) => turnsForAWhile(contestant, { key, waiters, ms: WARM_UP_MS }),
       contend,
       stop: (client) => client.stop?.(),
       finish: (client) => client.finished,
@@ -127,7 +130,9 @@ async function contend(client, { path, turns, waiters, holdMs, firstId }) {
   return over;
 }
 
-function figures(parts, { ms, turns, count, calls, redisUs }) {
+function figures({ parts, turns, count, calls, redisUs }) {
+  const startedAt = Math.min(...parts.map((part) => part.startedAt));
+  const ms = Math.max(...parts.map((part) => part.endedAt ?? 0)) - startedAt;
   const waits = sorted(parts.flatMap((part) => part.waits));
   const unended = parts.flatMap((part) => part.unended);
   const turnsOf = parts.flatMap((part) => part.turnsOf);
