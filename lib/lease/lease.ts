@@ -1,5 +1,6 @@
 import type { Claim } from '../backends/lock-backend.js';
 import { LockLostError, type LockLostReason, type LockOutcome } from '../errors.js';
+import type { Linked, LinkedList } from '../linked-list.js';
 
 /**
  * How long a lease may be relied on, in milliseconds after its command was sent. The allowance for clocks that run at
@@ -15,9 +16,12 @@ export type LeaseState = 'held' | 'lost' | 'released';
  * One lock that this process was granted, until it is released or lost. Whether it is held is computed when asked:
  * after a pause of the process, user code runs before any timer does.
  */
-export class Lease {
+export class Lease implements Linked<Lease> {
   /** How many handles share it; the last one to be released releases it. */
   handles = 1;
+  list?: LinkedList<Lease>;
+  next?: Lease;
+  previous?: Lease;
   /** When the watchdog looks at it next, by the clock. */
   dueAt = 0;
   /** It was to have another ttl, and nobody knows which one it has in Redis. */

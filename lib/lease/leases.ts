@@ -20,7 +20,6 @@ export interface LeasesDuties {
 /** All that this process holds of one service, at most one lease for each key: kept, given back, or lost. */
 export class Leases implements LeaseKeeper {
   readonly #duties: LeasesDuties;
-  readonly #leases = new Map<string, Lease>();
   readonly #watchdog: Watchdog;
   readonly #expire = (lease: Lease) => this.#watchdog.expire(lease);
   /** What is to be released once its lease has ended in Redis, too. */
@@ -40,25 +39,18 @@ export class Leases implements LeaseKeeper {
 
   /** How much it keeps: nothing unless keys are held, or were lost a moment ago. */
   get size(): number {
-    return this.#leases.size + this.#watchdog.size + this.#afterwards.size;
+    return this.#watchdog.size + this.#afterwards.size;
   }
 
   /** What is held. */
-  get all(): Iterable<Lease> {
-    return this.#leases.values();
-  }
-
-  get(key: string): Lease | undefined {
-    return this.#leases.get(key);
+  get all(): Lease[] {
+    return this.#watchdog.leases;
   }
 
   /** Begins to keep what was granted. */
   add(claim: Claim, fencingToken: number, sentAt: number, kept: boolean): Lease {
     const { guardMs, now } = this.#duties;
     const lease = new Lease(claim, fencingToken, kept, sentAt, guardMs, now, this.#expire);
-    const earlier = this.#leases.get(claim.key);
-    if (earlier) this.lose(earlier, 'stolen'); // it was taken from there before it was granted here
-    this.#leases.set(claim.key, lease);
     this.#watchdog.watch(lease);
     return lease;
   }
@@ -77,7 +69,6 @@ export class Leases implements LeaseKeeper {
     // In this order and at once: nothing is extended, and nobody in line is let in, behind the release.
     this.#watchdog.unwatch(lease);
     lease.release();
-    this.#leases.delete(lease.claim.key);
     const givingBack = this.#duties.giveBack(lease);
     this.#tellIdle();
     return givingBack.then((outcome) => this.#released(lease, outcome));
@@ -105,7 +96,6 @@ export class Leases implements LeaseKeeper {
     this.#watchdog.unwatch(lease);
     if (reason === 'shutdown') void this.#duties.backend.release(lease.claim);
     else if (reason !== 'stolen') this.#releaseAfterwards(lease);
-    this.#leases.delete(lease.claim.key);
     this.#duties.onLost(lease);
     this.#tellIdle();
     this.#duties.emit(() => ({ type: 'lost', reason, ...identity(lease) }));
@@ -113,7 +103,7 @@ export class Leases implements LeaseKeeper {
 
   /** Waits until nothing is held any more, for `timeoutMs` at most. */
   async idle(timeoutMs: number): Promise<void> {
-    if (this.#leases.size === 0) return;
+    if (this.#watchdog.size === 0) return;
     let timer: NodeJS.Timeout | undefined;
     await new Promise<void>((resolve) => {
       this.#whenIdle = resolve;
@@ -124,7 +114,7 @@ export class Leases implements LeaseKeeper {
 
   /** Keeps nothing any more: what is still held is lost to the shutdown. */
   end(): void {
-    for (const lease of [...this.#leases.values()]) this.lose(lease, 'shutdown');
+    for (const lease of this.all) this.lose(lease, 'shutdown');
     for (const [timer, claim] of this.#afterwards) {
       clearTimeout(timer);
       void this.#duties.backend.release(claim);
@@ -150,7 +140,7 @@ export class Leases implements LeaseKeeper {
   }
 
   #tellIdle(): void {
-    if (this.#leases.size === 0) this.#whenIdle?.();
+    if (this.#whenIdle && this.#watchdog.size === 0) this.#whenIdle();
   }
 }
 

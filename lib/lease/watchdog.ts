@@ -1,5 +1,6 @@
 import type { ExtendOutcome } from '../backends/lock-backend.js';
 import type { LockLostReason, NodeError } from '../errors.js';
+import { LinkedList } from '../linked-list.js';
 import type { Lease } from './lease.js';
 
 /** First try after this part of the ttl, so that two more fit in before the deadline. */
@@ -22,11 +23,10 @@ export interface WatchdogDuties {
   onFault(lease: Lease, causes: NodeError[]): void;
 }
 
-/** Leases in the order they come due: a set is a queue from which any can be removed at once. */
-interface Queue {
-  leases: Set<Lease>;
+/** Leases in the order they come due. */
+class Queue extends LinkedList<Lease> {
   /** When the last one comes due. */
-  lastDueAt: number;
+  lastDueAt = -Infinity;
 }
 
 /**
@@ -38,7 +38,7 @@ export class Watchdog {
   /** By ttl; negative for those that are not extended. */
   readonly #queues = new Map<number, Queue>();
   /** Leases with an extension under way or failed, and those that come due before others that stand in their queue. */
-  readonly #troubled = new Set<Lease>();
+  readonly #troubled = new LinkedList<Lease>();
   readonly #underWay = new Map<Lease, Promise<ExtendOutcome>>();
   #timer?: NodeJS.Timeout;
   #timerDue = Infinity;
@@ -49,9 +49,14 @@ export class Watchdog {
 
   /** How many leases it watches. */
   get size(): number {
-    let size = this.#troubled.size;
-    for (const { leases } of this.#queues.values()) size += leases.size;
+    let { size } = this.#troubled;
+    for (const queue of this.#queues.values()) size += queue.size;
     return size;
+  }
+
+  /** What it watches. */
+  get leases(): Lease[] {
+    return [...this.#queues.values(), this.#troubled].flatMap((list) => list.filter(() => true));
   }
 
   watch(lease: Lease): void {
@@ -60,21 +65,19 @@ export class Watchdog {
     this.#wakeAt(lease.dueAt);
     const id = queueOf(lease);
     let queue = this.#queues.get(id);
-    if (!queue) this.#queues.set(id, (queue = { leases: new Set(), lastDueAt: lease.dueAt }));
+    if (!queue) this.#queues.set(id, (queue = new Queue()));
+    else if (queue.size === 0) queue.lastDueAt = -Infinity;
     if (lease.dueAt < queue.lastDueAt - leewayMs(lease)) {
-      this.#troubled.add(lease); // answered late
+      this.#troubled.push(lease); // answered late
       return;
     }
     queue.lastDueAt = Math.max(queue.lastDueAt, lease.dueAt);
-    queue.leases.add(lease);
+    queue.push(lease);
   }
 
   /** Synchronous: after it returns, no extension of the lease is sent any more. */
   unwatch(lease: Lease): void {
-    if (this.#troubled.delete(lease)) return;
-    const id = queueOf(lease);
-    const queue = this.#queues.get(id);
-    if (queue?.leases.delete(lease) && queue.leases.size === 0) this.#queues.delete(id);
+    lease.list?.remove(lease);
   }
 
   /** Extends now, on request of the holder; a different ttl is kept to from then on. */
@@ -83,7 +86,7 @@ export class Watchdog {
     if (lease.state !== 'held') return { status: 'lost', reason: 'expired' };
     this.unwatch(lease);
     lease.extending(this.#duties.now(), ttlMs);
-    this.#troubled.add(lease);
+    this.#troubled.push(lease);
     this.#wakeAt(lease.deadline);
     return this.#extend(lease);
   }
@@ -117,19 +120,17 @@ export class Watchdog {
   #look(): void {
     const now = this.#duties.now();
     const due: Lease[] = [];
-    for (const { leases } of this.#queues.values()) {
-      for (const lease of leases) {
-        if (lease.dueAt > now + leewayMs(lease)) break;
-        due.push(lease);
-      }
+    for (const [id, queue] of this.#queues) {
+      if (queue.size === 0) this.#queues.delete(id);
+      for (let lease = queue.first; lease && lease.dueAt <= now + leewayMs(lease); lease = lease.next) due.push(lease);
     }
-    for (const lease of this.#troubled) {
+    for (let lease = this.#troubled.first; lease; lease = lease.next) {
       if (lease.deadline <= now || (lease.dueAt <= now && !this.#underWay.has(lease))) due.push(lease);
     }
     for (const lease of due) {
       if (lease.state !== 'held') continue; // asking ends what is past its deadline
       this.unwatch(lease);
-      this.#troubled.add(lease);
+      this.#troubled.push(lease);
       void this.#extend(lease);
     }
     this.#timerDue = Infinity;
@@ -138,13 +139,8 @@ export class Watchdog {
 
   #nextDue(): number {
     let next = Infinity;
-    for (const { leases } of this.#queues.values()) {
-      for (const lease of leases) {
-        next = Math.min(next, lease.dueAt);
-        break; // the first of a queue comes due first
-      }
-    }
-    for (const lease of this.#troubled) {
+    for (const { first } of this.#queues.values()) if (first) next = Math.min(next, first.dueAt); // it comes due first
+    for (let lease = this.#troubled.first; lease; lease = lease.next) {
       next = Math.min(next, lease.deadline, this.#underWay.has(lease) ? Infinity : lease.dueAt);
     }
     return next;
@@ -154,7 +150,7 @@ export class Watchdog {
     const underWay = this.#duties.extend(lease).then((outcome) => {
       this.#underWay.delete(lease);
       // Released or lost meanwhile: its answer is of no interest any more.
-      if (this.#troubled.has(lease)) this.#conclude(lease, outcome);
+      if (lease.list === this.#troubled) this.#conclude(lease, outcome);
       return outcome;
     });
     this.#underWay.set(lease, underWay);
@@ -164,7 +160,7 @@ export class Watchdog {
   #conclude(lease: Lease, outcome: ExtendOutcome): void {
     switch (outcome.status) {
       case 'extended':
-        this.#troubled.delete(lease);
+        this.unwatch(lease);
         lease.extended(outcome.sentAt);
         this.watch(lease);
         break;

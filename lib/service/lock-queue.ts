@@ -1,8 +1,10 @@
 import type { AcquireOutcome, Claim, ReleaseOutcome } from '../backends/lock-backend.js';
-import { LockContendedError, LockUnavailableError, NodeError } from '../errors.js';
+import { LockUnavailableError, type NodeError } from '../errors.js';
 import { validityMs, type Lease } from '../lease/lease.js';
-import { parseOwner } from '../owner.js';
+import type { Leases } from '../lease/leases.js';
 import { Bid, type BidDuties, type BidOwner } from './bid.js';
+import { closed, type Interruption } from './interruption.js';
+import { contended, inVain, tooLate, type Known, type Sighting } from './refusals.js';
 import { WaiterList } from './waiter-list.js';
 import type { Waiter, WaiterQueue } from './waiter.js';
 
@@ -18,20 +20,9 @@ export interface QueueLimits {
 /** What the queues of a service need of the world. */
 export interface QueueDuties extends BidDuties {
   limits: QueueLimits;
-  /** Begins to keep what was granted. */
-  keep: (claim: Claim, fencingToken: number, sentAt: number, watchdog: boolean) => Lease;
+  leases: Pick<Leases, 'add' | 'lose'>;
   /** Nobody wants or holds the lock in this process any more. */
   onEmpty: (key: string) => void;
-}
-
-/** What was last heard of a lock that others hold. */
-interface Sighting {
-  /** The owner value of the holder; undefined when nobody had the majority. */
-  owner?: string;
-  /** When the holder's lease ends, if that is known. */
-  endsAt?: number;
-  /** When it was asked for again; undefined: it was answered since. */
-  askedAt?: number;
 }
 
 /** What one grant of Redis is good for: some holders of this process in turn. */
@@ -41,8 +32,6 @@ interface Cohort {
   endsAt: number;
 }
 
-/** An answer may take so long before what was last heard counts as out of date. */
-const ANSWER_DUE_MS = 200;
 /** A lock is passed on only in this first part of its lease: its next holder must not begin with a lease that ends. */
 const PASSED_WITHIN = 1 / 3;
 
@@ -68,6 +57,11 @@ export class LockQueue implements BidOwner, WaiterQueue {
     if (duties.limits.fair && duties.backend.handsOver) this.#bids = new Map();
   }
 
+  /** What this process holds. */
+  get lease(): Lease | undefined {
+    return this.#lease;
+  }
+
   /** How many calls wait. */
   get size(): number {
     return this.#waiters.size;
@@ -77,12 +71,12 @@ export class LockQueue implements BidOwner, WaiterQueue {
     const { backend, limits } = this.duties;
     const isTaken = this.#lease !== undefined || this.#sighting !== undefined;
     if (isTaken && waiter.triesOnce) {
-      waiter.refuse(this.#contendedError(waiter));
+      waiter.refuse(contended(waiter, this.#known));
       return;
     }
     // Who asks for a lock that may be free does not wait yet.
     if (this.#waiters.size >= limits.maxWaiters + (isTaken ? 0 : 1)) {
-      waiter.refuse(this.#contendedError(waiter, limits.maxWaiters));
+      waiter.refuse(contended(waiter, this.#known, limits.maxWaiters));
       return;
     }
     const asks = this.#bids !== undefined || (!this.#lease && !this.#bid);
@@ -115,9 +109,15 @@ export class LockQueue implements BidOwner, WaiterQueue {
     this.#goOn();
   }
 
-  giveUp(waiter: Waiter, reason: unknown = this.#inVain(waiter)): void {
+  giveUp(waiter: Waiter, reason: unknown = inVain(waiter, this.#known)): void {
     this.#refuse(waiter, reason);
     this.#goOn();
+  }
+
+  /** Those who mind it give up. */
+  interrupt(interruption: Interruption): void {
+    for (const waiter of this.#waiters.filter((each) => each.minds(interruption)))
+      this.giveUp(waiter, closed(this.key));
   }
 
   onTurn(bid: Bid): void {
@@ -193,8 +193,10 @@ export class LockQueue implements BidOwner, WaiterQueue {
   #grant(waiter: Waiter, claim: Claim, fencingToken: number, sentAt: number): void {
     this.#waiters.remove(waiter);
     this.#sighting = undefined;
-    this.#lease = undefined; // in fair mode there may be one that does not know yet that it was lost
-    this.#lease = this.duties.keep(claim, fencingToken, sentAt, waiter.terms.watchdog);
+    const earlier = this.#lease;
+    this.#lease = undefined;
+    if (earlier) this.duties.leases.lose(earlier, 'stolen'); // in fair mode: it was taken from there before it was granted here
+    this.#lease = this.duties.leases.add(claim, fencingToken, sentAt, waiter.terms.watchdog);
     waiter.grant(this.#lease);
   }
 
@@ -208,7 +210,8 @@ export class LockQueue implements BidOwner, WaiterQueue {
   /** Those who try once have found others before them. */
   #refuseTriers(): void {
     if (this.#waiters.triers === 0) return;
-    for (const waiter of this.#waiters.filter(({ triesOnce }) => triesOnce)) this.#refuse(waiter, this.#inVain(waiter));
+    for (const waiter of this.#waiters.filter(({ triesOnce }) => triesOnce))
+      this.#refuse(waiter, inVain(waiter, this.#known));
   }
 
   /** A lease that is not extended, or has another ttl, has to be one of its own. */
@@ -255,37 +258,10 @@ export class LockQueue implements BidOwner, WaiterQueue {
     else this.duties.onEmpty(this.key);
   }
 
-  /** Who waited in vain is told what is known: who holds the lock, or that Redis owes an answer. */
-  #inVain(waiter: Waiter): LockContendedError | LockUnavailableError {
-    const { now } = this.duties;
-    const sighting = this.#sighting;
-    const unansweredMs = sighting ? now() - (sighting.askedAt ?? now()) : waiter.waitedMs;
-    if (this.#lease || (sighting ? unansweredMs < ANSWER_DUE_MS : waiter.triesOnce))
-      return this.#contendedError(waiter);
-    const cause = new NodeError('Redis', `no answer for ${Math.round(unansweredMs)} ms, and waitMs is over`);
-    return LockUnavailableError.from('acquired', this.key, [cause]);
-  }
-
-  #contendedError({ waitedMs }: Waiter, maxWaiters?: number): LockContendedError {
-    if (this.#lease) {
-      const { claim, remainingMs } = this.#lease;
-      return new LockContendedError(this.key, waitedMs, parseOwner(claim.owner), remainingMs, maxWaiters);
-    }
-    const { owner, endsAt } = this.#sighting ?? {};
-    const holder = owner === undefined ? undefined : parseOwner(owner);
-    const remainingMs = endsAt === undefined ? undefined : Math.max(0, endsAt - this.duties.now());
-    return new LockContendedError(this.key, waitedMs, holder, remainingMs, maxWaiters);
+  get #known(): Known {
+    return { key: this.key, lease: this.#lease, sighting: this.#sighting, now: this.duties.now() };
   }
 }
 
 /** What a release is told that gave the lock to the next call of this process. */
 const PASSED_ON = Promise.resolve({ status: 'released' } as const);
-
-function tooLate(key: string, ttlMs: number, tookMs: number): LockUnavailableError {
-  const cause = new NodeError(
-    'Redis',
-    `its answer took ${Math.round(tookMs)} ms, and the lease only runs for ${ttlMs} ms`,
-    'Raise ttlMs, or see why the answer took so long.',
-  );
-  return LockUnavailableError.from('acquired', key, [cause]);
-}

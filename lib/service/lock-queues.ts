@@ -2,6 +2,7 @@ import type { ReleaseOutcome } from '../backends/lock-backend.js';
 import type { Lease } from '../lease/lease.js';
 import { ownerSequence } from '../owner.js';
 import type { Bid } from './bid.js';
+import type { Interruption } from './interruption.js';
 import { LockQueue, type QueueDuties } from './lock-queue.js';
 import type { Waiter } from './waiter.js';
 
@@ -24,6 +25,11 @@ export class LockQueues {
   /** How much it keeps: nothing unless keys are held or waited for in this process. */
   get size(): number {
     return this.#queues.size + this.#bids.size;
+  }
+
+  /** What this process holds of the key. */
+  lease(key: string): Lease | undefined {
+    return this.#queues.get(key)?.lease;
   }
 
   /** How many calls of this process wait for the key. */
@@ -49,6 +55,12 @@ export class LockQueues {
 
   lost(lease: Lease): void {
     this.#queues.get(lease.claim.key)?.lost(lease);
+  }
+
+  /** Ends the waiting of those who mind it. */
+  interrupt(interruption: Interruption): void {
+    interruption.happened = true;
+    for (const queue of [...this.#queues.values()]) queue.interrupt(interruption);
   }
 
   #wake(ticket?: string): void {

@@ -74,7 +74,7 @@ export class LockService {
         now,
         limits: options,
         underWay: this.#underWay,
-        keep: (claim, fencingToken, sentAt, watchdog) => this.#leases.add(claim, fencingToken, sentAt, watchdog),
+        leases: this.#leases,
       },
       name,
     );
@@ -198,7 +198,7 @@ export class LockService {
    */
   async forceRelease(key: string): Promise<boolean> {
     checkKey(key);
-    const lease = this.#leases.get(key); // whoever has it after that may have it by right
+    const lease = this.#queues.lease(key); // whoever has it after that may have it by right
     const wasHeld = await this.#backend.forceRelease(key);
     if (wasHeld && lease) this.#leases.lose(lease, 'expired');
     return wasHeld;
@@ -230,15 +230,15 @@ export class LockService {
 
   /** How much it keeps in memory: 0 when nothing is held or waited for. @internal */
   get size(): number {
-    return this.#queues.size + this.#leases.size + this.#closing.waiting.size + this.#closed.waiting.size;
+    return this.#queues.size + this.#leases.size;
   }
 
   async #drain(): Promise<void> {
-    this.#closing.interrupt();
+    this.#queues.interrupt(this.#closing);
     const { shutdownTimeoutMs: timeoutMs } = this.#options;
     for (const lease of this.#leases.all) this.#emit(() => ({ type: 'closing', timeoutMs, ...identity(lease) }));
     await this.#leases.idle(this.#options.shutdownTimeoutMs);
-    this.#closed.interrupt(); // nothing is given out from here on
+    this.#queues.interrupt(this.#closed); // nothing is given out from here on
     this.#leases.end();
   }
 

@@ -1,4 +1,5 @@
 import type { Lease } from '../lease/lease.js';
+import type { Linked, LinkedList } from '../linked-list.js';
 import { onAbort } from './abort-listener.js';
 import { closed, type Interruption } from './interruption.js';
 
@@ -18,17 +19,17 @@ export interface WaiterQueue {
 }
 
 /** One call that wants a lock: it is granted a lease, refused, or gives up. */
-export class Waiter {
+export class Waiter implements Linked<Waiter> {
   readonly startedAt: number;
   /** What the call waits for. */
   readonly lease: Promise<Lease>;
-  /** Its neighbours in the queue it stands in. */
+  list?: LinkedList<Waiter>;
   next?: Waiter;
   previous?: Waiter;
   #resolve!: (lease: Lease) => void;
   #reject!: (reason: unknown) => void;
   #timer?: NodeJS.Timeout;
-  #interrupt?: () => void;
+  #queue?: WaiterQueue;
   #isSettled = false;
   #stopListening?: () => void;
 
@@ -72,17 +73,19 @@ export class Waiter {
    * aborts, or when the service closes.
    */
   mind(queue: WaiterQueue): void {
-    if (this.#interrupt) return;
-    const { interruption } = this;
+    if (this.#queue) return;
+    this.#queue = queue;
     const { signal } = this.terms;
-    const interrupt = () => queue.giveUp(this, closed(this.key));
-    const abort = () => queue.giveUp(this, signal!.reason);
-    this.#interrupt = interrupt;
-    interruption.waiting.add(interrupt);
     if (!this.triesOnce) this.#timer = setTimeout(() => queue.giveUp(this), Math.ceil(this.remainingMs));
+    const abort = () => queue.giveUp(this, signal!.reason);
     if (signal) this.#stopListening = onAbort(signal, abort);
     if (signal?.aborted) abort();
-    else if (interruption.happened) interrupt();
+    else if (this.interruption.happened) queue.giveUp(this, closed(this.key));
+  }
+
+  /** Whether it gives up at this interruption. */
+  minds(interruption: Interruption): boolean {
+    return this.#queue !== undefined && this.interruption === interruption;
   }
 
   grant(lease: Lease): void {
@@ -97,9 +100,8 @@ export class Waiter {
 
   #settle(): void {
     this.#isSettled = true;
-    if (!this.#interrupt) return;
+    if (!this.#queue) return;
     clearTimeout(this.#timer);
     this.#stopListening?.();
-    this.interruption.waiting.delete(this.#interrupt);
   }
 }

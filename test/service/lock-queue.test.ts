@@ -56,8 +56,11 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true) {
       now,
       limits: { ...LIMITS, ...limits },
       underWay: new UnderWay(),
-      keep: (claim, token, sentAt, kept) =>
-        new Lease(claim, token, kept, sentAt, 0, now, (lease) => lease.lose('expired')),
+      leases: {
+        add: (claim, token, sentAt, kept) =>
+          new Lease(claim, token, kept, sentAt, 0, now, (lease) => lease.lose('expired')),
+        lose: (lease, reason) => lease.lose(reason),
+      },
     },
     'host/1/random',
   );
