@@ -1,6 +1,6 @@
 import { NodeError } from '../errors.js';
 import { FENCE_TTL_MS, WIPED } from '../scripts/fence.js';
-import type { Reply } from '../scripts/script-runner.js';
+import type { Reply } from '../scripts/command.js';
 import type { Holding } from './lock-backend.js';
 
 /** A fault of one node. */

@@ -1,4 +1,4 @@
-import type { Claim } from '../backends/lock-backend.js';
+import type { Claim, ExtendOutcome } from '../backends/lock-backend.js';
 import { LockLostError, type LockLostReason, type LockOutcome } from '../errors.js';
 import type { Linked, LinkedList } from '../linked-list.js';
 
@@ -24,6 +24,8 @@ export class Lease implements Linked<Lease> {
   previous?: Lease;
   /** When the watchdog looks at it next, by the clock. */
   dueAt = 0;
+  /** The extension that is under way; one at a time. */
+  extension?: Promise<ExtendOutcome>;
   /** It was to have another ttl, and nobody knows which one it has in Redis. */
   isUnsettled = false;
   /** What the last extension failed with, if the lease could not be extended since. */

@@ -39,7 +39,6 @@ export class Watchdog {
   readonly #queues = new Map<number, Queue>();
   /** Leases with an extension under way or failed, and those that come due before others that stand in their queue. */
   readonly #troubled = new LinkedList<Lease>();
-  readonly #underWay = new Map<Lease, Promise<ExtendOutcome>>();
   #timer?: NodeJS.Timeout;
   #timerDue = Infinity;
 
@@ -82,7 +81,7 @@ export class Watchdog {
 
   /** Extends now, on request of the holder; a different ttl is kept to from then on. */
   async extend(lease: Lease, ttlMs: number): Promise<ExtendOutcome> {
-    while (this.#underWay.has(lease)) await this.#underWay.get(lease); // one at a time, so that the last answer is that of the last command
+    while (lease.extension) await lease.extension; // one at a time, so that the last answer is that of the last command
     if (lease.state !== 'held') return { status: 'lost', reason: 'expired' };
     this.unwatch(lease);
     lease.extending(this.#duties.now(), ttlMs);
@@ -125,7 +124,7 @@ export class Watchdog {
       for (let lease = queue.first; lease && lease.dueAt <= now + leewayMs(lease); lease = lease.next) due.push(lease);
     }
     for (let lease = this.#troubled.first; lease; lease = lease.next) {
-      if (lease.deadline <= now || (lease.dueAt <= now && !this.#underWay.has(lease))) due.push(lease);
+      if (lease.deadline <= now || (lease.dueAt <= now && !lease.extension)) due.push(lease);
     }
     for (const lease of due) {
       if (lease.state !== 'held') continue; // asking ends what is past its deadline
@@ -141,20 +140,19 @@ export class Watchdog {
     let next = Infinity;
     for (const { first } of this.#queues.values()) if (first) next = Math.min(next, first.dueAt); // it comes due first
     for (let lease = this.#troubled.first; lease; lease = lease.next) {
-      next = Math.min(next, lease.deadline, this.#underWay.has(lease) ? Infinity : lease.dueAt);
+      next = Math.min(next, lease.deadline, lease.extension ? Infinity : lease.dueAt);
     }
     return next;
   }
 
   #extend(lease: Lease): Promise<ExtendOutcome> {
-    const underWay = this.#duties.extend(lease).then((outcome) => {
-      this.#underWay.delete(lease);
+    lease.extension = this.#duties.extend(lease).then((outcome) => {
+      lease.extension = undefined;
       // Released or lost meanwhile: its answer is of no interest any more.
       if (lease.list === this.#troubled) this.#conclude(lease, outcome);
       return outcome;
     });
-    this.#underWay.set(lease, underWay);
-    return underWay;
+    return lease.extension;
   }
 
   #conclude(lease: Lease, outcome: ExtendOutcome): void {

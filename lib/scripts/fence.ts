@@ -49,7 +49,8 @@ const giveUp = (error: string) => `redis.call('DEL', lock)
     return {${error}}`;
 /** A whole number below 2^53: Redis writes it out in full. */
 const lastOf = (count: string) => (count === '1' ? 'first' : `first + ${count} - 1`);
-const setFence = (value: string, option = '') => `redis.pcall('SET', fence, ${value}, 'PX', '${FENCE_TTL_MS}'${option})`;
+const setFence = (value: string, option = '') =>
+  `redis.pcall('SET', fence, ${value}, 'PX', '${FENCE_TTL_MS}'${option})`;
 
 function mintByTheClock(count: string): string {
   // The time is nearly always ahead: so it is set first, and what was there before is looked at afterwards.

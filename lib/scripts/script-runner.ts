@@ -1,38 +1,12 @@
 import type { Cluster, Redis } from 'ioredis';
+import { LinkedList } from '../linked-list.js';
 import type { RedisClient } from '../options.js';
 import { clusterSlot } from './cluster-slot.js';
+import { answered, fail, taken, throwLater, type Command, type Operation, type Reply, type Route } from './command.js';
 import type { Script } from './script.js';
 import { faultOf, isClientTimeout, ScriptFault } from './script-fault.js';
 
-/** What a script answered for one operation. Numbers come as strings from clients with `stringNumbers`. */
-export type Reply = number | string | (number | string)[];
-
-interface Operation {
-  read: (answer: Reply | ScriptFault) => unknown;
-  /** Is given what was read. */
-  told: (value: never) => void;
-  failed: (reason: unknown) => void;
-}
-
-/** Which server is asked, as far as is known: the slot and its node in a Cluster, else a constant. */
-type Route = readonly (number | string)[];
-
-/** One call of a script: gathered within a tick, then open until the server has answered. */
-interface Command {
-  script: Script;
-  route: Route;
-  operations: Operation[];
-  /** The keys of all its operations. */
-  keys: string[];
-  /** The arguments of all its operations. */
-  args: (string | number)[];
-  /** The connection that it was sent on. */
-  stream?: unknown;
-  dueAt: number;
-}
-
 const ONE_SERVER: Route = [0];
-const NOTHING: never[] = [];
 
 /**
  * Runs scripts on one client. What is asked for within one tick travels together, one EVALSHA for up to 50 locks, or 100
@@ -51,7 +25,7 @@ export class ScriptRunner {
   /** What is to be sent by the end of this tick, by script and, in a Cluster, slot. */
   #gathered = new Map<Script | string, Command>();
   /** What was sent and is not overdue, in the order it comes due: one timer serves all. */
-  readonly #open = new Set<Command>();
+  readonly #open = new LinkedList<Command>();
   #timer?: NodeJS.Timeout;
   /** The overdue commands, by each part of their route. */
   readonly #overdue = new Map<number | string, Set<Command>>();
@@ -145,7 +119,7 @@ export class ScriptRunner {
     }
     command.stream = this.#stream;
     command.dueAt = performance.now() + this.#timeoutMs;
-    this.#open.add(command);
+    this.#open.push(command);
     if (!this.#timer) this.#timer = setTimeout(() => this.#lookForOverdue(), this.#timeoutMs).unref();
     const { script, keys, args } = command;
     // The client takes a list for what it holds: to spell out hundreds of arguments costs more than to send them.
@@ -196,19 +170,20 @@ export class ScriptRunner {
   }
 
   #settle(command: Command): void {
-    if (!this.#open.delete(command)) this.#unblock(command.route, command);
+    if (command.list) this.#open.remove(command);
+    else this.#unblock(command.route, command);
   }
 
   #lookForOverdue(): void {
     // After a pause of this process timers come first: what was answered meanwhile is read before it is given up.
     setImmediate(() => {
       const now = performance.now();
-      for (const command of this.#open) {
+      for (let command = this.#open.first; command; command = this.#open.first) {
         if (command.dueAt > now) {
           this.#timer = setTimeout(() => this.#lookForOverdue(), Math.ceil(command.dueAt - now)).unref();
           return;
         }
-        this.#open.delete(command);
+        this.#open.remove(command);
         this.#block(command);
         this.#onOverdue(() => this.#overdue.get(command.route[0]!)?.has(command) ?? false);
         fail(command, new ScriptFault(`no answer within ${this.#timeoutMs} ms`, true));
@@ -268,31 +243,4 @@ function isReply(value: unknown): value is Reply {
 function unlessFault(answer: Reply | ScriptFault): Reply {
   if (answer instanceof ScriptFault) throw answer;
   return answer;
-}
-
-/** A reader that throws must not keep the others of its command from their answers. */
-function answered({ read, told, failed }: Operation, answer: Reply | ScriptFault): void {
-  try {
-    told(read(answer) as never);
-  } catch (error) {
-    failed(error);
-  }
-}
-
-/** As an unhandled rejection would be: it is a bug. */
-function throwLater(error: unknown): void {
-  queueMicrotask(() => {
-    throw error;
-  });
-}
-
-function fail(command: Command, fault: ScriptFault): void {
-  for (const operation of taken(command)) answered(operation, fault);
-}
-
-/** A set in old memory keeps what was deleted from it alive for a while: so little should hang on it. */
-function taken(command: Command): Operation[] {
-  const { operations } = command;
-  command.operations = command.keys = command.args = NOTHING;
-  return operations;
 }

@@ -6,7 +6,8 @@ import { INSPECT } from '../../lib/scripts/inspect.script.js';
 import { RAISE_FENCE } from '../../lib/scripts/raise-fence.script.js';
 import { RELEASE } from '../../lib/scripts/release.script.js';
 import { ScriptFault } from '../../lib/scripts/script-fault.js';
-import { ScriptRunner, type Reply } from '../../lib/scripts/script-runner.js';
+import type { Reply } from '../../lib/scripts/command.js';
+import { ScriptRunner } from '../../lib/scripts/script-runner.js';
 import { RedisServer } from '../support/redis-server.js';
 
 describe('A ScriptRunner', () => {

@@ -7,7 +7,8 @@ import { INSPECT } from '../../lib/scripts/inspect.script.js';
 import { RELEASE } from '../../lib/scripts/release.script.js';
 import type { Script } from '../../lib/scripts/script.js';
 import { ScriptFault } from '../../lib/scripts/script-fault.js';
-import { ScriptRunner, type Reply } from '../../lib/scripts/script-runner.js';
+import type { Reply } from '../../lib/scripts/command.js';
+import { ScriptRunner } from '../../lib/scripts/script-runner.js';
 
 const SCRIPTS = [ACQUIRE, EXTEND, INSPECT, RELEASE];
 

@@ -3,7 +3,8 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { ACQUIRE } from '../../lib/scripts/acquire.script.js';
 import { CONTEND } from '../../lib/scripts/contend.script.js';
 import { FENCE_TTL_MS } from '../../lib/scripts/fence.js';
-import { ScriptRunner, type Reply } from '../../lib/scripts/script-runner.js';
+import type { Reply } from '../../lib/scripts/command.js';
+import { ScriptRunner } from '../../lib/scripts/script-runner.js';
 import { RedisServer } from '../support/redis-server.js';
 
 const [LOCK, FENCE, QUEUE] = ['lock:{k}', 'lock:{k}:fence', 'lock:{k}:queue'];
