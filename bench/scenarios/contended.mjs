@@ -5,8 +5,8 @@ import { cpuUs, median, nowMs, quantile, sorted, sum } from '../cell/statistics.
 
 const KEY = 'contended';
 const TURNS = 1_000;
-/** What is measured is done for so long before, so that all of its code is compiled, that of the scenario too. */
-const WARM_UP_MS = 1_500;
+/** What is measured is done so often before, so that all of its code is compiled, that of the scenario too. */
+const WARM_UP = { leastMs: 1_500, rounds: 5, mostMs: 6_000 };
 
 /**
  * Waiters that want one lock, again and again, until it was held a number of times by all of them together. Under it
@@ -49,7 +49,12 @@ export function contended({ title, processes, waiters, holdMs, fair = false }) {
       /** Also those who are waiting when it is over have their turn. */
       const finished = () => Promise.all(everyWorker('finish'));
 
-      for (const end = nowMs() + WARM_UP_MS; nowMs() < end; await finished()) await round();
+      const begin = nowMs();
+      for (let rounds = 0, ms = 0; ms < WARM_UP.leastMs || (rounds < WARM_UP.rounds && ms < WARM_UP.mostMs); rounds++) {
+        await round();
+        await finished();
+        ms = nowMs() - begin;
+      }
       const result = await round();
       if (!counting) return figures(result);
       const all = await finished();

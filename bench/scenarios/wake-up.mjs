@@ -1,11 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { turnsForAWhile } from './warm-up.mjs';
 import { nowMs, quantile, sorted } from '../cell/statistics.mjs';
 
 const LEAST_HOLD_MS = 500;
 const MOST_HOLD_MS = 750;
 const KEYS = 25;
-const WARM_UP = { key: 'warm-up', waiters: 4, ms: 2_000 };
+/** What is measured is done for so long before, with shorter holds, so that all of its code is compiled. */
+const WARM_UP_MS = 2_000;
+const WARM_UP_HOLD_MS = 10;
 
 /**
  * One process holds, another waits: from the call of release in the one to the return of acquire in the other, by the
@@ -22,20 +23,24 @@ export const wakeUp = {
   async coordinate({ workers: [holder, waiter], quick }) {
     const rounds = quick ? 2 : 6;
     const keys = Array.from({ length: KEYS }, (_, index) => `wake-up:${index}`);
-    await holder.run('prepare', { keys: [...keys, WARM_UP.key] });
-    await Promise.all([holder, waiter].map((worker) => worker.run('warmUp')));
-    const delays = [];
-    const wake = async (key, index) => {
-      await sleep((index * LEAST_HOLD_MS) / KEYS);
-      for (let round = 0; round <= rounds; round++) {
-        await holder.run('take', { key });
-        const waiting = waiter.run('wait', { key });
-        const releasedAt = await holder.run('release', { key, holdMs: lengthOfHold(index, round) });
-        const delay = (await waiting) - releasedAt;
-        if (round > 0) delays.push(delay); // the first warms up
-      }
+    await holder.run('prepare', { keys });
+    const wake = async (key, holdMs) => {
+      await holder.run('take', { key });
+      const waiting = waiter.run('wait', { key });
+      const releasedAt = await holder.run('release', { key, holdMs });
+      return (await waiting) - releasedAt;
     };
-    await Promise.all(keys.map(wake));
+    const end = nowMs() + WARM_UP_MS;
+    const warmUp = async (key, index) => {
+      while (nowMs() < end) await wake(key, WARM_UP_HOLD_MS + index);
+    };
+    await Promise.all(keys.map(warmUp));
+    const delays = [];
+    const measure = async (key, index) => {
+      await sleep((index * LEAST_HOLD_MS) / KEYS);
+      for (let round = 0; round < rounds; round++) delays.push(await wake(key, lengthOfHold(index, round)));
+    };
+    await Promise.all(keys.map(measure));
     const ascending = sorted(delays);
     return {
       turns: ascending.length,
@@ -47,8 +52,6 @@ export const wakeUp = {
   },
 
   tasks: {
-    warmUp: ({ contestant }) => turnsForAWhile(contestant, WARM_UP),
-
     async take(client, { key }) {
       client.taken ??= new Map();
       client.taken.set(key, await client.contestant.acquire(key));
