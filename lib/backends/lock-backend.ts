@@ -66,6 +66,14 @@ export interface Holding {
 }
 
 /**
+ * Called with a ticket whose turn may have come; without one when all should ask for themselves, because listening has
+ * begun, or was interrupted.
+ * @param fencingToken the lock was granted to the ticket with this token, for `GRANT_TTL_MS` from some time after it was
+ *   first asked for with it; who begins with that extends it at once
+ */
+export type Wake = (ticket?: string, fencingToken?: number) => void;
+
+/**
  * Holds locks, one attempt at a time: it keeps the places of those who wait, but does not wait, and knows nothing of
  * Nest. Each method settles within the
  * backend's time limit, and what it gave up it undoes by itself.
@@ -91,10 +99,8 @@ export interface LockBackend {
   readonly isListening: boolean;
   /**
    * Begins to listen for those who wait, unless it does already.
-   * @param wake called with a ticket whose turn may have come; without one when all should ask for themselves, because
-   *   listening has begun, or was interrupted
    */
-  listen(wake: (ticket?: string) => void): void;
+  listen(wake: Wake): void;
   /** @throws LockUnavailableError */
   inspect(key: string): Promise<Holding | undefined>;
   /** @throws LockUnavailableError */

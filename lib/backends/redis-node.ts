@@ -5,7 +5,7 @@ import { ADMIT } from '../scripts/admit.script.js';
 import { CONTEND, VOTE_OR_QUEUE } from '../scripts/contend.script.js';
 import { EXTEND, RESTORE } from '../scripts/extend.script.js';
 import { FORCE_RELEASE } from '../scripts/force-release.script.js';
-import { queueEntry, type Service } from '../scripts/hand-off.js';
+import { queueEntry, readMessage, type Service } from '../scripts/hand-off.js';
 import { INSPECT } from '../scripts/inspect.script.js';
 import { RAISE_FENCE } from '../scripts/raise-fence.script.js';
 import { RELEASE } from '../scripts/release.script.js';
@@ -16,7 +16,7 @@ import { ScriptRunner } from '../scripts/script-runner.js';
 import { WITHDRAW } from '../scripts/withdraw.script.js';
 import { UnderWay } from '../under-way.js';
 import { Inbox } from './inbox.js';
-import type { Claim, Holding, Place, Waiting } from './lock-backend.js';
+import type { Claim, Holding, Place, Waiting, Wake } from './lock-backend.js';
 import {
   extensionOf,
   holdingOf,
@@ -68,7 +68,7 @@ export class RedisNode {
   /** What is still to be given back. An attempt that was not sent is not, so a server that is down adds nothing. */
   readonly #unconfirmed = new Set<GivingBack>();
   readonly #releasing = new UnderWay();
-  #wake?: (ticket?: string) => void;
+  #wake?: Wake;
   #retry?: NodeJS.Timeout;
   #closed = false;
 
@@ -84,7 +84,10 @@ export class RedisNode {
     // The channel is one word of a queue's entry.
     const channel = `${settings.keyPrefix}:inbox:${settings.processName}`.replace(/\s/g, '_');
     this.#inbox = new Inbox(connection.client, channel, {
-      onMessage: (ticket) => this.#wake?.(ticket),
+      onMessage: (text) => {
+        const { ticket, fencingToken } = readMessage(text);
+        this.#wake?.(ticket, fencingToken);
+      },
       onChange: () => this.#wake?.(),
     });
   }
@@ -98,7 +101,7 @@ export class RedisNode {
     return this.#inbox.isOpen;
   }
 
-  listen(wake: (ticket?: string) => void): void {
+  listen(wake: Wake): void {
     if (this.#closed) return;
     this.#wake = wake;
     this.#inbox.open();
@@ -112,7 +115,7 @@ export class RedisNode {
       return;
     }
     const args = [owner, ttlMs, waiting?.tokens ?? 1, waiting ? this.#entry(waiting) : '', fair ? 1 : 0];
-    this.#runner.tell(CONTEND, [...this.#lockAndFence(key), this.#queue(key)], args, this.#voteOf, told);
+    this.#runner.tell(CONTEND, this.#keys(key), args, this.#voteOf, told);
   }
 
   /**
@@ -129,13 +132,7 @@ export class RedisNode {
       return this.#run(VOTE, [...this.#lockAndFence(key), this.#guard], [owner, ttlMs, epoch], this.#voteOf, told);
     // Nobody can be woken who does not listen.
     const args = [owner, ttlMs, 1, this.isListening ? this.#entry(waiting) : '', 0, epoch];
-    return this.#run(
-      VOTE_OR_QUEUE,
-      [...this.#lockAndFence(key), this.#queue(key), this.#guard],
-      args,
-      this.#voteOf,
-      told,
-    );
+    return this.#run(VOTE_OR_QUEUE, [...this.#keys(key), this.#guard], args, this.#voteOf, told);
   }
 
   /** @param longestMs the longest ttl in use, as far as the caller knows */
@@ -196,7 +193,7 @@ export class RedisNode {
   }
 
   forceRelease(key: string): Promise<NodeRelease> {
-    return this.#run(FORCE_RELEASE, [this.#lock(key), this.#queue(key)], [], releaseOf);
+    return this.#run(FORCE_RELEASE, this.#keys(key), [], releaseOf);
   }
 
   /** What a check of the server, or of each master of a Cluster, finds. Never rejects. */
@@ -237,7 +234,7 @@ export class RedisNode {
   }
 
   #giveBack<T = NodeRelease>({ key, owner, entry }: GivingBack, told?: Told<NodeRelease, T>): Promise<T> {
-    const keys = [this.#lock(key), this.#queue(key)];
+    const keys = this.#keys(key);
     return entry === undefined
       ? this.#run(RELEASE, keys, [owner], releaseOf, told)
       : this.#run(WITHDRAW, keys, [owner, entry], releaseOf, told);
@@ -268,10 +265,6 @@ export class RedisNode {
     return `${this.#settings.keyPrefix}:{${key}}`;
   }
 
-  #queue(key: string): string {
-    return `${this.#lock(key)}:queue`;
-  }
-
   #entry({ ticket, isHeard }: Place): string {
     const granted: Service = isHeard && !this.connection.client.isCluster ? 'grant' : 'blind-grant';
     return queueEntry(this.#settings.handsOver ? granted : 'wake', this.#inbox.channel, ticket);
@@ -280,5 +273,11 @@ export class RedisNode {
   #lockAndFence(key: string): string[] {
     const lock = this.#lock(key);
     return [lock, `${lock}:fence`];
+  }
+
+  /** The same, and its queue. */
+  #keys(key: string): string[] {
+    const lock = this.#lock(key);
+    return [lock, `${lock}:fence`, `${lock}:queue`];
   }
 }

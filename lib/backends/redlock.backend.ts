@@ -10,6 +10,7 @@ import {
   type Place,
   type ReleaseOutcome,
   type Waiting,
+  type Wake,
 } from './lock-backend.js';
 import type { Fault, Vote } from './node-answers.js';
 import {
@@ -103,7 +104,7 @@ export class RedlockBackend implements LockBackend {
     return this.#nodes.filter(({ node }) => node.isListening).length >= this.#quorum;
   }
 
-  listen(wake: (ticket?: string) => void): void {
+  listen(wake: Wake): void {
     this.#wakes ??= new RedlockWakes(this.#quorum, wake);
     const wakes = this.#wakes;
     for (const { node } of this.#nodes) node.listen((ticket) => (ticket === undefined ? wake() : wakes.note(ticket)));

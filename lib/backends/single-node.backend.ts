@@ -11,6 +11,7 @@ import {
   type Place,
   type ReleaseOutcome,
   type Waiting,
+  type Wake,
 } from './lock-backend.js';
 import type { NodeExtension, NodeRelease, Vote } from './node-answers.js';
 import type { RedisNode } from './redis-node.js';
@@ -98,8 +99,9 @@ export class SingleNodeBackend implements LockBackend {
     return this.#node.isListening;
   }
 
-  listen(wake: (ticket?: string) => void): void {
-    this.#node.listen(wake);
+  listen(wake: Wake): void {
+    // What replicas are to have is not held before they do.
+    this.#node.listen(this.#replicas ? (ticket) => wake(ticket) : wake);
   }
 
   async inspect(key: string): Promise<Holding | undefined> {

@@ -47,11 +47,15 @@ export class Leases implements LeaseKeeper {
     return this.#watchdog.leases;
   }
 
-  /** Begins to keep what was granted. */
-  add(claim: Claim, fencingToken: number, sentAt: number, kept: boolean): Lease {
+  /**
+   * Begins to keep what was granted.
+   * @param extendTo the ttl it is to have from now on, if that is not the one it was granted with
+   */
+  add(claim: Claim, fencingToken: number, sentAt: number, kept: boolean, extendTo?: number): Lease {
     const { guardMs, now } = this.#duties;
     const lease = new Lease(claim, fencingToken, kept, sentAt, guardMs, now, this.#expire);
-    this.#watchdog.watch(lease);
+    if (extendTo === undefined) this.#watchdog.watch(lease);
+    else void this.#watchdog.extend(lease, extendTo);
     return lease;
   }
 

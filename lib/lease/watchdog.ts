@@ -92,14 +92,26 @@ export class Watchdog {
 
   /** The lease's deadline has passed, whoever found out. */
   expire(lease: Lease): void {
-    const overdueMs = this.#duties.now() - this.#timerDue;
-    if (!lease.kept) this.#lose(lease, 'expired');
-    else this.#lose(lease, overdueMs > lease.ttlMs * STALLED_AFTER ? 'stalled' : 'unavailable');
+    this.#lose(lease, this.#whyOver(lease));
   }
 
   stop(): void {
     clearTimeout(this.#timer);
     this.#timerDue = Infinity;
+  }
+
+  #whyOver(lease: Lease): LockLostReason {
+    if (!lease.kept) return 'expired';
+    const overdueMs = this.#duties.now() - this.#timerDue;
+    return overdueMs > lease.ttlMs * STALLED_AFTER ? 'stalled' : 'unavailable';
+  }
+
+  /** After a pause of this process timers come first: an extension that was answered meanwhile counts. */
+  #expireUnlessAnswered(lease: Lease): void {
+    const reason = this.#whyOver(lease);
+    setImmediate(() => {
+      if (lease.list === this.#troubled && lease.deadline <= this.#duties.now()) this.#lose(lease, reason);
+    });
   }
 
   #lose(lease: Lease, reason: LockLostReason): void {
@@ -127,6 +139,10 @@ export class Watchdog {
       if (lease.deadline <= now || (lease.dueAt <= now && !lease.extension)) due.push(lease);
     }
     for (const lease of due) {
+      if (lease.extension) {
+        this.#expireUnlessAnswered(lease);
+        continue;
+      }
       if (lease.state !== 'held') continue; // asking ends what is past its deadline
       this.unwatch(lease);
       this.#troubled.push(lease);

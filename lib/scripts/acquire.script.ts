@@ -1,4 +1,4 @@
-import { guardOf, mintTokens, SERVER_TIME, type Clocking } from './fence.js';
+import { guardOf, MINT, mintTokens, SERVER_TIME, type Clocking } from './fence.js';
 import { defineScript } from './script.js';
 
 /**
@@ -16,7 +16,7 @@ function acquire(name: string, clocking: Clocking) {
     order: 3,
     keys: ['lock', 'fence', ...guardOf(clocking).keys],
     args: ['owner', 'ttl', ...guardOf(clocking).args],
-    helpers: [SERVER_TIME],
+    helpers: [SERVER_TIME, MINT],
     body: `
   -- KEYS   lock, fence: its fencing counter
   -- ARGV   owner, ttl in ms

@@ -34,42 +34,48 @@ export function guardOf(clocking: Clocking): { keys: string[]; args: string[]; h
     : { keys: ['guard'], args: ['epoch'], header: `-- and      guard of the node; epoch in which it votes, or ''` };
 }
 
+const NO_COUNTER = `'ERR fencing counter is not an integer'`;
+const giveUp = (error: string) => `redis.call('DEL', lock)
+    return {${error}}`;
+const setFence = (value: string, option = '') =>
+  `redis.pcall('SET', fence, ${value}, 'PX', '${FENCE_TTL_MS}'${option})`;
+
+/**
+ * Lua: `mint(fence, count)` mints so many fencing tokens by the clock, and returns the first; or nil and the error, for a
+ * counter that is no number, which stays as it is. Needs `SERVER_TIME`.
+ */
+export const MINT = `local function mint(fence, count)
+  -- The time is nearly always ahead: so it is set first, and what was there before is looked at afterwards. A whole
+  -- number below 2^53 is written out in full.
+  local first = server_us()
+  local last = ${setFence('first + count - 1', ", 'GET'")}
+  if not last then return first end
+  if type(last) == 'table' then return nil, last.err end
+  local number = tonumber(last)
+  if not number then
+    ${setFence('last')}
+    return nil, ${NO_COUNTER}
+  end
+  if number < first then return first end
+  local again = ${setFence('number + count')}
+  if again.err then return nil, again.err end
+  return number + 1
+end`;
+
 /**
  * The end of a script that was granted `lock`: mints as many fencing tokens as the Lua expression `count` says, and
- * replies with the first. A counter that is no number stays, and the lock is given up. Where counters are clocked when
- * they are absent, the script has the `guard` of its node and the `epoch` in which that was let vote, or ''. Needs
- * `SERVER_TIME`.
+ * replies with the first. If that fails, the lock is given up. Where counters are clocked when they are absent, the script
+ * has the `guard` of its node and the `epoch` in which that was let vote, or ''. Needs `SERVER_TIME` or `MINT`, too.
  */
 export function mintTokens(count: string, clocking: Clocking): string {
   return clocking === 'always' ? mintByTheClock(count) : mintByCounting(count);
 }
 
-const NO_COUNTER = `'ERR fencing counter is not an integer'`;
-const giveUp = (error: string) => `redis.call('DEL', lock)
-    return {${error}}`;
-/** A whole number below 2^53: Redis writes it out in full. */
-const lastOf = (count: string) => (count === '1' ? 'first' : `first + ${count} - 1`);
-const setFence = (value: string, option = '') =>
-  `redis.pcall('SET', fence, ${value}, 'PX', '${FENCE_TTL_MS}'${option})`;
-
 function mintByTheClock(count: string): string {
-  // The time is nearly always ahead: so it is set first, and what was there before is looked at afterwards.
   return `
-  local first = server_us()
-  local last = ${setFence(lastOf(count), ", 'GET'")}
-  if type(last) == 'table' then
-    ${giveUp('last.err')}
-  end
-  if last and not tonumber(last) then
-    ${setFence('last')}
-    ${giveUp(NO_COUNTER)}
-  end
-  if last and tonumber(last) >= first then
-    first = tonumber(last) + 1
-    local again = ${setFence(lastOf(count))}
-    if again.err then
-      ${giveUp('again.err')}
-    end
+  local first, fault = mint(fence, ${count})
+  if not first then
+    ${giveUp('fault')}
   end
   return first`;
 }
@@ -90,7 +96,7 @@ function mintByCounting(count: string): string {
     end
     if server_us() > first then first = server_us() end
   end
-  local set = ${setFence(lastOf(count))}
+  local set = ${setFence(`first + ${count} - 1`)}
   if set.err then
     ${giveUp('set.err')}
   end

@@ -1,3 +1,4 @@
+import { MINT, SERVER_TIME } from './fence.js';
 import { HAND_OFF } from './hand-off.js';
 import { defineScript } from './script.js';
 
@@ -5,13 +6,13 @@ import { defineScript } from './script.js';
 export const FORCE_RELEASE = defineScript({
   name: 'force-release',
   order: 1,
-  keys: ['lock', 'queue'],
+  keys: ['lock', 'fence', 'queue'],
   args: [],
-  helpers: [HAND_OFF],
+  helpers: [SERVER_TIME, MINT, HAND_OFF],
   body: `
-  -- KEYS   lock, queue: who waits for it
+  -- KEYS   lock, fence: its fencing counter, queue: who waits for it
   -- reply  1 taken away | 0 absent
   if redis.call('EXISTS', lock) == 0 then return 0 end
-  hand_off(lock, queue)
+  hand_off(lock, fence, queue)
   return 1`,
 });

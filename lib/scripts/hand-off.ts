@@ -12,27 +12,38 @@ const KINDS: Record<Service, string> = { grant: 'g', 'blind-grant': 'b', wake: '
 
 /**
  * What stands in the queue of a lock: how to serve it, the channel that its process listens to, and its ticket, which is
- * what is published there. A lock that is granted holds the ticket as its owner value.
+ * what is published there, with a fencing token if the lock was granted to it. A lock that is granted holds the ticket as
+ * its owner value.
  */
 export function queueEntry(service: Service, channel: string, ticket: string): string {
   return `${KINDS[service]} ${channel} ${ticket}`;
 }
 
+/** What is published: the ticket, and the fencing token of the grant, if there was one and it could be minted. */
+export function readMessage(text: string): { ticket: string; fencingToken?: number } {
+  const [ticket = '', token] = text.split(' ');
+  return token ? { ticket, fencingToken: Number(token) } : { ticket };
+}
+
 /**
- * Lua: `hand_off(lock, queue)` passes a lock that is given back to the first in its queue, or deletes it. A process
- * that does not hear its message is gone, so the next is served.
+ * Lua: `hand_off(lock, fence, queue)` passes a lock that is given back to the first in its queue, or deletes it. A process
+ * that does not hear its message is gone, so the next is served. Needs `MINT`.
  */
-export const HAND_OFF = `local function hand_off(lock, queue)
+export const HAND_OFF = `local function hand_off(lock, fence, queue)
   while true do
     local entry = redis.pcall('ZPOPMIN', queue)[1]
     if not entry then break end
     local kind, channel, ticket = string.match(entry, '^(%a) (%S+) (.+)$')
+    local message = ticket
     if kind == '${KINDS.wake}' then
       redis.call('DEL', lock)
-    elseif not kind or redis.pcall('SET', lock, ticket, 'PX', ${GRANT_TTL_MS}).err then
+    elseif not kind or redis.pcall('SET', lock, ticket, 'PX', '${GRANT_TTL_MS}').err then
       break
+    else
+      local token = mint(fence, 1)
+      if token then message = string.format('%s %.0f', ticket, token) end
     end
-    local heard = redis.pcall('PUBLISH', channel, ticket)
+    local heard = redis.pcall('PUBLISH', channel, message)
     if kind == '${KINDS['blind-grant']}' or (type(heard) == 'number' and heard > 0) then return end
   end
   redis.call('DEL', lock)

@@ -1,3 +1,4 @@
+import { MINT, SERVER_TIME } from './fence.js';
 import { HAND_OFF } from './hand-off.js';
 import { defineScript } from './script.js';
 
@@ -5,16 +6,16 @@ import { defineScript } from './script.js';
 export const RELEASE = defineScript({
   name: 'release',
   order: 1,
-  keys: ['lock', 'queue'],
+  keys: ['lock', 'fence', 'queue'],
   args: ['owner'],
-  helpers: [HAND_OFF],
+  helpers: [SERVER_TIME, MINT, HAND_OFF],
   body: `
-  -- KEYS   lock, queue: who waits for it
+  -- KEYS   lock, fence: its fencing counter, queue: who waits for it
   -- ARGV   owner
   -- reply  1 given back | 0 absent | -1 another's, or no string at all | {error}
   local holder = redis.pcall('GET', lock)
   if holder == owner then
-    hand_off(lock, queue)
+    hand_off(lock, fence, queue)
     return 1
   end
   if not holder then return 0 end

@@ -1,3 +1,4 @@
+import { MINT, SERVER_TIME } from './fence.js';
 import { HAND_OFF } from './hand-off.js';
 import { defineScript } from './script.js';
 
@@ -5,16 +6,16 @@ import { defineScript } from './script.js';
 export const WITHDRAW = defineScript({
   name: 'withdraw',
   order: 1,
-  keys: ['lock', 'queue'],
+  keys: ['lock', 'fence', 'queue'],
   args: ['owner', 'entry'],
-  helpers: [HAND_OFF],
+  helpers: [SERVER_TIME, MINT, HAND_OFF],
   body: `
-  -- KEYS   lock, queue: who waits for it
+  -- KEYS   lock, fence: its fencing counter, queue: who waits for it
   -- ARGV   owner, its entry in the queue
   -- reply  1 the lock went to the next | 0 it was another's, or nobody's | {error}
   redis.pcall('ZREM', queue, entry)
   local holder = redis.pcall('GET', lock)
   if holder ~= owner then return type(holder) == 'table' and {holder.err} or 0 end
-  hand_off(lock, queue)
+  hand_off(lock, fence, queue)
   return 1`,
 });

@@ -1,4 +1,4 @@
-import type { AcquireOutcome, Claim, LockBackend, Place } from '../backends/lock-backend.js';
+import type { AcquireOutcome, Claim, LockBackend, Place, Wake } from '../backends/lock-backend.js';
 import type { UnderWay } from '../under-way.js';
 import { BackOff } from './back-off.js';
 import type { Waiter } from './waiter.js';
@@ -20,13 +20,15 @@ export interface BidDuties {
   /** Finds the bid of a ticket that is woken. */
   bids: Map<string, Bid>;
   /** Called by the backend when it may be a ticket's turn. */
-  wake: (ticket?: string) => void;
+  wake: Wake;
 }
 
 /** What a bid tells the queue that it stands for. */
 export interface BidOwner {
   /** It is to ask again. */
   onTurn(bid: Bid): void;
+  /** The lock was granted to its ticket, some time after `sentAt`. */
+  onGrant(bid: Bid, ticket: string, fencingToken: number, sentAt: number): void;
   onOutcome(bid: Bid, claim: Claim, outcome: AcquireOutcome, attemptedAt: number): void;
 }
 
@@ -36,6 +38,8 @@ export interface BidOwner {
  */
 export class Bid {
   #place?: Place;
+  /** When it was about to ask with this place first. */
+  #placedAt = 0;
   #queued = false;
   #isAsking = false;
   /** It was woken while an attempt was under way, which may not have seen why. */
@@ -93,10 +97,18 @@ export class Bid {
     this.#timer = setTimeout(() => this.owner.onTurn(this), pauseMs);
   }
 
-  /** Its turn may have come. */
-  wake(): void {
+  /** Its turn may have come; with a fencing token, the lock was granted to its ticket. */
+  wake(fencingToken?: number): void {
     if (this.#isAsking) this.#woken = true;
-    else if (this.#timer && !this.#isDeaf) this.owner.onTurn(this);
+    if (!this.#timer || this.#isDeaf) return;
+    if (fencingToken === undefined) this.owner.onTurn(this);
+    else this.owner.onGrant(this, this.#place!.ticket, fencingToken, this.#placedAt);
+  }
+
+  /** It has got what it waited for. */
+  won(): void {
+    this.#stopWaiting();
+    this.#dropPlace(false);
   }
 
   /** Nobody is left for whom it waits. */
@@ -112,7 +124,8 @@ export class Bid {
 
   #takePlace(): Place {
     if (!this.#place) {
-      const { backend, bids, nextOwner } = this.duties;
+      const { backend, bids, nextOwner, now } = this.duties;
+      this.#placedAt = now();
       this.#place = { ticket: nextOwner(), isHeard: backend.isListening };
       bids.set(this.#place.ticket, this);
     }

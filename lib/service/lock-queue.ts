@@ -2,6 +2,7 @@ import type { AcquireOutcome, Claim, ReleaseOutcome } from '../backends/lock-bac
 import { LockUnavailableError, type NodeError } from '../errors.js';
 import { validityMs, type Lease } from '../lease/lease.js';
 import type { Leases } from '../lease/leases.js';
+import { GRANT_TTL_MS } from '../scripts/hand-off.js';
 import { Bid, type BidDuties, type BidOwner } from './bid.js';
 import { closed, type Interruption } from './interruption.js';
 import { contended, inVain, tooLate, type Known, type Sighting } from './refusals.js';
@@ -32,6 +33,8 @@ interface Cohort {
   endsAt: number;
 }
 
+/** A lock that was handed over is begun with if it stands for so much longer, in milliseconds: enough to be extended. */
+const BEGIN_WITH_MS = GRANT_TTL_MS * 0.45;
 /** A lock is passed on only in this first part of its lease: its next holder must not begin with a lease that ends. */
 const PASSED_WITHIN = 1 / 3;
 
@@ -130,6 +133,27 @@ export class LockQueue implements BidOwner, WaiterQueue {
     bid.ask(terms.ttlMs, waits ? 1 + passes : undefined);
   }
 
+  /**
+   * Whoever it is for begins at once, and the lease is extended meanwhile: docs/adr/0018-begin-with-the-grant.md. Otherwise
+   * it is confirmed first: for several holders in turn, for one whose lease is not extended, and when too little is left.
+   */
+  onGrant(bid: Bid, ticket: string, fencingToken: number, sentAt: number): void {
+    const waiter = this.#bidder(bid)!;
+    const { limits, now } = this.duties;
+    const servesOne = this.#bids !== undefined || this.#waiters.size === 1;
+    const leftMs = sentAt + validityMs(GRANT_TTL_MS, limits.guardMs) - now();
+    if (!servesOne || !waiter.terms.watchdog || leftMs < BEGIN_WITH_MS) {
+      this.onTurn(bid);
+      return;
+    }
+    bid.won();
+    this.#drop(bid);
+    this.#cohort = { nextToken: fencingToken + 1, lastToken: fencingToken, endsAt: sentAt };
+    const claim = { key: this.key, owner: ticket, ttlMs: GRANT_TTL_MS };
+    this.#grant(waiter, claim, fencingToken, sentAt, waiter.terms.ttlMs);
+    this.#refuseTriers();
+  }
+
   onOutcome(bid: Bid, claim: Claim, outcome: AcquireOutcome, attemptedAt: number): void {
     switch (outcome.status) {
       case 'acquired':
@@ -190,13 +214,13 @@ export class LockQueue implements BidOwner, WaiterQueue {
     else this.#end(bid);
   }
 
-  #grant(waiter: Waiter, claim: Claim, fencingToken: number, sentAt: number): void {
+  #grant(waiter: Waiter, claim: Claim, fencingToken: number, sentAt: number, extendTo?: number): void {
     this.#waiters.remove(waiter);
     this.#sighting = undefined;
     const earlier = this.#lease;
     this.#lease = undefined;
     if (earlier) this.duties.leases.lose(earlier, 'stolen'); // in fair mode: it was taken from there before it was granted here
-    this.#lease = this.duties.leases.add(claim, fencingToken, sentAt, waiter.terms.watchdog);
+    this.#lease = this.duties.leases.add(claim, fencingToken, sentAt, waiter.terms.watchdog, extendTo);
     waiter.grant(this.#lease);
   }
 

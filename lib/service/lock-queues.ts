@@ -17,7 +17,7 @@ export class LockQueues {
       ...duties,
       nextOwner: ownerSequence(processName),
       bids: this.#bids,
-      wake: (ticket) => this.#wake(ticket),
+      wake: (ticket, fencingToken) => this.#wake(ticket, fencingToken),
       onEmpty: (key) => this.#queues.delete(key),
     };
   }
@@ -63,8 +63,8 @@ export class LockQueues {
     for (const queue of [...this.#queues.values()]) queue.interrupt(interruption);
   }
 
-  #wake(ticket?: string): void {
-    if (ticket !== undefined) this.#bids.get(ticket)?.wake();
+  #wake(ticket?: string, fencingToken?: number): void {
+    if (ticket !== undefined) this.#bids.get(ticket)?.wake(fencingToken);
     else for (const bid of [...this.#bids.values()]) bid.wake();
   }
 }

@@ -37,7 +37,8 @@ describe('A ScriptRunner', () => {
 
   const acquire = (key: string, owner = 'me', ttlMs: number | string = 10_000): Promise<Reply> =>
     runner.run(ACQUIRE, [key, `${key}:fence`], [owner, ttlMs]);
-  const release = (key: string, owner = 'me'): Promise<Reply> => runner.run(RELEASE, [key, `${key}:queue`], [owner]);
+  const release = (key: string, owner = 'me'): Promise<Reply> =>
+    runner.run(RELEASE, [key, `${key}:fence`, `${key}:queue`], [owner]);
   const extend = (key: string, mode = 'keep'): Promise<Reply> =>
     runner.run(mode === 'keep' ? EXTEND : RESTORE, [key], ['me', 20_000]);
   const inspect = (key: string): Promise<Reply> => runner.run(INSPECT, [key, `${key}:fence`], []);

@@ -2,7 +2,7 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { CONTEND } from '../../lib/scripts/contend.script.js';
 import { FORCE_RELEASE } from '../../lib/scripts/force-release.script.js';
-import { GRANT_TTL_MS, queueEntry, type Service } from '../../lib/scripts/hand-off.js';
+import { GRANT_TTL_MS, queueEntry, readMessage, type Service } from '../../lib/scripts/hand-off.js';
 import { RELEASE } from '../../lib/scripts/release.script.js';
 import type { Script } from '../../lib/scripts/script.js';
 import type { Reply } from '../../lib/scripts/command.js';
@@ -11,7 +11,8 @@ import { WITHDRAW } from '../../lib/scripts/withdraw.script.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
-const [LOCK, FENCE, QUEUE] = ['lock:{k}', 'lock:{k}:fence', 'lock:{k}:queue'];
+const KEYS = ['lock:{k}', 'lock:{k}:fence', 'lock:{k}:queue'];
+const [LOCK, FENCE, QUEUE] = KEYS as [string, string, string];
 const TTL_MS = 30_000;
 
 let server: RedisServer;
@@ -19,18 +20,24 @@ let client: Redis;
 let listener: Redis;
 let runner: ScriptRunner;
 const heard: string[] = [];
+/** The fencing tokens that came with what was heard. */
+const tokens: (number | undefined)[] = [];
 
 beforeAll(async () => {
   server = await RedisServer.start();
   [client, listener] = [new Redis(server.url), new Redis(server.url)];
   await client.ping();
   runner = new ScriptRunner(client, 5_000);
-  listener.on('message', (channel, ticket) => heard.push(`${channel} ${ticket}`));
+  listener.on('message', (channel, text) => {
+    const { ticket, fencingToken } = readMessage(text);
+    heard.push(`${channel} ${ticket}`);
+    tokens.push(fencingToken);
+  });
   await listener.subscribe('inbox:alive');
 });
 beforeEach(async () => {
   await client.flushall();
-  heard.length = 0;
+  heard.length = tokens.length = 0;
 });
 afterAll(async () => {
   client.disconnect();
@@ -40,10 +47,10 @@ afterAll(async () => {
 
 const run = (script: Script, keys: string[], ...args: (string | number)[]): Promise<Reply> =>
   runner.run(script, keys, args);
-const release = (owner: string) => run(RELEASE, [LOCK, QUEUE], owner);
-const withdraw = (ticket: string, entry: string) => run(WITHDRAW, [LOCK, QUEUE], ticket, entry);
+const release = (owner: string) => run(RELEASE, KEYS, owner);
+const withdraw = (ticket: string, entry: string) => run(WITHDRAW, KEYS, ticket, entry);
 const contend = (owner: string, { count = 1, entry = '', fair = 0, ttlMs = TTL_MS } = {}) =>
-  run(CONTEND, [LOCK, FENCE, QUEUE], owner, ttlMs, count, entry, fair);
+  run(CONTEND, KEYS, owner, ttlMs, count, entry, fair);
 const entryOf = (ticket: string, service: Service = 'grant', channel = 'inbox:alive') =>
   queueEntry(service, channel, ticket);
 const line = async (...entries: string[]) => {
@@ -85,8 +92,48 @@ describe('a release', () => {
     await hold('me');
     await line(entryOf('dead', 'grant', 'inbox:dead'));
     expect(await release('me')).toBe(1);
-    expect(await server.keys()).toEqual([]);
+    expect(await server.keys()).toEqual([FENCE]);
   });
+
+  it('tells with the grant a fencing token, above all before it and below all after it', async () => {
+    const before = Number(await contend('me', { count: 5 }));
+    await line(entryOf('first'), entryOf('second'));
+    await release('me');
+    await release('first');
+    await told('inbox:alive first', 'inbox:alive second');
+    expect(tokens[0]).toBeGreaterThan(before + 4);
+    expect(tokens[1]).toBeGreaterThan(tokens[0]!);
+    expect(Number(await client.get(FENCE))).toBe(tokens[1]);
+    expect(await client.pttl(FENCE)).toBeGreaterThan(86_000_000);
+    await release('second');
+    expect(Number(await contend('third'))).toBeGreaterThan(tokens[1]!);
+  });
+
+  it('mints above a counter that is ahead of the clock', async () => {
+    await client.set(FENCE, '3000000000000007');
+    await hold('me');
+    await line(entryOf('first'));
+    await release('me');
+    await told('inbox:alive first');
+    expect(tokens).toEqual([3_000_000_000_000_008]);
+    expect(await client.get(FENCE)).toBe('3000000000000008');
+  });
+
+  it.each([
+    ['is no number', () => client.set(FENCE, 'by hand')],
+    ['is no string', () => client.lpush(FENCE, 'by hand')],
+  ])(
+    'grants without a token when the counter %s, so the next one asks, and is told what is wrong',
+    async (_name, write) => {
+      await write();
+      await hold('me');
+      await line(entryOf('first'));
+      expect(await release('me')).toBe(1);
+      await told('inbox:alive first');
+      expect(tokens).toEqual([undefined]);
+      await expect(contend('first')).rejects.toThrow(/not an integer|WRONGTYPE/);
+    },
+  );
 
   it('grants it also to one that this node does not see listening, if its entry says that this means nothing', async () => {
     await hold('me');
@@ -103,6 +150,7 @@ describe('a release', () => {
     expect(await client.exists(LOCK)).toBe(0);
     expect(await queue()).toEqual([entryOf('next', 'wake')]);
     await told('inbox:alive woken');
+    expect(tokens).toEqual([undefined]); // no node alone can grant
   });
 
   it('by who does not hold the lock changes nothing', async () => {
@@ -127,9 +175,9 @@ describe('a release', () => {
 
   it('by force hands the lock over, too, and tells when there was none', async () => {
     await line(entryOf('first'));
-    expect(await run(FORCE_RELEASE, [LOCK, QUEUE])).toBe(0);
+    expect(await run(FORCE_RELEASE, KEYS)).toBe(0);
     await hold('anybody');
-    expect(await run(FORCE_RELEASE, [LOCK, QUEUE])).toBe(1);
+    expect(await run(FORCE_RELEASE, KEYS)).toBe(1);
     expect(await client.get(LOCK)).toBe('first');
   });
 });
@@ -150,14 +198,14 @@ describe('who gives up', () => {
     expect(await client.get(LOCK)).toBe('c');
     await told('inbox:alive c');
     expect(await withdraw('c', entryOf('c'))).toBe(1);
-    expect(await server.keys()).toEqual([]);
+    expect(await server.keys()).toEqual([FENCE]);
   });
 
   it('is not served itself, should it still stand in the queue', async () => {
     await hold('b');
     await line(entryOf('b'));
     expect(await withdraw('b', entryOf('b'))).toBe(1);
-    expect(await server.keys()).toEqual([]);
+    expect(await client.exists(LOCK)).toBe(0);
   });
 });
 

@@ -20,6 +20,8 @@ const ARGS: Record<string, (string | number)[]> = {
   'force-release': [],
 };
 
+const KEY_COUNT: Record<string, number> = { extend: 1, restore: 1, release: 3, 'force-release': 3 };
+
 describe('The script cache of Redis', () => {
   let server: RedisServer;
   let client: Redis;
@@ -41,11 +43,7 @@ describe('The script cache of Redis', () => {
 
   const run = (name: string, key = 'key') => {
     const script = SCRIPTS.find((candidate) => candidate.name === name)!;
-    return runner.run(
-      script,
-      [key, `${key}:fence`].slice(0, ['extend', 'restore'].includes(name) ? 1 : 2),
-      ARGS[name]!,
-    );
+    return runner.run(script, [key, `${key}:fence`, `${key}:queue`].slice(0, KEY_COUNT[name] ?? 2), ARGS[name]!);
   };
 
   it.each(SCRIPTS.map(({ name }) => name))('is filled by the first use of %s, and used from then on', async (name) => {

@@ -270,7 +270,7 @@ it.each(HANDED)('clients of the application may have %s: they are handed locks, 
   await server.resetCalls();
   await holder.release();
   await waiting;
-  expect(await scriptCalls(server)).toBe(2);
+  await until(async () => (await scriptCalls(server)) === 2, { what: 'it extends what was handed over' });
 });
 
 describe('in a Cluster', () => {
