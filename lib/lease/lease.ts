@@ -10,7 +10,8 @@ export function validityMs(ttlMs: number, guardMs: number): number {
   return ttlMs - (ttlMs * 0.01 + 2) - guardMs;
 }
 
-export type LeaseState = 'held' | 'lost' | 'released';
+/** `unknown`: its time is over, unless it was extended and that is not read yet. */
+export type LeaseState = 'held' | 'unknown' | 'lost' | 'released';
 
 /**
  * One lock that this process was granted, until it is released or lost. Whether it is held is computed when asked:
@@ -26,6 +27,8 @@ export class Lease implements Linked<Lease> {
   dueAt = 0;
   /** The extension that is under way; one at a time. */
   extension?: Promise<ExtendOutcome>;
+  /** It was granted for a short time, and its first extension is not answered yet. */
+  isProvisional = false;
   /** It was to have another ttl, and nobody knows which one it has in Redis. */
   isUnsettled = false;
   /** What the last extension failed with, if the lease could not be extended since. */
@@ -60,8 +63,17 @@ export class Lease implements Linked<Lease> {
 
   /** `held` only if it may be relied on right now. */
   get state(): LeaseState {
-    if (this.#state === 'held' && this.now() >= this.#deadline) this.expire(this);
+    if (this.#state !== 'held' || this.now() < this.#deadline) return this.#state;
+    // A process that was busy, or paused, from its first moment on has not read anything since.
+    if (this.isProvisional && this.extension) return 'unknown';
+    this.expire(this);
     return this.#state;
+  }
+
+  /** Whether it did not end, as far as is known. */
+  get isAlive(): boolean {
+    const { state } = this;
+    return state === 'held' || state === 'unknown';
   }
 
   get remainingMs(): number {
@@ -91,7 +103,7 @@ export class Lease implements Linked<Lease> {
   extended(sentAt: number): void {
     this.sentAt = sentAt;
     this.fault = undefined;
-    this.isUnsettled = false;
+    this.isUnsettled = this.isProvisional = false;
     this.#deadline = sentAt + validityMs(this.ttlMs, this.guardMs);
   }
 
@@ -121,6 +133,7 @@ export class Lease implements Linked<Lease> {
     // A nested call under the same lock has said already that it was lost: what counts is how its work ended.
     const reason: unknown = outcome?.status === 'rejected' ? outcome.reason : undefined;
     const inner = reason instanceof LockLostError && reason.key === this.claim.key ? reason.outcome : undefined;
-    return new LockLostError(this.claim.key, this.#lost?.reason ?? 'released', inner ?? outcome, this.fault);
+    const why = this.#lost?.reason ?? (this.#state === 'held' ? 'unavailable' : 'released');
+    return new LockLostError(this.claim.key, why, inner ?? outcome, this.fault);
   }
 }

@@ -49,13 +49,13 @@ export class Leases implements LeaseKeeper {
 
   /**
    * Begins to keep what was granted.
-   * @param extendTo the ttl it is to have from now on, if that is not the one it was granted with
+   * @param extendTo it was granted for a short time: the ttl it is to have from now on
    */
   add(claim: Claim, fencingToken: number, sentAt: number, kept: boolean, extendTo?: number): Lease {
     const { guardMs, now } = this.#duties;
     const lease = new Lease(claim, fencingToken, kept, sentAt, guardMs, now, this.#expire);
     if (extendTo === undefined) this.#watchdog.watch(lease);
-    else void this.#watchdog.extend(lease, extendTo);
+    else this.#watchdog.confirm(lease, extendTo);
     return lease;
   }
 
@@ -68,6 +68,7 @@ export class Leases implements LeaseKeeper {
 
   /** Gives back one handle's part; the last one releases. What cannot be released now the backend releases later. */
   release(lease: Lease): Promise<boolean> {
+    if (lease.state === 'unknown') return lease.extension!.then(() => this.release(lease));
     const isHeld = lease.state === 'held';
     if (--lease.handles > 0 || !isHeld) return Promise.resolve(isHeld);
     // In this order and at once: nothing is extended, and nobody in line is let in, behind the release.

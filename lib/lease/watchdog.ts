@@ -90,6 +90,12 @@ export class Watchdog {
     return this.#extend(lease);
   }
 
+  /** Watches a lease that was granted for a short time, and extends it at once. */
+  confirm(lease: Lease, ttlMs: number): void {
+    lease.isProvisional = true;
+    void this.extend(lease, ttlMs);
+  }
+
   /** The lease's deadline has passed, whoever found out. */
   expire(lease: Lease): void {
     this.#lose(lease, this.#whyOver(lease));
@@ -139,7 +145,7 @@ export class Watchdog {
       if (lease.deadline <= now || (lease.dueAt <= now && !lease.extension)) due.push(lease);
     }
     for (const lease of due) {
-      if (lease.extension) {
+      if (lease.state === 'unknown') {
         this.#expireUnlessAnswered(lease);
         continue;
       }

@@ -36,12 +36,12 @@ export class HeldLocks {
 
   /** The lease of this key, if this call holds it now. */
   heldLease(key: string): Lease | undefined {
-    return this.#find(({ lease }) => lease.claim.key === key && lease.state === 'held')?.lease;
+    return this.#find(({ lease }) => lease.claim.key === key && lease.isAlive)?.lease;
   }
 
   /** Whether this call runs under any lock. */
   get any(): boolean {
-    return this.#find(({ lease }) => lease.state === 'held') !== undefined;
+    return this.#find(({ lease }) => lease.isAlive) !== undefined;
   }
 
   /**
@@ -51,7 +51,7 @@ export class HeldLocks {
   #innermost(): Frame | undefined {
     return this.#find((frame) => {
       if (frame.lock?.isReleased) frame.lock = undefined;
-      return frame.lock !== undefined || frame.lease.state === 'held';
+      return frame.lock !== undefined || frame.lease.isAlive;
     });
   }
 

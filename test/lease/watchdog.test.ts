@@ -22,10 +22,12 @@ class Kennel {
   readonly extended: { key: string; at: number }[] = [];
   readonly lost: { key: string; reason: LockLostReason; at: number }[] = [];
   readonly faults: string[] = [];
+  /** By how much the clock is ahead of the timers. */
+  pauseMs = 0;
   answer: (lease: Lease) => Promise<ExtendOutcome> = async () => ({ status: 'extended', sentAt: now() });
 
   readonly watchdog = new Watchdog({
-    now,
+    now: () => now() + this.pauseMs,
     extend: (lease) => {
       this.extended.push({ key: lease.claim.key, at: now() });
       return this.answer(lease);
@@ -36,9 +38,14 @@ class Kennel {
     onFault: (lease) => this.faults.push(lease.claim.key),
   });
 
-  watch(key: string, { kept = true, sentAt = now(), ttlMs = TTL_MS, guardMs = 0 } = {}): Lease {
+  lease(key: string, { kept = true, sentAt = now(), ttlMs = TTL_MS, guardMs = 0 } = {}): Lease {
     const claim = { key, owner: key, ttlMs };
-    const lease = new Lease(claim, 1, kept, sentAt, guardMs, now, (late) => this.watchdog.expire(late));
+    const clock = () => now() + this.pauseMs;
+    return new Lease(claim, 1, kept, sentAt, guardMs, clock, (late) => this.watchdog.expire(late));
+  }
+
+  watch(...args: Parameters<Kennel['lease']>): Lease {
+    const lease = this.lease(...args);
     this.watchdog.watch(lease);
     return lease;
   }
@@ -97,6 +104,35 @@ describe('Watchdog', () => {
     await vi.advanceTimersByTimeAsync(TTL_MS);
     expect(kennel.extended.length).toBe(1);
     expect(kennel.lost).toEqual([{ key: 'a', reason: 'unavailable', at: VALIDITY_MS }]);
+  });
+
+  it('extends a lease that was granted for a short time at once, and leaves open whether it is held until that is read', async () => {
+    const kennel = new Kennel();
+    let answer!: (outcome: ExtendOutcome) => void;
+    kennel.answer = () => new Promise((resolve) => (answer = resolve));
+    const lease = kennel.lease('a', { ttlMs: 2_000 });
+    kennel.watchdog.confirm(lease, TTL_MS);
+    expect(kennel.extended).toEqual([{ key: 'a', at: 0 }]);
+    kennel.pauseMs = 5_000; // this process, before any timer or answer
+    expect(lease.state).toBe('unknown');
+    answer({ status: 'extended', sentAt: 0 });
+    await vi.advanceTimersByTimeAsync(0);
+    expect(lease.state).toBe('held');
+
+    await vi.advanceTimersByTimeAsync(5_000); // the next extension is not answered
+    expect(kennel.extended).toHaveLength(2);
+    kennel.pauseMs += TTL_MS;
+    expect(lease.state).toBe('lost');
+  });
+
+  it('ends a lease that was granted for a short time when that is over, and no answer came', async () => {
+    const kennel = new Kennel();
+    kennel.answer = () => new Promise(() => {});
+    const lease = kennel.lease('a', { ttlMs: 2_000 });
+    kennel.watchdog.confirm(lease, TTL_MS);
+    await vi.advanceTimersByTimeAsync(2_010);
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(kennel.lost).toMatchObject([{ key: 'a', reason: 'unavailable' }]);
   });
 
   it("tells the loss at once when the answer is that the lock is another owner's", async () => {

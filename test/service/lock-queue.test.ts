@@ -1,8 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import type { AcquireOutcome, Claim, LockBackend, Place, Waiting } from '../../lib/backends/lock-backend.js';
+import type { AcquireOutcome, Claim, LockBackend, Place, Waiting, Wake } from '../../lib/backends/lock-backend.js';
 import { LockContendedError, LockUnavailableError, NodeError } from '../../lib/errors.js';
-import { Lease } from '../../lib/lease/lease.js';
+import { Lease, validityMs } from '../../lib/lease/lease.js';
 import type { AcquireOptions, RedisLockModuleOptions } from '../../lib/options.js';
+import { GRANT_TTL_MS } from '../../lib/scripts/hand-off.js';
 import { Interruption } from '../../lib/service/interruption.js';
 import type { LockService } from '../../lib/service/lock.service.js';
 import { LockQueues } from '../../lib/service/lock-queues.js';
@@ -29,7 +30,7 @@ interface Ask {
 function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true) {
   const asks: Ask[] = [];
   const log: string[] = [];
-  let wake!: (ticket?: string) => void;
+  let wake!: Wake;
   let lastToken = 0;
   const listening = { isOn: false };
   const backend = {
@@ -57,8 +58,10 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true) {
       limits: { ...LIMITS, ...limits },
       underWay: new UnderWay(),
       leases: {
-        add: (claim, token, sentAt, kept) =>
-          new Lease(claim, token, kept, sentAt, 0, now, (lease) => lease.lose('expired')),
+        add: (claim, token, sentAt, kept, extendTo) => {
+          if (extendTo !== undefined) log.push(`begin with ${token}, extend to ${extendTo}`);
+          return new Lease(claim, token, kept, sentAt, 0, now, (lease) => lease.lose('expired'));
+        },
         lose: (lease, reason) => lease.lose(reason),
       },
     },
@@ -92,7 +95,7 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true) {
     acquire,
     granted,
     release,
-    wake: (ticket?: string) => (wake(ticket), settled()),
+    wake: (ticket?: string, fencingToken?: number) => (wake(ticket, fencingToken), settled()),
   };
 }
 
@@ -407,6 +410,65 @@ describe('the queue of a key', () => {
     expect(asks).toHaveLength(2);
     await vi.advanceTimersByTimeAsync(10); // Redis has had 10 ms to answer
     expect(waiting.error).toMatchObject({ code: 'LOCK_CONTENDED' });
+  });
+
+  it('begins with a grant without asking, and its lease counts from before it first asked', async () => {
+    const { asks, log, call, ticket, wake, release } = await waitingOne();
+    await vi.advanceTimersByTimeAsync(500);
+    await wake(ticket, 7);
+    expect(log).toEqual(['begin with 7, extend to 30000']);
+    expect(call.lease).toMatchObject({ fencingToken: 7, claim: { owner: ticket, ttlMs: GRANT_TTL_MS } });
+    expect(call.lease!.remainingMs).toBe(validityMs(GRANT_TTL_MS, 0) - 500);
+    await wake(ticket, 8); // said twice, it is for nobody
+    await release(call.lease);
+    expect(log.slice(1)).toEqual([`release ${ticket}`]);
+    expect(asks).toHaveLength(2);
+  });
+
+  it.each<[string, Partial<typeof LIMITS>, Partial<AcquireOptions>, number]>([
+    ['it has waited for so long that the grant may be nearly over', {}, {}, 1_090],
+    ['guardMs leaves next to nothing of the grant', { guardMs: 1_500 }, {}, 0],
+    ['its lease is not extended', {}, { watchdog: false }, 0],
+  ])('confirms a grant first when %s', async (_when, limits, terms, waitedMs) => {
+    const { asks, call, ticket, wake, granted } = await waitingOne(limits, terms);
+    await vi.advanceTimersByTimeAsync(Math.min(waitedMs, 990));
+    if (waitedMs > 990) {
+      await vi.advanceTimersByTimeAsync(20);
+      await asks[2]!.answer(OTHERS); // it has looked for itself
+      await vi.advanceTimersByTimeAsync(waitedMs - 1_010);
+    }
+    const before = asks.length;
+    await wake(ticket, 7);
+    expect(asks).toHaveLength(before + 1);
+    expect(asks.at(-1)!.claim.owner).toBe(ticket);
+    await asks.at(-1)!.answer(granted());
+    expect(call.lease?.claim.ttlMs).toBe(30_000);
+  });
+
+  it('confirms a grant first when others wait behind it, who need tokens, too', async () => {
+    const { asks, acquire, ticket, wake } = await waitingOne();
+    acquire();
+    await wake(ticket, 7);
+    expect(asks[2]).toMatchObject({ claim: { owner: ticket }, waiting: { tokens: 2 } });
+  });
+
+  it('asks once more when it was granted the lock while it asked', async () => {
+    const { asks, log, ticket, wake } = await waitingOne();
+    await vi.advanceTimersByTimeAsync(1_000);
+    await wake(ticket, 7);
+    expect(log).toEqual(['ask']);
+    await asks[2]!.answer(OTHERS);
+    expect(log).toEqual(['ask', 'ask']);
+  });
+
+  it('in fair mode begins with a grant although others wait', async () => {
+    const { asks, log, acquire, wake } = setUp({ fair: true });
+    const calls = [acquire(), acquire()];
+    for (const ask of [...asks]) await ask.answer(OTHERS);
+    log.length = 0;
+    await wake(asks[1]!.claim.owner, 7);
+    expect(log).toEqual(['begin with 7, extend to 30000']);
+    expect(calls.map(({ lease }) => lease?.fencingToken)).toEqual([undefined, 7]);
   });
 
   it('in fair mode has a bid for each call, and grants each its own', async () => {

@@ -2,6 +2,7 @@ import { ACQUIRE } from '../../lib/scripts/acquire.script.js';
 import { CONTEND } from '../../lib/scripts/contend.script.js';
 import { EXTEND } from '../../lib/scripts/extend.script.js';
 import { FORCE_RELEASE } from '../../lib/scripts/force-release.script.js';
+import { INSPECT } from '../../lib/scripts/inspect.script.js';
 import { RELEASE } from '../../lib/scripts/release.script.js';
 import { WITHDRAW } from '../../lib/scripts/withdraw.script.js';
 import type { RedisServer } from './redis-server.js';
@@ -14,7 +15,7 @@ export async function scriptCalls(server: RedisServer): Promise<number> {
 
 /** From here on no operation takes a second call for a script that the server does not know. */
 export async function loadScripts(server: RedisServer): Promise<void> {
-  for (const script of [ACQUIRE, CONTEND, EXTEND, RELEASE, WITHDRAW, FORCE_RELEASE]) {
+  for (const script of [ACQUIRE, CONTEND, EXTEND, INSPECT, RELEASE, WITHDRAW, FORCE_RELEASE]) {
     await server.command('SCRIPT', 'LOAD', script.source);
   }
 }

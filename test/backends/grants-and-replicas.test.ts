@@ -1,0 +1,26 @@
+import { describe, expect, it } from 'vitest';
+import type { Wake } from '../../lib/backends/lock-backend.js';
+import type { RedisNode } from '../../lib/backends/redis-node.js';
+import type { ReplicaWait } from '../../lib/backends/replica-wait.js';
+import { SingleNodeBackend } from '../../lib/backends/single-node.backend.js';
+
+/** What those who wait are told when a node is told that a ticket was granted the lock with the token 7. */
+function told(replicas?: ReplicaWait): unknown[] {
+  let wake!: Wake;
+  const node = { listen: (listener: Wake) => (wake = listener) } as unknown as RedisNode;
+  const heard: unknown[] = [];
+  new SingleNodeBackend(node, 1_000, () => 0, replicas).listen((...args) => heard.push(args));
+  wake('ticket', 7);
+  wake();
+  return heard;
+}
+
+describe('a grant', () => {
+  it('is told with its token, to begin with', () => {
+    expect(told()).toEqual([['ticket', 7], []]);
+  });
+
+  it('is told without when replicas are to have it first: then it is confirmed, and waits for them', () => {
+    expect(told({ timeoutMs: 100 } as ReplicaWait)).toEqual([['ticket'], [undefined]]);
+  });
+});

@@ -1,0 +1,138 @@
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import type { AcquireOptions } from '../../lib/options.js';
+import { openLocks } from '../support/open-locks.js';
+import { untilQueued } from '../support/queue.js';
+import { RedisServer } from '../support/redis-server.js';
+import { loadScripts } from '../support/script-calls.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
+import { until } from '../support/until.js';
+
+let server: RedisServer;
+beforeAll(async () => {
+  server = await RedisServer.start();
+  await loadScripts(server);
+});
+afterAll(() => server.stop());
+
+const ttl = (key: string) => server.command('PTTL', `lock:{${key}}`) as Promise<number>;
+const owner = (key: string) => server.command('GET', `lock:{${key}}`);
+
+/** Two services, of which the second one hears of its turns. */
+async function services(key: string, redis: Redis | string) {
+  const locks = await openLocks({ redis: server.url });
+  const others = await openLocks({ redis, commandTimeoutMs: 10_000 });
+  const first = await locks.acquire(`before ${key}`);
+  const waiting = others.acquire(`before ${key}`);
+  const listens = async () => ((await server.command('PUBSUB', 'CHANNELS', '*inbox:*')) as string[]).length > 0;
+  await until(listens, { what: 'it listens' });
+  await first.release();
+  await (await waiting).release();
+  return { locks, others };
+}
+
+/** It was handed the lock, and none of its requests has come through since. */
+async function handed(key: string, options: AcquireOptions = {}) {
+  const proxy = await TcpProxy.start(server.port);
+  onTestFinished(() => proxy.stop());
+  const client = new Redis(proxy.url);
+  onTestFinished(() => client.disconnect());
+  const { locks, others } = await services(key, client);
+  const holder = await locks.acquire(key);
+  const waiting = others.acquire(key, options);
+  await untilQueued(server, key, 1);
+  proxy.hold(); // what is published still comes through
+  await holder.release();
+  const lock = await waiting;
+  return { proxy, locks, holder, lock };
+}
+
+function busy(ms: number): void {
+  for (const end = performance.now() + ms; performance.now() < end;);
+}
+
+describe('who is handed a lock', () => {
+  it('begins at once, with a larger token and what the grant has left, and extends it meanwhile', async () => {
+    const { proxy, holder, lock } = await handed('at-once');
+    expect(lock.isHeld).toBe(true);
+    expect(lock.fencingToken).toBeGreaterThan(holder.fencingToken);
+    expect(lock.remainingMs).toBeLessThanOrEqual(await ttl('at-once'));
+    expect(await owner('at-once')).toBe(lock.owner);
+    proxy.release();
+    await until(async () => (await ttl('at-once')) > 20_000, { what: 'it is extended' });
+    await until(() => lock.remainingMs > 20_000, { what: 'it knows' });
+    expect(await lock.release()).toBe(true);
+    expect(await owner('at-once')).toBeNull();
+  });
+
+  it('has lost it when the grant is over and no extension was answered, and nothing stays behind', async () => {
+    const { proxy, locks, lock } = await handed('in-vain');
+    await until(() => lock.signal.aborted, { what: 'it is lost', timeoutMs: 5_000 });
+    expect(lock.signal.reason).toMatchObject({ code: 'LOCK_LOST', reason: 'unavailable' });
+    expect(lock.isHeld).toBe(false);
+    const next = await locks.acquire('in-vain', { waitMs: 5_000 });
+    expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
+    proxy.release();
+    expect(await lock.release()).toBe(false);
+    expect(await owner('in-vain')).toBe(next.owner);
+    await next.release();
+  });
+
+  it('is told so when it was taken away before it was extended', async () => {
+    const { proxy, lock } = await handed('taken-away');
+    await server.command('DEL', 'lock:{taken-away}');
+    proxy.release();
+    await until(() => lock.signal.aborted, { what: 'it is lost' });
+    expect(lock.signal.reason).toMatchObject({ code: 'LOCK_LOST', reason: 'expired' });
+    expect(await owner('taken-away')).toBeNull();
+  });
+
+  it('leaves nothing behind when it is done before the extension has run', async () => {
+    const { proxy, lock } = await handed('done-before');
+    const released = lock.release();
+    proxy.release();
+    expect(await released).toBe(true);
+    expect(await owner('done-before')).toBeNull();
+  });
+
+  it('keeps it when it is busy from the first moment on for longer than the grant stands', async () => {
+    const { locks, others } = await services('busy', server.url);
+    const holder = await locks.acquire('busy');
+    let isHeld: boolean | undefined;
+    const working = others.withLock('busy', (lock) => {
+      busy(2_300);
+      isHeld = lock.isHeld; // nothing was read meanwhile: nobody can say so
+      return 'done';
+    });
+    await untilQueued(server, 'busy', 1);
+    await holder.release();
+    expect(await working).toBe('done');
+    expect(isHeld).toBe(false);
+    expect(await owner('busy')).toBeNull();
+  });
+
+  it('keeps it, too, when it goes on after that', async () => {
+    const { locks, others } = await services('busy-first', server.url);
+    const holder = await locks.acquire('busy-first');
+    const working = others.withLock('busy-first', async (lock) => {
+      busy(2_300);
+      // The same call may ask for it again before anything was read.
+      const nested = await others.withLock('busy-first', ({ fencingToken }) => fencingToken);
+      await until(() => lock.isHeld, { what: 'it was read that the lock was extended' });
+      expect(nested).toBe(lock.fencingToken);
+      return lock.signal.aborted;
+    });
+    await untilQueued(server, 'busy-first', 1);
+    await holder.release();
+    expect(await working).toBe(false);
+  });
+
+  it('is lost when the process was paused before the extension was sent, for longer than the grant stands', async () => {
+    const { proxy, lock } = await handed('paused');
+    busy(2_300); // the request is still in the proxy
+    proxy.release();
+    await until(() => lock.signal.aborted, { what: 'it is lost' });
+    expect(lock.isHeld).toBe(false);
+    expect(await owner('paused')).toBeNull();
+  });
+});
