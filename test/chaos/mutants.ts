@@ -104,7 +104,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'held-until-told': {
     what: 'a lock counts as held until a timer says otherwise',
-    edits: [{ file: 'lease/lease.js', find: "this.#state === 'held' && this.now() >= this.#deadline", put: 'false' }],
+    edits: [{ file: 'lease/lease.js', find: "this.#state !== 'held' || this.now() < this.#deadline", put: 'true' }],
     nodes: 1,
     seed: 1,
     seconds: 10,
