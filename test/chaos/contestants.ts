@@ -1,4 +1,5 @@
 import { pathToFileURL } from 'node:url';
+import type { LockHandle } from '../../lib/lease/lock-handle.js';
 import type { Lock, LockService, RedisLockModuleOptions, RedisLockSettings } from '../../lib/index.js';
 import { nowMs } from './history.js';
 
@@ -16,6 +17,8 @@ export interface HeldLock {
   readonly owner?: string;
   /** When the command of the lease was sent, by its deadline. */
   readonly sentAt?: number;
+  /** It was begun with a grant for so long, made by another one's release some time after `sentAt`. */
+  readonly grantMs?: number;
   /** Whether its holder may go on, by what the contestant offers to ask. */
   isHeld(): boolean;
   /** The deadline of the lease; undefined where there is none to be asked for. */
@@ -53,6 +56,7 @@ async function openLibrary({ library, ports, options, ...terms }: OpenTerms): Pr
     await load<typeof import('../../lib/service/lock.service.js')>('service/lock.service.js');
   const { resolveOptions } = await load<typeof import('../../lib/resolve-options.js')>('resolve-options.js');
   const { validityMs } = await load<typeof import('../../lib/lease/lease.js')>('lease/lease.js');
+  const { GRANT_TTL_MS } = await load<typeof import('../../lib/scripts/hand-off.js')>('scripts/hand-off.js');
   const urls = ports.map((port) => `redis://127.0.0.1:${port}`);
   const { ttlMs, waitMs, commandTimeoutMs } = terms;
   const settings = { ttlMs, waitMs, commandTimeoutMs, lazyConnect: true, ...options };
@@ -63,17 +67,22 @@ async function openLibrary({ library, ports, options, ...terms }: OpenTerms): Pr
   return {
     async acquire(key, wish) {
       const lock = await service.acquire(key, wish);
-      return heldByLibrary(lock, deadlineOf(lock)! - validityMs(wish.ttlMs, 0));
+      const { isProvisional, sentAt } = (lock as LockHandle).lease;
+      // What was handed over a moment ago stands on a grant that may be older than its deadline tells.
+      return {
+        ...heldByLibrary(lock),
+        sentAt: isProvisional ? sentAt : deadlineOf(lock) - validityMs(wish.ttlMs, 0),
+        grantMs: isProvisional ? GRANT_TTL_MS : undefined,
+      };
     },
     close: () => service.onApplicationShutdown(),
   };
 }
 
-function heldByLibrary(lock: Lock, sentAt: number): HeldLock {
+function heldByLibrary(lock: Lock): HeldLock {
   return {
     token: lock.fencingToken,
     owner: lock.owner,
-    sentAt,
     isHeld: () => lock.isHeld,
     until: () => deadlineOf(lock),
     onLost: (tell) => (lock.signal.aborted ? tell() : lock.signal.addEventListener('abort', tell)),

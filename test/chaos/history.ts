@@ -36,9 +36,18 @@ export type Entry = { at: number } & (
   | ({ type: 'asked'; worker: number; key: string } & OfTurn)
   /**
    * The lock was had. `sentAt`: when, by the deadline of its lease, the command was sent that won it; `until`: that
-   * deadline; both undefined for peers whose locks know no deadline.
+   * deadline; both undefined for peers whose locks know no deadline. `grantMs`: it was begun with a grant for so long,
+   * which is younger than `sentAt`.
    */
-  | ({ type: 'granted'; ttlMs: number; token?: number; owner?: string; sentAt?: number; until?: number } & OfTurn)
+  | ({
+      type: 'granted';
+      ttlMs: number;
+      token?: number;
+      owner?: string;
+      sentAt?: number;
+      until?: number;
+      grantMs?: number;
+    } & OfTurn)
   /** The holder looked, and would have gone on to write. */
   | ({ type: 'held'; until?: number } & OfTurn)
   /** Written just before the release is called, and the moment a loss is told or seen. */

@@ -11,6 +11,7 @@ export interface Holding {
   to: number;
   /** Since when a fault may have cost it the lock. */
   leaseFrom: number;
+  /** The lease, if it is extended no more, runs for so long. */
   ttlMs: number;
   token?: number;
 }
@@ -35,7 +36,8 @@ export function holdingsOf(history: readonly Entry[]): Holding[] {
   for (const entry of history) {
     if (entry.type === 'granted') {
       const { worker, key, at: askedAt } = asked.get(entry.turn)!;
-      const { turn, at, token, owner, sentAt, ttlMs, until: deadline = Infinity } = entry;
+      const { turn, at, token, owner, sentAt, grantMs = 0, until: deadline = Infinity } = entry;
+      const ttlMs = Math.max(grantMs, entry.ttlMs);
       const chain = `${worker} ${key} ${owner ?? turn}`;
       const leaseFrom = Math.min(chains.get(chain) ?? Infinity, sentAt ?? askedAt);
       chains.set(chain, leaseFrom);

@@ -83,6 +83,7 @@ async function takeTurn(locks: Contestant, turn: string, key: string): Promise<v
     owner: lock.owner,
     sentAt: lock.sentAt,
     until: lock.until(),
+    grantMs: lock.grantMs,
   });
   if (wasHealed) process.send?.('alive');
   await increment(lock, turn, key, holdMs);
