@@ -40,6 +40,8 @@ export type AcquireOutcome =
       remainingMs?: number;
       /** Whether it has a place in the queue now. */
       queued: boolean;
+      /** The same attempt may have run before, with another answer. */
+      isRepeated?: boolean;
     }
   | { status: 'unavailable'; causes: NodeError[] };
 

@@ -62,7 +62,8 @@ export class SingleNodeBackend implements LockBackend {
       }
       if (vote.status === 'refused') {
         if (undo && !waiting) void this.#node.release(claim);
-        return { status: 'contended', owner: vote.owner, remainingMs: vote.remainingMs, queued: waiting !== undefined };
+        const { owner, remainingMs } = vote;
+        return { status: 'contended', owner, remainingMs, queued: waiting !== undefined, isRepeated: undo };
       }
       undo ||= vote.mayHaveRun;
       const leftMs = this.#commandTimeoutMs - (this.#now() - startedAt);
@@ -100,8 +101,11 @@ export class SingleNodeBackend implements LockBackend {
   }
 
   listen(wake: Wake): void {
-    // What replicas are to have is not held before they do.
-    this.#node.listen(this.#replicas ? (ticket) => wake(ticket) : wake);
+    this.#node.listen((ticket, fencingToken) => {
+      // What replicas are to have is not held before they do, and what cannot be extended now is not begun with.
+      const mayBegin = !this.#replicas && this.#node.connection.isReady;
+      wake(ticket, mayBegin ? fencingToken : undefined);
+    });
   }
 
   async inspect(key: string): Promise<Holding | undefined> {

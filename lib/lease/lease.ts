@@ -27,13 +27,15 @@ export class Lease implements Linked<Lease> {
   dueAt = 0;
   /** The extension that is under way; one at a time. */
   extension?: Promise<ExtendOutcome>;
-  /** It was granted for a short time, and its first extension is not answered yet. */
+  /** It was granted for a short time, and not extended yet. */
   isProvisional = false;
   /** It was to have another ttl, and nobody knows which one it has in Redis. */
   isUnsettled = false;
   /** What the last extension failed with, if the lease could not be extended since. */
   fault?: Error;
   #deadline: number;
+  /** If the extension that is under way was granted. */
+  #deadlineIfExtended = 0;
   #state: LeaseState = 'held';
   #lost?: LockLostError;
   #abort?: AbortController;
@@ -65,7 +67,7 @@ export class Lease implements Linked<Lease> {
   get state(): LeaseState {
     if (this.#state !== 'held' || this.now() < this.#deadline) return this.#state;
     // A process that was busy, or paused, from its first moment on has not read anything since.
-    if (this.isProvisional && this.extension) return 'unknown';
+    if (this.isProvisional && this.extension && this.now() < this.#deadlineIfExtended) return 'unknown';
     this.expire(this);
     return this.#state;
   }
@@ -97,7 +99,8 @@ export class Lease implements Linked<Lease> {
   extending(sentAt: number, ttlMs: number): void {
     this.isUnsettled = ttlMs !== this.claim.ttlMs || this.isUnsettled;
     this.claim.ttlMs = ttlMs;
-    this.#deadline = Math.min(this.#deadline, sentAt + validityMs(ttlMs, this.guardMs));
+    this.#deadlineIfExtended = sentAt + validityMs(ttlMs, this.guardMs);
+    this.#deadline = Math.min(this.#deadline, this.#deadlineIfExtended);
   }
 
   extended(sentAt: number): void {

@@ -1,6 +1,7 @@
 import type { Claim, LockBackend, ReleaseOutcome } from '../backends/lock-backend.js';
 import { LockUnavailableError, type LockLostReason } from '../errors.js';
 import type { LockEvent } from '../events.js';
+import { GRANT_TTL_MS } from '../scripts/hand-off.js';
 import { checkTtl } from '../resolve-options.js';
 import { Lease, validityMs } from './lease.js';
 import type { LeaseKeeper } from './lock-handle.js';
@@ -132,8 +133,9 @@ export class Leases implements LeaseKeeper {
    * Redis may keep the key for longer than the lease ran here: an extension that was given up may still run, and a
    * clock that was set ahead ended the lease too early.
    */
-  #releaseAfterwards({ claim, ttlMs }: Lease): void {
+  #releaseAfterwards({ claim, isProvisional }: Lease): void {
     const { backend, guardMs } = this.#duties;
+    const ttlMs = isProvisional ? Math.min(GRANT_TTL_MS, claim.ttlMs) : claim.ttlMs;
     const timer = setTimeout(
       () => {
         this.#afterwards.delete(timer);

@@ -18,6 +18,12 @@ export class LockHandle implements Lock {
     private readonly keeper: LeaseKeeper,
   ) {}
 
+  /** One more handle of a lease. */
+  static another(lease: Lease, keeper: LeaseKeeper): LockHandle {
+    lease.handles++;
+    return new LockHandle(lease, keeper);
+  }
+
   get key(): string {
     return this.lease.claim.key;
   }

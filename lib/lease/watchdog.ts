@@ -11,8 +11,11 @@ const EXTEND_AFTER_AT_MOST = 1 / 2;
 const RETRY_AFTER = 1 / 10;
 /** What is due within this part of the lease is extended along: few large batches instead of many small ones. */
 const COALESCE = 1 / 15;
-/** A timer this late, as a part of the ttl, says that the process did not run. */
+/** A timer this late, as a part of the lease, says that the process did not run. */
 const STALLED_AFTER = 1 / 10;
+
+/** So many queues, of the ttls in use, may be empty for a while. */
+const EMPTY_QUEUES = 8;
 
 /** What the watchdog needs of the world, and tells it. */
 export interface WatchdogDuties {
@@ -76,24 +79,23 @@ export class Watchdog {
 
   /** Synchronous: after it returns, no extension of the lease is sent any more. */
   unwatch(lease: Lease): void {
-    lease.list?.remove(lease);
+    const { list } = lease;
+    list?.remove(lease);
+    if (list instanceof Queue && list.size === 0 && this.#queues.size > EMPTY_QUEUES)
+      this.#queues.delete(queueOf(lease));
   }
 
   /** Extends now, on request of the holder; a different ttl is kept to from then on. */
   async extend(lease: Lease, ttlMs: number): Promise<ExtendOutcome> {
     while (lease.extension) await lease.extension; // one at a time, so that the last answer is that of the last command
     if (lease.state !== 'held') return { status: 'lost', reason: 'expired' };
-    this.unwatch(lease);
-    lease.extending(this.#duties.now(), ttlMs);
-    this.#troubled.push(lease);
-    this.#wakeAt(lease.deadline);
-    return this.#extend(lease);
+    return this.#extendTo(lease, ttlMs);
   }
 
   /** Watches a lease that was granted for a short time, and extends it at once. */
   confirm(lease: Lease, ttlMs: number): void {
     lease.isProvisional = true;
-    void this.extend(lease, ttlMs);
+    void this.#extendTo(lease, ttlMs); // whether it is over by now is seen later: whoever began to keep it must know it first
   }
 
   /** The lease's deadline has passed, whoever found out. */
@@ -106,10 +108,18 @@ export class Watchdog {
     this.#timerDue = Infinity;
   }
 
+  #extendTo(lease: Lease, ttlMs: number): Promise<ExtendOutcome> {
+    this.unwatch(lease);
+    lease.extending(this.#duties.now(), ttlMs);
+    this.#troubled.push(lease);
+    this.#wakeAt(lease.deadline);
+    return this.#extend(lease);
+  }
+
   #whyOver(lease: Lease): LockLostReason {
     if (!lease.kept) return 'expired';
     const overdueMs = this.#duties.now() - this.#timerDue;
-    return overdueMs > lease.ttlMs * STALLED_AFTER ? 'stalled' : 'unavailable';
+    return overdueMs > leaseMs(lease) * STALLED_AFTER ? 'stalled' : 'unavailable';
   }
 
   /** After a pause of this process timers come first: an extension that was answered meanwhile counts. */
@@ -137,8 +147,7 @@ export class Watchdog {
   #look(): void {
     const now = this.#duties.now();
     const due: Lease[] = [];
-    for (const [id, queue] of this.#queues) {
-      if (queue.size === 0) this.#queues.delete(id);
+    for (const queue of this.#queues.values()) {
       for (let lease = queue.first; lease && lease.dueAt <= now + leewayMs(lease); lease = lease.next) due.push(lease);
     }
     for (let lease = this.#troubled.first; lease; lease = lease.next) {

@@ -16,7 +16,7 @@ function acquire(name: string, clocking: Clocking) {
     order: 3,
     keys: ['lock', 'fence', ...guardOf(clocking).keys],
     args: ['owner', 'ttl', ...guardOf(clocking).args],
-    helpers: [SERVER_TIME, MINT],
+    helpers: clocking === 'always' ? [SERVER_TIME, MINT] : [SERVER_TIME],
     body: `
   -- KEYS   lock, fence: its fencing counter
   -- ARGV   owner, ttl in ms

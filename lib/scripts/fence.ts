@@ -65,7 +65,8 @@ end`;
 /**
  * The end of a script that was granted `lock`: mints as many fencing tokens as the Lua expression `count` says, and
  * replies with the first. If that fails, the lock is given up. Where counters are clocked when they are absent, the script
- * has the `guard` of its node and the `epoch` in which that was let vote, or ''. Needs `SERVER_TIME` or `MINT`, too.
+ * has the `guard` of its node and the `epoch` in which that was let vote, or ''. Needs `SERVER_TIME`, and by the clock
+ * `MINT`.
  */
 export function mintTokens(count: string, clocking: Clocking): string {
   return clocking === 'always' ? mintByTheClock(count) : mintByCounting(count);

@@ -19,32 +19,38 @@ export function queueEntry(service: Service, channel: string, ticket: string): s
   return `${KINDS[service]} ${channel} ${ticket}`;
 }
 
-/** What is published: the ticket, and the fencing token of the grant, if there was one and it could be minted. */
+/** What is published: the ticket, and the fencing token of the grant, if one was minted that an acquisition could have, too. */
 export function readMessage(text: string): { ticket: string; fencingToken?: number } {
   const [ticket = '', token] = text.split(' ');
-  return token ? { ticket, fencingToken: Number(token) } : { ticket };
+  const fencingToken = Number(token);
+  return Number.isSafeInteger(fencingToken) && fencingToken > 0 ? { ticket, fencingToken } : { ticket };
 }
 
 /**
  * Lua: `hand_off(lock, fence, queue)` passes a lock that is given back to the first in its queue, or deletes it. A process
- * that does not hear its message is gone, so the next is served. Needs `MINT`.
+ * that does not hear its message is gone, so the next is served. Listeners are counted before they are told of a grant:
+ * replicas pass messages on to some that are not counted here, and whoever is passed over must not begin. Where that may not
+ * be asked for, the grant is told without a token, so it is confirmed first. Needs `MINT`.
  */
 export const HAND_OFF = `local function hand_off(lock, fence, queue)
   while true do
     local entry = redis.pcall('ZPOPMIN', queue)[1]
     if not entry then break end
     local kind, channel, ticket = string.match(entry, '^(%a) (%S+) (.+)$')
-    local message = ticket
+    local message, listeners = ticket, nil
     if kind == '${KINDS.wake}' then
       redis.call('DEL', lock)
     elseif not kind or redis.pcall('SET', lock, ticket, 'PX', '${GRANT_TTL_MS}').err then
       break
     else
-      local token = mint(fence, 1)
+      if kind == '${KINDS.grant}' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
+      local token = (kind == '${KINDS['blind-grant']}' or (listeners or 0) > 0) and mint(fence, 1)
       if token then message = string.format('%s %.0f', ticket, token) end
     end
-    local heard = redis.pcall('PUBLISH', channel, message)
-    if kind == '${KINDS['blind-grant']}' or (type(heard) == 'number' and heard > 0) then return end
+    if listeners ~= 0 then
+      local heard = redis.pcall('PUBLISH', channel, message)
+      if kind == '${KINDS['blind-grant']}' or (type(heard) == 'number' and heard > 0) then return end
+    end
   end
   redis.call('DEL', lock)
 end`;

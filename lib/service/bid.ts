@@ -38,8 +38,8 @@ export interface BidOwner {
  */
 export class Bid {
   #place?: Place;
-  /** When it was about to ask with this place first. */
-  #placedAt = 0;
+  /** When it was about to ask with this place, if that happened once: another attempt may have ended a grant. */
+  #askedOnceAt?: number;
   #queued = false;
   #isAsking = false;
   /** It was woken while an attempt was under way, which may not have seen why. */
@@ -69,11 +69,13 @@ export class Bid {
     const waiting = tokens === undefined ? undefined : { ...this.#takePlace(), tokens };
     const claim = { key: this.key, owner: waiting && backend.handsOver ? waiting.ticket : nextOwner(), ttlMs };
     const attemptedAt = now();
+    this.#askedOnceAt = waiting && this.#queued ? undefined : attemptedAt;
     underWay.begin();
     backend.acquire(claim, waiting, (outcome) => {
       this.#isAsking = false;
       if (outcome.status !== 'contended') this.#dropPlace(outcome.status === 'unavailable');
       else this.#queued ||= outcome.queued;
+      if (outcome.status === 'contended' && outcome.isRepeated) this.#askedOnceAt = undefined;
       this.owner.onOutcome(this, claim, outcome, attemptedAt);
       underWay.end();
     });
@@ -84,7 +86,7 @@ export class Bid {
     const { backend, wake } = this.duties;
     if (!backend.isListening) backend.listen(wake);
     // Whoever asked without a place in the queue hears of nothing: it takes one at once.
-    if (this.#woken || (!this.#place && remainingMs !== undefined)) {
+    if (this.#woken || (!this.#place && backend.isListening && remainingMs !== undefined)) {
       this.owner.onTurn(this);
       return;
     }
@@ -101,8 +103,8 @@ export class Bid {
   wake(fencingToken?: number): void {
     if (this.#isAsking) this.#woken = true;
     if (!this.#timer || this.#isDeaf) return;
-    if (fencingToken === undefined) this.owner.onTurn(this);
-    else this.owner.onGrant(this, this.#place!.ticket, fencingToken, this.#placedAt);
+    if (fencingToken === undefined || this.#askedOnceAt === undefined) this.owner.onTurn(this);
+    else this.owner.onGrant(this, this.#place!.ticket, fencingToken, this.#askedOnceAt);
   }
 
   /** It has got what it waited for. */
@@ -124,8 +126,7 @@ export class Bid {
 
   #takePlace(): Place {
     if (!this.#place) {
-      const { backend, bids, nextOwner, now } = this.duties;
-      this.#placedAt = now();
+      const { backend, bids, nextOwner } = this.duties;
       this.#place = { ticket: nextOwner(), isHeard: backend.isListening };
       bids.set(this.#place.ticket, this);
     }

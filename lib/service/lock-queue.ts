@@ -141,8 +141,10 @@ export class LockQueue implements BidOwner, WaiterQueue {
     const waiter = this.#bidder(bid)!;
     const { limits, now } = this.duties;
     const servesOne = this.#bids !== undefined || this.#waiters.size === 1;
-    const leftMs = sentAt + validityMs(GRANT_TTL_MS, limits.guardMs) - now();
-    if (!servesOne || !waiter.terms.watchdog || leftMs < BEGIN_WITH_MS) {
+    const { ttlMs, watchdog } = waiter.terms;
+    const grantLeftMs = sentAt + validityMs(GRANT_TTL_MS, limits.guardMs) - now();
+    const leftMs = Math.min(grantLeftMs, validityMs(ttlMs, limits.guardMs));
+    if (!servesOne || !watchdog || leftMs < BEGIN_WITH_MS) {
       this.onTurn(bid);
       return;
     }
@@ -150,7 +152,7 @@ export class LockQueue implements BidOwner, WaiterQueue {
     this.#drop(bid);
     this.#cohort = { nextToken: fencingToken + 1, lastToken: fencingToken, endsAt: sentAt };
     const claim = { key: this.key, owner: ticket, ttlMs: GRANT_TTL_MS };
-    this.#grant(waiter, claim, fencingToken, sentAt, waiter.terms.ttlMs);
+    this.#grant(waiter, claim, fencingToken, sentAt, ttlMs);
     this.#refuseTriers();
   }
 

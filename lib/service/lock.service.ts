@@ -235,9 +235,9 @@ export class LockService {
 
   async #drain(): Promise<void> {
     this.#queues.interrupt(this.#closing);
-    const { shutdownTimeoutMs: timeoutMs } = this.#options;
+    const timeoutMs = this.#options.shutdownTimeoutMs;
     for (const lease of this.#leases.all) this.#emit(() => ({ type: 'closing', timeoutMs, ...identity(lease) }));
-    await this.#leases.idle(this.#options.shutdownTimeoutMs);
+    await this.#leases.idle(timeoutMs);
     this.#queues.interrupt(this.#closed); // nothing is given out from here on
     this.#leases.end();
   }
@@ -249,12 +249,10 @@ export class LockService {
     request = resolveRequest(options, this.#options, 'acquire'),
   ): Promise<LockHandle> {
     checkKey(key);
-    const held = this.#held.heldLease(key);
-    if (held) {
-      if (!request.reentrant) throw new LockSelfDeadlockError(key);
-      held.handles++;
-      return new LockHandle(held, this.#leases);
-    }
+    let held = this.#held.heldLease(key);
+    for (; held?.state === 'unknown'; held = this.#held.heldLease(key)) await held.extension;
+    if (held && !request.reentrant) throw new LockSelfDeadlockError(key);
+    if (held) return LockHandle.another(held, this.#leases);
     // Work that is to be finished may need more locks for that.
     const interruption = this.#held.any ? this.#closed : this.#closing;
     if (interruption.happened) throw closed(key);

@@ -5,9 +5,9 @@ import type { ReplicaWait } from '../../lib/backends/replica-wait.js';
 import { SingleNodeBackend } from '../../lib/backends/single-node.backend.js';
 
 /** What those who wait are told when a node is told that a ticket was granted the lock with the token 7. */
-function told(replicas?: ReplicaWait): unknown[] {
+function told({ replicas, isReady = true }: { replicas?: ReplicaWait; isReady?: boolean } = {}): unknown[] {
   let wake!: Wake;
-  const node = { listen: (listener: Wake) => (wake = listener) } as unknown as RedisNode;
+  const node = { listen: (listener: Wake) => (wake = listener), connection: { isReady } } as unknown as RedisNode;
   const heard: unknown[] = [];
   new SingleNodeBackend(node, 1_000, () => 0, replicas).listen((...args) => heard.push(args));
   wake('ticket', 7);
@@ -17,10 +17,17 @@ function told(replicas?: ReplicaWait): unknown[] {
 
 describe('a grant', () => {
   it('is told with its token, to begin with', () => {
-    expect(told()).toEqual([['ticket', 7], []]);
+    expect(told()).toEqual([
+      ['ticket', 7],
+      [undefined, undefined],
+    ]);
   });
 
   it('is told without when replicas are to have it first: then it is confirmed, and waits for them', () => {
-    expect(told({ timeoutMs: 100 } as ReplicaWait)).toEqual([['ticket'], [undefined]]);
+    expect(told({ replicas: { timeoutMs: 100 } as ReplicaWait })[0]).toEqual(['ticket', undefined]);
+  });
+
+  it('is told without while the server cannot be asked to extend it', () => {
+    expect(told({ isReady: false })[0]).toEqual(['ticket', undefined]);
   });
 });

@@ -135,6 +135,38 @@ describe('Watchdog', () => {
     expect(kennel.lost).toMatchObject([{ key: 'a', reason: 'unavailable' }]);
   });
 
+  it('knows that a lease is lost when even an extension that was granted would be over', async () => {
+    const kennel = new Kennel();
+    kennel.answer = () => new Promise(() => {});
+    const lease = kennel.lease('a', { ttlMs: 2_000 });
+    kennel.watchdog.confirm(lease, 500);
+    kennel.pauseMs = 600;
+    expect(lease.state).toBe('lost');
+  });
+
+  it('tells of a pause of the process that outlasts a lease that was granted for a short time', async () => {
+    const kennel = new Kennel();
+    kennel.answer = () => new Promise(() => {});
+    const lease = kennel.lease('a', { ttlMs: 2_000 });
+    kennel.watchdog.confirm(lease, TTL_MS);
+    kennel.pauseMs = 2_500;
+    await vi.advanceTimersByTimeAsync(2_010);
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(kennel.lost).toMatchObject([{ reason: 'stalled' }]);
+  });
+
+  it('keeps a lease that is over before it is watched until whoever keeps it knows it', async () => {
+    const kennel = new Kennel();
+    kennel.answer = () => new Promise(() => {});
+    const lease = kennel.lease('a', { ttlMs: 2_000 });
+    kennel.pauseMs = 3_000;
+    kennel.watchdog.confirm(lease, TTL_MS);
+    expect(kennel.lost).toEqual([]);
+    await vi.advanceTimersByTimeAsync(10);
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(kennel.lost).toHaveLength(1);
+  });
+
   it("tells the loss at once when the answer is that the lock is another owner's", async () => {
     const kennel = new Kennel();
     kennel.answer = async () => ({ status: 'lost', reason: 'stolen' });

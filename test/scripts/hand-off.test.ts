@@ -92,7 +92,7 @@ describe('a release', () => {
     await hold('me');
     await line(entryOf('dead', 'grant', 'inbox:dead'));
     expect(await release('me')).toBe(1);
-    expect(await server.keys()).toEqual([FENCE]);
+    expect(await server.keys()).toEqual([]);
   });
 
   it('tells with the grant a fencing token, above all before it and below all after it', async () => {
@@ -107,6 +107,46 @@ describe('a release', () => {
     expect(await client.pttl(FENCE)).toBeGreaterThan(86_000_000);
     await release('second');
     expect(Number(await contend('third'))).toBeGreaterThan(tokens[1]!);
+  });
+
+  it.each([
+    ['too large for a token', '9e18'],
+    ['not finite', 'inf'],
+  ])('of a lock with a counter that is %s tells no token that an acquisition would refuse', async (_name, value) => {
+    await client.set(FENCE, value);
+    await hold('me');
+    await line(entryOf('first'));
+    await release('me');
+    await told('inbox:alive first');
+    expect(tokens).toEqual([undefined]);
+  });
+
+  it('tells nothing to whom it passes over: replicas would pass it on, and patterns would count as listening', async () => {
+    const published: string[] = [];
+    const everything = new Redis(server.url);
+    await everything.psubscribe('inbox:*');
+    everything.on('pmessage', (_pattern, channel: string, text: string) => published.push(`${channel} ${text}`));
+    await hold('me');
+    await line(entryOf('elsewhere', 'grant', 'inbox:elsewhere'));
+    await release('me');
+    expect(await client.exists(LOCK)).toBe(0);
+    await client.publish('inbox:last', 'last');
+    await until(() => published.length > 0, { what: 'it is published' });
+    expect(published).toEqual(['inbox:last last']);
+    everything.disconnect();
+  });
+
+  it('tells no token when listeners may not be counted', async () => {
+    await server.command('ACL', 'SETUSER', 'narrow', 'on', '>secret', 'allkeys', 'allchannels', '+@all', '-pubsub');
+    const narrow = new Redis({ port: server.port, username: 'narrow', password: 'secret' });
+    await narrow.ping();
+    await hold('me');
+    await line(entryOf('first'));
+    await new ScriptRunner(narrow, 5_000).run(RELEASE, KEYS, ['me']);
+    await told('inbox:alive first');
+    expect(tokens).toEqual([undefined]);
+    expect(await client.get(LOCK)).toBe('first');
+    narrow.disconnect();
   });
 
   it('mints above a counter that is ahead of the clock', async () => {

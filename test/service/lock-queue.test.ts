@@ -110,6 +110,7 @@ async function waitingOne(limits: Partial<typeof LIMITS> = {}, terms: Partial<Ac
   const call = set.acquire(terms);
   await set.asks[0]!.answer({ ...OTHERS, queued: false });
   set.listening.isOn = true;
+  await vi.advanceTimersByTimeAsync(20);
   await set.asks[1]!.answer(OTHERS);
   set.log.length = 0;
   return { ...set, call, ticket: set.asks[1]!.waiting!.ticket };
@@ -128,10 +129,21 @@ describe('the queue of a key', () => {
     const call = acquire();
     expect(asks[0]!.waiting).toBeUndefined();
     await asks[0]!.answer({ ...OTHERS, queued: false });
-    expect(log).toEqual(['ask', 'listen', 'ask']); // at once: whoever has no place is not woken
+    expect(log).toEqual(['ask', 'listen']);
+    await vi.advanceTimersByTimeAsync(20);
+    expect(asks).toHaveLength(2);
     expect(asks[1]).toMatchObject({ waiting: { tokens: 1 }, claim: { owner: asks[1]!.waiting!.ticket } });
     await asks[1]!.answer(granted());
     expect(call.lease?.fencingToken).toBe(1);
+  });
+
+  it('takes its place at once when it was refused and the process listens: it would be woken by nobody', async () => {
+    const { asks, log, acquire, listening } = setUp();
+    listening.isOn = true;
+    acquire();
+    await asks[0]!.answer({ ...OTHERS, queued: false });
+    expect(log).toEqual(['ask', 'ask']);
+    expect(asks[1]!.waiting).toMatchObject({ tokens: 1, isHeard: true });
   });
 
   it('asks with the same ticket each time', async () => {
@@ -418,7 +430,8 @@ describe('the queue of a key', () => {
     await wake(ticket, 7);
     expect(log).toEqual(['begin with 7, extend to 30000']);
     expect(call.lease).toMatchObject({ fencingToken: 7, claim: { owner: ticket, ttlMs: GRANT_TTL_MS } });
-    expect(call.lease!.remainingMs).toBe(validityMs(GRANT_TTL_MS, 0) - 500);
+    expect(call.lease!.remainingMs).toBeLessThanOrEqual(validityMs(GRANT_TTL_MS, 0) - 500);
+    expect(call.lease!.remainingMs).toBeGreaterThan(validityMs(GRANT_TTL_MS, 0) - 520);
     await wake(ticket, 8); // said twice, it is for nobody
     await release(call.lease);
     expect(log.slice(1)).toEqual([`release ${ticket}`]);
@@ -429,6 +442,7 @@ describe('the queue of a key', () => {
     ['it has waited for so long that the grant may be nearly over', {}, {}, 1_090],
     ['guardMs leaves next to nothing of the grant', { guardMs: 1_500 }, {}, 0],
     ['its lease is not extended', {}, { watchdog: false }, 0],
+    ['the ttl it asks for is shorter than what has to be left', {}, { ttlMs: 900 }, 0],
   ])('confirms a grant first when %s', async (_when, limits, terms, waitedMs) => {
     const { asks, call, ticket, wake, granted } = await waitingOne(limits, terms);
     await vi.advanceTimersByTimeAsync(Math.min(waitedMs, 990));
@@ -442,7 +456,7 @@ describe('the queue of a key', () => {
     expect(asks).toHaveLength(before + 1);
     expect(asks.at(-1)!.claim.owner).toBe(ticket);
     await asks.at(-1)!.answer(granted());
-    expect(call.lease?.claim.ttlMs).toBe(30_000);
+    expect(call.lease?.claim.ttlMs).toBe(terms.ttlMs ?? 30_000);
   });
 
   it('confirms a grant first when others wait behind it, who need tokens, too', async () => {
@@ -450,6 +464,27 @@ describe('the queue of a key', () => {
     acquire();
     await wake(ticket, 7);
     expect(asks[2]).toMatchObject({ claim: { owner: ticket }, waiting: { tokens: 2 } });
+  });
+
+  it('confirms a grant first when it has asked more than once: that may have been granted, and be over again', async () => {
+    const { asks, log, ticket, wake } = await waitingOne();
+    await wake(ticket);
+    await asks[2]!.answer(OTHERS);
+    log.length = 0;
+    await wake(ticket, 7);
+    expect(log).toEqual(['ask']);
+  });
+
+  it('confirms a grant first when its attempt was sent twice', async () => {
+    const { asks, log, acquire, listening, wake } = setUp();
+    acquire();
+    await asks[0]!.answer({ ...OTHERS, queued: false });
+    listening.isOn = true;
+    await vi.advanceTimersByTimeAsync(20);
+    await asks[1]!.answer({ ...OTHERS, isRepeated: true });
+    log.length = 0;
+    await wake(asks[1]!.waiting!.ticket, 7);
+    expect(log).toEqual(['ask']);
   });
 
   it('asks once more when it was granted the lock while it asked', async () => {
