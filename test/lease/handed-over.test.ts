@@ -1,0 +1,39 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { LockBackend } from '../../lib/backends/lock-backend.js';
+import { Leases } from '../../lib/lease/leases.js';
+import { GRANT_TTL_MS } from '../../lib/scripts/hand-off.js';
+
+const DAY_MS = 86_400_000;
+
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'], now: 0 });
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+describe('a lease that was handed over and never extended', () => {
+  it('is given back right after the grant is over, however long it was to be', async () => {
+    const released: number[] = [];
+    const lost: unknown[] = [];
+    const now = () => Date.now();
+    const leases = new Leases({
+      backend: {
+        extend: () => new Promise(() => {}),
+        release: () => (released.push(now()), Promise.resolve({ status: 'gone' as const })),
+      } as Partial<LockBackend> as LockBackend,
+      guardMs: 0,
+      now,
+      emit: () => {},
+      giveBack: () => Promise.resolve({ status: 'released' }),
+      onLost: (lease) => lost.push(lease),
+    });
+    const lease = leases.add({ key: 'key', owner: 'me', ttlMs: GRANT_TTL_MS }, 7, now(), true, DAY_MS);
+    await vi.advanceTimersByTimeAsync(GRANT_TTL_MS);
+    await new Promise((resolve) => setImmediate(resolve)); // once more it is looked what was answered
+    expect(lost).toEqual([lease]);
+    await vi.advanceTimersByTimeAsync(100);
+    expect(released).toHaveLength(1);
+    expect(leases.size).toBe(0);
+  });
+});
