@@ -63,7 +63,8 @@ export class SingleNodeBackend implements LockBackend {
       if (vote.status === 'refused') {
         if (undo && !waiting) void this.#node.release(claim);
         const { owner, remainingMs } = vote;
-        return { status: 'contended', owner, remainingMs, queued: waiting !== undefined, isRepeated: undo };
+        const refusal = { status: 'contended', owner, remainingMs, queued: waiting !== undefined } as const;
+        return undo ? { ...refusal, isRepeated: true } : refusal;
       }
       undo ||= vote.mayHaveRun;
       const leftMs = this.#commandTimeoutMs - (this.#now() - startedAt);

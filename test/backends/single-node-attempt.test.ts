@@ -96,7 +96,9 @@ it('An attempt that is refused after it may have run is released, as the place o
   expect(await attempt([NOT_SENT, REFUSED])).toMatchObject({ outcome: contended, givenBack: [] });
   expect(await attempt([BROKEN, NOT_SENT, REFUSED])).toMatchObject({ outcome: contended, givenBack: ['release me'] });
   const waited = await attempt([BROKEN, REFUSED], { waiting: WAITING });
-  expect(waited).toMatchObject({ outcome: { ...contended, queued: true }, givenBack: [] });
+  expect(waited).toMatchObject({ outcome: { ...contended, queued: true, isRepeated: true }, givenBack: [] });
+  const sentOnce = await attempt([NOT_SENT, REFUSED], { waiting: WAITING });
+  expect(sentOnce.outcome).not.toHaveProperty('isRepeated');
 });
 
 it.each([
