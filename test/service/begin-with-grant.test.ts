@@ -117,9 +117,9 @@ describe('who is handed a lock', () => {
     const working = others.withLock('busy-first', async (lock) => {
       busy(2_300);
       // The same call may ask for it again before anything was read.
-      const nested = await others.withLock('busy-first', ({ fencingToken }) => fencingToken);
+      const nested = await others.withLock('busy-first', ({ fencingToken, isHeld }) => ({ fencingToken, isHeld }));
       await until(() => lock.isHeld, { what: 'it was read that the lock was extended' });
-      expect(nested).toBe(lock.fencingToken);
+      expect(nested).toEqual({ fencingToken: lock.fencingToken, isHeld: true }); // not before it was read
       return lock.signal.aborted;
     });
     await untilQueued(server, 'busy-first', 1);
