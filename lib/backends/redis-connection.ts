@@ -41,6 +41,7 @@ export class RedisConnection {
   };
   /** Since it was last ready. */
   #lastError?: string;
+  #problem?: NodeError;
 
   private constructor(
     readonly client: RedisClient,
@@ -65,14 +66,14 @@ export class RedisConnection {
     return this.client.status === 'ready';
   }
 
-  /** What is wrong while it is not ready. */
+  /** What is wrong while it is not ready. The same one until that changes: it is asked for by every call meanwhile. */
   get problem(): NodeError {
-    if (this.#isRefused) {
-      const problem = `it refused the credentials: ${this.#lastError}`;
-      return new NodeError(this.name, problem, 'Correct username and password.');
-    }
     const cause = this.#lastError ? `: ${this.#lastError}` : '';
-    return new NodeError(this.name, `not connected (${this.client.status})${cause}`);
+    const [problem, advice] = this.#isRefused
+      ? [`it refused the credentials${cause}`, 'Correct username and password.']
+      : [`not connected (${this.client.status})${cause}`];
+    if (this.#problem?.problem !== problem) this.#problem = new NodeError(this.name, problem, advice);
+    return this.#problem;
   }
 
   /**

@@ -68,6 +68,8 @@ export class RedisNode {
   /** What is still to be given back. An attempt that was not sent is not, so a server that is down adds nothing. */
   readonly #unconfirmed = new Set<GivingBack>();
   readonly #releasing = new UnderWay();
+  /** And what was made of it: a server that hangs has the same fault for all, and a command for all its operations. */
+  #lastFault?: [ScriptFault, Fault];
   #wake?: Wake;
   #retry?: NodeJS.Timeout;
   #closed = false;
@@ -226,11 +228,17 @@ export class RedisNode {
     });
   }
 
-  #faultOf({ message, mayHaveRun, disconnected }: ScriptFault): Fault {
+  #faultOf(fault: ScriptFault): Fault {
+    const { message, mayHaveRun, disconnected } = fault;
     // What was not sent the client tells only its status of, the connection also why.
-    const isKnown = disconnected && !mayHaveRun && !this.connection.isReady;
-    const error = isKnown ? this.connection.problem : new NodeError(this.name, message);
-    return { status: 'fault', error, mayHaveRun, disconnected };
+    if (disconnected && !mayHaveRun && !this.connection.isReady) {
+      return { status: 'fault', error: this.connection.problem, mayHaveRun, disconnected };
+    }
+    if (this.#lastFault?.[0] !== fault) {
+      const error = new NodeError(this.name, message);
+      this.#lastFault = [fault, { status: 'fault', error, mayHaveRun, disconnected }];
+    }
+    return this.#lastFault[1];
   }
 
   #giveBack<T = NodeRelease>({ key, owner, entry }: GivingBack, told?: Told<NodeRelease, T>): Promise<T> {

@@ -1,4 +1,4 @@
-import { guardOf, MINT, mintTokens, SERVER_TIME, type Clocking } from './fence.js';
+import { guardOf, mintTokens, type Clocking } from './fence.js';
 import { defineScript } from './script.js';
 
 /**
@@ -16,7 +16,6 @@ function acquire(name: string, clocking: Clocking) {
     order: 3,
     keys: ['lock', 'fence', ...guardOf(clocking).keys],
     args: ['owner', 'ttl', ...guardOf(clocking).args],
-    helpers: clocking === 'always' ? [SERVER_TIME, MINT] : [SERVER_TIME],
     body: `
   -- KEYS   lock, fence: its fencing counter
   -- ARGV   owner, ttl in ms

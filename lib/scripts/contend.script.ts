@@ -1,5 +1,5 @@
-import { guardOf, MINT, mintTokens, SERVER_TIME, type Clocking } from './fence.js';
-import { HAND_OFF } from './hand-off.js';
+import { guardOf, mintTokens, type Clocking } from './fence.js';
+import { handOff } from './hand-off.js';
 import { defineScript } from './script.js';
 
 /** The queue of a lock outlives the last sign of those who stand in it, in milliseconds. */
@@ -21,7 +21,6 @@ function contend(name: string, clocking: Clocking) {
     order: 3,
     keys: ['lock', 'fence', 'queue', ...guardOf(clocking).keys],
     args: ['owner', 'ttl', 'count', 'entry', 'fair', ...guardOf(clocking).args],
-    helpers: [SERVER_TIME, MINT, HAND_OFF],
     body: `
   -- KEYS   lock, fence: its fencing counter, queue: who waits for it, a sorted set by order of arrival
   -- ARGV   owner, ttl in ms, count of tokens, entry for the queue or '', fair: '1' or '0'
@@ -37,7 +36,10 @@ function contend(name: string, clocking: Clocking) {
   if not holder and fair == '1' then
     local first = redis.pcall('ZRANGE', queue, 0, 0)[1]
     if first and first ~= entry then
-      hand_off(lock, fence, queue)
+      local function hand_off()
+        ${handOff()}
+      end
+      hand_off()
       holder = redis.call('GET', lock)
     end
   end

@@ -7,6 +7,8 @@ import type { Script } from './script.js';
 import { faultOf, isClientTimeout, ScriptFault } from './script-fault.js';
 
 const ONE_SERVER: Route = [0];
+/** The same for all: an error of its own for each would cost more than all else that is done for a server that hangs. */
+const STILL_OPEN = new ScriptFault('it does not answer (an earlier command is still open)', false);
 
 /**
  * Runs scripts on one client. What is asked for within one tick travels together, one EVALSHA for up to 50 locks, or 100
@@ -30,6 +32,7 @@ export class ScriptRunner {
   /** The overdue commands, by each part of their route. */
   readonly #overdue = new Map<number | string, Set<Command>>();
   readonly #sendGathered = () => this.#flush();
+  #disconnected?: ScriptFault;
 
   /**
    * @param sameConnection an answer counts only if its command was sent on the connection that it came on
@@ -86,7 +89,7 @@ export class ScriptRunner {
   #gather(script: Script, keys: readonly string[], args: readonly (string | number)[], operation: Operation): void {
     const route = this.#routeOf(keys[0]!);
     if (this.#overdue.size > 0 && route.some((part) => this.#isBlocked(part))) {
-      answered(operation, new ScriptFault('it does not answer (an earlier command is still open)', false));
+      answered(operation, STILL_OPEN);
       return;
     }
     const id = route === ONE_SERVER ? script : `${script.name}:${route[0]}`;
@@ -114,7 +117,7 @@ export class ScriptRunner {
   #send(command: Command): void {
     // The offline queue of the client would send it whenever the server is back: too late for anybody.
     if (this.#client.status !== 'ready') {
-      fail(command, new ScriptFault(`not connected (${this.#client.status})`, false, true));
+      fail(command, this.#notConnected());
       return;
     }
     command.stream = this.#stream;
@@ -229,6 +232,13 @@ export class ScriptRunner {
   #pause(command: Command): void {
     this.#block(command);
     setTimeout(() => this.#unblock(command.route, command), this.#timeoutMs).unref();
+  }
+
+  /** The same one for as long as the client says the same. */
+  #notConnected(): ScriptFault {
+    const message = `not connected (${this.#client.status})`;
+    if (this.#disconnected?.message !== message) this.#disconnected = new ScriptFault(message, false, true);
+    return this.#disconnected;
   }
 
   get #stream(): unknown {

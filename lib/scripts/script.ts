@@ -21,29 +21,35 @@ export interface ScriptDefinition {
   keys: readonly string[];
   /** Names of the ARGV of one lock. */
   args: readonly string[];
-  /** Local Lua functions that the body calls. */
-  helpers?: readonly string[];
-  /** Body of a Lua function of those names, which must not throw: in a batch that would be the end of the others. */
+  /**
+   * Body of a Lua function of those names, which must not throw: in a batch that would be the end of the others. May
+   * keep the server's time in `us`, which is nil at first.
+   */
   body: string;
 }
 
 /**
  * For one lock the script replies as the body returns; for several with a list of that. One alone is by far the most
- * frequent, and spared the list.
+ * frequent, and spared the list and the function, which Redis would make anew for each call.
  */
 export function defineScript(definition: ScriptDefinition): Script {
-  const { name, order, locksPerCall = 50, keys, args, helpers = [], body } = definition;
+  const { name, order, locksPerCall = 50, keys, args } = definition;
   const values = (index: string) =>
     [...picked('KEYS', keys.length, index), ...picked('ARGV', args.length, index)].join(', ');
+  const names = [...keys, ...args].join(', ');
+  const body = definition.body.trim();
   const source = [
-    ...helpers,
-    `local function ${name.replaceAll('-', '_')}(${[...keys, ...args].join(', ')})`,
-    body.trim(),
+    'local us',
+    `if #KEYS == ${keys.length} then`,
+    `  local ${names} = ${values('')}`,
+    `  ${body}`,
     'end',
-    `if #KEYS == ${keys.length} then return ${name.replaceAll('-', '_')}(${values('')}) end`,
+    `local function each(${names})`,
+    `  ${body}`,
+    'end',
     'local replies = {}',
     `for i = 0, #KEYS / ${keys.length} - 1 do`,
-    `  replies[i + 1] = ${name.replaceAll('-', '_')}(${values('i')})`,
+    `  replies[i + 1] = each(${values('i')})`,
     'end',
     'return replies',
   ].join('\n');

@@ -1,5 +1,4 @@
-import { MINT, SERVER_TIME } from './fence.js';
-import { HAND_OFF } from './hand-off.js';
+import { handOff } from './hand-off.js';
 import { defineScript } from './script.js';
 
 /** Gives up a place in the queue of a lock; a lock that was handed over to it meanwhile goes to the next. */
@@ -8,7 +7,6 @@ export const WITHDRAW = defineScript({
   order: 1,
   keys: ['lock', 'fence', 'queue'],
   args: ['owner', 'entry'],
-  helpers: [SERVER_TIME, MINT, HAND_OFF],
   body: `
   -- KEYS   lock, fence: its fencing counter, queue: who waits for it
   -- ARGV   owner, its entry in the queue
@@ -16,6 +14,5 @@ export const WITHDRAW = defineScript({
   redis.pcall('ZREM', queue, entry)
   local holder = redis.pcall('GET', lock)
   if holder ~= owner then return type(holder) == 'table' and {holder.err} or 0 end
-  hand_off(lock, fence, queue)
-  return 1`,
+${handOff('1')}`,
 });
