@@ -6,6 +6,8 @@ export interface Claim {
   key: string;
   owner: string;
   ttlMs: number;
+  /** What the backend notes of it. */
+  notes?: unknown;
 }
 
 /** A place in the queue of a lock, the same in all attempts of one who waits. */
@@ -91,8 +93,8 @@ export interface LockBackend {
    * @param told is given the outcome, once and after this has returned
    */
   acquire(claim: Claim, waiting: Waiting | undefined, told: (outcome: AcquireOutcome) => void): void;
-  /** Never rejects. */
-  extend(claim: Claim): Promise<ExtendOutcome>;
+  /** @param told is given the outcome, once and after this has returned */
+  extend(claim: Claim, told: (outcome: ExtendOutcome) => void): void;
   /** Never rejects. Repeated in the background until it is confirmed. */
   release(claim: Claim): Promise<ReleaseOutcome>;
   /** Gives up a place, and the lock if that was handed over to it meanwhile. */

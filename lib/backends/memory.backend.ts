@@ -54,7 +54,12 @@ export class MemoryBackend implements LockBackend {
     return { status: 'acquired', fencingToken, lastToken: this.#lastToken, sentAt: now };
   }
 
-  async extend({ key, owner, ttlMs }: Claim): Promise<ExtendOutcome> {
+  extend(claim: Claim, told: (outcome: ExtendOutcome) => void): void {
+    const outcome = this.#extend(claim);
+    queueMicrotask(() => told(outcome));
+  }
+
+  #extend({ key, owner, ttlMs }: Claim): ExtendOutcome {
     const entry = this.#live(key);
     if (entry?.owner !== owner) return { status: 'lost', reason: entry ? 'stolen' : 'expired' };
     const sentAt = this.#now();

@@ -24,9 +24,6 @@ export type NodeAdmission = { status: 'admitted'; epoch: string; sinceMs: number
 export type NodeExtension = { status: 'extended' | 'restored' | 'absent' | 'foreign' } | Fault;
 export type NodeRelease = { status: 'released' | 'gone' } | Fault;
 
-/** Is told of answers in the order in which the server gave them, which that of promises is not. What it returns is resolved with. */
-export type Told<Answer, Result> = (answer: Answer) => Result | PromiseLike<Result>;
-
 /** What to do about a node that does not vote because of what it may have forgotten. */
 export const WAIT_FOR_VOTES =
   'Wait: a Redlock node that is new to this library, was restarted, or lost its data votes only when all locks that ' +

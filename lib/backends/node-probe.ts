@@ -7,10 +7,12 @@ import { ownConnection } from './inbox.js';
 import type { RedisConnection } from './redis-connection.js';
 import { readInfo, settingOf } from './server-info.js';
 
-/** What the names of a node's keys and channels begin with. */
-export interface Namespace {
+/** What a node is used for, and what the names of its keys and channels begin with. */
+export interface Usage {
   keyPrefix: string;
   processName: string;
+  /** Locks are taken on it alone; otherwise it is one of a Redlock. */
+  handsOver: boolean;
 }
 
 /** What only the check itself asks for. */
@@ -29,7 +31,7 @@ export class NodeProbe {
 
   constructor(
     private readonly connection: RedisConnection,
-    private readonly namespace: Namespace,
+    private readonly usage: Usage,
   ) {}
 
   /** Never rejects; settles within `timeoutMs`. */
@@ -57,12 +59,12 @@ export class NodeProbe {
   }
 
   async #check(name: string, client: Redis, timeoutMs: number): Promise<NodeDiagnosis> {
-    const { keyPrefix, processName } = this.namespace;
+    const { keyPrefix, processName, handsOver } = this.usage;
     // A Cluster puts its prefix before the keys itself, not by the clients of its nodes.
     const prefix = client === this.connection.client ? '' : this.#clientPrefix;
     const key = `${prefix}${keyPrefix}:{doctor:${processName}}`;
     const channel = `${keyPrefix}:inbox:doctor:${processName}`;
-    const rights = commandRights(key, channel);
+    const rights = commandRights(key, channel, !handsOver);
     try {
       const listening = mayListen(client, channel, timeoutMs);
       const clock = await clockOf(client);
@@ -96,7 +98,7 @@ export class NodeProbe {
 
   /** Says which keys and channels it is that cannot be used. */
   #namePatterns({ missingRights }: NodeDiagnosis): void {
-    const { keyPrefix } = this.namespace;
+    const { keyPrefix } = this.usage;
     const patterns: Record<string, string> = {
       '~': `~${this.#clientPrefix}${keyPrefix}:*`,
       '&': `&${keyPrefix}:inbox:*`,

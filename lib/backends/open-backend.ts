@@ -53,7 +53,7 @@ export async function openBackend(
       }
       if (!options.restartGuard)
         return new RedlockBackend(
-          nodes.map((node) => new RedlockNode(node)),
+          nodes.map((node, at) => new RedlockNode(node, at)),
           nodeTimeoutMs,
           now,
         );
@@ -61,7 +61,7 @@ export async function openBackend(
       const guards = nodes.map((node) => new RestartGuard(node, longest, nodeTimeoutMs, now));
       for (const guard of guards) guard.join(guards);
       return new RedlockBackend(
-        nodes.map((node, index) => new RedlockNode(node, guards[index])),
+        nodes.map((node, at) => new RedlockNode(node, at, guards[at])),
         nodeTimeoutMs,
         now,
       );

@@ -26,7 +26,6 @@ import {
   type NodeAdmission,
   type NodeExtension,
   type NodeRelease,
-  type Told,
   type Vote,
 } from './node-answers.js';
 import { NodeProbe } from './node-probe.js';
@@ -57,12 +56,17 @@ interface GivingBack {
 
 const RETRY_RELEASE_MS = 100;
 
-/** The operations on locks of one Redis server (or Cluster). None of them rejects, except with a bug. */
+/**
+ * The operations on locks of one Redis server (or Cluster). None of them rejects, except with a bug. Who is `told` an answer
+ * is called once, after the call has returned, and in the order in which the server answered.
+ */
 export class RedisNode {
   readonly #runner: ScriptRunner;
   readonly #settings: NodeSettings;
-  readonly #voteOf = (reply: Reply | ScriptFault): Vote =>
-    reply instanceof ScriptFault ? this.#faultOf(reply) : voteOf(reply, this.name);
+  // Made once: these are the ways of nearly all calls.
+  readonly #voteOf = this.#reader((reply) => voteOf(reply, this.name));
+  readonly #extensionOf = this.#reader(extensionOf);
+  readonly #releaseOf = this.#reader(releaseOf);
   readonly #inbox: Inbox;
   readonly #probe: NodeProbe;
   /** What is still to be given back. An attempt that was not sent is not, so a server that is down adds nothing. */
@@ -109,7 +113,7 @@ export class RedisNode {
     this.#inbox.open();
   }
 
-  /** With `waiting` a refused attempt gets a place in the queue. It is the way of most calls, so spared a promise. */
+  /** With `waiting` a refused attempt gets a place in the queue. */
   acquire({ key, owner, ttlMs }: Claim, waiting: Waiting | undefined, told: (vote: Vote) => void): void {
     const { fair } = this.#settings;
     if (!waiting && !fair) {
@@ -124,17 +128,15 @@ export class RedisNode {
    * The same as one of the nodes of a Redlock.
    * @param epoch in which the node was let vote; '' whenever it answers
    */
-  vote<T = Vote>(
-    { key, owner, ttlMs }: Claim,
-    waiting: Waiting | undefined,
-    epoch: string,
-    told?: Told<Vote, T>,
-  ): Promise<T> {
-    if (!waiting)
-      return this.#run(VOTE, [...this.#lockAndFence(key), this.#guard], [owner, ttlMs, epoch], this.#voteOf, told);
+  vote({ key, owner, ttlMs }: Claim, waiting: Waiting | undefined, epoch: string, told: (vote: Vote) => void): void {
+    if (!waiting) {
+      const keys = [...this.#lockAndFence(key), this.#guard];
+      this.#runner.tell(VOTE, keys, [owner, ttlMs, epoch], this.#voteOf, told);
+      return;
+    }
     // Nobody can be woken who does not listen.
     const args = [owner, ttlMs, 1, this.isListening ? this.#entry(waiting) : '', 0, epoch];
-    return this.#run(VOTE_OR_QUEUE, [...this.#keys(key), this.#guard], args, this.#voteOf, told);
+    this.#runner.tell(VOTE_OR_QUEUE, [...this.#keys(key), this.#guard], args, this.#voteOf, told);
   }
 
   /** @param longestMs the longest ttl in use, as far as the caller knows */
@@ -156,22 +158,18 @@ export class RedisNode {
   }
 
   /** With `restore` a lock that is absent is put back. */
-  extend<T = NodeExtension>(
-    { key, owner, ttlMs }: Claim,
-    mode: 'keep' | 'restore',
-    told?: Told<NodeExtension, T>,
-  ): Promise<T> {
+  extend({ key, owner, ttlMs }: Claim, mode: 'keep' | 'restore', told: (extension: NodeExtension) => void): void {
     const script = mode === 'restore' ? RESTORE : EXTEND;
-    return this.#run(script, [this.#lock(key)], [owner, ttlMs], extensionOf, told);
+    this.#runner.tell(script, [this.#lock(key)], [owner, ttlMs], this.#extensionOf, told);
   }
 
   /** A release that is not confirmed is repeated in the background until it is. */
-  release<T = NodeRelease>({ key, owner }: Claim, told?: Told<NodeRelease, T>): Promise<T> {
+  release({ key, owner }: Claim, told?: (release: NodeRelease) => void): void {
     this.#releasing.begin();
-    return this.#giveBack({ key, owner }, (release) => {
+    this.#runner.tell(RELEASE, this.#keys(key), [owner], this.#releaseOf, (release) => {
       this.#releasing.end();
       if (release.status === 'fault') this.#repeat({ key, owner });
-      return told ? told(release) : (release as T);
+      told?.(release);
     });
   }
 
@@ -215,17 +213,17 @@ export class RedisNode {
     this.connection.close();
   }
 
-  #run<Answer, Result = Answer | Fault>(
+  #run<Answer>(
     script: Script,
     keys: string[],
     args: (string | number)[],
     read: (reply: Reply) => Answer | Fault,
-    told?: Told<Answer | Fault, Result>,
-  ): Promise<Result> {
-    return this.#runner.ask<Result>(script, keys, args, (reply) => {
-      const answer = reply instanceof ScriptFault ? this.#faultOf(reply) : read(reply);
-      return told ? told(answer) : (answer as Result);
-    });
+  ): Promise<Answer | Fault> {
+    return this.#runner.ask(script, keys, args, this.#reader(read));
+  }
+
+  #reader<Answer>(read: (reply: Reply) => Answer | Fault): (reply: Reply | ScriptFault) => Answer | Fault {
+    return (reply) => (reply instanceof ScriptFault ? this.#faultOf(reply) : read(reply));
   }
 
   #faultOf(fault: ScriptFault): Fault {
@@ -241,11 +239,11 @@ export class RedisNode {
     return this.#lastFault[1];
   }
 
-  #giveBack<T = NodeRelease>({ key, owner, entry }: GivingBack, told?: Told<NodeRelease, T>): Promise<T> {
+  #giveBack({ key, owner, entry }: GivingBack): Promise<NodeRelease> {
     const keys = this.#keys(key);
     return entry === undefined
-      ? this.#run(RELEASE, keys, [owner], releaseOf, told)
-      : this.#run(WITHDRAW, keys, [owner, entry], releaseOf, told);
+      ? this.#run(RELEASE, keys, [owner], releaseOf)
+      : this.#run(WITHDRAW, keys, [owner, entry], releaseOf);
   }
 
   #repeat(item: GivingBack): void {

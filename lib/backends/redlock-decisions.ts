@@ -8,7 +8,8 @@ import type { RedisNode } from './redis-node.js';
  */
 type Answers<Answer> = readonly (Answer | undefined)[];
 
-type Raise = Awaited<ReturnType<RedisNode['raiseFence']>>;
+/** The answer of a node that was to raise its counter. */
+export type Raise = Awaited<ReturnType<RedisNode['raiseFence']>>;
 type Granted = Extract<Vote, { status: 'granted' }>;
 type Refusal = Extract<AcquireOutcome, { status: 'contended' | 'unavailable' }>;
 

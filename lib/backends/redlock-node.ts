@@ -1,7 +1,7 @@
 import { NodeError } from '../errors.js';
 import { UnderWay } from '../under-way.js';
 import type { Claim, Waiting } from './lock-backend.js';
-import type { Fault, NodeExtension, NodeRelease, Told, Vote } from './node-answers.js';
+import type { Fault, NodeExtension, NodeRelease, Vote } from './node-answers.js';
 import type { RedisNode } from './redis-node.js';
 import type { RestartGuard } from './restart-guard.js';
 
@@ -22,15 +22,19 @@ const THERE = new Set<string>(['granted', 'extended', 'restored']);
 
 /**
  * One of the nodes of a Redlock. The backend decides without waiting for the slowest nodes, so a claim may be given
- * back while a command of it is under way here: this class sees to it that nothing stays behind.
+ * back while a command of it is under way here: this class sees to it that nothing stays behind. Who is `told` an answer is
+ * called once, after the call has returned.
  */
 export class RedlockNode {
-  readonly #traces = new WeakMap<Claim, Trace>();
   readonly #underWay = new UnderWay();
 
-  /** @param guard none: it votes whenever it answers */
+  /**
+   * @param at its index among the nodes: where it keeps its notes of a claim
+   * @param guard none: it votes whenever it answers
+   */
   constructor(
     readonly node: RedisNode,
+    private readonly at: number,
     private readonly guard?: RestartGuard,
   ) {}
 
@@ -55,37 +59,43 @@ export class RedlockNode {
     return typeof vote === 'object' ? vote : undefined;
   }
 
-  acquire(claim: Claim, waiting?: Waiting): Promise<Vote> {
-    this.#trace(claim).over = false;
+  acquire(claim: Claim, waiting: Waiting | undefined, told: (vote: Vote) => void): void {
+    const trace = this.#trace(claim);
+    trace.over = false;
     const ask = () => {
       const epoch = this.guard?.vote() ?? '';
-      if (typeof epoch === 'object') return Promise.resolve(notAsked(epoch));
-      return this.#noted<Vote>(claim, (told) => this.node.vote(claim, waiting, epoch, told));
+      if (typeof epoch === 'object') queueMicrotask(() => told(notAsked(epoch)));
+      else this.node.vote(claim, waiting, epoch, this.#noting(trace, told));
     };
-    return this.#onceTold(claim, ask);
+    this.#onceTold(claim, ask, told);
   }
 
-  extend(claim: Claim): Promise<NodeExtension> {
-    const ask = () => this.#noted<NodeExtension>(claim, (told) => this.node.extend(claim, 'keep', told));
-    return this.#onceTold(claim, ask);
+  extend(claim: Claim, told: (extension: NodeExtension) => void): void {
+    const ask = () => this.node.extend(claim, 'keep', this.#noting(this.#trace(claim), told));
+    this.#onceTold(claim, ask, told);
   }
 
-  /** Puts the lock back if this node, asked to extend it, says or will say that it has lost it. */
-  async mend(claim: Claim, extension: Promise<NodeExtension>): Promise<void> {
-    const { status } = await extension;
-    if (status !== 'absent' || this.#trace(claim).over) return;
-    await this.#noted<NodeExtension>(claim, (told) => this.node.extend(claim, 'restore', told));
+  /** Puts the lock back: this node, asked to extend it, has said that it has lost it. */
+  mend(claim: Claim): void {
+    const trace = this.#trace(claim);
+    if (!trace.over) this.node.extend(claim, 'restore', this.#noting<NodeExtension>(trace));
   }
 
   /** Releases at once, and again if a command that was open has run after it. */
-  release(claim: Claim): Promise<NodeRelease> {
-    const trace = this.#traces.get(claim);
-    if (!trace) return this.node.release(claim);
+  release(claim: Claim, told: (release: NodeRelease) => void): void {
+    const trace = traces(claim)[this.at];
+    if (!trace) {
+      this.node.release(claim, told);
+      return;
+    }
     trace.over = true;
-    if (!trace.mayBeThere && trace.open === 0) return Promise.resolve({ status: 'gone' });
+    if (!trace.mayBeThere && trace.open === 0) {
+      queueMicrotask(() => told({ status: 'gone' }));
+      return;
+    }
     // A command whose script is unknown to the server is sent a second time, behind the release.
     if (trace.open > 0) this.#releaseAfterwards(claim, trace);
-    return this.#release(claim, trace);
+    this.#release(claim, trace, told);
   }
 
   /** Releases after the answers that are still to come, and only if the lock may be there. */
@@ -101,12 +111,12 @@ export class RedlockNode {
     await this.node.close();
   }
 
-  #release(claim: Claim, trace: Trace): Promise<NodeRelease> {
+  #release(claim: Claim, trace: Trace, told?: (release: NodeRelease) => void): void {
     trace.open++;
-    return this.node.release(claim, (release) => {
+    this.node.release(claim, (release) => {
       if (release.status !== 'fault') trace.mayBeThere = false;
       settle(trace);
-      return release;
+      told?.(release);
     });
   }
 
@@ -114,46 +124,49 @@ export class RedlockNode {
     if (trace.afterwards) return;
     this.#underWay.begin();
     trace.afterwards = () => {
-      if (trace.mayBeThere) void this.#release(claim, trace);
+      if (trace.mayBeThere) this.#release(claim, trace);
       this.#underWay.end();
     };
     if (trace.open === 0) conclude(trace);
   }
 
   /** A node hears of a longer ttl than any before it first grants it: by that it knows for how long to abstain. */
-  #onceTold<Answer>(claim: Claim, ask: () => Promise<Answer>): Promise<Answer | Fault> {
-    const { guard } = this;
-    return !guard || guard.hasHeardOf(claim.ttlMs) ? ask() : this.#tell(guard, claim, ask);
-  }
-
-  async #tell<Answer>(guard: RestartGuard, claim: Claim, ask: () => Promise<Answer>): Promise<Answer | Fault> {
-    const fault = await guard.tell(claim.ttlMs);
-    if (fault) return fault;
-    // Given up meanwhile: what is asked for now nobody would give back.
-    if (this.#trace(claim).over) return notAsked(new NodeError(this.node.name, 'it was not asked in time'));
-    return ask();
+  #onceTold(claim: Claim, ask: () => void, refused: (fault: Fault) => void): void {
+    if (!this.guard || this.guard.hasHeardOf(claim.ttlMs)) {
+      ask();
+      return;
+    }
+    void this.guard.tell(claim.ttlMs).then((fault) => {
+      if (fault) refused(fault);
+      // Given up meanwhile: what is asked for now nobody would give back.
+      else if (this.#trace(claim).over) refused(notAsked(new NodeError(this.node.name, 'it was not asked in time')));
+      else ask();
+    });
   }
 
   #trace(claim: Claim): Trace {
-    let trace = this.#traces.get(claim);
-    if (!trace) this.#traces.set(claim, (trace = { mayBeThere: false, open: 0, over: false }));
-    return trace;
+    return (traces(claim)[this.at] ??= { mayBeThere: false, open: 0, over: false });
   }
 
-  #noted<Answer extends Vote | NodeExtension>(
-    claim: Claim,
-    ask: (told: Told<Answer, Answer>) => Promise<Answer>,
-  ): Promise<Answer> {
-    const trace = this.#trace(claim);
+  /** A command of the claim is about to be sent: notes its answer first, then tells it. */
+  #noting<Answer extends Vote | NodeExtension>(
+    trace: Trace,
+    told?: (answer: Answer) => void,
+  ): (answer: Answer) => void {
     trace.open++;
-    return ask((answer) => {
+    return (answer) => {
       if (answer.status !== 'fault') trace.mayBeThere = THERE.has(answer.status);
       else if (answer.mayHaveRun) trace.mayBeThere = true;
       else if (answer.wiped !== undefined) this.guard?.revoke(answer.wiped);
       settle(trace);
-      return answer;
-    });
+      told?.(answer);
+    };
   }
+}
+
+/** By node. */
+function traces(claim: Claim): (Trace | undefined)[] {
+  return (claim.notes ??= []) as (Trace | undefined)[];
 }
 
 function settle(trace: Trace): void {

@@ -1,7 +1,6 @@
 import type { NodeDiagnosis } from '../doctor/diagnosis.js';
 import { LockUnavailableError, type NodeError } from '../errors.js';
 import {
-  tell,
   type AcquireOutcome,
   type Claim,
   type ExtendOutcome,
@@ -12,7 +11,7 @@ import {
   type Waiting,
   type Wake,
 } from './lock-backend.js';
-import type { Fault, Vote } from './node-answers.js';
+import type { Fault, NodeExtension, NodeRelease, Vote } from './node-answers.js';
 import {
   acknowledged,
   agreed,
@@ -23,12 +22,13 @@ import {
   tallyVotes,
   tallyWriteBack,
   type Issue,
+  type Raise,
   type WriteBack,
 } from './redlock-decisions.js';
-import { RedlockNode } from './redlock-node.js';
+import { Poll } from './poll.js';
+import type { RedlockNode } from './redlock-node.js';
 import { RedlockWakes } from './redlock-wakes.js';
 import { unreachable } from './single-node.backend.js';
-import { countVotes } from './votes.js';
 
 /**
  * Redlock over independent masters (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/): a lock
@@ -56,43 +56,62 @@ export class RedlockBackend implements LockBackend {
   }
 
   acquire(claim: Claim, waiting: Waiting | undefined, told: (outcome: AcquireOutcome) => void): void {
-    tell(this.#acquire(claim, waiting), told);
+    // Connections that are just being made get the time of one vote, if there is no quorum without them.
+    if (this.#hasQuorum) this.#acquire(claim, waiting, told);
+    else void this.#connectedQuorum(this.#nodeTimeoutMs).then(() => this.#acquire(claim, waiting, told));
   }
 
-  async #acquire(claim: Claim, waiting?: Waiting): Promise<AcquireOutcome> {
-    // Connections that are just being made get the time of one vote, if there is no quorum without them.
-    if (!this.#hasQuorum) await this.#connectedQuorum(this.#nodeTimeoutMs);
+  #acquire(claim: Claim, waiting: Waiting | undefined, told: (outcome: AcquireOutcome) => void): void {
     const sentAt = this.#now();
     const queued = waiting !== undefined && this.isListening;
     // Passing on within the process would need the whole block of tokens to be known to a majority: one at a time.
     const place = waiting && { ...waiting, tokens: 1 };
-    const ballots = this.#nodes.map((node) => node.acquire(claim, place));
-    const tally = await countVotes(ballots, (votes, open) => tallyVotes(votes, open, this.#quorum, queued));
-    const outcome = tally.status === 'write-back' ? await this.#writeBack(claim, tally, ballots) : tally;
-    if (outcome.status === 'issued') {
-      if (waiting) this.#leaveWhereRefused(claim.key, waiting, ballots);
-      return { status: 'acquired', fencingToken: outcome.fencingToken, lastToken: outcome.fencingToken, sentAt };
-    }
-    this.#undo(claim);
-    return outcome;
+    const votes = this.#poll<Vote>((node, voted) => node.acquire(claim, place, voted));
+    const conclude = (outcome: Issue) => {
+      if (outcome.status === 'issued') {
+        const { fencingToken } = outcome;
+        if (waiting) this.#leaveWhereRefused(claim.key, waiting, votes);
+        told({ status: 'acquired', fencingToken, lastToken: fencingToken, sentAt });
+      } else {
+        this.#undo(claim);
+        told(outcome);
+      }
+    };
+    votes.decide(
+      (answers, open) => tallyVotes(answers, open, this.#quorum, queued),
+      (tally) => {
+        if (tally.status === 'write-back') this.#writeBack(claim, tally, votes, conclude);
+        else conclude(tally);
+      },
+    );
   }
 
   /**
    * Held means that a majority still had it. Only then it is put back where it was absent: what was put back before
    * would be counted the next time, although another may have held the lock in between.
    */
-  async extend(claim: Claim): Promise<ExtendOutcome> {
+  extend(claim: Claim, told: (outcome: ExtendOutcome) => void): void {
     const sentAt = this.#now();
-    const ballots = this.#nodes.map((node) => node.extend(claim));
-    const outcome = await countVotes(ballots, (answers, open) => tallyExtension(answers, open, this.#quorum));
-    if (outcome.status === 'extended') this.#nodes.forEach((node, index) => void node.mend(claim, ballots[index]!));
-    if (outcome.status === 'lost') this.#undo(claim);
-    return outcome.status === 'extended' ? { ...outcome, sentAt } : outcome;
+    const extensions = this.#poll<NodeExtension>((node, extended) => node.extend(claim, extended));
+    extensions.decide(
+      (answers, open) => tallyExtension(answers, open, this.#quorum),
+      (outcome) => {
+        if (outcome.status === 'extended') {
+          extensions.each(({ status }, at) => {
+            if (status === 'absent') this.#nodes[at]!.mend(claim);
+          });
+        }
+        if (outcome.status === 'lost') this.#undo(claim);
+        told(outcome.status === 'extended' ? { ...outcome, sentAt } : outcome);
+      },
+    );
   }
 
-  async release(claim: Claim): Promise<ReleaseOutcome> {
-    const ballots = this.#nodes.map((node) => node.release(claim));
-    return countVotes(ballots, (answers, open) => tallyRelease(answers, open, this.#quorum));
+  release(claim: Claim): Promise<ReleaseOutcome> {
+    return new Promise((resolve) => {
+      const releases = this.#poll<NodeRelease>((node, released) => node.release(claim, released));
+      releases.decide((answers, open) => tallyRelease(answers, open, this.#quorum), resolve);
+    });
   }
 
   /** The holder is who has a majority; minorities of a split vote are no lock. */
@@ -162,12 +181,20 @@ export class RedlockBackend implements LockBackend {
   }
 
   /** Makes the token known to a majority before it is issued: only then no later holder can get a smaller one. */
-  async #writeBack(claim: Claim, { fencingToken, to }: WriteBack, ballots: readonly Promise<Vote>[]): Promise<Issue> {
-    const raises = to.map(async (node) => {
-      const raise = await this.#nodes[node]!.node.raiseFence(claim, fencingToken);
-      return acknowledged(raise, await ballots[node]!, fencingToken);
+  #writeBack(claim: Claim, tally: WriteBack, votes: Poll<Vote>, settled: (issue: Issue) => void): void {
+    const { fencingToken, to } = tally;
+    const raises = new Poll<Raise>(to.length, (index, raised) => {
+      void this.#nodes[to[index]!]!.node.raiseFence(claim, fencingToken).then((raise) =>
+        votes.each((vote, node) => {
+          if (node === to[index]) raised(acknowledged(raise, vote, fencingToken));
+        }),
+      );
     });
-    return countVotes(raises, (answers, open) => tallyWriteBack(answers, open, this.#quorum, fencingToken));
+    raises.decide((answers, open) => tallyWriteBack(answers, open, this.#quorum, fencingToken), settled);
+  }
+
+  #poll<Answer>(ask: (node: RedlockNode, told: (answer: Answer) => void) => void): Poll<Answer> {
+    return new Poll(this.#nodes.length, (at, told) => ask(this.#nodes[at]!, told));
   }
 
   /** Whether a majority can be asked. */
@@ -179,10 +206,10 @@ export class RedlockBackend implements LockBackend {
 
   async #connectedQuorum(timeoutMs: number, when?: 'start'): Promise<void> {
     if (this.#hasQuorum) return;
-    await countVotes(
-      this.#nodes.map((node) => node.ready(timeoutMs, when)),
-      (_, open) => open === 0 || this.#hasQuorum || undefined,
-    );
+    const answers = this.#poll<NodeError | 'ready'>((node, told) => {
+      void node.ready(timeoutMs, when).then((error) => told(error ?? 'ready'));
+    });
+    await new Promise((resolve) => answers.decide((_, open) => open === 0 || this.#hasQuorum || undefined, resolve));
   }
 
   /** Nobody keeps a minority, and no late vote stays behind. */
@@ -191,10 +218,9 @@ export class RedlockBackend implements LockBackend {
   }
 
   /** A place that is left behind would be woken in vain, in the place of somebody who waits. */
-  #leaveWhereRefused(key: string, place: Place, ballots: readonly Promise<Vote>[]): void {
-    ballots.forEach((ballot, index) => {
-      const { node } = this.#nodes[index]!;
-      void ballot.then((vote) => (vote.status === 'refused' ? node.leave(key, place) : undefined));
+  #leaveWhereRefused(key: string, place: Place, votes: Poll<Vote>): void {
+    votes.each(({ status }, at) => {
+      if (status === 'refused') void this.#nodes[at]!.node.leave(key, place);
     });
   }
 

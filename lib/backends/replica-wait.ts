@@ -131,7 +131,7 @@ class Lane {
       const node = await this.#connected();
       const problem = await node.connection.ready(settings.commandTimeoutMs);
       if (problem) return fault(problem);
-      const extensions = await Promise.all(claims.map((claim) => node.extend(claim, 'keep')));
+      const extensions = await Promise.all(claims.map((claim) => extended(node, claim)));
       if (!extensions.some(({ status }) => status === 'extended')) return extensions;
       const missing = await shortage(node, terms);
       return missing ? extensions.map((each) => (each.status === 'extended' ? fault(missing) : each)) : extensions;
@@ -160,6 +160,10 @@ class Lane {
       return faulty(name, `no answer within ${limitMs} ms whether replicas have it`);
     });
   }
+}
+
+function extended(node: RedisNode, claim: Claim): Promise<NodeExtension> {
+  return new Promise((resolve) => node.extend(claim, 'keep', resolve));
 }
 
 /** What is wrong if not enough replicas have what this connection wrote. */

@@ -61,7 +61,7 @@ export class SingleNodeBackend implements LockBackend {
         return { status: 'unavailable', causes: [cause] };
       }
       if (vote.status === 'refused') {
-        if (undo && !waiting) void this.#node.release(claim);
+        if (undo && !waiting) this.#node.release(claim);
         const { owner, remainingMs } = vote;
         const refusal = { status: 'contended', owner, remainingMs, queued: waiting !== undefined } as const;
         return undo ? { ...refusal, isRepeated: true } : refusal;
@@ -83,14 +83,15 @@ export class SingleNodeBackend implements LockBackend {
     return this.#node.connection.ready(leftMs);
   }
 
-  extend(claim: Claim): Promise<ExtendOutcome> {
+  extend(claim: Claim, told: (outcome: ExtendOutcome) => void): void {
     const sentAt = this.#now();
-    const outcomeOf = (extension: NodeExtension) => extendOutcome(extension, sentAt);
-    return this.#replicas ? this.#replicas.extend(claim).then(outcomeOf) : this.#node.extend(claim, 'keep', outcomeOf);
+    const extended = (extension: NodeExtension) => told(extendOutcome(extension, sentAt));
+    if (this.#replicas) void this.#replicas.extend(claim).then(extended);
+    else this.#node.extend(claim, 'keep', extended);
   }
 
   release(claim: Claim): Promise<ReleaseOutcome> {
-    return this.#node.release(claim, releaseOutcome);
+    return new Promise((resolve) => this.#node.release(claim, (release) => resolve(releaseOutcome(release))));
   }
 
   leave(key: string, place: Place): void {
@@ -138,7 +139,8 @@ export class SingleNodeBackend implements LockBackend {
 
   /** Not awaited: it is for whoever comes next, and is repeated until it is confirmed. */
   #undo(claim: Claim, waiting?: Waiting): void {
-    void (waiting ? this.#node.leave(claim.key, waiting) : this.#node.release(claim));
+    if (waiting) void this.#node.leave(claim.key, waiting);
+    else this.#node.release(claim);
   }
 }
 

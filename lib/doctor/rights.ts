@@ -21,10 +21,15 @@ export const WITHOUT: Record<Purpose, string> = {
 
 const NO_SCRIPT = '0'.repeat(40);
 
-/** All commands of the library, its scripts included, that can be tried on the connection that locks are taken on. */
-export function commandRights(key: string, channel: string): Right[] {
+/**
+ * All commands of the library, its scripts included, that can be tried on the connection that locks are taken on.
+ * @param votes the server is a node of a Redlock
+ */
+export function commandRights(key: string, channel: string, votes: boolean): Right[] {
   const [lock, wait] = ['locks', 'waiting'] as const;
+  const toVote: Right = { name: 'incrby', probe: ['INCRBY', key, 'no number'], purpose: lock };
   return [
+    ...(votes ? [toVote] : []),
     { name: 'evalsha', probe: ['EVALSHA', NO_SCRIPT, '1', key], purpose: lock },
     { name: 'eval', probe: ['EVAL', 'return 1', '1', key], purpose: lock },
     { name: 'get', probe: ['GET', key], purpose: lock },
@@ -47,5 +52,5 @@ export function commandRights(key: string, channel: string): Right[] {
 export function purposeOf(right: string): Purpose {
   if (right.startsWith('~')) return 'locks';
   if (right.startsWith('&') || right === '+subscribe') return 'waiting';
-  return commandRights('', '').find(({ name }) => right === `+${name}`)?.purpose ?? 'doctor';
+  return commandRights('', '', true).find(({ name }) => right === `+${name}`)?.purpose ?? 'doctor';
 }

@@ -1,4 +1,4 @@
-import type { Claim, ExtendOutcome } from '../backends/lock-backend.js';
+import type { Claim } from '../backends/lock-backend.js';
 import { LockLostError, type LockLostReason, type LockOutcome } from '../errors.js';
 import type { Linked, LinkedList } from '../linked-list.js';
 
@@ -25,8 +25,8 @@ export class Lease implements Linked<Lease> {
   previous?: Lease;
   /** When the watchdog looks at it next, by the clock. */
   dueAt = 0;
-  /** The extension that is under way; one at a time. */
-  extension?: Promise<ExtendOutcome>;
+  /** An extension is under way; one at a time. */
+  isExtending = false;
   /** It was granted for a short time, and not extended yet. */
   isProvisional = false;
   /** It was to have another ttl, and nobody knows which one it has in Redis. */
@@ -39,6 +39,7 @@ export class Lease implements Linked<Lease> {
   #state: LeaseState = 'held';
   #lost?: LockLostError;
   #abort?: AbortController;
+  #whenAnswered?: (() => void)[];
 
   constructor(
     readonly claim: Claim,
@@ -67,7 +68,7 @@ export class Lease implements Linked<Lease> {
   get state(): LeaseState {
     if (this.#state !== 'held' || this.now() < this.#deadline) return this.#state;
     // A process that was busy, or paused, from its first moment on has not read anything since.
-    if (this.isProvisional && this.extension && this.now() < this.#deadlineIfExtended) return 'unknown';
+    if (this.isProvisional && this.isExtending && this.now() < this.#deadlineIfExtended) return 'unknown';
     this.expire(this);
     return this.#state;
   }
@@ -101,6 +102,19 @@ export class Lease implements Linked<Lease> {
     this.claim.ttlMs = ttlMs;
     this.#deadlineIfExtended = sentAt + validityMs(ttlMs, this.guardMs);
     this.#deadline = Math.min(this.#deadline, this.#deadlineIfExtended);
+  }
+
+  /** Waits for the answer to the extension that is under way. */
+  answered(): Promise<void> {
+    return new Promise((resolve) => (this.#whenAnswered ??= []).push(resolve));
+  }
+
+  /** The extension that was under way is answered. */
+  endExtending(): void {
+    const waiting = this.#whenAnswered;
+    this.isExtending = false;
+    this.#whenAnswered = undefined;
+    waiting?.forEach((resolve) => resolve());
   }
 
   extended(sentAt: number): void {

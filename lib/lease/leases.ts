@@ -32,7 +32,7 @@ export class Leases implements LeaseKeeper {
     this.#duties = duties;
     this.#watchdog = new Watchdog({
       now,
-      extend: (lease) => backend.extend(lease.claim),
+      extend: (lease, told) => backend.extend(lease.claim, told),
       onLost: (lease, reason) => this.lose(lease, reason),
       onFault: (lease, causes) => emit(() => ({ type: 'extension-failed', causes, ...identity(lease) })),
     });
@@ -69,7 +69,7 @@ export class Leases implements LeaseKeeper {
 
   /** Gives back one handle's part; the last one releases. What cannot be released now the backend releases later. */
   release(lease: Lease): Promise<boolean> {
-    if (lease.state === 'unknown') return lease.extension!.then(() => this.release(lease));
+    if (lease.state === 'unknown') return lease.answered().then(() => this.release(lease));
     const isHeld = lease.state === 'held';
     if (--lease.handles > 0 || !isHeld) return Promise.resolve(isHeld);
     // In this order and at once: nothing is extended, and nobody in line is let in, behind the release.

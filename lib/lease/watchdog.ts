@@ -20,8 +20,8 @@ const EMPTY_QUEUES = 8;
 /** What the watchdog needs of the world, and tells it. */
 export interface WatchdogDuties {
   now(): number;
-  /** Asks the backend, which batches what is asked for at once. Never rejects. */
-  extend(lease: Lease): Promise<ExtendOutcome>;
+  /** Asks the backend, which batches what is asked for at once, and tells the outcome after this has returned. */
+  extend(lease: Lease, told: (outcome: ExtendOutcome) => void): void;
   onLost(lease: Lease, reason: LockLostReason): void;
   onFault(lease: Lease, causes: NodeError[]): void;
 }
@@ -87,15 +87,15 @@ export class Watchdog {
 
   /** Extends now, on request of the holder; a different ttl is kept to from then on. */
   async extend(lease: Lease, ttlMs: number): Promise<ExtendOutcome> {
-    while (lease.extension) await lease.extension; // one at a time, so that the last answer is that of the last command
+    while (lease.isExtending) await lease.answered(); // one at a time, so that the last answer is that of the last command
     if (lease.state !== 'held') return { status: 'lost', reason: 'expired' };
-    return this.#extendTo(lease, ttlMs);
+    return new Promise((resolve) => this.#extendTo(lease, ttlMs, resolve));
   }
 
   /** Watches a lease that was granted for a short time, and extends it at once. */
   confirm(lease: Lease, ttlMs: number): void {
     lease.isProvisional = true;
-    void this.#extendTo(lease, ttlMs); // whether it is over by now is seen later: whoever began to keep it must know it first
+    this.#extendTo(lease, ttlMs); // whether it is over by now is seen later: whoever began to keep it must know it first
   }
 
   /** The lease's deadline has passed, whoever found out. */
@@ -108,12 +108,12 @@ export class Watchdog {
     this.#timerDue = Infinity;
   }
 
-  #extendTo(lease: Lease, ttlMs: number): Promise<ExtendOutcome> {
+  #extendTo(lease: Lease, ttlMs: number, told?: (outcome: ExtendOutcome) => void): void {
     this.unwatch(lease);
     lease.extending(this.#duties.now(), ttlMs);
     this.#troubled.push(lease);
     this.#wakeAt(lease.deadline);
-    return this.#extend(lease);
+    this.#extend(lease, told);
   }
 
   #whyOver(lease: Lease): LockLostReason {
@@ -151,7 +151,7 @@ export class Watchdog {
       for (let lease = queue.first; lease && lease.dueAt <= now + leewayMs(lease); lease = lease.next) due.push(lease);
     }
     for (let lease = this.#troubled.first; lease; lease = lease.next) {
-      if (lease.deadline <= now || (lease.dueAt <= now && !lease.extension)) due.push(lease);
+      if (lease.deadline <= now || (lease.dueAt <= now && !lease.isExtending)) due.push(lease);
     }
     for (const lease of due) {
       if (lease.state === 'unknown') {
@@ -161,7 +161,7 @@ export class Watchdog {
       if (lease.state !== 'held') continue; // asking ends what is past its deadline
       this.unwatch(lease);
       this.#troubled.push(lease);
-      void this.#extend(lease);
+      this.#extend(lease);
     }
     this.#timerDue = Infinity;
     this.#wakeAt(this.#nextDue());
@@ -171,19 +171,19 @@ export class Watchdog {
     let next = Infinity;
     for (const { first } of this.#queues.values()) if (first) next = Math.min(next, first.dueAt); // it comes due first
     for (let lease = this.#troubled.first; lease; lease = lease.next) {
-      next = Math.min(next, lease.deadline, lease.extension ? Infinity : lease.dueAt);
+      next = Math.min(next, lease.deadline, lease.isExtending ? Infinity : lease.dueAt);
     }
     return next;
   }
 
-  #extend(lease: Lease): Promise<ExtendOutcome> {
-    lease.extension = this.#duties.extend(lease).then((outcome) => {
-      lease.extension = undefined;
+  #extend(lease: Lease, told?: (outcome: ExtendOutcome) => void): void {
+    lease.isExtending = true;
+    this.#duties.extend(lease, (outcome) => {
+      lease.endExtending();
       // Released or lost meanwhile: its answer is of no interest any more.
       if (lease.list === this.#troubled) this.#conclude(lease, outcome);
-      return outcome;
+      told?.(outcome);
     });
-    return lease.extension;
   }
 
   #conclude(lease: Lease, outcome: ExtendOutcome): void {

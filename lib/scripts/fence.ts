@@ -76,7 +76,7 @@ function mintByTheClock(count: string, failed: (error: string) => string): strin
 
 /** Whoever counted here since the node lost its data was let vote: only where nobody has, the guard is asked. */
 const COUNT_ON = `
-    local token = redis.pcall('INCR', fence)
+    local token = redis.pcall('INCRBY', fence, '1')
     if type(token) == 'table' then
       ${giveUp('token.err')}
     end

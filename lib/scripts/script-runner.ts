@@ -75,7 +75,10 @@ export class ScriptRunner {
     });
   }
 
-  /** Like `ask`, without a promise: `told` is given what `read` makes of the answer, or of a fault. Neither must throw. */
+  /**
+   * Like `ask`, without a promise: `told` is given what `read` makes of the answer, or of a fault, after this has returned.
+   * Neither must throw.
+   */
   tell<T>(
     script: Script,
     keys: readonly string[],
@@ -89,7 +92,7 @@ export class ScriptRunner {
   #gather(script: Script, keys: readonly string[], args: readonly (string | number)[], operation: Operation): void {
     const route = this.#routeOf(keys[0]!);
     if (this.#overdue.size > 0 && route.some((part) => this.#isBlocked(part))) {
-      answered(operation, STILL_OPEN);
+      queueMicrotask(() => answered(operation, STILL_OPEN));
       return;
     }
     const id = route === ONE_SERVER ? script : `${script.name}:${route[0]}`;
@@ -117,7 +120,8 @@ export class ScriptRunner {
   #send(command: Command): void {
     // The offline queue of the client would send it whenever the server is back: too late for anybody.
     if (this.#client.status !== 'ready') {
-      fail(command, this.#notConnected());
+      const fault = this.#notConnected();
+      queueMicrotask(() => fail(command, fault));
       return;
     }
     command.stream = this.#stream;

@@ -250,7 +250,7 @@ export class LockService {
   ): Promise<LockHandle> {
     checkKey(key);
     let held = this.#held.heldLease(key);
-    for (; held?.state === 'unknown'; held = this.#held.heldLease(key)) await held.extension;
+    for (; held?.state === 'unknown'; held = this.#held.heldLease(key)) await held.answered();
     if (held && !request.reentrant) throw new LockSelfDeadlockError(key);
     if (held) return LockHandle.another(held, this.#leases);
     // Work that is to be finished may need more locks for that.

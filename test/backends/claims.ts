@@ -1,5 +1,5 @@
 import { openBackend } from '../../lib/backends/open-backend.js';
-import type { AcquireOutcome, Claim, LockBackend, Waiting } from '../../lib/backends/lock-backend.js';
+import type { AcquireOutcome, Claim, ExtendOutcome, LockBackend, Waiting } from '../../lib/backends/lock-backend.js';
 import type { RedisLockModuleOptions } from '../../lib/options.js';
 import { processName } from '../../lib/owner.js';
 import { resolveOptions } from '../../lib/resolve-options.js';
@@ -33,6 +33,11 @@ export function claimOn(key: string, ttlMs = 20_000): Claim {
 /** One attempt, as a promise. */
 export function acquireOn(backend: LockBackend, claim: Claim, waiting?: Waiting): Promise<AcquireOutcome> {
   return new Promise((resolve) => backend.acquire(claim, waiting, resolve));
+}
+
+/** One extension, as a promise. */
+export function extendOn(backend: LockBackend, claim: Claim): Promise<ExtendOutcome> {
+  return new Promise((resolve) => backend.extend(claim, resolve));
 }
 
 /** Acquires, and fails the test when that is not granted. */

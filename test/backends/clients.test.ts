@@ -6,7 +6,7 @@ import { letVote } from '../support/let-vote.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, freshKey, granted, opened } from './claims.js';
+import { acquireOn, claimOn, connected, extendOn, freshKey, granted, opened } from './claims.js';
 
 const OPTIONS: [string, RedisOptions][] = [
   ['default options', {}],
@@ -65,7 +65,7 @@ describe('Clients', () => {
       remainingMs: expect.any(Number),
       queued: false,
     });
-    expect(await backend.extend({ ...claim, ttlMs: 60_000 })).toMatchObject({ status: 'extended' });
+    expect(await extendOn(backend, { ...claim, ttlMs: 60_000 })).toMatchObject({ status: 'extended' });
     expect(await backend.inspect(claim.key)).toEqual({
       owner: claim.owner,
       fencingToken,

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Claim, LockBackend } from '../../lib/backends/lock-backend.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, freshKey, granted, now } from './claims.js';
+import { acquireOn, claimOn, extendOn, freshKey, granted, now } from './claims.js';
 
 /** A backend under test. */
 export interface Subject {
@@ -96,7 +96,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       await granted(backend, claim);
       claim.ttlMs = 60_000;
       const before = now();
-      const extended = await backend.extend(claim);
+      const extended = await extendOn(backend, claim);
       expect(extended).toEqual({ status: 'extended', sentAt: expect.any(Number) });
       expect((extended as { sentAt: number }).sentAt).toBeGreaterThanOrEqual(before);
       expect((await backend.inspect(claim.key))!.remainingMs).toBeGreaterThan(30_000);
@@ -107,7 +107,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       const claim = claimOn(freshKey());
       await granted(backend, claim);
       await backend.forceRelease(claim.key);
-      expect(await backend.extend(claim)).toEqual({ status: 'lost', reason: 'expired' });
+      expect(await extendOn(backend, claim)).toEqual({ status: 'lost', reason: 'expired' });
       const next = claimOn(claim.key);
       await until(async () => (await acquireOn(backend, next)).status === 'acquired', { what: 'the lock is free' });
       await backend.release(next);
@@ -119,7 +119,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       await backend.forceRelease(expired.key);
       const holder = claimOn(expired.key);
       await granted(backend, holder);
-      expect(await backend.extend(expired)).toEqual({ status: 'lost', reason: 'stolen' });
+      expect(await extendOn(backend, expired)).toEqual({ status: 'lost', reason: 'stolen' });
       expect((await backend.inspect(holder.key))?.owner).toBe(holder.owner);
       await backend.release(holder);
     });
@@ -153,8 +153,8 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
     it('keeps the fencing token of a lock that is extended', async () => {
       const claim = claimOn(freshKey());
       const { fencingToken } = await granted(backend, claim);
-      await backend.extend(claim);
-      await backend.extend(claim);
+      await extendOn(backend, claim);
+      await extendOn(backend, claim);
       expect((await backend.inspect(claim.key))?.fencingToken).toBe(fencingToken);
       await backend.release(claim);
     });
@@ -207,10 +207,10 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
 
       const operations = [
         (claim: Claim) => backend.release(claim),
-        (claim: Claim) => backend.extend(claim),
+        (claim: Claim) => extendOn(backend, claim),
         (claim: Claim) => backend.inspect(claim.key),
         ({ key }: Claim) => backend.release(claimOn(key)),
-        ({ key }: Claim) => backend.extend(claimOn(key)),
+        ({ key }: Claim) => extendOn(backend, claimOn(key)),
         ({ key }: Claim) => acquireOn(backend, claimOn(key)),
       ];
       const answers = await Promise.all(held.map((claim, index) => operations[index % 6]!(claim)));
@@ -265,11 +265,11 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       const claim = claimOn(key);
       await granted(backend, claim);
       await acquireOn(backend, claimOn(key));
-      await backend.extend(claim);
+      await extendOn(backend, claim);
       await backend.inspect(key);
       await backend.release(claim);
       await backend.release(claimOn(freshKey('left')));
-      await backend.extend(claimOn(freshKey('left')));
+      await extendOn(backend, claimOn(freshKey('left')));
       await backend.inspect(freshKey('left'));
 
       for (const server of subject.servers) {

@@ -6,7 +6,7 @@ import { RedisConnection } from '../../lib/backends/redis-connection.js';
 import type { RedisSource } from '../../lib/options.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, freshKey, opened } from './claims.js';
+import { acquireOn, claimOn, extendOn, freshKey, opened } from './claims.js';
 
 const SECRET = 'sesame-0pen';
 const NAME = 'ali-baba';
@@ -56,7 +56,7 @@ describe('An error', () => {
     const results = [
       connecting,
       await acquireOn(backend, claim),
-      await backend.extend(claim),
+      await extendOn(backend, claim),
       await caught(backend.inspect(claim.key)),
       await caught(backend.forceRelease(claim.key)),
     ];
@@ -137,7 +137,7 @@ describe('An error', () => {
     const backend = await opened({ redis: server.url, commandTimeoutMs: 5_000 });
     await backend.connect(5_000);
     server.pause();
-    const extension = backend.extend(claimOn(freshKey()));
+    const extension = extendOn(backend, claimOn(freshKey()));
     await new Promise(setImmediate); // sent
     await server.kill();
     expect(await extension).toMatchObject({

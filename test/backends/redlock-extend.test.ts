@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { LockBackend } from '../../lib/backends/lock-backend.js';
 import { until } from '../support/until.js';
-import { claimOn, connected, freshKey, granted } from './claims.js';
+import { claimOn, connected, extendOn, freshKey, granted } from './claims.js';
 import { RedlockNodes } from './redlock-nodes.js';
 
 describe('Extending a lock of a Redlock', () => {
@@ -31,19 +31,19 @@ describe('Extending a lock of a Redlock', () => {
   it('puts the key back on a node that lost it', async () => {
     const claim = await held();
     await nodes.drop(2, claim.key);
-    expect(await backend.extend(claim)).toMatchObject({ status: 'extended' });
+    expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
     await until(async () => (await nodes.owner(2, claim.key)) === claim.owner, { what: 'node 2 has it again' });
     expect(await nodes.servers[2]!.command('PTTL', `lock:{${claim.key}}`)).toBeGreaterThan(claim.ttlMs / 2);
     // From now on that node counts like any other: another one may fail.
     await nodes.drop(0, claim.key);
-    expect(await backend.extend(claim)).toMatchObject({ status: 'extended' });
+    expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
     expect(await backend.release(claim)).toEqual({ status: 'released' });
   });
 
   it('leaves a node alone on which another owns it', async () => {
     const claim = await held();
     await nodes.put(1, claim.key, 'another');
-    expect(await backend.extend(claim)).toMatchObject({ status: 'extended' });
+    expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
     expect(await backend.release(claim)).toEqual({ status: 'released' });
     await backend.close();
     expect(await nodes.owners(claim.key)).toEqual([null, 'another', null]);
@@ -53,16 +53,16 @@ describe('Extending a lock of a Redlock', () => {
     const claim = await held();
     await nodes.drop(0, claim.key);
     await nodes.drop(1, claim.key);
-    expect(await backend.extend(claim)).toEqual({ status: 'lost', reason: 'expired' });
+    expect(await extendOn(backend, claim)).toEqual({ status: 'lost', reason: 'expired' });
     await nodes.allFree(claim.key);
-    expect(await backend.extend(claim)).toEqual({ status: 'lost', reason: 'expired' });
+    expect(await extendOn(backend, claim)).toEqual({ status: 'lost', reason: 'expired' });
   });
 
   it('finds a lock stolen that a majority gave to another', async () => {
     const claim = await held();
     await nodes.put(0, claim.key, 'another');
     await nodes.put(1, claim.key, 'another');
-    expect(await backend.extend(claim)).toEqual({ status: 'lost', reason: 'stolen' });
+    expect(await extendOn(backend, claim)).toEqual({ status: 'lost', reason: 'stolen' });
     await until(async () => (await nodes.owner(2, claim.key)) === null, { what: 'the minority is given back' });
     expect(await nodes.owners(claim.key)).toEqual(['another', 'another', null]);
   });
@@ -70,12 +70,12 @@ describe('Extending a lock of a Redlock', () => {
   it('does not call a lock lost while a majority may still have it', async () => {
     const claim = await held();
     nodes.pause(1, 2);
-    expect(await backend.extend(claim)).toEqual({
+    expect(await extendOn(backend, claim)).toEqual({
       status: 'unavailable',
       causes: nodes.names(1, 2).map((node) => expect.objectContaining({ node })),
     });
     nodes.resume();
-    await until(async () => (await backend.extend(claim)).status === 'extended', { what: 'it is extended' });
+    await until(async () => (await extendOn(backend, claim)).status === 'extended', { what: 'it is extended' });
     await backend.release(claim);
   });
 
@@ -84,12 +84,12 @@ describe('Extending a lock of a Redlock', () => {
     await nodes.drop(1, claim.key);
     nodes.pause(2);
     const unavailable = { status: 'unavailable', causes: [expect.objectContaining({ node: nodes.names(2)[0] })] };
-    expect(await backend.extend(claim)).toEqual(unavailable);
+    expect(await extendOn(backend, claim)).toEqual(unavailable);
     // Node 2 may have lost it too. If it were back on node 1 now, it would count the next time.
     expect(await nodes.owner(1, claim.key)).toBeNull();
-    expect(await backend.extend(claim)).toEqual(unavailable);
+    expect(await extendOn(backend, claim)).toEqual(unavailable);
     nodes.resume();
-    await until(async () => (await backend.extend(claim)).status === 'extended', { what: 'node 2 still has it' });
+    await until(async () => (await extendOn(backend, claim)).status === 'extended', { what: 'node 2 still has it' });
     await until(async () => (await nodes.owner(1, claim.key)) === claim.owner, { what: 'node 1 has it again' });
     await backend.release(claim);
   });
@@ -99,11 +99,11 @@ describe('Extending a lock of a Redlock', () => {
     await nodes.drop(1, claim.key);
     await nodes.drop(2, claim.key);
     nodes.pause(2);
-    expect(await backend.extend(claim)).toMatchObject({ status: 'unavailable' });
+    expect(await extendOn(backend, claim)).toMatchObject({ status: 'unavailable' });
     nodes.resume();
     const outcome = await until(
       async () => {
-        const extension = await backend.extend(claim);
+        const extension = await extendOn(backend, claim);
         return extension.status === 'unavailable' ? undefined : extension;
       },
       { what: 'node 2 answers' },
@@ -118,7 +118,7 @@ describe('Extending a lock of a Redlock', () => {
     const claim = await held();
     await nodes.drop(2, claim.key);
     nodes.pause(2);
-    expect(await backend.extend(claim)).toMatchObject({ status: 'extended' });
+    expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
     expect(await backend.release(claim)).toEqual({ status: 'released' });
     nodes.resume();
     await nodes.allVote(backend); // behind all that was sent on account of the late answer
@@ -127,7 +127,7 @@ describe('Extending a lock of a Redlock', () => {
 
   it('leaves nothing behind when it is released in the same tick', async () => {
     const claim = await held();
-    await Promise.all([backend.extend(claim), backend.release(claim)]);
+    await Promise.all([extendOn(backend, claim), backend.release(claim)]);
     await backend.close();
     expect(await nodes.owners(claim.key)).toEqual([null, null, null]);
   });
@@ -135,8 +135,8 @@ describe('Extending a lock of a Redlock', () => {
   it('still releases on all nodes when an extension could not be sent to some', async () => {
     const claim = await held();
     nodes.pause(0, 1);
-    expect(await backend.extend(claim)).toMatchObject({ status: 'unavailable' });
-    expect(await backend.extend(claim)).toMatchObject({ status: 'unavailable' }); // not even sent to nodes 0 and 1
+    expect(await extendOn(backend, claim)).toMatchObject({ status: 'unavailable' });
+    expect(await extendOn(backend, claim)).toMatchObject({ status: 'unavailable' }); // not even sent to nodes 0 and 1
     nodes.resume();
     await nodes.allVote(backend);
     expect(await backend.release(claim)).toEqual({ status: 'released' });

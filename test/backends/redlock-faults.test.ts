@@ -3,7 +3,7 @@ import type { LockBackend } from '../../lib/backends/lock-backend.js';
 import { RELEASE } from '../../lib/scripts/release.script.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, freshKey, granted } from './claims.js';
+import { acquireOn, claimOn, connected, extendOn, freshKey, granted } from './claims.js';
 import { RedlockNodes } from './redlock-nodes.js';
 
 describe('A Redlock of 3', () => {
@@ -44,11 +44,11 @@ describe('A Redlock of 3', () => {
     await nodes.kill(0);
     const claim = claimOn(freshKey());
     await granted(backend, claim);
-    expect(await backend.extend(claim)).toMatchObject({ status: 'extended' });
+    expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
     await nodes.kill(2);
     const causes = [0, 2].map((node) => expect.objectContaining({ node: `127.0.0.1:${proxies[node]!.port}` }));
     expect(await acquireOn(backend, claimOn(freshKey()))).toEqual({ status: 'unavailable', causes });
-    expect(await backend.extend(claim)).toEqual({ status: 'unavailable', causes });
+    expect(await extendOn(backend, claim)).toEqual({ status: 'unavailable', causes });
     // Of the first one it depends on how soon the client noticed its death whether it may have granted at all.
     expect(await backend.release(claim)).toEqual({
       status: 'unavailable',
@@ -90,7 +90,7 @@ describe('A Redlock of 3', () => {
       const claim = claimOn(freshKey());
       await granted(backend, claim);
       await acquireOn(backend, claimOn(claim.key));
-      await backend.extend(claim);
+      await extendOn(backend, claim);
       expect(await backend.release(claim)).toEqual({ status: 'released' });
     }
     expect(await backend.release(first)).toEqual({ status: 'released' });
@@ -106,10 +106,10 @@ describe('A Redlock of 3', () => {
       proxy.refuse();
       proxy.cut();
     }
-    await until(async () => JSON.stringify(await backend.extend(claim)).includes('not connected'), {
+    await until(async () => JSON.stringify(await extendOn(backend, claim)).includes('not connected'), {
       what: 'the connections are known to be broken',
     });
-    expect(await backend.extend(claim)).toMatchObject({ status: 'unavailable' });
+    expect(await extendOn(backend, claim)).toMatchObject({ status: 'unavailable' });
     for (const proxy of proxies) await proxy.accept();
     await until(() => backend.inspect(claim.key).then(Boolean, () => false), { what: 'a majority answers again' });
     await nodes.allVote(backend);
@@ -135,7 +135,9 @@ describe('A Redlock of 3', () => {
       await slow.command('SCRIPT', 'FLUSH');
       await slow.command('SCRIPT', 'LOAD', RELEASE.source);
       nodes.pause(2);
-      expect(await (late === 'acquire' ? acquireOn(backend, claim) : backend.extend(claim))).toMatchObject({ status });
+      expect(await (late === 'acquire' ? acquireOn(backend, claim) : extendOn(backend, claim))).toMatchObject({
+        status,
+      });
       expect(await backend.release(claim)).toEqual({ status: 'released' });
       nodes.resume();
       await backend.close(); // nothing is under way any more

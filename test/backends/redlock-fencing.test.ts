@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { LockBackend } from '../../lib/backends/lock-backend.js';
+import type { Vote } from '../../lib/backends/node-answers.js';
 import { RedisConnection } from '../../lib/backends/redis-connection.js';
 import { RedisNode } from '../../lib/backends/redis-node.js';
 import { RAISE_FENCE } from '../../lib/scripts/raise-fence.script.js';
@@ -217,17 +218,17 @@ describe('Fencing tokens of a Redlock', () => {
     it('raise its counter while the lock is held, and never lower it', async () => {
       const claim = claimOn(freshKey());
       await nodes.setFence(1, claim.key, HIGH);
-      await node.vote(claim, undefined, '');
+      await new Promise<Vote>((voted) => node.vote(claim, undefined, '', voted));
       expect(await node.raiseFence(claim, HIGH + 7)).toEqual({ status: 'raised' });
       expect(await nodes.fence(1, claim.key)).toBe(HIGH + 7);
       expect(await node.raiseFence(claim, HIGH + 3)).toEqual({ status: 'raised' });
       expect(await nodes.fence(1, claim.key)).toBe(HIGH + 7);
-      await node.release(claim);
+      await new Promise((released) => node.release(claim, released));
     });
 
     it('change nothing where the lock is gone or another owns it', async () => {
       const claim = claimOn(freshKey());
-      await node.vote(claim, undefined, '');
+      await new Promise<Vote>((voted) => node.vote(claim, undefined, '', voted));
       const before = await nodes.fence(1, claim.key);
       await nodes.drop(1, claim.key);
       expect(await node.raiseFence(claim, HIGH)).toEqual({ status: 'gone' });

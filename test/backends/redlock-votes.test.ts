@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { LockBackend } from '../../lib/backends/lock-backend.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, freshKey, granted, now, opened } from './claims.js';
+import { acquireOn, claimOn, connected, extendOn, freshKey, granted, now, opened } from './claims.js';
 import { RedlockNodes } from './redlock-nodes.js';
 
 /** Longer than a test may take: whoever waits for a node that hangs does not end in time. */
@@ -34,7 +34,7 @@ describe('A Redlock of 5', () => {
     const claim = claimOn(freshKey());
     await granted(backend, claim);
     expect(await acquireOn(backend, claimOn(claim.key))).toMatchObject({ status: 'contended', owner: claim.owner });
-    expect(await backend.extend(claim)).toMatchObject({ status: 'extended' });
+    expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
     expect(await backend.release(claim)).toEqual({ status: 'released' });
     nodes.resume();
     await until(async () => (await nodes.fence(1, claim.key)) && (await nodes.fence(3, claim.key)), {
@@ -63,7 +63,7 @@ describe('A Redlock of 5', () => {
     for (let round = 0; round < 3; round++) {
       const claim = claimOn(freshKey());
       const { fencingToken } = await granted(backend, claim);
-      expect(await backend.extend(claim)).toMatchObject({ status: 'extended' });
+      expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
       expect(await backend.inspect(claim.key)).toMatchObject({ owner: claim.owner, fencingToken });
       expect(await backend.release(claim)).toEqual({ status: 'released' });
       expect(await backend.inspect(claim.key)).toBeUndefined();
@@ -79,7 +79,7 @@ describe('A Redlock of 5', () => {
       causes: nodes.names(0, 2, 4).map((node) => expect.objectContaining({ node })),
     };
     expect(await acquireOn(backend, claim)).toEqual(expected);
-    expect(await backend.extend(claim)).toEqual(expected);
+    expect(await extendOn(backend, claim)).toEqual(expected);
     expect(await backend.release(claim)).toEqual(expected);
     for (const operation of [() => backend.inspect(claim.key), () => backend.forceRelease(claim.key)]) {
       const error = await operation().catch((reason: Error) => reason);
@@ -187,7 +187,7 @@ describe('A Redlock of 5', () => {
   it('counts the lease from before the first vote was asked for', async () => {
     const backend = await open(10_000);
     const claim = claimOn(freshKey());
-    for (const operation of [() => acquireOn(backend, claim), () => backend.extend(claim)]) {
+    for (const operation of [() => acquireOn(backend, claim), () => extendOn(backend, claim)]) {
       nodes.pause(0, 1, 2);
       const attempt = operation();
       await new Promise(setImmediate); // sent

@@ -7,7 +7,7 @@ import { clientOf } from '../hazards/stage.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, freshKey, granted, opened } from './claims.js';
+import { acquireOn, claimOn, connected, extendOn, freshKey, granted, opened } from './claims.js';
 import { RedlockNodes } from './redlock-nodes.js';
 
 /** Longer than any test takes: whoever has to wait for it does not vote in the test. */
@@ -202,7 +202,7 @@ describe('A node of a Redlock', () => {
     const claim = claimOn(freshKey(), 1_000);
     await granted(backend, claim);
     claim.ttlMs = 7_000;
-    expect(await backend.extend(claim)).toMatchObject({ status: 'extended' });
+    expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
     expect(await Promise.all([0, 1, 2].map(longest))).toEqual(['7000', '7000', '7000']);
   });
 
@@ -224,7 +224,7 @@ describe('A node of a Redlock', () => {
     for (const proxy of proxies) proxy.cut();
     await Promise.all(asking);
     claim.ttlMs = LONG_MS;
-    const extending = backend.extend(claim);
+    const extending = extendOn(backend, claim);
     for (const proxy of proxies) proxy.release();
     expect(await extending).toMatchObject({ status: 'extended' });
 

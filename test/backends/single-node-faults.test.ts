@@ -6,7 +6,7 @@ import { RELEASE } from '../../lib/scripts/release.script.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, freshKey, granted, now, opened } from './claims.js';
+import { acquireOn, claimOn, connected, extendOn, freshKey, granted, now, opened } from './claims.js';
 
 describe('One Redis server', () => {
   let server: RedisServer;
@@ -21,7 +21,7 @@ describe('One Redis server', () => {
     backend = await connected({ redis: proxy.url, commandTimeoutMs: 300 });
     const warmUp = claimOn(freshKey()); // the scripts are known to the server
     await granted(backend, warmUp);
-    await backend.extend(warmUp);
+    await extendOn(backend, warmUp);
     await backend.release(warmUp);
   });
   afterEach(async () => {
@@ -77,9 +77,11 @@ describe('One Redis server', () => {
       const claim = claimOn(freshKey());
       await granted(backend, claim);
       const cut = proxy.cutAfterRequest(EXTEND.sha);
-      expect(await backend.extend(claim)).toEqual({ status: 'unavailable', causes: atProxy() });
+      expect(await extendOn(backend, claim)).toEqual({ status: 'unavailable', causes: atProxy() });
       await cut;
-      await until(async () => (await backend.extend(claim)).status === 'extended', { what: 'it is connected again' });
+      await until(async () => (await extendOn(backend, claim)).status === 'extended', {
+        what: 'it is connected again',
+      });
       await backend.release(claim);
     });
   });
@@ -118,7 +120,7 @@ describe('One Redis server', () => {
 
   it('that answers late has granted a lease that counts from before the command was sent', async () => {
     const claim = claimOn(freshKey());
-    for (const operation of [() => acquireOn(backend, claim), () => backend.extend(claim)]) {
+    for (const operation of [() => acquireOn(backend, claim), () => extendOn(backend, claim)]) {
       proxy.hold();
       const attempt = operation();
       await new Promise(setImmediate); // sent
@@ -134,7 +136,7 @@ describe('One Redis server', () => {
     await granted(backend, claim);
     await server.command('DEL', `lock:{${claim.key}}`);
     await server.command('LPUSH', `lock:{${claim.key}}`, 'data');
-    expect(await backend.extend(claim)).toEqual({ status: 'lost', reason: 'stolen' });
+    expect(await extendOn(backend, claim)).toEqual({ status: 'lost', reason: 'stolen' });
     expect(await backend.release(claim)).toEqual({ status: 'gone' });
     const causes = [expect.objectContaining({ problem: expect.stringMatching(/WRONGTYPE/) })];
     expect(await acquireOn(backend, claimOn(claim.key))).toEqual({ status: 'unavailable', causes });
@@ -198,13 +200,13 @@ describe('One Redis server', () => {
     const claim = claimOn(freshKey());
     await granted(backend, claim);
     server.pause();
-    expect(await backend.extend(claim)).toEqual({ status: 'unavailable', causes: atProxy() });
+    expect(await extendOn(backend, claim)).toEqual({ status: 'unavailable', causes: atProxy() });
     const others = Array.from({ length: 20 }, () => claimOn(freshKey()));
     const late = new Promise((resolve) => setImmediate(resolve, 'not at once'));
     const outcomes = Promise.all(others.map((other) => acquireOn(backend, other)));
     expect(await Promise.race([outcomes, late])).toEqual(Array(20).fill({ status: 'unavailable', causes: atProxy() }));
     server.resume();
-    await until(async () => (await backend.extend(claim)).status === 'extended', { what: 'it serves again' });
+    await until(async () => (await extendOn(backend, claim)).status === 'extended', { what: 'it serves again' });
     expect(await backend.release(claim)).toEqual({ status: 'released' });
     for (const other of others) expect(await owner(other.key)).toBeNull();
   });
@@ -218,7 +220,7 @@ describe('One Redis server', () => {
     const attempt = await acquireOn(backend, claim);
     expect(now() - start).toBeLessThan(backend.attemptTimeoutMs(claim.ttlMs) + 2_000); // a busy machine
     expect(attempt).toEqual(unavailable);
-    expect(await backend.extend(claim)).toEqual(unavailable);
+    expect(await extendOn(backend, claim)).toEqual(unavailable);
     await expect(backend.inspect(claim.key)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE', causes: atProxy() });
     await expect(backend.forceRelease(claim.key)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE', key: claim.key });
     await expect(backend.connect(50)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE', causes: atProxy() });
@@ -235,7 +237,7 @@ describe('One Redis server', () => {
     proxy.cut();
     const claim = claimOn(freshKey());
     const attempt = granted(backend, claim);
-    await until(async () => JSON.stringify(await backend.extend(claim)).includes('not connected'), {
+    await until(async () => JSON.stringify(await extendOn(backend, claim)).includes('not connected'), {
       what: 'the connection is known to be broken',
     });
     await proxy.accept();

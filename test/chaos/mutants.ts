@@ -30,10 +30,10 @@ const FROM_REPLY: readonly Edit[] = [
   },
   {
     file: 'backends/single-node.backend.js',
-    find: '=> extendOutcome(extension, sentAt)',
-    put: '=> extendOutcome(extension, this.#now())',
+    find: 'told(extendOutcome(extension, sentAt))',
+    put: 'told(extendOutcome(extension, this.#now()))',
   },
-  { file: 'backends/redlock.backend.js', find: ', sentAt };', put: ', sentAt: this.#now() };' },
+  { file: 'backends/redlock.backend.js', find: ', sentAt });', put: ', sentAt: this.#now() });' },
   { file: 'backends/redlock.backend.js', find: '{ ...outcome, sentAt }', put: '{ ...outcome, sentAt: this.#now() }' },
 ];
 
@@ -79,10 +79,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'counter-not-seeded': {
     what: 'a counter that was lost begins anew with 1',
-    edits: [
-      { file: 'scripts/fence.js', find: 'local first = server_us()', put: 'local first = 1' },
-      { file: 'scripts/fence.js', find: 'if server_us() > first then first = server_us() end', put: '' },
-    ],
+    edits: [{ file: 'scripts/fence.js', find: 'us = time[1] * 1000000 + time[2]', put: 'us = 1' }],
     nodes: 1,
     seed: 1,
     seconds: 10,

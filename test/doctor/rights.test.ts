@@ -80,7 +80,7 @@ describe('A user of Redis with the rights that the README names', () => {
 
   it('may do all that a Redlock needs, and no node refuses it anything', async () => {
     await letVote(servers);
-    const redlock = await Promise.all(servers.map((server) => aclUser(server)));
+    const redlock = await Promise.all(servers.map((server) => aclUser(server, { also: ['+incrby'] })));
     const both = [
       await openLocks({ redlock, commandTimeoutMs: 1_000 }),
       await openLocks({ redlock, commandTimeoutMs: 1_000 }),
@@ -184,6 +184,16 @@ describe('The doctor', () => {
     ]);
     const { message } = findings.find(({ code }) => code === 'missing-rights')!;
     expect(message).toContain(` ${right}: ${consequence}`);
+  });
+
+  it('names the right to count on the nodes of a Redlock, and changes no counter', async () => {
+    const all = await Promise.all(servers.map((server) => aclUser(server, { also: ['+incrby'] })));
+    const locks = await openLocks({ redlock: all, restartGuard: false });
+    const missing = async () => (await locks.diagnose()).nodes.map(({ missingRights }) => missingRights);
+    expect(await missing()).toEqual([[], [], []]);
+    expect((await servers[0]!.keys()).filter((key) => key.includes('doctor'))).toEqual([]);
+    await aclUser(servers[1]!);
+    expect(await missing()).toEqual([[], ['+incrby'], []]);
   });
 
   it('names the keys and channels by the prefixes of the client and of the module', async () => {

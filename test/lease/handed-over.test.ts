@@ -19,7 +19,7 @@ describe('a lease that was handed over and never extended', () => {
     const now = () => Date.now();
     const leases = new Leases({
       backend: {
-        extend: () => new Promise(() => {}),
+        extend: () => {},
         release: () => (released.push(now()), Promise.resolve({ status: 'gone' as const })),
       } as Partial<LockBackend> as LockBackend,
       guardMs: 0,

@@ -28,9 +28,9 @@ class Kennel {
 
   readonly watchdog = new Watchdog({
     now: () => now() + this.pauseMs,
-    extend: (lease) => {
+    extend: (lease, told) => {
       this.extended.push({ key: lease.claim.key, at: now() });
-      return this.answer(lease);
+      void this.answer(lease).then(told);
     },
     onLost: (lease, reason) => {
       if (lease.lose(reason)) this.lost.push({ key: lease.claim.key, reason, at: now() });

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { Claim } from '../../lib/backends/lock-backend.js';
+import type { Vote } from '../../lib/backends/node-answers.js';
 import { RedisConnection } from '../../lib/backends/redis-connection.js';
 import { RedisNode } from '../../lib/backends/redis-node.js';
 import { randomOf } from '../support/random.js';
@@ -29,6 +30,11 @@ const timeUs = async (): Promise<number> => {
   return seconds! * 1_000_000 + microseconds!;
 };
 
+/** An answer, as a promise. */
+function toldBy<Answer>(ask: (told: (answer: Answer) => void) => void): Promise<Answer> {
+  return new Promise(ask);
+}
+
 interface Step {
   real: unknown;
   model: readonly [KeyOnNode, unknown];
@@ -44,7 +50,7 @@ async function step(claim: Claim, known: KeyOnNode, kind: number, drawn: number)
     case 0:
     case 1: {
       const before = await timeUs();
-      const vote = await node.vote(claim, kind === 0 ? undefined : place, '');
+      const vote = await toldBy<Vote>((told) => node.vote(claim, kind === 0 ? undefined : place, '', told));
       const after = await timeUs();
       // A counter that was absent starts at the time of the server, by whatever is between these two.
       const seed = vote.status === 'granted' ? vote.fencingToken : before;
@@ -54,11 +60,17 @@ async function step(claim: Claim, known: KeyOnNode, kind: number, drawn: number)
     case 2:
       return { real: await node.raiseFence(claim, token), model: SCRIPTS.raise(known, owner, token) };
     case 3:
-      return { real: await node.extend(claim, 'keep'), model: SCRIPTS.extend(known, owner, 'keep') };
+      return {
+        real: await toldBy((told) => node.extend(claim, 'keep', told)),
+        model: SCRIPTS.extend(known, owner, 'keep'),
+      };
     case 4:
-      return { real: await node.extend(claim, 'restore'), model: SCRIPTS.extend(known, owner, 'restore') };
+      return {
+        real: await toldBy((told) => node.extend(claim, 'restore', told)),
+        model: SCRIPTS.extend(known, owner, 'restore'),
+      };
     case 5:
-      return { real: await node.release(claim), model: SCRIPTS.release(known, owner) };
+      return { real: await toldBy((told) => node.release(claim, told)), model: SCRIPTS.release(known, owner) };
     case 6:
       await server.command('DEL', lock);
       return { real: 'the lock ended', model: [{ fence: known.fence }, 'the lock ended'] };
