@@ -1,13 +1,13 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { ACQUIRE } from '../../lib/scripts/acquire.script.js';
-import { CONTEND } from '../../lib/scripts/contend.script.js';
+import { ACQUIRE, VOTE } from '../../lib/scripts/acquire.script.js';
+import { CONTEND, VOTE_OR_QUEUE } from '../../lib/scripts/contend.script.js';
 import { FENCE_TTL_MS } from '../../lib/scripts/fence.js';
 import type { Reply } from '../../lib/scripts/command.js';
 import { ScriptRunner } from '../../lib/scripts/script-runner.js';
 import { RedisServer } from '../support/redis-server.js';
 
-const [LOCK, FENCE, QUEUE] = ['lock:{k}', 'lock:{k}:fence', 'lock:{k}:queue'];
+const [LOCK, FENCE, QUEUE, GUARD] = ['lock:{k}', 'lock:{k}:fence', 'lock:{k}:queue', 'lock:guard'];
 /** Ahead of the clock of any server until the year 2223. */
 const AHEAD = 8e15;
 
@@ -35,6 +35,12 @@ const counter = async () => Number(await client.get(FENCE));
 describe.each([
   ['acquire', 1, () => runner.run(ACQUIRE, [LOCK, FENCE], ['me', 10_000])],
   ['contend for three holders', 3, () => runner.run(CONTEND, [LOCK, FENCE, QUEUE], ['me', 10_000, 3, '', 0])],
+  ['vote as a node of a Redlock', 1, () => runner.run(VOTE, [LOCK, FENCE, GUARD], ['me', 10_000, ''])],
+  [
+    'vote for one who waits',
+    1,
+    () => runner.run(VOTE_OR_QUEUE, [LOCK, FENCE, QUEUE, GUARD], ['me', 10_000, 1, '', 0, '']),
+  ],
 ] as const)('The counter of fencing tokens: %s', (_name, count, mint: () => Promise<Reply>) => {
   it('starts at the time of the server in microseconds', async () => {
     const before = await timeUs();
@@ -97,5 +103,29 @@ describe.each([
     expect(refused).toMatchObject({ message: expect.stringMatching(/OOM/), mayHaveRun: false });
     expect(await counter()).toBe(AHEAD);
     expect(await client.exists(LOCK)).toBe(0);
+  });
+});
+
+describe.each([
+  ['vote', () => runner.run(VOTE, [LOCK, FENCE, GUARD], ['me', 10_000, 'epoch'])],
+  [
+    'vote for one who waits',
+    () => runner.run(VOTE_OR_QUEUE, [LOCK, FENCE, QUEUE, GUARD], ['me', 10_000, 1, '', 0, 'epoch']),
+  ],
+] as const)('A node of a Redlock that has lost its data: %s', (_name, vote: () => Promise<Reply>) => {
+  it.each([
+    ['and its guard', undefined],
+    ['and has another guard since', '1763000000000000 20 another-run'],
+    ['whose guard is no string', ['a list']],
+  ])('%s, says so, and keeps neither lock nor counter', async (_what, guard) => {
+    if (typeof guard === 'string') await client.set(GUARD, guard);
+    else if (guard) await client.rpush(GUARD, ...guard);
+    expect(await vote()).toEqual(['wiped', 'epoch']);
+    expect(await client.exists(LOCK, FENCE)).toBe(0);
+  });
+
+  it('does not ask the guard where it has counted before', async () => {
+    await client.set(FENCE, AHEAD);
+    expect(await vote()).toBe(AHEAD + 1);
   });
 });

@@ -11,6 +11,21 @@ import { until } from '../support/until.js';
 
 const LIMIT_MS = 250;
 
+/** How many of so many operations that a call of the script is complete are told their faults at once. */
+function toldBeforeReturn(runner: ScriptRunner): number {
+  let told = 0;
+  for (let lock = 0; lock < EXTEND.locksPerCall; lock++) {
+    runner.tell(
+      EXTEND,
+      [`key:${lock}`],
+      ['me', 10_000],
+      (answer) => answer,
+      () => told++,
+    );
+  }
+  return told;
+}
+
 describe('A server that hangs', () => {
   let server: RedisServer;
   let proxy: TcpProxy;
@@ -81,6 +96,8 @@ describe('A server that hangs', () => {
     expect(await Promise.race([faults, late])).toEqual(
       Array(50).fill(expect.objectContaining({ message: expect.stringMatching(/does not answer/), mayHaveRun: false })),
     );
+    expect(new Set(await faults).size).toBe(1); // not even an error of its own
+    expect(toldBeforeReturn(runner)).toBe(0);
     server.resume();
     await until(() => answers(runner), { what: 'it serves again' });
     expect(await server.calls()).toMatchObject({ evalsha: 2 }); // the first one and the last one
@@ -170,6 +187,7 @@ describe('A client that is not connected', () => {
     const answer = runner.run(ACQUIRE, ['key', 'key:fence'], ['me', 10_000]).catch((fault: unknown) => fault);
     const late = new Promise<string>((resolve) => setImmediate(resolve, 'not at once'));
     expect(await Promise.race([answer, late])).toMatchObject({ mayHaveRun: false, disconnected: true });
+    expect(toldBeforeReturn(runner)).toBe(0);
     await server.restart();
     await until(() => client.status === 'ready', { what: 'the client is connected again' });
     await client.ping();
