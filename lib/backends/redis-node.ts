@@ -228,7 +228,7 @@ export class RedisNode {
 
   #faultOf(fault: ScriptFault): Fault {
     const { message, mayHaveRun, disconnected } = fault;
-    // What was not sent the client tells only its status of, the connection also why.
+    // What was not sent says only that, the connection also why.
     if (disconnected && !mayHaveRun && !this.connection.isReady) {
       return { status: 'fault', error: this.connection.problem, mayHaveRun, disconnected };
     }

@@ -7,8 +7,9 @@ import type { Script } from './script.js';
 import { faultOf, isClientTimeout, ScriptFault } from './script-fault.js';
 
 const ONE_SERVER: Route = [0];
-/** The same for all: an error of its own for each would cost more than all else that is done for a server that hangs. */
+// The same for all: an error of its own for each would cost more than all else that is done while a server is down.
 const STILL_OPEN = new ScriptFault('it does not answer (an earlier command is still open)', false);
+const NOT_CONNECTED = new ScriptFault('not connected', false, true);
 
 /**
  * Runs scripts on one client. What is asked for within one tick travels together, one EVALSHA for up to 50 locks, or 100
@@ -32,7 +33,6 @@ export class ScriptRunner {
   /** The overdue commands, by each part of their route. */
   readonly #overdue = new Map<number | string, Set<Command>>();
   readonly #sendGathered = () => this.#flush();
-  #disconnected?: ScriptFault;
 
   /**
    * @param sameConnection an answer counts only if its command was sent on the connection that it came on
@@ -120,8 +120,7 @@ export class ScriptRunner {
   #send(command: Command): void {
     // The offline queue of the client would send it whenever the server is back: too late for anybody.
     if (this.#client.status !== 'ready') {
-      const fault = this.#notConnected();
-      queueMicrotask(() => fail(command, fault));
+      queueMicrotask(() => fail(command, NOT_CONNECTED));
       return;
     }
     command.stream = this.#stream;
@@ -236,13 +235,6 @@ export class ScriptRunner {
   #pause(command: Command): void {
     this.#block(command);
     setTimeout(() => this.#unblock(command.route, command), this.#timeoutMs).unref();
-  }
-
-  /** The same one for as long as the client says the same. */
-  #notConnected(): ScriptFault {
-    const message = `not connected (${this.#client.status})`;
-    if (this.#disconnected?.message !== message) this.#disconnected = new ScriptFault(message, false, true);
-    return this.#disconnected;
   }
 
   get #stream(): unknown {

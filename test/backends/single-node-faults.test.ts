@@ -86,6 +86,20 @@ describe('One Redis server', () => {
     });
   });
 
+  it('that refuses two locks for different reasons is quoted on each', async () => {
+    const [word, list] = [claimOn(freshKey()), claimOn(freshKey())];
+    await server.command('SET', `lock:{${word.key}}:fence`, 'word');
+    await server.command('RPUSH', `lock:{${list.key}}`, 'a list');
+    const refused = (problem: RegExp) => ({
+      status: 'unavailable',
+      causes: [expect.objectContaining({ problem: expect.stringMatching(problem) })],
+    });
+    for (let round = 0; round < 2; round++) {
+      expect(await acquireOn(backend, word)).toEqual(refused(/not an integer/));
+      expect(await acquireOn(backend, list)).toEqual(refused(/WRONGTYPE/));
+    }
+  });
+
   it('that refuses commands gets no releases of what it never granted', async () => {
     await server.command('ACL', 'SETUSER', 'tenant', 'on', 'nopass', '~*', '+@all');
     await backend.close();
