@@ -1,4 +1,4 @@
-import type { LockLostReason, NodeError } from './errors.js';
+import { LockContendedError, LockUnavailableError, type LockLostReason, type NodeError } from './errors.js';
 import type { LockHolder } from './owner.js';
 
 interface OfLock {
@@ -25,3 +25,11 @@ export type LockEvent =
   | ({ type: 'closing'; timeoutMs: number } & OfLock)
   /** A release was not confirmed; it is repeated in the background. */
   | ({ type: 'release-failed'; causes: readonly NodeError[] } & OfLock);
+
+/** What an acquire that failed is told as; nothing when it was aborted, or asked for wrongly. @internal */
+export function failureEvent(key: string, error: unknown): LockEvent | undefined {
+  if (error instanceof LockContendedError) {
+    return { type: 'contended', key, waitedMs: error.waitedMs, holder: error.holder };
+  }
+  return error instanceof LockUnavailableError ? { type: 'unavailable', key, causes: error.causes } : undefined;
+}

@@ -1,4 +1,5 @@
 import { NodeError } from '../errors.js';
+import { problemOf } from '../scripts/problem-of.js';
 import { UnderWay } from '../under-way.js';
 import type { Claim, Waiting } from './lock-backend.js';
 import type { Fault, NodeExtension, NodeRelease, Vote } from './node-answers.js';
@@ -44,13 +45,17 @@ export class RedlockNode {
   }
 
   /**
-   * Waits until it can be asked.
+   * Waits until it can be asked. Never rejects.
    * @returns what is wrong after `timeoutMs`
    */
   async ready(timeoutMs: number, when?: 'start'): Promise<NodeError | undefined> {
-    const error = await this.node.connection.ready(timeoutMs, when);
-    if (!error) await this.guard?.checked();
-    return error;
+    try {
+      const error = await this.node.connection.ready(timeoutMs, when);
+      if (!error) await this.guard?.checked();
+      return error;
+    } catch (bug) {
+      return new NodeError(this.node.name, problemOf(bug)); // of a client that throws
+    }
   }
 
   /** Why it does not vote although it answers. */
@@ -136,12 +141,16 @@ export class RedlockNode {
       ask();
       return;
     }
-    void this.guard.tell(claim.ttlMs).then((fault) => {
-      if (fault) refused(fault);
-      // Given up meanwhile: what is asked for now nobody would give back.
-      else if (this.#trace(claim).over) refused(notAsked(new NodeError(this.node.name, 'it was not asked in time')));
-      else ask();
-    });
+    const refuse = (problem: string) => refused(notAsked(new NodeError(this.node.name, problem)));
+    void this.guard.tell(claim.ttlMs).then(
+      (fault) => {
+        if (fault) refused(fault);
+        // Given up meanwhile: what is asked for now nobody would give back.
+        else if (this.#trace(claim).over) refuse('it was not asked in time');
+        else ask();
+      },
+      (bug: unknown) => refuse(String(bug)),
+    );
   }
 
   #trace(claim: Claim): Trace {

@@ -14,7 +14,7 @@ export interface LeasesDuties {
   now: () => number;
   emit: (event: () => LockEvent) => void;
   /** Gives the lock to whoever is next: within this process, or by a release. */
-  giveBack: (lease: Lease) => Promise<ReleaseOutcome>;
+  giveBack: (lease: Lease) => Promise<ReleaseOutcome> | undefined;
   onLost: (lease: Lease) => void;
 }
 
@@ -77,7 +77,9 @@ export class Leases implements LeaseKeeper {
     lease.release();
     const givingBack = this.#duties.giveBack(lease);
     this.#tellIdle();
-    return givingBack.then((outcome) => this.#released(lease, outcome));
+    if (givingBack) return givingBack.then((outcome) => this.#released(lease, outcome));
+    this.#released(lease, PASSED_ON);
+    return RELEASED;
   }
 
   #released(lease: Lease, outcome: ReleaseOutcome): boolean {
@@ -150,6 +152,9 @@ export class Leases implements LeaseKeeper {
     if (this.#whenIdle && this.#watchdog.size === 0) this.#whenIdle();
   }
 }
+
+const PASSED_ON = { status: 'released' } as const;
+const RELEASED = Promise.resolve(true);
 
 /** What events tell of a lease. */
 export function identity(lease: Lease): { key: string; owner: string; fencingToken: number } {

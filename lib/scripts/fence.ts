@@ -78,11 +78,12 @@ function mintByTheClock(count: string, failed: (error: string) => string): strin
 const COUNT_ON = `
     local token = redis.pcall('INCRBY', fence, '1')
     if type(token) == 'table' then
-      ${giveUp('token.err')}
+      ${giveUp(`'fencing counter: ' .. token.err`)}
     end
     if token < 1e15 then
       if epoch ~= '' and string.match(tostring(redis.pcall('GET', guard)), '^%d+') ~= epoch then
-        redis.call('DEL', lock, fence)
+        redis.call('DEL', lock)
+        if token == 1 then redis.call('DEL', fence) end
         return {'${WIPED}', epoch}
       end
       ${ASK_TIME}

@@ -137,7 +137,7 @@ export class ScriptRunner {
       try {
         void send().then(settled, failed);
       } catch (error) {
-        refused(error);
+        queueMicrotask(() => refused(error));
       }
     };
     call(

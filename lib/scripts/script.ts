@@ -22,8 +22,8 @@ export interface ScriptDefinition {
   /** Names of the ARGV of one lock. */
   args: readonly string[];
   /**
-   * Body of a Lua function of those names, which must not throw: in a batch that would be the end of the others. May
-   * keep the server's time in `us`, which is nil at first.
+   * Body of a Lua function of those names, which must return on each way, and must not throw: in a batch that would be
+   * the end of the others. May keep the server's time in `us`, which is nil at first.
    */
   body: string;
 }

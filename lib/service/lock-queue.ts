@@ -90,13 +90,13 @@ export class LockQueue implements BidOwner, WaiterQueue {
     if (asks && !waiter.isSettled) this.#begin(waiter);
   }
 
-  /** Passes the lock on, or gives it back: its holder is done. */
-  giveBack(lease: Lease): Promise<ReleaseOutcome> {
+  /** Passes the lock on, or gives it back: its holder is done. @returns undefined when it was passed on */
+  giveBack(lease: Lease): Promise<ReleaseOutcome> | undefined {
     this.#lease = undefined;
     const next = this.#waiters.first;
     if (next && this.#canPassOn(lease, next)) {
       this.#grant(next, lease.claim, this.#cohort!.nextToken++, lease.sentAt);
-      return PASSED_ON;
+      return undefined;
     }
     const outcome = this.duties.backend.release(lease.claim);
     this.#noteTaken();
@@ -288,6 +288,3 @@ export class LockQueue implements BidOwner, WaiterQueue {
     return { key: this.key, lease: this.#lease, sighting: this.#sighting, now: this.duties.now() };
   }
 }
-
-/** What a release is told that gave the lock to the next call of this process. */
-const PASSED_ON = Promise.resolve({ status: 'released' } as const);

@@ -48,8 +48,8 @@ export class LockQueues {
     return waiter.lease;
   }
 
-  /** Passes the lock on to the next call of this process, or gives it back to Redis. */
-  giveBack(lease: Lease): Promise<ReleaseOutcome> {
+  /** Passes the lock on to the next call of this process (undefined), or gives it back to Redis. */
+  giveBack(lease: Lease): Promise<ReleaseOutcome> | undefined {
     return this.#queues.get(lease.claim.key)!.giveBack(lease);
   }
 

@@ -8,11 +8,10 @@ import {
   LockContendedError,
   LockOptionsError,
   LockSelfDeadlockError,
-  LockUnavailableError,
   type LockOutcome,
   type NodeError,
 } from '../errors.js';
-import type { LockEvent } from '../events.js';
+import { failureEvent, type LockEvent } from '../events.js';
 import { Clock } from '../lease/clock.js';
 import { identity, Leases } from '../lease/leases.js';
 import { LockHandle } from '../lease/lock-handle.js';
@@ -260,17 +259,16 @@ export class LockService {
     this.#underWay.begin();
     try {
       const lease = await this.#queues.acquire(key, waiter);
-      this.#emit(() => ({ type: 'acquired', waitedMs: Math.round(waiter.waitedMs), ...identity(lease) }));
+      // Functions to make events of would be made for each call.
+      if (this.#events.observed)
+        this.#events.next({ type: 'acquired', waitedMs: Math.round(waiter.waitedMs), ...identity(lease) });
       if (!interruption.happened && !request.signal?.aborted) return new LockHandle(lease, this.#leases);
       // Both happened at once.
       await this.#leases.release(lease);
       throw interruption.happened ? closed(key) : request.signal!.reason;
     } catch (error) {
-      if (error instanceof LockContendedError) {
-        this.#emit(() => ({ type: 'contended', key, waitedMs: error.waitedMs, holder: error.holder }));
-      } else if (error instanceof LockUnavailableError) {
-        this.#emit(() => ({ type: 'unavailable', key, causes: error.causes }));
-      }
+      const event = this.#events.observed && failureEvent(key, error);
+      if (event) this.#events.next(event);
       throw error;
     } finally {
       this.#underWay.end();

@@ -18,6 +18,11 @@ export interface WaiterQueue {
   giveUp(waiter: Waiter, reason?: unknown): void;
 }
 
+/** A function of its own, as a closure for each waiter is memory that lives as long as it waits. */
+function isOver(queue: WaiterQueue, waiter: Waiter): void {
+  queue.giveUp(waiter);
+}
+
 /** One call that wants a lock: it is granted a lease, refused, or gives up. */
 export class Waiter implements Linked<Waiter> {
   readonly startedAt: number;
@@ -76,11 +81,14 @@ export class Waiter implements Linked<Waiter> {
     if (this.#queue) return;
     this.#queue = queue;
     const { signal } = this.terms;
-    if (!this.triesOnce) this.#timer = setTimeout(() => queue.giveUp(this), Math.ceil(this.remainingMs));
-    const abort = () => queue.giveUp(this, signal!.reason);
-    if (signal) this.#stopListening = onAbort(signal, abort);
-    if (signal?.aborted) abort();
+    if (!this.triesOnce) this.#timer = setTimeout(isOver, Math.ceil(this.remainingMs), queue, this);
+    if (signal) this.#listenTo(signal, queue);
+    if (signal?.aborted) queue.giveUp(this, signal.reason);
     else if (this.interruption.happened) queue.giveUp(this, closed(this.key));
+  }
+
+  #listenTo(signal: AbortSignal, queue: WaiterQueue): void {
+    this.#stopListening = onAbort(signal, () => queue.giveUp(this, signal.reason));
   }
 
   /** Whether it gives up at this interruption. */

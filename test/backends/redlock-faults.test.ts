@@ -1,9 +1,10 @@
+import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { LockBackend } from '../../lib/backends/lock-backend.js';
 import { RELEASE } from '../../lib/scripts/release.script.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, extendOn, freshKey, granted } from './claims.js';
+import { acquireOn, claimOn, connected, extendOn, freshKey, granted, opened } from './claims.js';
 import { RedlockNodes } from './redlock-nodes.js';
 
 describe('A Redlock of 3', () => {
@@ -212,4 +213,19 @@ describe('A Redlock of 3', () => {
     await nodes.restart();
     await nodes.allVote(backend);
   });
+});
+
+it('A Redlock of clients that throw when they are to connect is unavailable, and names them', async () => {
+  const clients = ['a', 'b', 'c'].map((host) => {
+    const client = new Redis({ host, lazyConnect: true });
+    client.connect = () => {
+      throw new Error('patched');
+    };
+    return client;
+  });
+  const causes = ['a', 'b', 'c'].map((host) => expect.objectContaining({ node: `${host}:6379` }));
+  const backend = await opened({ redlock: clients, commandTimeoutMs: 100, restartGuard: false });
+  await expect(backend.connect(100)).rejects.toMatchObject({ causes });
+  expect(await acquireOn(backend, claimOn(freshKey()))).toEqual({ status: 'unavailable', causes });
+  await backend.close();
 });

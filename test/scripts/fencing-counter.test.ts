@@ -124,6 +124,13 @@ describe.each([
     expect(await client.exists(LOCK, FENCE)).toBe(0);
   });
 
+  it('leaves a counter that was written by others', async () => {
+    await client.set(FENCE, 7);
+    expect(await vote()).toEqual(['wiped', 'epoch']);
+    expect(await client.exists(LOCK)).toBe(0);
+    expect(await counter()).toBeGreaterThanOrEqual(7);
+  });
+
   it('does not ask the guard where it has counted before', async () => {
     await client.set(FENCE, AHEAD);
     expect(await vote()).toBe(AHEAD + 1);

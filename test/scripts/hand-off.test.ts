@@ -95,6 +95,25 @@ describe('a release', () => {
     expect(await server.keys()).toEqual([]);
   });
 
+  it('of several locks at once hands each of them over, with a token of its own counter', async () => {
+    const locks = [
+      KEYS,
+      ['lock:{j}', 'lock:{j}:fence', 'lock:{j}:queue'],
+      ['lock:{i}', 'lock:{i}:fence', 'lock:{i}:queue'],
+    ];
+    for (const [index, [lock, fence, waiting]] of locks.entries()) {
+      await client.set(lock!, 'me', 'PX', TTL_MS);
+      if (index === 1) await client.set(fence!, 8e15); // ahead of any clock
+      if (index < 2) await client.zadd(waiting!, 1, entryOf(`first-${index}`));
+    }
+    await client.config('RESETSTAT');
+    expect(await Promise.all(locks.map((keys) => run(RELEASE, keys, 'me')))).toEqual([1, 1, 1]);
+    expect((await server.calls()).evalsha).toBe(1);
+    await told('inbox:alive first-0', 'inbox:alive first-1');
+    expect(tokens).toEqual([Number(await client.get(FENCE)), 8e15 + 1]);
+    expect(await client.mget(locks.map(([lock]) => lock!))).toEqual(['first-0', 'first-1', null]);
+  });
+
   it('tells with the grant a fencing token, above all before it and below all after it', async () => {
     const before = Number(await contend('me', { count: 5 }));
     await line(entryOf('first'), entryOf('second'));

@@ -3,6 +3,7 @@ import { expect, it } from 'vitest';
 import { RELEASE } from '../../lib/scripts/release.script.js';
 import { ScriptFault } from '../../lib/scripts/script-fault.js';
 import { ScriptRunner } from '../../lib/scripts/script-runner.js';
+import { until } from '../support/until.js';
 
 /** As a client that an application has wrapped or patched may behave. */
 function broken(methods: { evalsha: () => unknown; eval: () => unknown }): Redis {
@@ -23,4 +24,21 @@ it.each([
   const running = new ScriptRunner(client, 1_000).run(RELEASE, ['key'], ['me']);
   await expect(running).rejects.toThrow(ScriptFault);
   await expect(running).rejects.toThrow('patched');
+});
+
+it('fails all operations of a client that throws after they were asked for, also those that complete a call', async () => {
+  const runner = new ScriptRunner(broken({ evalsha: boom, eval: boom }), 1_000);
+  const problems: string[] = [];
+  const asked = Array.from({ length: RELEASE.locksPerCall }, () =>
+    runner.tell(
+      RELEASE,
+      ['key'],
+      ['me'],
+      (answer) => (answer instanceof ScriptFault ? answer.message : 'answered'),
+      (problem) => problems.push(problem),
+    ),
+  );
+  expect(problems).toEqual([]);
+  await until(() => problems.length === asked.length, { what: 'all are told' });
+  expect(new Set(problems)).toEqual(new Set(['patched']));
 });
