@@ -387,3 +387,26 @@ describe('in memory', () => {
     expect(locks.size).toBe(0);
   });
 });
+
+describe('Those to whom a lock was passed on', () => {
+  it('are told of like all others: each acquires, and each releases', async () => {
+    const locks = await open();
+    const events: string[] = [];
+    locks.events$.subscribe(({ type }) => events.push(type));
+    const owners: string[] = [];
+    const turn = () => locks.withLock('told', async ({ owner }) => void owners.push(owner));
+    await Promise.all(Array.from({ length: 4 }, turn));
+    expect(batches(owners)).toBeLessThan(4);
+    expect(events).toEqual(Array.from({ length: 4 }, () => ['acquired', 'released']).flat());
+  });
+
+  it('leave no timer of their wait behind', async () => {
+    const locks = await open();
+    const timers = () => process.getActiveResourcesInfo().filter((resource) => resource === 'Timeout').length;
+    const before = timers();
+    const turn = () => locks.withLock('timers', { waitMs: 60_000 }, async () => timers());
+    const during = await Promise.all(Array.from({ length: 20 }, turn));
+    expect(Math.max(...during)).toBeGreaterThan(before);
+    await until(() => timers() <= before, { what: 'their timers are gone' });
+  });
+});
