@@ -72,7 +72,7 @@ export class RedisNode {
   /** What is still to be given back. An attempt that was not sent is not, so a server that is down adds nothing. */
   readonly #unconfirmed = new Set<GivingBack>();
   readonly #releasing = new UnderWay();
-  /** And what was made of it: a server that hangs has the same fault for all, and a command for all its operations. */
+  /** With what was made of it: a server that hangs has the same fault for all, and a command for all its operations. */
   #lastFault?: [ScriptFault, Fault];
   #wake?: Wake;
   #retry?: NodeJS.Timeout;

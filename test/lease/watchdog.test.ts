@@ -56,6 +56,15 @@ const unavailable = async (): Promise<ExtendOutcome> => ({
   causes: [new NodeError('somewhere', 'down')],
 });
 
+/** A lease that was granted for 2 s, and is to be extended to another ttl: the answer to that never comes. */
+function neverAnswered(ttlMs: number): { kennel: Kennel; lease: Lease } {
+  const kennel = new Kennel();
+  kennel.answer = () => new Promise(() => {});
+  const lease = kennel.lease('a', { ttlMs: 2_000 });
+  kennel.watchdog.confirm(lease, ttlMs);
+  return { kennel, lease };
+}
+
 describe('Watchdog', () => {
   it('extends each time a third of the ttl has passed', async () => {
     const kennel = new Kennel();
@@ -126,29 +135,20 @@ describe('Watchdog', () => {
   });
 
   it('ends a lease that was granted for a short time when that is over, and no answer came', async () => {
-    const kennel = new Kennel();
-    kennel.answer = () => new Promise(() => {});
-    const lease = kennel.lease('a', { ttlMs: 2_000 });
-    kennel.watchdog.confirm(lease, TTL_MS);
+    const { kennel } = neverAnswered(TTL_MS);
     await vi.advanceTimersByTimeAsync(2_010);
     await new Promise((resolve) => setImmediate(resolve));
     expect(kennel.lost).toMatchObject([{ key: 'a', reason: 'unavailable' }]);
   });
 
   it('knows that a lease is lost when even an extension that was granted would be over', async () => {
-    const kennel = new Kennel();
-    kennel.answer = () => new Promise(() => {});
-    const lease = kennel.lease('a', { ttlMs: 2_000 });
-    kennel.watchdog.confirm(lease, 500);
+    const { kennel, lease } = neverAnswered(500);
     kennel.pauseMs = 600;
     expect(lease.state).toBe('lost');
   });
 
   it('tells of a pause of the process that outlasts a lease that was granted for a short time', async () => {
-    const kennel = new Kennel();
-    kennel.answer = () => new Promise(() => {});
-    const lease = kennel.lease('a', { ttlMs: 2_000 });
-    kennel.watchdog.confirm(lease, TTL_MS);
+    const { kennel } = neverAnswered(TTL_MS);
     kennel.pauseMs = 2_500;
     await vi.advanceTimersByTimeAsync(2_010);
     await new Promise((resolve) => setImmediate(resolve));
