@@ -16,18 +16,24 @@ export interface Operation {
 /** Which server is asked, as far as is known: the slot and its node in a Cluster, else a constant. */
 export type Route = readonly (number | string)[];
 
-/** One call of a script: gathered within a tick, then open until the server has answered. */
+/** One call of a script: open until the server has answered. */
 export interface Command extends Linked<Command> {
   script: Script;
   route: Route;
   operations: Operation[];
   /** The keys of all its operations. */
-  keys: string[];
+  keys: readonly string[];
   /** The arguments of all its operations. */
-  args: (string | number)[];
+  args: readonly (string | number)[];
   /** The connection that it was sent on. */
   stream?: unknown;
   dueAt: number;
+}
+
+/** One that is still to be sent, and takes more operations. */
+export interface Gathered extends Command {
+  keys: string[];
+  args: (string | number)[];
 }
 
 const NOTHING: never[] = [];

@@ -2,7 +2,17 @@ import type { Cluster, Redis } from 'ioredis';
 import { LinkedList } from '../linked-list.js';
 import type { RedisClient } from '../options.js';
 import { clusterSlot } from './cluster-slot.js';
-import { answered, fail, taken, throwLater, type Command, type Operation, type Reply, type Route } from './command.js';
+import {
+  answered,
+  fail,
+  taken,
+  throwLater,
+  type Command,
+  type Gathered,
+  type Operation,
+  type Reply,
+  type Route,
+} from './command.js';
 import type { Script } from './script.js';
 import { faultOf, isClientTimeout, ScriptFault } from './script-fault.js';
 
@@ -25,8 +35,10 @@ export class ScriptRunner {
   readonly #timeoutMs: number;
   readonly #sameConnection: boolean;
   readonly #onOverdue: (isOpen: () => boolean) => void;
-  /** What is to be sent by the end of this tick, by script and, in a Cluster, slot. */
-  #gathered = new Map<Script | string, Command>();
+  /** The only one to be sent by the end of this tick, so far: mostly it stays alone, and is spared the gathering. */
+  #alone?: Command;
+  /** Else all that is to be sent by then. */
+  #gathered = new Map<Script | string, Gathered>();
   /** What was sent and is not overdue, in the order it comes due: one timer serves all. */
   readonly #open = new LinkedList<Command>();
   #timer?: NodeJS.Timeout;
@@ -95,13 +107,17 @@ export class ScriptRunner {
       queueMicrotask(() => answered(operation, STILL_OPEN));
       return;
     }
-    const id = route === ONE_SERVER ? script : `${script.name}:${route[0]}`;
-    let command = this.#gathered.get(id);
-    if (!command) {
-      if (this.#gathered.size === 0) process.nextTick(this.#sendGathered);
-      command = { script, route, operations: [], keys: [], args: [], dueAt: 0 };
-      this.#gathered.set(id, command);
+    if (!this.#alone && this.#gathered.size === 0) {
+      this.#alone = { script, route, operations: [operation], keys, args, dueAt: 0 };
+      process.nextTick(this.#sendGathered);
+      return;
     }
+    const first = this.#alone;
+    this.#alone = undefined;
+    if (first) this.#gathered.set(idOf(first), { ...first, keys: [...first.keys], args: [...first.args] });
+    const id = idOf({ script, route });
+    let command = this.#gathered.get(id);
+    if (!command) this.#gathered.set(id, (command = { script, route, operations: [], keys: [], args: [], dueAt: 0 }));
     command.operations.push(operation);
     for (const key of keys) command.keys.push(key);
     for (const arg of args) command.args.push(arg);
@@ -110,6 +126,9 @@ export class ScriptRunner {
   }
 
   #flush(): void {
+    const alone = this.#alone;
+    this.#alone = undefined;
+    if (alone) this.#send(alone);
     if (this.#gathered.size === 0) return; // sent before the end of the tick
     const commands = [...this.#gathered.values()];
     this.#gathered = new Map(); // one that is cleared drags its earlier tables along in old memory
@@ -127,26 +146,27 @@ export class ScriptRunner {
     command.dueAt = performance.now() + this.#timeoutMs;
     this.#open.push(command);
     if (!this.#timer) this.#timer = setTimeout(() => this.#lookForOverdue(), this.#timeoutMs).unref();
+    this.#call(command, 'evalsha');
+  }
+
+  #call(command: Command, by: 'evalsha' | 'eval'): void {
     const { script, keys, args } = command;
     // The client takes a list for what it holds: to spell out hundreds of arguments costs more than to send them.
     const values = [...keys, ...args] as unknown as string;
-    const settled = (answer: unknown) => this.#answer(command, answer);
-    const refused = (error: unknown) => this.#refuse(command, error);
-    // Also a client that throws, instead of rejecting, must leave nobody without an answer.
-    const call = (send: () => Promise<unknown>, failed: (error: unknown) => void) => {
-      try {
-        void send().then(settled, failed);
-      } catch (error) {
-        queueMicrotask(() => refused(error));
-      }
-    };
-    call(
-      () => this.#client.evalsha(script.sha, keys.length, values),
-      (error) => {
-        if (!(error instanceof Error && error.message.startsWith('NOSCRIPT'))) refused(error);
-        else call(() => this.#client.eval(script.source, keys.length, values), refused);
-      },
-    );
+    try {
+      const client = this.#client;
+      const reply =
+        by === 'evalsha'
+          ? client.evalsha(script.sha, keys.length, values)
+          : client.eval(script.source, keys.length, values);
+      void reply.then(
+        (answer) => this.#answer(command, answer),
+        (error: unknown) => this.#refuse(command, error, by),
+      );
+    } catch (error) {
+      // Also a client that throws, instead of rejecting, must leave nobody without an answer.
+      queueMicrotask(() => this.#refuse(command, error, by));
+    }
   }
 
   #answer(command: Command, answer: unknown): void {
@@ -169,7 +189,11 @@ export class ScriptRunner {
     });
   }
 
-  #refuse(command: Command, error: unknown): void {
+  #refuse(command: Command, error: unknown, by: 'evalsha' | 'eval'): void {
+    if (by === 'evalsha' && error instanceof Error && error.message.startsWith('NOSCRIPT')) {
+      this.#call(command, 'eval');
+      return;
+    }
     this.#settle(command);
     if (isClientTimeout(error)) this.#pause(command);
     fail(command, faultOf(error));
@@ -240,6 +264,11 @@ export class ScriptRunner {
   get #stream(): unknown {
     return (this.#client as Redis).stream; // a Cluster has none of its own
   }
+}
+
+/** What travels together has the same script and, in a Cluster, the same slot. */
+function idOf({ script, route }: Pick<Command, 'script' | 'route'>): Script | string {
+  return route === ONE_SERVER ? script : `${script.name}:${route[0]}`;
 }
 
 function isReply(value: unknown): value is Reply {
