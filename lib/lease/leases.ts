@@ -69,8 +69,9 @@ export class Leases implements LeaseKeeper {
 
   /** Gives back one handle's part; the last one releases. What cannot be released now the backend releases later. */
   release(lease: Lease): Promise<boolean> {
-    if (lease.state === 'unknown') return lease.answered().then(() => this.release(lease));
-    const isHeld = lease.state === 'held';
+    const { state } = lease;
+    if (state === 'unknown') return lease.answered().then(() => this.release(lease));
+    const isHeld = state === 'held';
     if (--lease.handles > 0 || !isHeld) return Promise.resolve(isHeld);
     // In this order and at once: nothing is extended, and nobody in line is let in, behind the release.
     this.#watchdog.unwatch(lease);

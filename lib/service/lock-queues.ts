@@ -37,15 +37,11 @@ export class LockQueues {
     return this.#queues.get(key)?.size ?? 0;
   }
 
-  /**
-   * @returns the lease that the waiter is granted
-   * @throws LockContendedError, LockUnavailableError, or what ends the waiting
-   */
-  acquire(key: string, waiter: Waiter): Promise<Lease> {
+  join(waiter: Waiter): void {
+    const { key } = waiter;
     let queue = this.#queues.get(key);
     if (!queue) this.#queues.set(key, (queue = new LockQueue(key, this.#duties)));
     queue.join(waiter);
-    return waiter.lease;
   }
 
   /** Passes the lock on to the next call of this process (undefined), or gives it back to Redis. */

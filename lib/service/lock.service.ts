@@ -11,8 +11,9 @@ import {
   type LockOutcome,
   type NodeError,
 } from '../errors.js';
-import { failureEvent, type LockEvent } from '../events.js';
+import type { LockEvent } from '../events.js';
 import { Clock } from '../lease/clock.js';
+import type { Lease } from '../lease/lease.js';
 import { identity, Leases } from '../lease/leases.js';
 import { LockHandle } from '../lease/lock-handle.js';
 import type { Lock, LockInfo } from '../lock.js';
@@ -22,6 +23,7 @@ import { resolveRequest, type LockRequest, type ResolvedOptions } from '../resol
 import { HeldLocks } from './held-locks.js';
 import { closed, Interruption } from './interruption.js';
 import { lockInfo } from './lock-info.js';
+import { LockCallers } from './lock-callers.js';
 import { LockQueues } from './lock-queues.js';
 import { UnderWay } from '../under-way.js';
 import { Waiter } from './waiter.js';
@@ -40,7 +42,7 @@ export class LockService {
   /** The same for calls that do not wait. */
   readonly #onlyOnce: ResolvedOptions;
   readonly #backend: LockBackend;
-  readonly #now: () => number;
+  readonly #callers: LockCallers;
   readonly #queues: LockQueues;
   readonly #leases: Leases;
   readonly #held = new HeldLocks();
@@ -58,7 +60,6 @@ export class LockService {
     this.#options = options;
     this.#onlyOnce = { ...options, waitMs: 0 };
     this.#backend = backend;
-    this.#now = now;
     this.#leases = new Leases({
       backend,
       guardMs: options.guardMs,
@@ -67,6 +68,7 @@ export class LockService {
       giveBack: (lease) => this.#queues.giveBack(lease),
       onLost: (lease) => this.#queues.lost(lease),
     });
+    this.#callers = new LockCallers(now, this.#leases, this.#events, this.#underWay);
     this.#queues = new LockQueues(
       {
         backend,
@@ -241,38 +243,33 @@ export class LockService {
     this.#leases.end();
   }
 
-  /** @param request what the options ask for, if that is known */
-  async #acquire(
-    key: string,
-    options: AcquireOptions | undefined,
-    request = resolveRequest(options, this.#options, 'acquire'),
-  ): Promise<LockHandle> {
-    checkKey(key);
-    let held = this.#held.heldLease(key);
-    for (; held?.state === 'unknown'; held = this.#held.heldLease(key)) await held.answered();
-    if (held && !request.reentrant) throw new LockSelfDeadlockError(key);
-    if (held) return LockHandle.another(held, this.#leases);
-    // Work that is to be finished may need more locks for that.
-    const interruption = this.#held.any ? this.#closed : this.#closing;
-    if (interruption.happened) throw closed(key);
-    const waiter = new Waiter(request, interruption, key, this.#now);
-    this.#underWay.begin();
+  /**
+   * Not an async function: these hops would come between each answer and who waits for it.
+   * @param request what the options ask for, if that is known
+   */
+  #acquire(key: string, options: AcquireOptions | undefined, request?: LockRequest): Promise<LockHandle> {
     try {
-      const lease = await this.#queues.acquire(key, waiter);
-      // Functions to make events of would be made for each call.
-      if (this.#events.observed)
-        this.#events.next({ type: 'acquired', waitedMs: Math.round(waiter.waitedMs), ...identity(lease) });
-      if (!interruption.happened && !request.signal?.aborted) return new LockHandle(lease, this.#leases);
-      // Both happened at once.
-      await this.#leases.release(lease);
-      throw interruption.happened ? closed(key) : request.signal!.reason;
+      request ??= resolveRequest(options, this.#options, 'acquire');
+      checkKey(key);
+      const held = this.#held.heldLease(key);
+      if (held) return this.#acquireHeld(key, request, held);
+      // Work that is to be finished may need more locks for that.
+      const interruption = this.#held.any ? this.#closed : this.#closing;
+      if (interruption.happened) throw closed(key);
+      const waiter = new Waiter(request, interruption, key, this.#callers);
+      this.#underWay.begin();
+      this.#queues.join(waiter);
+      return waiter.lock;
     } catch (error) {
-      const event = this.#events.observed && failureEvent(key, error);
-      if (event) this.#events.next(event);
-      throw error;
-    } finally {
-      this.#underWay.end();
+      return Promise.reject(error);
     }
+  }
+
+  async #acquireHeld(key: string, request: LockRequest, held: Lease | undefined): Promise<LockHandle> {
+    for (; held?.state === 'unknown'; held = this.#held.heldLease(key)) await held.answered();
+    if (!held) return this.#acquire(key, undefined, request);
+    if (!request.reentrant) throw new LockSelfDeadlockError(key);
+    return LockHandle.another(held, this.#leases);
   }
 
   async #run<T>(lock: LockHandle, { onLost }: LockRequest, work: Work<T>): Promise<T> {

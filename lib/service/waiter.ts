@@ -1,4 +1,5 @@
 import type { Lease } from '../lease/lease.js';
+import type { LockHandle } from '../lease/lock-handle.js';
 import type { Linked, LinkedList } from '../linked-list.js';
 import { onAbort } from './abort-listener.js';
 import { closed, type Interruption } from './interruption.js';
@@ -18,6 +19,14 @@ export interface WaiterQueue {
   giveUp(waiter: Waiter, reason?: unknown): void;
 }
 
+/** What becomes of calls that want locks. Is told while the queue is at work: what it does about it must wait until then. */
+export interface Callers {
+  now(): number;
+  /** @returns what the call gets */
+  granted(waiter: Waiter, lease: Lease): LockHandle | Promise<LockHandle>;
+  refused(waiter: Waiter, reason: unknown): void;
+}
+
 /** A function of its own, as a closure for each waiter is memory that lives as long as it waits. */
 function isOver(queue: WaiterQueue, waiter: Waiter): void {
   queue.giveUp(waiter);
@@ -27,11 +36,11 @@ function isOver(queue: WaiterQueue, waiter: Waiter): void {
 export class Waiter implements Linked<Waiter> {
   readonly startedAt: number;
   /** What the call waits for. */
-  readonly lease: Promise<Lease>;
+  readonly lock: Promise<LockHandle>;
   list?: LinkedList<Waiter>;
   next?: Waiter;
   previous?: Waiter;
-  #resolve!: (lease: Lease) => void;
+  #resolve!: (lock: LockHandle | Promise<LockHandle>) => void;
   #reject!: (reason: unknown) => void;
   #timer?: NodeJS.Timeout;
   #queue?: WaiterQueue;
@@ -42,13 +51,13 @@ export class Waiter implements Linked<Waiter> {
   constructor(
     readonly terms: WaiterTerms,
     /** The service's. */
-    private readonly interruption: Interruption,
-    private readonly key: string,
-    private readonly now: () => number,
+    readonly interruption: Interruption,
+    readonly key: string,
+    private readonly callers: Callers,
   ) {
     terms.signal?.throwIfAborted();
-    this.startedAt = now();
-    this.lease = new Promise((resolve, reject) => {
+    this.startedAt = callers.now();
+    this.lock = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
     });
@@ -60,7 +69,7 @@ export class Waiter implements Linked<Waiter> {
   }
 
   get waitedMs(): number {
-    return this.now() - this.startedAt;
+    return this.callers.now() - this.startedAt;
   }
 
   /** Until the deadline; never negative. */
@@ -98,11 +107,12 @@ export class Waiter implements Linked<Waiter> {
 
   grant(lease: Lease): void {
     this.#settle();
-    this.#resolve(lease);
+    this.#resolve(this.callers.granted(this, lease));
   }
 
   refuse(reason: unknown): void {
     this.#settle();
+    this.callers.refused(this, reason);
     this.#reject(reason);
   }
 

@@ -2,12 +2,13 @@ import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 
 import type { AcquireOutcome, Claim, LockBackend, Place, Waiting, Wake } from '../../lib/backends/lock-backend.js';
 import { LockContendedError, LockUnavailableError, NodeError } from '../../lib/errors.js';
 import { Lease, validityMs } from '../../lib/lease/lease.js';
+import { LockHandle, type LeaseKeeper } from '../../lib/lease/lock-handle.js';
 import type { AcquireOptions, RedisLockModuleOptions } from '../../lib/options.js';
 import { GRANT_TTL_MS } from '../../lib/scripts/hand-off.js';
 import { Interruption } from '../../lib/service/interruption.js';
 import type { LockService } from '../../lib/service/lock.service.js';
 import { LockQueues } from '../../lib/service/lock-queues.js';
-import { Waiter } from '../../lib/service/waiter.js';
+import { Waiter, type Callers } from '../../lib/service/waiter.js';
 import { UnderWay } from '../../lib/under-way.js';
 import { openLocks } from '../support/open-locks.js';
 import { randomOf } from '../support/random.js';
@@ -68,11 +69,14 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true) {
     'host/1/random',
   );
   const interruption = new Interruption();
+  const keeper: LeaseKeeper = { extend: () => Promise.resolve(), release: () => Promise.resolve(true) };
+  const callers: Callers = { now, granted: (_, lease) => new LockHandle(lease, keeper), refused: () => {} };
   const acquire = (terms: Partial<AcquireOptions> = {}) => {
-    const lease = queues.acquire(KEY, new Waiter({ ...TERMS, ...terms }, interruption, KEY, now));
+    const waiter = new Waiter({ ...TERMS, ...terms }, interruption, KEY, callers);
+    queues.join(waiter);
     const outcome = { lease: undefined as Lease | undefined, error: undefined as unknown };
-    lease.then(
-      (granted) => (outcome.lease = granted),
+    waiter.lock.then(
+      ({ lease }) => (outcome.lease = lease),
       (error: unknown) => (outcome.error = error),
     );
     return outcome;

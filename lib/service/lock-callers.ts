@@ -1,0 +1,48 @@
+import type { Subject } from 'rxjs';
+import { failureEvent, type LockEvent } from '../events.js';
+import type { Lease } from '../lease/lease.js';
+import { identity, type Leases } from '../lease/leases.js';
+import { LockHandle } from '../lease/lock-handle.js';
+import type { UnderWay } from '../under-way.js';
+import { closed } from './interruption.js';
+import type { Callers, Waiter } from './waiter.js';
+
+/** Gives the calls of a service what their waiting came to, and tells its observers. Each is under way until then. */
+export class LockCallers implements Callers {
+  constructor(
+    readonly now: () => number,
+    private readonly leases: Leases,
+    private readonly events: Subject<LockEvent>,
+    private readonly underWay: UnderWay,
+  ) {}
+
+  granted(waiter: Waiter, lease: Lease): LockHandle | Promise<never> {
+    const { key, interruption, terms } = waiter;
+    if (this.events.observed) {
+      this.#emit({ type: 'acquired', waitedMs: Math.round(waiter.waitedMs), ...identity(lease) });
+    }
+    // Both happened at once.
+    if (interruption.happened) return this.#decline(lease, closed(key));
+    if (terms.signal?.aborted) return this.#decline(lease, terms.signal.reason);
+    this.underWay.end();
+    return new LockHandle(lease, this.leases);
+  }
+
+  refused({ key }: Waiter, reason: unknown): void {
+    const event = this.events.observed && failureEvent(key, reason);
+    if (event) this.#emit(event);
+    this.underWay.end();
+  }
+
+  async #decline(lease: Lease, reason: unknown): Promise<never> {
+    await Promise.resolve(); // the queue is still at work
+    await this.leases.release(lease);
+    this.underWay.end();
+    throw reason;
+  }
+
+  /** Observers may ask for locks, which must wait until the queue is done, too. */
+  #emit(event: LockEvent): void {
+    queueMicrotask(() => this.events.next(event));
+  }
+}
