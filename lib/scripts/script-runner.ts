@@ -22,9 +22,10 @@ const STILL_OPEN = new ScriptFault('it does not answer (an earlier command is st
 const NOT_CONNECTED = new ScriptFault('not connected', false, true);
 
 /**
- * Runs scripts on one client. What is asked for within one tick travels together, one EVALSHA for up to 50 locks, or 100
- * to extend (in a Cluster: of the same slot). It is sent when one of these is complete, at the latest at the end of the
- * tick, also if it is alone: so batching delays nobody.
+ * Runs scripts on one client. What is asked for when nothing is under way is sent at once: batching delays nobody who is
+ * alone. While the server is at work, what is asked for within one tick travels together, one EVALSHA for up to 50 locks,
+ * or 100 to extend (in a Cluster: of the same slot), and is sent when one of these is complete, at the latest at the end
+ * of the tick.
  *
  * A command that is not answered in time is not waited for, but it is remembered: until it settles nothing more is sent
  * the same way, so a server that hangs costs one time limit once, and has a bounded number of commands queued for it.
@@ -35,9 +36,7 @@ export class ScriptRunner {
   readonly #timeoutMs: number;
   readonly #sameConnection: boolean;
   readonly #onOverdue: (isOpen: () => boolean) => void;
-  /** The only one to be sent by the end of this tick, so far: mostly it stays alone, and is spared the gathering. */
-  #alone?: Command;
-  /** Else all that is to be sent by then. */
+  /** What is to be sent by the end of this tick, by script and, in a Cluster, slot. */
   #gathered = new Map<Script | string, Gathered>();
   /** What was sent and is not overdue, in the order it comes due: one timer serves all. */
   readonly #open = new LinkedList<Command>();
@@ -107,15 +106,14 @@ export class ScriptRunner {
       queueMicrotask(() => answered(operation, STILL_OPEN));
       return;
     }
-    if (!this.#alone && this.#gathered.size === 0) {
-      this.#alone = { script, route, operations: [operation], keys, args, dueAt: 0 };
+    if (this.#gathered.size === 0) {
+      if (!this.#open.first) {
+        this.#send({ script, route, operations: [operation], keys, args, dueAt: 0 });
+        return;
+      }
       process.nextTick(this.#sendGathered);
-      return;
     }
-    const first = this.#alone;
-    this.#alone = undefined;
-    if (first) this.#gathered.set(idOf(first), { ...first, keys: [...first.keys], args: [...first.args] });
-    const id = idOf({ script, route });
+    const id = route === ONE_SERVER ? script : `${script.name}:${route[0]}`;
     let command = this.#gathered.get(id);
     if (!command) this.#gathered.set(id, (command = { script, route, operations: [], keys: [], args: [], dueAt: 0 }));
     command.operations.push(operation);
@@ -126,9 +124,6 @@ export class ScriptRunner {
   }
 
   #flush(): void {
-    const alone = this.#alone;
-    this.#alone = undefined;
-    if (alone) this.#send(alone);
     if (this.#gathered.size === 0) return; // sent before the end of the tick
     const commands = [...this.#gathered.values()];
     this.#gathered = new Map(); // one that is cleared drags its earlier tables along in old memory
@@ -190,7 +185,9 @@ export class ScriptRunner {
   }
 
   #refuse(command: Command, error: unknown, by: 'evalsha' | 'eval'): void {
-    if (by === 'evalsha' && error instanceof Error && error.message.startsWith('NOSCRIPT')) {
+    const isUnknown = by === 'evalsha' && error instanceof Error && error.message.startsWith('NOSCRIPT');
+    // What was given up meanwhile has not run: so it stays.
+    if (isUnknown && command.operations.length > 0) {
       this.#call(command, 'eval');
       return;
     }
@@ -264,11 +261,6 @@ export class ScriptRunner {
   get #stream(): unknown {
     return (this.#client as Redis).stream; // a Cluster has none of its own
   }
-}
-
-/** What travels together has the same script and, in a Cluster, the same slot. */
-function idOf({ script, route }: Pick<Command, 'script' | 'route'>): Script | string {
-  return route === ONE_SERVER ? script : `${script.name}:${route[0]}`;
 }
 
 function isReply(value: unknown): value is Reply {

@@ -9,6 +9,7 @@ import { ScriptFault } from '../../lib/scripts/script-fault.js';
 import type { Reply } from '../../lib/scripts/command.js';
 import { ScriptRunner } from '../../lib/scripts/script-runner.js';
 import { RedisServer } from '../support/redis-server.js';
+import { together } from '../support/together.js';
 
 describe('A ScriptRunner', () => {
   let server: RedisServer;
@@ -44,44 +45,53 @@ describe('A ScriptRunner', () => {
   const inspect = (key: string): Promise<Reply> => runner.run(INSPECT, [key, `${key}:fence`], []);
   const raise = (key: string): Promise<Reply> => runner.run(RAISE_FENCE, [key, `${key}:fence`], ['me', 2e15]);
 
-  it('sends 100 acquires of one tick in two calls', async () => {
-    const tokens = await Promise.all(Array.from({ length: 100 }, (_, index) => acquire(`key:${index}`)));
+  /** In one tick, while the server is at work. */
+  const all = <T>(operations: () => Promise<T>[]): Promise<T[]> => together(runner, () => Promise.all(operations()));
+  const allSettled = <T>(operations: () => Promise<T>[]) => together(runner, () => Promise.allSettled(operations()));
+
+  it('sends 100 acquires of one tick in two calls while the server is at work', async () => {
+    const tokens = await all(() => Array.from({ length: 100 }, (_, index) => acquire(`key:${index}`)));
     expect(tokens.every((token) => Number(token) > 1e15)).toBe(true);
-    expect(await server.calls()).toMatchObject({ evalsha: 2, set: expect.any(Number) });
+    expect(await server.calls()).toMatchObject({ evalsha: 3, set: expect.any(Number) });
     expect(await client.dbsize()).toBe(201); // with the counter of the warm-up
   });
 
   it('sends 101 in three calls, each operation with its own answer', async () => {
     await Promise.all([25, 75, 100].map((index) => acquire(`key:${index}`, 'somebody')));
     await server.resetCalls();
-    const replies = await Promise.all(Array.from({ length: 101 }, (_, index) => acquire(`key:${index}`)));
+    const replies = await all(() => Array.from({ length: 101 }, (_, index) => acquire(`key:${index}`)));
     expect(replies.flatMap((reply, index) => (Array.isArray(reply) ? [[index, reply[1]]] : []))).toEqual([
       [25, 'somebody'],
       [75, 'somebody'],
       [100, 'somebody'],
     ]);
-    expect((await server.calls()).evalsha).toBe(3);
+    expect((await server.calls()).evalsha).toBe(4);
   });
 
   it('sends 201 extensions in three calls: nobody waits for those', async () => {
     await Promise.all(Array.from({ length: 201 }, (_, index) => acquire(`key:${index}`)));
     await server.resetCalls();
-    const replies = await Promise.all(Array.from({ length: 201 }, (_, index) => extend(`key:${index}`)));
+    const replies = await all(() => Array.from({ length: 201 }, (_, index) => extend(`key:${index}`)));
     expect(replies).toEqual(Array(201).fill(1));
-    expect((await server.calls()).evalsha).toBe(3);
+    expect((await server.calls()).evalsha).toBe(4);
   });
 
-  it('sends a lone operation as one command, in the tick in which it was asked for', async () => {
+  it('sends what is asked for alone as one command, and at once', async () => {
     const answer = acquire('alone');
-    const seen = new Promise((resolve) => process.nextTick(() => resolve(client.exists('alone'))));
-    expect(await seen).toBe(1);
+    expect(await client.exists('alone')).toBe(1);
     expect(Number(await answer)).toBeGreaterThan(1e15);
     expect((await server.calls()).evalsha).toBe(1);
   });
 
+  it('sends the first of many at once, and the others of its tick together', async () => {
+    const tokens = await Promise.all(Array.from({ length: 51 }, (_, index) => acquire(`key:${index}`)));
+    expect(tokens.every((token) => Number(token) > 1e15)).toBe(true);
+    expect((await server.calls()).evalsha).toBe(2);
+  });
+
   it('releases before it acquires within a tick, so that a lock can be handed over', async () => {
     await acquire('handed', 'first');
-    const [token, released] = await Promise.all([acquire('handed', 'second'), release('handed', 'first')]);
+    const [token, released] = await all(() => [acquire('handed', 'second'), release('handed', 'first')]);
     expect(released).toBe(1);
     expect(Number(token)).toBeGreaterThan(1e15);
     expect(await client.get('handed')).toBe('second');
@@ -92,7 +102,7 @@ describe('A ScriptRunner', () => {
     await acquire('freed');
     const seen: string[] = [];
     const note = (name: string) => () => void seen.push(name);
-    await Promise.all([
+    await all(() => [
       inspect('held').then(note('inspect')),
       acquire('other').then(note('acquire')),
       extend('held').then(note('extend')),
@@ -102,7 +112,7 @@ describe('A ScriptRunner', () => {
   });
 
   it('takes two operations on one key within a tick one after the other', async () => {
-    const [first, second] = await Promise.all([acquire('twice', 'first'), acquire('twice', 'second')]);
+    const [first, second] = await all(() => [acquire('twice', 'first'), acquire('twice', 'second')]);
     expect(Number(first)).toBeGreaterThan(1e15);
     expect(second).toEqual([expect.any(Number), 'first']);
   });
@@ -128,7 +138,7 @@ describe('A ScriptRunner', () => {
   ] as const)('fails only the operation whose lock is no string, not its batch: %s', async (_name, operate, answer) => {
     await Promise.all(['a', 'z'].map((key) => acquire(key)));
     await client.lpush('list', 'not', 'a', 'lock');
-    const [before, wrong, after] = await Promise.allSettled(['a', 'list', 'z'].map((key) => operate(key)));
+    const [before, wrong, after] = await allSettled(() => ['a', 'list', 'z'].map((key) => operate(key)));
     expect([before, after]).toEqual(Array(2).fill({ status: 'fulfilled', value: answer }));
     expect(wrong).toMatchObject({
       status: 'rejected',
@@ -144,7 +154,7 @@ describe('A ScriptRunner', () => {
   ] as const)("takes a lock that is no string any more for another's: %s", async (_name, operate) => {
     await Promise.all(['a', 'z'].map((key) => acquire(key)));
     await client.lpush('list', 'not', 'a', 'lock');
-    expect(await Promise.all(['a', 'list', 'z'].map((key) => operate(key)))).toEqual([1, -1, 1]);
+    expect(await all(() => ['a', 'list', 'z'].map((key) => operate(key)))).toEqual([1, -1, 1]);
     expect(await client.lrange('list', 0, -1)).toEqual(['lock', 'a', 'not']);
   });
 
@@ -161,7 +171,7 @@ describe('A ScriptRunner', () => {
       for (const key of ['a', 'bad', 'z']) await acquire(key);
       await client.del('bad:fence');
       await corrupt();
-      const [before, , after] = await Promise.allSettled(['a', 'bad', 'z'].map((key) => operate(key)));
+      const [before, , after] = await allSettled(() => ['a', 'bad', 'z'].map((key) => operate(key)));
       expect([before!.status, after!.status]).toEqual(['fulfilled', 'fulfilled']);
     });
 
@@ -183,7 +193,7 @@ describe('A ScriptRunner', () => {
   it('extends what is held when Redis has no memory to put an absent lock back', async () => {
     await acquire('held');
     await client.config('SET', 'maxmemory', 1);
-    const [restored, extended] = await Promise.allSettled([extend('absent', 'restore'), extend('held', 'restore')]);
+    const [restored, extended] = await allSettled(() => [extend('absent', 'restore'), extend('held', 'restore')]);
     await client.config('SET', 'maxmemory', 0);
     expect(extended).toEqual({ status: 'fulfilled', value: 1 });
     expect(restored).toMatchObject({ status: 'rejected', reason: { message: expect.stringMatching(/OOM/) } });
@@ -204,7 +214,7 @@ describe('A ScriptRunner', () => {
     await half.ping();
     await acquire('held', 'somebody');
     runner = new ScriptRunner(half, 5_000);
-    const outcomes = await Promise.allSettled([acquire('free'), acquire('held')]);
+    const outcomes = await allSettled(() => [acquire('free'), acquire('held')]);
     half.disconnect();
     expect(outcomes).toEqual(
       Array(2).fill({ status: 'rejected', reason: expect.objectContaining({ mayHaveRun: true, disconnected: false }) }),
@@ -218,7 +228,7 @@ describe('A ScriptRunner', () => {
     await limited.ping();
     runner = new ScriptRunner(limited, 5_000);
     const keys = Array.from({ length: 150 }, (_, index) => (index === 75 ? 'forbidden' : `allowed:${index}`));
-    const outcomes = await Promise.allSettled(keys.map((key) => acquire(key)));
+    const outcomes = await allSettled(() => keys.map((key) => acquire(key)));
     limited.disconnect();
     const status = (from: number, to: number) => new Set(outcomes.slice(from, to).map((outcome) => outcome.status));
     expect([status(0, 50), status(50, 100), status(100, 150)]).toEqual([

@@ -42,16 +42,41 @@ const endOfTick = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 describe('Of the operations of one tick', () => {
   let calls: Call[];
+  let earlier: Call[];
   let runner: ScriptRunner;
   beforeEach(() => {
     calls = [];
-    runner = new ScriptRunner(noting(calls), 5_000);
+    earlier = [];
+    runner = atWork(noting(calls));
   });
-  afterEach(() => answerAll(calls)); // what is open would come due while other tests run
+  afterEach(() => answerAll([...earlier, ...calls])); // what is open would come due while other tests run
+
+  /** Something is under way on it. */
+  function atWork(client: Redis): ScriptRunner {
+    runner = new ScriptRunner(client, 5_000);
+    void run(INSPECT, 'earlier');
+    earlier.push(...calls.splice(0));
+    return runner;
+  }
 
   const run = (script: Script, lock: string): Promise<Reply> =>
     runner.run(script, script === EXTEND ? [lock] : [lock, `${lock}:more`], script === INSPECT ? [] : ['me']);
   const sent = () => calls.map(({ script, locks }) => [script.name, locks.length]);
+
+  it('the first is sent at once when nothing is under way, the others at the end of the tick', async () => {
+    answerAll(earlier);
+    await endOfTick();
+    const answers = [run(ACQUIRE, 'first'), run(RELEASE, 'second'), run(ACQUIRE, 'third')];
+    expect(sent()).toEqual([['acquire', 1]]);
+    await endOfTick();
+    expect(sent()).toEqual([
+      ['acquire', 1],
+      ['release', 1],
+      ['acquire', 1],
+    ]);
+    answerAll(calls);
+    expect(await Promise.all(answers)).toEqual(['first', 'second', 'third']);
+  });
 
   it('none is sent before the end of the tick while no call is complete', async () => {
     void Promise.all(locks(49, 'a').map((lock) => run(ACQUIRE, lock)));
@@ -90,7 +115,7 @@ describe('Of the operations of one tick', () => {
   });
 
   it('those on other slots of a Cluster are sent along with the slot that is complete', async () => {
-    runner = new ScriptRunner(noting(calls, { isCluster: true, slots: [] } as unknown as Partial<Redis>), 5_000);
+    runner = atWork(noting(calls, { isCluster: true, slots: [] } as unknown as Partial<Redis>));
     expect(clusterSlot('{b}')).not.toBe(clusterSlot('{a}'));
     const asked = ['{b}:1', ...locks(50, '{a}'), '{b}:2', '{a}:later'];
     const answers = asked.map((lock) => run(ACQUIRE, lock));
@@ -150,7 +175,8 @@ describe('Of the operations of one tick', () => {
     await endOfTick();
     expect(sent()).toEqual([
       ['acquire', 1],
-      ['acquire', 50],
+      ['acquire', 1],
+      ['acquire', 49],
     ]);
     expect(vi.getTimerCount()).toBe(1);
     vi.advanceTimersByTime(5_000);
