@@ -5,8 +5,13 @@ import { cpuUs, median, nowMs, quantile, sorted, sum } from '../cell/statistics.
 
 const KEY = 'contended';
 const TURNS = 1_000;
-/** What is measured is done so often before, so that all of its code is compiled, that of the scenario too. */
-const WARM_UP = { leastMs: 1_500, rounds: 5, mostMs: 6_000 };
+/**
+ * What is measured is done for so long before, so that all of its code is compiled, that of the scenario too. With four
+ * processes on two cores that takes ten seconds: until then their compilers take the processors from who has the lock.
+ */
+const WARM_UP = { leastMs: 10_000, rounds: 5, mostMs: 12_000 };
+/** Where nothing is timed, or little said by it. */
+const SHORT_WARM_UP = { leastMs: 1_500, rounds: 5, mostMs: 6_000 };
 /** As many rounds are measured, if they are short: one of 10 ms is decided by a single pause of the machine. */
 const MEASURED = { rounds: 9, withinMs: 1_000 };
 
@@ -52,7 +57,8 @@ export function contended({ title, processes, waiters, holdMs, fair = false }) {
       const finished = () => Promise.all(everyWorker('finish'));
 
       const begin = nowMs();
-      for (let rounds = 0, ms = 0; ms < WARM_UP.leastMs || (rounds < WARM_UP.rounds && ms < WARM_UP.mostMs); rounds++) {
+      const { leastMs, rounds: leastRounds, mostMs } = quick || counting ? SHORT_WARM_UP : WARM_UP;
+      for (let rounds = 0, ms = 0; ms < leastMs || (rounds < leastRounds && ms < mostMs); rounds++) {
         await round();
         await finished();
         ms = nowMs() - begin;
