@@ -29,20 +29,23 @@ export class LockCallers implements Callers {
   }
 
   refused({ key }: Waiter, reason: unknown): void {
-    const event = this.events.observed && failureEvent(key, reason);
-    if (event) this.#emit(event);
+    if (this.events.observed) this.#emit(failureEvent(key, reason));
     this.underWay.end();
   }
 
   async #decline(lease: Lease, reason: unknown): Promise<never> {
-    await Promise.resolve(); // the queue is still at work
-    await this.leases.release(lease);
-    this.underWay.end();
+    try {
+      await Promise.resolve(); // the queue is still at work
+      await this.leases.release(lease);
+      if (this.events.observed) this.#emit(failureEvent(lease.claim.key, reason));
+    } finally {
+      this.underWay.end();
+    }
     throw reason;
   }
 
-  /** Observers may ask for locks, which must wait until the queue is done, too. */
-  #emit(event: LockEvent): void {
-    queueMicrotask(() => this.events.next(event));
+  /** Not at once: observers may ask for locks, and the queue is still at work. */
+  #emit(event: LockEvent | undefined): void {
+    if (event) queueMicrotask(() => this.events.next(event));
   }
 }

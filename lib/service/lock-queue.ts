@@ -227,6 +227,7 @@ export class LockQueue implements BidOwner, WaiterQueue {
   }
 
   #refuse(waiter: Waiter, reason: unknown): void {
+    if (!waiter.list) return; // a lock that was found lost meanwhile made it give up; or it is being granted
     this.#waiters.remove(waiter);
     waiter.refuse(reason);
     const bid = this.#bids ? this.#bids.get(waiter) : this.#bid;

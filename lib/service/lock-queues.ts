@@ -37,11 +37,16 @@ export class LockQueues {
     return this.#queues.get(key)?.size ?? 0;
   }
 
+  /** The waiter is granted a lease, or refused, sooner or later. */
   join(waiter: Waiter): void {
     const { key } = waiter;
     let queue = this.#queues.get(key);
     if (!queue) this.#queues.set(key, (queue = new LockQueue(key, this.#duties)));
-    queue.join(waiter);
+    try {
+      queue.join(waiter);
+    } catch (bug) {
+      if (!waiter.isSettled) waiter.refuse(bug);
+    }
   }
 
   /** Passes the lock on to the next call of this process (undefined), or gives it back to Redis. */

@@ -84,9 +84,9 @@ describe('A ScriptRunner', () => {
   });
 
   it('sends the first of many at once, and the others of its tick together', async () => {
-    const tokens = await Promise.all(Array.from({ length: 51 }, (_, index) => acquire(`key:${index}`)));
+    const tokens = await Promise.all(Array.from({ length: 50 }, (_, index) => acquire(`key:${index}`)));
     expect(tokens.every((token) => Number(token) > 1e15)).toBe(true);
-    expect((await server.calls()).evalsha).toBe(2);
+    expect((await server.calls()).evalsha).toBe(2); // 1 + 49
   });
 
   it('releases before it acquires within a tick, so that a lock can be handed over', async () => {

@@ -114,6 +114,26 @@ describe('Of the operations of one tick', () => {
     ]);
   });
 
+  it('all fail after the last of them was asked for when the connection is lost meanwhile, and none is sent', async () => {
+    const client = noting(calls);
+    runner = atWork(client);
+    client.status = 'reconnecting';
+    const told: unknown[] = [];
+    for (const lock of locks(50, 'a')) {
+      runner.tell(
+        ACQUIRE,
+        [lock, `${lock}:fence`],
+        ['me', 1],
+        (answer) => answer,
+        (answer) => void told.push(answer),
+      );
+    }
+    expect(told).toEqual([]);
+    await endOfTick();
+    expect(told).toEqual(Array(50).fill(expect.objectContaining({ message: 'not connected', mayHaveRun: false })));
+    expect(calls).toEqual([]);
+  });
+
   it('those on other slots of a Cluster are sent along with the slot that is complete', async () => {
     runner = atWork(noting(calls, { isCluster: true, slots: [] } as unknown as Partial<Redis>));
     expect(clusterSlot('{b}')).not.toBe(clusterSlot('{a}'));

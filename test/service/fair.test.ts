@@ -54,6 +54,30 @@ describe('with fair: true', () => {
     expect(await server.keys('lock:{order}*')).toEqual(['lock:{order}:fence']);
   });
 
+  it('who gives up as the lock that it waits for is lost declines it, and those behind it are served', async () => {
+    const [locks, others] = await openFair(2);
+    const events: string[] = [];
+    locks!.events$.subscribe(({ type }) => events.push(type));
+    const held = await locks!.acquire('declined');
+    const declining = locks!.acquire('declined', { signal: held.signal });
+    await untilQueued(server, 'declined', 1);
+    const [second, third] = [locks!.acquire('declined'), locks!.acquire('declined')];
+    await untilQueued(server, 'declined', 3);
+    await others!.forceRelease('declined'); // which hands it over to the first
+    await expect(declining).rejects.toMatchObject({ code: 'LOCK_LOST', reason: 'stolen' });
+    const lock = await second;
+    expect(await locks!.inspect('declined')).toMatchObject({ waiters: 1 });
+    await lock.release();
+    await (await third).release();
+    expect(events).toEqual([
+      'acquired',
+      ...['lost', 'acquired', 'released'],
+      ...['acquired', 'released'],
+      ...['acquired', 'released'],
+    ]);
+    expect(locks!.size).toBe(0);
+  });
+
   it('who comes first is served first, also when its process has never waited before', async () => {
     const [newcomer, [others, holding]] = [await openLocks({ redis: server.url, fair: true }), await openFair(2)];
     const holder = await holding!.acquire('never-waited');
