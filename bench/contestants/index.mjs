@@ -11,6 +11,7 @@
  */
 export const CONTESTANTS = {
   raw: { title: 'raw client', takesPart: ['uncontended', 'held'] },
+  'raw-scripts': { title: 'raw client, our scripts', takesPart: ['uncontended', 'redlock'] },
   library: {
     title: 'nest-redis-lock',
     takesPart: ['uncontended', 'contended', 'wake-up', 'fair', 'crowd', 'held', 'redlock'],

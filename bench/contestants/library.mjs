@@ -4,9 +4,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 /** Where the built library is; another copy can be measured by `BENCH_DIST`. */
 const dist = process.env.BENCH_DIST ? `file://${process.env.BENCH_DIST}` : new URL('../../dist', import.meta.url).href;
 
+/** A module of the built library. */
+export function library(path) {
+  return import(`${dist}/esm/${path}`);
+}
+
 export async function open({ ports, ttlMs, waitMs, fair }) {
-  const { LockService } = await import(`${dist}/esm/service/lock.service.js`);
-  const { resolveOptions } = await import(`${dist}/esm/resolve-options.js`);
+  const { LockService } = await library('service/lock.service.js');
+  const { resolveOptions } = await library('resolve-options.js');
   const urls = ports.map((port) => `redis://127.0.0.1:${port}`);
   const source = urls.length > 1 ? { redlock: urls } : { redis: urls[0] };
   const [service] = await LockService.open(resolveOptions({ ...source, ttlMs, waitMs, ...(fair && { fair }) }));

@@ -5,29 +5,13 @@ import { COMPARE_AND_DELETE } from './compare-and-delete.mjs';
 /** SET NX PX on all nodes at once, settled at the majority's OK; compare-and-delete on all, settled at a majority too. */
 export async function open({ ports, ttlMs }) {
   const clients = await connectAll(ports);
-  const quorum = Math.floor(ports.length / 2) + 1;
   const [sha] = await Promise.all(clients.map((client) => client.script('LOAD', COMPARE_AND_DELETE)));
-
-  function majority(send, isVote) {
-    return new Promise((resolve, reject) => {
-      let votes = 0;
-      let refusals = 0;
-      const refuse = () => {
-        if (++refusals > clients.length - quorum) reject(new Error('no majority'));
-      };
-      for (const client of clients) {
-        send(client).then((reply) => {
-          if (!isVote(reply)) refuse();
-          else if (++votes === quorum) resolve();
-        }, refuse);
-      }
-    });
-  }
 
   return {
     async acquire(key) {
       const owner = randomUUID();
       await majority(
+        clients,
         (client) => client.set(key, owner, 'PX', ttlMs, 'NX'),
         (reply) => reply === 'OK',
       );
@@ -35,9 +19,28 @@ export async function open({ ports, ttlMs }) {
     },
     release: ({ key, owner }) =>
       majority(
+        clients,
         (client) => client.evalsha(sha, 1, key, owner),
         () => true,
       ),
     close: () => clients.forEach((client) => client.disconnect()),
   };
+}
+
+/** Asks all at once, and settles as soon as a majority has voted. */
+export function majority(clients, send, isVote) {
+  const quorum = Math.floor(clients.length / 2) + 1;
+  return new Promise((resolve, reject) => {
+    let votes = 0;
+    let refusals = 0;
+    const refuse = () => {
+      if (++refusals > clients.length - quorum) reject(new Error('no majority'));
+    };
+    for (const client of clients) {
+      send(client).then((reply) => {
+        if (!isVote(reply)) refuse();
+        else if (++votes === quorum) resolve();
+      }, refuse);
+    }
+  });
 }

@@ -21,13 +21,16 @@ function conditions({ startedAt, quick, repetitions, peerRepetitions, minutes, m
 function targetsText(summary) {
   const judged = judge(summary);
   if (judged.length === 0) return '';
-  const rows = judged.map(({ title, value, atMost, atLeast, isMet }) => [
+  const figure = (value) => (value === undefined ? '–' : String(Number(value.toPrecision(4)))); // 3.002 is more than 3
+  const rows = judged.map(({ title, value, floor, floorValue, atMost, atLeast, isMet }) => [
     title,
-    value === undefined ? '–' : String(Number(value.toPrecision(4))), // 3.002 is more than 3
+    figure(value),
     atMost === undefined ? `≥ ${atLeast}` : `≤ ${atMost}`,
     isMet ? 'yes' : '**no**',
+    floorValue === undefined ? '' : `${figure(floorValue)} (${CONTESTANTS[floor].title})`,
   ]);
-  return `### What the library is to reach\n\n${table(['figure', 'measured', 'wanted', 'met'], rows)}`;
+  const heads = ['figure', 'measured', 'wanted', 'met', 'the least code'];
+  return `### What the library is to reach\n\n${table(heads, rows)}`;
 }
 
 function rivalsText(summary) {
