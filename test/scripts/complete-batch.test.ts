@@ -180,6 +180,20 @@ describe('Of the operations of one tick', () => {
     expect(await next).toBe('b');
   });
 
+  it('one that was given up is not sent again when the server does not know its script', async () => {
+    const again: unknown[] = [];
+    const evaluate = (...sent: unknown[]) => Promise.resolve(again.push(sent));
+    runner = new ScriptRunner(noting(calls, { eval: evaluate } as unknown as Partial<Redis>), 20);
+    await runner.ask(ACQUIRE, ['a', 'a:fence'], ['me', 1], () => {});
+    calls[0]!.refuse(new Error('NOSCRIPT No matching script.'));
+    await endOfTick();
+    expect(again).toEqual([]);
+    void run(ACQUIRE, 'b').catch(() => {}); // it serves again
+    calls[1]!.refuse(new Error('NOSCRIPT No matching script.'));
+    await endOfTick();
+    expect(again).toHaveLength(1);
+  });
+
   it('those that readers ask for when a call is given up come due by the one timer', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
     onTestFinished(() => void vi.useRealTimers());

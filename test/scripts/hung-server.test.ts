@@ -116,18 +116,6 @@ describe('A server that hangs', () => {
     expect(await server.calls()).toMatchObject({ evalsha: 5 }); // 1 + 50 + 24 acquires, the extension, the last one
   });
 
-  it('is not sent a script that it turns out not to know when the command was given up', async () => {
-    const runner = await runnerOn(server.port);
-    await clients[0]!.script('FLUSH');
-    server.pause();
-    await faultOf(acquire(runner));
-    const givenUp = `key:${sequence}`;
-    server.resume();
-    await until(() => answers(runner), { what: 'it serves again' });
-    expect(await server.calls()).toMatchObject({ evalsha: 2, eval: 1 }); // by eval only the last one
-    expect(await clients[0]!.exists(givenUp)).toBe(0);
-  });
-
   it('may answer after the limit: what was late is not the answer to what came next', async () => {
     const runner = await runnerOn(proxy.port);
     proxy.hold();
