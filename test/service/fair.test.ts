@@ -69,12 +69,9 @@ describe('with fair: true', () => {
     expect(await locks!.inspect('declined')).toMatchObject({ waiters: 1 });
     await lock.release();
     await (await third).release();
-    expect(events).toEqual([
-      'acquired',
-      ...['lost', 'acquired', 'released'],
-      ...['acquired', 'released'],
-      ...['acquired', 'released'],
-    ]);
+    // The next is granted before the answer to a release is read, or after it.
+    expect(events.slice(0, 3)).toEqual(['acquired', 'lost', 'acquired']);
+    expect(events.slice(3).sort()).toEqual([...Array(2).fill('acquired'), ...Array(3).fill('released')]);
     expect(locks!.size).toBe(0);
   });
 
