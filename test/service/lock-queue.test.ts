@@ -128,6 +128,16 @@ describe('the queue of a key', () => {
     vi.useRealTimers();
   });
 
+  it('refuses a call with what its backend throws', async () => {
+    const { acquire, asks } = setUp();
+    asks.push = () => {
+      throw new Error('a bug');
+    };
+    const call = acquire();
+    await settled();
+    expect(call.error).toEqual(new Error('a bug'));
+  });
+
   it('asks without a place in the queue as long as the lock may be free, and with one after that', async () => {
     const { asks, log, acquire, granted } = setUp();
     const call = acquire();
