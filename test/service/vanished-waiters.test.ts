@@ -297,7 +297,7 @@ describe('those who wait in several services are all served after', () => {
       ),
     );
     await untilQueued(at, key, 3);
-    return { holder, served: Promise.all(calls).then(() => most) };
+    return { holding, holder, served: Promise.all(calls).then(() => most) };
   }
 
   it('FLUSHALL', async () => {
@@ -335,12 +335,13 @@ describe('those who wait in several services are all served after', () => {
     onTestFinished(() => Promise.all([proxy.stop(), primary.stop(), replica.stop()]).then(() => {}));
     const linked = async () => String(await replica.command('INFO', 'replication')).includes('link_status:up');
     await until(linked, { what: 'the replica follows' });
-    const { holder, served } = await crowd('failover', proxy.url, primary);
+    const { holding, holder, served } = await crowd('failover', proxy.url, primary);
     await untilQueued(replica, 'failover', 3);
     await primary.kill();
     await replica.command('REPLICAOF', 'NO', 'ONE');
     proxy.retarget(replica.port);
     await untilSubscribers(replica, 3);
+    await until(() => holding.isLocked('failover').catch(() => false), { what: 'its holder is connected, too' });
     expect(await holder.release()).toBe(true);
     expect(await within(AT_MOST_MS, served)).toBe(1);
   });
