@@ -63,17 +63,9 @@ export class ScriptRunner {
   }
 
   /**
-   * @returns what the script answered for this operation
-   * @throws ScriptFault when it has no answer: not connected, none in time, or an error of Redis
-   */
-  run(script: Script, keys: readonly string[], args: readonly (string | number)[]): Promise<Reply> {
-    return this.ask(script, keys, args, unlessFault);
-  }
-
-  /**
-   * Like `run`, in one promise where that would take several.
-   * @param read called with the answers in the order in which the server gave them, which that of promises is not
-   * @returns what `read` makes of the answer, or of a fault
+   * @param read called with the answers in the order in which the server gave them, which that of promises is not; or with
+   *   why there is none: not connected, none in time, or an error of Redis
+   * @returns what `read` makes of it
    */
   ask<T>(
     script: Script,
@@ -265,9 +257,4 @@ export class ScriptRunner {
 
 function isReply(value: unknown): value is Reply {
   return typeof value === 'number' || typeof value === 'string' || Array.isArray(value);
-}
-
-function unlessFault(answer: Reply | ScriptFault): Reply {
-  if (answer instanceof ScriptFault) throw answer;
-  return answer;
 }

@@ -15,6 +15,7 @@ import { ScriptFault } from '../../lib/scripts/script-fault.js';
 import { ScriptRunner } from '../../lib/scripts/script-runner.js';
 import { WITHDRAW } from '../../lib/scripts/withdraw.script.js';
 import { RedisServer } from '../support/redis-server.js';
+import { runScript } from '../support/run-script.js';
 import { together } from '../support/together.js';
 import { until } from '../support/until.js';
 
@@ -214,7 +215,7 @@ async function outcome(
   for (const keys of locks) await before(keys);
   heard.length = 0;
   const { script, of, args } = operation;
-  const replies = await Promise.allSettled(ask(() => locks.map((keys) => runner.run(script, of(keys), args))));
+  const replies = await Promise.allSettled(ask(() => locks.map((keys) => runScript(runner, script, of(keys), args))));
   await client.publish(CHANNEL, 'last');
   await until(() => heard.includes('last'), { what: 'all messages are heard' });
   const messages = heard.filter((text) => text !== 'last').map((text) => readMessage(text));

@@ -9,6 +9,7 @@ import { ScriptFault } from '../../lib/scripts/script-fault.js';
 import type { Reply } from '../../lib/scripts/command.js';
 import { ScriptRunner } from '../../lib/scripts/script-runner.js';
 import { RedisServer } from '../support/redis-server.js';
+import { runScript } from '../support/run-script.js';
 import { together } from '../support/together.js';
 
 describe('A ScriptRunner', () => {
@@ -37,13 +38,13 @@ describe('A ScriptRunner', () => {
   });
 
   const acquire = (key: string, owner = 'me', ttlMs: number | string = 10_000): Promise<Reply> =>
-    runner.run(ACQUIRE, [key, `${key}:fence`], [owner, ttlMs]);
+    runScript(runner, ACQUIRE, [key, `${key}:fence`], [owner, ttlMs]);
   const release = (key: string, owner = 'me'): Promise<Reply> =>
-    runner.run(RELEASE, [key, `${key}:fence`, `${key}:queue`], [owner]);
+    runScript(runner, RELEASE, [key, `${key}:fence`, `${key}:queue`], [owner]);
   const extend = (key: string, mode = 'keep'): Promise<Reply> =>
-    runner.run(mode === 'keep' ? EXTEND : RESTORE, [key], ['me', 20_000]);
-  const inspect = (key: string): Promise<Reply> => runner.run(INSPECT, [key, `${key}:fence`], []);
-  const raise = (key: string): Promise<Reply> => runner.run(RAISE_FENCE, [key, `${key}:fence`], ['me', 2e15]);
+    runScript(runner, mode === 'keep' ? EXTEND : RESTORE, [key], ['me', 20_000]);
+  const inspect = (key: string): Promise<Reply> => runScript(runner, INSPECT, [key, `${key}:fence`], []);
+  const raise = (key: string): Promise<Reply> => runScript(runner, RAISE_FENCE, [key, `${key}:fence`], ['me', 2e15]);
 
   /** In one tick, while the server is at work. */
   const all = <T>(operations: () => Promise<T>[]): Promise<T[]> => together(runner, () => Promise.all(operations()));

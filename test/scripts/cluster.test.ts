@@ -4,6 +4,7 @@ import { ACQUIRE } from '../../lib/scripts/acquire.script.js';
 import { clusterSlot } from '../../lib/scripts/cluster-slot.js';
 import { ScriptRunner } from '../../lib/scripts/script-runner.js';
 import { RedisCluster } from '../support/redis-cluster.js';
+import { runScript } from '../support/run-script.js';
 import { until } from '../support/until.js';
 import { together } from '../support/together.js';
 
@@ -54,7 +55,7 @@ describe('In a Redis Cluster', () => {
     const keys = Array.from({ length: 90 }, (_, index) => `{${'abc'[index % 3]}}:${index}`);
     const acquire = (owner: string) =>
       together(runner, () =>
-        Promise.all(keys.map((key) => runner.run(ACQUIRE, [key, `${key}:fence`], [owner, 10_000]))),
+        Promise.all(keys.map((key) => runScript(runner, ACQUIRE, [key, `${key}:fence`], [owner, 10_000]))),
       );
     await acquire('first'); // fills the script caches
     await resetCalls();
@@ -66,9 +67,9 @@ describe('In a Redis Cluster', () => {
   it('more than 50 operations on one slot travel in several calls', async () => {
     const runner = new ScriptRunner(client, 5_000);
     const keys = Array.from({ length: 101 }, (_, index) => `{a}:many:${index}`);
-    await runner.run(ACQUIRE, ['{a}:warm-up', '{a}:warm-up:fence'], ['me', 10_000]);
+    await runScript(runner, ACQUIRE, ['{a}:warm-up', '{a}:warm-up:fence'], ['me', 10_000]);
     await resetCalls();
-    await Promise.all(keys.map((key) => runner.run(ACQUIRE, [key, `${key}:fence`], ['me', 10_000])));
+    await Promise.all(keys.map((key) => runScript(runner, ACQUIRE, [key, `${key}:fence`], ['me', 10_000])));
     expect((await evalshas()).sort()).toEqual([0, 0, 3]);
   });
 
@@ -78,7 +79,7 @@ describe('In a Redis Cluster', () => {
     const runner = new ScriptRunner(prefixed, 5_000);
     const run = () =>
       together(runner, () =>
-        Promise.all(['a', 'b', 'c'].map((key) => runner.run(ACQUIRE, [key, `${key}:fence`], ['me', 10_000]))),
+        Promise.all(['a', 'b', 'c'].map((key) => runScript(runner, ACQUIRE, [key, `${key}:fence`], ['me', 10_000]))),
       );
     await run();
     await resetCalls();
@@ -89,7 +90,7 @@ describe('In a Redis Cluster', () => {
 
   it('a node that hangs costs its own operations one time limit, and those on other nodes nothing', async () => {
     const runner = new ScriptRunner(client, 300);
-    const acquire = (key: string, owner: string) => runner.run(ACQUIRE, [key, `${key}:fence`], [owner, 10_000]);
+    const acquire = (key: string, owner: string) => runScript(runner, ACQUIRE, [key, `${key}:fence`], [owner, 10_000]);
     await Promise.all(['{a}:hangs', '{b}:hangs'].map((key) => acquire(key, 'first')));
     const where = await Promise.all(cluster.nodes.map(async (each) => (await each.keys('{a}:hangs')).length));
     const node = cluster.nodes[where.indexOf(1)]!;

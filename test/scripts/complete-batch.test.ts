@@ -9,6 +9,7 @@ import type { Script } from '../../lib/scripts/script.js';
 import { ScriptFault } from '../../lib/scripts/script-fault.js';
 import type { Reply } from '../../lib/scripts/command.js';
 import { ScriptRunner } from '../../lib/scripts/script-runner.js';
+import { runScript } from '../support/run-script.js';
 
 const SCRIPTS = [ACQUIRE, EXTEND, INSPECT, RELEASE];
 
@@ -60,7 +61,7 @@ describe('Of the operations of one tick', () => {
   }
 
   const run = (script: Script, lock: string): Promise<Reply> =>
-    runner.run(script, script === EXTEND ? [lock] : [lock, `${lock}:more`], script === INSPECT ? [] : ['me']);
+    runScript(runner, script, script === EXTEND ? [lock] : [lock, `${lock}:more`], script === INSPECT ? [] : ['me']);
   const sent = () => calls.map(({ script, locks }) => [script.name, locks.length]);
 
   it('the first is sent at once when nothing is under way, the others at the end of the tick', async () => {

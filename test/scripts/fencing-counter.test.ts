@@ -6,6 +6,7 @@ import { FENCE_TTL_MS } from '../../lib/scripts/fence.js';
 import type { Reply } from '../../lib/scripts/command.js';
 import { ScriptRunner } from '../../lib/scripts/script-runner.js';
 import { RedisServer } from '../support/redis-server.js';
+import { runScript } from '../support/run-script.js';
 import { together } from '../support/together.js';
 
 const [LOCK, FENCE, QUEUE, GUARD] = ['lock:{k}', 'lock:{k}:fence', 'lock:{k}:queue', 'lock:guard'];
@@ -34,13 +35,13 @@ const timeUs = async () => {
 const counter = async () => Number(await client.get(FENCE));
 
 describe.each([
-  ['acquire', 1, () => runner.run(ACQUIRE, [LOCK, FENCE], ['me', 10_000])],
-  ['contend for three holders', 3, () => runner.run(CONTEND, [LOCK, FENCE, QUEUE], ['me', 10_000, 3, '', 0])],
-  ['vote as a node of a Redlock', 1, () => runner.run(VOTE, [LOCK, FENCE, GUARD], ['me', 10_000, ''])],
+  ['acquire', 1, () => runScript(runner, ACQUIRE, [LOCK, FENCE], ['me', 10_000])],
+  ['contend for three holders', 3, () => runScript(runner, CONTEND, [LOCK, FENCE, QUEUE], ['me', 10_000, 3, '', 0])],
+  ['vote as a node of a Redlock', 1, () => runScript(runner, VOTE, [LOCK, FENCE, GUARD], ['me', 10_000, ''])],
   [
     'vote for one who waits',
     1,
-    () => runner.run(VOTE_OR_QUEUE, [LOCK, FENCE, QUEUE, GUARD], ['me', 10_000, 1, '', 0, '']),
+    () => runScript(runner, VOTE_OR_QUEUE, [LOCK, FENCE, QUEUE, GUARD], ['me', 10_000, 1, '', 0, '']),
   ],
 ] as const)('The counter of fencing tokens: %s', (_name, count, mint: () => Promise<Reply>) => {
   it('starts at the time of the server in microseconds', async () => {
@@ -108,10 +109,10 @@ describe.each([
 });
 
 describe.each([
-  ['vote', () => runner.run(VOTE, [LOCK, FENCE, GUARD], ['me', 10_000, 'epoch'])],
+  ['vote', () => runScript(runner, VOTE, [LOCK, FENCE, GUARD], ['me', 10_000, 'epoch'])],
   [
     'vote for one who waits',
-    () => runner.run(VOTE_OR_QUEUE, [LOCK, FENCE, QUEUE, GUARD], ['me', 10_000, 1, '', 0, 'epoch']),
+    () => runScript(runner, VOTE_OR_QUEUE, [LOCK, FENCE, QUEUE, GUARD], ['me', 10_000, 1, '', 0, 'epoch']),
   ],
 ] as const)('A node of a Redlock that has lost its data: %s', (_name, vote: () => Promise<Reply>) => {
   it.each([

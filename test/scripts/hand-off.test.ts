@@ -9,6 +9,7 @@ import type { Reply } from '../../lib/scripts/command.js';
 import { ScriptRunner } from '../../lib/scripts/script-runner.js';
 import { WITHDRAW } from '../../lib/scripts/withdraw.script.js';
 import { RedisServer } from '../support/redis-server.js';
+import { runScript } from '../support/run-script.js';
 import { until } from '../support/until.js';
 import { together } from '../support/together.js';
 
@@ -47,7 +48,7 @@ afterAll(async () => {
 });
 
 const run = (script: Script, keys: string[], ...args: (string | number)[]): Promise<Reply> =>
-  runner.run(script, keys, args);
+  runScript(runner, script, keys, args);
 const release = (owner: string) => run(RELEASE, KEYS, owner);
 const withdraw = (ticket: string, entry: string) => run(WITHDRAW, KEYS, ticket, entry);
 const contend = (owner: string, { count = 1, entry = '', fair = 0, ttlMs = TTL_MS } = {}) =>
@@ -162,7 +163,7 @@ describe('a release', () => {
     await narrow.ping();
     await hold('me');
     await line(entryOf('first'));
-    await new ScriptRunner(narrow, 5_000).run(RELEASE, KEYS, ['me']);
+    await runScript(new ScriptRunner(narrow, 5_000), RELEASE, KEYS, ['me']);
     await told('inbox:alive first');
     expect(tokens).toEqual([undefined]);
     expect(await client.get(LOCK)).toBe('first');

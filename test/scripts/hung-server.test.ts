@@ -6,6 +6,7 @@ import { ScriptFault } from '../../lib/scripts/script-fault.js';
 import type { Reply } from '../../lib/scripts/command.js';
 import { ScriptRunner } from '../../lib/scripts/script-runner.js';
 import { RedisServer } from '../support/redis-server.js';
+import { runScript } from '../support/run-script.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
@@ -59,9 +60,9 @@ describe('A server that hangs', () => {
   }
   const acquire = (runner: ScriptRunner): Promise<Reply> => {
     const key = `key:${++sequence}`;
-    return runner.run(ACQUIRE, [key, `${key}:fence`], ['me', 10_000]);
+    return runScript(runner, ACQUIRE, [key, `${key}:fence`], ['me', 10_000]);
   };
-  const extend = (runner: ScriptRunner): Promise<Reply> => runner.run(EXTEND, ['key'], ['me', 10_000]);
+  const extend = (runner: ScriptRunner): Promise<Reply> => runScript(runner, EXTEND, ['key'], ['me', 10_000]);
   const faultOf = (answer: Promise<Reply>): Promise<ScriptFault> =>
     answer.then(
       () => expect.unreachable('it answered'),
@@ -184,7 +185,7 @@ describe('A client that is not connected', () => {
     await server.kill();
     await until(() => client.status === 'reconnecting', { what: 'the client has noticed' });
     const runner = new ScriptRunner(client, 5_000);
-    const answer = runner.run(ACQUIRE, ['key', 'key:fence'], ['me', 10_000]).catch((fault: unknown) => fault);
+    const answer = runScript(runner, ACQUIRE, ['key', 'key:fence'], ['me', 10_000]).catch((fault: unknown) => fault);
     const late = new Promise<string>((resolve) => setImmediate(resolve, 'not at once'));
     expect(await Promise.race([answer, late])).toMatchObject({ mayHaveRun: false, disconnected: true });
     expect(toldBeforeReturn(runner)).toBe(0);

@@ -8,6 +8,7 @@ import { RAISE_FENCE } from '../../lib/scripts/raise-fence.script.js';
 import { RELEASE } from '../../lib/scripts/release.script.js';
 import { ScriptRunner } from '../../lib/scripts/script-runner.js';
 import { RedisServer } from '../support/redis-server.js';
+import { runScript } from '../support/run-script.js';
 import { together } from '../support/together.js';
 
 const SCRIPTS = [ACQUIRE, EXTEND, RESTORE, RAISE_FENCE, INSPECT, RELEASE, FORCE_RELEASE];
@@ -44,7 +45,7 @@ describe('The script cache of Redis', () => {
 
   const run = (name: string, key = 'key') => {
     const script = SCRIPTS.find((candidate) => candidate.name === name)!;
-    return runner.run(script, [key, `${key}:fence`, `${key}:queue`].slice(0, KEY_COUNT[name] ?? 2), ARGS[name]!);
+    return runScript(runner, script, [key, `${key}:fence`, `${key}:queue`].slice(0, KEY_COUNT[name] ?? 2), ARGS[name]!);
   };
 
   it.each(SCRIPTS.map(({ name }) => name))('is filled by the first use of %s, and used from then on', async (name) => {

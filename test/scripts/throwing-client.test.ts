@@ -3,6 +3,7 @@ import { expect, it } from 'vitest';
 import { RELEASE } from '../../lib/scripts/release.script.js';
 import { ScriptFault } from '../../lib/scripts/script-fault.js';
 import { ScriptRunner } from '../../lib/scripts/script-runner.js';
+import { runScript } from '../support/run-script.js';
 import { until } from '../support/until.js';
 
 /** As a client that an application has wrapped or patched may behave. */
@@ -21,7 +22,7 @@ it.each([
   ['throws when the script is sent', broken({ evalsha: noScript, eval: boom })],
   ['rejects when the script is sent', broken({ evalsha: noScript, eval: async () => boom() })],
 ])('fails the operation of a client that %s', async (_when, client) => {
-  const running = new ScriptRunner(client, 1_000).run(RELEASE, ['key'], ['me']);
+  const running = runScript(new ScriptRunner(client, 1_000), RELEASE, ['key'], ['me']);
   await expect(running).rejects.toThrow(ScriptFault);
   await expect(running).rejects.toThrow('patched');
 });

@@ -1,8 +1,9 @@
 import { INSPECT } from '../../lib/scripts/inspect.script.js';
 import type { ScriptRunner } from '../../lib/scripts/script-runner.js';
+import { runScript } from './run-script.js';
 
 /** Asks while something else is under way, one more command: so all that is asked for travels together. */
 export function together<T>(runner: ScriptRunner, ask: () => T): T {
-  runner.run(INSPECT, ['{busy}', '{busy}:fence'], []).catch(() => {}); // it may hang, or be forbidden
+  runScript(runner, INSPECT, ['{busy}', '{busy}:fence'], []).catch(() => {}); // it may hang, or be forbidden
   return ask();
 }
