@@ -13,6 +13,8 @@ export interface Usage {
   processName: string;
   /** Locks are taken on it alone; otherwise it is one of a Redlock. */
   handsOver: boolean;
+  /** Each lock waits until replicas have it. */
+  waitsForReplicas: boolean;
 }
 
 /** What only the check itself asks for. */
@@ -59,12 +61,12 @@ export class NodeProbe {
   }
 
   async #check(name: string, client: Redis, timeoutMs: number): Promise<NodeDiagnosis> {
-    const { keyPrefix, processName, handsOver } = this.usage;
+    const { keyPrefix, processName, handsOver, waitsForReplicas } = this.usage;
     // A Cluster puts its prefix before the keys itself, not by the clients of its nodes.
     const prefix = client === this.connection.client ? '' : this.#clientPrefix;
     const key = `${prefix}${keyPrefix}:{doctor:${processName}}`;
     const channel = `${keyPrefix}:inbox:doctor:${processName}`;
-    const rights = commandRights(key, channel, !handsOver);
+    const rights = commandRights(key, channel, { votes: !handsOver, waitsForReplicas });
     try {
       const listening = mayListen(client, channel, timeoutMs);
       const clock = await clockOf(client);

@@ -29,9 +29,17 @@ export async function openBackend(
       return new MemoryBackend(now);
     case 'redis': {
       const commandTimeoutMs = options.commandTimeoutMs ?? DEFAULT_COMMAND_TIMEOUT_MS;
-      const settings = { keyPrefix, commandTimeoutMs, processName, handsOver: true, fair, guarded: false };
-      const [node] = await openNodes([backend.source], settings);
       const terms = options.waitForReplicas;
+      const settings = {
+        keyPrefix,
+        commandTimeoutMs,
+        processName,
+        handsOver: true,
+        waitsForReplicas: terms !== undefined,
+        fair,
+        guarded: false,
+      };
+      const [node] = await openNodes([backend.source], settings);
       const replicas = terms && new ReplicaWait(node!.connection.client, settings, terms);
       return new SingleNodeBackend(node!, commandTimeoutMs, now, replicas);
     }
@@ -43,6 +51,7 @@ export async function openBackend(
         commandTimeoutMs: nodeTimeoutMs,
         processName,
         handsOver: false,
+        waitsForReplicas: false,
         fair: false,
         guarded: options.restartGuard,
       });

@@ -21,15 +21,21 @@ export const WITHOUT: Record<Purpose, string> = {
 
 const NO_SCRIPT = '0'.repeat(40);
 
-/**
- * All commands of the library, its scripts included, that can be tried on the connection that locks are taken on.
- * @param votes the server is a node of a Redlock
- */
-export function commandRights(key: string, channel: string, votes: boolean): Right[] {
+/** What a server is used for that takes a right more. */
+export interface FurtherUse {
+  /** It is a node of a Redlock. */
+  votes: boolean;
+  waitsForReplicas: boolean;
+}
+
+/** All commands of the library, its scripts included, that can be tried on the connection that locks are taken on. */
+export function commandRights(key: string, channel: string, { votes, waitsForReplicas }: FurtherUse): Right[] {
   const [lock, wait] = ['locks', 'waiting'] as const;
   const toVote: Right = { name: 'incrby', probe: ['INCRBY', key, 'no number'], purpose: lock };
+  const toWait: Right = { name: 'wait', probe: ['WAIT', '0', '1'], purpose: lock };
   return [
     ...(votes ? [toVote] : []),
+    ...(waitsForReplicas ? [toWait] : []),
     { name: 'evalsha', probe: ['EVALSHA', NO_SCRIPT, '1', key], purpose: lock },
     { name: 'eval', probe: ['EVAL', 'return 1', '1', key], purpose: lock },
     { name: 'get', probe: ['GET', key], purpose: lock },
@@ -52,5 +58,6 @@ export function commandRights(key: string, channel: string, votes: boolean): Rig
 export function purposeOf(right: string): Purpose {
   if (right.startsWith('~')) return 'locks';
   if (right.startsWith('&') || right === '+subscribe') return 'waiting';
-  return commandRights('', '', true).find(({ name }) => right === `+${name}`)?.purpose ?? 'doctor';
+  const all = commandRights('', '', { votes: true, waitsForReplicas: true });
+  return all.find(({ name }) => right === `+${name}`)?.purpose ?? 'doctor';
 }

@@ -208,6 +208,7 @@ describe('Fencing tokens of a Redlock', () => {
         commandTimeoutMs: 5_000,
         processName: 'test',
         handsOver: false,
+        waitsForReplicas: false,
         fair: false,
         guarded: false,
       };

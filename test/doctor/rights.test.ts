@@ -9,6 +9,7 @@ import { RedisCluster } from '../support/redis-cluster.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { aclUser, refusals, RIGHTS } from './acl-user.js';
+import { replicaOf } from './replica-of.js';
 
 let servers: RedisServer[];
 beforeAll(async () => {
@@ -97,6 +98,16 @@ describe('A user of Redis with the rights that the README names', () => {
       await until(async () => (await agree()).length >= 2, { what: `${count} wait for the lock "${key}"` });
     });
     expect((await Promise.all(servers.map((server) => refusals(server)))).flat()).toEqual([]);
+  });
+
+  it('may do all that waiting for replicas needs, with the further right that the README names for it', async () => {
+    const primary = await redisServer();
+    await replicaOf(primary);
+    const redis = await aclUser(primary, { also: ['+wait'] });
+    const open = () => openLocks({ redis, waitForReplicas: { count: 1, timeoutMs: 5_000 } });
+    await wholePath([await open(), await open()], (key, count) => untilQueued(primary, key, count));
+    expect((await primary.calls()).wait).toBeGreaterThan(0);
+    expect(await refusals(primary)).toEqual([]);
   });
 
   it('may do all that a Cluster needs, with the further rights that the README names for it', async () => {
@@ -194,6 +205,20 @@ describe('The doctor', () => {
     expect((await servers[0]!.keys()).filter((key) => key.includes('doctor'))).toEqual([]);
     await aclUser(servers[1]!);
     expect(await missing()).toEqual([[], ['+incrby'], []]);
+  });
+
+  it('names the right to wait for replicas where locks do', async () => {
+    const [server] = servers as [RedisServer];
+    const redis = await aclUser(server);
+    const locks = await openLocks({ redis, waitForReplicas: { count: 1, timeoutMs: 50 } });
+    const { nodes, findings } = await locks.diagnose();
+    expect(nodes.map(({ missingRights }) => missingRights)).toEqual([['+wait']]);
+    expect(findings.map(({ severity, message }) => [severity, message])).toContainEqual([
+      'error',
+      expect.stringContaining(' +wait: no lock can be had'),
+    ]);
+    await aclUser(server, { also: ['+wait'] });
+    expect((await locks.diagnose()).nodes.map(({ missingRights }) => missingRights)).toEqual([[]]);
   });
 
   it('names the keys and channels by the prefixes of the client and of the module', async () => {

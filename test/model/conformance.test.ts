@@ -18,7 +18,13 @@ beforeAll(async () => {
   const connection = await RedisConnection.open(server.url);
   await connection.ready(5_000);
   const settings = { keyPrefix: 'lock', commandTimeoutMs: 5_000, processName: 'model' };
-  node = new RedisNode(connection, { ...settings, handsOver: false, fair: false, guarded: true });
+  node = new RedisNode(connection, {
+    ...settings,
+    handsOver: false,
+    waitsForReplicas: false,
+    fair: false,
+    guarded: true,
+  });
 });
 afterAll(async () => {
   await node.close();
