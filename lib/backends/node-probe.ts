@@ -66,6 +66,8 @@ export class NodeProbe {
     const prefix = client === this.connection.client ? '' : this.#clientPrefix;
     const key = `${prefix}${keyPrefix}:{doctor:${processName}}`;
     const channel = `${keyPrefix}:inbox:doctor:${processName}`;
+    // As far as the client knows; a refusal it has only told, and gone on.
+    const database = client.condition?.select ?? 0;
     const rights = commandRights(key, channel, { votes: !handsOver, waitsForReplicas });
     try {
       const listening = mayListen(client, channel, timeoutMs);
@@ -75,6 +77,7 @@ export class NodeProbe {
         ['CONFIG', 'GET', 'save'],
         ['CONFIG', 'GET', 'appendfsync'],
         ...rights.map(({ probe }) => probe),
+        ...(database > 0 ? [['SELECT', String(database)] as const] : []),
       ]);
       const diagnosis: NodeDiagnosis = {
         name,
@@ -87,7 +90,7 @@ export class NodeProbe {
         ...clock,
       };
       addPersistence(diagnosis, save!, fsync!);
-      tried.forEach((answer, index) => noteRefusal(diagnosis, rights[index]!.name, answer));
+      tried.forEach((answer, index) => noteRefusal(diagnosis, rights[index]?.name ?? 'select', answer));
       noteRefusal(diagnosis, 'subscribe', await listening);
       noteRefusal(diagnosis, 'info', info!);
       noteRefusal(diagnosis, 'config|get', save!);
@@ -192,6 +195,7 @@ function noteRefusal(diagnosis: NodeDiagnosis, right: string, answer: Answer): v
   const { missingRights, unknownCommands, notChecked } = diagnosis;
   const isForbidden = refusal.startsWith('NOPERM'); // which from Redis 7.2 on repeats the name of the user
   if (FOR_CHECKS.includes(right)) notChecked.push(`${right}: ${isForbidden ? 'no right to it' : refusal}`);
+  if (right === 'select') diagnosis.refusesDatabase = isForbidden ? 'no right to SELECT' : refusal;
   if (isForbidden) {
     if (/access (a|one of the) keys?/.test(refusal)) missingRights.push('~');
     else if (/access (a|one of the) channels?/.test(refusal)) missingRights.push('&');

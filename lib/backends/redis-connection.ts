@@ -21,26 +21,44 @@ const OWN_CLIENT = {
 /** So long after a command was due its connection counts as half-open. */
 const HALF_OPEN_AFTER_MS = 4_000;
 
-/** What Redis answers to a missing or wrong password. */
-const REFUSED = /^(NOAUTH|WRONGPASS)/;
+/** What a server refuses until somebody changes something. */
+interface Refusal {
+  what: string;
+  advice: string;
+}
+
+const CREDENTIALS: Refusal = { what: 'the credentials', advice: 'Correct username and password.' };
+const DATABASE: Refusal = {
+  what: 'the database',
+  advice: 'Give its user the right +select, or name a database that it has.',
+};
 
 /** One client, made here or handed in, and whether it can be used now. */
 export class RedisConnection {
   readonly #waiting = new Set<() => void>();
-  /** Those of them to whom refused credentials are an answer. */
+  /** Those of them to whom a refusal is an answer. */
   readonly #starting = new Set<() => void>();
   readonly #wake = () => {
     for (const waiter of this.#waiting) waiter();
   };
   readonly #remember = (error: Error) => {
+    if (this.stream !== undefined && this.stream === this.#givenUp) return; // what follows from that
     this.#lastError = problemOf(error);
-    if (this.#isRefused) for (const waiter of this.#starting) waiter();
+    this.#refusal = refusalOf(error);
+    // The client would go on in database 0, where others do not look for the lock.
+    if (this.#refusal === DATABASE) {
+      this.#givenUp = this.stream;
+      this.stream?.destroy();
+    }
+    if (this.#refusal) for (const waiter of this.#starting) waiter();
   };
   readonly #forget = () => {
-    this.#lastError = undefined;
+    this.#lastError = this.#refusal = undefined;
   };
   /** Since it was last ready. */
   #lastError?: string;
+  #refusal?: Refusal;
+  #givenUp?: Duplex;
   #problem?: NodeError;
 
   private constructor(
@@ -69,22 +87,22 @@ export class RedisConnection {
   /** What is wrong while it is not ready. The same one until that changes: it is asked for by every call meanwhile. */
   get problem(): NodeError {
     const cause = this.#lastError ? `: ${this.#lastError}` : '';
-    const [problem, advice] = this.#isRefused
-      ? [`it refused the credentials${cause}`, 'Correct username and password.']
-      : [`not connected (${this.client.status})${cause}`];
-    if (this.#problem?.problem !== problem) this.#problem = new NodeError(this.name, problem, advice);
+    const problem = this.#refusal
+      ? `it refused ${this.#refusal.what}${cause}`
+      : `not connected (${this.client.status})${cause}`;
+    if (this.#problem?.problem !== problem) this.#problem = new NodeError(this.name, problem, this.#refusal?.advice);
     return this.#problem;
   }
 
   /**
    * Waits until commands can be sent. Starts the connection of a lazy client, as a command would.
-   * @param when at the `start` of the application credentials that are refused will stay so; later they may be changing
+   * @param when at the `start` of the application what is refused will stay so; later it may be changing
    * @returns undefined when it is ready; what is wrong after `timeoutMs`, or at once when it was closed for good
    */
   async ready(timeoutMs: number, when?: 'start'): Promise<NodeError | undefined> {
     if (this.isReady) return undefined;
     if (this.client.status === 'wait') this.client.connect().catch(() => {}); // reported by the status
-    const isHopeless = this.client.status === 'end' || (when === 'start' && this.#isRefused);
+    const isHopeless = this.client.status === 'end' || (when === 'start' && this.#refusal !== undefined);
     if (!isHopeless && timeoutMs > 0) await this.#change(timeoutMs, when);
     return this.isReady ? undefined : this.problem;
   }
@@ -114,10 +132,6 @@ export class RedisConnection {
     this.#wake();
   }
 
-  get #isRefused(): boolean {
-    return this.#lastError !== undefined && REFUSED.test(this.#lastError);
-  }
-
   #change(timeoutMs: number, when?: 'start'): Promise<void> {
     return new Promise((resolve) => {
       const done = () => {
@@ -131,6 +145,11 @@ export class RedisConnection {
       if (when === 'start') this.#starting.add(done);
     });
   }
+}
+
+function refusalOf(error: Error & { command?: { name: string } }): Refusal | undefined {
+  if (/^(NOAUTH|WRONGPASS)/.test(error.message)) return CREDENTIALS;
+  return error.name === 'ReplyError' && error.command?.name === 'select' ? DATABASE : undefined;
 }
 
 /** By its form, not by its class: the application may have an ioredis of its own. */

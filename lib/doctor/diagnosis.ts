@@ -45,6 +45,8 @@ export interface NodeDiagnosis {
   unknownCommands: string[];
   /** What it answered instead of writing, such as `OOM` when its memory is full, or `MISCONF`. */
   refusesWrites?: string;
+  /** What it answered when its client asked for the database that it is to use. */
+  refusesDatabase?: string;
   /** What could not be checked, and why. */
   notChecked: string[];
 }
@@ -57,6 +59,8 @@ export type FindingCode =
   | 'not-independent'
   /** A replica that takes writes, which its master overwrites. */
   | 'writable-replica'
+  /** The client goes on in another database than it was to use. */
+  | 'wrong-database'
   | 'read-only-replica'
   | 'unreachable'
   | 'too-old'

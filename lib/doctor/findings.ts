@@ -67,11 +67,20 @@ function isTooOld(version: string): boolean {
 
 /** What lets two hold a lock. */
 function unsafe(node: NodeDiagnosis): About[] {
-  if (node.role !== 'replica' || node.readOnly !== false) return [];
-  const message =
-    `is a replica of ${node.replicaOf} that takes writes: its master overwrites them, and locks are gone. ` +
-    'Name the master, or make it one (REPLICAOF NO ONE).';
-  return [['writable-replica', message]];
+  const about: About[] = [];
+  if (node.refusesDatabase !== undefined) {
+    const message =
+      `refuses the database of its client (${node.refusesDatabase}), which goes on in another one, where others do not ` +
+      'look for the locks. Give its user the right +select, or name a database that it has.';
+    about.push(['wrong-database', message]);
+  }
+  if (node.role === 'replica' && node.readOnly === false) {
+    const message =
+      `is a replica of ${node.replicaOf} that takes writes: its master overwrites them, and locks are gone. ` +
+      'Name the master, or make it one (REPLICAOF NO ONE).';
+    about.push(['writable-replica', message]);
+  }
+  return about;
 }
 
 function doubts(node: NodeDiagnosis, backend: LockDiagnosis['backend']): About[] {

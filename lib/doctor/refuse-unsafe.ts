@@ -1,7 +1,7 @@
 import { LockOptionsError, LockUnavailableError, NodeError } from '../errors.js';
 import type { Finding, FindingCode, LockDiagnosis } from './diagnosis.js';
 
-const UNSAFE: readonly FindingCode[] = ['same-server', 'not-independent', 'writable-replica'];
+const UNSAFE: readonly FindingCode[] = ['same-server', 'not-independent', 'writable-replica', 'wrong-database'];
 
 /**
  * Refuses servers on which locks would be given, but not safely; and a single one that can never give any.

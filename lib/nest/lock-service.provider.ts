@@ -26,7 +26,7 @@ export function lockServiceProvider(optionsToken: InjectionToken, name?: string)
       }
       const token = getLockServiceToken(name);
       if ([...modules.values()].filter((module) => module.providers.has(token)).length > 1) {
-        logger.warn(
+        logger.error(
           'RedisLockModule is registered more than once under this name: locks of one are not those of the other, if ' +
             'their options differ. Register it once, or give one of them a name.',
         );

@@ -1,6 +1,7 @@
 import { Test } from '@nestjs/testing';
-import { LockUnavailableError, RedisLockModule, type RedisLockModuleOptions } from 'nest-redis-lock';
-import { afterEach, describe, expect, it } from 'vitest';
+import { Redis } from 'ioredis';
+import { LockOptionsError, LockUnavailableError, RedisLockModule, type RedisLockModuleOptions } from 'nest-redis-lock';
+import { afterEach, describe, expect, it, onTestFinished } from 'vitest';
 import { makeApp, RecordingLogger } from '../support/nest-app.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
@@ -20,13 +21,16 @@ async function deadServer(): Promise<RedisServer> {
   return dead;
 }
 
-async function failureOf(options: RedisLockModuleOptions): Promise<LockUnavailableError> {
+async function failureOf(
+  options: RedisLockModuleOptions,
+  kind: typeof LockOptionsError | typeof LockUnavailableError = LockUnavailableError,
+): Promise<Error> {
   const error = await Test.createTestingModule({ imports: [RedisLockModule.forRoot(options)] })
     .setLogger(new RecordingLogger())
     .compile()
     .catch((reason: unknown) => reason);
-  expect(error).toBeInstanceOf(LockUnavailableError);
-  return error as LockUnavailableError;
+  expect(error).toBeInstanceOf(kind);
+  return error as Error;
 }
 
 it('does not start when nothing listens, within its limit, and names host and port but no password', async () => {
@@ -76,6 +80,64 @@ describe('does not wait for Redis to accept credentials that it refused,', () =>
     const { message } = await failureOf({ redlock, connectTimeoutMs });
     expect(message.match(/it refused the credentials/g)).toHaveLength(2);
     expect(message.split(advice)).toHaveLength(2);
+  });
+});
+
+describe('does not take locks in another database than it was given, where nobody else looks for them:', () => {
+  const narrow = ['on', '>secret', 'allkeys', 'allchannels', '+@all', '-select'];
+  const advice = 'Give its user the right +select, or name a database that it has.';
+
+  it.each([
+    ['a database that the server does not have', 'redis://127.0.0.1', 99, /ERR DB index is out of range\. /],
+    ['a user without the right to it', 'redis://narrow:secret@127.0.0.1', 1, /NOPERM .*\. /],
+  ])('%s', async (_, url, database, refusal) => {
+    const redis = await server();
+    await redis.command('ACL', 'SETUSER', 'narrow', ...narrow);
+    const given = `${url}:${redis.port}/${database}`;
+    for (const options of [{ redis: given }, { redis: () => new Redis(given, { lazyConnect: true }) }]) {
+      const { message } = await failureOf({ ...options, connectTimeoutMs: 600_000 });
+      expect(message).toContain(`127.0.0.1:${redis.port}: it refused the database: `);
+      expect(message).toMatch(refusal);
+      expect(message).toContain(advice);
+    }
+  });
+
+  it('a client of the application, which goes on all the same', async () => {
+    const redis = await server();
+    const client = new Redis(`redis://127.0.0.1:${redis.port}/99`);
+    onTestFinished(() => client.disconnect());
+    const told = new Promise((resolve) => client.on('error', resolve));
+    await client.ping();
+    const { message } = await failureOf({ redis: client }, LockOptionsError);
+    expect(message).toContain(
+      `127.0.0.1:${redis.port} refuses the database of its client (ERR DB index is out of range`,
+    );
+    expect(message).toContain(advice);
+    expect(await told).toMatchObject({ name: 'ReplyError' });
+  });
+
+  it('a right that was taken away while it ran, until it is given back', async () => {
+    const redis = await server();
+    await redis.command('ACL', 'SETUSER', 'narrow', ...narrow, '+select');
+    const url = `redis://narrow:secret@127.0.0.1:${redis.port}/1`;
+    const { locks } = await makeApp({}, { redis: url, commandTimeoutMs: 200 });
+    await redis.command('ACL', 'SETUSER', 'narrow', '-select');
+    await redis.command('CLIENT', 'KILL', 'USER', 'narrow');
+    await until(
+      () =>
+        locks.tryAcquire('x').then(
+          () => false,
+          (error: Error) => error.message.includes(advice),
+        ),
+      {
+        what: 'the new connection is refused its database',
+      },
+    );
+    expect(await redis.keys()).toEqual([]);
+    await redis.command('ACL', 'SETUSER', 'narrow', '+select');
+    const lock = await until(() => locks.tryAcquire('x').catch(() => null), { what: 'it is accepted' });
+    expect(await redis.keys()).toEqual([]);
+    await lock.release();
   });
 });
 

@@ -184,8 +184,8 @@ describe('a second registration', () => {
     return log.lines;
   };
 
-  it('under the same name is warned of', async () => {
-    expect((await start2([undefined, undefined])).join()).toContain('registered more than once under this name');
+  it('under the same name is told as an error', async () => {
+    expect((await start2([undefined, undefined])).join()).toMatch(/^error .*registered more than once under this name/);
   });
 
   it('under another name is not', async () => {
