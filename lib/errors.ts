@@ -91,7 +91,7 @@ export class NodeError extends Error {
     /** What was wrong there. */
     readonly problem: string,
     /** What to do, if not to see that the server is up and reachable: sentences. */
-    readonly advice?: string,
+    readonly advice = adviceOn(problem),
   ) {
     super(`${node}: ${problem}`);
     this.name = 'NodeError';
@@ -120,6 +120,14 @@ export class LockUnavailableError extends LockError {
       causes,
     );
   }
+}
+
+/** A server that refuses a command is up. */
+function adviceOn(problem: string): string | undefined {
+  const isForbidden = /NOPERM|can't run this command/.test(problem); // by itself, or in a script
+  return isForbidden
+    ? 'Give its user that right (ACL SETUSER); LockService.diagnose() names all that are missing.'
+    : undefined;
 }
 
 /** What to do about these problems: each advice once. */

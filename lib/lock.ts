@@ -52,7 +52,7 @@ export interface LockInfo {
   remainingMs: number;
   /**
    * The fencing token of its holder; while a lock is passed on within a process, the last of those that are reserved for
-   * that. `undefined` when the key was written by another program.
+   * that. When the key was written by another program it is that of the last holder before, or `undefined`.
    */
   fencingToken?: number;
   /** How many calls of this process wait for it. */

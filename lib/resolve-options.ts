@@ -145,9 +145,9 @@ export function resolveRequest(
   return request;
 }
 
-/** @throws LockOptionsError for options that a single call cannot have, or with a value out of bounds */
+/** @throws LockOptionsError for options that a locked method cannot have, or with a value out of bounds */
 export function checkRequest(options: object, also: readonly string[] = []): void {
-  refuseUnknown(options, [...REQUEST_OPTIONS, ...also]);
+  refuseUnknown(options, [...REQUEST_OPTIONS.filter((name) => name !== 'signal'), ...also]);
   checked(options, REQUEST_OPTIONS);
 }
 

@@ -13,8 +13,8 @@ export interface Usage {
   processName: string;
   /** Locks are taken on it alone; otherwise it is one of a Redlock. */
   handsOver: boolean;
-  /** Each lock waits until replicas have it. */
-  waitsForReplicas: boolean;
+  /** Each lock waits until so many replicas have it. */
+  awaitedReplicas: number;
 }
 
 /** What only the check itself asks for. */
@@ -61,14 +61,14 @@ export class NodeProbe {
   }
 
   async #check(name: string, client: Redis, timeoutMs: number): Promise<NodeDiagnosis> {
-    const { keyPrefix, processName, handsOver, waitsForReplicas } = this.usage;
+    const { keyPrefix, processName, handsOver, awaitedReplicas } = this.usage;
     // A Cluster puts its prefix before the keys itself, not by the clients of its nodes.
     const prefix = client === this.connection.client ? '' : this.#clientPrefix;
     const key = `${prefix}${keyPrefix}:{doctor:${processName}}`;
     const channel = `${keyPrefix}:inbox:doctor:${processName}`;
     // As far as the client knows; a refusal it has only told, and gone on.
     const database = client.condition?.select ?? 0;
-    const rights = commandRights(key, channel, { votes: !handsOver, waitsForReplicas });
+    const rights = commandRights(key, channel, { votes: !handsOver, waitsForReplicas: awaitedReplicas > 0 });
     try {
       const listening = mayListen(client, channel, timeoutMs);
       const clock = await clockOf(client);
@@ -86,6 +86,7 @@ export class NodeProbe {
         missingRights: [],
         unknownCommands: [],
         notChecked: [],
+        ...(awaitedReplicas > 0 && { awaitedReplicas }),
         ...('value' in info! ? readInfo(String(info.value)) : {}),
         ...clock,
       };

@@ -35,7 +35,7 @@ export async function openBackend(
         commandTimeoutMs,
         processName,
         handsOver: true,
-        waitsForReplicas: terms !== undefined,
+        awaitedReplicas: terms?.count ?? 0,
         fair,
         guarded: false,
       };
@@ -51,7 +51,7 @@ export async function openBackend(
         commandTimeoutMs: nodeTimeoutMs,
         processName,
         handsOver: false,
-        waitsForReplicas: false,
+        awaitedReplicas: 0,
         fair: false,
         guarded: options.restartGuard,
       });

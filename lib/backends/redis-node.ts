@@ -40,8 +40,8 @@ export interface NodeSettings {
   processName: string;
   /** Whether it hands locks over by itself, which a node of a Redlock cannot. */
   handsOver: boolean;
-  /** Whether each lock waits until replicas have it. */
-  waitsForReplicas: boolean;
+  /** Each lock waits until so many replicas have it. */
+  awaitedReplicas: number;
   /** Whether a free lock goes to the first in its queue, whoever asks for it. */
   fair: boolean;
   /** Whether a vote counts only if it is of the same connection as the question, so of the same server. */

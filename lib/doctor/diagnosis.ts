@@ -17,6 +17,8 @@ export interface NodeDiagnosis {
   replicationId?: string;
   /** How many replicas follow it now. */
   replicas?: number;
+  /** How many of them each lock waits for, if it does (`waitForReplicas`). */
+  awaitedReplicas?: number;
   /** It is a replica that refuses writes. */
   readOnly?: boolean;
   /** It is part of a Redis Cluster. */
@@ -67,6 +69,8 @@ export type FindingCode =
   | 'missing-rights'
   | 'unknown-commands'
   | 'refuses-writes'
+  /** Fewer replicas follow it than each lock waits for. */
+  | 'too-few-replicas'
   | 'eviction'
   | 'no-persistence'
   | 'clocks-differ'

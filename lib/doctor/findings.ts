@@ -57,6 +57,14 @@ function uselessBecause(node: NodeDiagnosis): About[] {
   if (node.refusesWrites !== undefined) {
     reasons.push(['refuses-writes', `refuses writes (${node.refusesWrites}): no lock can be had until it takes them.`]);
   }
+  const { replicas = Infinity, awaitedReplicas = 0 } = node;
+  if (replicas < awaitedReplicas) {
+    reasons.push([
+      'too-few-replicas',
+      `has ${replicas} replica(s), and each lock waits for ${awaitedReplicas} (waitForReplicas): no lock can be had until ` +
+        'they follow. Start them, or wait for fewer.',
+    ]);
+  }
   return [...reasons, ...missing(node, true)];
 }
 

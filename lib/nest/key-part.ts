@@ -42,7 +42,8 @@ function stringForm(value: unknown): string {
 function objectForm(value: object): string {
   if (types.isDate(value)) return value.toISOString(); // also one of another realm, as in Jest
   const { toString } = value; // oxlint-disable-line typescript/unbound-method -- called with its object below
-  if (Array.isArray(value) || typeof toString !== 'function' || toString === Object.prototype.toString) {
+  if (Array.isArray(value)) throw new UnfitPart('is a list', 'Name one of its items.');
+  if (typeof toString !== 'function' || toString === Object.prototype.toString) {
     throw withoutForm();
   }
   const form: unknown = toString.call(value);

@@ -36,7 +36,7 @@ export class LockedPlan {
       throw new LockOptionsError(`the options must be an object: got ${given === null ? 'null' : typeof given}.`);
     }
     const { onContended = 'throw', connection = DEFAULT_CONNECTION, ...options } = given;
-    if ('signal' in options) throw new LockOptionsError('it takes no signal: use LockService.acquire.');
+    if ('signal' in options) throw new LockOptionsError('it takes no signal: use LockService.withLock.');
     checkRequest(options, ['onContended', 'connection']);
     if (onContended !== 'throw' && onContended !== 'skip' && typeof onContended !== 'function') {
       throw new LockOptionsError(`onContended must be "throw", "skip" or a function: got ${String(onContended)}.`);

@@ -144,7 +144,10 @@ export function Locked(key: AnyKey, options: AnyLockedOptions = {}): MethodDecor
     if (planOf(method)) throw new LockOptionsError(`${name} has two @Locked: nest one lock with LockService.withLock.`);
     const returnType: unknown = Reflect.getMetadata('design:returntype', target, property);
     if (SYNCHRONOUS.has(returnType)) {
-      throw new LockOptionsError(`${name} is @Locked and must return a Promise or an Observable. Make it async.`);
+      const hint = returnType === Function ? ` ${WRITE_OUT}` : '';
+      throw new LockOptionsError(
+        `${name} is @Locked and must return a Promise or an Observable. Make it async.${hint}`,
+      );
     }
     const plan = readPlan(key, options, name, isObservableType(returnType));
     const service = injectInto(target, plan.connection);
@@ -159,6 +162,9 @@ export function Locked(key: AnyKey, options: AnyLockedOptions = {}): MethodDecor
 }
 
 const INTERCEPTORS = '__interceptors__'; // INTERCEPTORS_METADATA of Nest
+/** What an imported type leaves of itself when it is imported as a type only: the metadata says that it is a Function. */
+const WRITE_OUT =
+  'If it returns an Observable, import that as a value, not with "import type" or "import { type Observable }".';
 const SYNCHRONOUS = new Set<unknown>([String, Number, Boolean, Array, Function]);
 
 /** @throws LockOptionsError that names the method */

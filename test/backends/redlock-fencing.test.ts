@@ -208,7 +208,7 @@ describe('Fencing tokens of a Redlock', () => {
         commandTimeoutMs: 5_000,
         processName: 'test',
         handsOver: false,
-        waitsForReplicas: false,
+        awaitedReplicas: 0,
         fair: false,
         guarded: false,
       };

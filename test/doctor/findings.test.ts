@@ -89,6 +89,14 @@ describe('What the doctor makes of what it found', () => {
     ]);
   });
 
+  it('is an error where fewer replicas follow than each lock waits for', async () => {
+    const [few] = await findings('redis', node('a', { replicas: 1, awaitedReplicas: 2 }));
+    expect(few).toMatchObject({ severity: 'error', code: 'too-few-replicas' });
+    expect(few!.message).toContain('a has 1 replica(s), and each lock waits for 2 (waitForReplicas)');
+    expect(codes(await findings('redis', node('a', { replicas: 2, awaitedReplicas: 2 })))).toEqual([]);
+    expect(codes(await findings('redis', node('a', { awaitedReplicas: 2 })))).toEqual([]); // it does not tell
+  });
+
   it('puts errors before warnings', async () => {
     const found = await findings(
       'redis',

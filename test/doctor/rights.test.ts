@@ -197,6 +197,16 @@ describe('The doctor', () => {
     expect(message).toContain(` ${right}: ${consequence}`);
   });
 
+  it('is what the error of a call points to that lacks a right, by itself or in a script', async () => {
+    const [server] = servers as [RedisServer];
+    for (const right of ['+evalsha', '+set', '~lock:*']) {
+      const locks = await openLocks({ redis: await aclUser(server, { without: [right] }) });
+      const refused = (await locks.acquire('refused').catch((error: unknown) => error)) as Error;
+      expect(refused.message).toMatch(/Give its user that right \(ACL SETUSER\); LockService.diagnose\(\) names all/);
+      expect(refused.message).not.toContain('up and reachable');
+    }
+  });
+
   it('names the right to count on the nodes of a Redlock, and changes no counter', async () => {
     const all = await Promise.all(servers.map((server) => aclUser(server, { also: ['+incrby'] })));
     const locks = await openLocks({ redlock: all, restartGuard: false });
@@ -217,8 +227,12 @@ describe('The doctor', () => {
       'error',
       expect.stringContaining(' +wait: no lock can be had'),
     ]);
+    const refused = (await locks.acquire('refused').catch((error: unknown) => error)) as Error;
+    expect(refused.message).toMatch(/NOPERM .*\. Give its user that right \(ACL SETUSER\); .*\.$/);
     await aclUser(server, { also: ['+wait'] });
-    expect((await locks.diagnose()).nodes.map(({ missingRights }) => missingRights)).toEqual([[]]);
+    const allowed = await locks.diagnose();
+    expect(allowed.nodes.map(({ missingRights }) => missingRights)).toEqual([[]]);
+    expect(allowed.findings.map(({ code }) => code)).toContain('too-few-replicas');
   });
 
   it('names the keys and channels by the prefixes of the client and of the module', async () => {

@@ -21,7 +21,7 @@ beforeAll(async () => {
   node = new RedisNode(connection, {
     ...settings,
     handsOver: false,
-    waitsForReplicas: false,
+    awaitedReplicas: 0,
     fair: false,
     guarded: true,
   });

@@ -1,4 +1,5 @@
 import { Locked, LockOptionsError } from 'nest-redis-lock';
+import { of, type Observable } from 'rxjs';
 import { expect, it } from 'vitest';
 
 // What does not compile is written with casts here: JavaScript users meet it.
@@ -15,6 +16,20 @@ it('refuses a method whose type tells that it is synchronous', () => {
     new Sync();
   };
   expect(define).toThrow('Sync.name is @Locked and must return a Promise or an Observable. Make it async.');
+});
+
+it('says how to import Observable where only its type was imported', () => {
+  const define = (): void => {
+    class Streaming {
+      run(): Observable<number> {
+        return of(1);
+      }
+    }
+    // What the compiler writes for a type that is not there at run time.
+    Reflect.defineMetadata('design:returntype', Function, Streaming.prototype, 'run');
+    loose('x')(Streaming.prototype, 'run', Object.getOwnPropertyDescriptor(Streaming.prototype, 'run')!);
+  };
+  expect(define).toThrow('If it returns an Observable, import that as a value, not with "import type"');
 });
 
 it('refuses a static method, and leaves nothing behind', () => {
@@ -77,7 +92,10 @@ it('refuses two @Locked on one method', () => {
 it.each<[options: unknown, problem: string]>([
   [null, 'the options must be an object: got null.'],
   [5_000, 'the options must be an object: got number.'],
-  [{ ttl: 5 }, 'There is no option "ttl": expected ttlMs,'],
+  [
+    { ttl: 5 },
+    'There is no option "ttl": expected ttlMs, waitMs, watchdog, reentrant, onLost, onContended, connection.',
+  ],
   [{ ttlMs: 5 }, 'ttlMs must be a whole number of milliseconds from 20 to 86400000: got 5.'],
   [{ waitMs: '5' }, 'waitMs must be a whole number of milliseconds from 0 to 2147483647: got "5".'],
   [{ watchdog: 1 }, 'watchdog must be true or false: got 1.'],
@@ -86,7 +104,7 @@ it.each<[options: unknown, problem: string]>([
   [{ onContended: 'ignore' }, 'onContended must be "throw", "skip" or a function: got ignore.'],
   [{ connection: '' }, 'connection must be the name of a registration: got "".'],
   [{ connection: 5 }, 'connection must be the name of a registration: got 5.'],
-  [{ signal: AbortSignal.abort() }, 'it takes no signal: use LockService.acquire.'],
+  [{ signal: AbortSignal.abort() }, 'it takes no signal: use LockService.withLock.'],
 ])('refuses the options %o', (options, problem) => {
   const define = (): void => {
     class Wrong {

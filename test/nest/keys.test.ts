@@ -110,7 +110,7 @@ describe('a key of arguments', () => {
     ['{0}', [{ toString: 'injected' }], '{0} is an object without a string form'],
     ['{0}', [{ toString: () => '' }], '{0} is an object without a string form'],
     ['{0}', [{ toString: () => 5 }], '{0} is an object without a string form'],
-    ['{0}', [['a']], '{0} is an object without a string form'],
+    ['{0}', [['a']], '{0} is a list'],
     ['{0}', [new Map()], '{0} is an object without a string form'],
     ['{0}', [Promise.resolve('x')], '{0} is an object without a string form'],
     ['{0}', [new Date(NaN)], '{0} cannot be read'],
