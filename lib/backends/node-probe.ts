@@ -1,10 +1,10 @@
 import type { Cluster, Redis } from 'ioredis';
 import type { NodeDiagnosis } from '../doctor/diagnosis.js';
-import { commandRights } from '../doctor/rights.js';
+import { commandRights, type Right } from '../doctor/rights.js';
 import { inTime } from '../in-time.js';
 import { problemOf } from '../scripts/problem-of.js';
 import { ownConnection } from './inbox.js';
-import type { RedisConnection } from './redis-connection.js';
+import { refusesDatabase, type RedisConnection } from './redis-connection.js';
 import { readInfo, settingOf } from './server-info.js';
 
 /** What a node is used for, and what the names of its keys and channels begin with. */
@@ -66,18 +66,16 @@ export class NodeProbe {
     const prefix = client === this.connection.client ? '' : this.#clientPrefix;
     const key = `${prefix}${keyPrefix}:{doctor:${processName}}`;
     const channel = `${keyPrefix}:inbox:doctor:${processName}`;
-    // As far as the client knows; a refusal it has only told, and gone on.
-    const database = client.condition?.select ?? 0;
     const rights = commandRights(key, channel, { votes: !handsOver, waitsForReplicas: awaitedReplicas > 0 });
     try {
       const listening = mayListen(client, channel, timeoutMs);
       const clock = await clockOf(client);
+      const trials = [...rights, ...this.#selection(client)];
       const [info, save, fsync, ...tried] = await askAll(client, [
         ['INFO'],
         ['CONFIG', 'GET', 'save'],
         ['CONFIG', 'GET', 'appendfsync'],
-        ...rights.map(({ probe }) => probe),
-        ...(database > 0 ? [['SELECT', String(database)] as const] : []),
+        ...trials.map(({ probe }) => probe),
       ]);
       const diagnosis: NodeDiagnosis = {
         name,
@@ -91,7 +89,7 @@ export class NodeProbe {
         ...clock,
       };
       addPersistence(diagnosis, save!, fsync!);
-      tried.forEach((answer, index) => noteRefusal(diagnosis, rights[index]?.name ?? 'select', answer));
+      tried.forEach((answer, index) => noteRefusal(diagnosis, trials[index]!.name, answer));
       noteRefusal(diagnosis, 'subscribe', await listening);
       noteRefusal(diagnosis, 'info', info!);
       noteRefusal(diagnosis, 'config|get', save!);
@@ -100,6 +98,14 @@ export class NodeProbe {
     } catch (error) {
       return this.#unreachable(name, problemOf(error)); // the connection broke
     }
+  }
+
+  /** The database that the client is in, as far as it knows: of a refusal it has only told, and gone on. */
+  #selection(client: Redis): Pick<Right, 'name' | 'probe'>[] {
+    const database = client.condition?.select ?? 0;
+    // The nodes of a Cluster have but one.
+    if (database === 0 || this.connection.client.isCluster) return [];
+    return [{ name: 'select', probe: ['SELECT', String(database)] }];
   }
 
   /** Says which keys and channels it is that cannot be used. */
@@ -196,7 +202,9 @@ function noteRefusal(diagnosis: NodeDiagnosis, right: string, answer: Answer): v
   const { missingRights, unknownCommands, notChecked } = diagnosis;
   const isForbidden = refusal.startsWith('NOPERM'); // which from Redis 7.2 on repeats the name of the user
   if (FOR_CHECKS.includes(right)) notChecked.push(`${right}: ${isForbidden ? 'no right to it' : refusal}`);
-  if (right === 'select') diagnosis.refusesDatabase = isForbidden ? 'no right to SELECT' : refusal;
+  if (right === 'select' && refusesDatabase(refusal)) {
+    diagnosis.refusesDatabase = isForbidden ? 'no right to SELECT' : refusal;
+  }
   if (isForbidden) {
     if (/access (a|one of the) keys?/.test(refusal)) missingRights.push('~');
     else if (/access (a|one of the) channels?/.test(refusal)) missingRights.push('&');

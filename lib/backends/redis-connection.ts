@@ -42,22 +42,23 @@ export class RedisConnection {
     for (const waiter of this.#waiting) waiter();
   };
   readonly #remember = (error: Error) => {
-    if (this.stream !== undefined && this.stream === this.#givenUp) return; // what follows from that
+    if (this.#isGivenUp && this.client.status !== 'connecting') return; // what follows from that
     this.#lastError = problemOf(error);
     this.#refusal = refusalOf(error);
-    // The client would go on in database 0, where others do not look for the lock.
-    if (this.#refusal === DATABASE) {
+    // Whatever the reason, the client would go on in database 0, where others do not look for the lock.
+    if (isOfSelect(error)) {
       this.#givenUp = this.stream;
       this.stream?.destroy();
     }
     if (this.#refusal) for (const waiter of this.#starting) waiter();
   };
   readonly #forget = () => {
-    this.#lastError = this.#refusal = undefined;
+    if (!this.#isGivenUp) this.#lastError = this.#refusal = undefined;
   };
   /** Since it was last ready. */
   #lastError?: string;
   #refusal?: Refusal;
+  /** The last connection that was not in the database that it was to use. */
   #givenUp?: Duplex;
   #problem?: NodeError;
 
@@ -81,7 +82,7 @@ export class RedisConnection {
   }
 
   get isReady(): boolean {
-    return this.client.status === 'ready';
+    return this.client.status === 'ready' && !this.#isGivenUp;
   }
 
   /** What is wrong while it is not ready. The same one until that changes: it is asked for by every call meanwhile. */
@@ -132,6 +133,11 @@ export class RedisConnection {
     this.#wake();
   }
 
+  /** Without the client's check it becomes ready all the same, for a moment. */
+  get #isGivenUp(): boolean {
+    return this.#givenUp !== undefined && this.#givenUp === this.stream;
+  }
+
   #change(timeoutMs: number, when?: 'start'): Promise<void> {
     return new Promise((resolve) => {
       const done = () => {
@@ -147,9 +153,18 @@ export class RedisConnection {
   }
 }
 
-function refusalOf(error: Error & { command?: { name: string } }): Refusal | undefined {
+function refusalOf(error: Error): Refusal | undefined {
   if (/^(NOAUTH|WRONGPASS)/.test(error.message)) return CREDENTIALS;
-  return error.name === 'ReplyError' && error.command?.name === 'select' ? DATABASE : undefined;
+  return isOfSelect(error) && refusesDatabase(error.message) ? DATABASE : undefined;
+}
+
+function isOfSelect(error: Error & { command?: { name: string } }): boolean {
+  return error.name === 'ReplyError' && error.command?.name === 'select';
+}
+
+/** Whether this answer to `SELECT` is for good; a server that is busy, say, refuses anything for a while. */
+export function refusesDatabase(answer: string): boolean {
+  return /^(NOPERM|ERR (DB index|invalid DB|value is|SELECT is not|unknown command))/.test(answer);
 }
 
 /** By its form, not by its class: the application may have an ioredis of its own. */

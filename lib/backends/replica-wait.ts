@@ -79,12 +79,16 @@ export class ReplicaWait {
   }
 
   #connect(server: string): Redis {
-    if (!this.#source.isCluster) return (this.#source as Redis).duplicate(OWN_CONNECTION);
+    if (!this.#source.isCluster) {
+      const source = this.#source as Redis;
+      // The application may have selected another than that of its options.
+      return source.duplicate({ ...OWN_CONNECTION, db: source.condition?.select ?? source.options.db });
+    }
     const cluster = this.#source as Cluster;
     const master = cluster.nodes('master').find(({ options: { host, port } }) => `${host}:${port}` === server);
     if (!master) throw new Error('it is no master of the cluster any more');
     const { keyPrefix } = cluster.options;
-    return master.duplicate({ ...OWN_CONNECTION, keyPrefix, retryStrategy: () => null });
+    return master.duplicate({ ...OWN_CONNECTION, db: 0, keyPrefix, retryStrategy: () => null });
   }
 }
 

@@ -37,7 +37,10 @@ function found(severity: Finding['severity'], [code, message]: About, node?: Nod
 function uselessBecause(node: NodeDiagnosis): About[] {
   if (!node.reachable) {
     return [
-      ['unreachable', `cannot be reached: ${node.problem}. Start it, or correct the address or the credentials.`],
+      [
+        'unreachable',
+        `cannot be reached: ${node.problem}. Start it, or correct the address, the credentials or the database.`,
+      ],
     ];
   }
   const reasons: About[] = [];
@@ -78,8 +81,8 @@ function unsafe(node: NodeDiagnosis): About[] {
   const about: About[] = [];
   if (node.refusesDatabase !== undefined) {
     const message =
-      `refuses the database of its client (${node.refusesDatabase}), which goes on in another one, where others do not ` +
-      'look for the locks. Give its user the right +select, or name a database that it has.';
+      `refuses the database of its client (${node.refusesDatabase}), which goes on in another one, now or when it connects ` +
+      'again: others do not look for the locks there. Give its user the right +select, or name a database that it has.';
     about.push(['wrong-database', message]);
   }
   if (node.role === 'replica' && node.readOnly === false) {

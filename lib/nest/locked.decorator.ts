@@ -144,7 +144,7 @@ export function Locked(key: AnyKey, options: AnyLockedOptions = {}): MethodDecor
     if (planOf(method)) throw new LockOptionsError(`${name} has two @Locked: nest one lock with LockService.withLock.`);
     const returnType: unknown = Reflect.getMetadata('design:returntype', target, property);
     if (SYNCHRONOUS.has(returnType)) {
-      const hint = returnType === Function ? ` ${WRITE_OUT}` : '';
+      const hint = returnType === Function ? ` ${IMPORT_AS_VALUE}` : '';
       throw new LockOptionsError(
         `${name} is @Locked and must return a Promise or an Observable. Make it async.${hint}`,
       );
@@ -163,7 +163,7 @@ export function Locked(key: AnyKey, options: AnyLockedOptions = {}): MethodDecor
 
 const INTERCEPTORS = '__interceptors__'; // INTERCEPTORS_METADATA of Nest
 /** What an imported type leaves of itself when it is imported as a type only: the metadata says that it is a Function. */
-const WRITE_OUT =
+const IMPORT_AS_VALUE =
   'If it returns an Observable, import that as a value, not with "import type" or "import { type Observable }".';
 const SYNCHRONOUS = new Set<unknown>([String, Number, Boolean, Array, Function]);
 

@@ -116,29 +116,64 @@ describe('does not take locks in another database than it was given, where nobod
     expect(await told).toMatchObject({ name: 'ReplyError' });
   });
 
-  it('a right that was taken away while it ran, until it is given back', async () => {
-    const redis = await server();
-    await redis.command('ACL', 'SETUSER', 'narrow', ...narrow, '+select');
-    const url = `redis://narrow:secret@127.0.0.1:${redis.port}/1`;
-    const { locks } = await makeApp({}, { redis: url, commandTimeoutMs: 200 });
-    await redis.command('ACL', 'SETUSER', 'narrow', '-select');
-    await redis.command('CLIENT', 'KILL', 'USER', 'narrow');
-    await until(
-      () =>
-        locks.tryAcquire('x').then(
-          () => false,
-          (error: Error) => error.message.includes(advice),
-        ),
-      {
-        what: 'the new connection is refused its database',
-      },
-    );
-    expect(await redis.keys()).toEqual([]);
-    await redis.command('ACL', 'SETUSER', 'narrow', '+select');
-    const lock = await until(() => locks.tryAcquire('x').catch(() => null), { what: 'it is accepted' });
-    expect(await redis.keys()).toEqual([]);
-    await lock.release();
+  it.each([{}, { enableReadyCheck: false }])(
+    'a right that was taken away, until it is given back (%o)',
+    async (more) => {
+      const redis = await server();
+      await redis.command('ACL', 'SETUSER', 'narrow', ...narrow, '+select');
+      const login = { port: redis.port, host: '127.0.0.1', username: 'narrow', password: 'secret', db: 1 };
+      const { locks } = await makeApp({}, { redis: { ...login, ...more }, commandTimeoutMs: 200 });
+      await redis.command('ACL', 'SETUSER', 'narrow', '-select');
+      await redis.command('CLIENT', 'KILL', 'USER', 'narrow');
+      await until(
+        () =>
+          locks.tryAcquire('x').then(
+            () => false,
+            (error: Error) => error.message.includes(advice),
+          ),
+        {
+          what: 'the new connection is refused its database',
+        },
+      );
+      expect(await redis.keys()).toEqual([]);
+      await redis.command('ACL', 'SETUSER', 'narrow', '+select');
+      const lock = await until(() => locks.tryAcquire('x').catch(() => null), { what: 'it is accepted' });
+      expect(await redis.keys()).toEqual([]);
+      await lock.release();
+    },
+  );
+});
+
+it('waits for a server that refuses to select the database because it is busy', async () => {
+  const redis = await server();
+  await redis.command('CONFIG', 'SET', 'lua-time-limit', '1');
+  const admin = new Redis(redis.url);
+  onTestFinished(() => admin.disconnect());
+  const busy = admin.eval('while true do end', 0).catch((error: Error) => error.message);
+  await until(
+    () =>
+      redis.command('PING').then(
+        () => false,
+        (error: Error) => error.message.startsWith('BUSY'),
+      ),
+    {
+      what: 'the script runs',
+    },
+  );
+  const client = new Redis(`${redis.url}/1`, {
+    lazyConnect: true,
+    retryStrategy: () => 20,
+    disableClientInfo: true,
+    protocol: 2,
   });
+  const refused = new Promise<Error>((resolve) => client.on('error', resolve));
+  const starting = makeApp({}, { redis: () => client, connectTimeoutMs: 60_000 });
+  expect((await refused).message).toMatch(/^BUSY/);
+  await redis.command('SCRIPT', 'KILL');
+  expect(await busy).toMatch(/killed/i);
+  const { locks } = await starting;
+  await locks.withLock('x', () => {});
+  expect(await redis.keys()).toEqual([]);
 });
 
 it('starts on a Redlock of which one node refuses the credentials', async () => {

@@ -1,4 +1,4 @@
-import { Cluster } from 'ioredis';
+import { Cluster, type RedisOptions } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { clusterSlot } from '../../lib/scripts/cluster-slot.js';
 import { freshKey } from '../backends/claims.js';
@@ -35,6 +35,14 @@ describe('waitForReplicas in a Cluster', () => {
     expect(await waits()).toEqual([1, 1, 0]);
   });
 
+  it('works with clients that ask for a database, which a Cluster has but one of', async () => {
+    const redis = client({ db: 1 });
+    const locks = await openLocks({ redis, waitForReplicas: { count: 1, timeoutMs: 10_000 } });
+    await locks.withLock(keyOf(0), () => {});
+    const { findings } = await locks.diagnose();
+    expect(findings.map(({ code }) => code)).not.toContain('wrong-database');
+  });
+
   it('does not hold up the locks of one master while the replicas of another are waited for', async () => {
     const locks = await openLocks({ redis: client(), waitForReplicas: { count: 1, timeoutMs: 10_000 } });
     let isSettled = false;
@@ -68,9 +76,12 @@ describe('waitForReplicas in a Cluster', () => {
     await expect(locks.acquire(keyOf(0))).rejects.toThrow(`127.0.0.1:${replica.port}: 0 of 1 replicas`);
   });
 
-  function client(): Cluster {
+  function client(redisOptions: RedisOptions = {}): Cluster {
     const nodes = cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port }));
-    const made = new Cluster([...nodes, { host: '127.0.0.1', port: replica.port }], { keyPrefix: 'app:' });
+    const made = new Cluster([...nodes, { host: '127.0.0.1', port: replica.port }], {
+      keyPrefix: 'app:',
+      redisOptions,
+    });
     onTestFinished(() => made.disconnect());
     return made;
   }

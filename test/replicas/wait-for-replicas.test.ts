@@ -1,3 +1,4 @@
+import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { RedisLockSettings } from '../../lib/options.js';
 import { freshKey } from '../backends/claims.js';
@@ -42,6 +43,15 @@ describe('With waitForReplicas', () => {
         expect((await primary.owners(key)).replica).toBe(lock.owner);
         expect(Number(await primary.replica.command('GET', `lock:{${key}}:fence`))).toBe(lock.fencingToken);
       }
+    });
+
+    it('is in the database that the application has selected', async () => {
+      const redis = new Redis(primary.url);
+      onTestFinished(() => redis.disconnect());
+      await redis.select(3);
+      const locks = await openLocks({ redis, waitForReplicas: PATIENTLY });
+      const { key, owner } = await locks.acquire(freshKey());
+      expect(await redis.get(`lock:{${key}}`)).toBe(owner);
     });
 
     it('counts from before it was asked for: what the replica took is gone from its lease', async () => {
