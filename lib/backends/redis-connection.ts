@@ -42,7 +42,7 @@ export class RedisConnection {
     for (const waiter of this.#waiting) waiter();
   };
   readonly #remember = (error: Error) => {
-    if (this.#isGivenUp && this.client.status !== 'connecting') return; // what follows from that
+    if (this.#isGivenUp) return; // what follows from that
     this.#lastError = problemOf(error);
     this.#refusal = refusalOf(error);
     // Whatever the reason, the client would go on in database 0, where others do not look for the lock.
@@ -82,7 +82,7 @@ export class RedisConnection {
   }
 
   get isReady(): boolean {
-    return this.client.status === 'ready' && !this.#isGivenUp;
+    return this.client.status === 'ready';
   }
 
   /** What is wrong while it is not ready. The same one until that changes: it is asked for by every call meanwhile. */
