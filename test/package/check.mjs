@@ -29,8 +29,9 @@ async function pack() {
   );
   const files = packed.files.map((file) => file.path);
   const built = files.filter((file) => file.startsWith('dist/'));
-  const documented = files.filter((file) => /^docs\/[\w-]+\.md$/.test(file));
+  const documented = files.filter((file) => /^docs\/(adr\/)?[\w-]+\.md$/.test(file));
   assert.ok(documented.includes('docs/fencing.md'));
+  assert.ok(documented.includes('docs/adr/0004-fencing-tokens.md'));
   const others = files.filter((file) => !built.includes(file) && !documented.includes(file));
   assert.deepEqual(others.sort(), ['LICENSE', 'README.md', 'package.json']);
   const unexpected = built.filter((file) => !/\.(js|d\.ts)$/.test(file) && file !== 'dist/cjs/package.json');
