@@ -25,7 +25,7 @@ const CHANNEL = 'inbox:alive';
 const AHEAD = 8e15;
 const GUARD = 'lock:guard';
 
-/** One lock, and what it is called in what is compared. */
+/** The keys of one lock. */
 interface Keys {
   lock: string;
   fence: string;
