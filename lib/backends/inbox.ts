@@ -1,3 +1,5 @@
+import { performance } from 'node:perf_hooks';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Cluster, Redis, RedisOptions } from 'ioredis';
 import type { RedisClient } from '../options.js';
 
@@ -15,16 +17,33 @@ export interface InboxDuties {
   onChange(): void;
 }
 
-/** The one channel on which a process hears that its turn has come, for all its keys. */
+/** After a message the subscription is not doubted for so long, in milliseconds. */
+const HEARD_LATELY_MS = 500;
+/** A message that was published takes so long at the most, in milliseconds. */
+const ECHO_LIMIT_MS = 1_000;
+/** A message of the process to itself. It is no ticket. */
+const ECHO = '?';
+
+/**
+ * The one channel on which a process hears that its turn has come, for all its keys.
+ *
+ * A subscription can be dead without the client's knowledge: the server, or a device between, has forgotten the connection, and
+ * a subscriber sends nothing that would find out. So it is checked when there is reason for doubt, by a message to itself.
+ */
 export class Inbox {
   #client?: RedisClient;
   #isOpen = false;
+  #heardAt = 0;
+  #isChecking = false;
+  readonly #checkLater = (): void => this.check();
 
   constructor(
     private readonly source: RedisClient,
     readonly channel: string,
     private readonly duties: InboxDuties,
-  ) {}
+  ) {
+    source.on('ready', this.#checkLater); // that connection was made anew, so this one may be dead
+  }
 
   get isOpen(): boolean {
     return this.#isOpen;
@@ -37,7 +56,10 @@ export class Inbox {
     this.#client = client;
     client
       .on('error', () => {}) // the connection that asks for locks has the same troubles, and reports them
-      .on('message', (_channel: string, text: string) => this.duties.onMessage(text))
+      .on('message', (_channel: string, text: string) => {
+        this.#heardAt = performance.now();
+        if (text !== ECHO) this.duties.onMessage(text);
+      })
       .on('ready', () => this.#subscribe(client))
       .on('close', () => this.#change(client, false))
       .on('end', () => {
@@ -46,10 +68,49 @@ export class Inbox {
     client.connect().catch(() => {}); // told by the events
   }
 
+  /**
+   * Finds out whether messages still arrive, unless one did a moment ago, and subscribes anew if not. Call it when a message
+   * that was due has not come.
+   */
+  check(): void {
+    if (!this.#isOpen || this.#isChecking || performance.now() - this.#heardAt < HEARD_LATELY_MS) return;
+    void this.#check(this.#client!);
+  }
+
   close(): void {
+    this.source.off('ready', this.#checkLater);
+    this.#drop();
+    this.#isOpen = false;
+  }
+
+  /** Never rejects. */
+  async #check(client: RedisClient): Promise<void> {
+    this.#isChecking = true;
+    const askedAt = performance.now();
+    try {
+      // Hangs for no longer than any command: what the connection has for those that hang ends it.
+      const listeners = await this.source.publish(this.channel, ECHO);
+      // In a Cluster PUBLISH counts the listeners of one node only.
+      const mayCome = this.source.isCluster || listeners > 0;
+      if (mayCome && this.#heardAt < askedAt) await delay(ECHO_LIMIT_MS, undefined, { ref: false });
+    } catch {
+      return; // not connected, or no right to publish: nothing was found out
+    } finally {
+      this.#isChecking = false;
+    }
+    if (this.#client === client && this.#isOpen && this.#heardAt < askedAt) this.#renew(client);
+  }
+
+  #renew(client: RedisClient): void {
+    this.#change(client, false);
+    this.#drop();
+    this.open();
+  }
+
+  #drop(): void {
     const client = this.#client;
     this.#client = undefined;
-    this.#isOpen = false;
+    (client as Redis | undefined)?.stream?.destroy(); // nobody would answer the end of a connection that is half-open
     client?.disconnect();
   }
 

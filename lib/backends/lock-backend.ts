@@ -16,6 +16,8 @@ export interface Place {
   ticket: string;
   /** Whether the backend listened when it was taken. If not, its turn is not taken from it for want of a listener. */
   isHeard: boolean;
+  /** Its number in the order of arrival, or 0 where that is not known; undefined before it was first queued. */
+  number?: number;
 }
 
 /** What goes with the attempt of somebody who waits if the lock is not free. */
@@ -42,6 +44,8 @@ export type AcquireOutcome =
       remainingMs?: number;
       /** Whether it has a place in the queue now. */
       queued: boolean;
+      /** The number of its place, if it has one and the number is known. */
+      number?: number;
       /** The same attempt may have run before, with another answer. */
       isRepeated?: boolean;
     }
@@ -105,6 +109,8 @@ export interface LockBackend {
    * Begins to listen for those who wait, unless it does already.
    */
   listen(wake: Wake): void;
+  /** A wake-up that was due has not come: has it found out whether they still do. */
+  checkListening(): void;
   /** @throws LockUnavailableError */
   inspect(key: string): Promise<Holding | undefined>;
   /** @throws LockUnavailableError */

@@ -77,6 +77,8 @@ export class MemoryBackend implements LockBackend {
 
   listen(): void {}
 
+  checkListening(): void {}
+
   async inspect(key: string): Promise<Holding | undefined> {
     const entry = this.#live(key);
     if (!entry) return undefined;

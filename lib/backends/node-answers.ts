@@ -16,7 +16,17 @@ export interface Fault {
 }
 
 export type Vote =
-  { status: 'granted'; fencingToken: number } | { status: 'refused'; owner: string; remainingMs: number } | Fault;
+  | { status: 'granted'; fencingToken: number }
+  | {
+      status: 'refused';
+      owner: string;
+      remainingMs: number;
+      /** Of its place in the queue. */
+      number?: number;
+      /** It had lost its place before. */
+      wasPassedOver?: boolean;
+    }
+  | Fault;
 
 /** Since when a node knows all locks that it granted, and for how long any may have been granted. */
 export type NodeAdmission = { status: 'admitted'; epoch: string; sinceMs: number; longestMs: number } | Fault;
@@ -38,7 +48,9 @@ export function voteOf(reply: Reply, node: string): Vote {
     const error = new NodeError(node, 'it has lost its data, so it does not vote yet', WAIT_FOR_VOTES);
     return { status: 'fault', error, mayHaveRun: false, disconnected: false, wiped: String(reply[1]) };
   } else if (typeof reply[1] === 'string' && !Number.isNaN(Number(reply[0]))) {
-    return { status: 'refused', remainingMs: remainingMs(reply[0]), owner: reply[1] };
+    const refusal = { status: 'refused', remainingMs: remainingMs(reply[0]), owner: reply[1] } as const;
+    if (reply.length === 2) return refusal;
+    return { ...refusal, number: Number(reply[2]), wasPassedOver: Number(reply[3]) === 1 };
   }
   const error = new NodeError(node, 'unexpected answer to an acquire: expected a fencing token, or the holder');
   return { status: 'fault', error, mayHaveRun: true, disconnected: false };

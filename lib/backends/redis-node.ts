@@ -66,7 +66,12 @@ export class RedisNode {
   readonly #runner: ScriptRunner;
   readonly #settings: NodeSettings;
   // Made once: these are the ways of nearly all calls.
-  readonly #voteOf = this.#reader((reply) => voteOf(reply, this.name));
+  readonly #voteOf = this.#reader((reply) => {
+    const vote = voteOf(reply, this.name);
+    // Its release found nobody who listens, or its message was lost.
+    if (vote.status === 'refused' && vote.wasPassedOver) this.#inbox.check();
+    return vote;
+  });
   readonly #extensionOf = this.#reader(extensionOf);
   readonly #releaseOf = this.#reader(releaseOf);
   readonly #inbox: Inbox;
@@ -115,6 +120,10 @@ export class RedisNode {
     this.#inbox.open();
   }
 
+  checkListening(): void {
+    this.#inbox.check();
+  }
+
   /** With `waiting` a refused attempt gets a place in the queue. */
   acquire({ key, owner, ttlMs }: Claim, waiting: Waiting | undefined, told: (vote: Vote) => void): void {
     const { fair } = this.#settings;
@@ -122,7 +131,14 @@ export class RedisNode {
       this.#runner.tell(ACQUIRE, this.#lockAndFence(key), [owner, ttlMs], this.#voteOf, told);
       return;
     }
-    const args = [owner, ttlMs, waiting?.tokens ?? 1, waiting ? this.#entry(waiting) : '', fair ? 1 : 0];
+    const args = [
+      owner,
+      ttlMs,
+      waiting?.tokens ?? 1,
+      waiting ? this.#entry(waiting) : '',
+      waiting?.number ?? '',
+      fair ? 1 : 0,
+    ];
     this.#runner.tell(CONTEND, this.#keys(key), args, this.#voteOf, told);
   }
 
@@ -137,7 +153,7 @@ export class RedisNode {
       return;
     }
     // Nobody can be woken who does not listen.
-    const args = [owner, ttlMs, 1, this.isListening ? this.#entry(waiting) : '', 0, epoch];
+    const args = [owner, ttlMs, 1, this.isListening ? this.#entry(waiting) : '', waiting.number ?? '', 0, epoch];
     this.#runner.tell(VOTE_OR_QUEUE, [...this.#keys(key), this.#guard], args, this.#voteOf, told);
   }
 

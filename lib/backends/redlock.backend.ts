@@ -129,6 +129,10 @@ export class RedlockBackend implements LockBackend {
     for (const { node } of this.#nodes) node.listen((ticket) => (ticket === undefined ? wake() : wakes.note(ticket)));
   }
 
+  checkListening(): void {
+    for (const { node } of this.#nodes) node.checkListening();
+  }
+
   async inspect(key: string): Promise<Holding | undefined> {
     const views = await Promise.all(this.#nodes.map(({ node }) => node.inspect(key)));
     const faults = views.filter(isFault);

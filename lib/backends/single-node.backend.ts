@@ -62,8 +62,8 @@ export class SingleNodeBackend implements LockBackend {
       }
       if (vote.status === 'refused') {
         if (undo && !waiting) this.#node.release(claim);
-        const { owner, remainingMs } = vote;
-        const refusal = { status: 'contended', owner, remainingMs, queued: waiting !== undefined } as const;
+        const { owner, remainingMs, number } = vote;
+        const refusal = { status: 'contended', owner, remainingMs, queued: waiting !== undefined, number } as const;
         return undo ? { ...refusal, isRepeated: true } : refusal;
       }
       undo ||= vote.mayHaveRun;
@@ -108,6 +108,10 @@ export class SingleNodeBackend implements LockBackend {
       const mayBegin = !this.#replicas && this.#node.connection.isReady;
       wake(ticket, mayBegin ? fencingToken : undefined);
     });
+  }
+
+  checkListening(): void {
+    this.#node.checkListening();
   }
 
   async inspect(key: string): Promise<Holding | undefined> {

@@ -26,7 +26,7 @@ export function guardOf(clocking: Clocking): { keys: string[]; args: string[]; h
 
 const NO_COUNTER = `'ERR fencing counter is not an integer'`;
 /** Lua: `us`, the time of the server in microseconds, is asked for once in a call of the script. */
-const ASK_TIME = `if not us then
+export const ASK_TIME = `if not us then
       local time = redis.call('TIME')
       us = time[1] * 1000000 + time[2]
     end`;

@@ -42,7 +42,7 @@ export class Bid {
   #askedOnceAt?: number;
   #queued = false;
   #isAsking = false;
-  /** It was woken while an attempt was under way, which may not have seen why. */
+  /** It was woken since it began to ask: that attempt may not have seen why. */
   #woken = false;
   #isDeaf = false;
   #timer?: NodeJS.Timeout;
@@ -63,6 +63,7 @@ export class Bid {
   /** @param tokens how many holders in turn the lock is for; with a place in the queue, if it is not free */
   ask(ttlMs: number, tokens?: number): void {
     const { backend, now, nextOwner, underWay } = this.duties;
+    const wasWoken = this.#woken;
     this.#stopWaiting();
     this.#isAsking = true;
     this.#woken = false;
@@ -73,8 +74,9 @@ export class Bid {
     underWay.begin();
     backend.acquire(claim, waiting, (outcome) => {
       this.#isAsking = false;
+      if (outcome.status === 'acquired' && this.#queued && !wasWoken) backend.checkListening(); // it was granted unheard
       if (outcome.status !== 'contended') this.#dropPlace(outcome.status === 'unavailable');
-      else this.#queued ||= outcome.queued;
+      else this.#noteQueued(outcome);
       if (outcome.status === 'contended' && outcome.isRepeated) this.#askedOnceAt = undefined;
       this.owner.onOutcome(this, claim, outcome, attemptedAt);
       underWay.end();
@@ -85,6 +87,11 @@ export class Bid {
   wait({ remainingMs, queued }: Extract<AcquireOutcome, { status: 'contended' }>, attemptMs: number): void {
     const { backend, wake } = this.duties;
     if (!backend.isListening) backend.listen(wake);
+    if (this.#place?.isHeard && !backend.isListening && backend.handsOver) {
+      this.#renewPlace();
+      this.owner.onTurn(this);
+      return;
+    }
     // Whoever asked without a place in the queue hears of nothing: it takes one at once.
     if (this.#woken || (!this.#place && backend.isListening && remainingMs !== undefined)) {
       this.owner.onTurn(this);
@@ -101,7 +108,7 @@ export class Bid {
 
   /** Its turn may have come; with a fencing token, the lock was granted to its ticket. */
   wake(fencingToken?: number): void {
-    if (this.#isAsking) this.#woken = true;
+    this.#woken = true;
     if (!this.#timer || this.#isDeaf) return;
     if (fencingToken === undefined || this.#askedOnceAt === undefined) this.owner.onTurn(this);
     else this.owner.onGrant(this, this.#place!.ticket, fencingToken, this.#askedOnceAt);
@@ -131,6 +138,18 @@ export class Bid {
       bids.set(this.#place.ticket, this);
     }
     return this.#place;
+  }
+
+  #noteQueued({ queued, number }: Extract<AcquireOutcome, { status: 'contended' }>): void {
+    this.#queued ||= queued;
+    if (queued && this.#place) this.#place.number = number ?? this.#place.number ?? 0;
+  }
+
+  /** Nobody hears any more when its turn comes: in its old order it is granted the lock all the same. */
+  #renewPlace(): void {
+    const { number } = this.#place!;
+    this.#dropPlace(true);
+    this.#takePlace().number = number;
   }
 
   #dropPlace(leave: boolean): void {

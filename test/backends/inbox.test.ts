@@ -135,4 +135,69 @@ describe('an inbox', () => {
     await source.ping();
     expect([inbox.isOpen, changes]).toEqual([false, []]);
   });
+
+  describe('that is checked', () => {
+    /** So long after a message it is not doubted. */
+    const quiet = () => new Promise((resolve) => setTimeout(resolve, 600));
+
+    it('stays as it is when messages arrive, and passes on nothing of the check', async () => {
+      const { inbox, heard, changes, isOpen } = inboxOf();
+      inbox.open();
+      await isOpen();
+      await server.resetCalls();
+      for (let time = 0; time < 5; time++) inbox.check();
+      await until(async () => (await server.calls()).publish === 1, { what: 'it has sent itself a message' });
+      await publish('of another');
+      await until(() => heard.length > 0, { what: 'it hears' });
+      inbox.check(); // it has just heard something
+      await quiet();
+      expect((await server.calls()).publish).toBe(2);
+      expect([heard, changes]).toEqual([['of another'], [true]]);
+    });
+
+    it('subscribes anew when the server knows of no subscription', async () => {
+      const proxy = await TcpProxy.start(server.port);
+      onTestFinished(() => proxy.stop());
+      const { inbox, changes, isOpen } = inboxOf({}, proxy.port);
+      inbox.open();
+      await isOpen();
+      proxy.hideCloses();
+      await server.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
+      inbox.check();
+      await untilSubscribers(server, 1);
+      await isOpen();
+      expect(changes).toEqual([true, false, true]);
+    });
+
+    it('subscribes anew when the server publishes, but nothing arrives', async () => {
+      const { inbox, source, changes, isOpen } = inboxOf();
+      inbox.open();
+      await isOpen();
+      source.publish = () => Promise.resolve(1); // to a connection that leads nowhere
+      inbox.check();
+      await until(() => changes.length >= 3, { what: 'it has subscribed anew' });
+      expect(changes).toEqual([true, false, true]);
+    });
+
+    it('stays as it is while its server may not be asked to publish', async () => {
+      const { inbox, source, changes, isOpen } = inboxOf();
+      inbox.open();
+      await isOpen();
+      source.publish = () => Promise.reject(new Error('NOPERM'));
+      inbox.check();
+      await source.ping();
+      inbox.check();
+      await quiet();
+      expect([inbox.isOpen, changes]).toEqual([true, [true]]);
+    });
+
+    it('is checked by itself when the connection that asks for locks was made anew', async () => {
+      const { inbox, source, isOpen } = inboxOf();
+      inbox.open();
+      await isOpen();
+      await server.resetCalls();
+      source.disconnect(true);
+      await until(async () => (await server.calls()).publish === 1, { what: 'it has sent itself a message' });
+    });
+  });
 });

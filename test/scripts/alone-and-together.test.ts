@@ -99,15 +99,18 @@ const vote = (epoch = ''): Operation => ({
   of: (keys) => [...withFence(keys), GUARD],
   args: ['me', TTL_MS, epoch],
 });
-const contend = (ticket: string, { fair = 0, place = entry(ticket), tokens = 1 } = {}): Operation => ({
+const contend = (
+  ticket: string,
+  { fair = 0, place = entry(ticket), number = '' as number | '', tokens = 1 } = {},
+): Operation => ({
   script: CONTEND,
   of: withQueue,
-  args: [ticket, TTL_MS, tokens, place, fair],
+  args: [ticket, TTL_MS, tokens, place, number, fair],
 });
 const voteOrQueue = (place: string, epoch = ''): Operation => ({
   script: VOTE_OR_QUEUE,
   of: (keys) => [...withQueue(keys), GUARD],
-  args: ['me', TTL_MS, 1, place, 0, epoch],
+  args: ['me', TTL_MS, 1, place, '', 0, epoch],
 });
 const extend: Operation = { script: EXTEND, of: lockOnly, args: ['me', TTL_MS] };
 const restore: Operation = { script: RESTORE, of: lockOnly, args: ['me', TTL_MS] };
@@ -132,6 +135,8 @@ const CASES: [what: string, operation: Operation, before: Prepare][] = [
   ['contend: a free lock', contend('me'), free],
   ['contend: many tokens', contend('me', { tokens: 64 }), counter(AHEAD)],
   ['contend: a place behind others', contend('me'), both(held('other'), waitedFor(entry('first')))],
+  ['contend: a place of its own', contend('me', { number: 1 }), both(held('other'), waitedFor(entry('me')))],
+  ['contend: a place that it has lost', contend('me', { number: 0.5 }), both(held('other'), waitedFor(entry('first')))],
   ['contend: without a place', contend('me', { place: '' }), held('other')],
   ['contend: what was granted to it', contend('me'), both(held('me', GRANT_TTL_MS), waitedFor(entry('me')))],
   ['contend: a lock that is no string', contend('me'), noString],

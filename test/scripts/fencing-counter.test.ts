@@ -36,12 +36,16 @@ const counter = async () => Number(await client.get(FENCE));
 
 describe.each([
   ['acquire', 1, () => runScript(runner, ACQUIRE, [LOCK, FENCE], ['me', 10_000])],
-  ['contend for three holders', 3, () => runScript(runner, CONTEND, [LOCK, FENCE, QUEUE], ['me', 10_000, 3, '', 0])],
+  [
+    'contend for three holders',
+    3,
+    () => runScript(runner, CONTEND, [LOCK, FENCE, QUEUE], ['me', 10_000, 3, '', '', 0]),
+  ],
   ['vote as a node of a Redlock', 1, () => runScript(runner, VOTE, [LOCK, FENCE, GUARD], ['me', 10_000, ''])],
   [
     'vote for one who waits',
     1,
-    () => runScript(runner, VOTE_OR_QUEUE, [LOCK, FENCE, QUEUE, GUARD], ['me', 10_000, 1, '', 0, '']),
+    () => runScript(runner, VOTE_OR_QUEUE, [LOCK, FENCE, QUEUE, GUARD], ['me', 10_000, 1, '', '', 0, '']),
   ],
 ] as const)('The counter of fencing tokens: %s', (_name, count, mint: () => Promise<Reply>) => {
   it('starts at the time of the server in microseconds', async () => {
@@ -112,7 +116,7 @@ describe.each([
   ['vote', () => runScript(runner, VOTE, [LOCK, FENCE, GUARD], ['me', 10_000, 'epoch'])],
   [
     'vote for one who waits',
-    () => runScript(runner, VOTE_OR_QUEUE, [LOCK, FENCE, QUEUE, GUARD], ['me', 10_000, 1, '', 0, 'epoch']),
+    () => runScript(runner, VOTE_OR_QUEUE, [LOCK, FENCE, QUEUE, GUARD], ['me', 10_000, 1, '', '', 0, 'epoch']),
   ],
 ] as const)('A node of a Redlock that has lost its data: %s', (_name, vote: () => Promise<Reply>) => {
   it.each([

@@ -51,8 +51,8 @@ const run = (script: Script, keys: string[], ...args: (string | number)[]): Prom
   runScript(runner, script, keys, args);
 const release = (owner: string) => run(RELEASE, KEYS, owner);
 const withdraw = (ticket: string, entry: string) => run(WITHDRAW, KEYS, ticket, entry);
-const contend = (owner: string, { count = 1, entry = '', fair = 0, ttlMs = TTL_MS } = {}) =>
-  run(CONTEND, KEYS, owner, ttlMs, count, entry, fair);
+const contend = (owner: string, { count = 1, entry = '', number = '' as number | '', fair = 0, ttlMs = TTL_MS } = {}) =>
+  run(CONTEND, KEYS, owner, ttlMs, count, entry, number, fair);
 const entryOf = (ticket: string, service: Service = 'grant', channel = 'inbox:alive') =>
   queueEntry(service, channel, ticket);
 const line = async (...entries: string[]) => {
@@ -278,6 +278,28 @@ describe('who waits', () => {
       expect(holder).toBe('other');
       expect(pttl).toBeGreaterThan(TTL_MS - 5_000);
     }
+    expect(await queue()).toEqual([entryOf('a'), entryOf('b'), entryOf('c')]);
+  });
+
+  it('learns the number of its place, and takes the place again by it after it was lost', async () => {
+    await hold('other');
+    const ask = async (ticket: string, number?: number) =>
+      ((await contend(ticket, { entry: entryOf(ticket), number: number ?? '' })) as unknown[]).slice(2) as [
+        number,
+        number,
+      ];
+    const [first, isFirstBack] = await ask('a');
+    const [second] = await ask('b');
+    expect(isFirstBack).toBe(0);
+    expect(second).toBeGreaterThan(first);
+    expect(await ask('a', first)).toEqual([first, 0]); // it has it still
+    await client.zrem(QUEUE, entryOf('a'));
+    expect(await ask('a', first)).toEqual([first, 1]);
+    expect(await queue()).toEqual([entryOf('a'), entryOf('b')]);
+    await client.del(QUEUE);
+    expect(await ask('b', second)).toEqual([second, 1]);
+    expect(await ask('a', first)).toEqual([first, 1]);
+    expect(await ask('c')).toEqual([expect.any(Number), 0]);
     expect(await queue()).toEqual([entryOf('a'), entryOf('b'), entryOf('c')]);
   });
 

@@ -8,6 +8,8 @@ interface Link {
   readonly server: Socket;
   /** The server's bytes no longer reach the client. */
   mute: boolean;
+  /** Nor does it learn that the server has closed the connection. */
+  hidesClose: boolean;
 }
 
 /** A fault-injecting TCP proxy between a client and a Redis server. */
@@ -59,6 +61,14 @@ export class TcpProxy {
   }
 
   /**
+   * When the server closes one of the present connections, its client does not learn of it, as behind a NAT that forgot the
+   * connection: for the client it stays open, and silent.
+   */
+  hideCloses(): void {
+    for (const link of this.#links) link.hidesClose = true;
+  }
+
+  /**
    * The next request that matches runs on the server, but its reply never comes: the connection is cut instead.
    * A string matches in any letter case. Only the first match is cut, even if the server answered it with an error.
    * @returns when it has happened
@@ -106,7 +116,7 @@ export class TcpProxy {
 
   #link(client: Socket): void {
     const server = connect(this.targetPort, '127.0.0.1');
-    const link: Link = { client, server, mute: this.#mute };
+    const link: Link = { client, server, mute: this.#mute, hidesClose: false };
     this.#links.add(link);
     this.made++;
     client.setNoDelay();
@@ -120,6 +130,7 @@ export class TcpProxy {
       // 'close' follows every 'error'.
       socket.on('error', () => {});
       socket.on('close', () => {
+        if (socket === server && link.hidesClose) return;
         this.#links.delete(link);
         other.destroySoon();
       });

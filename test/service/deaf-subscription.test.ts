@@ -1,0 +1,169 @@
+import { Cluster } from 'ioredis';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { RedisLockSettings } from '../../lib/options.js';
+import type { LockService } from '../../lib/service/lock.service.js';
+import { RedlockNodes } from '../backends/redlock-nodes.js';
+import { openLocks } from '../support/open-locks.js';
+import { queued, subscribers, untilQueued, untilSubscribers } from '../support/queue.js';
+import { RedisCluster } from '../support/redis-cluster.js';
+import { RedisServer } from '../support/redis-server.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
+import { until } from '../support/until.js';
+
+const HOLD_MS = 20;
+
+let server: RedisServer;
+beforeAll(async () => {
+  server = await RedisServer.start();
+});
+afterAll(() => server.stop());
+
+async function proxyTo(port: number): Promise<TcpProxy> {
+  const proxy = await TcpProxy.start(port);
+  onTestFinished(() => proxy.stop());
+  return proxy;
+}
+
+/** Takes the lock again and again, with pauses between, until the test has finished. */
+function contender(locks: LockService, key: string, pauseMs = 0): { turns: number } {
+  const count = { turns: 0 };
+  let isOver = false;
+  const contend = async () => {
+    while (!isOver) {
+      await locks.withLock(key, { waitMs: 60_000 }, () => sleep(HOLD_MS));
+      count.turns++;
+      if (pauseMs > 0) await sleep(pauseMs);
+    }
+  };
+  const contending = contend().catch(() => {}); // ended by the end of the test
+  onTestFinished(async () => {
+    isOver = true;
+    await contending;
+  });
+  return count;
+}
+
+/** Waits once, from when on it listens. */
+async function listens(locks: LockService, key: string): Promise<void> {
+  const count = await subscribers(server);
+  await server.command('SET', `lock:{${key}}`, 'a person');
+  const waiting = locks.acquire(key);
+  await untilSubscribers(server, count + 1);
+  await server.command('DEL', `lock:{${key}}`);
+  await (await waiting).release();
+}
+
+/** How many turns the victim had while each of the others had so many. */
+async function shareOf(victim: { turns: number }, others: { turns: number }[], turns: number): Promise<number> {
+  const before = victim.turns;
+  const goals = others.map((other) => other.turns + turns);
+  await until(() => others.every((other, index) => other.turns >= goals[index]!), { what: `${turns} turns of each` });
+  return (victim.turns - before) / turns;
+}
+
+describe('a process whose subscription the server has closed without its knowledge', () => {
+  it.each([false, true])('has its share of the turns again (fair: %s)', async (fair) => {
+    const proxy = await proxyTo(server.port);
+    const settings: RedisLockSettings = { fair };
+    const services = [
+      await openLocks({ redis: proxy.url, ...settings }),
+      await openLocks({ redis: server.url, ...settings }),
+      await openLocks({ redis: server.url, ...settings }),
+    ];
+    const [victim, ...others] = services.map((locks) => contender(locks, `half-open ${fair}`));
+    await untilSubscribers(server, 3);
+    expect(await shareOf(victim!, others, 10)).toBeGreaterThan(0.5);
+    proxy.hideCloses();
+    await server.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
+    const had = victim!.turns;
+    await until(() => victim!.turns >= had + 5, { what: 'it has turns again' });
+    expect(await shareOf(victim!, others, 30)).toBeGreaterThan(0.5);
+  });
+
+  it('listens again to the nodes of a Redlock', async () => {
+    const nodes = await RedlockNodes.start(3);
+    onTestFinished(() => nodes.stop());
+    const proxies = await Promise.all(nodes.servers.map(({ port }) => proxyTo(port)));
+    const services = [
+      await openLocks({ redlock: proxies.map(({ url }) => url), commandTimeoutMs: 1_000 }),
+      await openLocks({ redlock: nodes.urls, commandTimeoutMs: 1_000 }),
+    ];
+    for (const locks of services) contender(locks, 'half-open', HOLD_MS / 2); // or the same one would always be first
+    for (const node of nodes.servers) await untilSubscribers(node, 2);
+    for (const proxy of proxies) proxy.hideCloses();
+    for (const node of nodes.servers) await node.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
+    for (const node of nodes.servers) await untilSubscribers(node, 2);
+  });
+
+  it('listens again to a Cluster', async () => {
+    const cluster = await RedisCluster.start();
+    onTestFinished(() => cluster.stop());
+    const proxies = await Promise.all(cluster.nodes.map(({ port }) => proxyTo(port)));
+    const natMap = Object.fromEntries(
+      cluster.nodes.map(({ port }, index) => [`127.0.0.1:${port}`, { host: '127.0.0.1', port: proxies[index]!.port }]),
+    );
+    const services = await Promise.all(
+      [{ natMap }, {}].map((options) =>
+        openLocks({ redis: () => new Cluster([{ host: '127.0.0.1', port: cluster.nodes[0]!.port }], options) }),
+      ),
+    );
+    const listening = async () =>
+      (await Promise.all(cluster.nodes.map((node) => subscribers(node)))).reduce((sum, count) => sum + count);
+    const [victim, other] = services.map((locks) => contender(locks, 'half-open'));
+    await until(async () => (await listening()) === 2, { what: 'both listen' });
+    for (const proxy of proxies) proxy.hideCloses();
+    for (const node of cluster.nodes) await node.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
+    await until(async () => (await listening()) === 2, { what: 'both listen again' });
+    expect(await shareOf(victim!, [other!], 10)).toBeGreaterThan(0.5);
+  });
+
+  it('keeps its place in the queue of a fair lock, although a release found that nobody hears it', async () => {
+    const proxy = await proxyTo(server.port);
+    const fair = true;
+    const deaf = await openLocks({ redis: proxy.url, fair });
+    const [holding, second, late] = await Promise.all([1, 2, 3].map(() => openLocks({ redis: server.url, fair })));
+    await listens(deaf, 'before');
+    const holder = await holding!.acquire('place');
+    const order: string[] = [];
+    const call = (locks: LockService, name: string) =>
+      locks.acquire('place', { waitMs: 60_000 }).then((lock) => {
+        order.push(name);
+        return lock;
+      });
+    const victims = call(deaf, 'first');
+    await untilQueued(server, 'place', 1);
+    const seconds = call(second!, 'second');
+    await untilQueued(server, 'place', 2);
+    proxy.hideCloses();
+    await server.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
+    await holder.release(); // passes it over
+    const next = await seconds;
+    const lates = call(late!, 'late');
+    await untilQueued(server, 'place', 2); // it is back
+    await untilSubscribers(server, 3); // all that wait, or waited, listen again
+    await next.release();
+    await (await victims).release();
+    await (await lates).release();
+    expect(order).toEqual(['second', 'first', 'late']);
+  });
+
+  it('is granted the lock unheard when it may not subscribe again', async () => {
+    await server.command('ACL', 'SETUSER', 'deafened', 'on', '>secret', '~*', '&*', '+@all');
+    const url = server.url.replace('//', '//deafened:secret@');
+    const [deafened, others] = [await openLocks({ redis: url }), await openLocks({ redis: server.url })];
+    await listens(deafened, 'before it is deafened');
+    const holder = await others.acquire('deafened');
+    const waiting = deafened.acquire('deafened', { waitMs: 60_000 });
+    await untilQueued(server, 'deafened', 1);
+    const kindOf = async () => String(await server.command('ZRANGE', 'lock:{deafened}:queue', 0, 0)).charAt(0);
+    expect(await kindOf()).toBe('g');
+    await server.command('ACL', 'SETUSER', 'deafened', '-subscribe');
+    await server.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
+    await until(async () => (await kindOf()) === 'b', { what: 'it waits to be granted unheard' });
+    expect(await queued(server, 'deafened')).toBe(1);
+    await holder.release();
+    expect((await server.command('GET', 'lock:{deafened}')) as string).not.toBe(holder.owner);
+    await (await waiting).release();
+  });
+});
