@@ -85,6 +85,8 @@ const NOT_OF = {
   acquire: new Set<string>(['onLost']),
   tryAcquire: new Set<string>(['onLost', 'waitMs']),
 };
+/** By which method of the service a lock is asked for. */
+export type CallKind = keyof typeof NOT_OF;
 const SETTINGS = Object.keys(CHECKS).filter((name) => name !== 'signal') as (keyof RedisLockSettings)[];
 const BACKENDS = ['redis', 'redlock', 'memory'] as const;
 
@@ -135,7 +137,7 @@ export function resolveOptions(options: RedisLockModuleOptions, connection = DEF
 export function resolveRequest(
   options: WithLockOptions | undefined,
   defaults: ResolvedOptions,
-  call: keyof typeof NOT_OF = 'withLock',
+  call: CallKind = 'withLock',
 ): LockRequest {
   if (options === undefined) return defaults;
   if (typeof options !== 'object' || options === null) throw unfit('options', options, 'an object');
@@ -268,7 +270,7 @@ function refuseUnknown(options: object, known: readonly string[], meant: Readonl
 }
 
 /** Of what the call does not have, `undefined` is nothing asked for; a name that is none is misspelt even then. */
-function refuseForCall(options: object, call: keyof typeof NOT_OF): void {
+function refuseForCall(options: object, call: CallKind): void {
   const given = Object.entries(options).filter(([name, value]) => value !== undefined || !NOT_OF[call].has(name));
   const known = REQUEST_OPTIONS.filter((name) => !NOT_OF[call].has(name));
   refuseUnknown(Object.fromEntries(given), known, MEANT_OF_A_CALL);

@@ -1,4 +1,5 @@
 import { LockLostError } from '../errors.js';
+import { loopTurn } from '../event-loop.js';
 import type { Lock } from '../lock.js';
 import type { Lease } from './lease.js';
 
@@ -58,8 +59,13 @@ export class LockHandle implements Lock {
   }
 
   async extend(ttlMs: number = this.lease.ttlMs): Promise<void> {
-    this.assertHeld();
-    await this.keeper.extend(this.lease, ttlMs);
+    try {
+      this.assertHeld();
+      await this.keeper.extend(this.lease, ttlMs);
+    } catch (error) {
+      await loopTurn(); // or a loop that tries again at once would stop all else
+      throw error;
+    }
   }
 
   release(): Promise<boolean> {

@@ -1,6 +1,7 @@
 import { Inject, Logger, type ExecutionContext } from '@nestjs/common';
 import { isObservable, Observable, throwError } from 'rxjs';
 import { LockError, LockOptionsError } from '../errors.js';
+import { loopTurn } from '../event-loop.js';
 import type { LeaseOptions, LossOptions } from '../options.js';
 import { DEFAULT_CONNECTION } from '../resolve-options.js';
 import { LockService } from '../service/lock.service.js';
@@ -216,7 +217,15 @@ async function promiseUnderLock(
   args: unknown[],
   run: () => unknown,
 ): Promise<unknown> {
-  const key = keyOfCall(plan, args);
+  let key: string;
+  let service: LockService;
+  try {
+    key = keyOfCall(plan, args);
+    service = serviceOf();
+  } catch (error) {
+    await loopTurn(); // or a loop that calls again at once would stop all else
+    throw error;
+  }
   const work = async () => {
     const result = run();
     if (isObservable(result)) throw undeclaredStream(plan, 'an Observable');
@@ -225,7 +234,7 @@ async function promiseUnderLock(
     if (isObservable(value)) throw undeclaredStream(plan, 'a Promise of an Observable');
     return value;
   };
-  return serviceOf().withLockOr(key, plan.options, work, (error) => plan.whenContended(error, args));
+  return service.withLockOr(key, plan.options, work, (error) => plan.whenContended(error, args));
 }
 
 function streamUnderLock(

@@ -4,6 +4,7 @@ import type { Lease } from '../lease/lease.js';
 import { identity, type Leases } from '../lease/leases.js';
 import { LockHandle } from '../lease/lock-handle.js';
 import type { UnderWay } from '../under-way.js';
+import type { RefusalGate } from './refusal-gate.js';
 import { closed } from './interruption.js';
 import type { Callers, Waiter } from './waiter.js';
 
@@ -14,6 +15,7 @@ export class LockCallers implements Callers {
     private readonly leases: Leases,
     private readonly events: Subject<LockEvent>,
     private readonly underWay: UnderWay,
+    private readonly gate: RefusalGate,
   ) {}
 
   granted(waiter: Waiter, lease: Lease): LockHandle | Promise<never> {
@@ -28,9 +30,12 @@ export class LockCallers implements Callers {
     return new LockHandle(lease, this.leases);
   }
 
-  refused({ key }: Waiter, reason: unknown): void {
+  refused({ key }: Waiter, reason: unknown, reject: () => void): void {
     if (this.events.observed) this.#emit(failureEvent(key, reason));
-    this.underWay.end();
+    this.gate.settle(reason, () => {
+      reject();
+      this.underWay.end();
+    });
   }
 
   async #decline(lease: Lease, reason: unknown): Promise<never> {
@@ -41,7 +46,7 @@ export class LockCallers implements Callers {
     } finally {
       this.underWay.end();
     }
-    throw reason;
+    return this.gate.refuse(reason);
   }
 
   /** Not at once: observers may ask for locks, and the queue is still at work. */

@@ -17,14 +17,15 @@ import type { Lease } from '../lease/lease.js';
 import { identity, Leases } from '../lease/leases.js';
 import { LockHandle } from '../lease/lock-handle.js';
 import type { Lock, LockInfo } from '../lock.js';
-import type { AcquireOptions, TryAcquireOptions, WithLockOptions } from '../options.js';
+import type { AcquireOptions, LossOptions, TryAcquireOptions, WithLockOptions } from '../options.js';
 import { processName } from '../owner.js';
-import { resolveRequest, type LockRequest, type ResolvedOptions } from '../resolve-options.js';
+import { resolveRequest, type CallKind, type LockRequest, type ResolvedOptions } from '../resolve-options.js';
 import { HeldLocks } from './held-locks.js';
 import { closed, Interruption } from './interruption.js';
 import { lockInfo } from './lock-info.js';
 import { LockCallers } from './lock-callers.js';
 import { LockQueues } from './lock-queues.js';
+import { RefusalGate } from './refusal-gate.js';
 import { UnderWay } from '../under-way.js';
 import { Waiter } from './waiter.js';
 
@@ -48,6 +49,8 @@ export class LockService {
   readonly #held = new HeldLocks();
   readonly #events = new Subject<LockEvent>();
   readonly #underWay = new UnderWay();
+  /** By which each call is refused. */
+  readonly #gate = new RefusalGate();
   /** The application begins to close: ends the waiting of calls that hold nothing. */
   readonly #closing = new Interruption();
   /** Work that holds locks has had its time: ends the waiting of all calls. */
@@ -68,7 +71,7 @@ export class LockService {
       giveBack: (lease) => this.#queues.giveBack(lease),
       onLost: (lease) => this.#queues.lost(lease),
     });
-    this.#callers = new LockCallers(now, this.#leases, this.#events, this.#underWay);
+    this.#callers = new LockCallers(now, this.#leases, this.#events, this.#underWay, this.#gate);
     this.#queues = new LockQueues(
       {
         backend,
@@ -110,7 +113,7 @@ export class LockService {
    * @throws LockKeyError, LockOptionsError; or the reason of `signal`
    */
   acquire(key: string, options?: AcquireOptions): Promise<Lock> {
-    return this.#acquire(key, options);
+    return this.#acquire(key, options, 'acquire');
   }
 
   /**
@@ -120,7 +123,7 @@ export class LockService {
    */
   async tryAcquire(key: string, options?: TryAcquireOptions): Promise<Lock | null> {
     try {
-      return await this.#acquire(key, undefined, resolveRequest(options, this.#onlyOnce, 'tryAcquire'));
+      return await this.#acquire(key, options as AcquireOptions, 'tryAcquire');
     } catch (error) {
       if (error instanceof LockContendedError) return null;
       throw error;
@@ -137,12 +140,11 @@ export class LockService {
   async withLock<T>(key: string, ...rest: [Work<T>] | [WithLockOptions, Work<T>]): Promise<T> {
     const [options, work] = rest.length === 1 ? [undefined, rest[0]] : rest;
     if (typeof work !== 'function') {
-      throw new LockOptionsError(
-        `withLock(key, options, work) needs a function as its last argument: got ${typeof work}.`,
+      return this.#gate.refuse(
+        new LockOptionsError(`withLock(key, options, work) needs a function as its last argument: got ${typeof work}.`),
       );
     }
-    const request = resolveRequest(options, this.#options);
-    return this.#run(await this.#acquire(key, undefined, request), request, work);
+    return this.#run(await this.#acquire(key, options, 'withLock'), options, work);
   }
 
   /**
@@ -155,15 +157,14 @@ export class LockService {
     work: Work<T>,
     onContended: (error: LockContendedError) => T | PromiseLike<T>,
   ): Promise<T> {
-    const request = resolveRequest(options, this.#options);
     let lock: LockHandle;
     try {
-      lock = await this.#acquire(key, undefined, request);
+      lock = await this.#acquire(key, options, 'withLock');
     } catch (error) {
       if (error instanceof LockContendedError) return onContended(error);
       throw error;
     }
-    return this.#run(lock, request, work);
+    return this.#run(lock, options, work);
   }
 
   /**
@@ -180,15 +181,13 @@ export class LockService {
    * @throws LockUnavailableError
    */
   async inspect(key: string): Promise<LockInfo | null> {
-    checkKey(key);
-    const holding = await this.#backend.inspect(key);
+    const holding = await this.#ask(key, (backend) => backend.inspect(key));
     return holding ? lockInfo(key, holding, this.#queues.waiting(key)) : null;
   }
 
   /** Whether anybody holds the lock. @throws LockUnavailableError */
   async isLocked(key: string): Promise<boolean> {
-    checkKey(key);
-    return (await this.#backend.inspect(key)) !== undefined;
+    return (await this.#ask(key, (backend) => backend.inspect(key))) !== undefined;
   }
 
   /**
@@ -198,9 +197,8 @@ export class LockService {
    * @throws LockUnavailableError
    */
   async forceRelease(key: string): Promise<boolean> {
-    checkKey(key);
     const lease = this.#queues.lease(key); // whoever has it after that may have it by right
-    const wasHeld = await this.#backend.forceRelease(key);
+    const wasHeld = await this.#ask(key, (backend) => backend.forceRelease(key));
     if (wasHeld && lease) this.#leases.lose(lease, 'expired');
     return wasHeld;
   }
@@ -243,37 +241,47 @@ export class LockService {
     this.#leases.end();
   }
 
-  /**
-   * Not an async function: these hops would come between each answer and who waits for it.
-   * @param request what the options ask for, if that is known
-   */
-  #acquire(key: string, options: AcquireOptions | undefined, request?: LockRequest): Promise<LockHandle> {
+  /** Not an async function: these hops would come between each answer and who waits for it. */
+  #acquire(key: string, options: WithLockOptions | undefined, call: CallKind): Promise<LockHandle> {
     try {
-      request ??= resolveRequest(options, this.#options, 'acquire');
+      const request = resolveRequest(options, call === 'tryAcquire' ? this.#onlyOnce : this.#options, call);
       checkKey(key);
       const held = this.#held.heldLease(key);
-      if (held) return this.#acquireHeld(key, request, held);
-      // Work that is to be finished may need more locks for that.
-      const interruption = this.#held.any ? this.#closed : this.#closing;
-      if (interruption.happened) throw closed(key);
-      const waiter = new Waiter(request, interruption, key, this.#callers);
-      this.#underWay.begin();
-      this.#queues.join(waiter);
-      return waiter.lock;
+      return held ? this.#acquireHeld(key, request, held) : this.#join(key, request);
     } catch (error) {
-      return Promise.reject(error);
+      return this.#gate.refuse(error);
     }
+  }
+
+  #join(key: string, request: LockRequest): Promise<LockHandle> {
+    // Work that is to be finished may need more locks for that.
+    const interruption = this.#held.any ? this.#closed : this.#closing;
+    if (interruption.happened) throw closed(key);
+    const waiter = new Waiter(request, interruption, key, this.#callers);
+    this.#underWay.begin();
+    this.#queues.join(waiter);
+    return waiter.lock;
   }
 
   async #acquireHeld(key: string, request: LockRequest, held: Lease | undefined): Promise<LockHandle> {
     for (; held?.state === 'unknown'; held = this.#held.heldLease(key)) await held.answered();
-    if (!held) return this.#acquire(key, undefined, request);
-    if (!request.reentrant) throw new LockSelfDeadlockError(key);
+    if (!held) return this.#join(key, request);
+    if (!request.reentrant) return this.#gate.refuse(new LockSelfDeadlockError(key));
     return LockHandle.another(held, this.#leases);
   }
 
-  async #run<T>(lock: LockHandle, { onLost }: LockRequest, work: Work<T>): Promise<T> {
+  async #ask<T>(key: string, question: (backend: LockBackend) => Promise<T>): Promise<T> {
+    try {
+      checkKey(key);
+      return await question(this.#backend);
+    } catch (error) {
+      return this.#gate.refuse(error);
+    }
+  }
+
+  async #run<T>(lock: LockHandle, options: LossOptions | undefined, work: Work<T>): Promise<T> {
     const { lease } = lock;
+    const { onLost = this.#options.onLost } = options ?? {};
     let outcome: { status: 'fulfilled'; value: T } | { status: 'rejected'; reason: unknown };
     try {
       outcome = { status: 'fulfilled', value: await this.#held.run(lock, work) };

@@ -24,7 +24,8 @@ export interface Callers {
   now(): number;
   /** @returns what the call gets */
   granted(waiter: Waiter, lease: Lease): LockHandle | Promise<LockHandle>;
-  refused(waiter: Waiter, reason: unknown): void;
+  /** @param reject lets the call know */
+  refused(waiter: Waiter, reason: unknown, reject: () => void): void;
 }
 
 /** A function of its own, as a closure for each waiter is memory that lives as long as it waits. */
@@ -112,8 +113,7 @@ export class Waiter implements Linked<Waiter> {
 
   refuse(reason: unknown): void {
     this.#settle();
-    this.callers.refused(this, reason);
-    this.#reject(reason);
+    this.callers.refused(this, reason, () => this.#reject(reason));
   }
 
   #settle(): void {

@@ -193,6 +193,7 @@ describe('an inbox', () => {
 
     it('is checked by itself when the connection that asks for locks was made anew', async () => {
       const { inbox, source, isOpen } = inboxOf();
+      await source.ping(); // it is ready before the inbox is open
       inbox.open();
       await isOpen();
       await server.resetCalls();

@@ -70,7 +70,11 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true) {
   );
   const interruption = new Interruption();
   const keeper: LeaseKeeper = { extend: () => Promise.resolve(), release: () => Promise.resolve(true) };
-  const callers: Callers = { now, granted: (_, lease) => new LockHandle(lease, keeper), refused: () => {} };
+  const callers: Callers = {
+    now,
+    granted: (_, lease) => new LockHandle(lease, keeper),
+    refused: (_, __, reject) => reject(),
+  };
   const acquire = (terms: Partial<AcquireOptions> = {}) => {
     const waiter = new Waiter({ ...TERMS, ...terms }, interruption, KEY, callers);
     queues.join(waiter);

@@ -1,0 +1,71 @@
+// A process of its own whose calls ask again at once, whatever they get: started by careless-loops.test.ts.
+import { load, serve, settings } from '../support/serve-duties.mjs';
+
+const { LockService } = await load('service/lock.service.js');
+const { resolveOptions } = await load('resolve-options.js');
+const [locks] = await LockService.open(resolveOptions(settings));
+const held = [];
+
+/** What is asked for, again and again. */
+const CALLS = {
+  acquire: () => locks.acquire('free'),
+  'acquire with a short waitMs': () => locks.acquire('free', { waitMs: 5 }),
+  tryAcquire: () => locks.tryAcquire('held'),
+  withLock: () => locks.withLock('held', { waitMs: 0 }, () => {}),
+  'a bad key': () => locks.acquire(''),
+  'bad options': () => locks.acquire('free', { ttlMs: 'soon' }),
+  'no work': () => locks.withLock('free', 'no function'),
+  'an aborted signal': () => locks.acquire('free', { signal: AbortSignal.abort() }),
+  'a lock of its own': () => held[0].run(() => locks.acquire('held', { reentrant: false })),
+  'more than maxWaiters': () => locks.acquire('waited for'),
+  inspect: () => locks.inspect('free'),
+  isLocked: () => locks.isLocked(''),
+  forceRelease: () => locks.forceRelease('free'),
+  'an extension of a lost lock': () => held[0].lock.extend(),
+};
+
+const duties = {
+  /** Holds the lock, and lets others run under it. */
+  hold: (key) =>
+    new Promise((resolve) => {
+      void locks.withLock(key, async (lock) => {
+        const { AsyncResource } = await import('node:async_hooks');
+        const resource = new AsyncResource('holder');
+        held.push({ lock, run: (work) => resource.runInAsyncScope(work) });
+        resolve();
+        await new Promise((done) => (held[0].done = done));
+      });
+    }),
+  wait: (key) => void locks.acquire(key).catch(() => {}),
+  release: () => held[0].done(),
+  lose: () => locks.forceRelease('held'),
+  closing: () => void locks.onModuleDestroy(),
+  /** Asks for `ms`, by a timer that only comes when the event loop runs; a call that is granted something ends the loop. */
+  async loop(name, ms) {
+    const startedAt = performance.now();
+    let isOver = false;
+    setTimeout(() => (isOver = true), ms);
+    let calls = 0;
+    let granted = false;
+    while (!isOver && !granted) {
+      calls++;
+      try {
+        granted = Boolean(await CALLS[name]());
+      } catch {
+        // And again.
+      }
+    }
+    return { calls, granted, tookMs: performance.now() - startedAt };
+  },
+  /** The next one who asks gets the lock when the holder's timer comes. */
+  async untilFree(ms) {
+    setTimeout(() => held[0].done(), ms);
+    let calls = 1;
+    let lock;
+    while (!(lock = await locks.tryAcquire('held'))) calls++;
+    await lock.release();
+    return calls;
+  },
+};
+
+serve(duties);
