@@ -81,6 +81,15 @@ export interface Holding {
  */
 export type Wake = (ticket?: string, fencingToken?: number) => void;
 
+/** Called with a lock, and the owner value that it is said to have been taken from. */
+export type Suspect = (key: string, owner: string) => void;
+
+/** A lock that was taken by force. */
+export interface Taken {
+  /** The owner values that cannot hold it any more; none if those of a Redlock were split. */
+  from: string[];
+}
+
 /**
  * Holds locks, one attempt at a time: it keeps the places of those who wait, but does not wait, and knows nothing of
  * Nest. Each method settles within the
@@ -107,14 +116,18 @@ export interface LockBackend {
   readonly isListening: boolean;
   /**
    * Begins to listen for those who wait, unless it does already.
+   * @param suspect called when a lock of this process was taken by force, or so it is said
    */
-  listen(wake: Wake): void;
+  listen(wake: Wake, suspect?: Suspect): void;
   /** A wake-up that was due has not come: has it found out whether they still do. */
   checkListening(): void;
   /** @throws LockUnavailableError */
   inspect(key: string): Promise<Holding | undefined>;
-  /** @throws LockUnavailableError */
-  forceRelease(key: string): Promise<boolean>;
+  /**
+   * @returns undefined when nobody held it
+   * @throws LockUnavailableError
+   */
+  forceRelease(key: string): Promise<Taken | undefined>;
   /**
    * Waits until locks can be taken.
    * @returns what is wrong with the nodes that are not needed for it

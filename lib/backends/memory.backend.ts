@@ -5,6 +5,7 @@ import type {
   Holding,
   LockBackend,
   ReleaseOutcome,
+  Taken,
   Waiting,
 } from './lock-backend.js';
 
@@ -87,10 +88,10 @@ export class MemoryBackend implements LockBackend {
     return { owner, fencingToken, remainingMs: expiresAt - now, heldForMs: now - since };
   }
 
-  async forceRelease(key: string): Promise<boolean> {
-    const wasHeld = this.#live(key) !== undefined;
+  async forceRelease(key: string): Promise<Taken | undefined> {
+    const entry = this.#live(key);
     this.#entries.delete(key);
-    return wasHeld;
+    return entry && { from: [entry.owner] };
   }
 
   async connect(): Promise<[]> {

@@ -32,6 +32,8 @@ export type Vote =
 export type NodeAdmission = { status: 'admitted'; epoch: string; sinceMs: number; longestMs: number } | Fault;
 
 export type NodeExtension = { status: 'extended' | 'restored' | 'absent' | 'foreign' } | Fault;
+/** What became of a lock that was to be taken from whoever held it. */
+export type NodeSeizure = { status: 'taken'; from: string } | { status: 'absent' } | Fault;
 export type NodeRelease = { status: 'released' | 'gone' } | Fault;
 
 /** What to do about a node that does not vote because of what it may have forgotten. */
@@ -62,6 +64,10 @@ export function extensionOf(reply: Reply): NodeExtension {
 
 export function releaseOf(reply: Reply): NodeRelease {
   return { status: Number(reply) === 1 ? 'released' : 'gone' };
+}
+
+export function seizureOf(reply: Reply): NodeSeizure {
+  return Array.isArray(reply) ? { status: 'taken', from: String(reply[1]) } : { status: 'absent' };
 }
 
 export function holdingOf(reply: Reply): Holding | undefined {

@@ -16,16 +16,18 @@ import { ScriptRunner } from '../scripts/script-runner.js';
 import { WITHDRAW } from '../scripts/withdraw.script.js';
 import { UnderWay } from '../under-way.js';
 import { Inbox } from './inbox.js';
-import type { Claim, Holding, Place, Waiting, Wake } from './lock-backend.js';
+import type { Claim, Holding, Place, Suspect, Waiting, Wake } from './lock-backend.js';
 import {
   extensionOf,
   holdingOf,
   releaseOf,
+  seizureOf,
   voteOf,
   type Fault,
   type NodeAdmission,
   type NodeExtension,
   type NodeRelease,
+  type NodeSeizure,
   type Vote,
 } from './node-answers.js';
 import { NodeProbe } from './node-probe.js';
@@ -82,6 +84,7 @@ export class RedisNode {
   /** With what was made of it: a server that hangs has the same fault for all, and a command for all its operations. */
   #lastFault?: [ScriptFault, Fault];
   #wake?: Wake;
+  #suspect?: Suspect;
   #retry?: NodeJS.Timeout;
   #closed = false;
 
@@ -94,12 +97,11 @@ export class RedisNode {
       connection.suspect(isOpen),
     );
     this.#probe = new NodeProbe(connection, settings);
-    // The channel is one word of a queue's entry.
-    const channel = `${settings.keyPrefix}:inbox:${settings.processName}`.replace(/\s/g, '_');
-    this.#inbox = new Inbox(connection.client, channel, {
+    this.#inbox = new Inbox(connection.client, inboxChannel(settings.keyPrefix, settings.processName), {
       onMessage: (text) => {
-        const { ticket, fencingToken } = readMessage(text);
-        this.#wake?.(ticket, fencingToken);
+        const { ticket, fencingToken, takenKey } = readMessage(text);
+        if (takenKey === undefined) this.#wake?.(ticket, fencingToken);
+        else this.#suspect?.(takenKey, ticket);
       },
       onChange: () => this.#wake?.(),
     });
@@ -114,9 +116,10 @@ export class RedisNode {
     return this.#inbox.isOpen;
   }
 
-  listen(wake: Wake): void {
+  listen(wake: Wake, suspect?: Suspect): void {
     if (this.#closed) return;
     this.#wake = wake;
+    this.#suspect = suspect;
     this.#inbox.open();
   }
 
@@ -210,8 +213,8 @@ export class RedisNode {
     }));
   }
 
-  forceRelease(key: string): Promise<NodeRelease> {
-    return this.#run(FORCE_RELEASE, this.#keys(key), [], releaseOf);
+  forceRelease(key: string): Promise<NodeSeizure> {
+    return this.#run(FORCE_RELEASE, this.#keys(key), [key, inboxChannel(this.#settings.keyPrefix)], seizureOf);
   }
 
   /** What a check of the server, or of each master of a Cluster, finds. Never rejects. */
@@ -304,4 +307,9 @@ export class RedisNode {
     const lock = this.#lock(key);
     return [lock, `${lock}:fence`, `${lock}:queue`];
   }
+}
+
+/** The channel of a process, or what those of all begin with. It is one word of a queue's entry. */
+function inboxChannel(keyPrefix: string, processName = ''): string {
+  return `${keyPrefix}:inbox:${processName}`.replace(/\s/g, '_');
 }

@@ -8,6 +8,8 @@ import {
   type LockBackend,
   type Place,
   type ReleaseOutcome,
+  type Suspect,
+  type Taken,
   type Waiting,
   type Wake,
 } from './lock-backend.js';
@@ -123,10 +125,12 @@ export class RedlockBackend implements LockBackend {
     return this.#nodes.filter(({ node }) => node.isListening).length >= this.#quorum;
   }
 
-  listen(wake: Wake): void {
+  listen(wake: Wake, suspect?: Suspect): void {
     this.#wakes ??= new RedlockWakes(this.#quorum, wake);
     const wakes = this.#wakes;
-    for (const { node } of this.#nodes) node.listen((ticket) => (ticket === undefined ? wake() : wakes.note(ticket)));
+    for (const { node } of this.#nodes) {
+      node.listen((ticket) => (ticket === undefined ? wake() : wakes.note(ticket)), suspect);
+    }
   }
 
   checkListening(): void {
@@ -157,11 +161,16 @@ export class RedlockBackend implements LockBackend {
     };
   }
 
-  async forceRelease(key: string): Promise<boolean> {
-    const releases = await Promise.all(this.#nodes.map(({ node }) => node.forceRelease(key)));
-    const faults = releases.filter(isFault);
-    if (releases.length - faults.length < this.#quorum) throw this.#unavailable('released by force', key, faults);
-    return releases.some((release) => release.status === 'released');
+  async forceRelease(key: string): Promise<Taken | undefined> {
+    const seizures = await Promise.all(this.#nodes.map(({ node }) => node.forceRelease(key)));
+    const faults = seizures.filter(isFault);
+    if (seizures.length - faults.length < this.#quorum) throw this.#unavailable('released by force', key, faults);
+    const from = seizures.flatMap((seizure) => (seizure.status === 'taken' ? [seizure.from] : []));
+    if (from.length === 0) return undefined;
+    // Whoever has a majority without the nodes that it was taken from holds it still.
+    const keeps = (owner: string) =>
+      this.#nodes.length - from.filter((other) => other === owner).length >= this.#quorum;
+    return { from: [...new Set(from)].filter((owner) => !keeps(owner)) };
   }
 
   async connect(timeoutMs: number): Promise<NodeError[]> {

@@ -10,6 +10,8 @@ import {
   type LockBackend,
   type Place,
   type ReleaseOutcome,
+  type Suspect,
+  type Taken,
   type Waiting,
   type Wake,
 } from './lock-backend.js';
@@ -102,12 +104,12 @@ export class SingleNodeBackend implements LockBackend {
     return this.#node.isListening;
   }
 
-  listen(wake: Wake): void {
+  listen(wake: Wake, suspect?: Suspect): void {
     this.#node.listen((ticket, fencingToken) => {
       // What replicas are to have is not held before they do, and what cannot be extended now is not begun with.
       const mayBegin = !this.#replicas && this.#node.connection.isReady;
       wake(ticket, mayBegin ? fencingToken : undefined);
-    });
+    }, suspect);
   }
 
   checkListening(): void {
@@ -120,10 +122,10 @@ export class SingleNodeBackend implements LockBackend {
     return view.holding;
   }
 
-  async forceRelease(key: string): Promise<boolean> {
-    const release = await this.#node.forceRelease(key);
-    if (release.status === 'fault') throw LockUnavailableError.from('released by force', key, [release.error]);
-    return release.status === 'released';
+  async forceRelease(key: string): Promise<Taken | undefined> {
+    const seizure = await this.#node.forceRelease(key);
+    if (seizure.status === 'fault') throw LockUnavailableError.from('released by force', key, [seizure.error]);
+    return seizure.status === 'taken' ? { from: [seizure.from] } : undefined;
   }
 
   async connect(timeoutMs: number): Promise<NodeError[]> {

@@ -8,14 +8,13 @@ export interface Right {
   purpose: Purpose;
 }
 
-export type Purpose = 'locks' | 'waiting' | 'handOver' | 'forceRelease' | 'doctor';
+export type Purpose = 'locks' | 'waiting' | 'handOver' | 'doctor';
 
 /** What becomes of it without a right. */
 export const WITHOUT: Record<Purpose, string> = {
   locks: 'no lock can be had',
   waiting: 'locks are not handed over, and calls that have to wait take longer or fail',
   handOver: 'a lock that is handed over is confirmed before it is begun with, which takes one more round trip',
-  forceRelease: 'forceRelease() fails',
   doctor: 'less can be checked',
 };
 
@@ -50,7 +49,6 @@ export function commandRights(key: string, channel: string, { votes, waitsForRep
     { name: 'zpopmin', probe: ['ZPOPMIN', key], purpose: wait },
     { name: 'publish', probe: ['PUBLISH', channel, ''], purpose: wait },
     { name: 'pubsub|numsub', probe: ['PUBSUB', 'NUMSUB', channel], purpose: 'handOver' },
-    { name: 'exists', probe: ['EXISTS', key], purpose: 'forceRelease' },
   ];
 }
 

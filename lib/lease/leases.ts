@@ -67,6 +67,11 @@ export class Leases implements LeaseKeeper {
     if (outcome.status === 'unavailable') throw LockUnavailableError.from('extended', lease.claim.key, outcome.causes);
   }
 
+  /** Finds out whether it is still held, if that can be done without changing when it ends. */
+  check(lease: Lease): void {
+    if (lease.kept) void this.#watchdog.extend(lease, lease.ttlMs);
+  }
+
   /** Gives back one handle's part; the last one releases. What cannot be released now the backend releases later. */
   release(lease: Lease): Promise<boolean> {
     const { state } = lease;

@@ -21,9 +21,22 @@ export function queueEntry(service: Service, channel: string, ticket: string): s
   return `${KINDS[service]} ${channel} ${ticket}`;
 }
 
-/** What is published: the ticket, and the fencing token of the grant, if one was minted that an acquisition could have, too. */
-export function readMessage(text: string): { ticket: string; fencingToken?: number } {
-  const [ticket = '', token] = text.split(' ');
+/** What a process is told whose lock was taken by force: the owner value, this word, and the key. */
+export const TAKEN = 'taken';
+
+/** What is published to a process. */
+export interface Message {
+  /** Or the owner value that a lock was taken from. */
+  ticket: string;
+  /** Of the grant, if one was minted that an acquisition could have, too. */
+  fencingToken?: number;
+  /** The lock was taken by force. */
+  takenKey?: string;
+}
+
+export function readMessage(text: string): Message {
+  const [ticket = '', token, ...key] = text.split(' ');
+  if (token === TAKEN) return { ticket, takenKey: key.join(' ') };
   const fencingToken = Number(token);
   return Number.isSafeInteger(fencingToken) && fencingToken > 0 ? { ticket, fencingToken } : { ticket };
 }

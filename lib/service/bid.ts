@@ -1,4 +1,4 @@
-import type { AcquireOutcome, Claim, LockBackend, Place, Wake } from '../backends/lock-backend.js';
+import type { AcquireOutcome, Claim, LockBackend, Place, Suspect, Wake } from '../backends/lock-backend.js';
 import type { UnderWay } from '../under-way.js';
 import { BackOff } from './back-off.js';
 import type { Waiter } from './waiter.js';
@@ -21,6 +21,8 @@ export interface BidDuties {
   bids: Map<string, Bid>;
   /** Called by the backend when it may be a ticket's turn. */
   wake: Wake;
+  /** Called by the backend when a lock may have been taken by force. */
+  suspect: Suspect;
 }
 
 /** What a bid tells the queue that it stands for. */
@@ -85,8 +87,8 @@ export class Bid {
 
   /** Waits after a refusal. */
   wait({ remainingMs, queued }: Extract<AcquireOutcome, { status: 'contended' }>, attemptMs: number): void {
-    const { backend, wake } = this.duties;
-    if (!backend.isListening) backend.listen(wake);
+    const { backend, wake, suspect } = this.duties;
+    if (!backend.isListening) backend.listen(wake, suspect);
     if (this.#place?.isHeard && !backend.isListening && backend.handsOver) {
       this.#renewPlace();
       this.owner.onTurn(this);

@@ -21,7 +21,7 @@ export interface QueueLimits {
 /** What the queues of a service need of the world. */
 export interface QueueDuties extends BidDuties {
   limits: QueueLimits;
-  leases: Pick<Leases, 'add' | 'lose'>;
+  leases: Pick<Leases, 'add' | 'check' | 'lose'>;
   /** Nobody wants or holds the lock in this process any more. */
   onEmpty: (key: string) => void;
 }
@@ -110,6 +110,13 @@ export class LockQueue implements BidOwner, WaiterQueue {
     this.#lease = undefined;
     this.#noteTaken();
     this.#goOn();
+  }
+
+  /** The lock was taken by force from this owner, or so it is said: Redis is asked, and nothing passed on until it was. */
+  suspect(owner: string): void {
+    if (this.#lease?.claim.owner !== owner) return;
+    this.#cohort = undefined;
+    this.duties.leases.check(this.#lease);
   }
 
   giveUp(waiter: Waiter, reason: unknown = inVain(waiter, this.#known)): void {
@@ -243,7 +250,8 @@ export class LockQueue implements BidOwner, WaiterQueue {
 
   /** A lease that is not extended, or has another ttl, has to be one of its own. */
   #canPassOn({ claim, sentAt, deadline, isUnsettled }: Lease, { terms }: Waiter): boolean {
-    const { nextToken, lastToken, endsAt } = this.#cohort!;
+    if (!this.#cohort) return false;
+    const { nextToken, lastToken, endsAt } = this.#cohort;
     const now = this.duties.now();
     if (nextToken > lastToken || now >= endsAt || isUnsettled) return false;
     return terms.watchdog && terms.ttlMs === claim.ttlMs && now < sentAt + (deadline - sentAt) * PASSED_WITHIN;

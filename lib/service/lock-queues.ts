@@ -12,12 +12,13 @@ export class LockQueues {
   readonly #bids = new Map<string, Bid>();
   readonly #duties: QueueDuties;
 
-  constructor(duties: Omit<QueueDuties, 'nextOwner' | 'bids' | 'wake' | 'onEmpty'>, processName: string) {
+  constructor(duties: Omit<QueueDuties, 'nextOwner' | 'bids' | 'wake' | 'suspect' | 'onEmpty'>, processName: string) {
     this.#duties = {
       ...duties,
       nextOwner: ownerSequence(processName),
       bids: this.#bids,
       wake: (ticket, fencingToken) => this.#wake(ticket, fencingToken),
+      suspect: (key, owner) => this.#queues.get(key)?.suspect(owner),
       onEmpty: (key) => this.#queues.delete(key),
     };
   }

@@ -123,7 +123,7 @@ export class LockService {
    */
   async tryAcquire(key: string, options?: TryAcquireOptions): Promise<Lock | null> {
     try {
-      return await this.#acquire(key, options as AcquireOptions, 'tryAcquire');
+      return await this.#acquire(key, options, 'tryAcquire');
     } catch (error) {
       if (error instanceof LockContendedError) return null;
       throw error;
@@ -191,16 +191,16 @@ export class LockService {
   }
 
   /**
-   * Takes a lock away from whoever holds it, who learns of it at the next extension at the latest. For people who know
-   * that the holder is gone.
+   * Takes a lock away from whoever holds it: in this process that is known at once, elsewhere at the next extension at the
+   * latest, and at once by a process that waits, or has waited, for some lock. For people who know that the holder is gone.
    * @returns whether anybody held it
    * @throws LockUnavailableError
    */
   async forceRelease(key: string): Promise<boolean> {
-    const lease = this.#queues.lease(key); // whoever has it after that may have it by right
-    const wasHeld = await this.#ask(key, (backend) => backend.forceRelease(key));
-    if (wasHeld && lease) this.#leases.lose(lease, 'expired');
-    return wasHeld;
+    const taken = await this.#ask(key, (backend) => backend.forceRelease(key));
+    const lease = this.#queues.lease(key); // passed on meanwhile, perhaps; or acquired since, by right
+    if (lease && taken?.from.includes(lease.claim.owner)) this.#leases.lose(lease, 'expired');
+    return taken !== undefined;
   }
 
   /**

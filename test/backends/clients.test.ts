@@ -76,8 +76,8 @@ describe('Clients', () => {
     expect(await backend.inspect(claim.key)).toBeUndefined();
     const again = claimOn(claim.key);
     expect((await granted(backend, again)).fencingToken).toBeGreaterThan(fencingToken);
-    expect(await backend.forceRelease(claim.key)).toBe(true);
-    expect(await backend.forceRelease(claim.key)).toBe(false);
+    expect(await backend.forceRelease(claim.key)).toEqual({ from: [again.owner] });
+    expect(await backend.forceRelease(claim.key)).toBeUndefined();
 
     const batch = Array.from({ length: 120 }, () => claimOn(freshKey('options')));
     await Promise.all(batch.map((each) => granted(backend, each)));
@@ -228,6 +228,6 @@ describe('Clients', () => {
     const foreign = { owner: 'by hand', remainingMs: Infinity };
     expect(await acquireOn(backend, claimOn(key))).toEqual({ status: 'contended', ...foreign, queued: false });
     expect(await backend.inspect(key)).toEqual({ ...foreign, fencingToken: undefined, heldForMs: undefined });
-    expect(await backend.forceRelease(key)).toBe(true);
+    expect(await backend.forceRelease(key)).toEqual({ from: ['by hand'] });
   });
 });

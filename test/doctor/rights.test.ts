@@ -180,7 +180,6 @@ describe('The doctor', () => {
     ['+subscribe', 'warning', 'locks are not handed over'],
     ['&lock:inbox:*', 'warning', 'locks are not handed over'],
     ['+pubsub|numsub', 'warning', 'a lock that is handed over is confirmed before it is begun with'],
-    ['+exists', 'warning', 'forceRelease() fails'],
   ])('says when %s is missing (%s) that %s', async (right, severity, consequence) => {
     const [server] = servers as [RedisServer];
     const locks = await openLocks({ redis: await aclUser(server, { without: [right] }) });

@@ -117,7 +117,7 @@ const restore: Operation = { script: RESTORE, of: lockOnly, args: ['me', TTL_MS]
 const raise: Operation = { script: RAISE_FENCE, of: withFence, args: ['me', AHEAD] };
 const inspect: Operation = { script: INSPECT, of: withFence, args: [] };
 const release: Operation = { script: RELEASE, of: withQueue, args: ['me'] };
-const forceRelease: Operation = { script: FORCE_RELEASE, of: withQueue, args: [] };
+const forceRelease: Operation = { script: FORCE_RELEASE, of: withQueue, args: ['k', 'inbox:'] };
 const withdraw: Operation = { script: WITHDRAW, of: withQueue, args: ['me', entry('me')] };
 
 const CASES: [what: string, operation: Operation, before: Prepare][] = [
@@ -177,6 +177,8 @@ const CASES: [what: string, operation: Operation, before: Prepare][] = [
   ['release: a lock that is no string', release, noString],
   ['force release: a lock that is held', forceRelease, held('other')],
   ['force release: to the next', forceRelease, both(held('other'), waitedFor(nobody, entry('first')))],
+  ['force release: of a process that listens', forceRelease, held('alive/1')],
+  ['force release: a lock that is no string', forceRelease, noString],
   ['force release: a free lock', forceRelease, waitedFor(entry('first'))],
   ['withdraw: from the queue', withdraw, both(held('other'), waitedFor(entry('me'), entry('next')))],
   ['withdraw: what was granted to it', withdraw, both(held('me'), waitedFor(entry('next')))],

@@ -24,6 +24,8 @@ let runner: ScriptRunner;
 const heard: string[] = [];
 /** The fencing tokens that came with what was heard. */
 const tokens: (number | undefined)[] = [];
+/** The keys that were taken by force. */
+const keys: string[] = [];
 
 beforeAll(async () => {
   server = await RedisServer.start();
@@ -31,15 +33,16 @@ beforeAll(async () => {
   await client.ping();
   runner = new ScriptRunner(client, 5_000);
   listener.on('message', (channel, text) => {
-    const { ticket, fencingToken } = readMessage(text);
+    const { ticket, fencingToken, takenKey } = readMessage(text);
     heard.push(`${channel} ${ticket}`);
     tokens.push(fencingToken);
+    if (takenKey !== undefined) keys.push(takenKey);
   });
   await listener.subscribe('inbox:alive');
 });
 beforeEach(async () => {
   await client.flushall();
-  heard.length = tokens.length = 0;
+  heard.length = tokens.length = keys.length = 0;
 });
 afterAll(async () => {
   client.disconnect();
@@ -236,10 +239,18 @@ describe('a release', () => {
 
   it('by force hands the lock over, too, and tells when there was none', async () => {
     await line(entryOf('first'));
-    expect(await run(FORCE_RELEASE, KEYS)).toBe(0);
+    expect(await run(FORCE_RELEASE, KEYS, 'k', 'inbox:')).toBe(0);
     await hold('anybody');
-    expect(await run(FORCE_RELEASE, KEYS)).toBe(1);
+    expect(await run(FORCE_RELEASE, KEYS, 'k', 'inbox:')).toEqual([1, 'anybody']);
     expect(await client.get(LOCK)).toBe('first');
+  });
+
+  it('by force says so to the process that it was taken from, with the key', async () => {
+    await hold('alive/3x');
+    expect(await run(FORCE_RELEASE, KEYS, 'a key of words', 'inbox:')).toEqual([1, 'alive/3x']);
+    await told('inbox:alive alive/3x');
+    expect(readMessage('alive/3x taken a key of words')).toEqual({ ticket: 'alive/3x', takenKey: 'a key of words' });
+    expect(keys).toEqual(['a key of words']);
   });
 });
 

@@ -410,3 +410,42 @@ describe('Those to whom a lock was passed on', () => {
     await until(() => timers() <= before, { what: 'their timers are gone' });
   });
 });
+
+describe('a lock that is taken by force while it is passed on', () => {
+  /** So many calls that wait: all are of one cohort. @returns their turns, in order */
+  function calls(locks: LockService, key: string, count: number) {
+    const turns: number[] = [];
+    const call = () =>
+      locks.withLock(key, { onLost: 'ignore', waitMs: 60_000 }, async ({ fencingToken }) => {
+        turns.push(fencingToken);
+        await sleep(1);
+      });
+    return { turns, over: Promise.all(Array.from({ length: count }, call)) };
+  }
+
+  it.each(['here', 'by another process'])(
+    'is passed on no more until Redis has granted it again: %s',
+    async (where) => {
+      const key = `forced ${where}`;
+      const [locks, others, waiter] = [await open({ cohortPasses: 1_000 }), await open(), await open()];
+      const before = await others.acquire(key);
+      const { turns, over } = calls(locks, key, 1_000);
+      await untilQueued(server, key, 1); // from now on it listens
+      await before.release();
+      await until(() => turns.length > 20, { what: 'it is passed on' });
+      const next = waiter.acquire(key);
+      await untilQueued(server, key, 1);
+      await (where === 'here' ? locks : others).forceRelease(key);
+      const lock = await next;
+      if (where !== 'here') await until(async () => (await queued(server, key)) === 1, { what: 'it has asked Redis' });
+      const { length } = turns;
+      expect(length).toBeLessThan(1_000);
+      await sleep(50); // of turns of a millisecond
+      expect(turns).toHaveLength(length);
+      await lock.release();
+      await over;
+      expect(turns[length]).toBeGreaterThan(lock.fencingToken);
+      expect(turns).toHaveLength(1_000);
+    },
+  );
+});

@@ -1,5 +1,13 @@
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import type { AcquireOutcome, Claim, LockBackend, Place, Waiting, Wake } from '../../lib/backends/lock-backend.js';
+import type {
+  AcquireOutcome,
+  Claim,
+  LockBackend,
+  Place,
+  Waiting,
+  Suspect,
+  Wake,
+} from '../../lib/backends/lock-backend.js';
 import { LockContendedError, LockUnavailableError, NodeError } from '../../lib/errors.js';
 import { Lease, validityMs } from '../../lib/lease/lease.js';
 import { LockHandle, type LeaseKeeper } from '../../lib/lease/lock-handle.js';
@@ -32,6 +40,7 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true) {
   const asks: Ask[] = [];
   const log: string[] = [];
   let wake!: Wake;
+  let suspect: Suspect | undefined;
   let lastToken = 0;
   const listening = { isOn: false };
   const backend = {
@@ -46,10 +55,12 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true) {
     get isListening() {
       return listening.isOn;
     },
-    listen: (listener: typeof wake) => {
+    listen: (listener: typeof wake, suspicious: typeof suspect) => {
       log.push('listen');
       wake = listener;
+      suspect = suspicious;
     },
+    checkListening: () => void log.push('check listening'),
   } as Partial<LockBackend> as LockBackend;
   const now = () => performance.now();
   const queues = new LockQueues(
@@ -63,6 +74,7 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true) {
           if (extendTo !== undefined) log.push(`begin with ${token}, extend to ${extendTo}`);
           return new Lease(claim, token, kept, sentAt, 0, now, (lease) => lease.lose('expired'));
         },
+        check: ({ claim: { owner } }) => log.push(`check ${owner}`),
         lose: (lease, reason) => lease.lose(reason),
       },
     },
@@ -103,6 +115,7 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true) {
     acquire,
     granted,
     release,
+    suspect: (key: string, owner: string) => suspect!(key, owner),
     wake: (ticket?: string, fencingToken?: number) => (wake(ticket, fencingToken), settled()),
   };
 }
@@ -388,6 +401,48 @@ describe('the queue of a key', () => {
     second!.lease!.lose('expired');
     queues.lost(second!.lease!);
     expect(log).toEqual(['ask']);
+  });
+
+  it('passes a lease on no more that may have been taken by force, and has it checked', async () => {
+    const { asks, log, acquire, granted, release, suspect, ticket, wake, call } = await waitingOne();
+    const next = acquire();
+    await wake(ticket);
+    await asks[2]!.answer(granted(2));
+    const { owner } = call.lease!.claim;
+    log.length = 0;
+    suspect(KEY, 'another/1');
+    suspect('another key', owner);
+    expect(log).toEqual([]);
+    suspect(KEY, owner);
+    expect(log).toEqual([`check ${owner}`]);
+    await release(call.lease);
+    expect(next.lease).toBeUndefined();
+    expect(log).toEqual([`check ${owner}`, `release ${owner}`, 'ask']);
+  });
+
+  it('has it checked whether it listens when the lock was granted to it, and nobody had woken it', async () => {
+    const woken = await waitingOne();
+    await woken.wake(woken.ticket);
+    await woken.asks[2]!.answer(woken.granted());
+    expect(woken.log).toEqual(['ask']);
+    const unheard = await waitingOne();
+    await vi.advanceTimersByTimeAsync(1_000);
+    await unheard.asks[2]!.answer(unheard.granted());
+    expect(unheard.log).toEqual(['ask', 'check listening']);
+  });
+
+  it('that does not listen any more takes another place of the same number, to be granted unheard', async () => {
+    const { asks, log, listening, ticket } = await waitingOne();
+    await vi.advanceTimersByTimeAsync(1_000);
+    await asks[2]!.answer({ ...OTHERS, number: 17 });
+    listening.isOn = false;
+    log.length = 0;
+    await vi.advanceTimersByTimeAsync(1_000);
+    await asks[3]!.answer({ ...OTHERS, number: 17 });
+    expect(asks[3]!.waiting).toMatchObject({ ticket, isHeard: true, number: 17 });
+    expect(asks[4]!.waiting).toMatchObject({ isHeard: false, number: 17 });
+    expect(asks[4]!.waiting!.ticket).not.toBe(ticket);
+    expect(log).toEqual(['ask', 'listen', `leave ${ticket}`, 'ask']);
   });
 
   it('refuses who waited for all of an attempt that failed, and asks again for those who came later', async () => {
