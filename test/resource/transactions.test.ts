@@ -1,0 +1,124 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { untilQueued } from '../support/queue.js';
+import { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+import { DATABASES, tableName, type Database } from './database.js';
+import { TransactionalCounter, type Writes } from './transactional-counter.js';
+
+let redis: RedisServer;
+let database: Database;
+let table: string;
+let first: TransactionalCounter;
+let second: TransactionalCounter;
+
+/** Two processes and a row that both add to. */
+function setUp(open: () => Promise<Database>, writes: Writes): void {
+  beforeAll(async () => {
+    [database, redis] = await Promise.all([open(), RedisServer.start()]);
+  }, 60_000);
+
+  beforeEach(async () => {
+    await redis.command('FLUSHALL'); // a test that failed leaves its lock
+    table = tableName();
+    await database.pool.query(
+      `CREATE TABLE ${table} (id text PRIMARY KEY, total int, fence bigint NOT NULL DEFAULT 0)`,
+    );
+    await database.pool.query(`INSERT INTO ${table} VALUES ('tea', 0)`);
+    const settings = { redis: redis.url, database: database.url, table, writes };
+    [first, second] = await Promise.all([TransactionalCounter.start(settings), TransactionalCounter.start(settings)]);
+    return async () => {
+      await Promise.all([first.kill(), second.kill()]);
+      await database.pool.query(`DROP TABLE ${table}`);
+    };
+  });
+
+  afterAll(async () => {
+    await Promise.all([redis.stop(), database.stop()]);
+  });
+}
+
+async function total(): Promise<number> {
+  const { rows } = await database.pool.query<{ total: number }>(`SELECT total FROM ${table}`);
+  return rows[0]!.total;
+}
+
+const untilAtCommit = (counter: TransactionalCounter) =>
+  until(async () => (await counter.state()).isAtCommit, { what: 'its transaction is about to commit' });
+const untilRead = (counter: TransactionalCounter) =>
+  until(async () => (await counter.state()).reads === 1, { what: 'it has read the row' });
+
+/**
+ * PGlite has one session: while a transaction is open in it all others wait, also those who only read. What happens between
+ * two open transactions is seen there where they send their writes at the commit; on a server with sessions in both ways.
+ */
+const [PGLITE, ...SERVERS] = DATABASES;
+const STAGES: [name: string, writes: Writes, open: () => Promise<Database>][] = [
+  [PGLITE![0], 'at the commit', PGLITE![1]],
+  ...SERVERS.flatMap(([name, open]): typeof STAGES => [
+    [name, 'at the commit', open],
+    [name, 'at once', open],
+  ]),
+];
+
+describe.each(STAGES)('on %s, with transactions that write %s,', (_name, writes, open) => {
+  setUp(open, writes);
+
+  it('two processes lose an update with @Transactional above @Locked: the lock is free before the commit', async () => {
+    await Promise.all([first.holdCommits(), second.holdCommits()]);
+    const adding = first.add('transactionOutside', 'tea');
+    await untilAtCommit(first);
+    const other = second.add('transactionOutside', 'tea'); // the lock is free, and the row as it was
+    await untilRead(second);
+    await first.letCommit();
+    await adding;
+    await second.letCommit();
+    await other;
+    expect(await total()).toBe(1);
+  });
+
+  it('two processes lose nothing with @Locked above @Transactional: the next one reads what was committed', async () => {
+    await first.holdCommits();
+    const adding = first.add('lockOutside', 'tea');
+    await untilAtCommit(first);
+    const other = second.add('lockOutside', 'tea');
+    await untilQueued(redis, 'counter:tea', 1);
+    expect((await second.state()).reads).toBe(0);
+    await first.letCommit();
+    await Promise.all([adding, other]);
+    expect(await total()).toBe(2);
+  });
+
+  it('two processes lose none of 200 updates with @Locked above @Transactional', async () => {
+    await Promise.all([first, second].map((counter) => counter.addMany('lockOutside', 'tea', 100)));
+    expect(await total()).toBe(200);
+  });
+});
+
+describe.each(STAGES.filter(([, writes]) => writes === 'at the commit'))(
+  'on %s, with transactions that write %s,',
+  (_name, writes, open) => {
+    setUp(open, writes);
+
+    it('fencedUpdate refuses a commit that comes after that of a later holder', async () => {
+      await first.holdCommits();
+      const adding = first.add('fenced', 'tea');
+      await untilAtCommit(first);
+      await second.add('fenced', 'tea');
+      await first.letCommit();
+      await expect(adding).rejects.toThrow('StaleTokenError');
+      expect(await total()).toBe(1);
+    });
+  },
+);
+
+describe.each(STAGES.filter(([, writes]) => writes === 'at once'))(
+  'on %s, with transactions that write %s,',
+  (_name, writes, open) => {
+    setUp(open, writes);
+
+    it('a row that is claimed before it is read keeps all updates, even with @Transactional above @Locked', async () => {
+      await Promise.all([first, second].map((counter) => counter.addMany('claimed', 'tea', 100)));
+      expect(await total()).toBe(200);
+    });
+  },
+);
