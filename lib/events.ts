@@ -24,7 +24,9 @@ export type LockEvent =
   /** The application closes and waits for this lock to be given back, for `timeoutMs` at most. */
   | ({ type: 'closing'; timeoutMs: number } & OfLock)
   /** A release was not confirmed; it is repeated in the background. */
-  | ({ type: 'release-failed'; causes: readonly NodeError[] } & OfLock);
+  | ({ type: 'release-failed'; causes: readonly NodeError[] } & OfLock)
+  /** Something is wrong with how locks are used, and they work all the same; said once. `key` is that of the call that showed it. */
+  | { type: 'warning'; key: string; message: string };
 
 /** What an acquire that failed is told as; nothing when it was aborted, or asked for wrongly. @internal */
 export function failureEvent(key: string, error: unknown): LockEvent | undefined {

@@ -34,6 +34,13 @@ export interface LeaseOptions {
    * @default true
    */
   reentrant?: boolean;
+  /**
+   * What to do when the lock is taken inside a database transaction, whose commit comes after the release: `warn` in the log,
+   * once for each method with `@Locked` and each first part of a key; `refuse` the call with `LockOptionsError`; or `allow` it.
+   * Needs the module option `insideTransaction`.
+   * @default 'warn'
+   */
+  onTransaction?: 'warn' | 'refuse' | 'allow';
 }
 
 /** How many replicas must have a lock before it counts as held, and for how long they are waited for. */
@@ -111,6 +118,14 @@ export interface RedisLockSettings extends LeaseOptions, LossOptions {
    * @default true
    */
   restartGuard?: boolean;
+  /**
+   * Says whether the running call is inside a database transaction, such as
+   * `() => TransactionHost.getInstance().isTransactionActive()` of nestjs-cls. It is asked in the async context of each call
+   * that asks for a lock, except one that the call holds already. If it throws, or returns something else, that is logged
+   * once, and the lock is taken. What follows says `onTransaction`.
+   * @default not asked
+   */
+  insideTransaction?: () => boolean;
   /**
    * Start the application without waiting for Redis: until it is back each acquire fails with `LockUnavailableError`.
    * @default false

@@ -9,13 +9,17 @@ import type {
 } from './options.js';
 
 /** Options with every default filled in and every bound checked. */
-export interface ResolvedOptions extends Required<Omit<RedisLockSettings, 'commandTimeoutMs' | 'waitForReplicas'>> {
+export interface ResolvedOptions extends Required<
+  Omit<RedisLockSettings, 'commandTimeoutMs' | 'waitForReplicas' | 'insideTransaction'>
+> {
   /** Name of the registration; the default one is called `default`. */
   connection: string;
   /** Undefined: as long as the kind of backend takes by default. */
   commandTimeoutMs?: number;
   /** Undefined: replicas are not waited for. */
   waitForReplicas?: ReplicaOptions;
+  /** Undefined: nothing is known of transactions. */
+  insideTransaction?: () => boolean;
   backend: { kind: 'redis'; source: RedisSource } | { kind: 'redlock'; sources: RedisSource[] } | { kind: 'memory' };
 }
 
@@ -29,6 +33,7 @@ const DEFAULTS = {
   waitMs: 10_000,
   watchdog: true,
   reentrant: true,
+  onTransaction: 'warn',
   onLost: 'reject',
   keyPrefix: 'lock',
   guardMs: 0,
@@ -52,6 +57,7 @@ const CHECKS: Record<keyof LockRequest | keyof RedisLockSettings, Check> = {
   waitMs: milliseconds(0, MAX_TIMER_MS),
   watchdog: oneOf(true, false),
   reentrant: oneOf(true, false),
+  onTransaction: oneOf('warn', 'refuse', 'allow'),
   onLost: oneOf('reject', 'ignore'),
   signal: (name, value) => {
     if (!(value instanceof AbortSignal)) throw unfit(name, value, 'an AbortSignal');
@@ -70,6 +76,9 @@ const CHECKS: Record<keyof LockRequest | keyof RedisLockSettings, Check> = {
   cohortPasses: count(0, 1_000),
   cohortMs: milliseconds(0, 60_000),
   restartGuard: oneOf(true, false),
+  insideTransaction: (name, value) => {
+    if (typeof value !== 'function') throw unfit(name, value, 'a function that returns true or false');
+  },
   lazyConnect: oneOf(true, false),
   connectTimeoutMs: milliseconds(10, 600_000),
   shutdownTimeoutMs: milliseconds(0, 600_000),
@@ -77,7 +86,7 @@ const CHECKS: Record<keyof LockRequest | keyof RedisLockSettings, Check> = {
 
 const CHECK_MEMORY = oneOf(true);
 
-const REQUEST_OPTIONS = ['ttlMs', 'waitMs', 'watchdog', 'reentrant', 'onLost', 'signal'] as const;
+const REQUEST_OPTIONS = ['ttlMs', 'waitMs', 'watchdog', 'reentrant', 'onTransaction', 'onLost', 'signal'] as const;
 const IS_OF_REQUEST = new Set<string>(REQUEST_OPTIONS);
 /** Those of them that a kind of call does not have. */
 const NOT_OF = {
@@ -121,6 +130,7 @@ export function resolveOptions(options: RedisLockModuleOptions, connection = DEF
   const settings = checked(options, SETTINGS);
   const resolved: ResolvedOptions = { ...DEFAULTS, ...settings, connection, backend: resolveBackend(options) };
   checkGuard(resolved.ttlMs, resolved.guardMs);
+  checkTransactions(resolved, resolved);
   if (resolved.fair && resolved.backend.kind === 'redlock') {
     throw new LockOptionsError(
       'fair: true needs one Redis, a Cluster or memory: got redlock, whose nodes have no order of arrival in common.',
@@ -144,6 +154,7 @@ export function resolveRequest(
   for (const name in options) if (!IS_OF_REQUEST.has(name) || NOT_OF[call].has(name)) refuseForCall(options, call);
   const request = { ...pickDefaults(defaults), ...checked(options, REQUEST_OPTIONS) };
   if (options.ttlMs !== undefined) checkGuard(request.ttlMs, defaults.guardMs);
+  checkTransactions(request, defaults);
   return request;
 }
 
@@ -158,8 +169,8 @@ export function checkTtl(ttlMs: number, guardMs: number): void {
   checkGuard(ttlMs, guardMs);
 }
 
-function pickDefaults({ ttlMs, waitMs, watchdog, reentrant, onLost }: ResolvedOptions): LockRequest {
-  return { ttlMs, waitMs, watchdog, reentrant, onLost };
+function pickDefaults({ ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost }: ResolvedOptions): LockRequest {
+  return { ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost };
 }
 
 function checked<K extends keyof typeof CHECKS>(options: Partial<Record<K, unknown>>, names: readonly K[]): object {
@@ -176,6 +187,15 @@ function checked<K extends keyof typeof CHECKS>(options: Partial<Record<K, unkno
 function checkGuard(ttlMs: number, guardMs: number): void {
   if (guardMs >= ttlMs * 0.9) {
     throw new LockOptionsError(`guardMs must leave a tenth of ttlMs: got guardMs ${guardMs} with ttlMs ${ttlMs}.`);
+  }
+}
+
+/** A refusal that could never come would be taken for safety. */
+function checkTransactions({ onTransaction }: LockRequest, { insideTransaction }: ResolvedOptions): void {
+  if (onTransaction === 'refuse' && !insideTransaction) {
+    throw new LockOptionsError(
+      'onTransaction "refuse" needs the module option insideTransaction, which says whether a call is inside a transaction.',
+    );
   }
 }
 

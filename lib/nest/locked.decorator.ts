@@ -1,6 +1,6 @@
 import { Inject, Logger, type ExecutionContext } from '@nestjs/common';
 import { isObservable, Observable, throwError } from 'rxjs';
-import { LockError, LockOptionsError } from '../errors.js';
+import { LockError, LockOptionsError, type LockContendedError } from '../errors.js';
 import { loopTurn } from '../event-loop.js';
 import type { LeaseOptions, LossOptions } from '../options.js';
 import { DEFAULT_CONNECTION } from '../resolve-options.js';
@@ -234,7 +234,7 @@ async function promiseUnderLock(
     if (isObservable(value)) throw undeclaredStream(plan, 'a Promise of an Observable');
     return value;
   };
-  return service.withLockOr(key, plan.options, work, (error) => plan.whenContended(error, args));
+  return service.withLockOr(key, plan.options, work, (error) => plan.whenContended(error, args), plan.name);
 }
 
 function streamUnderLock(
@@ -249,10 +249,11 @@ function streamUnderLock(
   };
   return lockedStream<unknown>(async (signal, work, instead) => {
     const key = keyOfCall(plan, args);
-    return serviceOf().withLockOr(key, { ...plan.options, signal }, work, async (error) => {
+    const whenContended = async (error: LockContendedError) => {
       const value = await plan.whenContended(error, args);
       if (plan.onContended !== 'skip') instead(value);
-    });
+    };
+    return serviceOf().withLockOr(key, { ...plan.options, signal }, work, whenContended, plan.name);
   }, open);
 }
 

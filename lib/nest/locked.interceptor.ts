@@ -35,8 +35,12 @@ export class LockedInterceptor implements NestInterceptor {
       const call = new InterceptedCall(plan, context);
       return lockedStream<unknown>(
         (signal, work, instead) =>
-          this.locks.withLockOr(key, { ...plan.options, signal }, work, async (error) =>
-            instead(await plan.whenContended(error, [context])),
+          this.locks.withLockOr(
+            key,
+            { ...plan.options, signal },
+            work,
+            async (error) => instead(await plan.whenContended(error, [context])),
+            plan.name,
           ),
         () => call.run(() => next.handle()),
         call,

@@ -18,6 +18,8 @@ export function logTroubles(service: LockService, logger: Logger): void {
       } else if (event.type === 'release-failed') {
         const causes = event.causes.map((cause) => cause.message).join('; ');
         logger.warn(`The release of lock "${event.key}" was not confirmed and is repeated: ${causes}.`);
+      } else if (event.type === 'warning') {
+        logger.warn(event.message);
       }
     },
     complete: () => kept.end(),

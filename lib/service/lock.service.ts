@@ -26,6 +26,7 @@ import { lockInfo } from './lock-info.js';
 import { LockCallers } from './lock-callers.js';
 import { LockQueues } from './lock-queues.js';
 import { RefusalGate } from './refusal-gate.js';
+import { TransactionCheck } from './transaction-check.js';
 import { UnderWay } from '../under-way.js';
 import { Waiter } from './waiter.js';
 
@@ -51,6 +52,7 @@ export class LockService {
   readonly #underWay = new UnderWay();
   /** By which each call is refused. */
   readonly #gate = new RefusalGate();
+  readonly #transactions?: TransactionCheck;
   /** The application begins to close: ends the waiting of calls that hold nothing. */
   readonly #closing = new Interruption();
   /** Work that holds locks has had its time: ends the waiting of all calls. */
@@ -63,6 +65,10 @@ export class LockService {
     this.#options = options;
     this.#onlyOnce = { ...options, waitMs: 0 };
     this.#backend = backend;
+    if (options.insideTransaction) {
+      const warn = (key: string, message: string) => this.#emit(() => ({ type: 'warning', key, message }));
+      this.#transactions = new TransactionCheck(options.insideTransaction, warn);
+    }
     this.#leases = new Leases({
       backend,
       guardMs: options.guardMs,
@@ -149,6 +155,7 @@ export class LockService {
 
   /**
    * Like `withLock`, for callers to whom contention is an outcome: told apart from an error of the work.
+   * @param method `Class.method`, for messages
    * @internal
    */
   async withLockOr<T>(
@@ -156,10 +163,11 @@ export class LockService {
     options: WithLockOptions | undefined,
     work: Work<T>,
     onContended: (error: LockContendedError) => T | PromiseLike<T>,
+    method?: string,
   ): Promise<T> {
     let lock: LockHandle;
     try {
-      lock = await this.#acquire(key, options, 'withLock');
+      lock = await this.#acquire(key, options, 'withLock', method);
     } catch (error) {
       if (error instanceof LockContendedError) return onContended(error);
       throw error;
@@ -241,31 +249,35 @@ export class LockService {
     this.#leases.end();
   }
 
-  /** Not an async function: these hops would come between each answer and who waits for it. */
-  #acquire(key: string, options: WithLockOptions | undefined, call: CallKind): Promise<LockHandle> {
+  /**
+   * Not an async function: these hops would come between each answer and who waits for it.
+   * @param method `Class.method`, where the lock is that of `@Locked`
+   */
+  #acquire(key: string, options: WithLockOptions | undefined, call: CallKind, method?: string): Promise<LockHandle> {
     try {
       const request = resolveRequest(options, call === 'tryAcquire' ? this.#onlyOnce : this.#options, call);
       checkKey(key);
       const held = this.#held.heldLease(key);
-      return held ? this.#acquireHeld(key, request, held) : this.#join(key, request);
+      return held ? this.#acquireHeld(key, request, held, method) : this.#join(key, request, method);
     } catch (error) {
       return this.#gate.refuse(error);
     }
   }
 
-  #join(key: string, request: LockRequest): Promise<LockHandle> {
+  #join(key: string, request: LockRequest, method?: string): Promise<LockHandle> {
     // Work that is to be finished may need more locks for that.
     const interruption = this.#held.any ? this.#closed : this.#closing;
     if (interruption.happened) throw closed(key);
+    this.#transactions?.check(key, request.onTransaction, method);
     const waiter = new Waiter(request, interruption, key, this.#callers);
     this.#underWay.begin();
     this.#queues.join(waiter);
     return waiter.lock;
   }
 
-  async #acquireHeld(key: string, request: LockRequest, held: Lease | undefined): Promise<LockHandle> {
+  async #acquireHeld(key: string, request: LockRequest, held: Lease | undefined, method?: string): Promise<LockHandle> {
     for (; held?.state === 'unknown'; held = this.#held.heldLease(key)) await held.answered();
-    if (!held) return this.#join(key, request);
+    if (!held) return this.#join(key, request, method);
     if (!request.reentrant) return this.#gate.refuse(new LockSelfDeadlockError(key));
     return LockHandle.another(held, this.#leases);
   }

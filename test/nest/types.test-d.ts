@@ -89,6 +89,9 @@ export class Right {
   @Locked('x', { ttlMs: 1_000, waitMs: 0, watchdog: false, reentrant: false, onLost: 'ignore', connection: 'billing' })
   async allOptions(): Promise<void> {}
 
+  @Locked('x', { onTransaction: 'allow' })
+  async inTransactions(): Promise<void> {}
+
   @Locked('x', { onContended: 'skip' })
   async skip(): Promise<void> {}
 
@@ -414,6 +417,7 @@ export const rightRegistrations = [
   RedisLockModule.forRoot({ redis: async () => client }),
   RedisLockModule.forRoot({ redlock: ['redis://a', client, { host: 'b' }] }),
   RedisLockModule.forRoot({ memory: true }),
+  RedisLockModule.forRoot({ memory: true, insideTransaction: () => true, onTransaction: 'refuse' }),
   RedisLockModule.forRootAsync({ useFactory: () => ({ memory: true }) }),
   RedisLockModule.forRootAsync({ useFactory: async (url: string) => ({ redis: url }), inject: ['URL'], name: 'x' }),
 ];
@@ -433,6 +437,10 @@ export const wrongRegistrations: RedisLockModuleOptions[] = [
   { redis: 'redis://a', ttl: 5 },
   // @ts-expect-error -- milliseconds are numbers
   { redis: 'redis://a', ttlMs: '5s' },
+  // @ts-expect-error -- the answer comes too late
+  { redis: 'redis://a', insideTransaction: async () => true },
+  // @ts-expect-error -- no such way
+  { redis: 'redis://a', onTransaction: 'throw' },
 ];
 
 export async function services(locks: LockService): Promise<void> {

@@ -39,7 +39,7 @@ export class TransactionalCounter extends DrivenProcess {
     return this.ask('letCommit');
   }
 
-  state(): Promise<{ reads: number; isAtCommit: boolean }> {
+  state(): Promise<{ reads: number; isAtCommit: boolean; warnings: string[] }> {
     return this.ask('state');
   }
 }

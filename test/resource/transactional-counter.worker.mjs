@@ -1,5 +1,5 @@
-// A process of its own that counts in a database, under locks and in transactions: started by transactional-counter.ts,
-// told what to do by messages.
+// A process of its own that counts in a database, under locks and in transactions, as it is asked to by messages: started
+// by transactional-counter.ts.
 import 'reflect-metadata';
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { Inject, Module } from '@nestjs/common';
@@ -112,8 +112,12 @@ decorate('fenced', Transactional(), Locked('counter:{0}'));
 decorate('claimed', Transactional(), Locked('counter:{0}'));
 
 class App {}
-Module({ imports: [RedisLockModule.forRoot({ redis })], providers: [Counter] })(App);
-const app = await NestFactory.createApplicationContext(App, { logger: false });
+const insideTransaction = () => transactions.getStore() !== undefined;
+Module({ imports: [RedisLockModule.forRoot({ redis, insideTransaction })], providers: [Counter] })(App);
+const warnings = [];
+const logger = { log() {}, warn: (message) => warnings.push(message), error: (message) => warnings.push(message) };
+const app = await NestFactory.createApplicationContext(App, { logger });
+warnings.length = 0; // those of the start are about the server
 const counter = app.get(Counter);
 
 serve({
@@ -126,5 +130,5 @@ serve({
     mayCommit = new Promise((resolve) => (letCommit = resolve));
   },
   letCommit: () => letCommit(),
-  state: () => ({ reads, isAtCommit }),
+  state: () => ({ reads, isAtCommit, warnings }),
 });

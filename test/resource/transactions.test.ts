@@ -74,6 +74,11 @@ describe.each(STAGES)('on %s, with transactions that write %s,', (_name, writes,
     await second.letCommit();
     await other;
     expect(await total()).toBe(1);
+    const named = expect.stringContaining(
+      'Counter.transactionOutside takes the lock "counter:tea" inside a transaction',
+    );
+    expect((await first.state()).warnings).toEqual([named]);
+    expect((await second.state()).warnings).toEqual([named]);
   });
 
   it('two processes lose nothing with @Locked above @Transactional: the next one reads what was committed', async () => {
@@ -86,6 +91,7 @@ describe.each(STAGES)('on %s, with transactions that write %s,', (_name, writes,
     await first.letCommit();
     await Promise.all([adding, other]);
     expect(await total()).toBe(2);
+    expect((await second.state()).warnings).toEqual([]);
   });
 
   it('two processes lose none of 200 updates with @Locked above @Transactional', async () => {

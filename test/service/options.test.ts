@@ -25,6 +25,7 @@ describe('the options of a service', () => {
       waitMs: 10_000,
       watchdog: true,
       reentrant: true,
+      onTransaction: 'warn',
       onLost: 'reject',
       keyPrefix: 'lock',
       guardMs: 0,
@@ -157,10 +158,10 @@ describe('the options of a call', () => {
     const refusals = await Promise.all(calling.map((call) => call.catch((error: unknown) => error)));
     const ofALoss = 'It belongs to withLock and @Locked: here listen to lock.signal, or ask lock.assertHeld().';
     expect(refusals.map(String)).toEqual([
-      'LockOptionsError: There is no option "waitMs": expected ttlMs, watchdog, reentrant, signal. ' +
+      'LockOptionsError: There is no option "waitMs": expected ttlMs, watchdog, reentrant, onTransaction, signal. ' +
         'tryAcquire never waits: use acquire, and catch LockContendedError.',
-      `LockOptionsError: There is no option "onLost": expected ttlMs, watchdog, reentrant, signal. ${ofALoss}`,
-      `LockOptionsError: There is no option "onLost": expected ttlMs, waitMs, watchdog, reentrant, signal. ${ofALoss}`,
+      `LockOptionsError: There is no option "onLost": expected ttlMs, watchdog, reentrant, onTransaction, signal. ${ofALoss}`,
+      `LockOptionsError: There is no option "onLost": expected ttlMs, waitMs, watchdog, reentrant, onTransaction, signal. ${ofALoss}`,
     ]);
     expect(await scriptCalls(server)).toBe(0);
   });

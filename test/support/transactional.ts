@@ -1,0 +1,39 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+
+interface Transaction {
+  isOpen: boolean;
+}
+
+const transactions = new AsyncLocalStorage<Transaction>();
+
+/** What an application would give as `insideTransaction`. */
+export function isInTransaction(): boolean {
+  return transactions.getStore()?.isOpen ?? false;
+}
+
+/** Runs the work in a transaction, or in the one it is called in. */
+export async function transaction<T>(work: () => Promise<T>, onCommit: () => void = () => {}): Promise<T> {
+  if (isInTransaction()) return work();
+  const open: Transaction = { isOpen: true };
+  const result = await transactions.run(open, work);
+  open.isOpen = false;
+  onCommit();
+  return result;
+}
+
+/** Like the decorators of nestjs-cls, typeorm-transactional and MikroORM: propagation `REQUIRED`, by the async context. */
+export function Transactional(onCommit?: () => void) {
+  return <Args extends unknown[], T>(
+    _target: object,
+    _name: string | symbol,
+    descriptor: TypedPropertyDescriptor<(...args: Args) => Promise<T>>,
+  ): void => {
+    const method = descriptor.value!;
+    descriptor.value = new Proxy(method, {
+      apply: (target, self, args: Args) => transaction(() => Reflect.apply(target, self, args) as Promise<T>, onCommit),
+    });
+    for (const key of Reflect.getOwnMetadataKeys(method)) {
+      Reflect.defineMetadata(key, Reflect.getOwnMetadata(key, method), descriptor.value);
+    }
+  };
+}
