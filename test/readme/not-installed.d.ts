@@ -7,7 +7,18 @@ declare module '@nestjs/config' {
   }
 }
 
+declare module '@nestjs-cls/transactional' {
+  export function Transactional(): MethodDecorator;
+  export class TransactionHost {
+    static getInstance(): TransactionHost;
+    isTransactionActive(): boolean;
+  }
+}
+
 declare module 'typeorm' {
+  export interface DataSource {
+    transaction<T>(work: (manager: { query(text: string): Promise<unknown> }) => Promise<T>): Promise<T>;
+  }
   export interface FindOperator<T> {
     readonly value: T;
   }
