@@ -1,0 +1,94 @@
+import { Cluster } from 'ioredis';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { clusterSlot } from '../../lib/scripts/cluster-slot.js';
+import { openLocks } from '../support/open-locks.js';
+import { RedisCluster } from '../support/redis-cluster.js';
+import type { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+
+describe('While a slot of a Cluster moves to another node', () => {
+  let cluster: RedisCluster;
+  beforeAll(async () => {
+    cluster = await RedisCluster.start(3);
+  });
+  afterAll(() => cluster.stop());
+
+  const open = () =>
+    openLocks({ redis: () => new Cluster(cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port }))) });
+  const idOf = async (node: RedisServer) => String(await node.command('CLUSTER', 'MYID'));
+
+  /** Does what `redis-cli --cluster reshard` does, step by step. */
+  async function migrationOf(key: string) {
+    const slot = clusterSlot(`lock:{${key}}`);
+    const from = cluster.nodes[Math.floor((slot * cluster.nodes.length) / 16_384)]!;
+    const to = cluster.nodes.find((node) => node !== from)!;
+    return {
+      async begin() {
+        await to.command('CLUSTER', 'SETSLOT', slot, 'IMPORTING', await idOf(from));
+        await from.command('CLUSTER', 'SETSLOT', slot, 'MIGRATING', await idOf(to));
+      },
+      async move(name: string) {
+        expect(await from.command('MIGRATE', '127.0.0.1', to.port, name, 0, 5_000)).toBe('OK');
+      },
+      async end() {
+        for (const node of cluster.nodes) await node.command('CLUSTER', 'SETSLOT', slot, 'NODE', await idOf(to));
+      },
+    };
+  }
+
+  it('a lock of it that is held can be extended after each step, and nobody else gets it', async () => {
+    const [holder, other] = await Promise.all([open(), open()]);
+    const lock = await holder.acquire('held');
+    const migration = await migrationOf('held');
+    await migration.begin();
+    await lock.extend();
+    await migration.move('lock:{held}:fence');
+    await lock.extend();
+    const halfMoved = other.tryAcquire('held');
+    await expect(halfMoved).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    await migration.move('lock:{held}');
+    await lock.extend();
+    await migration.end();
+    await lock.extend();
+    const answer = await until(
+      () =>
+        other.tryAcquire('held').then(
+          (acquired) => ({ acquired }),
+          () => undefined, // the client may still repeat the refused command
+        ),
+      { what: 'the new node is asked' },
+    );
+    expect(answer.acquired).toBeNull();
+    expect(await lock.release()).toBe(true);
+    expect((await other.acquire('held')).fencingToken).toBeGreaterThan(lock.fencingToken);
+  });
+
+  it('a free lock of it is unavailable, and can be had when the slot has moved', async () => {
+    const locks = await open();
+    const before = await locks.acquire('free');
+    await before.release();
+    const migration = await migrationOf('free');
+    await migration.begin();
+    await expect(locks.tryAcquire('free')).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    await migration.move('lock:{free}:fence');
+    await expect(locks.tryAcquire('free')).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    await migration.end();
+    const lock = await until(() => locks.tryAcquire('free').catch(() => undefined), { what: 'it can be had' });
+    expect(lock.fencingToken).toBeGreaterThan(before.fencingToken);
+  });
+
+  it('a release of one of its locks is repeated until the slot has moved', async () => {
+    const [holder, other] = await Promise.all([open(), open()]);
+    const failed: string[] = [];
+    holder.events$.subscribe(({ type }) => type === 'release-failed' && failed.push(type));
+    const lock = await holder.acquire('left', { ttlMs: 600_000 });
+    const migration = await migrationOf('left');
+    await migration.begin();
+    await lock.release();
+    expect(failed).toEqual(['release-failed']);
+    for (const name of ['lock:{left}', 'lock:{left}:fence']) await migration.move(name);
+    await migration.end();
+    const next = await until(() => other.tryAcquire('left').catch(() => undefined), { what: 'it was released' });
+    expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
+  });
+});
