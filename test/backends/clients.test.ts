@@ -169,6 +169,21 @@ describe('Clients', () => {
     await other.close();
   });
 
+  it('of the application with a socketTimeout give a connection up that does not answer, and locks can be had again', async () => {
+    const door = doors[0]!;
+    const handed = new Redis(door.url, { socketTimeout: 200 });
+    handed.on('error', () => {});
+    clients.push(handed);
+    backend = await connected({ redis: handed, commandTimeoutMs: 50 });
+    const made = door.made;
+    door.hold();
+    expect(await acquireOn(backend, claimOn(freshKey()))).toMatchObject({ status: 'unavailable' });
+    await until(() => door.made > made, { what: 'the connection is made anew' });
+    door.release();
+    const acquired = async () => (await acquireOn(backend, claimOn(freshKey()))).status === 'acquired';
+    await until(acquired, { what: 'it is of use' });
+  });
+
   it('made before one could not be made are closed', async () => {
     backend = await opened({ memory: true });
     const made: Redis[] = [];
