@@ -165,6 +165,14 @@ describe('a lock that is taken inside a transaction', () => {
     expect([...log.lines, ...ofTheCall.log.lines]).toEqual([]);
   });
 
+  it('is refused only after the event loop has run', async () => {
+    const { locks } = await start({ ...settings, onTransaction: 'refuse' });
+    let hasRun = false;
+    setImmediate(() => (hasRun = true));
+    await expect(transaction(() => locks.acquire('x'))).rejects.toBeInstanceOf(LockOptionsError);
+    expect(hasRun).toBe(true);
+  });
+
   it('is neither warned of nor refused with onTransaction "allow" of the call', async () => {
     const { app, log, locks } = await start({ ...settings, onTransaction: 'refuse' });
     await app.get(Orders).allowed('1');
