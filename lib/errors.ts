@@ -1,3 +1,4 @@
+import { inspect } from 'node:util';
 import { describeHolder, type LockHolder } from './owner.js';
 
 /** Stable machine-readable code of each error of this library. */
@@ -49,8 +50,35 @@ export abstract class LockError extends Error {
   }
 }
 
+/**
+ * Base of the errors of calls that were not given their lock. They are made when an answer or a timer comes, so their stacks
+ * would be those of sockets and timers, as often as calls are refused. Printed they are one line: the message names all.
+ */
+export abstract class LockRefusal extends LockError {
+  /** `Class.method` whose `@Locked` asked for the lock, where there is one: the message begins with it. */
+  method?: string;
+
+  /** Says whose call was refused. @internal */
+  of(method: string): this {
+    if (this.method !== undefined) return this;
+    this.method = method;
+    this.message = `${method}: ${this.message}`;
+    withoutFrames(this);
+    return this;
+  }
+
+  /** @internal */
+  [inspect.custom](): string {
+    return this.stack!;
+  }
+}
+
+function withoutFrames(error: Error): void {
+  error.stack = `${error.name}: ${error.message}`;
+}
+
 /** Somebody else holds the lock, and did so until the waiting time was over. HTTP status 409. */
-export class LockContendedError extends LockError {
+export class LockContendedError extends LockRefusal {
   readonly code = 'LOCK_CONTENDED';
   /** How long this call waited, in whole milliseconds. */
   readonly waitedMs: number;
@@ -80,6 +108,7 @@ export class LockContendedError extends LockError {
     );
     this.waitedMs = Math.round(waitedMs);
     if (remainingMs !== undefined) this.remainingMs = Math.round(remainingMs);
+    withoutFrames(this);
   }
 }
 
@@ -95,11 +124,17 @@ export class NodeError extends Error {
   ) {
     super(`${node}: ${problem}`);
     this.name = 'NodeError';
+    withoutFrames(this);
+  }
+
+  /** @internal */
+  [inspect.custom](): string {
+    return this.stack!;
   }
 }
 
 /** Redis, or a quorum of the Redlock nodes, could not be asked. HTTP status 503. */
-export class LockUnavailableError extends LockError {
+export class LockUnavailableError extends LockRefusal {
   readonly code = 'LOCK_UNAVAILABLE';
 
   constructor(
@@ -109,6 +144,7 @@ export class LockUnavailableError extends LockError {
     readonly causes: readonly NodeError[] = [],
   ) {
     super(message, 503, key, causes.length > 0 ? { cause: causes[0] } : undefined);
+    withoutFrames(this);
   }
 
   /** The error of an operation on a lock that the nodes did not serve. */

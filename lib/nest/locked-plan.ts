@@ -1,6 +1,6 @@
 import type { ExecutionContext } from '@nestjs/common';
 import { checkKey } from '../check-key.js';
-import { LockKeyError, LockOptionsError } from '../errors.js';
+import { LockContendedError, LockKeyError, LockOptionsError, LockRefusal } from '../errors.js';
 import type { WithLockOptions } from '../options.js';
 import { checkRequest, DEFAULT_CONNECTION } from '../resolve-options.js';
 import { isThenable } from './is-thenable.js';
@@ -82,9 +82,11 @@ export class LockedPlan {
     return this.#key(context);
   }
 
-  /** @throws LockContendedError when contention is to be an error */
-  whenContended(error: Error, args: unknown[]): unknown {
-    if (this.onContended === 'throw') throw error;
+  /** @throws what the call was refused with, unless that is contention and `onContended` says what to do instead */
+  whenRefused(error: unknown, args: unknown[]): unknown {
+    if (this.onContended === 'throw' || !(error instanceof LockContendedError)) {
+      throw error instanceof LockRefusal ? error.of(this.name) : error;
+    }
     return this.onContended === 'skip' ? undefined : (this.onContended as (...args: unknown[]) => unknown)(...args);
   }
 

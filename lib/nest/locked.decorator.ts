@@ -1,6 +1,6 @@
 import { Inject, Logger, type ExecutionContext } from '@nestjs/common';
 import { isObservable, Observable, throwError } from 'rxjs';
-import { LockError, LockOptionsError, type LockContendedError } from '../errors.js';
+import { LockError, LockOptionsError } from '../errors.js';
 import { loopTurn } from '../event-loop.js';
 import type { LeaseOptions, LossOptions } from '../options.js';
 import { DEFAULT_CONNECTION } from '../resolve-options.js';
@@ -234,7 +234,7 @@ async function promiseUnderLock(
     if (isObservable(value)) throw undeclaredStream(plan, 'a Promise of an Observable');
     return value;
   };
-  return service.withLockOr(key, plan.options, work, (error) => plan.whenContended(error, args), plan.name);
+  return service.withLockOr(key, plan.options, work, (error) => plan.whenRefused(error, args), plan.name);
 }
 
 function streamUnderLock(
@@ -249,11 +249,11 @@ function streamUnderLock(
   };
   return lockedStream<unknown>(async (signal, work, instead) => {
     const key = keyOfCall(plan, args);
-    const whenContended = async (error: LockContendedError) => {
-      const value = await plan.whenContended(error, args);
+    const whenRefused = async (error: unknown) => {
+      const value = await plan.whenRefused(error, args);
       if (plan.onContended !== 'skip') instead(value);
     };
-    return serviceOf().withLockOr(key, { ...plan.options, signal }, work, whenContended, plan.name);
+    return serviceOf().withLockOr(key, { ...plan.options, signal }, work, whenRefused, plan.name);
   }, open);
 }
 

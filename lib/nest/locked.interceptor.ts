@@ -39,7 +39,7 @@ export class LockedInterceptor implements NestInterceptor {
             key,
             { ...plan.options, signal },
             work,
-            async (error) => instead(await plan.whenContended(error, [context])),
+            async (error) => instead(await plan.whenRefused(error, [context])),
             plan.name,
           ),
         () => call.run(() => next.handle()),

@@ -154,7 +154,8 @@ export class LockService {
   }
 
   /**
-   * Like `withLock`, for callers to whom contention is an outcome: told apart from an error of the work.
+   * Like `withLock`, for callers to whom a refusal is not the same as an error of the work.
+   * @param onRefused is given what the call was refused with; what it returns or throws is the outcome
    * @param method `Class.method`, for messages
    * @internal
    */
@@ -162,15 +163,14 @@ export class LockService {
     key: string,
     options: WithLockOptions | undefined,
     work: Work<T>,
-    onContended: (error: LockContendedError) => T | PromiseLike<T>,
+    onRefused: (error: unknown) => T | PromiseLike<T>,
     method?: string,
   ): Promise<T> {
     let lock: LockHandle;
     try {
       lock = await this.#acquire(key, options, 'withLock', method);
     } catch (error) {
-      if (error instanceof LockContendedError) return onContended(error);
-      throw error;
+      return onRefused(error);
     }
     return this.#run(lock, options, work);
   }

@@ -1,3 +1,4 @@
+import { inspect } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import {
   LockContendedError,
@@ -86,4 +87,36 @@ describe('an owner value', () => {
       expect(parseOwner(owner)).toEqual({ owner });
     }
   });
+});
+
+describe('a refusal', () => {
+  const causes = [new NodeError('a:1', 'down'), new NodeError('b:2', 'hangs')];
+
+  it.each([
+    ['a contended lock', new LockContendedError('k', 10, holder, 20)],
+    ['an unavailable lock', LockUnavailableError.from('acquired', 'k', causes)],
+    ['a node', causes[0]!],
+  ])('of %s is printed as one line, which is its stack, too', (_what, error) => {
+    const line = `${error.name}: ${error.message}`;
+    expect(inspect(error)).toBe(line);
+    expect(error.stack).toBe(line);
+    expect(inspect({ error }, { breakLength: Infinity })).toBe(`{ error: ${line} }`);
+  });
+
+  it('keeps its causes for programs', () => {
+    const error = LockUnavailableError.from('acquired', 'k', causes);
+    expect([error.causes, error.cause]).toEqual([causes, causes[0]]);
+    expect(error.causes.map(({ node, problem }) => `${node} ${problem}`)).toEqual(['a:1 down', 'b:2 hangs']);
+  });
+
+  it('names the method that asked, once', () => {
+    const error = new LockContendedError('k', 10, holder).of('Orders.pay').of('Orders.payAll');
+    expect(error.method).toBe('Orders.pay');
+    expect(error.message).toMatch(/^Orders\.pay: Lock "k" is held by/);
+    expect(error.stack).toBe(`LockContendedError: ${error.message}`);
+  });
+});
+
+it('an error of the caller keeps its stack', () => {
+  expect(inspect(new LockOptionsError('no option'))).toContain('errors.test.ts');
 });
