@@ -1,5 +1,5 @@
 import { Subject, type Observable } from 'rxjs';
-import type { LockBackend } from '../backends/lock-backend.js';
+import type { AcquireOutcome, LockBackend } from '../backends/lock-backend.js';
 import { openBackend } from '../backends/open-backend.js';
 import { checkKey } from '../check-key.js';
 import { diagnose } from '../doctor/diagnose.js';
@@ -18,7 +18,7 @@ import { identity, Leases } from '../lease/leases.js';
 import { LockHandle } from '../lease/lock-handle.js';
 import type { Lock, LockInfo } from '../lock.js';
 import type { AcquireOptions, LossOptions, TryAcquireOptions, WithLockOptions } from '../options.js';
-import { processName } from '../owner.js';
+import { ownerSequence, processName } from '../owner.js';
 import { resolveRequest, type CallKind, type LockRequest, type ResolvedOptions } from '../resolve-options.js';
 import { HeldLocks } from './held-locks.js';
 import { closed, Interruption } from './interruption.js';
@@ -32,6 +32,9 @@ import { Waiter } from './waiter.js';
 
 /** What is done under a lock. */
 export type Work<T> = (lock: Lock) => T | PromiseLike<T>;
+
+/** How long the lock stands that is taken to see whether locks can be had, in milliseconds, if it cannot be released. */
+const PROBE_TTL_MS = 1_000;
 
 /** Acquires, keeps and releases locks. Inject it: `RedisLockModule` provides one for each registration. */
 export class LockService {
@@ -217,6 +220,30 @@ export class LockService {
    */
   diagnose(): Promise<LockDiagnosis> {
     return diagnose(this.connection, this.#options.backend.kind, this.#backend);
+  }
+
+  /**
+   * Whether locks can be had, after they could not. A key that could not be locked may be another server's than others, so it
+   * is asked for; and a server may answer, but refuse to write, so a lock beside it is taken. Never rejects; false when
+   * the application closes.
+   * @internal
+   */
+  async isAvailable(key: string): Promise<boolean> {
+    this.#underWay.begin();
+    try {
+      await this.#backend.inspect(key);
+      if (this.#draining) return false;
+      const claim = { key: `${key}:probe`, owner: ownerSequence()(), ttlMs: PROBE_TTL_MS };
+      const { status } = await new Promise<AcquireOutcome>((resolve) =>
+        this.#backend.acquire(claim, undefined, resolve),
+      );
+      if (status === 'acquired') await this.#backend.release(claim);
+      return status !== 'unavailable'; // another process may be trying the same
+    } catch {
+      return false;
+    } finally {
+      this.#underWay.end();
+    }
   }
 
   /**

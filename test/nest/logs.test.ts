@@ -1,0 +1,298 @@
+import { ConsoleLogger, Controller, Get, Injectable, Param } from '@nestjs/common';
+import { EventEmitter2, EventEmitterModule, OnEvent } from '@nestjs/event-emitter';
+import { Cron, ScheduleModule, SchedulerRegistry } from '@nestjs/schedule';
+import { Test } from '@nestjs/testing';
+import { Locked, LockService, RedisLockModule } from 'nest-redis-lock';
+import { Observable, of } from 'rxjs';
+import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { Gate } from '../support/gate.js';
+import { makeApp, type TestApp } from '../support/nest-app.js';
+import { printedLines } from '../support/printed-lines.js';
+import { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+
+@Controller()
+class Orders {
+  @Get('static')
+  @Locked('order', { waitMs: 0 })
+  async byStatic(): Promise<string> {
+    return 'ordered';
+  }
+
+  @Get('argument/:id')
+  @Locked('order:{0}', { waitMs: 0 })
+  async byArgument(@Param('id') id: string): Promise<string> {
+    return id;
+  }
+
+  @Get('request/:id')
+  @Locked('order:{params.id}', { waitMs: 0 })
+  async byRequest(): Promise<string> {
+    return 'ordered';
+  }
+
+  @Locked('order', { waitMs: 0 })
+  asStream(): Observable<string> {
+    return of('ordered');
+  }
+}
+
+@Injectable()
+class Jobs {
+  @Cron('0 0 1 1 *', { name: 'nightly' })
+  @Locked('nightly', { waitMs: 0 })
+  async nightly(): Promise<void> {}
+
+  @OnEvent('paid')
+  @Locked('paid', { waitMs: 0 })
+  async onPaid(): Promise<void> {}
+}
+
+describe('what the logger of Nest prints', () => {
+  afterEach(() => {
+    vi.restoreAllMocks();
+  });
+
+  async function startPrinting(lock: Parameters<typeof RedisLockModule.forRoot>[0]) {
+    const testing = await Test.createTestingModule({
+      imports: [RedisLockModule.forRoot(lock), ScheduleModule.forRoot(), EventEmitterModule.forRoot()],
+      controllers: [Orders],
+      providers: [Jobs],
+    })
+      .setLogger(new ConsoleLogger({ colors: false, logLevels: ['debug', 'warn', 'error'] }))
+      .compile();
+    const app = testing.createNestApplication();
+    const lines = printedLines();
+    await app.listen(0, '127.0.0.1');
+    onTestFinished(() => app.close());
+    return { app, url: await app.getUrl(), locks: app.get(LockService), lines };
+  }
+
+  it('in an outage is one line for each of 20 refused calls, and one that says what is wrong', async () => {
+    const redis = await RedisServer.start();
+    onTestFinished(() => redis.stop());
+    const { url, lines } = await startPrinting({ redis: redis.url, commandTimeoutMs: 200 });
+    await redis.kill();
+    lines.length = 0;
+    const responses = await Promise.all(Array.from({ length: 20 }, () => fetch(`${url}/static`)));
+    vi.restoreAllMocks();
+    expect(new Set(responses.map(({ status }) => status))).toEqual(new Set([503]));
+    expect(lines).toHaveLength(21);
+    expect(lines.filter((line) => line.includes('WARN'))).toEqual([
+      expect.stringMatching(
+        `WARN \\[LockService\\] Locks are unavailable: 127\\.0\\.0\\.1:${redis.port}: .+\\. Check that these Redis servers`,
+      ),
+    ]);
+    const refusal =
+      'ERROR \\[ExceptionsHandler\\] LockUnavailableError: Orders\\.byStatic: Lock "order" could not be acq';
+    expect(lines.filter((line) => new RegExp(refusal).test(line))).toHaveLength(20);
+  });
+
+  it.each([
+    ['static', 'Orders.byStatic: Lock "order"'],
+    ['argument/1', 'Orders.byArgument: Lock "order:1"'],
+    ['request/1', 'Orders.byRequest: Lock "order:1"'],
+  ])('of a contended lock is one line, which begins with the method: %s', async (path, begin) => {
+    const { url, locks, lines } = await startPrinting({ memory: true });
+    await using _one = await locks.acquire('order');
+    await using _two = await locks.acquire('order:1');
+    await fetch(`${url}/${path}`);
+    vi.restoreAllMocks();
+    expect(lines).toEqual([expect.stringContaining(`LockContendedError: ${begin} is held by pid ${process.pid}`)]);
+  });
+
+  it('of a contended cron job or listener has no stack', async () => {
+    const { app, locks, lines } = await startPrinting({ memory: true });
+    await using _one = await locks.acquire('nightly');
+    await using _two = await locks.acquire('paid');
+    await app.get(SchedulerRegistry).getCronJob('nightly').fireOnTick();
+    app.get(EventEmitter2).emit('paid');
+    await until(() => lines.length >= 3, { what: 'both have failed' });
+    vi.restoreAllMocks();
+    const named = lines.map((line) => /Lock\w+Error: .*? is held|(?<=\] )Jobs.onPaid: .*? is held/.exec(line)?.[0]);
+    expect(named).toEqual([
+      'LockContendedError: Jobs.nightly: Lock "nightly" is held',
+      'Jobs.onPaid: Lock "paid" is held',
+      'LockContendedError: Jobs.onPaid: Lock "paid" is held', // instead of its stack
+    ]);
+  });
+});
+
+it('a refused stream names its method', async () => {
+  const { app, locks } = await makeApp({ providers: [Orders] });
+  await using _held = await locks.acquire('order');
+  const error = await new Promise((resolve) => app.get(Orders).asStream().subscribe({ error: resolve }));
+  expect(error).toMatchObject({ method: 'Orders.asStream', key: 'order', code: 'LOCK_CONTENDED' });
+});
+
+describe('an outage', () => {
+  let redis: RedisServer;
+  beforeEach(async () => {
+    redis = await RedisServer.start({ args: ['--appendonly', 'yes'] });
+    onTestFinished(() => redis.stop());
+  });
+
+  const AGAIN = 'Locks are available again';
+  const again = ({ log }: TestApp) =>
+    until(() => log.lines.find((line) => line.includes(AGAIN)), { what: 'locks are available again' });
+  const outage = (problem: string) => expect.stringMatching(`^warn Locks are unavailable: ${problem}`);
+
+  it('is logged as over when nobody asks for locks: after how long, and how many calls were refused', async () => {
+    const test = await makeApp({}, { redis: redis.url, commandTimeoutMs: 100 });
+    await redis.kill();
+    const refused = await Promise.allSettled(['a', 'b', 'c'].map((key) => test.locks.acquire(key)));
+    expect(refused.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected']);
+    await redis.restart();
+    await again(test);
+    expect(test.log.lines).toEqual([
+      outage(`127\\.0\\.0\\.1:${redis.port}: `),
+      expect.stringMatching(/^warn Locks are available again after \d+\.\d s, in which 3 calls were refused\.$/),
+    ]);
+    expect(test.events.map(({ type }) => type)).toEqual(['unavailable', 'unavailable', 'unavailable']);
+  });
+
+  it('begins anew after it was over', async () => {
+    const test = await makeApp({}, { redis: redis.url, commandTimeoutMs: 100 });
+    for (const _ of [1, 2]) {
+      await redis.kill();
+      await expect(test.locks.acquire('a')).rejects.toThrow('could not be acquired');
+      await redis.restart();
+      await again(test);
+      expect(test.log.lines.splice(0)).toEqual([
+        outage('127'),
+        expect.stringMatching(/s, in which 1 call was refused\.$/),
+      ]);
+    }
+  });
+
+  it('is not over while a server answers, but refuses to write', async () => {
+    const test = await makeApp({}, { redis: redis.url, commandTimeoutMs: 1_000 });
+    await redis.command('CONFIG', 'SET', 'min-replicas-to-write', '1');
+    await expect(test.locks.acquire('a')).rejects.toThrow('could not be acquired');
+    const { evalsha = 0 } = await redis.calls();
+    await until(async () => (await redis.calls()).evalsha! >= evalsha + 6, { what: 'it was tried some times' });
+    expect(test.log.lines).toEqual([outage('127.*NOREPLICAS')]);
+    await redis.command('CONFIG', 'SET', 'min-replicas-to-write', '0');
+    await again(test);
+  });
+
+  it('is not over while the key that could not be locked still cannot be', async () => {
+    await redis.command('ACL', 'SETUSER', 'narrow', 'on', 'nopass', '+@all', '~lock:{free}*', '~lock:{b:probe}*', '&*');
+    const test = await makeApp({}, { redis: `redis://narrow:any@127.0.0.1:${redis.port}`, commandTimeoutMs: 1_000 });
+    await expect(test.locks.acquire('b')).rejects.toThrow('NOPERM');
+    await redis.command('ACL', 'LOG', 'RESET');
+    await until(
+      async () => {
+        const [entry] = (await redis.command('ACL', 'LOG')) as unknown[][];
+        return entry && Number(entry[entry.indexOf('count') + 1]) >= 2;
+      },
+      { what: 'it was refused twice more' },
+    );
+    await (await test.locks.acquire('free')).release();
+    expect(test.log.lines.filter((line) => line.includes('available'))).toEqual([outage('127.*NOPERM')]);
+    await redis.command('ACL', 'SETUSER', 'narrow', '~lock:{b}*');
+    await again(test);
+  });
+
+  it('leaves nothing in Redis of how its end was found, but a fence', async () => {
+    const test = await makeApp({}, { redis: redis.url, commandTimeoutMs: 100 });
+    await redis.kill();
+    await expect(test.locks.acquire('a')).rejects.toThrow('could not be acquired');
+    await redis.restart();
+    await again(test);
+    expect(await redis.keys()).toEqual(['lock:{a:probe}:fence']);
+  });
+
+  it('of a Redlock names its nodes, and begins when no majority of them is left', async () => {
+    const nodes = await Promise.all([1, 2, 3].map(() => RedisServer.start()));
+    onTestFinished(async () => void (await Promise.all(nodes.map((node) => node.stop()))));
+    const redlock = nodes.map(({ url }) => url);
+    const test = await makeApp({}, { redlock, restartGuard: false, ttlMs: 5_000 });
+    test.log.lines.length = 0; // what the check of the servers found
+    await nodes[0]!.kill();
+    await (await test.locks.acquire('a')).release();
+    expect(test.log.lines).toEqual([]);
+    await nodes[1]!.kill();
+    await expect(test.locks.acquire('a')).rejects.toThrow('could not be acquired');
+    expect(test.log.lines).toEqual([outage(`.*127\\.0\\.0\\.1:${nodes[1]!.port}: `)]);
+    await nodes[1]!.restart();
+    await again(test);
+  });
+
+  it.each([
+    ['an extension', 'extension-failed', 1_000],
+    ['a release', 'release-failed', 60_000],
+  ] as const)('begins with %s that fails, too', async (_what, type, ttlMs) => {
+    const test = await makeApp({}, { redis: redis.url, ttlMs, commandTimeoutMs: 100, shutdownTimeoutMs: 0 });
+    const lock = await test.locks.acquire('a');
+    await redis.kill();
+    if (type === 'release-failed') await lock.release();
+    await until(() => test.events.some((event) => event.type === type), { what: type });
+    expect(test.log.lines[0]).toEqual(outage('127'));
+    await redis.restart();
+    expect(await again(test)).toContain('in which 0 calls were refused');
+  });
+
+  it('does not begin when calls are refused because the application closes', async () => {
+    const test = await makeApp({}, { redis: redis.url, shutdownTimeoutMs: 0 });
+    await test.locks.acquire('a');
+    const waiting = test.locks.acquire('a').catch((error: unknown) => error);
+    await test.app.close();
+    expect(await waiting).toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    expect(test.log.lines.filter((line) => line.includes('available'))).toEqual([]);
+  });
+
+  it('is not looked at any more when the application has closed', async () => {
+    const { app, locks } = await makeApp({}, { redis: redis.url, commandTimeoutMs: 100 });
+    await redis.kill();
+    await expect(locks.acquire('a')).rejects.toThrow('could not be acquired');
+    const answered = new Gate();
+    const asked = vi.spyOn(locks, 'isAvailable').mockImplementation(async () => {
+      await answered.opened;
+      return false;
+    });
+    onTestFinished(() => asked.mockRestore());
+    await until(() => asked.mock.calls.length > 0, { what: 'it is looked at' });
+    const timers = vi.spyOn(globalThis, 'setTimeout');
+    onTestFinished(() => timers.mockRestore());
+    await app.close();
+    timers.mockClear();
+    answered.open();
+    await new Promise(setImmediate);
+    expect(timers).not.toHaveBeenCalled();
+  });
+});
+
+describe('what happens to many locks at once is logged as two lines:', () => {
+  const keys = Array.from({ length: 13 }, (_, index) => `key ${index}`);
+  const rest = `${keys
+    .slice(1, 11)
+    .map((key) => `"${key}"`)
+    .join(', ')}, 2 more`;
+
+  it('that they are lost', async () => {
+    const { locks, log } = await makeApp({}, { memory: true });
+    for (const key of keys) await locks.acquire(key);
+    for (const key of keys) await locks.forceRelease(key);
+    await until(() => log.lines.length === 2, { what: 'the rest is logged' });
+    expect(log.lines).toEqual([
+      expect.stringMatching(/^error Lock "key 0" \(fencing token \d+\) was lost: expired\.$/),
+      `error 12 more locks were lost (expired): ${rest}.`,
+    ]);
+  });
+
+  it('that their releases are not confirmed', async () => {
+    const redis = await RedisServer.start({ args: ['--appendonly', 'yes'] });
+    const lock = { redis: redis.url, commandTimeoutMs: 100, shutdownTimeoutMs: 0 };
+    const { app, locks, log } = await makeApp({}, lock);
+    const held = [];
+    for (const key of keys) held.push(await locks.acquire(key));
+    await redis.stop();
+    for (const each of held) await each.release();
+    await app.close(); // which logs what it has
+    expect(log.lines.filter((line) => line.includes('release'))).toEqual([
+      expect.stringMatching(/^warn The release of lock "key 0" was not confirmed and is repeated: 127.*\.$/),
+      `warn The releases of 12 more locks were not confirmed and are repeated: ${rest}.`,
+    ]);
+  });
+});

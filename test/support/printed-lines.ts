@@ -1,0 +1,13 @@
+import { vi } from 'vitest';
+
+/** What is printed to the console from now on, line by line, instead of printing it. Restored by `vi.restoreAllMocks`. */
+export function printedLines(): string[] {
+  const lines: string[] = [];
+  for (const stream of [process.stdout, process.stderr]) {
+    vi.spyOn(stream, 'write').mockImplementation((text) => {
+      lines.push(...String(text).replace(/\n$/, '').split('\n'));
+      return true;
+    });
+  }
+  return lines;
+}
