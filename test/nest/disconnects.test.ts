@@ -4,7 +4,7 @@ import { Locked } from 'nest-redis-lock';
 import { Observable, Subject } from 'rxjs';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { Gate } from '../support/gate.js';
-import { startApp, type TestApp } from '../support/nest-app.js';
+import { HTTP_ADAPTERS, startApp, type TestApp } from '../support/nest-app.js';
 import { until } from '../support/until.js';
 
 /** What the handlers wait for, and what they did. */
@@ -65,9 +65,6 @@ class Handlers {
   }
 }
 
-/** Whoever waits does so for longer than the tests do. */
-const start = () => startApp({ controllers: [Handlers] }, { memory: true, waitMs: 60_000 });
-
 const began = () => until(() => done.includes('began'), { what: 'the handler runs' });
 const held = ({ locks }: TestApp) => until(() => locks.isLocked('x'), { what: 'the lock is held' });
 const free = ({ locks }: TestApp) => until(async () => !(await locks.isLocked('x')), { what: 'the lock is free' });
@@ -96,91 +93,96 @@ function client({ app, url }: TestApp, path: string) {
   };
 }
 
-describe('when the client is gone, the lock', () => {
-  it('stays until the handler is done, and is given back then', async () => {
-    const test = await start();
-    const { hangUp } = client(test, 'slow');
-    await began();
-    await hangUp();
-    expect(await test.locks.isLocked('x')).toBe(true);
-    expect(done).toEqual(['began']);
-    gate.open();
-    await free(test);
-    expect(done).toEqual(['began', 'ended']);
+describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
+  /** Whoever waits does so for longer than the tests do. */
+  const start = () => startApp({ controllers: [Handlers] }, { memory: true, waitMs: 60_000 }, undefined, makeAdapter());
+
+  describe('when the client is gone, the lock', () => {
+    it('stays until the handler is done, and is given back then', async () => {
+      const test = await start();
+      const { hangUp } = client(test, 'slow');
+      await began();
+      await hangUp();
+      expect(await test.locks.isLocked('x')).toBe(true);
+      expect(done).toEqual(['began']);
+      gate.open();
+      await free(test);
+      expect(done).toEqual(['began', 'ended']);
+    });
+
+    it.each(['sse', 'observable'])('of a stream is given back, and the stream ends: %s', async (path) => {
+      const test = await start();
+      const { hangUp } = client(test, path);
+      await began();
+      await held(test);
+      await hangUp();
+      await free(test);
+      expect([done, ticks.observed]).toEqual([['began', 'ended'], false]);
+    });
+
+    it('of a stream that a promise brings is given back, and the stream ends', async () => {
+      const test = await start();
+      const { hangUp } = client(test, 'async-sse');
+      gate.open();
+      await began();
+      await held(test);
+      await hangUp();
+      await free(test);
+      expect([done, ticks.observed]).toEqual([['began', 'ended'], false]);
+    });
+
+    it('is given back when the promise brings its stream too late, which never begins', async () => {
+      const test = await start();
+      const { hangUp } = client(test, 'async-sse');
+      await held(test);
+      await hangUp();
+      expect(await test.locks.isLocked('x')).toBe(true);
+      gate.open();
+      await free(test);
+      expect([done, ticks.observed]).toEqual([[], false]);
+    });
+
+    it('that a stream waits for is not waited for any more', async () => {
+      const test = await start();
+      await using _lock = await test.locks.acquire('x');
+      const { hangUp } = client(test, 'sse');
+      await waits(test, 1);
+      await hangUp();
+      await waits(test, 0);
+      expect(done).toEqual([]);
+    });
   });
 
-  it.each(['sse', 'observable'])('of a stream is given back, and the stream ends: %s', async (path) => {
-    const test = await start();
-    const { hangUp } = client(test, path);
-    await began();
-    await held(test);
-    await hangUp();
-    await free(test);
-    expect([done, ticks.observed]).toEqual([['began', 'ended'], false]);
-  });
+  describe('a stream to a client', () => {
+    it('sends its values as they come, under the lock, and gives it back at the end', async () => {
+      const test = await start();
+      const reader = client(test, 'sse');
+      await began();
+      ticks.next('one');
+      await until(() => reader.text.includes('data: one'), { what: 'the first value came' });
+      expect(await test.locks.isLocked('x')).toBe(true);
+      ticks.complete();
+      await free(test);
+    });
 
-  it('of a stream that a promise brings is given back, and the stream ends', async () => {
-    const test = await start();
-    const { hangUp } = client(test, 'async-sse');
-    gate.open();
-    await began();
-    await held(test);
-    await hangUp();
-    await free(test);
-    expect([done, ticks.observed]).toEqual([['began', 'ended'], false]);
-  });
+    it('sends the values of a stream that a promise brings as they come', async () => {
+      const test = await start();
+      const reader = client(test, 'async-sse');
+      gate.open();
+      await began();
+      ticks.next('one');
+      await until(() => reader.text.includes('data: one'), { what: 'the first value came' });
+      expect(await test.locks.isLocked('x')).toBe(true);
+      ticks.complete();
+      await free(test);
+    });
 
-  it('is given back when the promise brings its stream too late, which never begins', async () => {
-    const test = await start();
-    const { hangUp } = client(test, 'async-sse');
-    await held(test);
-    await hangUp();
-    expect(await test.locks.isLocked('x')).toBe(true);
-    gate.open();
-    await free(test);
-    expect([done, ticks.observed]).toEqual([[], false]);
-  });
-
-  it('that a stream waits for is not waited for any more', async () => {
-    const test = await start();
-    await using _lock = await test.locks.acquire('x');
-    const { hangUp } = client(test, 'sse');
-    await waits(test, 1);
-    await hangUp();
-    await waits(test, 0);
-    expect(done).toEqual([]);
-  });
-});
-
-describe('a stream to a client', () => {
-  it('sends its values as they come, under the lock, and gives it back at the end', async () => {
-    const test = await start();
-    const reader = client(test, 'sse');
-    await began();
-    ticks.next('one');
-    await until(() => reader.text.includes('data: one'), { what: 'the first value came' });
-    expect(await test.locks.isLocked('x')).toBe(true);
-    ticks.complete();
-    await free(test);
-  });
-
-  it('sends the values of a stream that a promise brings as they come', async () => {
-    const test = await start();
-    const reader = client(test, 'async-sse');
-    gate.open();
-    await began();
-    ticks.next('one');
-    await until(() => reader.text.includes('data: one'), { what: 'the first value came' });
-    expect(await test.locks.isLocked('x')).toBe(true);
-    ticks.complete();
-    await free(test);
-  });
-
-  it('ends without an event when it is skipped', async () => {
-    const test = await start();
-    await using _lock = await test.locks.acquire('x');
-    const response = await fetch(`${test.url}/busy-sse`);
-    expect([response.status, (await response.text()).includes('data')]).toEqual([200, false]);
-    expect(done).toEqual([]);
+    it('ends without an event when it is skipped', async () => {
+      const test = await start();
+      await using _lock = await test.locks.acquire('x');
+      const response = await fetch(`${test.url}/busy-sse`);
+      expect([response.status, (await response.text()).includes('data')]).toEqual([200, false]);
+      expect(done).toEqual([]);
+    });
   });
 });

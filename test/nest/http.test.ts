@@ -13,11 +13,13 @@ import {
   ValidationPipe,
   type CanActivate,
   type ExecutionContext,
+  type INestApplication,
 } from '@nestjs/common';
+import { ExpressAdapter } from '@nestjs/platform-express';
 import { IsString } from 'class-validator';
 import { fromContext, Locked } from 'nest-redis-lock';
-import { expect, it } from 'vitest';
-import { post, startApp } from '../support/nest-app.js';
+import { describe, expect, it } from 'vitest';
+import { HTTP_ADAPTERS, post, startApp, type LockOptions } from '../support/nest-app.js';
 import { RedisServer } from '../support/redis-server.js';
 
 class Order {
@@ -129,107 +131,118 @@ class Orders {
   }
 }
 
-it('answers 403 and takes no lock where a guard denies', async () => {
-  const { url, acquired } = await startApp({ controllers: [Orders] });
-  expect((await post(`${url}/denied`, {})).status).toBe(403);
-  expect(acquired).toEqual([]);
-});
+/** By default Express, like Fastify, takes `id[x]` for a name. */
+function readNestedQueries(app: INestApplication): void {
+  const adapter = app.getHttpAdapter();
+  if (adapter instanceof ExpressAdapter) adapter.set('query parser', 'extended');
+}
 
-it('takes no lock made of arguments when the body is invalid', async () => {
-  const { url, acquired } = await startApp({ controllers: [Orders] });
-  expect((await post(`${url}/by-argument`, { id: 5 })).status).toBe(400);
-  expect(acquired).toEqual([]);
-  expect((await post(`${url}/by-argument`, { id: 'a' })).status).toBe(201);
-  expect(acquired).toEqual(['order:a']);
-});
+describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
+  const start = (lock?: LockOptions) => startApp({ controllers: [Orders] }, lock, readNestedQueries, makeAdapter());
 
-it('leaves an exception of the handler its status and body, and gives the lock back', async () => {
-  const { url, locks } = await startApp({ controllers: [Orders] });
-  const missing = await fetch(`${url}/missing`);
-  expect([missing.status, await missing.json()]).toEqual([
-    404,
-    { statusCode: 404, message: 'no such order', error: 'Not Found' },
-  ]);
-  const odd = await fetch(`${url}/odd`);
-  expect([odd.status, await odd.json()]).toEqual([499, { reason: 'odd' }]);
-  expect(await Promise.all([locks.isLocked('missing'), locks.isLocked('odd')])).toEqual([false, false]);
-});
+  it('answers 403 and takes no lock where a guard denies', async () => {
+    const { url, acquired } = await start();
+    expect((await post(`${url}/denied`, {})).status).toBe(403);
+    expect(acquired).toEqual([]);
+  });
 
-it('answers 409 when the lock is held, and names neither key nor holder to the client but to the log', async () => {
-  const { app, url, locks, log } = await startApp({ controllers: [Orders] });
-  await using _held = await locks.acquire('secret-key');
-  const response = await post(`${url}/static`, {});
-  expect([response.status, await response.json()]).toEqual([409, { statusCode: 409, message: 'Conflict' }]);
-  expect(app.get(Orders).ran).toBe(0);
-  expect(log.lines.join()).toContain(`Lock "secret-key" is held by pid ${process.pid}`);
-});
+  it('takes no lock made of arguments when the body is invalid', async () => {
+    const { url, acquired } = await start();
+    expect((await post(`${url}/by-argument`, { id: 5 })).status).toBe(400);
+    expect(acquired).toEqual([]);
+    expect((await post(`${url}/by-argument`, { id: 'a' })).status).toBe(201);
+    expect(acquired).toEqual(['order:a']);
+  });
 
-it('answers 503 when Redis is gone, and names no node to the client but to the log', async () => {
-  const redis = await RedisServer.start();
-  const lock = { redis: redis.url, commandTimeoutMs: 200 };
-  const { app, url, log } = await startApp({ controllers: [Orders] }, lock).finally(() => redis.stop());
-  const response = await post(`${url}/static`, {});
-  expect([response.status, await response.json()]).toEqual([503, { statusCode: 503, message: 'Service Unavailable' }]);
-  expect(app.get(Orders).ran).toBe(0);
-  expect(log.lines.join()).toContain(`127.0.0.1:${redis.port}`);
-});
+  it('leaves an exception of the handler its status and body, and gives the lock back', async () => {
+    const { url, locks } = await start();
+    const missing = await fetch(`${url}/missing`);
+    expect([missing.status, await missing.json()]).toEqual([
+      404,
+      { statusCode: 404, message: 'no such order', error: 'Not Found' },
+    ]);
+    const odd = await fetch(`${url}/odd`);
+    expect([odd.status, await odd.json()]).toEqual([499, { reason: 'odd' }]);
+    expect(await Promise.all([locks.isLocked('missing'), locks.isLocked('odd')])).toEqual([false, false]);
+  });
 
-it.each([
-  ['a path parameter', 'params/x:y/z', 'x%3Ay:z'],
-  ['another split of the same letters', 'params/x/y:z', 'x:y%3Az'],
-  ['a query parameter', 'query?id=q', 'q'],
-  ['a header, in any letter case', 'headers', 'acme'],
-  ['the user that a guard found', 'user', 'ada:7'],
-  ['a function of the context', 'context/5', 'Orders.context:ada:5'],
-])('makes the key of %s', async (_what, path, key) => {
-  const { url, acquired } = await startApp({ controllers: [Orders] });
-  expect((await fetch(`${url}/${path}`, { headers: { 'x-TENANT': 'acme' } })).status).toBe(200);
-  expect(acquired).toEqual([key]);
-});
+  it('answers 409 when the lock is held, and names neither key nor holder to the client but to the log', async () => {
+    const { app, url, locks, log } = await start();
+    await using _held = await locks.acquire('secret-key');
+    const response = await post(`${url}/static`, {});
+    expect([response.status, await response.json()]).toEqual([409, { statusCode: 409, message: 'Conflict' }]);
+    expect(app.get(Orders).ran).toBe(0);
+    expect(log.lines.join()).toContain(`Lock "secret-key" is held by pid ${process.pid}`);
+  });
 
-it('makes the key of a path in the body', async () => {
-  const { url, acquired } = await startApp({ controllers: [Orders] });
-  expect((await post(`${url}/body`, { order: { lines: [{ sku: 12 }] } })).status).toBe(201);
-  expect(acquired).toEqual(['12']);
-});
+  it('answers 503 when Redis is gone, and names no node to the client but to the log', async () => {
+    const redis = await RedisServer.start();
+    const lock = { redis: redis.url, commandTimeoutMs: 200 };
+    const { app, url, log } = await start(lock).finally(() => redis.stop());
+    const response = await post(`${url}/static`, {});
+    expect([response.status, await response.json()]).toEqual([
+      503,
+      { statusCode: 503, message: 'Service Unavailable' },
+    ]);
+    expect(app.get(Orders).ran).toBe(0);
+    expect(log.lines.join()).toContain(`127.0.0.1:${redis.port}`);
+  });
 
-it.each([
-  ['a query parameter is missing', 'query'],
-  ['a query parameter is empty', 'query?id='],
-  ['a query parameter is given twice', 'query?id=1&id=2'],
-  ['a query parameter is an object', 'query?id[toString]=x'],
-  ['a query parameter makes the key too long', `query?id=${'x'.repeat(1025)}`],
-  ['a header is missing', 'headers'],
-  ['the key function returns nothing', 'context/empty'],
-  ['the key function throws', 'context/none'],
-  ['there is no message', 'data/1'],
-])('answers 400 without running the handler when %s', async (_what, path) => {
-  const { app, url, acquired } = await startApp({ controllers: [Orders] }, undefined, (nest) =>
-    nest.getHttpAdapter().getInstance().set('query parser', 'extended'),
-  );
-  const response = await fetch(`${url}/${path}`);
-  expect([response.status, await response.json()]).toEqual([400, { statusCode: 400, message: 'Bad Request' }]);
-  expect([app.get(Orders).ran, acquired]).toEqual([0, []]);
-});
+  it.each([
+    ['a path parameter', 'params/x:y/z', 'x%3Ay:z'],
+    ['another split of the same letters', 'params/x/y:z', 'x:y%3Az'],
+    ['a query parameter', 'query?id=q', 'q'],
+    ['a header, in any letter case', 'headers', 'acme'],
+    ['the user that a guard found', 'user', 'ada:7'],
+    ['a function of the context', 'context/5', 'Orders.context:ada:5'],
+  ])('makes the key of %s', async (_what, path, key) => {
+    const { url, acquired } = await start();
+    expect((await fetch(`${url}/${path}`, { headers: { 'x-TENANT': 'acme' } })).status).toBe(200);
+    expect(acquired).toEqual([key]);
+  });
 
-it.each([
-  ['null', null],
-  ['an object', { a: 1 }],
-  ['an object with a string for toString', { toString: 'x' }],
-  ['an object with __proto__', JSON.parse('{"__proto__": {"x": 1}}')],
-  ['an array', ['x']],
-  ['an empty string', ''],
-  ['undefined', undefined],
-])('answers 400 when the part of the body is %s', async (_what, sku) => {
-  const { app, url, acquired } = await startApp({ controllers: [Orders] });
-  expect((await post(`${url}/body`, { order: { lines: [{ sku }] } })).status).toBe(400);
-  expect([app.get(Orders).ran, acquired]).toEqual([0, []]);
-});
+  it('makes the key of a path in the body', async () => {
+    const { url, acquired } = await start();
+    expect((await post(`${url}/body`, { order: { lines: [{ sku: 12 }] } })).status).toBe(201);
+    expect(acquired).toEqual(['12']);
+  });
 
-it('does not run a handler that is called directly, without its request', async () => {
-  const { app, acquired } = await startApp({ controllers: [Orders] });
-  await expect(app.get(Orders).params('1')).rejects.toThrow(
-    'Orders.params was called without LockedInterceptor, which takes the lock whose key is made of the request',
-  );
-  expect([app.get(Orders).ran, acquired]).toEqual([0, []]);
+  it.each([
+    ['a query parameter is missing', 'query'],
+    ['a query parameter is empty', 'query?id='],
+    ['a query parameter is given twice', 'query?id=1&id=2'],
+    ['a query parameter is an object', 'query?id[toString]=x'],
+    ['a query parameter makes the key too long', `query?id=${'x'.repeat(1025)}`],
+    ['a header is missing', 'headers'],
+    ['the key function returns nothing', 'context/empty'],
+    ['the key function throws', 'context/none'],
+    ['there is no message', 'data/1'],
+  ])('answers 400 without running the handler when %s', async (_what, path) => {
+    const { app, url, acquired } = await start();
+    const response = await fetch(`${url}/${path}`);
+    expect([response.status, await response.json()]).toEqual([400, { statusCode: 400, message: 'Bad Request' }]);
+    expect([app.get(Orders).ran, acquired]).toEqual([0, []]);
+  });
+
+  it.each([
+    ['null', null],
+    ['an object', { a: 1 }],
+    ['an object with a string for toString', { toString: 'x' }],
+    ['an object with __proto__', JSON.parse('{"__proto__": {"x": 1}}')],
+    ['an array', ['x']],
+    ['an empty string', ''],
+    ['undefined', undefined],
+  ])('answers 400 when the part of the body is %s', async (_what, sku) => {
+    const { app, url, acquired } = await start();
+    expect((await post(`${url}/body`, { order: { lines: [{ sku }] } })).status).toBe(400);
+    expect([app.get(Orders).ran, acquired]).toEqual([0, []]);
+  });
+
+  it('does not run a handler that is called directly, without its request', async () => {
+    const { app, acquired } = await start();
+    await expect(app.get(Orders).params('1')).rejects.toThrow(
+      'Orders.params was called without LockedInterceptor, which takes the lock whose key is made of the request',
+    );
+    expect([app.get(Orders).ran, acquired]).toEqual([0, []]);
+  });
 });

@@ -14,7 +14,7 @@ import { Locked } from 'nest-redis-lock';
 import { defer, retry, tap, timeout, type Observable } from 'rxjs';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { Gate } from '../support/gate.js';
-import { startApp, type TestApp } from '../support/nest-app.js';
+import { HTTP_ADAPTERS, startApp, type TestApp } from '../support/nest-app.js';
 import { until } from '../support/until.js';
 
 /** What the handlers wait for, and what they did. */
@@ -109,9 +109,6 @@ class Handlers {
 @UseInterceptors(TimesOut)
 class TimeoutOutside extends Handlers {}
 
-/** Whoever waits does so for longer than the tests do. */
-const start = (...controllers: Type[]) => startApp({ controllers }, { memory: true, waitMs: 60_000 });
-
 const free = ({ locks }: TestApp) => until(async () => !(await locks.isLocked('x')), { what: 'the lock is free' });
 const waits = ({ locks }: TestApp, count: number) =>
   until(async () => (await locks.inspect('x'))?.waiters === count, { what: `${count} wait` });
@@ -124,60 +121,66 @@ async function endWhileNextWaits(test: TestApp): Promise<void> {
   await next;
 }
 
-describe('when a timeout answers while the handler still runs, the lock stays until it is done:', () => {
-  it.each(['timeout-inside', 'outside/slow'])('%s', async (path) => {
-    const test = await start(Handlers, TimeoutOutside);
-    expect((await fetch(`${test.url}/${path}`)).status).toBe(500);
-    expect([await test.locks.isLocked('x'), done]).toEqual([true, ['began']]);
+describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
+  /** Whoever waits does so for longer than the tests do. */
+  const start = (...controllers: Type[]) =>
+    startApp({ controllers }, { memory: true, waitMs: 60_000 }, undefined, makeAdapter());
+
+  describe('when a timeout answers while the handler still runs, the lock stays until it is done:', () => {
+    it.each(['timeout-inside', 'outside/slow'])('%s', async (path) => {
+      const test = await start(Handlers, TimeoutOutside);
+      expect((await fetch(`${test.url}/${path}`)).status).toBe(500);
+      expect([await test.locks.isLocked('x'), done]).toEqual([true, ['began']]);
+      await endWhileNextWaits(test);
+      expect(done).toEqual(['began', 'ended', 'next']);
+    });
+  });
+
+  it('lets an interceptor inside of the lock commit before it is given back, though nobody listens any more', async () => {
+    const test = await start(TimeoutOutside);
+    expect((await fetch(`${test.url}/outside/committed`)).status).toBe(500);
     await endWhileNextWaits(test);
-    expect(done).toEqual(['began', 'ended', 'next']);
-  });
-});
-
-it('lets an interceptor inside of the lock commit before it is given back, though nobody listens any more', async () => {
-  const test = await start(TimeoutOutside);
-  expect((await fetch(`${test.url}/outside/committed`)).status).toBe(500);
-  await endWhileNextWaits(test);
-  expect(done).toEqual(['began', 'ended', 'committed', 'next']);
-});
-
-it('makes a second try after a timeout wait until the first is done', async () => {
-  @Controller()
-  @UseInterceptors(RetriesAfterTimeout)
-  class Retried extends Handlers {}
-  const test = await start(Retried);
-  const response = fetch(`${test.url}/slow`);
-  await waits(test, 1);
-  expect(done).toEqual(['began']);
-  gate.open();
-  expect(await (await response).text()).toBe('worked');
-  expect(done).toEqual(['began', 'ended', 'began', 'ended']);
-});
-
-describe('a timeout before the handler', () => {
-  it('inside of the lock gives it back at once, and the handler never runs', async () => {
-    const test = await start(Handlers);
-    expect((await fetch(`${test.url}/timeout-before-handler`)).status).toBe(500);
-    await free(test);
-    piped.open();
-    await new Promise(setImmediate); // what waited for the pipe has gone on
-    expect(done).toEqual([]);
+    expect(done).toEqual(['began', 'ended', 'committed', 'next']);
   });
 
-  it('outside of the lock leaves what is under way to end, and the handler never runs', async () => {
-    const test = await start(TimeoutOutside);
-    expect((await fetch(`${test.url}/outside/piped`)).status).toBe(500);
-    piped.open();
-    await free(test);
-    expect(done).toEqual([]);
+  it('makes a second try after a timeout wait until the first is done', async () => {
+    @Controller()
+    @UseInterceptors(RetriesAfterTimeout)
+    class Retried extends Handlers {}
+    const test = await start(Retried);
+    const response = fetch(`${test.url}/slow`);
+    await waits(test, 1);
+    expect(done).toEqual(['began']);
+    gate.open();
+    expect(await (await response).text()).toBe('worked');
+    expect(done).toEqual(['began', 'ended', 'began', 'ended']);
   });
 
-  it('while it waits for the lock gives up waiting, and the handler never runs', async () => {
-    const test = await start(TimeoutOutside);
-    const lock = await test.locks.acquire('x');
-    expect((await fetch(`${test.url}/outside/slow`)).status).toBe(500);
-    await waits(test, 0);
-    await lock.release();
-    expect([await test.locks.isLocked('x'), done]).toEqual([false, []]);
+  describe('a timeout before the handler', () => {
+    it('inside of the lock gives it back at once, and the handler never runs', async () => {
+      const test = await start(Handlers);
+      expect((await fetch(`${test.url}/timeout-before-handler`)).status).toBe(500);
+      await free(test);
+      piped.open();
+      await new Promise(setImmediate); // what waited for the pipe has gone on
+      expect(done).toEqual([]);
+    });
+
+    it('outside of the lock leaves what is under way to end, and the handler never runs', async () => {
+      const test = await start(TimeoutOutside);
+      expect((await fetch(`${test.url}/outside/piped`)).status).toBe(500);
+      piped.open();
+      await free(test);
+      expect(done).toEqual([]);
+    });
+
+    it('while it waits for the lock gives up waiting, and the handler never runs', async () => {
+      const test = await start(TimeoutOutside);
+      const lock = await test.locks.acquire('x');
+      expect((await fetch(`${test.url}/outside/slow`)).status).toBe(500);
+      await waits(test, 0);
+      await lock.release();
+      expect([await test.locks.isLocked('x'), done]).toEqual([false, []]);
+    });
   });
 });

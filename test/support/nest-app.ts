@@ -1,9 +1,12 @@
 import type { INestApplication, LoggerService, ModuleMetadata } from '@nestjs/common';
+import type { AbstractHttpAdapter } from '@nestjs/core';
+import { ExpressAdapter } from '@nestjs/platform-express';
+import { FastifyAdapter } from '@nestjs/platform-fastify';
 import { Test } from '@nestjs/testing';
 import { LockService, RedisLockModule, type LockEvent } from 'nest-redis-lock';
 import { onTestFinished } from 'vitest';
 
-type LockOptions = Parameters<typeof RedisLockModule.forRoot>[0];
+export type LockOptions = Parameters<typeof RedisLockModule.forRoot>[0];
 
 /** Keeps what is logged, instead of printing it. */
 export class RecordingLogger implements LoggerService {
@@ -32,18 +35,25 @@ export interface TestApp {
   log: RecordingLogger;
 }
 
-/** Starts an application with the lock module: locks in memory unless told otherwise. The caller closes it. */
+/** The HTTP servers that Nest has adapters for: each application needs an adapter of its own. */
+export const HTTP_ADAPTERS: [name: string, makeAdapter: () => AbstractHttpAdapter][] = [
+  ['Express', () => new ExpressAdapter()],
+  ['Fastify', () => new FastifyAdapter()],
+];
+
+/** Starts an application with the lock module: locks in memory, and Express, unless told otherwise. The caller closes it. */
 export async function openApp(
   metadata: ModuleMetadata,
   lock: LockOptions = { memory: true },
   configure?: (app: INestApplication) => unknown,
+  adapter: AbstractHttpAdapter = new ExpressAdapter(),
 ): Promise<TestApp> {
   const log = new RecordingLogger();
   const imports = [RedisLockModule.forRoot(lock), ...(metadata.imports ?? [])];
   const testing = await Test.createTestingModule({ ...metadata, imports })
     .setLogger(log)
     .compile();
-  const app = testing.createNestApplication();
+  const app = testing.createNestApplication(adapter);
   await configure?.(app);
   await app.init();
   const locks = app.get(LockService);
