@@ -48,6 +48,11 @@ export abstract class LockError extends Error {
     this.statusCode = status;
     this.name = new.target.name;
   }
+
+  /** What GraphQL servers show of it beside the message. */
+  get extensions(): { code: LockErrorCode } {
+    return { code: this.code };
+  }
 }
 
 /**
@@ -231,9 +236,12 @@ export class LockSelfDeadlockError extends LockError {
  */
 export class LockKeyError extends LockError {
   readonly code = 'LOCK_KEY';
+  /** The part of the request that is missing or unfit, as the key has it: `params.id`. Only where one part alone is to blame. */
+  readonly field?: string;
 
-  constructor(message: string, status: 400 | 500 = 500, options?: { cause?: unknown }) {
+  constructor(message: string, status: 400 | 500 = 500, options?: { cause?: unknown; field?: string }) {
     super(message, status, undefined, options);
+    this.field = options?.field;
   }
 }
 

@@ -44,6 +44,12 @@ export { StaleTokenError, type StaleTokenDetails } from './resource/stale-token.
 export { LockService, type Work } from './service/lock.service.js';
 export { Fenced, FencingToken, type FencedOptions, type FencingTokenOptions } from './nest/fenced.decorator.js';
 export { FENCE_STORE, FencingTokenGuard } from './nest/fencing-token.guard.js';
+export type { LockErrorAnswer } from './nest/filters/lock-error-answer.js';
+export { LockExceptionFilter } from './nest/filters/lock-exception.filter.js';
+export { LockGraphQLExceptionFilter } from './nest/filters/lock-graphql-exception.filter.js';
+export { LockHttpExceptionFilter } from './nest/filters/lock-http-exception.filter.js';
+export { LockRpcExceptionFilter } from './nest/filters/lock-rpc-exception.filter.js';
+export { LockWsExceptionFilter } from './nest/filters/lock-ws-exception.filter.js';
 export type { RequestRoot } from './nest/key-template.js';
 export {
   fromContext,

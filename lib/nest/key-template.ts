@@ -62,7 +62,10 @@ export class KeyTemplate {
 
   #resolve({ source, root, path }: Reference, lookup: Lookup, status: 400 | 500): string {
     const refuse = (problem: string, options?: ErrorOptions) =>
-      new LockKeyError(`The key "${this.template}" cannot be made: {${source}} ${problem}`, status, options);
+      new LockKeyError(`The key "${this.template}" cannot be made: {${source}} ${problem}`, status, {
+        ...options,
+        field: this.origin === 'request' ? source : undefined,
+      });
     let value: unknown;
     try {
       value = lookup(root);

@@ -95,11 +95,11 @@ export class LockedPlan {
       return this.#makeKey(input);
     } catch (error) {
       if (!(error instanceof LockKeyError)) throw error;
-      const { message, cause } = error;
+      const { message, cause, field } = error;
       throw new LockKeyError(
         `@Locked on ${this.name}: ${message.charAt(0).toLowerCase()}${message.slice(1)} The method did not run.`,
         error.status as 400 | 500,
-        cause === undefined ? undefined : { cause },
+        cause === undefined ? { field } : { cause, field },
       );
     }
   }

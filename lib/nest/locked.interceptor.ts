@@ -6,9 +6,10 @@ import {
   type NestInterceptor,
   type Type,
 } from '@nestjs/common';
-import { defer, type Observable } from 'rxjs';
+import { defer, tap, type Observable } from 'rxjs';
 import { DEFAULT_CONNECTION } from '../resolve-options.js';
 import { LockService } from '../service/lock.service.js';
+import { setRetryAfter } from './filters/lock-error-answer.js';
 import { InterceptedCall } from './intercepted-call.js';
 import { planOf } from './locked-plan.js';
 import { lockedStream } from './locked-stream.js';
@@ -19,13 +20,21 @@ import { getLockServiceToken } from './tokens.js';
  * after the guards, before the pipes, until every interceptor inside of it is done.
  *
  * `@Locked` attaches it to its method, before the method's other interceptors. Register it on the controller or
- * globally, too, to put it outside of those that stand there.
+ * globally, too, to put it outside of those that stand there. On HTTP it sets `Retry-After` where a lock is held by others for a
+ * time that is known.
  */
 @Injectable()
 export class LockedInterceptor implements NestInterceptor {
   constructor(@Inject(LockService) private readonly locks: LockService) {}
 
   intercept(context: ExecutionContext, next: CallHandler): Observable<unknown> {
+    const handled = this.#underLock(context, next);
+    if (context.getType() !== 'http') return handled;
+    const response = context.switchToHttp().getResponse<object>();
+    return handled.pipe(tap({ error: (error: unknown) => setRetryAfter(response, error) }));
+  }
+
+  #underLock(context: ExecutionContext, next: CallHandler): Observable<unknown> {
     const plan = planOf(context.getHandler());
     if (!plan?.isForInterceptor || plan.connection !== this.locks.connection) return next.handle();
     // An interceptor may stand at several levels of one handler: the outermost has taken the lock.

@@ -1,8 +1,9 @@
-import { ConsoleLogger, Controller, Get, Injectable, Param } from '@nestjs/common';
+import { ConsoleLogger, Controller, Get, Injectable, Param, type Provider } from '@nestjs/common';
 import { EventEmitter2, EventEmitterModule, OnEvent } from '@nestjs/event-emitter';
 import { Cron, ScheduleModule, SchedulerRegistry } from '@nestjs/schedule';
+import { APP_FILTER } from '@nestjs/core';
 import { Test } from '@nestjs/testing';
-import { Locked, LockService, RedisLockModule } from 'nest-redis-lock';
+import { LockExceptionFilter, Locked, LockService, RedisLockModule } from 'nest-redis-lock';
 import { Observable, of } from 'rxjs';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { Gate } from '../support/gate.js';
@@ -53,11 +54,11 @@ describe('what the logger of Nest prints', () => {
     vi.restoreAllMocks();
   });
 
-  async function startPrinting(lock: Parameters<typeof RedisLockModule.forRoot>[0]) {
+  async function startPrinting(lock: Parameters<typeof RedisLockModule.forRoot>[0], ...providers: Provider[]) {
     const testing = await Test.createTestingModule({
       imports: [RedisLockModule.forRoot(lock), ScheduleModule.forRoot(), EventEmitterModule.forRoot()],
       controllers: [Orders],
-      providers: [Jobs],
+      providers: [Jobs, ...providers],
     })
       .setLogger(new ConsoleLogger({ colors: false, logLevels: ['debug', 'warn', 'error'] }))
       .compile();
@@ -86,6 +87,20 @@ describe('what the logger of Nest prints', () => {
     const refusal =
       'ERROR \\[ExceptionsHandler\\] LockUnavailableError: Orders\\.byStatic: Lock "order" could not be acq';
     expect(lines.filter((line) => new RegExp(refusal).test(line))).toHaveLength(20);
+  });
+
+  it('with a filter of this library is one warning in an outage, and the refused calls for who debugs', async () => {
+    const redis = await RedisServer.start();
+    onTestFinished(() => redis.stop());
+    const filter = { provide: APP_FILTER, useClass: LockExceptionFilter };
+    const { url, lines } = await startPrinting({ redis: redis.url, commandTimeoutMs: 200 }, filter);
+    await redis.kill();
+    lines.length = 0;
+    await Promise.all(Array.from({ length: 20 }, () => fetch(`${url}/static`)));
+    vi.restoreAllMocks();
+    const levels = lines.map((line) => / (DEBUG|WARN|ERROR) /.exec(line)?.[1]);
+    expect(levels.filter((level) => level !== 'DEBUG')).toEqual(['WARN']);
+    expect(levels.filter((level) => level === 'DEBUG')).toHaveLength(20);
   });
 
   it.each([

@@ -12,7 +12,13 @@ export type LockOptions = Parameters<typeof RedisLockModule.forRoot>[0];
 export class RecordingLogger implements LoggerService {
   readonly lines: string[] = [];
 
+  readonly debugged: string[] = [];
+
   log(): void {}
+
+  debug(message: unknown): void {
+    this.debugged.push(String(message));
+  }
 
   error(message: unknown): void {
     this.lines.push(`error ${message}`);

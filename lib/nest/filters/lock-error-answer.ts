@@ -1,0 +1,53 @@
+import { STATUS_CODES } from 'node:http';
+import { LockContendedError, LockKeyError, type LockError, type LockErrorCode } from '../../errors.js';
+
+/** What a client may know of a lock error: nothing of keys, holders and servers. */
+export interface LockErrorAnswer {
+  /** The HTTP status of the error, on other transports, too. */
+  statusCode: number;
+  code: LockErrorCode;
+  /** A sentence without a key. */
+  message: string;
+  /** The part of the request that is missing or unfit for a key, as the key has it: `params.id`. */
+  field?: string;
+  /** How long the holder's lease still runs if it is not extended, in whole milliseconds, where that is known. */
+  retryAfterMs?: number;
+}
+
+const MESSAGES: Partial<Record<LockErrorCode, string>> = {
+  LOCK_CONTENDED: 'It is in use at the moment: try again later.',
+  LOCK_UNAVAILABLE: 'The service is not available at the moment: try again later.',
+  LOCK_LOST: 'The work was interrupted: see what came of it before you try again.',
+  LOCK_STALE_TOKEN: 'It has changed meanwhile, and nothing was written: read it again.',
+};
+
+export function answerTo(error: LockError): LockErrorAnswer {
+  const { code, statusCode } = error;
+  const answer: LockErrorAnswer = { statusCode, code, message: MESSAGES[code] ?? STATUS_CODES[statusCode]! };
+  if (error instanceof LockKeyError && error.field !== undefined) {
+    answer.message = `${error.field} is missing, or cannot be used.`;
+    answer.field = error.field;
+  }
+  const retryAfterMs = knownRetryMs(error);
+  if (retryAfterMs !== undefined) answer.retryAfterMs = retryAfterMs;
+  return answer;
+}
+
+interface HttpResponse {
+  headersSent?: boolean;
+  /** The one of Node.js under that of Fastify. */
+  raw?: { headersSent?: boolean };
+  header?: (name: string, value: string) => unknown;
+}
+
+/** Sets `Retry-After` on a response of Express or Fastify, in whole seconds, if it is known when to try again. */
+export function setRetryAfter(response: HttpResponse, error: unknown): void {
+  const retryMs = knownRetryMs(error);
+  if (retryMs === undefined || (response.raw ?? response).headersSent) return;
+  response.header?.('Retry-After', String(Math.max(1, Math.ceil(retryMs / 1_000))));
+}
+
+function knownRetryMs(error: unknown): number | undefined {
+  const remainingMs = error instanceof LockContendedError ? error.remainingMs : undefined;
+  return Number.isFinite(remainingMs) ? remainingMs : undefined;
+}

@@ -1,0 +1,19 @@
+import { Catch, HttpException, type ArgumentsHost } from '@nestjs/common';
+import { BaseExceptionFilter } from '@nestjs/core';
+import { LockError } from '../../errors.js';
+import { answerTo, setRetryAfter } from './lock-error-answer.js';
+import { logAnswered } from './log-answered.js';
+
+/**
+ * Answers HTTP requests that a lock error ended, on Express and Fastify: with its status, a `LockErrorAnswer` as the body,
+ * and `Retry-After` where it is known when to try again. Logs refusals as `debug`.
+ */
+@Catch(LockError)
+export class LockHttpExceptionFilter extends BaseExceptionFilter<LockError | HttpException> {
+  override catch(error: LockError, host: ArgumentsHost): void {
+    logAnswered(error);
+    setRetryAfter(host.switchToHttp().getResponse(), error);
+    // oxlint-disable-next-line promise/valid-params -- of a filter
+    super.catch(new HttpException(answerTo(error), error.status), host);
+  }
+}

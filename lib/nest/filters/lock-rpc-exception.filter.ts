@@ -1,0 +1,17 @@
+import { Catch, type RpcExceptionFilter } from '@nestjs/common';
+import { throwError, type Observable } from 'rxjs';
+import { LockError } from '../../errors.js';
+import { answerTo } from './lock-error-answer.js';
+import { logAnswered } from './log-answered.js';
+
+/**
+ * Answers messages of microservices that a lock error ended: the client's Observable fails with a `LockErrorAnswer` and
+ * `status: 'error'`, as with an `RpcException`. Logs refusals as `debug`.
+ */
+@Catch(LockError)
+export class LockRpcExceptionFilter implements RpcExceptionFilter<LockError> {
+  catch(error: LockError): Observable<never> {
+    logAnswered(error);
+    return throwError(() => ({ status: 'error', ...answerTo(error) }));
+  }
+}

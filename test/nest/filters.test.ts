@@ -1,0 +1,404 @@
+import { once } from 'node:events';
+import type { ServerResponse } from 'node:http';
+import { createRequire } from 'node:module';
+import type { AddressInfo, Server } from 'node:net';
+import {
+  Catch,
+  Controller,
+  Get,
+  Injectable,
+  Post,
+  Res,
+  UseFilters,
+  UseInterceptors,
+  type ArgumentsHost,
+  type INestApplication,
+  type ModuleMetadata,
+  type Type,
+} from '@nestjs/common';
+import { APP_FILTER } from '@nestjs/core';
+import {
+  AbstractGraphQLDriver,
+  Args,
+  GraphQLModule,
+  GraphQLSchemaHost,
+  Mutation,
+  Query,
+  Resolver,
+  type GqlModuleOptions,
+} from '@nestjs/graphql';
+import { ClientProxyFactory, MessagePattern, Transport } from '@nestjs/microservices';
+import { WsAdapter } from '@nestjs/platform-ws';
+import { SubscribeMessage, WebSocketGateway } from '@nestjs/websockets';
+import {
+  LockContendedError,
+  LockedInterceptor,
+  LockError,
+  LockExceptionFilter,
+  LockGraphQLExceptionFilter,
+  LockHttpExceptionFilter,
+  LockKeyError,
+  LockLostError,
+  LockOptionsError,
+  LockRpcExceptionFilter,
+  LockUnavailableError,
+  LockWsExceptionFilter,
+  Locked,
+  StaleTokenError,
+  type LockErrorAnswer,
+} from 'nest-redis-lock';
+import { lastValueFrom } from 'rxjs';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { WebSocket } from 'ws';
+import { HTTP_ADAPTERS, makeApp, post, startApp, type TestApp } from '../support/nest-app.js';
+import { RedisServer } from '../support/redis-server.js';
+
+// The copy that Nest uses: Vite would load another one, of the other module format.
+const { graphql } = createRequire(import.meta.url)('graphql') as typeof import('graphql');
+
+/** The part of a driver that serves HTTP is not needed: the tests run the schema themselves. */
+@Injectable()
+class SchemaOnly extends AbstractGraphQLDriver {
+  async start(_options: GqlModuleOptions): Promise<void> {}
+  async stop(): Promise<void> {}
+}
+
+@Controller()
+class Orders {
+  @Post('busy')
+  @MessagePattern('busy')
+  @Locked('secret-key', { waitMs: 0 })
+  async busy(): Promise<string> {
+    return 'done';
+  }
+}
+
+@Controller()
+class HttpOrders extends Orders {
+  @Post('keyed')
+  @Locked('order:{body.order.id}')
+  async keyed(): Promise<string> {
+    return 'done';
+  }
+}
+
+@Controller()
+class RpcOrders extends Orders {
+  @MessagePattern('keyed')
+  @Locked('order:{data.order.id}')
+  async keyed(): Promise<string> {
+    return 'done';
+  }
+}
+
+/** Nest does not ask filters of the whole application for gateways. */
+function gatewayWith(filter: Type): Type {
+  @WebSocketGateway()
+  @UseFilters(filter)
+  class WsOrders {
+    @SubscribeMessage('busy')
+    @Locked('secret-key', { waitMs: 0 })
+    async busy(): Promise<string> {
+      return 'done';
+    }
+
+    @SubscribeMessage('keyed')
+    @Locked('order:{data.order.id}')
+    async keyed(): Promise<string> {
+      return 'done';
+    }
+  }
+  return WsOrders;
+}
+
+@Resolver()
+class GraphQLOrders {
+  @Query(() => String)
+  async needed(): Promise<string> {
+    return 'a schema has to have a query';
+  }
+
+  @Mutation(() => String)
+  @Locked('secret-key', { waitMs: 0 })
+  async busy(): Promise<string> {
+    return 'done';
+  }
+
+  @Mutation(() => String)
+  @Locked('order:{args.order}')
+  async keyed(@Args('order', { nullable: true }) _order?: string): Promise<string> {
+    return 'done';
+  }
+}
+
+/** What a client sees of a request that fails. */
+type Ask = (what: 'busy' | 'keyed') => Promise<unknown>;
+
+interface Transported {
+  name: string;
+  filter: Type;
+  /** What its client gets around the answer. */
+  around: (answer: object, what: string) => unknown;
+  field: string;
+  open: (filter: Type, lock: Parameters<typeof makeApp>[1]) => Promise<TestApp & { ask: Ask }>;
+}
+
+/** For the whole application: the same for every transport. */
+const filtered = (filter: Type, metadata: ModuleMetadata): ModuleMetadata => ({
+  ...metadata,
+  providers: [{ provide: APP_FILTER, useClass: filter }, ...(metadata.providers ?? [])],
+});
+
+const TRANSPORTS: Transported[] = [
+  ...HTTP_ADAPTERS.map(([name, makeAdapter]): Transported => ({
+    name: `HTTP on ${name}`,
+    filter: LockHttpExceptionFilter,
+    around: (answer) => answer,
+    field: 'body.order.id',
+    open: async (filter, lock) => {
+      const metadata = filtered(filter, { controllers: [HttpOrders] });
+      const test = await startApp(metadata, lock, undefined, makeAdapter());
+      return { ...test, ask: async (what) => (await post(`${test.url}/${what}`, {})).json() };
+    },
+  })),
+  {
+    name: 'RPC',
+    filter: LockRpcExceptionFilter,
+    around: (answer) => ({ status: 'error', ...answer }),
+    field: 'data.order.id',
+    open: async (filter, lock) => {
+      let server: { unwrap(): unknown } | undefined;
+      const test = await makeApp(filtered(filter, { controllers: [RpcOrders] }), lock, async (app) => {
+        const options = { host: '127.0.0.1', port: 0 };
+        server = app.connectMicroservice({ transport: Transport.TCP, options }, { inheritAppConfig: true });
+        await app.startAllMicroservices();
+      });
+      const { port } = (server!.unwrap() as Server).address() as AddressInfo;
+      const client = ClientProxyFactory.create({ transport: Transport.TCP, options: { host: '127.0.0.1', port } });
+      onTestFinished(() => client.close());
+      return { ...test, ask: (what) => lastValueFrom(client.send(what, {})).catch((error: unknown) => error) };
+    },
+  },
+  {
+    name: 'WebSockets',
+    filter: LockWsExceptionFilter,
+    around: (answer, what) => ({
+      event: 'exception',
+      data: { status: 'error', ...answer, cause: { pattern: what, data: { mine: 1 } } },
+    }),
+    field: 'data.order.id',
+    open: async (filter, lock) => {
+      const adapt = (app: INestApplication) => app.useWebSocketAdapter(new WsAdapter(app));
+      const test = await startApp({ providers: [gatewayWith(filter)] }, lock, adapt);
+      const socket = new WebSocket(test.url.replace('http', 'ws'));
+      onTestFinished(() => socket.terminate());
+      await once(socket, 'open');
+      const ask: Ask = async (event) => {
+        const answer = once(socket, 'message');
+        socket.send(JSON.stringify({ event, data: { mine: 1 } }));
+        return JSON.parse(String((await answer)[0]));
+      };
+      return { ...test, ask };
+    },
+  },
+  {
+    name: 'GraphQL',
+    filter: LockGraphQLExceptionFilter,
+    around: ({ message, ...extensions }: { message?: string }, what) => [
+      { message, path: [what], locations: expect.anything(), extensions },
+    ],
+    field: 'args.order',
+    open: async (filter, lock) => {
+      const imports = [GraphQLModule.forRoot({ driver: SchemaOnly, autoSchemaFile: true })];
+      const test = await makeApp(filtered(filter, { imports, providers: [GraphQLOrders] }), lock);
+      const { schema } = test.app.get(GraphQLSchemaHost);
+      const ask: Ask = async (what) => {
+        const { errors } = await graphql({ schema, source: `mutation { ${what} }` });
+        return JSON.parse(JSON.stringify(errors)); // as it is sent
+      };
+      return { ...test, ask };
+    },
+  },
+];
+
+let redis: RedisServer;
+beforeAll(async () => {
+  redis = await RedisServer.start({ args: ['--appendonly', 'yes'] });
+});
+afterAll(() => redis.stop());
+
+const BUSY: LockErrorAnswer = {
+  statusCode: 409,
+  code: 'LOCK_CONTENDED',
+  message: 'It is in use at the moment: try again later.',
+  retryAfterMs: expect.any(Number),
+};
+const DOWN: LockErrorAnswer = {
+  statusCode: 503,
+  code: 'LOCK_UNAVAILABLE',
+  message: 'The service is not available at the moment: try again later.',
+};
+const badKey = (field: string): LockErrorAnswer => ({
+  statusCode: 400,
+  code: 'LOCK_KEY',
+  message: `${field} is missing, or cannot be used.`,
+  field,
+});
+
+describe.each(TRANSPORTS)('clients of $name', ({ filter, around, field, open }) => {
+  it.each([
+    ['the filter of the transport', filter],
+    ['the filter for all', LockExceptionFilter],
+  ])(
+    'see from %s whether a lock is busy, or down, or their request has no key, and nothing else',
+    async (_what, by) => {
+      const { ask, locks, log } = await open(by, { redis: redis.url, commandTimeoutMs: 200, shutdownTimeoutMs: 0 });
+      const held = await locks.acquire('secret-key');
+      const busy = await ask('busy');
+      expect(busy).toEqual(around(BUSY, 'busy'));
+      await held.release();
+      const keyed = await ask('keyed');
+      expect(keyed).toEqual(around(badKey(field), 'keyed'));
+      await redis.kill();
+      const down = await ask('busy');
+      await redis.restart();
+      expect(down).toEqual(around(DOWN, 'busy'));
+      const seen = JSON.stringify([busy, keyed, down]);
+      for (const secret of ['secret', held.owner, process.pid, redis.port]) expect(seen).not.toContain(String(secret));
+      expect(log.lines.filter((line) => line.startsWith('error'))).toEqual([]);
+      expect(log.debugged.map((line) => /Lock "secret-key"|the key "order|[\w.]+\.order/.exec(line)?.[0])).toHaveLength(
+        3,
+      );
+    },
+  );
+});
+
+@Catch(RangeError)
+class ForOthers {
+  catch(): void {}
+}
+
+it('without a filter, GraphQL clients see the code', async () => {
+  const { ask, locks } = await TRANSPORTS.at(-1)!.open(ForOthers, { memory: true });
+  await using _held = await locks.acquire('secret-key');
+  expect(await ask('busy')).toMatchObject([{ extensions: { code: 'LOCK_CONTENDED' } }]);
+});
+
+it('a client of Socket.IO gets an event', () => {
+  const emitted: unknown[] = [];
+  const client = { emit: (...parts: unknown[]) => emitted.push(parts) };
+  const host = { switchToWs: () => ({ getClient: () => client, getPattern: () => 'pay', getData: () => 7 }) };
+  new LockWsExceptionFilter().catch(new LockContendedError('k', 0), host as unknown as ArgumentsHost);
+  const { retryAfterMs: _, ...answer } = BUSY;
+  expect(emitted).toEqual([['exception', { status: 'error', ...answer, cause: { pattern: 'pay', data: 7 } }]]);
+});
+
+describe.each(HTTP_ADAPTERS)('Retry-After on %s', (_name, makeAdapter) => {
+  let thrown: LockError;
+
+  @Controller()
+  class Throws {
+    @Get('thrown')
+    async thrown(): Promise<never> {
+      throw thrown;
+    }
+
+    @Get('intercepted')
+    @UseInterceptors(LockedInterceptor)
+    async intercepted(): Promise<never> {
+      throw thrown;
+    }
+
+    @Get('filtered')
+    @UseFilters(LockHttpExceptionFilter)
+    async filtered(): Promise<never> {
+      throw thrown;
+    }
+
+    @Get('begun')
+    @UseInterceptors(LockedInterceptor)
+    async begun(@Res({ passthrough: true }) response: { raw?: ServerResponse } & ServerResponse): Promise<never> {
+      (response.raw ?? response).write('begun');
+      throw thrown;
+    }
+
+    @Post('request')
+    @Locked('order:{body.id}', { waitMs: 0 })
+    async ofRequest(): Promise<void> {}
+  }
+
+  const start = () => startApp({ controllers: [Throws] }, undefined, undefined, makeAdapter());
+  const header = async (url: string) => (await fetch(url)).headers.get('retry-after');
+
+  it.each([
+    [1, '1'],
+    [1_000, '1'],
+    [1_001, '2'],
+    [0, '1'],
+    [Infinity, null],
+    [undefined, null],
+  ])('of a lock that is held for %s ms more is %s', async (remainingMs, expected) => {
+    const { url } = await start();
+    thrown = new LockContendedError('k', 0, undefined, remainingMs);
+    expect(await header(`${url}/intercepted`)).toBe(expected);
+    expect(await header(`${url}/filtered`)).toBe(expected);
+    expect(await header(`${url}/thrown`)).toBe(null);
+  });
+
+  it('is not set for other errors', async () => {
+    const { url } = await start();
+    thrown = LockUnavailableError.from('acquired', 'k', []);
+    expect(await header(`${url}/intercepted`)).toBe(null);
+    expect(await header(`${url}/filtered`)).toBe(null);
+  });
+
+  it('is not set on a response that has begun, and its error is not replaced', async () => {
+    const { url, log } = await start();
+    thrown = new LockContendedError('k', 0, undefined, 1_000);
+    const response = await fetch(`${url}/begun`);
+    expect([await response.text(), response.headers.get('retry-after')]).toEqual(['begun', null]);
+    expect(log.lines).toEqual([expect.stringMatching(/^error LockContendedError/)]);
+  });
+
+  it('is set where a lock is refused, beside the plain answer of Nest', async () => {
+    const { url, locks } = await start();
+    await using _held = await locks.acquire('order:1', { ttlMs: 5_000 });
+    const response = await post(`${url}/request`, { id: 1 });
+    expect([response.status, response.headers.get('retry-after')]).toEqual([409, '5']);
+    expect(await response.json()).toEqual({ statusCode: 409, message: 'Conflict' });
+  });
+});
+
+it('a key made of arguments lacks no field of a request', async () => {
+  @Injectable()
+  class Service {
+    @Locked('order:{0}')
+    async pay(_id?: string): Promise<void> {}
+  }
+  const { app } = await makeApp({ providers: [Service] });
+  await expect(app.get(Service).pay()).rejects.toMatchObject({ code: 'LOCK_KEY', status: 500, field: undefined });
+});
+
+it('the filter for all leaves an error to the caller of a transport that it does not know', () => {
+  const error = new LockContendedError('k', 0);
+  const host = { getType: () => 'terminal' } as unknown as ArgumentsHost;
+  expect(() => new LockExceptionFilter().catch(error, host)).toThrow(error);
+});
+
+describe('what the filters log', () => {
+  it.each<[LockError, 'debug' | 'warn' | 'error']>([
+    [new LockContendedError('k', 0), 'debug'],
+    [LockUnavailableError.from('acquired', 'k', []), 'debug'],
+    [new LockKeyError('of a request', 400), 'debug'],
+    [new LockLostError('k', 'expired'), 'warn'],
+    [new StaleTokenError(1), 'warn'],
+    [new LockKeyError('of arguments'), 'error'],
+    [new LockOptionsError('wrong'), 'error'],
+  ])('of %s is of the level %s', async (error, level) => {
+    const { log } = await makeApp({});
+    log.lines.length = 0;
+    await expect(lastValueFrom(new LockRpcExceptionFilter().catch(error))).rejects.toMatchObject({ code: error.code });
+    const debugged = log.debugged.map((line) => `debug ${line}`);
+    expect([...log.lines, ...debugged]).toEqual([expect.stringMatching(new RegExp(`^${level} .*`, 's'))]);
+  });
+});
