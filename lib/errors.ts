@@ -32,6 +32,8 @@ export type LockLostReason =
  * keys, holders and nodes, out of the response.
  */
 export abstract class LockError extends Error {
+  // A literal in each class: names that are taken from classes are lost when a bundler shortens those.
+  abstract override name: string;
   abstract readonly code: LockErrorCode;
   readonly statusCode: number;
   /** Never shown to an HTTP client. */
@@ -46,7 +48,6 @@ export abstract class LockError extends Error {
   ) {
     super(message, options);
     this.statusCode = status;
-    this.name = new.target.name;
   }
 
   /** What GraphQL servers show of it beside the message. */
@@ -84,6 +85,7 @@ function withoutFrames(error: Error): void {
 
 /** Somebody else holds the lock, and did so until the waiting time was over. HTTP status 409. */
 export class LockContendedError extends LockRefusal {
+  override name = 'LockContendedError';
   readonly code = 'LOCK_CONTENDED';
   /** How long this call waited, in whole milliseconds. */
   readonly waitedMs: number;
@@ -119,6 +121,8 @@ export class LockContendedError extends LockRefusal {
 
 /** What one node answered, or that it did not. Never holds credentials. */
 export class NodeError extends Error {
+  override name = 'NodeError';
+
   constructor(
     /** `host:port` of the node. */
     readonly node: string,
@@ -128,7 +132,6 @@ export class NodeError extends Error {
     readonly advice = adviceOn(problem),
   ) {
     super(`${node}: ${problem}`);
-    this.name = 'NodeError';
     withoutFrames(this);
   }
 
@@ -140,6 +143,7 @@ export class NodeError extends Error {
 
 /** Redis, or a quorum of the Redlock nodes, could not be asked. HTTP status 503. */
 export class LockUnavailableError extends LockRefusal {
+  override name = 'LockUnavailableError';
   readonly code = 'LOCK_UNAVAILABLE';
 
   constructor(
@@ -197,6 +201,7 @@ const LOST_BECAUSE: Record<LockLostReason, string> = {
  * Make late writes harmless by checking `fencingToken` at the resource.
  */
 export class LockLostError extends LockError {
+  override name = 'LockLostError';
   readonly code = 'LOCK_LOST';
 
   constructor(
@@ -218,6 +223,7 @@ export class LockLostError extends LockError {
 
 /** A call that holds a lock asked for the same lock with `reentrant: false`: it would wait for itself. HTTP status 500. */
 export class LockSelfDeadlockError extends LockError {
+  override name = 'LockSelfDeadlockError';
   readonly code = 'LOCK_SELF_DEADLOCK';
 
   constructor(override readonly key: string) {
@@ -235,6 +241,7 @@ export class LockSelfDeadlockError extends LockError {
  * otherwise 500.
  */
 export class LockKeyError extends LockError {
+  override name = 'LockKeyError';
   readonly code = 'LOCK_KEY';
   /** The part of the request that is missing or unfit, as the key has it: `params.id`. Only where one part alone is to blame. */
   readonly field?: string;
@@ -247,6 +254,7 @@ export class LockKeyError extends LockError {
 
 /** The library was set up or called wrongly: what was wrong, what was got, what is expected. HTTP status 500. */
 export class LockOptionsError extends LockError {
+  override name = 'LockOptionsError';
   readonly code = 'LOCK_OPTIONS';
 
   constructor(message: string, options?: { cause?: unknown }) {

@@ -17,7 +17,7 @@ export function lockServiceProvider(optionsToken: InjectionToken, name?: string)
     useFactory: async (given: RedisLockModuleOptions, modules: ModulesContainer) => {
       const options = resolveOptions(given, name);
       const [service, problems] = await LockService.open(options);
-      const logger = new Logger(name === undefined ? LockService.name : `${LockService.name}(${name})`);
+      const logger = new Logger(name === undefined ? 'LockService' : `LockService(${name})`);
       if (options.backend.kind === 'redlock' && options.backend.sources.length % 2 === 0) {
         const count = options.backend.sources.length;
         logger.warn(

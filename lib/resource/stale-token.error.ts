@@ -18,6 +18,7 @@ export interface StaleTokenDetails {
  * the same token is in vain: acquire the lock again, and read again what the write was made of.
  */
 export class StaleTokenError extends LockError {
+  override name = 'StaleTokenError';
   readonly code = 'LOCK_STALE_TOKEN';
   /** The newer token, where the resource told it. */
   readonly seen?: number;

@@ -1,0 +1,71 @@
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { Test } from '@nestjs/testing';
+import { build } from 'vite';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { compileLibrary } from '../support/compiled-library.js';
+
+const compiled = compileLibrary();
+const folder = join(compiled, '..', `minified-${process.pid}`);
+
+/** Bundles the library and ioredis, as applications do that shorten the names of all classes. */
+async function minified(): Promise<typeof import('nest-redis-lock')> {
+  await build({
+    configFile: false,
+    logLevel: 'error',
+    root: compiled,
+    ssr: { noExternal: true, external: ['@nestjs/common', '@nestjs/core', 'rxjs'] },
+    build: {
+      ssr: join(compiled, 'index.js'),
+      outDir: folder,
+      emptyOutDir: true,
+      minify: true,
+      rolldownOptions: { output: { entryFileNames: 'index.mjs' } },
+    },
+  });
+  return (await import(/* @vite-ignore */ pathToFileURL(join(folder, 'index.mjs')).href)) as never;
+}
+
+describe('in a minified bundle', () => {
+  let bundle: Awaited<ReturnType<typeof minified>>;
+  beforeAll(async () => {
+    bundle = await minified();
+  }, 120_000);
+  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+  it('each error has its name, though its class has lost it', () => {
+    const made = {
+      LockContendedError: new bundle.LockContendedError('k', 1),
+      LockKeyError: new bundle.LockKeyError('no key'),
+      LockLostError: new bundle.LockLostError('k', 'expired'),
+      LockOptionsError: new bundle.LockOptionsError('no option'),
+      LockSelfDeadlockError: new bundle.LockSelfDeadlockError('k'),
+      LockUnavailableError: new bundle.LockUnavailableError('down'),
+      NodeError: new bundle.NodeError('a:1', 'down'),
+      StaleTokenError: new bundle.StaleTokenError(1),
+    };
+    const classes = Object.entries(bundle).flatMap(([exported, value]) =>
+      typeof value === 'function' && value.prototype instanceof Error ? [{ exported, name: value.name }] : [],
+    );
+    expect(classes.map(({ exported }) => exported).sort()).toEqual([...Object.keys(made), 'LockError'].sort());
+    expect(classes.filter(({ exported, name }) => name === exported)).toEqual([]);
+    expect(Object.values(made).map((error) => String(error).split(':')[0])).toEqual(Object.keys(made));
+  });
+
+  it('an application is refused by name, and logs under the name of the service', async () => {
+    const { LockService, RedisLockModule } = bundle;
+    const contexts: unknown[] = [];
+    const logger = { log() {}, warn() {}, error: (...entry: unknown[]) => contexts.push(entry.at(-1)) };
+    const app = await Test.createTestingModule({ imports: [RedisLockModule.forRoot({ memory: true })] })
+      .setLogger(logger)
+      .compile();
+    const locks = app.get(LockService);
+    const nested = locks.withLock('x', () => locks.withLock('x', { reentrant: false }, () => 'ran'));
+    await expect(nested).rejects.toMatchObject({ name: 'LockSelfDeadlockError', code: 'LOCK_SELF_DEADLOCK' });
+    await locks.acquire('lost');
+    await locks.forceRelease('lost');
+    expect(contexts).toEqual(['LockService']);
+    await app.close();
+  });
+});
