@@ -3,6 +3,7 @@ import type { NodeDiagnosis } from '../doctor/diagnosis.js';
 import { commandRights, type Right } from '../doctor/rights.js';
 import { inTime } from '../in-time.js';
 import { problemOf } from '../scripts/problem-of.js';
+import { isReplyError } from '../scripts/reply-error.js';
 import { ownConnection } from './inbox.js';
 import { refusesDatabase, type RedisConnection } from './redis-connection.js';
 import { readInfo, settingOf } from './server-info.js';
@@ -162,7 +163,7 @@ async function askAll(client: Redis, commands: readonly (readonly [string, ...st
   const results = (await pipeline.exec()) ?? [];
   return results.map(([error, value]) => {
     if (!error) return { value };
-    if (error.name !== 'ReplyError') throw error;
+    if (!isReplyError(error)) throw error;
     return { refusal: problemOf(error) };
   });
 }

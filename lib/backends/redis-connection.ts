@@ -3,6 +3,7 @@ import { Redis, type RedisOptions } from 'ioredis';
 import { LockOptionsError, NodeError } from '../errors.js';
 import type { RedisClient, RedisSource } from '../options.js';
 import { problemOf } from '../scripts/problem-of.js';
+import { isReplyError } from '../scripts/reply-error.js';
 
 /**
  * Limits for the clients this library makes. A command of a broken connection fails at once and is not sent again by
@@ -159,7 +160,7 @@ function refusalOf(error: Error): Refusal | undefined {
 }
 
 function isOfSelect(error: Error & { command?: { name: string } }): boolean {
-  return error.name === 'ReplyError' && error.command?.name === 'select';
+  return isReplyError(error) && error.command?.name === 'select';
 }
 
 /** Whether this answer to `SELECT` is for good; a server that is busy, say, refuses anything for a while. */

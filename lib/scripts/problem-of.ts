@@ -4,7 +4,8 @@
  */
 export function problemOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
-  if (error.name === 'MaxRetriesPerRequestError') return 'the connection broke before the answer came';
+  if (error.message.startsWith('Reached the max retries per request'))
+    return 'the connection broke before the answer came';
   // One for each address of a host name that has several; it has no message of its own.
   if (error instanceof AggregateError) return error.errors.map(problemOf).join(', ');
   return error.message.replace(/,? with args beginning with.*/s, '').replace(/\.$/, ''); // what quotes it ends the sentence

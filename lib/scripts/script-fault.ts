@@ -1,4 +1,5 @@
 import { problemOf } from './problem-of.js';
+import { isReplyError } from './reply-error.js';
 
 /** Why an operation was not done. */
 export class ScriptFault extends Error {
@@ -17,7 +18,7 @@ export class ScriptFault extends Error {
 export function faultOf(error: unknown): ScriptFault {
   if (error instanceof ScriptFault) return error;
   const problem = problemOf(error);
-  if (!(error instanceof Error && error.name === 'ReplyError')) {
+  if (!isReplyError(error)) {
     return new ScriptFault(problem, true, !isClientTimeout(error));
   }
   // Redis names the script that failed in the middle; a call that it refuses beforehand (NOAUTH, NOPERM, ...) has not run.

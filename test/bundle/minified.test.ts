@@ -3,8 +3,9 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { Test } from '@nestjs/testing';
 import { build } from 'vite';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { compileLibrary } from '../support/compiled-library.js';
+import { RedisServer } from '../support/redis-server.js';
 
 const compiled = compileLibrary();
 const folder = join(compiled, '..', `minified-${process.pid}`);
@@ -67,5 +68,13 @@ describe('in a minified bundle', () => {
     await locks.forceRelease('lost');
     expect(contexts).toEqual(['LockService']);
     await app.close();
+  });
+
+  it('what Redis refuses is known as such, so that no lock is taken in another database', async () => {
+    const redis = await RedisServer.start();
+    onTestFinished(() => redis.stop());
+    const registration = bundle.RedisLockModule.forRoot({ redis: `${redis.url}/99` });
+    const starting = Test.createTestingModule({ imports: [registration] }).compile();
+    await expect(starting).rejects.toThrow('it refused the database: ERR DB index is out of range. ');
   });
 });

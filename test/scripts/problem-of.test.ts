@@ -6,6 +6,10 @@ it.each([
   ['ERR unknown command `AUTH`, with args beginning with: `user`, `se\ncret`, ', 'ERR unknown command `AUTH`'],
   ['NOAUTH Authentication required.', 'NOAUTH Authentication required'],
   ['connect ECONNREFUSED 127.0.0.1:6379', 'connect ECONNREFUSED 127.0.0.1:6379'],
+  [
+    'Reached the max retries per request limit (which is 0). Refer to "maxRetriesPerRequest" option for details.',
+    'the connection broke before the answer came',
+  ],
 ])('an error that reads %j is told as %j', (message, problem) => {
   expect(problemOf(new Error(message))).toBe(problem);
 });
