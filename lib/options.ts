@@ -2,6 +2,7 @@ import type { Cluster, Redis, RedisOptions } from 'ioredis';
 
 /**
  * Where a Redis is: a URL, ioredis options, a client, or a function that makes a client.
+ * Options have to name the server, and may hold nothing that ioredis does not know: it would connect to localhost.
  * The module closes what it made itself or had made by the function; a client it was handed it never closes.
  */
 export type RedisSource = string | RedisOptions | Redis | Cluster | (() => RedisClient | Promise<RedisClient>);

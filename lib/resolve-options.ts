@@ -1,3 +1,4 @@
+import { checkSource } from './check-source.js';
 import { LockOptionsError } from './errors.js';
 import type {
   AcquireOptions,
@@ -245,18 +246,6 @@ function resolveBackend(options: RedisLockModuleOptions): ResolvedOptions['backe
   }
   sources.forEach((source, index) => checkSource(`redlock[${index}]`, source));
   return { kind: 'redlock', sources };
-}
-
-function checkSource(name: string, source: unknown): void {
-  const expected = 'a redis:// or rediss:// URL, ioredis options, an ioredis client, or a function that returns one';
-  if (typeof source === 'string') {
-    // The URL itself may hold a password: it is never repeated.
-    if (!/^(rediss?:\/\/|\/)/.test(source) || (source[0] !== '/' && !URL.canParse(source))) {
-      throw new LockOptionsError(`${name} must be ${expected}: got a string of another form. Write redis://host:port.`);
-    }
-  } else if (typeof source !== 'function' && (typeof source !== 'object' || source === null || Array.isArray(source))) {
-    throw unfit(name, source, expected);
-  }
 }
 
 function milliseconds(min: number, max: number): Check {

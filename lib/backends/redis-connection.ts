@@ -1,6 +1,7 @@
 import type { Duplex } from 'node:stream';
 import { Redis, type RedisOptions } from 'ioredis';
-import { LockOptionsError, NodeError } from '../errors.js';
+import { checkMade, isClient } from '../check-source.js';
+import { NodeError } from '../errors.js';
 import type { RedisClient, RedisSource } from '../options.js';
 import { problemOf } from '../scripts/problem-of.js';
 import { isReplyError } from '../scripts/reply-error.js';
@@ -76,7 +77,11 @@ export class RedisConnection {
 
   /** @throws what the user's function throws */
   static async open(source: RedisSource): Promise<RedisConnection> {
-    if (typeof source === 'function') return new RedisConnection(...named(await source()), true);
+    if (typeof source === 'function') {
+      const made: unknown = await source();
+      checkMade(made);
+      return new RedisConnection(...named(made), true);
+    }
     if (typeof source === 'string') return new RedisConnection(...named(new Redis(source, OWN_CLIENT)), true);
     if (isClient(source)) return new RedisConnection(...named(source), false);
     return new RedisConnection(...named(new Redis({ ...OWN_CLIENT, ...source })), true);
@@ -168,15 +173,7 @@ export function refusesDatabase(answer: string): boolean {
   return /^(NOPERM|ERR (DB index|invalid DB|value is|SELECT is not|unknown command))/.test(answer);
 }
 
-/** By its form, not by its class: the application may have an ioredis of its own. */
-function isClient(source: object): source is RedisClient {
-  return typeof (source as Partial<RedisClient>).evalsha === 'function';
-}
-
 function named(client: RedisClient): [RedisClient, string] {
-  if (!isClient(client)) {
-    throw new LockOptionsError('A function given as a Redis source must return an ioredis client: got something else.');
-  }
   if (client.isCluster) return [client, 'cluster'];
   const { host, port, path, sentinels, name } = (client as Redis).options;
   if (sentinels?.length) return [client, `sentinel master ${name}`];

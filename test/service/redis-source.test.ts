@@ -1,0 +1,161 @@
+import { Cluster, Redis, type RedisOptions } from 'ioredis';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { LockOptionsError } from '../../lib/errors.js';
+import type { RedisLockModuleOptions, RedisSource } from '../../lib/options.js';
+import { resolveOptions } from '../../lib/resolve-options.js';
+import { openLocks } from '../support/open-locks.js';
+import { RedisServer } from '../support/redis-server.js';
+
+/** By its form: node-redis has each command in capitals and in camel case. */
+class NodeRedisClient {
+  readonly isOpen = true;
+  readonly options = { url: 'redis://:hunter2@a' };
+  async connect(): Promise<void> {}
+  async EVALSHA(): Promise<void> {}
+  async evalSha(): Promise<void> {}
+}
+
+/** A client of a third library, and node-redis before its version 4. */
+class OtherClient {
+  readonly token = 'hunter2';
+  async evalsha(): Promise<void> {}
+}
+
+class Getters {
+  get host(): string {
+    return 'hunter2';
+  }
+}
+
+const lazy = (): Redis => {
+  const client = new Redis({ lazyConnect: true });
+  onTestFinished(() => client.disconnect());
+  return client;
+};
+
+const EXPECTED = 'a redis:// or rediss:// URL, ioredis options, an ioredis client, or a function that returns one';
+
+/** What may be handed in by mistake; what is said of it. */
+const MISTAKES: [what: string, source: () => unknown, got: string][] = [
+  ['a client of node-redis', () => new NodeRedisClient(), 'a client of node-redis. Give one of ioredis'],
+  [
+    'a client of another library',
+    () => new OtherClient(),
+    'a client that is not of ioredis (OtherClient). Give one of',
+  ],
+  ['a pipeline', () => lazy().pipeline(), 'a pipeline of ioredis. Give its client'],
+  [
+    'a promise',
+    () => Promise.resolve(lazy()),
+    'a Promise. Give a function that returns it, () => promise, or await it',
+  ],
+  ['nodes of a Cluster', () => [{ host: 'a' }], 'an array. The nodes of a Cluster belong into a client'],
+  ['a URL object', () => new URL('redis://:hunter2@a'), 'a URL object. Give its text: url.href.'],
+  ['a map', () => new Map([['host', 'hunter2']]), 'an object of the class Map without options'],
+  ['an object whose options are getters', () => new Getters(), 'an object of the class Getters without options'],
+  [
+    'options with a URL',
+    () => ({ url: 'redis://:hunter2@a' }),
+    '"url", which is no option of ioredis. Give the URL by',
+  ],
+  ['options of node-redis', () => ({ socket: { host: 'a' } }), '"socket", which is no option of ioredis. Write what'],
+  ['options of BullMQ', () => ({ connection: { host: 'a' } }), '"connection", which is no option of ioredis. Write'],
+  ['options of a Cluster', () => ({ redisOptions: {} }), '"redisOptions", which is no option of ioredis. A Cluster'],
+  ['a swapped letter', () => ({ hots: 'prod' }), '"hots", which is no option of ioredis. Did you mean host?'],
+  ['another case', () => ({ Host: 'prod' }), '"Host", which is no option of ioredis. Did you mean host?'],
+  ['a missing letter', () => ({ host: 'a', pasword: 'hunter2' }), '"pasword", which is no option of ioredis. Did you'],
+  ['another word', () => ({ hostname: 'prod' }), '"hostname", which is no option of ioredis. Did you mean host?'],
+  [
+    'a name of which nobody knows what it means',
+    () => ({ host: 'a', wildcards: true }),
+    '"wildcards", which is no option of ioredis. If a newer ioredis has it, give a function: () => new Redis({ … }).',
+  ],
+  [
+    'no options',
+    () => ({}),
+    'no host, port, path or sentinels, for which ioredis takes localhost:6379. Name the server',
+  ],
+  [
+    'no server',
+    () => ({ db: 3 }),
+    'no host, port, path or sentinels, for which ioredis takes localhost:6379. Name the',
+  ],
+  [
+    'a variable that is not set',
+    () => ({ host: undefined, port: 6379 }),
+    'host undefined, for which ioredis takes localhost. Is the variable set that it comes from?',
+  ],
+  ['a variable that is empty', () => ({ host: '' }), 'host "", for which ioredis takes localhost. Is the variable set'],
+  ['a URL without a host', () => 'redis://', 'a URL without a host, for which ioredis takes localhost'],
+  ['a URL with nothing but a database', () => 'redis:///3', 'a URL without a host, for which ioredis takes localhost'],
+];
+
+describe('a Redis is not taken for localhost when it is given as', () => {
+  it.each(MISTAKES)('%s', async (_, source, got) => {
+    const redis = source() as string;
+    const forms: [string, RedisLockModuleOptions][] = [
+      ['redis', { redis }],
+      ['redlock[1]', { redlock: ['redis://a', redis, 'redis://b'] }],
+    ];
+    for (const [name, options] of forms) {
+      const resolve = () => resolveOptions(options);
+      expect(resolve).toThrow(`${name} must be ${EXPECTED}: got `);
+      expect(resolve).toThrow(got);
+      expect(resolve).toThrow(LockOptionsError);
+      expect(resolve).not.toThrow('hunter2');
+    }
+  });
+});
+
+describe('what a function returns is refused when it is', () => {
+  it.each<[what: string, made: () => unknown, got: string]>([
+    ['nothing', () => undefined, 'nothing.'],
+    ['a client of node-redis', () => new NodeRedisClient(), 'a client of node-redis. Give one of ioredis'],
+    ['a client of another library', async () => new OtherClient(), 'a client that is not of ioredis (OtherClient).'],
+    ['a pipeline', () => lazy().pipeline(), 'a pipeline of ioredis. Give its client'],
+    ['options', () => ({ host: 'hunter2' }), 'an object. Return new Redis(…) of what it returns now.'],
+    ['a URL', async () => 'redis://:hunter2@a', 'a string. Return new Redis(…) of what it returns now.'],
+    ['another function', () => lazy, 'a function.'],
+  ])('%s', async (_, made, got) => {
+    const opening = openLocks({ redis: made as () => Redis });
+    await expect(opening).rejects.toThrow(
+      `A function given as a Redis source must return an ioredis client: got ${got}`,
+    );
+    await expect(opening).rejects.toBeInstanceOf(LockOptionsError);
+    await expect(opening).rejects.not.toThrow('hunter2');
+  });
+});
+
+describe('a Redis may be given as', () => {
+  const options: Record<string, RedisOptions> = {
+    'a host': { host: 'a' },
+    'a port': { port: 6380 },
+    'a host and options that are undefined': { host: 'a', port: undefined, password: undefined },
+    'a path, where no host is known': { path: '/tmp/redis.sock', host: undefined },
+    sentinels: { sentinels: [{ host: 'a' }], name: 'main' },
+    'the options of another client': { ...new Redis({ lazyConnect: true }).options },
+    'an object of a class': Object.assign(new (class Config {})(), { host: 'a' }),
+    'an object without a prototype': Object.assign(Object.create(null), { host: 'a' }),
+  };
+
+  it.each(Object.entries(options))('%s', (_, redis) => {
+    expect(resolveOptions({ redis }).backend).toEqual({ kind: 'redis', source: redis });
+  });
+
+  it.each<[string, () => RedisSource]>([
+    ['a client', lazy],
+    ['a client of a Cluster', () => new Cluster([{ host: 'a' }], { lazyConnect: true })],
+    ['a URL', () => 'rediss://user:secret@a:6380/3'],
+    ['the path of a socket', () => '/tmp/redis.sock'],
+  ])('%s', (_, source) => {
+    const redis = source();
+    expect(resolveOptions({ redis }).backend).toEqual({ kind: 'redis', source: redis });
+  });
+
+  it('options that lead to a server', async () => {
+    const server = await RedisServer.start();
+    onTestFinished(() => server.stop());
+    const locks = await openLocks({ redis: { host: '127.0.0.1', port: server.port, connectionName: 'mine' } });
+    expect(await locks.withLock('x', (lock) => lock.key)).toBe('x');
+  });
+});
