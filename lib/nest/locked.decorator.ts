@@ -3,8 +3,8 @@ import { isObservable, Observable, throwError } from 'rxjs';
 import { LockError, LockOptionsError } from '../errors.js';
 import { loopTurn } from '../event-loop.js';
 import type { LeaseOptions, LossOptions } from '../options.js';
-import { DEFAULT_CONNECTION } from '../resolve-options.js';
-import { LockService } from '../service/lock.service.js';
+import type { LockService } from '../service/lock.service.js';
+import { injectedService, serviceProperty } from './injected-service.js';
 import { InterceptedCall, notAsync } from './intercepted-call.js';
 import { isThenable } from './is-thenable.js';
 import type { ArgumentTemplate, RequestTemplate } from './key-template.js';
@@ -151,7 +151,7 @@ export function Locked(key: AnyKey, options: AnyLockedOptions = {}): MethodDecor
       );
     }
     const plan = readPlan(key, options, name, isObservableType(returnType));
-    const service = injectInto(target, plan.connection);
+    const service = injectInto(target, plan);
     const locked = wrap(method as (...args: unknown[]) => unknown, plan, service);
     copyMetadata(method, locked);
     setPlan(locked, plan);
@@ -268,19 +268,15 @@ function keyOfCall(plan: LockedPlan, args: unknown[]): string {
 }
 
 /** Has Nest inject the service into instances of the class; a missing module so fails the start of the application. */
-function injectInto(target: object, connection: string): (self: unknown) => LockService {
-  const registration = connection === DEFAULT_CONNECTION ? '' : `{ name: "${connection}" }`;
-  // Nest's message names the property when the module is missing.
-  const property = Symbol.for(`LockService of RedisLockModule.forRoot(${registration})`);
+function injectInto(target: object, { connection, name }: LockedPlan): (self: unknown) => LockService {
+  const property = serviceProperty(connection);
   Inject(getLockServiceToken(connection))(target, property);
   return (self) => {
     const service = (self as Record<symbol, unknown> | undefined)?.[property];
-    if (service instanceof LockService) return service;
-    const problem = service
-      ? 'was given something else for its LockService'
-      : 'has no LockService: the instance was not made by Nest, or the method was called without its object';
+    if (service) return injectedService(service, name);
     throw new LockOptionsError(
-      `${target.constructor.name} ${problem}. It did not run. ` +
+      `${target.constructor.name} has no LockService: the instance was not made by Nest, or the method was called ` +
+        'without its object. It did not run. ' +
         'In a test, make it with Test.createTestingModule and RedisLockModule.forRoot({ memory: true }).',
     );
   };

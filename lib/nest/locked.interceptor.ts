@@ -10,6 +10,7 @@ import { defer, tap, type Observable } from 'rxjs';
 import { DEFAULT_CONNECTION } from '../resolve-options.js';
 import { LockService } from '../service/lock.service.js';
 import { setRetryAfter } from './filters/lock-error-answer.js';
+import { injectedService } from './injected-service.js';
 import { InterceptedCall } from './intercepted-call.js';
 import { planOf } from './locked-plan.js';
 import { lockedStream } from './locked-stream.js';
@@ -36,7 +37,8 @@ export class LockedInterceptor implements NestInterceptor {
 
   #underLock(context: ExecutionContext, next: CallHandler): Observable<unknown> {
     const plan = planOf(context.getHandler());
-    if (!plan?.isForInterceptor || plan.connection !== this.locks.connection) return next.handle();
+    if (!plan?.isForInterceptor) return next.handle();
+    if (plan.connection !== injectedService(this.locks, plan.name).connection) return next.handle();
     // An interceptor may stand at several levels of one handler: the outermost has taken the lock.
     if (InterceptedCall.current()?.context === context) return next.handle();
     const key = plan.keyOfRequest(context);

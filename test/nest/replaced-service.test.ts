@@ -1,0 +1,142 @@
+import { Controller, Get, Injectable } from '@nestjs/common';
+import { Test, type TestingModuleBuilder } from '@nestjs/testing';
+import { getLockServiceToken, Locked, LockOptionsError, LockService, RedisLockModule } from 'nest-redis-lock';
+import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { RecordingLogger } from '../support/nest-app.js';
+
+let ran: string[];
+beforeEach(() => {
+  ran = [];
+});
+
+@Injectable()
+class Orders {
+  @Locked('order:{0}')
+  async pay(id: string): Promise<void> {
+    ran.push(`pay ${id}`);
+  }
+
+  @Locked('billing', { connection: 'billing' })
+  async bill(): Promise<void> {
+    ran.push('bill');
+  }
+}
+
+@Controller()
+class Handlers {
+  @Get('request/:id')
+  @Locked('order:{params.id}')
+  async ofRequest(): Promise<void> {
+    ran.push('request');
+  }
+
+  @Get('static')
+  @Locked('static')
+  async ofText(): Promise<void> {
+    ran.push('static');
+  }
+}
+
+/** As mocking libraries make them: whatever is asked for is there, and is a function. */
+const deepMock = (): object =>
+  new Proxy(
+    {},
+    { get: (_, name) => (name === 'then' || typeof name === 'symbol' ? undefined : () => Promise.resolve()) },
+  );
+/** As sinon makes them. */
+const stub = (): object =>
+  Object.defineProperties(Object.create(LockService.prototype), {
+    withLock: { value: () => Promise.resolve() },
+    withLockOr: { value: () => Promise.resolve() },
+  });
+
+class FakeLocks {
+  withLock(_key: string, work: () => unknown): unknown {
+    return work();
+  }
+}
+
+const STAND_INS: [what: string, make: () => object, got: string][] = [
+  ['an object with withLock', () => ({ withLock: (_: string, work: () => unknown) => work() }), 'a plain object'],
+  ['an instance of a class', () => new FakeLocks(), 'an object of the class FakeLocks'],
+  ['a mock that answers anything', deepMock, 'a plain object'],
+  ['a stub made from the class', stub, 'an object of the class LockService that RedisLockModule has not made'],
+];
+
+const registrations = ['default', 'billing'].map((name) => RedisLockModule.forRoot({ memory: true, name }));
+
+async function start(replace: (builder: TestingModuleBuilder) => TestingModuleBuilder, log = new RecordingLogger()) {
+  const builder = Test.createTestingModule({
+    imports: registrations,
+    providers: [Orders],
+    controllers: [Handlers],
+  }).setLogger(log);
+  const app = (await replace(builder).compile()).createNestApplication();
+  onTestFinished(() => app.close());
+  await app.listen(0, '127.0.0.1');
+  return { app, log, url: await app.getUrl() };
+}
+
+const ADVICE =
+  'In a test import RedisLockModule.forRoot({ memory: true }), which needs no Redis, and leave LockService as it is.';
+
+describe.each(STAND_INS)('with %s in the place of the service', (_, make, got) => {
+  const replaced = () => start((builder) => builder.overrideProvider(LockService).useValue(make()));
+
+  it('a locked method does not run, and says so', async () => {
+    const { app } = await replaced();
+    const paying = app.get(Orders).pay('7');
+    await expect(paying).rejects.toThrow(
+      `Orders.pay did not run: in the place of its LockService stands ${got}, as when it is mocked. ${ADVICE}`,
+    );
+    await expect(paying).rejects.toBeInstanceOf(LockOptionsError);
+    expect(ran).toEqual([]);
+  });
+
+  it.each([
+    ['request/1', 'Handlers.ofRequest'],
+    ['static', 'Handlers.ofText'],
+  ])('the handler of %s does not run, and says so', async (path, method) => {
+    const { url, log } = await replaced();
+    expect((await fetch(`${url}/${path}`)).status).toBe(500);
+    expect(log.lines.join()).toContain(`${method} did not run: in the place of its LockService stands ${got}`);
+    expect(log.lines.join()).toContain(ADVICE);
+    expect(ran).toEqual([]);
+  });
+});
+
+it('a method of a registration that was not replaced runs', async () => {
+  const { app } = await start((builder) => builder.overrideProvider(LockService).useValue({}));
+  await app.get(Orders).bill();
+  expect(ran).toEqual(['bill']);
+});
+
+it('a method of a named registration that was replaced says so', async () => {
+  const { app } = await start((builder) => builder.overrideProvider(getLockServiceToken('billing')).useValue({}));
+  await app.get(Orders).pay('7');
+  await expect(app.get(Orders).bill()).rejects.toThrow(
+    'Orders.bill did not run: in the place of its LockService stands',
+  );
+  expect(ran).toEqual(['pay 7']);
+});
+
+it('a service of another copy of the library is no mock', async () => {
+  class LockService {
+    readonly connection = 'billing';
+    async withLockOr(): Promise<void> {}
+  }
+  const { app } = await start((builder) =>
+    builder.overrideProvider(getLockServiceToken('billing')).useValue(new LockService()),
+  );
+  await expect(app.get(Orders).bill()).rejects.toThrow(
+    'stands a LockService of another copy of nest-redis-lock. See with npm ls nest-redis-lock why it is there twice.',
+  );
+});
+
+it('mocks that are made for whatever is missing are refused, too', async () => {
+  const testing = await Test.createTestingModule({ providers: [Orders] })
+    .useMocker(deepMock)
+    .compile();
+  await expect(testing.get(Orders).pay('7')).rejects.toThrow('in the place of its LockService stands a plain object');
+  expect(ran).toEqual([]);
+});
