@@ -276,8 +276,8 @@ function injectInto(target: object, { connection, name }: LockedPlan): (self: un
     if (service) return injectedService(service, name);
     throw new LockOptionsError(
       `${target.constructor.name} has no LockService: the instance was not made by Nest, or the method was called ` +
-        'without its object. It did not run. ' +
-        'In a test, make it with Test.createTestingModule and RedisLockModule.forRoot({ memory: true }).',
+        'without its object. It did not run. Let Nest make it, by useClass or with moduleRef.create in a factory; ' +
+        'in a test by Test.createTestingModule, with RedisLockModule.forRoot({ memory: true }).',
     );
   };
 }

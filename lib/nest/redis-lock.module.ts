@@ -1,6 +1,8 @@
-import { Module, type DynamicModule } from '@nestjs/common';
+import { Inject, Module, type DynamicModule } from '@nestjs/common';
+import { ModulesContainer } from '@nestjs/core';
 import { LockOptionsError } from '../errors.js';
 import { ConfigurableModuleClass, type ASYNC_OPTIONS_TYPE, type OPTIONS_TYPE } from './redis-lock.module-definition.js';
+import { refuseUninjected } from './refuse-uninjected.js';
 
 const ASYNC_FORMS = ['useFactory', 'useClass', 'useExisting'] as const;
 const ASYNC_OPTIONS = [...ASYNC_FORMS, 'inject', 'imports', 'provideInjectionTokensFrom', 'isGlobal', 'name'];
@@ -10,6 +12,21 @@ const ASYNC_OPTIONS = [...ASYNC_FORMS, 'inject', 'imports', 'provideInjectionTok
  */
 @Module({})
 export class RedisLockModule extends ConfigurableModuleClass {
+  readonly #modules: ModulesContainer;
+
+  /** @internal Nest makes one for each registration. */
+  constructor(@Inject(ModulesContainer) modules: ModulesContainer) {
+    super();
+    this.#modules = modules;
+  }
+
+  /** @internal Nest calls it when all instances are there. */
+  onModuleInit(): void {
+    const registrations = [...this.#modules.values()].filter(({ metatype }) => metatype === RedisLockModule);
+    const instances: object[] = registrations.map(({ instance }) => instance);
+    if (instances[0] === this) refuseUninjected(this.#modules); // once for all of them
+  }
+
   /**
    * `forRoot({ redis: 'redis://localhost:6379' })`, `forRoot({ redlock: [...] })` or `forRoot({ memory: true })`; with
    * `isGlobal` (default true) and `name` (for a second registration) beside the options.

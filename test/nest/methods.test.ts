@@ -129,13 +129,6 @@ describe('does not run, and says why,', () => {
     const { count } = (await orders()).orders;
     await expect(count('x', new Gate())).rejects.toThrow('or the method was called without its object');
   });
-
-  it('on an object of a factory provider', async () => {
-    const { app } = await makeApp({
-      providers: [{ provide: 'made', inject: [LockService], useFactory: (locks: LockService) => new Orders(locks) }],
-    });
-    await expect(app.get<Orders>('made').add('x')).rejects.toThrow('the instance was not made by Nest');
-  });
 });
 
 describe('a method that returns neither a Promise nor a declared Observable', () => {
