@@ -62,15 +62,14 @@ export abstract class LockError extends Error {
  */
 export abstract class LockRefusal extends LockError {
   /** `Class.method` whose `@Locked` asked for the lock, where there is one: the message begins with it. */
-  method?: string;
+  readonly method?: string;
 
   /** Says whose call was refused. @internal */
   of(method: string): this {
     if (this.method !== undefined) return this;
-    this.method = method;
-    this.message = `${method}: ${this.message}`;
-    withoutFrames(this);
-    return this;
+    const named = Object.assign(this, { method, message: `${method}: ${this.message}` });
+    withoutFrames(named);
+    return named;
   }
 
   /** @internal */
