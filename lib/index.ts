@@ -51,14 +51,8 @@ export { LockHttpExceptionFilter } from './nest/filters/lock-http-exception.filt
 export { LockRpcExceptionFilter } from './nest/filters/lock-rpc-exception.filter.js';
 export { LockWsExceptionFilter } from './nest/filters/lock-ws-exception.filter.js';
 export type { RequestRoot } from './nest/key-template.js';
-export {
-  fromContext,
-  Locked,
-  type LockableMethod,
-  type LockedDecorator,
-  type LockedOptions,
-  type SkippingDecorator,
-} from './nest/locked.decorator.js';
+export { fromContext, Locked } from './nest/locked.decorator.js';
+export type { LockableMethod, LockedDecorator, LockedKey, LockedOptions } from './nest/locked.types.js';
 export { ContextKey } from './nest/locked-plan.js';
 export { LockedInterceptor, lockedInterceptorOf } from './nest/locked.interceptor.js';
 export { lockKey } from './nest/lock-key.js';

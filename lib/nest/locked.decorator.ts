@@ -2,94 +2,15 @@ import { Inject, Logger, type ExecutionContext } from '@nestjs/common';
 import { isObservable, Observable, throwError } from 'rxjs';
 import { LockError, LockOptionsError } from '../errors.js';
 import { loopTurn } from '../event-loop.js';
-import type { LeaseOptions, LossOptions } from '../options.js';
 import type { LockService } from '../service/lock.service.js';
 import { injectedService, serviceProperty } from './injected-service.js';
 import { InterceptedCall, notAsync } from './intercepted-call.js';
 import { isThenable } from './is-thenable.js';
-import type { ArgumentTemplate, RequestTemplate } from './key-template.js';
 import { ContextKey, LockedPlan, planOf, setPlan, type AnyKey, type AnyLockedOptions } from './locked-plan.js';
 import { lockedInterceptorOf } from './locked.interceptor.js';
 import { lockedStream } from './locked-stream.js';
+import type { AnswerArgs, LockedDecorator, LockedKey, LockedOptions } from './locked.types.js';
 import { getLockServiceToken } from './tokens.js';
-
-/** Options of `@Locked`. */
-export interface LockedOptions<Args extends unknown[] = [], Value = never> extends LeaseOptions, LossOptions {
-  /**
-   * What to do when somebody else held the lock until `waitMs` were over: `throw` a `LockContendedError`; `skip` the
-   * call, which then returns `undefined` (so the method has to be one that can); or call a function, and return its
-   * value. It gets the arguments of the method, or the `ExecutionContext` where the key is made of the request.
-   * @default 'throw'
-   */
-  onContended?: 'throw' | 'skip' | ((...args: Args) => Value);
-  /**
-   * The `name` of the registration whose locks are meant.
-   * @default the registration without a name
-   */
-  connection?: string;
-}
-
-/** A method that can be locked: one that tells when it is done. */
-export type LockableMethod = (...args: never[]) => Promise<unknown> | Observable<unknown>;
-
-type ValueOf<Method extends LockableMethod> =
-  ReturnType<Method> extends Observable<infer Value> ? Value : Awaited<ReturnType<Method>>;
-
-/** `unknown`, or a reason why the key does not fit the method. */
-type KeyFit<Method extends LockableMethod, KeyArgs extends unknown[]> = ((...args: KeyArgs) => void) extends (
-  ...args: Parameters<Method>
-) => void
-  ? unknown
-  : { error: 'the key function takes other parameters than the method' };
-
-/** What the function for `onContended` is called with, as far as the text of the key is known to the compiler. */
-type AnswerArgs<Method extends LockableMethod, Key extends string> = [Key] extends [never]
-  ? Parameters<Method> // the key is a function of them
-  : Key extends RequestTemplate
-    ? [context: ExecutionContext]
-    : Key extends ArgumentTemplate
-      ? Parameters<Method>
-      : IsLiteral<Key> extends true
-        ? Parameters<Method>
-        : Parameters<Method> | [context: ExecutionContext];
-
-/** `string`, and what has one in it, can be a key of any set of texts. */
-type IsLiteral<Text extends string> = Record<never, 1> extends Record<Text, 1> ? false : true;
-
-/** `unknown`, or a reason why the function for `onContended` does not fit the method or the key. */
-type AnswerFit<Method extends LockableMethod, Args extends unknown[], Value, Key extends string> = ((
-  ...args: Args
-) => void) extends (...args: AnswerArgs<Method, Key>) => void
-  ? Awaited<Value> extends ValueOf<Method>
-    ? unknown
-    : { error: 'onContended returns another type than the method' }
-  : ((...args: Args) => void) extends (...args: Parameters<Method>) => void
-    ? { error: 'onContended may get the ExecutionContext: the key is made of the request, or of type string' }
-    : { error: 'onContended takes other parameters than the method' };
-
-/** `unknown`, or a reason why calls of the method cannot be skipped. A stream that is skipped ends at once. */
-type SkipFit<Method extends LockableMethod> =
-  ReturnType<Method> extends Observable<unknown>
-    ? unknown
-    : undefined extends ValueOf<Method>
-      ? unknown
-      : { error: 'a call that is skipped returns undefined: let the method return that, too' };
-
-/** Fits methods that return a Promise or an Observable and take the parameters of the key function. */
-export type LockedDecorator<KeyArgs extends unknown[], Args extends unknown[], Value, Key extends string = never> = <
-  Method extends LockableMethod,
->(
-  target: object,
-  name: string | symbol,
-  descriptor: TypedPropertyDescriptor<Method> & KeyFit<Method, KeyArgs> & AnswerFit<Method, Args, Value, Key>,
-) => void;
-
-/** The same with `onContended: 'skip'`: fits methods that can return `undefined`. */
-export type SkippingDecorator<KeyArgs extends unknown[]> = <Method extends LockableMethod>(
-  target: object,
-  name: string | symbol,
-  descriptor: TypedPropertyDescriptor<Method> & KeyFit<Method, KeyArgs> & SkipFit<Method>,
-) => void;
 
 /**
  * Makes a key of the whole `ExecutionContext`, for handlers: `@Locked(fromContext((context) => …))`.
@@ -110,23 +31,16 @@ export function fromContext(make: (context: ExecutionContext) => string): Contex
  * A call rejects with `LockContendedError`, `LockUnavailableError`, `LockLostError`, `LockSelfDeadlockError` or
  * `LockKeyError`; in all but `LockLostError` the method did not run.
  */
-export function Locked<KeyArgs extends unknown[] = []>(
-  key: string | ContextKey | ((...args: KeyArgs) => string),
-  options: LockedOptions & { onContended: 'skip' },
-): SkippingDecorator<KeyArgs>;
-export function Locked<Value = never>(
-  key: ContextKey | RequestTemplate,
-  options?: LockedOptions<[context: ExecutionContext], Value>,
-): LockedDecorator<[], [], Value>;
 export function Locked<
   KeyArgs extends unknown[] = [],
+  Key extends LockedKey = never,
   Args extends unknown[] = [],
   Value = never,
-  Key extends string = never,
+  Way extends 'throw' | 'skip' = 'throw' | 'skip',
 >(
   key: Key | ((...args: KeyArgs) => string),
-  options?: LockedOptions<Args, Value>,
-): LockedDecorator<KeyArgs, Args, Value, Key>;
+  options?: LockedOptions<AnswerArgs<Key, Args>, Value, Way>,
+): LockedDecorator<Key, KeyArgs, Args, Value, Way>;
 export function Locked(key: AnyKey, options: AnyLockedOptions = {}): MethodDecorator {
   return (target, property, descriptor: PropertyDescriptor | undefined) => {
     if (typeof target === 'function') {

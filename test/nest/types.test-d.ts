@@ -56,6 +56,34 @@ export class Right {
   @Locked((first: string, ...rest: string[]) => [first, ...rest].join())
   async restParameters(_first: string, ..._rest: string[]): Promise<void> {}
 
+  @Locked((order) => order.id)
+  async inferredParameter(_order: Order): Promise<void> {}
+
+  @Locked((order) => order.id, { onContended: (order, amount) => `${order.lines.length} ${amount?.toFixed(2)}` })
+  async inferredAnswer(_order: Order, _amount?: number): Promise<string> {
+    return '';
+  }
+
+  @Locked((order: Order) => order.id, { onContended: (order: Order) => order })
+  async answerBesideKeyFunction(_order: Order): Promise<Order> {
+    return _order;
+  }
+
+  @Locked<[order: Order]>((order) => order.id, { onContended: 'skip' })
+  async typesWrittenOut(_order: Order): Promise<void> {}
+
+  @Locked('x:{1}:{0.id}')
+  async optionalIndex(_order: Order, _amount?: number): Promise<void> {}
+
+  @Locked('x:{7}')
+  async indexOfRest(_first: string, ..._rest: string[]): Promise<void> {}
+
+  @Locked(`${prefix}:{1}`)
+  async indexBehindPrefix(this: Right, _id: string, _amount: number): Promise<void> {}
+
+  @Locked('x:{0}:{1.a.0}')
+  async indexOfGeneric<T>(_id: string, _value: { a: T[] }): Promise<void> {}
+
   @Locked('x')
   observable(): Observable<number> {
     throw new Error('not run');
@@ -75,6 +103,13 @@ export class Right {
   overloaded(id: number): Promise<number>;
   @Locked((id: string | number) => String(id))
   async overloaded(id: string | number): Promise<string | number> {
+    return id;
+  }
+
+  overloadedWithTemplate(id: string): Promise<string>;
+  overloadedWithTemplate(id: number): Promise<number>;
+  @Locked('x:{0}')
+  async overloadedWithTemplate(id: string | number): Promise<string | number> {
     return id;
   }
 
@@ -264,6 +299,22 @@ export class Wrong {
   // @ts-expect-error -- the parameter may be missing
   @Locked((id: string) => id)
   async missingParameter(_id?: string): Promise<void> {}
+
+  // @ts-expect-error -- one of the values that the parameter may have is not taken
+  @Locked((id: 5) => `${id}`)
+  async narrowerParameter(_id: number): Promise<void> {}
+
+  // @ts-expect-error -- the method has no second parameter
+  @Locked('x:{1}')
+  async noSuchIndex(_id: string): Promise<void> {}
+
+  // @ts-expect-error -- the same behind a text that is not known
+  @Locked(`${prefix}:{1.id}`)
+  async noSuchIndexBehindPrefix(_id: string): Promise<void> {}
+
+  // @ts-expect-error -- the same in one of two keys
+  @Locked(eitherText)
+  async noSuchIndexInOne(): Promise<void> {}
 
   // @ts-expect-error -- the key is no string
   @Locked((id: number) => id)
