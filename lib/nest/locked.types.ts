@@ -45,21 +45,38 @@ export type AnswerArgs<Key extends LockedKey, Args extends unknown[]> = Key exte
 /** `string`, and what has one in it, can be a key of any set of texts. */
 type IsLiteral<Key> = Key extends string ? (Record<never, 1> extends Record<Key, 1> ? false : true) : false;
 
-/** Whether a function can be called with the arguments of the method. */
+/** Whether a function can be called with the arguments of the method; left open where the method takes a `T` of its class. */
 type Takes<Method extends LockableMethod, Args extends unknown[]> = ((...args: Args) => void) extends (
   ...args: Parameters<Method>
 ) => void
   ? true
   : false;
 
-/** `unknown`, which all methods fit, or what is wrong. */
-type Unless<Fits extends boolean, Reason extends string> = Fits extends true ? unknown : { error: Reason };
+/** Whether the method is `any`: the one that the compiler compares with a `MethodDecorator`. */
+type IsAny<Method> = 0 extends 1 & Method ? true : false;
+
+/** `unknown`, which all methods fit, or what is wrong. An answer that was left open counts as a yes. */
+type Unless<Method extends LockableMethod, Fits extends boolean, Reason extends string> =
+  IsAny<Method> extends true ? unknown : Fits extends false ? { error: Reason } : unknown;
+
+/** The question that was left open, as one that the compiler answers from the constraint of `T`. */
+type Assignable<Fits extends boolean, Args extends unknown[]> = Fits extends true
+  ? unknown
+  : { set?: (method: (...args: Args) => never) => void };
+
+type FittingArgs<Method extends LockableMethod, Args extends unknown[], Reason extends string> = Unless<
+  Method,
+  Takes<Method, Args>,
+  Reason
+> &
+  Assignable<Takes<Method, Args>, Args>;
 
 type FittingKey<Method extends LockableMethod, Key extends LockedKey> = [Key] extends [never]
   ? unknown // the types were written out: Locked<[order: Order]>(…)
   : [Key] extends [KeyFunction]
-    ? Unless<Takes<Method, Parameters<Key>>, 'the key function takes other parameters than the method'>
+    ? FittingArgs<Method, Parameters<Key>, 'the key function takes other parameters than the method'>
     : Unless<
+        Method,
         [MissingIn<Key, Parameters<Method>>] extends [never] ? true : false,
         `the method has no parameter for {${MissingIn<Key, Parameters<Method>>}} of the key`
       >;
@@ -83,7 +100,7 @@ type FittingAnswer<Method extends LockableMethod, Key extends LockedKey, Args ex
   Awaited<Value> extends ValueOf<Method>
     ? [Key] extends [RequestTemplate | ContextKey]
       ? unknown
-      : Unless<Takes<Method, Args>, 'onContended takes other parameters than the method'>
+      : FittingArgs<Method, Args, 'onContended takes other parameters than the method'>
     : { error: 'onContended returns another type than the method' };
 
 /** A stream that is skipped ends at once. */
@@ -103,20 +120,29 @@ type Inferred<Args extends unknown[]> = [Args] extends [unknown[]]
   ? unknown
   : { set?: (method: (...args: Args) => never) => void };
 
-/** Fits methods that return a Promise or an Observable, have what the key is made of, and can be answered for. */
-export type LockedDecorator<
+/**
+ * Fits methods that return a Promise or an Observable, have what the key is made of, and can be answered for. In a
+ * decorator composed of others, and as a `MethodDecorator`, it fits all.
+ */
+export interface LockedDecorator<
   Key extends LockedKey,
   KeyArgs extends unknown[],
   Args extends unknown[],
   Value,
   Way extends 'throw' | 'skip',
-> = <Method extends LockableMethod>(
-  target: object,
-  name: string | symbol,
-  descriptor: TypedPropertyDescriptor<Method> &
-    FittingKey<Method, Key> &
-    FittingAnswer<Method, Key, Args, Value> &
-    FittingSkip<Method, Way> &
-    Inferred<KeyArgs> &
-    Inferred<Args>,
-) => void;
+> {
+  <Method extends LockableMethod>(
+    target: object,
+    name: string | symbol,
+    descriptor: TypedPropertyDescriptor<Method> &
+      FittingKey<Method, Key> &
+      FittingAnswer<Method, Key, Args, Value> &
+      FittingSkip<Method, Way> &
+      Inferred<KeyArgs>,
+  ): void;
+  /**
+   * Never called: no decorator gets four arguments. Beside a second signature the compiler takes `any` for `Method` when
+   * it asks whether this is a `MethodDecorator`, and so finds that it is one.
+   */
+  (target: object, name: string | symbol, descriptor: never, never: never): void;
+}

@@ -89,7 +89,7 @@ function arrangements(): [names: string, decorators: MethodDecorator[]][] {
   for (const turn of others.keys()) {
     const rotated = [...others.slice(turn), ...others.slice(0, turn)];
     for (let place = 0; place <= rotated.length; place++) {
-      const locked: [string, MethodDecorator] = ['Locked', Locked('key:{body.id}') as MethodDecorator];
+      const locked: [string, MethodDecorator] = ['Locked', Locked('key:{body.id}')];
       const order = [...rotated.slice(0, place), locked, ...rotated.slice(place)];
       result.push([order.map(([name]) => name).join(' '), order.map(([, decorator]) => decorator)]);
     }

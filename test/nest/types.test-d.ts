@@ -1,5 +1,5 @@
 // Checked by `npm run types`: what is wrong must not compile, what is right must. Nothing here is run.
-import { applyDecorators, Injectable, type ExecutionContext } from '@nestjs/common';
+import { applyDecorators, SetMetadata, type ExecutionContext } from '@nestjs/common';
 import type { Redis } from 'ioredis';
 import {
   fromContext,
@@ -28,6 +28,9 @@ enum Keys {
   static = 'nightly',
   ofRequest = 'order:{params.id}',
 }
+
+const Template = (key: string): MethodDecorator => Locked(key);
+const SkipComposed = () => applyDecorators(Locked('order:{0}', { onContended: 'skip' }));
 
 export class Right {
   @Locked('static')
@@ -62,6 +65,11 @@ export class Right {
   @Locked((order) => order.id, { onContended: (order, amount) => `${order.lines.length} ${amount?.toFixed(2)}` })
   async inferredAnswer(_order: Order, _amount?: number): Promise<string> {
     return '';
+  }
+
+  @Locked('order:{0.id}', { onContended: (order) => order.lines.length })
+  async inferredAnswerBesideTemplate(_order: Order): Promise<number> {
+    return 1;
   }
 
   @Locked((order: Order) => order.id, { onContended: (order: Order) => order })
@@ -262,9 +270,98 @@ export class Right {
     return '';
   }
 
-  // Nest's own composition asks for decorators of any method: say so.
-  @applyDecorators(Injectable() as MethodDecorator, Locked('x') as MethodDecorator)
+  @Template('order:{0}')
+  async asMethodDecorator(_id: string): Promise<void> {}
+
+  @applyDecorators(SetMetadata('role', 'admin'), Locked('x'))
   async composed(): Promise<void> {}
+
+  @SkipComposed()
+  async skipComposed(): Promise<void> {}
+}
+
+export const composed: MethodDecorator[] = [
+  Locked('order:{0}'),
+  Locked('order:{params.id}', { onContended: (context) => context.getType() }),
+  Locked((order: Order) => order.id),
+  Locked((order: Order) => order.id, { onContended: 'skip' }),
+  Locked((order: Order) => order.id, { onContended: (order: Order) => order }),
+  Locked(fromContext(() => 'x')),
+  Locked(
+    fromContext(() => 'x'),
+    { onContended: 'skip' },
+  ),
+  Locked(
+    fromContext(() => 'x'),
+    { onContended: (context) => context.getType() },
+  ),
+  applyDecorators(Locked('order:{0}'), Locked(anyText), Locked('x', { ttlMs: 1_000, onContended: 'throw' })),
+  applyDecorators(
+    Locked((order: Order) => order.id),
+    Locked(
+      fromContext(() => 'x'),
+      { onContended: 'skip' },
+    ),
+  ),
+  applyDecorators(Locked('order:{params.id}', { onContended: (context: ExecutionContext) => context.getType() })),
+  applyDecorators(Locked('order:{0}', { onContended: (id: string) => id })),
+];
+
+export class Repository<T extends { id: string }, Args extends string[]> {
+  @Locked((entity: { id: string }) => entity.id)
+  async save(_entity: T): Promise<void> {}
+
+  @Locked((entities: { id: string }[]) => entities.map(({ id }) => id).join())
+  async saveAll(_entities: T[]): Promise<void> {}
+
+  @Locked((entity) => entity.id)
+  async inferred(_entity: T): Promise<void> {}
+
+  @Locked('entity:{0.id}')
+  async template(_entity: T): Promise<T> {
+    return _entity;
+  }
+
+  @Locked('entity:{0.id}', { onContended: 'skip' })
+  async skip(_entity: T): Promise<T | undefined> {
+    return _entity;
+  }
+
+  @Locked((entity: { id: string }) => entity.id, { onContended: (_entity: { id: string }) => undefined })
+  async answer(_entity: T): Promise<T | undefined> {
+    return _entity;
+  }
+
+  @Locked('entity:{params.id}', { onContended: (context) => context.getType() })
+  async answerOfRequest(_entity: T): Promise<T | string> {
+    return _entity;
+  }
+
+  @Locked('entity:{1}')
+  async restOfClass(..._args: Args): Promise<void> {}
+
+  @Locked('entity:{0.id}')
+  observable(_entity: T): Observable<T> {
+    throw new Error('not run');
+  }
+
+  // @ts-expect-error -- T has no such property
+  @Locked((entity: { name: string }) => entity.name)
+  async otherProperty(_entity: T): Promise<void> {}
+
+  // @ts-expect-error -- the method has no second parameter
+  @Locked((entity: { id: string }, version: number) => `${entity.id}:${version}`)
+  async moreParameters(_entity: T): Promise<void> {}
+
+  // @ts-expect-error -- the method has no second parameter
+  @Locked('entity:{1}')
+  async noSuchIndex(_entity: T): Promise<void> {}
+
+  // @ts-expect-error -- a call that is skipped returns undefined
+  @Locked('entity:{0.id}', { onContended: 'skip' })
+  async skipAlways(_entity: T): Promise<T> {
+    return _entity;
+  }
 }
 
 export class Wrong {
