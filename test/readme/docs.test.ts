@@ -28,6 +28,29 @@ describe.each(pages)('%s', (page) => {
   });
 });
 
+describe('what is written about import type', () => {
+  const advice = pages.flatMap((page) => {
+    const prose = readFileSync(`${root}${page}`, 'utf8').replaceAll(/^```.*?^```/gms, '');
+    return prose
+      .split(/\n(?=- |\n)/)
+      .filter((paragraph) => paragraph.includes('`import type`'))
+      .map((paragraph) => [page, paragraph.replaceAll(/\s+/g, ' ')] as const);
+  });
+
+  it('stands in the README and beside the keys', () => {
+    expect(advice.map(([page]) => page)).toEqual(['README.md', 'docs/handlers.md']);
+  });
+
+  // A class that is imported as a type is gone at run time: no pipe validates by it, nothing is injected by it.
+  it.each(advice)(
+    'is in %s that it is for interfaces and type aliases, and that classes are imported as values',
+    (_, text) => {
+      expect(text).toMatch(/interfaces and type aliases[^.;]* `import type`/);
+      expect(text).toMatch(/classes[^.;]* as values/);
+    },
+  );
+});
+
 describe('the README', () => {
   it('links to the test of every hazard, as docs/guarantees.md does', () => {
     const hazards = readdirSync(`${root}test/hazards`).filter((file) => /^h\d\d-/.test(file));
