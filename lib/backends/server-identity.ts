@@ -7,7 +7,7 @@ export interface ServerIdentity {
   /** Changes with each start of the server that may have lost what it acknowledged. */
   run: string;
   /**
-   * For how long it has known all that it granted, if it is not the run that was seen last: in whole seconds, rounded down.
+   * For how long it has known all that it granted, if it is not the run that was seen last: in whole seconds, at most.
    * A replica that was promoted may have been up for long, and yet not know the last grants of its master.
    */
   uptimeS: number;
@@ -29,7 +29,9 @@ export async function identify(client: RedisClient): Promise<ServerIdentity> {
   if (!run || Number.isNaN(uptimeS)) throw new Error('INFO tells no run_id and no uptime_in_seconds');
   // Where that is not told, it may have been one.
   const wasReplica = !/^0+$/.test(fields.get('master_replid2') ?? '');
-  return { run: isOnDisk && !wasReplica ? ON_DISK : run, uptimeS: wasReplica ? 0 : uptimeS };
+  // Redis counts how often the second changed since the start: it says one second after a moment.
+  const sinceStartS = Math.max(0, uptimeS - 1);
+  return { run: isOnDisk && !wasReplica ? ON_DISK : run, uptimeS: wasReplica ? 0 : sinceStartS };
 }
 
 /** Where CONFIG may not be read nothing is taken for granted. */

@@ -1,0 +1,22 @@
+import { expect, it } from 'vitest';
+import { identify } from '../../lib/backends/server-identity.js';
+import { clientOf, redisServer } from '../hazards/stage.js';
+import type { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+
+async function saysUptimeS(server: RedisServer): Promise<number> {
+  return Number(/uptime_in_seconds:(\d+)/.exec(String(await server.command('INFO', 'server')))![1]);
+}
+
+it('takes no server to be up for longer than it is, though Redis says one second after a moment', async () => {
+  const early = async () => {
+    await until(() => Date.now() % 1_000 > 600, { what: 'a second is nearly over' });
+    const launchedAt = performance.now();
+    const server = await redisServer();
+    await until(async () => (await saysUptimeS(server)) === 1, { what: 'Redis says one second' });
+    return performance.now() < launchedAt + 1_000 ? { server, launchedAt } : undefined;
+  };
+  const { server, launchedAt } = await until(early, { what: 'Redis says so within a second', timeoutMs: 60_000 });
+  const { uptimeS } = await identify(clientOf(server));
+  expect(launchedAt + uptimeS * 1_000).toBeLessThanOrEqual(performance.now());
+});
