@@ -28,6 +28,14 @@ export type Vote =
     }
   | Fault;
 
+/** What a node votes under that was asked whether it has restarted. */
+export interface Admission {
+  /** Changes when the server loses data. */
+  epoch: string;
+  /** When it began to vote, in microseconds of its clock: fencing counters below may be of an older snapshot. */
+  votesFromUs: number;
+}
+
 /** Since when a node knows all locks that it granted, and for how long any may have been granted. */
 export type NodeAdmission = { status: 'admitted'; epoch: string; sinceMs: number; longestMs: number } | Fault;
 

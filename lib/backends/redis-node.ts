@@ -23,6 +23,7 @@ import {
   releaseOf,
   seizureOf,
   voteOf,
+  type Admission,
   type Fault,
   type NodeAdmission,
   type NodeExtension,
@@ -147,16 +148,31 @@ export class RedisNode {
 
   /**
    * The same as one of the nodes of a Redlock.
-   * @param epoch in which the node was let vote; '' whenever it answers
+   * @param admission none: it votes whenever it answers
    */
-  vote({ key, owner, ttlMs }: Claim, waiting: Waiting | undefined, epoch: string, told: (vote: Vote) => void): void {
+  vote(
+    { key, owner, ttlMs }: Claim,
+    waiting: Waiting | undefined,
+    admission: Admission | undefined,
+    told: (vote: Vote) => void,
+  ): void {
+    const { epoch, votesFromUs } = admission ?? { epoch: '', votesFromUs: '' };
     if (!waiting) {
       const keys = [...this.#lockAndFence(key), this.#guard];
-      this.#runner.tell(VOTE, keys, [owner, ttlMs, epoch], this.#voteOf, told);
+      this.#runner.tell(VOTE, keys, [owner, ttlMs, epoch, votesFromUs], this.#voteOf, told);
       return;
     }
     // Nobody can be woken who does not listen.
-    const args = [owner, ttlMs, 1, this.isListening ? this.#entry(waiting) : '', waiting.number ?? '', 0, epoch];
+    const args = [
+      owner,
+      ttlMs,
+      1,
+      this.isListening ? this.#entry(waiting) : '',
+      waiting.number ?? '',
+      0,
+      epoch,
+      votesFromUs,
+    ];
     this.#runner.tell(VOTE_OR_QUEUE, [...this.#keys(key), this.#guard], args, this.#voteOf, told);
   }
 

@@ -61,16 +61,16 @@ export class RedlockNode {
   /** Why it does not vote although it answers. */
   get abstention(): NodeError | undefined {
     const vote = this.guard?.vote();
-    return typeof vote === 'object' ? vote : undefined;
+    return vote instanceof NodeError ? vote : undefined;
   }
 
   acquire(claim: Claim, waiting: Waiting | undefined, told: (vote: Vote) => void): void {
     const trace = this.#trace(claim);
     trace.over = false;
     const ask = () => {
-      const epoch = this.guard?.vote() ?? '';
-      if (typeof epoch === 'object') queueMicrotask(() => told(notAsked(epoch)));
-      else this.node.vote(claim, waiting, epoch, this.#noting(trace, told));
+      const admission = this.guard?.vote();
+      if (admission instanceof NodeError) queueMicrotask(() => told(notAsked(admission)));
+      else this.node.vote(claim, waiting, admission, this.#noting(trace, told));
     };
     this.#onceTold(claim, ask, told);
   }

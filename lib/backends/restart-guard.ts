@@ -1,7 +1,7 @@
 import { NodeError } from '../errors.js';
 import { inTime } from '../in-time.js';
 import { problemOf } from '../scripts/problem-of.js';
-import { WAIT_FOR_VOTES, type Fault } from './node-answers.js';
+import { WAIT_FOR_VOTES, type Admission, type Fault } from './node-answers.js';
 import type { RedisNode } from './redis-node.js';
 import { identify, type ServerIdentity } from './server-identity.js';
 
@@ -11,15 +11,15 @@ export interface LongestTtl {
 }
 
 /** What is known of the server at the other end of a connection. */
-interface Admission extends ServerIdentity {
+interface KnownServer extends ServerIdentity {
   /** The connection that it was asked on: a restart breaks it. */
   stream: unknown;
   /** Changes when the server loses data. */
   epoch: string;
   /** Since when it knows all that it granted, by the clock of this process. */
   since: number;
-  /** What it granted before that has ended: for good. */
-  isOver: boolean;
+  /** Once all that it granted before that has ended: for good. */
+  admission?: Admission;
 }
 
 /**
@@ -33,7 +33,7 @@ export class RestartGuard {
   readonly #now: () => number;
   readonly #check = () => void this.checked();
   #others: readonly RestartGuard[] = [];
-  #admission?: Admission;
+  #server?: KnownServer;
   /** Why there is none. */
   #problem?: NodeError;
   /** The longest ttl that the node has heard of. */
@@ -65,10 +65,10 @@ export class RestartGuard {
     return this.#current !== undefined || (this.#problem !== undefined && !this.#checking);
   }
 
-  /** The epoch that the node votes in, or why it does not vote. */
-  vote(): string | NodeError {
-    const admission = this.#current;
-    if (!admission) {
+  /** What the node votes under, or why it does not vote. */
+  vote(): Admission | NodeError {
+    const server = this.#current;
+    if (!server) {
       const { connection } = this.#node;
       if (!connection.isReady) return connection.problem;
       this.#check();
@@ -77,10 +77,11 @@ export class RestartGuard {
         new NodeError(this.#node.name, 'it was not asked yet whether it has restarted', 'Try again in a moment.')
       );
     }
-    const waitMs = this.#waitMs(admission);
+    if (server.admission) return server.admission;
+    const waitMs = this.#waitMs(server);
     if (waitMs > 0) return this.#mustWait(waitMs);
-    admission.isOver = true;
-    return admission.epoch;
+    const { epoch } = server;
+    return (server.admission = { epoch, votesFromUs: Number(epoch) + this.#longest.ms * 1_000 });
   }
 
   /** Whether the node knows that such a ttl is in use. */
@@ -96,7 +97,7 @@ export class RestartGuard {
 
   /** The node says that it has lost its data since. */
   revoke(epoch: string): void {
-    if (this.#admission?.epoch === epoch) this.#admission = undefined;
+    if (this.#server?.epoch === epoch) this.#server = undefined;
     this.#check();
   }
 
@@ -117,11 +118,11 @@ export class RestartGuard {
     const asking = this.#admit(stream);
     this.#asking = asking;
     try {
-      const admission = await asking;
+      const server = await asking;
       // A longer ttl than is known here may be known to those that have not restarted.
       await Promise.all(this.#others.map((other) => other.#heard()));
       if (stream !== this.#stream) throw new Error('its connection broke while it was asked whether it has restarted');
-      this.#admission = admission;
+      this.#server = server;
       this.#problem = undefined;
     } catch (error) {
       const problem = problemOf(error);
@@ -133,24 +134,24 @@ export class RestartGuard {
     }
   }
 
-  async #admit(stream: unknown): Promise<Admission> {
+  async #admit(stream: unknown): Promise<KnownServer> {
     const identity = await this.#identity(stream);
     const answer = await this.#node.admit(identity, this.#longest.ms);
     if (answer.status === 'fault') throw new Error(answer.error.problem);
     this.#learn(answer.longestMs);
     const since = this.#now() - answer.sinceMs;
-    return { ...identity, stream, epoch: answer.epoch, since, isOver: false };
+    return { ...identity, stream, epoch: answer.epoch, since };
   }
 
   /** Waits until this node has told what it knows of the longest ttl, as well as that can be had. */
   async #heard(): Promise<void> {
-    const admission = this.#current;
-    if (admission) await this.#refresh(admission);
+    const server = this.#current;
+    if (server) await this.#refresh(server);
     else await this.#asking?.catch(() => {});
   }
 
-  async #refresh(admission: Admission): Promise<Fault | undefined> {
-    const answer = await this.#node.admit(admission, this.#longest.ms);
+  async #refresh(server: KnownServer): Promise<Fault | undefined> {
+    const answer = await this.#node.admit(server, this.#longest.ms);
     if (answer.status === 'fault') return answer;
     this.#learn(answer.longestMs);
     return undefined;
@@ -181,8 +182,8 @@ export class RestartGuard {
   }
 
   /** Clocks may differ in speed by 1 %, as everywhere in Redlock. */
-  #waitMs({ since, isOver }: Admission): number {
-    return isOver ? 0 : since + this.#longest.ms * 1.01 + 2 - this.#now();
+  #waitMs({ since }: KnownServer): number {
+    return since + this.#longest.ms * 1.01 + 2 - this.#now();
   }
 
   #mustWait(waitMs: number): NodeError {
@@ -194,8 +195,8 @@ export class RestartGuard {
   }
 
   /** What is known of the server that answers now. */
-  get #current(): Admission | undefined {
-    return this.#admission?.stream === this.#stream ? this.#admission : undefined;
+  get #current(): KnownServer | undefined {
+    return this.#server?.stream === this.#stream ? this.#server : undefined;
   }
 
   get #stream(): unknown {

@@ -10,8 +10,8 @@ export const WIPED = 'wiped';
  * `always` when the time is ahead of the counter, which it is unless grants are less than a microsecond apart: so tokens grow
  * on when the counter was lost, and also when it is that of a replica that had not received the last grants before it took over.
  *
- * `absent` only when there is no counter, for the nodes of a Redlock: their token is the highest of a majority of counters,
- * and known to that majority at once when these are equal.
+ * `absent` only when there is no counter, or one that the node may have from an older snapshot, for the nodes of a Redlock:
+ * their token is the highest of a majority of counters, and known to that majority at once when these are equal.
  *
  * Stays below 2^53 until the year 2255.
  */
@@ -21,9 +21,10 @@ export type Clocking = 'always' | 'absent';
 export function guardOf(clocking: Clocking): { keys: string[]; args: string[]; header: string } {
   return clocking === 'always'
     ? { keys: [], args: [], header: '' }
-    : { keys: ['guard'], args: ['epoch'], header: `-- and      guard of the node; epoch in which it votes, or ''` };
+    : { keys: ['guard'], args: ['epoch', 'votes_from'], header: GUARD_HEADER };
 }
 
+const GUARD_HEADER = `-- and      guard of the node; epoch in which it votes, since when it does, in us; or '', ''`;
 const NO_COUNTER = `'ERR fencing counter is not an integer'`;
 /** Lua: `us`, the time of the server in microseconds, is asked for once in a call of the script. */
 export const ASK_TIME = `if not us then
@@ -42,8 +43,8 @@ end`;
 
 /**
  * The end of a script that was granted `lock`: mints fencing tokens, and replies with the first. If that fails, the lock is
- * given up. Where counters are clocked when they are absent it is one, and the script has the `guard` of its node and the
- * `epoch` in which that was let vote, or ''.
+ * given up. Where counters are clocked when they are absent it is one, and the script has the `guard` of its node, the
+ * `epoch` in which that was let vote, and the time that it `votes_from`, or ''.
  * @param count Lua: how many
  */
 export function mintTokens(count: string, clocking: Clocking): string {
@@ -74,13 +75,17 @@ function mintByTheClock(count: string, failed: (error: string) => string): strin
     return number + 1`;
 }
 
-/** Whoever counted here since the node lost its data was let vote: only where nobody has, the guard is asked. */
+/**
+ * A counter at or above the time from which the node votes was made since: whoever made it was let vote, so the guard is not
+ * asked. One below it may be of an older snapshot, which does not know the last tokens, so it is seeded anew like one that is
+ * absent. No counter from before the restart is above it, as long as clocks differ by less than the longest ttl.
+ */
 const COUNT_ON = `
     local token = redis.pcall('INCRBY', fence, '1')
     if type(token) == 'table' then
       ${giveUp(`'fencing counter: ' .. token.err`)}
     end
-    if token < 1e15 then
+    if token < math.max(1e15, tonumber(votes_from) or 0) then
       if epoch ~= '' and string.match(tostring(redis.pcall('GET', guard)), '^%d+') ~= epoch then
         redis.call('DEL', lock)
         if token == 1 then redis.call('DEL', fence) end

@@ -219,7 +219,7 @@ describe('Fencing tokens of a Redlock', () => {
     it('raise its counter while the lock is held, and never lower it', async () => {
       const claim = claimOn(freshKey());
       await nodes.setFence(1, claim.key, HIGH);
-      await new Promise<Vote>((voted) => node.vote(claim, undefined, '', voted));
+      await new Promise<Vote>((voted) => node.vote(claim, undefined, undefined, voted));
       expect(await node.raiseFence(claim, HIGH + 7)).toEqual({ status: 'raised' });
       expect(await nodes.fence(1, claim.key)).toBe(HIGH + 7);
       expect(await node.raiseFence(claim, HIGH + 3)).toEqual({ status: 'raised' });
@@ -229,7 +229,7 @@ describe('Fencing tokens of a Redlock', () => {
 
     it('change nothing where the lock is gone or another owns it', async () => {
       const claim = claimOn(freshKey());
-      await new Promise<Vote>((voted) => node.vote(claim, undefined, '', voted));
+      await new Promise<Vote>((voted) => node.vote(claim, undefined, undefined, voted));
       const before = await nodes.fence(1, claim.key);
       await nodes.drop(1, claim.key);
       expect(await node.raiseFence(claim, HIGH)).toEqual({ status: 'gone' });

@@ -127,6 +127,28 @@ describe('A node of a Redlock', () => {
     await until(async () => abstaining(await attempt(backend)).includes(nodes.names(1)[0]!), { what: 'it is seen' });
   });
 
+  it('that restarted counts on only from counters of the time since it votes', async () => {
+    const server = nodes.servers[1]!;
+    const run = (await guard(1)).split(' ')[2]!;
+    const [seconds] = (await server.command('TIME')) as string[];
+    const epochUs = (Number(seconds) - 3_600) * 1_000_000;
+    await server.command('SET', 'lock:guard', `${epochUs} 60000 ${run}`); // it restarted an hour ago
+    const backend = await open({ ttlMs: 300 });
+    await nodes.allVote(backend);
+    const votesFromUs = epochUs + 60_000_000;
+    const [old, young] = [claimOn(freshKey(), 300), claimOn(freshKey(), 300)];
+    for (const node of [0, 1, 2]) {
+      await nodes.setFence(node, old.key, votesFromUs - 2);
+      await nodes.setFence(node, young.key, votesFromUs - 1);
+    }
+    for (const claim of [old, young]) {
+      await granted(backend, claim);
+      await until(async () => (await nodes.owner(1, claim.key)) === claim.owner, { what: 'it has voted' });
+    }
+    expect(await nodes.fence(1, old.key)).toBeGreaterThan(Number(seconds) * 1_000_000);
+    expect(await nodes.fence(1, young.key)).toBe(votesFromUs);
+  });
+
   it('that was up for longer than the longest ttl before anybody asked votes at once', async () => {
     await nodes.servers[1]!.command('SET', 'lock:guard', '1 20 another');
     await until(async () => (await uptime(nodes.servers[1]!)) >= 3, { what: 'it has been up for three seconds' });

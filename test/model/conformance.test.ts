@@ -9,12 +9,14 @@ import { SCRIPTS, type KeyOnNode } from './node.js';
 
 const SEQUENCES = 40;
 const STEPS = 30;
+const EPOCH = '1000000000000000';
 const OWNERS = ['a', 'b', 'c'];
 
 let server: RedisServer;
 let node: RedisNode;
 beforeAll(async () => {
   server = await RedisServer.start();
+  await server.command('SET', 'lock:guard', `${EPOCH} 20 model`);
   const connection = await RedisConnection.open(server.url);
   await connection.ready(5_000);
   const settings = { keyPrefix: 'lock', commandTimeoutMs: 5_000, processName: 'model' };
@@ -56,12 +58,14 @@ async function step(claim: Claim, known: KeyOnNode, kind: number, drawn: number)
     case 0:
     case 1: {
       const before = await timeUs();
-      const vote = await toldBy<Vote>((told) => node.vote(claim, kind === 0 ? undefined : place, '', told));
+      // The counter is below, at, or above it.
+      const admission = { epoch: EPOCH, votesFromUs: (known.fence ?? before) + 2 * drawn - 3 };
+      const vote = await toldBy<Vote>((told) => node.vote(claim, kind === 0 ? undefined : place, admission, told));
       const after = await timeUs();
-      // A counter that was absent starts at the time of the server, by whatever is between these two.
+      // A counter that is seeded starts at the time of the server, by whatever is between these two.
       const seed = vote.status === 'granted' ? vote.fencingToken : before;
       const clock = seed >= before && seed <= after ? seed : before;
-      return { real: vote, model: SCRIPTS.vote(known, owner, clock) };
+      return { real: vote, model: SCRIPTS.vote(known, owner, clock, admission.votesFromUs) };
     }
     case 2:
       return { real: await node.raiseFence(claim, token), model: SCRIPTS.raise(known, owner, token) };

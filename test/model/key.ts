@@ -1,3 +1,4 @@
+import type { KeyOnNode } from './node.js';
 import type { Attempt, Message, Node, State } from './state.js';
 
 const PHASES: Record<Attempt['phase'], number> = { idle: 0, vote: 1, raise: 2, held: 3, extend: 4, over: 5 };
@@ -24,10 +25,15 @@ export function keyOf({ time, nodes, attempts, issued, wipes, resends, problem }
 /** Most nodes are as they were in the state before, so their texts are kept. */
 function textOf(node: Node): string {
   if (node.text.is !== undefined) return node.text.is;
-  const { key, lease, lost, mail, ahead } = node;
-  const numbers = [key.owner === undefined ? 0 : Number(key.owner) + 1, (key.fence ?? -1) + 1, lease, ahead];
+  const { key, lease, lost, snapshot, votesFrom, mail, ahead } = node;
+  const numbers = [...numbersOf(key), lease, ahead, votesFrom];
   numbers.push(...(lost ? [lost.at, ...lost.leases] : [0]));
+  numbers.push(...(snapshot ? [1, ...numbersOf(snapshot.key), snapshot.lease] : [0]));
   return (node.text.is = String.fromCharCode(...numbers) + mail.map(wordOf).sort().join(''));
+}
+
+function numbersOf({ owner, fence }: KeyOnNode): number[] {
+  return [owner === undefined ? 0 : Number(owner) + 1, (fence ?? -1) + 1];
 }
 
 function wordOf({ kind, from, token, answer }: Message): string {

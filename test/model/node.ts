@@ -13,12 +13,16 @@ type Run<Answer> = readonly [KeyOnNode, Answer];
 
 /** The scripts of lib/scripts as functions. test/model/conformance.test.ts holds them against the Lua. */
 export const SCRIPTS = {
-  /** @param clock the server's time, which a counter that is absent starts at */
-  vote(node: KeyOnNode, owner: string, clock: number): Run<Vote> {
+  /**
+   * @param clock the server's time, which a counter starts at that is absent, or
+   * @param votesFrom below this time: the node voted from then on
+   */
+  vote(node: KeyOnNode, owner: string, clock: number, votesFrom: number): Run<Vote> {
     if (node.owner !== undefined && node.owner !== owner) {
       return [node, { status: 'refused', owner: node.owner, remainingMs: 1 }];
     }
-    const fence = node.fence === undefined ? clock : node.fence + 1;
+    const next = (node.fence ?? 0) + 1;
+    const fence = node.fence === undefined || next < votesFrom ? Math.max(clock, next) : next;
     return [
       { owner, fence },
       { status: 'granted', fencingToken: fence },

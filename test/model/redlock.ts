@@ -25,6 +25,8 @@ export interface Setting {
   extensions?: number;
   /** How many times a node may lose its data. */
   wipes?: number;
+  /** Whether it comes back with what it knew at some earlier moment, instead of nothing. */
+  snapshots?: boolean;
   /** How much the clock of each node is ahead. */
   ahead?: number[];
   /** How many times a client may send an acquire again whose answer got lost. */
@@ -57,6 +59,7 @@ export function redlock(setting: Setting): Model<State> {
     nodes: fences.map((fence, at) => ({
       key: { fence },
       lease: 0,
+      votesFrom: 0,
       mail: [],
       ahead: setting.ahead?.[at] ?? 0,
       text: {},
@@ -208,7 +211,7 @@ export function redlock(setting: Setting): Model<State> {
     let [key, answer]: readonly [KeyOnNode, Answer] = [known, FAULT];
     let { lost } = node;
     if (kind === 'vote' && votes(node, state)) {
-      [key, answer] = scripts.vote(known, owner, state.time * UNIT + node.ahead);
+      [key, answer] = scripts.vote(known, owner, state.time * UNIT + node.ahead, node.votesFrom);
       lost = undefined;
     }
     if (kind === 'raise') [key, answer] = scripts.raise(known, owner, token);
@@ -255,11 +258,20 @@ export function redlock(setting: Setting): Model<State> {
         }
       }
     }
-    for (const [at, { key, mail }] of nodes.entries()) {
-      if (wipes > 0 && (key.owner ?? key.fence) !== undefined) {
+    for (const [at, { key, lease, snapshot, ahead, mail }] of nodes.entries()) {
+      if (wipes > 0 && setting.snapshots && nodes.every((node) => !node.snapshot)) {
+        yield [`node ${at + 1} writes a snapshot`, withNode(state, at, { snapshot: { key, lease } })];
+      }
+      if (
+        wipes > 0 &&
+        (setting.snapshots ? snapshot && snapshot.key !== key : (key.owner ?? key.fence) !== undefined)
+      ) {
         const leases = jumps ? [] : attempts.map(({ begun }) => begun);
-        const wiped = withNode(state, at, { key: {}, lease: 0, lost: { at: time, leases } });
-        yield [`node ${at + 1} loses its data`, { ...wiped, wipes: wipes - 1 }];
+        const votesFrom = (time + LONGEST_LEASE) * UNIT + ahead;
+        const known = snapshot ?? { key: {}, lease: 0 };
+        const restarted = withNode(state, at, { ...known, lost: { at: time, leases }, votesFrom, snapshot: undefined });
+        const what = snapshot ? 'restarts with its snapshot' : 'loses its data';
+        yield [`node ${at + 1} ${what}`, { ...restarted, wipes: wipes - 1 }];
       }
       for (const message of resends > 0 ? mail : []) {
         if (!message.answer || message.kind !== 'vote') continue;

@@ -5,6 +5,8 @@ import { LONGEST_LEASE, UNIT, type Setting } from './redlock.js';
 const real = { scripts: SCRIPTS, decisions };
 /** Clocks that differ by a little less than a node that lost its data waits until it votes. */
 const SKEWED = [LONGEST_LEASE * UNIT - 10, LONGEST_LEASE * UNIT - 10, 0];
+/** All counters at the fastest of these clocks, as after a write-back. */
+const FASTEST = SKEWED.map(() => UNIT + Math.max(...SKEWED));
 const NO_COUNTERS = [undefined, undefined, undefined];
 
 type Named = Record<string, Setting>;
@@ -26,6 +28,17 @@ export const SHORT: Named = {
     fences: [NO_COUNTERS],
     jumps: true,
     wipes: 1,
+    ahead: SKEWED,
+    tidy: true,
+  },
+  '1 after the other, locks end at any moment, a node restarts with an older snapshot, clocks differ': {
+    ...real,
+    attempts: 2,
+    atOnce: 1,
+    fences: [NO_COUNTERS, [1, 1, 1], FASTEST],
+    jumps: true,
+    wipes: 1,
+    snapshots: true,
     ahead: SKEWED,
     tidy: true,
   },
@@ -81,6 +94,14 @@ export const LONG: Named = {
     extensions: 1,
     tidy: true,
   },
+  '2 at once, no lock ends early, a node restarts with an older snapshot': {
+    ...real,
+    attempts: 2,
+    fences: [[1, 1, 1]],
+    wipes: 1,
+    snapshots: true,
+    tidy: true,
+  },
 };
 
 /** What has to fail. */
@@ -125,7 +146,33 @@ export const MUTANTS: Named = {
     atOnce: 1,
     fences: [[5, 5, 1]],
     wipes: 1,
-    scripts: { ...SCRIPTS, vote: (node, owner) => SCRIPTS.vote(node, owner, 1) },
+    scripts: { ...SCRIPTS, vote: (node, owner) => SCRIPTS.vote(node, owner, 1, 0) },
+  },
+  'counters of an older snapshot go on': {
+    ...real,
+    tidy: true,
+    attempts: 2,
+    atOnce: 1,
+    fences: [[1, 1, 1]],
+    jumps: true,
+    wipes: 1,
+    snapshots: true,
+    scripts: { ...SCRIPTS, vote: (node, owner, clock) => SCRIPTS.vote(node, owner, clock, 0) },
+  },
+  'counters of an older snapshot go on that are above the time of the restart': {
+    ...real,
+    tidy: true,
+    attempts: 2,
+    atOnce: 1,
+    fences: [FASTEST],
+    jumps: true,
+    wipes: 1,
+    snapshots: true,
+    ahead: SKEWED,
+    scripts: {
+      ...SCRIPTS,
+      vote: (node, owner, clock, votesFrom) => SCRIPTS.vote(node, owner, clock, votesFrom - LONGEST_LEASE * UNIT),
+    },
   },
   'restarted node votes at once': { ...real, tidy: true, attempts: 2, fences: [[1, 1, 1]], wipes: 1, unguarded: true },
   'lease not checked when the answers have come': {

@@ -18,6 +18,10 @@ export interface Node {
   readonly lease: number;
   /** When it lost its data, and how many leases of each attempt had begun by then. */
   readonly lost?: { readonly at: number; readonly leases: readonly number[] };
+  /** What it wrote to disk, and may restart with. */
+  readonly snapshot?: { readonly key: KeyOnNode; readonly lease: number };
+  /** Since when it votes, by its clock, if it lost its data. */
+  readonly votesFrom: number;
   readonly mail: readonly Message[];
   readonly ahead: number;
   /** For its key. */

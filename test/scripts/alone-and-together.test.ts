@@ -94,10 +94,11 @@ const lockOnly = ({ lock }: Keys) => [lock];
 const withFence = ({ lock, fence }: Keys) => [lock, fence];
 const withQueue = ({ lock, fence, queue }: Keys) => [lock, fence, queue];
 const acquire: Operation = { script: ACQUIRE, of: withFence, args: ['me', TTL_MS] };
+/** Let vote since `AHEAD`, where there is an epoch. */
 const vote = (epoch = ''): Operation => ({
   script: VOTE,
   of: (keys) => [...withFence(keys), GUARD],
-  args: ['me', TTL_MS, epoch],
+  args: ['me', TTL_MS, epoch, epoch && AHEAD],
 });
 const contend = (
   ticket: string,
@@ -110,7 +111,7 @@ const contend = (
 const voteOrQueue = (place: string, epoch = ''): Operation => ({
   script: VOTE_OR_QUEUE,
   of: (keys) => [...withQueue(keys), GUARD],
-  args: ['me', TTL_MS, 1, place, '', 0, epoch],
+  args: ['me', TTL_MS, 1, place, '', 0, epoch, epoch && AHEAD],
 });
 const extend: Operation = { script: EXTEND, of: lockOnly, args: ['me', TTL_MS] };
 const restore: Operation = { script: RESTORE, of: lockOnly, args: ['me', TTL_MS] };

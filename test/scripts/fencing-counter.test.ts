@@ -41,11 +41,11 @@ describe.each([
     3,
     () => runScript(runner, CONTEND, [LOCK, FENCE, QUEUE], ['me', 10_000, 3, '', '', 0]),
   ],
-  ['vote as a node of a Redlock', 1, () => runScript(runner, VOTE, [LOCK, FENCE, GUARD], ['me', 10_000, ''])],
+  ['vote as a node of a Redlock', 1, () => runScript(runner, VOTE, [LOCK, FENCE, GUARD], ['me', 10_000, '', ''])],
   [
     'vote for one who waits',
     1,
-    () => runScript(runner, VOTE_OR_QUEUE, [LOCK, FENCE, QUEUE, GUARD], ['me', 10_000, 1, '', '', 0, '']),
+    () => runScript(runner, VOTE_OR_QUEUE, [LOCK, FENCE, QUEUE, GUARD], ['me', 10_000, 1, '', '', 0, '', '']),
   ],
 ] as const)('The counter of fencing tokens: %s', (_name, count, mint: () => Promise<Reply>) => {
   it('starts at the time of the server in microseconds', async () => {
@@ -113,10 +113,10 @@ describe.each([
 });
 
 describe.each([
-  ['vote', () => runScript(runner, VOTE, [LOCK, FENCE, GUARD], ['me', 10_000, 'epoch'])],
+  ['vote', () => runScript(runner, VOTE, [LOCK, FENCE, GUARD], ['me', 10_000, 'epoch', ''])],
   [
     'vote for one who waits',
-    () => runScript(runner, VOTE_OR_QUEUE, [LOCK, FENCE, QUEUE, GUARD], ['me', 10_000, 1, '', '', 0, 'epoch']),
+    () => runScript(runner, VOTE_OR_QUEUE, [LOCK, FENCE, QUEUE, GUARD], ['me', 10_000, 1, '', '', 0, 'epoch', '']),
   ],
 ] as const)('A node of a Redlock that has lost its data: %s', (_name, vote: () => Promise<Reply>) => {
   it.each([
@@ -142,3 +142,45 @@ describe.each([
     expect(await vote()).toBe(AHEAD + 1);
   });
 });
+
+describe.each([
+  ['vote', (from: number) => runScript(runner, VOTE, [LOCK, FENCE, GUARD], ['me', 10_000, '7', from])],
+  [
+    'vote for one who waits',
+    (from: number) =>
+      runScript(runner, VOTE_OR_QUEUE, [LOCK, FENCE, QUEUE, GUARD], ['me', 10_000, 1, '', 0, '7', from]),
+  ],
+] as const)(
+  'A node of a Redlock that may have an older snapshot: %s',
+  (_name, vote: (from: number) => Promise<Reply>) => {
+    beforeEach(() => client.set(GUARD, '7 20 run'));
+
+    it('moves on to its time from a counter that is below the time from which it votes', async () => {
+      const before = await timeUs();
+      await client.set(FENCE, before - 2);
+      expect(await vote(before)).toBeGreaterThanOrEqual(before);
+      expect(await counter()).toBeGreaterThanOrEqual(before);
+    });
+
+    it('counts on from one that its time is behind', async () => {
+      await client.set(FENCE, AHEAD);
+      expect(await vote(AHEAD + 2)).toBe(AHEAD + 1);
+      expect(await counter()).toBe(AHEAD + 1);
+    });
+
+    it('counts on from one that was made since', async () => {
+      const from = (await timeUs()) - 1_000_000;
+      await client.set(FENCE, from);
+      expect(await vote(from)).toBe(from + 1);
+      expect(await client.pttl(FENCE)).toBeGreaterThan(FENCE_TTL_MS - 60_000);
+    });
+
+    it('asks the guard where its counter may be old', async () => {
+      await client.set(GUARD, '8 20 another-run');
+      await client.set(FENCE, AHEAD);
+      expect(await vote(AHEAD + 2)).toEqual(['wiped', '7']);
+      expect(await client.exists(LOCK)).toBe(0);
+      expect(await counter()).toBeGreaterThanOrEqual(AHEAD);
+    });
+  },
+);
