@@ -6,6 +6,7 @@ interface TurnOf {
   key?: string;
   worker?: number;
   token?: number;
+  owner?: string;
   ttlMs?: number;
   asked?: number;
   from: number;
@@ -22,6 +23,7 @@ export function turnOf({
   key = 'a',
   worker = 0,
   token,
+  owner,
   ttlMs = TTL_MS,
   from,
   asked = from - 1,
@@ -31,7 +33,7 @@ export function turnOf({
   const deadline = until ?? from + ttlMs;
   const entries: Entry[] = [
     { at: asked, type: 'asked', worker, key, turn },
-    { at: from, type: 'granted', turn, token, ttlMs, sentAt: from - 0.5, until: deadline },
+    { at: from, type: 'granted', turn, token, owner, ttlMs, sentAt: from - 0.5, until: deadline },
     { at: from + 0.01, type: 'held', turn, until: deadline },
   ];
   if (to !== undefined) entries.push({ at: to, type: 'ended', turn, how: 'released' });

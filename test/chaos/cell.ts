@@ -10,6 +10,7 @@ import { checkHistory, type Terms, type Verdict } from './history-checker.js';
 import { nowMs, type FaultKind } from './history.js';
 import { Journal, readJournals } from './journal.js';
 import { Link } from './link.js';
+import { shutOut } from './liveness.js';
 import { unleash } from './nemesis.js';
 import { ChaosNode } from './nodes.js';
 import { planFaults } from './schedule.js';
@@ -69,7 +70,7 @@ export async function runCell(plan: CellPlan): Promise<CellResult> {
 function termsOf({ losses, nodes }: CellPlan): Terms {
   // A node that restarted votes after the longest ttl; a grant that nobody confirms stands for 2 s.
   const attemptMs = 2 * (nodes === 1 ? COMMAND_TIMEOUT_MS.single : 2 * COMMAND_TIMEOUT_MS.redlock);
-  return { losses, livenessMs: 10_000, answerMs: WAIT_MS + attemptMs + 2_000 };
+  return { losses, livenessMs: 10_000, beatMs: 5_000, answerMs: WAIT_MS + attemptMs + 2_000 };
 }
 
 async function play(plan: CellPlan, folder: string, socketPath: string, closers: (() => unknown)[]): Promise<void> {
@@ -104,6 +105,7 @@ async function play(plan: CellPlan, folder: string, socketPath: string, closers:
       socketPath,
       keys: [...'abcdefgh'],
       parallel: 4,
+      careless: contestant === 'library' && worker === WORKERS - 1,
     };
     workers.push(new Worker(terms, journal));
   }
@@ -113,8 +115,16 @@ async function play(plan: CellPlan, folder: string, socketPath: string, closers:
 
   journal.note({ type: 'healed', workers: workers.map(({ number }) => number) });
   for (const worker of workers) worker.healed();
-  const { livenessMs } = termsOf(plan);
-  await Promise.race([Promise.all(workers.map(({ alive }) => alive)), sleep(livenessMs)]);
+  const calmUntil = nowMs() + termsOf(plan).livenessMs;
+  const numbers = workers.map(({ number }) => number);
+  while (
+    shutOut(
+      numbers,
+      workers.flatMap(({ calmTurns }) => calmTurns),
+    ).length > 0 &&
+    nowMs() < calmUntil
+  )
+    await sleep(20);
   await Promise.all(workers.map((worker) => worker.finish(WAIT_MS + 9_000)));
   await noteWhatIsLeft(nodes, journal);
 }

@@ -10,6 +10,8 @@ export type ContestantId = (typeof CONTESTANTS)[number];
 export interface Wish {
   ttlMs: number;
   watchdog: boolean;
+  /** The library's. */
+  signal?: AbortSignal;
 }
 
 export interface HeldLock {
@@ -29,6 +31,8 @@ export interface HeldLock {
 
 export interface Contestant {
   acquire(key: string, wish: Wish): Promise<HeldLock>;
+  /** Takes a lock away from whoever has it, if anybody does; peers cannot. */
+  forceRelease?(key: string): Promise<boolean>;
   close(): unknown;
 }
 
@@ -75,6 +79,7 @@ async function openLibrary({ library, ports, options, ...terms }: OpenTerms): Pr
         grantMs: isProvisional ? GRANT_TTL_MS : undefined,
       };
     },
+    forceRelease: (key) => service.forceRelease(key),
     close: () => service.onApplicationShutdown(),
   };
 }

@@ -3,7 +3,8 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { killWithParent } from '../support/kill-with-parent.js';
 import type { Journal } from './journal.js';
-import type { WorkerTerms } from './worker.program.js';
+import type { Turn } from './liveness.js';
+import type { Order, WorkerTerms } from './worker.program.js';
 
 /** Starts a program of this folder in a process of its own, which ends with this one. */
 export async function startProgram(name: string, args: string[]): Promise<ChildProcess> {
@@ -18,11 +19,9 @@ export class Worker {
   #child: ChildProcess | undefined;
   #incarnation = 0;
   #healed = false;
-  #isAlive?: () => void;
-  /** Settles when it has had a lock that it asked for after the nemesis. */
-  readonly alive = new Promise<void>((resolve) => {
-    this.#isAlive = resolve;
-  });
+  #onPassing?: () => void;
+  /** Its turns since the faults were over, as far as they came to a lock. */
+  readonly calmTurns: Turn[] = [];
 
   constructor(
     private readonly terms: Omit<WorkerTerms, 'incarnation'>,
@@ -39,10 +38,12 @@ export class Worker {
     const child = await startProgram('worker', [JSON.stringify(terms)]);
     this.#child = child;
     child.on('message', (message) => {
-      if (message === 'alive') this.#isAlive?.();
+      if (typeof message === 'object') this.calmTurns.push(message as Turn);
+      if (message === 'passing') this.#onPassing?.();
       if (message === 'ready' && this.#healed) child.send('healed');
     });
     child.once('exit', (code, signal) => {
+      this.journal.note({ type: 'exited', process: `${this.number}.${terms.incarnation}`, worker: this.number });
       if (child !== this.#child || (code === 0 && signal === null)) return;
       this.journal.note({ type: 'unhandled', worker: this.number, message: `it ended with ${signal ?? code}` });
     });
@@ -66,9 +67,24 @@ export class Worker {
     this.#child?.kill('SIGCONT');
   }
 
+  /** Has many turns ask for one lock at once. @returns whether they pass it on among them, within the time limit */
+  async passesOn(limitMs: number): Promise<boolean> {
+    const passing = new Promise<boolean>((resolve) => {
+      this.#onPassing = () => resolve(true);
+      setTimeout(() => resolve(false), limitMs);
+    });
+    this.#tell('cohort');
+    return passing;
+  }
+
+  /** The same, and amid that the worker takes the lock away from whoever has it. */
+  forceRelease(): void {
+    this.#tell('force-release');
+  }
+
   healed(): void {
     this.#healed = true;
-    if (this.#child?.connected) this.#child.send('healed');
+    this.#tell('healed');
   }
 
   /** Lets it finish its turns and close, within a time limit. */
@@ -80,8 +96,12 @@ export class Worker {
       this.journal.note({ type: 'hung', worker: this.number });
       void this.kill();
     }, limitMs);
-    if (child.connected) child.send('stop');
+    this.#tell('stop');
     await exited;
     clearTimeout(timer);
+  }
+
+  #tell(word: Order): void {
+    if (this.#child?.connected) this.#child.send(word);
   }
 }

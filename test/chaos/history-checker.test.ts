@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { access, turnOf } from './a-history.js';
 import { checkHistory, type Rule, type Terms } from './history-checker.js';
-import type { Entry, FaultKind } from './history.js';
+import { CALM_KEY, type Entry, type FaultKind } from './history.js';
 
-const TERMS: Terms = { losses: ['flush', 'restart-empty'], livenessMs: 1_000, answerMs: 500 };
+const TERMS: Terms = { losses: ['flush', 'restart-empty'], livenessMs: 1_000, answerMs: 500, beatMs: 300 };
 
 function verdict(history: Entry[], terms: Partial<Terms> = {}) {
   return checkHistory(history, { ...TERMS, ...terms });
@@ -38,6 +38,7 @@ describe('a history that is right', () => {
         acceptedWrites: 2,
         refusedAccesses: 0,
         allowedOverlaps: 0,
+        allowedTokens: 0,
       });
     }
   });
@@ -105,6 +106,39 @@ describe('a history with tokens out of order', () => {
     const second = turnOf({ turn: '1.0.0', worker: 1, token: 5, asked: 5, from: 12, to: 13 });
     const third = turnOf({ turn: '2.0.0', worker: 2, token: 8, asked: 14, from: 15, to: 16 });
     expect(rulesBroken([...first, ...second, ...third])).toEqual(['token not above that of an earlier holder']);
+  });
+
+  describe('of a lock that was lost and is passed on within a process', () => {
+    const had = turnOf({ turn: '0.0.0', owner: 'x', token: 5, from: 10, to: 39 });
+    const other = turnOf({ turn: '1.0.0', worker: 1, token: 9, from: 50, to: 60 });
+    const passedAt = (from: number, owner = 'x') =>
+      turnOf({ turn: '0.0.1', owner, token: 6, asked: 55, from, to: from + 1 });
+
+    it('are allowed for a third of the ttl, and counted', () => {
+      const history = [...had, fault('flush', 45), ...other, ...passedAt(370)];
+      expect(verdict(history)).toMatchObject({ violations: [], figures: { allowedTokens: 1 } });
+    });
+
+    it('are allowed where another process took the lock away', () => {
+      const forced: Entry = { at: 44, type: 'forced', process: '3.0', key: 'a', answered: 46, until: 47 };
+      expect(rulesBroken([...had, forced, ...other, ...passedAt(370)])).toEqual([]);
+      const elsewhere = { ...forced, key: 'b' };
+      const behind = 'token not above that of an earlier holder';
+      expect(rulesBroken([...had, elsewhere, ...other, ...passedAt(370)])).toEqual([behind]);
+    });
+
+    it.each([
+      ['later than that', fault('flush', 45), passedAt(500)],
+      ['what Redis granted after the loss', fault('flush', 45), passedAt(370, 'y')],
+      ['a loss before it was had', fault('flush', 5), passedAt(370)],
+      ['a loss after the other was granted', fault('flush', 56), passedAt(370)],
+      ['a fault that loses nothing', fault('forget-scripts', 45), passedAt(370)],
+    ])('are not allowed: %s', (_, loss, passed) => {
+      const late = passed.map((entry) =>
+        entry.type === 'granted' && entry.owner === 'y' ? { ...entry, sentAt: 56 } : entry,
+      );
+      expect(rulesBroken([...had, loss, ...other, ...late])).toEqual(['token not above that of an earlier holder']);
+    });
   });
 });
 
@@ -179,6 +213,36 @@ describe('a history with two holders', () => {
   });
 });
 
+describe('a history with a lock that is passed on after it was lost', () => {
+  const had = turnOf({ turn: '0.0.0', owner: 'x', token: 5, from: 10, to: 100 });
+  const passed = (from: number, turn = '0.0.1', owner = 'x') => turnOf({ turn, owner, token: 6, from, to: from + 1 });
+  const flushed: Entry = { at: 20, type: 'fault', kind: 'flush', until: 30, forgets: true };
+  const forced: Entry = { at: 20, type: 'forced', process: '0.0', key: 'a', answered: 30, until: 30 };
+
+  it('is found when the process took it away itself, from when it knew', () => {
+    expect(rulesBroken([...had, forced, ...passed(101)])).toEqual(['passed on after a loss']);
+    expect(rulesBroken([...had, { ...forced, answered: 102 }, ...passed(101)])).toEqual([]);
+    expect(rulesBroken([...had, { ...forced, answered: undefined }, ...passed(101)])).toEqual([]);
+    expect(rulesBroken([...had, { ...forced, process: '0.1' }, ...passed(101)])).toEqual([]);
+    expect(rulesBroken([...had, { ...forced, key: 'b' }, ...passed(101)])).toEqual([]);
+  });
+
+  it('is found when it must have been found lost', () => {
+    expect(rulesBroken([...had, flushed, ...passed(350)])).toEqual([]);
+    expect(rulesBroken([...had, flushed, ...passed(600)])).toEqual(['passed on after a loss']);
+    expect(rulesBroken([...had, { ...flushed, forgets: false }, ...passed(600)])).toEqual([]);
+    expect(rulesBroken([...had, flushed, ...passed(600)], { losses: [] })).toEqual([]);
+  });
+
+  it('is not what was granted anew', () => {
+    expect(rulesBroken([...had, forced, flushed, ...passed(600, '0.0.1', 'y')])).toEqual([]);
+    const handedOver = passed(600, '0.0.1', 'y').map((entry) =>
+      entry.type === 'granted' ? { ...entry, sentAt: 11 } : entry,
+    );
+    expect(rulesBroken([...had, forced, flushed, ...handedOver])).toEqual([]);
+  });
+});
+
 describe('a history with something left', () => {
   it('is found when a key stays behind', () => {
     expect(rulesBroken([{ at: 1, type: 'left-behind', node: 0, key: 'lock:{a}' }])).toEqual(['lock left behind']);
@@ -218,13 +282,54 @@ describe('a history with something left', () => {
     ]);
   });
 
-  it('is found when a worker has no lock any more after the nemesis', () => {
+  describe('a worker that has no lock any more after the nemesis', () => {
     const healed: Entry = { at: 100, type: 'healed', workers: [0, 1] };
-    const before = turnOf({ turn: '1.0.0', worker: 1, token: 1, from: 90, to: 91 });
-    const after = turnOf({ turn: '0.0.0', token: 2, from: 200, to: 201 });
-    const late = turnOf({ turn: '1.0.1', worker: 1, token: 3, from: 1_200, to: 1_201 });
-    expect(verdict([healed, ...before, ...after, ...late]).violations).toEqual([
-      { rule: 'no lock after the nemesis', text: 'worker 1 had none within 1000 ms' },
-    ]);
+    const calm = (worker: number, number: number, asked: number, from: number) =>
+      turnOf({ turn: `${worker}.0.${number}`, key: CALM_KEY, worker, token: from, asked, from, to: from + 1 });
+    const lifeless = (...workers: number[]) =>
+      workers.map((worker) => ({
+        rule: 'no lock after the nemesis',
+        text: `worker ${worker} waited for one in vain for 1000 ms`,
+      }));
+
+    it('is none that was served after it had waited', () => {
+      const history = [healed, ...calm(0, 0, 101, 110), ...calm(1, 0, 105, 120), ...calm(0, 1, 115, 130)];
+      expect(verdict(history).violations).toEqual([]);
+    });
+
+    it('is found when it was served too late', () => {
+      const history = [healed, ...calm(0, 0, 101, 110), ...calm(1, 0, 700, 1_120), ...calm(0, 1, 115, 130)];
+      expect(verdict(history).violations).toEqual(lifeless(0, 1));
+    });
+
+    it('is found when it only had locks that were free, or others than all want', () => {
+      const free = [...calm(0, 0, 101, 110), ...calm(1, 0, 115, 120), ...calm(0, 1, 116, 130)];
+      const other = turnOf({ turn: '1.0.1', worker: 1, token: 140, asked: 101, from: 140, to: 141 });
+      expect(verdict([healed, ...free, ...other]).violations).toEqual(lifeless(1));
+    });
+  });
+
+  describe('an event loop that stood still', () => {
+    const beats = (...times: number[]): Entry[] => times.map((at) => ({ at, type: 'beat', process: '3.1', worker: 3 }));
+    const exited: Entry = { at: 900, type: 'exited', process: '3.1', worker: 3 };
+    const stoodStill = ['event loop stood still'];
+
+    it('is found between two beats, and between the last one and the end of its process', () => {
+      expect(rulesBroken(beats(0, 100, 350, 600))).toEqual([]);
+      expect(rulesBroken(beats(0, 100, 450))).toEqual(stoodStill);
+      expect(rulesBroken([...beats(0, 100), exited])).toEqual(stoodStill);
+      expect(rulesBroken([...beats(0, 300, 600, 890), exited])).toEqual([]);
+    });
+
+    it('is none while the process was stopped', () => {
+      expect(rulesBroken([...beats(0, 500), fault('stop-worker', 50, 350, { worker: 3 })])).toEqual([]);
+      expect(rulesBroken([...beats(0, 500), fault('stop-worker', 50, 350, { worker: 2 })])).toEqual(stoodStill);
+      expect(rulesBroken([...beats(0, 500), fault('stop-node', 50, 350, { node: 0 })])).toEqual(stoodStill);
+    });
+
+    it('is none between two processes of a worker', () => {
+      const next: Entry = { at: 5_000, type: 'beat', process: '3.2', worker: 3 };
+      expect(rulesBroken([...beats(0, 300, 600, 890), exited, next])).toEqual([]);
+    });
   });
 });

@@ -1,5 +1,6 @@
-import { of, type Entry, type EntryOf, type FaultKind } from './history.js';
+import { CALM_KEY, of, processOf, type Entry, type EntryOf, type FaultKind } from './history.js';
 import { holdingsOf, type Holding } from './holdings.js';
+import { shutOut } from './liveness.js';
 
 export const RULES = [
   'lost update',
@@ -7,10 +8,12 @@ export const RULES = [
   'token given twice',
   'token not above that of an earlier holder',
   'overlapping holders',
+  'passed on after a loss',
   'lock left behind',
   'unhandled rejection',
   'operation without an end',
   'no lock after the nemesis',
+  'event loop stood still',
 ] as const;
 export type Rule = (typeof RULES)[number];
 
@@ -18,10 +21,12 @@ export type Rule = (typeof RULES)[number];
 export interface Terms {
   /** The faults by which the topology may lose a lock while it is held: two holders are allowed after one. */
   losses: readonly FaultKind[];
-  /** Within this time after the nemesis each worker must have a lock again. */
+  /** Within this time after the nemesis each worker must have a lock again that it had to wait for. */
   livenessMs: number;
   /** An acquire must settle within this time, in which the process was not stopped. */
   answerMs: number;
+  /** The event loop of a process that is not stopped must run that often. */
+  beatMs: number;
 }
 
 export interface Violation {
@@ -39,6 +44,8 @@ export interface Verdict {
     refusedAccesses: number;
     /** Two holders after a fault that may lose a lock. */
     allowedOverlaps: number;
+    /** Tokens of a lock that was passed on within a process which did not know yet that a fault had lost it. */
+    allowedTokens: number;
   };
 }
 
@@ -47,20 +54,25 @@ export function checkHistory(entries: readonly Entry[], terms: Terms): Verdict {
   const history = [...entries].sort((a, b) => a.at - b.at);
   const faults = of(history, 'fault');
   const holdings = holdingsOf(history);
-  const { forbidden, allowed } = overlaps(holdings, faults, terms.losses);
+  const lossy = faults.filter(({ kind }) => terms.losses.includes(kind));
+  const losses: Loss[] = [...lossy, ...of(history, 'forced')];
+  const holders = overlaps(holdings, losses);
+  const tokens = tokensBehind(holdings, losses);
   return {
     violations: [
       ...lostUpdates(history),
       ...disorderAtResource(history),
       ...byKey(holdings).flatMap(sameTokens),
-      ...byKey(holdings).flatMap(tokensBehind),
-      ...forbidden,
+      ...tokens.forbidden,
+      ...holders.forbidden,
+      ...passedOn(holdings, lossy, of(history, 'forced')),
       ...of(history, 'left-behind').map(({ node, key }) => violation('lock left behind', `${key} on node ${node}`)),
       ...of(history, 'unhandled').map(({ worker, message }) =>
         violation('unhandled rejection', `worker ${worker}: ${message}`),
       ),
       ...endless(history, terms.answerMs),
       ...lifeless(history, terms.livenessMs),
+      ...standstills(history, terms.beatMs),
     ],
     figures: {
       operations: holdings.length,
@@ -68,7 +80,8 @@ export function checkHistory(entries: readonly Entry[], terms: Terms): Verdict {
       faults: faults.length,
       acceptedWrites: of(history, 'write').filter(({ accepted }) => accepted).length,
       refusedAccesses: accessesOf(history).filter(({ accepted }) => !accepted).length,
-      allowedOverlaps: allowed,
+      allowedOverlaps: holders.allowed,
+      allowedTokens: tokens.allowed,
     },
   };
 }
@@ -106,8 +119,37 @@ function sameTokens(holdings: readonly Holding[]): Violation[] {
   });
 }
 
+/** From a grant until it is written down, on a machine that is busy. */
+const SLACK_MS = 100;
+
+/** A lock may be lost while it is held. */
+interface Loss {
+  at: number;
+  until: number;
+  /** All, if there is none. */
+  key?: string;
+}
+
+interface Judgement {
+  forbidden: Violation[];
+  allowed: number;
+}
+
 /** Who asked when another had the lock already, or had had it, has a greater token. */
-function tokensBehind(holdings: readonly Holding[]): Violation[] {
+function tokensBehind(all: readonly Holding[], losses: readonly Loss[]): Judgement {
+  const behind = byKey(all).flatMap(behindEarlier);
+  const isExcused = ([earlier, later]: [Holding, Holding]) => losses.some((loss) => excusesToken(loss, earlier, later));
+  const forbidden = behind
+    .filter((pair) => !isExcused(pair))
+    .map(([earlier, { key, turn, token }]) => {
+      const text = `${key}: ${token} of turn ${turn}, which asked when ${earlier.turn} had ${earlier.token}`;
+      return violation('token not above that of an earlier holder', text);
+    });
+  return { forbidden, allowed: behind.length - forbidden.length };
+}
+
+/** Each with the one that had the greatest token when it asked. */
+function behindEarlier(holdings: readonly Holding[]): [earlier: Holding, later: Holding][] {
   const granted = [...holdings].sort((a, b) => a.from - b.from);
   let known = 0;
   let highest: Holding | undefined;
@@ -117,19 +159,20 @@ function tokensBehind(holdings: readonly Holding[]): Violation[] {
       for (; granted[known] && granted[known]!.from < holding.askedAt; known++) {
         if ((granted[known]!.token ?? 0) > (highest?.token ?? 0)) highest = granted[known];
       }
-      if (!highest || holding.token === undefined || holding.token > highest.token!) return [];
-      const { key, turn, token } = holding;
-      const text = `${key}: ${token} of turn ${turn}, which asked when ${highest.turn} had ${highest.token}`;
-      return [violation('token not above that of an earlier holder', text)];
+      return !highest || holding.token === undefined || holding.token > highest.token! ? [] : [[highest, holding]];
     });
 }
 
-function overlaps(
-  all: readonly Holding[],
-  faults: readonly EntryOf<'fault'>[],
-  losses: readonly FaultKind[],
-): { forbidden: Violation[]; allowed: number } {
-  const lossy = faults.filter(({ kind }) => losses.includes(kind));
+/**
+ * A process that had the lock before the fault may pass it on among its turns until it looks: for a third of the ttl, for no
+ * extension succeeds from then on. What Redis grants after the fault has a greater token.
+ */
+function excusesToken({ at, until, key }: Loss, earlier: Holding, later: Holding): boolean {
+  if (key !== undefined && key !== later.key) return false;
+  return later.leaseFrom <= until && at <= earlier.from && later.from <= until + later.ttlMs / 3 + SLACK_MS;
+}
+
+function overlaps(all: readonly Holding[], losses: readonly Loss[]): Judgement {
   const forbidden: Violation[] = [];
   let allowed = 0;
   for (const holdings of byKey(all)) {
@@ -138,7 +181,7 @@ function overlaps(
       open = open.filter(({ to }) => to > later.from);
       for (const earlier of open) {
         if (later.to <= later.from) continue;
-        if (lossy.some((fault) => excuses(fault, earlier, later))) allowed++;
+        if (losses.some((loss) => excuses(loss, earlier, later))) allowed++;
         else forbidden.push(violation('overlapping holders', overlapText(earlier, later)));
       }
       open.push(later);
@@ -151,7 +194,8 @@ function overlaps(
  * A fault excuses two holders when it happened between the begin of their leases and the second grant, and only until the
  * first lease must have run out: whoever extends after the loss is told of it.
  */
-function excuses({ at, until }: EntryOf<'fault'>, earlier: Holding, later: Holding): boolean {
+function excuses({ at, until, key }: Loss, earlier: Holding, later: Holding): boolean {
+  if (key !== undefined && key !== later.key) return false;
   const { leaseFrom, ttlMs } = later.leaseFrom < earlier.leaseFrom ? later : earlier;
   const overlapEnd = Math.min(earlier.to, later.to);
   return at <= later.from && until >= leaseFrom && overlapEnd <= until + ttlMs;
@@ -160,6 +204,32 @@ function excuses({ at, until }: EntryOf<'fault'>, earlier: Holding, later: Holdi
 function overlapText(earlier: Holding, later: Holding): string {
   const ms = (Math.min(earlier.to, later.to) - later.from).toFixed(1);
   return `${later.key}: ${earlier.turn} and ${later.turn} for ${ms} ms, from ${later.from.toFixed(1)} on`;
+}
+
+/**
+ * A process passes no lock on that it has lost: from when it knows, if it took the lock away itself; else for no longer
+ * than a third of the ttl, by when it must have asked.
+ */
+function passedOn(
+  holdings: readonly Holding[],
+  lossy: readonly EntryOf<'fault'>[],
+  forced: readonly EntryOf<'forced'>[],
+): Violation[] {
+  const firstFrom = new Map<string, number>();
+  for (const { owner, from } of holdings) {
+    if (owner !== undefined) firstFrom.set(owner, Math.min(from, firstFrom.get(owner) ?? Infinity));
+  }
+  const isLate = ({ turn, key, owner = '', from, ttlMs }: Holding) => {
+    const since = firstFrom.get(owner) ?? Infinity;
+    const knows = forced.some(
+      ({ at, answered = Infinity, ...loss }) =>
+        since < at && from > answered && loss.key === key && loss.process === processOf(turn),
+    );
+    const mustHaveAsked = ({ forgets, at, until }: EntryOf<'fault'>) =>
+      forgets === true && since < at && from > until + ttlMs / 3 + SLACK_MS;
+    return knows || lossy.some(mustHaveAsked);
+  };
+  return holdings.filter(isLate).map(({ turn, key }) => violation('passed on after a loss', `${key}: to turn ${turn}`));
 }
 
 /** An acquire neither granted nor refused, by a process that was not killed; or not in time. */
@@ -192,13 +262,32 @@ function shared(fault: { at: number; until: number }, from: number, to: number):
 }
 
 function lifeless(history: readonly Entry[], livenessMs: number): Violation[] {
-  const workers = new Map(of(history, 'asked').map(({ turn, worker }) => [turn, worker]));
-  return of(history, 'healed').flatMap(({ at, workers: running }) => {
-    const inTime = of(history, 'granted').filter((grant) => grant.at > at && grant.at <= at + livenessMs);
-    const alive = new Set(inTime.map(({ turn }) => workers.get(turn)));
-    return running
-      .filter((worker) => !alive.has(worker))
-      .map((worker) => violation('no lock after the nemesis', `worker ${worker} had none within ${livenessMs} ms`));
+  const asked = new Map(of(history, 'asked').map((entry) => [entry.turn, entry]));
+  return of(history, 'healed').flatMap(({ at, workers }) => {
+    const turns = of(history, 'granted').flatMap(({ turn, at: grantedAt }) => {
+      const { worker, key, at: askedAt } = asked.get(turn)!;
+      return key === CALM_KEY && grantedAt <= at + livenessMs ? [{ worker, askedAt, grantedAt }] : [];
+    });
+    return shutOut(workers, turns).map((worker) =>
+      violation('no lock after the nemesis', `worker ${worker} waited for one in vain for ${livenessMs} ms`),
+    );
+  });
+}
+
+function standstills(history: readonly Entry[], beatMs: number): Violation[] {
+  const stops = of(history, 'fault').filter(({ kind }) => kind === 'stop-worker');
+  const last = new Map<string, number>();
+  return history.flatMap((entry) => {
+    if (entry.type !== 'beat' && entry.type !== 'exited') return [];
+    const { process, worker, at } = entry;
+    const from = last.get(process) ?? at;
+    last.set(process, at);
+    const own = stops.filter((stop) => stop.worker === worker);
+    const ms = at - from - own.reduce((total, stop) => total + shared(stop, from, at), 0);
+    if (ms <= beatMs) return [];
+    return [
+      violation('event loop stood still', `process ${process} for ${ms.toFixed(0)} ms, from ${from.toFixed(1)} on`),
+    ];
   });
 }
 

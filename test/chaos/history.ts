@@ -1,9 +1,17 @@
+/** The lock that all workers want when the faults are over: no turn from before holds it. */
+export const CALM_KEY = 'calm';
+
 /** What the nemesis does. */
 export const FAULT_KINDS = [
   'restart-empty',
   'restart-with-data',
+  'restart-old',
+  'swap-primary',
   'stop-node',
   'flush',
+  'flush-cohort',
+  'force-release',
+  'half-open',
   'forget-scripts',
   'stop-worker',
   'kill-worker',
@@ -17,6 +25,11 @@ export type FaultKind = (typeof FAULT_KINDS)[number];
 /** One acquire and what followed it, in one process: `<worker>.<incarnation>.<number>`. */
 interface OfTurn {
   turn: string;
+}
+
+/** The process of a turn: `<worker>.<incarnation>`. */
+export function processOf(turn: string): string {
+  return turn.slice(0, turn.lastIndexOf('.'));
 }
 
 interface Access<Type> {
@@ -54,14 +67,23 @@ export type Entry = { at: number } & (
   | ({ type: 'ended'; how: 'released' | 'lost' } & OfTurn)
   /** The acquire rejected. */
   | ({ type: 'refused'; code: string } & OfTurn)
+  /** Its event loop runs: written again and again, by a timer. */
+  | { type: 'beat'; process: string; worker: number }
+  /** By the one who started it. */
+  | { type: 'exited'; process: string; worker: number }
+  /**
+   * A process took the lock away from whoever had it, between `at` and `answered`: that is when it knew, undefined if
+   * nobody had it, or it did not learn of it. What it has sent to nodes that hang may run until `until`.
+   */
+  | { type: 'forced'; process: string; key: string; answered?: number; until: number }
   | { type: 'unhandled'; worker: number; message: string }
   /** The process did not end when it was told to. */
   | { type: 'hung'; worker: number }
   /** By the resource. */
   | (Access<'read'> & OfTurn)
   | (Access<'write'> & OfTurn)
-  /** By the nemesis, with when it was undone. */
-  | { type: 'fault'; kind: FaultKind; until: number; node?: number; worker?: number }
+  /** By the nemesis, with when it was undone. `forgets`: what the node knew before is certainly gone by then. */
+  | { type: 'fault'; kind: FaultKind; until: number; node?: number; worker?: number; forgets?: boolean }
   /** All faults are undone; these workers run. */
   | { type: 'healed'; workers: number[] }
   /** It was still there when it had to be gone. */

@@ -9,6 +9,8 @@ export interface Holding {
   /** In between the holder would have passed `assertHeld()`. */
   from: number;
   to: number;
+  /** Who owns it: the same for turns of a process that pass it on among them. */
+  owner?: string;
   /** Since when a fault may have cost it the lock. */
   leaseFrom: number;
   /** The lease, if it is extended no more, runs for so long. */
@@ -48,6 +50,7 @@ export function holdingsOf(history: readonly Entry[]): Holding[] {
         askedAt,
         from: at,
         to: NaN,
+        owner,
         leaseFrom,
         ttlMs,
         token,

@@ -2,9 +2,18 @@ import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { candidatePort } from '../support/port.js';
 
+interface Connection {
+  readonly client: Socket;
+  readonly node: Socket;
+  /** The node has closed it, and the worker does not hear of it. */
+  isHalfOpen: boolean;
+}
+
 /** The connections of one worker to one node, to be cut and slowed down. */
 export class Link {
   readonly #sockets = new Set<Socket>();
+  /** The connections on which the worker listens. */
+  readonly #subscribers = new Set<Connection>();
   #listener!: Server;
   /** How many faults cut it at present. */
   #cuts = 0;
@@ -14,7 +23,7 @@ export class Link {
 
   private constructor(
     readonly port: number,
-    private readonly nodePort: number,
+    private nodePort: number,
   ) {}
 
   static async open(nodePort: number): Promise<Link> {
@@ -39,6 +48,20 @@ export class Link {
     this.#cuts--;
   }
 
+  /** New connections go there. */
+  lead(nodePort: number): void {
+    this.nodePort = nodePort;
+  }
+
+  /** The node closes the connections on which the worker listens; to the worker they stay open and silent. */
+  deafen(): void {
+    for (const connection of this.#subscribers) {
+      connection.isHalfOpen = true;
+      connection.node.destroy();
+    }
+    this.#subscribers.clear();
+  }
+
   close(): void {
     this.#listener.close();
     this.cut();
@@ -56,11 +79,16 @@ export class Link {
       return;
     }
     const node = connect(this.nodePort, '127.0.0.1');
-    this.#carry(client, node, () => this.slowRequestsMs);
-    this.#carry(node, client, () => this.slowRepliesMs);
+    const connection: Connection = { client, node, isHalfOpen: false };
+    client.on('data', (bytes) => {
+      if (/\bsubscribe\b/i.test(bytes.toString('latin1'))) this.#subscribers.add(connection);
+    });
+    client.on('close', () => this.#subscribers.delete(connection));
+    this.#carry(client, node, () => this.slowRequestsMs, connection);
+    this.#carry(node, client, () => this.slowRepliesMs, connection);
   }
 
-  #carry(from: Socket, to: Socket, delayMs: () => number): void {
+  #carry(from: Socket, to: Socket, delayMs: () => number, connection: Connection): void {
     this.#sockets.add(from);
     from.setNoDelay();
     const queue: { dueAt: number; act: () => void }[] = [];
@@ -81,7 +109,7 @@ export class Link {
     from.on('error', () => {});
     from.on('close', () => {
       this.#sockets.delete(from);
-      to.destroySoon();
+      if (!connection.isHalfOpen || from === connection.client) to.destroySoon();
     });
   }
 }

@@ -93,7 +93,7 @@ function planOf(nodes: number, { root }: Place): Omit<CellPlan, 'contestant' | '
 
 /** One Redis that loses its data has lost the lock. A node of a Redlock does not vote after that until all has ended. */
 function lossesOf(nodes: number): FaultKind[] {
-  return nodes > 1 ? [] : ['flush', 'restart-empty'];
+  return nodes > 1 ? [] : ['flush', 'flush-cohort', 'restart-empty', 'restart-old', 'swap-primary'];
 }
 
 function announce(topology: string, seed: number, durationMs: number): void {

@@ -19,12 +19,14 @@ export async function unleash(faults: readonly PlannedFault[], cast: Cast, journ
   // On a busy machine a process may start for longer than was planned: the next fault waits for it.
   const last = new Map<string, Promise<void>>();
   const inTurn = async (fault: PlannedFault, before: Promise<void> | undefined) => {
-    await sleep(fault.atMs - (performance.now() - begin));
+    // Old data is from before.
+    const leadMs = fault.kind === 'restart-old' ? fault.byMs! : 0;
+    await sleep(fault.atMs - leadMs - (performance.now() - begin));
     await before;
-    const at = nowMs();
-    await inflict(fault, cast);
+    let at = nowMs();
+    const forgets = (await inflict(fault, cast, () => (at = nowMs()))) === true;
     const { kind, node, worker } = fault;
-    journal.note({ type: 'fault', kind, node, worker, until: nowMs() }, at);
+    journal.note({ type: 'fault', kind, node, worker, until: nowMs(), forgets }, at);
   };
   const underWay = faults.map((fault) => {
     const whom = fault.kind === 'isolate' ? 'network' : `${fault.node} ${fault.worker}`;
@@ -35,18 +37,44 @@ export async function unleash(faults: readonly PlannedFault[], cast: Cast, journ
   await Promise.all(underWay);
 }
 
-async function inflict({ kind, forMs, byMs = 0, ...whom }: PlannedFault, cast: Cast): Promise<void> {
+/** How long a worker may take until its turns pass a lock on. */
+const COHORT_MS = 1_000;
+
+/**
+ * @param onBegin when it begins later than it was called
+ * @returns whether the node has certainly lost all data
+ */
+async function inflict(
+  { kind, forMs, byMs = 0, ...whom }: PlannedFault,
+  cast: Cast,
+  onBegin: () => void,
+): Promise<boolean | void> {
   const node = cast.nodes[whom.node ?? 0]!;
   const worker = cast.workers[whom.worker ?? 0]!;
   const link = cast.links[whom.worker ?? 0]![whom.node ?? 0]!;
   switch (kind) {
     case 'restart-empty':
     case 'restart-with-data':
-      return node.restart({ empty: kind === 'restart-empty', downMs: forMs }, (ms) => sleep(ms));
+      return node.restart(kind === 'restart-empty' ? 'empty' : 'with-data', forMs, (ms) => sleep(ms));
+    case 'restart-old':
+      node.keepSnapshot();
+      await sleep(byMs);
+      onBegin();
+      return node.restart('old', forMs, (ms) => sleep(ms));
+    case 'swap-primary':
+      return node.swap((port) => cast.links.forEach((own) => own[whom.node ?? 0]!.lead(port)));
+    case 'flush-cohort':
+      if (!(await worker.passesOn(COHORT_MS))) return;
+      onBegin();
+      return node.flush();
+    case 'force-release':
+      return worker.forceRelease();
+    case 'half-open':
+      return link.deafen();
     case 'stop-node':
       return during(forMs, () => node.server.pause(), () => node.server.resume()); // prettier-ignore
     case 'flush':
-      return void (await node.server.command('FLUSHALL').catch(() => {}));
+      return node.flush();
     case 'forget-scripts':
       return void (await node.server.command('SCRIPT', 'FLUSH').catch(() => {}));
     case 'stop-worker':

@@ -19,11 +19,12 @@ const COLUMNS: readonly (readonly [title: string, value: (rows: readonly Row[]) 
         ? broken('token out of order at the resource', 'token given twice', 'token not above that of an earlier holder')(rows)
         : 'no tokens',
   ],
-  ['two holders', broken('overlapping holders')],
+  ['two holders', broken('overlapping holders', 'passed on after a loss')],
   ['two holders, excused', sum((result) => result.figures.allowedOverlaps)],
+  ['tokens out of order, excused', sum((result) => result.figures.allowedTokens)],
   ['writes refused', sum((result) => result.figures.refusedAccesses)],
   ['locks left behind', broken('lock left behind')],
-  ['hung', broken('operation without an end', 'no lock after the nemesis')],
+  ['hung', broken('operation without an end', 'no lock after the nemesis', 'event loop stood still')],
   ['failed acquires', sum((result) => result.figures.refusedAcquires)],
   ['unhandled rejections', broken('unhandled rejection')],
 ]; // prettier-ignore

@@ -9,7 +9,7 @@ export interface PlannedFault {
   worker?: number;
   /** How long it lasts; 0: over at once. */
   forMs: number;
-  /** How much slower a connection is. */
+  /** How much slower a connection is; or how old the data is that a node comes back with. */
   byMs?: number;
 }
 
@@ -31,8 +31,13 @@ interface Habit {
 const HABITS: Record<FaultKind, Habit> = {
   'restart-empty': { target: 'node', weight: [1, 3], forMs: [0, 300] },
   'restart-with-data': { target: 'node', weight: [1, 1], forMs: [0, 300] },
+  'restart-old': { target: 'node', weight: [1, 1], forMs: [0, 300], byMs: [200, 800] },
+  'swap-primary': { target: 'node', weight: [1, 0], forMs: [0, 0] },
   'stop-node': { target: 'node', weight: [2, 3], forMs: [50, 1_200] },
   flush: { target: 'node', weight: [1, 1], forMs: [0, 0] },
+  'flush-cohort': { target: 'link', weight: [1, 1], forMs: [0, 0] },
+  'force-release': { target: 'worker', weight: [2, 1], forMs: [0, 0] },
+  'half-open': { target: 'link', weight: [1, 1], forMs: [0, 0] },
   'forget-scripts': { target: 'node', weight: [1, 1], forMs: [0, 0] },
   'stop-worker': { target: 'worker', weight: [5, 3], forMs: [50, 2_000] },
   'kill-worker': { target: 'worker', weight: [2, 1], forMs: [0, 300] },
@@ -51,6 +56,13 @@ const RESTART_GAP_MS = 2_000;
  * one node restarts empty while nobody reaches another.
  */
 const AMID_ISOLATION = 0.6;
+
+/**
+ * The counters of a node that restarts with old data matter where it gives a majority to nodes that lag behind, too: so it
+ * happens often that nobody reaches these before, and the others after, for as long as the node has no vote.
+ */
+const AMONG_LAGGARDS = 0.6;
+const ABSTAINS_MS = 4_500;
 
 /** What the nemesis does, when, and to whom: by the seed alone. Nobody has two faults at a time, and all end in time. */
 export function planFaults(seed: number, durationMs: number, { nodes, workers }: Cast): PlannedFault[] {
@@ -74,9 +86,22 @@ export function planFaults(seed: number, durationMs: number, { nodes, workers }:
     const id = `${fault.node} ${fault.worker}`;
     if ((isRestart && atMs < restartFrom) || atMs < (freeFrom.get(id) ?? 0)) continue;
     // Starting a process takes a while, too.
-    freeFrom.set(id, atMs + fault.forMs + (isRestart || kind === 'kill-worker' ? 500 : 50));
+    freeFrom.set(id, atMs + fault.forMs + (isRestart || kind === 'kill-worker' || kind === 'swap-primary' ? 500 : 50));
     if (isRestart) restartFrom = atMs + RESTART_GAP_MS;
     faults.push(fault);
+    if (kind === 'restart-old' && nodes > 1 && random() < AMONG_LAGGARDS && durationMs - atMs > 1.5 * ABSTAINS_MS) {
+      const laggingMs = between([300, 800]);
+      fault.byMs = laggingMs;
+      fault.atMs += laggingMs;
+      const others = Array.from({ length: nodes - 1 }, (_, index) => (fault.node! + 1 + index) % nodes);
+      others.forEach((node, index) => {
+        const lags = index < others.length / 2;
+        const [from, forMs] = lags ? [atMs, laggingMs] : [fault.atMs, ABSTAINS_MS];
+        faults.push({ atMs: from, kind: 'isolate', node, forMs });
+      });
+      restartFrom = fault.atMs + ABSTAINS_MS;
+      freeFrom.set(id, restartFrom);
+    }
     if (kind !== 'restart-empty' || nodes === 1 || random() > AMID_ISOLATION) continue;
     const other = (fault.node! + 1 + Math.floor(random() * (nodes - 1))) % nodes;
     const isolatedMs = Math.min(between([400, 900]), durationMs - atMs);
@@ -85,6 +110,10 @@ export function planFaults(seed: number, durationMs: number, { nodes, workers }:
     fault.forMs = Math.min(fault.forMs, 50);
     freeFrom.set(id, fault.atMs + fault.forMs + 500);
   }
+  // The last fault is one that does not end by itself.
+  const lasting = nodes === 1 && random() < 0.5 ? 'swap-primary' : 'half-open';
+  const worker = Math.floor(random() * workers);
+  faults.push({ atMs: durationMs, kind: lasting, node: 0, ...(lasting === 'half-open' && { worker }), forMs: 0 });
   return faults.sort((a, b) => a.atMs - b.atMs);
 }
 

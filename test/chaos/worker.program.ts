@@ -3,9 +3,10 @@ import { connect } from 'node:net';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { randomOf } from '../support/random.js';
-import { openContestant, type Contestant, type HeldLock, type OpenTerms } from './contestants.js';
-import { nowMs } from './history.js';
+import { openContestant, type Contestant, type HeldLock, type OpenTerms, type Wish } from './contestants.js';
+import { CALM_KEY, nowMs } from './history.js';
 import { Journal } from './journal.js';
+import type { Turn } from './liveness.js';
 import type { Access, Answer } from './resource.program.js';
 
 export interface WorkerTerms extends OpenTerms {
@@ -18,15 +19,29 @@ export interface WorkerTerms extends OpenTerms {
   ttlsMs: number[];
   /** How many turns are under way at once. */
   parallel: number;
+  /** It asks again at once, and again, when it is refused. */
+  careless: boolean;
 }
+
+/** What it is told to do. */
+export type Order = 'cohort' | 'force-release' | 'healed' | 'stop';
 
 const terms = JSON.parse(process.argv[2]!) as WorkerTerms;
 const { worker, incarnation, folder, keys, ttlsMs, answerMs } = { answerMs: terms.waitMs + 5_000, ...terms };
+const self = `${worker}.${incarnation}`;
 const journal = new Journal(folder, `worker-${worker}-${incarnation}`);
 const random = randomOf(terms.seed * 1_000 + worker * 100 + incarnation);
 const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)]!;
 /** Looks at the lock that often while it holds it. */
 const LOOK_MS = 10;
+const BEAT_MS = 100;
+/**
+ * Turns that ask for one lock at once, so that it is passed on among them: the third does something amid that, and then the
+ * last give up, so that there are tokens for some that ask later.
+ */
+const COHORT = { turns: 8, acting: 3, leaving: 3, laterMs: 20 };
+/** A forced release that was sent to a node that hangs may run until so much later, in milliseconds. */
+const LATE_MS = 3_000;
 
 let running = true;
 let turns = 0;
@@ -40,53 +55,135 @@ function unhandled(reason: unknown): void {
 
 const resource = connectResource(terms.socketPath);
 const contestant = await openContestant(terms);
-process.on('message', (message) => {
-  if (message === 'healed') healed = true;
-  if (message === 'stop') running = false;
+const cohorts: Promise<void>[] = [];
+process.on('message', (order: Order) => {
+  if (order === 'healed') healed = true;
+  if (order === 'stop') running = false;
+  if (order === 'cohort') cohorts.push(takeTogether(() => process.send?.('passing')));
+  if (order === 'force-release') cohorts.push(takeTogether(takeAway));
 });
 process.on('disconnect', () => process.exit());
+const beat = () => journal.note({ type: 'beat', process: self, worker });
+beat();
+const beating = setInterval(beat, BEAT_MS);
 process.send?.('ready');
 await Promise.all(Array.from({ length: terms.parallel }, () => takeTurns(contestant)));
+await Promise.all(cohorts);
 await contestant.close();
+clearInterval(beating);
 resource.close();
 process.disconnect();
 
 async function takeTurns(locks: Contestant): Promise<void> {
   while (running) {
-    await takeTurn(locks, `${worker}.${incarnation}.${turns++}`, pick(keys));
+    await (healed ? takeTurn(locks, CALM_KEY, shortTurn(5)) : takeTurn(locks, pick(keys), anyTurn()));
     await sleep(random() * 10);
   }
 }
 
-async function takeTurn(locks: Contestant, turn: string, key: string): Promise<void> {
+interface TurnPlan {
+  wish: Wish;
+  holdMs: number;
+}
+
+interface Asked {
+  askedAt: number;
+  lock: HeldLock;
+}
+
+/** Most are short; some outlast their ttl, kept by the watchdog; some hold on to a lease that nobody extends. */
+function anyTurn(): TurnPlan {
   const style = random();
-  // Most are short; some outlast their ttl, kept by the watchdog; some hold on to a lease that nobody extends.
-  const kept = style < 0.92;
-  const ttlMs = kept ? pick(ttlsMs) : Math.min(...ttlsMs);
-  const holdMs = style < 0.9 ? random() * 15 : kept ? ttlMs * (1 + 2 * random()) : 2 * ttlMs;
-  const wasHealed = healed;
-  journal.note({ type: 'asked', worker, turn, key });
-  let lock: HeldLock;
-  try {
-    lock = await inTime(locks.acquire(key, { ttlMs, watchdog: kept }));
-  } catch (error) {
-    const { code, name } = error as { code?: string; name: string };
-    journal.note({ type: 'refused', turn, code: code ?? name });
-    await sleep(random() * 50);
-    return;
-  }
+  const watchdog = style < 0.92;
+  const ttlMs = watchdog ? pick(ttlsMs) : Math.min(...ttlsMs);
+  const holdMs = style < 0.9 ? random() * 15 : watchdog ? ttlMs * (1 + 2 * random()) : 2 * ttlMs;
+  return { wish: { ttlMs, watchdog }, holdMs };
+}
+
+function shortTurn(longestMs: number): TurnPlan {
+  return { wish: { ttlMs: Math.min(...ttlsMs), watchdog: true }, holdMs: random() * longestMs };
+}
+
+/** Many turns want one lock, which is passed on among them; amid that, something is done. */
+async function takeTogether(act: (key: string) => unknown): Promise<void> {
+  const key = pick(keys);
+  const giveUp = new AbortController();
+  let granted = 0;
+  const onGranted = () => {
+    if (++granted !== COHORT.acting) return false;
+    act(key);
+    giveUp.abort();
+    return true;
+  };
+  const take = (signal?: AbortSignal) => {
+    const { wish, holdMs } = shortTurn(40);
+    return takeTurn(contestant, key, { wish: { ...wish, signal }, holdMs }, onGranted);
+  };
+  const leaves = (index: number) => index >= COHORT.turns - COHORT.leaving;
+  const first = Array.from({ length: COHORT.turns }, (_, index) => take(leaves(index) ? giveUp.signal : undefined));
+  const all = Promise.all(first);
+  await Promise.race([new Promise((resolve) => giveUp.signal.addEventListener('abort', resolve)), all]);
+  await sleep(COHORT.laterMs);
+  await Promise.all([all, ...Array.from({ length: COHORT.leaving }, () => take())]);
+}
+
+async function takeAway(key: string): Promise<void> {
+  const at = nowMs();
+  let answered: number | undefined;
+  await contestant.forceRelease?.(key).then(
+    (wasHeld) => {
+      if (wasHeld) answered = nowMs();
+    },
+    () => {},
+  );
+  journal.note({ type: 'forced', process: self, key, answered, until: nowMs() + LATE_MS }, at);
+}
+
+/** @param onGranted whether the turn is to end at once */
+async function takeTurn(locks: Contestant, key: string, plan: TurnPlan, onGranted = () => false): Promise<void> {
+  const turn = `${self}.${turns++}`;
+  const asked = await (terms.careless ? insist : ask)(locks, turn, key, plan.wish);
+  if (!asked) return;
+  const { lock, askedAt } = asked;
   journal.note({
     type: 'granted',
     turn,
-    ttlMs,
+    ttlMs: plan.wish.ttlMs,
     token: lock.token,
     owner: lock.owner,
     sentAt: lock.sentAt,
     until: lock.until(),
     grantMs: lock.grantMs,
   });
-  if (wasHealed) process.send?.('alive');
-  await increment(lock, turn, key, holdMs);
+  if (key === CALM_KEY) process.send?.({ worker, askedAt, grantedAt: nowMs() } satisfies Turn);
+  await increment(lock, turn, key, onGranted() ? 0 : plan.holdMs);
+}
+
+/** @returns undefined when it was refused */
+async function ask(locks: Contestant, turn: string, key: string, wish: Wish): Promise<Asked | undefined> {
+  const askedAt = nowMs();
+  journal.note({ type: 'asked', worker, turn, key }, askedAt);
+  try {
+    return { askedAt, lock: await inTime(locks.acquire(key, wish)) };
+  } catch (error) {
+    const { code, name } = error as { code?: string; name: string };
+    journal.note({ type: 'refused', turn, code: code ?? name });
+    await sleep(random() * 50);
+    return undefined;
+  }
+}
+
+/** Asks again at once whenever it is refused; only what was granted is written down. */
+async function insist(locks: Contestant, turn: string, key: string, wish: Wish): Promise<Asked | undefined> {
+  while (running && !wish.signal?.aborted) {
+    const askedAt = nowMs();
+    try {
+      const lock = await locks.acquire(key, wish);
+      journal.note({ type: 'asked', worker, turn, key }, askedAt);
+      return { askedAt, lock };
+    } catch {} // as careless callers do
+  }
+  return undefined;
 }
 
 async function increment(lock: HeldLock, turn: string, key: string, holdMs: number): Promise<void> {
