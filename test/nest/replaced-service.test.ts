@@ -43,12 +43,12 @@ const deepMock = (): object =>
     {},
     { get: (_, name) => (name === 'then' || typeof name === 'symbol' ? undefined : () => Promise.resolve()) },
   );
-/** As sinon makes them. */
-const stub = (): object =>
-  Object.defineProperties(Object.create(LockService.prototype), {
-    withLock: { value: () => Promise.resolve() },
-    withLockOr: { value: () => Promise.resolve() },
-  });
+/** As sinon makes them: of the class, with nothing but methods that do nothing. */
+const stub = (): object => {
+  const names = Object.getOwnPropertyNames(LockService.prototype);
+  const methods = names.map((name) => [name, { value: () => Promise.resolve() }]);
+  return Object.create(LockService.prototype, Object.fromEntries(methods) as PropertyDescriptorMap) as object;
+};
 
 class FakeLocks {
   withLock(_key: string, work: () => unknown): unknown {
