@@ -1,41 +1,39 @@
 import { Logger, type FactoryProvider, type InjectionToken } from '@nestjs/common';
-import { ModulesContainer } from '@nestjs/core';
+import { ModuleRef, ModulesContainer } from '@nestjs/core';
 import { formatDiagnosis } from '../doctor/format-diagnosis.js';
 import { refuseUnsafe } from '../doctor/refuse-unsafe.js';
 import { adviceFor, type NodeError } from '../errors.js';
 import type { RedisLockModuleOptions } from '../options.js';
-import { resolveOptions } from '../resolve-options.js';
+import { resolveOptions, type ResolvedOptions } from '../resolve-options.js';
 import { LockService } from '../service/lock.service.js';
 import { logTroubles } from './log-troubles.js';
+import { moduleOf } from './nest-modules.js';
+import { register } from './registrations.js';
 import { getLockServiceToken } from './tokens.js';
 
-/** Makes the service of one registration when the application starts, and logs what its operator should know. */
+/** Makes the service of one registration when the application starts. */
 export function lockServiceProvider(optionsToken: InjectionToken, name?: string): FactoryProvider<LockService> {
   return {
     provide: getLockServiceToken(name),
-    inject: [optionsToken, ModulesContainer],
-    useFactory: async (given: RedisLockModuleOptions, modules: ModulesContainer) => {
+    inject: [optionsToken, ModulesContainer, ModuleRef],
+    useFactory: async (given: RedisLockModuleOptions, modules: ModulesContainer, ref: ModuleRef) => {
       const options = resolveOptions(given, name);
-      const [service, problems] = await LockService.open(options);
-      const logger = new Logger(name === undefined ? 'LockService' : `LockService(${name})`);
-      if (options.backend.kind === 'redlock' && options.backend.sources.length % 2 === 0) {
-        const count = options.backend.sources.length;
-        logger.warn(
-          `redlock has ${count} nodes, which tolerate no more failures than ${count - 1}: use an odd number.`,
-        );
-      }
-      const token = getLockServiceToken(name);
-      if ([...modules.values()].filter((module) => module.providers.has(token)).length > 1) {
-        logger.error(
-          'RedisLockModule is registered more than once under this name: locks of one are not those of the other, if ' +
-            'their options differ. Register it once, or give one of them a name.',
-        );
-      }
-      if (!options.lazyConnect && options.backend.kind !== 'memory') await examine(service, problems, logger);
-      logTroubles(service, logger);
-      return service;
+      return register(options, moduleOf(ref, modules), modules, () => open(options, name));
     },
   };
+}
+
+/** Opens the service, and logs what its operator should know. */
+async function open(options: ResolvedOptions, name?: string): Promise<LockService> {
+  const [service, problems] = await LockService.open(options);
+  const logger = new Logger(name === undefined ? 'LockService' : `LockService(${name})`);
+  if (options.backend.kind === 'redlock' && options.backend.sources.length % 2 === 0) {
+    const count = options.backend.sources.length;
+    logger.warn(`redlock has ${count} nodes, which tolerate no more failures than ${count - 1}: use an odd number.`);
+  }
+  if (!options.lazyConnect && options.backend.kind !== 'memory') await examine(service, problems, logger);
+  logTroubles(service, logger);
+  return service;
 }
 
 /** Checks the servers before the application relies on them. */

@@ -13,7 +13,8 @@ export interface RedisLockModuleExtras {
   name?: string;
 }
 
-const OPTIONS = Symbol('RedisLockModuleOptions');
+/** The options of a registration, in its module. */
+export const OPTIONS = Symbol('RedisLockModuleOptions');
 
 export const { ConfigurableModuleClass, OPTIONS_TYPE, ASYNC_OPTIONS_TYPE } =
   new ConfigurableModuleBuilder<RedisLockModuleOptions>({ optionsInjectionToken: OPTIONS })

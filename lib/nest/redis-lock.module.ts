@@ -1,7 +1,14 @@
 import { Inject, Module, type DynamicModule } from '@nestjs/common';
-import { ModulesContainer } from '@nestjs/core';
+import { ModuleRef, ModulesContainer } from '@nestjs/core';
 import { LockOptionsError } from '../errors.js';
-import { ConfigurableModuleClass, type ASYNC_OPTIONS_TYPE, type OPTIONS_TYPE } from './redis-lock.module-definition.js';
+import { moduleOf } from './nest-modules.js';
+import {
+  ConfigurableModuleClass,
+  OPTIONS,
+  type ASYNC_OPTIONS_TYPE,
+  type OPTIONS_TYPE,
+} from './redis-lock.module-definition.js';
+import { refuseBare } from './registrations.js';
 import { refuseUninjected } from './refuse-uninjected.js';
 
 const ASYNC_FORMS = ['useFactory', 'useClass', 'useExisting'] as const;
@@ -15,9 +22,11 @@ export class RedisLockModule extends ConfigurableModuleClass {
   readonly #modules: ModulesContainer;
 
   /** @internal Nest makes one for each registration. */
-  constructor(@Inject(ModulesContainer) modules: ModulesContainer) {
+  constructor(@Inject(ModulesContainer) modules: ModulesContainer, @Inject(ModuleRef) ref: ModuleRef) {
     super();
     this.#modules = modules;
+    const module = moduleOf(ref, modules);
+    if (!module.providers.has(OPTIONS)) refuseBare(module, modules);
   }
 
   /** @internal Nest calls it when all instances are there. */

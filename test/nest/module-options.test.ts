@@ -174,21 +174,3 @@ it('logs a lock that was lost', async () => {
   await locks.forceRelease('x');
   expect(log.lines).toEqual([expect.stringMatching(/^error Lock "x" \(fencing token \d+\) was lost: expired\.$/)]);
 });
-
-describe('a second registration', () => {
-  const start2 = async (names: [string | undefined, string | undefined]) => {
-    const log = new RecordingLogger();
-    const imports = names.map((name) => RedisLockModule.forRoot({ memory: true, name, isGlobal: false }));
-    const testing = await Test.createTestingModule({ imports }).setLogger(log).compile();
-    await testing.close();
-    return log.lines;
-  };
-
-  it('under the same name is told as an error', async () => {
-    expect((await start2([undefined, undefined])).join()).toMatch(/^error .*registered more than once under this name/);
-  });
-
-  it('under another name is not', async () => {
-    expect(await start2([undefined, 'billing'])).toEqual([]);
-  });
-});

@@ -1,0 +1,312 @@
+import { Inject, Injectable, Module, type DynamicModule, type ModuleMetadata, type Type } from '@nestjs/common';
+import { LazyModuleLoader } from '@nestjs/core';
+import { Test, type TestingModule } from '@nestjs/testing';
+import { Redis } from 'ioredis';
+import {
+  getLockServiceToken,
+  InjectLockService,
+  Locked,
+  LockOptionsError,
+  LockService,
+  RedisLockModule,
+  type RedisLockModuleOptions,
+} from 'nest-redis-lock';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { RecordingLogger } from '../support/nest-app.js';
+import { until } from '../support/until.js';
+
+type Options = RedisLockModuleOptions & { name?: string; isGlobal?: boolean };
+
+function moduleOf(name: string, metadata: ModuleMetadata): Type {
+  const made = { [name]: class {} }[name]!;
+  Module(metadata)(made);
+  return made;
+}
+
+type Imports = NonNullable<ModuleMetadata['imports']>;
+
+const start = (...imports: Imports): Promise<TestingModule> => logging(new RecordingLogger(), ...imports);
+
+async function logging(log: RecordingLogger, ...imports: Imports): Promise<TestingModule> {
+  const app = await Test.createTestingModule({ imports: [moduleOf('AppModule', { imports })] })
+    .setLogger(log)
+    .compile();
+  onTestFinished(() => app.close());
+  return app.init();
+}
+
+@Injectable()
+class ByConstructor {
+  constructor(readonly locks: LockService) {}
+}
+
+@Injectable()
+class ByDecorator {
+  @Locked('x')
+  async run(): Promise<string> {
+    return 'ran';
+  }
+}
+
+describe('without forRoot RedisLockModule is refused, and the modules are named', () => {
+  const bare = (name: string, ...providers: Type[]) => moduleOf(name, { imports: [RedisLockModule], providers });
+  const NOTHING = 'RedisLockModule without forRoot, which registers nothing.';
+
+  it('where it is the only one', async () => {
+    const starting = start(bare('OrdersModule'));
+    await expect(starting).rejects.toThrow(
+      `OrdersModule imports ${NOTHING} Write RedisLockModule.forRoot({ … }) or forRootAsync({ … }) there.`,
+    );
+    await expect(starting).rejects.toBeInstanceOf(LockOptionsError);
+  });
+
+  it.each([
+    ['is injected', ByConstructor],
+    ['is needed by @Locked', ByDecorator],
+  ])('in the log, too, where the service that is missing %s, of which Nest may speak first', async (_, provider) => {
+    const log = new RecordingLogger();
+    await expect(logging(log, bare('OrdersModule', provider))).rejects.toThrow(
+      /RedisLockModule without forRoot|LockService/,
+    );
+    const said = () => log.lines.filter((line) => line.startsWith(`error OrdersModule imports ${NOTHING} Write `));
+    await until(() => said().length === 1, { what: 'it is logged' });
+  });
+
+  it('where another module registers it for all', async () => {
+    const locks = RedisLockModule.forRoot({ memory: true });
+    for (const order of [
+      [locks, bare('OrdersModule', ByConstructor)],
+      [bare('OrdersModule', ByConstructor), locks],
+    ]) {
+      await expect(start(...order)).rejects.toThrow(
+        `OrdersModule imports ${NOTHING} AppModule registers it for all modules: remove it from the imports of OrdersModule.`,
+      );
+    }
+  });
+
+  it('where another module registers it for itself', async () => {
+    const local = RedisLockModule.forRootAsync({ useFactory: () => ({ memory: true }), isGlobal: false });
+    await expect(start(moduleOf('StockModule', { imports: [local] }), bare('OrdersModule'))).rejects.toThrow(
+      `OrdersModule imports ${NOTHING} StockModule registers it: keep in a constant what its forRoot returns, and ` +
+        'import that.',
+    );
+  });
+
+  it('where several do it', async () => {
+    const starting = start(RedisLockModule.forRoot({ memory: true }), bare('OrdersModule'), bare('StockModule'));
+    await expect(starting).rejects.toThrow(
+      `OrdersModule and StockModule import ${NOTHING} AppModule registers it for all modules: remove it from the ` +
+        'imports of OrdersModule and StockModule.',
+    );
+  });
+
+  it('where a lazy module does it; the application goes on', async () => {
+    const app = await start(RedisLockModule.forRoot({ memory: true }));
+    const loading = app.get(LazyModuleLoader).load(() => bare('LazyModule'));
+    await expect(loading).rejects.toThrow(`LazyModule imports ${NOTHING} AppModule registers it for all modules`);
+    expect(await app.get(LockService).withLock('x', () => 'ran')).toBe('ran');
+  });
+});
+
+describe('a module may', () => {
+  it('export RedisLockModule again', async () => {
+    const local = RedisLockModule.forRoot({ memory: true, isGlobal: false });
+    const Shared = moduleOf('SharedModule', { imports: [local], exports: [RedisLockModule] });
+    const app = await start(moduleOf('OrdersModule', { imports: [Shared], providers: [ByConstructor, ByDecorator] }));
+    expect(await app.get(ByDecorator).run()).toBe('ran');
+  });
+
+  it('import what another one imports', async () => {
+    const locks = RedisLockModule.forRoot({ memory: true });
+    const app = await start(
+      locks,
+      moduleOf('OrdersModule', { imports: [locks] }),
+      moduleOf('StockModule', { imports: [locks] }),
+    );
+    expect(app.get(LockService, { strict: false, each: true })).toHaveLength(1);
+  });
+});
+
+describe('two registrations under one name', () => {
+  const twice = (first: Options | DynamicModule, second: Options | DynamicModule) => {
+    const [one, other] = [first, second].map((each) => ('module' in each ? each : RedisLockModule.forRoot(each)));
+    return start(moduleOf('OrdersModule', { imports: [one!] }), moduleOf('StockModule', { imports: [other!] }));
+  };
+  const servicesOf = (app: TestingModule, name?: string) =>
+    new Set(app.get<LockService>(getLockServiceToken(name), { strict: false, each: true }));
+  const client = (): Redis => {
+    const made = new Redis({ lazyConnect: true });
+    onTestFinished(() => made.disconnect());
+    return made;
+  };
+  const lazily = { lazyConnect: true, shutdownTimeoutMs: 0 };
+
+  it.each<[what: string, options: () => [Options | DynamicModule, Options | DynamicModule], differing: string]>([
+    ['a setting', () => [{ memory: true }, { memory: true, ttlMs: 5_000 }], 'ttlMs'],
+    [
+      'a server',
+      () => [
+        { redis: 'redis://:hunter2@a', ...lazily },
+        { redis: { host: 'b', password: 'hunter2' }, ...lazily },
+      ],
+      'redis',
+    ],
+    [
+      'a kind of backend',
+      () => [
+        { redis: 'redis://a', ...lazily },
+        { memory: true, ...lazily },
+      ],
+      'redis, memory',
+    ],
+    [
+      'a client, though both are alike',
+      () => {
+        const one = client();
+        const other = new Proxy(one, {});
+        return [
+          { redis: one, ...lazily },
+          { redis: other, ...lazily },
+        ];
+      },
+      'redis',
+    ],
+    [
+      'a function',
+      () => [
+        { redis: () => client(), ...lazily },
+        { redis: () => client(), ...lazily },
+      ],
+      'redis',
+    ],
+    [
+      'what factories return',
+      () => [
+        RedisLockModule.forRootAsync({ useFactory: async () => ({ memory: true }) }),
+        RedisLockModule.forRootAsync({ useFactory: () => ({ memory: true, keyPrefix: 'mine', fair: true }) }),
+      ],
+      'keyPrefix, fair',
+    ],
+  ])('are refused when they differ in %s, and both modules are named', async (_, options, differing) => {
+    const starting = twice(...options());
+    const problem = await starting.catch((error: unknown) => error);
+    expect(problem).toBeInstanceOf(LockOptionsError);
+    const message = (problem as Error).message;
+    expect(message.replace('StockModule and OrdersModule', 'OrdersModule and StockModule')).toBe(
+      `OrdersModule and StockModule register RedisLockModule under one name, "default", but with different options ` +
+        `(${differing}): a lock of one would not keep out the other. Register it once, or give one of them a name.`,
+    );
+  });
+
+  it('are refused when one module imports both', async () => {
+    const imports = [RedisLockModule.forRoot({ memory: true }), RedisLockModule.forRoot({ memory: true, fair: true })];
+    await expect(start(...imports)).rejects.toThrow(
+      /^AppModule registers RedisLockModule under one name, "default", but/,
+    );
+  });
+
+  it('are refused by the names of dynamic modules, and of the registration', async () => {
+    const dynamic = (name: string, options: Options) => ({
+      module: moduleOf(name, {}),
+      imports: [RedisLockModule.forRoot({ ...options, name: 'billing' })],
+    });
+    await expect(
+      start(dynamic('One', { memory: true }), dynamic('Other', { memory: true, fair: true })),
+    ).rejects.toThrow(
+      'One and Other register RedisLockModule under one name, "billing", but with different options (fair)',
+    );
+  });
+
+  it.each<[what: string, one: () => Options | DynamicModule, other: () => Options | DynamicModule]>([
+    ['written twice', () => ({ memory: true, ttlMs: 5_000 }), () => ({ memory: true, ttlMs: 5_000 })],
+    ['with a default written out', () => ({ memory: true }), () => ({ memory: true, ttlMs: 30_000, name: 'default' })],
+    ['for a module and for all', () => ({ memory: true, isGlobal: false }), () => ({ memory: true })],
+    [
+      'with options of ioredis',
+      () => ({ redis: { host: 'a', port: 1 }, ...lazily }),
+      () => ({ redis: { port: 1, host: 'a' }, ...lazily }),
+    ],
+    [
+      'as a constant and by a factory',
+      () => ({ memory: true }),
+      () => RedisLockModule.forRootAsync({ useFactory: async () => ({ memory: true }) }),
+    ],
+  ])('are one when they are equal, %s: there is one service', async (_, one, other) => {
+    const app = await twice(one(), other());
+    expect(servicesOf(app).size).toBe(1);
+  });
+
+  it('are one with one client, or one function', async () => {
+    const handed = client();
+    expect(servicesOf(await twice({ redis: handed, ...lazily }, { redis: handed, ...lazily })).size).toBe(1);
+    let made = 0;
+    const make = () => {
+      made++;
+      return new Redis({ lazyConnect: true, port: 1, retryStrategy: () => null });
+    };
+    expect(servicesOf(await twice({ redis: make, ...lazily }, { redis: make, ...lazily })).size).toBe(1);
+    expect(made).toBe(1);
+  });
+
+  it('that are one exclude each other, and a nested call enters', async () => {
+    const parts = ['OrdersModule', 'StockModule'].map((name) => {
+      @Injectable()
+      class Part {
+        constructor(@Inject(LockService) readonly locks: LockService) {}
+      }
+      const imports = [RedisLockModule.forRoot({ memory: true, isGlobal: false })];
+      return { Part, module: moduleOf(name, { imports, providers: [Part] }) };
+    });
+    const app = await start(...parts.map(({ module }) => module));
+    const [orders, stock] = parts.map(({ Part }) => app.get(Part).locks);
+    await orders!.withLock('x', () => stock!.withLock('x', { waitMs: 0 }, () => 'entered'));
+    const held = await orders!.acquire('x');
+    expect(await stock!.tryAcquire('x')).toBeNull();
+    await held.release();
+  });
+
+  it('may differ under different names', async () => {
+    @Injectable()
+    class Both {
+      constructor(
+        readonly standard: LockService,
+        @InjectLockService('billing') readonly billing: LockService,
+      ) {}
+    }
+    const app = await start(
+      RedisLockModule.forRoot({ memory: true }),
+      RedisLockModule.forRoot({ memory: true, ttlMs: 5_000, name: 'billing' }),
+      moduleOf('OrdersModule', { providers: [Both] }),
+    );
+    expect(app.get(Both).billing).not.toBe(app.get(Both).standard);
+  });
+
+  it('of a lazy module are refused, or the same service; the application goes on', async () => {
+    const app = await start(RedisLockModule.forRoot({ memory: true }));
+    const lazy = (options: Options) => moduleOf('LazyModule', { imports: [RedisLockModule.forRoot(options)] });
+    const loader = app.get(LazyModuleLoader);
+    await expect(loader.load(() => lazy({ memory: true, fair: true }))).rejects.toThrow(
+      /^AppModule and .+ register RedisLockModule under one name, "default", but with different options \(fair\)/,
+    );
+    const loaded = await loader.load(() => lazy({ memory: true }));
+    expect(loaded.get(LockService, { strict: false })).toBe(app.get(LockService));
+    expect(await app.get(LockService).withLock('x', () => 'ran')).toBe('ran');
+  });
+
+  it('of a lazy module can be tried again when Redis could not be reached', async () => {
+    const app = await start(RedisLockModule.forRoot({ memory: true }));
+    let isUp = false;
+    const redis = () => {
+      if (!isUp) throw new Error('no configuration yet');
+      return client();
+    };
+    const load = () => {
+      const imports = [RedisLockModule.forRoot({ redis, ...lazily, name: 'billing', isGlobal: false })];
+      return app.get(LazyModuleLoader).load(() => moduleOf('LazyModule', { imports }));
+    };
+    await expect(load()).rejects.toThrow('no configuration yet');
+    isUp = true;
+    const loaded = await load();
+    expect(loaded.get<LockService>(getLockServiceToken('billing'), { strict: false }).connection).toBe('billing');
+  });
+});
