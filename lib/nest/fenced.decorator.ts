@@ -8,6 +8,7 @@ import {
   type HeaderPlan,
 } from './fencing-token.guard.js';
 import { KeyTemplate } from './key-template.js';
+import { refuseStandard } from './refuse-standard.js';
 
 /** Options of `@FencingToken`. */
 export interface FencingTokenOptions {
@@ -38,7 +39,11 @@ export function Fenced(key: string, options: FencedOptions = {}): ClassDecorator
     throw new LockOptionsError(`timeoutMs of @Fenced must be 1 to 60 000 ms: got ${JSON.stringify(timeoutMs)}.`);
   }
   const plan: FencedPlan = { ...readPlan(key, options), timeoutMs: options.timeoutMs };
-  return applyDecorators(SetMetadata(FENCED_PLAN, plan), UseGuards(FencingTokenGuard));
+  const fence = applyDecorators(SetMetadata(FENCED_PLAN, plan), UseGuards(FencingTokenGuard));
+  return (target: object, property?: string | symbol, descriptor?: PropertyDescriptor) => {
+    refuseStandard('@Fenced', property);
+    fence(target, property, descriptor);
+  };
 }
 
 /**

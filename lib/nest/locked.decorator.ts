@@ -10,6 +10,7 @@ import { ContextKey, LockedPlan, planOf, setPlan, type AnyKey, type AnyLockedOpt
 import { lockedInterceptorOf } from './locked.interceptor.js';
 import { lockedStream } from './locked-stream.js';
 import type { AnswerArgs, LockedDecorator, LockedKey, LockedOptions } from './locked.types.js';
+import { refuseStandard } from './refuse-standard.js';
 import { getLockServiceToken } from './tokens.js';
 
 /**
@@ -26,7 +27,8 @@ export function fromContext(make: (context: ExecutionContext) => string): Contex
  * @param key a string in which `{0}` stands for the first argument and `{0.customer.id}` for a path in it; for handlers
  *   also `{params.x}`, `{body.x}`, `{query.x}`, `{headers.x}`, `{user.x}`, `{data.x}`, `{args.x}`; or a function of the
  *   method's arguments; or `fromContext(…)`
- * @throws LockOptionsError when the class is defined: a key that cannot be read, a bad option, a second `@Locked`
+ * @throws LockOptionsError when the class is defined: a key that cannot be read, a bad option, a second `@Locked`,
+ *   a class that was compiled without `experimentalDecorators`
  *
  * A call rejects with `LockContendedError`, `LockUnavailableError`, `LockLostError`, `LockSelfDeadlockError` or
  * `LockKeyError`; in all but `LockLostError` the method did not run.
@@ -43,6 +45,7 @@ export function Locked<
 ): LockedDecorator<Key, KeyArgs, Args, Value, Way>;
 export function Locked(key: AnyKey, options: AnyLockedOptions = {}): MethodDecorator {
   return (target, property, descriptor: PropertyDescriptor | undefined) => {
+    refuseStandard('@Locked', property);
     if (typeof target === 'function') {
       if (property === undefined) {
         throw new LockOptionsError(`@Locked is for methods: ${target.name} is a class. Put it on each method.`);

@@ -1,6 +1,7 @@
 import { Inject } from '@nestjs/common';
 import { DEFAULT_CONNECTION } from '../resolve-options.js';
 import { LockService } from '../service/lock.service.js';
+import { refuseStandard } from './refuse-standard.js';
 
 /**
  * The injection token of the `LockService` of a registration.
@@ -12,5 +13,9 @@ export function getLockServiceToken(connection: string = DEFAULT_CONNECTION): ty
 
 /** Injects the `LockService` of the registration with this `name`. */
 export function InjectLockService(connection?: string): PropertyDecorator & ParameterDecorator {
-  return Inject(getLockServiceToken(connection));
+  const inject = Inject(getLockServiceToken(connection));
+  return (target: object, property: string | symbol | undefined, index?: number) => {
+    refuseStandard('@InjectLockService', property);
+    inject(target, property as string | symbol, index as number);
+  };
 }
