@@ -39,6 +39,8 @@ export class Inbox {
 
   constructor(
     private readonly source: RedisClient,
+    /** What its connection is called in `CLIENT LIST`. */
+    private readonly clientName: string,
     readonly channel: string,
     private readonly duties: InboxDuties,
   ) {
@@ -52,7 +54,7 @@ export class Inbox {
   /** Begins to listen, and keeps on doing so over breaks of the connection. */
   open(): void {
     if (this.#client) return;
-    const client = duplicate(this.source);
+    const client = duplicate(this.source, this.clientName);
     this.#client = client;
     client
       .on('error', () => {}) // the connection that asks for locks has the same troubles, and reports them
@@ -134,8 +136,9 @@ export function ownConnection(client: Redis, options: RedisOptions = {}): Redis 
   return client.duplicate({ ...OWN_CONNECTION, ...options });
 }
 
-function duplicate(client: RedisClient): RedisClient {
-  if (!client.isCluster) return ownConnection(client as Redis);
-  // Without redisOptions: ioredis 5 would take them for all, and forget the credentials.
-  return (client as Cluster).duplicate([], { lazyConnect: true });
+function duplicate(client: RedisClient, connectionName: string): RedisClient {
+  if (!client.isCluster) return ownConnection(client as Redis, { connectionName });
+  // All of redisOptions: ioredis 5 takes what is given here for all, and would forget the credentials.
+  const redisOptions = { ...(client as Cluster).options.redisOptions, connectionName };
+  return (client as Cluster).duplicate([], { lazyConnect: true, redisOptions });
 }

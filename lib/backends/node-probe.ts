@@ -69,7 +69,7 @@ export class NodeProbe {
     const channel = `${keyPrefix}:inbox:doctor:${processName}`;
     const rights = commandRights(key, channel, { votes: !handsOver, waitsForReplicas: awaitedReplicas > 0 });
     try {
-      const listening = mayListen(client, channel, timeoutMs);
+      const listening = mayListen(client, channel, timeoutMs, this.connection.clientName);
       const clock = await clockOf(client);
       const trials = [...rights, ...this.#selection(client)];
       const [info, save, fsync, ...tried] = await askAll(client, [
@@ -169,11 +169,11 @@ async function askAll(client: Redis, commands: readonly (readonly [string, ...st
 }
 
 /** On a connection of its own: under RESP2 one that has subscribed can ask for nothing else. Never rejects. */
-async function mayListen(client: Redis, channel: string, timeoutMs: number): Promise<Answer> {
+async function mayListen(client: Redis, channel: string, timeoutMs: number, connectionName: string): Promise<Answer> {
   let own: Redis | undefined;
   const timer = setTimeout(() => own?.disconnect(), timeoutMs);
   try {
-    own = ownConnection(client, { enableReadyCheck: false, retryStrategy: () => null });
+    own = ownConnection(client, { connectionName, enableReadyCheck: false, retryStrategy: () => null });
     own.on('error', () => {}); // told by the promise
     await own.connect();
     const value = await own.subscribe(channel);

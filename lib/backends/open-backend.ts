@@ -39,14 +39,14 @@ export async function openBackend(
         fair,
         guarded: false,
       };
-      const [node] = await openNodes([backend.source], settings);
-      const replicas = terms && new ReplicaWait(node!.connection.client, settings, terms);
+      const [node] = await openNodes([backend.source], settings, clientName(options));
+      const replicas = terms && new ReplicaWait(node!.connection, settings, terms);
       return new SingleNodeBackend(node!, commandTimeoutMs, now, replicas);
     }
     case 'redlock': {
       // A node that is slow must not eat up the validity of the others' votes.
       const nodeTimeoutMs = options.commandTimeoutMs ?? Math.round(Math.min(200, Math.max(50, options.ttlMs * 0.05)));
-      const nodes = await openNodes(backend.sources, {
+      const settings = {
         keyPrefix,
         commandTimeoutMs: nodeTimeoutMs,
         processName,
@@ -54,7 +54,8 @@ export async function openBackend(
         awaitedReplicas: 0,
         fair: false,
         guarded: options.restartGuard,
-      });
+      };
+      const nodes = await openNodes(backend.sources, settings, clientName(options));
       const problem = unfitTogether(nodes, options);
       if (problem !== undefined) {
         for (const { connection } of nodes) connection.close();
@@ -87,8 +88,13 @@ function unfitTogether(nodes: readonly RedisNode[], { restartGuard }: ResolvedOp
   return undefined;
 }
 
-async function openNodes(sources: RedisSource[], settings: NodeSettings): Promise<RedisNode[]> {
-  const opening = await Promise.allSettled(sources.map((source) => RedisConnection.open(source)));
+/** Redis takes visible characters of ASCII only. */
+function clientName({ connection }: ResolvedOptions): string {
+  return `nest-redis-lock:${connection.replace(/[^!-~]/g, '_')}`;
+}
+
+async function openNodes(sources: RedisSource[], settings: NodeSettings, name: string): Promise<RedisNode[]> {
+  const opening = await Promise.allSettled(sources.map((source) => RedisConnection.open(source, name)));
   const connections = opening.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
   const failure = opening.find((result) => result.status === 'rejected');
   if (failure) {

@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import { Redis, type RedisOptions } from 'ioredis';
+import { Redis, type Cluster, type RedisOptions } from 'ioredis';
 import { checkMade, isClient } from '../check-source.js';
 import { NodeError } from '../errors.js';
 import type { RedisClient, RedisSource } from '../options.js';
@@ -64,27 +64,38 @@ export class RedisConnection {
   #givenUp?: Duplex;
   #problem?: NodeError;
 
+  /** What the further connections that are made after its example are called in `CLIENT LIST`. */
+  readonly clientName: string;
+
   private constructor(
     readonly client: RedisClient,
     /** `host:port`, or the path of a socket: never the URL, which may hold a password. */
     readonly name: string,
     private readonly owned: boolean,
+    clientName: string,
   ) {
+    this.clientName = (owned && ownNameOf(client)) || clientName;
     client.on('ready', this.#wake).on('end', this.#wake);
     // A handed client keeps its own way of reporting errors.
     if (this.owned) client.on('error', this.#remember).on('ready', this.#forget);
   }
 
-  /** @throws what the user's function throws */
-  static async open(source: RedisSource): Promise<RedisConnection> {
+  /**
+   * @param clientName for what is made here, unless the user gave it one
+   * @throws what the user's function throws
+   */
+  static async open(source: RedisSource, clientName = 'nest-redis-lock'): Promise<RedisConnection> {
+    const open = (client: RedisClient, owned: boolean) =>
+      new RedisConnection(client, nameOf(client), owned, clientName);
     if (typeof source === 'function') {
       const made: unknown = await source();
       checkMade(made);
-      return new RedisConnection(...named(made), true);
+      return open(made, true);
     }
-    if (typeof source === 'string') return new RedisConnection(...named(new Redis(source, OWN_CLIENT)), true);
-    if (isClient(source)) return new RedisConnection(...named(source), false);
-    return new RedisConnection(...named(new Redis({ ...OWN_CLIENT, ...source })), true);
+    const own = { ...OWN_CLIENT, connectionName: clientName };
+    if (typeof source === 'string') return open(new Redis(source, own), true);
+    if (isClient(source)) return open(source, false);
+    return open(new Redis({ ...own, ...source }), true);
   }
 
   get isReady(): boolean {
@@ -173,9 +184,14 @@ export function refusesDatabase(answer: string): boolean {
   return /^(NOPERM|ERR (DB index|invalid DB|value is|SELECT is not|unknown command))/.test(answer);
 }
 
-function named(client: RedisClient): [RedisClient, string] {
-  if (client.isCluster) return [client, 'cluster'];
+function nameOf(client: RedisClient): string {
+  if (client.isCluster) return 'cluster';
   const { host, port, path, sentinels, name } = (client as Redis).options;
-  if (sentinels?.length) return [client, `sentinel master ${name}`];
-  return [client, path ?? `${host}:${port}`];
+  return sentinels?.length ? `sentinel master ${name}` : (path ?? `${host}:${port}`);
+}
+
+function ownNameOf(client: RedisClient): string | null | undefined {
+  return client.isCluster
+    ? (client as Cluster).options.redisOptions?.connectionName
+    : (client as Redis).options.connectionName;
 }

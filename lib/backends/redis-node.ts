@@ -98,7 +98,8 @@ export class RedisNode {
       connection.suspect(isOpen),
     );
     this.#probe = new NodeProbe(connection, settings);
-    this.#inbox = new Inbox(connection.client, inboxChannel(settings.keyPrefix, settings.processName), {
+    const channel = inboxChannel(settings.keyPrefix, settings.processName);
+    this.#inbox = new Inbox(connection.client, connection.clientName, channel, {
       onMessage: (text) => {
         const { ticket, fencingToken, takenKey } = readMessage(text);
         if (takenKey === undefined) this.#wake?.(ticket, fencingToken);

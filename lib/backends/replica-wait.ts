@@ -37,13 +37,15 @@ interface LaneDuties {
 /** Waits until replicas have a lock, on connections of its own, since WAIT blocks the one that it is sent on. */
 export class ReplicaWait {
   readonly #source: RedisClient;
+  readonly #clientName: string;
   readonly #settings: NodeSettings;
   readonly #terms: ReplicaOptions;
   /** For the one server, or for each master of a Cluster that was needed. */
   readonly #lanes = new Map<string, Lane>();
 
-  constructor(source: RedisClient, settings: NodeSettings, terms: ReplicaOptions) {
-    this.#source = source;
+  constructor(source: RedisConnection, settings: NodeSettings, terms: ReplicaOptions) {
+    this.#source = source.client;
+    this.#clientName = source.clientName;
     this.#settings = settings;
     this.#terms = terms;
   }
@@ -79,16 +81,18 @@ export class ReplicaWait {
   }
 
   #connect(server: string): Redis {
+    const connectionName = this.#clientName;
     if (!this.#source.isCluster) {
       const source = this.#source as Redis;
       // The application may have selected another than that of its options.
-      return source.duplicate({ ...OWN_CONNECTION, db: source.condition?.select ?? source.options.db });
+      const db = source.condition?.select ?? source.options.db;
+      return source.duplicate({ ...OWN_CONNECTION, connectionName, db });
     }
     const cluster = this.#source as Cluster;
     const master = cluster.nodes('master').find(({ options: { host, port } }) => `${host}:${port}` === server);
     if (!master) throw new Error('it is no master of the cluster any more');
     const { keyPrefix } = cluster.options;
-    return master.duplicate({ ...OWN_CONNECTION, db: 0, keyPrefix, retryStrategy: () => null });
+    return master.duplicate({ ...OWN_CONNECTION, connectionName, db: 0, keyPrefix, retryStrategy: () => null });
   }
 }
 

@@ -18,7 +18,7 @@ function inboxOf(options: object = {}, port = server.port) {
   source.on('error', () => {}); // as the application would
   const heard: string[] = [];
   const changes: boolean[] = [];
-  const inbox: Inbox = new Inbox(source, 'inbox:me', {
+  const inbox: Inbox = new Inbox(source, 'inbox', 'inbox:me', {
     onMessage: (text) => heard.push(text),
     onChange: () => changes.push(inbox.isOpen),
   });
