@@ -121,6 +121,11 @@ export interface LockBackend {
   listen(wake: Wake, suspect?: Suspect): void;
   /** A wake-up that was due has not come: has it found out whether they still do. */
   checkListening(): void;
+  /**
+   * What is wrong, as far as is known, with the nodes that keep an attempt waiting.
+   * @param silence what to say of a node that is connected, but owes an answer
+   */
+  problems(silence: string): NodeError[];
   /** @throws LockUnavailableError */
   inspect(key: string): Promise<Holding | undefined>;
   /**

@@ -80,6 +80,10 @@ export class MemoryBackend implements LockBackend {
 
   checkListening(): void {}
 
+  problems(): [] {
+    return [];
+  }
+
   async inspect(key: string): Promise<Holding | undefined> {
     const entry = this.#live(key);
     if (!entry) return undefined;

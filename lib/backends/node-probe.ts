@@ -41,8 +41,7 @@ export class NodeProbe {
   async run(timeoutMs: number): Promise<NodeDiagnosis[]> {
     const startedAt = performance.now();
     const { client, name } = this.connection;
-    // While it waits to be connected again it is known to be down.
-    const problem = await this.connection.ready(client.status === 'reconnecting' ? 0 : timeoutMs);
+    const problem = await this.connection.ready(timeoutMs);
     if (problem) return [unreachable(name, client.isCluster, problem.problem)];
     const leftMs = Math.max(1, timeoutMs - (performance.now() - startedAt));
     if (!client.isCluster) return [await this.#checked(name, client as Redis, leftMs)];

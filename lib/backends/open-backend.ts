@@ -94,7 +94,9 @@ function clientName({ connection }: ResolvedOptions): string {
 }
 
 async function openNodes(sources: RedisSource[], settings: NodeSettings, name: string): Promise<RedisNode[]> {
-  const opening = await Promise.allSettled(sources.map((source) => RedisConnection.open(source, name)));
+  const opening = await Promise.allSettled(
+    sources.map((source) => RedisConnection.open(source, name, settings.commandTimeoutMs)),
+  );
   const connections = opening.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
   const failure = opening.find((result) => result.status === 'rejected');
   if (failure) {

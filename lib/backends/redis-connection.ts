@@ -45,7 +45,8 @@ export class RedisConnection {
   };
   readonly #remember = (error: Error) => {
     if (this.#isGivenUp) return; // what follows from that
-    this.#lastError = problemOf(error);
+    if (this.client.isCluster) this.#lastError ??= problemOf(error);
+    else this.#lastError = problemOf(error);
     this.#refusal = refusalOf(error);
     // Whatever the reason, the client would go on in database 0, where others do not look for the lock.
     if (isOfSelect(error)) {
@@ -54,12 +55,32 @@ export class RedisConnection {
     }
     if (this.#refusal) for (const waiter of this.#starting) waiter();
   };
-  readonly #forget = () => {
-    if (!this.#isGivenUp) this.#lastError = this.#refusal = undefined;
+  /** An error of the Cluster itself only says that all its nodes failed. */
+  readonly #rememberNode = (error: Error, node: string) => {
+    if (!this.isReady) this.#lastError = `${node}: ${problemOf(error)}`;
+  };
+  readonly #noteReady = () => {
+    if (this.#isGivenUp) return;
+    this.#wasReady = true;
+    this.#failures = 0;
+    this.#lastError = this.#refusal = this.#downSince = undefined;
+  };
+  readonly #noteClose = () => {
+    this.#downSince ??= performance.now();
+    if (this.#wasReady) this.#wasReady = false;
+    else this.#failures++;
+    // To listen to the errors of a handed client would keep it from reporting those that nobody else listens to.
+    const error = this.owned ? undefined : this.stream?.errored;
+    if (error) this.#lastError = problemOf(error);
   };
   /** Since it was last ready. */
   #lastError?: string;
   #refusal?: Refusal;
+  #wasReady: boolean;
+  /** How many attempts to connect have failed since it was last ready. */
+  #failures = 0;
+  /** Since when it is not ready, although it should be. */
+  #downSince?: number;
   /** The last connection that was not in the database that it was to use. */
   #givenUp?: Duplex;
   #problem?: NodeError;
@@ -73,20 +94,29 @@ export class RedisConnection {
     readonly name: string,
     private readonly owned: boolean,
     clientName: string,
+    private readonly commandTimeoutMs: number,
   ) {
     this.clientName = (owned && ownNameOf(client)) || clientName;
+    this.#wasReady = this.isReady;
+    client.on('ready', this.#noteReady).on('close', this.#noteClose);
     client.on('ready', this.#wake).on('end', this.#wake);
+    if (client.isCluster) client.on('node error', this.#rememberNode);
     // A handed client keeps its own way of reporting errors.
-    if (this.owned) client.on('error', this.#remember).on('ready', this.#forget);
+    if (this.owned) client.on('error', this.#remember);
   }
 
   /**
    * @param clientName for what is made here, unless the user gave it one
+   * @param commandTimeoutMs after so long without a connection the server counts as down
    * @throws what the user's function throws
    */
-  static async open(source: RedisSource, clientName = 'nest-redis-lock'): Promise<RedisConnection> {
+  static async open(
+    source: RedisSource,
+    clientName = 'nest-redis-lock',
+    commandTimeoutMs = 1_000,
+  ): Promise<RedisConnection> {
     const open = (client: RedisClient, owned: boolean) =>
-      new RedisConnection(client, nameOf(client), owned, clientName);
+      new RedisConnection(client, nameOf(client), owned, clientName, commandTimeoutMs);
     if (typeof source === 'function') {
       const made: unknown = await source();
       checkMade(made);
@@ -102,6 +132,16 @@ export class RedisConnection {
     return this.client.status === 'ready';
   }
 
+  /**
+   * Whether it is of no use to wait for it: an attempt to connect again has failed, or took too long. A break that is
+   * shorter is ridden out. What a proxy that takes connections hides is known after `commandTimeoutMs`.
+   */
+  get isKnownDown(): boolean {
+    if (this.isReady) return false;
+    if (this.client.status === 'end' || this.#failures > 0) return true;
+    return this.#downSince !== undefined && performance.now() - this.#downSince >= this.commandTimeoutMs;
+  }
+
   /** What is wrong while it is not ready. The same one until that changes: it is asked for by every call meanwhile. */
   get problem(): NodeError {
     const cause = this.#lastError ? `: ${this.#lastError}` : '';
@@ -114,13 +154,16 @@ export class RedisConnection {
 
   /**
    * Waits until commands can be sent. Starts the connection of a lazy client, as a command would.
-   * @param when at the `start` of the application what is refused will stay so; later it may be changing
-   * @returns undefined when it is ready; what is wrong after `timeoutMs`, or at once when it was closed for good
+   * @param when at the `start` of the application a server may be about to start, too: it is waited for also when it is
+   *   known to be down, but what it refuses will stay so; later that may be changing
+   * @returns undefined when it is ready; what is wrong after `timeoutMs`, or at once when it is of no use to wait
    */
   async ready(timeoutMs: number, when?: 'start'): Promise<NodeError | undefined> {
     if (this.isReady) return undefined;
     if (this.client.status === 'wait') this.client.connect().catch(() => {}); // reported by the status
-    const isHopeless = this.client.status === 'end' || (when === 'start' && this.#refusal !== undefined);
+    this.#downSince ??= performance.now();
+    const isHopeless =
+      when === 'start' ? this.client.status === 'end' || this.#refusal !== undefined : this.isKnownDown;
     if (!isHopeless && timeoutMs > 0) await this.#change(timeoutMs, when);
     return this.isReady ? undefined : this.problem;
   }
@@ -145,7 +188,9 @@ export class RedisConnection {
 
   /** Closes the client if it was made here. Nothing may be under way any more. */
   close(): void {
+    this.client.off('ready', this.#noteReady).off('close', this.#noteClose);
     this.client.off('ready', this.#wake).off('end', this.#wake);
+    this.client.off('node error', this.#rememberNode);
     if (this.owned) this.client.disconnect();
     this.#wake();
   }

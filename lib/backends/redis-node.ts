@@ -118,6 +118,12 @@ export class RedisNode {
     return this.#inbox.isOpen;
   }
 
+  /** What is wrong with it, as far as is known; `silence` when it is connected, but owes an answer. */
+  problem(silence: string): NodeError | undefined {
+    if (!this.connection.isReady) return this.connection.problem;
+    return this.#runner.isAnswered ? undefined : new NodeError(this.name, silence);
+  }
+
   listen(wake: Wake, suspect?: Suspect): void {
     if (this.#closed) return;
     this.#wake = wake;
@@ -267,7 +273,7 @@ export class RedisNode {
   #faultOf(fault: ScriptFault): Fault {
     const { message, mayHaveRun, disconnected } = fault;
     // What was not sent says only that, the connection also why.
-    if (disconnected && !mayHaveRun && !this.connection.isReady) {
+    if (!mayHaveRun && !this.connection.isReady) {
       return { status: 'fault', error: this.connection.problem, mayHaveRun, disconnected };
     }
     if (this.#lastFault?.[0] !== fault) {

@@ -137,6 +137,11 @@ export class RedlockBackend implements LockBackend {
     for (const { node } of this.#nodes) node.checkListening();
   }
 
+  problems(silence: string): NodeError[] {
+    const problems = this.#nodes.map(({ node, abstention }) => node.problem(silence) ?? abstention);
+    return problems.filter((problem) => problem !== undefined);
+  }
+
   async inspect(key: string): Promise<Holding | undefined> {
     const views = await Promise.all(this.#nodes.map(({ node }) => node.inspect(key)));
     const faults = views.filter(isFault);

@@ -151,7 +151,10 @@ class Lane {
   async #connected(): Promise<RedisNode> {
     if (!this.#node || this.#node.connection.client.status === 'end') {
       this.#node?.connection.close();
-      this.#node = new RedisNode(await RedisConnection.open(this.duties.connect), this.duties.settings);
+      this.#node = new RedisNode(
+        await RedisConnection.open(this.duties.connect, undefined, this.duties.settings.commandTimeoutMs),
+        this.duties.settings,
+      );
     }
     if (!this.#closed) return this.#node;
     this.#node.connection.close();

@@ -81,8 +81,9 @@ export class SingleNodeBackend implements LockBackend {
   }
 
   async #reconnected(leftMs: number): Promise<NodeError | undefined> {
-    await delay(Math.min(leftMs, RECONNECT_PAUSE_MS));
-    return this.#node.connection.ready(leftMs);
+    const { connection } = this.#node;
+    if (!connection.isKnownDown) await delay(Math.min(leftMs, RECONNECT_PAUSE_MS));
+    return connection.ready(leftMs);
   }
 
   extend(claim: Claim, told: (outcome: ExtendOutcome) => void): void {
@@ -114,6 +115,10 @@ export class SingleNodeBackend implements LockBackend {
 
   checkListening(): void {
     this.#node.checkListening();
+  }
+
+  problems(silence: string): NodeError[] {
+    return [this.#node.problem(silence) ?? new NodeError(this.#node.name, silence)];
   }
 
   async inspect(key: string): Promise<Holding | undefined> {

@@ -62,6 +62,11 @@ export class ScriptRunner {
     this.#keyPrefix = client.options.keyPrefix ?? '';
   }
 
+  /** Whether all that was sent has been answered. */
+  get isAnswered(): boolean {
+    return !this.#open.first && this.#overdue.size === 0;
+  }
+
   /**
    * @param read called with the answers in the order in which the server gave them, which that of promises is not; or with
    *   why there is none: not connected, none in time, or an error of Redis

@@ -294,6 +294,7 @@ export class LockQueue implements BidOwner, WaiterQueue {
   }
 
   get #known(): Known {
-    return { key: this.key, lease: this.#lease, sighting: this.#sighting, now: this.duties.now() };
+    const { backend, now } = this.duties;
+    return { key: this.key, lease: this.#lease, sighting: this.#sighting, now: now(), backend };
   }
 }

@@ -1,3 +1,4 @@
+import type { LockBackend } from '../backends/lock-backend.js';
 import { LockContendedError, LockUnavailableError, NodeError } from '../errors.js';
 import type { Lease } from '../lease/lease.js';
 import { parseOwner } from '../owner.js';
@@ -20,6 +21,7 @@ export interface Known {
   lease?: Lease;
   sighting?: Sighting;
   now: number;
+  backend: Pick<LockBackend, 'problems'>;
 }
 
 /** An answer may take so long before what was last heard counts as out of date. */
@@ -30,8 +32,10 @@ export function inVain(waiter: Waiter, known: Known): LockContendedError | LockU
   const { key, lease, sighting, now } = known;
   const unansweredMs = sighting ? now - (sighting.askedAt ?? now) : waiter.waitedMs;
   if (lease || (sighting ? unansweredMs < ANSWER_DUE_MS : waiter.triesOnce)) return contended(waiter, known);
-  const cause = new NodeError('Redis', `no answer for ${Math.round(unansweredMs)} ms, and waitMs is over`);
-  return LockUnavailableError.from('acquired', key, [cause]);
+  const silence = `no answer for ${Math.round(unansweredMs)} ms, and waitMs is over`;
+  const problems = known.backend.problems(silence);
+  const causes = problems.length > 0 ? problems : [new NodeError('Redis', silence)];
+  return LockUnavailableError.from('acquired', key, causes);
 }
 
 /** @param maxWaiters when it may not even wait */

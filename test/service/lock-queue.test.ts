@@ -52,6 +52,7 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true) {
     },
     release: (claim: Claim) => (log.push(`release ${claim.owner}`), Promise.resolve({ status: 'released' as const })),
     leave: (_key: string, { ticket }: Place) => void log.push(`leave ${ticket}`),
+    problems: () => [],
     get isListening() {
       return listening.isOn;
     },

@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { RedisLockSettings } from '../../lib/options.js';
 import type { LockService } from '../../lib/service/lock.service.js';
+import { redisServers } from '../hazards/stage.js';
 import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
@@ -57,6 +58,53 @@ describe('while acquiring, Redis', () => {
     server.resume();
     await until(() => locks.size === 0, { what: 'the attempt that was given up has ended' });
     await noKeyIsLeft();
+  });
+
+  it('is stopped: a call whose waitMs ends before its attempt names the node that owes an answer', async () => {
+    const locks = await open({ commandTimeoutMs: 20_000 });
+    await (await locks.acquire('other')).release();
+    server.pause();
+    expect(await bounded(locks.acquire('key', { waitMs: 300, ttlMs: 60_000 }))).toMatchObject({
+      ...UNAVAILABLE,
+      causes: [
+        {
+          node: `127.0.0.1:${server.port}`,
+          problem: expect.stringMatching(/^no answer for \d+ ms, and waitMs is over$/),
+        },
+      ],
+    });
+    server.resume();
+    await until(() => locks.size === 0, { what: 'the attempt that was given up has ended' });
+  });
+
+  it('is killed: a call whose waitMs ends before its attempt names the node, and why it cannot be reached', async () => {
+    const locks = await open({ commandTimeoutMs: 20_000 });
+    await server.kill();
+    const [node, problem] = [`127.0.0.1:${server.port}`, expect.stringMatching(/^not connected .*ECONNREFUSED/)];
+    expect(await bounded(locks.acquire('key', { waitMs: 500 }))).toMatchObject({
+      ...UNAVAILABLE,
+      causes: [{ node, problem }],
+    });
+    await server.restart();
+    await until(() => locks.size === 0, { what: 'the attempt that was given up has ended' });
+  });
+
+  it('is a Redlock: a call whose waitMs ends before its attempt names the nodes that keep it waiting, and no other', async () => {
+    const [dead, hung, well] = await redisServers(3);
+    const nodes = [dead!, hung!, well!];
+    const locks = await openLocks({ redlock: nodes.map(({ url }) => url), commandTimeoutMs: 20_000 });
+    await (await locks.acquire('other')).release();
+    hung!.pause();
+    await dead!.kill();
+    expect(await bounded(locks.acquire('key', { waitMs: 500 }))).toMatchObject({
+      ...UNAVAILABLE,
+      causes: [
+        { node: `127.0.0.1:${dead!.port}`, problem: expect.stringMatching(/^not connected .*ECONNREFUSED/) },
+        { node: `127.0.0.1:${hung!.port}`, problem: expect.stringMatching(/^no answer for \d+ ms/) },
+      ],
+    });
+    hung!.resume();
+    await until(() => locks.size === 0, { what: 'the attempt that was given up has ended' });
   });
 
   it('is killed: the call rejects as unavailable in bounded time, also when it tries once', async () => {
@@ -148,16 +196,19 @@ describe('while waiting for a lock that another process holds, Redis', () => {
     expect(outcomes).toEqual(calls.map(() => expect.objectContaining(UNAVAILABLE)));
   });
 
-  it('is down for one attempt: who came while it was under way tries for itself', async () => {
-    const locks = await open({ commandTimeoutMs: 1_500 });
-    await server.kill();
+  it('is stopped for one attempt: a call that came while it was under way tries for itself', async () => {
+    const locks = await open();
+    await (await locks.acquire('other')).release();
+    server.pause();
     const first = locks.acquire('key');
     const startedAt = performance.now();
     await until(() => performance.now() > startedAt + 5, { what: 'the attempt is under way' });
-    const second = locks.acquire('key');
-    await expect(first).rejects.toMatchObject(UNAVAILABLE);
-    await server.restart();
-    expect((await second).isHeld).toBe(true);
+    const second = locks.acquire('key').catch((error: unknown) => error);
+    await expect(first).rejects.toMatchObject({ causes: [{ problem: 'no answer within 200 ms' }] });
+    expect(await second).toMatchObject({
+      causes: [{ problem: expect.stringContaining('an earlier command is still open') }],
+    });
+    server.resume();
   });
 
   it('is stopped: who gives up before that is not told that somebody holds the lock', async () => {

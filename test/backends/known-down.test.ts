@@ -1,0 +1,189 @@
+import { Cluster, Redis } from 'ioredis';
+import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import type { LockBackend } from '../../lib/backends/lock-backend.js';
+import type { RedisLockModuleOptions } from '../../lib/options.js';
+import { letVote } from '../support/let-vote.js';
+import { RedisCluster } from '../support/redis-cluster.js';
+import { RedisServer } from '../support/redis-server.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
+import { until } from '../support/until.js';
+import { acquireOn, claimOn, connected, extendOn, freshKey, granted, opened } from './claims.js';
+
+/** Longer than a test may take: what waits for it fails. */
+const NEVER_MS = 60_000;
+
+let server: RedisServer;
+beforeEach(async () => {
+  server = await RedisServer.start();
+  onTestFinished(() => server.stop());
+});
+
+async function proxied(to = server): Promise<TcpProxy> {
+  const proxy = await TcpProxy.start(to.port);
+  onTestFinished(() => proxy.stop());
+  return proxy;
+}
+
+async function use(options: RedisLockModuleOptions): Promise<LockBackend> {
+  const backend = await connected(options);
+  onTestFinished(() => backend.close());
+  return backend;
+}
+
+/** Waits until an operation that does not wait for the connection says so. */
+async function saysWhy(backend: LockBackend, problem: RegExp): Promise<void> {
+  const says = async () => problem.test(JSON.stringify(await extendOn(backend, claimOn(freshKey()))));
+  await until(says, { what: `an extension says ${problem}` });
+}
+
+/** What is sent before the client knows of the break is kept by one of the application, and sent again. */
+const broken = ({ status }: { status: string }) => status !== 'ready';
+
+const attempt = (backend: LockBackend) => acquireOn(backend, claimOn(freshKey()));
+const unavailable = (...problems: unknown[]) => ({
+  status: 'unavailable',
+  causes: problems.map((problem) => expect.objectContaining({ problem })),
+});
+const refused = expect.stringMatching(/^not connected \(\w+\): connect ECONNREFUSED 127\.0\.0\.1:\d+$/);
+
+describe('A Redis that refuses connections', () => {
+  it('is not waited for by the calls that come when this is known, which say why', async () => {
+    const backend = await use({ redis: server.url, commandTimeoutMs: NEVER_MS });
+    await server.kill();
+    await saysWhy(backend, /ECONNREFUSED/);
+    for (let call = 0; call < 50; call++) expect(await attempt(backend)).toEqual(unavailable(refused));
+    await server.restart();
+    const acquired = async () => (await attempt(backend)).status === 'acquired';
+    await until(acquired, { what: 'it is of use again' });
+  });
+
+  it('is not waited for with a client of the application, and what that does about errors stays as it is', async () => {
+    const errors: string[] = [];
+    const client = new Redis(server.url).on('error', (error: Error) => errors.push(error.message));
+    onTestFinished(() => client.disconnect());
+    const listeners = client.listenerCount('error');
+    const backend = await use({ redis: client, commandTimeoutMs: NEVER_MS });
+    expect(client.listenerCount('error')).toBe(listeners);
+    await server.kill();
+    await until(() => broken(client), { what: 'the client knows of the break' });
+    await saysWhy(backend, /ECONNREFUSED/);
+    expect(await attempt(backend)).toEqual(unavailable(refused));
+    expect(errors).not.toEqual([]);
+    await server.restart();
+    const acquired = async () => (await attempt(backend)).status === 'acquired';
+    await until(acquired, { what: 'it is of use again' });
+  });
+
+  it('is not waited for when it never accepted one', async () => {
+    await server.kill();
+    const backend = await opened({ redis: server.url, commandTimeoutMs: NEVER_MS });
+    onTestFinished(() => backend.close());
+    await expect(backend.connect(0)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    await saysWhy(backend, /ECONNREFUSED/);
+    expect(await attempt(backend)).toEqual(unavailable(refused));
+  });
+
+  it('is waited for when the application starts', async () => {
+    const proxy = await proxied();
+    proxy.refuse();
+    const backend = await opened({ redis: proxy.url, commandTimeoutMs: 100 });
+    onTestFinished(() => backend.close());
+    await expect(backend.connect(0)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    await saysWhy(backend, /ECONNREFUSED/);
+    const connecting = backend.connect(NEVER_MS);
+    await proxy.accept();
+    expect(await connecting).toEqual([]);
+  });
+
+  it('is waited for by the calls that came before this was known', async () => {
+    const proxy = await proxied();
+    const backend = await use({ redis: proxy.url, commandTimeoutMs: NEVER_MS });
+    proxy.refuse();
+    proxy.cut();
+    const early = attempt(backend);
+    await saysWhy(backend, /ECONNREFUSED/);
+    expect(await attempt(backend)).toEqual(unavailable(refused));
+    await proxy.accept();
+    expect(await early).toMatchObject({ status: 'acquired' });
+    proxy.cut(); // what is known of an outage ends with it
+    expect(await attempt(backend)).toMatchObject({ status: 'acquired' });
+  });
+
+  it('is named with an address when it is all of a Cluster', async () => {
+    const cluster = await RedisCluster.start();
+    onTestFinished(() => cluster.stop());
+    const nodes = cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port }));
+    const clients = [new Cluster(nodes), new Cluster(nodes).on('error', () => {})] as const;
+    onTestFinished(() => clients[1].disconnect());
+    const backends = [
+      await use({ redis: () => clients[0], commandTimeoutMs: NEVER_MS }),
+      await use({ redis: clients[1], commandTimeoutMs: NEVER_MS }),
+    ];
+    // A node that was never asked for anything is not known to be gone.
+    await Promise.all(clients.flatMap((client) => client.nodes('master').map((node) => node.ping())));
+    await cluster.stop();
+    await until(() => clients.every(broken), { what: 'both know of the break' });
+    for (const backend of backends) {
+      await saysWhy(backend, /not connected \(\w+\): 127\.0\.0\.1:\d+: /);
+      const problem = expect.stringMatching(/^not connected \(\w+\): 127\.0\.0\.1:\d+: \w/);
+      expect(await attempt(backend)).toEqual(unavailable(problem));
+    }
+  });
+});
+
+describe('A Redis that went away while a command of a client of the application was open', () => {
+  it('is named with the reason, although the client keeps that command', async () => {
+    const client = new Redis(server.url).on('error', () => {});
+    onTestFinished(() => client.disconnect());
+    const backend = await use({ redis: client, commandTimeoutMs: 300 });
+    server.pause();
+    expect(await attempt(backend)).toEqual(unavailable('no answer within 300 ms'));
+    await server.kill();
+    await until(() => broken(client), { what: 'the client knows of the break' });
+    await saysWhy(backend, /ECONNREFUSED/);
+    expect(await attempt(backend)).toEqual(unavailable(refused));
+  });
+});
+
+describe('A Redis that takes connections and does not answer', () => {
+  it.each(['its own', 'of the application'])('costs one time limit, with a client that is %s', async (whose) => {
+    const proxy = await proxied();
+    const client = whose === 'its own' ? undefined : new Redis(proxy.url).on('error', () => {});
+    if (client) onTestFinished(() => client.disconnect());
+    const commandTimeoutMs = 1_000;
+    const backend = await use({ redis: client ?? proxy.url, commandTimeoutMs });
+    proxy.hold();
+    proxy.cut();
+    if (client) await until(() => broken(client), { what: 'the client knows of the break' });
+    expect(await attempt(backend)).toEqual(unavailable(expect.stringMatching(/^not connected/)));
+    const calls = (async () => {
+      for (let call = 0; call < 20; call++) {
+        expect(await attempt(backend)).toEqual(unavailable(expect.stringMatching(/^not connected/)));
+      }
+      return 'all were refused';
+    })();
+    const late = new Promise((resolve) => setTimeout(resolve, commandTimeoutMs, 'each was waited for'));
+    expect(await Promise.race([calls, late])).toBe('all were refused');
+    proxy.release();
+    const acquired = async () => (await attempt(backend)).status === 'acquired';
+    await until(acquired, { what: 'it is of use again' });
+    proxy.cut();
+    expect(await attempt(backend)).toMatchObject({ status: 'acquired' });
+  });
+});
+
+describe('Nodes of a Redlock that refuse connections', () => {
+  it('are not waited for, and each says why', async () => {
+    const servers = [server, await RedisServer.start(), await RedisServer.start()];
+    onTestFinished(async () => void (await Promise.all(servers.map((each) => each.stop()))));
+    await letVote(servers);
+    const backend = await use({ redlock: servers.map(({ url }) => url), commandTimeoutMs: NEVER_MS });
+    await granted(backend, claimOn(freshKey()));
+    await Promise.all(servers.map((each) => each.kill()));
+    const why = /ECONNREFUSED.*ECONNREFUSED.*ECONNREFUSED/;
+    await saysWhy(backend, why);
+    for (let call = 0; call < 50; call++) {
+      expect(await attempt(backend)).toEqual(unavailable(refused, refused, refused));
+    }
+  });
+});
