@@ -23,6 +23,9 @@ const OWN_CLIENT = {
 /** So long after a command was due its connection counts as half-open. */
 const HALF_OPEN_AFTER_MS = 4_000;
 
+/** A server that has become a replica is left for the one that its address may lead to now at most so often. */
+const RENEW_EVERY_MS = 1_000;
+
 /** What a server refuses until somebody changes something. */
 interface Refusal {
   what: string;
@@ -81,6 +84,7 @@ export class RedisConnection {
   #failures = 0;
   /** Since when it is not ready, although it should be. */
   #downSince?: number;
+  #renewedAt = -Infinity;
   /** The last connection that was not in the database that it was to use. */
   #givenUp?: Duplex;
   #problem?: NodeError;
@@ -179,6 +183,23 @@ export class RedisConnection {
       if (stream === this.stream && isOpen()) stream.destroy(new Error('it does not answer'));
     };
     setTimeout(giveUp, HALF_OPEN_AFTER_MS).unref();
+  }
+
+  /**
+   * Has the connection made anew, because its server has become a replica: the address may lead to the primary by now,
+   * while the old connection would stay with the replica for ever. In a Cluster the server itself sends the client on.
+   * @returns what to do about it
+   */
+  leaveReplica(): string {
+    if (!this.owned) {
+      return 'Its server is a replica, which the client stays connected to: call client.disconnect(true), which connects it anew, or give the module a URL or options.';
+    }
+    const now = performance.now();
+    if (this.isReady && now - this.#renewedAt >= RENEW_EVERY_MS) {
+      this.#renewedAt = now;
+      this.stream?.destroy(new Error('its server is a replica'));
+    }
+    return 'Its server is a replica: check that the address leads to the primary. The connection is made anew every second until it does.';
   }
 
   /** What commands are sent on now: another one after each break. A Cluster has none of its own. */

@@ -277,7 +277,7 @@ export class RedisNode {
       return { status: 'fault', error: this.connection.problem, mayHaveRun, disconnected };
     }
     if (this.#lastFault?.[0] !== fault) {
-      const error = new NodeError(this.name, message);
+      const error = new NodeError(this.name, message, fault.isReadOnly ? this.connection.leaveReplica() : undefined);
       this.#lastFault = [fault, { status: 'fault', error, mayHaveRun, disconnected }];
     }
     return this.#lastFault[1];

@@ -12,6 +12,11 @@ export class ScriptFault extends Error {
   ) {
     super(message);
   }
+
+  /** The server is a replica; by itself, or in the error of a script. */
+  get isReadOnly(): boolean {
+    return /\bREADONLY /.test(this.message);
+  }
 }
 
 /** What became of a command that the client rejected with this error. */

@@ -4,7 +4,7 @@ import { clusterSlot } from '../../lib/scripts/cluster-slot.js';
 import { freshKey } from '../backends/claims.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisCluster } from '../support/redis-cluster.js';
-import { RedisServer } from '../support/redis-server.js';
+import type { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
 describe('waitForReplicas in a Cluster', () => {
@@ -13,13 +13,9 @@ describe('waitForReplicas in a Cluster', () => {
 
   beforeAll(async () => {
     cluster = await RedisCluster.start();
-    replica = await RedisServer.start({ args: ['--cluster-enabled', 'yes', '--cluster-node-timeout', '2000'] });
-    await follow(replica, cluster.nodes);
+    replica = await cluster.addReplica();
   });
-  afterAll(async () => {
-    await replica.stop();
-    await cluster.stop();
-  });
+  afterAll(() => cluster.stop());
 
   it('asks the master of the slot of the lock, and no other', async () => {
     const locks = await openLocks({ redis: client(), waitForReplicas: { count: 1, timeoutMs: 1_500 } });
@@ -98,24 +94,3 @@ describe('waitForReplicas in a Cluster', () => {
     return Promise.all(cluster.nodes.map(async (node) => (await node.calls()).wait ?? 0));
   }
 });
-
-/** The first of the masters gets a replica. */
-async function follow(replica: RedisServer, masters: readonly RedisServer[]): Promise<void> {
-  const id = String(await masters[0]!.command('CLUSTER', 'MYID'));
-  await masters[0]!.command('CONFIG', 'SET', 'repl-diskless-sync', 'no'); // that waits for others for seconds
-  for (const { port } of masters) await replica.command('CLUSTER', 'MEET', '127.0.0.1', port);
-  const replicate = () =>
-    replica.command('CLUSTER', 'REPLICATE', id).then(
-      () => true,
-      () => false,
-    );
-  await until(replicate, { what: 'the replica knows its master' });
-  await until(async () => String(await masters[0]!.command('INFO', 'replication')).includes('state=online'), {
-    what: 'it follows',
-  });
-  const serves = async () => {
-    const info = String(await replica.command('CLUSTER', 'INFO'));
-    return info.includes('cluster_known_nodes:4') && info.includes('cluster_state:ok');
-  };
-  await until(serves, { what: 'it knows the others, and their slots' });
-}

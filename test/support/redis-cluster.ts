@@ -5,6 +5,8 @@ const SLOTS = 16_384;
 
 /** A real Redis Cluster of masters, each with an equal part of the slots. */
 export class RedisCluster {
+  readonly #replicas: RedisServer[] = [];
+
   private constructor(readonly nodes: readonly RedisServer[]) {}
 
   /** Takes about two seconds: so long Redis keeps a new cluster from serving. */
@@ -22,7 +24,32 @@ export class RedisCluster {
   }
 
   async stop(): Promise<void> {
-    await Promise.all(this.nodes.map((node) => node.stop()));
+    await Promise.all([...this.nodes, ...this.#replicas].map((node) => node.stop()));
+  }
+
+  /** A replica of the first master. Works once. */
+  async addReplica(): Promise<RedisServer> {
+    const [master] = this.nodes;
+    const replica = await startNode();
+    this.#replicas.push(replica);
+    const id = String(await master!.command('CLUSTER', 'MYID'));
+    await master!.command('CONFIG', 'SET', 'repl-diskless-sync', 'no'); // that waits for others for seconds
+    for (const { port } of this.nodes) await replica.command('CLUSTER', 'MEET', '127.0.0.1', port);
+    const replicate = () =>
+      replica.command('CLUSTER', 'REPLICATE', id).then(
+        () => true,
+        () => false,
+      );
+    await until(replicate, { what: 'the replica knows its master' });
+    await until(async () => String(await master!.command('INFO', 'replication')).includes('state=online'), {
+      what: 'it follows',
+    });
+    const serves = async () => {
+      const info = String(await replica.command('CLUSTER', 'INFO'));
+      return info.includes(`cluster_known_nodes:${this.nodes.length + 1}`) && info.includes('cluster_state:ok');
+    };
+    await until(serves, { what: 'it knows the others, and their slots' });
+    return replica;
   }
 
   async #form(): Promise<void> {

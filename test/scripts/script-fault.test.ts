@@ -1,0 +1,27 @@
+import { Redis } from 'ioredis';
+import { expect, it, onTestFinished } from 'vitest';
+import { replicaOf } from '../doctor/replica-of.js';
+import { redisServer } from '../hazards/stage.js';
+import { faultOf, ScriptFault } from '../../lib/scripts/script-fault.js';
+
+it('a server that is a replica is known by the refusal of a script, and by the error in the middle of one', async () => {
+  const replica = await replicaOf(await redisServer());
+  const client = new Redis(replica.url);
+  onTestFinished(() => client.disconnect());
+  const fails = (script: string) => client.eval(script, 1, 'key').catch((error: unknown) => error);
+  const raised = faultOf(await fails(`return redis.call('SET', KEYS[1], '1')`));
+  expect(raised).toMatchObject({ isReadOnly: true, message: expect.stringContaining('user_script') });
+  const caught = await fails(`return { redis.pcall('SET', KEYS[1], '1').err }`);
+  expect(new ScriptFault(String((caught as string[])[0]), false).isReadOnly).toBe(true);
+});
+
+it.each([
+  ['READONLY You can’t write against a read only replica', true],
+  [
+    'ERR Error running script (call to f_1): @user_script:1: -READONLY You can’t write against a read only replica',
+    true,
+  ],
+  ['NOPERM this user has no permissions to run the readonly command', false],
+])('an error of Redis that says %s is one of a replica: %s', (message, isReadOnly) => {
+  expect(new ScriptFault(message, false)).toMatchObject({ isReadOnly });
+});
