@@ -13,6 +13,12 @@ export interface Lock extends AsyncDisposable {
   readonly fencingToken: number;
   /** Aborted, with a `LockLostError` as its reason, the moment the lock is lost. Not aborted by a release. */
   readonly signal: AbortSignal;
+  /**
+   * Aborted, with a `LockUnavailableError` as its reason, when the application begins to close: work that has no end of its
+   * own should end then. The lock is still held and extended, so that it can be ended in order. Nested locks share it. A lock
+   * that is released or lost is not notified: ask it for `closing` again.
+   */
+  readonly closing: AbortSignal;
   /** Whether the lock is held now: computed when asked, so also right after the process was paused. */
   readonly isHeld: boolean;
   /** Milliseconds until the deadline of the lease, 0 when it is not held. */

@@ -138,8 +138,9 @@ export interface RedisLockSettings extends LeaseOptions, LossOptions {
    */
   connectTimeoutMs?: number;
   /**
-   * How long `app.close()` lets work that holds a lock run on, in milliseconds, 0 to 600 000; what is left then is
-   * told by `lock.signal` (reason `shutdown`) and its locks are released.
+   * How long `app.close()` lets work that holds a lock run on, in milliseconds, 0 to 600 000, from the moment on that it gives
+   * out no more locks. Then `lock.signal` aborts (reason `shutdown`), and the locks are released. Several registrations of one
+   * application are waited for together, for the longest of their times.
    * @default 10000
    */
   shutdownTimeoutMs?: number;

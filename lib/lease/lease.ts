@@ -1,5 +1,5 @@
 import type { Claim } from '../backends/lock-backend.js';
-import { LockLostError, type LockLostReason, type LockOutcome } from '../errors.js';
+import { LockLostError, LockUnavailableError, type LockLostReason, type LockOutcome } from '../errors.js';
 import type { Linked, LinkedList } from '../linked-list.js';
 
 /**
@@ -39,6 +39,7 @@ export class Lease implements Linked<Lease> {
   #state: LeaseState = 'held';
   #lost?: LockLostError;
   #abort?: AbortController;
+  #closing?: AbortController;
   #whenAnswered?: (() => void)[];
 
   constructor(
@@ -94,6 +95,22 @@ export class Lease implements Linked<Lease> {
       if (this.state === 'lost') this.#abort.abort(this.#lost);
     }
     return this.#abort.signal;
+  }
+
+  /** Aborts when its work is asked to end, since the application closes. */
+  get closing(): AbortSignal {
+    return (this.#closing ??= new AbortController()).signal; // one for each lease: listeners are collected with it
+  }
+
+  /** The application closes: its work should end. */
+  askToEnd(): void {
+    this.#closing ??= new AbortController();
+    this.#closing.abort(
+      new LockUnavailableError(
+        `The application is closing: work under lock "${this.claim.key}" should end.`,
+        this.claim.key,
+      ),
+    );
   }
 
   /** Before an extension by another ttl is sent: should its answer be lost, the shorter of both leases is what counts. */

@@ -26,6 +26,7 @@ export class Leases implements LeaseKeeper {
   /** What is to be released once its lease has ended in Redis, too. */
   readonly #afterwards = new Map<NodeJS.Timeout, Claim>();
   #whenIdle?: () => void;
+  #isClosing = false;
 
   constructor(duties: LeasesDuties) {
     const { backend, now, emit } = duties;
@@ -43,9 +44,9 @@ export class Leases implements LeaseKeeper {
     return this.#watchdog.size + this.#afterwards.size;
   }
 
-  /** What is held. */
-  get all(): Lease[] {
-    return this.#watchdog.leases;
+  /** Whether nothing is held. */
+  get isIdle(): boolean {
+    return this.#watchdog.size === 0;
   }
 
   /**
@@ -115,20 +116,34 @@ export class Leases implements LeaseKeeper {
     this.#duties.emit(() => ({ type: 'lost', reason, ...identity(lease) }));
   }
 
-  /** Waits until nothing is held any more, for `timeoutMs` at most. */
-  async idle(timeoutMs: number): Promise<void> {
-    if (this.#watchdog.size === 0) return;
-    let timer: NodeJS.Timeout | undefined;
-    await new Promise<void>((resolve) => {
+  closing(lease: Lease): AbortSignal {
+    if (this.#isClosing && !lease.closing.aborted) lease.askToEnd(); // it began to close when this was not held
+    return lease.closing;
+  }
+
+  /** The application begins to close: asks the work under all that is held to end. */
+  askToEnd(): void {
+    this.#isClosing = true;
+    for (const lease of this.#watchdog.leases) lease.askToEnd();
+  }
+
+  /** Waits until nothing is held any more. */
+  idle(): Promise<void> {
+    return new Promise((resolve) => {
       this.#whenIdle = resolve;
-      timer = setTimeout(resolve, timeoutMs);
+      this.#tellIdle();
     });
-    clearTimeout(timer);
+  }
+
+  /** The application waits for `timeoutMs` for what is held. */
+  announceWait(timeoutMs: number): void {
+    for (const lease of this.#watchdog.leases)
+      this.#duties.emit(() => ({ type: 'closing', timeoutMs, ...identity(lease) }));
   }
 
   /** Keeps nothing any more: what is still held is lost to the shutdown. */
   end(): void {
-    for (const lease of this.all) this.lose(lease, 'shutdown');
+    for (const lease of this.#watchdog.leases) this.lose(lease, 'shutdown');
     for (const [timer, claim] of this.#afterwards) {
       clearTimeout(timer);
       void this.#duties.backend.release(claim);
@@ -155,7 +170,7 @@ export class Leases implements LeaseKeeper {
   }
 
   #tellIdle(): void {
-    if (this.#whenIdle && this.#watchdog.size === 0) this.#whenIdle();
+    if (this.#whenIdle && this.isIdle) this.#whenIdle();
   }
 }
 

@@ -6,6 +6,8 @@ import type { Lease } from './lease.js';
 /** What a handle has done for it. */
 export interface LeaseKeeper {
   extend(lease: Lease, ttlMs: number): Promise<void>;
+  /** Aborts when the application begins to close. */
+  closing(lease: Lease): AbortSignal;
   /** Called once for each handle. */
   release(lease: Lease): Promise<boolean>;
 }
@@ -39,6 +41,10 @@ export class LockHandle implements Lock {
 
   get signal(): AbortSignal {
     return this.lease.signal;
+  }
+
+  get closing(): AbortSignal {
+    return this.keeper.closing(this.lease);
   }
 
   get isReleased(): boolean {

@@ -6,6 +6,7 @@ import { adviceFor, type NodeError } from '../errors.js';
 import type { RedisLockModuleOptions } from '../options.js';
 import { resolveOptions, type ResolvedOptions } from '../resolve-options.js';
 import { LockService } from '../service/lock.service.js';
+import { Shutdown } from '../service/shutdown.js';
 import { logTroubles } from './log-troubles.js';
 import { moduleOf } from './nest-modules.js';
 import { register } from './registrations.js';
@@ -15,17 +16,22 @@ import { getLockServiceToken } from './tokens.js';
 export function lockServiceProvider(optionsToken: InjectionToken, name?: string): FactoryProvider<LockService> {
   return {
     provide: getLockServiceToken(name),
-    inject: [optionsToken, ModulesContainer, ModuleRef],
-    useFactory: async (given: RedisLockModuleOptions, modules: ModulesContainer, ref: ModuleRef) => {
+    inject: [optionsToken, ModulesContainer, ModuleRef, Shutdown],
+    useFactory: async (
+      given: RedisLockModuleOptions,
+      modules: ModulesContainer,
+      ref: ModuleRef,
+      shutdown: Shutdown,
+    ) => {
       const options = resolveOptions(given, name);
-      return register(options, moduleOf(ref, modules), modules, () => open(options, name));
+      return register(options, moduleOf(ref, modules), modules, () => open(options, shutdown, name));
     },
   };
 }
 
 /** Opens the service, and logs what its operator should know. */
-async function open(options: ResolvedOptions, name?: string): Promise<LockService> {
-  const [service, problems] = await LockService.open(options);
+async function open(options: ResolvedOptions, shutdown: Shutdown, name?: string): Promise<LockService> {
+  const [service, problems] = await LockService.open(options, shutdown);
   const logger = new Logger(name === undefined ? 'LockService' : `LockService(${name})`);
   if (options.backend.kind === 'redlock' && options.backend.sources.length % 2 === 0) {
     const count = options.backend.sources.length;
@@ -42,7 +48,7 @@ async function examine(service: LockService, problems: readonly NodeError[], log
   try {
     refuseUnsafe(diagnosis);
   } catch (error) {
-    await service.onApplicationShutdown();
+    await service.close();
     throw error;
   }
   const [worst] = diagnosis.findings; // errors come first

@@ -2,6 +2,7 @@ import { ConfigurableModuleBuilder } from '@nestjs/common';
 import { LockOptionsError } from '../errors.js';
 import type { RedisLockModuleOptions } from '../options.js';
 import { lockServiceProvider } from './lock-service.provider.js';
+import { LockShutdownModule } from './lock-shutdown.module.js';
 import { lockedInterceptorOf } from './locked.interceptor.js';
 import { getLockServiceToken } from './tokens.js';
 
@@ -26,6 +27,7 @@ export const { ConfigurableModuleClass, OPTIONS_TYPE, ASYNC_OPTIONS_TYPE } =
       return {
         ...definition,
         global: isGlobal,
+        imports: [...(definition.imports ?? []), LockShutdownModule],
         providers: [...(definition.providers ?? []), lockServiceProvider(OPTIONS, name), interceptor],
         exports: [getLockServiceToken(name), interceptor],
       };

@@ -24,7 +24,7 @@ export class LockCallers implements Callers {
       this.#emit({ type: 'acquired', waitedMs: Math.round(waiter.waitedMs), ...identity(lease) });
     }
     // Both happened at once.
-    if (interruption.happened) return this.#decline(lease, closed(key));
+    if (interruption.isFinal) return this.#decline(lease, closed(key));
     if (terms.signal?.aborted) return this.#decline(lease, terms.signal.reason);
     this.underWay.end();
     return new LockHandle(lease, this.leases);

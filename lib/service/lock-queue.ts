@@ -83,6 +83,10 @@ export class LockQueue implements BidOwner, WaiterQueue {
       return;
     }
     const asks = this.#bids !== undefined || (!this.#lease && !this.#bid);
+    if (waiter.interruption.happened && (isTaken || !asks)) {
+      waiter.refuse(closed(this.key));
+      return;
+    }
     this.#waiters.push(waiter);
     const { signal, waitMs, ttlMs } = waiter.terms;
     // An attempt ends by itself: who asks at once, and has the time for it, needs no timer.
@@ -124,9 +128,11 @@ export class LockQueue implements BidOwner, WaiterQueue {
     this.#goOn();
   }
 
-  /** Those who mind it give up. */
+  /** Calls whose waiting it ends are refused; one that asks for a lock that may be free does not wait yet. */
   interrupt(interruption: Interruption): void {
-    for (const waiter of this.#waiters.filter((each) => each.minds(interruption)))
+    const mayBeFree = this.#lease === undefined && this.#sighting === undefined;
+    const asks = (waiter: Waiter) => mayBeFree && (this.#bids !== undefined || waiter === this.#waiters.first);
+    for (const waiter of this.#waiters.filter((each) => each.interruption === interruption && !asks(each)))
       this.giveUp(waiter, closed(this.key));
   }
 
@@ -208,7 +214,9 @@ export class LockQueue implements BidOwner, WaiterQueue {
       endsAt: remainingMs === undefined ? undefined : answeredAt + remainingMs,
     };
     this.#refuseTriers();
-    this.#bidder(bid)?.mind(this);
+    const bidder = this.#bidder(bid);
+    if (bidder?.interruption.happened) this.#refuse(bidder, closed(this.key));
+    else bidder?.mind(this);
     if (this.#bidder(bid)) bid.wait(refusal, answeredAt - attemptedAt);
     else this.#end(bid);
   }

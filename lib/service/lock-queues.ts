@@ -59,9 +59,8 @@ export class LockQueues {
     this.#queues.get(lease.claim.key)?.lost(lease);
   }
 
-  /** Ends the waiting of those who mind it. */
+  /** Refuses the calls whose waiting it ends. */
   interrupt(interruption: Interruption): void {
-    interruption.happened = true;
     for (const queue of [...this.#queues.values()]) queue.interrupt(interruption);
   }
 

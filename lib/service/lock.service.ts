@@ -14,18 +14,19 @@ import {
 import type { LockEvent } from '../events.js';
 import { Clock } from '../lease/clock.js';
 import type { Lease } from '../lease/lease.js';
-import { identity, Leases } from '../lease/leases.js';
+import { Leases } from '../lease/leases.js';
 import { LockHandle } from '../lease/lock-handle.js';
 import type { Lock, LockInfo } from '../lock.js';
 import type { AcquireOptions, LossOptions, TryAcquireOptions, WithLockOptions } from '../options.js';
 import { ownerSequence, processName } from '../owner.js';
 import { resolveRequest, type CallKind, type LockRequest, type ResolvedOptions } from '../resolve-options.js';
 import { HeldLocks } from './held-locks.js';
-import { closed, Interruption } from './interruption.js';
+import { closed } from './interruption.js';
 import { lockInfo } from './lock-info.js';
 import { LockCallers } from './lock-callers.js';
 import { LockQueues } from './lock-queues.js';
 import { RefusalGate } from './refusal-gate.js';
+import { Shutdown, type Closable } from './shutdown.js';
 import { TransactionCheck } from './transaction-check.js';
 import { UnderWay } from '../under-way.js';
 import { Waiter } from './waiter.js';
@@ -56,13 +57,17 @@ export class LockService {
   /** By which each call is refused. */
   readonly #gate = new RefusalGate();
   readonly #transactions?: TransactionCheck;
-  /** The application begins to close: ends the waiting of calls that hold nothing. */
-  readonly #closing = new Interruption();
-  /** Work that holds locks has had its time: ends the waiting of all calls. */
-  readonly #closed = new Interruption();
-  #draining?: Promise<void>;
+  readonly #shutdown: Shutdown;
+  readonly #closable: Closable;
+  #closing?: Promise<void>;
 
-  private constructor(options: ResolvedOptions, backend: LockBackend, now: () => number, name: string) {
+  private constructor(
+    options: ResolvedOptions,
+    backend: LockBackend,
+    now: () => number,
+    name: string,
+    shutdown: Shutdown,
+  ) {
     this.connection = options.connection;
     this.events$ = this.#events.asObservable();
     this.#options = options;
@@ -91,22 +96,34 @@ export class LockService {
       },
       name,
     );
+    this.#shutdown = shutdown;
+    this.#closable = {
+      timeoutMs: options.shutdownTimeoutMs,
+      held: this.#held,
+      queues: this.#queues,
+      leases: this.#leases,
+    };
+    shutdown.join(this.#closable);
   }
 
   /**
    * Connects, unless the options say not to wait for it.
    * @internal `RedisLockModule` calls it.
+   * @param shutdown that of the application, which closes all its lock services at once
    * @returns the service, and what is wrong with nodes that it can do without
    * @throws LockUnavailableError when Redis, or a majority of the nodes, cannot be reached
    */
-  static async open(options: ResolvedOptions): Promise<[service: LockService, unreachable: NodeError[]]> {
+  static async open(
+    options: ResolvedOptions,
+    shutdown = new Shutdown(),
+  ): Promise<[service: LockService, unreachable: NodeError[]]> {
     const { now } = new Clock();
     const name = processName();
     const backend = await openBackend(options, now, name);
     try {
       const connecting = backend.connect(options.lazyConnect ? 0 : options.connectTimeoutMs);
       const unreachable = await (options.lazyConnect ? connecting.catch(() => []) : connecting);
-      return [new LockService(options, backend, now, name), unreachable];
+      return [new LockService(options, backend, now, name, shutdown), unreachable];
     } catch (error) {
       await backend.close();
       throw error;
@@ -232,7 +249,7 @@ export class LockService {
     this.#underWay.begin();
     try {
       await this.#backend.inspect(key);
-      if (this.#draining) return false;
+      if (this.#shutdown.interruption.happened) return false;
       const claim = { key: `${key}:probe`, owner: ownerSequence()(), ttlMs: PROBE_TTL_MS };
       const { status } = await new Promise<AcquireOutcome>((resolve) =>
         this.#backend.acquire(claim, undefined, resolve),
@@ -246,17 +263,29 @@ export class LockService {
     }
   }
 
-  /**
-   * Nest calls it first when the application closes: refuses those who wait, and lets work under a lock finish.
-   * @internal
-   */
-  onModuleDestroy(): Promise<void> {
-    return (this.#draining ??= this.#drain());
+  /** Nest calls it first when the application closes: asks work under a lock to end, and refuses those who wait. @internal */
+  onModuleDestroy(): void {
+    this.#shutdown.begin();
+  }
+
+  /** Nest calls it before it stops serving requests: gives out no lock any more, and lets work under a lock finish. @internal */
+  beforeApplicationShutdown(): Promise<void> {
+    return this.#shutdown.drain();
   }
 
   /** Nest calls it when nothing runs any more: closes the connections. @internal */
   async onApplicationShutdown(): Promise<void> {
-    await this.onModuleDestroy();
+    await this.#shutdown.drain();
+    await this.close(); // several modules may have it, and each of them calls
+  }
+
+  /** Closes the connections of a service that gives out no lock. @internal */
+  close(): Promise<void> {
+    return (this.#closing ??= this.#close());
+  }
+
+  async #close(): Promise<void> {
+    this.#shutdown.leave(this.#closable);
     await this.#underWay.settled();
     await this.#backend.close();
     this.#events.complete();
@@ -265,15 +294,6 @@ export class LockService {
   /** How much it keeps in memory: 0 when nothing is held or waited for. @internal */
   get size(): number {
     return this.#queues.size + this.#leases.size;
-  }
-
-  async #drain(): Promise<void> {
-    this.#queues.interrupt(this.#closing);
-    const timeoutMs = this.#options.shutdownTimeoutMs;
-    for (const lease of this.#leases.all) this.#emit(() => ({ type: 'closing', timeoutMs, ...identity(lease) }));
-    await this.#leases.idle(timeoutMs);
-    this.#queues.interrupt(this.#closed); // nothing is given out from here on
-    this.#leases.end();
   }
 
   /**
@@ -292,9 +312,8 @@ export class LockService {
   }
 
   #join(key: string, request: LockRequest, method?: string): Promise<LockHandle> {
-    // Work that is to be finished may need more locks for that.
-    const interruption = this.#held.any ? this.#closed : this.#closing;
-    if (interruption.happened) throw closed(key);
+    const { interruption } = this.#shutdown;
+    if (interruption.isFinal) throw closed(key);
     this.#transactions?.check(key, request.onTransaction, method);
     const waiter = new Waiter(request, interruption, key, this.#callers);
     this.#underWay.begin();

@@ -2,7 +2,7 @@ import type { Lease } from '../lease/lease.js';
 import type { LockHandle } from '../lease/lock-handle.js';
 import type { Linked, LinkedList } from '../linked-list.js';
 import { onAbort } from './abort-listener.js';
-import { closed, type Interruption } from './interruption.js';
+import type { Interruption } from './interruption.js';
 
 /** What one call asks for. */
 export interface WaiterTerms {
@@ -51,7 +51,7 @@ export class Waiter implements Linked<Waiter> {
   /** @throws the reason of a signal that is aborted already */
   constructor(
     readonly terms: WaiterTerms,
-    /** The service's. */
+    /** When its application closes. */
     readonly interruption: Interruption,
     readonly key: string,
     private readonly callers: Callers,
@@ -84,8 +84,8 @@ export class Waiter implements Linked<Waiter> {
   }
 
   /**
-   * Gives up from now on when its time is over (a call that tries once has the time of its attempt), when its signal
-   * aborts, or when the service closes.
+   * Gives up from now on when its time is over (a call that tries once has the time of its attempt), or when its signal
+   * aborts.
    */
   mind(queue: WaiterQueue): void {
     if (this.#queue) return;
@@ -94,16 +94,10 @@ export class Waiter implements Linked<Waiter> {
     if (!this.triesOnce) this.#timer = setTimeout(isOver, Math.ceil(this.remainingMs), queue, this);
     if (signal) this.#listenTo(signal, queue);
     if (signal?.aborted) queue.giveUp(this, signal.reason);
-    else if (this.interruption.happened) queue.giveUp(this, closed(this.key));
   }
 
   #listenTo(signal: AbortSignal, queue: WaiterQueue): void {
     this.#stopListening = onAbort(signal, () => queue.giveUp(this, signal.reason));
-  }
-
-  /** Whether it gives up at this interruption. */
-  minds(interruption: Interruption): boolean {
-    return this.#queue !== undefined && this.interruption === interruption;
   }
 
   grant(lease: Lease): void {

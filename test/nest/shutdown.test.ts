@@ -1,12 +1,32 @@
 import { request } from 'node:http';
 import { text } from 'node:stream/consumers';
-import { Controller, Get, Injectable } from '@nestjs/common';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import {
+  Controller,
+  Get,
+  Inject,
+  Injectable,
+  type BeforeApplicationShutdown,
+  type OnApplicationBootstrap,
+  type OnModuleDestroy,
+} from '@nestjs/common';
+import { LazyModuleLoader } from '@nestjs/core';
 import { Redis } from 'ioredis';
-import { Locked, LockLostError, LockService, LockUnavailableError, RedisLockModule } from 'nest-redis-lock';
-import { afterAll, beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
+import {
+  getLockServiceToken,
+  Locked,
+  LockLostError,
+  LockOptionsError,
+  LockService,
+  LockUnavailableError,
+  RedisLockModule,
+  type Lock,
+} from 'nest-redis-lock';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { Gate } from '../support/gate.js';
-import { makeApp, startApp } from '../support/nest-app.js';
+import { makeApp, startApp, type TestApp } from '../support/nest-app.js';
 import { RedisServer } from '../support/redis-server.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
 let redis: RedisServer;
@@ -148,4 +168,221 @@ it('closes the connections of every registration', async () => {
   expect(await connections('several')).toHaveLength(2);
   await app.close();
   await until(async () => (await connections('several')).length === 0, { what: 'the connections are closed' });
+});
+
+/** An application with two registrations, and the service of the second one. */
+async function makeShop(
+  first: Parameters<typeof makeApp>[1] = { memory: true },
+  second: Parameters<typeof makeApp>[1] = { memory: true },
+  metadata: Parameters<typeof makeApp>[0] = {},
+): Promise<TestApp & { billing: LockService }> {
+  const billing = RedisLockModule.forRoot({ ...second, name: 'billing' });
+  const made = await makeApp({ ...metadata, imports: [billing] }, first);
+  return { ...made, billing: made.app.get(getLockServiceToken('billing')) };
+}
+
+/** Whether it has settled when all that could happen by now has happened. */
+async function isPending(promise: Promise<unknown>): Promise<boolean> {
+  for (let turns = 0; turns < 20; turns++) await nextTurn();
+  return (await Promise.race([promise.then(() => 'settled'), nextTurn('pending')])) === 'pending';
+}
+
+/** Whether calls that hold nothing get no lock any more, though it is free. */
+const isRefusing = (locks: LockService): Promise<boolean> =>
+  locks.withLock('free', () => false).catch((error: unknown) => error instanceof LockUnavailableError);
+
+/** Work under a lock that lasts until the test ends it. */
+async function working<T>(locks: LockService, key: string, end: (lock: Lock) => T | Promise<T>) {
+  const [begun, finish] = [new Gate(), new Gate()];
+  const call = locks.withLock(key, async (lock) => {
+    begun.open();
+    await finish.opened;
+    return end(lock);
+  });
+  call.catch(() => {});
+  await begun.opened;
+  return { call, finish };
+}
+
+describe('an application with two registrations', () => {
+  it('closes both at once: who waits for either is refused, nobody gets a lock any more, and all work may finish', async () => {
+    const { app, locks, billing } = await makeShop({ redis: redis.url }, { redis: redis.url, keyPrefix: 'bills' });
+    const works = [await working(locks, 'busy', () => 'first'), await working(billing, 'busy', () => 'second')];
+    const waiting = [locks, billing].map((service) => service.acquire('busy').catch((error: unknown) => error));
+    for (const service of [locks, billing])
+      await until(async () => (await service.inspect('busy'))?.waiters === 1, { what: 'a call waits' });
+
+    const closing = app.close();
+    expect(await Promise.all(waiting)).toEqual([expect.any(LockUnavailableError), expect.any(LockUnavailableError)]);
+    for (const service of [locks, billing])
+      await until(() => isRefusing(service), { what: 'it gives out no lock any more' });
+
+    works[0]!.finish.open();
+    expect(await works[0]!.call).toBe('first');
+    expect(await isPending(closing)).toBe(true);
+    works[1]!.finish.open();
+    expect(await works[1]!.call).toBe('second');
+    await closing;
+    expect((await redis.keys('*')).filter((key) => !key.endsWith(':fence'))).toEqual([]);
+  });
+
+  it('waits for all of its work for one shutdownTimeoutMs in total, the longest', async () => {
+    const { app, locks, billing } = await makeShop(
+      { memory: true, shutdownTimeoutMs: 30_000 },
+      { memory: true, shutdownTimeoutMs: 60_000 },
+    );
+    const kept = [await locks.acquire('leaked'), await billing.acquire('leaked')];
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    onTestFinished(() => void vi.useRealTimers());
+    let isClosed = false;
+    const closing = app.close().then(() => (isClosed = true));
+    for (let turns = 0; turns < 20; turns++) await nextTurn();
+    await vi.advanceTimersByTimeAsync(59_999);
+    expect([isClosed, ...kept.map(({ signal }) => signal.aborted)]).toEqual([false, false, false]);
+    await vi.advanceTimersByTimeAsync(1);
+    await closing;
+    expect(kept.map(({ signal }) => signal.reason)).toEqual([
+      expect.objectContaining({ reason: 'shutdown' }),
+      expect.objectContaining({ reason: 'shutdown' }),
+    ]);
+  });
+
+  it('gives work that holds a lock of one registration the locks of the other, though nobody held any there', async () => {
+    const { app, locks, billing } = await makeShop(
+      { memory: true, shutdownTimeoutMs: 600_000 },
+      { memory: true, shutdownTimeoutMs: 0 },
+    );
+    const { call, finish } = await working(locks, 'order', () => billing.withLock('bill', ({ isHeld }) => isHeld));
+    const closing = app.close();
+    await until(() => isRefusing(billing), { what: 'it gives out no lock any more' });
+    finish.open();
+    expect(await call).toBe(true);
+    await closing;
+  });
+
+  it('leaves another application of this process as it is', async () => {
+    const [shop, other] = [await makeShop(), await makeShop()];
+    const held = [await other.locks.acquire('held'), await other.billing.acquire('held')];
+    const waits = other.billing.acquire('held');
+    await shop.app.close();
+    expect(held.map((lock) => [lock.closing.aborted, lock.isHeld])).toEqual([
+      [false, true],
+      [false, true],
+    ]);
+    for (const lock of held) await lock.release();
+    expect(await (await waits).release()).toBe(true);
+    expect(await other.locks.withLock('new', ({ isHeld }) => isHeld)).toBe(true);
+  });
+
+  it('does not close when a registration that is loaded later fails to start', async () => {
+    const { app, locks } = await makeShop();
+    const proxies = [await TcpProxy.start(redis.port), await TcpProxy.start(redis.port)];
+    onTestFinished(async () => void (await Promise.all(proxies.map((proxy) => proxy.stop()))));
+    const sameServer = [redis.url, ...proxies.map(({ url }) => url)];
+    const late = RedisLockModule.forRoot({ name: 'late', redlock: sameServer, restartGuard: false });
+    await expect(app.get(LazyModuleLoader).load(() => late)).rejects.toBeInstanceOf(LockOptionsError);
+    expect(await locks.withLock('still', ({ closing }) => closing.aborted)).toBe(false);
+  });
+});
+
+describe('work that ends only when it is told to', () => {
+  /** Holds its lock for as long as the application runs. */
+  @Injectable()
+  class Leader implements OnApplicationBootstrap {
+    turns = 0;
+    running?: Promise<void>;
+    constructor(@Inject(LockService) readonly locks: LockService) {}
+
+    onApplicationBootstrap(): void {
+      this.running = this.lead();
+    }
+
+    @Locked('leader')
+    async lead(): Promise<void> {
+      const lock = this.locks.current();
+      for (; !lock.closing.aborted; this.turns++) await nextTurn();
+      lock.assertHeld();
+    }
+  }
+
+  /** Waits for its work before anything of it is taken down, as applications do. */
+  @Injectable()
+  class WaitingLeader extends Leader implements OnModuleDestroy {
+    async onModuleDestroy(): Promise<void> {
+      await this.running;
+    }
+  }
+
+  it.each([
+    ['', Leader],
+    [', also where its own onModuleDestroy waits for it', WaitingLeader],
+  ])('ends when lock.closing aborts, so that closing takes no time%s', async (_also, Work) => {
+    const { app } = await makeApp({ providers: [Work] }, { redis: redis.url, shutdownTimeoutMs: 600_000 });
+    const leader = app.get(Work);
+    await until(() => leader.turns > 0, { what: 'it leads' });
+    await app.close();
+    await leader.running;
+    expect(await redis.keys('lock:{leader}')).toEqual([]);
+  });
+});
+
+it('gives out locks until all hooks of onModuleDestroy and beforeApplicationShutdown are done, but no longer has calls wait', async () => {
+  const outcomes: Record<string, unknown> = {};
+
+  @Injectable()
+  class Hooks implements OnModuleDestroy, BeforeApplicationShutdown {
+    constructor(@Inject(LockService) private readonly locks: LockService) {}
+
+    async onModuleDestroy(): Promise<void> {
+      await this.note('onModuleDestroy');
+    }
+
+    async beforeApplicationShutdown(): Promise<void> {
+      await this.note('beforeApplicationShutdown');
+    }
+
+    async onApplicationShutdown(): Promise<void> {
+      await this.note('onApplicationShutdown');
+    }
+
+    private async note(hook: string): Promise<void> {
+      const { signal } = new AbortController(); // a call with a signal can be refused at any time
+      const free = await this.locks.acquire('free', { signal }).catch((error: unknown) => error);
+      const tried = await this.locks.tryAcquire('free').catch((error: unknown) => error);
+      const busy = await this.locks.acquire('busy').catch((error: unknown) => error);
+      if (free && typeof free === 'object' && 'release' in free) await (free as Lock).release();
+      outcomes[hook] = { free, tried, busy };
+    }
+  }
+
+  const { app, locks } = await makeApp({ providers: [Hooks] }, { redis: redis.url, shutdownTimeoutMs: 0 });
+  await locks.acquire('busy');
+  await app.close();
+  const refused = expect.any(LockUnavailableError);
+  const granted = { free: expect.objectContaining({ key: 'free' }), tried: null, busy: refused };
+  expect(outcomes).toEqual({
+    onModuleDestroy: granted,
+    beforeApplicationShutdown: granted,
+    onApplicationShutdown: { free: refused, tried: refused, busy: refused },
+  });
+});
+
+it('serves requests that come while hooks of onModuleDestroy run', async () => {
+  const hook = new Gate();
+
+  @Injectable()
+  class SlowHook implements OnModuleDestroy {
+    async onModuleDestroy(): Promise<void> {
+      began = true;
+      await hook.opened;
+    }
+  }
+
+  const { app, url } = await startApp({ controllers: [Handlers], providers: [SlowHook] });
+  gate.open();
+  const closing = app.close();
+  await runs();
+  expect(await get(`${url}/slow`)).toBe('200 delivered');
+  hook.open();
+  await closing;
 });

@@ -82,7 +82,11 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true) {
     'host/1/random',
   );
   const interruption = new Interruption();
-  const keeper: LeaseKeeper = { extend: () => Promise.resolve(), release: () => Promise.resolve(true) };
+  const keeper: LeaseKeeper = {
+    extend: () => Promise.resolve(),
+    closing: (lease) => lease.closing,
+    release: () => Promise.resolve(true),
+  };
   const callers: Callers = {
     now,
     granted: (_, lease) => new LockHandle(lease, keeper),

@@ -1,3 +1,5 @@
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { RedisLockSettings } from '../../lib/options.js';
 import type { LockService } from '../../lib/service/lock.service.js';
@@ -6,6 +8,9 @@ import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
+
+setFlagsFromString('--expose-gc');
+const collectGarbage = runInNewContext('gc') as () => void;
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -67,7 +72,7 @@ describe('work that holds a lock when the application closes', () => {
   ])('keeps the application until it %s, and no longer', async (_until, end) => {
     const locks = await open({ shutdownTimeoutMs: 600_000 });
     const { finish } = await working(locks, 'keeps', () => {});
-    const closing = locks.onModuleDestroy();
+    const closing = locks.beforeApplicationShutdown();
     const early = new Promise((resolve) => setImmediate(resolve, 'it waits'));
     expect(await Promise.race([closing, early])).toBe('it waits');
     await end(locks, finish);
@@ -134,7 +139,103 @@ describe('work that holds a lock when the application closes', () => {
   });
 });
 
+describe('the signal "closing" of a lock', () => {
+  it('aborts when the application begins to close, with the reason to end the work, while the lock is still held', async () => {
+    const locks = await open();
+    const lock = await locks.acquire('asked');
+    const { closing } = lock;
+    expect([closing.aborted, lock.closing]).toEqual([false, closing]);
+    locks.onModuleDestroy();
+    expect(closing.reason).toMatchObject({ ...IS_CLOSING, key: 'asked' });
+    expect([lock.isHeld, lock.signal.aborted]).toEqual([true, false]);
+    expect(await lock.release()).toBe(true);
+  });
+
+  it('is that of the outer lock in a nested one', async () => {
+    const locks = await open();
+    await locks.withLock('nested', (outer) =>
+      locks.withLock('nested', (inner) => {
+        expect(inner.closing).toBe(outer.closing);
+        expect(locks.current().closing).toBe(outer.closing);
+      }),
+    );
+  });
+
+  it('has aborted already where it is asked for later, also by work whose lock was given back or lost', async () => {
+    const locks = await open();
+    const [held, released, lost] = [await locks.acquire('a'), await locks.acquire('b'), await locks.acquire('c')];
+    await released.release();
+    await locks.forceRelease('c');
+    const made = [released.closing, lost.closing];
+    locks.onModuleDestroy();
+    const later = await locks.acquire('d');
+    expect([held, released, lost, later].map(({ closing }) => closing.aborted)).toEqual([true, true, true, true]);
+    expect(made.map(({ aborted }) => aborted)).toEqual([true, true]);
+    for (const lock of [held, later]) await lock.release();
+  });
+
+  it('keeps nothing of locks that were given back, however many listen to theirs', async () => {
+    const locks = await open();
+    const listeners: WeakRef<() => void>[] = [];
+    for (let index = 0; index < 20; index++) {
+      await locks.withLock('listens', ({ closing }) => {
+        const listener = () => {};
+        listeners.push(new WeakRef(listener));
+        closing.addEventListener('abort', listener);
+      });
+    }
+    const kept = () => {
+      collectGarbage();
+      return listeners.filter((listener) => listener.deref()).length;
+    };
+    await until(() => kept() < 3, { what: 'the listeners are collected' });
+  });
+
+  it('does not let a lock that is released at that very moment go to a call that is refused', async () => {
+    const [locks, others] = [await open({ shutdownTimeoutMs: 600_000, cohortMs: 60_000 }), await open()];
+    const other = await others.acquire('leads');
+    const leads = locks.acquire('leads');
+    const waits = locks.acquire('leads').catch((error: unknown) => error);
+    await until(async () => (await locks.inspect('leads'))?.waiters === 2, { what: 'both wait' });
+    await other.release();
+    const lock = await leads;
+    lock.closing.addEventListener('abort', () => void lock.release());
+    await locks.onApplicationShutdown();
+    expect(await waits).toMatchObject(IS_CLOSING);
+    expect(await isFree('leads')).toBe(true);
+  });
+});
+
 describe('calls that hold nothing when the application closes', () => {
+  it('are granted locks that are free until beforeApplicationShutdown, but do not wait, however they are asked', async () => {
+    const locks = await open();
+    const busy = await locks.acquire('busy here');
+    const there = await (await open()).acquire('busy there');
+    locks.onModuleDestroy();
+    const { signal } = new AbortController();
+    for (const options of [{}, { signal }, { waitMs: 0 }, { waitMs: 5 }]) {
+      const lock = await locks.acquire('free', options);
+      expect(await lock.release()).toBe(true);
+    }
+    for (const key of ['busy here', 'busy there']) {
+      expect(await locks.tryAcquire(key)).toBeNull();
+      for (const options of [{}, { signal }, { waitMs: 60_000, signal }])
+        await expect(locks.acquire(key, options)).rejects.toMatchObject({ ...IS_CLOSING, key });
+    }
+    for (const lock of [busy, there]) await lock.release();
+  });
+
+  it('are granted what they were asking for when the application begins to close', async () => {
+    const { proxy, locks } = await throughProxy();
+    proxy.hold();
+    const { signal } = new AbortController();
+    const acquiring = [locks.acquire('asks'), locks.acquire('asks with a signal', { signal })];
+    await new Promise((resolve) => setImmediate(resolve));
+    locks.onModuleDestroy();
+    proxy.release();
+    for (const lock of await Promise.all(acquiring)) expect(await lock.release()).toBe(true);
+  });
+
   it('are refused at once, in the local queue and contending in Redis, while work goes on', async () => {
     const [locks, others] = [await open(), await open()];
     const { call, finish } = await working(locks, 'local', () => 'result');
@@ -157,7 +258,7 @@ describe('calls that hold nothing when the application closes', () => {
 
   it('are refused when they come later', async () => {
     const locks = await open();
-    await locks.onModuleDestroy();
+    await locks.beforeApplicationShutdown();
     await expect(locks.acquire('later')).rejects.toMatchObject({ ...IS_CLOSING, key: 'later' });
     await expect(locks.tryAcquire('later')).rejects.toMatchObject(IS_CLOSING);
     await expect(locks.withLock('later', () => {})).rejects.toMatchObject(IS_CLOSING);
