@@ -1,3 +1,5 @@
+import { clearImmediate, setImmediate } from './event-loop.js';
+
 /**
  * Waits for an answer, but not for longer than it may take. One that comes later is nobody's, nor is its failure.
  * @param late called when the time is over; what it returns, or throws, stands for the answer

@@ -39,7 +39,7 @@ export class MemoryBackend implements LockBackend {
 
   acquire(claim: Claim, waiting: Waiting | undefined, told: (outcome: AcquireOutcome) => void): void {
     const outcome = this.#acquire(claim, waiting?.tokens);
-    queueMicrotask(() => told(outcome));
+    void Promise.resolve(outcome).then(told);
   }
 
   #acquire({ key, owner, ttlMs }: Claim, tokens = 1): AcquireOutcome {
@@ -57,7 +57,7 @@ export class MemoryBackend implements LockBackend {
 
   extend(claim: Claim, told: (outcome: ExtendOutcome) => void): void {
     const outcome = this.#extend(claim);
-    queueMicrotask(() => told(outcome));
+    void Promise.resolve(outcome).then(told);
   }
 
   #extend({ key, owner, ttlMs }: Claim): ExtendOutcome {

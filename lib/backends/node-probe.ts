@@ -1,3 +1,4 @@
+import { performance } from 'node:perf_hooks';
 import type { Cluster, Redis } from 'ioredis';
 import type { NodeDiagnosis } from '../doctor/diagnosis.js';
 import { commandRights, type Right } from '../doctor/rights.js';

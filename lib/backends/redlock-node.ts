@@ -69,7 +69,7 @@ export class RedlockNode {
     trace.over = false;
     const ask = () => {
       const admission = this.guard?.vote();
-      if (admission instanceof NodeError) queueMicrotask(() => told(notAsked(admission)));
+      if (admission instanceof NodeError) void Promise.resolve(notAsked(admission)).then(told);
       else this.node.vote(claim, waiting, admission, this.#noting(trace, told));
     };
     this.#onceTold(claim, ask, told);
@@ -95,7 +95,7 @@ export class RedlockNode {
     }
     trace.over = true;
     if (!trace.mayBeThere && trace.open === 0) {
-      queueMicrotask(() => told({ status: 'gone' }));
+      void Promise.resolve({ status: 'gone' } as const).then(told);
       return;
     }
     // A command whose script is unknown to the server is sent a second time, behind the release.

@@ -1,5 +1,6 @@
 import type { Cluster, Redis, RedisOptions } from 'ioredis';
 import { NodeError } from '../errors.js';
+import { nextTick } from '../event-loop.js';
 import { inTime } from '../in-time.js';
 import type { RedisClient, ReplicaOptions } from '../options.js';
 import { clusterSlot } from '../scripts/cluster-slot.js';
@@ -122,7 +123,7 @@ class Lane {
 
   async #goRound(): Promise<void> {
     this.#isBusy = true;
-    await new Promise((resolve) => process.nextTick(resolve)); // with what else is granted by the same answer
+    await new Promise((resolve) => nextTick(resolve)); // with what else is granted by the same answer
     while (this.#gathered.length > 0) {
       const entries = this.#gathered;
       this.#gathered = [];

@@ -1,5 +1,11 @@
 import { performance } from 'node:perf_hooks';
 
+/**
+ * Elapsed time, in milliseconds, for locks in memory. No Redis runs on while the machine is suspended, and tests set the
+ * wall clock as they like.
+ */
+export const monotonic = (): number => performance.now();
+
 /** A wall clock that gained more than this on the monotonic one was set, or slept: below it is rounding and slewing. */
 const JUMP_MS = 100;
 
@@ -10,14 +16,14 @@ const JUMP_MS = 100;
  */
 export class Clock {
   #skippedMs = 0;
-  #lead = Date.now() - performance.now();
+  #lead = Date.now() - monotonic();
 
   readonly now = (): number => {
-    const monotonic = performance.now();
-    const lead = Date.now() - monotonic;
+    const elapsed = monotonic();
+    const lead = Date.now() - elapsed;
     const gained = lead - this.#lead;
     if (gained > JUMP_MS) this.#skippedMs += gained;
     if (gained > JUMP_MS || gained < 0) this.#lead = lead;
-    return monotonic + this.#skippedMs;
+    return elapsed + this.#skippedMs;
   };
 }

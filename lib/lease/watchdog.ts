@@ -1,5 +1,6 @@
 import type { ExtendOutcome } from '../backends/lock-backend.js';
 import type { LockLostReason, NodeError } from '../errors.js';
+import { setImmediate } from '../event-loop.js';
 import { LinkedList } from '../linked-list.js';
 import type { Lease } from './lease.js';
 

@@ -47,11 +47,9 @@ export function answered({ read, told, failed }: Operation, answer: Reply | Scri
   }
 }
 
-/** As an unhandled rejection would be: it is a bug. */
+/** Becomes an unhandled rejection: it is a bug. */
 export function throwLater(error: unknown): void {
-  queueMicrotask(() => {
-    throw error;
-  });
+  void Promise.reject(error);
 }
 
 /** None of its operations has an answer. */

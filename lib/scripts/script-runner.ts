@@ -1,4 +1,6 @@
+import { performance } from 'node:perf_hooks';
 import type { Cluster, Redis } from 'ioredis';
+import { nextTick, setImmediate } from '../event-loop.js';
 import { LinkedList } from '../linked-list.js';
 import type { RedisClient } from '../options.js';
 import { clusterSlot } from './cluster-slot.js';
@@ -100,7 +102,7 @@ export class ScriptRunner {
   #gather(script: Script, keys: readonly string[], args: readonly (string | number)[], operation: Operation): void {
     const route = this.#routeOf(keys[0]!);
     if (this.#overdue.size > 0 && route.some((part) => this.#isBlocked(part))) {
-      queueMicrotask(() => answered(operation, STILL_OPEN));
+      void Promise.resolve().then(() => answered(operation, STILL_OPEN));
       return;
     }
     if (this.#gathered.size === 0) {
@@ -108,7 +110,7 @@ export class ScriptRunner {
         this.#send({ script, route, operations: [operation], keys, args, dueAt: 0 });
         return;
       }
-      process.nextTick(this.#sendGathered);
+      nextTick(this.#sendGathered);
     }
     const id = route === ONE_SERVER ? script : `${script.name}:${route[0]}`;
     let command = this.#gathered.get(id);
@@ -131,7 +133,7 @@ export class ScriptRunner {
   #send(command: Command): void {
     // The offline queue of the client would send it whenever the server is back: too late for anybody.
     if (this.#client.status !== 'ready') {
-      queueMicrotask(() => fail(command, NOT_CONNECTED));
+      void Promise.resolve().then(() => fail(command, NOT_CONNECTED));
       return;
     }
     command.stream = this.#stream;
@@ -157,7 +159,7 @@ export class ScriptRunner {
       );
     } catch (error) {
       // Also a client that throws, instead of rejecting, must leave nobody without an answer.
-      queueMicrotask(() => this.#refuse(command, error, by));
+      void Promise.resolve().then(() => this.#refuse(command, error, by));
     }
   }
 

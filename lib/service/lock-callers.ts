@@ -51,6 +51,6 @@ export class LockCallers implements Callers {
 
   /** Not at once: observers may ask for locks, and the queue is still at work. */
   #emit(event: LockEvent | undefined): void {
-    if (event) queueMicrotask(() => this.events.next(event));
+    if (event) void Promise.resolve(event).then((happened) => this.events.next(happened));
   }
 }

@@ -12,7 +12,7 @@ import {
   type NodeError,
 } from '../errors.js';
 import type { LockEvent } from '../events.js';
-import { Clock } from '../lease/clock.js';
+import { Clock, monotonic } from '../lease/clock.js';
 import type { Lease } from '../lease/lease.js';
 import { Leases } from '../lease/leases.js';
 import { LockHandle } from '../lease/lock-handle.js';
@@ -117,7 +117,7 @@ export class LockService {
     options: ResolvedOptions,
     shutdown = new Shutdown(),
   ): Promise<[service: LockService, unreachable: NodeError[]]> {
-    const { now } = new Clock();
+    const now = options.backend.kind === 'memory' ? monotonic : new Clock().now;
     const name = processName();
     const backend = await openBackend(options, now, name);
     try {

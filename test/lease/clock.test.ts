@@ -1,6 +1,6 @@
 import { performance } from 'node:perf_hooks';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { Clock } from '../../lib/lease/clock.js';
+import { Clock, monotonic } from '../../lib/lease/clock.js';
 
 let monotonicMs: number;
 let wallMs: number;
@@ -95,5 +95,14 @@ describe('Clock', () => {
       last = now;
     }
     expect(backwards).toEqual([]);
+  });
+});
+
+describe('the clock of locks in memory', () => {
+  it('counts what the monotonic clock counts, whatever the wall clock does', () => {
+    const clock = { now: monotonic } as Clock;
+    expect(elapsed(clock, () => pass(250))).toBe(250);
+    expect(elapsed(clock, () => (wallMs += 3_600_000))).toBe(0);
+    expect(elapsed(clock, () => (wallMs -= 7_200_000))).toBe(0);
   });
 });

@@ -6,6 +6,7 @@ import { runnerImport } from 'vite';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const appSource = fileURLToPath(new URL('app', import.meta.url));
+const jestSource = fileURLToPath(new URL('jest', import.meta.url));
 
 const NEWEST_PEERS = { rxjs: '7.8.2', 'reflect-metadata': '0.2.2' };
 const OLDEST_PEERS = { rxjs: '7.2.0', 'reflect-metadata': '0.1.13' };
@@ -50,12 +51,27 @@ const APPS = [
   },
 ];
 
+/** What tests with Jest are run with: the TypeScript of Nest 11, compiled by ts-jest to CommonJS. */
+const JEST_APP = {
+  type: 'commonjs',
+  nest: '11.2.10',
+  peers: NEWEST_PEERS,
+  typescript: '5.9.3',
+  compilerOptions: { module: 'commonjs', moduleResolution: 'node10' },
+};
+const JEST = { '@nestjs/testing': '11.2.6', jest: '30.5.2', 'ts-jest': '29.4.15' };
+const JEST_PROJECTS = [
+  { displayName: 'timers that each test fakes' },
+  { displayName: 'timers that are fake from the start', fakeTimers: { enableGlobally: true } },
+];
+
 /** Installs the packed library in small applications of their own, compiles them and runs them against a real Redis. */
 export async function smokeTest(tarball, folder) {
   const { module } = await runnerImport(join(root, 'test/support/redis-server.ts'));
   const redis = await module.RedisServer.start();
   try {
     for (const [index, app] of APPS.entries()) await tryApp(app, join(folder, `app-${index}`), tarball, redis);
+    await tryJest(join(folder, 'app-jest'), tarball);
   } finally {
     await redis.stop();
   }
@@ -76,6 +92,20 @@ async function tryApp(app, folder, tarball, redis) {
       await step(`${name}: run the CommonJS build`, () => runCommonJsBuild(folder, redis));
     }
   }
+}
+
+async function tryJest(folder, tarball) {
+  await mkdir(folder);
+  await copyFile(join(jestSource, 'fake-timers.spec.ts'), join(folder, 'fake-timers.spec.ts'));
+  await writeJson(join(folder, 'tsconfig.json'), tsconfig(JEST_APP));
+  const manifest = packageJson(JEST_APP, '5.11.1', tarball);
+  Object.assign(manifest.devDependencies, JEST);
+  await writeJson(join(folder, 'package.json'), manifest);
+  const projects = JEST_PROJECTS.map((project) => ({ ...project, rootDir: folder, preset: 'ts-jest' }));
+  await writeJson(join(folder, 'jest.config.json'), { projects });
+  const name = `Jest ${JEST.jest}, Nest ${JEST_APP.nest}`;
+  await step(`${name}: install`, () => install(folder, { '@nestjs/core': JEST_APP.nest, ...JEST }));
+  await step(`${name}: locks in memory under fake timers`, () => run('npx', ['--no-install', 'jest', '--ci'], folder));
 }
 
 const NPM_FLAGS = [

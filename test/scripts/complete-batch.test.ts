@@ -196,8 +196,9 @@ describe('Of the operations of one tick', () => {
   });
 
   it('those that readers ask for when a call is given up come due by the one timer', async () => {
-    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
-    onTestFinished(() => void vi.useRealTimers());
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'], now: 0 });
+    vi.spyOn(performance, 'now').mockImplementation(() => Date.now());
+    onTestFinished(() => void vi.restoreAllMocks().useRealTimers());
     const slots = Object.assign([], { [clusterSlot('{a}')]: ['node a'], [clusterSlot('{b}')]: ['node b'] });
     runner = new ScriptRunner(noting(calls, { isCluster: true, slots } as unknown as Partial<Redis>), 5_000);
     const again: Promise<unknown>[] = [];

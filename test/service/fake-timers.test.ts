@@ -1,0 +1,73 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { LockContendedError } from '../../lib/errors.js';
+import { openLocks } from '../support/open-locks.js';
+
+/** All that Vitest can fake where each test file has a process. */
+const ALL = [
+  'setTimeout',
+  'clearTimeout',
+  'setInterval',
+  'clearInterval',
+  'setImmediate',
+  'clearImmediate',
+  'queueMicrotask',
+  'performance',
+  'hrtime',
+  'Date',
+] as const;
+
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: [...ALL] });
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+describe('locks in memory under fake timers', () => {
+  it('are acquired, extended, contended and released without an advance of the time', async () => {
+    const locks = await openLocks({ memory: true });
+    const lock = await locks.acquire('k');
+    await lock.extend();
+    expect(await locks.tryAcquire('k')).toBeNull();
+    await expect(locks.acquire('k', { waitMs: 0 })).rejects.toBeInstanceOf(LockContendedError);
+    const waits = locks.withLock('k', ({ isHeld }) => isHeld);
+    expect(await lock.release()).toBe(true);
+    expect(await waits).toBe(true);
+  });
+
+  it('are given up by calls that wait when the time is advanced to the end of waitMs', async () => {
+    const locks = await openLocks({ memory: true });
+    await locks.acquire('k');
+    const waits = locks.acquire('k', { waitMs: 1_000 }).catch((error: unknown) => error);
+    let isSettled = false;
+    void waits.then(() => (isSettled = true));
+    await vi.advanceTimersByTimeAsync(999);
+    expect(isSettled).toBe(false);
+    vi.advanceTimersByTime(1);
+    expect(await waits).toBeInstanceOf(LockContendedError);
+  });
+
+  it('are kept when the date is set ahead, or the time is advanced beyond the ttl', async () => {
+    const locks = await openLocks({ memory: true, ttlMs: 1_000 });
+    const lock = await locks.acquire('k');
+    vi.setSystemTime(Date.now() + 3_600_000);
+    vi.advanceTimersByTime(60_000);
+    expect([lock.isHeld, lock.signal.aborted]).toEqual([true, false]);
+    expect(await lock.release()).toBe(true);
+  });
+
+  it('have their events, which observers get', async () => {
+    const locks = await openLocks({ memory: true });
+    const events: string[] = [];
+    locks.events$.subscribe(({ type }) => events.push(type));
+    await locks.withLock('k', () => locks.withLock('other', () => {}));
+    expect(events).toEqual(['acquired', 'acquired', 'released', 'released']);
+  });
+
+  it('do not hold up the closing of an application that does not wait for them', async () => {
+    const locks = await openLocks({ memory: true, shutdownTimeoutMs: 0 });
+    const forgotten = await locks.acquire('forgotten');
+    await locks.onApplicationShutdown();
+    expect(forgotten.signal.reason).toMatchObject({ reason: 'shutdown' });
+  });
+});
