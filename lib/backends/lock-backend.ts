@@ -6,6 +6,8 @@ export interface Claim {
   key: string;
   owner: string;
   ttlMs: number;
+  /** The longest ttl that it was to have, if that was not always the same: it may have any of them in Redis. */
+  longestTtlMs?: number;
   /** What the backend notes of it. */
   notes?: unknown;
 }
@@ -61,7 +63,7 @@ export type ReleaseOutcome =
   | { status: 'released' }
   /** It was not this owner's any more. */
   | { status: 'gone' }
-  /** Not confirmed; the backend repeats it until it is. */
+  /** Not confirmed; the backend repeats it until it is, or the lock has ended by itself. */
   | { status: 'unavailable'; causes: NodeError[] };
 
 /** What the backend knows of a held lock. */
@@ -108,7 +110,7 @@ export interface LockBackend {
   acquire(claim: Claim, waiting: Waiting | undefined, told: (outcome: AcquireOutcome) => void): void;
   /** @param told is given the outcome, once and after this has returned */
   extend(claim: Claim, told: (outcome: ExtendOutcome) => void): void;
-  /** Never rejects. Repeated in the background until it is confirmed. */
+  /** Never rejects. Repeated in the background until it is confirmed, or the lock has ended by itself. */
   release(claim: Claim): Promise<ReleaseOutcome>;
   /** Gives up a place, and the lock if that was handed over to it meanwhile. */
   leave(key: string, place: Place): void;

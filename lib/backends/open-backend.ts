@@ -58,7 +58,7 @@ export async function openBackend(
       const nodes = await openNodes(backend.sources, settings, clientName(options));
       const problem = unfitTogether(nodes, options);
       if (problem !== undefined) {
-        for (const { connection } of nodes) connection.close();
+        await Promise.all(nodes.map((node) => node.close()));
         throw new LockOptionsError(problem);
       }
       if (!options.restartGuard)

@@ -2,7 +2,7 @@ import type { NodeDiagnosis } from '../doctor/diagnosis.js';
 import { NodeError } from '../errors.js';
 import { ACQUIRE, VOTE } from '../scripts/acquire.script.js';
 import { ADMIT } from '../scripts/admit.script.js';
-import { CONTEND, VOTE_OR_QUEUE } from '../scripts/contend.script.js';
+import { CONTEND, QUEUE_TTL_MS, VOTE_OR_QUEUE } from '../scripts/contend.script.js';
 import { EXTEND, RESTORE } from '../scripts/extend.script.js';
 import { FORCE_RELEASE } from '../scripts/force-release.script.js';
 import { queueEntry, readMessage, type Service } from '../scripts/hand-off.js';
@@ -33,6 +33,7 @@ import {
 } from './node-answers.js';
 import { NodeProbe } from './node-probe.js';
 import type { RedisConnection } from './redis-connection.js';
+import { ReleaseRetry, type GivingBack } from './release-retry.js';
 import type { ServerIdentity } from './server-identity.js';
 
 /** How a node serves locks. */
@@ -50,16 +51,6 @@ export interface NodeSettings {
   /** Whether a vote counts only if it is of the same connection as the question, so of the same server. */
   guarded: boolean;
 }
-
-/** A lock, or the place of a ticket in its queue, to be given back. */
-interface GivingBack {
-  key: string;
-  owner: string;
-  /** The ticket's place. */
-  entry?: string;
-}
-
-const RETRY_RELEASE_MS = 100;
 
 /**
  * The operations on locks of one Redis server (or Cluster). None of them rejects, except with a bug. Who is `told` an answer
@@ -80,13 +71,12 @@ export class RedisNode {
   readonly #inbox: Inbox;
   readonly #probe: NodeProbe;
   /** What is still to be given back. An attempt that was not sent is not, so a server that is down adds nothing. */
-  readonly #unconfirmed = new Set<GivingBack>();
+  readonly #retry: ReleaseRetry;
   readonly #releasing = new UnderWay();
   /** With what was made of it: a server that hangs has the same fault for all, and a command for all its operations. */
   #lastFault?: [ScriptFault, Fault];
   #wake?: Wake;
   #suspect?: Suspect;
-  #retry?: NodeJS.Timeout;
   #closed = false;
 
   constructor(
@@ -98,6 +88,11 @@ export class RedisNode {
       connection.suspect(isOpen),
     );
     this.#probe = new NodeProbe(connection, settings);
+    this.#retry = new ReleaseRetry(
+      () => connection.isReady,
+      (item, done) => this.#giveBack(item, ({ status }) => done(status !== 'fault')),
+    );
+    connection.client.on('ready', this.#retry.hurry);
     const channel = inboxChannel(settings.keyPrefix, settings.processName);
     this.#inbox = new Inbox(connection.client, connection.clientName, channel, {
       onMessage: (text) => {
@@ -191,14 +186,12 @@ export class RedisNode {
     });
   }
 
-  /** Gives up a place in the queue, with the lock if that was handed over to it. */
-  async leave(key: string, place: Place): Promise<void> {
-    const item = { key, owner: place.ticket, entry: this.#entry(place) };
-    this.#releasing.begin();
-    const left = await this.#giveBack(item);
-    this.#releasing.end();
-    // A wake-up that finds nobody is lost; a lock that was handed over must go on.
-    if (left.status === 'fault' && this.#settings.handsOver) this.#repeat(item);
+  /**
+   * Gives up a place in the queue, with the lock if that was handed over to it.
+   * @param standsMs for how long it may be there, or be taken yet; Infinity where an attempt to take it was not answered
+   */
+  leave(key: string, place: Place, standsMs = QUEUE_TTL_MS): void {
+    this.#release({ key, owner: place.ticket, entry: this.#entry(place), standsMs });
   }
 
   /** With `restore` a lock that is absent is put back. */
@@ -207,14 +200,14 @@ export class RedisNode {
     this.#runner.tell(script, [this.#lock(key)], [owner, ttlMs], this.#extensionOf, told);
   }
 
-  /** A release that is not confirmed is repeated in the background until it is. */
-  release({ key, owner }: Claim, told?: (release: NodeRelease) => void): void {
-    this.#releasing.begin();
-    this.#runner.tell(RELEASE, this.#keys(key), [owner], this.#releaseOf, (release) => {
-      this.#releasing.end();
-      if (release.status === 'fault') this.#repeat({ key, owner });
-      told?.(release);
-    });
+  /**
+   * A release that is not confirmed is repeated in the background until it is, or the lock has ended by itself.
+   * @param standsMs for how long the lock may be there; Infinity where an attempt to take it was not answered, and may yet run
+   */
+  release(claim: Claim, told?: (release: NodeRelease) => void, standsMs?: number): void {
+    const { key, owner, ttlMs, longestTtlMs = ttlMs } = claim;
+    // Clocks may differ in speed by 1 %, as everywhere.
+    this.#release({ key, owner, standsMs: standsMs ?? longestTtlMs * 1.01 + 2 }, told);
   }
 
   /** @returns whether the counter is at or above the token and the lock still this owner's; or a fault */
@@ -249,10 +242,8 @@ export class RedisNode {
   async close(): Promise<void> {
     await this.#releasing.settled();
     this.#closed = true;
-    clearTimeout(this.#retry);
-    const left = [...this.#unconfirmed];
-    this.#unconfirmed.clear();
-    await Promise.all(left.map((item) => this.#giveBack(item)));
+    this.connection.client.off('ready', this.#retry.hurry);
+    await this.#retry.close();
     this.#inbox.close();
     this.connection.close();
   }
@@ -283,28 +274,21 @@ export class RedisNode {
     return this.#lastFault[1];
   }
 
-  #giveBack({ key, owner, entry }: GivingBack): Promise<NodeRelease> {
+  #release(item: GivingBack, told?: (release: NodeRelease) => void): void {
+    this.#releasing.begin();
+    this.#giveBack(item, (release) => {
+      this.#releasing.end();
+      // A wake-up that finds nobody is lost; a lock that was handed over must go on.
+      const matters = item.entry === undefined || this.#settings.handsOver;
+      if (release.status === 'fault' && matters) this.#retry.add(item);
+      told?.(release);
+    });
+  }
+
+  #giveBack({ key, owner, entry }: GivingBack, told: (release: NodeRelease) => void): void {
     const keys = this.#keys(key);
-    return entry === undefined
-      ? this.#run(RELEASE, keys, [owner], releaseOf)
-      : this.#run(WITHDRAW, keys, [owner, entry], releaseOf);
-  }
-
-  #repeat(item: GivingBack): void {
-    if (this.#closed) return;
-    this.#unconfirmed.add(item);
-    this.#retry ??= setTimeout(() => void this.#repeatAll(), RETRY_RELEASE_MS).unref();
-  }
-
-  async #repeatAll(): Promise<void> {
-    await Promise.all(
-      [...this.#unconfirmed].map(async (item) => {
-        if ((await this.#giveBack(item)).status !== 'fault') this.#unconfirmed.delete(item);
-      }),
-    );
-    this.#retry = undefined;
-    if (this.#unconfirmed.size > 0 && !this.#closed)
-      this.#retry = setTimeout(() => void this.#repeatAll(), RETRY_RELEASE_MS).unref();
+    if (entry === undefined) this.#runner.tell(RELEASE, keys, [owner], this.#releaseOf, told);
+    else this.#runner.tell(WITHDRAW, keys, [owner, entry], this.#releaseOf, told);
   }
 
   get #guard(): string {

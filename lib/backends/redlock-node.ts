@@ -10,6 +10,8 @@ import type { RestartGuard } from './restart-guard.js';
 interface Trace {
   /** By the last answer the lock is there, or may be. Never on a dead node, so nothing piles up to be released there. */
   mayBeThere: boolean;
+  /** A command that takes it was not answered, and may yet run. */
+  mayComeLate: boolean;
   /** How many answers are still to come. */
   open: number;
   /** It was refused, lost or released: it is not put back. */
@@ -70,20 +72,20 @@ export class RedlockNode {
     const ask = () => {
       const admission = this.guard?.vote();
       if (admission instanceof NodeError) void Promise.resolve(notAsked(admission)).then(told);
-      else this.node.vote(claim, waiting, admission, this.#noting(trace, told));
+      else this.node.vote(claim, waiting, admission, this.#noting('takes', trace, told));
     };
     this.#onceTold(claim, ask, told);
   }
 
   extend(claim: Claim, told: (extension: NodeExtension) => void): void {
-    const ask = () => this.node.extend(claim, 'keep', this.#noting(this.#trace(claim), told));
+    const ask = () => this.node.extend(claim, 'keep', this.#noting('keeps', this.#trace(claim), told));
     this.#onceTold(claim, ask, told);
   }
 
   /** Puts the lock back: this node, asked to extend it, has said that it has lost it. */
   mend(claim: Claim): void {
     const trace = this.#trace(claim);
-    if (!trace.over) this.node.extend(claim, 'restore', this.#noting<NodeExtension>(trace));
+    if (!trace.over) this.node.extend(claim, 'restore', this.#noting<NodeExtension>('takes', trace));
   }
 
   /** Releases at once, and again if a command that was open has run after it. */
@@ -118,11 +120,12 @@ export class RedlockNode {
 
   #release(claim: Claim, trace: Trace, told?: (release: NodeRelease) => void): void {
     trace.open++;
-    this.node.release(claim, (release) => {
+    const released = (release: NodeRelease) => {
       if (release.status !== 'fault') trace.mayBeThere = false;
       settle(trace);
       told?.(release);
-    });
+    };
+    this.node.release(claim, released, trace.mayComeLate ? Infinity : undefined);
   }
 
   #releaseAfterwards(claim: Claim, trace: Trace): void {
@@ -154,19 +157,22 @@ export class RedlockNode {
   }
 
   #trace(claim: Claim): Trace {
-    return (traces(claim)[this.at] ??= { mayBeThere: false, open: 0, over: false });
+    return (traces(claim)[this.at] ??= { mayBeThere: false, mayComeLate: false, open: 0, over: false });
   }
 
   /** A command of the claim is about to be sent: notes its answer first, then tells it. */
   #noting<Answer extends Vote | NodeExtension>(
+    command: 'takes' | 'keeps',
     trace: Trace,
     told?: (answer: Answer) => void,
   ): (answer: Answer) => void {
     trace.open++;
     return (answer) => {
       if (answer.status !== 'fault') trace.mayBeThere = THERE.has(answer.status);
-      else if (answer.mayHaveRun) trace.mayBeThere = true;
-      else if (answer.wiped !== undefined) this.guard?.revoke(answer.wiped);
+      else if (answer.mayHaveRun) {
+        trace.mayBeThere = true;
+        trace.mayComeLate ||= command === 'takes';
+      } else if (answer.wiped !== undefined) this.guard?.revoke(answer.wiped);
       settle(trace);
       told?.(answer);
     };

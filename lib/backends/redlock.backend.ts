@@ -118,7 +118,7 @@ export class RedlockBackend implements LockBackend {
 
   /** The holder is who has a majority; minorities of a split vote are no lock. */
   leave(key: string, place: Place): void {
-    for (const { node } of this.#nodes) if (node.connection.isReady) void node.leave(key, place);
+    for (const { node } of this.#nodes) if (node.connection.isReady) node.leave(key, place);
   }
 
   get isListening(): boolean {
@@ -238,7 +238,7 @@ export class RedlockBackend implements LockBackend {
   /** A place that is left behind would be woken in vain, in the place of somebody who waits. */
   #leaveWhereRefused(key: string, place: Place, votes: Poll<Vote>): void {
     votes.each(({ status }, at) => {
-      if (status === 'refused') void this.#nodes[at]!.node.leave(key, place);
+      if (status === 'refused') this.#nodes[at]!.node.leave(key, place);
     });
   }
 

@@ -63,7 +63,7 @@ export class SingleNodeBackend implements LockBackend {
         return { status: 'unavailable', causes: [cause] };
       }
       if (vote.status === 'refused') {
-        if (undo && !waiting) this.#node.release(claim);
+        if (undo && !waiting) this.#undo(claim);
         const { owner, remainingMs, number } = vote;
         const refusal = { status: 'contended', owner, remainingMs, queued: waiting !== undefined, number } as const;
         return undo ? { ...refusal, isRepeated: true } : refusal;
@@ -98,7 +98,7 @@ export class SingleNodeBackend implements LockBackend {
   }
 
   leave(key: string, place: Place): void {
-    void this.#node.leave(key, place);
+    this.#node.leave(key, place);
   }
 
   get isListening(): boolean {
@@ -148,10 +148,13 @@ export class SingleNodeBackend implements LockBackend {
     this.#replicas?.close();
   }
 
-  /** Not awaited: it is for whoever comes next, and is repeated until it is confirmed. */
+  /**
+   * Not awaited: it is for whoever comes next, and is repeated until it is confirmed, however long that takes: an attempt
+   * that was not answered may run when the server goes on.
+   */
   #undo(claim: Claim, waiting?: Waiting): void {
-    if (waiting) void this.#node.leave(claim.key, waiting);
-    else this.#node.release(claim);
+    if (waiting) this.#node.leave(claim.key, waiting, Infinity);
+    else this.#node.release(claim, undefined, Infinity);
   }
 }
 

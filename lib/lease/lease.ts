@@ -115,8 +115,12 @@ export class Lease implements Linked<Lease> {
 
   /** Before an extension by another ttl is sent: should its answer be lost, the shorter of both leases is what counts. */
   extending(sentAt: number, ttlMs: number): void {
-    this.isUnsettled = ttlMs !== this.claim.ttlMs || this.isUnsettled;
-    this.claim.ttlMs = ttlMs;
+    const { claim } = this;
+    if (ttlMs !== claim.ttlMs) {
+      this.isUnsettled = true;
+      claim.longestTtlMs = Math.max(ttlMs, claim.longestTtlMs ?? claim.ttlMs);
+      claim.ttlMs = ttlMs;
+    }
     this.#deadlineIfExtended = sentAt + validityMs(ttlMs, this.guardMs);
     this.#deadline = Math.min(this.#deadline, this.#deadlineIfExtended);
   }

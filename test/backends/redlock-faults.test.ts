@@ -4,7 +4,7 @@ import type { LockBackend } from '../../lib/backends/lock-backend.js';
 import { RELEASE } from '../../lib/scripts/release.script.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, extendOn, freshKey, granted, opened } from './claims.js';
+import { acquireOn, claimOn, connected, extendOn, freshKey, granted, now, opened } from './claims.js';
 import { RedlockNodes } from './redlock-nodes.js';
 
 describe('A Redlock of 3', () => {
@@ -58,6 +58,20 @@ describe('A Redlock of 3', () => {
     await nodes.restart();
     await nodes.allVote(backend);
     await nodes.allFree(claim.key);
+  });
+
+  it('undoes a vote that a node which hung gives only when the lock would be over', async () => {
+    await backend.release(await held()); // the scripts are known to the nodes
+    const claim = claimOn(freshKey(), 1_000);
+    const { del = 0 } = await nodes.servers[2]!.calls();
+    nodes.pause(2);
+    await granted(backend, claim);
+    expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
+    await backend.release(claim);
+    const releasedAt = now();
+    await until(() => now() > releasedAt + 1_100, { what: 'it would be over' });
+    nodes.resume();
+    await until(async () => (await nodes.servers[2]!.calls()).del === del + 1, { what: 'the vote is undone' });
   });
 
   it('releases on a node that was away as soon as it is back, and keeps no list of what it never granted', async () => {

@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { LockBackend } from '../../lib/backends/lock-backend.js';
 import { ACQUIRE } from '../../lib/scripts/acquire.script.js';
 import { EXTEND } from '../../lib/scripts/extend.script.js';
@@ -184,6 +184,49 @@ describe('One Redis server', () => {
     for (const claim of claims) await free(claim.key);
   });
 
+  it('that comes back is asked for the releases that it owes before anything else', async () => {
+    const [given, kept] = [claimOn(freshKey()), claimOn(freshKey())];
+    for (const claim of [given, kept]) await granted(backend, claim);
+    proxy.refuse();
+    proxy.cut();
+    expect(await backend.release(given)).toMatchObject({ status: 'unavailable' });
+    const releasedAt = now();
+    await until(() => now() > releasedAt + 750, { what: 'the pauses between the tries have grown' });
+    await proxy.accept();
+    await until(async () => (await extendOn(backend, kept)).status === 'extended', { what: 'it is connected again' });
+    expect(await owner(given.key)).toBeNull();
+    await backend.release(kept);
+  });
+
+  it('that comes back when a lock has ended gets no release of it, but of one that was to last longer', async () => {
+    const [short, long, shortened] = [claimOn(freshKey(), 200), claimOn(freshKey()), claimOn(freshKey())];
+    for (const claim of [short, long, shortened]) await granted(backend, claim);
+    Object.assign(shortened, { ttlMs: 200, longestTtlMs: 20_000 }); // an extension to less that was not answered
+    proxy.refuse();
+    proxy.cut();
+    for (const claim of [short, long, shortened]) {
+      expect(await backend.release(claim)).toEqual({ status: 'unavailable', causes: atProxy() });
+    }
+    const releasedAt = now();
+    await until(async () => now() > releasedAt + 210, { what: 'the lease is over' });
+    await server.resetCalls();
+    await proxy.accept();
+    await until(async () => (await server.calls()).del === 2, { what: 'what is left is released' });
+    expect((await server.calls()).get).toBe(2); // each release reads its lock
+    for (const claim of [long, shortened]) expect(await owner(claim.key)).toBeNull();
+  });
+
+  it('that runs an attempt when its lease would be over has that undone', async () => {
+    const claim = claimOn(freshKey(), 500);
+    const { del = 0 } = await server.calls();
+    server.pause();
+    expect(await acquireOn(backend, claim)).toEqual({ status: 'unavailable', causes: atProxy() });
+    const givenUpAt = now();
+    await until(async () => now() > givenUpAt + 510, { what: 'its lease would be over' });
+    server.resume();
+    await until(async () => (await server.calls()).del === del + 1, { what: 'it is undone' });
+  });
+
   it('that cannot be reached when a place in a queue is given up has it left later', async () => {
     const holder = claimOn(freshKey());
     await granted(backend, holder);
@@ -198,6 +241,27 @@ describe('One Redis server', () => {
     await until(async () => (await server.command('EXISTS', queue)) === 0, { what: 'the place is left' });
     expect(await owner(claim.key)).toBe(holder.owner);
     expect(await backend.release(holder)).toEqual({ status: 'released' });
+  });
+
+  it('that comes back when the queue has ended in which a place was given up is not asked to have it left', async () => {
+    vi.useFakeTimers({ toFake: ['performance'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const holder = claimOn(freshKey());
+    await granted(backend, holder);
+    const claim = claimOn(holder.key);
+    const place = { ticket: claim.owner, isHeard: false };
+    expect(await acquireOn(backend, claim, { ...place, tokens: 1 })).toMatchObject({ queued: true });
+    const status = async () => (await extendOn(backend, holder)).status;
+    proxy.refuse();
+    proxy.cut();
+    await until(async () => (await status()) === 'unavailable', { what: 'the connection is known to be broken' });
+    backend.leave(claim.key, place);
+    await new Promise(setImmediate); // it has failed
+    vi.advanceTimersByTime(10_000);
+    await server.resetCalls();
+    await proxy.accept();
+    await until(async () => (await status()) === 'extended', { what: 'it is connected again' });
+    expect((await server.calls()).zrem).toBeUndefined();
   });
 
   it('that hangs while a lock is released gets the release later, also when the backend is closed meanwhile', async () => {

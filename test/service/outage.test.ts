@@ -285,6 +285,23 @@ describe('while the work runs, and its lock is released, Redis', () => {
     await noKeyIsLeft();
   });
 
+  it('is gone when the lock was to last for shorter: it is released when Redis is back, since it may last as before', async () => {
+    const proxy = await TcpProxy.start(server.port);
+    onTestFinished(() => proxy.stop());
+    const locks = await openLocks({ redis: proxy.url, commandTimeoutMs: 100 });
+    const lock = await locks.acquire('key', { ttlMs: 60_000 });
+    proxy.hold();
+    await expect(lock.extend(200)).rejects.toMatchObject(UNAVAILABLE);
+    proxy.refuse();
+    proxy.cut();
+    await lock.release();
+    const releasedAt = performance.now();
+    await until(() => performance.now() > releasedAt + 300, { what: 'the shorter time is over' });
+    proxy.release();
+    await proxy.accept();
+    await noKeyIsLeft();
+  });
+
   it('is stopped: the next call of this process does not meet what is left of the lock', async () => {
     const locks = await open();
     const { call, finish } = await working(locks, () => 'result');
