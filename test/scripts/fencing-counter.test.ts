@@ -148,7 +148,7 @@ describe.each([
   [
     'vote for one who waits',
     (from: number) =>
-      runScript(runner, VOTE_OR_QUEUE, [LOCK, FENCE, QUEUE, GUARD], ['me', 10_000, 1, '', 0, '7', from]),
+      runScript(runner, VOTE_OR_QUEUE, [LOCK, FENCE, QUEUE, GUARD], ['me', 10_000, 1, '', '', 0, '7', from]),
   ],
 ] as const)(
   'A node of a Redlock that may have an older snapshot: %s',
