@@ -37,6 +37,12 @@ const FROM_REPLY: readonly Edit[] = [
   { file: 'backends/redlock.backend.js', find: '{ ...outcome, sentAt }', put: '{ ...outcome, sentAt: this.#now() }' },
 ];
 
+const ALWAYS_EXTENDED: Edit = {
+  file: 'scripts/extend.script.js',
+  find: "if holder == owner then return redis.call('PEXPIRE', lock, ttl) end",
+  put: "redis.call('PEXPIRE', lock, ttl) if true then return 1 end",
+};
+
 export const MUTANTS: Readonly<Record<string, Mutant>> = {
   'release-without-owner-check': {
     what: 'a release frees the lock, whoever holds it',
@@ -85,15 +91,33 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     seconds: 10,
     caughtBy: 'token not above that of an earlier holder',
   },
-  'extension-that-always-counts': {
-    what: 'an extension counts, whoever holds the lock, or nobody',
+  'old-counters-go-on': {
+    what: 'a Redlock node counts on from the counters of an older snapshot',
+    edits: [{ file: 'scripts/fence.js', find: 'math.max(1e15, tonumber(votes_from) or 0)', put: '1e15' }],
+    nodes: 3,
+    seed: 1,
+    seconds: 60,
+    caughtBy: 'token not above that of an earlier holder',
+  },
+  'cohort-after-the-loss': {
+    what: 'a process passes a lock on for as long as it has tokens, and does not find that it was lost',
     edits: [
+      ALWAYS_EXTENDED,
+      { file: 'service/lock-queue.js', find: 'now >= endsAt || isUnsettled', put: 'isUnsettled' },
       {
-        file: 'scripts/extend.script.js',
-        find: "if holder == owner then return redis.call('PEXPIRE', lock, ttl) end",
-        put: "redis.call('PEXPIRE', lock, ttl) if true then return 1 end",
+        file: 'service/lock-queue.js',
+        find: 'now < sentAt + (deadline - sentAt) * PASSED_WITHIN',
+        put: 'true',
       },
     ],
+    nodes: 1,
+    seed: 1,
+    seconds: 20,
+    caughtBy: 'passed on after a loss',
+  },
+  'extension-that-always-counts': {
+    what: 'an extension counts, whoever holds the lock, or nobody',
+    edits: [ALWAYS_EXTENDED],
     nodes: 1,
     seed: 100,
     seconds: 20,

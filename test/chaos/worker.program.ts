@@ -39,7 +39,7 @@ const BEAT_MS = 100;
  * Turns that ask for one lock at once, so that it is passed on among them: the third does something amid that, and then the
  * last give up, so that there are tokens for some that ask later.
  */
-const COHORT = { turns: 8, acting: 3, leaving: 3, laterMs: 20 };
+const COHORT = { turns: 12, acting: 3, leaving: 4, laterMs: 20 };
 /** A forced release that was sent to a node that hangs may run until so much later, in milliseconds. */
 const LATE_MS = 3_000;
 
@@ -76,14 +76,15 @@ process.disconnect();
 
 async function takeTurns(locks: Contestant): Promise<void> {
   while (running) {
-    await (healed ? takeTurn(locks, CALM_KEY, shortTurn(5)) : takeTurn(locks, pick(keys), anyTurn()));
+    await (healed ? takeTurn(locks, CALM_KEY, shortTurn()) : takeTurn(locks, pick(keys), anyTurn()));
     await sleep(random() * 10);
   }
 }
 
 interface TurnPlan {
   wish: Wish;
-  holdMs: number;
+  /** How long it holds the lock; asked when it has it. */
+  holdMs: () => number;
 }
 
 interface Asked {
@@ -97,11 +98,11 @@ function anyTurn(): TurnPlan {
   const watchdog = style < 0.92;
   const ttlMs = watchdog ? pick(ttlsMs) : Math.min(...ttlsMs);
   const holdMs = style < 0.9 ? random() * 15 : watchdog ? ttlMs * (1 + 2 * random()) : 2 * ttlMs;
-  return { wish: { ttlMs, watchdog }, holdMs };
+  return { wish: { ttlMs, watchdog }, holdMs: () => holdMs };
 }
 
-function shortTurn(longestMs: number): TurnPlan {
-  return { wish: { ttlMs: Math.min(...ttlsMs), watchdog: true }, holdMs: random() * longestMs };
+function shortTurn(): TurnPlan {
+  return { wish: { ttlMs: Math.min(...ttlsMs), watchdog: true }, holdMs: () => random() * 5 };
 }
 
 /** Many turns want one lock, which is passed on among them; amid that, something is done. */
@@ -109,15 +110,16 @@ async function takeTogether(act: (key: string) => unknown): Promise<void> {
   const key = pick(keys);
   const giveUp = new AbortController();
   let granted = 0;
-  const onGranted = () => {
-    if (++granted !== COHORT.acting) return false;
+  const holdMs = () => {
+    granted++;
+    if (granted !== COHORT.acting) return random() * (granted < COHORT.acting ? 5 : 80);
     act(key);
     giveUp.abort();
-    return true;
+    return 0;
   };
   const take = (signal?: AbortSignal) => {
-    const { wish, holdMs } = shortTurn(40);
-    return takeTurn(contestant, key, { wish: { ...wish, signal }, holdMs }, onGranted);
+    const { wish } = shortTurn();
+    return takeTurn(contestant, key, { wish: { ...wish, signal }, holdMs });
   };
   const leaves = (index: number) => index >= COHORT.turns - COHORT.leaving;
   const first = Array.from({ length: COHORT.turns }, (_, index) => take(leaves(index) ? giveUp.signal : undefined));
@@ -139,8 +141,7 @@ async function takeAway(key: string): Promise<void> {
   journal.note({ type: 'forced', process: self, key, answered, until: nowMs() + LATE_MS }, at);
 }
 
-/** @param onGranted whether the turn is to end at once */
-async function takeTurn(locks: Contestant, key: string, plan: TurnPlan, onGranted = () => false): Promise<void> {
+async function takeTurn(locks: Contestant, key: string, plan: TurnPlan): Promise<void> {
   const turn = `${self}.${turns++}`;
   const asked = await (terms.careless ? insist : ask)(locks, turn, key, plan.wish);
   if (!asked) return;
@@ -156,7 +157,7 @@ async function takeTurn(locks: Contestant, key: string, plan: TurnPlan, onGrante
     grantMs: lock.grantMs,
   });
   if (key === CALM_KEY) process.send?.({ worker, askedAt, grantedAt: nowMs() } satisfies Turn);
-  await increment(lock, turn, key, onGranted() ? 0 : plan.holdMs);
+  await increment(lock, turn, key, plan.holdMs());
 }
 
 /** @returns undefined when it was refused */
