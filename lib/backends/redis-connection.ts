@@ -65,6 +65,7 @@ export class RedisConnection {
   readonly #noteReady = () => {
     if (this.#isGivenUp) return;
     this.#wasReady = true;
+    this.#readyAt = performance.now();
     this.#failures = 0;
     this.#lastError = this.#refusal = this.#downSince = undefined;
   };
@@ -84,7 +85,7 @@ export class RedisConnection {
   #failures = 0;
   /** Since when it is not ready, although it should be. */
   #downSince?: number;
-  #renewedAt = -Infinity;
+  #readyAt = performance.now();
   /** The last connection that was not in the database that it was to use. */
   #givenUp?: Duplex;
   #problem?: NodeError;
@@ -194,9 +195,7 @@ export class RedisConnection {
     if (!this.owned) {
       return 'Its server is a replica, which the client stays connected to: call client.disconnect(true), which connects it anew, or give the module a URL or options.';
     }
-    const now = performance.now();
-    if (this.isReady && now - this.#renewedAt >= RENEW_EVERY_MS) {
-      this.#renewedAt = now;
+    if (this.isReady && performance.now() - this.#readyAt >= RENEW_EVERY_MS) {
       this.stream?.destroy(new Error('its server is a replica'));
     }
     return 'Its server is a replica: check that the address leads to the primary. The connection is made anew every second until it does.';

@@ -19,6 +19,8 @@ const source = ({ port }: HostileServer) => ({
   host: '127.0.0.1',
   port,
   protocol: 2 as const,
+  // No command before it is ready, so that it is soon.
+  connectionName: '',
   disableClientInfo: true,
   enableReadyCheck: false,
   retryStrategy: () => 1,

@@ -39,7 +39,7 @@ const duties = {
   wait: (key) => void locks.acquire(key).catch(() => {}),
   release: () => held[0].done(),
   lose: () => locks.forceRelease('held'),
-  closing: () => void locks.onModuleDestroy(),
+  closing: () => void locks.beforeApplicationShutdown(),
   /** Asks for `ms`, by a timer that only comes when the event loop runs; a call that is granted something ends the loop. */
   async loop(name, ms) {
     const startedAt = performance.now();
