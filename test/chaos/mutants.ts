@@ -111,8 +111,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
       },
     ],
     nodes: 1,
-    seed: 1,
-    seconds: 20,
+    seed: 10,
+    seconds: 30,
     caughtBy: 'passed on after a loss',
   },
   'extension-that-always-counts': {
@@ -135,7 +135,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     what: 'a lock is set without a ttl',
     edits: [{ file: 'scripts/contend.script.js', find: "redis.pcall('SET', lock, owner, 'PX', ttl)", put: "redis.pcall('SET', lock, owner)" }], // prettier-ignore
     nodes: 1,
-    seed: 59,
+    seed: 176,
     seconds: 20,
     caughtBy: 'lock left behind',
   },
