@@ -282,7 +282,7 @@ describe('a history with something left', () => {
     ]);
   });
 
-  describe('a worker that has no lock any more after the nemesis', () => {
+  describe('a worker that was not served after the nemesis', () => {
     const healed: Entry = { at: 100, type: 'healed', workers: [0, 1] };
     const calm = (worker: number, number: number, asked: number, from: number) =>
       turnOf({ turn: `${worker}.0.${number}`, key: CALM_KEY, worker, token: from, asked, from, to: from + 1 });
@@ -297,7 +297,7 @@ describe('a history with something left', () => {
       expect(verdict(history).violations).toEqual([]);
     });
 
-    it('is found when it was served too late', () => {
+    it('is found when a worker has no lock any more after the nemesis, or has it too late', () => {
       const history = [healed, ...calm(0, 0, 101, 110), ...calm(1, 0, 700, 1_120), ...calm(0, 1, 115, 130)];
       expect(verdict(history).violations).toEqual(lifeless(0, 1));
     });
