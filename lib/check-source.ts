@@ -31,7 +31,6 @@ const OPTIONS: Readonly<Record<keyof RedisOptions, true>> = {
   family: true,
   himportFieldsets: true,
   host: true,
-
   keepAlive: true,
   keyPrefix: true,
   lazyConnect: true,
@@ -156,7 +155,12 @@ function problemOfAddress(
   { Connector, sentinels, path, host, port }: RedisOptions,
   given: string[],
 ): string | undefined {
-  if (Connector || sentinels || path || host) return undefined;
+  if (Connector || sentinels || path) return undefined;
+  // Also text, as variables of the environment are: ioredis takes it.
+  if (port !== undefined && !isPort(Number(port))) {
+    return `port ${kindOf(port) === 'a number' ? port : kindOf(port)}, which is no port. Is the variable set that it comes from?`;
+  }
+  if (host) return undefined;
   if (given.includes('host')) {
     const got = host === '' ? '""' : String(host);
     return `host ${got}, for which ioredis takes localhost. Is the variable set that it comes from?`;
@@ -166,6 +170,10 @@ function problemOfAddress(
     `${given.length === 0 ? 'an object' : 'options'} with no host, port, path or sentinels, for which ioredis takes ` +
     'localhost:6379. Name the server, also when that is it.'
   );
+}
+
+function isPort(port: number): boolean {
+  return Number.isInteger(port) && port > 0 && port < 65_536;
 }
 
 /** What is neither a client of ioredis nor options, but is taken for them. */

@@ -153,8 +153,13 @@ export class RedisConnection {
     const problem = this.#refusal
       ? `it refused ${this.#refusal.what}${cause}`
       : `not connected (${this.client.status})${cause}`;
-    if (this.#problem?.problem !== problem) this.#problem = new NodeError(this.name, problem, this.#refusal?.advice);
+    if (this.#problem?.problem !== problem) this.#problem = new NodeError(this.name, problem, this.#advice);
     return this.#problem;
+  }
+
+  get #advice(): string | undefined {
+    if (this.#refusal || this.owned || this.client.status !== 'end') return this.#refusal?.advice;
+    return 'The client was closed, by quit or disconnect, and does not connect again: hand in one that stays open.';
   }
 
   /**

@@ -1,3 +1,4 @@
+import { inspect } from 'node:util';
 import { LockLostError } from '../errors.js';
 import { loopTurn } from '../event-loop.js';
 import type { Lock } from '../lock.js';
@@ -61,7 +62,7 @@ export class LockHandle implements Lock {
 
   assertHeld(): void {
     if (this.isHeld) return;
-    throw this.#released ? new LockLostError(this.key, 'released') : this.lease.lostError();
+    throw this.#released && !this.lease.isLost ? new LockLostError(this.key, 'released') : this.lease.lostError();
   }
 
   async extend(ttlMs: number = this.lease.ttlMs): Promise<void> {
@@ -76,6 +77,16 @@ export class LockHandle implements Lock {
 
   release(): Promise<boolean> {
     return (this.#released ??= this.keeper.release(this.lease));
+  }
+
+  /** What it is, when it is logged or sent: not how it is kept. */
+  toJSON(): Pick<Lock, 'key' | 'fencingToken' | 'isHeld' | 'remainingMs'> {
+    const { key, fencingToken, isHeld, remainingMs } = this;
+    return { key, fencingToken, isHeld, remainingMs };
+  }
+
+  [inspect.custom](): object {
+    return this.toJSON();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -3,6 +3,7 @@ import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { LockBackend } from '../../lib/backends/lock-backend.js';
 import type { RedisLockModuleOptions } from '../../lib/options.js';
 import { letVote } from '../support/let-vote.js';
+import { openLocks } from '../support/open-locks.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
@@ -81,6 +82,15 @@ describe('A Redis that refuses connections', () => {
     await expect(backend.connect(0)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
     await saysWhy(backend, /ECONNREFUSED/);
     expect(await attempt(backend)).toEqual(unavailable(refused));
+  });
+
+  it('is not named as down when the application has closed the client that it handed in', async () => {
+    const redis = new Redis(server.url);
+    const locks = await openLocks({ redis });
+    redis.disconnect();
+    const refused = locks.acquire('closed');
+    await expect(refused).rejects.toThrow('The client was closed, by quit or disconnect, and does not connect again');
+    await expect(refused).rejects.not.toThrow('up and reachable');
   });
 
   it('is waited for when the application starts', async () => {

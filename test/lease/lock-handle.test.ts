@@ -1,3 +1,4 @@
+import { inspect } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { LockLostError, LockOptionsError } from '../../lib/errors.js';
 import { openLocks } from '../support/open-locks.js';
@@ -36,6 +37,23 @@ describe('a lock', () => {
     const inRedis = await ttlInRedis('guarded');
     expect(lock.remainingMs).toBeLessThanOrEqual(inRedis - 1_102 + 1);
     expect(lock.remainingMs).toBeGreaterThan(5_000);
+  });
+
+  it('is logged and sent as what it is, not as how it is kept', async () => {
+    const locks = await openLocks({ memory: true });
+    const lock = await locks.acquire('shown', { ttlMs: 10_000 });
+    const shown = { key: 'shown', fencingToken: lock.fencingToken, isHeld: true, remainingMs: expect.any(Number) };
+    expect(JSON.parse(JSON.stringify(lock))).toEqual(shown);
+    expect(inspect(lock)).toContain("key: 'shown'");
+    expect(inspect(lock)).not.toContain('claim');
+  });
+
+  it('that was lost says so also after it was given back', async () => {
+    const locks = await openLocks({ redis: server.url });
+    const lock = await locks.acquire('lost-then-released');
+    await locks.forceRelease('lost-then-released');
+    expect(await lock.release()).toBe(false);
+    expect(() => lock.assertHeld()).toThrow(expect.objectContaining({ code: 'LOCK_LOST', reason: 'expired' }));
   });
 
   it('is given back by release, once: further calls do nothing', async () => {

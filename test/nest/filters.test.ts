@@ -390,7 +390,9 @@ describe('what the filters log', () => {
   it.each<[LockError, 'debug' | 'warn' | 'error']>([
     [new LockContendedError('k', 0), 'debug'],
     [LockUnavailableError.from('acquired', 'k', []), 'debug'],
-    [new LockKeyError('of a request', 400), 'debug'],
+    [new LockKeyError('of a request', 400, { field: 'body.id' }), 'debug'],
+    [new LockKeyError('of a route', 400, { field: 'params.idd' }), 'warn'],
+    [new LockKeyError('of a guard', 400, { field: 'user.id' }), 'warn'],
     [new LockLostError('k', 'expired'), 'warn'],
     [new StaleTokenError(1), 'warn'],
     [new LockKeyError('of arguments'), 'error'],

@@ -85,6 +85,12 @@ const MISTAKES: [what: string, source: () => unknown, got: string][] = [
     () => ({ host: undefined, port: 6379 }),
     'host undefined, for which ioredis takes localhost. Is the variable set that it comes from?',
   ],
+  [
+    'a port whose variable is not set',
+    () => ({ host: 'a', port: Number(undefined) }),
+    'port NaN, which is no port. Is',
+  ],
+  ['a port that is a word', () => ({ host: 'a', port: 'hunter2' }), 'port a string, which is no port. Is the variable'],
   ['a variable that is empty', () => ({ host: '' }), 'host "", for which ioredis takes localhost. Is the variable set'],
   ['a URL without a host', () => 'redis://', 'a URL without a host, for which ioredis takes localhost'],
   ['a URL with nothing but a database', () => 'redis:///3', 'a URL without a host, for which ioredis takes localhost'],
@@ -130,6 +136,7 @@ describe('a Redis may be given as', () => {
   const options: Record<string, RedisOptions> = {
     'a host': { host: 'a' },
     'a port': { port: 6380 },
+    'a port as a variable of the environment has it': { host: 'a', port: '6380' as never },
     'a host and options that are undefined': { host: 'a', port: undefined, password: undefined },
     'a path, where no host is known': { path: '/tmp/redis.sock', host: undefined },
     sentinels: { sentinels: [{ host: 'a' }], name: 'main' },
