@@ -130,7 +130,7 @@ export function isClient(source: unknown): source is RedisClient {
 function problemOfUrl(source: string): string | undefined {
   if (source.startsWith('/')) return undefined; // the path of a socket
   if (!/^rediss?:\/\//.test(source) || !URL.canParse(source)) {
-    return 'a string of another form. Write redis://host:port.';
+    return 'a string of another form. Write redis://host:port, or the /path of a socket.';
   }
   const { hostname } = new URL(source);
   return hostname === ''
@@ -144,7 +144,7 @@ function problemOfObject(source: unknown): string | undefined {
   if (mistake !== undefined) return mistake;
   if (typeof source !== 'object' || source === null) return `${kindOf(source)}.`;
   const given = Object.keys(source);
-  const unknown = given.find((name) => !Object.hasOwn(OPTIONS, name));
+  const unknown = given.find((name) => !Object.hasOwn(OPTIONS, name) && source[name as never] !== undefined);
   if (unknown !== undefined) {
     return `an object with ${JSON.stringify(unknown.slice(0, 40))}, which is no option of ioredis. ${adviceOn(unknown)}`;
   }

@@ -168,10 +168,14 @@ export class LockUnavailableError extends LockRefusal {
 
 /** A server that refuses a command is up. */
 function adviceOn(problem: string): string | undefined {
-  const isForbidden = /NOPERM|can't run this command/.test(problem); // by itself, or in a script
-  return isForbidden
-    ? 'Give its user that right (ACL SETUSER); LockService.diagnose() names all that are missing.'
-    : undefined;
+  // By itself, or in a script.
+  if (/NOPERM|can't run this command/.test(problem)) {
+    return 'Give its user that right (ACL SETUSER); LockService.diagnose() names all that are missing.';
+  }
+  if (problem.includes('WRONGTYPE')) {
+    return 'Another program keeps something else under that key: use another key, or another keyPrefix.';
+  }
+  return /\b(OOM|MISCONF|NOREPLICAS)\b/.test(problem) ? 'It is up, but refuses writes: see why.' : undefined;
 }
 
 /** What to do about these problems: each advice once. */

@@ -1,6 +1,7 @@
 import { performance } from 'node:perf_hooks';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Cluster, Redis, RedisOptions } from 'ioredis';
+import { inTime } from '../in-time.js';
 import type { RedisClient } from '../options.js';
 
 /** The same server as another client uses, on a connection of its own: that one is neither changed nor blocked. */
@@ -35,7 +36,6 @@ export class Inbox {
   #isOpen = false;
   #heardAt = 0;
   #isChecking = false;
-  readonly #checkLater = (): void => this.check();
 
   constructor(
     private readonly source: RedisClient,
@@ -43,9 +43,7 @@ export class Inbox {
     private readonly clientName: string,
     readonly channel: string,
     private readonly duties: InboxDuties,
-  ) {
-    source.on('ready', this.#checkLater); // that connection was made anew, so this one may be dead
-  }
+  ) {}
 
   get isOpen(): boolean {
     return this.#isOpen;
@@ -80,7 +78,6 @@ export class Inbox {
   }
 
   close(): void {
-    this.source.off('ready', this.#checkLater);
     this.#drop();
     this.#isOpen = false;
   }
@@ -90,8 +87,10 @@ export class Inbox {
     this.#isChecking = true;
     const askedAt = performance.now();
     try {
-      // Hangs for no longer than any command: what the connection has for those that hang ends it.
-      const listeners = await this.source.publish(this.channel, ECHO);
+      // A client that was handed in may be one that never settles what was open when its connection broke.
+      const listeners = await inTime(this.source.publish(this.channel, ECHO), ECHO_LIMIT_MS, () => {
+        throw new Error('no answer');
+      });
       // In a Cluster PUBLISH counts the listeners of one node only.
       const mayCome = this.source.isCluster || listeners > 0;
       if (mayCome && this.#heardAt < askedAt) await delay(ECHO_LIMIT_MS, undefined, { ref: false });

@@ -1,3 +1,4 @@
+import { performance } from 'node:perf_hooks';
 import type { Duplex } from 'node:stream';
 import { Redis, type Cluster, type RedisOptions } from 'ioredis';
 import { checkMade, isClient } from '../check-source.js';
@@ -62,6 +63,13 @@ export class RedisConnection {
   readonly #rememberNode = (error: Error, node: string) => {
     if (!this.isReady) this.#lastError = `${node}: ${problemOf(error)}`;
   };
+  readonly #whenReady = new Set<() => void>();
+  /** One listener for all: of more than ten, on a client that several registrations share, Node warns. */
+  readonly #becomeReady = () => {
+    this.#noteReady();
+    for (const each of this.#whenReady) each(); // before those that wait send anything
+    this.#wake();
+  };
   readonly #noteReady = () => {
     if (this.#isGivenUp) return;
     this.#wasReady = true;
@@ -103,8 +111,7 @@ export class RedisConnection {
   ) {
     this.clientName = (owned && ownNameOf(client)) || clientName;
     this.#wasReady = this.isReady;
-    client.on('ready', this.#noteReady).on('close', this.#noteClose);
-    client.on('ready', this.#wake).on('end', this.#wake);
+    client.on('ready', this.#becomeReady).on('close', this.#noteClose).on('end', this.#wake);
     if (client.isCluster) client.on('node error', this.#rememberNode);
     // A handed client keeps its own way of reporting errors.
     if (this.owned) client.on('error', this.#remember);
@@ -179,6 +186,15 @@ export class RedisConnection {
   }
 
   /**
+   * Calls back each time that commands can be sent again, until it is closed.
+   * @returns ends that
+   */
+  onReady(call: () => void): () => void {
+    this.#whenReady.add(call);
+    return () => this.#whenReady.delete(call);
+  }
+
+  /**
    * Gives the connection up, and has it made anew, if a command that is overdue stays so: the client's own `socketTimeout`
    * would set and clear a timer for each command. Clients that were handed in are left alone.
    */
@@ -213,8 +229,8 @@ export class RedisConnection {
 
   /** Closes the client if it was made here. Nothing may be under way any more. */
   close(): void {
-    this.client.off('ready', this.#noteReady).off('close', this.#noteClose);
-    this.client.off('ready', this.#wake).off('end', this.#wake);
+    this.client.off('ready', this.#becomeReady).off('close', this.#noteClose).off('end', this.#wake);
+    this.#whenReady.clear();
     this.client.off('node error', this.#rememberNode);
     if (this.owned) this.client.disconnect();
     this.#wake();

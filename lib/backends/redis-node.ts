@@ -5,7 +5,7 @@ import { ADMIT } from '../scripts/admit.script.js';
 import { CONTEND, VOTE_OR_QUEUE } from '../scripts/contend.script.js';
 import { EXTEND, RESTORE } from '../scripts/extend.script.js';
 import { FORCE_RELEASE } from '../scripts/force-release.script.js';
-import { QUEUE_TTL_MS, queueEntry, readMessage, type Service } from '../scripts/hand-off.js';
+import { queueEntry, readMessage, type Service } from '../scripts/hand-off.js';
 import { INSPECT } from '../scripts/inspect.script.js';
 import { RAISE_FENCE } from '../scripts/raise-fence.script.js';
 import { RELEASE } from '../scripts/release.script.js';
@@ -84,15 +84,19 @@ export class RedisNode {
     settings: NodeSettings,
   ) {
     this.#settings = settings;
-    this.#runner = new ScriptRunner(connection.client, settings.commandTimeoutMs, settings.guarded, (isOpen) =>
-      connection.suspect(isOpen),
+    this.#runner = new ScriptRunner(
+      connection.client,
+      settings.commandTimeoutMs,
+      settings.guarded,
+      (isOpen) => connection.suspect(isOpen),
+      () => this.#retry.hurry(),
     );
     this.#probe = new NodeProbe(connection, settings);
     this.#retry = new ReleaseRetry(
       () => connection.isReady,
       (item, done) => this.#giveBack(item, ({ status }) => done(status !== 'fault')),
     );
-    connection.client.on('ready', this.#retry.hurry);
+    connection.onReady(this.#madeAnew);
     const channel = inboxChannel(settings.keyPrefix, settings.processName);
     this.#inbox = new Inbox(connection.client, connection.clientName, channel, {
       onMessage: (text) => {
@@ -103,6 +107,11 @@ export class RedisNode {
       onChange: () => this.#wake?.(),
     });
   }
+
+  readonly #madeAnew = (): void => {
+    this.#retry.hurry();
+    this.#inbox.check(); // what broke one connection may have broken the other, too
+  };
 
   get name(): string {
     return this.connection.name;
@@ -187,11 +196,11 @@ export class RedisNode {
   }
 
   /**
-   * Gives up a place in the queue, with the lock if that was handed over to it.
-   * @param standsMs for how long it may be there, or be taken yet; Infinity where an attempt to take it was not answered
+   * Gives up a place in the queue, with the lock if that was handed over to it. It has no end of its own: everybody who
+   * waits keeps the queue.
    */
-  leave(key: string, place: Place, standsMs = QUEUE_TTL_MS): void {
-    this.#release({ key, owner: place.ticket, entry: this.#entry(place), standsMs });
+  leave(key: string, place: Place): void {
+    this.#release({ key, owner: place.ticket, entry: this.#entry(place), standsMs: Infinity });
   }
 
   /** With `restore` a lock that is absent is put back. */
@@ -242,7 +251,6 @@ export class RedisNode {
   async close(): Promise<void> {
     await this.#releasing.settled();
     this.#closed = true;
-    this.connection.client.off('ready', this.#retry.hurry);
     await this.#retry.close();
     this.#inbox.close();
     this.connection.close();

@@ -31,7 +31,8 @@ export class RestartGuard {
   readonly #longest: LongestTtl;
   readonly #timeoutMs: number;
   readonly #now: () => number;
-  readonly #check = () => void this.checked();
+  /** Asks no more by itself. */
+  readonly close: () => void;
   #others: readonly RestartGuard[] = [];
   #server?: KnownServer;
   /** Why there is none. */
@@ -52,7 +53,7 @@ export class RestartGuard {
     this.#longest = longest;
     this.#timeoutMs = timeoutMs;
     this.#now = now;
-    node.connection.client.on('ready', this.#check);
+    this.close = node.connection.onReady(() => void this.checked());
   }
 
   /** @param guards those of all nodes */
@@ -71,7 +72,7 @@ export class RestartGuard {
     if (!server) {
       const { connection } = this.#node;
       if (!connection.isReady) return connection.problem;
-      this.#check();
+      void this.checked();
       return (
         this.#problem ??
         new NodeError(this.#node.name, 'it was not asked yet whether it has restarted', 'Try again in a moment.')
@@ -98,7 +99,7 @@ export class RestartGuard {
   /** The node says that it has lost its data since. */
   revoke(epoch: string): void {
     if (this.#server?.epoch === epoch) this.#server = undefined;
-    this.#check();
+    void this.checked();
   }
 
   /** Asks the node, unless that was done on this connection. Never rejects. */
@@ -107,10 +108,6 @@ export class RestartGuard {
     return (this.#checking ??= this.#ask().finally(() => {
       this.#checking = undefined;
     }));
-  }
-
-  close(): void {
-    this.#node.connection.client.off('ready', this.#check);
   }
 
   async #ask(): Promise<void> {

@@ -153,7 +153,7 @@ export class SingleNodeBackend implements LockBackend {
    * that was not answered may run when the server goes on.
    */
   #undo(claim: Claim, waiting?: Waiting): void {
-    if (waiting) this.#node.leave(claim.key, waiting, Infinity);
+    if (waiting) this.#node.leave(claim.key, waiting);
     else this.#node.release(claim, undefined, Infinity);
   }
 }

@@ -134,15 +134,7 @@ async function promiseUnderLock(
   args: unknown[],
   run: () => unknown,
 ): Promise<unknown> {
-  let key: string;
-  let service: LockService;
-  try {
-    key = keyOfCall(plan, args);
-    service = serviceOf();
-  } catch (error) {
-    await loopTurn(); // or a loop that calls again at once would stop all else
-    throw error;
-  }
+  const [key, service] = await asked(plan, serviceOf, args);
   const work = async () => {
     const result = run();
     if (isObservable(result)) throw undeclaredStream(plan, 'an Observable');
@@ -165,13 +157,27 @@ function streamUnderLock(
     return isObservable(result) ? result : throwError(() => notAsync(plan));
   };
   return lockedStream<unknown>(async (signal, work, instead) => {
-    const key = keyOfCall(plan, args);
+    const [key, service] = await asked(plan, serviceOf, args);
     const whenRefused = async (error: unknown) => {
       const value = await plan.whenRefused(error, args);
       if (plan.onContended !== 'skip') instead(value);
     };
-    return serviceOf().withLockOr(key, { ...plan.options, signal }, work, whenRefused, plan.name);
+    return service.withLockOr(key, { ...plan.options, signal }, work, whenRefused, plan.name);
   }, open);
+}
+
+/** Which lock of which service is meant. */
+async function asked(
+  plan: LockedPlan,
+  serviceOf: () => LockService,
+  args: unknown[],
+): Promise<[key: string, service: LockService]> {
+  try {
+    return [keyOfCall(plan, args), serviceOf()];
+  } catch (error) {
+    await loopTurn(); // or a loop that calls again at once would stop all else
+    throw error;
+  }
 }
 
 /** A key made of the request has to come by the interceptor: without it the method does not run. */

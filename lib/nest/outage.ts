@@ -1,3 +1,4 @@
+import { performance } from 'node:perf_hooks';
 import type { Logger } from '@nestjs/common';
 import { adviceFor } from '../errors.js';
 import type { LockEvent } from '../events.js';
@@ -5,6 +6,9 @@ import type { LockService } from '../service/lock.service.js';
 
 /** How often it is tried whether locks can be taken again, in milliseconds. */
 const RETRY_MS = 1_000;
+
+/** Another program uses the key: the others can be locked. */
+const OF_ONE_KEY = /WRONGTYPE|fencing counter/;
 
 /**
  * Logs when locks become unavailable, and when they are available again: one line each, however many calls are refused in
@@ -25,6 +29,7 @@ export class Outage {
   note(event: LockEvent): void {
     // A refusal without causes is one of an application that closes.
     if (!('causes' in event) || event.causes.length === 0) return;
+    if (event.causes.every(({ problem }) => OF_ONE_KEY.test(problem))) return;
     if (event.type === 'unavailable') this.#refused++;
     if (this.#since !== undefined) return;
     this.#since = performance.now();

@@ -23,7 +23,7 @@ export function queueEntry(service: Service, channel: string, ticket: string): s
   return `${KINDS[service]} ${channel} ${ticket}`;
 }
 
-/** What a process is told whose lock was taken by force: the owner value, this word, and the key. */
+/** What is published to the process whose lock was taken by force: the owner value, this word, and the key. */
 export const TAKEN = 'taken';
 
 /** What is published to a process. */

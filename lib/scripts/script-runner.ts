@@ -38,6 +38,7 @@ export class ScriptRunner {
   readonly #timeoutMs: number;
   readonly #sameConnection: boolean;
   readonly #onOverdue: (isOpen: () => boolean) => void;
+  readonly #onAnswering: () => void;
   /** What is to be sent by the end of this tick, by script and, in a Cluster, slot. */
   #gathered = new Map<Script | string, Gathered>();
   /** What was sent and is not overdue, in the order it comes due: one timer serves all. */
@@ -50,17 +51,20 @@ export class ScriptRunner {
   /**
    * @param sameConnection an answer counts only if its command was sent on the connection that it came on
    * @param onOverdue is told of each command that was not answered in time, and can ask whether it still is not
+   * @param onAnswering called when the last of these was answered after all, or has failed
    */
   constructor(
     client: RedisClient,
     timeoutMs: number,
     sameConnection = false,
     onOverdue: (isOpen: () => boolean) => void = () => {},
+    onAnswering: () => void = () => {},
   ) {
     this.#client = client;
     this.#timeoutMs = timeoutMs;
     this.#sameConnection = sameConnection;
     this.#onOverdue = onOverdue;
+    this.#onAnswering = onAnswering;
     this.#keyPrefix = client.options.keyPrefix ?? '';
   }
 
@@ -179,7 +183,7 @@ export class ScriptRunner {
       const reply = replies[index] as Reply;
       // A script that answers with an error has left things as they were.
       const isError = Array.isArray(reply) && reply.length === 1;
-      answered(operation, isError ? new ScriptFault(String(reply[0]), false) : reply);
+      answered(operation, isError ? new ScriptFault(String(reply[0]).replace(/\.$/, ''), false) : reply);
     });
   }
 
@@ -196,8 +200,12 @@ export class ScriptRunner {
   }
 
   #settle(command: Command): void {
-    if (command.list) this.#open.remove(command);
-    else this.#unblock(command.route, command);
+    if (command.list) {
+      this.#open.remove(command);
+      return;
+    }
+    this.#unblock(command.route, command);
+    if (this.#overdue.size === 0) this.#onAnswering();
   }
 
   #lookForOverdue(): void {

@@ -240,17 +240,16 @@ export class LockService {
   }
 
   /**
-   * Whether locks can be had, after they could not. A key that could not be locked may be another server's than others, so it
-   * is asked for; and a server may answer, but refuse to write, so a lock beside it is taken. Never rejects; false when
-   * the application closes.
+   * Whether locks can be had, after they could not: takes one beside that of the key, on the same server. One that answers
+   * may yet refuse to write. Never rejects; false when the application closes.
    * @internal
    */
   async isAvailable(key: string): Promise<boolean> {
     this.#underWay.begin();
     try {
-      await this.#backend.inspect(key);
       if (this.#shutdown.interruption.happened) return false;
-      const claim = { key: `${key}:probe`, owner: ownerSequence()(), ttlMs: PROBE_TTL_MS };
+      // The brace ends the hash tag: in a Cluster it is a lock of the same slot.
+      const claim = { key: `${key}}:probe`, owner: ownerSequence()(), ttlMs: PROBE_TTL_MS };
       const { status } = await new Promise<AcquireOutcome>((resolve) =>
         this.#backend.acquire(claim, undefined, resolve),
       );

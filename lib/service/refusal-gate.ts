@@ -15,7 +15,7 @@ export class RefusalGate {
   readonly #unavailable = new Gathered((settle) => this.#paced(settle));
   #settledAt = -Infinity;
 
-  /** Calls back when a call may be told of this reason. */
+  /** Calls back when a call may be refused for this reason. */
   settle(reason: unknown, settle: () => void): void {
     (reason instanceof LockUnavailableError ? this.#unavailable : this.#refused).add(settle);
   }

@@ -191,14 +191,26 @@ describe('an inbox', () => {
       expect([inbox.isOpen, changes]).toEqual([true, [true]]);
     });
 
-    it('is checked by itself when the connection that asks for locks was made anew', async () => {
-      const { inbox, source, isOpen } = inboxOf();
-      await source.ping(); // it is ready before the inbox is open
+    it('is checked again after a check that the client never settled', async () => {
+      const proxy = await TcpProxy.start(server.port);
+      onTestFinished(() => proxy.stop());
+      const { inbox, source, isOpen } = inboxOf({ autoResendUnfulfilledCommands: false }, proxy.port);
+      await source.ping();
       inbox.open();
       await isOpen();
       await server.resetCalls();
-      source.disconnect(true);
-      await until(async () => (await server.calls()).publish === 1, { what: 'it has sent itself a message' });
+      proxy.hold();
+      inbox.check();
+      await new Promise((resolve) => setTimeout(resolve, 20)); // it is in the proxy
+      proxy.cut();
+      proxy.release();
+      await until(
+        async () => {
+          inbox.check();
+          return (await server.calls()).publish! >= 1;
+        },
+        { what: 'it has sent itself another message' },
+      );
     });
   });
 });

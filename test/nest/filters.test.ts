@@ -294,6 +294,34 @@ it('a client of Socket.IO gets an event', () => {
   expect(emitted).toEqual([['exception', { status: 'error', ...answer, cause: { pattern: 'pay', data: 7 } }]]);
 });
 
+describe.each(HTTP_ADAPTERS)('a filter that was made by new, on %s,', (_name, makeAdapter) => {
+  @Controller()
+  class Busy {
+    @Get('local')
+    @UseFilters(new LockHttpExceptionFilter())
+    async local(): Promise<never> {
+      throw new LockContendedError('k', 0, undefined, 1_500);
+    }
+
+    @Get('global')
+    async global(): Promise<never> {
+      throw new LockContendedError('k', 0, undefined, 1_500);
+    }
+  }
+
+  it.each(['local', 'global'])('answers as one that Nest has made: %s', async (path) => {
+    const { url } = await startApp(
+      { controllers: [Busy] },
+      undefined,
+      (app) => app.useGlobalFilters(new LockExceptionFilter()),
+      makeAdapter(),
+    );
+    const response = await fetch(`${url}/${path}`);
+    expect([response.status, response.headers.get('retry-after')]).toEqual([409, '2']);
+    expect(await response.json()).toEqual({ ...BUSY, retryAfterMs: 1_500 });
+  });
+});
+
 describe.each(HTTP_ADAPTERS)('Retry-After on %s', (_name, makeAdapter) => {
   let thrown: LockError;
 

@@ -6,6 +6,7 @@ import { Test } from '@nestjs/testing';
 import { LockExceptionFilter, Locked, LockService, RedisLockModule } from 'nest-redis-lock';
 import { Observable, of } from 'rxjs';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { clusterSlot } from '../../lib/scripts/cluster-slot.js';
 import { Gate } from '../support/gate.js';
 import { makeApp, type TestApp } from '../support/nest-app.js';
 import { printedLines } from '../support/printed-lines.js';
@@ -192,7 +193,7 @@ describe('an outage', () => {
   });
 
   it('is not over while the key that could not be locked still cannot be', async () => {
-    await redis.command('ACL', 'SETUSER', 'narrow', 'on', 'nopass', '+@all', '~lock:{free}*', '~lock:{b:probe}*', '&*');
+    await redis.command('ACL', 'SETUSER', 'narrow', 'on', 'nopass', '+@all', '~lock:{free}*', '&*');
     const test = await makeApp({}, { redis: `redis://narrow:any@127.0.0.1:${redis.port}`, commandTimeoutMs: 1_000 });
     await expect(test.locks.acquire('b')).rejects.toThrow('NOPERM');
     await redis.command('ACL', 'LOG', 'RESET');
@@ -209,13 +210,25 @@ describe('an outage', () => {
     await again(test);
   });
 
+  it('is none that one key is of no use, and does not hide one that comes later', async () => {
+    const test = await makeApp({}, { redis: redis.url, commandTimeoutMs: 200 });
+    await redis.command('RPUSH', 'lock:{used}', 'by another program');
+    await expect(test.locks.acquire('used')).rejects.toThrow('Another program keeps something else under that key');
+    expect(test.log.lines).toEqual([]);
+    await redis.kill();
+    await expect(test.locks.acquire('a')).rejects.toThrow('could not be acquired');
+    expect(test.log.lines).toEqual([outage('127')]);
+    await redis.restart();
+  });
+
   it('leaves nothing in Redis of how its end was found, but a fence', async () => {
     const test = await makeApp({}, { redis: redis.url, commandTimeoutMs: 100 });
     await redis.kill();
     await expect(test.locks.acquire('a')).rejects.toThrow('could not be acquired');
     await redis.restart();
     await again(test);
-    expect(await redis.keys()).toEqual(['lock:{a:probe}:fence']);
+    expect(await redis.keys()).toEqual(['lock:{a}:probe}:fence']);
+    expect(clusterSlot('lock:{a}:probe}')).toBe(clusterSlot('lock:{a}')); // in a Cluster it is tried on the same server
   });
 
   it('of a Redlock names its nodes, and begins when no majority of them is left', async () => {

@@ -227,3 +227,16 @@ it('takes Subjects and other kinds of Observable for what they are', async () =>
   subscription.unsubscribe();
   await until(async () => !(await locks.isLocked('kinds')), { what: 'the lock is free' });
 });
+
+it('a stream whose key is none is refused only when the event loop has run', async () => {
+  const { app } = await makeApp({ providers: [Feed] });
+  const feed = app.get(Feed);
+  let hasRun = false;
+  let calls = 0;
+  setImmediate(() => (hasRun = true));
+  while (!hasRun && calls < 20_000) {
+    calls++;
+    await expect(firstValueFrom(feed.watch(''))).rejects.toMatchObject({ code: 'LOCK_KEY' });
+  }
+  expect(calls).toBe(1);
+});

@@ -47,12 +47,17 @@ describe('A server that hangs', () => {
   });
 
   /** With the scripts in the server's cache. */
-  async function runnerOn(port: number, options: RedisOptions = {}, limitMs = LIMIT_MS): Promise<ScriptRunner> {
+  async function runnerOn(
+    port: number,
+    options: RedisOptions = {},
+    limitMs = LIMIT_MS,
+    onAnswering?: () => void,
+  ): Promise<ScriptRunner> {
     const client = new Redis(port, '127.0.0.1', options);
     client.on('error', () => {});
     clients.push(client);
     await client.ping();
-    const runner = new ScriptRunner(client, limitMs);
+    const runner = new ScriptRunner(client, limitMs, false, undefined, onAnswering);
     await acquire(runner);
     await extend(runner);
     await server.resetCalls();
@@ -125,6 +130,20 @@ describe('A server that hangs', () => {
     await until(() => answers(runner), { what: 'it serves again' });
     expect(await extend(runner)).toBe(0);
     expect(await acquire(runner)).toBeGreaterThan(1e15);
+  });
+
+  it('is known to answer again when it has answered the last of what was late, not before', async () => {
+    let count = 0;
+    const runner = await runnerOn(server.port, {}, LIMIT_MS, () => count++);
+    await acquire(runner);
+    expect(count).toBe(0);
+    server.pause();
+    const faults = [faultOf(acquire(runner)), faultOf(extend(runner))];
+    await Promise.all(faults);
+    expect(count).toBe(0);
+    server.resume();
+    await until(() => answers(runner), { what: 'it serves again' });
+    expect(count).toBe(1);
   });
 
   it('serves again when the connection was cut meanwhile', async () => {

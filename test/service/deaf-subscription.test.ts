@@ -148,6 +148,19 @@ describe('a process whose subscription the server has closed without its knowled
     expect(order).toEqual(['second', 'first', 'late']);
   });
 
+  it('finds that out when its main connection was made anew', async () => {
+    const proxy = await proxyTo(server.port);
+    const locks = await openLocks({ redis: proxy.url });
+    await listens(locks, 'before the main connection breaks');
+    const count = await subscribers(server);
+    proxy.hideCloses();
+    await server.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
+    await untilSubscribers(server, 0);
+    proxy.showCloses();
+    await server.command('CLIENT', 'KILL', 'TYPE', 'normal');
+    await untilSubscribers(server, count);
+  });
+
   it('is granted the lock unheard when it may not subscribe again', async () => {
     await server.command('ACL', 'SETUSER', 'deafened', 'on', '>secret', '~*', '&*', '+@all');
     const url = server.url.replace('//', '//deafened:secret@');

@@ -214,6 +214,18 @@ describe('a service listens for its turns', () => {
     expect(await channels()).toEqual([]);
   });
 
+  it('beside a client that several registrations share: each has one listener for each event', async () => {
+    const client = new Redis(own.url);
+    onTestFinished(() => client.disconnect());
+    await client.ping();
+    const counts = () => client.eventNames().map((event) => [event, client.listenerCount(event)]);
+    const before = counts();
+    const services = await Promise.all([1, 2, 3].map(() => openLocks({ redis: client })));
+    for (const event of ['ready', 'close', 'end']) expect(client.listenerCount(event)).toBeLessThanOrEqual(3);
+    await Promise.all(services.map((locks) => locks.onApplicationShutdown()));
+    expect(counts()).toEqual(before);
+  });
+
   it('on a connection beside the client of the application, which is left as it was', async () => {
     const client = new Redis(own.url);
     onTestFinished(() => client.disconnect());

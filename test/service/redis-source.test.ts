@@ -136,6 +136,7 @@ describe('a Redis may be given as', () => {
   const options: Record<string, RedisOptions> = {
     'a host': { host: 'a' },
     'a port': { port: 6380 },
+    'a host, and a name of no option that is undefined': { host: 'a', url: undefined } as RedisOptions,
     'a port as a variable of the environment has it': { host: 'a', port: '6380' as never },
     'a host and options that are undefined': { host: 'a', port: undefined, password: undefined },
     'a path, where no host is known': { path: '/tmp/redis.sock', host: undefined },

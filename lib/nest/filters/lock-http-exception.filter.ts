@@ -4,6 +4,12 @@ import { LockError } from '../../errors.js';
 import { answerTo, setRetryAfter } from './lock-error-answer.js';
 import { logAnswered } from './log-answered.js';
 
+/** Of Express and Fastify alike. */
+interface Response {
+  headersSent?: boolean;
+  status(code: number): { send(body: unknown): unknown };
+}
+
 /**
  * Answers HTTP requests that a lock error ended, on Express and Fastify: with its status, a `LockErrorAnswer` as the body,
  * and `Retry-After` where it is known when to try again. Logs refusals as `debug`.
@@ -12,8 +18,13 @@ import { logAnswered } from './log-answered.js';
 export class LockHttpExceptionFilter extends BaseExceptionFilter<LockError | HttpException> {
   override catch(error: LockError, host: ArgumentsHost): void {
     logAnswered(error);
-    setRetryAfter(host.switchToHttp().getResponse(), error);
-    // oxlint-disable-next-line promise/valid-params -- of a filter
-    super.catch(new HttpException(answerTo(error), error.status), host);
+    const response = host.switchToHttp().getResponse<Response>();
+    setRetryAfter(response, error);
+    if (this.applicationRef ?? this.httpAdapterHost?.httpAdapter) {
+      // oxlint-disable-next-line promise/valid-params -- of a filter
+      super.catch(new HttpException(answerTo(error), error.status), host);
+    } else if (!response.headersSent) {
+      response.status(error.status).send(answerTo(error)); // made with `new`, so Nest gave it no adapter
+    }
   }
 }
