@@ -95,8 +95,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     what: 'a Redlock node counts on from the counters of an older snapshot',
     edits: [{ file: 'scripts/fence.js', find: 'math.max(1e15, tonumber(votes_from) or 0)', put: '1e15' }],
     nodes: 3,
-    seed: 1,
-    seconds: 60,
+    seed: 209,
+    seconds: 90,
     caughtBy: 'token not above that of an earlier holder',
   },
   'cohort-after-the-loss': {
@@ -113,6 +113,53 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     nodes: 1,
     seed: 10,
     seconds: 30,
+    caughtBy: 'passed on after a loss',
+  },
+  'subscription-never-doubted': {
+    what: 'a process waits for messages on a connection that the server has closed',
+    edits: [{ file: 'backends/inbox.js', find: 'void this.#check(this.#client);', put: '' }],
+    nodes: 1,
+    seed: 2,
+    seconds: 10,
+    caughtBy: 'no lock after the nemesis',
+  },
+  'refusals-in-microtasks': {
+    what: 'a refusal is settled before the event loop has run',
+    edits: [
+      {
+        file: 'service/refusal-gate.js',
+        find: '(reason instanceof LockUnavailableError ? this.#unavailable : this.#refused).add(settle)',
+        put: 'queueMicrotask(settle)',
+      },
+    ],
+    nodes: 1,
+    seed: 1,
+    seconds: 10,
+    caughtBy: 'event loop stood still',
+  },
+  'replica-is-kept': {
+    what: 'the connection to a server that has become a replica is kept',
+    edits: [
+      {
+        file: 'backends/redis-connection.js',
+        find: "this.stream?.destroy(new Error('its server is a replica'));",
+        put: '',
+      },
+    ],
+    nodes: 1,
+    seed: 6,
+    seconds: 10,
+    caughtBy: 'no lock after the nemesis',
+  },
+  'taken-by-force-and-passed-on': {
+    what: 'a process passes on a lock that it has taken away by force, and nobody hears of it',
+    edits: [
+      { file: 'service/lock.service.js', find: 'taken?.from.includes(lease.claim.owner)', put: 'false' },
+      { file: 'backends/redis-node.js', find: 'this.#suspect?.(takenKey, ticket);', put: 'void 0;' },
+    ],
+    nodes: 1,
+    seed: 1,
+    seconds: 20,
     caughtBy: 'passed on after a loss',
   },
   'extension-that-always-counts': {
