@@ -186,7 +186,7 @@ describe('an outage', () => {
     await redis.command('CONFIG', 'SET', 'min-replicas-to-write', '1');
     await expect(test.locks.acquire('a')).rejects.toThrow('could not be acquired');
     const { evalsha = 0 } = await redis.calls();
-    await until(async () => (await redis.calls()).evalsha! >= evalsha + 6, { what: 'it was tried some times' });
+    await until(async () => (await redis.calls()).evalsha! >= evalsha + 3, { what: 'it was tried some times' });
     expect(test.log.lines).toEqual([outage('127.*NOREPLICAS')]);
     await redis.command('CONFIG', 'SET', 'min-replicas-to-write', '0');
     await again(test);
