@@ -1,6 +1,9 @@
 import { ASK_TIME, guardOf, mintTokens, type Clocking } from './fence.js';
-import { handOff, QUEUE_TTL_MS } from './hand-off.js';
+import { handOff } from './hand-off.js';
 import { defineScript } from './script.js';
+
+/** The queue of a lock outlives the last sign of those who stand in it, in milliseconds. */
+const QUEUE_TTL_MS = 10_000;
 
 /**
  * The attempt of somebody who waits: takes the lock if it is free or was handed over to this owner, and mints its

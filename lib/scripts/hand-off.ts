@@ -2,8 +2,6 @@ import { MINT } from './fence.js';
 
 /** How long a lock that was handed over waits for its new holder to confirm, in milliseconds. */
 export const GRANT_TTL_MS = 2_000;
-/** The queue of a lock outlives the last sign of those who stand in it, in milliseconds. */
-export const QUEUE_TTL_MS = 10_000;
 
 /**
  * How a place is served. A `grant` is for somebody who hears of it, or the next is served. A `blind-grant` stands until it

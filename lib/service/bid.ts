@@ -89,6 +89,7 @@ export class Bid {
   wait({ remainingMs, queued }: Extract<AcquireOutcome, { status: 'contended' }>, attemptMs: number): void {
     const { backend, wake, suspect } = this.duties;
     if (!backend.isListening) backend.listen(wake, suspect);
+    // A release would pass its place over.
     if (this.#place?.isHeard && !backend.isListening && backend.handsOver) {
       this.#renewPlace();
       this.owner.onTurn(this);
