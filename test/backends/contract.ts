@@ -79,7 +79,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       expect(await backend.release(winner)).toEqual({ status: 'gone' });
     });
 
-    it('frees a lock when its ttl is over, and a late release leaves the new holder alone', async () => {
+    it('frees a lock when its ttl is over, and a late release leaves the new holder alone [G3]', async () => {
       const expired = claimOn(freshKey(), 200);
       const { sentAt } = await granted(backend, expired);
       const next = claimOn(expired.key);
@@ -113,7 +113,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       await backend.release(next);
     });
 
-    it("does not extend another one's lock", async () => {
+    it("does not extend another one's lock [G4]", async () => {
       const expired = claimOn(freshKey());
       await granted(backend, expired);
       await backend.forceRelease(expired.key);
@@ -124,7 +124,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       await backend.release(holder);
     });
 
-    it('gives each grant a larger fencing token: after a release, an expiry and a forced release', async () => {
+    it('gives each grant a larger fencing token: after a release, an expiry and a forced release [G13]', async () => {
       const key = freshKey();
       const tokens: number[] = [];
       const take = async (ttlMs?: number) => {

@@ -60,7 +60,7 @@ function sharedObjects(): unknown[] {
 }
 
 describe('whatever it is given', () => {
-  it('a key template makes a key that stands in one hash tag, or says what is wrong', async () => {
+  it('a key template makes a key that stands in one hash tag, or says what is wrong [G133]', async () => {
     const before = sharedObjects();
     await fuzz(
       fc.property(template, value, value, (text, first, second) => {
@@ -73,7 +73,7 @@ describe('whatever it is given', () => {
     expect(sharedObjects()).toEqual(before);
   });
 
-  it('a key template never shows what belongs to all objects', async () => {
+  it('a key template never shows what belongs to all objects [G134]', async () => {
     await fuzz(
       fc.property(value, fc.constantFrom('__proto__', 'constructor', 'prototype'), word, (given, name, rest) => {
         expect(outcome(() => new KeyTemplate(`{0.${name}.${rest}}`).render(() => given))).toBeInstanceOf(LockError);
@@ -82,7 +82,7 @@ describe('whatever it is given', () => {
     );
   });
 
-  it('two values never make the same key of a template as two others', async () => {
+  it('two values never make the same key of a template as two others [G132]', async () => {
     const part = fc.oneof(
       fc.string({ minLength: 1, maxLength: 4 }),
       fc.constantFrom(':', '%3A', '%', 'a:b', '{', '}x'),
@@ -96,7 +96,7 @@ describe('whatever it is given', () => {
     );
   });
 
-  it('options are resolved within their bounds, or it is said which one is wrong', async () => {
+  it('options are resolved within their bounds, or it is said which one is wrong [G135]', async () => {
     const before = sharedObjects();
     const names = [
       'ttlMs',
@@ -150,7 +150,7 @@ describe('whatever it is given', () => {
     );
   });
 
-  it('a URL is taken, or refused without being shown', async () => {
+  it('a URL is taken, or refused without being shown [G136]', async () => {
     const SECRET = 'hunter2hunter2';
     const url = fc.oneof(
       fc.webUrl(),

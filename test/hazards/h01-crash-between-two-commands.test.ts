@@ -22,7 +22,7 @@ describe('H1: the holder crashes between two commands', () => {
     expect(await clientOf(server).setnx('lock', 'B')).toBe(0);
   });
 
-  it('this library leaves no lock without an end, and whoever waits has it when the ttl is over', async () => {
+  it('this library leaves no lock without an end, and whoever waits has it when the ttl is over [G148]', async () => {
     const server = await redisServer();
     const ttlMs = 1_000;
     const holder = await LockProcess.start({ redis: server.url, ttlMs });

@@ -16,7 +16,7 @@ describe('H2: every client stores the same value', () => {
     expect(await lock()).toBe(true); // C, while B is still at work
   });
 
-  it('this library releases nothing but its own', async () => {
+  it('this library releases nothing but its own [G149]', async () => {
     const server = await redisServer();
     const [a, b, c] = await Promise.all([1, 2, 3].map(() => openLocks({ redis: server.url })));
 

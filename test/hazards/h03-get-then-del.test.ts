@@ -17,7 +17,7 @@ describe('H3: the release reads its own value, and then deletes', () => {
     expect(await tryLock(c, 'lock', 'C', 60_000)).toBe(true); // while B is still at work
   });
 
-  it('this library compares and deletes in one step: a release that was held up on its way removes nothing', async () => {
+  it('this library compares and deletes in one step: a release that was held up on its way removes nothing [G150]', async () => {
     const server = await redisServer();
     const wayOfA = await proxyTo(server);
     const a = await openLocks({ redis: wayOfA.url });

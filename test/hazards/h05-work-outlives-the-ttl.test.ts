@@ -20,7 +20,7 @@ describe('H5: the work takes longer than the ttl', () => {
     expect(atWork).toEqual(['A', 'B']); // A knows nothing of it
   });
 
-  it('this library keeps the lock for as long as the work takes: nobody else gets it', async () => {
+  it('this library keeps the lock for as long as the work takes: nobody else gets it [G152]', async () => {
     const server = await redisServer();
     const [a, b] = await Promise.all([openLocks({ redis: server.url }), openLocks({ redis: server.url })]);
     const owners = new Set<unknown>();
@@ -36,7 +36,7 @@ describe('H5: the work takes longer than the ttl', () => {
     expect(await b!.tryAcquire('key')).not.toBeNull();
   });
 
-  it('this library, told not to keep it, aborts the signal before another has it, and the call rejects', async () => {
+  it('this library, told not to keep it, aborts the signal before another has it, and the call rejects [G153]', async () => {
     const server = await redisServer();
     const [a, b] = await Promise.all([openLocks({ redis: server.url }), openLocks({ redis: server.url })]);
     const order: string[] = [];

@@ -33,7 +33,7 @@ describe('H6: the holder is paused, and writes when it wakes', () => {
     expect(await b.get('stock')).toBe('as A saw it');
   });
 
-  it('this library tells it in the first line that runs, and its late write is refused by the resource', async () => {
+  it('this library tells it in the first line that runs, and its late write is refused by the resource [G154]', async () => {
     const server = await redisServer();
     const stock = new FencedStore();
     const a = await LockProcess.start({ redis: server.url, ttlMs: TTL_MS });

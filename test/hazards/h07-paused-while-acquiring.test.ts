@@ -24,7 +24,7 @@ describe('H7: the client is paused while it acquires, and reads the answers afte
     expect(performance.now()).toBeLessThan(heldUntil);
   });
 
-  it('this library refuses it for want of time, and undoes it on every node', async () => {
+  it('this library refuses it for want of time, and undoes it on every node [G155]', async () => {
     const nodes = await redisServers(3);
     const slowWay = await proxyTo(nodes[2]!);
     const redlock = [nodes[0]!.url, nodes[1]!.url, slowWay.url];

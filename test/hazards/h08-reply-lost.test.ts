@@ -17,7 +17,7 @@ describe('H8: the command ran, and its reply is lost', () => {
     expect(Number(await server.command('PTTL', 'lock'))).toBeGreaterThan(30_000);
   });
 
-  it('this library finds its own value there: it holds the lock, with one token, and leaves nothing behind', async () => {
+  it('this library finds its own value there: it holds the lock, with one token, and leaves nothing behind [G156]', async () => {
     const server = await redisServer();
     const way = await proxyTo(server);
     const locks = await openLocks({ redis: way.url });

@@ -22,7 +22,7 @@ describe('H9: a command that was given up runs when Redis returns', () => {
     expect(Number(await server.command('PTTL', 'lock'))).toBeGreaterThan(LONG_TTL_MS / 2);
   });
 
-  it('this library takes back a command that a hanging Redis runs later', async () => {
+  it('this library takes back a command that a hanging Redis runs later [G157]', async () => {
     const server = await redisServer();
     const locks = await openLocks({ redis: server.url, commandTimeoutMs: GIVE_UP_MS, ttlMs: LONG_TTL_MS });
     await (await locks.acquire('other')).release(); // the scripts are known to the server
@@ -35,7 +35,7 @@ describe('H9: a command that was given up runs when Redis returns', () => {
     await until(() => locks.tryAcquire('key').catch(() => null), { what: 'it can be had' });
   });
 
-  it("this library leaves nothing in the queue of the application's client for a Redis that was down", async () => {
+  it("this library leaves nothing in the queue of the application's client for a Redis that was down [G158]", async () => {
     const server = await redisServer();
     const client = clientOf(server, { retryStrategy: () => 20 }); // queues commands while it is not connected
     const locks = await openLocks({ redis: client, commandTimeoutMs: GIVE_UP_MS, ttlMs: LONG_TTL_MS });

@@ -51,12 +51,12 @@ describe('H10: the primary fails before it has replicated the lock', () => {
     expect(stock).toBe('as A saw it');
   });
 
-  it('this library may have two holders on one Redis, too, but the second has the greater token', async () => {
+  it('this library may have two holders on one Redis, too, but the second has the greater token [G159]', async () => {
     const { primary, stream, replica } = await replicated();
     await laterHolderIsGreater(primary, stream, replica);
   });
 
-  it('this library gives the second holder the greater token also when the replica knows an old counter', async () => {
+  it('this library gives the second holder the greater token also when the replica knows an old counter [G16]', async () => {
     const { primary, stream, replica } = await replicated();
     const before = await openLocks({ redis: primary.url });
     await before.withLock('key', () => {});
@@ -64,7 +64,7 @@ describe('H10: the primary fails before it has replicated the lock', () => {
     await laterHolderIsGreater(primary, stream, replica);
   });
 
-  it('this library, as a Redlock over independent masters, has one holder when a master fails for good', async () => {
+  it('this library, as a Redlock over independent masters, has one holder when a master fails for good [G160]', async () => {
     const masters = await redisServers(3);
     const options = { redlock: masters.map(({ url }) => url), commandTimeoutMs: 500, ttlMs: 3_000 };
     const [a, b] = [await openLocks(options), await openLocks(options)];

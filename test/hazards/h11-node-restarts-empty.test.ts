@@ -19,7 +19,7 @@ describe('H11: a node of a Redlock restarts without its keys', () => {
     expect(await tryMajority(clients, 'lock', 'B', 60_000)).toBe(true); // while A is at work
   });
 
-  it('this library does not count its vote until all that it may have forgotten has ended', async () => {
+  it('this library does not count its vote until all that it may have forgotten has ended [G93]', async () => {
     const nodes = await redisServers(5);
     const redlock = nodes.map(({ url }) => url);
     const options = { ttlMs: TTL_MS, commandTimeoutMs: 500 };

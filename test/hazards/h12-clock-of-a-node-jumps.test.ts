@@ -26,7 +26,7 @@ describe('H12: the clock of a Redlock node jumps ahead', () => {
     expect(stock).toBe('as A saw it');
   });
 
-  it('this library may have two holders, but the resource refuses the first, whose next extension finds the loss', async () => {
+  it('this library may have two holders, but the resource refuses the first, whose next extension finds the loss [G161]', async () => {
     const nodes = await redisServers(5);
     const waysOfA = await Promise.all(nodes.slice(3).map(proxyTo));
     for (const way of waysOfA) way.refuse();

@@ -43,7 +43,7 @@ describe('H13: three clients win one of three nodes each', () => {
     expect(values).toEqual(['client 0', 'client 1', 'client 2']); // for all of the ttl
   });
 
-  it('this library keeps no minority: each of them wins in turn, long before the ttl is over', async () => {
+  it('this library keeps no minority: each of them wins in turn, long before the ttl is over [G162]', async () => {
     const nodes = await redisServers(3);
     const ways = await waysTo(nodes);
     const services = await Promise.all(

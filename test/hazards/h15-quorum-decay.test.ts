@@ -31,7 +31,7 @@ describe('H15: one node after another restarts without its keys', () => {
     expect(await tryMajority(clients, 'lock', 'B', 60_000)).toBe(true); // while A is at work
   });
 
-  it('this library puts its key back where it is missing: the lock outlives the restart of a majority', async () => {
+  it('this library puts its key back where it is missing: the lock outlives the restart of a majority [G165]', async () => {
     const nodes = await redisServers(3);
     const redlock = nodes.map(({ url }) => url);
     const options = { redlock, ttlMs: TTL_MS, commandTimeoutMs: 500 };

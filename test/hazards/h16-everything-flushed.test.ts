@@ -24,7 +24,7 @@ describe('H16: everything in Redis is deleted while a lock is held', () => {
     expect(stock.write('as A saw it', tokenOfA)).toBe(true);
   });
 
-  it('this library tells the holder at its next extension, and the next token is greater still', async () => {
+  it('this library tells the holder at its next extension, and the next token is greater still [G166]', async () => {
     const server = await redisServer();
     const [a, b] = await Promise.all([openLocks({ redis: server.url }), openLocks({ redis: server.url })]);
     const stock = new FencedStore();

@@ -16,7 +16,7 @@ describe('H17: Redis forgets the scripts', () => {
     expect(await server.command('GET', 'lock')).toBe('A');
   });
 
-  it('this library sends them again, whatever it was about to do, one by one and many at once', async () => {
+  it('this library sends them again, whatever it was about to do, one by one and many at once [G167]', async () => {
     const server = await redisServer();
     const locks = await openLocks({ redis: server.url });
     const forget = () => server.command('SCRIPT', 'FLUSH');

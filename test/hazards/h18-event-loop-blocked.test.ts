@@ -17,7 +17,7 @@ describe("H18: the event loop of the holder's process is blocked for twice the t
     expect(await server.command('GET', 'lock')).toBeNull();
   });
 
-  it('this library computes it: not held in the first line after', async () => {
+  it('this library computes it: not held in the first line after [G168]', async () => {
     const server = await redisServer();
     const locks = await openLocks({ redis: server.url });
     const lock = await locks.acquire('key', { ttlMs: TTL_MS });
@@ -28,7 +28,7 @@ describe("H18: the event loop of the holder's process is blocked for twice the t
     expect(() => lock.assertHeld()).toThrow(expect.objectContaining({ code: 'LOCK_LOST', reason: 'stalled' }));
   });
 
-  it('this library tells the caller of work that did not ask', async () => {
+  it('this library tells the caller of work that did not ask [G169]', async () => {
     const server = await redisServer();
     const locks = await openLocks({ redis: server.url });
     const working = locks.withLock('key', { ttlMs: TTL_MS }, () => {

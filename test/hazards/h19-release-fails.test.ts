@@ -30,7 +30,7 @@ describe('H19: Redis goes away while the work runs', () => {
     await expect(refused).rejects.toThrow(/max retries|closed/i);
   });
 
-  it('this library returns the result, and throws the error, of the work when Redis is dead', async () => {
+  it('this library returns the result, and throws the error, of the work when Redis is dead [G170]', async () => {
     const server = await redisServer();
     const locks = await openLocks({ redis: server.url, commandTimeoutMs: COMMAND_TIMEOUT_MS });
     const paid = locks.withLock('key', async () => {
@@ -46,7 +46,7 @@ describe('H19: Redis goes away while the work runs', () => {
     await expect(refused).rejects.toThrow('the card is refused');
   });
 
-  it('this library returns it while Redis cannot be reached, and gives the lock back when it can be', async () => {
+  it('this library returns it while Redis cannot be reached, and gives the lock back when it can be [G171]', async () => {
     const server = await redisServer();
     const way = await proxyTo(server);
     const locks = await openLocks({ redis: way.url, commandTimeoutMs: COMMAND_TIMEOUT_MS });

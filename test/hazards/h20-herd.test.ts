@@ -26,7 +26,7 @@ describe('H20: many wait for one lock', () => {
     expect((await server.calls()).set).toBe(1_000);
   });
 
-  it('this library asks Redis for some two things a turn, and serves all, each process in its order', async () => {
+  it('this library asks Redis for some two things a turn, and serves all, each process in its order [G172]', async () => {
     const server = await redisServer();
     const options = { redis: server.url, waitMs: 60_000 };
     const holder = await openLocks(options);

@@ -71,7 +71,7 @@ describe('H22: the application closes while a handler holds a lock', () => {
     expect(await server.command('GET', 'lock')).toBe('A'); // for the rest of a minute
   });
 
-  it('this library lets the handler finish, delivers its result, and gives the lock back before it disconnects', async () => {
+  it('this library lets the handler finish, delivers its result, and gives the lock back before it disconnects [G175]', async () => {
     const server = await redisServer();
     const [began, finish] = [new Gate(), new Gate()];
 

@@ -25,7 +25,7 @@ describe('H23: work under a lock calls other work under the same lock', () => {
     await expect(paying).rejects.toThrow('waited in vain');
   });
 
-  it('this library enters: the same lock, at no cost, given back at the end of the outer call', async () => {
+  it('this library enters: the same lock, at no cost, given back at the end of the outer call [G176]', async () => {
     const server = await redisServer();
     const locks = await openLocks({ redis: server.url });
     const charge = () => locks.withLock('key', { waitMs: 0 }, (lock) => lock.fencingToken);
@@ -38,7 +38,7 @@ describe('H23: work under a lock calls other work under the same lock', () => {
     expect(await server.keys('lock:{key}')).toEqual([]);
   });
 
-  it('this library, told not to enter, says so at once instead of waiting for itself', async () => {
+  it('this library, told not to enter, says so at once instead of waiting for itself [G177]', async () => {
     const server = await redisServer();
     const locks = await openLocks({ redis: server.url, reentrant: false, waitMs: 600_000 });
     const paying = locks.withLock('key', () => locks.withLock('key', () => 'paid'));

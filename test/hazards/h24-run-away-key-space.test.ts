@@ -60,7 +60,7 @@ describe('H24: many different keys are locked, once each', () => {
     expect(await server.command('DBSIZE')).toBe(COUNT);
   }, 60_000);
 
-  it('this library keeps nothing in the process, and in Redis only counters that end within a day', async () => {
+  it('this library keeps nothing in the process, and in Redis only counters that end within a day [G178]', async () => {
     const server = await redisServer();
     const locks = await openLocks({ redis: server.url });
     const memoryBefore = await memoryOf(server);

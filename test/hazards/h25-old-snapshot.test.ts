@@ -43,7 +43,7 @@ describe('H25: a node of a Redlock restarts with an older snapshot', () => {
     expect(stock.write('as A saw it', tokenOfA)).toBe(true);
   });
 
-  it('this library gives the next holder a greater token than all whose counts the node has forgotten', async () => {
+  it('this library gives the next holder a greater token than all whose counts the node has forgotten [G179]', async () => {
     const nodes = await redisServers(3);
     const options = { redlock: nodes.map(({ url }) => url), ttlMs: TTL_MS, commandTimeoutMs: 500 };
     const [a, b] = [await openLocks(options), await openLocks(options)];

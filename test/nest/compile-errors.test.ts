@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { diagnosticsOf, type Diagnostic } from '../support/diagnostics.js';
 
 const HEAD = `
-import type { ExecutionContext } from '@nestjs/common';
+import { applyDecorators, SetMetadata, type ExecutionContext } from '@nestjs/common';
 import { fromContext, Locked } from 'nest-redis-lock';
 import type { Observable } from 'rxjs';
 declare const prefix: string;
@@ -104,25 +104,41 @@ const MISTAKES: [member: string, message: string][] = [
   [`@Locked('x') m = 5;`, 'the decorator expects 3'],
 ];
 
-describe('a mistake in @Locked', () => {
+/** What must compile. `types.test-d.ts` has more of it. */
+const RIGHT = `
+const Nightly = () => applyDecorators(SetMetadata('nightly', true), Locked('nightly'));
+export class Repository<T extends Order> {
+  @Nightly() async composed(): Promise<void> {}
+  @Locked('entity:{0.id}') async template(entity: T): Promise<T> { return entity; }
+  @Locked((entity: Order) => entity.id) async keyFunction(_entity: T): Promise<void> {}
+  @Locked('entity:{0.id}', { onContended: 'skip' }) async skip(entity: T): Promise<T | undefined> { return entity; }
+}`;
+
+describe('what the compiler says of @Locked', () => {
   let diagnostics: Diagnostic[];
 
   beforeAll(() => {
     const members = MISTAKES.map(([member], index) => member.replace(/\bm(?=\(| = 5)/, `m${index}`));
-    diagnostics = diagnosticsOf([HEAD, ...members, '}'].join('\n'));
+    diagnostics = diagnosticsOf([HEAD, ...members, '}', RIGHT].join('\n'));
   }, 120_000);
 
+  const firstMember = HEAD.split('\n').length + 1;
+
   it.each(MISTAKES.map(([member, message], index) => [member, message, index] as const))(
-    'is one error of the compiler, which says what is wrong: %s',
+    'a mistake in @Locked is one error of the compiler, which says what is wrong: %s [G205]',
     (_, message, index) => {
-      const line = HEAD.split('\n').length + 1 + index;
+      const line = firstMember + index;
       expect(diagnostics.filter((one) => one.line === line).map((one) => one.message)).toEqual([
         expect.stringContaining(message),
       ]);
     },
   );
 
-  it('is no second error anywhere else', () => {
+  it('@Locked compiles in a composed decorator, and on methods of generic classes [G206]', () => {
+    expect(diagnostics.filter(({ line }) => line >= firstMember + MISTAKES.length)).toEqual([]);
+  });
+
+  it('mistakes in @Locked cause no second error anywhere else', () => {
     expect(diagnostics).toHaveLength(MISTAKES.length);
   });
 });

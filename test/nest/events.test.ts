@@ -82,7 +82,7 @@ describe('scheduled methods are locked, with the decorators in either order:', (
   });
 });
 
-it('listeners of events are locked, with the decorators in either order', async () => {
+it('listeners of events are locked, with the decorators in either order [G181]', async () => {
   @Injectable()
   class Listeners {
     constructor(private readonly locks: LockService) {}

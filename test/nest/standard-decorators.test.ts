@@ -32,7 +32,7 @@ it.each<[place: string, source: string, subject: string]>([
     `class Orders { @InjectLockService('billing') locks; }`,
     '@InjectLockService on locks',
   ],
-])('%s that is compiled to a standard decorator names the options to compile with', (_, source, subject) => {
+])('%s that is compiled to a standard decorator names the options to compile with [G207]', (_, source, subject) => {
   expect(() => define(source)).toThrow(LockOptionsError);
   expect(() => define(source)).toThrow(
     `${subject} was compiled to a standard decorator, which Nest cannot read. ` +

@@ -1,45 +1,68 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 
-const docs = new URL('../../docs/', import.meta.url);
-const guarantees = readFileSync(new URL('guarantees.md', docs), 'utf8');
+const root = fileURLToPath(new URL('../..', import.meta.url));
+const filesIn = (folder: string, ending: string) =>
+  readdirSync(`${root}${folder}`, { recursive: true, encoding: 'utf8' })
+    .filter((path) => path.endsWith(ending))
+    .map((path) => `${folder}/${path}`);
+const read = (path: string) => readFileSync(`${root}${path}`, 'utf8');
+const idsIn = (text: string) => [...text.matchAll(/\bG\d+\b/g)].map(([id]) => id);
 
-/** Each link to a test, with the titles that are quoted behind it. */
-const proofs = guarantees
-  .split(/(?=\[[\w-]+\]\(\.\.\/test\/)/)
-  .slice(1)
-  .map((text) => {
-    const [, path] = /^\[[\w-]+\]\((\.\.\/test\/[^)]+)\)/.exec(text)!;
-    const quoted = text.split(/\s\|\s|\n\n/)[0]!;
-    return { path: path!, titles: [...quoted.matchAll(/"([^"]+)"/g)].map((match) => match[1]!) };
-  });
+const guarantees = read('docs/guarantees.md');
+const pages = ['README.md', ...filesIn('docs', '.md')];
+const testFiles = filesIn('test', '.ts').filter((path) => path !== 'test/readme/guarantees.test.ts');
 
-/** The cells of each row of the tables whose last column is "what breaks it". */
-const promises = guarantees
+/** Ids cited as proofs. The page explains with `G12]` how to run one: in code an id is an example. */
+const cited = new Set(pages.flatMap((page) => idsIn(read(page).replaceAll(/`[^`\n]+`/g, ''))));
+
+/** An id at the end of the title of an `it` or `it.each`. */
+const TITLE_WITH_ID = /(?:\bit|\))\(\s*(['"`])(?:\\.|(?!\1).)* \[(G\d+)\]\1,/g;
+const titled = testFiles.flatMap((path) => [...read(path).matchAll(TITLE_WITH_ID)].map(([, , id]) => id!));
+
+/** The rows of the tables that have a column "proved by", without the outer bars. */
+const rows = guarantees
   .split(/\n(?!\|)/)
   .map((block) => block.split('\n').filter((line) => line.startsWith('|')))
-  .filter(([header]) => header !== undefined && /\| what breaks it +\|$/.test(header))
-  .flatMap(([, , ...rows]) => rows.map((row) => row.split(/(?<!\\)\|/).slice(1, -1)));
+  .filter(([header]) => header !== undefined && /\| proved by +\| what breaks it +\|$/.test(header))
+  .flatMap(([, , ...lines]) => lines.map((line) => line.split(/(?<!\\)\|/).slice(1, -1)))
+  .map((cells) => cells.map((cell) => cell.trim()));
 
-describe('docs/guarantees.md', () => {
-  it('says of each promise which test proves it, and what breaks it', () => {
-    expect(promises.length).toBeGreaterThan(100);
-    const incomplete = promises.filter(
-      (cells) => cells.length !== 3 || cells.some((cell) => cell.trim() === '') || !cells.join().includes('](../test/'),
-    );
+describe('the ids of guarantees', () => {
+  it('docs/guarantees.md says of each promise which tests prove it, by their ids alone, and what breaks it', () => {
+    expect(rows.length).toBeGreaterThan(220);
+    const incomplete = rows.filter((cells) => cells.includes('') || !/^G\d+(, G\d+)*$/.test(cells.at(-2)!));
     expect(incomplete).toEqual([]);
   });
 
-  it('proves its promises by tests', () => {
-    expect(proofs.length).toBeGreaterThan(40);
-    expect(proofs.flatMap(({ titles }) => titles).length).toBeGreaterThan(40);
+  it('docs/guarantees.md has a row for each hazard, which cites a test of it', () => {
+    const hazards = testFiles.filter((path) => path.startsWith('test/hazards/') && path.endsWith('.test.ts'));
+    const unproved = hazards.filter((path) => {
+      const source = read(path);
+      const [, hazard] = /describe\(['"](H\d+):/.exec(source)!;
+      const row = rows.find(([first]) => first!.startsWith(`${hazard}: `));
+      return !row || !idsIn(row.at(-2)!).some((id) => source.includes(`[${id}]`));
+    });
+    expect(hazards).toHaveLength(25);
+    expect(unproved).toEqual([]);
   });
 
-  it.each(proofs)('finds in $path what it quotes: $titles', ({ path, titles }) => {
-    const file = fileURLToPath(new URL(path, docs));
-    expect(existsSync(file)).toBe(true);
-    const source = readFileSync(file, 'utf8').replaceAll("\\'", "'");
-    for (const title of titles) expect(source).toContain(title);
+  it('each id that a page cites is that of a test', () => {
+    expect(cited.size).toBeGreaterThan(200);
+    expect([...cited].filter((id) => !titled.includes(id))).toEqual([]);
+  });
+
+  it('each id of a test is cited', () => {
+    expect(titled.filter((id) => !cited.has(id))).toEqual([]);
+  });
+
+  it('no two tests have the same id', () => {
+    expect(titled.filter((id, index) => titled.indexOf(id) !== index)).toEqual([]);
+  });
+
+  it('an id stands in the tests only at the end of the title of an it', () => {
+    const elsewhere = testFiles.flatMap((path) => idsIn(read(path).replaceAll(TITLE_WITH_ID, '')));
+    expect(elsewhere).toEqual([]);
   });
 });

@@ -63,7 +63,7 @@ const STAGES: [name: string, writes: Writes, open: () => Promise<Database>][] = 
 describe.each(STAGES)('on %s, with transactions that write %s,', (_name, writes, open) => {
   setUp(open, writes);
 
-  it('two processes lose an update with @Transactional above @Locked: the lock is free before the commit', async () => {
+  it('two processes lose an update with @Transactional above @Locked: the lock is free before the commit [G35]', async () => {
     await Promise.all([first.holdCommits(), second.holdCommits()]);
     const adding = first.add('transactionOutside', 'tea');
     await untilAtCommit(first);
@@ -81,7 +81,7 @@ describe.each(STAGES)('on %s, with transactions that write %s,', (_name, writes,
     expect((await second.state()).warnings).toEqual([named]);
   });
 
-  it('two processes lose nothing with @Locked above @Transactional: the next one reads what was committed', async () => {
+  it('two processes lose nothing with @Locked above @Transactional: the next one reads what was committed [G34]', async () => {
     await first.holdCommits();
     const adding = first.add('lockOutside', 'tea');
     await untilAtCommit(first);
@@ -105,7 +105,7 @@ describe.each(STAGES.filter(([, writes]) => writes === 'at the commit'))(
   (_name, writes, open) => {
     setUp(open, writes);
 
-    it('fencedUpdate refuses a commit that comes after that of a later holder', async () => {
+    it('fencedUpdate refuses a commit that comes after that of a later holder [G36]', async () => {
       await first.holdCommits();
       const adding = first.add('fenced', 'tea');
       await untilAtCommit(first);

@@ -9,7 +9,7 @@ class A extends (ReplyError as new (message: string) => Error) {
   }
 }
 
-it('an answer of Redis is known when a minifier has renamed the errors of ioredis', () => {
+it('an answer of Redis is known when a minifier has renamed the errors of ioredis [G245]', () => {
   const renamed = new A('ERR DB index is out of range');
   expect(renamed.name).toBe('A');
   expect(isReplyError(renamed)).toBe(true);

@@ -34,7 +34,7 @@ function blockEventLoop(ms: number): void {
 }
 
 it.each([1, 2])(
-  'no two locks of a key are held at once, whatever their holders, the network and the event loop do (seed %i)',
+  'no two locks of a key are held at once, whatever their holders, the network and the event loop do (seed %i) [G2]',
   async (seed) => {
     const random = randomOf(seed);
     const below = (limit: number) => Math.floor(random() * limit);

@@ -626,7 +626,7 @@ const BACKENDS: [string, (server: RedisServer) => RedisLockModuleOptions][] = [
 ];
 
 describe.each(BACKENDS)('no turn is ever lost nor given twice, whatever happens (%s)', (name, optionsOf) => {
-  it.each([1, 2, 3])('seed %i', async (seed) => {
+  it.each([1, 2, 3])('seed %i [G129]', async (seed) => {
     const server = await RedisServer.start();
     onTestFinished(() => server.stop());
     const random = randomOf(seed);

@@ -97,7 +97,7 @@ const MISTAKES: [what: string, source: () => unknown, got: string][] = [
 ];
 
 describe('a Redis is not taken for localhost when it is given as', () => {
-  it.each(MISTAKES)('%s', async (_, source, got) => {
+  it.each(MISTAKES)('%s [G243]', async (_, source, got) => {
     const redis = source() as string;
     const forms: [string, RedisLockModuleOptions][] = [
       ['redis', { redis }],
@@ -122,7 +122,7 @@ describe('what a function returns is refused when it is', () => {
     ['options', () => ({ host: 'hunter2' }), 'an object. Return new Redis(…) of what it returns now.'],
     ['a URL', async () => 'redis://:hunter2@a', 'a string. Return new Redis(…) of what it returns now.'],
     ['another function', () => lazy, 'a function.'],
-  ])('%s', async (_, made, got) => {
+  ])('%s [G244]', async (_, made, got) => {
     const opening = openLocks({ redis: made as () => Redis });
     await expect(opening).rejects.toThrow(
       `A function given as a Redis source must return an ioredis client: got ${got}`,
