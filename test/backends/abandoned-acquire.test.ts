@@ -53,7 +53,7 @@ describe.each(CLIENTS)('An acquire that was given up, by %s,', (_name, options) 
     expect(await backend.release(next)).toEqual({ status: 'released' });
   };
 
-  it('leaves no lock when the server runs it late [G51]', async () => {
+  it('an acquire that was given up leaves no lock when the server runs it late [G51]', async () => {
     await open(server.port);
     const claim = claimOn(freshKey());
     server.pause();

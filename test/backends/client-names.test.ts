@@ -56,13 +56,10 @@ describe('CLIENT LIST', () => {
   it.each([
     ['a URL', () => server.url],
     ['options', () => ({ host: '127.0.0.1', port: server.port })],
-  ])(
-    'shows the connections that are made from %s under the name of the registration [G70]',
-    async (_source, source) => {
-      await wait(await open({ redis: source() }));
-      await named(OURS, `${OURS}*`);
-    },
-  );
+  ])('CLIENT LIST names the connections made from %s after the registration [G70]', async (_source, source) => {
+    await wait(await open({ redis: source() }));
+    await named(OURS, `${OURS}*`);
+  });
 
   it('shows a registration whose name a client must not have by one that it may', async () => {
     await open({ redis: server.url }, 'the märket\n2');

@@ -169,7 +169,7 @@ describe('Clients', () => {
     await other.close();
   });
 
-  it('of the application with a socketTimeout give a connection up that does not answer, and locks can be had again [G55]', async () => {
+  it('a client of the application with a socketTimeout gives up a connection that does not answer, and locks can be acquired again [G55]', async () => {
     const door = doors[0]!;
     const handed = new Redis(door.url, { socketTimeout: 200 });
     handed.on('error', () => {});

@@ -28,7 +28,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       await subject.tearDown?.();
     });
 
-    it('grants a free lock to one attempt and tells the other who holds it and for how long', async () => {
+    it('a free lock is granted to one attempt, and the other learns who holds it and for how long', async () => {
       const winner = claimOn(freshKey());
       const before = now();
       const won = await granted(backend, winner);
@@ -47,7 +47,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       await backend.release(winner);
     });
 
-    it('lets one of many attempts at the same moment win', async () => {
+    it('one of many simultaneous attempts gets the lock', async () => {
       const key = freshKey();
       const claims = Array.from({ length: 20 }, () => claimOn(key));
       const outcomes = await Promise.all(claims.map((claim) => acquireOn(backend, claim)));
@@ -58,7 +58,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       expect(await backend.release(winner)).toEqual({ status: 'released' });
     });
 
-    it('is free again after the release', async () => {
+    it('a lock is free again after its release', async () => {
       const first = claimOn(freshKey());
       await granted(backend, first);
       expect(await backend.release(first)).toEqual({ status: 'released' });
@@ -68,7 +68,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       await backend.release(second);
     });
 
-    it('has nothing to release twice, nor for an attempt that did not win', async () => {
+    it('a second release, and that of an attempt that did not win, find nothing to release', async () => {
       const winner = claimOn(freshKey());
       await granted(backend, winner);
       const loser = claimOn(winner.key);
@@ -79,7 +79,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       expect(await backend.release(winner)).toEqual({ status: 'gone' });
     });
 
-    it('frees a lock when its ttl is over, and a late release leaves the new holder alone [G3]', async () => {
+    it('a lock is free when its ttl is over, and a late release leaves the new holder alone [G3]', async () => {
       const expired = claimOn(freshKey(), 200);
       const { sentAt } = await granted(backend, expired);
       const next = claimOn(expired.key);
@@ -91,7 +91,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       await backend.release(next);
     });
 
-    it('extends a lock that is held: its ttl starts anew', async () => {
+    it('an extension of a held lock starts its ttl anew', async () => {
       const claim = claimOn(freshKey(), 5_000);
       await granted(backend, claim);
       claim.ttlMs = 60_000;
@@ -103,7 +103,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       await backend.release(claim);
     });
 
-    it('does not extend a lock that is gone, nor bring it back', async () => {
+    it('an extension of a lock that is gone fails, and does not bring it back', async () => {
       const claim = claimOn(freshKey());
       await granted(backend, claim);
       await backend.forceRelease(claim.key);
@@ -113,7 +113,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       await backend.release(next);
     });
 
-    it("does not extend another one's lock [G4]", async () => {
+    it("an extension of another holder's lock fails [G4]", async () => {
       const expired = claimOn(freshKey());
       await granted(backend, expired);
       await backend.forceRelease(expired.key);
@@ -124,7 +124,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       await backend.release(holder);
     });
 
-    it('gives each grant a larger fencing token: after a release, an expiry and a forced release [G13]', async () => {
+    it('each grant has a larger fencing token: after a release, an expiry and a forced release [G13]', async () => {
       const key = freshKey();
       const tokens: number[] = [];
       const take = async (ttlMs?: number) => {
@@ -150,7 +150,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       expect(tokens.every(Number.isSafeInteger)).toBe(true);
     });
 
-    it('keeps the fencing token of a lock that is extended', async () => {
+    it('a lock keeps its fencing token when it is extended', async () => {
       const claim = claimOn(freshKey());
       const { fencingToken } = await granted(backend, claim);
       await extendOn(backend, claim);
@@ -159,7 +159,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       await backend.release(claim);
     });
 
-    it('takes the same claim sent again for the same acquisition: its ttl starts anew', async () => {
+    it('a claim that is sent again counts as the same acquisition, and starts its ttl anew', async () => {
       const claim = claimOn(freshKey(), 5_000);
       const first = await granted(backend, claim);
       const again = await granted(backend, { ...claim, ttlMs: 60_000 });
@@ -168,7 +168,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       expect(await backend.release(claim)).toEqual({ status: 'released' });
     });
 
-    it('tells who holds a lock, since when, for how long, and with which fencing token', async () => {
+    it('an inspection shows who holds a lock, since when, for how long, and with which fencing token', async () => {
       const claim = claimOn(freshKey());
       expect(await backend.inspect(claim.key)).toBeUndefined();
       const { fencingToken, sentAt } = await granted(backend, claim);
@@ -192,7 +192,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       await backend.release(claim);
     });
 
-    it('releases by force whoever holds the lock, and says who did', async () => {
+    it('a forced release frees a lock whoever holds it, and says who did', async () => {
       const claim = claimOn(freshKey());
       expect(await backend.forceRelease(claim.key)).toBeUndefined();
       await granted(backend, claim);
@@ -201,7 +201,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       expect(await backend.release(claim)).toEqual({ status: 'gone' });
     });
 
-    it('gives each of 300 operations at once its own answer', async () => {
+    it('each of 300 simultaneous operations gets its own answer', async () => {
       const held = Array.from({ length: 300 }, () => claimOn(freshKey('many')));
       const tokens = await Promise.all(held.map((claim) => granted(backend, claim)));
 
@@ -249,7 +249,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       '\0',
       'fence',
       ':',
-    ])('locks the key %j apart from others', async (suffix) => {
+    ])('the key %j is locked apart from others', async (suffix) => {
       const key = suffix + freshKey(''); // begins with the odd part
       const claims = [key, `${key}:fence`, `${key}}:fence`, `${key}}`, `${key}:`, `{${key}}`].map((k) => claimOn(k));
       for (const claim of claims) await granted(backend, claim);
@@ -258,7 +258,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       for (const claim of claims) expect(await backend.release(claim)).toEqual({ status: 'released' });
     });
 
-    it('leaves nothing in Redis but fencing counters, and those with a ttl', async () => {
+    it('locks leave nothing in Redis but fencing counters, and those have a ttl', async () => {
       const key = freshKey('left');
       await backend.release((await granted(backend, claimOn(key)), claimOn(key)));
       await backend.forceRelease(key);

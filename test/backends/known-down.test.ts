@@ -48,7 +48,7 @@ const unavailable = (...problems: unknown[]) => ({
 const refused = expect.stringMatching(/^not connected \(\w+\): connect ECONNREFUSED 127\.0\.0\.1:\d+$/);
 
 describe('A Redis that refuses connections', () => {
-  it('is not waited for by the calls that come when this is known, which say why [G59]', async () => {
+  it('a Redis that is known to refuse connections is not waited for by later calls, which say why [G59]', async () => {
     const backend = await use({ redis: server.url, commandTimeoutMs: NEVER_MS });
     await server.kill();
     await saysWhy(backend, /ECONNREFUSED/);
@@ -58,7 +58,7 @@ describe('A Redis that refuses connections', () => {
     await until(acquired, { what: 'it is of use again' });
   });
 
-  it('is not waited for with a client of the application, and what that does about errors stays as it is [G60]', async () => {
+  it("a Redis that refuses the connections of the application's client is not waited for, and how that client handles errors stays as it is [G60]", async () => {
     const errors: string[] = [];
     const client = new Redis(server.url).on('error', (error: Error) => errors.push(error.message));
     onTestFinished(() => client.disconnect());
@@ -156,7 +156,7 @@ describe('A Redis that went away while a command of a client of the application 
 });
 
 describe('A Redis that takes connections and does not answer', () => {
-  it.each(['its own', 'of the application'])('costs one time limit, with a client that is %s [G61]', async (whose) => {
+  it.each(['its own', 'of the application'])('a silent Redis costs one time limit: client %s [G61]', async (whose) => {
     const proxy = await proxied();
     const client = whose === 'its own' ? undefined : new Redis(proxy.url).on('error', () => {});
     if (client) onTestFinished(() => client.disconnect());
@@ -183,7 +183,7 @@ describe('A Redis that takes connections and does not answer', () => {
 });
 
 describe('Nodes of a Redlock that refuse connections', () => {
-  it('are not waited for, and each says why [G62]', async () => {
+  it('nodes of a Redlock that refuse connections are not waited for, and the error says why for each [G62]', async () => {
     const servers = [server, await RedisServer.start(), await RedisServer.start()];
     onTestFinished(async () => void (await Promise.all(servers.map((each) => each.stop()))));
     await letVote(servers);

@@ -52,7 +52,7 @@ describe('A primary that became a replica and kept its connections', () => {
         () =>
           new Redis(door.url),
     ],
-  ])('is left for the one that its address leads to now, by a client made from %s [G64]', async (_source, source) => {
+  ])('a demoted primary is left for the one at its address by a client made from %s [G64]', async (_source, source) => {
     const [old, next] = [await address(), await redisServer()];
     const backend = await inUse({ redis: source(old) });
     await becomesReplica(old, next);
@@ -107,7 +107,7 @@ describe('A primary that became a replica and kept its connections', () => {
     }
   });
 
-  it('is asked again at most once a second while its address leads to no other [G65]', async () => {
+  it('a demoted primary is asked again at most once a second while its address leads to no other server [G65]', async () => {
     const [old, next] = [await address(), await redisServer()];
     const backend = await inUse({ redis: old.door.url });
     await becomesReplica(old, next);

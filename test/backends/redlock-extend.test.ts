@@ -28,7 +28,7 @@ describe('Extending a lock of a Redlock', () => {
     return claim;
   };
 
-  it('puts the key back on a node that lost it [G88]', async () => {
+  it('an extension puts the key back on a node of a Redlock that lost it [G88]', async () => {
     const claim = await held();
     await nodes.drop(2, claim.key);
     expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
@@ -79,7 +79,7 @@ describe('Extending a lock of a Redlock', () => {
     await backend.release(claim);
   });
 
-  it('puts it back only when a majority is known to have it: nobody else can have had it in between [G89]', async () => {
+  it('an extension puts the key back only when a majority is known to have it, so that nobody else can have had the lock in between [G89]', async () => {
     const claim = await held();
     await nodes.drop(1, claim.key);
     nodes.pause(2);

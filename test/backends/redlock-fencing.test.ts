@@ -70,7 +70,7 @@ describe('Fencing tokens of a Redlock', () => {
     expect(Math.min(...calls)).toBeGreaterThanOrEqual(2_000);
   });
 
-  it('are the highest of the counters that granted, and a majority knows them before they are issued [G17]', async () => {
+  it('a fencing token of a Redlock is the highest of the counters that granted, and a majority knows it before it is issued [G17]', async () => {
     const claim = claimOn(freshKey());
     await nodes.setFence(0, claim.key, HIGH);
     await nodes.setFence(1, claim.key, HIGH + 50);
@@ -84,7 +84,7 @@ describe('Fencing tokens of a Redlock', () => {
     await backend.release(claim);
   });
 
-  it('are larger for the next holder, even if another majority answers [G18]', async () => {
+  it('the next holder of a Redlock gets a larger fencing token, even if another majority answers [G18]', async () => {
     const first = claimOn(freshKey());
     await nodes.setFence(0, first.key, HIGH);
     await nodes.setFence(1, first.key, HIGH + 50);
@@ -144,7 +144,7 @@ describe('Fencing tokens of a Redlock', () => {
     }
   });
 
-  it('are not issued when the majority cannot be told, and the lock is given back [G19]', async () => {
+  it('a fencing token that cannot reach a majority is not issued, and the lock is given back [G19]', async () => {
     await backend.close();
     backend = await connected({ redlock: [proxy.url, ...nodes.urls.slice(1)], commandTimeoutMs: 400 });
     const claim = claimOn(freshKey());
@@ -163,7 +163,7 @@ describe('Fencing tokens of a Redlock', () => {
     await nodes.allFree(claim.key);
   });
 
-  it('are not issued on the word of a node that granted late, and had drawn a larger number by then [G20]', async () => {
+  it('no fencing token is issued on the word of a node that granted late and had drawn a larger number by then [G20]', async () => {
     await backend.close();
     backend = await connected({ redlock: [proxy.url, ...nodes.urls.slice(1)], commandTimeoutMs: 5_000 });
     const claim = claimOn(freshKey());

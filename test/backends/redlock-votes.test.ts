@@ -28,7 +28,7 @@ describe('A Redlock of 5', () => {
     return backend;
   };
 
-  it('decides as soon as a majority granted, without waiting for nodes that hang [G82]', async () => {
+  it('a Redlock decides as soon as a majority granted, without waiting for nodes that hang [G82]', async () => {
     const backend = await open(NEVER_MS);
     nodes.pause(1, 3);
     const claim = claimOn(freshKey());
@@ -57,7 +57,7 @@ describe('A Redlock of 5', () => {
     await nodes.allFree(claim.key);
   });
 
-  it('acquires, extends, inspects and releases while two nodes hang [G83]', async () => {
+  it('a Redlock of five acquires, extends, inspects and releases while two nodes hang [G83]', async () => {
     const backend = await open(SHORT_MS);
     nodes.pause(0, 1);
     for (let round = 0; round < 3; round++) {
@@ -70,7 +70,7 @@ describe('A Redlock of 5', () => {
     }
   });
 
-  it('is unavailable when a majority hangs, and names each of those nodes [G84]', async () => {
+  it('a Redlock is unavailable when a majority hangs, and the error names each of those nodes [G84]', async () => {
     const backend = await open(SHORT_MS);
     nodes.pause(0, 2, 4);
     const claim = claimOn(freshKey());
@@ -112,7 +112,7 @@ describe('A Redlock of 5', () => {
     );
   });
 
-  it('names no holder of a split vote, and keeps none of its votes [G85]', async () => {
+  it('a Redlock with a split vote names no holder, and the attempt keeps none of its votes [G85]', async () => {
     const backend = await open(NEVER_MS);
     const key = freshKey();
     for (const node of [0, 1]) await nodes.put(node, key, 'one');
@@ -126,7 +126,7 @@ describe('A Redlock of 5', () => {
     expect(await backend.inspect(key)).toBeUndefined();
   });
 
-  it('lets somebody win soon when several attempts split the votes [G87]', async () => {
+  it('one of several attempts that split the votes of a Redlock wins soon [G87]', async () => {
     const contenders = await Promise.all(Array.from({ length: 3 }, () => open(NEVER_MS)));
     const key = freshKey();
     const winners: string[] = [];
@@ -161,7 +161,7 @@ describe('A Redlock of 5', () => {
     expect(await nodes.owners(key)).toEqual(['holder', 'holder', 'holder', null, null]);
   });
 
-  it('gives back all votes, the late ones too, of an attempt that got no majority in time [G86]', async () => {
+  it('an attempt that got no majority in time gives back all its votes, the late ones too [G86]', async () => {
     const backend = await open(SHORT_MS);
     const key = freshKey();
     nodes.pause(0, 1, 2);

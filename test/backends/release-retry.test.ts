@@ -55,7 +55,7 @@ describe('What could not be given back', () => {
     expect(times().at(-1)).toBe(21_100);
   });
 
-  it('is not tried while there is no connection, and at once when there is one again [G66]', async () => {
+  it('releases that are owed are not tried while there is no connection, and at once when there is one again [G66]', async () => {
     const { retry, tried, connection } = retrying(() => true);
     connection.isReady = false;
     for (let key = 0; key < 2_000; key++) retry.add(item(`${key}`));

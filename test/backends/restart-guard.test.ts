@@ -107,7 +107,7 @@ describe('A node of a Redlock', () => {
     }
   });
 
-  it('that restarted does not vote, for those who were connected and those who come later [G90]', async () => {
+  it('a Redlock node that restarted does not vote, neither for clients that were connected nor for later ones [G90]', async () => {
     const before = await open();
     await restart(1);
     await withoutAnother(1);
@@ -115,7 +115,7 @@ describe('A node of a Redlock', () => {
     expect(abstaining(await attempt(await open()))).toContain(nodes.names(1)[0]);
   });
 
-  it('that restarted with the data of an earlier time does not vote either [G91]', async () => {
+  it('a Redlock node that restarted with the data of an earlier time does not vote [G91]', async () => {
     const backend = await open();
     const server = nodes.servers[1]!;
     await granted(backend, claimOn(freshKey(), LONG_MS));
@@ -127,7 +127,7 @@ describe('A node of a Redlock', () => {
     await until(async () => abstaining(await attempt(backend)).includes(nodes.names(1)[0]!), { what: 'it is seen' });
   });
 
-  it('that restarted counts on only from counters of the time since it votes [G98]', async () => {
+  it('a Redlock node that restarted counts on only from counters of the time since it votes [G98]', async () => {
     const server = nodes.servers[1]!;
     const run = (await guard(1)).split(' ')[2]!;
     const [seconds] = (await server.command('TIME')) as string[];
@@ -178,7 +178,7 @@ describe('A node of a Redlock', () => {
     expect(abstaining(outcome)).toEqual([`127.0.0.1:${proxy.port}`]);
   });
 
-  it('that was flushed notices it in the vote itself, keeps nothing of it, and does not vote [G92]', async () => {
+  it('a Redlock node that was flushed notices it in the vote itself, keeps nothing of that vote, and does not vote [G92]', async () => {
     const backend = await open();
     await granted(backend, claimOn(freshKey(), LONG_MS));
     await nodes.servers[1]!.command('FLUSHALL');
@@ -199,7 +199,7 @@ describe('A node of a Redlock', () => {
     expect(abstaining(await attempt(second))).toContain(nodes.names(1)[0]);
   });
 
-  it('waits for the longest ttl that any node has heard of, not only its own [G94]', async () => {
+  it('a Redlock node that restarted waits for the longest ttl that any node has heard of, not only for its own [G94]', async () => {
     const short = await open({ ttlMs: 100 });
     await granted(short, claimOn(freshKey(), 100));
     await (await connected({ redlock: nodes.urls, ttlMs: LONG_MS })).close(); // it uses a longer one
@@ -268,7 +268,7 @@ describe('A node of a Redlock', () => {
     });
   });
 
-  it('that writes to disk before it answers votes at once after a restart, but not after it was flushed [G95]', async () => {
+  it('a Redlock node that writes to disk before it answers votes at once after a restart, but not after it was flushed [G95]', async () => {
     const durable = await RedlockNodes.start(3, ['--appendonly', 'yes', '--appendfsync', 'always']);
     onTestFinished(() => durable.stop());
     for (const server of durable.servers) {
@@ -307,7 +307,7 @@ describe('A node of a Redlock', () => {
     expect(await nodes.fence(1, claim.key)).toBe(0);
   });
 
-  it('whose connection broke, but which did not restart, votes as before [G96]', async () => {
+  it('a Redlock node whose connection broke, but which did not restart, votes as before [G96]', async () => {
     const proxies = await Promise.all(nodes.servers.map(({ port }) => TcpProxy.start(port)));
     onTestFinished(async () => void (await Promise.all(proxies.map((proxy) => proxy.stop()))));
     const backend = await open({ redlock: proxies.map(({ url }) => url) });

@@ -8,7 +8,7 @@ async function saysUptimeS(server: RedisServer): Promise<number> {
   return Number(/uptime_in_seconds:(\d+)/.exec(String(await server.command('INFO', 'server')))![1]);
 }
 
-it('takes no server to be up for longer than it is, though Redis says one second after a moment [G97]', async () => {
+it('no server is taken to be up for longer than it is, though Redis reports one second after a moment [G97]', async () => {
   const early = async () => {
     await until(() => Date.now() % 1_000 > 600, { what: 'a second is nearly over' });
     const launchedAt = performance.now();

@@ -41,7 +41,7 @@ describe('One Redis server', () => {
   const atProxy = () => [expect.objectContaining({ node: `127.0.0.1:${proxy.port}` })];
 
   describe('whose reply is lost with the connection', () => {
-    it('has granted the lock, and the attempt finds out by itself [G52]', async () => {
+    it('an attempt whose reply is lost with the connection has been granted the lock, and finds that out by itself [G52]', async () => {
       const claim = claimOn(freshKey());
       const cut = proxy.cutAfterRequest(ACQUIRE.sha);
       const before = now();
@@ -184,7 +184,7 @@ describe('One Redis server', () => {
     for (const claim of claims) await free(claim.key);
   });
 
-  it('that comes back is asked for the releases that it owes before anything else [G67]', async () => {
+  it('a server that comes back gets the releases that it is owed before anything else [G67]', async () => {
     const [given, kept] = [claimOn(freshKey()), claimOn(freshKey())];
     for (const claim of [given, kept]) await granted(backend, claim);
     proxy.refuse();
@@ -198,7 +198,7 @@ describe('One Redis server', () => {
     await backend.release(kept);
   });
 
-  it('that comes back when a lock has ended gets no release of it, but of one that was to last longer [G68]', async () => {
+  it('a server that comes back after a lock has ended gets no release of that lock, but gets that of a lock that was to last longer [G68]', async () => {
     const [short, long, shortened] = [claimOn(freshKey(), 200), claimOn(freshKey()), claimOn(freshKey())];
     for (const claim of [short, long, shortened]) await granted(backend, claim);
     Object.assign(shortened, { ttlMs: 200, longestTtlMs: 20_000 }); // an extension to less that was not answered
@@ -216,7 +216,7 @@ describe('One Redis server', () => {
     for (const claim of [long, shortened]) expect(await owner(claim.key)).toBeNull();
   });
 
-  it('that runs an attempt when its lease would be over has that undone [G69]', async () => {
+  it('an attempt that the server runs only when its lease would be over is undone [G69]', async () => {
     const claim = claimOn(freshKey(), 500);
     const { del = 0 } = await server.calls();
     server.pause();
@@ -333,7 +333,7 @@ describe('One Redis server', () => {
     await backend.release(claim);
   });
 
-  it('that restarts empty mints larger fencing tokens than before [G15]', async () => {
+  it('a server that restarts empty mints larger fencing tokens than before [G15]', async () => {
     const claim = claimOn(freshKey());
     const tokens = [];
     for (let round = 0; round < 100; round++) {

@@ -68,7 +68,7 @@ describe('a history that is right', () => {
 });
 
 describe('a history with a lost update', () => {
-  it('is found when a write adds to what was read before another write [G137]', () => {
+  it('a lost update is found when a write adds to what was read before another write [G137]', () => {
     const history = [
       access('read', 1, { base: 0 }),
       access('read', 2, { turn: '1.0.0', base: 0 }),
@@ -90,7 +90,7 @@ describe('a history with a lost update', () => {
 });
 
 describe('a history with tokens out of order', () => {
-  it('is found when the resource accepts an older one after a newer one [G138]', () => {
+  it('tokens out of order are found when the resource accepts an older one after a newer one [G138]', () => {
     const history = [access('read', 1, { token: 2, base: 0 }), access('read', 2, { token: 1, base: 0 })];
     expect(rulesBroken(history)).toEqual(['token out of order at the resource']);
   });
@@ -101,7 +101,7 @@ describe('a history with tokens out of order', () => {
     expect(rulesBroken([...first, ...second])).toEqual(['token given twice']);
   });
 
-  it('is found when who asks later gets a smaller one, however many came in between [G139]', () => {
+  it('tokens out of order are found when a later call gets a smaller one, however many came in between [G139]', () => {
     const first = turnOf({ turn: '0.0.0', token: 9, from: 10, to: 11 });
     const second = turnOf({ turn: '1.0.0', worker: 1, token: 5, asked: 5, from: 12, to: 13 });
     const third = turnOf({ turn: '2.0.0', worker: 2, token: 8, asked: 14, from: 15, to: 16 });
@@ -201,11 +201,11 @@ describe('a history with two holders', () => {
     expect(rulesBroken([...first, between, ...second])).toEqual(['overlapping holders']);
   });
 
-  it('is not excused where the topology must not lose a lock by the fault [G141]', () => {
+  it('two holders are not excused where the topology must not lose a lock by the fault [G141]', () => {
     expect(rulesBroken([...first, fault('flush', 30), ...second], { losses: [] })).toEqual(['overlapping holders']);
   });
 
-  it('is not excused for longer than the lease ran that was lost [G140]', () => {
+  it('two holders are not excused for longer than the lost lease ran [G140]', () => {
     const long = { ttlMs: 100, from: 10, until: 1_000, to: 900 };
     const holdsOn = turnOf({ turn: '0.0.0', token: 5, ...long });
     const next = turnOf({ turn: '1.0.0', worker: 1, token: 6, ttlMs: 100, asked: 40, from: 50, until: 500, to: 400 });
@@ -219,7 +219,7 @@ describe('a history with a lock that is passed on after it was lost', () => {
   const flushed: Entry = { at: 20, type: 'fault', kind: 'flush', until: 30, forgets: true };
   const forced: Entry = { at: 20, type: 'forced', process: '0.0', key: 'a', answered: 30, until: 30 };
 
-  it('is found when the process took it away itself, from when it knew [G146]', () => {
+  it('a lock that is passed on after the process took it away itself is found, from when the process knew [G146]', () => {
     expect(rulesBroken([...had, forced, ...passed(101)])).toEqual(['passed on after a loss']);
     expect(rulesBroken([...had, { ...forced, answered: 102 }, ...passed(101)])).toEqual([]);
     expect(rulesBroken([...had, { ...forced, answered: undefined }, ...passed(101)])).toEqual([]);
@@ -244,7 +244,7 @@ describe('a history with a lock that is passed on after it was lost', () => {
 });
 
 describe('a history with something left', () => {
-  it('is found when a key stays behind [G142]', () => {
+  it('a key that stays behind is found [G142]', () => {
     expect(rulesBroken([{ at: 1, type: 'left-behind', node: 0, key: 'lock:{a}' }])).toEqual(['lock left behind']);
   });
 
@@ -252,7 +252,7 @@ describe('a history with something left', () => {
     expect(rulesBroken([{ at: 1, type: 'unhandled', worker: 0, message: 'Error' }])).toEqual(['unhandled rejection']);
   });
 
-  it('is found when an acquire has no answer, unless its process was killed [G143]', () => {
+  it('an acquire without an answer is found, unless its process was killed [G143]', () => {
     const asked = turnOf({ turn: '3.0.0', worker: 3, from: 10 }).slice(0, 1);
     expect(rulesBroken(asked)).toEqual(['operation without an end']);
     for (const other of [
@@ -297,7 +297,7 @@ describe('a history with something left', () => {
       expect(verdict(history).violations).toEqual([]);
     });
 
-    it('is found when a worker has no lock any more after the nemesis, or has it too late [G144]', () => {
+    it('a worker that gets no lock after the nemesis, or gets it too late, is found [G144]', () => {
       const history = [healed, ...calm(0, 0, 101, 110), ...calm(1, 0, 700, 1_120), ...calm(0, 1, 115, 130)];
       expect(verdict(history).violations).toEqual(lifeless(0, 1));
     });
@@ -314,7 +314,7 @@ describe('a history with something left', () => {
     const exited: Entry = { at: 900, type: 'exited', process: '3.1', worker: 3 };
     const stoodStill = ['event loop stood still'];
 
-    it('is found between two beats, and between the last one and the end of its process [G147]', () => {
+    it('an event loop that stood still is found between two beats, and between the last one and the end of its process [G147]', () => {
       expect(rulesBroken(beats(0, 100, 350, 600))).toEqual([]);
       expect(rulesBroken(beats(0, 100, 450))).toEqual(stoodStill);
       expect(rulesBroken([...beats(0, 100), exited])).toEqual(stoodStill);

@@ -20,7 +20,7 @@ beforeAll(async () => {
 afterAll(() => redis.stop());
 
 describe('the mutants of the chaos run', () => {
-  it.each(Object.entries(MUTANTS))('%s applies to the library as it is [G145]', (name, { edits, options = {} }) => {
+  it.each(Object.entries(MUTANTS))('mutant %s applies to the library [G145]', (name, { edits, options = {} }) => {
     const library = compileLibrary();
     const broken = brokenFiles(name, library);
     expect([...broken.keys()].sort()).toEqual([...new Set(edits.map(({ file }) => file))].sort());

@@ -74,7 +74,7 @@ describe('The doctor of one Redis', () => {
     ['allkeys-lru', '100mb', 'when its memory is full it may delete locks'],
     ['volatile-ttl', '100mb', 'when its memory is full it may delete locks'],
     ['allkeys-random', '0', 'once it has a maxmemory that is reached it may delete locks'],
-  ])('warns of the policy %s (maxmemory %s) [G237]', async (policy, maxmemory, consequence) => {
+  ])('the doctor warns of the policy %s (maxmemory %s) [G237]', async (policy, maxmemory, consequence) => {
     const server = await redisServer(...DURABLE, '--maxmemory-policy', policy, '--maxmemory', maxmemory);
     const { nodes, findings } = await diagnose(server);
     expect(nodes).toMatchObject([{ evictionPolicy: policy }]);
@@ -82,7 +82,7 @@ describe('The doctor of one Redis', () => {
     expect(findings[0]!.message).toContain(`${nameOf(server)} has the maxmemory-policy ${policy}: ${consequence}`);
   });
 
-  it('warns of a server that keeps nothing on disk [G238]', async () => {
+  it('the doctor warns of a server that keeps nothing on disk [G238]', async () => {
     const { nodes, findings } = await diagnose(await redisServer());
     expect(nodes).toMatchObject([{ persistence: { appendOnly: false, snapshots: false } }]);
     expect(codes(findings)).toEqual(['warning no-persistence']);
@@ -108,7 +108,7 @@ describe('The doctor of one Redis', () => {
     expect(codes(findings)).toEqual(['error writable-replica']);
   });
 
-  it('says why a server refuses writes [G239]', async () => {
+  it('the doctor says why a server refuses writes [G239]', async () => {
     const server = await redisServer(...DURABLE, '--maxmemory', '1');
     const { nodes, findings } = await diagnose(server);
     expect(nodes).toMatchObject([{ refusesWrites: expect.stringMatching(/^OOM /), readOnly: false }]);
@@ -150,7 +150,7 @@ describe('The doctor of one Redis', () => {
 describe('A check of a server', () => {
   const checks = async (server: RedisServer) => (await server.calls()).exists ?? 0; // one of its commands
 
-  it('that does not answer ends in time, and is not made twice at once [G242]', async () => {
+  it('the check of a server that does not answer ends in time, and is not run twice at once [G242]', async () => {
     const server = await redisServer(...DURABLE);
     const locks = await openLocks({ redis: { host: '127.0.0.1', port: server.port, socketTimeout: 60_000 } });
     const connections = async () => ((await server.command('CLIENT', 'LIST')) as string).trim().split('\n').length;

@@ -49,7 +49,7 @@ describe('The doctor of a Redlock', () => {
     }
   });
 
-  it('finds that also when the replica knows its master by another address [G227]', async () => {
+  it('the doctor finds the replica of another node also when it knows its master by another address [G227]', async () => {
     const [master, other] = (await redisServers(2)) as [RedisServer, RedisServer];
     const replica = await replicaOf(master, await proxyTo(master));
     const findings = await findingsOn(master.url, replica.url, other.url);
@@ -91,7 +91,7 @@ describe('The doctor of a Redlock', () => {
     expect(codes((await locks.diagnose()).findings)).toEqual(['error unreachable', 'error unreachable']);
   });
 
-  it('finds nodes whose clocks are more than a second apart [G240]', async () => {
+  it('the doctor finds nodes whose clocks are more than a second apart [G240]', async () => {
     const [one, two, three] = (await redisServers(3)) as [RedisServer, RedisServer, RedisServer];
     const ahead = await skewedClock(three, 5);
     const findings = await findingsOn(one.url, two.url, ahead);

@@ -64,7 +64,7 @@ async function bothListen([a, b]: readonly [LockService, LockService], on: reado
 }
 
 describe('A user of Redis with the rights that the README names', () => {
-  it('may do all that locks on one Redis need, and Redis refuses it nothing [G232]', async () => {
+  it('a user with the rights in the README may do all that locks on one Redis need, and Redis refuses it nothing [G232]', async () => {
     const [server] = servers as [RedisServer];
     const redis = await aclUser(server);
     const both = [await openLocks({ redis }), await openLocks({ redis })] as const;
@@ -79,7 +79,7 @@ describe('A user of Redis with the rights that the README names', () => {
     expect(commands.filter((right) => used[right.slice(1)] === undefined)).toEqual([]);
   });
 
-  it('may do all that a Redlock needs, and no node refuses it anything [G233]', async () => {
+  it('a user with the rights in the README may do all that a Redlock needs, and no node refuses it anything [G233]', async () => {
     await letVote(servers);
     const redlock = await Promise.all(servers.map((server) => aclUser(server, { also: ['+incrby'] })));
     const both = [
@@ -110,7 +110,7 @@ describe('A user of Redis with the rights that the README names', () => {
     expect(await refusals(primary)).toEqual([]);
   });
 
-  it('may do all that a Cluster needs, with the further rights that the README names for it [G234]', async () => {
+  it('a user with the rights in the README may do all that a Cluster needs, with the further rights that are named there [G234]', async () => {
     const cluster = await RedisCluster.start();
     onTestFinished(() => cluster.stop());
     const also = ['+cluster|slots', '+cluster|info', '+asking', 'resetkeys', '~app:lock:*'];
@@ -153,7 +153,7 @@ describe('The doctor', () => {
     expect(await refusals(server)).toEqual([]);
   });
 
-  it('leaves nothing behind in Redis, neither keys nor connections [G241]', async () => {
+  it('the doctor leaves nothing behind in Redis, neither keys nor connections [G241]', async () => {
     const server = await redisServer();
     const locks = await openLocks({ redis: server.url });
     const connections = async () => ((await server.command('CLIENT', 'LIST')) as string).trim().split('\n').length;
@@ -166,7 +166,7 @@ describe('The doctor', () => {
     await until(async () => (await connections()) === before, { what: 'its connections are closed' });
   });
 
-  it.each(RIGHTS)('names %s when it is missing [G235]', async (right) => {
+  it.each(RIGHTS)('the doctor names the right %s when it is missing [G235]', async (right) => {
     const [server] = servers as [RedisServer];
     const redis = quiet(await aclUser(server, { without: [right] }));
     const locks = await openLocks({ redis });
@@ -244,7 +244,7 @@ describe('The doctor', () => {
     expect((await others.diagnose()).nodes[0]!.missingRights).toEqual([]);
   });
 
-  it('tells what it could not check when it may not ask, and finds the rest [G236]', async () => {
+  it('the doctor without the rights to check names what it could not check, and finds the rest [G236]', async () => {
     const [server] = servers as [RedisServer];
     const login = await aclUser(server, { without: ['+info', '+config|get', '+zadd'] });
     const locks = await openLocks({ redis: quiet(login) });

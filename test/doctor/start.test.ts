@@ -68,14 +68,14 @@ describe('An application that starts', () => {
     expect(lines[0]).toMatch(/^error Locks of .*\n {2}error: .* refuses writes \(OOM/s);
   });
 
-  it('is not kept from it by a server that is slow, and says after a second that it is [G230]', async () => {
+  it('an application starts with a server that is slow, and says after a second that it is [G230]', async () => {
     const server = await redisServer(...DURABLE);
     await server.command('CLIENT', 'PAUSE', 60_000, 'WRITE');
     const lines = await logOf({ redis: server.url, commandTimeoutMs: 50 });
     expect(lines).toEqual([expect.stringMatching(/^error .*cannot be reached: no answer within \d+ ms\./s)]);
   });
 
-  it('is not kept from it by a minority that is dead or hangs, and names them [G231]', async () => {
+  it('an application starts with a Redlock of which a minority is dead or hangs, and names those nodes [G231]', async () => {
     const servers = await redisServers(5);
     await servers[0]!.kill();
     servers[1]!.pause();
@@ -119,7 +119,7 @@ describe('An application that starts', () => {
 });
 
 describe('An application does not start', () => {
-  it('on a Redlock with the same server twice under different addresses, and closes its connections [G225]', async () => {
+  it('an application does not start on a Redlock with the same server twice under different addresses, and closes its connections [G225]', async () => {
     const [one, two] = (await redisServers(2)) as [RedisServer, RedisServer];
     const proxy = await proxyTo(one);
     const error = (await failureOf({ redlock: [one.url, two.url, proxy.url] })) as LockOptionsError;
@@ -131,7 +131,7 @@ describe('An application does not start', () => {
     await until(async () => (await connections()) === 1, { what: 'only the connection that counts is left' });
   });
 
-  it('on a Redlock with a replica of another node [G226]', async () => {
+  it('an application does not start on a Redlock with a replica of another node [G226]', async () => {
     const [one, two] = (await redisServers(2)) as [RedisServer, RedisServer];
     const replica = await replicaOf(one);
     const error = (await failureOf({ redlock: urls([one, two, replica]) })) as LockOptionsError;
@@ -139,7 +139,7 @@ describe('An application does not start', () => {
     expect(error.message).toContain(`127.0.0.1:${replica.port} is a replica of 127.0.0.1:${one.port}`);
   });
 
-  it('on a replica that takes writes [G228]', async () => {
+  it('an application does not start on a replica that takes writes [G228]', async () => {
     const master = await redisServer();
     const error = (await failureOf({
       redis: (await replicaOf(master, master, '--replica-read-only', 'no')).url,
@@ -148,7 +148,7 @@ describe('An application does not start', () => {
     expect(error.message).toContain('its master overwrites them, and locks are gone');
   });
 
-  it('on a single replica that refuses writes: that is not unsafe, but unavailable [G229]', async () => {
+  it('an application does not start on a single replica that refuses writes, which is not unsafe, but unavailable [G229]', async () => {
     const master = await redisServer();
     const replica = await replicaOf(master);
     const error = (await failureOf({ redis: replica.url })) as LockUnavailableError;

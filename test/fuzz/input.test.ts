@@ -82,7 +82,7 @@ describe('whatever it is given', () => {
     );
   });
 
-  it('two values never make the same key of a template as two others [G132]', async () => {
+  it('two pairs of values never make the same key of a template [G132]', async () => {
     const part = fc.oneof(
       fc.string({ minLength: 1, maxLength: 4 }),
       fc.constantFrom(':', '%3A', '%', 'a:b', '{', '}x'),
@@ -96,7 +96,7 @@ describe('whatever it is given', () => {
     );
   });
 
-  it('options are resolved within their bounds, or it is said which one is wrong [G135]', async () => {
+  it('options are resolved within their bounds, or the error says which one is wrong [G135]', async () => {
     const before = sharedObjects();
     const names = [
       'ttlMs',

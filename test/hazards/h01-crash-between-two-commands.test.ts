@@ -7,7 +7,7 @@ import { clientOf, NaiveProcess, redisServer } from './stage.js';
 const SLACK_MS = 300;
 
 describe('H1: the holder crashes between two commands', () => {
-  it('a naive lock of SETNX and PEXPIRE stays for ever', async () => {
+  it('a naive lock of SETNX and PEXPIRE stays for ever when its holder crashes between the two', async () => {
     const server = await redisServer();
     const holder = NaiveProcess.start(
       server,
@@ -22,7 +22,7 @@ describe('H1: the holder crashes between two commands', () => {
     expect(await clientOf(server).setnx('lock', 'B')).toBe(0);
   });
 
-  it('this library leaves no lock without an end, and whoever waits has it when the ttl is over [G148]', async () => {
+  it('this library leaves no lock without an end when the holder crashes, and a waiter gets it when the ttl is over [G148]', async () => {
     const server = await redisServer();
     const ttlMs = 1_000;
     const holder = await LockProcess.start({ redis: server.url, ttlMs });

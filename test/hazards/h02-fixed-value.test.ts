@@ -4,7 +4,7 @@ import { until } from '../support/until.js';
 import { clientOf, redisServer } from './stage.js';
 
 describe('H2: every client stores the same value', () => {
-  it('a naive lock is deleted by a holder whose lease has ended, and two others are in', async () => {
+  it('a naive lock with a fixed value is deleted by a holder whose lease has ended, and two others hold it at once', async () => {
     const server = await redisServer();
     const redis = clientOf(server);
     const lock = async () => (await redis.set('lock', 'locked', 'PX', 100, 'NX')) === 'OK';
@@ -16,7 +16,7 @@ describe('H2: every client stores the same value', () => {
     expect(await lock()).toBe(true); // C, while B is still at work
   });
 
-  it('this library releases nothing but its own [G149]', async () => {
+  it("this library releases only the caller's own lock [G149]", async () => {
     const server = await redisServer();
     const [a, b, c] = await Promise.all([1, 2, 3].map(() => openLocks({ redis: server.url })));
 

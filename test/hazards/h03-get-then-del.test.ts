@@ -5,7 +5,7 @@ import { tryLock } from './naive.js';
 import { clientOf, proxyTo, redisServer } from './stage.js';
 
 describe('H3: the release reads its own value, and then deletes', () => {
-  it("a naive lock deletes the next one's lock when it stood still in between", async () => {
+  it('a naive lock whose release pauses between GET and DEL deletes the lock of the next holder', async () => {
     const server = await redisServer();
     const [a, b, c] = [clientOf(server), clientOf(server), clientOf(server)];
 
@@ -17,7 +17,7 @@ describe('H3: the release reads its own value, and then deletes', () => {
     expect(await tryLock(c, 'lock', 'C', 60_000)).toBe(true); // while B is still at work
   });
 
-  it('this library compares and deletes in one step: a release that was held up on its way removes nothing [G150]', async () => {
+  it('this library compares and deletes in one step, so that a delayed release removes nothing [G150]', async () => {
     const server = await redisServer();
     const wayOfA = await proxyTo(server);
     const a = await openLocks({ redis: wayOfA.url });

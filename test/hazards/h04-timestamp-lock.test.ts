@@ -55,7 +55,7 @@ describe('H4: the end of the lease is a time of the clients', () => {
     expect(await b.lock(60_000)).toBeUndefined(); // nobody holds it, and nobody can have it
   });
 
-  it('this library asks no clock but that of Redis: one holder, and the losers have changed nothing [G151]', async () => {
+  it('this library asks no clock but that of Redis: there is one holder, and the losers change nothing [G151]', async () => {
     const server = await redisServer();
     const [crashed, inTime] = await Promise.all([1, 2].map(() => LockProcess.start({ redis: server.url })));
     const wall = Date.now.bind(Date);

@@ -9,7 +9,7 @@ import { clientOf, redisServer } from './stage.js';
 const TTL_MS = 1_000;
 
 describe('H5: the work takes longer than the ttl', () => {
-  it('a naive lock lets the next one in while the first is still at work', async () => {
+  it('a naive lock lets the next holder in while the first is still at work', async () => {
     const server = await redisServer();
     const [a, b] = [clientOf(server), clientOf(server)];
     const atWork: string[] = [];
@@ -20,7 +20,7 @@ describe('H5: the work takes longer than the ttl', () => {
     expect(atWork).toEqual(['A', 'B']); // A knows nothing of it
   });
 
-  it('this library keeps the lock for as long as the work takes: nobody else gets it [G152]', async () => {
+  it('this library keeps the lock for as long as the work takes, and nobody else gets it [G152]', async () => {
     const server = await redisServer();
     const [a, b] = await Promise.all([openLocks({ redis: server.url }), openLocks({ redis: server.url })]);
     const owners = new Set<unknown>();
@@ -36,7 +36,7 @@ describe('H5: the work takes longer than the ttl', () => {
     expect(await b!.tryAcquire('key')).not.toBeNull();
   });
 
-  it('this library, told not to keep it, aborts the signal before another has it, and the call rejects [G153]', async () => {
+  it('this library without the watchdog aborts the signal before another holder has the lock, and the call rejects [G153]', async () => {
     const server = await redisServer();
     const [a, b] = await Promise.all([openLocks({ redis: server.url }), openLocks({ redis: server.url })]);
     const order: string[] = [];

@@ -9,7 +9,7 @@ import { clientOf, NaiveProcess, redisServer } from './stage.js';
 const TTL_MS = 500;
 
 describe('H6: the holder is paused, and writes when it wakes', () => {
-  it('a naive lock lets it write over the work of the next one, even if it looks before each write', async () => {
+  it('a naive lock lets a paused holder overwrite the work of the next one, even if it checks before each write', async () => {
     const server = await redisServer();
     const b = clientOf(server);
     const a = NaiveProcess.start(
@@ -33,7 +33,7 @@ describe('H6: the holder is paused, and writes when it wakes', () => {
     expect(await b.get('stock')).toBe('as A saw it');
   });
 
-  it('this library tells it in the first line that runs, and its late write is refused by the resource [G154]', async () => {
+  it('this library reports the loss in the first line that a paused holder runs, and the resource refuses its late write [G154]', async () => {
     const server = await redisServer();
     const stock = new FencedStore();
     const a = await LockProcess.start({ redis: server.url, ttlMs: TTL_MS });

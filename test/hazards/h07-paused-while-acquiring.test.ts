@@ -10,7 +10,7 @@ const TTL_MS = 400;
 const sent = () => new Promise(setImmediate);
 
 describe('H7: the client is paused while it acquires, and reads the answers after the ttl', () => {
-  it('a naive lock counts its lease from the answer, and holds what another has', async () => {
+  it('a naive lock counts its lease from the answer, so that a client paused while acquiring holds what another has', async () => {
     const server = await redisServer();
     const [a, b] = [clientOf(server), clientOf(server)];
     await Promise.all([a.ping(), b.ping()]);
@@ -24,7 +24,7 @@ describe('H7: the client is paused while it acquires, and reads the answers afte
     expect(performance.now()).toBeLessThan(heldUntil);
   });
 
-  it('this library refuses it for want of time, and undoes it on every node [G155]', async () => {
+  it('this library refuses a lock whose answers are read after the ttl, and undoes it on every node [G155]', async () => {
     const nodes = await redisServers(3);
     const slowWay = await proxyTo(nodes[2]!);
     const redlock = [nodes[0]!.url, nodes[1]!.url, slowWay.url];

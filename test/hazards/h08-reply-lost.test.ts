@@ -4,7 +4,7 @@ import { tryLock } from './naive.js';
 import { clientOf, proxyTo, redisServer } from './stage.js';
 
 describe('H8: the command ran, and its reply is lost', () => {
-  it('a naive lock is sent again by its client, and meets itself as a stranger', async () => {
+  it("a naive lock whose reply was lost is sent again by its client, which takes its own lock for another's", async () => {
     const server = await redisServer();
     const way = await proxyTo(server);
     const a = clientOf(way);
@@ -17,7 +17,7 @@ describe('H8: the command ran, and its reply is lost', () => {
     expect(Number(await server.command('PTTL', 'lock'))).toBeGreaterThan(30_000);
   });
 
-  it('this library finds its own value there: it holds the lock, with one token, and leaves nothing behind [G156]', async () => {
+  it('this library finds its own value when the reply was lost: it holds the lock with one token, and leaves nothing behind [G156]', async () => {
     const server = await redisServer();
     const way = await proxyTo(server);
     const locks = await openLocks({ redis: way.url });

@@ -9,7 +9,7 @@ const GIVE_UP_MS = 200;
 const LONG_TTL_MS = 60_000;
 
 describe('H9: a command that was given up runs when Redis returns', () => {
-  it('a naive lock is taken for nobody', async () => {
+  it('a naive lock command that was given up is run later, and nobody holds the lock that it takes', async () => {
     const server = await redisServer();
     const a = clientOf(server);
     await a.ping();

@@ -40,7 +40,7 @@ async function laterHolderIsGreater(primary: RedisServer, stream: TcpProxy, repl
 }
 
 describe('H10: the primary fails before it has replicated the lock', () => {
-  it('a naive lock has two holders, and nothing tells the late write of the first from the work of the second', async () => {
+  it('a naive lock has two holders after a failover, and nothing tells the late write of the first from the work of the second', async () => {
     const { primary, stream, replica } = await replicated();
     stream.dropReplies();
     expect(await tryLock(clientOf(primary), 'lock', 'A', 60_000)).toBe(true);
@@ -51,12 +51,12 @@ describe('H10: the primary fails before it has replicated the lock', () => {
     expect(stock).toBe('as A saw it');
   });
 
-  it('this library may have two holders on one Redis, too, but the second has the greater token [G159]', async () => {
+  it('this library may have two holders after a failover of one Redis, but the second has the greater token [G159]', async () => {
     const { primary, stream, replica } = await replicated();
     await laterHolderIsGreater(primary, stream, replica);
   });
 
-  it('this library gives the second holder the greater token also when the replica knows an old counter [G16]', async () => {
+  it('this library gives the second holder the greater token after a failover to a replica that knows an old counter [G16]', async () => {
     const { primary, stream, replica } = await replicated();
     const before = await openLocks({ redis: primary.url });
     await before.withLock('key', () => {});

@@ -8,7 +8,7 @@ import { clientOf, ownersOf, redisServers } from './stage.js';
 const TTL_MS = 2_000;
 
 describe('H11: a node of a Redlock restarts without its keys', () => {
-  it('a naive Redlock lets the node vote at once: there are two holders', async () => {
+  it('a naive Redlock lets a node that restarted empty vote at once, and there are two holders', async () => {
     const nodes = await redisServers(5);
     const clients = nodes.map((node) => clientOf(node));
     for (const client of clients.slice(3)) await client.set('lock', 'somebody who gives up');
@@ -19,7 +19,7 @@ describe('H11: a node of a Redlock restarts without its keys', () => {
     expect(await tryMajority(clients, 'lock', 'B', 60_000)).toBe(true); // while A is at work
   });
 
-  it('this library does not count its vote until all that it may have forgotten has ended [G93]', async () => {
+  it('this library does not count the vote of a node that restarted empty until all that it may have forgotten has ended [G93]', async () => {
     const nodes = await redisServers(5);
     const redlock = nodes.map(({ url }) => url);
     const options = { ttlMs: TTL_MS, commandTimeoutMs: 500 };

@@ -13,7 +13,7 @@ async function jumpAhead(node: RedisServer, name: string): Promise<void> {
 }
 
 describe('H12: the clock of a Redlock node jumps ahead', () => {
-  it('a naive Redlock has two holders that nothing tells apart: the late write of the first wins', async () => {
+  it("a naive Redlock whose node's clock jumps has two holders that nothing tells apart, and the late write of the first wins", async () => {
     const nodes = await redisServers(5);
     const ofB = nodes.map((node) => clientOf(node));
     const nowhere = () => clientOf({ port: 1 }, { retryStrategy: () => null });
@@ -26,7 +26,7 @@ describe('H12: the clock of a Redlock node jumps ahead', () => {
     expect(stock).toBe('as A saw it');
   });
 
-  it('this library may have two holders, but the resource refuses the first, whose next extension finds the loss [G161]', async () => {
+  it("this library may have two holders when a node's clock jumps, but the resource refuses the first, whose next extension finds the loss [G161]", async () => {
     const nodes = await redisServers(5);
     const waysOfA = await Promise.all(nodes.slice(3).map(proxyTo));
     for (const way of waysOfA) way.refuse();

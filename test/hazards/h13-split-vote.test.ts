@@ -30,7 +30,7 @@ async function splitVotes<T>(
 }
 
 describe('H13: three clients win one of three nodes each', () => {
-  it('a naive Redlock keeps its minority: nobody wins, now or later', async () => {
+  it('a naive Redlock keeps the minority of a split vote, and nobody wins, now or later', async () => {
     const nodes = await redisServers(3);
     const ways = await waysTo(nodes);
     const clients = ways.map((row) => row.map((way) => clientOf(way)));
@@ -43,7 +43,7 @@ describe('H13: three clients win one of three nodes each', () => {
     expect(values).toEqual(['client 0', 'client 1', 'client 2']); // for all of the ttl
   });
 
-  it('this library keeps no minority: each of them wins in turn, long before the ttl is over [G162]', async () => {
+  it('this library keeps no minority of a split vote, and each contender wins in turn, long before the ttl is over [G162]', async () => {
     const nodes = await redisServers(3);
     const ways = await waysTo(nodes);
     const services = await Promise.all(

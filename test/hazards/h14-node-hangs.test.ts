@@ -29,7 +29,7 @@ describe('H14: nodes of a Redlock hang', () => {
     expect(await locking).toBe(true);
   });
 
-  it.each([1, 2])('this library does not wait for %i of five [G163]', async (count) => {
+  it.each([1, 2])('this library does not wait for hanging Redlock nodes: %i of five [G163]', async (count) => {
     const nodes = await redisServers(5);
     // Clients of the application, with ioredis' defaults: those of this library would give up such a connection after 5 s.
     const redlock = nodes.map((node) => clientOf(node));
@@ -50,7 +50,7 @@ describe('H14: nodes of a Redlock hang', () => {
     await freeOn(nodes, 'key');
   });
 
-  it('this library names three of five that hang, in bounded time, and leaves nothing there when they wake [G164]', async () => {
+  it('this library names three of five nodes that hang, in bounded time, and leaves nothing there when they wake [G164]', async () => {
     const nodes = await redisServers(5);
     const locks = await openLocks({ redlock: nodes.map(({ url }) => url), commandTimeoutMs: 200 });
     await locks.withLock('all have heard of the ttl', { ttlMs: NEVER_MS }, () => {});

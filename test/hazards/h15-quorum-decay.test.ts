@@ -16,7 +16,7 @@ async function upForLongerThanTheTtl(...nodes: RedisServer[]): Promise<void> {
 }
 
 describe('H15: one node after another restarts without its keys', () => {
-  it('a naive Redlock, which extends where its key is, loses the majority bit by bit', async () => {
+  it('a naive Redlock, which extends only where its key is, loses the majority bit by bit as nodes restart', async () => {
     const nodes = await redisServers(3);
     const clients = nodes.map((node) => clientOf(node));
     expect(await tryMajority(clients, 'lock', 'A', 60_000)).toBe(true);
@@ -31,7 +31,7 @@ describe('H15: one node after another restarts without its keys', () => {
     expect(await tryMajority(clients, 'lock', 'B', 60_000)).toBe(true); // while A is at work
   });
 
-  it('this library puts its key back where it is missing: the lock outlives the restart of a majority [G165]', async () => {
+  it('this library puts its key back where it is missing, and the lock outlives the restart of a majority [G165]', async () => {
     const nodes = await redisServers(3);
     const redlock = nodes.map(({ url }) => url);
     const options = { redlock, ttlMs: TTL_MS, commandTimeoutMs: 500 };

@@ -8,7 +8,7 @@ import { clientOf, redisServer } from './stage.js';
 const TTL_MS = 1_500;
 
 describe('H16: everything in Redis is deleted while a lock is held', () => {
-  it('a naive lock with a naive counter of tokens refuses the new holder, and accepts the old one', async () => {
+  it('a naive lock with a naive token counter refuses the new holder after FLUSHALL, and accepts the old one', async () => {
     const server = await redisServer();
     const redis = clientOf(server);
     const stock = new FencedStore();
@@ -24,7 +24,7 @@ describe('H16: everything in Redis is deleted while a lock is held', () => {
     expect(stock.write('as A saw it', tokenOfA)).toBe(true);
   });
 
-  it('this library tells the holder at its next extension, and the next token is greater still [G166]', async () => {
+  it('this library tells the holder of the loss at its next extension after FLUSHALL, and the next token is still greater [G166]', async () => {
     const server = await redisServer();
     const [a, b] = await Promise.all([openLocks({ redis: server.url }), openLocks({ redis: server.url })]);
     const stock = new FencedStore();

@@ -4,7 +4,7 @@ import { tryLock } from './naive.js';
 import { clientOf, redisServer } from './stage.js';
 
 describe('H17: Redis forgets the scripts', () => {
-  it('a naive lock that loaded its script at the start can no longer be released', async () => {
+  it('a naive lock that loaded its script at the start can no longer be released when Redis forgets it', async () => {
     const server = await redisServer();
     const redis = clientOf(server);
     const release = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
@@ -16,7 +16,7 @@ describe('H17: Redis forgets the scripts', () => {
     expect(await server.command('GET', 'lock')).toBe('A');
   });
 
-  it('this library sends them again, whatever it was about to do, one by one and many at once [G167]', async () => {
+  it('this library sends scripts again when Redis forgot them, whatever the operation, one by one and many at once [G167]', async () => {
     const server = await redisServer();
     const locks = await openLocks({ redis: server.url });
     const forget = () => server.command('SCRIPT', 'FLUSH');

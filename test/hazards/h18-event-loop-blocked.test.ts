@@ -6,7 +6,7 @@ import { blockEventLoop, clientOf, redisServer } from './stage.js';
 const TTL_MS = 300;
 
 describe("H18: the event loop of the holder's process is blocked for twice the ttl", () => {
-  it('a naive lock that is ended by a timer is held in the line after, although it is free', async () => {
+  it('a naive lock that a timer ends still counts as held in the first line after a blocked event loop, although it is free', async () => {
     const server = await redisServer();
     const redis = clientOf(server);
     expect(await tryLock(redis, 'lock', 'A', TTL_MS)).toBe(true);
@@ -17,7 +17,7 @@ describe("H18: the event loop of the holder's process is blocked for twice the t
     expect(await server.command('GET', 'lock')).toBeNull();
   });
 
-  it('this library computes it: not held in the first line after [G168]', async () => {
+  it('this library computes whether a lock is held: it is not, in the first line after a blocked event loop [G168]', async () => {
     const server = await redisServer();
     const locks = await openLocks({ redis: server.url });
     const lock = await locks.acquire('key', { ttlMs: TTL_MS });
@@ -28,7 +28,7 @@ describe("H18: the event loop of the holder's process is blocked for twice the t
     expect(() => lock.assertHeld()).toThrow(expect.objectContaining({ code: 'LOCK_LOST', reason: 'stalled' }));
   });
 
-  it('this library tells the caller of work that did not ask [G169]', async () => {
+  it('this library rejects the call of work that blocked the event loop and did not ask whether it still holds the lock [G169]', async () => {
     const server = await redisServer();
     const locks = await openLocks({ redis: server.url });
     const working = locks.withLock('key', { ttlMs: TTL_MS }, () => {

@@ -6,7 +6,7 @@ import { clientOf, freeOn, proxyTo, redisServer } from './stage.js';
 const COMMAND_TIMEOUT_MS = 300;
 
 describe('H19: Redis goes away while the work runs', () => {
-  it('a naive lock puts the failure of its release in place of what the work returned or threw', async () => {
+  it('a naive lock replaces the result or error of the work by the failure of its release', async () => {
     const server = await redisServer();
     const redis = clientOf(server, { maxRetriesPerRequest: 0 });
     const withNaiveLock = async <T>(work: () => Promise<T>): Promise<T> => {
@@ -30,7 +30,7 @@ describe('H19: Redis goes away while the work runs', () => {
     await expect(refused).rejects.toThrow(/max retries|closed/i);
   });
 
-  it('this library returns the result, and throws the error, of the work when Redis is dead [G170]', async () => {
+  it('this library returns the result of the work, or throws its error, when Redis is dead [G170]', async () => {
     const server = await redisServer();
     const locks = await openLocks({ redis: server.url, commandTimeoutMs: COMMAND_TIMEOUT_MS });
     const paid = locks.withLock('key', async () => {
@@ -46,7 +46,7 @@ describe('H19: Redis goes away while the work runs', () => {
     await expect(refused).rejects.toThrow('the card is refused');
   });
 
-  it('this library returns it while Redis cannot be reached, and gives the lock back when it can be [G171]', async () => {
+  it('this library returns the result while Redis cannot be reached, and releases the lock when it can be [G171]', async () => {
     const server = await redisServer();
     const way = await proxyTo(server);
     const locks = await openLocks({ redis: way.url, commandTimeoutMs: COMMAND_TIMEOUT_MS });

@@ -7,7 +7,7 @@ import { tryLock, unlock } from './naive.js';
 import { clientOf, redisServer } from './stage.js';
 
 describe('H20: many wait for one lock', () => {
-  it('a naive lock that wakes all who wait costs as many commands for one release as there are waiters', async () => {
+  it('a naive lock that wakes all waiters costs as many commands for one release as there are waiters', async () => {
     const server = await redisServer();
     const [redis, bell] = [clientOf(server), clientOf(server)];
     expect(await tryLock(redis, 'lock', 'holder', 60_000)).toBe(true);
@@ -26,7 +26,7 @@ describe('H20: many wait for one lock', () => {
     expect((await server.calls()).set).toBe(1_000);
   });
 
-  it('this library asks Redis for some two things a turn, and serves all, each process in its order [G172]', async () => {
+  it('this library costs some two commands a turn however many wait, and serves all, each process in its order [G172]', async () => {
     const server = await redisServer();
     const options = { redis: server.url, waitMs: 60_000 };
     const holder = await openLocks(options);

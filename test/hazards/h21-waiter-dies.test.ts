@@ -18,7 +18,7 @@ async function asks(server: RedisServer, wait: () => unknown): Promise<void> {
 }
 
 describe('H21: the process that is next in the queue dies', () => {
-  it('a naive queue hands the lock to the dead: those behind it wait for the whole ttl', async () => {
+  it('a naive queue hands the lock to a dead waiter, and those behind it wait for the whole ttl', async () => {
     const server = await redisServer();
     const redis = clientOf(server);
     await redis.set('lock', 'holder', 'PX', LONG_TTL_MS);
@@ -36,7 +36,7 @@ describe('H21: the process that is next in the queue dies', () => {
   it.each([
     ['is killed', (waiter: LockProcess) => waiter.kill()],
     ['is stopped', (waiter: LockProcess) => waiter.pause()],
-  ])('this library serves the one behind it soon when the first %s [G173]', async (_, end) => {
+  ])('this library soon serves the next waiter when the first one %s [G173]', async (_, end) => {
     const server = await redisServer();
     const options = { redis: server.url, ttlMs: LONG_TTL_MS, waitMs: LONG_TTL_MS };
     const [holder, second] = [await openLocks(options), await openLocks(options)];
@@ -55,7 +55,7 @@ describe('H21: the process that is next in the queue dies', () => {
   it.each([
     ['before the release', 0],
     ['with the release', 1],
-  ])('this library serves the one behind it soon when the first gives up %s [G174]', async (_, whenReleased) => {
+  ])('this library soon serves the next waiter when the first one gives up %s [G174]', async (_, whenReleased) => {
     const server = await redisServer();
     const options = { redis: server.url, ttlMs: LONG_TTL_MS, waitMs: LONG_TTL_MS };
     const [holder, first, second] = await Promise.all([1, 2, 3].map(() => openLocks(options)));

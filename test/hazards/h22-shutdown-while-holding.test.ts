@@ -21,7 +21,7 @@ function get(url: string): Promise<string> {
 }
 
 describe('H22: the application closes while a handler holds a lock', () => {
-  it('a naive lock whose connection is closed with the application cannot be given back: the result is lost', async () => {
+  it('a naive lock whose connection closes with the application cannot be released, and the result of the handler is lost', async () => {
     const server = await redisServer();
     const redis = clientOf(server);
     const [began, finish] = [new Gate(), new Gate()];
@@ -71,7 +71,7 @@ describe('H22: the application closes while a handler holds a lock', () => {
     expect(await server.command('GET', 'lock')).toBe('A'); // for the rest of a minute
   });
 
-  it('this library lets the handler finish, delivers its result, and gives the lock back before it disconnects [G175]', async () => {
+  it('this library lets the handler finish, delivers its result, and releases the lock before it disconnects [G175]', async () => {
     const server = await redisServer();
     const [began, finish] = [new Gate(), new Gate()];
 

@@ -6,7 +6,7 @@ import { tryLock, unlock } from './naive.js';
 import { clientOf, redisServer } from './stage.js';
 
 describe('H23: work under a lock calls other work under the same lock', () => {
-  it('a naive lock waits for itself until its patience is over', async () => {
+  it('a naive lock that is acquired again under itself waits for itself until it gives up', async () => {
     const server = await redisServer();
     const redis = clientOf(server);
     let calls = 0;
@@ -25,7 +25,7 @@ describe('H23: work under a lock calls other work under the same lock', () => {
     await expect(paying).rejects.toThrow('waited in vain');
   });
 
-  it('this library enters: the same lock, at no cost, given back at the end of the outer call [G176]', async () => {
+  it('this library lets a nested call enter its own lock at no cost, and releases it at the end of the outer call [G176]', async () => {
     const server = await redisServer();
     const locks = await openLocks({ redis: server.url });
     const charge = () => locks.withLock('key', { waitMs: 0 }, (lock) => lock.fencingToken);
@@ -38,7 +38,7 @@ describe('H23: work under a lock calls other work under the same lock', () => {
     expect(await server.keys('lock:{key}')).toEqual([]);
   });
 
-  it('this library, told not to enter, says so at once instead of waiting for itself [G177]', async () => {
+  it('this library with reentrant: false rejects a nested call at once, instead of having it wait for itself [G177]', async () => {
     const server = await redisServer();
     const locks = await openLocks({ redis: server.url, reentrant: false, waitMs: 600_000 });
     const paying = locks.withLock('key', () => locks.withLock('key', () => 'paid'));

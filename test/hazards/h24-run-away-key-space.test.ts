@@ -39,7 +39,7 @@ async function endAllTtls(server: RedisServer): Promise<void> {
 }
 
 describe('H24: many different keys are locked, once each', () => {
-  it('a naive lock with a queue for each key, and a counter without an end, keeps both for ever', async () => {
+  it('a naive lock with a queue for each key, and a counter without a ttl, keeps both for ever', async () => {
     const server = await redisServer();
     const redis = clientOf(server);
     const queues = new Map<string, Promise<unknown>>();
@@ -60,7 +60,7 @@ describe('H24: many different keys are locked, once each', () => {
     expect(await server.command('DBSIZE')).toBe(COUNT);
   }, 60_000);
 
-  it('this library keeps nothing in the process, and in Redis only counters that end within a day [G178]', async () => {
+  it('this library keeps nothing of keys that never come again, but in Redis counters that end within a day [G178]', async () => {
     const server = await redisServer();
     const locks = await openLocks({ redis: server.url });
     const memoryBefore = await memoryOf(server);

@@ -23,7 +23,7 @@ async function restartOld(node: RedisServer): Promise<void> {
 }
 
 describe('H25: a node of a Redlock restarts with an older snapshot', () => {
-  it('a naive Redlock that keeps the node from voting for a ttl gives one token to two holders', async () => {
+  it('a naive Redlock that keeps a node with an older snapshot from voting for a ttl gives one token to two holders', async () => {
     const nodes = await redisServers(3);
     const [first, second, third] = nodes.map((node) => clientOf(node)) as [Redis, Redis, Redis];
     const stock = new FencedStore();
@@ -43,7 +43,7 @@ describe('H25: a node of a Redlock restarts with an older snapshot', () => {
     expect(stock.write('as A saw it', tokenOfA)).toBe(true);
   });
 
-  it('this library gives the next holder a greater token than all whose counts the node has forgotten [G179]', async () => {
+  it('this library gives the next holder a greater token than all whose counts a node with an older snapshot has forgotten [G179]', async () => {
     const nodes = await redisServers(3);
     const options = { redlock: nodes.map(({ url }) => url), ttlMs: TTL_MS, commandTimeoutMs: 500 };
     const [a, b] = [await openLocks(options), await openLocks(options)];

@@ -37,13 +37,13 @@ describe('Clock', () => {
     expect(elapsed(clock, () => pass(10))).toBe(10);
   });
 
-  it('counts a wall clock that is set ahead as time that passed [G10]', () => {
+  it('the clock counts a wall clock that is set ahead as time that passed [G10]', () => {
     const clock = new Clock();
     pass(100);
     expect(elapsed(clock, () => (wallMs += 3_600_000))).toBe(3_600_000);
   });
 
-  it('is not moved by a wall clock that is set back [G11]', () => {
+  it('the clock is not moved by a wall clock that is set back [G11]', () => {
     const clock = new Clock();
     expect(elapsed(clock, () => (wallMs -= 3_600_000))).toBe(0);
     expect(elapsed(clock, () => pass(40))).toBe(40);

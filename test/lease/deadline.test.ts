@@ -22,7 +22,7 @@ function blockEventLoop(ms: number): void {
 const isFree = async (key: string): Promise<boolean> => (await server.keys(`lock:{${key}}`)).length === 0;
 
 describe('after the process did not run for twice the ttl, in the first line that runs', () => {
-  it('a lock is not held, its signal is aborted, and it says stalled, when the event loop was blocked [G7]', async () => {
+  it('a lock whose event loop was blocked for twice the ttl is not held in the first line that runs, its signal is aborted, and the reason is stalled [G7]', async () => {
     const locks = await openLocks({ redis: server.url });
     const lock = await locks.acquire('blocked', { ttlMs: 300 });
     const { signal } = lock;
@@ -58,7 +58,7 @@ describe('after the process did not run for twice the ttl, in the first line tha
     });
   });
 
-  it('a lock is not held when the process was stopped, and the next holder has a greater token [G8]', async () => {
+  it('a lock whose process was stopped for twice the ttl is not held in the first line that runs, and the next holder has a greater token [G8]', async () => {
     const ttlMs = 500;
     const holder = await LockProcess.start({ redis: server.url, ttlMs });
     const locks = await openLocks({ redis: server.url });
@@ -99,7 +99,7 @@ describe('a wall clock', () => {
     await until(() => isFree('ahead-off'), { what: 'the key is released' });
   });
 
-  it('that is set back changes nothing [G9]', async () => {
+  it('a wall clock that is set back changes nothing about a lock [G9]', async () => {
     const locks = await openLocks({ redis: server.url });
     const lock = await locks.acquire('back', { ttlMs: 600 });
     const wall = Date.now.bind(Date);
@@ -130,7 +130,7 @@ describe('a grant that arrives when nothing is left of its ttl', () => {
 
   const passMs = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
-  it('is refused and undone [G6]', async () => {
+  it('a grant that arrives when nothing is left of its ttl is refused and undone [G6]', async () => {
     const { proxy, locks } = await heldUp();
     await server.resetCalls();
     proxy.hold();

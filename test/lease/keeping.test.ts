@@ -15,7 +15,7 @@ beforeAll(async () => {
 afterAll(() => server.stop());
 
 describe('with the watchdog on', () => {
-  it('has exactly one holder while a handler runs for five times the ttl, though others try all the time [G1]', async () => {
+  it('a lock has exactly one holder while a handler runs for five times the ttl, though others try all the time [G1]', async () => {
     const [locks, others] = [await openLocks({ redis: server.url }), await openLocks({ redis: server.url })];
     const ttlMs = 500;
     let running = true;
@@ -83,7 +83,7 @@ describe('with the watchdog on', () => {
 });
 
 describe('with the watchdog off', () => {
-  it('aborts the signal at the deadline, before Redis gives the key to others [G37]', async () => {
+  it('the signal of a lock without the watchdog aborts at the deadline, before Redis gives the key to others [G37]', async () => {
     const locks = await openLocks({ redis: server.url, watchdog: false, guardMs: 300 });
     const validityMs = 600 - 6 - 2 - 300;
     const order: string[] = [];
@@ -117,7 +117,7 @@ describe('with the watchdog off', () => {
     expect(second!.fencingToken).toBeGreaterThan(first!.fencingToken);
   });
 
-  it('keeps the error of work that fails after the loss in the outcome [G42]', async () => {
+  it('the error of work that fails after the loss of its lock is kept in the outcome [G42]', async () => {
     const locks = await openLocks({ redis: server.url });
     const failure = new Error('from the work');
     const working = locks.withLock('fails', { ttlMs: 50, watchdog: false }, async (lock) => {
@@ -130,7 +130,7 @@ describe('with the watchdog off', () => {
     });
   });
 
-  it("settles as the work does with onLost: 'ignore' [G43]", async () => {
+  it("a call with onLost: 'ignore' settles as its work does [G43]", async () => {
     const locks = await openLocks({ redis: server.url, onLost: 'ignore' });
     const untilLost = (result: () => string) =>
       locks.withLock('ignored', { ttlMs: 50, watchdog: false }, async (lock) => {

@@ -146,7 +146,7 @@ describe('extend', () => {
     expect(lock.isHeld).toBe(true);
   });
 
-  it('counts from when it was sent: what the reply took is gone from the lease [G5]', async () => {
+  it('an extension counts from when it was sent: the time that the reply took is gone from the lease [G5]', async () => {
     const proxy = await TcpProxy.start(server.port);
     const locks = await openLocks({ redis: proxy.url, commandTimeoutMs: 5_000 });
     const lock = await locks.acquire('slow');
@@ -161,7 +161,7 @@ describe('extend', () => {
     await proxy.stop();
   });
 
-  it('mints no new fencing token [G26]', async () => {
+  it('an extension mints no new fencing token [G26]', async () => {
     const locks = await openLocks({ redis: server.url });
     const lock = await locks.acquire('token');
     await lock.extend();

@@ -43,7 +43,7 @@ async function loses(
 }
 
 describe('a holder whose key was', () => {
-  it('deleted knows within about a third of the ttl [G39]', async () => {
+  it('a holder whose key was deleted knows of the loss within about a third of the ttl [G39]', async () => {
     const locks = await openLocks({ redis: server.url });
     const { reason, afterMs } = await loses(locks, 'deleted', () => server.command('DEL', 'lock:{deleted}'));
     expect(reason).toBe('expired');
@@ -51,7 +51,7 @@ describe('a holder whose key was', () => {
     expect(await server.keys('lock:{deleted}')).toEqual([]);
   });
 
-  it('replaced knows within about a third of the ttl, and its release leaves the key to the other [G40]', async () => {
+  it('a holder whose key was replaced knows of the loss within about a third of the ttl, and its release leaves the key to the other [G40]', async () => {
     const locks = await openLocks({ redis: server.url });
     const working = locks.withLock('replaced', { ttlMs: TTL_MS }, async (lock) => {
       await server.command('SET', 'lock:{replaced}', 'other', 'PX', 60_000);
@@ -63,7 +63,7 @@ describe('a holder whose key was', () => {
     expect(await server.command('GET', 'lock:{replaced}')).toBe('other');
   });
 
-  it('taken away by FLUSHALL knows within about a third of the ttl, and tokens go on growing [G14]', async () => {
+  it('a holder whose key was taken by FLUSHALL knows of the loss within about a third of the ttl, and tokens go on growing [G14]', async () => {
     const own = await ownServer();
     const [locks, others] = [await openLocks({ redis: own.url }), await openLocks({ redis: own.url })];
     const before = await locks.acquire('flushed', { ttlMs: TTL_MS });
@@ -81,7 +81,7 @@ describe('a holder whose key was', () => {
     expect(afterMs).toBeLessThan(TOLD_WITHIN_MS);
   });
 
-  it('deleted a moment before its work ended is told by the release [G41]', async () => {
+  it('a holder whose key was deleted a moment before its work ended learns of the loss by the release [G41]', async () => {
     const locks = await openLocks({ redis: server.url });
     const working = locks.withLock('at-the-end', () => server.command('DEL', 'lock:{at-the-end}'));
     await expect(working).rejects.toMatchObject({
@@ -93,7 +93,7 @@ describe('a holder whose key was', () => {
 });
 
 describe('a holder whose Redis', () => {
-  it('is stopped keeps the lock until its deadline, then loses it as unavailable, and leaves no key [G38]', async () => {
+  it('a holder whose Redis is stopped keeps the lock until its deadline, then loses it as unavailable, and leaves no key [G38]', async () => {
     const own = await ownServer();
     const locks = await openLocks({ redis: own.url, commandTimeoutMs: 200 });
     const { reason, afterMs } = await loses(locks, 'stopped', () => own.pause());
@@ -103,7 +103,7 @@ describe('a holder whose Redis', () => {
     await until(async () => (await own.keys('lock:{stopped}')).length === 0, { what: 'the key is gone' });
   });
 
-  it('is stopped for less than the ttl does not lose the lock [G48]', async () => {
+  it('a holder whose Redis is stopped for less than the ttl does not lose the lock [G48]', async () => {
     const own = await ownServer();
     const locks = await openLocks({ redis: own.url, commandTimeoutMs: 200 });
     const events: LockEvent[] = [];

@@ -90,7 +90,7 @@ async function step(claim: Claim, known: KeyOnNode, kind: number, drawn: number)
   }
 }
 
-it('is modelled with the scripts that a server runs: the same answers, and the same keys, after any sequence [G22]', async () => {
+it('a node of the model gives the same answers and keeps the same keys as a server with its scripts, after any sequence [G22]', async () => {
   const seed = Math.floor(Math.random() * 2 ** 31);
   const random = randomOf(seed);
   const pick = (count: number) => Math.floor(random() * count);

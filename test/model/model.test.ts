@@ -4,7 +4,7 @@ import { redlock } from './redlock.js';
 import { MUTANTS, SHORT } from './settings.js';
 
 describe('fencing over a Redlock', () => {
-  it.each(Object.keys(SHORT))('holds in every state: %s [G21]', (name) => {
+  it.each(Object.keys(SHORT))('the fencing of a Redlock holds in every state of the model: %s [G21]', (name) => {
     const { states, isPartial, problem, trace } = explore(redlock(SHORT[name]!));
     expect({ problem, trace }).toEqual({ problem: undefined, trace: [] });
     expect(isPartial).toBe(false);

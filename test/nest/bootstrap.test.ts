@@ -33,7 +33,7 @@ async function failureOf(
   return error as Error;
 }
 
-it('does not start when nothing listens, within its limit, and names host and port but no password [G188]', async () => {
+it('an application does not start when nothing listens: it fails within its limit, and names host and port but no password [G188]', async () => {
   const { port } = await deadServer();
   const startedAt = performance.now();
   const error = await failureOf({ redis: `redis://ada:hunter2@127.0.0.1:${port}`, connectTimeoutMs: 100 });

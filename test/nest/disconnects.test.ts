@@ -98,7 +98,7 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
   const start = () => startApp({ controllers: [Handlers] }, { memory: true, waitMs: 60_000 }, undefined, makeAdapter());
 
   describe('when the client is gone, the lock', () => {
-    it('stays until the handler is done, and is given back then [G189]', async () => {
+    it('the lock of a request whose client is gone stays until the handler is done, and is released then [G189]', async () => {
       const test = await start();
       const { hangUp } = client(test, 'slow');
       await began();

@@ -250,7 +250,7 @@ describe.each(TRANSPORTS)('clients of $name', ({ filter, around, field, open }) 
     ['the filter of the transport', filter],
     ['the filter for all', LockExceptionFilter],
   ])(
-    'see from %s whether a lock is busy, or down, or their request has no key, and nothing else [G198]',
+    'clients see from %s whether a lock is busy or down, or their request has no key, and nothing else [G198]',
     async (_what, by) => {
       const { ask, locks, log } = await open(by, { redis: redis.url, commandTimeoutMs: 200, shutdownTimeoutMs: 0 });
       const held = await locks.acquire('secret-key');
@@ -279,7 +279,7 @@ class ForOthers {
   catch(): void {}
 }
 
-it('without a filter, GraphQL clients see the code [G199]', async () => {
+it('GraphQL clients see the code of a lock error without a filter [G199]', async () => {
   const { ask, locks } = await TRANSPORTS.at(-1)!.open(ForOthers, { memory: true });
   await using _held = await locks.acquire('secret-key');
   expect(await ask('busy')).toMatchObject([{ extensions: { code: 'LOCK_CONTENDED' } }]);
@@ -389,7 +389,7 @@ describe.each(HTTP_ADAPTERS)('Retry-After on %s', (_name, makeAdapter) => {
     expect(log.lines).toEqual([expect.stringMatching(/^error LockContendedError/)]);
   });
 
-  it('is set where a lock is refused, beside the plain answer of Nest [G200]', async () => {
+  it('Retry-After is set where a lock is refused, beside the plain answer of Nest [G200]', async () => {
     const { url, locks } = await start();
     await using _held = await locks.acquire('order:1', { ttlMs: 5_000 });
     const response = await post(`${url}/request`, { id: 1 });

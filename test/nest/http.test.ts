@@ -140,13 +140,13 @@ function readNestedQueries(app: INestApplication): void {
 describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
   const start = (lock?: LockOptions) => startApp({ controllers: [Orders] }, lock, readNestedQueries, makeAdapter());
 
-  it('answers 403 and takes no lock where a guard denies [G182]', async () => {
+  it('a guard that denies is answered with 403, and no lock is taken [G182]', async () => {
     const { url, acquired } = await start();
     expect((await post(`${url}/denied`, {})).status).toBe(403);
     expect(acquired).toEqual([]);
   });
 
-  it('takes no lock made of arguments when the body is invalid [G183]', async () => {
+  it('no lock made of arguments is taken when the body is invalid [G183]', async () => {
     const { url, acquired } = await start();
     expect((await post(`${url}/by-argument`, { id: 5 })).status).toBe(400);
     expect(acquired).toEqual([]);
@@ -166,7 +166,7 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
     expect(await Promise.all([locks.isLocked('missing'), locks.isLocked('odd')])).toEqual([false, false]);
   });
 
-  it('answers 409 when the lock is held, and names neither key nor holder to the client but to the log [G184]', async () => {
+  it('a held lock is answered with 409, which names neither key nor holder to the client, but the log does [G184]', async () => {
     const { app, url, locks, log } = await start();
     await using _held = await locks.acquire('secret-key');
     const response = await post(`${url}/static`, {});
@@ -175,7 +175,7 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
     expect(log.lines.join()).toContain(`Lock "secret-key" is held by pid ${process.pid}`);
   });
 
-  it('answers 503 when Redis is gone, and names no node to the client but to the log [G185]', async () => {
+  it('a Redis that is gone is answered with 503, which names no node to the client, but the log does [G185]', async () => {
     const redis = await RedisServer.start();
     const lock = { redis: redis.url, commandTimeoutMs: 200 };
     const { app, url, log } = await start(lock).finally(() => redis.stop());
@@ -238,7 +238,7 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
     expect([app.get(Orders).ran, acquired]).toEqual([0, []]);
   });
 
-  it('does not run a handler that is called directly, without its request [G186]', async () => {
+  it('a handler that is called directly, without its request, does not run [G186]', async () => {
     const { app, acquired } = await start();
     await expect(app.get(Orders).params('1')).rejects.toThrow(
       'Orders.params was called without LockedInterceptor, which takes the lock whose key is made of the request',

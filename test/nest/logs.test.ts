@@ -70,7 +70,7 @@ describe('what the logger of Nest prints', () => {
     return { app, url: await app.getUrl(), locks: app.get(LockService), lines };
   }
 
-  it('in an outage is one line for each of 20 refused calls, and one that says what is wrong [G194]', async () => {
+  it('an outage is one line in the log for each of 20 refused calls, and one that says what is wrong [G194]', async () => {
     const redis = await RedisServer.start();
     onTestFinished(() => redis.stop());
     const { url, lines } = await startPrinting({ redis: redis.url, commandTimeoutMs: 200 });
@@ -108,7 +108,7 @@ describe('what the logger of Nest prints', () => {
     ['static', 'Orders.byStatic: Lock "order"'],
     ['argument/1', 'Orders.byArgument: Lock "order:1"'],
     ['request/1', 'Orders.byRequest: Lock "order:1"'],
-  ])('of a contended lock is one line, which begins with the method: %s [G193]', async (path, begin) => {
+  ])('a contended lock is one line in the log, which begins with the method: %s [G193]', async (path, begin) => {
     const { url, locks, lines } = await startPrinting({ memory: true });
     await using _one = await locks.acquire('order');
     await using _two = await locks.acquire('order:1');
@@ -153,7 +153,7 @@ describe('an outage', () => {
     until(() => log.lines.find((line) => line.includes(AGAIN)), { what: 'locks are available again' });
   const outage = (problem: string) => expect.stringMatching(`^warn Locks are unavailable: ${problem}`);
 
-  it('is logged as over when nobody asks for locks: after how long, and how many calls were refused [G195]', async () => {
+  it('the end of an outage is logged when nobody asks for locks: how long it took, and how many calls were refused [G195]', async () => {
     const test = await makeApp({}, { redis: redis.url, commandTimeoutMs: 100 });
     await redis.kill();
     const refused = await Promise.allSettled(['a', 'b', 'c'].map((key) => test.locks.acquire(key)));
@@ -181,7 +181,7 @@ describe('an outage', () => {
     }
   });
 
-  it('is not over while a server answers, but refuses to write [G196]', async () => {
+  it('an outage is not logged as over while a server answers but refuses to write [G196]', async () => {
     const test = await makeApp({}, { redis: redis.url, commandTimeoutMs: 1_000 });
     await redis.command('CONFIG', 'SET', 'min-replicas-to-write', '1');
     await expect(test.locks.acquire('a')).rejects.toThrow('could not be acquired');
@@ -298,7 +298,7 @@ describe('what happens to many locks at once is logged as two lines:', () => {
     .map((key) => `"${key}"`)
     .join(', ')}, 2 more`;
 
-  it('that they are lost [G197]', async () => {
+  it('many locks that are lost at once are logged as two lines [G197]', async () => {
     const { locks, log } = await makeApp({}, { memory: true });
     for (const key of keys) await locks.acquire(key);
     for (const key of keys) await locks.forceRelease(key);

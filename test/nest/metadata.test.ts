@@ -122,7 +122,7 @@ describe('a handler with its decorators in the order, from the lowest,', () => {
   });
   afterAll(() => test.app.close());
 
-  it.each(cases)('$names, keeps them all [G180]', async ({ path, controller }) => {
+  it.each(cases)('a locked handler keeps its decorators: $names [G180]', async ({ path, controller }) => {
     const { acquired } = test;
     acquired.length = TellsWhetherLocked.seen.length = 0;
     const url = `${await test.app.getUrl()}/${path}/run`;

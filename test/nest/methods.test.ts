@@ -115,7 +115,7 @@ it('takes the key before the method can change its arguments', async () => {
 });
 
 describe('does not run, and says why,', () => {
-  it('on an object made with new [G187]', async () => {
+  it('a locked method of an object made with new does not run, and says why [G187]', async () => {
     const { locks } = await orders();
     const service = new Orders(locks);
     await expect(service.count('x', new Gate())).rejects.toThrow(

@@ -52,7 +52,7 @@ describe('an application does not start with locked methods into which Nest cann
     ['useValue', { provide: Orders, useValue: new Orders() }, 'Orders.pay'],
     ['a subclass', { provide: Orders, useFactory: () => new SpecialOrders() }, 'Orders.pay'],
     ['a named registration', { provide: Billing, useFactory: () => new Billing() }, 'Billing.bill'],
-  ])('%s [G209]', async (_, provider, method) => {
+  ])('an application does not start when the service cannot be injected: %s [G209]', async (_, provider, method) => {
     const starting = start({ providers: [provider] });
     await expect(starting).rejects.toThrow(
       `${method} in OrdersModule is @Locked, but has no LockService: Nest injects into what it makes itself, not into ` +

@@ -45,7 +45,7 @@ class Payments {
 
 describe('the class of a body that a handler imports as a value', () => {
   it.each(['arguments', 'function', 'request', 'context'])(
-    'is what a ValidationPipe checks under @Locked with a key made of the %s [G204]',
+    'a ValidationPipe checks the class of a body under @Locked with a key made of the %s [G204]',
     async (kind) => {
       const { app, url } = await startApp({ controllers: [Payments] }, undefined, (made) =>
         made.useGlobalPipes(new ValidationPipe()),

@@ -52,7 +52,7 @@ describe('without forRoot RedisLockModule is refused, and the modules are named'
   const bare = (name: string, ...providers: Type[]) => moduleOf(name, { imports: [RedisLockModule], providers });
   const NOTHING = 'RedisLockModule without forRoot, which registers nothing.';
 
-  it('where it is the only one [G212]', async () => {
+  it('RedisLockModule without forRoot is refused where it is the only one, and its module is named [G212]', async () => {
     const starting = start(bare('OrdersModule'));
     await expect(starting).rejects.toThrow(
       `OrdersModule imports ${NOTHING} Write RedisLockModule.forRoot({ … }) or forRootAsync({ … }) there.`,
@@ -72,7 +72,7 @@ describe('without forRoot RedisLockModule is refused, and the modules are named'
     await until(() => said().length === 1, { what: 'it is logged' });
   });
 
-  it('where another module registers it for all [G213]', async () => {
+  it('RedisLockModule without forRoot is refused where another module registers it for all, and the modules are named [G213]', async () => {
     const locks = RedisLockModule.forRoot({ memory: true });
     for (const order of [
       [locks, bare('OrdersModule', ByConstructor)],
@@ -84,7 +84,7 @@ describe('without forRoot RedisLockModule is refused, and the modules are named'
     }
   });
 
-  it('where another module registers it for itself [G214]', async () => {
+  it('RedisLockModule without forRoot is refused where another module registers it for itself, and the modules are named [G214]', async () => {
     const local = RedisLockModule.forRootAsync({ useFactory: () => ({ memory: true }), isGlobal: false });
     await expect(start(moduleOf('StockModule', { imports: [local] }), bare('OrdersModule'))).rejects.toThrow(
       `OrdersModule imports ${NOTHING} StockModule registers it: keep in a constant what its forRoot returns, and ` +
@@ -92,7 +92,7 @@ describe('without forRoot RedisLockModule is refused, and the modules are named'
     );
   });
 
-  it('where several do it [G215]', async () => {
+  it('RedisLockModule without forRoot is refused where several modules import it, and all of them are named [G215]', async () => {
     const starting = start(RedisLockModule.forRoot({ memory: true }), bare('OrdersModule'), bare('StockModule'));
     await expect(starting).rejects.toThrow(
       `OrdersModule and StockModule import ${NOTHING} AppModule registers it for all modules: remove it from the ` +
@@ -187,7 +187,7 @@ describe('two registrations under one name', () => {
       ],
       'keyPrefix, fair',
     ],
-  ])('are refused when they differ in %s, and both modules are named [G210]', async (_, options, differing) => {
+  ])('two modules whose registrations differ in %s are refused, and named [G210]', async (_, options, differing) => {
     const starting = twice(...options());
     const problem = await starting.catch((error: unknown) => error);
     expect(problem).toBeInstanceOf(LockOptionsError);
@@ -248,7 +248,7 @@ describe('two registrations under one name', () => {
     expect(made).toBe(1);
   });
 
-  it('that are one exclude each other, and a nested call enters [G211]', async () => {
+  it('two registrations under one name that are one exclude each other, and a nested call enters [G211]', async () => {
     const parts = ['OrdersModule', 'StockModule'].map((name) => {
       @Injectable()
       class Part {

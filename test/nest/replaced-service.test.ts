@@ -83,7 +83,7 @@ const ADVICE =
 describe.each(STAND_INS)('with %s in the place of the service', (_, make, got) => {
   const replaced = () => start((builder) => builder.overrideProvider(LockService).useValue(make()));
 
-  it('a locked method does not run, and says so [G208]', async () => {
+  it('a locked method with a stand-in for the service does not run, and says so [G208]', async () => {
     const { app } = await replaced();
     const paying = app.get(Orders).pay('7');
     await expect(paying).rejects.toThrow(

@@ -86,7 +86,7 @@ const get = (url: string) =>
 
 const runs = () => until(() => began, { what: 'the handler runs' });
 
-it('lets a locked request finish, refuses who waits at once, and leaves neither key nor connection [G191]', async () => {
+it('closing the application lets a locked request finish, rejects waiters at once, and leaves neither key nor connection [G191]', async () => {
   const source = { host: '127.0.0.1', port: redis.port, connectionName: 'closing' };
   const { app, url, locks } = await startApp({ controllers: [Handlers] }, { redis: source });
   const first = get(`${url}/slow`);
@@ -139,7 +139,7 @@ it('logs as an error, which tests print, which locks it still waits for after a 
   expect(log.lines).toHaveLength(1);
 });
 
-it('leaves a client that it was handed open and as it was [G192]', async () => {
+it('closing the application leaves a client that it was handed open and as it was [G192]', async () => {
   const client = new Redis(redis.port, { connectionName: 'handed' });
   onTestFinished(() => client.disconnect());
   await client.ping();
@@ -205,7 +205,7 @@ async function working<T>(locks: LockService, key: string, end: (lock: Lock) => 
 }
 
 describe('an application with two registrations', () => {
-  it('closes both at once: who waits for either is refused, nobody gets a lock any more, and all work may finish [G217]', async () => {
+  it('closing an application closes both registrations at once: waiters of either are rejected, nobody gets a lock any more, and all work may finish [G217]', async () => {
     const { app, locks, billing } = await makeShop({ redis: redis.url }, { redis: redis.url, keyPrefix: 'bills' });
     const works = [await working(locks, 'busy', () => 'first'), await working(billing, 'busy', () => 'second')];
     const waiting = [locks, billing].map((service) => service.acquire('busy').catch((error: unknown) => error));
@@ -226,7 +226,7 @@ describe('an application with two registrations', () => {
     expect((await redis.keys('*')).filter((key) => !key.endsWith(':fence'))).toEqual([]);
   });
 
-  it('waits for all of its work for one shutdownTimeoutMs in total, the longest [G218]', async () => {
+  it('closing an application with two registrations waits for all work for one shutdownTimeoutMs in total, the longest [G218]', async () => {
     const { app, locks, billing } = await makeShop(
       { memory: true, shutdownTimeoutMs: 30_000 },
       { memory: true, shutdownTimeoutMs: 60_000 },
@@ -247,7 +247,7 @@ describe('an application with two registrations', () => {
     ]);
   });
 
-  it('gives work that holds a lock of one registration the locks of the other, though nobody held any there [G219]', async () => {
+  it('work that holds a lock of one registration gets the locks of the other while the application closes, though nobody held any there [G219]', async () => {
     const { app, locks, billing } = await makeShop(
       { memory: true, shutdownTimeoutMs: 600_000 },
       { memory: true, shutdownTimeoutMs: 0 },
@@ -260,7 +260,7 @@ describe('an application with two registrations', () => {
     await closing;
   });
 
-  it('leaves another application of this process as it is [G222]', async () => {
+  it('closing an application leaves another application of the process as it is [G222]', async () => {
     const [shop, other] = [await makeShop(), await makeShop()];
     const held = [await other.locks.acquire('held'), await other.billing.acquire('held')];
     const waits = other.billing.acquire('held');
@@ -326,7 +326,7 @@ describe('work that ends only when it is told to', () => {
   });
 });
 
-it('gives out locks until all hooks of onModuleDestroy and beforeApplicationShutdown are done, but no longer has calls wait [G221]', async () => {
+it('a closing application gives out locks until all hooks of onModuleDestroy and beforeApplicationShutdown are done, but no longer has calls wait [G221]', async () => {
   const outcomes: Record<string, unknown> = {};
 
   @Injectable()

@@ -143,7 +143,7 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
     expect(done).toEqual(['began', 'ended', 'committed', 'next']);
   });
 
-  it('makes a second try after a timeout wait until the first is done [G190]', async () => {
+  it('a second try after a timeout waits until the first is done [G190]', async () => {
     @Controller()
     @UseInterceptors(RetriesAfterTimeout)
     class Retried extends Handlers {}

@@ -67,7 +67,7 @@ class Orders {
 const start = (lock: Parameters<typeof makeApp>[1] = settings) => makeApp({ providers: [Orders] }, lock);
 
 describe('a lock that is taken inside a transaction', () => {
-  it('is warned of once for each decorated method, which still runs [G201]', async () => {
+  it('a lock that is taken inside a transaction is warned of once for each decorated method, which still runs [G201]', async () => {
     const { app, log } = await start();
     const orders = app.get(Orders);
     for (const id of ['1', '2', '3']) await orders.transactionOutside(id);
@@ -79,7 +79,7 @@ describe('a lock that is taken inside a transaction', () => {
     ]);
   });
 
-  it('is warned of when the transaction is that of a caller [G202]', async () => {
+  it('a lock that is taken inside the transaction of a caller is warned of [G202]', async () => {
     const { app, log } = await start();
     await app.get(Orders).callsALockedMethod('1');
     expect(log.lines).toEqual([expect.stringContaining('Orders.lockOutside takes the lock "order:1" inside')]);
@@ -148,7 +148,7 @@ describe('a lock that is taken inside a transaction', () => {
     await lock.release();
   });
 
-  it('is refused with onTransaction "refuse", of the module or of the call, and nothing runs [G203]', async () => {
+  it('a lock that is taken inside a transaction is refused with onTransaction "refuse", of the module or of the call, and nothing runs [G203]', async () => {
     const { app, locks, log, acquired } = await start({ ...settings, onTransaction: 'refuse' });
     const orders = app.get(Orders);
     const refused = orders.transactionOutside('1');

@@ -53,7 +53,7 @@ describe('waitForReplicas in a Cluster', () => {
     await refused;
   });
 
-  it('keeps a lock over the failover to the replica that acknowledged it [G73]', async () => {
+  it('a lock with waitForReplicas in a Cluster survives the failover to the replica that acknowledged it [G73]', async () => {
     const locks = await openLocks({ redis: client(), waitForReplicas: { count: 1, timeoutMs: 1_500 } });
     const lock = await locks.acquire(keyOf(0));
     await cluster.nodes[0]!.kill();

@@ -11,7 +11,7 @@ import { clientOf, locksAt, locksOf, sentinelGroup } from './sentinel-stage.js';
 const ONE = { count: 1, timeoutMs: 5_000 };
 
 describe('A failover by Sentinel', () => {
-  it('to a replica that has not received a lock loses it, also when another replica acknowledged it: the second holder has the greater token [G71]', async () => {
+  it('a failover to a replica that has not received a lock loses it, also when another replica acknowledged it: the second holder has the greater token [G71]', async () => {
     const group = await sentinelGroup();
     const naive = clientOf(group);
     const [plain, withOne] = [await locksOf(group), await locksOf(group, { waitForReplicas: ONE })];
@@ -34,7 +34,7 @@ describe('A failover by Sentinel', () => {
     }
   });
 
-  it('to the replica that acknowledged a lock keeps it: others are refused, and its holder extends and releases it [G72]', async () => {
+  it('a failover to the replica that acknowledged a lock keeps it: others are refused, and its holder extends and releases it [G72]', async () => {
     const group = await sentinelGroup();
     const holder = await locksOf(group, { waitForReplicas: ONE });
     group.replicas[1].stream.dropReplies(); // so it was the other one that acknowledged
@@ -55,7 +55,7 @@ describe('A failover by Sentinel', () => {
     expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
   });
 
-  it('is waited out by who waits, if commandTimeoutMs is longer: the lock is handed over to him on the new primary [G80]', async () => {
+  it('waiters outlast a failover if commandTimeoutMs is longer, and the lock is handed over to one on the new primary [G80]', async () => {
     const group = await sentinelGroup();
     const options = { waitForReplicas: ONE, commandTimeoutMs: 20_000 };
     const [holder, waiter] = [await locksOf(group, options), await locksOf(group, options)];
@@ -81,7 +81,7 @@ describe('A failover by Sentinel', () => {
     expect(await promoted.command('GET', 'lock:{key}')).toBe(second.owner);
   });
 
-  it('refuses who waits within commandTimeoutMs otherwise, and leaves him nothing: he may ask again [G81]', async () => {
+  it('waiters of a failover that is longer than commandTimeoutMs are rejected within that time, leave nothing behind, and may ask again [G81]', async () => {
     const group = await sentinelGroup();
     const [holder, waiter] = [await locksOf(group), await locksOf(group, { commandTimeoutMs: 100 })];
     const lock = await holder.acquire('key', { ttlMs: 3_000, watchdog: false });

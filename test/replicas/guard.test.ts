@@ -8,7 +8,7 @@ const GUARD_MS = 8_000;
 const AHEAD_MS = 7_000;
 
 describe('guardMs', () => {
-  it('ends a lease before the promoted replica does, whose clock is ahead by less; without it there are two holders [G79]', async () => {
+  it('guardMs ends a lease before a promoted replica does whose clock is ahead by less, and without it there are two holders [G79]', async () => {
     const group = await sentinelGroup();
     const waitForReplicas = { count: 2, timeoutMs: 3_000 };
     const [guarded, unguarded] = [

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { locksAt, locksOf, sentinelGroup } from './sentinel-stage.js';
 
 describe('A primary that was replaced while it hung, and does not know it', () => {
-  it('still grants and extends locks, but none with waitForReplicas, since no replica follows it any more [G78]', async () => {
+  it('a primary that was replaced while it hung still grants and extends locks, but none with waitForReplicas, since no replica follows it any more [G78]', async () => {
     const group = await sentinelGroup();
     const [plain, safe] = [
       await locksOf(group),

@@ -100,7 +100,7 @@ describe('The wait for replicas', () => {
     expect(counters).toEqual(tokens.map(() => tokens.at(-1)));
   });
 
-  it('is for extensions, too: one that the replica does not get is none [G77]', async () => {
+  it('an extension with waitForReplicas that the replica does not get is none [G77]', async () => {
     const locks = await open({ count: 1, timeoutMs: 400 }, { ttlMs: 60_000 });
     const lock = await locks.acquire(freshKey());
     primary.cutOff();

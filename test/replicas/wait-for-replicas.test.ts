@@ -80,7 +80,7 @@ describe('With waitForReplicas', () => {
   });
 
   describe('a lock that the replica does not get in time', () => {
-    it('is refused and given back, and the error says how many replicas had it [G74]', async () => {
+    it('a lock that the replica does not get in time is refused and given back, and the error says how many replicas had it [G74]', async () => {
       const locks = await open(BRIEFLY);
       primary.cutOff();
       const key = freshKey();
@@ -111,7 +111,7 @@ describe('With waitForReplicas', () => {
       expect(runs).toBe(0);
     });
 
-    it('is refused to one to whom it was handed over, too, and goes on to nobody [G75]', async () => {
+    it('a lock that was handed over and does not reach the replica in time is refused to the waiter, and goes on to nobody [G75]', async () => {
       const [holder, waiter] = [await open(undefined), await open(BRIEFLY)];
       const key = freshKey();
       const held = await holder.acquire(key);
@@ -168,7 +168,7 @@ describe('With waitForReplicas', () => {
       await primary.isFree(key);
     });
 
-    it('the primary hangs while it waits [G76]', async () => {
+    it('a lock whose primary hangs while it waits for replicas is refused [G76]', async () => {
       const locks = await open({ count: 1, timeoutMs: 500 }, { commandTimeoutMs: 500 });
       const key = freshKey();
       await locks.withLock(freshKey(), () => {}); // connected

@@ -41,7 +41,7 @@ describe('a fenced statement', () => {
     expect(documentation).toContain(`\n${text}\n`);
   });
 
-  it('has no value in its text, and quotes in names are doubled [G33]', () => {
+  it('a fenced statement has no value in its text, and quotes in names are doubled [G33]', () => {
     const evil = `tea'; DROP TABLE stock; --`;
     const { text, values } = fencedUpdate({
       table: 'st"ock',

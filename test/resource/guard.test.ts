@@ -182,7 +182,7 @@ describe.each(STORES)('FencingTokenGuard with a store in %s', (_name, open) => {
 
   afterAll(() => opened.close());
 
-  it('lets pass what is not older than what was seen of its key, and answers 412 to what is [G31]', async () => {
+  it('the fencing guard lets pass what is not older than what was seen of its key, and answers 412 to what is [G31]', async () => {
     const { url, writes } = await startShop(opened.store);
     const statuses = [];
     for (const token of [TOKEN, TOKEN, TOKEN + 2, TOKEN + 1, TOKEN, TOKEN + 2]) {
@@ -279,7 +279,7 @@ describe('FencingTokenGuard', () => {
     expect(log.lines.join()).toContain('of lock "product:secret" is too old');
   });
 
-  it('answers 503 when Redis hangs, is gone, and lets nobody pass [G32]', async () => {
+  it('the fencing guard answers 503 when Redis hangs or is gone, and lets nobody pass [G32]', async () => {
     const server = await RedisServer.start();
     onTestFinished(() => server.stop());
     const { url, writes, log } = await startShop(redisFence(server));

@@ -41,7 +41,7 @@ describe('a naive check in Redis', () => {
 });
 
 describe('a RedisFence', () => {
-  it('refuses a write with an older token, and says which it has seen [G29]', async () => {
+  it('a RedisFence refuses a write with an older token, and says which one it has seen [G29]', async () => {
     const fence = new RedisFence(connect());
     await fence.write('tea', 34, 'new');
     const late = fence.write('tea', 33, 'late');
@@ -85,7 +85,7 @@ describe('a RedisFence', () => {
     await expect(fence.write('tea', MAX - 1, 'late')).rejects.toMatchObject({ seen: MAX });
   });
 
-  it('ends with the newest of writers that race on several connections [G30]', async () => {
+  it('a RedisFence ends with the newest of writers that race on several connections [G30]', async () => {
     const random = randomOf(7);
     const fences = Array.from({ length: 4 }, () => new RedisFence(connect()));
     const tokens = Array.from({ length: 400 }, (_, index) => 1_790_000_000_000_000 + index);

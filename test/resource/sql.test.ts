@@ -145,7 +145,7 @@ describe.each(DATABASES)('on %s', (_name, open) => {
   });
 
   describe('a transaction', () => {
-    it('that claimed the row first makes an older writer wait, and it is refused after the commit [G28]', async () => {
+    it('a transaction that claimed the row first makes an older writer wait, which is refused after the commit [G28]', async () => {
       const newer = await database.pool.connect();
       await newer.query('BEGIN');
       const claim = fencedUpdate({ table, where: { sku: 'tea' }, fence: 34 });
@@ -240,7 +240,7 @@ describe.each(DATABASES)('on %s', (_name, open) => {
       expect(boxes).toBe(11); // ten and one: the boxes of the other are gone
     });
 
-    it('do not when one is paused and the row looks at the token [G27]', async () => {
+    it('two processes do not overwrite each other when one is paused and the row looks at the token [G27]', async () => {
       const { late, boxes } = await pauseBeforeWrite('writeBoxes');
       expect(late).toBe(false);
       expect(boxes).toBe(15);

@@ -65,7 +65,7 @@ describe('who is handed a lock', () => {
     expect(await owner('at-once')).toBeNull();
   });
 
-  it('has lost it when the grant is over and no extension was answered, and nothing stays behind [G101]', async () => {
+  it('a waiter that was handed a lock has lost it when the grant is over and no extension was answered, and nothing stays behind [G101]', async () => {
     const { proxy, locks, lock } = await handed('in-vain');
     await until(() => lock.signal.aborted, { what: 'it is lost', timeoutMs: 5_000 });
     expect(lock.signal.reason).toMatchObject({ code: 'LOCK_LOST', reason: 'unavailable' });

@@ -47,7 +47,7 @@ function expectPaced({ calls, tookMs }: { calls: number; tookMs: number }): void
 
 describe('a loop that asks again at once leaves the event loop running', () => {
   it.each(['acquire', 'acquire with a short waitMs', 'tryAcquire', 'inspect', 'forceRelease'])(
-    'while Redis hangs, and has at most 100 calls a second of %s refused [G53]',
+    'a loop that asks again at once while Redis hangs leaves the event loop running, and has at most 100 calls a second of %s refused [G53]',
     async (call) => {
       const hung = await RedisServer.start();
       onTestFinished(() => hung.stop());
@@ -80,7 +80,7 @@ describe('a loop that asks again at once leaves the event loop running', () => {
   });
 
   it.each(['tryAcquire', 'withLock', 'a lock of its own'])(
-    'while the same process holds the lock on a healthy Redis: %s [G54]',
+    'a loop that asks again at once while its own process holds the lock leaves the event loop running: %s [G54]',
     async (call) => {
       const careless = await CarelessProcess.start({ redis: server.url, keyPrefix: call });
       await careless.hold();

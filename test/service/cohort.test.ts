@@ -64,7 +64,7 @@ describe('a lock is passed on among the calls of one process', () => {
     expect(await scriptCalls(server)).toBeLessThan(50);
   });
 
-  it('in the order of their calls, each with a larger fencing token, also past those who give up [G112]', async () => {
+  it('a lock is passed on within a process in the order of the calls, each with a larger fencing token, also past those who give up [G112]', async () => {
     const [locks, others] = [await open(), await open()];
     const holder = await others.acquire('order');
     const tokens = [holder.fencingToken];
@@ -166,7 +166,7 @@ describe('a lease of its own, from Redis, has', () => {
     expect(batches(await ownersWith('shorter', { ttlMs: 5_000 }))).toBe(3);
   });
 
-  it('who wants a longer ttl [G113]', async () => {
+  it('a call that wants a longer ttl than the one before gets a lease of its own from Redis [G113]', async () => {
     const [locks, others] = [await open(), await open()];
     const holder = await others.acquire('longer');
     const calls = [30_000, 60_000].map((ttlMs) => locks.acquire('longer', { ttlMs }));
@@ -228,7 +228,7 @@ describe('a lease of its own, from Redis, has', () => {
 });
 
 describe('other processes have their turn', () => {
-  it('after so many passes as cohortPasses says [G115]', async () => {
+  it('other processes have their turn after as many passes as cohortPasses says [G115]', async () => {
     const { order, locks } = await served('passes', [10, 10], { cohortPasses: 3 });
     expect(order).toBe('AAAABBBBAAAABBBBAABB');
     expect(batches(locks.map(({ owner }) => owner))).toBe(6);
@@ -272,7 +272,7 @@ describe('other processes have their turn', () => {
     expect(order).toEqual(['A1', 'A2', 'B', 'A3', 'A4']);
   });
 
-  it('each after one batch of every other one at most [G114]', async () => {
+  it('each of several processes has its turn after at most one batch of every other [G114]', async () => {
     const { order } = await served('rounds', [9, 9, 9, 9], { cohortPasses: 2 });
     expect(order).toBe('AAABBBCCCDDD'.repeat(3));
   });
@@ -424,7 +424,7 @@ describe('a lock that is taken by force while it is passed on', () => {
   }
 
   it.each(['here', 'by another process'])(
-    'is passed on no more until Redis has granted it again: %s [G107]',
+    'a lock that is taken by force is passed on no more until Redis has granted it again: %s [G107]',
     async (where) => {
       const key = `forced ${where}`;
       const [locks, others, waiter] = [await open({ cohortPasses: 1_000 }), await open(), await open()];

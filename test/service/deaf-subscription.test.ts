@@ -63,7 +63,7 @@ async function shareOf(victim: { turns: number }, others: { turns: number }[], t
 }
 
 describe('a process whose subscription the server has closed without its knowledge', () => {
-  it.each([false, true])('has its share of the turns again (fair: %s) [G102]', async (fair) => {
+  it.each([false, true])('a process with a dead subscription gets its turns again (fair: %s) [G102]', async (fair) => {
     const proxy = await proxyTo(server.port);
     const settings: RedisLockSettings = { fair };
     const services = [
@@ -81,7 +81,7 @@ describe('a process whose subscription the server has closed without its knowled
     expect(await shareOf(victim!, others, 30)).toBeGreaterThan(0.5);
   });
 
-  it('listens again to the nodes of a Redlock [G103]', async () => {
+  it('a process with a dead subscription listens again to the nodes of a Redlock [G103]', async () => {
     const nodes = await RedlockNodes.start(3);
     onTestFinished(() => nodes.stop());
     const proxies = await Promise.all(nodes.servers.map(({ port }) => proxyTo(port)));
@@ -96,7 +96,7 @@ describe('a process whose subscription the server has closed without its knowled
     for (const node of nodes.servers) await untilSubscribers(node, 2);
   });
 
-  it('listens again to a Cluster [G104]', async () => {
+  it('a process with a dead subscription listens again to a Cluster [G104]', async () => {
     const cluster = await RedisCluster.start();
     onTestFinished(() => cluster.stop());
     const proxies = await Promise.all(cluster.nodes.map(({ port }) => proxyTo(port)));
@@ -118,7 +118,7 @@ describe('a process whose subscription the server has closed without its knowled
     expect(await shareOf(victim!, [other!], 10)).toBeGreaterThan(0.5);
   });
 
-  it('keeps its place in the queue of a fair lock, although a release found that nobody hears it [G105]', async () => {
+  it('a process with a dead subscription keeps its place in the queue of a fair lock, although a release found that nobody hears it [G105]', async () => {
     const proxy = await proxyTo(server.port);
     const fair = true;
     const deaf = await openLocks({ redis: proxy.url, fair });
@@ -161,7 +161,7 @@ describe('a process whose subscription the server has closed without its knowled
     await untilSubscribers(server, count);
   });
 
-  it('is granted the lock unheard when it may not subscribe again [G106]', async () => {
+  it('a process that may not subscribe again is granted the lock unheard [G106]', async () => {
     await server.command('ACL', 'SETUSER', 'deafened', 'on', '>secret', '~*', '&*', '+@all');
     const url = server.url.replace('//', '//deafened:secret@');
     const [deafened, others] = [await openLocks({ redis: url }), await openLocks({ redis: server.url })];

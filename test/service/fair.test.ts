@@ -88,7 +88,7 @@ describe('with fair: true', () => {
     expect(order).toEqual(['first', 'second']);
   });
 
-  it('calls of several processes are served in that order, too [G116]', async () => {
+  it('calls of several processes with fair: true are served in the order of their arrival [G116]', async () => {
     const start = () => LockProcess.start({ redis: server.url, fair: true });
     const [processes, holding] = [await Promise.all([start(), start()]), (await openFair(1))[0]!];
     for (const each of processes) {
@@ -146,7 +146,7 @@ describe('with fair: true', () => {
     expect(order).toEqual(['second', 'third', 'newcomer']);
   });
 
-  it('who tries once never waits, has no place in the queue, and does not overtake [G117]', async () => {
+  it('tryAcquire with fair: true never waits, has no place in the queue, and does not overtake [G117]', async () => {
     const [first, second, third] = await openFair(3);
     const held = await first!.acquire('tries');
     expect(await second!.tryAcquire('tries')).toBeNull();
@@ -204,7 +204,7 @@ describe('with fair: true', () => {
     await until(() => services.every(({ size }) => size === 0), { what: 'nothing is kept' });
   });
 
-  it('a call beyond maxWaiters is refused at once [G126]', async () => {
+  it('a call beyond maxWaiters is rejected at once [G126]', async () => {
     const [locks] = [await openLocks({ redis: server.url, fair: true, maxWaiters: 2 })];
     await listening(locks, 'fair-max-warm');
     const holder = await locks.acquire('fair-max');

@@ -24,7 +24,7 @@ afterEach(() => {
 });
 
 describe('locks in memory under fake timers', () => {
-  it('are acquired, extended, contended and released without an advance of the time [G223]', async () => {
+  it('locks in memory under fake timers are acquired, extended, contended and released without an advance of the time [G223]', async () => {
     const locks = await openLocks({ memory: true });
     const lock = await locks.acquire('k');
     await lock.extend();
@@ -47,7 +47,7 @@ describe('locks in memory under fake timers', () => {
     expect(await waits).toBeInstanceOf(LockContendedError);
   });
 
-  it('are kept when the date is set ahead, or the time is advanced beyond the ttl [G224]', async () => {
+  it('locks in memory under fake timers are kept when the date is set ahead, or the time is advanced beyond the ttl [G224]', async () => {
     const locks = await openLocks({ memory: true, ttlMs: 1_000 });
     const lock = await locks.acquire('k');
     vi.setSystemTime(Date.now() + 3_600_000);

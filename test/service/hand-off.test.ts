@@ -67,7 +67,7 @@ describe('a lock that is released while another service waits', () => {
     expect(await handedOver(locks, others, 'direct')).toBe(2);
   });
 
-  it('is had by one release and one confirmation in another process [G99]', async () => {
+  it('a released lock reaches a waiter in another process by one release and one confirmation [G99]', async () => {
     const [holder, waiter] = await Promise.all([start(), start()]);
     const before = await channels(server);
     await holder.acquire('before');
@@ -101,7 +101,7 @@ describe('a lock that is released while another service waits', () => {
     expect(order).toEqual([0, 1, 2, 3, 4]);
   });
 
-  it('is had with the lease that the waiter asked for, whatever the grant stood for [G109]', async () => {
+  it('a lock that is handed over has the lease that the waiter asked for, whatever the grant stood for [G109]', async () => {
     const [locks, others] = [await open(), await open()];
     const holder = await locks.acquire('own-ttl', { ttlMs: 20_000 });
     const waiting = others.acquire('own-ttl', { ttlMs: 7_000, watchdog: false });
@@ -114,7 +114,7 @@ describe('a lock that is released while another service waits', () => {
     expect(lock.remainingMs).toBeLessThanOrEqual(inRedis);
   });
 
-  it('is had for as long as the ttl from when the confirmation was sent, not from when it was answered [G108]', async () => {
+  it('a lock that is handed over lasts for the ttl from when the confirmation was sent, not from when it was answered [G108]', async () => {
     const proxy = await TcpProxy.start(server.port);
     onTestFinished(() => proxy.stop());
     const client = new Redis(proxy.url);
@@ -164,7 +164,7 @@ describe('a lock that is released while another service waits', () => {
 });
 
 describe('who waits', () => {
-  it('asks Redis a few times a second at most [G100]', async () => {
+  it('waiters ask Redis a few times a second at most [G100]', async () => {
     const [locks, others] = [await open(), await open()];
     await handedOver(others, locks, 'few-warm');
     const holder = await others.acquire('few');

@@ -625,8 +625,8 @@ const BACKENDS: [string, (server: RedisServer) => RedisLockModuleOptions][] = [
   ['memory', () => ({ memory: true })],
 ];
 
-describe.each(BACKENDS)('no turn is ever lost nor given twice, whatever happens (%s)', (name, optionsOf) => {
-  it.each([1, 2, 3])('seed %i [G129]', async (seed) => {
+describe.each(BACKENDS)('random calls on %s', (name, optionsOf) => {
+  it.each([1, 2, 3])('no turn is ever lost nor given twice, whatever happens (seed %i) [G129]', async (seed) => {
     const server = await RedisServer.start();
     onTestFinished(() => server.stop());
     const random = randomOf(seed);

@@ -30,7 +30,7 @@ function heapUsed(): number {
 }
 
 describe('a service keeps nothing', () => {
-  it('of 10 000 different keys, once each [G130]', async () => {
+  it('a service keeps nothing of 10 000 different keys, once each [G130]', async () => {
     const locks = await openLocks({ redis: server.url });
     const once = (key: string) => locks.withLock(key, (lock) => lock.assertHeld());
     await forKeys('warm-up', 2_000, once);
@@ -108,7 +108,7 @@ describe('a service keeps nothing', () => {
 });
 
 describe('Redis keeps nothing', () => {
-  it('but the fencing counters, and those for a day [G131]', async () => {
+  it('Redis keeps nothing but the fencing counters, and those for a day [G131]', async () => {
     await server.command('FLUSHALL');
     const locks: LockService = await openLocks({ redis: server.url });
     await forKeys('ends', 200, (key) => locks.withLock(key, () => {}));

@@ -37,7 +37,7 @@ async function bounded<T>(call: Promise<T>): Promise<unknown> {
 const UNAVAILABLE = { code: 'LOCK_UNAVAILABLE', status: 503, key: 'key' };
 
 describe('while acquiring, Redis', () => {
-  it('is stopped: the call rejects as unavailable in bounded time, and names the node [G45]', async () => {
+  it('a call whose Redis is stopped is rejected as unavailable in bounded time, and the error names the node [G45]', async () => {
     const locks = await open();
     await (await locks.acquire('other')).release(); // the server knows the scripts, so it runs them when it goes on
     server.pause();
@@ -50,7 +50,7 @@ describe('while acquiring, Redis', () => {
     await until(() => locks.tryAcquire('key').catch(() => null), { what: 'the lock can be had again' });
   });
 
-  it('is stopped: the call rejects at the end of a shorter waitMs [G127]', async () => {
+  it('a call whose Redis is stopped is rejected at the end of a shorter waitMs [G127]', async () => {
     const locks = await open({ commandTimeoutMs: 20_000 });
     await (await locks.acquire('other')).release();
     server.pause();
@@ -89,7 +89,7 @@ describe('while acquiring, Redis', () => {
     await until(() => locks.size === 0, { what: 'the attempt that was given up has ended' });
   });
 
-  it('is a Redlock: a call whose waitMs ends before its attempt names the nodes that keep it waiting, and no other [G63]', async () => {
+  it('a call whose waitMs ends before its attempt on a Redlock names the nodes that keep it waiting, and no other [G63]', async () => {
     const [dead, hung, well] = await redisServers(3);
     const nodes = [dead!, hung!, well!];
     const locks = await openLocks({ redlock: nodes.map(({ url }) => url), commandTimeoutMs: 20_000 });
@@ -135,7 +135,7 @@ describe('while acquiring, Redis', () => {
     await noKeyIsLeft();
   });
 
-  it('loses the connection for a moment: the call rides it out [G46]', async () => {
+  it('a call rides out a connection that is lost for a moment [G46]', async () => {
     const proxy = await TcpProxy.start(server.port);
     onTestFinished(() => proxy.stop());
     const locks = await openLocks({ redis: proxy.url });
@@ -178,7 +178,7 @@ describe('while waiting for a lock that another process holds, Redis', () => {
     return calls;
   }
 
-  it('is stopped: all who wait reject as unavailable, within the time of one attempt [G47]', async () => {
+  it('all waiters of a Redis that is stopped are rejected as unavailable, within the time of one attempt [G47]', async () => {
     const locks = await open();
     const calls = await waitingBehind(locks, 50);
     server.pause();
@@ -222,7 +222,7 @@ describe('while waiting for a lock that another process holds, Redis', () => {
     expect(await Promise.race([head, 'still waits'])).toBe('still waits');
   });
 
-  it('is restarted empty: the first who waits gets the lock, and the old holder learns that it is gone [G49]', async () => {
+  it('the first waiter gets the lock of a Redis that restarts empty, and the old holder learns that it is gone [G49]', async () => {
     const [locks, others] = [await open({ commandTimeoutMs: 5_000 }), await open()];
     const old = await others.acquire('key', { ttlMs: 3_000 });
     const waiting = locks.acquire('key', { waitMs: 60_000 });
@@ -247,7 +247,7 @@ describe('while the work runs, and its lock is released, Redis', () => {
     return { call, finish };
   }
 
-  it('is stopped: the result is returned in bounded time, and no orphan is left [G50]', async () => {
+  it('the result of work whose Redis is stopped at its release is returned in bounded time, and no orphan is left [G50]', async () => {
     const locks = await open();
     const { call, finish } = await working(locks, () => 'result');
     server.pause();
@@ -265,7 +265,7 @@ describe('while the work runs, and its lock is released, Redis', () => {
     expect(await bounded(call)).toBe('result');
   });
 
-  it('is killed: the error of the work is thrown, not that of the release [G44]', async () => {
+  it('the error of work is thrown, not that of the release, when Redis is killed [G44]', async () => {
     const locks = await open();
     const failure = new Error('from the work');
     const { call, finish } = await working(locks, () => Promise.reject(failure));

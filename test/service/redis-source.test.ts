@@ -96,8 +96,8 @@ const MISTAKES: [what: string, source: () => unknown, got: string][] = [
   ['a URL with nothing but a database', () => 'redis:///3', 'a URL without a host, for which ioredis takes localhost'],
 ];
 
-describe('a Redis is not taken for localhost when it is given as', () => {
-  it.each(MISTAKES)('%s [G243]', async (_, source, got) => {
+describe('a Redis source that ioredis would take for localhost', () => {
+  it.each(MISTAKES)('a Redis is not taken for localhost when it is given as %s [G243]', async (_, source, got) => {
     const redis = source() as string;
     const forms: [string, RedisLockModuleOptions][] = [
       ['redis', { redis }],
@@ -113,7 +113,7 @@ describe('a Redis is not taken for localhost when it is given as', () => {
   });
 });
 
-describe('what a function returns is refused when it is', () => {
+describe('a source function that returns no client of ioredis', () => {
   it.each<[what: string, made: () => unknown, got: string]>([
     ['nothing', () => undefined, 'nothing.'],
     ['a client of node-redis', () => new NodeRedisClient(), 'a client of node-redis. Give one of ioredis'],
@@ -122,7 +122,7 @@ describe('what a function returns is refused when it is', () => {
     ['options', () => ({ host: 'hunter2' }), 'an object. Return new Redis(…) of what it returns now.'],
     ['a URL', async () => 'redis://:hunter2@a', 'a string. Return new Redis(…) of what it returns now.'],
     ['another function', () => lazy, 'a function.'],
-  ])('%s [G244]', async (_, made, got) => {
+  ])('a source function is refused when it returns %s [G244]', async (_, made, got) => {
     const opening = openLocks({ redis: made as () => Redis });
     await expect(opening).rejects.toThrow(
       `A function given as a Redis source must return an ioredis client: got ${got}`,

@@ -47,7 +47,7 @@ async function woken(locks: LockService, others: LockService, key: string, count
 }
 
 describe('under Redlock, a lock that is released', () => {
-  it('is had by who waits without looking for it [G125]', async () => {
+  it('a released lock of a Redlock reaches a waiter without a look of its own [G125]', async () => {
     const [locks, others] = [await open(), await open()];
     expect(await woken(locks, others, 'woken')).toBeGreaterThanOrEqual(1);
     await untilNobodyWaits('woken');

@@ -20,7 +20,7 @@ const isFree = async (key: string): Promise<boolean> => (await server.keys(`lock
 const LOST_BUT_WELL = { code: 'LOCK_LOST', outcome: { status: 'fulfilled' } };
 
 describe('a nested acquisition of a lock that the call holds', () => {
-  it('costs no Redis call and has the same owner and fencing token [G25]', async () => {
+  it('a nested acquisition of a lock costs no Redis call and has the same owner and fencing token [G25]', async () => {
     const locks = await open();
     await locks.withLock('nested', async (outer) => {
       await server.resetCalls();

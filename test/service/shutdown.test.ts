@@ -140,7 +140,7 @@ describe('work that holds a lock when the application closes', () => {
 });
 
 describe('the signal "closing" of a lock', () => {
-  it('aborts when the application begins to close, with the reason to end the work, while the lock is still held [G220]', async () => {
+  it('the closing signal of a lock aborts when the application begins to close, with the reason to end the work, while the lock is still held [G220]', async () => {
     const locks = await open();
     const lock = await locks.acquire('asked');
     const { closing } = lock;

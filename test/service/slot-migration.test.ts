@@ -36,7 +36,7 @@ describe('While a slot of a Cluster moves to another node', () => {
     };
   }
 
-  it('a lock of it that is held can be extended after each step, and nobody else gets it [G56]', async () => {
+  it('a held lock whose slot moves can be extended after each step, and nobody else gets it [G56]', async () => {
     const [holder, other] = await Promise.all([open(), open()]);
     const lock = await holder.acquire('held');
     const migration = await migrationOf('held');
@@ -63,7 +63,7 @@ describe('While a slot of a Cluster moves to another node', () => {
     expect((await other.acquire('held')).fencingToken).toBeGreaterThan(lock.fencingToken);
   });
 
-  it('a free lock of it is unavailable, and can be had when the slot has moved [G57]', async () => {
+  it('a free lock whose slot moves is unavailable, and can be acquired when the slot has moved [G57]', async () => {
     const locks = await open();
     const before = await locks.acquire('free');
     await before.release();
@@ -77,7 +77,7 @@ describe('While a slot of a Cluster moves to another node', () => {
     expect(lock.fencingToken).toBeGreaterThan(before.fencingToken);
   });
 
-  it('a release of one of its locks is repeated until the slot has moved [G58]', async () => {
+  it('a release of a lock whose slot moves is repeated until the slot has moved [G58]', async () => {
     const [holder, other] = await Promise.all([open(), open()]);
     const failed: string[] = [];
     holder.events$.subscribe(({ type }) => type === 'release-failed' && failed.push(type));

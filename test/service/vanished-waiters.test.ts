@@ -166,7 +166,7 @@ describe('a waiter that', () => {
     await behind;
   });
 
-  it('was killed while it waited is passed over, by the same release [G118]', async () => {
+  it('a waiter that was killed while it waited is passed over by the same release [G118]', async () => {
     const { waiter, holder, second } = await queueOf('killed');
     const listening = await subscribers(server);
     await waiter.kill();
@@ -202,7 +202,7 @@ describe('a waiter that', () => {
     await waiting;
   });
 
-  it('is killed between grant and confirmation delays the next one for as long as the grant stands [G119]', async () => {
+  it('a waiter that is killed between grant and confirmation delays the next one for as long as the grant stands [G119]', async () => {
     const { waiter, holder, second } = await queueOf('killed-granted');
     waiter.pause();
     await holder.release();
@@ -213,7 +213,7 @@ describe('a waiter that', () => {
     expect(lock.isHeld).toBe(true);
   });
 
-  it('is stopped between grant and confirmation does not hold the lock when it wakes up [G120]', async () => {
+  it('a waiter that is stopped between grant and confirmation does not hold the lock when it wakes up [G120]', async () => {
     const { waiter, holder, first, second } = await queueOf('stopped');
     let isGranted = false;
     void first.then(() => (isGranted = true));
@@ -231,7 +231,7 @@ describe('a waiter that', () => {
 });
 
 describe('a subscription that', () => {
-  it('was cut is made anew, and locks are handed over as before [G121]', async () => {
+  it('a subscription that was cut is made anew, and locks are handed over as before [G121]', async () => {
     const [locks, others] = [await open(), await open()];
     await haveWaited('before cut', others, locks);
     const holder = await others.acquire('cut');
@@ -320,7 +320,7 @@ describe('those who wait in several services are all served after', () => {
     expect(await within(AT_MOST_MS, served)).toBe(1);
   });
 
-  it('a restart that lost everything [G122]', async () => {
+  it('the waiters of several services are all served after a restart that lost everything [G122]', async () => {
     const restarted = await RedisServer.start();
     onTestFinished(() => restarted.stop());
     const { served } = await crowd('restarted', restarted.url, restarted);
@@ -328,7 +328,7 @@ describe('those who wait in several services are all served after', () => {
     expect(await within(AT_MOST_MS, served)).toBe(1);
   });
 
-  it('a failover to a replica, which knows the queue [G123]', async () => {
+  it('the waiters of several services are all served after a failover to a replica, which knows the queue [G123]', async () => {
     const primary = await RedisServer.start({ args: ['--repl-diskless-sync-delay', '0'] });
     const replica = await RedisServer.start({ args: ['--replicaof', `127.0.0.1 ${primary.port}`] });
     const proxy = await TcpProxy.start(primary.port);

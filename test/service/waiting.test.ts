@@ -19,7 +19,7 @@ const isFree = async (key: string): Promise<boolean> => (await server.keys(`lock
 const waiters = async (locks: LockService, key: string) => (await locks.inspect(key))?.waiters ?? 0;
 
 describe('calls of one process that want the same lock', () => {
-  it('get it in the order of their calls [G110]', async () => {
+  it('the calls of one process that want the same lock get it in the order of their calls [G110]', async () => {
     const locks = await open();
     const order: number[] = [];
     const calls = Array.from({ length: 50 }, (_, index) => locks.withLock('fifo', () => order.push(index)));
@@ -27,7 +27,7 @@ describe('calls of one process that want the same lock', () => {
     expect(order).toEqual(Array.from({ length: 50 }, (_, index) => index));
   });
 
-  it('cost Redis one contender, be they 1 000 [G111]', async () => {
+  it('the calls of one process that want the same lock cost Redis one contender, be they 1 000 [G111]', async () => {
     const [locks, others] = [await open(), await open()];
     const holder = await others.acquire('thousand');
     await server.resetCalls();
@@ -158,7 +158,7 @@ describe('the signal of a call', () => {
     expect((await behind).isHeld).toBe(true);
   });
 
-  it('ends its wait while Redis does not answer, and its attempt leaves no orphan [G128]', async () => {
+  it('the signal of a call ends its wait while Redis does not answer, and its attempt leaves no orphan [G128]', async () => {
     const proxy = await TcpProxy.start(server.port);
     onTestFinished(() => proxy.stop());
     const locks = await openLocks({ redis: proxy.url });
@@ -234,7 +234,7 @@ describe('the signal of a call', () => {
 });
 
 describe('a lock whose holder', () => {
-  it('was killed is had right after its ttl [G12]', async () => {
+  it('a lock whose holder was killed is had right after its ttl [G12]', async () => {
     const holder = await LockProcess.start({ redis: server.url, ttlMs: 800 });
     await holder.acquire('crashed');
     const locks = await open();

@@ -54,7 +54,7 @@ describe('a lock whose holder crashed is had right at the end of its ttl', () =>
     await crashed(`crashed ${fair}`, fair);
   });
 
-  it('also among 300 000 other keys that end some time [G124]', async () => {
+  it('a lock whose holder crashed is had at the end of its ttl also among 300 000 other keys that end some time [G124]', async () => {
     const fill = `for index = ARGV[1], ARGV[2] do
       redis.call('SET', 'other:' .. index, '', 'PX', 20000 + index % 40000)
     end`;
