@@ -29,10 +29,10 @@ export interface CellPlan {
   nodes: number;
   seed: number;
   durationMs: number;
-  /** Folder of the ES modules of the library. */
-  library: string;
   /** Folder of the contestants of the benchmark. */
   peers: string;
+  /** Name of the mutant that the library is. */
+  mutant?: string;
   options: RedisLockSettings;
   losses: readonly FaultKind[];
 }
@@ -96,8 +96,8 @@ async function play(plan: CellPlan, folder: string, socketPath: string, closers:
       ttlsMs: TTLS_MS,
       waitMs: WAIT_MS,
       commandTimeoutMs: count === 1 ? COMMAND_TIMEOUT_MS.single : COMMAND_TIMEOUT_MS.redlock,
-      library: plan.library,
       peers: plan.peers,
+      mutant: plan.mutant,
       options: plan.options,
       worker,
       seed,

@@ -1,7 +1,7 @@
 import { pathToFileURL } from 'node:url';
-import type { LockHandle } from '../../lib/lease/lock-handle.js';
-import type { Lock, LockService, RedisLockModuleOptions, RedisLockSettings } from '../../lib/index.js';
 import { nowMs } from './history.js';
+import type { Lock, LockHandle, RedisLockModuleOptions, RedisLockSettings } from './library.js';
+import { MUTANTS } from './mutants.js';
 
 export const CONTESTANTS = ['library', 'redlock-5', 'redis-semaphore'] as const;
 export type ContestantId = (typeof CONTESTANTS)[number];
@@ -42,9 +42,10 @@ export interface OpenTerms {
   ttlMs: number;
   waitMs: number;
   commandTimeoutMs: number;
-  /** Folders of the ES modules of the library, and of the contestants of the benchmark. */
-  library: string;
+  /** Folder of the contestants of the benchmark. */
   peers: string;
+  /** Name of the mutant that the library is. */
+  mutant?: string;
   /** Further options of the library. */
   options: RedisLockSettings;
 }
@@ -53,21 +54,16 @@ export function openContestant(terms: OpenTerms): Promise<Contestant> {
   return terms.contestant === 'library' ? openLibrary(terms) : openPeer(terms);
 }
 
-async function openLibrary({ library, ports, options, ...terms }: OpenTerms): Promise<Contestant> {
-  const load = <T>(file: string) => import(pathToFileURL(`${library}/${file}`).href) as Promise<T>;
+async function openLibrary({ mutant, ports, options, ...terms }: OpenTerms): Promise<Contestant> {
   await import('reflect-metadata');
-  const { LockService: Service } =
-    await load<typeof import('../../lib/service/lock.service.js')>('service/lock.service.js');
-  const { resolveOptions } = await load<typeof import('../../lib/resolve-options.js')>('resolve-options.js');
-  const { validityMs } = await load<typeof import('../../lib/lease/lease.js')>('lease/lease.js');
-  const { GRANT_TTL_MS } = await load<typeof import('../../lib/scripts/hand-off.js')>('scripts/hand-off.js');
+  const library = await import('./library.js');
+  if (mutant !== undefined) MUTANTS[mutant]!.inject?.(library);
+  const { LockService, resolveOptions, validityMs, GRANT_TTL_MS } = library;
   const urls = ports.map((port) => `redis://127.0.0.1:${port}`);
   const { ttlMs, waitMs, commandTimeoutMs } = terms;
   const settings = { ttlMs, waitMs, commandTimeoutMs, lazyConnect: true, ...options };
   const source = urls.length === 1 ? { redis: urls[0]! } : { redlock: urls };
-  const [service] = await (Service as typeof LockService).open(
-    resolveOptions({ ...settings, ...source } as RedisLockModuleOptions),
-  );
+  const [service] = await LockService.open(resolveOptions({ ...settings, ...source } as RedisLockModuleOptions));
   return {
     async acquire(key, wish) {
       const lock = await service.acquire(key, wish);

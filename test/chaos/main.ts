@@ -4,13 +4,12 @@ import { provideRedisServer } from '../support/redis-binary.js';
 import { readArguments, TOPOLOGIES, USAGE, type Settings } from './arguments.js';
 import { runCell, WORKERS, type CellPlan } from './cell.js';
 import type { FaultKind } from './history.js';
-import { applyMutant, MUTANTS } from './mutants.js';
+import { MUTANTS } from './mutants.js';
 import { complaintsOf, tableOf, type Row } from './report.js';
 import { describeFault, planFaults } from './schedule.js';
 
 interface Place {
   root: string;
-  scratch: string;
 }
 
 /** @returns the exit code: 1 when something was wrong, or when a mutant was not caught */
@@ -66,14 +65,12 @@ async function runMutants({ mutants, given, ...settings }: Settings, place: Plac
   let missed = 0;
   for (const name of mutants) {
     const mutant = MUTANTS[name]!;
-    const library = join(place.scratch, 'mutants', name);
-    applyMutant(name, join(place.root, 'dist/esm'), library);
     const seed = given.seeds ? settings.seeds[0]! : mutant.seed;
     const durationMs = 1_000 * (given.seconds ? settings.seconds : mutant.seconds);
     const nodes = given.topologies ? TOPOLOGIES[settings.topologies[0]!]! : mutant.nodes;
     const plan = planOf(nodes, place);
     const options = { ...plan.options, ...mutant.options };
-    const result = await runCell({ ...plan, contestant: 'library', seed, durationMs, library, options });
+    const result = await runCell({ ...plan, contestant: 'library', seed, durationMs, mutant: name, options });
     const isCaught = result.violations.some(({ rule }) => rule === mutant.caughtBy);
     if (!isCaught) missed++;
     console.log(
@@ -87,8 +84,7 @@ async function runMutants({ mutants, given, ...settings }: Settings, place: Plac
 }
 
 function planOf(nodes: number, { root }: Place): Omit<CellPlan, 'contestant' | 'seed' | 'durationMs'> {
-  const library = join(root, 'dist/esm');
-  return { nodes, library, peers: join(root, 'bench/contestants'), options: {}, losses: lossesOf(nodes) };
+  return { nodes, peers: join(root, 'bench/contestants'), options: {}, losses: lossesOf(nodes) };
 }
 
 /** One Redis that loses its data has lost the lock. A node of a Redlock does not vote after that until all has ended. */

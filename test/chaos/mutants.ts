@@ -1,19 +1,14 @@
-import { cpSync, readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
-import type { RedisLockSettings } from '../../lib/options.js';
+import { createHash } from 'node:crypto';
 import type { Rule } from './history-checker.js';
+import type { Lease, LeaseState, LockBackend, RedisLockSettings, Script } from './library.js';
 
-/** In a file of the built library, each place where the text stands. */
-interface Edit {
-  file: string;
-  find: string;
-  put: string;
-}
+export type Library = typeof import('./library.js');
 
 /** The library broken in one way, and how chaos catches it. */
 export interface Mutant {
   what: string;
-  edits: readonly Edit[];
+  /** Breaks the library where it is loaded, before locks are opened: for good, so in a process or a copy of its own. */
+  inject?: (library: Library) => void;
   options?: RedisLockSettings;
   /** Number of nodes of the topology, seed and duration by which it is known to be caught. */
   nodes: number;
@@ -22,31 +17,18 @@ export interface Mutant {
   caughtBy: Rule;
 }
 
-const FROM_REPLY: readonly Edit[] = [
-  {
-    file: 'backends/single-node.backend.js',
-    find: 'acquired(vote.fencingToken, sentAt, waiting)',
-    put: 'acquired(vote.fencingToken, this.#now(), waiting)',
-  },
-  {
-    file: 'backends/single-node.backend.js',
-    find: 'told(extendOutcome(extension, sentAt))',
-    put: 'told(extendOutcome(extension, this.#now()))',
-  },
-  { file: 'backends/redlock.backend.js', find: ', sentAt });', put: ', sentAt: this.#now() });' },
-  { file: 'backends/redlock.backend.js', find: '{ ...outcome, sentAt }', put: '{ ...outcome, sentAt: this.#now() }' },
-];
-
-const ALWAYS_EXTENDED: Edit = {
-  file: 'scripts/extend.script.js',
-  find: "if holder == owner then return redis.call('PEXPIRE', lock, ttl) end",
-  put: "redis.call('PEXPIRE', lock, ttl) if true then return 1 end",
-};
-
 export const MUTANTS: Readonly<Record<string, Mutant>> = {
   'release-without-owner-check': {
     what: 'a release frees the lock, whoever holds it',
-    edits: [{ file: 'scripts/release.script.js', find: 'if holder == owner then', put: 'if holder then' }],
+    inject(library) {
+      for (const backend of backendsOf(library)) {
+        const { release } = backend;
+        backend.release = async function (claim) {
+          const holding = await this.inspect(claim.key).catch(() => undefined);
+          return release.call(this, holding ? { ...claim, owner: holding.owner } : claim);
+        };
+      }
+    },
     nodes: 1,
     seed: 1,
     seconds: 10,
@@ -54,7 +36,22 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'deadline-from-the-reply': {
     what: 'a lease counts from when its answer came',
-    edits: FROM_REPLY,
+    inject(library) {
+      const { now } = new library.Clock();
+      for (const backend of backendsOf(library)) {
+        const { acquire, extend } = backend;
+        backend.acquire = function (claim, waiting, told) {
+          acquire.call(this, claim, waiting, (outcome) =>
+            told(outcome.status === 'acquired' ? { ...outcome, sentAt: now() } : outcome),
+          );
+        };
+        backend.extend = function (claim, told) {
+          extend.call(this, claim, (outcome) =>
+            told(outcome.status === 'extended' ? { ...outcome, sentAt: now() } : outcome),
+          );
+        };
+      }
+    },
     nodes: 1,
     seed: 4,
     seconds: 60,
@@ -62,7 +59,6 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'restarted-node-votes-at-once': {
     what: 'a node that came back without its keys votes (restartGuard: false)',
-    edits: [],
     options: { restartGuard: false },
     nodes: 3,
     seed: 1,
@@ -71,13 +67,9 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'token-without-write-back': {
     what: 'a Redlock issues a token that no majority knows',
-    edits: [
-      {
-        file: 'backends/redlock-decisions.js',
-        find: "{ status: 'write-back', fencingToken, to }",
-        put: "{ status: 'issued', fencingToken }",
-      },
-    ],
+    inject({ RedisNode }) {
+      RedisNode.prototype.raiseFence = () => Promise.resolve({ status: 'raised' });
+    },
     nodes: 3,
     seed: 1,
     seconds: 10,
@@ -85,7 +77,10 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'counter-not-seeded': {
     what: 'a counter that was lost begins anew with 1',
-    edits: [{ file: 'scripts/fence.js', find: 'us = time[1] * 1000000 + time[2]', put: 'us = 1' }],
+    inject({ ACQUIRE, VOTE, CONTEND, VOTE_OR_QUEUE, RELEASE, WITHDRAW, FORCE_RELEASE }) {
+      for (const script of [ACQUIRE, VOTE, CONTEND, VOTE_OR_QUEUE, RELEASE, WITHDRAW, FORCE_RELEASE])
+        interceptCommands(script, FIRST_MICROSECOND);
+    },
     nodes: 1,
     seed: 1,
     seconds: 10,
@@ -93,7 +88,12 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'old-counters-go-on': {
     what: 'a Redlock node counts on from the counters of an older snapshot',
-    edits: [{ file: 'scripts/fence.js', find: 'math.max(1e15, tonumber(votes_from) or 0)', put: '1e15' }],
+    inject({ RedisNode }) {
+      const { vote } = RedisNode.prototype;
+      RedisNode.prototype.vote = function (claim, waiting, admission, told) {
+        vote.call(this, claim, waiting, admission && { ...admission, votesFromUs: 0 }, told);
+      };
+    },
     nodes: 3,
     seed: 209,
     seconds: 90,
@@ -101,15 +101,15 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'cohort-after-the-loss': {
     what: 'a process passes a lock on for as long as it has tokens, and does not find that it was lost',
-    edits: [
-      ALWAYS_EXTENDED,
-      { file: 'service/lock-queue.js', find: 'now >= endsAt || isUnsettled', put: 'isUnsettled' },
-      {
-        file: 'service/lock-queue.js',
-        find: 'now < sentAt + (deadline - sentAt) * PASSED_WITHIN',
-        put: 'true',
-      },
-    ],
+    inject({ EXTEND, RESTORE, LockQueue }) {
+      for (const script of [EXTEND, RESTORE]) replaceSource(script, ALWAYS_EXTENDED);
+      const { giveBack } = LockQueue.prototype;
+      LockQueue.prototype.giveBack = function (lease) {
+        const endless: Lease = Object.create(lease, { ['deadline' satisfies keyof Lease]: { value: Infinity } });
+        return giveBack.call(this, endless);
+      };
+    },
+    options: { cohortMs: 60_000 },
     nodes: 1,
     seed: 10,
     seconds: 30,
@@ -117,7 +117,9 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'subscription-never-doubted': {
     what: 'a process waits for messages on a connection that the server has closed',
-    edits: [{ file: 'backends/inbox.js', find: 'void this.#check(this.#client);', put: '' }],
+    inject({ Inbox }) {
+      Inbox.prototype.check = () => {};
+    },
     nodes: 1,
     seed: 2,
     seconds: 10,
@@ -125,13 +127,9 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'refusals-in-microtasks': {
     what: 'a refusal is settled before the event loop has run',
-    edits: [
-      {
-        file: 'service/refusal-gate.js',
-        find: '(reason instanceof LockUnavailableError ? this.#unavailable : this.#refused).add(settle)',
-        put: 'queueMicrotask(settle)',
-      },
-    ],
+    inject({ RefusalGate }) {
+      RefusalGate.prototype.settle = (_reason, settle) => queueMicrotask(settle);
+    },
     nodes: 1,
     seed: 1,
     seconds: 10,
@@ -139,13 +137,9 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'replica-is-kept': {
     what: 'the connection to a server that has become a replica is kept',
-    edits: [
-      {
-        file: 'backends/redis-connection.js',
-        find: "this.stream?.destroy(new Error('its server is a replica'));",
-        put: '',
-      },
-    ],
+    inject({ RedisConnection }) {
+      RedisConnection.prototype.leaveReplica = () => 'Its server is a replica.';
+    },
     nodes: 1,
     seed: 6,
     seconds: 10,
@@ -153,10 +147,17 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'taken-by-force-and-passed-on': {
     what: 'a process passes on a lock that it has taken away by force, and nobody hears of it',
-    edits: [
-      { file: 'service/lock.service.js', find: 'taken?.from.includes(lease.claim.owner)', put: 'false' },
-      { file: 'backends/redis-node.js', find: 'this.#suspect?.(takenKey, ticket);', put: 'void 0;' },
-    ],
+    inject(library) {
+      for (const backend of backendsOf(library)) {
+        const { forceRelease, listen } = backend;
+        backend.forceRelease = async function (key) {
+          return (await forceRelease.call(this, key)) && { from: [] };
+        };
+        backend.listen = function (wake) {
+          listen.call(this, wake);
+        };
+      }
+    },
     nodes: 1,
     seed: 1,
     seconds: 20,
@@ -164,7 +165,9 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'extension-that-always-counts': {
     what: 'an extension counts, whoever holds the lock, or nobody',
-    edits: [ALWAYS_EXTENDED],
+    inject({ EXTEND, RESTORE }) {
+      for (const script of [EXTEND, RESTORE]) replaceSource(script, ALWAYS_EXTENDED);
+    },
     nodes: 1,
     seed: 100,
     seconds: 20,
@@ -172,7 +175,25 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'held-until-told': {
     what: 'a lock counts as held until a timer says otherwise',
-    edits: [{ file: 'lease/lease.js', find: "this.#state !== 'held' || this.now() < this.#deadline", put: 'true' }],
+    inject({ Lease: { prototype } }) {
+      const ended = new WeakMap<Lease, LeaseState>();
+      const { release, lose } = prototype;
+      prototype.release = function () {
+        const wasHeld = release.call(this);
+        if (wasHeld) ended.set(this, 'released');
+        return wasHeld;
+      };
+      prototype.lose = function (reason) {
+        const wasHeld = lose.call(this, reason);
+        if (wasHeld) ended.set(this, 'lost');
+        return wasHeld;
+      };
+      Object.defineProperty(prototype, 'state' satisfies keyof Lease, {
+        get(this: Lease): LeaseState {
+          return ended.get(this) ?? 'held';
+        },
+      });
+    },
     nodes: 1,
     seed: 1,
     seconds: 10,
@@ -180,7 +201,9 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'lock-without-ttl': {
     what: 'a lock is set without a ttl',
-    edits: [{ file: 'scripts/contend.script.js', find: "redis.pcall('SET', lock, owner, 'PX', ttl)", put: "redis.pcall('SET', lock, owner)" }], // prettier-ignore
+    inject({ CONTEND, VOTE_OR_QUEUE }) {
+      for (const script of [CONTEND, VOTE_OR_QUEUE]) interceptCommands(script, SET_WITHOUT_TTL);
+    },
     nodes: 1,
     seed: 176,
     seconds: 20,
@@ -188,24 +211,52 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
 };
 
-/** Makes a broken copy of the built library. */
-export function applyMutant(name: string, library: string, copy: string): void {
-  cpSync(library, copy, { recursive: true });
-  for (const [file, source] of brokenFiles(name, library)) writeFileSync(join(copy, file), source);
+/** What each kind of backend inherits. */
+function backendsOf({ SingleNodeBackend, RedlockBackend }: Library): LockBackend[] {
+  return [SingleNodeBackend.prototype, RedlockBackend.prototype];
 }
 
+/** Lua: a whole script that takes the keys and arguments of an extension, for one lock or for many. */
+const ALWAYS_EXTENDED = `
+-- KEYS   lock; of each
+-- ARGV   owner, ttl in ms; of each
+local replies = {}
+for i, lock in ipairs(KEYS) do
+  redis.call('PEXPIRE', lock, ARGV[2 * i])
+  replies[i] = 1
+end
+return #KEYS == 1 and 1 or replies`;
+
+/** Lua: the server's time is the first microsecond of all. */
+const FIRST_MICROSECOND = `if command == 'TIME' then return {0, 1} end`;
+
+/** Lua: what is set, other than a fencing counter, is set without options. */
+const SET_WITHOUT_TTL = `
+  local key, value = ...
+  if command == 'SET' and not string.find(key, ':fence$') then return call('SET', key, value) end`;
+
 /**
- * The files that a mutant changes, as it changes them.
- * @throws Error when a text that is to be replaced is not there: the library has changed, and so must the mutant
+ * Has a script call Redis through a function of its own.
+ * @param body Lua that may return instead of Redis: the `command`, its arguments `...`, and `call`, which sends one
  */
-export function brokenFiles(name: string, library: string): Map<string, string> {
-  const files = new Map<string, string>();
-  for (const { file, find, put } of MUTANTS[name]!.edits) {
-    const source = files.get(file) ?? readFileSync(join(library, file), 'utf8');
-    if (!source.includes(find)) {
-      throw new Error(`The mutant ${name} does not apply: "${find}" is not in ${file}. Correct it in mutants.ts.`);
-    }
-    files.set(file, source.replaceAll(find, put));
-  }
-  return files;
+function interceptCommands(script: Script, body: string): void {
+  replaceSource(
+    script,
+    `
+local server = redis
+local function intercept(call, command, ...)
+  ${body}
+  return call(command, ...)
+end
+local redis = {
+  call = function(...) return intercept(server.call, ...) end,
+  pcall = function(...) return intercept(server.pcall, ...) end,
+}
+${script.source}`,
+  );
+}
+
+function replaceSource(script: Script, source: string): void {
+  script.source = source;
+  script.sha = createHash('sha1').update(source).digest('hex');
 }

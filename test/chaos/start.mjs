@@ -1,5 +1,5 @@
 /** Compiles this folder, without checking types, and runs it: see docs/chaos.md, or `--help`. */
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import ts from 'typescript';
@@ -21,6 +21,8 @@ for (const folder of ['test/chaos', 'test/support']) {
   }
 }
 writeFileSync(join(target, 'package.json'), '{ "type": "module" }');
+// The modules of this folder import those of `lib/` from there: here they are the built ones.
+symlinkSync(join(root, 'dist/esm'), join(target, 'lib'), 'junction');
 const { main } = await import(pathToFileURL(join(target, 'test/chaos/main.js')).href);
-process.exitCode = await main(process.argv.slice(2), { root, scratch: target });
+process.exitCode = await main(process.argv.slice(2), { root });
 process.exit();

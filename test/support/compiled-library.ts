@@ -24,7 +24,7 @@ export function compileLibrary(): string {
   for (const [file, source] of sources) {
     const target = join(work, file.replace(/\.ts$/, '.js'));
     mkdirSync(dirname(target), { recursive: true });
-    writeFileSync(target, ts.transpileModule(source, { compilerOptions }).outputText);
+    writeFileSync(target, compile(source));
   }
   writeFileSync(join(work, 'package.json'), '{ "type": "module" }');
   try {
@@ -33,6 +33,15 @@ export function compileLibrary(): string {
     rmSync(work, { recursive: true }); // another process was first
   }
   return join(cache, state);
+}
+
+/** A module of the tests, compiled in the same way. */
+export function compileFile(file: string): string {
+  return compile(readFileSync(file, 'utf8'));
+}
+
+function compile(source: string): string {
+  return ts.transpileModule(source, { compilerOptions }).outputText;
 }
 
 const compilerOptions: ts.CompilerOptions = {
