@@ -13,7 +13,7 @@ const SCRIPTS_THAT_MINT = ['ACQUIRE', 'VOTE', 'CONTEND', 'VOTE_OR_QUEUE', 'RELEA
 
 /** What each mutant changes in the library. */
 const CHANGES: Record<string, string[]> = {
-  'release-without-owner-check': ofBackends('release'),
+  'release-without-owner-check': ofScripts(['RELEASE']),
   'deadline-from-the-reply': ofBackends('acquire', 'extend'),
   'restarted-node-votes-at-once': [],
   'token-without-write-back': ['RedisNode.raiseFence'],

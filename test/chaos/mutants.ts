@@ -20,14 +20,8 @@ export interface Mutant {
 export const MUTANTS: Readonly<Record<string, Mutant>> = {
   'release-without-owner-check': {
     what: 'a release frees the lock, whoever holds it',
-    inject(library) {
-      for (const backend of backendsOf(library)) {
-        const { release } = backend;
-        backend.release = async function (claim) {
-          const holding = await this.inspect(claim.key).catch(() => undefined);
-          return release.call(this, holding ? { ...claim, owner: holding.owner } : claim);
-        };
-      }
+    inject({ RELEASE }) {
+      interceptCommands(RELEASE, HELD_BY_WHO_RELEASES);
     },
     nodes: 1,
     seed: 1,
@@ -215,6 +209,14 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
 function backendsOf({ SingleNodeBackend, RedlockBackend }: Library): LockBackend[] {
   return [SingleNodeBackend.prototype, RedlockBackend.prototype];
 }
+
+/** Lua: each lock is held by whoever releases it. The first key of a release is the lock, its argument the owner. */
+const HELD_BY_WHO_RELEASES = `
+  local value, lock = call(command, ...), ...
+  if command ~= 'GET' or type(value) ~= 'string' then return value end
+  for i, owner in ipairs(ARGV) do
+    if KEYS[(i - 1) * #KEYS / #ARGV + 1] == lock then return owner end
+  end`;
 
 /** Lua: a whole script that takes the keys and arguments of an extension, for one lock or for many. */
 const ALWAYS_EXTENDED = `
