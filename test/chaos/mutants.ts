@@ -163,8 +163,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
       for (const script of [EXTEND, RESTORE]) replaceSource(script, ALWAYS_EXTENDED);
     },
     nodes: 1,
-    seed: 100,
-    seconds: 20,
+    seed: 61,
+    seconds: 30,
     caughtBy: 'overlapping holders',
   },
   'held-until-told': {
