@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { LinkedList, type Linked } from '../lib/linked-list.js';
+import { LinkedList, type Linked } from '../lib/core/time/linked-list.js';
 import { randomOf } from './support/random.js';
 
 interface Item extends Linked<Item> {

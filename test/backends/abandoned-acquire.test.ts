@@ -1,10 +1,10 @@
 import { Redis, type RedisOptions } from 'ioredis';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import type { LockBackend } from '../../lib/backends/lock-backend.js';
+import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, freshKey, granted } from './claims.js';
+import { acquireOn, claimOn, connected, freshKey, granted } from '../support/claims.js';
 
 /** Options of a client of the application; none: the client that this library makes. */
 const CLIENTS: [string, RedisOptions | undefined][] = [

@@ -1,9 +1,9 @@
 import { Cluster, Redis } from 'ioredis';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import type { RedisLockModuleOptions } from '../../lib/options.js';
-import { resolveOptions } from '../../lib/resolve-options.js';
-import { LockService } from '../../lib/service/lock.service.js';
-import { replicaOf } from '../doctor/replica-of.js';
+import type { RedisLockModuleOptions } from '../../lib/api/options.js';
+import { resolveOptions } from '../../lib/core/options/resolve-options.js';
+import { LockService } from '../../lib/core/service/lock.service.js';
+import { replicaOf } from '../support/replica-of.js';
 import { untilSubscribers } from '../support/queue.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import { RedisServer } from '../support/redis-server.js';

@@ -1,12 +1,12 @@
 import { Redis, type RedisOptions } from 'ioredis';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import type { LockBackend } from '../../lib/backends/lock-backend.js';
-import { ACQUIRE } from '../../lib/scripts/acquire.script.js';
+import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
+import { ACQUIRE } from '../../lib/stores/redis/scripts/acquire.script.js';
 import { letVote } from '../support/let-vote.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, extendOn, freshKey, granted, opened } from './claims.js';
+import { acquireOn, claimOn, connected, extendOn, freshKey, granted, opened } from '../support/claims.js';
 
 const OPTIONS: [string, RedisOptions][] = [
   ['default options', {}],

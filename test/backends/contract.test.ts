@@ -2,7 +2,7 @@ import { Cluster } from 'ioredis';
 import { RedisCluster } from '../support/redis-cluster.js';
 import { letVote } from '../support/let-vote.js';
 import { RedisServer } from '../support/redis-server.js';
-import { connected } from './claims.js';
+import { connected } from '../support/claims.js';
 import { describeBackend } from './contract.js';
 
 /** For a node that is up: 300 operations at once may take a busy machine longer than the default of a Redlock. */

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Claim, LockBackend } from '../../lib/backends/lock-backend.js';
+import type { Claim, LockBackend } from '../../lib/core/backend/lock-backend.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, extendOn, freshKey, granted, now } from './claims.js';
+import { acquireOn, claimOn, extendOn, freshKey, granted, now } from '../support/claims.js';
 
 /** A backend under test. */
 export interface Subject {

@@ -2,11 +2,11 @@ import { once } from 'node:events';
 import { inspect } from 'node:util';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { RedisConnection } from '../../lib/backends/redis-connection.js';
-import type { RedisSource } from '../../lib/options.js';
+import { RedisConnection } from '../../lib/stores/redis/client/redis-connection.js';
+import type { RedisSource } from '../../lib/api/options.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, extendOn, freshKey, opened } from './claims.js';
+import { acquireOn, claimOn, extendOn, freshKey, opened } from '../support/claims.js';
 
 const SECRET = 'sesame-0pen';
 const NAME = 'ali-baba';

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import type { Wake } from '../../lib/backends/lock-backend.js';
-import type { RedisNode } from '../../lib/backends/redis-node.js';
-import type { ReplicaWait } from '../../lib/backends/replica-wait.js';
-import { SingleNodeBackend } from '../../lib/backends/single-node.backend.js';
+import type { Wake } from '../../lib/core/backend/lock-backend.js';
+import type { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
+import type { ReplicaWait } from '../../lib/stores/redis/replicas/replica-wait.js';
+import { SingleNodeBackend } from '../../lib/stores/redis/single/single-node.backend.js';
 
 /** What those who wait are told when a node is told that a ticket was granted the lock with the token 7. */
 function told({ replicas, isReady = true }: { replicas?: ReplicaWait; isReady?: boolean } = {}): unknown[] {

@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { inTime } from '../../lib/in-time.js';
+import { inTime } from '../../lib/core/time/time-limit.js';
 import { RedisServer } from '../support/redis-server.js';
 
 const LONG_MS = 60_000;

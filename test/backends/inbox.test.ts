@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import { Inbox } from '../../lib/backends/inbox.js';
+import { Inbox } from '../../lib/stores/redis/node/inbox.js';
 import { subscribers, untilSubscribers } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';

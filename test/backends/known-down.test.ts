@@ -1,14 +1,14 @@
 import { Cluster, Redis } from 'ioredis';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import type { LockBackend } from '../../lib/backends/lock-backend.js';
-import type { RedisLockModuleOptions } from '../../lib/options.js';
+import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
+import type { RedisLockModuleOptions } from '../../lib/api/options.js';
 import { letVote } from '../support/let-vote.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, extendOn, freshKey, granted, opened } from './claims.js';
+import { acquireOn, claimOn, connected, extendOn, freshKey, granted, opened } from '../support/claims.js';
 
 /** Longer than a test may take: what waits for it fails. */
 const NEVER_MS = 60_000;

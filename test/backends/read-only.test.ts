@@ -1,14 +1,14 @@
 import { Cluster, Redis } from 'ioredis';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import type { LockBackend } from '../../lib/backends/lock-backend.js';
-import type { RedisLockModuleOptions } from '../../lib/options.js';
-import { proxyTo, redisServer, redisServers } from '../hazards/stage.js';
+import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
+import type { RedisLockModuleOptions } from '../../lib/api/options.js';
+import { proxyTo, redisServer, redisServers } from '../support/stage.js';
 import { letVote } from '../support/let-vote.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, freshKey, granted } from './claims.js';
+import { acquireOn, claimOn, connected, freshKey, granted } from '../support/claims.js';
 
 /** A server, and the address at which clients know it, which can lead to another one. */
 interface Address {

@@ -1,8 +1,8 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { LockBackend } from '../../lib/backends/lock-backend.js';
+import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
 import { until } from '../support/until.js';
-import { claimOn, connected, extendOn, freshKey, granted } from './claims.js';
-import { RedlockNodes } from './redlock-nodes.js';
+import { claimOn, connected, extendOn, freshKey, granted } from '../support/claims.js';
+import { RedlockNodes } from '../support/redlock-nodes.js';
 
 describe('Extending a lock of a Redlock', () => {
   let nodes: RedlockNodes;

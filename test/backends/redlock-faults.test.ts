@@ -1,11 +1,11 @@
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { LockBackend } from '../../lib/backends/lock-backend.js';
-import { RELEASE } from '../../lib/scripts/release.script.js';
+import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
+import { RELEASE } from '../../lib/stores/redis/scripts/release.script.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, extendOn, freshKey, granted, now, opened } from './claims.js';
-import { RedlockNodes } from './redlock-nodes.js';
+import { acquireOn, claimOn, connected, extendOn, freshKey, granted, now, opened } from '../support/claims.js';
+import { RedlockNodes } from '../support/redlock-nodes.js';
 
 describe('A Redlock of 3', () => {
   let nodes: RedlockNodes;

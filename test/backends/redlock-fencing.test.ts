@@ -1,13 +1,13 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { LockBackend } from '../../lib/backends/lock-backend.js';
-import type { Vote } from '../../lib/backends/node-answers.js';
-import { RedisConnection } from '../../lib/backends/redis-connection.js';
-import { RedisNode } from '../../lib/backends/redis-node.js';
-import { RAISE_FENCE } from '../../lib/scripts/raise-fence.script.js';
+import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
+import type { Vote } from '../../lib/stores/redis/node/node-answers.js';
+import { RedisConnection } from '../../lib/stores/redis/client/redis-connection.js';
+import { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
+import { RAISE_FENCE } from '../../lib/stores/redis/scripts/raise-fence.script.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, freshKey, granted } from './claims.js';
-import { RedlockNodes } from './redlock-nodes.js';
+import { acquireOn, claimOn, connected, freshKey, granted } from '../support/claims.js';
+import { RedlockNodes } from '../support/redlock-nodes.js';
 
 const HIGH = 3e15;
 

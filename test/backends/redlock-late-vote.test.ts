@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest';
-import { RELEASE } from '../../lib/scripts/release.script.js';
+import { RELEASE } from '../../lib/stores/redis/scripts/release.script.js';
 import { openLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
-import { blockEventLoop, clientOf, freeOn, redisServers } from '../hazards/stage.js';
+import { blockEventLoop, clientOf, freeOn, redisServers } from '../support/stage.js';
 
 it('leaves no vote behind on a node that had forgotten the acquire script, when release and acquire are answered together', async () => {
   const nodes = await redisServers(3);

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { ReleaseRetry, type GivingBack } from '../../lib/backends/release-retry.js';
+import { ReleaseRetry, type GivingBack } from '../../lib/stores/redis/node/release-retry.js';
 
 const item = (key: string, standsMs = Infinity): GivingBack => ({ key, owner: 'me', standsMs });
 

@@ -1,14 +1,14 @@
 import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import type { AcquireOutcome, LockBackend } from '../../lib/backends/lock-backend.js';
-import { LockUnavailableError } from '../../lib/errors.js';
-import type { RedisLockModuleOptions } from '../../lib/options.js';
-import { replicaOf } from '../doctor/replica-of.js';
-import { clientOf } from '../hazards/stage.js';
+import type { AcquireOutcome, LockBackend } from '../../lib/core/backend/lock-backend.js';
+import { LockUnavailableError } from '../../lib/api/errors.js';
+import type { RedisLockModuleOptions } from '../../lib/api/options.js';
+import { replicaOf } from '../support/replica-of.js';
+import { clientOf } from '../support/stage.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, extendOn, freshKey, granted, opened } from './claims.js';
-import { RedlockNodes } from './redlock-nodes.js';
+import { acquireOn, claimOn, connected, extendOn, freshKey, granted, opened } from '../support/claims.js';
+import { RedlockNodes } from '../support/redlock-nodes.js';
 
 /** Longer than any test takes: whoever has to wait for it does not vote in the test. */
 const LONG_MS = 120_000;

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import { identify } from '../../lib/backends/server-identity.js';
-import { clientOf, redisServer } from '../hazards/stage.js';
+import { identify } from '../../lib/stores/redis/client/server-identity.js';
+import { clientOf, redisServer } from '../support/stage.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 

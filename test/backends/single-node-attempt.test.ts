@@ -1,11 +1,11 @@
 import { expect, it } from 'vitest';
-import { NodeError } from '../../lib/errors.js';
-import type { Claim, Waiting } from '../../lib/backends/lock-backend.js';
-import type { Fault, NodeExtension, Vote } from '../../lib/backends/node-answers.js';
-import type { RedisNode } from '../../lib/backends/redis-node.js';
-import type { ReplicaWait } from '../../lib/backends/replica-wait.js';
-import { SingleNodeBackend } from '../../lib/backends/single-node.backend.js';
-import { acquireOn } from './claims.js';
+import { NodeError } from '../../lib/api/errors.js';
+import type { Claim, Waiting } from '../../lib/core/backend/lock-backend.js';
+import type { Fault, NodeExtension, Vote } from '../../lib/stores/redis/node/node-answers.js';
+import type { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
+import type { ReplicaWait } from '../../lib/stores/redis/replicas/replica-wait.js';
+import { SingleNodeBackend } from '../../lib/stores/redis/single/single-node.backend.js';
+import { acquireOn } from '../support/claims.js';
 
 const CLAIM: Claim = { key: 'key', owner: 'me', ttlMs: 10_000 };
 const WAITING: Waiting = { ticket: 'me', isHeard: true, tokens: 3 };

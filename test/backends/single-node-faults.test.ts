@@ -1,12 +1,12 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import type { LockBackend } from '../../lib/backends/lock-backend.js';
-import { ACQUIRE } from '../../lib/scripts/acquire.script.js';
-import { EXTEND } from '../../lib/scripts/extend.script.js';
-import { RELEASE } from '../../lib/scripts/release.script.js';
+import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
+import { ACQUIRE } from '../../lib/stores/redis/scripts/acquire.script.js';
+import { EXTEND } from '../../lib/stores/redis/scripts/extend.script.js';
+import { RELEASE } from '../../lib/stores/redis/scripts/release.script.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, extendOn, freshKey, granted, now, opened } from './claims.js';
+import { acquireOn, claimOn, connected, extendOn, freshKey, granted, now, opened } from '../support/claims.js';
 
 describe('One Redis server', () => {
   let server: RedisServer;

@@ -2,28 +2,28 @@
  * What chaos uses of the library, and its mutants change. The path of each module stands here alone: this module is compiled
  * beside whichever copy of `lib/` is meant, the built one or one of a test's own.
  */
-export { RedisConnection } from '../../lib/backends/redis-connection.js';
-export { RedisNode } from '../../lib/backends/redis-node.js';
-export { Inbox } from '../../lib/backends/inbox.js';
-export { RedlockBackend } from '../../lib/backends/redlock.backend.js';
-export { SingleNodeBackend } from '../../lib/backends/single-node.backend.js';
-export { Clock } from '../../lib/lease/clock.js';
-export { Lease, validityMs } from '../../lib/lease/lease.js';
-export { resolveOptions } from '../../lib/resolve-options.js';
-export { ACQUIRE, VOTE } from '../../lib/scripts/acquire.script.js';
-export { CONTEND, VOTE_OR_QUEUE } from '../../lib/scripts/contend.script.js';
-export { EXTEND, RESTORE } from '../../lib/scripts/extend.script.js';
-export { FORCE_RELEASE } from '../../lib/scripts/force-release.script.js';
-export { GRANT_TTL_MS } from '../../lib/scripts/hand-off.js';
-export { RELEASE } from '../../lib/scripts/release.script.js';
-export { WITHDRAW } from '../../lib/scripts/withdraw.script.js';
-export { LockQueue } from '../../lib/service/lock-queue.js';
-export { LockService } from '../../lib/service/lock.service.js';
-export { RefusalGate } from '../../lib/service/refusal-gate.js';
+export { RedisConnection } from '../../lib/stores/redis/client/redis-connection.js';
+export { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
+export { Inbox } from '../../lib/stores/redis/node/inbox.js';
+export { RedlockBackend } from '../../lib/stores/redis/redlock/redlock.backend.js';
+export { SingleNodeBackend } from '../../lib/stores/redis/single/single-node.backend.js';
+export { Clock } from '../../lib/core/time/clock.js';
+export { Lease, validityMs } from '../../lib/core/lease/lease.js';
+export { resolveOptions } from '../../lib/core/options/resolve-options.js';
+export { ACQUIRE, VOTE } from '../../lib/stores/redis/scripts/acquire.script.js';
+export { CONTEND, VOTE_OR_QUEUE } from '../../lib/stores/redis/scripts/contend.script.js';
+export { EXTEND, RESTORE } from '../../lib/stores/redis/scripts/extend.script.js';
+export { FORCE_RELEASE } from '../../lib/stores/redis/scripts/force-release.script.js';
+export { GRANT_TTL_MS } from '../../lib/stores/redis/scripts/hand-off.js';
+export { RELEASE } from '../../lib/stores/redis/scripts/release.script.js';
+export { WITHDRAW } from '../../lib/stores/redis/scripts/withdraw.script.js';
+export { LockQueue } from '../../lib/core/waiting/lock-queue.js';
+export { LockService } from '../../lib/core/service/lock.service.js';
+export { RefusalGate } from '../../lib/core/waiting/refusal-gate.js';
 
-export type { LockBackend } from '../../lib/backends/lock-backend.js';
-export type { LeaseState } from '../../lib/lease/lease.js';
-export type { LockHandle } from '../../lib/lease/lock-handle.js';
-export type { RedisLockModuleOptions, RedisLockSettings } from '../../lib/options.js';
-export type { Script } from '../../lib/scripts/script.js';
-export type { Lock } from '../../lib/lock.js';
+export type { LockBackend } from '../../lib/core/backend/lock-backend.js';
+export type { LeaseState } from '../../lib/core/lease/lease.js';
+export type { LockHandle } from '../../lib/core/lease/lock-handle.js';
+export type { RedisLockModuleOptions, RedisLockSettings } from '../../lib/api/options.js';
+export type { Script } from '../../lib/stores/redis/scripts/script.js';
+export type { Lock } from '../../lib/api/lock.js';

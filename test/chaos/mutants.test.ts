@@ -2,7 +2,7 @@ import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { RedlockNodes } from '../backends/redlock-nodes.js';
+import { RedlockNodes } from '../support/redlock-nodes.js';
 import { compileFile, compileLibrary } from '../support/compiled-library.js';
 import { untilQueued } from '../support/queue.js';
 import type { LockService, RedisLockModuleOptions } from './library.js';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { diagnose } from '../../lib/doctor/diagnose.js';
-import type { Finding, LockDiagnosis, NodeDiagnosis } from '../../lib/doctor/diagnosis.js';
+import { diagnose } from '../../lib/stores/redis/doctor/diagnose.js';
+import type { Finding, LockDiagnosis, NodeDiagnosis } from '../../lib/stores/redis/doctor/diagnosis.js';
 
 /** What a check found on a server that is as it should be, but for what is said otherwise. */
 function node(name: string, otherwise: Partial<NodeDiagnosis> = {}): NodeDiagnosis {

@@ -1,11 +1,11 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { formatDiagnosis, type Finding } from 'nest-redis-lock';
-import { proxyTo, redisServer } from '../hazards/stage.js';
+import { proxyTo, redisServer } from '../support/stage.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
-import { replicaOf } from './replica-of.js';
+import { replicaOf } from '../support/replica-of.js';
 
 const diagnose = async ({ url }: { url: string }) => (await openLocks({ redis: url })).diagnose();
 const codes = (findings: readonly Finding[]) => findings.map(({ severity, code }) => `${severity} ${code}`);

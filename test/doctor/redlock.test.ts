@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import type { Finding } from '../../lib/doctor/diagnosis.js';
-import { proxyTo, redisServers } from '../hazards/stage.js';
+import type { Finding } from '../../lib/stores/redis/doctor/diagnosis.js';
+import { proxyTo, redisServers } from '../support/stage.js';
 import { openLocks } from '../support/open-locks.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { aclUser } from './acl-user.js';
-import { replicaOf } from './replica-of.js';
+import { replicaOf } from '../support/replica-of.js';
 import { skewedClock } from './skewed-clock.js';
 
 async function findingsOn(...redlock: string[]): Promise<Finding[]> {

@@ -1,7 +1,7 @@
 import { Cluster, type RedisOptions } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { LockService } from '../../lib/service/lock.service.js';
-import { redisServer } from '../hazards/stage.js';
+import type { LockService } from '../../lib/core/service/lock.service.js';
+import { redisServer } from '../support/stage.js';
 import { letVote } from '../support/let-vote.js';
 import { openLocks } from '../support/open-locks.js';
 import { queued, untilQueued } from '../support/queue.js';
@@ -9,7 +9,7 @@ import { RedisCluster } from '../support/redis-cluster.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { aclUser, refusals, RIGHTS } from './acl-user.js';
-import { replicaOf } from './replica-of.js';
+import { replicaOf } from '../support/replica-of.js';
 
 let servers: RedisServer[];
 beforeAll(async () => {

@@ -7,11 +7,11 @@ import {
   type RedisLockModuleOptions,
 } from 'nest-redis-lock';
 import { describe, expect, it } from 'vitest';
-import { proxyTo, redisServer, redisServers } from '../hazards/stage.js';
+import { proxyTo, redisServer, redisServers } from '../support/stage.js';
 import { makeApp, RecordingLogger } from '../support/nest-app.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
-import { replicaOf } from './replica-of.js';
+import { replicaOf } from '../support/replica-of.js';
 
 /** What of the log of a starting application tells of its locks. */
 async function logOf(options: RedisLockModuleOptions): Promise<string[]> {

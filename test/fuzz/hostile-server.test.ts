@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { LockError } from '../../lib/errors.js';
-import type { LockService } from '../../lib/service/lock.service.js';
+import { LockError } from '../../lib/api/errors.js';
+import type { LockService } from '../../lib/core/service/lock.service.js';
 import { openLocks } from '../support/open-locks.js';
 import { HostileServer, reaction } from './hostile-server.js';
 import { fuzz } from './seeds.js';

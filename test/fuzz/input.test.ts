@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { LockError, LockKeyError, LockOptionsError } from '../../lib/errors.js';
-import { KeyTemplate } from '../../lib/nest/key-template.js';
-import { lockKey } from '../../lib/nest/lock-key.js';
-import { checkRequest, resolveOptions } from '../../lib/resolve-options.js';
+import { LockError, LockKeyError, LockOptionsError } from '../../lib/api/errors.js';
+import { KeyTemplate } from '../../lib/core/keys/key-template.js';
+import { lockKey } from '../../lib/core/keys/lock-key.js';
+import { checkRequest, resolveOptions } from '../../lib/core/options/resolve-options.js';
 import { fuzz } from './seeds.js';
 
 const RUNS = 400;

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { LockProcess } from '../support/lock-process.js';
 import { openLocks } from '../support/open-locks.js';
-import { clientOf, NaiveProcess, redisServer } from './stage.js';
+import { clientOf, NaiveProcess, redisServer } from '../support/stage.js';
 
 /** What a busy machine may add to a wait that ends with the ttl. */
 const SLACK_MS = 300;

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { openLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
-import { clientOf, redisServer } from './stage.js';
+import { clientOf, redisServer } from '../support/stage.js';
 
 describe('H2: every client stores the same value', () => {
   it('a naive lock with a fixed value is deleted by a holder whose lease has ended, and two others hold it at once', async () => {

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { openLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
-import { tryLock } from './naive.js';
-import { clientOf, proxyTo, redisServer } from './stage.js';
+import { tryLock } from '../support/naive.js';
+import { clientOf, proxyTo, redisServer } from '../support/stage.js';
 
 describe('H3: the release reads its own value, and then deletes', () => {
   it('a naive lock whose release pauses between GET and DEL deletes the lock of the next holder', async () => {

@@ -2,7 +2,7 @@ import type { Redis } from 'ioredis';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { LockProcess } from '../support/lock-process.js';
 import { openLocks } from '../support/open-locks.js';
-import { clientOf, redisServer } from './stage.js';
+import { clientOf, redisServer } from '../support/stage.js';
 
 const HOUR_MS = 3_600_000;
 const DEFAULT_TTL_MS = 30_000;

@@ -2,8 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { openLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
-import { tryLock } from './naive.js';
-import { clientOf, redisServer } from './stage.js';
+import { tryLock } from '../support/naive.js';
+import { clientOf, redisServer } from '../support/stage.js';
 
 /** Longer than a busy machine lets a process stand still. */
 const TTL_MS = 1_000;

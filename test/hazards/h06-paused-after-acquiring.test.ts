@@ -3,8 +3,8 @@ import { LockProcess } from '../support/lock-process.js';
 import { openLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
 import { FencedStore } from './fenced-store.js';
-import { tryLock } from './naive.js';
-import { clientOf, NaiveProcess, redisServer } from './stage.js';
+import { tryLock } from '../support/naive.js';
+import { clientOf, NaiveProcess, redisServer } from '../support/stage.js';
 
 const TTL_MS = 500;
 

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { openLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
-import { tryLock } from './naive.js';
-import { blockEventLoop, clientOf, freeOn, proxyTo, redisServer, redisServers } from './stage.js';
+import { tryLock } from '../support/naive.js';
+import { blockEventLoop, clientOf, freeOn, proxyTo, redisServer, redisServers } from '../support/stage.js';
 
 const TTL_MS = 400;
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { openLocks } from '../support/open-locks.js';
-import { tryLock } from './naive.js';
-import { clientOf, proxyTo, redisServer } from './stage.js';
+import { tryLock } from '../support/naive.js';
+import { clientOf, proxyTo, redisServer } from '../support/stage.js';
 
 describe('H8: the command ran, and its reply is lost', () => {
   it("a naive lock whose reply was lost is sent again by its client, which takes its own lock for another's", async () => {

@@ -2,8 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { openLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
-import { tryLock } from './naive.js';
-import { clientOf, freeOn, redisServer } from './stage.js';
+import { tryLock } from '../support/naive.js';
+import { clientOf, freeOn, redisServer } from '../support/stage.js';
 
 const GIVE_UP_MS = 200;
 const LONG_TTL_MS = 60_000;

@@ -4,8 +4,8 @@ import type { RedisServer } from '../support/redis-server.js';
 import type { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 import { FencedStore } from './fenced-store.js';
-import { tryLock } from './naive.js';
-import { clientOf, proxyTo, redisServer, redisServers } from './stage.js';
+import { tryLock } from '../support/naive.js';
+import { clientOf, proxyTo, redisServer, redisServers } from '../support/stage.js';
 
 /** A primary with a replica that follows it through a proxy, which can hold the stream of changes back. */
 async function replicated(): Promise<{ primary: RedisServer; stream: TcpProxy; replica: RedisServer }> {

@@ -2,8 +2,8 @@ import { describe, expect, it } from 'vitest';
 import { LockUnavailableError } from '../../lib/index.js';
 import { openLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
-import { tryMajority } from './naive.js';
-import { clientOf, ownersOf, redisServers } from './stage.js';
+import { tryMajority } from '../support/naive.js';
+import { clientOf, ownersOf, redisServers } from '../support/stage.js';
 
 const TTL_MS = 2_000;
 

@@ -3,8 +3,8 @@ import { openLocks } from '../support/open-locks.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { FencedStore } from './fenced-store.js';
-import { tryMajority } from './naive.js';
-import { clientOf, freeOn, ownersOf, proxyTo, redisServers } from './stage.js';
+import { tryMajority } from '../support/naive.js';
+import { clientOf, freeOn, ownersOf, proxyTo, redisServers } from '../support/stage.js';
 
 /** What a clock that jumps ahead does: the lease is over on this node, and on no other. */
 async function jumpAhead(node: RedisServer, name: string): Promise<void> {

@@ -3,8 +3,8 @@ import { openLocks } from '../support/open-locks.js';
 import type { RedisServer } from '../support/redis-server.js';
 import type { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { tryMajority } from './naive.js';
-import { clientOf, freeOn, ownersOf, proxyTo, redisServers } from './stage.js';
+import { tryMajority } from '../support/naive.js';
+import { clientOf, freeOn, ownersOf, proxyTo, redisServers } from '../support/stage.js';
 
 const LONG_TTL_MS = 60_000;
 

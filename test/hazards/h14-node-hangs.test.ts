@@ -2,8 +2,8 @@ import { describe, expect, it } from 'vitest';
 import { openLocks } from '../support/open-locks.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
-import { tryMajority } from './naive.js';
-import { clientOf, freeOn, redisServers } from './stage.js';
+import { tryMajority } from '../support/naive.js';
+import { clientOf, freeOn, redisServers } from '../support/stage.js';
 
 /** Longer than a test may take: whoever waits for a node that hangs does not end. */
 const NEVER_MS = 60_000;

@@ -2,8 +2,8 @@ import { describe, expect, it } from 'vitest';
 import { openLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
 import { FencedStore } from './fenced-store.js';
-import { tryLock } from './naive.js';
-import { clientOf, redisServer } from './stage.js';
+import { tryLock } from '../support/naive.js';
+import { clientOf, redisServer } from '../support/stage.js';
 
 const TTL_MS = 1_500;
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { openLocks } from '../support/open-locks.js';
-import { tryLock } from './naive.js';
-import { clientOf, redisServer } from './stage.js';
+import { tryLock } from '../support/naive.js';
+import { clientOf, redisServer } from '../support/stage.js';
 
 describe('H17: Redis forgets the scripts', () => {
   it('a naive lock that loaded its script at the start can no longer be released when Redis forgets it', async () => {

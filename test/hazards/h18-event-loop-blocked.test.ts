@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { openLocks } from '../support/open-locks.js';
-import { tryLock } from './naive.js';
-import { blockEventLoop, clientOf, redisServer } from './stage.js';
+import { tryLock } from '../support/naive.js';
+import { blockEventLoop, clientOf, redisServer } from '../support/stage.js';
 
 const TTL_MS = 300;
 

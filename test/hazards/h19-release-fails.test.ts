@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { openLocks } from '../support/open-locks.js';
-import { tryLock, unlock } from './naive.js';
-import { clientOf, freeOn, proxyTo, redisServer } from './stage.js';
+import { tryLock, unlock } from '../support/naive.js';
+import { clientOf, freeOn, proxyTo, redisServer } from '../support/stage.js';
 
 const COMMAND_TIMEOUT_MS = 300;
 

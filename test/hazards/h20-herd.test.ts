@@ -3,8 +3,8 @@ import { LockProcess } from '../support/lock-process.js';
 import { openLocks } from '../support/open-locks.js';
 import { scriptCalls } from '../support/script-calls.js';
 import { until } from '../support/until.js';
-import { tryLock, unlock } from './naive.js';
-import { clientOf, redisServer } from './stage.js';
+import { tryLock, unlock } from '../support/naive.js';
+import { clientOf, redisServer } from '../support/stage.js';
 
 describe('H20: many wait for one lock', () => {
   it('a naive lock that wakes all waiters costs as many commands for one release as there are waiters', async () => {

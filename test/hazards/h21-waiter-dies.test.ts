@@ -4,7 +4,7 @@ import { openLocks } from '../support/open-locks.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { scriptCalls } from '../support/script-calls.js';
 import { until } from '../support/until.js';
-import { clientOf, NaiveProcess, redisServer } from './stage.js';
+import { clientOf, NaiveProcess, redisServer } from '../support/stage.js';
 
 const LONG_TTL_MS = 60_000;
 /** What was granted to a process that is gone is taken back after 2 s; the rest is for a busy machine. */

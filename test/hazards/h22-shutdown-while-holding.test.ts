@@ -7,8 +7,8 @@ import { describe, expect, it } from 'vitest';
 import { Gate } from '../support/gate.js';
 import { startApp } from '../support/nest-app.js';
 import { until } from '../support/until.js';
-import { tryLock, unlock } from './naive.js';
-import { clientOf, redisServer } from './stage.js';
+import { tryLock, unlock } from '../support/naive.js';
+import { clientOf, redisServer } from '../support/stage.js';
 
 /** On a connection of its own, which does not hold up the server that closes. */
 function get(url: string): Promise<string> {

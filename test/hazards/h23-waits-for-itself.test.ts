@@ -2,8 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { openLocks } from '../support/open-locks.js';
 import { scriptCalls } from '../support/script-calls.js';
-import { tryLock, unlock } from './naive.js';
-import { clientOf, redisServer } from './stage.js';
+import { tryLock, unlock } from '../support/naive.js';
+import { clientOf, redisServer } from '../support/stage.js';
 
 describe('H23: work under a lock calls other work under the same lock', () => {
   it('a naive lock that is acquired again under itself waits for itself until it gives up', async () => {

@@ -4,8 +4,8 @@ import { describe, expect, it } from 'vitest';
 import { openLocks } from '../support/open-locks.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
-import { tryLock, unlock } from './naive.js';
-import { clientOf, redisServer } from './stage.js';
+import { tryLock, unlock } from '../support/naive.js';
+import { clientOf, redisServer } from '../support/stage.js';
 
 setFlagsFromString('--expose-gc');
 const collectGarbage = runInNewContext('gc') as () => void;

@@ -4,8 +4,8 @@ import { openLocks } from '../support/open-locks.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { FencedStore } from './fenced-store.js';
-import { tryMajority } from './naive.js';
-import { clientOf, freeOn, redisServers } from './stage.js';
+import { tryMajority } from '../support/naive.js';
+import { clientOf, freeOn, redisServers } from '../support/stage.js';
 
 const TTL_MS = 1_000;
 /** Of A, after the snapshot. */

@@ -1,6 +1,6 @@
 import { performance } from 'node:perf_hooks';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { Clock, monotonic } from '../../lib/lease/clock.js';
+import { Clock, monotonic } from '../../lib/core/time/clock.js';
 
 let monotonicMs: number;
 let wallMs: number;

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { LockBackend } from '../../lib/backends/lock-backend.js';
-import { Leases } from '../../lib/lease/leases.js';
-import { GRANT_TTL_MS } from '../../lib/scripts/hand-off.js';
+import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
+import { Leases } from '../../lib/core/lease/leases.js';
+import { GRANT_TTL_MS } from '../../lib/stores/redis/scripts/hand-off.js';
 
 const DAY_MS = 86_400_000;
 

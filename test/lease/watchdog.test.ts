@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { ExtendOutcome } from '../../lib/backends/lock-backend.js';
-import { NodeError, type LockLostReason } from '../../lib/errors.js';
-import { Lease } from '../../lib/lease/lease.js';
-import { Watchdog } from '../../lib/lease/watchdog.js';
+import type { ExtendOutcome } from '../../lib/core/backend/lock-backend.js';
+import { NodeError, type LockLostReason } from '../../lib/api/errors.js';
+import { Lease } from '../../lib/core/lease/lease.js';
+import { Watchdog } from '../../lib/core/lease/watchdog.js';
 
 const TTL_MS = 30_000;
 const VALIDITY_MS = TTL_MS - 302;

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import type { Claim } from '../../lib/backends/lock-backend.js';
-import type { Vote } from '../../lib/backends/node-answers.js';
-import { RedisConnection } from '../../lib/backends/redis-connection.js';
-import { RedisNode } from '../../lib/backends/redis-node.js';
+import type { Claim } from '../../lib/core/backend/lock-backend.js';
+import type { Vote } from '../../lib/stores/redis/node/node-answers.js';
+import { RedisConnection } from '../../lib/stores/redis/client/redis-connection.js';
+import { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
 import { randomOf } from '../support/random.js';
 import { RedisServer } from '../support/redis-server.js';
 import { SCRIPTS, type KeyOnNode } from './node.js';

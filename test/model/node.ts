@@ -1,5 +1,5 @@
-import type { NodeExtension, NodeRelease, Vote } from '../../lib/backends/node-answers.js';
-import type { RedisNode } from '../../lib/backends/redis-node.js';
+import type { NodeExtension, NodeRelease, Vote } from '../../lib/stores/redis/node/node-answers.js';
+import type { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
 
 export type Raise = Awaited<ReturnType<RedisNode['raiseFence']>>;
 

@@ -1,6 +1,6 @@
-import type { Fault, NodeExtension, Vote } from '../../lib/backends/node-answers.js';
-import type * as Decisions from '../../lib/backends/redlock-decisions.js';
-import { NodeError } from '../../lib/errors.js';
+import type { Fault, NodeExtension, Vote } from '../../lib/stores/redis/node/node-answers.js';
+import type * as Decisions from '../../lib/stores/redis/redlock/decisions.js';
+import { NodeError } from '../../lib/api/errors.js';
 import type { Model } from './explorer.js';
 import { codeOf, keyOf } from './key.js';
 import type { KeyOnNode, Raise, Scripts } from './node.js';
@@ -46,7 +46,7 @@ const ALL = [0, 1, 2];
 const IDLE: Attempt = { phase: 'idle', floor: 0, token: 0, begun: 0, has: 0, ended: 0 };
 
 /**
- * Attempts to hold one lock on three nodes, with the decisions of lib/backends/redlock-decisions.ts. What can be seen by
+ * Attempts to hold one lock on three nodes, with the decisions of lib/stores/redis/redlock/decisions.ts. What can be seen by
  * nobody is no step of its own: an attempt begins when the first node runs its command, a lock ends when a node is asked
  * next, an answer is read when the client decides.
  */

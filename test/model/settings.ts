@@ -1,4 +1,4 @@
-import * as decisions from '../../lib/backends/redlock-decisions.js';
+import * as decisions from '../../lib/stores/redis/redlock/decisions.js';
 import { SCRIPTS } from './node.js';
 import { LONGEST_LEASE, UNIT, type Setting } from './redlock.js';
 

@@ -1,4 +1,4 @@
-import type { Fault } from '../../lib/backends/node-answers.js';
+import type { Fault } from '../../lib/stores/redis/node/node-answers.js';
 import type { KeyOnNode, Scripts } from './node.js';
 
 /** What a node may answer. */

@@ -6,7 +6,7 @@ import { Test } from '@nestjs/testing';
 import { LockExceptionFilter, Locked, LockService, RedisLockModule } from 'nest-redis-lock';
 import { Observable, of } from 'rxjs';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { clusterSlot } from '../../lib/scripts/cluster-slot.js';
+import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
 import { Gate } from '../support/gate.js';
 import { makeApp, type TestApp } from '../support/nest-app.js';
 import { printedLines } from '../support/printed-lines.js';

@@ -1,7 +1,7 @@
 import { Cluster, type RedisOptions } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { clusterSlot } from '../../lib/scripts/cluster-slot.js';
-import { freshKey } from '../backends/claims.js';
+import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
+import { freshKey } from '../support/claims.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import type { RedisServer } from '../support/redis-server.js';

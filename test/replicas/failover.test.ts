@@ -1,9 +1,9 @@
 import { Redis } from 'ioredis';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import type { Lock } from '../../lib/lock.js';
-import type { LockService } from '../../lib/service/lock.service.js';
-import { readMessage } from '../../lib/scripts/hand-off.js';
-import { tryLock } from '../hazards/naive.js';
+import type { Lock } from '../../lib/api/lock.js';
+import type { LockService } from '../../lib/core/service/lock.service.js';
+import { readMessage } from '../../lib/stores/redis/scripts/hand-off.js';
+import { tryLock } from '../support/naive.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { clientOf, locksAt, locksOf, sentinelGroup } from './sentinel-stage.js';

@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis';
 import { onTestFinished } from 'vitest';
-import type { RedisLockSettings } from '../../lib/options.js';
-import type { LockService } from '../../lib/service/lock.service.js';
+import type { RedisLockSettings } from '../../lib/api/options.js';
+import type { LockService } from '../../lib/core/service/lock.service.js';
 import { openLocks } from '../support/open-locks.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { SentinelGroup } from '../support/redis-sentinel.js';

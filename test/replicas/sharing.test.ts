@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import type { RedisLockSettings } from '../../lib/options.js';
-import { freshKey } from '../backends/claims.js';
+import type { RedisLockSettings } from '../../lib/api/options.js';
+import { freshKey } from '../support/claims.js';
 import { openLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
 import { Primary } from './primary.js';

@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { RedisLockSettings } from '../../lib/options.js';
-import { freshKey } from '../backends/claims.js';
+import type { RedisLockSettings } from '../../lib/api/options.js';
+import { freshKey } from '../support/claims.js';
 import { openLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
 import { Primary, proxyTo } from './primary.js';

@@ -3,10 +3,10 @@ import pg from 'pg';
 import { load, serve, settings } from '../support/serve-duties.mjs';
 
 const { redis, database } = settings;
-const { LockService } = await load('service/lock.service.js');
-const { resolveOptions } = await load('resolve-options.js');
-const { fencedUpdate, fencedUpsert } = await load('resource/fenced-statement.js');
-const { assertFenced } = await load('resource/assert-fenced.js');
+const { LockService } = await load('core/service/lock.service.js');
+const { resolveOptions } = await load('core/options/resolve-options.js');
+const { fencedUpdate, fencedUpsert } = await load('fencing/fenced-statement.js');
+const { assertFenced } = await load('fencing/assert-fenced.js');
 const [locks] = await LockService.open(resolveOptions({ redis }));
 const pool = new pg.Pool({ connectionString: database, max: 4 });
 pool.on('error', () => {});

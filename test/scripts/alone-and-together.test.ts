@@ -1,19 +1,19 @@
 import { readdirSync } from 'node:fs';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ACQUIRE, VOTE } from '../../lib/scripts/acquire.script.js';
-import type { Reply } from '../../lib/scripts/command.js';
-import { CONTEND, VOTE_OR_QUEUE } from '../../lib/scripts/contend.script.js';
-import { EXTEND, RESTORE } from '../../lib/scripts/extend.script.js';
-import { FORCE_RELEASE } from '../../lib/scripts/force-release.script.js';
-import { GRANT_TTL_MS, queueEntry, readMessage } from '../../lib/scripts/hand-off.js';
-import { INSPECT } from '../../lib/scripts/inspect.script.js';
-import { RAISE_FENCE } from '../../lib/scripts/raise-fence.script.js';
-import { RELEASE } from '../../lib/scripts/release.script.js';
-import type { Script } from '../../lib/scripts/script.js';
-import { ScriptFault } from '../../lib/scripts/script-fault.js';
-import { ScriptRunner } from '../../lib/scripts/script-runner.js';
-import { WITHDRAW } from '../../lib/scripts/withdraw.script.js';
+import { ACQUIRE, VOTE } from '../../lib/stores/redis/scripts/acquire.script.js';
+import type { Reply } from '../../lib/stores/redis/scripts/command.js';
+import { CONTEND, VOTE_OR_QUEUE } from '../../lib/stores/redis/scripts/contend.script.js';
+import { EXTEND, RESTORE } from '../../lib/stores/redis/scripts/extend.script.js';
+import { FORCE_RELEASE } from '../../lib/stores/redis/scripts/force-release.script.js';
+import { GRANT_TTL_MS, queueEntry, readMessage } from '../../lib/stores/redis/scripts/hand-off.js';
+import { INSPECT } from '../../lib/stores/redis/scripts/inspect.script.js';
+import { RAISE_FENCE } from '../../lib/stores/redis/scripts/raise-fence.script.js';
+import { RELEASE } from '../../lib/stores/redis/scripts/release.script.js';
+import type { Script } from '../../lib/stores/redis/scripts/script.js';
+import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
+import { ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
+import { WITHDRAW } from '../../lib/stores/redis/scripts/withdraw.script.js';
 import { RedisServer } from '../support/redis-server.js';
 import { runScript } from '../support/run-script.js';
 import { together } from '../support/together.js';
@@ -247,7 +247,7 @@ describe('A script does for each of many locks what it does for one alone', () =
   });
 
   it('and these are all the scripts that are asked for locks', async () => {
-    const folder = new URL('../../lib/scripts/', import.meta.url);
+    const folder = new URL('../../lib/stores/redis/scripts/', import.meta.url);
     const files = readdirSync(folder).filter((file) => file.endsWith('.script.ts') && file !== 'admit.script.ts');
     const modules = await Promise.all(
       files.map((file) => import(new URL(file, folder).href) as Promise<Record<string, Script>>),

@@ -1,8 +1,8 @@
 import { Cluster } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ACQUIRE } from '../../lib/scripts/acquire.script.js';
-import { clusterSlot } from '../../lib/scripts/cluster-slot.js';
-import { ScriptRunner } from '../../lib/scripts/script-runner.js';
+import { ACQUIRE } from '../../lib/stores/redis/scripts/acquire.script.js';
+import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
+import { ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import { runScript } from '../support/run-script.js';
 import { until } from '../support/until.js';

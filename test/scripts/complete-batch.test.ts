@@ -1,14 +1,14 @@
 import type { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { ACQUIRE } from '../../lib/scripts/acquire.script.js';
-import { clusterSlot } from '../../lib/scripts/cluster-slot.js';
-import { EXTEND } from '../../lib/scripts/extend.script.js';
-import { INSPECT } from '../../lib/scripts/inspect.script.js';
-import { RELEASE } from '../../lib/scripts/release.script.js';
-import type { Script } from '../../lib/scripts/script.js';
-import { ScriptFault } from '../../lib/scripts/script-fault.js';
-import type { Reply } from '../../lib/scripts/command.js';
-import { ScriptRunner } from '../../lib/scripts/script-runner.js';
+import { ACQUIRE } from '../../lib/stores/redis/scripts/acquire.script.js';
+import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
+import { EXTEND } from '../../lib/stores/redis/scripts/extend.script.js';
+import { INSPECT } from '../../lib/stores/redis/scripts/inspect.script.js';
+import { RELEASE } from '../../lib/stores/redis/scripts/release.script.js';
+import type { Script } from '../../lib/stores/redis/scripts/script.js';
+import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
+import type { Reply } from '../../lib/stores/redis/scripts/command.js';
+import { ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
 import { runScript } from '../support/run-script.js';
 
 const SCRIPTS = [ACQUIRE, EXTEND, INSPECT, RELEASE];

@@ -1,10 +1,10 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { ACQUIRE, VOTE } from '../../lib/scripts/acquire.script.js';
-import { CONTEND, VOTE_OR_QUEUE } from '../../lib/scripts/contend.script.js';
-import { FENCE_TTL_MS } from '../../lib/scripts/fence.js';
-import type { Reply } from '../../lib/scripts/command.js';
-import { ScriptRunner } from '../../lib/scripts/script-runner.js';
+import { ACQUIRE, VOTE } from '../../lib/stores/redis/scripts/acquire.script.js';
+import { CONTEND, VOTE_OR_QUEUE } from '../../lib/stores/redis/scripts/contend.script.js';
+import { FENCE_TTL_MS } from '../../lib/stores/redis/scripts/fence.js';
+import type { Reply } from '../../lib/stores/redis/scripts/command.js';
+import { ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
 import { RedisServer } from '../support/redis-server.js';
 import { runScript } from '../support/run-script.js';
 import { together } from '../support/together.js';

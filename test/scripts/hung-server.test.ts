@@ -1,10 +1,10 @@
 import { Redis, type RedisOptions } from 'ioredis';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { ACQUIRE } from '../../lib/scripts/acquire.script.js';
-import { EXTEND } from '../../lib/scripts/extend.script.js';
-import { ScriptFault } from '../../lib/scripts/script-fault.js';
-import type { Reply } from '../../lib/scripts/command.js';
-import { ScriptRunner } from '../../lib/scripts/script-runner.js';
+import { ACQUIRE } from '../../lib/stores/redis/scripts/acquire.script.js';
+import { EXTEND } from '../../lib/stores/redis/scripts/extend.script.js';
+import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
+import type { Reply } from '../../lib/stores/redis/scripts/command.js';
+import { ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
 import { RedisServer } from '../support/redis-server.js';
 import { runScript } from '../support/run-script.js';
 import { TcpProxy } from '../support/tcp-proxy.js';

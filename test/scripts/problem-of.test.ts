@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { problemOf } from '../../lib/scripts/problem-of.js';
+import { problemOf } from '../../lib/stores/redis/client/problem-of.js';
 
 it.each([
   ["ERR unknown command 'AUTH', with args beginning with: 'secret' ", "ERR unknown command 'AUTH'"],

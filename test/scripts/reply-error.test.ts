@@ -1,6 +1,6 @@
 import { ReplyError } from 'ioredis';
 import { expect, it } from 'vitest';
-import { isReplyError } from '../../lib/scripts/reply-error.js';
+import { isReplyError } from '../../lib/stores/redis/client/reply-error.js';
 
 /** As of ioredis 5 in a bundle whose minifier has renamed its classes. */
 class A extends (ReplyError as new (message: string) => Error) {

@@ -1,8 +1,8 @@
 import { Redis } from 'ioredis';
 import { expect, it, onTestFinished } from 'vitest';
-import { replicaOf } from '../doctor/replica-of.js';
-import { redisServer } from '../hazards/stage.js';
-import { faultOf, ScriptFault } from '../../lib/scripts/script-fault.js';
+import { replicaOf } from '../support/replica-of.js';
+import { redisServer } from '../support/stage.js';
+import { faultOf, ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
 
 it('a server that is a replica is known by the refusal of a script, and by the error in the middle of one', async () => {
   const replica = await replicaOf(await redisServer());

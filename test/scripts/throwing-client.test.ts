@@ -1,8 +1,8 @@
 import type { Redis } from 'ioredis';
 import { expect, it } from 'vitest';
-import { RELEASE } from '../../lib/scripts/release.script.js';
-import { ScriptFault } from '../../lib/scripts/script-fault.js';
-import { ScriptRunner } from '../../lib/scripts/script-runner.js';
+import { RELEASE } from '../../lib/stores/redis/scripts/release.script.js';
+import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
+import { ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
 import { runScript } from '../support/run-script.js';
 import { until } from '../support/until.js';
 

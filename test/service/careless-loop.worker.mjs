@@ -1,8 +1,8 @@
 // A process of its own whose calls ask again at once, whatever they get: started by careless-loops.test.ts.
 import { load, serve, settings } from '../support/serve-duties.mjs';
 
-const { LockService } = await load('service/lock.service.js');
-const { resolveOptions } = await load('resolve-options.js');
+const { LockService } = await load('core/service/lock.service.js');
+const { resolveOptions } = await load('core/options/resolve-options.js');
 const [locks] = await LockService.open(resolveOptions(settings));
 const held = [];
 

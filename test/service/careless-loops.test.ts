@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { RedisLockModuleOptions } from '../../lib/options.js';
-import { RedlockNodes } from '../backends/redlock-nodes.js';
+import type { RedisLockModuleOptions } from '../../lib/api/options.js';
+import { RedlockNodes } from '../support/redlock-nodes.js';
 import { DrivenProcess } from '../support/driven-process.js';
 import { RedisServer } from '../support/redis-server.js';
 

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Lock } from '../../lib/lock.js';
-import type { AcquireOptions, RedisLockSettings } from '../../lib/options.js';
-import type { LockService } from '../../lib/service/lock.service.js';
+import type { Lock } from '../../lib/api/lock.js';
+import type { AcquireOptions, RedisLockSettings } from '../../lib/api/options.js';
+import type { LockService } from '../../lib/core/service/lock.service.js';
 import { Gate } from '../support/gate.js';
 import { LockProcess } from '../support/lock-process.js';
 import { openLocks } from '../support/open-locks.js';

@@ -1,9 +1,9 @@
 import { Cluster } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { RedisLockSettings } from '../../lib/options.js';
-import type { LockService } from '../../lib/service/lock.service.js';
-import { RedlockNodes } from '../backends/redlock-nodes.js';
+import type { RedisLockSettings } from '../../lib/api/options.js';
+import type { LockService } from '../../lib/core/service/lock.service.js';
+import { RedlockNodes } from '../support/redlock-nodes.js';
 import { openLocks } from '../support/open-locks.js';
 import { queued, subscribers, untilQueued, untilSubscribers } from '../support/queue.js';
 import { RedisCluster } from '../support/redis-cluster.js';

@@ -9,8 +9,8 @@ import {
   LockSelfDeadlockError,
   LockUnavailableError,
   NodeError,
-} from '../../lib/errors.js';
-import { ownerSequence, parseOwner } from '../../lib/owner.js';
+} from '../../lib/api/errors.js';
+import { ownerSequence, parseOwner } from '../../lib/api/holder.js';
 
 const holder = { owner: 'web-3/17/random/1', host: 'web-3', pid: 17 };
 

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it, onTestFinished } from 'vitest';
-import { LockError } from '../../lib/errors.js';
-import type { Lock } from '../../lib/lock.js';
-import type { LockService } from '../../lib/service/lock.service.js';
+import { LockError } from '../../lib/api/errors.js';
+import type { Lock } from '../../lib/api/lock.js';
+import type { LockService } from '../../lib/core/service/lock.service.js';
 import { openLocks } from '../support/open-locks.js';
 import { randomOf } from '../support/random.js';
 import { RedisServer } from '../support/redis-server.js';

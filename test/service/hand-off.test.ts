@@ -1,8 +1,8 @@
 import { Cluster, Redis, type ClusterOptions, type RedisOptions } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { validityMs } from '../../lib/lease/lease.js';
-import type { LockService } from '../../lib/service/lock.service.js';
+import { validityMs } from '../../lib/core/lease/lease.js';
+import type { LockService } from '../../lib/core/service/lock.service.js';
 import { LockProcess } from '../support/lock-process.js';
 import { openLocks } from '../support/open-locks.js';
 import { queued, subscribers, untilQueued, untilSubscribers } from '../support/queue.js';

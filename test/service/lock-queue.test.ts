@@ -7,17 +7,17 @@ import type {
   Waiting,
   Suspect,
   Wake,
-} from '../../lib/backends/lock-backend.js';
-import { LockContendedError, LockUnavailableError, NodeError } from '../../lib/errors.js';
-import { Lease, validityMs } from '../../lib/lease/lease.js';
-import { LockHandle, type LeaseKeeper } from '../../lib/lease/lock-handle.js';
-import type { AcquireOptions, RedisLockModuleOptions } from '../../lib/options.js';
-import { GRANT_TTL_MS } from '../../lib/scripts/hand-off.js';
-import { Interruption } from '../../lib/service/interruption.js';
-import type { LockService } from '../../lib/service/lock.service.js';
-import { LockQueues } from '../../lib/service/lock-queues.js';
-import { Waiter, type Callers } from '../../lib/service/waiter.js';
-import { UnderWay } from '../../lib/under-way.js';
+} from '../../lib/core/backend/lock-backend.js';
+import { LockContendedError, LockUnavailableError, NodeError } from '../../lib/api/errors.js';
+import { Lease, validityMs } from '../../lib/core/lease/lease.js';
+import { LockHandle, type LeaseKeeper } from '../../lib/core/lease/lock-handle.js';
+import type { AcquireOptions, RedisLockModuleOptions } from '../../lib/api/options.js';
+import { GRANT_TTL_MS } from '../../lib/stores/redis/scripts/hand-off.js';
+import { Interruption } from '../../lib/core/waiting/interruption.js';
+import type { LockService } from '../../lib/core/service/lock.service.js';
+import { LockQueues } from '../../lib/core/waiting/lock-queues.js';
+import { Waiter, type Callers } from '../../lib/core/waiting/waiter.js';
+import { UnderWay } from '../../lib/core/time/in-flight.js';
 import { openLocks } from '../support/open-locks.js';
 import { randomOf } from '../support/random.js';
 import { RedisServer } from '../support/redis-server.js';

@@ -1,8 +1,8 @@
 import { hostname } from 'node:os';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { LockContendedError } from '../../lib/errors.js';
-import type { LockEvent } from '../../lib/events.js';
-import type { Lock } from '../../lib/lock.js';
+import { LockContendedError } from '../../lib/api/errors.js';
+import type { LockEvent } from '../../lib/api/events.js';
+import type { Lock } from '../../lib/api/lock.js';
 import { LockProcess } from '../support/lock-process.js';
 import { letVote } from '../support/let-vote.js';
 import { openLocks } from '../support/open-locks.js';

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { LockOptionsError } from '../../lib/errors.js';
-import type { RedisLockModuleOptions, TryAcquireOptions, WithLockOptions } from '../../lib/options.js';
-import { resolveOptions } from '../../lib/resolve-options.js';
-import type { LockService } from '../../lib/service/lock.service.js';
+import { LockOptionsError } from '../../lib/api/errors.js';
+import type { RedisLockModuleOptions, TryAcquireOptions, WithLockOptions } from '../../lib/api/options.js';
+import { resolveOptions } from '../../lib/core/options/resolve-options.js';
+import type { LockService } from '../../lib/core/service/lock.service.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { scriptCalls } from '../support/script-calls.js';

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import type { RedisLockSettings } from '../../lib/options.js';
-import type { LockService } from '../../lib/service/lock.service.js';
-import { redisServers } from '../hazards/stage.js';
+import type { RedisLockSettings } from '../../lib/api/options.js';
+import type { LockService } from '../../lib/core/service/lock.service.js';
+import { redisServers } from '../support/stage.js';
 import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';

@@ -1,8 +1,8 @@
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { LockOptionsError } from '../../lib/errors.js';
-import type { RedisLockModuleOptions, RedisSource } from '../../lib/options.js';
-import { resolveOptions } from '../../lib/resolve-options.js';
+import { LockOptionsError } from '../../lib/api/errors.js';
+import type { RedisLockModuleOptions, RedisSource } from '../../lib/api/options.js';
+import { resolveOptions } from '../../lib/core/options/resolve-options.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 

@@ -1,8 +1,8 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { RedlockWakes } from '../../lib/backends/redlock-wakes.js';
-import type { RedisLockSettings } from '../../lib/options.js';
-import type { LockService } from '../../lib/service/lock.service.js';
-import { RedlockNodes } from '../backends/redlock-nodes.js';
+import { RedlockWakes } from '../../lib/stores/redis/redlock/wakes.js';
+import type { RedisLockSettings } from '../../lib/api/options.js';
+import type { LockService } from '../../lib/core/service/lock.service.js';
+import { RedlockNodes } from '../support/redlock-nodes.js';
 import { openLocks } from '../support/open-locks.js';
 import { queued } from '../support/queue.js';
 import { scriptCalls } from '../support/script-calls.js';

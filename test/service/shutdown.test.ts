@@ -1,8 +1,8 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { RedisLockSettings } from '../../lib/options.js';
-import type { LockService } from '../../lib/service/lock.service.js';
+import type { RedisLockSettings } from '../../lib/api/options.js';
+import type { LockService } from '../../lib/core/service/lock.service.js';
 import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';

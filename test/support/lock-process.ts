@@ -1,5 +1,5 @@
 import { onTestFinished } from 'vitest';
-import type { AcquireOptions, RedisLockModuleOptions } from '../../lib/options.js';
+import type { AcquireOptions, RedisLockModuleOptions } from '../../lib/api/options.js';
 import { DrivenProcess } from './driven-process.js';
 
 /** One turn under a lock; the times, in nanoseconds, are of one clock for all processes. */

@@ -1,7 +1,7 @@
 import { onTestFinished } from 'vitest';
-import type { RedisLockModuleOptions } from '../../lib/options.js';
-import { resolveOptions } from '../../lib/resolve-options.js';
-import { LockService } from '../../lib/service/lock.service.js';
+import type { RedisLockModuleOptions } from '../../lib/api/options.js';
+import { resolveOptions } from '../../lib/core/options/resolve-options.js';
+import { LockService } from '../../lib/core/service/lock.service.js';
 
 /** A lock service as the module would make it, without Nest. It closes when the test has finished, whatever is held. */
 export async function openLocks(options: RedisLockModuleOptions): Promise<LockService> {

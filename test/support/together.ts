@@ -1,5 +1,5 @@
-import { INSPECT } from '../../lib/scripts/inspect.script.js';
-import type { ScriptRunner } from '../../lib/scripts/script-runner.js';
+import { INSPECT } from '../../lib/stores/redis/scripts/inspect.script.js';
+import type { ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
 import { runScript } from './run-script.js';
 
 /** Asks while something else is under way, one more command: so all that is asked for travels together. */

@@ -1,5 +1,5 @@
 import { STATUS_CODES } from 'node:http';
-import { LockContendedError, LockKeyError, type LockError, type LockErrorCode } from '../../errors.js';
+import { LockContendedError, LockKeyError, type LockError, type LockErrorCode } from '../../api/errors.js';
 
 /** What a client may know of a lock error: nothing of keys, holders and servers. */
 export interface LockErrorAnswer {

@@ -1,5 +1,5 @@
 import { Catch, type ArgumentsHost } from '@nestjs/common';
-import { LockError } from '../../errors.js';
+import { LockError } from '../../api/errors.js';
 import { LockGraphQLExceptionFilter } from './lock-graphql-exception.filter.js';
 import { LockHttpExceptionFilter } from './lock-http-exception.filter.js';
 import { LockRpcExceptionFilter } from './lock-rpc-exception.filter.js';

@@ -1,6 +1,6 @@
 import { Catch, HttpException, type ArgumentsHost } from '@nestjs/common';
 import { BaseExceptionFilter } from '@nestjs/core';
-import { LockError } from '../../errors.js';
+import { LockError } from '../../api/errors.js';
 import { answerTo, setRetryAfter } from './lock-error-answer.js';
 import { logAnswered } from './log-answered.js';
 

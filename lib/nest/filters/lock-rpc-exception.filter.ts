@@ -1,6 +1,6 @@
 import { Catch, type RpcExceptionFilter } from '@nestjs/common';
 import { throwError, type Observable } from 'rxjs';
-import { LockError } from '../../errors.js';
+import { LockError } from '../../api/errors.js';
 import { answerTo } from './lock-error-answer.js';
 import { logAnswered } from './log-answered.js';
 

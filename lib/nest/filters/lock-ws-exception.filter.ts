@@ -1,5 +1,5 @@
 import { Catch, type ArgumentsHost, type WsExceptionFilter } from '@nestjs/common';
-import { LockError } from '../../errors.js';
+import { LockError } from '../../api/errors.js';
 import { answerTo } from './lock-error-answer.js';
 import { logAnswered } from './log-answered.js';
 

@@ -1,5 +1,5 @@
 import { Logger } from '@nestjs/common';
-import { LockKeyError, type LockError } from '../../errors.js';
+import { LockKeyError, type LockError } from '../../api/errors.js';
 
 /** What a request has by its route and its guards, not by what its client sends: a key that lacks it is misspelt, perhaps. */
 const OF_THE_PROGRAM = /^(params|user)\b/;

@@ -1,0 +1,266 @@
+import { inspect } from 'node:util';
+import { describeHolder, type LockHolder } from './holder.js';
+
+/** Stable machine-readable code of each error of this library. */
+export type LockErrorCode =
+  | 'LOCK_CONTENDED'
+  | 'LOCK_UNAVAILABLE'
+  | 'LOCK_LOST'
+  | 'LOCK_SELF_DEADLOCK'
+  | 'LOCK_KEY'
+  | 'LOCK_OPTIONS'
+  | 'LOCK_STALE_TOKEN';
+
+/** Why a lock that was held is no longer held. */
+export type LockLostReason =
+  /** The lease ran out without being extended, or its key was gone from Redis (deleted, flushed, evicted). */
+  | 'expired'
+  /** Another owner stands in the key. */
+  | 'stolen'
+  /** Redis, or a quorum of nodes, could not be reached until the deadline. */
+  | 'unavailable'
+  /** This process did not run until the deadline: blocked event loop, stopped, suspended. */
+  | 'stalled'
+  /** The application closed and the handler did not finish within `shutdownTimeoutMs`. */
+  | 'shutdown'
+  /** The lock was released by its own holder before it was asked. */
+  | 'released';
+
+/**
+ * Base of all errors of this library. It has the form of the `http-errors` package (`status`, `statusCode`,
+ * `expose: false`), so Nest's own exception filter answers with the right status and keeps the message, which names
+ * keys, holders and nodes, out of the response.
+ */
+export abstract class LockError extends Error {
+  // A literal in each class: names that are taken from classes are lost when a bundler shortens those.
+  abstract override name: string;
+  abstract readonly code: LockErrorCode;
+  readonly statusCode: number;
+  /** Never shown to an HTTP client. */
+  readonly expose = false;
+
+  constructor(
+    message: string,
+    readonly status: number,
+    /** The key of the lock, where there is one. */
+    readonly key?: string,
+    options?: { cause?: unknown },
+  ) {
+    super(message, options);
+    this.statusCode = status;
+  }
+
+  /** What GraphQL servers show of it beside the message. */
+  get extensions(): { code: LockErrorCode } {
+    return { code: this.code };
+  }
+}
+
+/**
+ * Base of the errors of calls that were not given their lock. They are made when an answer or a timer comes, so their stacks
+ * would be those of sockets and timers, as often as calls are refused. Printed they are one line: the message names all.
+ */
+export abstract class LockRefusal extends LockError {
+  /** `Class.method` whose `@Locked` asked for the lock, where there is one: the message begins with it. */
+  readonly method?: string;
+
+  /** Says whose call was refused. @internal */
+  of(method: string): this {
+    if (this.method !== undefined) return this;
+    const named = Object.assign(this, { method, message: `${method}: ${this.message}` });
+    withoutFrames(named);
+    return named;
+  }
+
+  /** @internal */
+  [inspect.custom](): string {
+    return this.stack!;
+  }
+}
+
+function withoutFrames(error: Error): void {
+  error.stack = `${error.name}: ${error.message}`;
+}
+
+/** Somebody else holds the lock, and did so until the waiting time was over. HTTP status 409. */
+export class LockContendedError extends LockRefusal {
+  override name = 'LockContendedError';
+  readonly code = 'LOCK_CONTENDED';
+  /** How long this call waited, in whole milliseconds. */
+  readonly waitedMs: number;
+  /** How long the holder's lease still runs if it is not extended, in whole milliseconds; Infinity for a key without ttl. */
+  readonly remainingMs?: number;
+
+  constructor(
+    override readonly key: string,
+    waitedMs: number,
+    /** Who holds it, where that is known. */
+    readonly holder?: LockHolder,
+    remainingMs?: number,
+    /** The call did not wait: so many calls of this process waited already, as many as `maxWaiters` allows. */
+    readonly maxWaiters?: number,
+  ) {
+    const by = holder ? `is held by ${describeHolder(holder)}` : 'is held by others';
+    const more = remainingMs === Infinity ? 'without end' : `for ${Math.round(remainingMs ?? 0)} ms more`;
+    const lease = remainingMs === undefined ? '' : ` (its lease runs ${more})`;
+    const inVain =
+      maxWaiters === undefined
+        ? `waited ${Math.round(waitedMs)} ms in vain. Raise waitMs`
+        : `${maxWaiters} calls of this process wait for it already. Raise maxWaiters`;
+    super(
+      `Lock "${key}" ${by}${lease}; ${inVain}, shorten the work under the lock, or say with onContended what to do instead.`,
+      409,
+      key,
+    );
+    this.waitedMs = Math.round(waitedMs);
+    if (remainingMs !== undefined) this.remainingMs = Math.round(remainingMs);
+    withoutFrames(this);
+  }
+}
+
+/** What one node answered, or that it did not. Never holds credentials. */
+export class NodeError extends Error {
+  override name = 'NodeError';
+
+  constructor(
+    /** `host:port` of the node. */
+    readonly node: string,
+    /** What was wrong there. */
+    readonly problem: string,
+    /** What to do, if not to see that the server is up and reachable: sentences. */
+    readonly advice = adviceOn(problem),
+  ) {
+    super(`${node}: ${problem}`);
+    withoutFrames(this);
+  }
+
+  /** @internal */
+  [inspect.custom](): string {
+    return this.stack!;
+  }
+}
+
+/** Redis, or a quorum of the Redlock nodes, could not be asked. HTTP status 503. */
+export class LockUnavailableError extends LockRefusal {
+  override name = 'LockUnavailableError';
+  readonly code = 'LOCK_UNAVAILABLE';
+
+  constructor(
+    message: string,
+    key?: string,
+    /** One cause for each node that did not answer as it should. */
+    readonly causes: readonly NodeError[] = [],
+  ) {
+    super(message, 503, key, causes.length > 0 ? { cause: causes[0] } : undefined);
+    withoutFrames(this);
+  }
+
+  /** The error of an operation on a lock that the nodes did not serve. */
+  static from(operation: string, key: string, causes: readonly NodeError[]): LockUnavailableError {
+    const nodes = causes.map((cause) => cause.message).join('; ') || 'no node answered';
+    return new LockUnavailableError(
+      `Lock "${key}" could not be ${operation}: ${nodes}. ${adviceFor(causes)}`,
+      key,
+      causes,
+    );
+  }
+}
+
+/** A server that refuses a command is up. */
+function adviceOn(problem: string): string | undefined {
+  // By itself, or in a script.
+  if (/NOPERM|can't run this command/.test(problem)) {
+    return 'Give its user that right (ACL SETUSER); LockService.diagnose() names all that are missing.';
+  }
+  if (problem.includes('WRONGTYPE')) {
+    return 'Another program keeps something else under that key: use another key, or another keyPrefix.';
+  }
+  return /\b(OOM|MISCONF|NOREPLICAS)\b/.test(problem) ? 'It is up, but refuses writes: see why.' : undefined;
+}
+
+/** What to do about these problems: each advice once. */
+export function adviceFor(causes: readonly NodeError[]): string {
+  const silent = causes.filter(({ advice }) => advice === undefined).map(({ node }) => node);
+  const advice = new Set(causes.flatMap((cause) => cause.advice ?? []));
+  if (silent.length === causes.length) advice.add('Check that these Redis servers are up and reachable.');
+  else if (silent.length > 0) advice.add(`Check that ${silent.join(' and ')} can be reached.`);
+  return [...advice].join(' ');
+}
+
+/** How the work under a lost lock ended. */
+export type LockOutcome = { status: 'fulfilled'; value: unknown } | { status: 'rejected'; reason: unknown };
+
+const LOST_BECAUSE: Record<LockLostReason, string> = {
+  expired: 'its lease ended, or its key was deleted from Redis',
+  stolen: 'another owner holds its key',
+  unavailable: 'it could not be extended before its deadline',
+  stalled: 'this process did not run until its deadline had passed',
+  shutdown: 'the application closed before the work was done',
+  released: 'it was released before',
+};
+
+/**
+ * The lock was held and is not any more: what ran under it may have overlapped with another holder. HTTP status 503.
+ * Make late writes harmless by checking `fencingToken` at the resource.
+ */
+export class LockLostError extends LockError {
+  override name = 'LockLostError';
+  readonly code = 'LOCK_LOST';
+
+  constructor(
+    override readonly key: string,
+    readonly reason: LockLostReason,
+    /** How the work ended, when it had ended; with `onLost: 'reject'` its result or error is kept here. */
+    readonly outcome?: LockOutcome,
+    cause?: unknown,
+  ) {
+    super(
+      `Lock "${key}" is no longer held (${reason}): ${LOST_BECAUSE[reason]}. ` +
+        'Stop the work when lock.signal aborts, and check the fencing token where it writes.',
+      503,
+      key,
+      cause === undefined ? undefined : { cause },
+    );
+  }
+}
+
+/** A call that holds a lock asked for the same lock with `reentrant: false`: it would wait for itself. HTTP status 500. */
+export class LockSelfDeadlockError extends LockError {
+  override name = 'LockSelfDeadlockError';
+  readonly code = 'LOCK_SELF_DEADLOCK';
+
+  constructor(override readonly key: string) {
+    super(
+      `Lock "${key}" is already held by this very call, which would wait for itself. ` +
+        'Allow reentrant: true, or do not nest calls that lock the same key.',
+      500,
+      key,
+    );
+  }
+}
+
+/**
+ * No usable key could be made: the method does not run. HTTP status 400 where the key is made of a request,
+ * otherwise 500.
+ */
+export class LockKeyError extends LockError {
+  override name = 'LockKeyError';
+  readonly code = 'LOCK_KEY';
+  /** The part of the request that is missing or unfit, as the key has it: `params.id`. Only where one part alone is to blame. */
+  readonly field?: string;
+
+  constructor(message: string, status: 400 | 500 = 500, options?: { cause?: unknown; field?: string }) {
+    super(message, status, undefined, options);
+    this.field = options?.field;
+  }
+}
+
+/** The library was set up or called wrongly: what was wrong, what was got, what is expected. HTTP status 500. */
+export class LockOptionsError extends LockError {
+  override name = 'LockOptionsError';
+  readonly code = 'LOCK_OPTIONS';
+
+  constructor(message: string, options?: { cause?: unknown }) {
+    super(message, 500, undefined, options);
+  }
+}

@@ -1,0 +1,66 @@
+import type { LockHolder } from './holder.js';
+
+/** A lock that is, or was, held: what `acquire` returns and `withLock` passes to the work. */
+export interface Lock extends AsyncDisposable {
+  /** The key it was acquired with. */
+  readonly key: string;
+  /** The value that marks the holder in Redis; shared by calls of one process that the lock is passed on between. */
+  readonly owner: string;
+  /**
+   * Greater than that of every earlier holder of this key: give it to the resource and let the resource refuse
+   * a smaller one than it has seen. A safe integer; keep it in a `bigint` column.
+   */
+  readonly fencingToken: number;
+  /** Aborted, with a `LockLostError` as its reason, the moment the lock is lost. Not aborted by a release. */
+  readonly signal: AbortSignal;
+  /**
+   * Aborted, with a `LockUnavailableError` as its reason, when the application begins to close: work that has no end of its
+   * own should end then. The lock is still held and extended, so that it can be ended in order. Nested locks share it. A lock
+   * that is released or lost is not notified: ask it for `closing` again.
+   */
+  readonly closing: AbortSignal;
+  /** Whether the lock is held now: computed when asked, so also right after the process was paused. */
+  readonly isHeld: boolean;
+  /** Milliseconds until the deadline of the lease, 0 when it is not held. */
+  readonly remainingMs: number;
+
+  /**
+   * Throws unless the lock is held now.
+   * @throws LockLostError with the reason
+   */
+  assertHeld(): void;
+
+  /**
+   * Extends the lease to `ttlMs` from now, and the watchdog keeps to that ttl from then on.
+   * @param ttlMs milliseconds; default: the ttl of the lease
+   * @throws LockLostError when the lock is not held any more
+   * @throws LockUnavailableError when Redis did not answer; the lock is then held until its present deadline
+   */
+  extend(ttlMs?: number): Promise<void>;
+
+  /**
+   * Gives the lock back; further calls do nothing. Never throws: when Redis cannot be asked, the release is repeated
+   * in the background, and the lease ends by itself.
+   * @returns `true` when the key was removed (of a nested lock: when it is still held by the outer one); `false` when it
+   *   was not this owner's any more, or that is unknown
+   */
+  release(): Promise<boolean>;
+}
+
+/** What `inspect` tells about a held lock. */
+export interface LockInfo {
+  key: string;
+  /** Who holds it. */
+  holder: LockHolder;
+  /** When it was acquired, by the clock of this process; `undefined` when it is held for more than 24 hours. */
+  since?: Date;
+  /** Milliseconds until its lease ends unless it is extended. */
+  remainingMs: number;
+  /**
+   * The fencing token of its holder; while a lock is passed on within a process, the last of those that are reserved for
+   * that. When the key was written by another program it is that of the last holder before, or `undefined`.
+   */
+  fencingToken?: number;
+  /** How many calls of this process wait for it. */
+  waiters: number;
+}

@@ -1,0 +1,183 @@
+import type { Claim, LockBackend, ReleaseOutcome } from '../backend/lock-backend.js';
+import { LockUnavailableError, type LockLostReason } from '../../api/errors.js';
+import type { LockEvent } from '../../api/events.js';
+import { GRANT_TTL_MS } from '../../stores/redis/scripts/hand-off.js';
+import { checkTtl } from '../options/resolve-options.js';
+import { Lease, validityMs } from './lease.js';
+import type { LeaseKeeper } from './lock-handle.js';
+import { Watchdog } from './watchdog.js';
+
+/** What the leases of a service need of the world, and tell it. */
+export interface LeasesDuties {
+  backend: LockBackend;
+  guardMs: number;
+  now: () => number;
+  emit: (event: () => LockEvent) => void;
+  /** Gives the lock to whoever is next: within this process, or by a release. */
+  giveBack: (lease: Lease) => Promise<ReleaseOutcome> | undefined;
+  onLost: (lease: Lease) => void;
+}
+
+/** All that this process holds of one service, at most one lease for each key: kept, given back, or lost. */
+export class Leases implements LeaseKeeper {
+  readonly #duties: LeasesDuties;
+  readonly #watchdog: Watchdog;
+  readonly #expire = (lease: Lease) => this.#watchdog.expire(lease);
+  /** What is to be released once its lease has ended in Redis, too. */
+  readonly #afterwards = new Map<NodeJS.Timeout, Claim>();
+  #whenIdle?: () => void;
+  #isClosing = false;
+
+  constructor(duties: LeasesDuties) {
+    const { backend, now, emit } = duties;
+    this.#duties = duties;
+    this.#watchdog = new Watchdog({
+      now,
+      extend: (lease, told) => backend.extend(lease.claim, told),
+      onLost: (lease, reason) => this.lose(lease, reason),
+      onFault: (lease, causes) => emit(() => ({ type: 'extension-failed', causes, ...identity(lease) })),
+    });
+  }
+
+  /** How much it keeps: nothing unless keys are held, or were lost a moment ago. */
+  get size(): number {
+    return this.#watchdog.size + this.#afterwards.size;
+  }
+
+  /** Whether nothing is held. */
+  get isIdle(): boolean {
+    return this.#watchdog.size === 0;
+  }
+
+  /**
+   * Begins to keep what was granted.
+   * @param extendTo it was granted for a short time: the ttl it is to have from now on
+   */
+  add(claim: Claim, fencingToken: number, sentAt: number, kept: boolean, extendTo?: number): Lease {
+    const { guardMs, now } = this.#duties;
+    const lease = new Lease(claim, fencingToken, kept, sentAt, guardMs, now, this.#expire);
+    if (extendTo === undefined) this.#watchdog.watch(lease);
+    else this.#watchdog.confirm(lease, extendTo);
+    return lease;
+  }
+
+  async extend(lease: Lease, ttlMs: number): Promise<void> {
+    checkTtl(ttlMs, this.#duties.guardMs);
+    const outcome = await this.#watchdog.extend(lease, ttlMs);
+    if (outcome.status === 'lost' || lease.state !== 'held') throw lease.lostError();
+    if (outcome.status === 'unavailable') throw LockUnavailableError.from('extended', lease.claim.key, outcome.causes);
+  }
+
+  /** Finds out whether it is still held, if that can be done without changing when it ends. */
+  check(lease: Lease): void {
+    if (lease.kept) void this.#watchdog.extend(lease, lease.ttlMs);
+  }
+
+  /** Gives back one handle's part; the last one releases. What cannot be released now the backend releases later. */
+  release(lease: Lease): Promise<boolean> {
+    const { state } = lease;
+    if (state === 'unknown') return lease.answered().then(() => this.release(lease));
+    const isHeld = state === 'held';
+    if (--lease.handles > 0 || !isHeld) return Promise.resolve(isHeld);
+    // In this order and at once: nothing is extended, and nobody in line is let in, behind the release.
+    this.#watchdog.unwatch(lease);
+    lease.release();
+    const givingBack = this.#duties.giveBack(lease);
+    this.#tellIdle();
+    if (givingBack) return givingBack.then((outcome) => this.#released(lease, outcome));
+    this.#released(lease, PASSED_ON);
+    return RELEASED;
+  }
+
+  #released(lease: Lease, outcome: ReleaseOutcome): boolean {
+    const { emit } = this.#duties;
+    switch (outcome.status) {
+      case 'released':
+        emit(() => ({ type: 'released', ...identity(lease) }));
+        return true;
+      case 'gone':
+        // Nobody can tell since when: the work may not have been alone.
+        lease.foundGone();
+        emit(() => ({ type: 'lost', reason: 'expired', ...identity(lease) }));
+        return false;
+      case 'unavailable':
+        emit(() => ({ type: 'release-failed', causes: outcome.causes, ...identity(lease) }));
+        return false;
+    }
+  }
+
+  lose(lease: Lease, reason: LockLostReason): void {
+    if (!lease.lose(reason)) return;
+    this.#watchdog.unwatch(lease);
+    if (reason === 'shutdown') void this.#duties.backend.release(lease.claim);
+    else if (reason !== 'stolen') this.#releaseAfterwards(lease);
+    this.#duties.onLost(lease);
+    this.#tellIdle();
+    this.#duties.emit(() => ({ type: 'lost', reason, ...identity(lease) }));
+  }
+
+  closing(lease: Lease): AbortSignal {
+    if (this.#isClosing && !lease.closing.aborted) lease.askToEnd(); // it began to close when this was not held
+    return lease.closing;
+  }
+
+  /** The application begins to close: asks the work under all that is held to end. */
+  askToEnd(): void {
+    this.#isClosing = true;
+    for (const lease of this.#watchdog.leases) lease.askToEnd();
+  }
+
+  /** Waits until nothing is held any more. */
+  idle(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#whenIdle = resolve;
+      this.#tellIdle();
+    });
+  }
+
+  /** The application waits for `timeoutMs` for what is held. */
+  announceWait(timeoutMs: number): void {
+    for (const lease of this.#watchdog.leases)
+      this.#duties.emit(() => ({ type: 'closing', timeoutMs, ...identity(lease) }));
+  }
+
+  /** Keeps nothing any more: what is still held is lost to the shutdown. */
+  end(): void {
+    for (const lease of this.#watchdog.leases) this.lose(lease, 'shutdown');
+    for (const [timer, claim] of this.#afterwards) {
+      clearTimeout(timer);
+      void this.#duties.backend.release(claim);
+    }
+    this.#afterwards.clear();
+    this.#watchdog.stop();
+  }
+
+  /**
+   * Redis may keep the key for longer than the lease ran here: an extension that was given up may still run, and a
+   * clock that was set ahead ended the lease too early.
+   */
+  #releaseAfterwards({ claim, isProvisional }: Lease): void {
+    const { backend, guardMs } = this.#duties;
+    const ttlMs = isProvisional ? Math.min(GRANT_TTL_MS, claim.ttlMs) : claim.ttlMs;
+    const timer = setTimeout(
+      () => {
+        this.#afterwards.delete(timer);
+        void backend.release(claim);
+      },
+      ttlMs - validityMs(ttlMs, guardMs),
+    ).unref();
+    this.#afterwards.set(timer, claim);
+  }
+
+  #tellIdle(): void {
+    if (this.#whenIdle && this.isIdle) this.#whenIdle();
+  }
+}
+
+const PASSED_ON = { status: 'released' } as const;
+const RELEASED = Promise.resolve(true);
+
+/** What events tell of a lease. */
+export function identity(lease: Lease): { key: string; owner: string; fencingToken: number } {
+  return { key: lease.claim.key, owner: lease.claim.owner, fencingToken: lease.fencingToken };
+}

@@ -1,0 +1,95 @@
+import { inspect } from 'node:util';
+import { LockLostError } from '../../api/errors.js';
+import { loopTurn } from '../time/event-loop.js';
+import type { Lock } from '../../api/lock.js';
+import type { Lease } from './lease.js';
+
+/** What a handle has done for it. */
+export interface LeaseKeeper {
+  extend(lease: Lease, ttlMs: number): Promise<void>;
+  /** Aborts when the application begins to close. */
+  closing(lease: Lease): AbortSignal;
+  /** Called once for each handle. */
+  release(lease: Lease): Promise<boolean>;
+}
+
+/** One acquisition's view of a lease; nested acquisitions share the lease and have a handle each. */
+export class LockHandle implements Lock {
+  #released?: Promise<boolean>;
+
+  constructor(
+    readonly lease: Lease,
+    private readonly keeper: LeaseKeeper,
+  ) {}
+
+  /** One more handle of a lease. */
+  static another(lease: Lease, keeper: LeaseKeeper): LockHandle {
+    lease.handles++;
+    return new LockHandle(lease, keeper);
+  }
+
+  get key(): string {
+    return this.lease.claim.key;
+  }
+
+  get owner(): string {
+    return this.lease.claim.owner;
+  }
+
+  get fencingToken(): number {
+    return this.lease.fencingToken;
+  }
+
+  get signal(): AbortSignal {
+    return this.lease.signal;
+  }
+
+  get closing(): AbortSignal {
+    return this.keeper.closing(this.lease);
+  }
+
+  get isReleased(): boolean {
+    return this.#released !== undefined;
+  }
+
+  get isHeld(): boolean {
+    return !this.#released && this.lease.state === 'held';
+  }
+
+  get remainingMs(): number {
+    return this.#released ? 0 : this.lease.remainingMs;
+  }
+
+  assertHeld(): void {
+    if (this.isHeld) return;
+    throw this.#released && !this.lease.isLost ? new LockLostError(this.key, 'released') : this.lease.lostError();
+  }
+
+  async extend(ttlMs: number = this.lease.ttlMs): Promise<void> {
+    try {
+      this.assertHeld();
+      await this.keeper.extend(this.lease, ttlMs);
+    } catch (error) {
+      await loopTurn(); // or a loop that tries again at once would stop all else
+      throw error;
+    }
+  }
+
+  release(): Promise<boolean> {
+    return (this.#released ??= this.keeper.release(this.lease));
+  }
+
+  /** What it is, when it is logged or sent: not how it is kept. */
+  toJSON(): Pick<Lock, 'key' | 'fencingToken' | 'isHeld' | 'remainingMs'> {
+    const { key, fencingToken, isHeld, remainingMs } = this;
+    return { key, fencingToken, isHeld, remainingMs };
+  }
+
+  [inspect.custom](): object {
+    return this.toJSON();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.release();
+  }
+}

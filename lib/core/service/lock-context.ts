@@ -1,0 +1,62 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { LockOptionsError } from '../../api/errors.js';
+import type { Lease } from '../lease/lease.js';
+import type { LockHandle } from '../lease/lock-handle.js';
+import type { Lock } from '../../api/lock.js';
+
+interface Frame {
+  /** Undefined when it was seen to be released. */
+  lock?: LockHandle;
+  lease: Lease;
+  outer: Frame | undefined;
+}
+
+/** The locks that the running call holds, by its async context: the innermost first. */
+export class HeldLocks {
+  readonly #context = new AsyncLocalStorage<Frame>();
+
+  run<T>(lock: LockHandle, work: (lock: Lock) => T): T {
+    return this.#context.run({ lock, lease: lock.lease, outer: this.#innermost() }, work, lock);
+  }
+
+  /**
+   * The innermost lock that was not given back yet, held or lost; with a key, the innermost of that key.
+   * @throws LockOptionsError when there is none
+   */
+  current(key?: string): Lock {
+    const fits = (lock: LockHandle) => !lock.isReleased && (key === undefined || lock.key === key);
+    const frame = this.#find(({ lock }) => lock !== undefined && fits(lock));
+    if (frame) return frame.lock!;
+    const which = key === undefined ? 'any lock' : `the lock "${key}"`;
+    throw new LockOptionsError(
+      `current() was called outside of ${which}: call it from work under withLock or @Locked. If it was, the work ` +
+        'went on after it had returned: is an await missing?',
+    );
+  }
+
+  /** The lease of this key, if this call holds it now. */
+  heldLease(key: string): Lease | undefined {
+    return this.#find(({ lease }) => lease.claim.key === key && lease.isAlive)?.lease;
+  }
+
+  /** Whether this call runs under any lock. */
+  get any(): boolean {
+    return this.#find(({ lease }) => lease.isAlive) !== undefined;
+  }
+
+  /**
+   * The innermost frame that is of use. A job that plans its next run from within would otherwise drag along all its
+   * runs: by their frames, and by the promises of their releases, which Node 20 ties to the frame they were made in.
+   */
+  #innermost(): Frame | undefined {
+    return this.#find((frame) => {
+      if (frame.lock?.isReleased) frame.lock = undefined;
+      return frame.lock !== undefined || frame.lease.isAlive;
+    });
+  }
+
+  #find(fits: (frame: Frame) => boolean): Frame | undefined {
+    for (let frame = this.#context.getStore(); frame; frame = frame.outer) if (fits(frame)) return frame;
+    return undefined;
+  }
+}

@@ -1,0 +1,62 @@
+import { LockOptionsError } from '../../api/errors.js';
+import type { LeaseOptions } from '../../api/options.js';
+
+/** Keys are unbounded, what is remembered of them is not. */
+const REMEMBERED = 100;
+
+/** Finds locks that are taken inside a database transaction: they are released before its commit. */
+export class TransactionCheck {
+  readonly #warned = new Set<string>();
+  #failed = false;
+
+  constructor(
+    private readonly insideTransaction: () => boolean,
+    private readonly warn: (key: string, message: string) => void,
+  ) {}
+
+  /**
+   * Called in the async context of the call, before it asks for the lock.
+   * @param method `Class.method`, where the lock is that of `@Locked`
+   * @throws LockOptionsError with `onTransaction: 'refuse'`
+   */
+  check(key: string, onTransaction: LeaseOptions['onTransaction'], method: string | undefined): void {
+    if (onTransaction === 'allow' || !this.#isInside(key)) return;
+    const what = method === undefined ? `The lock "${key}" is taken` : `${method} takes the lock "${key}"`;
+    const message =
+      `${what} inside a transaction: the lock is released before the commit, and its next holder may read what was ` +
+      'there before. Put @Locked above @Transactional, or take the lock before the transaction begins; see ' +
+      'docs/transactions.md.';
+    if (onTransaction === 'refuse') throw new LockOptionsError(message);
+    const subject = method ?? key.split(':', 1)[0]!;
+    if (this.#warned.has(subject) || (method === undefined && this.#warned.size >= REMEMBERED)) return;
+    this.#warned.add(subject);
+    this.warn(key, message);
+  }
+
+  /** A question that fails costs no lock: where there is no answer, there may be no database either. */
+  #isInside(key: string): boolean {
+    try {
+      const answer: unknown = this.insideTransaction();
+      if (typeof answer === 'boolean') return answer;
+      // Nothing else waits for it: its failure must not end the process.
+      if (answer instanceof Promise) answer.catch(() => {});
+      const got =
+        answer instanceof Promise
+          ? 'a Promise'
+          : answer === undefined
+            ? 'undefined'
+            : `a value of type ${typeof answer}`;
+      throw new TypeError(`it returned ${got} instead of true or false`);
+    } catch (error) {
+      if (!this.#failed) {
+        this.#failed = true;
+        const problem = error instanceof Error ? error.message : String(error);
+        this.warn(
+          key,
+          `insideTransaction failed, so nothing says whether locks are taken inside transactions: ${problem.replace(/\.$/, '')}.`,
+        );
+      }
+      return false;
+    }
+  }
+}

@@ -1,0 +1,165 @@
+import type { AcquireOutcome, Claim, LockBackend, Place, Suspect, Wake } from '../backend/lock-backend.js';
+import type { UnderWay } from '../time/in-flight.js';
+import { BackOff } from './back-off.js';
+import type { Waiter } from './waiter.js';
+
+/**
+ * Who waits asks again after this time at the latest, in milliseconds: shorter than a grant that is not confirmed
+ * stands, so that nobody is stuck for longer than that, whatever message, queue or lock was lost.
+ */
+const CHECK_MS = 1_000;
+/** A wait at the end of the holder's lease must find it ended. */
+const AFTER_EXPIRY_MS = 1;
+
+/** What the bids of a service need of the world. */
+export interface BidDuties {
+  backend: LockBackend;
+  now: () => number;
+  nextOwner: () => string;
+  underWay: UnderWay;
+  /** Finds the bid of a ticket that is woken. */
+  bids: Map<string, Bid>;
+  /** Called by the backend when it may be a ticket's turn. */
+  wake: Wake;
+  /** Called by the backend when a lock may have been taken by force. */
+  suspect: Suspect;
+}
+
+/** What a bid tells the queue that it stands for. */
+export interface BidOwner {
+  /** It is to ask again. */
+  onTurn(bid: Bid): void;
+  /** The lock was granted to its ticket, some time after `sentAt`. */
+  onGrant(bid: Bid, ticket: string, fencingToken: number, sentAt: number): void;
+  onOutcome(bid: Bid, claim: Claim, outcome: AcquireOutcome, attemptedAt: number): void;
+}
+
+/**
+ * A place among those who want a lock, all processes taken together: it asks for the lock, one attempt at a time, and
+ * waits until it is woken, until the holder's lease ends, or until it is time to see for itself.
+ */
+export class Bid {
+  #place?: Place;
+  /** When it was about to ask with this place, if that happened once: another attempt may have ended a grant. */
+  #askedOnceAt?: number;
+  #queued = false;
+  #isAsking = false;
+  /** It was woken since it began to ask: that attempt may not have seen why. */
+  #woken = false;
+  #isDeaf = false;
+  #timer?: NodeJS.Timeout;
+  #backOff?: BackOff;
+
+  constructor(
+    private readonly key: string,
+    /** Whom it is for; undefined: whoever is first in the queue of this process. */
+    readonly waiter: Waiter | undefined,
+    private readonly owner: BidOwner,
+    private readonly duties: BidDuties,
+  ) {}
+
+  get isAsking(): boolean {
+    return this.#isAsking;
+  }
+
+  /** @param tokens how many holders in turn the lock is for; with a place in the queue, if it is not free */
+  ask(ttlMs: number, tokens?: number): void {
+    const { backend, now, nextOwner, underWay } = this.duties;
+    const wasWoken = this.#woken;
+    this.#stopWaiting();
+    this.#isAsking = true;
+    this.#woken = false;
+    const waiting = tokens === undefined ? undefined : { ...this.#takePlace(), tokens };
+    const claim = { key: this.key, owner: waiting && backend.handsOver ? waiting.ticket : nextOwner(), ttlMs };
+    const attemptedAt = now();
+    this.#askedOnceAt = waiting && this.#queued ? undefined : attemptedAt;
+    underWay.begin();
+    backend.acquire(claim, waiting, (outcome) => {
+      this.#isAsking = false;
+      if (outcome.status === 'acquired' && this.#queued && !wasWoken) backend.checkListening(); // it was granted unheard
+      if (outcome.status !== 'contended') this.#dropPlace(outcome.status === 'unavailable');
+      else this.#noteQueued(outcome);
+      if (outcome.status === 'contended' && outcome.isRepeated) this.#askedOnceAt = undefined;
+      this.owner.onOutcome(this, claim, outcome, attemptedAt);
+      underWay.end();
+    });
+  }
+
+  /** Waits after a refusal. */
+  wait({ remainingMs, queued }: Extract<AcquireOutcome, { status: 'contended' }>, attemptMs: number): void {
+    const { backend, wake, suspect } = this.duties;
+    if (!backend.isListening) backend.listen(wake, suspect);
+    // A release would pass its place over.
+    if (this.#place?.isHeard && !backend.isListening && backend.handsOver) {
+      this.#renewPlace();
+      this.owner.onTurn(this);
+      return;
+    }
+    // Whoever asked without a place in the queue hears of nothing: it takes one at once.
+    if (this.#woken || (!this.#place && backend.isListening && remainingMs !== undefined)) {
+      this.owner.onTurn(this);
+      return;
+    }
+    // After a split vote chance alone must decide who is first.
+    this.#isDeaf = remainingMs === undefined;
+    const pauseMs =
+      queued && backend.isListening && remainingMs !== undefined
+        ? Math.min(CHECK_MS, Math.max(0, remainingMs) + AFTER_EXPIRY_MS)
+        : (this.#backOff ??= new BackOff()).next(remainingMs, attemptMs);
+    this.#timer = setTimeout(() => this.owner.onTurn(this), pauseMs);
+  }
+
+  /** Its turn may have come; with a fencing token, the lock was granted to its ticket. */
+  wake(fencingToken?: number): void {
+    this.#woken = true;
+    if (!this.#timer || this.#isDeaf) return;
+    if (fencingToken === undefined || this.#askedOnceAt === undefined) this.owner.onTurn(this);
+    else this.owner.onGrant(this, this.#place!.ticket, fencingToken, this.#askedOnceAt);
+  }
+
+  /** It has got what it waited for. */
+  won(): void {
+    this.#stopWaiting();
+    this.#dropPlace(false);
+  }
+
+  /** Nobody is left for whom it waits. */
+  withdraw(): void {
+    this.#stopWaiting();
+    this.#dropPlace(true);
+  }
+
+  #stopWaiting(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+  }
+
+  #takePlace(): Place {
+    if (!this.#place) {
+      const { backend, bids, nextOwner } = this.duties;
+      this.#place = { ticket: nextOwner(), isHeard: backend.isListening };
+      bids.set(this.#place.ticket, this);
+    }
+    return this.#place;
+  }
+
+  #noteQueued({ queued, number }: Extract<AcquireOutcome, { status: 'contended' }>): void {
+    this.#queued ||= queued;
+    if (queued && this.#place) this.#place.number = number ?? this.#place.number ?? 0;
+  }
+
+  /** Nobody hears any more when its turn comes: in its old order it is granted the lock all the same. */
+  #renewPlace(): void {
+    const { number } = this.#place!;
+    this.#dropPlace(true);
+    this.#takePlace().number = number;
+  }
+
+  #dropPlace(leave: boolean): void {
+    if (!this.#place) return;
+    if (leave && this.#queued) this.duties.backend.leave(this.key, this.#place);
+    this.duties.bids.delete(this.#place.ticket);
+    this.#place = undefined;
+    this.#queued = false;
+  }
+}

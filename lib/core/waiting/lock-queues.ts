@@ -1,0 +1,71 @@
+import type { ReleaseOutcome } from '../backend/lock-backend.js';
+import type { Lease } from '../lease/lease.js';
+import { ownerSequence } from '../../api/holder.js';
+import type { Bid } from './bid.js';
+import type { Interruption } from './interruption.js';
+import { LockQueue, type QueueDuties } from './lock-queue.js';
+import type { Waiter } from './waiter.js';
+
+/** The queues of all keys that calls of this process want or hold. */
+export class LockQueues {
+  readonly #queues = new Map<string, LockQueue>();
+  readonly #bids = new Map<string, Bid>();
+  readonly #duties: QueueDuties;
+
+  constructor(duties: Omit<QueueDuties, 'nextOwner' | 'bids' | 'wake' | 'suspect' | 'onEmpty'>, processName: string) {
+    this.#duties = {
+      ...duties,
+      nextOwner: ownerSequence(processName),
+      bids: this.#bids,
+      wake: (ticket, fencingToken) => this.#wake(ticket, fencingToken),
+      suspect: (key, owner) => this.#queues.get(key)?.suspect(owner),
+      onEmpty: (key) => this.#queues.delete(key),
+    };
+  }
+
+  /** How much it keeps: nothing unless keys are held or waited for in this process. */
+  get size(): number {
+    return this.#queues.size + this.#bids.size;
+  }
+
+  /** What this process holds of the key. */
+  lease(key: string): Lease | undefined {
+    return this.#queues.get(key)?.lease;
+  }
+
+  /** How many calls of this process wait for the key. */
+  waiting(key: string): number {
+    return this.#queues.get(key)?.size ?? 0;
+  }
+
+  /** The waiter is granted a lease, or refused, sooner or later. */
+  join(waiter: Waiter): void {
+    const { key } = waiter;
+    let queue = this.#queues.get(key);
+    if (!queue) this.#queues.set(key, (queue = new LockQueue(key, this.#duties)));
+    try {
+      queue.join(waiter);
+    } catch (bug) {
+      if (!waiter.isSettled) waiter.refuse(bug);
+    }
+  }
+
+  /** Passes the lock on to the next call of this process (undefined), or gives it back to Redis. */
+  giveBack(lease: Lease): Promise<ReleaseOutcome> | undefined {
+    return this.#queues.get(lease.claim.key)!.giveBack(lease);
+  }
+
+  lost(lease: Lease): void {
+    this.#queues.get(lease.claim.key)?.lost(lease);
+  }
+
+  /** Refuses the calls whose waiting it ends. */
+  interrupt(interruption: Interruption): void {
+    for (const queue of [...this.#queues.values()]) queue.interrupt(interruption);
+  }
+
+  #wake(ticket?: string, fencingToken?: number): void {
+    if (ticket !== undefined) this.#bids.get(ticket)?.wake(fencingToken);
+    else for (const bid of [...this.#bids.values()]) bid.wake();
+  }
+}

@@ -1,0 +1,108 @@
+import { LockOptionsError } from '../api/errors.js';
+import { checkFencingToken } from './fencing-token.js';
+
+/** A write to one row that carries a fencing token. */
+export interface FencedRow {
+  /** `stock`, or `shop.stock` with its schema. Names are quoted, so they are case-sensitive. */
+  table: string;
+  /** The columns that identify the row, and their values; for `fencedUpsert` those of its primary key or a unique index. */
+  where: Record<string, unknown>;
+  /** The columns to write, and their values. Without any, the row remembers the token and is else left as it is. */
+  set?: Record<string, unknown>;
+  /** The `fencingToken` of the lock that this write is made under. */
+  fence: number;
+  /** The column that keeps the highest token: `bigint NOT NULL DEFAULT 0`. @default 'fence' */
+  column?: string;
+}
+
+/** A statement for PostgreSQL, for any driver. It returns one row if it has written, and none if it has not. */
+export interface FencedStatement {
+  /** SQL with the placeholders `$1`, `$2`, … */
+  readonly text: string;
+  /** What the placeholders stand for. */
+  readonly values: unknown[];
+  /** The token that it carries. */
+  readonly fencingToken: number;
+  /** The table, for messages. */
+  readonly resource: string;
+  /** Whether a write that changed nothing can only have had too old a token. */
+  readonly isCertain: boolean;
+}
+
+/**
+ * Writes to a row unless it has seen a newer token, and has it remember this one, in one atomic statement. It changes
+ * nothing, too, where there is no such row. Give the number of rows it returned to `assertFenced`.
+ * @throws LockOptionsError for names and values that cannot be meant
+ */
+export function fencedUpdate(row: FencedRow): FencedStatement {
+  const { values, table, column, where, set, fence } = readRow(row);
+  const changes = [...set.map(([name, value]) => `${name} = ${value}`), `${column} = ${fence}`];
+  const conditions = [...where.map(([name, value]) => `${name} = ${value}`), `${column} <= ${fence}`];
+  const text = `UPDATE ${table} SET ${changes.join(', ')} WHERE ${conditions.join(' AND ')} RETURNING ${column}`;
+  return { text, values, fencingToken: row.fence, resource: row.table, isCertain: false };
+}
+
+/**
+ * Like `fencedUpdate`, and inserts the row if there is none, so that a row that is just being made remembers the token
+ * from its first moment.
+ * @throws LockOptionsError for names and values that cannot be meant
+ */
+export function fencedUpsert(row: FencedRow): FencedStatement {
+  const { values, table, column, where, set, fence } = readRow(row);
+  const inserted = [...where, ...set, [column, fence] as const];
+  const changes = [...set.map(([name]) => `${name} = EXCLUDED.${name}`), `${column} = ${fence}`];
+  const text =
+    `INSERT INTO ${table} AS existing (${inserted.map(([name]) => name).join(', ')}) ` +
+    `VALUES (${inserted.map(([, value]) => value).join(', ')}) ` +
+    `ON CONFLICT (${where.map(([name]) => name).join(', ')}) DO UPDATE SET ${changes.join(', ')} ` +
+    `WHERE existing.${column} <= ${fence} RETURNING ${column}`;
+  return { text, values, fencingToken: row.fence, resource: row.table, isCertain: true };
+}
+
+/** Quoted names with the placeholders of their values. */
+type Columns = (readonly [name: string, value: string])[];
+
+function readRow({ table, where, set = {}, fence, column = 'fence' }: FencedRow) {
+  checkFencingToken(fence);
+  if (Object.keys(where).length === 0) {
+    throw new LockOptionsError('A fenced write needs a where that identifies one row: got none, which means all rows.');
+  }
+  const values: unknown[] = [];
+  const placed = (columns: Record<string, unknown>): Columns =>
+    Object.entries(columns).map(([name, value]) => {
+      if (name === column) throw new LockOptionsError(`The column "${column}" is written by the fence alone.`);
+      if (value === undefined) throw new LockOptionsError(`The value of "${name}" in a fenced write is undefined.`);
+      values.push(value);
+      return [quoted(name), `$${values.length}`] as const;
+    });
+  for (const [name, value] of Object.entries(where)) {
+    if (value === null) {
+      throw new LockOptionsError(
+        `"${name}" identifies the row of a fenced write and must not be null: it equals nothing.`,
+      );
+    }
+    if (Object.hasOwn(set, name))
+      throw new LockOptionsError(`"${name}" is both in where and in set of a fenced write.`);
+  }
+  return {
+    values,
+    table: table.split('.').map(quoted).join('.'),
+    column: quoted(column),
+    where: placed(where),
+    set: placed(set),
+    // With its type: in a column of text, tokens would silently be compared as text.
+    fence: `CAST($${values.push(fence)} AS bigint)`,
+  };
+}
+
+const MAX_NAME_BYTES = 63;
+
+/** A longer name PostgreSQL would cut off, silently, and mean another column. */
+function quoted(name: string): string {
+  if (name === '' || name.includes('\0') || Buffer.byteLength(name) > MAX_NAME_BYTES) {
+    throw new LockOptionsError(
+      `A name of a table or column must have 1 to ${MAX_NAME_BYTES} bytes: got ${JSON.stringify(name)}.`,
+    );
+  }
+  return `"${name.replaceAll('"', '""')}"`;
+}

@@ -1,0 +1,43 @@
+import { checkKey } from '../core/keys/check-key.js';
+import { LockKeyError } from '../api/errors.js';
+import type { Lock } from '../api/lock.js';
+import { checkFencingToken } from './fencing-token.js';
+
+/** The request header that carries a fencing token: `Fencing-Token: order:17=1790000000000000`. */
+export const FENCING_TOKEN_HEADER = 'Fencing-Token';
+
+/** What a request says it is made under. */
+export interface FencingClaim {
+  /** The key of the lock. */
+  key: string;
+  fencingToken: number;
+}
+
+/**
+ * The headers of a request that is made under a lock: `fetch(url, { headers: fencingHeaders(lock), … })`. The key is
+ * percent-encoded, its colons are left as they are.
+ */
+export function fencingHeaders({ key, fencingToken }: Pick<Lock, 'key' | 'fencingToken'>): Record<string, string> {
+  checkKey(key);
+  checkFencingToken(fencingToken);
+  try {
+    return { [FENCING_TOKEN_HEADER]: `${encodeURIComponent(key).replaceAll('%3A', ':')}=${fencingToken}` };
+  } catch (cause) {
+    throw new LockKeyError(`The key ${JSON.stringify(key)} has half a character and fits into no header.`, 500, {
+      cause,
+    });
+  }
+}
+
+/** @returns undefined for what is no value of this header, or of more than one */
+export function readFencingHeader(value: string): FencingClaim | undefined {
+  const [, encoded, digits] = /^([^=,\s]+)=(0|[1-9]\d{0,15})$/.exec(value) ?? [];
+  if (encoded === undefined || !Number.isSafeInteger(Number(digits))) return undefined;
+  try {
+    const key: unknown = decodeURIComponent(encoded);
+    checkKey(key);
+    return { key, fencingToken: Number(digits) };
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,133 @@
+import { createHash } from 'node:crypto';
+import { checkKey } from '../core/keys/check-key.js';
+import { LockOptionsError } from '../api/errors.js';
+import type { RedisClient } from '../api/options.js';
+import type { FenceStore } from './fence-store.js';
+import { checkFencingToken } from './fencing-token.js';
+import { StaleTokenError } from './stale-token.error.js';
+
+/**
+ * Tokens are kept as the digits they came in, and never printed from a number of Lua, which would round them; as numbers
+ * they only compare, which is exact below 2^53.
+ */
+const SOURCE = `
+-- KEYS   token: the highest that was seen, value
+-- ARGV   token, ms to remember it at least (0: for ever) [, value, its ttl in ms (0: none)]
+-- reply  {1} it is not older, and the value is written | {0, the newer token that was seen} | an error
+local seen = redis.call('GET', KEYS[1])
+if seen then
+  local highest = tonumber(seen)
+  if not highest then return redis.error_reply('ERR the fencing token that was kept is not a number') end
+  if highest > tonumber(ARGV[1]) then return {0, seen} end
+end
+local remember, left = tonumber(ARGV[2]), redis.call('PTTL', KEYS[1])
+if remember == 0 or left == -1 then
+  redis.call('SET', KEYS[1], ARGV[1])
+else
+  redis.call('SET', KEYS[1], ARGV[1], 'PX', string.format('%.0f', math.max(remember, left)))
+end
+if ARGV[4] == '0' then
+  redis.call('SET', KEYS[2], ARGV[3])
+elseif ARGV[4] then
+  redis.call('SET', KEYS[2], ARGV[3], 'PX', ARGV[4])
+end
+return {1}`;
+
+const SHA = createHash('sha1').update(SOURCE).digest('hex');
+const DAY_MS = 86_400_000;
+
+/** Settings of a `RedisFence`. */
+export interface RedisFenceOptions {
+  /** First part of its keys: `<keyPrefix>:{<key>}:token` and `:value`. Not empty, no braces. @default 'fenced' */
+  keyPrefix?: string;
+  /**
+   * How long a token is remembered after its last use, in milliseconds: longer than any writer can be late. That of a
+   * value is remembered for as long as the value, if that is longer.
+   * @default 86400000
+   */
+  rememberMs?: number;
+}
+
+/**
+ * Keeps values in Redis that only the newest holder of a lock can write, and the highest fencing token of each key. It
+ * remembers no longer than its Redis does: after a restart without data, or a failover to a replica that lags behind,
+ * a late writer gets through.
+ *
+ * The client stays as it is and is not closed; how long a command may take is up to its own limits. One that is sent late
+ * does no harm: the fence refuses it.
+ */
+export class RedisFence implements FenceStore {
+  readonly #prefix: string;
+  readonly #rememberMs: number;
+
+  /** @throws LockOptionsError */
+  constructor(
+    private readonly client: RedisClient,
+    { keyPrefix = 'fenced', rememberMs = DAY_MS }: RedisFenceOptions = {},
+  ) {
+    // A brace would move the hash tag, and the two keys to different slots of a Cluster.
+    if (typeof keyPrefix !== 'string' || !/^[^{}]{1,200}$/.test(keyPrefix)) {
+      throw new LockOptionsError(
+        `keyPrefix of a RedisFence must be a string of 1 to 200 characters without braces: got ${JSON.stringify(keyPrefix)}.`,
+      );
+    }
+    checkMs('rememberMs', rememberMs);
+    this.#prefix = keyPrefix;
+    this.#rememberMs = rememberMs;
+  }
+
+  /** @throws what the client rejects with */
+  async raise(key: string, fencingToken: number): Promise<boolean> {
+    return (await this.#run(key, [checked(fencingToken), this.#rememberMs])) === undefined;
+  }
+
+  /**
+   * Writes a value unless a newer token was seen for its key.
+   * @param options ttlMs: how long the value is kept, in milliseconds; for ever by default
+   * @throws StaleTokenError when it was not written
+   * @throws what the client rejects with, when that is not known
+   */
+  async write(key: string, fencingToken: number, value: string, { ttlMs }: { ttlMs?: number } = {}): Promise<void> {
+    if (typeof value !== 'string') {
+      throw new LockOptionsError(`A RedisFence keeps strings: got ${value === null ? 'null' : typeof value}.`);
+    }
+    if (ttlMs !== undefined) checkMs('ttlMs', ttlMs);
+    const rememberMs = ttlMs === undefined ? 0 : Math.max(ttlMs, this.#rememberMs);
+    const seen = await this.#run(key, [checked(fencingToken), rememberMs, value, ttlMs ?? 0]);
+    if (seen !== undefined) throw new StaleTokenError(fencingToken, { key, resource: 'the value in Redis', seen });
+  }
+
+  /** The value of a key, `null` where there is none. */
+  async read(key: string): Promise<string | null> {
+    return this.client.get(this.#keysOf(key)[1]);
+  }
+
+  /** @returns undefined when the token passed, else the newer one */
+  async #run(key: string, args: (string | number)[]): Promise<number | undefined> {
+    const keys = this.#keysOf(key);
+    const reply: unknown = await this.client.evalsha(SHA, 2, ...keys, ...args).catch((error: unknown) => {
+      if (!(error instanceof Error && error.message.startsWith('NOSCRIPT'))) throw error;
+      return this.client.eval(SOURCE, 2, ...keys, ...args);
+    });
+    // Numbers come as strings from clients with `stringNumbers`.
+    const [passed, seen] = Array.isArray(reply) ? reply.map(Number) : [];
+    if (passed === 1) return undefined;
+    if (passed === 0 && seen !== undefined) return seen;
+    throw new Error(`Redis answered unexpectedly to the script of a RedisFence: ${JSON.stringify(reply)}.`);
+  }
+
+  #keysOf(key: string): [token: string, value: string] {
+    checkKey(key);
+    return [`${this.#prefix}:{${key}}:token`, `${this.#prefix}:{${key}}:value`];
+  }
+}
+
+function checked(fencingToken: number): string {
+  checkFencingToken(fencingToken);
+  return String(fencingToken);
+}
+
+function checkMs(name: string, value: unknown): void {
+  if (Number.isSafeInteger(value) && (value as number) >= 1 && (value as number) <= 2 ** 47) return;
+  throw new LockOptionsError(`${name} must be whole milliseconds, at least 1: got ${JSON.stringify(value)}.`);
+}

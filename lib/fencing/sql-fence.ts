@@ -1,0 +1,54 @@
+import { checkKey } from '../core/keys/check-key.js';
+import { LockOptionsError } from '../api/errors.js';
+import type { FenceStore } from './fence-store.js';
+import { fencedUpsert } from './fenced-statement.js';
+
+/** Runs a statement of PostgreSQL: `(text, values) => pool.query(text, values)`. */
+export type SqlQuery = (text: string, values: unknown[]) => Promise<{ rows: readonly unknown[] }>;
+
+/** Where `SqlFence` keeps its tokens. */
+export interface SqlFenceOptions {
+  /** @default 'fencing_tokens' */
+  table?: string;
+  /** The primary key of the table. @default 'key' */
+  keyColumn?: string;
+  /** @default 'fence' */
+  column?: string;
+}
+
+/**
+ * Keeps the highest fencing token of each key in a table of PostgreSQL, for what has no row of its own to keep it in:
+ * `CREATE TABLE fencing_tokens (key text PRIMARY KEY, fence bigint NOT NULL)`.
+ */
+export class SqlFence implements FenceStore {
+  readonly #table: string;
+  readonly #keyColumn: string;
+  readonly #column: string;
+
+  constructor(
+    private readonly query: SqlQuery,
+    { table = 'fencing_tokens', keyColumn = 'key', column = 'fence' }: SqlFenceOptions = {},
+  ) {
+    this.#table = table;
+    this.#keyColumn = keyColumn;
+    this.#column = column;
+  }
+
+  /** @throws what the query function rejects with */
+  async raise(key: string, fencingToken: number): Promise<boolean> {
+    checkKey(key);
+    const { text, values } = fencedUpsert({
+      table: this.#table,
+      where: { [this.#keyColumn]: key },
+      fence: fencingToken,
+      column: this.#column,
+    });
+    const { rows }: { rows: unknown } = await this.query(text, values);
+    if (!Array.isArray(rows)) {
+      throw new LockOptionsError(
+        `The query function of a SqlFence must resolve to { rows }: got rows of type ${typeof rows}.`,
+      );
+    }
+    return rows.length > 0;
+  }
+}

@@ -1,0 +1,47 @@
+import { LockError } from '../api/errors.js';
+
+/** What is known of a refused write beside its token. */
+export interface StaleTokenDetails {
+  /** The key of the lock. */
+  key?: string;
+  /** What refused it, for the message. */
+  resource?: string;
+  /** The newer token that the resource has seen. */
+  seen?: number;
+  /** Whether it was refused because of its token for sure: `false` when there may be no such row at all. @default true */
+  isCertain?: boolean;
+}
+
+/**
+ * The resource has seen a newer fencing token and refused this one: its holder has been succeeded by another, and
+ * nothing was written. HTTP status 412, as for any condition of a request that does not hold. To repeat the write with
+ * the same token is in vain: acquire the lock again, and read again what the write was made of.
+ */
+export class StaleTokenError extends LockError {
+  override name = 'StaleTokenError';
+  readonly code = 'LOCK_STALE_TOKEN';
+  /** The newer token, where the resource told it. */
+  readonly seen?: number;
+  /** `false` when it is not known whether the token was too old or there is no such row. */
+  readonly isCertain: boolean;
+
+  constructor(
+    /** The token that was refused. */
+    readonly fencingToken: number,
+    { key, resource, seen, isCertain = true }: StaleTokenDetails = {},
+  ) {
+    const of = key === undefined ? '' : ` of lock "${key}"`;
+    const by = resource === undefined ? 'the resource' : resource;
+    const newer = `${by} has seen ${seen === undefined ? 'a newer one' : seen}`;
+    super(
+      isCertain
+        ? `Fencing token ${fencingToken}${of} is too old: ${newer}. Nothing was written; acquire the lock again and start over.`
+        : `Fencing token ${fencingToken}${of} has changed nothing: ${newer}, or has no such row. ` +
+            'Look whether the row is there; if it is, acquire the lock again and start over.',
+      412,
+      key,
+    );
+    this.seen = seen;
+    this.isCertain = isCertain;
+  }
+}

@@ -1,0 +1,39 @@
+import { LockOptionsError } from '../../api/errors.js';
+import { DEFAULT_CONNECTION } from '../../core/options/resolve-options.js';
+import { LockService } from '../../core/service/lock.service.js';
+
+/** Where an instance has the service of a registration. Nest's message names it when the module is missing. */
+export function serviceProperty(connection: string): symbol {
+  const registration = connection === DEFAULT_CONNECTION ? '' : `{ name: "${connection}" }`;
+  return Symbol.for(`LockService of RedisLockModule.forRoot(${registration})`);
+}
+
+/**
+ * What was injected as the service, if it is one: with a mock in its place nothing would be locked.
+ * @param method `Class.method`, for the message
+ * @throws LockOptionsError
+ */
+export function injectedService(service: unknown, method: string): LockService {
+  if (isMade(service)) return service;
+  throw new LockOptionsError(`${method} did not run: in the place of its LockService stands ${describe(service)}`);
+}
+
+/** What a mocking library makes from the class is an instance of it, too, but was never constructed. */
+function isMade(service: unknown): service is LockService {
+  return service instanceof LockService && Object.hasOwn(service, 'connection');
+}
+
+function describe(service: unknown): string {
+  const { connection } = Object(service) as { connection?: unknown };
+  const type = (Object.getPrototypeOf(Object(service)) as object | null)?.constructor;
+  const name = type === Object ? undefined : type?.name;
+  if (name === 'LockService' && typeof connection === 'string') {
+    return 'a LockService of another copy of nest-redis-lock. See with npm ls nest-redis-lock why it is there twice.';
+  }
+  const kind = name === undefined ? 'a plain object' : `an object of the class ${name}`;
+  const stub = service instanceof LockService ? ' that RedisLockModule has not made' : '';
+  return (
+    `${kind}${stub}, as when it is mocked. In a test import RedisLockModule.forRoot({ memory: true }), which needs no ` +
+    'Redis, and leave LockService as it is.'
+  );
+}

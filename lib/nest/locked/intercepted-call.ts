@@ -1,0 +1,91 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import type { ExecutionContext } from '@nestjs/common';
+import { EMPTY, isObservable, Observable } from 'rxjs';
+import { LockOptionsError } from '../../api/errors.js';
+import { isThenable } from './is-thenable.js';
+import type { LockedPlan } from './locked-plan.js';
+
+const inside = new AsyncLocalStorage<InterceptedCall | undefined>();
+
+/**
+ * One request whose lock `LockedInterceptor` took: the word that passes from the interceptor to the wrapped method, so
+ * that exactly one of them takes it, and back, so that it is held for as long as the handler runs.
+ */
+export class InterceptedCall {
+  readonly #running = new Set<Promise<unknown>>();
+  #isOver = false;
+  #isStream = false;
+
+  constructor(
+    readonly plan: LockedPlan,
+    readonly context: ExecutionContext,
+  ) {}
+
+  /** The request that this code runs for, between its `LockedInterceptor` and its handler. */
+  static current(): InterceptedCall | undefined {
+    return inside.getStore();
+  }
+
+  /** Does what stands between the interceptor and the handler. */
+  run<T>(work: () => T): T {
+    return inside.run(this, work);
+  }
+
+  /**
+   * Calls the handler; an interceptor inside may do so more than once.
+   * @throws LockOptionsError when nobody waits for it any more, and the lock is or will be given back
+   */
+  enter(handler: () => unknown): unknown {
+    if (this.#isOver) {
+      throw new LockOptionsError(
+        `${this.plan.name} was called when its request was over: it did not run, since its lock is given back.`,
+      );
+    }
+    const result = outside(handler);
+    if (isObservable(result)) return this.#stream(result);
+    if (!isThenable(result)) throw notAsync(this.plan);
+    // Only what comes of it is passed on: a lazy thenable, like a query, must not be started twice.
+    const running = this.#settled(result);
+    this.#running.add(running);
+    const forget = () => this.#running.delete(running);
+    running.then(forget, forget);
+    return running;
+  }
+
+  /** Whether the handler returned a stream, which emits while it runs and ends when nobody listens. */
+  get isStream(): boolean {
+    return this.#isStream;
+  }
+
+  /**
+   * The response is complete, or nobody listens any more: the handler is not called from now on. A stream is to be ended
+   * then; a promise runs on.
+   * @returns when it has settled, if one still runs
+   */
+  end(): Promise<unknown> | undefined {
+    this.#isOver = true;
+    return this.#running.size > 0 ? Promise.allSettled(this.#running) : undefined;
+  }
+
+  async #settled(result: PromiseLike<unknown>): Promise<unknown> {
+    const value = await result;
+    if (!isObservable(value)) return value;
+    return this.#isOver ? EMPTY : this.#stream(value);
+  }
+
+  #stream(source: Observable<unknown>): Observable<unknown> {
+    this.#isStream = true;
+    return new Observable((subscriber) => outside(() => source.subscribe(subscriber)));
+  }
+}
+
+/** What a handler does is not the request: should it call a handler, it has to be under a lock of its own. */
+function outside<T>(work: () => T): T {
+  return inside.run(undefined, work);
+}
+
+export function notAsync({ name }: LockedPlan): LockOptionsError {
+  return new LockOptionsError(
+    `${name} is @Locked and must return a Promise or an Observable: got a plain value. Make it async.`,
+  );
+}

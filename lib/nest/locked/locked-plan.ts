@@ -1,0 +1,138 @@
+import type { ExecutionContext } from '@nestjs/common';
+import { checkKey } from '../../core/keys/check-key.js';
+import { LockContendedError, LockKeyError, LockOptionsError, LockRefusal } from '../../api/errors.js';
+import type { WithLockOptions } from '../../api/options.js';
+import { checkRequest, DEFAULT_CONNECTION } from '../../core/options/resolve-options.js';
+import { isThenable } from './is-thenable.js';
+import { KeyTemplate, type KeyOrigin } from '../../core/keys/key-template.js';
+import { requestValues } from './request-values.js';
+
+/** A key made of the whole context of a request: see `fromContext`. */
+export class ContextKey {
+  constructor(readonly make: (context: ExecutionContext) => string) {}
+}
+
+export type OnContended = 'throw' | 'skip' | ((...args: never[]) => unknown);
+export type AnyLockedOptions = Omit<WithLockOptions, 'signal'> & { onContended?: OnContended; connection?: string };
+export type AnyKey = string | ContextKey | ((...args: never[]) => string);
+
+/** What one `@Locked` asks for: read and checked when the class is defined. */
+export class LockedPlan {
+  readonly origin: KeyOrigin;
+  readonly connection: string;
+  readonly onContended: OnContended;
+  readonly options: Omit<WithLockOptions, 'signal'>;
+  readonly #makeKey: (input: unknown) => string;
+
+  /** @throws LockOptionsError */
+  constructor(
+    key: AnyKey,
+    given: AnyLockedOptions,
+    /** `Class.method`, for messages. */
+    readonly name: string,
+    readonly returnsObservable: boolean,
+  ) {
+    if (typeof given !== 'object' || given === null) {
+      throw new LockOptionsError(`the options must be an object: got ${given === null ? 'null' : typeof given}.`);
+    }
+    const { onContended = 'throw', connection = DEFAULT_CONNECTION, ...options } = given;
+    if ('signal' in options) throw new LockOptionsError('it takes no signal: use LockService.withLock.');
+    checkRequest(options, ['onContended', 'connection']);
+    if (onContended !== 'throw' && onContended !== 'skip' && typeof onContended !== 'function') {
+      throw new LockOptionsError(`onContended must be "throw", "skip" or a function: got ${String(onContended)}.`);
+    }
+    if (typeof connection !== 'string' || connection === '') {
+      throw new LockOptionsError(`connection must be the name of a registration: got ${JSON.stringify(connection)}.`);
+    }
+    this.onContended = onContended;
+    this.connection = connection;
+    this.options = options;
+    if (key instanceof ContextKey) {
+      this.origin = 'request';
+      this.#makeKey = this.#checked(key.make, 400);
+    } else if (typeof key === 'function') {
+      this.origin = 'arguments';
+      const make = key as (...args: unknown[]) => unknown;
+      this.#makeKey = this.#checked((args: unknown[]) => make(...args), 500);
+    } else {
+      const template = new KeyTemplate(key);
+      this.origin = template.origin;
+      this.#makeKey =
+        template.origin === 'request'
+          ? (context) => template.render(requestValues(context as ExecutionContext))
+          : (args) => template.render((index) => (args as unknown[])[Number(index)]);
+    }
+  }
+
+  /**
+   * Whether `LockedInterceptor` takes the lock where there is one. A key made of arguments is not known before the pipes
+   * ran, nor are the arguments that a function for `onContended` is called with.
+   */
+  get isForInterceptor(): boolean {
+    return this.origin === 'request' || (this.origin === 'static' && typeof this.onContended !== 'function');
+  }
+
+  /** @throws LockKeyError */
+  keyOfArguments(args: unknown[]): string {
+    return this.#key(args);
+  }
+
+  /** @throws LockKeyError */
+  keyOfRequest(context: ExecutionContext): string {
+    return this.#key(context);
+  }
+
+  /** @throws what the call was refused with, unless that is contention and `onContended` says what to do instead */
+  whenRefused(error: unknown, args: unknown[]): unknown {
+    if (this.onContended === 'throw' || !(error instanceof LockContendedError)) {
+      throw error instanceof LockRefusal ? error.of(this.name) : error;
+    }
+    return this.onContended === 'skip' ? undefined : (this.onContended as (...args: unknown[]) => unknown)(...args);
+  }
+
+  #key(input: unknown): string {
+    try {
+      return this.#makeKey(input);
+    } catch (error) {
+      if (!(error instanceof LockKeyError)) throw error;
+      const { message, cause, field } = error;
+      throw new LockKeyError(
+        `@Locked on ${this.name}: ${message.charAt(0).toLowerCase()}${message.slice(1)} The method did not run.`,
+        error.status as 400 | 500,
+        cause === undefined ? { field } : { cause, field },
+      );
+    }
+  }
+
+  #checked(make: (input: never) => unknown, status: 400 | 500): (input: unknown) => string {
+    return (input) => {
+      let key: unknown;
+      try {
+        key = make(input as never);
+      } catch (cause) {
+        throw new LockKeyError('The key function failed.', status, { cause });
+      }
+      if (isThenable(key)) {
+        // Nobody else waits for it: its failure must not end the process.
+        if (key instanceof Promise) key.catch(() => {});
+        throw new LockKeyError('The key function returned a Promise: return a string.', status);
+      }
+      if (typeof key !== 'string') {
+        const got = key === null ? 'null' : key === undefined ? 'nothing' : `a value of type ${typeof key}`;
+        throw new LockKeyError(`The key function returned ${got}: return a string.`, status);
+      }
+      checkKey(key, status);
+      return key;
+    };
+  }
+}
+
+const PLAN = Symbol.for('nest-redis-lock:plan');
+
+export function setPlan(method: object, plan: LockedPlan): void {
+  Reflect.defineMetadata(PLAN, plan, method);
+}
+
+export function planOf(method: object): LockedPlan | undefined {
+  return Reflect.getOwnMetadata(PLAN, method) as LockedPlan | undefined;
+}

@@ -1,0 +1,224 @@
+import { Inject, Logger, type ExecutionContext } from '@nestjs/common';
+import { isObservable, Observable, throwError } from 'rxjs';
+import { LockError, LockOptionsError } from '../../api/errors.js';
+import { loopTurn } from '../../core/time/event-loop.js';
+import type { LockService } from '../../core/service/lock.service.js';
+import { injectedService, serviceProperty } from '../injection/injected-service.js';
+import { InterceptedCall, notAsync } from './intercepted-call.js';
+import { isThenable } from './is-thenable.js';
+import { ContextKey, LockedPlan, planOf, setPlan, type AnyKey, type AnyLockedOptions } from './locked-plan.js';
+import { lockedInterceptorOf } from './locked.interceptor.js';
+import { lockedStream } from './locked-stream.js';
+import type { AnswerArgs, LockedDecorator, LockedKey, LockedOptions } from './locked.types.js';
+import { refuseStandard } from '../injection/refuse-standard.js';
+import { getLockServiceToken } from '../injection/tokens.js';
+
+/**
+ * Makes a key of the whole `ExecutionContext`, for handlers: `@Locked(fromContext((context) => …))`.
+ * `LockedInterceptor` takes the lock.
+ */
+export function fromContext(make: (context: ExecutionContext) => string): ContextKey {
+  return new ContextKey(make);
+}
+
+/**
+ * Runs the method under a lock: once at a time for each key, across all instances of the application.
+ *
+ * @param key a string in which `{0}` stands for the first argument and `{0.customer.id}` for a path in it; for handlers
+ *   also `{params.x}`, `{body.x}`, `{query.x}`, `{headers.x}`, `{user.x}`, `{data.x}`, `{args.x}`; or a function of the
+ *   method's arguments; or `fromContext(…)`
+ * @throws LockOptionsError when the class is defined: a key that cannot be read, a bad option, a second `@Locked`,
+ *   a class that was compiled without `experimentalDecorators`
+ *
+ * A call rejects with `LockContendedError`, `LockUnavailableError`, `LockLostError`, `LockSelfDeadlockError` or
+ * `LockKeyError`; in all but `LockLostError` the method did not run.
+ */
+export function Locked<
+  KeyArgs extends unknown[] = [],
+  Key extends LockedKey = never,
+  Args extends unknown[] = [],
+  Value = never,
+  Way extends 'throw' | 'skip' = 'throw' | 'skip',
+>(
+  key: Key | ((...args: KeyArgs) => string),
+  options?: LockedOptions<AnswerArgs<Key, Args>, Value, Way>,
+): LockedDecorator<Key, KeyArgs, Args, Value, Way>;
+export function Locked(key: AnyKey, options: AnyLockedOptions = {}): MethodDecorator {
+  return (target, property, descriptor: PropertyDescriptor | undefined) => {
+    refuseStandard('@Locked', property);
+    if (typeof target === 'function') {
+      if (property === undefined) {
+        throw new LockOptionsError(`@Locked is for methods: ${target.name} is a class. Put it on each method.`);
+      }
+      throw new LockOptionsError(
+        `${target.name}.${String(property)} is static: @Locked needs an instance made by Nest. Use LockService.withLock.`,
+      );
+    }
+    const name = `${target.constructor.name}.${String(property)}`;
+    const method: unknown = descriptor?.value;
+    if (!descriptor || typeof method !== 'function') {
+      throw new LockOptionsError(`@Locked belongs on a method: ${name} is none.`);
+    }
+    if (planOf(method)) throw new LockOptionsError(`${name} has two @Locked: nest one lock with LockService.withLock.`);
+    const returnType: unknown = Reflect.getMetadata('design:returntype', target, property);
+    if (SYNCHRONOUS.has(returnType)) {
+      const hint = returnType === Function ? ` ${IMPORT_AS_VALUE}` : '';
+      throw new LockOptionsError(
+        `${name} is @Locked and must return a Promise or an Observable. Make it async.${hint}`,
+      );
+    }
+    const plan = readPlan(key, options, name, isObservableType(returnType));
+    const service = injectInto(target, plan);
+    const locked = wrap(method as (...args: unknown[]) => unknown, plan, service);
+    copyMetadata(method, locked);
+    setPlan(locked, plan);
+    const interceptors = (Reflect.getOwnMetadata(INTERCEPTORS, locked) as unknown[] | undefined) ?? [];
+    // First, whatever the order of the decorators: what stands inside, like a transaction, ends before the release.
+    Reflect.defineMetadata(INTERCEPTORS, [lockedInterceptorOf(plan.connection), ...interceptors], locked);
+    descriptor.value = locked as never;
+  };
+}
+
+const INTERCEPTORS = '__interceptors__'; // INTERCEPTORS_METADATA of Nest
+/** What an imported type leaves of itself when it is imported as a type only: the metadata says that it is a Function. */
+const IMPORT_AS_VALUE =
+  'If it returns an Observable, import that as a value, not with "import type" or "import { type Observable }".';
+const SYNCHRONOUS = new Set<unknown>([String, Number, Boolean, Array, Function]);
+
+/** @throws LockOptionsError that names the method */
+function readPlan(...[key, options, name, returnsObservable]: ConstructorParameters<typeof LockedPlan>): LockedPlan {
+  try {
+    return new LockedPlan(key, options, name, returnsObservable);
+  } catch (error) {
+    if (!(error instanceof LockError)) throw error;
+    throw new LockOptionsError(`@Locked on ${name}: ${error.message}`, { cause: error });
+  }
+}
+
+function wrap(
+  method: (...args: unknown[]) => unknown,
+  plan: LockedPlan,
+  serviceOf: (self: unknown) => LockService,
+): (...args: unknown[]) => unknown {
+  return new Proxy(method, {
+    apply(target, self: unknown, args: unknown[]) {
+      const run = () => Reflect.apply(target, self, args);
+      const call = InterceptedCall.current();
+      if (call?.plan === plan) return call.enter(run);
+      if (plan.returnsObservable) return streamUnderLock(plan, () => serviceOf(self), args, run);
+      return tellingOfStreams(promiseUnderLock(plan, () => serviceOf(self), args, run));
+    },
+  });
+}
+
+/**
+ * Who took the promise for an Observable calls `subscribe` and fails there, and would never see why: the reason goes to
+ * the log, and does not end the process as an unhandled rejection.
+ */
+function tellingOfStreams(call: Promise<unknown>): Promise<unknown> {
+  const told: Promise<unknown> = call.catch((error: unknown) => {
+    if (error instanceof UndeclaredStreamError) {
+      told.catch(() => {});
+      new Logger('Locked').error(error.message);
+    }
+    throw error;
+  });
+  return told;
+}
+
+class UndeclaredStreamError extends LockOptionsError {}
+
+async function promiseUnderLock(
+  plan: LockedPlan,
+  serviceOf: () => LockService,
+  args: unknown[],
+  run: () => unknown,
+): Promise<unknown> {
+  const [key, service] = await asked(plan, serviceOf, args);
+  const work = async () => {
+    const result = run();
+    if (isObservable(result)) throw undeclaredStream(plan, 'an Observable');
+    if (!isThenable(result)) throw notAsync(plan);
+    const value = await result;
+    if (isObservable(value)) throw undeclaredStream(plan, 'a Promise of an Observable');
+    return value;
+  };
+  return service.withLockOr(key, plan.options, work, (error) => plan.whenRefused(error, args), plan.name);
+}
+
+function streamUnderLock(
+  plan: LockedPlan,
+  serviceOf: () => LockService,
+  args: unknown[],
+  run: () => unknown,
+): Observable<unknown> {
+  const open = () => {
+    const result = run();
+    return isObservable(result) ? result : throwError(() => notAsync(plan));
+  };
+  return lockedStream<unknown>(async (signal, work, instead) => {
+    const [key, service] = await asked(plan, serviceOf, args);
+    const whenRefused = async (error: unknown) => {
+      const value = await plan.whenRefused(error, args);
+      if (plan.onContended !== 'skip') instead(value);
+    };
+    return service.withLockOr(key, { ...plan.options, signal }, work, whenRefused, plan.name);
+  }, open);
+}
+
+/** Which lock of which service is meant. */
+async function asked(
+  plan: LockedPlan,
+  serviceOf: () => LockService,
+  args: unknown[],
+): Promise<[key: string, service: LockService]> {
+  try {
+    return [keyOfCall(plan, args), serviceOf()];
+  } catch (error) {
+    await loopTurn(); // or a loop that calls again at once would stop all else
+    throw error;
+  }
+}
+
+/** A key made of the request has to come by the interceptor: without it the method does not run. */
+function keyOfCall(plan: LockedPlan, args: unknown[]): string {
+  if (plan.origin !== 'request') return plan.keyOfArguments(args);
+  throw new LockOptionsError(
+    `${plan.name} was called without LockedInterceptor, which takes the lock whose key is made of the request: it did not ` +
+      'run. Let Nest call the handler (a GraphQL field resolver needs fieldResolverEnhancers: ["interceptors"]), or use ' +
+      'a key made of arguments.',
+  );
+}
+
+/** Has Nest inject the service into instances of the class; a missing module so fails the start of the application. */
+function injectInto(target: object, { connection, name }: LockedPlan): (self: unknown) => LockService {
+  const property = serviceProperty(connection);
+  Inject(getLockServiceToken(connection))(target, property);
+  return (self) => {
+    const service = (self as Record<symbol, unknown> | undefined)?.[property];
+    if (service) return injectedService(service, name);
+    throw new LockOptionsError(
+      `${target.constructor.name} has no LockService: the instance was not made by Nest, or the method was called ` +
+        'without its object. It did not run. Let Nest make it, by useClass or with moduleRef.create in a factory; ' +
+        'in a test by Test.createTestingModule, with RedisLockModule.forRoot({ memory: true }).',
+    );
+  };
+}
+
+function copyMetadata(from: object, to: object): void {
+  for (const key of Reflect.getOwnMetadataKeys(from)) {
+    Reflect.defineMetadata(key, Reflect.getOwnMetadata(key, from), to);
+  }
+}
+
+function isObservableType(type: unknown): boolean {
+  return typeof type === 'function' && (type === Observable || typeof type.prototype?.subscribe === 'function');
+}
+
+function undeclaredStream({ name }: LockedPlan, got: string): LockOptionsError {
+  return new UndeclaredStreamError(
+    `${name} returned ${got}, but is not declared to return an Observable: write its return type, ": Observable<…>", ` +
+      'import Observable as a value, not with "import type", and compile with emitDecoratorMetadata, so that @Locked ' +
+      'can hold the lock from the subscription on. It was not subscribed to.',
+  );
+}

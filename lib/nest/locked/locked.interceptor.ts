@@ -1,0 +1,79 @@
+import {
+  Inject,
+  Injectable,
+  type CallHandler,
+  type ExecutionContext,
+  type NestInterceptor,
+  type Type,
+} from '@nestjs/common';
+import { defer, tap, type Observable } from 'rxjs';
+import { DEFAULT_CONNECTION } from '../../core/options/resolve-options.js';
+import { LockService } from '../../core/service/lock.service.js';
+import { setRetryAfter } from '../filters/lock-error-answer.js';
+import { injectedService } from '../injection/injected-service.js';
+import { InterceptedCall } from './intercepted-call.js';
+import { planOf } from './locked-plan.js';
+import { lockedStream } from './locked-stream.js';
+import { getLockServiceToken } from '../injection/tokens.js';
+
+/**
+ * Takes the lock of handlers (HTTP, RPC, WebSocket, GraphQL) whose `@Locked` key is static or made of the request:
+ * after the guards, before the pipes, until every interceptor inside of it is done.
+ *
+ * `@Locked` attaches it to its method, before the method's other interceptors. Register it on the controller or
+ * globally, too, to put it outside of those that stand there. On HTTP it sets `Retry-After` where a lock is held by others for a
+ * time that is known.
+ */
+@Injectable()
+export class LockedInterceptor implements NestInterceptor {
+  constructor(@Inject(LockService) private readonly locks: LockService) {}
+
+  intercept(context: ExecutionContext, next: CallHandler): Observable<unknown> {
+    const handled = this.#underLock(context, next);
+    if (context.getType() !== 'http') return handled;
+    const response = context.switchToHttp().getResponse<object>();
+    return handled.pipe(tap({ error: (error: unknown) => setRetryAfter(response, error) }));
+  }
+
+  #underLock(context: ExecutionContext, next: CallHandler): Observable<unknown> {
+    const plan = planOf(context.getHandler());
+    if (!plan?.isForInterceptor) return next.handle();
+    if (plan.connection !== injectedService(this.locks, plan.name).connection) return next.handle();
+    // An interceptor may stand at several levels of one handler: the outermost has taken the lock.
+    if (InterceptedCall.current()?.context === context) return next.handle();
+    const key = plan.keyOfRequest(context);
+    return defer(() => {
+      const call = new InterceptedCall(plan, context);
+      return lockedStream<unknown>(
+        (signal, work, instead) =>
+          this.locks.withLockOr(
+            key,
+            { ...plan.options, signal },
+            work,
+            async (error) => instead(await plan.whenRefused(error, [context])),
+            plan.name,
+          ),
+        () => call.run(() => next.handle()),
+        call,
+      );
+    });
+  }
+}
+
+const named = new Map<string, Type<LockedInterceptor>>();
+
+/** The interceptor class of a registration: each injects its own service. */
+export function lockedInterceptorOf(connection: string = DEFAULT_CONNECTION): Type<LockedInterceptor> {
+  if (connection === DEFAULT_CONNECTION) return LockedInterceptor;
+  let interceptor = named.get(connection);
+  if (!interceptor) {
+    @Injectable()
+    class NamedLockedInterceptor extends LockedInterceptor {
+      constructor(@Inject(getLockServiceToken(connection)) locks: LockService) {
+        super(locks);
+      }
+    }
+    named.set(connection, (interceptor = NamedLockedInterceptor));
+  }
+  return interceptor;
+}

@@ -1,0 +1,148 @@
+import type { ExecutionContext } from '@nestjs/common';
+import type { Observable } from 'rxjs';
+import type { LeaseOptions, LossOptions } from '../../api/options.js';
+import type { ArgumentTemplate, RequestTemplate } from '../../core/keys/key-template.js';
+import type { ContextKey } from './locked-plan.js';
+
+/** Options of `@Locked`. */
+export interface LockedOptions<
+  Args extends unknown[] = [],
+  Value = never,
+  Way extends 'throw' | 'skip' = 'throw' | 'skip',
+>
+  extends LeaseOptions, LossOptions {
+  /**
+   * What to do when another holder kept the lock for the whole `waitMs`: `throw` a `LockContendedError`; `skip` the
+   * call, which then returns `undefined` (so the method has to be one that can); or call a function, and return its
+   * value. It gets the arguments of the method, or the `ExecutionContext` where the key is made of the request.
+   * @default 'throw'
+   */
+  onContended?: Way | ((...args: Args) => Value);
+  /**
+   * The `name` of the registration whose locks are meant.
+   * @default the registration without a name
+   */
+  connection?: string;
+}
+
+/** A method that can be locked: one whose end can be waited for. */
+export type LockableMethod = (...args: never) => Promise<unknown> | Observable<unknown>;
+
+type KeyFunction = (...args: never) => string;
+
+/** What `@Locked` makes a key of: a text or template, `fromContext(…)`, or a function of the method's arguments. */
+export type LockedKey = string | ContextKey | KeyFunction;
+
+/** What the function for `onContended` is called with, as far as the text of the key is known to the compiler. */
+export type AnswerArgs<Key extends LockedKey, Args extends unknown[]> = Key extends RequestTemplate | ContextKey
+  ? [context: ExecutionContext]
+  : Key extends ArgumentTemplate | KeyFunction
+    ? Args
+    : IsLiteral<Key> extends true
+      ? Args
+      : Args | [context: ExecutionContext];
+
+/** `string`, and what has one in it, can be a key of any set of texts. */
+type IsLiteral<Key> = Key extends string ? (Record<never, 1> extends Record<Key, 1> ? false : true) : false;
+
+/** Whether a function can be called with the arguments of the method; left open where the method takes a `T` of its class. */
+type Takes<Method extends LockableMethod, Args extends unknown[]> = ((...args: Args) => void) extends (
+  ...args: Parameters<Method>
+) => void
+  ? true
+  : false;
+
+/** Whether the method is `any`: the one that the compiler compares with a `MethodDecorator`. */
+type IsAny<Method> = 0 extends 1 & Method ? true : false;
+
+/** `unknown`, which all methods fit, or what is wrong. An answer that was left open counts as a yes. */
+type Unless<Method extends LockableMethod, Fits extends boolean, Reason extends string> =
+  IsAny<Method> extends true ? unknown : Fits extends false ? { error: Reason } : unknown;
+
+/** The question that was left open, as one that the compiler answers from the constraint of `T`. */
+type Assignable<Fits extends boolean, Args extends unknown[]> = Fits extends true
+  ? unknown
+  : { set?: (method: (...args: Args) => never) => void };
+
+type FittingArgs<Method extends LockableMethod, Args extends unknown[], Reason extends string> = Unless<
+  Method,
+  Takes<Method, Args>,
+  Reason
+> &
+  Assignable<Takes<Method, Args>, Args>;
+
+type FittingKey<Method extends LockableMethod, Key extends LockedKey> = [Key] extends [never]
+  ? unknown // the types were written out: Locked<[order: Order]>(…)
+  : [Key] extends [KeyFunction]
+    ? FittingArgs<Method, Parameters<Key>, 'the key function takes other parameters than the method'>
+    : Unless<
+        Method,
+        [MissingIn<Key, Parameters<Method>>] extends [never] ? true : false,
+        `the method has no parameter for {${MissingIn<Key, Parameters<Method>>}} of the key`
+      >;
+
+/** The indexes in the text of a key, as far as it is known, that no parameter has. */
+type MissingIn<Key extends LockedKey, Args extends unknown[]> = number extends Args['length']
+  ? never
+  : Exclude<IndexIn<Key>, keyof Args>;
+
+type IndexIn<Key extends LockedKey> = Key extends `${string}{${infer Path}}${infer Rest}`
+  ? IndexOf<Path> | IndexIn<Rest>
+  : never;
+
+type IndexOf<Path extends string> = Path extends `${bigint}`
+  ? Path
+  : Path extends `${infer Index extends `${bigint}`}.${string}`
+    ? Index
+    : never;
+
+type FittingAnswer<Method extends LockableMethod, Key extends LockedKey, Args extends unknown[], Value> =
+  Awaited<Value> extends ValueOf<Method>
+    ? [Key] extends [RequestTemplate | ContextKey]
+      ? unknown
+      : FittingArgs<Method, Args, 'onContended takes other parameters than the method'>
+    : { error: 'onContended returns another type than the method' };
+
+/** A stream that is skipped ends at once. */
+type FittingSkip<Method extends LockableMethod, Way extends 'throw' | 'skip'> = [Way] extends ['skip']
+  ? ReturnType<Method> extends Observable<unknown>
+    ? unknown
+    : undefined extends ValueOf<Method>
+      ? unknown
+      : { error: 'a call that is skipped returns undefined: let the method return that, too' }
+  : unknown;
+
+type ValueOf<Method extends LockableMethod> =
+  ReturnType<Method> extends Observable<infer Value> ? Value : Awaited<ReturnType<Method>>;
+
+/** Fits all methods. From here the compiler knows what an unannotated function takes: what the method takes. */
+type Inferred<Args extends unknown[]> = [Args] extends [unknown[]]
+  ? unknown
+  : { set?: (method: (...args: Args) => never) => void };
+
+/**
+ * Fits methods that return a Promise or an Observable, have what the key is made of, and can be answered for. In a
+ * decorator composed of others, and as a `MethodDecorator`, it fits all.
+ */
+export interface LockedDecorator<
+  Key extends LockedKey,
+  KeyArgs extends unknown[],
+  Args extends unknown[],
+  Value,
+  Way extends 'throw' | 'skip',
+> {
+  <Method extends LockableMethod>(
+    target: object,
+    name: string | symbol,
+    descriptor: TypedPropertyDescriptor<Method> &
+      FittingKey<Method, Key> &
+      FittingAnswer<Method, Key, Args, Value> &
+      FittingSkip<Method, Way> &
+      Inferred<KeyArgs>,
+  ): void;
+  /**
+   * Never called: no decorator gets four arguments. Beside a second signature the compiler takes `any` for `Method` when
+   * it asks whether this is a `MethodDecorator`, and so finds that it is one.
+   */
+  (target: object, name: string | symbol, descriptor: never, never: never): void;
+}

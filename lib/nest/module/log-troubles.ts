@@ -1,0 +1,128 @@
+import type { Logger } from '@nestjs/common';
+import type { LockEvent } from '../../api/events.js';
+import type { LockService } from '../../core/service/lock.service.js';
+import { Outage } from './outage.js';
+
+/** Work that ends within this time after the application began to close is not worth a word, in milliseconds. */
+const PATIENCE_MS = 1_000;
+/** What happens to many locks within this time is logged as one line, in milliseconds. */
+const FOLD_MS = 1_000;
+/** So many locks are named. */
+const NAMED = 10;
+
+type EventOf<Type extends LockEvent['type']> = Extract<LockEvent, { type: Type }>;
+
+/** Logs what an operator should know of the locks of a service. */
+export function logTroubles(service: LockService, logger: Logger): void {
+  const kept = new KeptLocks((message) => logger.error(message));
+  const outage = new Outage(service, logger);
+  const lost = new Folded<EventOf<'lost'>>(
+    ({ key, fencingToken, reason }) =>
+      logger.error(`Lock "${key}" (fencing token ${fencingToken}) was lost: ${reason}.`),
+    (events) => {
+      const reasons = [...new Set(events.map(({ reason }) => reason))].join(', ');
+      logger.error(`${events.length} more locks were lost (${reasons}): ${named(events)}.`);
+    },
+  );
+  const unreleased = new Folded<EventOf<'release-failed'>>(
+    ({ key, causes }) => {
+      const problems = causes.map((cause) => cause.message).join('; ');
+      logger.warn(`The release of lock "${key}" was not confirmed and is repeated: ${problems}.`);
+    },
+    (events) =>
+      logger.warn(`The releases of ${events.length} more locks were not confirmed and are repeated: ${named(events)}.`),
+  );
+  service.events$.subscribe({
+    next: (event) => {
+      kept.note(event);
+      outage.note(event);
+      if (event.type === 'lost') lost.note(event);
+      else if (event.type === 'release-failed') unreleased.note(event);
+      else if (event.type === 'warning') logger.warn(event.message);
+    },
+    complete: () => {
+      for (const each of [kept, outage, lost, unreleased]) each.end();
+    },
+  });
+}
+
+/** Logs the first event at once, and those that follow it closely together: an outage may cost every lock that is held. */
+class Folded<Event> {
+  #more: Event[] = [];
+  #timer?: NodeJS.Timeout;
+
+  constructor(
+    private readonly logOne: (event: Event) => void,
+    private readonly logMore: (events: Event[]) => void,
+  ) {}
+
+  note(event: Event): void {
+    if (this.#timer) {
+      this.#more.push(event);
+      return;
+    }
+    this.logOne(event);
+    this.#fold();
+  }
+
+  end(): void {
+    clearTimeout(this.#timer);
+    this.#flush();
+  }
+
+  #fold(): void {
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      if (this.#flush()) this.#fold();
+    }, FOLD_MS).unref();
+  }
+
+  /** @returns whether there was anything to log */
+  #flush(): boolean {
+    const events = this.#more;
+    this.#more = [];
+    if (events.length === 1) this.logOne(events[0]!);
+    else if (events.length > 1) this.logMore(events);
+    return events.length > 0;
+  }
+}
+
+/**
+ * The locks that the application waits for when it closes. Told as an error, which the logger of Nest's tests prints:
+ * there a lock that nobody releases is seen as a hook that takes too long.
+ */
+class KeptLocks {
+  readonly #keys = new Set<string>();
+  #timer?: NodeJS.Timeout;
+
+  constructor(private readonly tell: (message: string) => void) {}
+
+  note(event: LockEvent): void {
+    if (event.type === 'closing') {
+      this.#keys.add(event.key);
+      this.#timer ??= setTimeout(() => this.#tell(event.timeoutMs), PATIENCE_MS).unref();
+    } else if (event.type === 'released' || event.type === 'release-failed' || event.type === 'lost') {
+      this.#keys.delete(event.key);
+    }
+  }
+
+  end(): void {
+    clearTimeout(this.#timer);
+  }
+
+  #tell(timeoutMs: number): void {
+    if (this.#keys.size === 0) return;
+    this.tell(
+      `Waiting for locks to be released, for up to ${timeoutMs} ms (shutdownTimeoutMs): ` +
+        `${named([...this.#keys].map((key) => ({ key })))}. ` +
+        'If their work has ended, a release or an await is missing.',
+    );
+  }
+}
+
+/** The first of these locks by name, and how many there are beside them. */
+function named(locks: readonly { key: string }[]): string {
+  const names = locks.slice(0, NAMED).map(({ key }) => `"${key}"`);
+  if (locks.length > NAMED) names.push(`${locks.length - NAMED} more`);
+  return names.join(', ');
+}

@@ -1,0 +1,63 @@
+import { performance } from 'node:perf_hooks';
+import type { Logger } from '@nestjs/common';
+import { adviceFor } from '../../api/errors.js';
+import type { LockEvent } from '../../api/events.js';
+import type { LockService } from '../../core/service/lock.service.js';
+
+/** How often it is tried whether locks can be taken again, in milliseconds. */
+const RETRY_MS = 1_000;
+
+/** Another program uses the key: the others can be locked. */
+const OF_ONE_KEY = /WRONGTYPE|fencing counter/;
+
+/**
+ * Logs when locks become unavailable, and when they are available again: one line each, however many calls are refused in
+ * between. Only a lock that Redis grants ends it: connections of a server that hangs or refuses to write look well, and
+ * locks that are passed on within this process need no Redis.
+ */
+export class Outage {
+  #since?: number;
+  #refused = 0;
+  #timer?: NodeJS.Timeout;
+  #isOver = false;
+
+  constructor(
+    private readonly service: LockService,
+    private readonly logger: Logger,
+  ) {}
+
+  note(event: LockEvent): void {
+    // A refusal without causes is one of an application that closes.
+    if (!('causes' in event) || event.causes.length === 0) return;
+    if (event.causes.every(({ problem }) => OF_ONE_KEY.test(problem))) return;
+    if (event.type === 'unavailable') this.#refused++;
+    if (this.#since !== undefined) return;
+    this.#since = performance.now();
+    const causes = event.causes.map(({ message }) => message).join('; ');
+    this.logger.warn(`Locks are unavailable: ${causes}. ${adviceFor(event.causes)}`);
+    this.#retry(event.key);
+  }
+
+  end(): void {
+    this.#isOver = true;
+    clearTimeout(this.#timer);
+  }
+
+  #retry(key: string): void {
+    this.#timer = setTimeout(() => void this.#try(key), RETRY_MS).unref();
+  }
+
+  async #try(key: string): Promise<void> {
+    const isAvailable = await this.service.isAvailable(key);
+    if (this.#isOver) return;
+    if (!isAvailable) {
+      this.#retry(key);
+      return;
+    }
+    const seconds = ((performance.now() - this.#since!) / 1_000).toFixed(1);
+    const calls = `${this.#refused} call${this.#refused === 1 ? ' was' : 's were'}`;
+    this.logger.warn(`Locks are available again after ${seconds} s, in which ${calls} refused.`);
+    this.#since = undefined;
+    this.#refused = 0;
+  }
+}

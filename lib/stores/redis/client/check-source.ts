@@ -1,0 +1,224 @@
+import type { RedisOptions } from 'ioredis';
+import { LockOptionsError } from '../../../api/errors.js';
+import type { RedisClient } from '../../../api/options.js';
+
+/**
+ * The options of ioredis: those of 5.4 and later ones. ioredis ignores any other name, and takes localhost where it finds
+ * no server. The compiler refuses this list when it is not that of the installed version. 6.0 added `himportFieldsets`,
+ * `protocol` and `replyMapping`, 5.11 had `blockingTimeout`, `blockingTimeoutGrace`, `clientInfoTag` and
+ * `disableClientInfo` beyond those of 5.4.
+ */
+const OPTIONS: Readonly<Record<keyof RedisOptions, true>> = {
+  Connector: true,
+  autoPipeliningIgnoredCommands: true,
+  autoResendUnfulfilledCommands: true,
+  autoResubscribe: true,
+  blockingTimeout: true,
+  blockingTimeoutGrace: true,
+  clientInfoTag: true,
+  commandQueue: true,
+  commandTimeout: true,
+  connectTimeout: true,
+  connectionName: true,
+  db: true,
+  disableClientInfo: true,
+  disconnectTimeout: true,
+  enableAutoPipelining: true,
+  enableOfflineQueue: true,
+  enableReadyCheck: true,
+  enableTLSForSentinelMode: true,
+  failoverDetector: true,
+  family: true,
+  himportFieldsets: true,
+  host: true,
+  keepAlive: true,
+  keyPrefix: true,
+  lazyConnect: true,
+  maxLoadingRetryTime: true,
+  maxRetriesPerRequest: true,
+  monitor: true,
+  name: true,
+  natMap: true,
+  noDelay: true,
+  offlineQueue: true,
+  password: true,
+  path: true,
+  port: true,
+  preferredSlaves: true,
+  protocol: true,
+  readOnly: true,
+  reconnectOnError: true,
+  replyMapping: true,
+  retryStrategy: true,
+  role: true,
+  scripts: true,
+  sentinelCommandTimeout: true,
+  sentinelMaxConnections: true,
+  sentinelPassword: true,
+  sentinelReconnectStrategy: true,
+  sentinelRetryStrategy: true,
+  sentinelTLS: true,
+  sentinelUsername: true,
+  sentinels: true,
+  showFriendlyErrorStack: true,
+  socketTimeout: true,
+  stringNumbers: true,
+  tls: true,
+  updateSentinels: true,
+  username: true,
+};
+const NAMES = Object.keys(OPTIONS);
+
+const WITHIN = 'Write what stands in it by itself: { host, port }.';
+const OF_A_CLUSTER = 'A Cluster is given as a client: new Cluster(nodes, options).';
+
+/** What is meant by names that are no options of ioredis. */
+const MEANT = new Map([
+  ['url', "Give the URL by itself: 'redis://host:port'."],
+  ['uri', "Give the URL by itself: 'redis://host:port'."],
+  ['socket', WITHIN], // node-redis
+  ['connection', WITHIN], // BullMQ
+  ['config', WITHIN],
+  ['options', WITHIN],
+  ['redis', WITHIN],
+  ['redisOptions', OF_A_CLUSTER],
+  ['clusterRetryStrategy', OF_A_CLUSTER],
+  ['nodes', OF_A_CLUSTER],
+  ['rootNodes', OF_A_CLUSTER],
+  ['hostname', 'Did you mean host?'],
+  ['database', 'Did you mean db?'],
+  ['user', 'Did you mean username?'],
+  ['pass', 'Did you mean password?'],
+]);
+
+const A_NEWER_OPTION = 'If a newer ioredis has it, give a function: () => new Redis({ … }).';
+
+/**
+ * Refuses what would not lead to the Redis that is meant: ioredis connects to localhost then, and locks on different
+ * servers have two holders. No value is repeated: it may hold a password.
+ * @param name of the option, for the message
+ * @throws LockOptionsError
+ */
+export function checkSource(name: string, source: unknown): void {
+  if (typeof source === 'function') return; // what it returns is checked when it is there
+  const problem = typeof source === 'string' ? problemOfUrl(source) : problemOfObject(source);
+  if (problem === undefined) return;
+  throw new LockOptionsError(
+    `${name} must be a redis:// or rediss:// URL, ioredis options, an ioredis client, or a function that returns one: ` +
+      `got ${problem}`,
+  );
+}
+
+/**
+ * Checks what a function given as a source has returned.
+ * @throws LockOptionsError
+ */
+export function checkMade(made: unknown): asserts made is RedisClient {
+  if (isClient(made)) return;
+  const isAsOptions = typeof made === 'string' || (typeof made === 'object' && made !== null);
+  const problem =
+    mistaken(made) ?? `${kindOf(made)}.${isAsOptions ? ' Return new Redis(…) of what it returns now.' : ''}`;
+  throw new LockOptionsError(`A function given as a Redis source must return an ioredis client: got ${problem}`);
+}
+
+/** By its form, not by its class: the application may have an ioredis of its own. */
+export function isClient(source: unknown): source is RedisClient {
+  const { evalsha, status } = (source ?? {}) as Partial<RedisClient>;
+  return typeof evalsha === 'function' && typeof status === 'string';
+}
+
+function problemOfUrl(source: string): string | undefined {
+  if (source.startsWith('/')) return undefined; // the path of a socket
+  if (!/^rediss?:\/\//.test(source) || !URL.canParse(source)) {
+    return 'a string of another form. Write redis://host:port, or the /path of a socket.';
+  }
+  const { hostname } = new URL(source);
+  return hostname === ''
+    ? 'a URL without a host, for which ioredis takes localhost. Write redis://host:port.'
+    : undefined;
+}
+
+function problemOfObject(source: unknown): string | undefined {
+  if (isClient(source)) return undefined;
+  const mistake = mistaken(source);
+  if (mistake !== undefined) return mistake;
+  if (typeof source !== 'object' || source === null) return `${kindOf(source)}.`;
+  const given = Object.keys(source);
+  const unknown = given.find((name) => !Object.hasOwn(OPTIONS, name) && source[name as never] !== undefined);
+  if (unknown !== undefined) {
+    return `an object with ${JSON.stringify(unknown.slice(0, 40))}, which is no option of ioredis. ${adviceOn(unknown)}`;
+  }
+  return problemOfAddress(source, given);
+}
+
+function problemOfAddress(
+  { Connector, sentinels, path, host, port }: RedisOptions,
+  given: string[],
+): string | undefined {
+  if (Connector || sentinels || path) return undefined;
+  // Also text, as variables of the environment are: ioredis takes it.
+  if (port !== undefined && !isPort(Number(port))) {
+    return `port ${kindOf(port) === 'a number' ? port : kindOf(port)}, which is no port. Is the variable set that it comes from?`;
+  }
+  if (host) return undefined;
+  if (given.includes('host')) {
+    const got = host === '' ? '""' : String(host);
+    return `host ${got}, for which ioredis takes localhost. Is the variable set that it comes from?`;
+  }
+  if (port) return undefined;
+  return (
+    `${given.length === 0 ? 'an object' : 'options'} with no host, port, path or sentinels, for which ioredis takes ` +
+    'localhost:6379. Name the server, also when that is it.'
+  );
+}
+
+function isPort(port: number): boolean {
+  return Number.isInteger(port) && port > 0 && port < 65_536;
+}
+
+/** What is neither a client of ioredis nor options, but is taken for them. */
+function mistaken(source: unknown): string | undefined {
+  if (typeof source !== 'object' || source === null) return undefined;
+  const { then, EVALSHA, evalsha, isPipeline } = source as Record<string, unknown>;
+  if (typeof then === 'function') {
+    return 'a Promise. Give a function that returns it, () => promise, or await it in forRootAsync.';
+  }
+  if (isPipeline === true) return 'a pipeline of ioredis. Give its client.';
+  const instead = "Give one of ioredis: import { Redis } from 'ioredis'; or the URL by itself.";
+  if (typeof EVALSHA === 'function') return `a client of node-redis. ${instead}`;
+  if (typeof evalsha === 'function') return `a client that is not of ioredis (${classOf(source)}). ${instead}`;
+  if (Array.isArray(source)) {
+    return 'an array. The nodes of a Cluster belong into a client: new Cluster(nodes); independent masters into redlock.';
+  }
+  if (source instanceof URL) return 'a URL object. Give its text: url.href.';
+  if (Object.keys(source).length === 0 && classOf(source) !== 'Object') {
+    return `an object of the class ${classOf(source)} without options of its own. Give a plain object: { host, port }.`;
+  }
+  return undefined;
+}
+
+function classOf(source: object): string {
+  return (Object.getPrototypeOf(source) as Partial<object> | null)?.constructor?.name ?? 'Object';
+}
+
+function kindOf(value: unknown): string {
+  if (value === undefined || value === null) return 'nothing';
+  return typeof value === 'object' ? 'an object' : `a ${typeof value}`;
+}
+
+function adviceOn(unknown: string): string {
+  const meant = MEANT.get(unknown);
+  if (meant !== undefined) return meant;
+  const near = NAMES.find((name) => isNear(unknown.toLowerCase(), name.toLowerCase()));
+  return near === undefined ? A_NEWER_OPTION : `Did you mean ${near}?`;
+}
+
+/** Whether one letter too many or too few, another letter, or two that are swapped, make the difference. */
+function isNear(one: string, other: string): boolean {
+  const [short, long] = one.length <= other.length ? [one, other] : [other, one];
+  let same = 0;
+  while (same < short.length && short[same] === long[same]) same++;
+  const [restOfShort, restOfLong] = [short.slice(same), long.slice(same)];
+  const swapped = `${restOfShort[1] ?? ''}${restOfShort[0] ?? ''}${restOfShort.slice(2)}`;
+  return restOfShort === restOfLong.slice(1) || restOfShort.slice(1) === restOfLong.slice(1) || swapped === restOfLong;
+}

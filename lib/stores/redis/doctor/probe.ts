@@ -1,0 +1,223 @@
+import { performance } from 'node:perf_hooks';
+import type { Cluster, Redis } from 'ioredis';
+import type { NodeDiagnosis } from './diagnosis.js';
+import { commandRights, type Right } from './rights.js';
+import { inTime } from '../../../core/time/time-limit.js';
+import { problemOf } from '../client/problem-of.js';
+import { isReplyError } from '../client/reply-error.js';
+import { ownConnection } from '../node/inbox.js';
+import { refusesDatabase, type RedisConnection } from '../client/redis-connection.js';
+import { readInfo, settingOf } from '../client/server-info.js';
+
+/** What a node is used for, and what the names of its keys and channels begin with. */
+export interface Usage {
+  keyPrefix: string;
+  processName: string;
+  /** Locks are taken on it alone; otherwise it is one of a Redlock. */
+  handsOver: boolean;
+  /** Each lock waits until so many replicas have it. */
+  awaitedReplicas: number;
+}
+
+/** What only the check itself asks for. */
+const FOR_CHECKS = ['info', 'config|get'];
+
+/** The answer to one command. */
+type Answer = { value: unknown } | { refusal: string };
+
+/**
+ * Checks a Redis server, or each master of a Cluster, and changes nothing there: rights are tried out by commands on a
+ * key that does not exist. (ACL DRYRUN needs Redis 7, and a right that tells about all users.)
+ */
+export class NodeProbe {
+  /** Checks that were not answered yet: a server that hangs gets no second one. */
+  readonly #open = new WeakMap<Redis, Promise<NodeDiagnosis>>();
+
+  constructor(
+    private readonly connection: RedisConnection,
+    private readonly usage: Usage,
+  ) {}
+
+  /** Never rejects; settles within `timeoutMs`. */
+  async run(timeoutMs: number): Promise<NodeDiagnosis[]> {
+    const startedAt = performance.now();
+    const { client, name } = this.connection;
+    const problem = await this.connection.ready(timeoutMs);
+    if (problem) return [unreachable(name, client.isCluster, problem.problem)];
+    const leftMs = Math.max(1, timeoutMs - (performance.now() - startedAt));
+    if (!client.isCluster) return [await this.#checked(name, client as Redis, leftMs)];
+    const masters = (client as Cluster).nodes('master');
+    return Promise.all(
+      masters.map((master) => this.#checked(`${master.options.host}:${master.options.port}`, master, leftMs)),
+    );
+  }
+
+  #checked(name: string, client: Redis, timeoutMs: number): Promise<NodeDiagnosis> {
+    let checking = this.#open.get(client);
+    if (!checking) {
+      checking = this.#check(name, client, timeoutMs).finally(() => this.#open.delete(client));
+      this.#open.set(client, checking);
+    }
+    return inTime(checking, timeoutMs, () => this.#unreachable(name, `no answer within ${Math.round(timeoutMs)} ms`));
+  }
+
+  async #check(name: string, client: Redis, timeoutMs: number): Promise<NodeDiagnosis> {
+    const { keyPrefix, processName, handsOver, awaitedReplicas } = this.usage;
+    // A Cluster puts its prefix before the keys itself, not by the clients of its nodes.
+    const prefix = client === this.connection.client ? '' : this.#clientPrefix;
+    const key = `${prefix}${keyPrefix}:{doctor:${processName}}`;
+    const channel = `${keyPrefix}:inbox:doctor:${processName}`;
+    const rights = commandRights(key, channel, { votes: !handsOver, waitsForReplicas: awaitedReplicas > 0 });
+    try {
+      const listening = mayListen(client, channel, timeoutMs, this.connection.clientName);
+      const clock = await clockOf(client);
+      const trials = [...rights, ...this.#selection(client)];
+      const [info, save, fsync, ...tried] = await askAll(client, [
+        ['INFO'],
+        ['CONFIG', 'GET', 'save'],
+        ['CONFIG', 'GET', 'appendfsync'],
+        ...trials.map(({ probe }) => probe),
+      ]);
+      const diagnosis: NodeDiagnosis = {
+        name,
+        reachable: true,
+        isClusterClient: this.connection.client.isCluster,
+        missingRights: [],
+        unknownCommands: [],
+        notChecked: [],
+        ...(awaitedReplicas > 0 && { awaitedReplicas }),
+        ...('value' in info! ? readInfo(String(info.value)) : {}),
+        ...clock,
+      };
+      addPersistence(diagnosis, save!, fsync!);
+      tried.forEach((answer, index) => noteRefusal(diagnosis, trials[index]!.name, answer));
+      noteRefusal(diagnosis, 'subscribe', await listening);
+      noteRefusal(diagnosis, 'info', info!);
+      noteRefusal(diagnosis, 'config|get', save!);
+      this.#namePatterns(diagnosis);
+      return diagnosis;
+    } catch (error) {
+      return this.#unreachable(name, problemOf(error)); // the connection broke
+    }
+  }
+
+  /** The database that the client is in, as far as it knows: of a refusal it has only told, and gone on. */
+  #selection(client: Redis): Pick<Right, 'name' | 'probe'>[] {
+    const database = client.condition?.select ?? 0;
+    // The nodes of a Cluster have but one.
+    if (database === 0 || this.connection.client.isCluster) return [];
+    return [{ name: 'select', probe: ['SELECT', String(database)] }];
+  }
+
+  /** Says which keys and channels it is that cannot be used. */
+  #namePatterns({ missingRights }: NodeDiagnosis): void {
+    const { keyPrefix } = this.usage;
+    const patterns: Record<string, string> = {
+      '~': `~${this.#clientPrefix}${keyPrefix}:*`,
+      '&': `&${keyPrefix}:inbox:*`,
+    };
+    missingRights.splice(0, Infinity, ...new Set(missingRights.map((right) => patterns[right] ?? right)));
+  }
+
+  get #clientPrefix(): string {
+    return this.connection.client.options.keyPrefix ?? '';
+  }
+
+  #unreachable(name: string, problem: string): NodeDiagnosis {
+    return unreachable(name, this.connection.client.isCluster, problem);
+  }
+}
+
+function unreachable(name: string, isClusterClient: boolean, problem: string): NodeDiagnosis {
+  return {
+    name,
+    reachable: false,
+    problem,
+    isClusterClient,
+    missingRights: [],
+    unknownCommands: [],
+    notChecked: [],
+  };
+}
+
+/** How far the server's clock is ahead: it read it at some moment between the question and the answer. */
+async function clockOf(client: Redis): Promise<Pick<NodeDiagnosis, 'clockOffsetMs' | 'clockToleranceMs'>> {
+  const askedAt = performance.now();
+  const asked = Date.now();
+  const [answer] = await askAll(client, [['TIME']]);
+  const toleranceMs = (performance.now() - askedAt) / 2;
+  if (!('value' in answer!) || !Array.isArray(answer.value)) return {};
+  const [seconds, micros] = answer.value.map(Number);
+  const offsetMs = seconds! * 1_000 + micros! / 1_000 - (asked + toleranceMs);
+  return { clockOffsetMs: rounded(offsetMs), clockToleranceMs: rounded(toleranceMs) };
+}
+
+function rounded(ms: number): number {
+  return Math.round(ms * 1_000) / 1_000;
+}
+
+/** @throws when the connection fails */
+async function askAll(client: Redis, commands: readonly (readonly [string, ...string[]])[]): Promise<Answer[]> {
+  const pipeline = client.pipeline();
+  for (const [command, ...args] of commands) pipeline.call(command, ...args);
+  const results = (await pipeline.exec()) ?? [];
+  return results.map(([error, value]) => {
+    if (!error) return { value };
+    if (!isReplyError(error)) throw error;
+    return { refusal: problemOf(error) };
+  });
+}
+
+/** On a connection of its own: under RESP2 one that has subscribed can ask for nothing else. Never rejects. */
+async function mayListen(client: Redis, channel: string, timeoutMs: number, connectionName: string): Promise<Answer> {
+  let own: Redis | undefined;
+  const timer = setTimeout(() => own?.disconnect(), timeoutMs);
+  try {
+    own = ownConnection(client, { connectionName, enableReadyCheck: false, retryStrategy: () => null });
+    own.on('error', () => {}); // told by the promise
+    await own.connect();
+    const value = await own.subscribe(channel);
+    await own.quit().catch(() => {}); // the server has let it go when this is over
+    return { value };
+  } catch (error) {
+    return { refusal: problemOf(error) };
+  } finally {
+    clearTimeout(timer);
+    own?.disconnect();
+  }
+}
+
+function addPersistence(diagnosis: NodeDiagnosis, save: Answer, fsync: Answer): void {
+  const { persistence } = diagnosis;
+  if (!persistence) return;
+  const snapshots = 'value' in save ? settingOf(save.value, 'save') : undefined;
+  const appendFsync = 'value' in fsync ? settingOf(fsync.value, 'appendfsync') : undefined;
+  if (snapshots !== undefined) persistence.snapshots = snapshots !== '';
+  if (appendFsync !== undefined) persistence.appendFsync = appendFsync;
+}
+
+/** Files a refusal under what it means, in the words of Redis 6 to 8. */
+function noteRefusal(diagnosis: NodeDiagnosis, right: string, answer: Answer): void {
+  if (!('refusal' in answer)) return;
+  const { refusal } = answer;
+  const { missingRights, unknownCommands, notChecked } = diagnosis;
+  const isForbidden = refusal.startsWith('NOPERM'); // which from Redis 7.2 on repeats the name of the user
+  if (FOR_CHECKS.includes(right)) notChecked.push(`${right}: ${isForbidden ? 'no right to it' : refusal}`);
+  if (right === 'select' && refusesDatabase(refusal)) {
+    diagnosis.refusesDatabase = isForbidden ? 'no right to SELECT' : refusal;
+  }
+  if (isForbidden) {
+    if (/access (a|one of the) keys?/.test(refusal)) missingRights.push('~');
+    else if (/access (a|one of the) channels?/.test(refusal)) missingRights.push('&');
+    else missingRights.push(`+${right}`);
+  } else if (/unknown (sub)?command/i.test(refusal)) {
+    unknownCommands.push(right);
+  } else if (refusal.startsWith('READONLY')) {
+    diagnosis.readOnly = true;
+    diagnosis.role = 'replica';
+  } else if (right === 'set' && !/^(MOVED|ASK|CLUSTERDOWN) /.test(refusal)) {
+    diagnosis.refusesWrites = refusal;
+  } else if (right === 'subscribe') {
+    notChecked.push(`${right}: ${refusal}`);
+  }
+}

@@ -1,0 +1,95 @@
+import { NodeError } from '../../../api/errors.js';
+import { FENCE_TTL_MS, WIPED } from '../scripts/fence.js';
+import type { Reply } from '../scripts/command.js';
+import type { Holding } from '../../../core/backend/lock-backend.js';
+
+/** A fault of one node. */
+export interface Fault {
+  status: 'fault';
+  error: NodeError;
+  /** The command may have taken, or may yet take, effect. */
+  mayHaveRun: boolean;
+  /** The connection failed, not the command. */
+  disconnected: boolean;
+  /** The node has lost its data since it was let vote in this epoch. */
+  wiped?: string;
+}
+
+export type Vote =
+  | { status: 'granted'; fencingToken: number }
+  | {
+      status: 'refused';
+      owner: string;
+      remainingMs: number;
+      /** Of its place in the queue. */
+      number?: number;
+      /** It had lost its place before. */
+      wasPassedOver?: boolean;
+    }
+  | Fault;
+
+/** What a node votes under that was asked whether it has restarted. */
+export interface Admission {
+  /** Changes when the server loses data. */
+  epoch: string;
+  /** When it began to vote, in microseconds of its clock: fencing counters below may be of an older snapshot. */
+  votesFromUs: number;
+}
+
+/** Since when a node knows all locks that it granted, and for how long any may have been granted. */
+export type NodeAdmission = { status: 'admitted'; epoch: string; sinceMs: number; longestMs: number } | Fault;
+
+export type NodeExtension = { status: 'extended' | 'restored' | 'absent' | 'foreign' } | Fault;
+/** What became of a lock that was to be taken from whoever held it. */
+export type NodeSeizure = { status: 'taken'; from: string } | { status: 'absent' } | Fault;
+export type NodeRelease = { status: 'released' | 'gone' } | Fault;
+
+/** What to do about a node that does not vote because of what it may have forgotten. */
+export const WAIT_FOR_VOTES =
+  'Wait: a Redlock node that is new to this library, was restarted, or lost its data votes only when all locks that ' +
+  'it may have forgotten have ended. For servers of a developer or a test set restartGuard: false.';
+
+/** What has no fencing token is no grant, whatever answers there. */
+export function voteOf(reply: Reply, node: string): Vote {
+  if (!Array.isArray(reply)) {
+    const fencingToken = Number(reply);
+    if (fencingToken > 0 && Number.isSafeInteger(fencingToken)) return { status: 'granted', fencingToken };
+  } else if (reply[0] === WIPED) {
+    const error = new NodeError(node, 'it has lost its data, so it does not vote yet', WAIT_FOR_VOTES);
+    return { status: 'fault', error, mayHaveRun: false, disconnected: false, wiped: String(reply[1]) };
+  } else if (typeof reply[1] === 'string' && !Number.isNaN(Number(reply[0]))) {
+    const refusal = { status: 'refused', remainingMs: remainingMs(reply[0]), owner: reply[1] } as const;
+    if (reply.length === 2) return refusal;
+    return { ...refusal, number: Number(reply[2]), wasPassedOver: Number(reply[3]) === 1 };
+  }
+  const error = new NodeError(node, 'unexpected answer to an acquire: expected a fencing token, or the holder');
+  return { status: 'fault', error, mayHaveRun: true, disconnected: false };
+}
+
+export function extensionOf(reply: Reply): NodeExtension {
+  return { status: ({ 1: 'extended', 2: 'restored', 0: 'absent' } as const)[Number(reply)] ?? 'foreign' };
+}
+
+export function releaseOf(reply: Reply): NodeRelease {
+  return { status: Number(reply) === 1 ? 'released' : 'gone' };
+}
+
+export function seizureOf(reply: Reply): NodeSeizure {
+  return Array.isArray(reply) ? { status: 'taken', from: String(reply[1]) } : { status: 'absent' };
+}
+
+export function holdingOf(reply: Reply): Holding | undefined {
+  if (!Array.isArray(reply)) return undefined;
+  const [remaining, owner, fence, fenceTtl] = reply;
+  return {
+    owner: String(owner),
+    remainingMs: remainingMs(remaining),
+    fencingToken: fence === '' ? undefined : Number(fence),
+    heldForMs: Number(fenceTtl) > 0 ? FENCE_TTL_MS - Number(fenceTtl) : undefined,
+  };
+}
+
+/** A key without a ttl, which another program must have written, never ends. */
+function remainingMs(pttl: number | string | undefined): number {
+  return Number(pttl) < 0 ? Infinity : Number(pttl);
+}

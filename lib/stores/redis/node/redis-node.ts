@@ -1,0 +1,330 @@
+import type { NodeDiagnosis } from '../doctor/diagnosis.js';
+import { NodeError } from '../../../api/errors.js';
+import { ACQUIRE, VOTE } from '../scripts/acquire.script.js';
+import { ADMIT } from '../scripts/admit.script.js';
+import { CONTEND, VOTE_OR_QUEUE } from '../scripts/contend.script.js';
+import { EXTEND, RESTORE } from '../scripts/extend.script.js';
+import { FORCE_RELEASE } from '../scripts/force-release.script.js';
+import { queueEntry, readMessage, type Service } from '../scripts/hand-off.js';
+import { INSPECT } from '../scripts/inspect.script.js';
+import { RAISE_FENCE } from '../scripts/raise-fence.script.js';
+import { RELEASE } from '../scripts/release.script.js';
+import type { Script } from '../scripts/script.js';
+import { ScriptFault } from '../scripts/script-fault.js';
+import type { Reply } from '../scripts/command.js';
+import { ScriptRunner } from '../scripts/script-runner.js';
+import { WITHDRAW } from '../scripts/withdraw.script.js';
+import { UnderWay } from '../../../core/time/in-flight.js';
+import { Inbox } from './inbox.js';
+import type { Claim, Holding, Place, Suspect, Waiting, Wake } from '../../../core/backend/lock-backend.js';
+import {
+  extensionOf,
+  holdingOf,
+  releaseOf,
+  seizureOf,
+  voteOf,
+  type Admission,
+  type Fault,
+  type NodeAdmission,
+  type NodeExtension,
+  type NodeRelease,
+  type NodeSeizure,
+  type Vote,
+} from './node-answers.js';
+import { NodeProbe } from '../doctor/probe.js';
+import type { RedisConnection } from '../client/redis-connection.js';
+import { ReleaseRetry, type GivingBack } from './release-retry.js';
+import type { ServerIdentity } from '../client/server-identity.js';
+
+/** How a node serves locks. */
+export interface NodeSettings {
+  keyPrefix: string;
+  commandTimeoutMs: number;
+  /** Name of this process, which its inbox is called after. */
+  processName: string;
+  /** Whether it hands locks over by itself, which a node of a Redlock cannot. */
+  handsOver: boolean;
+  /** Each lock waits until so many replicas have it. */
+  awaitedReplicas: number;
+  /** Whether a free lock goes to the first in its queue, whoever asks for it. */
+  fair: boolean;
+  /** Whether a vote counts only if it is of the same connection as the question, so of the same server. */
+  guarded: boolean;
+}
+
+/**
+ * The operations on locks of one Redis server (or Cluster). None of them rejects, except with a bug. Who is `told` an answer
+ * is called once, after the call has returned, and in the order in which the server answered.
+ */
+export class RedisNode {
+  readonly #runner: ScriptRunner;
+  readonly #settings: NodeSettings;
+  // Made once: these are the ways of nearly all calls.
+  readonly #voteOf = this.#reader((reply) => {
+    const vote = voteOf(reply, this.name);
+    // Its release found nobody who listens, or its message was lost.
+    if (vote.status === 'refused' && vote.wasPassedOver) this.#inbox.check();
+    return vote;
+  });
+  readonly #extensionOf = this.#reader(extensionOf);
+  readonly #releaseOf = this.#reader(releaseOf);
+  readonly #inbox: Inbox;
+  readonly #probe: NodeProbe;
+  /** What is still to be given back. An attempt that was not sent is not, so a server that is down adds nothing. */
+  readonly #retry: ReleaseRetry;
+  readonly #releasing = new UnderWay();
+  /** With what was made of it: a server that hangs has the same fault for all, and a command for all its operations. */
+  #lastFault?: [ScriptFault, Fault];
+  #wake?: Wake;
+  #suspect?: Suspect;
+  #closed = false;
+
+  constructor(
+    readonly connection: RedisConnection,
+    settings: NodeSettings,
+  ) {
+    this.#settings = settings;
+    this.#runner = new ScriptRunner(
+      connection.client,
+      settings.commandTimeoutMs,
+      settings.guarded,
+      (isOpen) => connection.suspect(isOpen),
+      () => this.#retry.hurry(),
+    );
+    this.#probe = new NodeProbe(connection, settings);
+    this.#retry = new ReleaseRetry(
+      () => connection.isReady,
+      (item, done) => this.#giveBack(item, ({ status }) => done(status !== 'fault')),
+    );
+    connection.onReady(this.#madeAnew);
+    const channel = inboxChannel(settings.keyPrefix, settings.processName);
+    this.#inbox = new Inbox(connection.client, connection.clientName, channel, {
+      onMessage: (text) => {
+        const { ticket, fencingToken, takenKey } = readMessage(text);
+        if (takenKey === undefined) this.#wake?.(ticket, fencingToken);
+        else this.#suspect?.(takenKey, ticket);
+      },
+      onChange: () => this.#wake?.(),
+    });
+  }
+
+  readonly #madeAnew = (): void => {
+    this.#retry.hurry();
+    this.#inbox.check(); // what broke one connection may have broken the other, too
+  };
+
+  get name(): string {
+    return this.connection.name;
+  }
+
+  /** Whether somebody who waits hears of it when its turn comes. */
+  get isListening(): boolean {
+    return this.#inbox.isOpen;
+  }
+
+  /** What is wrong with it, as far as is known; `silence` when it is connected, but owes an answer. */
+  problem(silence: string): NodeError | undefined {
+    if (!this.connection.isReady) return this.connection.problem;
+    return this.#runner.isAnswered ? undefined : new NodeError(this.name, silence);
+  }
+
+  listen(wake: Wake, suspect?: Suspect): void {
+    if (this.#closed) return;
+    this.#wake = wake;
+    this.#suspect = suspect;
+    this.#inbox.open();
+  }
+
+  checkListening(): void {
+    this.#inbox.check();
+  }
+
+  /** With `waiting` a refused attempt gets a place in the queue. */
+  acquire({ key, owner, ttlMs }: Claim, waiting: Waiting | undefined, told: (vote: Vote) => void): void {
+    const { fair } = this.#settings;
+    if (!waiting && !fair) {
+      this.#runner.tell(ACQUIRE, this.#lockAndFence(key), [owner, ttlMs], this.#voteOf, told);
+      return;
+    }
+    const args = [
+      owner,
+      ttlMs,
+      waiting?.tokens ?? 1,
+      waiting ? this.#entry(waiting) : '',
+      waiting?.number ?? '',
+      fair ? 1 : 0,
+    ];
+    this.#runner.tell(CONTEND, this.#keys(key), args, this.#voteOf, told);
+  }
+
+  /**
+   * The same as one of the nodes of a Redlock.
+   * @param admission none: it votes whenever it answers
+   */
+  vote(
+    { key, owner, ttlMs }: Claim,
+    waiting: Waiting | undefined,
+    admission: Admission | undefined,
+    told: (vote: Vote) => void,
+  ): void {
+    const { epoch, votesFromUs } = admission ?? { epoch: '', votesFromUs: '' };
+    if (!waiting) {
+      const keys = [...this.#lockAndFence(key), this.#guard];
+      this.#runner.tell(VOTE, keys, [owner, ttlMs, epoch, votesFromUs], this.#voteOf, told);
+      return;
+    }
+    // Nobody can be woken who does not listen.
+    const args = [
+      owner,
+      ttlMs,
+      1,
+      this.isListening ? this.#entry(waiting) : '',
+      waiting.number ?? '',
+      0,
+      epoch,
+      votesFromUs,
+    ];
+    this.#runner.tell(VOTE_OR_QUEUE, [...this.#keys(key), this.#guard], args, this.#voteOf, told);
+  }
+
+  /** @param longestMs the longest ttl in use, as far as the caller knows */
+  admit({ run, uptimeS }: ServerIdentity, longestMs: number): Promise<NodeAdmission> {
+    return this.#run<NodeAdmission>(ADMIT, [this.#guard], [run, uptimeS, longestMs], (reply) => {
+      const [epoch, sinceMs, longest] = reply as (string | number)[];
+      return { status: 'admitted', epoch: String(epoch), sinceMs: Number(sinceMs), longestMs: Number(longest) };
+    });
+  }
+
+  /**
+   * Gives up a place in the queue, with the lock if that was handed over to it. It has no end of its own: everybody who
+   * waits keeps the queue.
+   */
+  leave(key: string, place: Place): void {
+    this.#release({ key, owner: place.ticket, entry: this.#entry(place), standsMs: Infinity });
+  }
+
+  /** With `restore` a lock that is absent is put back. */
+  extend({ key, owner, ttlMs }: Claim, mode: 'keep' | 'restore', told: (extension: NodeExtension) => void): void {
+    const script = mode === 'restore' ? RESTORE : EXTEND;
+    this.#runner.tell(script, [this.#lock(key)], [owner, ttlMs], this.#extensionOf, told);
+  }
+
+  /**
+   * A release that is not confirmed is repeated in the background until it is, or the lock has ended by itself.
+   * @param standsMs for how long the lock may be there; Infinity where an attempt to take it was not answered, and may yet run
+   */
+  release(claim: Claim, told?: (release: NodeRelease) => void, standsMs?: number): void {
+    const { key, owner, ttlMs, longestTtlMs = ttlMs } = claim;
+    // Clocks may differ in speed by 1 %, as everywhere.
+    this.#release({ key, owner, standsMs: standsMs ?? longestTtlMs * 1.01 + 2 }, told);
+  }
+
+  /** @returns whether the counter is at or above the token and the lock still this owner's; or a fault */
+  raiseFence({ key, owner }: Claim, fencingToken: number): Promise<{ status: 'raised' | 'gone' } | Fault> {
+    return this.#run<{ status: 'raised' | 'gone' }>(
+      RAISE_FENCE,
+      this.#lockAndFence(key),
+      [owner, fencingToken],
+      (reply) => ({
+        status: Number(reply) === 1 ? 'raised' : 'gone',
+      }),
+    );
+  }
+
+  inspect(key: string): Promise<{ status: 'seen'; holding?: Holding } | Fault> {
+    return this.#run<{ status: 'seen'; holding?: Holding }>(INSPECT, this.#lockAndFence(key), [], (reply) => ({
+      status: 'seen',
+      holding: holdingOf(reply),
+    }));
+  }
+
+  forceRelease(key: string): Promise<NodeSeizure> {
+    return this.#run(FORCE_RELEASE, this.#keys(key), [key, inboxChannel(this.#settings.keyPrefix)], seizureOf);
+  }
+
+  /** What a check of the server, or of each master of a Cluster, finds. Never rejects. */
+  probe(timeoutMs: number): Promise<NodeDiagnosis[]> {
+    return this.#probe.run(timeoutMs);
+  }
+
+  /** Waits for releases under way, tries once more what is still to be released, then closes the connection. */
+  async close(): Promise<void> {
+    await this.#releasing.settled();
+    this.#closed = true;
+    await this.#retry.close();
+    this.#inbox.close();
+    this.connection.close();
+  }
+
+  #run<Answer>(
+    script: Script,
+    keys: string[],
+    args: (string | number)[],
+    read: (reply: Reply) => Answer | Fault,
+  ): Promise<Answer | Fault> {
+    return this.#runner.ask(script, keys, args, this.#reader(read));
+  }
+
+  #reader<Answer>(read: (reply: Reply) => Answer | Fault): (reply: Reply | ScriptFault) => Answer | Fault {
+    return (reply) => (reply instanceof ScriptFault ? this.#faultOf(reply) : read(reply));
+  }
+
+  #faultOf(fault: ScriptFault): Fault {
+    const { message, mayHaveRun, disconnected } = fault;
+    // What was not sent says only that, the connection also why.
+    if (!mayHaveRun && !this.connection.isReady) {
+      return { status: 'fault', error: this.connection.problem, mayHaveRun, disconnected };
+    }
+    if (this.#lastFault?.[0] !== fault) {
+      const error = new NodeError(this.name, message, fault.isReadOnly ? this.connection.leaveReplica() : undefined);
+      this.#lastFault = [fault, { status: 'fault', error, mayHaveRun, disconnected }];
+    }
+    return this.#lastFault[1];
+  }
+
+  #release(item: GivingBack, told?: (release: NodeRelease) => void): void {
+    this.#releasing.begin();
+    this.#giveBack(item, (release) => {
+      this.#releasing.end();
+      // A wake-up that finds nobody is lost; a lock that was handed over must go on.
+      const matters = item.entry === undefined || this.#settings.handsOver;
+      if (release.status === 'fault' && matters) this.#retry.add(item);
+      told?.(release);
+    });
+  }
+
+  #giveBack({ key, owner, entry }: GivingBack, told: (release: NodeRelease) => void): void {
+    const keys = this.#keys(key);
+    if (entry === undefined) this.#runner.tell(RELEASE, keys, [owner], this.#releaseOf, told);
+    else this.#runner.tell(WITHDRAW, keys, [owner, entry], this.#releaseOf, told);
+  }
+
+  get #guard(): string {
+    return `${this.#settings.keyPrefix}:guard`;
+  }
+
+  #lock(key: string): string {
+    return `${this.#settings.keyPrefix}:{${key}}`;
+  }
+
+  #entry({ ticket, isHeard }: Place): string {
+    const granted: Service = isHeard && !this.connection.client.isCluster ? 'grant' : 'blind-grant';
+    return queueEntry(this.#settings.handsOver ? granted : 'wake', this.#inbox.channel, ticket);
+  }
+
+  #lockAndFence(key: string): string[] {
+    const lock = this.#lock(key);
+    return [lock, `${lock}:fence`];
+  }
+
+  /** The same, and its queue. */
+  #keys(key: string): string[] {
+    const lock = this.#lock(key);
+    return [lock, `${lock}:fence`, `${lock}:queue`];
+  }
+}
+
+/** The channel of a process, or what those of all begin with. It is one word of a queue's entry. */
+function inboxChannel(keyPrefix: string, processName = ''): string {
+  return `${keyPrefix}:inbox:${processName}`.replace(/\s/g, '_');
+}

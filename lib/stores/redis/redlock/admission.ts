@@ -1,0 +1,202 @@
+import { NodeError } from '../../../api/errors.js';
+import { inTime } from '../../../core/time/time-limit.js';
+import { problemOf } from '../client/problem-of.js';
+import { WAIT_FOR_VOTES, type Admission, type Fault } from '../node/node-answers.js';
+import type { RedisNode } from '../node/redis-node.js';
+import { identify, type ServerIdentity } from '../client/server-identity.js';
+
+/** The longest ttl in use, as far as this service knows, in milliseconds. */
+export interface LongestTtl {
+  ms: number;
+}
+
+/** What is known of the server at the other end of a connection. */
+interface KnownServer extends ServerIdentity {
+  /** The connection that it was asked on: a restart breaks it. */
+  stream: unknown;
+  /** Changes when the server loses data. */
+  epoch: string;
+  /** Since when it knows all that it granted, by the clock of this process. */
+  since: number;
+  /** Once all that it granted before that has ended: for good. */
+  admission?: Admission;
+}
+
+/**
+ * Keeps a node of a Redlock from voting until every lock that it may have granted and forgotten has ended: the delayed
+ * restart of the Redlock description, done by the clients. See docs/adr/0014-restart-guard.md.
+ */
+export class RestartGuard {
+  readonly #node: RedisNode;
+  readonly #longest: LongestTtl;
+  readonly #timeoutMs: number;
+  readonly #now: () => number;
+  /** Asks no more by itself. */
+  readonly close: () => void;
+  #others: readonly RestartGuard[] = [];
+  #server?: KnownServer;
+  /** Why there is none. */
+  #problem?: NodeError;
+  /** The longest ttl that the node has heard of. */
+  #toldMs = 0;
+  #checking?: Promise<void>;
+  #asking?: Promise<unknown>;
+  /** What was asked of a server that has not answered. */
+  #identifying?: { stream: unknown; identity: Promise<ServerIdentity> };
+
+  /**
+   * @param longest shared by all nodes
+   * @param timeoutMs for each question
+   */
+  constructor(node: RedisNode, longest: LongestTtl, timeoutMs: number, now: () => number) {
+    this.#node = node;
+    this.#longest = longest;
+    this.#timeoutMs = timeoutMs;
+    this.#now = now;
+    this.close = node.connection.onReady(() => void this.checked());
+  }
+
+  /** @param guards those of all nodes */
+  join(guards: readonly RestartGuard[]): void {
+    this.#others = guards.filter((guard) => guard !== this);
+  }
+
+  /** Whether it is known if the node votes. */
+  get isSettled(): boolean {
+    return this.#current !== undefined || (this.#problem !== undefined && !this.#checking);
+  }
+
+  /** What the node votes under, or why it does not vote. */
+  vote(): Admission | NodeError {
+    const server = this.#current;
+    if (!server) {
+      const { connection } = this.#node;
+      if (!connection.isReady) return connection.problem;
+      void this.checked();
+      return (
+        this.#problem ??
+        new NodeError(this.#node.name, 'it was not asked yet whether it has restarted', 'Try again in a moment.')
+      );
+    }
+    if (server.admission) return server.admission;
+    const waitMs = this.#waitMs(server);
+    if (waitMs > 0) return this.#mustWait(waitMs);
+    const { epoch } = server;
+    return (server.admission = { epoch, votesFromUs: Number(epoch) + this.#longest.ms * 1_000 });
+  }
+
+  /** Whether the node knows that such a ttl is in use. */
+  hasHeardOf(ttlMs: number): boolean {
+    return ttlMs <= this.#toldMs;
+  }
+
+  /** Tells the node of a ttl: at once, or when it is asked whether it has restarted, before it votes. */
+  async tell(ttlMs: number): Promise<Fault | undefined> {
+    this.#longest.ms = Math.max(this.#longest.ms, ttlMs);
+    return this.#current && this.#refresh(this.#current);
+  }
+
+  /** The node says that it has lost its data since. */
+  revoke(epoch: string): void {
+    if (this.#server?.epoch === epoch) this.#server = undefined;
+    void this.checked();
+  }
+
+  /** Asks the node, unless that was done on this connection. Never rejects. */
+  checked(): Promise<void> {
+    if (this.#current || !this.#node.connection.isReady) return Promise.resolve();
+    return (this.#checking ??= this.#ask().finally(() => {
+      this.#checking = undefined;
+    }));
+  }
+
+  async #ask(): Promise<void> {
+    const stream = this.#stream;
+    const asking = this.#admit(stream);
+    this.#asking = asking;
+    try {
+      const server = await asking;
+      // A longer ttl than is known here may be known to those that have not restarted.
+      await Promise.all(this.#others.map((other) => other.#heard()));
+      if (stream !== this.#stream) throw new Error('its connection broke while it was asked whether it has restarted');
+      this.#server = server;
+      this.#problem = undefined;
+    } catch (error) {
+      const problem = problemOf(error);
+      this.#problem = new NodeError(
+        this.#node.name,
+        `it is not known whether it has restarted, so it does not vote: ${problem}`,
+        problem.includes('NOPERM') ? 'Give its user that right, or set restartGuard: false.' : undefined,
+      );
+    }
+  }
+
+  async #admit(stream: unknown): Promise<KnownServer> {
+    const identity = await this.#identity(stream);
+    const answer = await this.#node.admit(identity, this.#longest.ms);
+    if (answer.status === 'fault') throw new Error(answer.error.problem);
+    this.#learn(answer.longestMs);
+    const since = this.#now() - answer.sinceMs;
+    return { ...identity, stream, epoch: answer.epoch, since };
+  }
+
+  /** Waits until this node has told what it knows of the longest ttl, as well as that can be had. */
+  async #heard(): Promise<void> {
+    const server = this.#current;
+    if (server) await this.#refresh(server);
+    else await this.#asking?.catch(() => {});
+  }
+
+  async #refresh(server: KnownServer): Promise<Fault | undefined> {
+    const answer = await this.#node.admit(server, this.#longest.ms);
+    if (answer.status === 'fault') return answer;
+    this.#learn(answer.longestMs);
+    return undefined;
+  }
+
+  #learn(longestMs: number): void {
+    this.#toldMs = longestMs;
+    this.#longest.ms = Math.max(this.#longest.ms, longestMs);
+  }
+
+  /** A server that hangs is asked once for each connection. */
+  #identity(stream: unknown): Promise<ServerIdentity> {
+    const open = this.#identifying;
+    const asked = open && open.stream === stream ? open : this.#identify(stream);
+    return inTime(asked.identity, this.#timeoutMs, () => {
+      this.#node.connection.suspect(() => this.#identifying === asked);
+      throw new Error(`no answer within ${this.#timeoutMs} ms`);
+    });
+  }
+
+  #identify(stream: unknown): { stream: unknown; identity: Promise<ServerIdentity> } {
+    const asked = { stream, identity: identify(this.#node.connection.client) };
+    const forget = () => {
+      if (this.#identifying === asked) this.#identifying = undefined;
+    };
+    asked.identity.then(forget, forget);
+    return (this.#identifying = asked);
+  }
+
+  /** Clocks may differ in speed by 1 %, as everywhere in Redlock. */
+  #waitMs({ since }: KnownServer): number {
+    return since + this.#longest.ms * 1.01 + 2 - this.#now();
+  }
+
+  #mustWait(waitMs: number): NodeError {
+    return new NodeError(
+      this.#node.name,
+      `it votes in ${Math.ceil(waitMs)} ms (the longest ttlMs is ${this.#longest.ms})`,
+      WAIT_FOR_VOTES,
+    );
+  }
+
+  /** What is known of the server that answers now. */
+  get #current(): KnownServer | undefined {
+    return this.#server?.stream === this.#stream ? this.#server : undefined;
+  }
+
+  get #stream(): unknown {
+    return this.#node.connection.stream;
+  }
+}

@@ -1,0 +1,252 @@
+import type { NodeDiagnosis } from '../doctor/diagnosis.js';
+import { LockUnavailableError, type NodeError } from '../../../api/errors.js';
+import {
+  type AcquireOutcome,
+  type Claim,
+  type ExtendOutcome,
+  type Holding,
+  type LockBackend,
+  type Place,
+  type ReleaseOutcome,
+  type Suspect,
+  type Taken,
+  type Waiting,
+  type Wake,
+} from '../../../core/backend/lock-backend.js';
+import type { Fault, NodeExtension, NodeRelease, Vote } from '../node/node-answers.js';
+import {
+  acknowledged,
+  agreed,
+  isFault,
+  quorumOf,
+  tallyExtension,
+  tallyRelease,
+  tallyVotes,
+  tallyWriteBack,
+  type Issue,
+  type Raise,
+  type WriteBack,
+} from './decisions.js';
+import { Poll } from './poll.js';
+import type { RedlockNode } from './redlock-node.js';
+import { RedlockWakes } from './wakes.js';
+import { unreachable } from '../single/single-node.backend.js';
+
+/**
+ * Redlock over independent masters (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/): a lock
+ * is held when a majority of the nodes granted it. All nodes are asked at once, each with its own time limit, and the
+ * votes are counted as they come in. Fencing tokens follow docs/adr/0004-fencing-tokens.md.
+ */
+export class RedlockBackend implements LockBackend {
+  readonly handsOver = false;
+  readonly #nodes: readonly RedlockNode[];
+  readonly #quorum: number;
+  readonly #nodeTimeoutMs: number;
+  readonly #now: () => number;
+  #wakes?: RedlockWakes;
+
+  constructor(nodes: readonly RedlockNode[], nodeTimeoutMs: number, now: () => number) {
+    this.#nodes = nodes;
+    this.#quorum = quorumOf(nodes.length);
+    this.#nodeTimeoutMs = nodeTimeoutMs;
+    this.#now = now;
+  }
+
+  /** For connections that are being made, one round of votes, and one to write the token back. */
+  attemptTimeoutMs(): number {
+    return 3 * this.#nodeTimeoutMs;
+  }
+
+  acquire(claim: Claim, waiting: Waiting | undefined, told: (outcome: AcquireOutcome) => void): void {
+    // Connections that are just being made get the time of one vote, if there is no quorum without them.
+    if (this.#hasQuorum) this.#acquire(claim, waiting, told);
+    else void this.#connectedQuorum(this.#nodeTimeoutMs).then(() => this.#acquire(claim, waiting, told));
+  }
+
+  #acquire(claim: Claim, waiting: Waiting | undefined, told: (outcome: AcquireOutcome) => void): void {
+    const sentAt = this.#now();
+    const queued = waiting !== undefined && this.isListening;
+    // Passing on within the process would need the whole block of tokens to be known to a majority: one at a time.
+    const place = waiting && { ...waiting, tokens: 1 };
+    const votes = this.#poll<Vote>((node, voted) => node.acquire(claim, place, voted));
+    const conclude = (outcome: Issue) => {
+      if (outcome.status === 'issued') {
+        const { fencingToken } = outcome;
+        if (waiting) this.#leaveWhereRefused(claim.key, waiting, votes);
+        told({ status: 'acquired', fencingToken, lastToken: fencingToken, sentAt });
+      } else {
+        this.#undo(claim);
+        told(outcome);
+      }
+    };
+    votes.decide(
+      (answers, open) => tallyVotes(answers, open, this.#quorum, queued),
+      (tally) => {
+        if (tally.status === 'write-back') this.#writeBack(claim, tally, votes, conclude);
+        else conclude(tally);
+      },
+    );
+  }
+
+  /**
+   * Held means that a majority still had it. Only then it is put back where it was absent: what was put back before
+   * would be counted the next time, although another may have held the lock in between.
+   */
+  extend(claim: Claim, told: (outcome: ExtendOutcome) => void): void {
+    const sentAt = this.#now();
+    const extensions = this.#poll<NodeExtension>((node, extended) => node.extend(claim, extended));
+    extensions.decide(
+      (answers, open) => tallyExtension(answers, open, this.#quorum),
+      (outcome) => {
+        if (outcome.status === 'extended') {
+          extensions.each(({ status }, at) => {
+            if (status === 'absent') this.#nodes[at]!.mend(claim);
+          });
+        }
+        if (outcome.status === 'lost') this.#undo(claim);
+        told(outcome.status === 'extended' ? { ...outcome, sentAt } : outcome);
+      },
+    );
+  }
+
+  release(claim: Claim): Promise<ReleaseOutcome> {
+    return new Promise((resolve) => {
+      const releases = this.#poll<NodeRelease>((node, released) => node.release(claim, released));
+      releases.decide((answers, open) => tallyRelease(answers, open, this.#quorum), resolve);
+    });
+  }
+
+  /** The holder is who has a majority; minorities of a split vote are no lock. */
+  leave(key: string, place: Place): void {
+    for (const { node } of this.#nodes) if (node.connection.isReady) node.leave(key, place);
+  }
+
+  get isListening(): boolean {
+    return this.#nodes.filter(({ node }) => node.isListening).length >= this.#quorum;
+  }
+
+  listen(wake: Wake, suspect?: Suspect): void {
+    this.#wakes ??= new RedlockWakes(this.#quorum, wake);
+    const wakes = this.#wakes;
+    for (const { node } of this.#nodes) {
+      node.listen((ticket) => (ticket === undefined ? wake() : wakes.note(ticket)), suspect);
+    }
+  }
+
+  checkListening(): void {
+    for (const { node } of this.#nodes) node.checkListening();
+  }
+
+  problems(silence: string): NodeError[] {
+    const problems = this.#nodes.map(({ node, abstention }) => node.problem(silence) ?? abstention);
+    return problems.filter((problem) => problem !== undefined);
+  }
+
+  async inspect(key: string): Promise<Holding | undefined> {
+    const views = await Promise.all(this.#nodes.map(({ node }) => node.inspect(key)));
+    const faults = views.filter(isFault);
+    if (views.length - faults.length < this.#quorum) throw this.#unavailable('inspected', key, faults);
+    const holdings = views.flatMap((view) => (view.status === 'seen' && view.holding ? [view.holding] : []));
+    const owner = agreed(
+      holdings.map((holding) => holding.owner),
+      this.#quorum,
+    );
+    if (owner === undefined) return undefined;
+    const majority = holdings.filter((holding) => holding.owner === owner);
+    return {
+      owner,
+      // It is held for as long as a majority keeps it.
+      remainingMs: majority.map((holding) => holding.remainingMs).sort((a, b) => b - a)[this.#quorum - 1]!,
+      // A majority knows the token that was issued; the counter of a node that granted late may be at any value.
+      fencingToken: agreed(
+        majority.map((holding) => holding.fencingToken),
+        this.#quorum,
+      ),
+      heldForMs: majority.find((holding) => holding.heldForMs !== undefined)?.heldForMs,
+    };
+  }
+
+  async forceRelease(key: string): Promise<Taken | undefined> {
+    const seizures = await Promise.all(this.#nodes.map(({ node }) => node.forceRelease(key)));
+    const faults = seizures.filter(isFault);
+    if (seizures.length - faults.length < this.#quorum) throw this.#unavailable('released by force', key, faults);
+    const from = seizures.flatMap((seizure) => (seizure.status === 'taken' ? [seizure.from] : []));
+    if (from.length === 0) return undefined;
+    // Whoever has a majority without the nodes that it was taken from holds it still.
+    const keeps = (owner: string) =>
+      this.#nodes.length - from.filter((other) => other === owner).length >= this.#quorum;
+    return { from: [...new Set(from)].filter((owner) => !keeps(owner)) };
+  }
+
+  async connect(timeoutMs: number): Promise<NodeError[]> {
+    await this.#connectedQuorum(timeoutMs, 'start');
+    // Nobody waits long for the rest.
+    const restMs = Math.min(timeoutMs, this.#nodeTimeoutMs);
+    const ballots = this.#nodes.map((node) => node.ready(restMs, 'start'));
+    const errors = (await Promise.all(ballots)).filter((error) => error !== undefined);
+    if (this.#nodes.length - errors.length < this.#quorum) throw unreachable(errors, timeoutMs);
+    const abstentions = this.#nodes.filter((node) => node.isReady).map((node) => node.abstention);
+    return [...errors, ...abstentions.filter((error) => error !== undefined)];
+  }
+
+  async probe(timeoutMs: number): Promise<NodeDiagnosis[]> {
+    return (await Promise.all(this.#nodes.map(({ node }) => node.probe(timeoutMs)))).flat();
+  }
+
+  async close(): Promise<void> {
+    this.#wakes?.close();
+    await Promise.all(this.#nodes.map((node) => node.close()));
+  }
+
+  /** Makes the token known to a majority before it is issued: only then no later holder can get a smaller one. */
+  #writeBack(claim: Claim, tally: WriteBack, votes: Poll<Vote>, settled: (issue: Issue) => void): void {
+    const { fencingToken, to } = tally;
+    const raises = new Poll<Raise>(to.length, (index, raised) => {
+      void this.#nodes[to[index]!]!.node.raiseFence(claim, fencingToken).then((raise) =>
+        votes.each((vote, node) => {
+          if (node === to[index]) raised(acknowledged(raise, vote, fencingToken));
+        }),
+      );
+    });
+    raises.decide((answers, open) => tallyWriteBack(answers, open, this.#quorum, fencingToken), settled);
+  }
+
+  #poll<Answer>(ask: (node: RedlockNode, told: (answer: Answer) => void) => void): Poll<Answer> {
+    return new Poll(this.#nodes.length, (at, told) => ask(this.#nodes[at]!, told));
+  }
+
+  /** Whether a majority can be asked. */
+  get #hasQuorum(): boolean {
+    let ready = 0;
+    for (const node of this.#nodes) if (node.isReady) ready++;
+    return ready >= this.#quorum;
+  }
+
+  async #connectedQuorum(timeoutMs: number, when?: 'start'): Promise<void> {
+    if (this.#hasQuorum) return;
+    const answers = this.#poll<NodeError | 'ready'>((node, told) => {
+      void node.ready(timeoutMs, when).then((error) => told(error ?? 'ready'));
+    });
+    await new Promise((resolve) => answers.decide((_, open) => open === 0 || this.#hasQuorum || undefined, resolve));
+  }
+
+  /** Nobody keeps a minority, and no late vote stays behind. */
+  #undo(claim: Claim): void {
+    for (const node of this.#nodes) node.undo(claim);
+  }
+
+  /** A place that is left behind would be woken in vain, in the place of somebody who waits. */
+  #leaveWhereRefused(key: string, place: Place, votes: Poll<Vote>): void {
+    votes.each(({ status }, at) => {
+      if (status === 'refused') this.#nodes[at]!.node.leave(key, place);
+    });
+  }
+
+  #unavailable(operation: string, key: string, faults: readonly Fault[]): LockUnavailableError {
+    return LockUnavailableError.from(
+      operation,
+      key,
+      faults.map((fault) => fault.error),
+    );
+  }
+}

@@ -1,0 +1,210 @@
+import type { Cluster, Redis, RedisOptions } from 'ioredis';
+import { NodeError } from '../../../api/errors.js';
+import { nextTick } from '../../../core/time/event-loop.js';
+import { inTime } from '../../../core/time/time-limit.js';
+import type { RedisClient, ReplicaOptions } from '../../../api/options.js';
+import { clusterSlot } from '../client/cluster-slot.js';
+import { problemOf } from '../client/problem-of.js';
+import type { Claim } from '../../../core/backend/lock-backend.js';
+import { RedisConnection } from '../client/redis-connection.js';
+import type { NodeExtension } from '../node/node-answers.js';
+import { RedisNode, type NodeSettings } from '../node/redis-node.js';
+
+/** Nothing may be sent again by the client: WAIT speaks of what its own connection has written. */
+const OWN_CONNECTION = {
+  lazyConnect: true,
+  enableOfflineQueue: false,
+  enableAutoPipelining: false,
+  autoResendUnfulfilledCommands: true, // with 0 retries all fail at the first close; `false` would never settle them
+  maxRetriesPerRequest: 0,
+  reconnectOnError: null,
+  commandTimeout: undefined, // WAIT may take longer than any other command; each round has a limit
+  socketTimeout: undefined,
+} satisfies RedisOptions;
+
+/** A lock whose replicas are waited for. */
+interface Entry {
+  claim: Claim;
+  resolve: (extension: NodeExtension) => void;
+}
+
+/** What all waits for the replicas of one server need. */
+interface LaneDuties {
+  settings: NodeSettings;
+  terms: ReplicaOptions;
+  connect: () => RedisClient;
+}
+
+/** Waits until replicas have a lock, on connections of its own, since WAIT blocks the one that it is sent on. */
+export class ReplicaWait {
+  readonly #source: RedisClient;
+  readonly #clientName: string;
+  readonly #settings: NodeSettings;
+  readonly #terms: ReplicaOptions;
+  /** For the one server, or for each master of a Cluster that was needed. */
+  readonly #lanes = new Map<string, Lane>();
+
+  constructor(source: RedisConnection, settings: NodeSettings, terms: ReplicaOptions) {
+    this.#source = source.client;
+    this.#clientName = source.clientName;
+    this.#settings = settings;
+    this.#terms = terms;
+  }
+
+  /** The longest an extension can take: it waits for the end of the round that is under way, and for its own. */
+  get timeoutMs(): number {
+    return 2 * roundMs(this.#settings, this.#terms);
+  }
+
+  /**
+   * Starts the ttl of a lock anew and waits until enough replicas have that, and with it all that the server wrote
+   * before. The extension also finds out when this server is not the one that granted the lock.
+   */
+  extend(claim: Claim): Promise<NodeExtension> {
+    const server = this.#source.isCluster ? this.#masterOf(claim.key) : 'only';
+    if (server === undefined) return Promise.resolve(faulty('cluster', 'no master is known for the slot of the lock'));
+    let lane = this.#lanes.get(server);
+    if (!lane) {
+      const connect = () => this.#connect(server);
+      this.#lanes.set(server, (lane = new Lane({ settings: this.#settings, terms: this.#terms, connect })));
+    }
+    return lane.extend(claim);
+  }
+
+  close(): void {
+    for (const lane of this.#lanes.values()) lane.close();
+  }
+
+  #masterOf(key: string): string | undefined {
+    const { options, slots } = this.#source as Cluster;
+    // The hash tag of the lock's keys is the key itself.
+    return slots[clusterSlot(`${options.keyPrefix ?? ''}${this.#settings.keyPrefix}:{${key}}`)]?.[0];
+  }
+
+  #connect(server: string): Redis {
+    const connectionName = this.#clientName;
+    if (!this.#source.isCluster) {
+      const source = this.#source as Redis;
+      // The application may have selected another than that of its options.
+      const db = source.condition?.select ?? source.options.db;
+      return source.duplicate({ ...OWN_CONNECTION, connectionName, db });
+    }
+    const cluster = this.#source as Cluster;
+    const master = cluster.nodes('master').find(({ options: { host, port } }) => `${host}:${port}` === server);
+    if (!master) throw new Error('it is no master of the cluster any more');
+    const { keyPrefix } = cluster.options;
+    return master.duplicate({ ...OWN_CONNECTION, connectionName, db: 0, keyPrefix, retryStrategy: () => null });
+  }
+}
+
+/**
+ * One connection to one server. As it is blocked by WAIT, those who come meanwhile are gathered for the next round, and all
+ * of them share its one WAIT.
+ */
+class Lane {
+  #node?: RedisNode;
+  #gathered: Entry[] = [];
+  #isBusy = false;
+  #closed = false;
+
+  constructor(private readonly duties: LaneDuties) {}
+
+  extend(claim: Claim): Promise<NodeExtension> {
+    return new Promise((resolve) => {
+      this.#gathered.push({ claim, resolve });
+      if (!this.#isBusy) void this.#goRound();
+    });
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#node?.connection.close();
+  }
+
+  async #goRound(): Promise<void> {
+    this.#isBusy = true;
+    await new Promise((resolve) => nextTick(resolve)); // with what else is granted by the same answer
+    while (this.#gathered.length > 0) {
+      const entries = this.#gathered;
+      this.#gathered = [];
+      const extensions = await this.#inTime(this.#replicate(entries.map(({ claim }) => claim)));
+      entries.forEach(({ resolve }, index) => resolve(Array.isArray(extensions) ? extensions[index]! : extensions));
+    }
+    this.#isBusy = false;
+  }
+
+  /** @returns what became of each, or what is wrong with all of them; never rejects */
+  async #replicate(claims: readonly Claim[]): Promise<NodeExtension[] | NodeExtension> {
+    const { settings, terms } = this.duties;
+    try {
+      const node = await this.#connected();
+      const problem = await node.connection.ready(settings.commandTimeoutMs);
+      if (problem) return fault(problem);
+      const extensions = await Promise.all(claims.map((claim) => extended(node, claim)));
+      if (!extensions.some(({ status }) => status === 'extended')) return extensions;
+      const missing = await shortage(node, terms);
+      return missing ? extensions.map((each) => (each.status === 'extended' ? fault(missing) : each)) : extensions;
+    } catch (error) {
+      return faulty('Redis', `replicas could not be waited for: ${problemOf(error)}`);
+    }
+  }
+
+  async #connected(): Promise<RedisNode> {
+    if (!this.#node || this.#node.connection.client.status === 'end') {
+      this.#node?.connection.close();
+      this.#node = new RedisNode(
+        await RedisConnection.open(this.duties.connect, undefined, this.duties.settings.commandTimeoutMs),
+        this.duties.settings,
+      );
+    }
+    if (!this.#closed) return this.#node;
+    this.#node.connection.close();
+    throw new Error('the connection is closed');
+  }
+
+  /** A server that hangs must not hold up those who come later for longer than a round may take. */
+  #inTime(round: Promise<NodeExtension[] | NodeExtension>): Promise<NodeExtension[] | NodeExtension> {
+    const limitMs = roundMs(this.duties.settings, this.duties.terms);
+    return inTime(round, limitMs, () => {
+      const name = this.#node?.name ?? 'Redis';
+      this.#node?.connection.close(); // what is open on it fails, and the next round has another
+      this.#node = undefined;
+      return faulty(name, `no answer within ${limitMs} ms whether replicas have it`);
+    });
+  }
+}
+
+function extended(node: RedisNode, claim: Claim): Promise<NodeExtension> {
+  return new Promise((resolve) => node.extend(claim, 'keep', resolve));
+}
+
+/** What is wrong if not enough replicas have what this connection wrote. */
+async function shortage(
+  { name, connection }: RedisNode,
+  { count, timeoutMs }: ReplicaOptions,
+): Promise<NodeError | undefined> {
+  try {
+    const replicas = Number(await connection.client.wait(count, timeoutMs));
+    if (replicas >= count) return undefined;
+    return new NodeError(
+      name,
+      `${replicas} of ${count} replicas had it within ${timeoutMs} ms`,
+      'Check that its replicas follow it in time, or ask for fewer with waitForReplicas.',
+    );
+  } catch (error) {
+    return new NodeError(name, `it did not say whether replicas have it: ${problemOf(error)}`);
+  }
+}
+
+/** Time to connect and to extend, and the time of WAIT. */
+function roundMs({ commandTimeoutMs }: NodeSettings, { timeoutMs }: ReplicaOptions): number {
+  return commandTimeoutMs + timeoutMs;
+}
+
+function faulty(node: string, problem: string): NodeExtension {
+  return fault(new NodeError(node, problem));
+}
+
+function fault(error: NodeError): NodeExtension {
+  return { status: 'fault', error, mayHaveRun: true, disconnected: false };
+}

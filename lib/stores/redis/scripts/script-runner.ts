@@ -1,0 +1,275 @@
+import { performance } from 'node:perf_hooks';
+import type { Cluster, Redis } from 'ioredis';
+import { nextTick, setImmediate } from '../../../core/time/event-loop.js';
+import { LinkedList } from '../../../core/time/linked-list.js';
+import type { RedisClient } from '../../../api/options.js';
+import { clusterSlot } from '../client/cluster-slot.js';
+import {
+  answered,
+  fail,
+  taken,
+  throwLater,
+  type Command,
+  type Gathered,
+  type Operation,
+  type Reply,
+  type Route,
+} from './command.js';
+import type { Script } from './script.js';
+import { faultOf, isClientTimeout, ScriptFault } from './script-fault.js';
+
+const ONE_SERVER: Route = [0];
+// The same for all: an error of its own for each would cost more than all else that is done while a server is down.
+const STILL_OPEN = new ScriptFault('it does not answer (an earlier command is still open)', false);
+const NOT_CONNECTED = new ScriptFault('not connected', false, true);
+
+/**
+ * Runs scripts on one client. What is asked for when nothing is under way is sent at once: batching delays nobody who is
+ * alone. While the server is at work, what is asked for within one tick travels together, one EVALSHA for up to 50 locks,
+ * or 100 to extend (in a Cluster: of the same slot), and is sent when one of these is complete, at the latest at the end
+ * of the tick.
+ *
+ * A command that is not answered in time is not waited for, but it is remembered: until it settles nothing more is sent
+ * the same way, so a server that hangs costs one time limit once, and has a bounded number of commands queued for it.
+ */
+export class ScriptRunner {
+  readonly #client: RedisClient;
+  readonly #keyPrefix: string;
+  readonly #timeoutMs: number;
+  readonly #sameConnection: boolean;
+  readonly #onOverdue: (isOpen: () => boolean) => void;
+  readonly #onAnswering: () => void;
+  /** What is to be sent by the end of this tick, by script and, in a Cluster, slot. */
+  #gathered = new Map<Script | string, Gathered>();
+  /** What was sent and is not overdue, in the order it comes due: one timer serves all. */
+  readonly #open = new LinkedList<Command>();
+  #timer?: NodeJS.Timeout;
+  /** The overdue commands, by each part of their route. */
+  readonly #overdue = new Map<number | string, Set<Command>>();
+  readonly #sendGathered = () => this.#flush();
+
+  /**
+   * @param sameConnection an answer counts only if its command was sent on the connection that it came on
+   * @param onOverdue is told of each command that was not answered in time, and can ask whether it still is not
+   * @param onAnswering called when the last of these was answered after all, or has failed
+   */
+  constructor(
+    client: RedisClient,
+    timeoutMs: number,
+    sameConnection = false,
+    onOverdue: (isOpen: () => boolean) => void = () => {},
+    onAnswering: () => void = () => {},
+  ) {
+    this.#client = client;
+    this.#timeoutMs = timeoutMs;
+    this.#sameConnection = sameConnection;
+    this.#onOverdue = onOverdue;
+    this.#onAnswering = onAnswering;
+    this.#keyPrefix = client.options.keyPrefix ?? '';
+  }
+
+  /** Whether all that was sent has been answered. */
+  get isAnswered(): boolean {
+    return !this.#open.first && this.#overdue.size === 0;
+  }
+
+  /**
+   * @param read called with the answers in the order in which the server gave them, which that of promises is not; or with
+   *   why there is none: not connected, none in time, or an error of Redis
+   * @returns what `read` makes of it
+   */
+  ask<T>(
+    script: Script,
+    keys: readonly string[],
+    args: readonly (string | number)[],
+    read: (answer: Reply | ScriptFault) => T | PromiseLike<T>,
+  ): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      this.#gather(script, keys, args, { read, told: resolve, failed: reject });
+    });
+  }
+
+  /**
+   * Like `ask`, without a promise: `told` is given what `read` makes of the answer, or of a fault, after this has returned.
+   * Neither must throw.
+   */
+  tell<T>(
+    script: Script,
+    keys: readonly string[],
+    args: readonly (string | number)[],
+    read: (answer: Reply | ScriptFault) => T,
+    told: (value: T) => void,
+  ): void {
+    this.#gather(script, keys, args, { read, told, failed: throwLater });
+  }
+
+  #gather(script: Script, keys: readonly string[], args: readonly (string | number)[], operation: Operation): void {
+    const route = this.#routeOf(keys[0]!);
+    if (this.#overdue.size > 0 && route.some((part) => this.#isBlocked(part))) {
+      void Promise.resolve().then(() => answered(operation, STILL_OPEN));
+      return;
+    }
+    if (this.#gathered.size === 0) {
+      if (!this.#open.first) {
+        this.#send({ script, route, operations: [operation], keys, args, dueAt: 0 });
+        return;
+      }
+      nextTick(this.#sendGathered);
+    }
+    const id = route === ONE_SERVER ? script : `${script.name}:${route[0]}`;
+    let command = this.#gathered.get(id);
+    if (!command) this.#gathered.set(id, (command = { script, route, operations: [], keys: [], args: [], dueAt: 0 }));
+    command.operations.push(operation);
+    for (const key of keys) command.keys.push(key);
+    for (const arg of args) command.args.push(arg);
+    // The server is at work while more is asked for: on all there is, or an acquire would be sent before a release.
+    if (command.operations.length === script.locksPerCall) this.#flush();
+  }
+
+  #flush(): void {
+    if (this.#gathered.size === 0) return; // sent before the end of the tick
+    const commands = [...this.#gathered.values()];
+    this.#gathered = new Map(); // one that is cleared drags its earlier tables along in old memory
+    if (commands.length > 1) commands.sort((a, b) => a.script.order - b.script.order);
+    for (const command of commands) this.#send(command);
+  }
+
+  #send(command: Command): void {
+    // The offline queue of the client would send it whenever the server is back: too late for anybody.
+    if (this.#client.status !== 'ready') {
+      void Promise.resolve().then(() => fail(command, NOT_CONNECTED));
+      return;
+    }
+    command.stream = this.#stream;
+    command.dueAt = performance.now() + this.#timeoutMs;
+    this.#open.push(command);
+    if (!this.#timer) this.#timer = setTimeout(() => this.#lookForOverdue(), this.#timeoutMs).unref();
+    this.#call(command, 'evalsha');
+  }
+
+  #call(command: Command, by: 'evalsha' | 'eval'): void {
+    const { script, keys, args } = command;
+    // The client takes a list for what it holds: to spell out hundreds of arguments costs more than to send them.
+    const values = [...keys, ...args] as unknown as string;
+    try {
+      const client = this.#client;
+      const reply =
+        by === 'evalsha'
+          ? client.evalsha(script.sha, keys.length, values)
+          : client.eval(script.source, keys.length, values);
+      void reply.then(
+        (answer) => this.#answer(command, answer),
+        (error: unknown) => this.#refuse(command, error, by),
+      );
+    } catch (error) {
+      // Also a client that throws, instead of rejecting, must leave nobody without an answer.
+      void Promise.resolve().then(() => this.#refuse(command, error, by));
+    }
+  }
+
+  #answer(command: Command, answer: unknown): void {
+    this.#settle(command); // before anybody acts on the answers
+    // The client may send again what was open when a connection broke: then another server, or a new start, has answered.
+    if (this.#sameConnection && command.stream !== this.#stream) {
+      fail(command, new ScriptFault('answered on another connection than it was asked on', true));
+      return;
+    }
+    const replies = command.operations.length === 1 ? [answer] : answer;
+    if (!Array.isArray(replies) || replies.length !== command.operations.length || !replies.every(isReply)) {
+      fail(command, new ScriptFault(`unexpected answer to the script ${command.script.name}`, true));
+      return;
+    }
+    taken(command).forEach((operation, index) => {
+      const reply = replies[index] as Reply;
+      // A script that answers with an error has left things as they were.
+      const isError = Array.isArray(reply) && reply.length === 1;
+      answered(operation, isError ? new ScriptFault(String(reply[0]).replace(/\.$/, ''), false) : reply);
+    });
+  }
+
+  #refuse(command: Command, error: unknown, by: 'evalsha' | 'eval'): void {
+    const isUnknown = by === 'evalsha' && error instanceof Error && error.message.startsWith('NOSCRIPT');
+    // What was given up meanwhile has not run: so it stays.
+    if (isUnknown && command.operations.length > 0) {
+      this.#call(command, 'eval');
+      return;
+    }
+    this.#settle(command);
+    if (isClientTimeout(error)) this.#pause(command);
+    fail(command, faultOf(error));
+  }
+
+  #settle(command: Command): void {
+    if (command.list) {
+      this.#open.remove(command);
+      return;
+    }
+    this.#unblock(command.route, command);
+    if (this.#overdue.size === 0) this.#onAnswering();
+  }
+
+  #lookForOverdue(): void {
+    // After a pause of this process timers come first: what was answered meanwhile is read before it is given up.
+    setImmediate(() => {
+      const now = performance.now();
+      for (let command = this.#open.first; command; command = this.#open.first) {
+        if (command.dueAt > now) {
+          this.#timer = setTimeout(() => this.#lookForOverdue(), Math.ceil(command.dueAt - now)).unref();
+          return;
+        }
+        this.#open.remove(command);
+        this.#block(command);
+        this.#onOverdue(() => this.#overdue.get(command.route[0]!)?.has(command) ?? false);
+        fail(command, new ScriptFault(`no answer within ${this.#timeoutMs} ms`, true));
+      }
+      this.#timer = undefined; // not before: what readers ask for meanwhile was looked at, too
+    });
+  }
+
+  #routeOf(key: string): Route {
+    if (!this.#client.isCluster) return ONE_SERVER;
+    const slot = clusterSlot(this.#keyPrefix + key);
+    // Of both: the node does not answer for other slots either, and what is open may yet run on the slot's next node.
+    const node = (this.#client as Cluster).slots[slot]?.[0];
+    return node === undefined ? [slot] : [slot, node];
+  }
+
+  #isBlocked(part: number | string): boolean {
+    const commands = this.#overdue.get(part);
+    if (!commands) return false;
+    // The client was told not to send again what was open when its connection broke: it never settles that.
+    if ((this.#client as Redis).options.autoResendUnfulfilledCommands === false) {
+      for (const command of commands) if (command.stream !== this.#stream) this.#unblock([part], command);
+    }
+    return commands.size > 0;
+  }
+
+  #block(command: Command): void {
+    for (const part of command.route) {
+      const commands = this.#overdue.get(part);
+      if (commands) commands.add(command);
+      else this.#overdue.set(part, new Set([command]));
+    }
+  }
+
+  #unblock(route: Route, command: Command): void {
+    for (const part of route) {
+      const commands = this.#overdue.get(part);
+      if (commands?.delete(command) && commands.size === 0) this.#overdue.delete(part);
+    }
+  }
+
+  /** Blocks the route for as long as a command may take. */
+  #pause(command: Command): void {
+    this.#block(command);
+    setTimeout(() => this.#unblock(command.route, command), this.#timeoutMs).unref();
+  }
+
+  get #stream(): unknown {
+    return (this.#client as Redis).stream; // a Cluster has none of its own
+  }
+}
+
+function isReply(value: unknown): value is Reply {
+  return typeof value === 'number' || typeof value === 'string' || Array.isArray(value);
+}

@@ -1,0 +1,109 @@
+import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
+import { letVote } from './let-vote.js';
+import { RedisServer } from './redis-server.js';
+import { until } from './until.js';
+import { acquireOn, claimOn, freshKey } from './claims.js';
+
+/** The servers of a Redlock, seen one by one. */
+export class RedlockNodes {
+  readonly #paused = new Set<RedisServer>();
+  readonly #dead = new Set<RedisServer>();
+
+  private constructor(readonly servers: readonly RedisServer[]) {}
+
+  static async start(count: number, args: readonly string[] = []): Promise<RedlockNodes> {
+    const servers = await Promise.all(Array.from({ length: count }, () => RedisServer.start({ args })));
+    return new RedlockNodes(await letVote(servers));
+  }
+
+  get urls(): string[] {
+    return this.servers.map(({ url }) => url);
+  }
+
+  /** As errors name them. */
+  names(...nodes: number[]): string[] {
+    return nodes.map((node) => `127.0.0.1:${this.servers[node]!.port}`);
+  }
+
+  pause(...nodes: number[]): void {
+    for (const node of nodes) {
+      this.servers[node]!.pause();
+      this.#paused.add(this.servers[node]!);
+    }
+  }
+
+  /** All that are paused. */
+  resume(): void {
+    for (const server of this.#paused) server.resume();
+    this.#paused.clear();
+  }
+
+  /** The owner value on each node, null where nobody has the lock. */
+  owners(key: string): Promise<(string | null)[]> {
+    return Promise.all(this.servers.map((server) => ownerOn(server, key)));
+  }
+
+  owner(node: number, key: string): Promise<string | null> {
+    return ownerOn(this.servers[node]!, key);
+  }
+
+  async kill(node: number): Promise<void> {
+    await this.servers[node]!.kill();
+    this.#dead.add(this.servers[node]!);
+  }
+
+  /** All that are dead. */
+  async restart(): Promise<void> {
+    await Promise.all([...this.#dead].map((server) => server.restart()));
+    await letVote([...this.#dead]);
+    this.#dead.clear();
+  }
+
+  async allFree(key: string): Promise<void> {
+    await until(async () => (await this.owners(key)).every((owner) => owner === null), {
+      what: 'no node has the lock',
+    });
+  }
+
+  async allGranted(key: string): Promise<void> {
+    await until(async () => (await this.owners(key)).every(Boolean), { what: 'all nodes have granted' });
+  }
+
+  /** Waits until every node takes part in the votes. */
+  async allVote(backend: LockBackend): Promise<void> {
+    await until(
+      async () => {
+        const claim = claimOn(freshKey());
+        await acquireOn(backend, claim);
+        await backend.release(claim);
+        return (await Promise.all(this.servers.map((_, node) => this.fence(node, claim.key)))).every(Boolean);
+      },
+      { what: 'all nodes vote' },
+    );
+  }
+
+  async put(node: number, key: string, owner: string, ttlMs = 60_000): Promise<void> {
+    await this.servers[node]!.command('SET', `lock:{${key}}`, owner, 'PX', ttlMs);
+  }
+
+  async drop(node: number, key: string): Promise<void> {
+    await this.servers[node]!.command('DEL', `lock:{${key}}`);
+  }
+
+  /** The fencing counter on a node, 0 where there is none. */
+  async fence(node: number, key: string): Promise<number> {
+    return Number(await this.servers[node]!.command('GET', `lock:{${key}}:fence`));
+  }
+
+  async setFence(node: number, key: string, value: number): Promise<void> {
+    await this.servers[node]!.command('SET', `lock:{${key}}:fence`, value);
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all(this.servers.map((server) => server.stop()));
+  }
+}
+
+async function ownerOn(server: RedisServer, key: string): Promise<string | null> {
+  return (await server.command('GET', `lock:{${key}}`)) as string | null;
+}

@@ -1,0 +1,86 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { Redis, type RedisOptions } from 'ioredis';
+import { onTestFinished } from 'vitest';
+import { StoppableProcess } from './driven-process.js';
+import { letVote } from './let-vote.js';
+import { RedisServer } from './redis-server.js';
+import { TcpProxy } from './tcp-proxy.js';
+import { until } from './until.js';
+
+/** A Redis server of its own for one test. */
+export async function redisServer(...args: string[]): Promise<RedisServer> {
+  const server = await RedisServer.start({ args });
+  onTestFinished(() => server.stop());
+  return server;
+}
+
+export async function redisServers(count: number): Promise<RedisServer[]> {
+  return letVote(await Promise.all(Array.from({ length: count }, () => redisServer())));
+}
+
+export async function proxyTo(server: RedisServer): Promise<TcpProxy> {
+  const proxy = await TcpProxy.start(server.port);
+  onTestFinished(() => proxy.stop());
+  return proxy;
+}
+
+/** A client as an application makes it, for the naive locks. */
+export function clientOf({ port }: { port: number }, options: RedisOptions = {}): Redis {
+  const client = new Redis(port, '127.0.0.1', options).on('error', () => {});
+  onTestFinished(() => client.disconnect());
+  return client;
+}
+
+/** Who holds the lock of this library by each server, null where nobody does. */
+export function ownersOf(servers: readonly RedisServer[], key: string): Promise<unknown[]> {
+  return Promise.all(servers.map((server) => server.command('GET', `lock:{${key}}`)));
+}
+
+export async function freeOn(servers: readonly RedisServer[], key: string): Promise<void> {
+  const what = `no server has the lock "${key}"`;
+  await until(async () => (await ownersOf(servers, key)).every((owner) => owner === null), { what });
+}
+
+/** What a process does that does not run: nothing, and its timers wait, too. */
+export function blockEventLoop(ms: number): void {
+  for (const end = performance.now() + ms; performance.now() < end;);
+}
+
+/**
+ * A process with a naive lock, to be stopped and killed. Its story is JavaScript: `redis` is its client, `say(word)`
+ * tells the test how far it is, and `await told()` waits for `tell`.
+ */
+export class NaiveProcess extends StoppableProcess {
+  readonly #said: unknown[] = [];
+
+  private constructor(child: ChildProcess) {
+    super(child);
+    child.on('message', (word) => this.#said.push(word));
+  }
+
+  static start({ port }: { port: number }, story: string): NaiveProcess {
+    const source = `
+      import { Redis } from 'ioredis';
+      const redis = new Redis(${port}, '127.0.0.1');
+      const say = (word) => process.send(word);
+      const told = () => new Promise((resolve) => process.once('message', resolve));
+      process.once('disconnect', () => process.exit());
+      ${story}`;
+    const child = spawn(process.execPath, ['--input-type=module', '--eval', source], {
+      cwd: fileURLToPath(new URL('../..', import.meta.url)),
+      stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+    });
+    const running = new NaiveProcess(child);
+    onTestFinished(() => running.kill());
+    return running;
+  }
+
+  async says(word: string): Promise<void> {
+    await until(() => this.#said.includes(word), { what: `the process says "${word}"` });
+  }
+
+  tell(): void {
+    this.child.send('go on');
+  }
+}
