@@ -1,0 +1,98 @@
+/**
+ * Checks the floors of lib/: a room imports only from the rooms that it names here, which stand before it in this list. So no
+ * import goes up and no two rooms import each other. Prints what breaks that, and exits with 1.
+ */
+import { readdirSync, readFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import ts from 'typescript';
+
+const lib = fileURLToPath(new URL('../lib', import.meta.url));
+
+const CORE = ['core/time', 'core/keys', 'core/options', 'core/backend'];
+const REDIS = ['api', 'core/time', 'core/backend'];
+
+/** Each room of lib/, low to high, with the rooms and packages that it may import. */
+const ROOMS = {
+  api: [],
+  'core/time': [],
+  'core/keys': ['api'],
+  'core/options': ['api'],
+  'core/backend': ['api'],
+  'core/lease': ['api', ...CORE],
+  'core/waiting': ['api', ...CORE, 'core/lease'],
+  'core/engine': ['api', ...CORE, 'core/lease', 'core/waiting', 'rxjs'],
+  'core/service': ['api', ...CORE, 'core/lease', 'core/waiting', 'core/engine', 'rxjs'],
+  'stores/memory': ['api', 'core/time', 'core/backend'],
+  'stores/redis/client': [...REDIS, 'ioredis'],
+  'stores/redis/scripts': [...REDIS, 'stores/redis/client'],
+  'stores/redis/node': [...REDIS, 'stores/redis/client', 'stores/redis/scripts'],
+  'stores/redis/replicas': [...REDIS, 'stores/redis/client', 'stores/redis/scripts', 'stores/redis/node'],
+  'stores/redis/single': [...REDIS, 'stores/redis/client', 'stores/redis/node', 'stores/redis/replicas'],
+  'stores/redis/redlock': [...REDIS, 'stores/redis/client', 'stores/redis/node'],
+  'stores/redis/doctor': [...REDIS, 'stores/redis/client'],
+  compose: ['api', ...CORE, 'core/service', 'stores'],
+  fencing: ['api', 'core/keys', 'ioredis'],
+  'nest/injection': ['api', 'core/options', 'core/service', '@nestjs'],
+  'nest/filters': ['api', '@nestjs', 'rxjs'],
+  'nest/locked': ['api', ...CORE, 'core/service', 'nest/injection', 'nest/filters', '@nestjs', 'rxjs'],
+  'nest/module': ['api', 'core/options', 'core/service', 'compose', 'nest/injection', 'nest/locked', '@nestjs'],
+  'nest/fencing': ['api', 'core/time', 'core/keys', 'fencing', 'nest/injection', 'nest/locked', '@nestjs'],
+};
+
+/** What still stands in the way of that: `room -> room or package`. Nothing is to be added. */
+const NOT_YET = new Set([
+  'api -> ioredis',
+  'core/options -> stores/redis/client',
+  'core/backend -> stores/redis/doctor',
+  'core/lease -> stores/redis/scripts',
+  'core/waiting -> stores/redis/scripts',
+  'core/service -> compose',
+  'core/service -> stores/redis/doctor',
+  'stores/redis/client -> stores/redis/doctor',
+  'stores/redis/scripts -> ioredis',
+  'stores/redis/node -> ioredis',
+  'stores/redis/node -> stores/redis/doctor',
+  'stores/redis/single -> stores/redis/doctor',
+  'stores/redis/replicas -> ioredis',
+  'stores/redis/redlock -> stores/redis/doctor',
+  'stores/redis/redlock -> stores/redis/single',
+  'stores/redis/doctor -> ioredis',
+  'stores/redis/doctor -> stores/redis/node',
+  'nest/module -> stores/redis/client',
+  'nest/module -> stores/redis/doctor',
+]);
+
+const names = Object.keys(ROOMS);
+const problems = [];
+const notYet = new Set(NOT_YET);
+
+for (const file of readdirSync(lib, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.ts'))) {
+  const room = dirname(file);
+  if (room === '.') continue; // the door of the package
+  if (!names.includes(room)) problems.push(`${file} stands in no room: name lib/${room} in .ci/floors.mjs.`);
+  const { importedFiles } = ts.preProcessFile(readFileSync(join(lib, file), 'utf8'));
+  for (const { fileName } of importedFiles) {
+    const from = targetOf(file, fileName);
+    if (from === room || from.startsWith('node:')) continue;
+    if (notYet.delete(`${room} -> ${from}`) || NOT_YET.has(`${room} -> ${from}`)) continue;
+    if (!ROOMS[room]?.some((allowed) => from === allowed || from.startsWith(`${allowed}/`))) {
+      problems.push(`${file} imports ${fileName}: ${room} may not import ${from}.`);
+    }
+  }
+}
+for (const [room, allowed] of Object.entries(ROOMS)) {
+  const above = allowed.filter((other) => names.indexOf(other) >= names.indexOf(room));
+  if (above.length > 0) problems.push(`${room} names ${above.join(', ')}, which does not stand before it.`);
+}
+for (const edge of notYet) problems.push(`Nothing imports ${edge} any more: take it out of NOT_YET.`);
+
+for (const problem of problems) console.error(problem);
+process.exitCode = problems.length > 0 ? 1 : 0;
+
+/** The room of a file, the door, or the first part of the name of a package. */
+function targetOf(file, specifier) {
+  if (!specifier.startsWith('.')) return specifier.startsWith('node:') ? specifier : specifier.split('/')[0];
+  const room = relative(lib, dirname(join(lib, dirname(file), specifier)));
+  return room === '' ? 'the door' : room;
+}
