@@ -9,8 +9,7 @@ const PREFIX = 'lock';
  * else: no lease, nothing that is extended, no time limit, nobody who waits. What the library takes beyond it is its code.
  */
 export async function open({ ports, ttlMs }) {
-  const { ACQUIRE, VOTE } = await library('stores/redis/scripts/acquire.script.js');
-  const { RELEASE } = await library('stores/redis/scripts/release.script.js');
+  const { ACQUIRE, VOTE, RELEASE } = await library('stores/redis/scripts/lua.js');
   const clients = await connectAll(ports);
   const acquire = ports.length > 1 ? VOTE : ACQUIRE;
   for (const { source } of [acquire, RELEASE])

@@ -1,7 +1,7 @@
 import { Redis, type RedisOptions } from 'ioredis';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
-import { ACQUIRE } from '../../lib/stores/redis/scripts/acquire.script.js';
+import { ACQUIRE } from '../../lib/stores/redis/scripts/lua.js';
 import { letVote } from '../support/let-vote.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';

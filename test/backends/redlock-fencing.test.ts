@@ -3,7 +3,7 @@ import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
 import type { Vote } from '../../lib/stores/redis/node/node-answers.js';
 import { RedisConnection } from '../../lib/stores/redis/client/redis-connection.js';
 import { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
-import { RAISE_FENCE } from '../../lib/stores/redis/scripts/raise-fence.script.js';
+import { RAISE_FENCE } from '../../lib/stores/redis/scripts/lua.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 import { acquireOn, claimOn, connected, freshKey, granted } from '../support/claims.js';

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { RELEASE } from '../../lib/stores/redis/scripts/release.script.js';
+import { RELEASE } from '../../lib/stores/redis/scripts/lua.js';
 import { openLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
 import { blockEventLoop, clientOf, freeOn, redisServers } from '../support/stage.js';

@@ -1,8 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
-import { ACQUIRE } from '../../lib/stores/redis/scripts/acquire.script.js';
-import { EXTEND } from '../../lib/stores/redis/scripts/extend.script.js';
-import { RELEASE } from '../../lib/stores/redis/scripts/release.script.js';
+import { ACQUIRE, EXTEND, RELEASE } from '../../lib/stores/redis/scripts/lua.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';

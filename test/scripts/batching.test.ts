@@ -1,10 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { ACQUIRE } from '../../lib/stores/redis/scripts/acquire.script.js';
-import { EXTEND, RESTORE } from '../../lib/stores/redis/scripts/extend.script.js';
-import { INSPECT } from '../../lib/stores/redis/scripts/inspect.script.js';
-import { RAISE_FENCE } from '../../lib/stores/redis/scripts/raise-fence.script.js';
-import { RELEASE } from '../../lib/stores/redis/scripts/release.script.js';
+import { ACQUIRE, EXTEND, INSPECT, RAISE_FENCE, RELEASE, RESTORE } from '../../lib/stores/redis/scripts/lua.js';
 import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
 import type { Reply } from '../../lib/stores/redis/scripts/command.js';
 import { ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';

@@ -1,6 +1,6 @@
 import { Cluster } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ACQUIRE } from '../../lib/stores/redis/scripts/acquire.script.js';
+import { ACQUIRE } from '../../lib/stores/redis/scripts/lua.js';
 import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
 import { ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
 import { RedisCluster } from '../support/redis-cluster.js';

@@ -1,10 +1,7 @@
 import type { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { ACQUIRE } from '../../lib/stores/redis/scripts/acquire.script.js';
+import { ACQUIRE, EXTEND, INSPECT, RELEASE } from '../../lib/stores/redis/scripts/lua.js';
 import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
-import { EXTEND } from '../../lib/stores/redis/scripts/extend.script.js';
-import { INSPECT } from '../../lib/stores/redis/scripts/inspect.script.js';
-import { RELEASE } from '../../lib/stores/redis/scripts/release.script.js';
 import type { Script } from '../../lib/stores/redis/scripts/script.js';
 import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
 import type { Reply } from '../../lib/stores/redis/scripts/command.js';

@@ -1,7 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { ACQUIRE, VOTE } from '../../lib/stores/redis/scripts/acquire.script.js';
-import { CONTEND, VOTE_OR_QUEUE } from '../../lib/stores/redis/scripts/contend.script.js';
+import { ACQUIRE, CONTEND, VOTE, VOTE_OR_QUEUE } from '../../lib/stores/redis/scripts/lua.js';
 import { FENCE_TTL_MS } from '../../lib/stores/redis/scripts/fence.js';
 import type { Reply } from '../../lib/stores/redis/scripts/command.js';
 import { ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';

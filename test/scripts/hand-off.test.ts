@@ -1,13 +1,10 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { CONTEND } from '../../lib/stores/redis/scripts/contend.script.js';
-import { FORCE_RELEASE } from '../../lib/stores/redis/scripts/force-release.script.js';
+import { CONTEND, FORCE_RELEASE, RELEASE, WITHDRAW } from '../../lib/stores/redis/scripts/lua.js';
 import { GRANT_TTL_MS, queueEntry, readMessage, type Service } from '../../lib/stores/redis/scripts/hand-off.js';
-import { RELEASE } from '../../lib/stores/redis/scripts/release.script.js';
 import type { Script } from '../../lib/stores/redis/scripts/script.js';
 import type { Reply } from '../../lib/stores/redis/scripts/command.js';
 import { ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
-import { WITHDRAW } from '../../lib/stores/redis/scripts/withdraw.script.js';
 import { RedisServer } from '../support/redis-server.js';
 import { runScript } from '../support/run-script.js';
 import { until } from '../support/until.js';

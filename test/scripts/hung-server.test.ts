@@ -1,7 +1,6 @@
 import { Redis, type RedisOptions } from 'ioredis';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { ACQUIRE } from '../../lib/stores/redis/scripts/acquire.script.js';
-import { EXTEND } from '../../lib/stores/redis/scripts/extend.script.js';
+import { ACQUIRE, EXTEND } from '../../lib/stores/redis/scripts/lua.js';
 import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
 import type { Reply } from '../../lib/stores/redis/scripts/command.js';
 import { ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';

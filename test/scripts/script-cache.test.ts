@@ -1,11 +1,14 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { ACQUIRE } from '../../lib/stores/redis/scripts/acquire.script.js';
-import { EXTEND, RESTORE } from '../../lib/stores/redis/scripts/extend.script.js';
-import { FORCE_RELEASE } from '../../lib/stores/redis/scripts/force-release.script.js';
-import { INSPECT } from '../../lib/stores/redis/scripts/inspect.script.js';
-import { RAISE_FENCE } from '../../lib/stores/redis/scripts/raise-fence.script.js';
-import { RELEASE } from '../../lib/stores/redis/scripts/release.script.js';
+import {
+  ACQUIRE,
+  EXTEND,
+  FORCE_RELEASE,
+  INSPECT,
+  RAISE_FENCE,
+  RELEASE,
+  RESTORE,
+} from '../../lib/stores/redis/scripts/lua.js';
 import { ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
 import { RedisServer } from '../support/redis-server.js';
 import { runScript } from '../support/run-script.js';

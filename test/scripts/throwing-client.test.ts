@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis';
 import { expect, it } from 'vitest';
-import { RELEASE } from '../../lib/stores/redis/scripts/release.script.js';
+import { RELEASE } from '../../lib/stores/redis/scripts/lua.js';
 import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
 import { ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
 import { runScript } from '../support/run-script.js';

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { RedisLockSettings } from '../../lib/api/options.js';
 import type { LockService } from '../../lib/core/service/lock.service.js';
-import { CONTEND } from '../../lib/stores/redis/scripts/contend.script.js';
+import { CONTEND } from '../../lib/stores/redis/scripts/lua.js';
 import { LockProcess } from '../support/lock-process.js';
 import { openLocks } from '../support/open-locks.js';
 import { queued, subscribers, untilQueued, untilSubscribers } from '../support/queue.js';

@@ -1,10 +1,12 @@
-import { ACQUIRE } from '../../lib/stores/redis/scripts/acquire.script.js';
-import { CONTEND } from '../../lib/stores/redis/scripts/contend.script.js';
-import { EXTEND } from '../../lib/stores/redis/scripts/extend.script.js';
-import { FORCE_RELEASE } from '../../lib/stores/redis/scripts/force-release.script.js';
-import { INSPECT } from '../../lib/stores/redis/scripts/inspect.script.js';
-import { RELEASE } from '../../lib/stores/redis/scripts/release.script.js';
-import { WITHDRAW } from '../../lib/stores/redis/scripts/withdraw.script.js';
+import {
+  ACQUIRE,
+  CONTEND,
+  EXTEND,
+  FORCE_RELEASE,
+  INSPECT,
+  RELEASE,
+  WITHDRAW,
+} from '../../lib/stores/redis/scripts/lua.js';
 import type { RedisServer } from './redis-server.js';
 
 /** How many script calls the server got since its start or `resetCalls`: what the library asked of it. */

@@ -1,4 +1,4 @@
-import { INSPECT } from '../../lib/stores/redis/scripts/inspect.script.js';
+import { INSPECT } from '../../lib/stores/redis/scripts/lua.js';
 import type { ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
 import { runScript } from './run-script.js';
 

@@ -1,19 +1,24 @@
 import type { NodeDiagnosis } from '../doctor/diagnosis.js';
 import { NodeError } from '../../../api/errors.js';
-import { ACQUIRE, VOTE } from '../scripts/acquire.script.js';
-import { ADMIT } from '../scripts/admit.script.js';
-import { CONTEND, VOTE_OR_QUEUE } from '../scripts/contend.script.js';
-import { EXTEND, RESTORE } from '../scripts/extend.script.js';
-import { FORCE_RELEASE } from '../scripts/force-release.script.js';
+import {
+  ACQUIRE,
+  ADMIT,
+  CONTEND,
+  EXTEND,
+  FORCE_RELEASE,
+  INSPECT,
+  RAISE_FENCE,
+  RELEASE,
+  RESTORE,
+  VOTE,
+  VOTE_OR_QUEUE,
+  WITHDRAW,
+} from '../scripts/lua.js';
 import { queueEntry, readMessage, type Service } from '../scripts/hand-off.js';
-import { INSPECT } from '../scripts/inspect.script.js';
-import { RAISE_FENCE } from '../scripts/raise-fence.script.js';
-import { RELEASE } from '../scripts/release.script.js';
 import type { Script } from '../scripts/script.js';
 import { ScriptFault } from '../scripts/script-fault.js';
 import type { Reply } from '../scripts/command.js';
 import { ScriptRunner } from '../scripts/script-runner.js';
-import { WITHDRAW } from '../scripts/withdraw.script.js';
 import { UnderWay } from '../../../core/time/in-flight.js';
 import { Inbox } from './inbox.js';
 import type { Claim, Holding, Place, Suspect, Waiting, Wake } from '../../../core/backend/lock-backend.js';

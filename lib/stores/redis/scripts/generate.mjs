@@ -1,0 +1,114 @@
+/**
+ * Turns the scripts in `lua/` into `lua.ts`, which the library loads. With `--check` it only says whether that is up to date.
+ *
+ * Each file is one script, as it runs for one lock:
+ * - comments on lines of their own are left out; the first paragraph of the header describes the script in `lua.ts`
+ * - `-- @include mint` stands for the text of `lua/parts/mint.lua`, which uses and sets local variables of its surroundings
+ * - `-- @order 3` and `-- @locks-per-call 100` are the values of the same names in `script.ts`
+ * - `local … = KEYS[1], …` and `local … = ARGV[1], …` name all keys and arguments of one lock. What stands above is done
+ *   once a call, and what stands below for each lock: it has to return on each way, and must not throw, since in a call
+ *   for several locks that would be the end of the others.
+ *
+ * For several locks in one call, their KEYS and ARGV one after the other, the script has the same text once more, in a
+ * function, and replies with a list. One lock alone is by far the most frequent, and is spared the list and the function,
+ * which Redis would make anew for each call.
+ */
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+
+const folder = new URL('lua/', import.meta.url);
+const target = new URL('lua.ts', import.meta.url);
+const names = readdirSync(folder).flatMap((file) => (file.endsWith('.lua') ? file.slice(0, -'.lua'.length) : []));
+const module = `// Generated from lua/ by generate.mjs (\`npm run lua\`): do not edit.
+import type { Script } from './script.js';
+${names.sort().map(constantOf).join('')}`;
+
+if (!process.argv.includes('--check')) {
+  writeFileSync(target, module);
+} else if (readFileSync(target, 'utf8') !== module) {
+  console.error('lib/stores/redis/scripts/lua.ts is not made of the files in lua/ as they are: run `npm run lua`.');
+  process.exitCode = 1;
+}
+
+function constantOf(name) {
+  const source = sourceOf(name);
+  return `
+/**
+${descriptionOf(name)}
+ */
+export const ${name.toUpperCase().replaceAll('-', '_')}: Script = {
+  name: '${name}',
+  order: ${tagOf(name, 'order')},
+  locksPerCall: ${tagOf(name, 'locks-per-call', '50')},
+  sha: '${createHash('sha1').update(source).digest('hex')}',
+  source: \`${source.replace(/[\\`]|\$\{/g, '\\$&')}\`,
+};
+`;
+}
+
+/** The Lua for one lock, after that for several. */
+function sourceOf(name) {
+  const lines = linesOf(name);
+  const start = lines.findIndex((line) => line.includes('KEYS['));
+  const end = lines.findLastIndex((line) => /^local .* = (KEYS|ARGV)\[/.test(line)) + 1;
+  const named = lines.slice(start, end);
+  const body = lines.slice(end);
+  const [keys, args] = [namesOf(named, 'KEYS'), namesOf(named, 'ARGV')];
+  if (keys.length === 0) throw new Error(`${name}.lua names no KEYS: expected \`local lock = KEYS[1]\`.`);
+  const several = [
+    `if #KEYS > ${keys.length} then`,
+    `  local function each(${[...keys, ...args].join(', ')})`,
+    ...body.map((line) => `    ${line}`),
+    '  end',
+    '  local replies = {}',
+    `  for i = 0, #KEYS / ${keys.length} - 1 do`,
+    `    replies[i + 1] = each(${[...valuesOf('KEYS', keys), ...valuesOf('ARGV', args)].join(', ')})`,
+    '  end',
+    '  return replies',
+    'end',
+  ];
+  return [...lines.slice(0, start), ...several, ...named, ...body].join('\n');
+}
+
+/** The lines of a file without its comments, and with what it includes. */
+function linesOf(file) {
+  return textOf(file).flatMap((line) => {
+    const include = /^( *)-- @include (\S+)$/.exec(line);
+    if (include) return linesOf(`parts/${include[2]}`).map((included) => include[1] + included);
+    return /^ *(--|$)/.test(line) ? [] : [line];
+  });
+}
+
+/** The names that stand for `KEYS[1], KEYS[2], …`. */
+function namesOf(lines, list) {
+  const all = lines.filter((line) => line.includes(`${list}[`)).map((line) => /^local (.+) = (.+)$/.exec(line));
+  const values = all.map(([, , right]) => right).join(', ');
+  const found = all.flatMap(([, left]) => left.split(', '));
+  const expected = found.map((_, index) => `${list}[${index + 1}]`).join(', ');
+  if (values !== expected) throw new Error(`Expected ${found.join(', ')} to be ${expected}, got ${values}.`);
+  return found;
+}
+
+/** Of the lock with an index: `KEYS[2 * i + 1], KEYS[2 * i + 2]`. */
+function valuesOf(list, { length }) {
+  return Array.from({ length }, (_, at) => `${list}[${length === 1 ? 'i' : `${length} * i`} + ${at + 1}]`);
+}
+
+function descriptionOf(name) {
+  const lines = textOf(name);
+  return lines
+    .slice(0, lines.indexOf('--'))
+    .map((line) => line.replace('--', ' *'))
+    .join('\n');
+}
+
+function tagOf(name, tag, otherwise) {
+  const line = textOf(name).find((text) => text.startsWith(`-- @${tag} `));
+  const value = line?.split(' ')[2] ?? otherwise;
+  if (value === undefined) throw new Error(`${name}.lua has no ${tag}: expected a line like \`-- @${tag} 3\`.`);
+  return value;
+}
+
+function textOf(file) {
+  return readFileSync(new URL(`${file}.lua`, folder), 'utf8').split('\n');
+}

@@ -1,0 +1,34 @@
+-- Asks a node of a Redlock since when it can be relied on to know all locks that it has granted. The node keeps three
+-- things in a key of its own: since when that is, the longest ttl in use, and the run of the server that was asked
+-- last. A node that has lost its data has lost these, too.
+--
+-- KEYS   guard
+-- ARGV   run      changes with each start of the server that may have lost data
+--        uptime   of the server, in s
+--        longest  ttl in use, in ms, as far as the caller knows
+-- reply  {epoch, ms since then, longest ttl in ms}
+--        {error}
+--
+-- @order 0
+
+local guard = KEYS[1]
+local run, uptime, longest = ARGV[1], ARGV[2], ARGV[3]
+
+local known = redis.pcall('GET', guard) or ''
+if type(known) == 'table' then return {known.err} end
+local since, known_longest, known_run = string.match(known, '^(%d+) (%d+) (.+)$')
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+if not since then
+  since = now
+elseif known_run ~= run then
+  since = now - uptime * 1000000
+end
+longest = math.max(tonumber(longest), tonumber(known_longest or 0))
+local epoch = string.format('%.0f', since)
+local changed = string.format('%s %.0f %s', epoch, longest, run)
+if changed ~= known then
+  local set = redis.pcall('SET', guard, changed)
+  if set.err then return {set.err} end
+end
+return {epoch, math.floor((now - since) / 1000), longest}

@@ -1,0 +1,84 @@
+import { spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { FENCE_TTL_MS, WIPED } from '../../lib/stores/redis/scripts/fence.js';
+import { GRANT_TTL_MS, TAKEN } from '../../lib/stores/redis/scripts/hand-off.js';
+import * as LUA from '../../lib/stores/redis/scripts/lua.js';
+import type { Script } from '../../lib/stores/redis/scripts/script.js';
+
+const SCRIPTS = fileURLToPath(new URL('../../lib/stores/redis/scripts/', import.meta.url));
+
+function generate(folder: string, ...args: string[]) {
+  const { status, stderr } = spawnSync(process.execPath, [join(folder, 'generate.mjs'), ...args], { encoding: 'utf8' });
+  return { status, stderr };
+}
+
+/** A copy of the scripts and their generator in which a text of one file is replaced. */
+function changed(file: string, find: string, put: string): string {
+  const copy = mkdtempSync(join(tmpdir(), 'scripts-'));
+  onTestFinished(() => rmSync(copy, { recursive: true }));
+  for (const part of ['lua', 'lua.ts', 'generate.mjs'])
+    cpSync(join(SCRIPTS, part), join(copy, part), { recursive: true });
+  const lua = readFileSync(join(copy, file), 'utf8');
+  expect(lua).toContain(find);
+  writeFileSync(join(copy, file), lua.replace(find, put));
+  return copy;
+}
+
+describe('The generated module of the scripts', () => {
+  it('is up to date with the Lua files', () => {
+    expect(generate(SCRIPTS, '--check')).toEqual({ status: 0, stderr: '' });
+  });
+
+  it.each([
+    ['a script', 'lua/extend.lua', 'return 0 end'],
+    ['an included part', 'lua/parts/mint.lua', 'number < us'],
+  ])('is out of date when %s has changed, until it is generated again', (_what, file, find) => {
+    const copy = changed(file, find, `${find} -- changed`);
+    expect(generate(copy, '--check')).toMatchObject({ status: 1, stderr: expect.stringContaining('npm run lua') });
+    expect(generate(copy)).toEqual({ status: 0, stderr: '' });
+    expect(generate(copy, '--check')).toEqual({ status: 0, stderr: '' });
+    expect(readFileSync(join(copy, 'lua.ts'), 'utf8')).toContain(`${find} -- changed`);
+  });
+
+  it.each([
+    ['names its keys in another order', 'lua/inspect.lua', 'KEYS[1], KEYS[2]', 'KEYS[2], KEYS[1]'],
+    ['leaves an argument out', 'lua/extend.lua', 'ARGV[1], ARGV[2]', 'ARGV[1], ARGV[3]'],
+    ['names no keys', 'lua/extend.lua', 'local lock = KEYS[1]', "local lock = 'lock'"],
+    ['has no order', 'lua/extend.lua', '-- @order 2', ''],
+    ['includes a part that is not there', 'lua/extend.lua', '@include not-the-holder', '@include nothing'],
+  ])('is not generated when a script %s', (_what, file, find, put) => {
+    const copy = changed(file, find, put);
+    expect(generate(copy).status).toBe(1);
+    expect(readFileSync(join(copy, 'lua.ts'), 'utf8')).toBe(readFileSync(join(SCRIPTS, 'lua.ts'), 'utf8'));
+  });
+
+  it('has each script once, by its name, with the SHA-1 of its source', () => {
+    const scripts = Object.values<Script>(LUA);
+    const files = readdirSync(join(SCRIPTS, 'lua')).filter((file) => file.endsWith('.lua'));
+    expect(scripts.map(({ name }) => `${name}.lua`).sort()).toEqual(files.sort());
+    const hashes = scripts.map(({ source }) => createHash('sha1').update(source).digest('hex'));
+    expect(scripts.map(({ sha }) => sha)).toEqual(hashes);
+    expect(new Set(hashes).size).toBe(scripts.length);
+  });
+
+  it('has the constants that the library has', () => {
+    const constants = Object.values<Script>(LUA).flatMap(({ source }) => [
+      ...source.matchAll(/^ *local ([A-Z_]+) = '(.*)'$/gm),
+    ]);
+    const values = constants.map(([, name, value]) => `${name} ${value}`);
+    expect(new Set(values)).toEqual(
+      new Set([
+        `FENCE_TTL_MS ${FENCE_TTL_MS}`,
+        `GRANT_TTL_MS ${GRANT_TTL_MS}`,
+        `TAKEN ${TAKEN}`,
+        `WIPED ${WIPED}`,
+        'QUEUE_TTL_MS 10000',
+      ]),
+    );
+  });
+});
