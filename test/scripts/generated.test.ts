@@ -50,6 +50,7 @@ describe('The generated module of the scripts', () => {
     ['leaves an argument out', 'lua/extend.lua', 'ARGV[1], ARGV[2]', 'ARGV[1], ARGV[3]'],
     ['names no keys', 'lua/extend.lua', 'local lock = KEYS[1]', "local lock = 'lock'"],
     ['has no order', 'lua/extend.lua', '-- @order 2', ''],
+    ['includes nothing', 'lua/extend.lua', '@include not-the-holder', '@include'],
     ['includes a part that is not there', 'lua/extend.lua', '@include not-the-holder', '@include nothing'],
   ])('is not generated when a script %s', (_what, file, find, put) => {
     const copy = changed(file, find, put);

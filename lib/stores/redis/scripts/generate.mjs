@@ -1,17 +1,17 @@
 /**
- * Turns the scripts in `lua/` into `lua.ts`, which the library loads. With `--check` it only says whether that is up to date.
+ * Turns the scripts in `lua/` into `lua.ts`, which the library loads; with `--check` it only says whether that is up to date.
  *
- * Each file is one script, as it runs for one lock:
- * - comments on lines of their own are left out; the first paragraph of the header describes the script in `lua.ts`
- * - `-- @include mint` stands for the text of `lua/parts/mint.lua`, which uses and sets local variables of its surroundings
- * - `-- @order 3` and `-- @locks-per-call 100` are the values of the same names in `script.ts`
- * - `local … = KEYS[1], …` and `local … = ARGV[1], …` name all keys and arguments of one lock. What stands above is done
- *   once a call, and what stands below for each lock: it has to return on each way, and must not throw, since in a call
- *   for several locks that would be the end of the others.
+ * Each file of `lua/` is one script, and reads as it runs for one lock:
+ * - Comments on lines of their own are left out. The first paragraph of the header describes the script in `lua.ts`, and
+ *   `-- @order 3` and `-- @locks-per-call 100` there are the properties of `Script`.
+ * - `-- @include mint` stands for the text of `lua/parts/mint.lua`, which uses and sets local variables around it.
+ * - `local … = KEYS[1], …` and `local … = ARGV[1], …` name all keys and arguments of one lock. The lines above run once a
+ *   call. Those below run for each lock: they must return on each way, and must not throw, which would be the end of the
+ *   other locks of the call.
  *
- * For several locks in one call, their KEYS and ARGV one after the other, the script has the same text once more, in a
- * function, and replies with a list. One lock alone is by far the most frequent, and is spared the list and the function,
- * which Redis would make anew for each call.
+ * A call may be for several locks, their KEYS and ARGV one after the other. For these the source has the same lines a second
+ * time, in a function, and replies with a list. One lock alone is by far the most frequent, and is spared that list and
+ * function, which Redis would make anew for each call.
  */
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -46,7 +46,7 @@ export const ${name.toUpperCase().replaceAll('-', '_')}: Script = {
 `;
 }
 
-/** The Lua for one lock, after that for several. */
+/** The Lua for one lock, preceded by that for several. */
 function sourceOf(name) {
   const lines = linesOf(name);
   const start = lines.findIndex((line) => line.includes('KEYS['));
@@ -75,6 +75,8 @@ function linesOf(file) {
   return textOf(file).flatMap((line) => {
     const include = /^( *)-- @include (\S+)$/.exec(line);
     if (include) return linesOf(`parts/${include[2]}`).map((included) => include[1] + included);
+    if (line.includes('@include'))
+      throw new Error(`${file}.lua: expected a line like \`-- @include mint\`, got ${line}.`);
     return /^ *(--|$)/.test(line) ? [] : [line];
   });
 }

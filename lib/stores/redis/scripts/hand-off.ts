@@ -2,27 +2,27 @@
 export const GRANT_TTL_MS = 2_000;
 
 /**
- * How a place is served. A `grant` is for somebody who hears of it, or the next is served. A `blind-grant` stands until it
- * runs out, for those who do not listen yet, and in a Cluster, where PUBLISH counts the listeners of one node only. A `wake`
- * is for a Redlock, where no node alone can grant.
+ * How a place is served, by `lua/parts/hand-off.lua`. A `grant` is for a process that hears of it, or else the next is
+ * served. A `blind-grant` stands until it runs out, for a process that does not listen yet, and in a Cluster, where PUBLISH
+ * counts the listeners of one node only. A `wake` is for a Redlock, where no node alone can grant.
  */
 export type Service = 'grant' | 'blind-grant' | 'wake';
 
 const KINDS: Record<Service, string> = { grant: 'g', 'blind-grant': 'b', wake: 'w' };
 
 /**
- * What stands in the queue of a lock: how to serve it, the channel that its process listens to, and its ticket, which is
- * what is published there, with a fencing token if the lock was granted to it. A lock that is granted holds the ticket as
+ * An entry in the queue of a lock: how to serve it, the channel that its process listens to, and its ticket, which is
+ * published there, with a fencing token if the lock was granted to it. A lock that is granted holds the ticket as
  * its owner value.
  */
 export function queueEntry(service: Service, channel: string, ticket: string): string {
   return `${KINDS[service]} ${channel} ${ticket}`;
 }
 
-/** What is published to the process whose lock was taken by force: the owner value, this word, and the key. */
+/** Published to the process whose lock was taken by force: the owner value, this word, and the key. */
 export const TAKEN = 'taken';
 
-/** What is published to a process. */
+/** A message that is published to a process. */
 export interface Message {
   /** Or the owner value that a lock was taken from. */
   ticket: string;
