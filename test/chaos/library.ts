@@ -10,13 +10,18 @@ export { SingleNodeBackend } from '../../lib/stores/redis/single/single-node.bac
 export { Clock } from '../../lib/core/time/clock.js';
 export { Lease, validityMs } from '../../lib/core/lease/lease.js';
 export { resolveOptions } from '../../lib/core/options/resolve-options.js';
-export { ACQUIRE, VOTE } from '../../lib/stores/redis/scripts/acquire.script.js';
-export { CONTEND, VOTE_OR_QUEUE } from '../../lib/stores/redis/scripts/contend.script.js';
-export { EXTEND, RESTORE } from '../../lib/stores/redis/scripts/extend.script.js';
-export { FORCE_RELEASE } from '../../lib/stores/redis/scripts/force-release.script.js';
 export { GRANT_TTL_MS } from '../../lib/stores/redis/scripts/hand-off.js';
-export { RELEASE } from '../../lib/stores/redis/scripts/release.script.js';
-export { WITHDRAW } from '../../lib/stores/redis/scripts/withdraw.script.js';
+export {
+  ACQUIRE,
+  CONTEND,
+  EXTEND,
+  FORCE_RELEASE,
+  RELEASE,
+  RESTORE,
+  VOTE,
+  VOTE_OR_QUEUE,
+  WITHDRAW,
+} from '../../lib/stores/redis/scripts/lua.js';
 export { LockQueue } from '../../lib/core/waiting/lock-queue.js';
 export { LockService } from '../../lib/core/service/lock.service.js';
 export { RefusalGate } from '../../lib/core/waiting/refusal-gate.js';
