@@ -164,7 +164,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     },
     nodes: 1,
     seed: 61,
-    seconds: 30,
+    seconds: 60,
     caughtBy: 'overlapping holders',
   },
   'held-until-told': {
