@@ -4,7 +4,8 @@ import type { LockHolder } from './holder.js';
 interface OfLock {
   key: string;
   owner: string;
-  fencingToken: number;
+  /** Undefined where what is held has none. */
+  fencingToken?: number;
 }
 
 /** What `LockService.events$` reports. */

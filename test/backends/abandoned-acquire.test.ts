@@ -4,7 +4,7 @@ import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, freshKey, granted } from '../support/claims.js';
+import { acquireOn, claimOn, connected, freshKey, granted, releaseOn } from '../support/claims.js';
 
 /** Options of a client of the application; none: the client that this library makes. */
 const CLIENTS: [string, RedisOptions | undefined][] = [
@@ -42,7 +42,7 @@ describe.each(CLIENTS)('An acquire that was given up, by %s,', (_name, options) 
     backend = await connected({ redis: client ?? `redis://127.0.0.1:${port}`, commandTimeoutMs: 200 });
     const warmUp = claimOn(freshKey());
     await granted(backend, warmUp);
-    await backend.release(warmUp);
+    await releaseOn(backend, warmUp);
   };
   const count = (name: string) => server.command('EXISTS', name) as Promise<number>;
   /** The next one gets the lock, long before the ttl of the one that was given up is over. */
@@ -50,7 +50,7 @@ describe.each(CLIENTS)('An acquire that was given up, by %s,', (_name, options) 
     const next = claimOn(key);
     await until(async () => (await acquireOn(backend, next)).status === 'acquired', { what: 'the lock is free' });
     expect(await server.command('GET', `lock:{${key}}`)).toBe(next.owner);
-    expect(await backend.release(next)).toEqual({ status: 'released' });
+    expect(await releaseOn(backend, next)).toEqual({ status: 'released' });
   };
 
   it('an acquire that was given up leaves no lock when the server runs it late [G51]', async () => {

@@ -6,7 +6,7 @@ import { letVote } from '../support/let-vote.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, extendOn, freshKey, granted, opened } from '../support/claims.js';
+import { acquireOn, claimOn, connected, extendOn, freshKey, granted, opened, releaseOn } from '../support/claims.js';
 
 const OPTIONS: [string, RedisOptions][] = [
   ['default options', {}],
@@ -72,7 +72,7 @@ describe('Clients', () => {
       remainingMs: expect.any(Number),
       heldForMs: expect.any(Number),
     });
-    expect(await backend.release(claim)).toEqual({ status: 'released' });
+    expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
     expect(await backend.inspect(claim.key)).toBeUndefined();
     const again = claimOn(claim.key);
     expect((await granted(backend, again)).fencingToken).toBeGreaterThan(fencingToken);
@@ -81,7 +81,7 @@ describe('Clients', () => {
 
     const batch = Array.from({ length: 120 }, () => claimOn(freshKey('options')));
     await Promise.all(batch.map((each) => granted(backend, each)));
-    const releases = await Promise.all(batch.map((each) => backend.release(each)));
+    const releases = await Promise.all(batch.map((each) => releaseOn(backend, each)));
     expect(releases).toEqual(Array(120).fill({ status: 'released' }));
   });
 
@@ -90,12 +90,12 @@ describe('Clients', () => {
     backend = await connected({ redis: client({ port: proxy.port }), commandTimeoutMs: 10_000 });
     const claim = claimOn(freshKey());
     await granted(backend, claim); // the script is known to the server
-    await backend.release(claim);
+    await releaseOn(backend, claim);
     const cut = proxy.cutAfterRequest(ACQUIRE.sha);
     const { fencingToken } = await granted(backend, claim);
     await cut;
     expect(await server.command('GET', `lock:{${claim.key}}:fence`)).toBe(String(fencingToken));
-    expect(await backend.release(claim)).toEqual({ status: 'released' });
+    expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
     expect(await server.command('EXISTS', `lock:{${claim.key}}`)).toBe(0);
     await proxy.stop();
   });
@@ -105,7 +105,7 @@ describe('Clients', () => {
     const claim = claimOn(freshKey());
     await granted(backend, claim);
     expect(await server.keys(`*${claim.key}*`)).toEqual([`app:locks:{${claim.key}}`, `app:locks:{${claim.key}}:fence`]);
-    await backend.release(claim);
+    await releaseOn(backend, claim);
   });
 
   it('of the application are left as they were, and usable', async () => {
@@ -121,7 +121,7 @@ describe('Clients', () => {
     backend = await connected({ redlock: handed });
     const claim = claimOn(freshKey());
     await granted(backend, claim);
-    await backend.release(claim);
+    await releaseOn(backend, claim);
     await backend.close();
     expect(picture()).toEqual(before);
     expect(await Promise.all(handed.map((each) => each.ping()))).toEqual(['PONG', 'PONG', 'PONG']);
@@ -206,9 +206,9 @@ describe('Clients', () => {
     const claims = Array.from({ length: 3 }, () => claimOn(freshKey()));
     await Promise.all(claims.map((claim) => granted(backend, claim)));
     await server.command('SCRIPT', 'FLUSH');
-    await backend.release(claims[0]!);
+    await releaseOn(backend, claims[0]!);
     if (!known) await server.command('SCRIPT', 'FLUSH');
-    const releases = claims.slice(1).map((claim) => backend.release(claim));
+    const releases = claims.slice(1).map((claim) => releaseOn(backend, claim));
     await backend.close();
     expect(await Promise.all(releases)).toEqual([{ status: 'released' }, { status: 'released' }]);
     const left = await Promise.all(claims.map(({ key }) => server.command('EXISTS', `lock:{${key}}`)));
@@ -221,9 +221,9 @@ describe('Clients', () => {
     await granted(backend, holder);
     const { key, owner, ttlMs } = claimOn(holder.key);
     const place = { ticket: owner, isHeard: false };
-    expect(await acquireOn(backend, { key, owner, ttlMs }, { ...place, tokens: 1 })).toMatchObject({ queued: true });
+    expect(await acquireOn(backend, { key, owner, ttlMs }, place)).toMatchObject({ queued: true });
     await server.command('SCRIPT', 'FLUSH');
-    backend.leave(key, place);
+    backend.waitQueue!.leave(key, place);
     await backend.close();
     expect(await server.command('EXISTS', `lock:{${key}}:queue`)).toBe(0);
     expect(await server.command('GET', `lock:{${key}}`)).toBe(holder.owner);

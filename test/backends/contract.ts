@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Claim, LockBackend } from '../../lib/core/backend/lock-backend.js';
+import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, extendOn, freshKey, granted, now } from '../support/claims.js';
+import { acquireOn, claimOn, extendOn, freshKey, granted, now, releaseOn, type Claim } from '../support/claims.js';
 
 /** A backend under test. */
 export interface Subject {
@@ -44,7 +44,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       });
       expect((lost as { remainingMs: number }).remainingMs).toBeGreaterThan(winner.ttlMs / 2);
       expect((lost as { remainingMs: number }).remainingMs).toBeLessThanOrEqual(winner.ttlMs);
-      await backend.release(winner);
+      await releaseOn(backend, winner);
     });
 
     it('one of many simultaneous attempts gets the lock', async () => {
@@ -55,17 +55,17 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       expect(outcomes.filter(({ status }) => status === 'contended')).toHaveLength(19);
       const winner = claims[outcomes.findIndex(({ status }) => status === 'acquired')]!;
       expect((await backend.inspect(key))?.owner).toBe(winner.owner);
-      expect(await backend.release(winner)).toEqual({ status: 'released' });
+      expect(await releaseOn(backend, winner)).toEqual({ status: 'released' });
     });
 
     it('a lock is free again after its release', async () => {
       const first = claimOn(freshKey());
       await granted(backend, first);
-      expect(await backend.release(first)).toEqual({ status: 'released' });
+      expect(await releaseOn(backend, first)).toEqual({ status: 'released' });
       expect(await backend.inspect(first.key)).toBeUndefined();
       const second = claimOn(first.key);
       await granted(backend, second);
-      await backend.release(second);
+      await releaseOn(backend, second);
     });
 
     it('a second release, and that of an attempt that did not win, find nothing to release', async () => {
@@ -73,10 +73,10 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       await granted(backend, winner);
       const loser = claimOn(winner.key);
       await acquireOn(backend, loser);
-      expect(await backend.release(loser)).toEqual({ status: 'gone' });
+      expect(await releaseOn(backend, loser)).toEqual({ status: 'gone' });
       expect((await backend.inspect(winner.key))?.owner).toBe(winner.owner);
-      expect(await backend.release(winner)).toEqual({ status: 'released' });
-      expect(await backend.release(winner)).toEqual({ status: 'gone' });
+      expect(await releaseOn(backend, winner)).toEqual({ status: 'released' });
+      expect(await releaseOn(backend, winner)).toEqual({ status: 'gone' });
     });
 
     it('a lock is free when its ttl is over, and a late release leaves the new holder alone [G3]', async () => {
@@ -86,9 +86,9 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       await until(async () => (await acquireOn(backend, next)).status === 'acquired', { what: 'the lock has expired' });
       expect(now() - sentAt).toBeGreaterThanOrEqual(199); // Redis counts whole milliseconds
 
-      expect(await backend.release(expired)).toEqual({ status: 'gone' });
+      expect(await releaseOn(backend, expired)).toEqual({ status: 'gone' });
       expect((await backend.inspect(next.key))?.owner).toBe(next.owner);
-      await backend.release(next);
+      await releaseOn(backend, next);
     });
 
     it('an extension of a held lock starts its ttl anew', async () => {
@@ -100,7 +100,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       expect(extended).toEqual({ status: 'extended', sentAt: expect.any(Number) });
       expect((extended as { sentAt: number }).sentAt).toBeGreaterThanOrEqual(before);
       expect((await backend.inspect(claim.key))!.remainingMs).toBeGreaterThan(30_000);
-      await backend.release(claim);
+      await releaseOn(backend, claim);
     });
 
     it('an extension of a lock that is gone fails, and does not bring it back', async () => {
@@ -110,7 +110,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       expect(await extendOn(backend, claim)).toEqual({ status: 'lost', reason: 'expired' });
       const next = claimOn(claim.key);
       await until(async () => (await acquireOn(backend, next)).status === 'acquired', { what: 'the lock is free' });
-      await backend.release(next);
+      await releaseOn(backend, next);
     });
 
     it("an extension of another holder's lock fails [G4]", async () => {
@@ -121,7 +121,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       await granted(backend, holder);
       expect(await extendOn(backend, expired)).toEqual({ status: 'lost', reason: 'stolen' });
       expect((await backend.inspect(holder.key))?.owner).toBe(holder.owner);
-      await backend.release(holder);
+      await releaseOn(backend, holder);
     });
 
     it('each grant has a larger fencing token: after a release, an expiry and a forced release [G13]', async () => {
@@ -132,19 +132,19 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
         await until(
           async () => {
             const outcome = await acquireOn(backend, claim);
-            if (outcome.status === 'acquired') tokens.push(outcome.fencingToken);
+            if (outcome.status === 'acquired') tokens.push(outcome.grant.fencingToken!);
             return outcome.status === 'acquired';
           },
           { what: 'the lock is granted' },
         );
         return claim;
       };
-      await backend.release(await take());
-      await backend.release(await take());
+      await releaseOn(backend, await take());
+      await releaseOn(backend, await take());
       await take(100);
       await take(); // after the one before has expired
       await backend.forceRelease(key);
-      await backend.release(await take());
+      await releaseOn(backend, await take());
       expect(tokens).toHaveLength(5);
       expect(tokens).toEqual([...new Set(tokens)].sort((a, b) => a - b));
       expect(tokens.every(Number.isSafeInteger)).toBe(true);
@@ -156,7 +156,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       await extendOn(backend, claim);
       await extendOn(backend, claim);
       expect((await backend.inspect(claim.key))?.fencingToken).toBe(fencingToken);
-      await backend.release(claim);
+      await releaseOn(backend, claim);
     });
 
     it('a claim that is sent again counts as the same acquisition, and starts its ttl anew', async () => {
@@ -165,7 +165,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       const again = await granted(backend, { ...claim, ttlMs: 60_000 });
       expect(again.fencingToken).toBeGreaterThanOrEqual(first.fencingToken);
       expect((await backend.inspect(claim.key))!.remainingMs).toBeGreaterThan(30_000);
-      expect(await backend.release(claim)).toEqual({ status: 'released' });
+      expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
     });
 
     it('an inspection shows who holds a lock, since when, for how long, and with which fencing token', async () => {
@@ -189,7 +189,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       expect(seen.heldForMs!).toBeLessThanOrEqual(elapsedMs + 2);
       expect(seen.remainingMs).toBeGreaterThanOrEqual(claim.ttlMs - elapsedMs - 2);
       expect(seen.remainingMs).toBeLessThanOrEqual(claim.ttlMs - 18);
-      await backend.release(claim);
+      await releaseOn(backend, claim);
     });
 
     it('a forced release frees a lock whoever holds it, and says who did', async () => {
@@ -198,7 +198,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       await granted(backend, claim);
       expect(await backend.forceRelease(claim.key)).toEqual({ from: [claim.owner] });
       expect(await backend.inspect(claim.key)).toBeUndefined();
-      expect(await backend.release(claim)).toEqual({ status: 'gone' });
+      expect(await releaseOn(backend, claim)).toEqual({ status: 'gone' });
     });
 
     it('each of 300 simultaneous operations gets its own answer', async () => {
@@ -206,10 +206,10 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       const tokens = await Promise.all(held.map((claim) => granted(backend, claim)));
 
       const operations = [
-        (claim: Claim) => backend.release(claim),
+        (claim: Claim) => releaseOn(backend, claim),
         (claim: Claim) => extendOn(backend, claim),
         (claim: Claim) => backend.inspect(claim.key),
-        ({ key }: Claim) => backend.release(claimOn(key)),
+        ({ key }: Claim) => releaseOn(backend, claimOn(key)),
         ({ key }: Claim) => extendOn(backend, claimOn(key)),
         ({ key }: Claim) => acquireOn(backend, claimOn(key)),
       ];
@@ -232,7 +232,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       expect(after.map((holding) => holding?.owner)).toEqual(
         held.map(({ owner }, index) => (index % 6 === 0 ? undefined : owner)),
       );
-      await Promise.all(held.map((claim) => backend.release(claim)));
+      await Promise.all(held.map((claim) => releaseOn(backend, claim)));
     });
 
     it.each([
@@ -255,20 +255,20 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       for (const claim of claims) await granted(backend, claim);
       const owners = await Promise.all(claims.map(async (claim) => (await backend.inspect(claim.key))?.owner));
       expect(owners).toEqual(claims.map(({ owner }) => owner));
-      for (const claim of claims) expect(await backend.release(claim)).toEqual({ status: 'released' });
+      for (const claim of claims) expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
     });
 
     it('locks leave nothing in Redis but fencing counters, and those have a ttl', async () => {
       const key = freshKey('left');
-      await backend.release((await granted(backend, claimOn(key)), claimOn(key)));
+      await releaseOn(backend, (await granted(backend, claimOn(key)), claimOn(key)));
       await backend.forceRelease(key);
       const claim = claimOn(key);
       await granted(backend, claim);
       await acquireOn(backend, claimOn(key));
       await extendOn(backend, claim);
       await backend.inspect(key);
-      await backend.release(claim);
-      await backend.release(claimOn(freshKey('left')));
+      await releaseOn(backend, claim);
+      await releaseOn(backend, claimOn(freshKey('left')));
       await extendOn(backend, claimOn(freshKey('left')));
       await backend.inspect(freshKey('left'));
 

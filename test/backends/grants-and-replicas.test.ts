@@ -1,17 +1,22 @@
 import { describe, expect, it } from 'vitest';
-import type { Wake } from '../../lib/core/backend/lock-backend.js';
+import type { WaitListener } from '../../lib/core/backend/lock-backend.js';
+import { RedisHandOver } from '../../lib/stores/redis/node/redis-grant.js';
 import type { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
 import type { ReplicaWait } from '../../lib/stores/redis/replicas/replica-wait.js';
 import { SingleNodeBackend } from '../../lib/stores/redis/single/single-node.backend.js';
 
 /** What those who wait are told when a node is told that a ticket was granted the lock with the token 7. */
 function told({ replicas, isReady = true }: { replicas?: ReplicaWait; isReady?: boolean } = {}): unknown[] {
-  let wake!: Wake;
-  const node = { listen: (listener: Wake) => (wake = listener), connection: { isReady } } as unknown as RedisNode;
+  let listener!: WaitListener;
+  const node = { listen: (each: WaitListener) => (listener = each), connection: { isReady } } as unknown as RedisNode;
   const heard: unknown[] = [];
-  new SingleNodeBackend(node, 1_000, () => 0, replicas).listen((...args) => heard.push(args));
-  wake('ticket', 7);
-  wake();
+  new SingleNodeBackend(node, 1_000, () => 0, replicas).listen({
+    onTurn: (ticket) => heard.push([ticket, undefined]),
+    onHandOver: (ticket, handOver) => heard.push([ticket, handOver.grantOf('key').fencingToken]),
+    onTaken: () => {},
+  });
+  listener.onHandOver('ticket', new RedisHandOver('ticket', 7));
+  listener.onTurn();
   return heard;
 }
 

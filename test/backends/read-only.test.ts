@@ -8,7 +8,7 @@ import { RedisCluster } from '../support/redis-cluster.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, freshKey, granted } from '../support/claims.js';
+import { acquireOn, claimOn, connected, freshKey, granted, releaseOn } from '../support/claims.js';
 
 /** A server, and the address at which clients know it, which can lead to another one. */
 interface Address {
@@ -33,7 +33,7 @@ async function inUse(options: RedisLockModuleOptions): Promise<LockBackend> {
   onTestFinished(() => backend.close());
   const claim = claimOn(freshKey());
   await granted(backend, claim);
-  await backend.release(claim);
+  await releaseOn(backend, claim);
   return backend;
 }
 

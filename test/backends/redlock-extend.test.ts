@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
 import { until } from '../support/until.js';
-import { claimOn, connected, extendOn, freshKey, granted } from '../support/claims.js';
+import { claimOn, connected, extendOn, freshKey, granted, releaseOn } from '../support/claims.js';
 import { RedlockNodes } from '../support/redlock-nodes.js';
 
 describe('Extending a lock of a Redlock', () => {
@@ -37,14 +37,14 @@ describe('Extending a lock of a Redlock', () => {
     // From now on that node counts like any other: another one may fail.
     await nodes.drop(0, claim.key);
     expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
-    expect(await backend.release(claim)).toEqual({ status: 'released' });
+    expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
   });
 
   it('leaves a node alone on which another owns it', async () => {
     const claim = await held();
     await nodes.put(1, claim.key, 'another');
     expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
-    expect(await backend.release(claim)).toEqual({ status: 'released' });
+    expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
     await backend.close();
     expect(await nodes.owners(claim.key)).toEqual([null, 'another', null]);
   });
@@ -76,7 +76,7 @@ describe('Extending a lock of a Redlock', () => {
     });
     nodes.resume();
     await until(async () => (await extendOn(backend, claim)).status === 'extended', { what: 'it is extended' });
-    await backend.release(claim);
+    await releaseOn(backend, claim);
   });
 
   it('an extension puts the key back only when a majority is known to have it, so that nobody else can have had the lock in between [G89]', async () => {
@@ -91,7 +91,7 @@ describe('Extending a lock of a Redlock', () => {
     nodes.resume();
     await until(async () => (await extendOn(backend, claim)).status === 'extended', { what: 'node 2 still has it' });
     await until(async () => (await nodes.owner(1, claim.key)) === claim.owner, { what: 'node 1 has it again' });
-    await backend.release(claim);
+    await releaseOn(backend, claim);
   });
 
   it('finds a lock lost when the node that did not answer has lost it too', async () => {
@@ -119,7 +119,7 @@ describe('Extending a lock of a Redlock', () => {
     await nodes.drop(2, claim.key);
     nodes.pause(2);
     expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
-    expect(await backend.release(claim)).toEqual({ status: 'released' });
+    expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
     nodes.resume();
     await nodes.allVote(backend); // behind all that was sent on account of the late answer
     expect(await nodes.owners(claim.key)).toEqual([null, null, null]);
@@ -127,7 +127,7 @@ describe('Extending a lock of a Redlock', () => {
 
   it('leaves nothing behind when it is released in the same tick', async () => {
     const claim = await held();
-    await Promise.all([extendOn(backend, claim), backend.release(claim)]);
+    await Promise.all([extendOn(backend, claim), releaseOn(backend, claim)]);
     await backend.close();
     expect(await nodes.owners(claim.key)).toEqual([null, null, null]);
   });
@@ -139,7 +139,7 @@ describe('Extending a lock of a Redlock', () => {
     expect(await extendOn(backend, claim)).toMatchObject({ status: 'unavailable' }); // not even sent to nodes 0 and 1
     nodes.resume();
     await nodes.allVote(backend);
-    expect(await backend.release(claim)).toEqual({ status: 'released' });
+    expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
     await nodes.allFree(claim.key);
   });
 });

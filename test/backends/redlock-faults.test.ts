@@ -4,7 +4,17 @@ import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
 import { RELEASE } from '../../lib/stores/redis/scripts/lua.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, extendOn, freshKey, granted, now, opened } from '../support/claims.js';
+import {
+  acquireOn,
+  claimOn,
+  connected,
+  extendOn,
+  freshKey,
+  granted,
+  now,
+  opened,
+  releaseOn,
+} from '../support/claims.js';
 import { RedlockNodes } from '../support/redlock-nodes.js';
 
 describe('A Redlock of 3', () => {
@@ -51,7 +61,7 @@ describe('A Redlock of 3', () => {
     expect(await acquireOn(backend, claimOn(freshKey()))).toEqual({ status: 'unavailable', causes });
     expect(await extendOn(backend, claim)).toEqual({ status: 'unavailable', causes });
     // Of the first one it depends on how soon the client noticed its death whether it may have granted at all.
-    expect(await backend.release(claim)).toEqual({
+    expect(await releaseOn(backend, claim)).toEqual({
       status: 'unavailable',
       causes: expect.arrayContaining([causes[1]]),
     });
@@ -61,13 +71,13 @@ describe('A Redlock of 3', () => {
   });
 
   it('undoes a vote that a node which hung gives only when the lock would be over', async () => {
-    await backend.release(await held()); // the scripts are known to the nodes
+    await releaseOn(backend, await held()); // the scripts are known to the nodes
     const claim = claimOn(freshKey(), 1_000);
     const { del = 0 } = await nodes.servers[2]!.calls();
     nodes.pause(2);
     await granted(backend, claim);
     expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
-    await backend.release(claim);
+    await releaseOn(backend, claim);
     const releasedAt = now();
     await until(() => now() > releasedAt + 1_100, { what: 'it would be over' });
     nodes.resume();
@@ -77,14 +87,14 @@ describe('A Redlock of 3', () => {
   it('releases on a node that was away as soon as it is back, and keeps no list of what it never granted', async () => {
     const claim = await held();
     await nodes.kill(2);
-    expect(await backend.release(claim)).toEqual({ status: 'released' });
+    expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
     const holder = claimOn(freshKey());
     await granted(backend, holder);
     for (let round = 0; round < 50; round++) {
       expect(await acquireOn(backend, claimOn(holder.key))).toMatchObject({ status: 'contended' });
       const other = claimOn(freshKey());
       await granted(backend, other);
-      expect(await backend.release(other)).toEqual({ status: 'released' });
+      expect(await releaseOn(backend, other)).toEqual({ status: 'released' });
     }
     await nodes.restart();
     expect(await nodes.owner(2, claim.key)).toBe(claim.owner); // it kept its data
@@ -93,7 +103,7 @@ describe('A Redlock of 3', () => {
     });
     // Each release reads its lock: the one that was missed, and the look at it above.
     expect((await nodes.servers[2]!.calls()).get).toBe(2);
-    await backend.release(holder);
+    await releaseOn(backend, holder);
   });
 
   it('asks a node that hangs for nothing more, and releases there what it was asked for', async () => {
@@ -106,9 +116,9 @@ describe('A Redlock of 3', () => {
       await granted(backend, claim);
       await acquireOn(backend, claimOn(claim.key));
       await extendOn(backend, claim);
-      expect(await backend.release(claim)).toEqual({ status: 'released' });
+      expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
     }
-    expect(await backend.release(first)).toEqual({ status: 'released' });
+    expect(await releaseOn(backend, first)).toEqual({ status: 'released' });
     nodes.resume();
     await until(() => nodes.fence(1, first.key), { what: 'the node has granted late' });
     await nodes.allFree(first.key);
@@ -128,7 +138,7 @@ describe('A Redlock of 3', () => {
     for (const proxy of proxies) await proxy.accept();
     await until(() => backend.inspect(claim.key).then(Boolean, () => false), { what: 'a majority answers again' });
     await nodes.allVote(backend);
-    expect(await backend.release(claim)).toEqual({ status: 'released' });
+    expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
     await nodes.allFree(claim.key);
   });
 
@@ -153,7 +163,7 @@ describe('A Redlock of 3', () => {
       expect(await (late === 'acquire' ? acquireOn(backend, claim) : extendOn(backend, claim))).toMatchObject({
         status,
       });
-      expect(await backend.release(claim)).toEqual({ status: 'released' });
+      expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
       nodes.resume();
       await backend.close(); // nothing is under way any more
       expect((await slow.calls()).eval).toBeGreaterThan(0);
@@ -202,7 +212,7 @@ describe('A Redlock of 3', () => {
     const claim = await held();
     for (const server of nodes.servers) await server.command('SCRIPT', 'FLUSH');
     proxies[2]!.hold();
-    expect(await backend.release(claim)).toEqual({ status: 'released' });
+    expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
     const closed = backend.close();
     proxies[2]!.release();
     await closed;

@@ -6,7 +6,7 @@ import { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
 import { RAISE_FENCE } from '../../lib/stores/redis/scripts/lua.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, freshKey, granted } from '../support/claims.js';
+import { acquireOn, claimOn, connected, freshKey, granted, releaseOn } from '../support/claims.js';
 import { RedlockNodes } from '../support/redlock-nodes.js';
 
 const HIGH = 3e15;
@@ -29,7 +29,7 @@ describe('Fencing tokens of a Redlock', () => {
     await nodes.setFence(1, warmUp.key, HIGH + 1);
     await nodes.setFence(2, warmUp.key, HIGH + 2);
     await granted(backend, warmUp);
-    await backend.release(warmUp);
+    await releaseOn(backend, warmUp);
   });
   afterEach(async () => {
     nodes.resume();
@@ -51,7 +51,7 @@ describe('Fencing tokens of a Redlock', () => {
       for (let turn = 0; turn < count; turn++) {
         const claim = claimOn(keys[turn % keys.length]!);
         await granted(backend, claim);
-        await backend.release(claim);
+        await releaseOn(backend, claim);
       }
     };
     await turns(100);
@@ -81,7 +81,7 @@ describe('Fencing tokens of a Redlock', () => {
     expect(await nodes.fence(0, claim.key)).toBe(HIGH + 51);
     expect(await nodes.fence(1, claim.key)).toBe(HIGH + 51);
     expect(await nodes.servers[0]!.command('PTTL', `lock:{${claim.key}}:fence`)).toBeGreaterThan(3_600_000);
-    await backend.release(claim);
+    await releaseOn(backend, claim);
   });
 
   it('the next holder of a Redlock gets a larger fencing token, even if another majority answers [G18]', async () => {
@@ -91,13 +91,13 @@ describe('Fencing tokens of a Redlock', () => {
     await nodes.setFence(2, first.key, HIGH + 10);
     nodes.pause(2);
     const one = await granted(backend, first);
-    expect(await backend.release(first)).toEqual({ status: 'released' });
+    expect(await releaseOn(backend, first)).toEqual({ status: 'released' });
     nodes.resume();
     nodes.pause(1); // the node whose counter was the highest
     const second = claimOn(first.key);
     const two = await granted(backend, second);
     expect(two.fencingToken).toBeGreaterThan(one.fencingToken);
-    await backend.release(second);
+    await releaseOn(backend, second);
   });
 
   it('grow whichever nodes answer and whatever their counters have reached', async () => {
@@ -112,7 +112,7 @@ describe('Fencing tokens of a Redlock', () => {
       nodes.pause(away);
       const claim = claimOn(key);
       tokens.push((await granted(backend, claim)).fencingToken);
-      await backend.release(claim);
+      await releaseOn(backend, claim);
       nodes.resume();
       await nodes.allFree(key);
     }
@@ -124,7 +124,7 @@ describe('Fencing tokens of a Redlock', () => {
     const cycle = async () => {
       const claim = claimOn(key);
       await granted(backend, claim);
-      await backend.release(claim);
+      await releaseOn(backend, claim);
     };
     await until(
       async () => {
@@ -195,7 +195,7 @@ describe('Fencing tokens of a Redlock', () => {
     expect(await backend.inspect(claim.key)).toMatchObject({ owner: claim.owner, fencingToken });
     await nodes.setFence(0, claim.key, HIGH + 900);
     expect((await backend.inspect(claim.key))?.fencingToken).toBeUndefined();
-    await backend.release(claim);
+    await releaseOn(backend, claim);
   });
 
   describe('written back to a node', () => {
@@ -219,7 +219,7 @@ describe('Fencing tokens of a Redlock', () => {
     it('raise its counter while the lock is held, and never lower it', async () => {
       const claim = claimOn(freshKey());
       await nodes.setFence(1, claim.key, HIGH);
-      await new Promise<Vote>((voted) => node.vote(claim, undefined, undefined, voted));
+      await new Promise<Vote>((voted) => node.vote(claim, undefined, voted));
       expect(await node.raiseFence(claim, HIGH + 7)).toEqual({ status: 'raised' });
       expect(await nodes.fence(1, claim.key)).toBe(HIGH + 7);
       expect(await node.raiseFence(claim, HIGH + 3)).toEqual({ status: 'raised' });
@@ -229,7 +229,7 @@ describe('Fencing tokens of a Redlock', () => {
 
     it('change nothing where the lock is gone or another owns it', async () => {
       const claim = claimOn(freshKey());
-      await new Promise<Vote>((voted) => node.vote(claim, undefined, undefined, voted));
+      await new Promise<Vote>((voted) => node.vote(claim, undefined, voted));
       const before = await nodes.fence(1, claim.key);
       await nodes.drop(1, claim.key);
       expect(await node.raiseFence(claim, HIGH)).toEqual({ status: 'gone' });

@@ -1,7 +1,17 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, extendOn, freshKey, granted, now, opened } from '../support/claims.js';
+import {
+  acquireOn,
+  claimOn,
+  connected,
+  extendOn,
+  freshKey,
+  granted,
+  now,
+  opened,
+  releaseOn,
+} from '../support/claims.js';
 import { RedlockNodes } from '../support/redlock-nodes.js';
 
 /** Longer than a test may take: whoever waits for a node that hangs does not end in time. */
@@ -35,7 +45,7 @@ describe('A Redlock of 5', () => {
     await granted(backend, claim);
     expect(await acquireOn(backend, claimOn(claim.key))).toMatchObject({ status: 'contended', owner: claim.owner });
     expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
-    expect(await backend.release(claim)).toEqual({ status: 'released' });
+    expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
     nodes.resume();
     await until(async () => (await nodes.fence(1, claim.key)) && (await nodes.fence(3, claim.key)), {
       what: 'the nodes have worked off what was sent',
@@ -52,7 +62,7 @@ describe('A Redlock of 5', () => {
     const { remainingMs, ...outcome } = (await acquireOn(backend, claimOn(claim.key))) as { remainingMs: number };
     expect(outcome).toMatchObject({ status: 'contended', owner: claim.owner });
     expect(remainingMs).toBeGreaterThan(claim.ttlMs / 2);
-    expect(await backend.release(claim)).toEqual({ status: 'released' });
+    expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
     nodes.resume();
     await nodes.allFree(claim.key);
   });
@@ -65,7 +75,7 @@ describe('A Redlock of 5', () => {
       const { fencingToken } = await granted(backend, claim);
       expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
       expect(await backend.inspect(claim.key)).toMatchObject({ owner: claim.owner, fencingToken });
-      expect(await backend.release(claim)).toEqual({ status: 'released' });
+      expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
       expect(await backend.inspect(claim.key)).toBeUndefined();
     }
   });
@@ -80,7 +90,7 @@ describe('A Redlock of 5', () => {
     };
     expect(await acquireOn(backend, claim)).toEqual(expected);
     expect(await extendOn(backend, claim)).toEqual(expected);
-    expect(await backend.release(claim)).toEqual(expected);
+    expect(await releaseOn(backend, claim)).toEqual(expected);
     for (const operation of [() => backend.inspect(claim.key), () => backend.forceRelease(claim.key)]) {
       const error = await operation().catch((reason: Error) => reason);
       expect(error).toMatchObject({ code: 'LOCK_UNAVAILABLE', key: claim.key, causes: expected.causes });
@@ -138,7 +148,7 @@ describe('A Redlock of 5', () => {
         });
         winners.push(claim.owner);
         expect(await backend.inspect(key)).toMatchObject({ owner: claim.owner });
-        expect(await backend.release(claim)).toEqual({ status: 'released' });
+        expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
       }),
     );
     expect(new Set(winners).size).toBe(3);
@@ -178,7 +188,7 @@ describe('A Redlock of 5', () => {
     const claim = claimOn(freshKey());
     nodes.pause(2);
     await granted(backend, claim);
-    expect(await backend.release(claim)).toEqual({ status: 'released' });
+    expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
     nodes.resume();
     await until(() => nodes.fence(2, claim.key), { what: 'the late node has granted' });
     await nodes.allFree(claim.key);
@@ -195,7 +205,7 @@ describe('A Redlock of 5', () => {
       nodes.resume();
       expect(((await attempt) as { sentAt: number }).sentAt).toBeLessThan(sent);
     }
-    await backend.release(claim);
+    await releaseOn(backend, claim);
   });
 
   it('waits for connections that are just being made', async () => {
@@ -203,6 +213,6 @@ describe('A Redlock of 5', () => {
     backends.push(backend);
     const claim = claimOn(freshKey());
     await granted(backend, claim);
-    await backend.release(claim);
+    await releaseOn(backend, claim);
   });
 });

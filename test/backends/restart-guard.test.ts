@@ -7,7 +7,7 @@ import { clientOf } from '../support/stage.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, extendOn, freshKey, granted, opened } from '../support/claims.js';
+import { acquireOn, claimOn, connected, extendOn, freshKey, granted, opened, releaseOn } from '../support/claims.js';
 import { RedlockNodes } from '../support/redlock-nodes.js';
 
 /** Longer than any test takes: whoever has to wait for it does not vote in the test. */
@@ -300,7 +300,7 @@ describe('A node of a Redlock', () => {
     const claim = claimOn(freshKey(), 5_000);
     nodes.pause(1);
     await granted(backend, claim);
-    await backend.release(claim);
+    await releaseOn(backend, claim);
     nodes.resume();
     await until(async () => (await guard(1)).startsWith('1 5000 '), { what: 'it has heard' });
     await nodes.allVote(backend);
@@ -322,7 +322,7 @@ describe('A node of a Redlock', () => {
     const backend = await open({ redlock: clients, commandTimeoutMs: 20_000 });
     const claim = claimOn(freshKey(), LONG_MS);
     await granted(backend, claim);
-    await backend.release(claim);
+    await releaseOn(backend, claim);
     await nodes.allFree(claim.key);
     const counter = await nodes.fence(1, claim.key);
     await nodes.servers[1]!.command('SAVE'); // with its counter, so that the node sees no reason to refuse

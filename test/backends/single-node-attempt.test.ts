@@ -1,14 +1,13 @@
 import { expect, it } from 'vitest';
 import { NodeError } from '../../lib/api/errors.js';
-import type { Claim, Waiting } from '../../lib/core/backend/lock-backend.js';
+import type { AcquireRequest, ExtendRequest, Grant, Place } from '../../lib/core/backend/lock-backend.js';
 import type { Fault, NodeExtension, Vote } from '../../lib/stores/redis/node/node-answers.js';
 import type { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
 import type { ReplicaWait } from '../../lib/stores/redis/replicas/replica-wait.js';
 import { SingleNodeBackend } from '../../lib/stores/redis/single/single-node.backend.js';
-import { acquireOn } from '../support/claims.js';
+import { acquireOn, claimOn, type Waiting } from '../support/claims.js';
 
-const CLAIM: Claim = { key: 'key', owner: 'me', ttlMs: 10_000 };
-const WAITING: Waiting = { ticket: 'me', isHeard: true, tokens: 3 };
+const WAITING: Waiting = { ticket: 'me', isHeard: true, holders: 3 };
 const LIMIT_MS = 1_000;
 
 const GRANTED: Vote = { status: 'granted', fencingToken: 7 };
@@ -33,29 +32,29 @@ async function attempt(
   const sentAt: number[] = [];
   const givenBack: string[] = [];
   const node = {
-    acquire: (_claim: Claim, _waiting: Waiting | undefined, told: (vote: Vote) => void) => {
+    acquire: (_request: AcquireRequest, told: (vote: Vote) => void) => {
       sentAt.push(now);
       now += voteMs;
       queueMicrotask(() => told(votes[sentAt.length - 1]!));
     },
-    release: (claim: Claim) => void givenBack.push(`release ${claim.owner}`),
-    leave: (_key: string, { ticket }: Waiting) => void givenBack.push(`leave ${ticket}`),
+    release: ({ owner }: Grant) => void givenBack.push(`release ${owner}`),
+    leave: (_key: string, { ticket }: Place) => void givenBack.push(`leave ${ticket}`),
     connection: { ready: async () => undefined },
   } as unknown as RedisNode;
-  const replicated: Claim[] = [];
+  const replicated: ExtendRequest[] = [];
   const wait = replicas && {
-    extend: async (claim: Claim) => {
-      replicated.push(claim);
+    extend: async (request: ExtendRequest) => {
+      replicated.push(request);
       return replicas;
     },
   };
   const backend = new SingleNodeBackend(node, LIMIT_MS, () => now, wait as unknown as ReplicaWait | undefined);
-  const outcome = await acquireOn(backend, CLAIM, waiting);
+  const outcome = await acquireOn(backend, { ...claimOn('key'), owner: 'me' }, waiting);
   return { outcome, sentAt, givenBack, replicated: replicated.length };
 }
 
 const acquired = (fencingToken: number, lastToken: number, sentAt: number) => ({
-  outcome: { status: 'acquired', fencingToken, lastToken, sentAt },
+  outcome: { status: 'acquired', grant: { fencingToken, lastToken }, sentAt },
   givenBack: [],
 });
 const unavailable = { status: 'unavailable', causes: [expect.any(NodeError)] };

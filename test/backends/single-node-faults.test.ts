@@ -4,7 +4,17 @@ import { ACQUIRE, EXTEND, RELEASE } from '../../lib/stores/redis/scripts/lua.js'
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, extendOn, freshKey, granted, now, opened } from '../support/claims.js';
+import {
+  acquireOn,
+  claimOn,
+  connected,
+  extendOn,
+  freshKey,
+  granted,
+  now,
+  opened,
+  releaseOn,
+} from '../support/claims.js';
 
 describe('One Redis server', () => {
   let server: RedisServer;
@@ -20,7 +30,7 @@ describe('One Redis server', () => {
     const warmUp = claimOn(freshKey()); // the scripts are known to the server
     await granted(backend, warmUp);
     await extendOn(backend, warmUp);
-    await backend.release(warmUp);
+    await releaseOn(backend, warmUp);
   });
   afterEach(async () => {
     server.resume();
@@ -49,7 +59,7 @@ describe('One Redis server', () => {
       expect(outcome.sentAt).toBeGreaterThan(before);
       // One grant, one token: the command ran twice.
       expect(Number(await server.command('GET', `lock:{${claim.key}}:fence`))).toBe(outcome.fencingToken);
-      expect(await backend.release(claim)).toEqual({ status: 'released' });
+      expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
       expect(await owner(claim.key)).toBeNull();
     });
 
@@ -59,14 +69,14 @@ describe('One Redis server', () => {
       const cut = proxy.cutAfterRequest(ACQUIRE.sha);
       expect(await acquireOn(backend, claimOn(holder.key))).toMatchObject({ status: 'contended', owner: holder.owner });
       await cut;
-      expect(await backend.release(holder)).toEqual({ status: 'released' });
+      expect(await releaseOn(backend, holder)).toEqual({ status: 'released' });
     });
 
     it('has released the lock, and says so when it is asked again', async () => {
       const claim = claimOn(freshKey());
       await granted(backend, claim);
       const cut = proxy.cutAfterRequest(RELEASE.sha);
-      expect(await backend.release(claim)).toEqual({ status: 'unavailable', causes: atProxy() });
+      expect(await releaseOn(backend, claim)).toEqual({ status: 'unavailable', causes: atProxy() });
       await cut;
       expect(await owner(claim.key)).toBeNull();
     });
@@ -80,7 +90,7 @@ describe('One Redis server', () => {
       await until(async () => (await extendOn(backend, claim)).status === 'extended', {
         what: 'it is connected again',
       });
-      await backend.release(claim);
+      await releaseOn(backend, claim);
     });
   });
 
@@ -110,7 +120,7 @@ describe('One Redis server', () => {
       const outcome = await acquireOn(backend, claimOn(freshKey()));
       expect(outcome).toEqual({ status: 'unavailable', causes: [refused] });
     }
-    expect(await backend.release(claim)).toEqual({ status: 'unavailable', causes: [refused] });
+    expect(await releaseOn(backend, claim)).toEqual({ status: 'unavailable', causes: [refused] });
     await server.resetCalls();
     await server.command('ACL', 'SETUSER', 'tenant', '+evalsha');
     await until(async () => (await server.command('EXISTS', `lock:{${claim.key}}`)) === 0, { what: 'it is released' });
@@ -124,7 +134,7 @@ describe('One Redis server', () => {
     const claim = claimOn(freshKey());
     await granted(backend, claim);
     await server.command('ACL', 'SETUSER', 'tenant', '-evalsha');
-    expect(await backend.release(claim)).toMatchObject({ status: 'unavailable' });
+    expect(await releaseOn(backend, claim)).toMatchObject({ status: 'unavailable' });
     await server.command('ACL', 'SETUSER', 'tenant', '+evalsha');
     await backend.close();
     expect(await owner(claim.key)).toBeNull();
@@ -140,7 +150,7 @@ describe('One Redis server', () => {
       proxy.release();
       expect(((await attempt) as { sentAt: number }).sentAt).toBeLessThan(sent);
     }
-    await backend.release(claim);
+    await releaseOn(backend, claim);
   });
 
   it("whose key was replaced by another program's data has lost the lock", async () => {
@@ -149,7 +159,7 @@ describe('One Redis server', () => {
     await server.command('DEL', `lock:{${claim.key}}`);
     await server.command('LPUSH', `lock:{${claim.key}}`, 'data');
     expect(await extendOn(backend, claim)).toEqual({ status: 'lost', reason: 'stolen' });
-    expect(await backend.release(claim)).toEqual({ status: 'gone' });
+    expect(await releaseOn(backend, claim)).toEqual({ status: 'gone' });
     const causes = [expect.objectContaining({ problem: expect.stringMatching(/WRONGTYPE/) })];
     expect(await acquireOn(backend, claimOn(claim.key))).toEqual({ status: 'unavailable', causes });
     await expect(backend.inspect(claim.key)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE', causes });
@@ -176,7 +186,7 @@ describe('One Redis server', () => {
     proxy.refuse();
     proxy.cut();
     for (const claim of claims) {
-      expect(await backend.release(claim)).toEqual({ status: 'unavailable', causes: atProxy() });
+      expect(await releaseOn(backend, claim)).toEqual({ status: 'unavailable', causes: atProxy() });
     }
     await proxy.accept();
     for (const claim of claims) await free(claim.key);
@@ -187,13 +197,13 @@ describe('One Redis server', () => {
     for (const claim of [given, kept]) await granted(backend, claim);
     proxy.refuse();
     proxy.cut();
-    expect(await backend.release(given)).toMatchObject({ status: 'unavailable' });
+    expect(await releaseOn(backend, given)).toMatchObject({ status: 'unavailable' });
     const releasedAt = now();
     await until(() => now() > releasedAt + 750, { what: 'the pauses between the tries have grown' });
     await proxy.accept();
     await until(async () => (await extendOn(backend, kept)).status === 'extended', { what: 'it is connected again' });
     expect(await owner(given.key)).toBeNull();
-    await backend.release(kept);
+    await releaseOn(backend, kept);
   });
 
   it('a server that comes back after a lock has ended gets no release of that lock, but gets that of a lock that was to last longer [G68]', async () => {
@@ -203,7 +213,7 @@ describe('One Redis server', () => {
     proxy.refuse();
     proxy.cut();
     for (const claim of [short, long, shortened]) {
-      expect(await backend.release(claim)).toEqual({ status: 'unavailable', causes: atProxy() });
+      expect(await releaseOn(backend, claim)).toEqual({ status: 'unavailable', causes: atProxy() });
     }
     const releasedAt = now();
     await until(async () => now() > releasedAt + 210, { what: 'the lease is over' });
@@ -230,15 +240,15 @@ describe('One Redis server', () => {
     await granted(backend, holder);
     const claim = claimOn(holder.key);
     const [place, queue] = [{ ticket: claim.owner, isHeard: false }, `lock:{${claim.key}}:queue`];
-    expect(await acquireOn(backend, claim, { ...place, tokens: 1 })).toMatchObject({ queued: true });
+    expect(await acquireOn(backend, claim, place)).toMatchObject({ queued: true });
     expect(await server.command('PERSIST', queue)).toBe(1); // or its ttl would end it
     proxy.refuse();
     proxy.cut();
-    backend.leave(claim.key, place);
+    backend.waitQueue!.leave(claim.key, place);
     await proxy.accept();
     await until(async () => (await server.command('EXISTS', queue)) === 0, { what: 'the place is left' });
     expect(await owner(claim.key)).toBe(holder.owner);
-    expect(await backend.release(holder)).toEqual({ status: 'released' });
+    expect(await releaseOn(backend, holder)).toEqual({ status: 'released' });
   });
 
   it('that comes back is asked to have a place left however long it was away: others may have kept the queue', async () => {
@@ -248,12 +258,12 @@ describe('One Redis server', () => {
     await granted(backend, holder);
     const claim = claimOn(holder.key);
     const place = { ticket: claim.owner, isHeard: false };
-    expect(await acquireOn(backend, claim, { ...place, tokens: 1 })).toMatchObject({ queued: true });
+    expect(await acquireOn(backend, claim, place)).toMatchObject({ queued: true });
     const status = async () => (await extendOn(backend, holder)).status;
     proxy.refuse();
     proxy.cut();
     await until(async () => (await status()) === 'unavailable', { what: 'the connection is known to be broken' });
-    backend.leave(claim.key, place);
+    backend.waitQueue!.leave(claim.key, place);
     await new Promise(setImmediate); // it has failed
     vi.advanceTimersByTime(3_600_000);
     await server.resetCalls();
@@ -265,7 +275,7 @@ describe('One Redis server', () => {
     const claim = claimOn(freshKey());
     await granted(backend, claim);
     server.pause();
-    expect(await backend.release(claim)).toEqual({ status: 'unavailable', causes: atProxy() });
+    expect(await releaseOn(backend, claim)).toEqual({ status: 'unavailable', causes: atProxy() });
     await backend.close();
     server.resume();
     await free(claim.key);
@@ -282,7 +292,7 @@ describe('One Redis server', () => {
     expect(await Promise.race([outcomes, late])).toEqual(Array(20).fill({ status: 'unavailable', causes: atProxy() }));
     server.resume();
     await until(async () => (await extendOn(backend, claim)).status === 'extended', { what: 'it serves again' });
-    expect(await backend.release(claim)).toEqual({ status: 'released' });
+    expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
     for (const other of others) expect(await owner(other.key)).toBeNull();
   });
 
@@ -302,7 +312,7 @@ describe('One Redis server', () => {
     await proxy.accept();
     expect(await backend.connect(10_000)).toEqual([]);
     await granted(backend, claim);
-    await backend.release(claim);
+    await releaseOn(backend, claim);
   });
 
   it('that comes back within the time limit is waited for', async () => {
@@ -317,7 +327,7 @@ describe('One Redis server', () => {
     });
     await proxy.accept();
     await attempt;
-    expect(await backend.release(claim)).toEqual({ status: 'released' });
+    expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
   });
 
   it('that was not there at the start is used once it is', async () => {
@@ -328,7 +338,7 @@ describe('One Redis server', () => {
     await proxy.accept();
     const claim = claimOn(freshKey());
     await until(async () => (await acquireOn(backend, claim)).status === 'acquired', { what: 'it is connected' });
-    await backend.release(claim);
+    await releaseOn(backend, claim);
   });
 
   it('a server that restarts empty mints larger fencing tokens than before [G15]', async () => {
@@ -336,7 +346,7 @@ describe('One Redis server', () => {
     const tokens = [];
     for (let round = 0; round < 100; round++) {
       tokens.push((await granted(backend, claim)).fencingToken);
-      await backend.release(claim);
+      await releaseOn(backend, claim);
     }
     await server.restart();
     expect(await server.keys()).toEqual([]);
@@ -348,8 +358,8 @@ describe('One Redis server', () => {
       },
       { what: 'it serves again' },
     );
-    tokens.push(next.fencingToken);
+    tokens.push(next.grant.fencingToken!);
     expect(tokens).toEqual([...new Set(tokens)].sort((a, b) => a - b));
-    await backend.release(claim);
+    await releaseOn(backend, claim);
   });
 });

@@ -58,7 +58,7 @@ async function openLibrary({ mutant, ports, options, ...terms }: OpenTerms): Pro
   await import('reflect-metadata');
   const library = await import('./library.js');
   if (mutant !== undefined) MUTANTS[mutant]!.inject?.(library);
-  const { LockService, resolveOptions, validityMs, GRANT_TTL_MS } = library;
+  const { LockService, resolveOptions, validityMs } = library;
   const urls = ports.map((port) => `redis://127.0.0.1:${port}`);
   const { ttlMs, waitMs, commandTimeoutMs } = terms;
   const settings = { ttlMs, waitMs, commandTimeoutMs, lazyConnect: true, ...options };
@@ -67,12 +67,12 @@ async function openLibrary({ mutant, ports, options, ...terms }: OpenTerms): Pro
   return {
     async acquire(key, wish) {
       const lock = await service.acquire(key, wish);
-      const { isProvisional, sentAt } = (lock as LockHandle).lease;
+      const { provisionalTtlMs, sentAt } = (lock as LockHandle).lease;
       // What was handed over a moment ago stands on a grant that may be older than its deadline tells.
       return {
         ...heldByLibrary(lock),
-        sentAt: isProvisional ? sentAt : deadlineOf(lock) - validityMs(wish.ttlMs, 0),
-        grantMs: isProvisional ? GRANT_TTL_MS : undefined,
+        sentAt: provisionalTtlMs === undefined ? deadlineOf(lock) - validityMs(wish.ttlMs, 0) : sentAt,
+        grantMs: provisionalTtlMs,
       };
     },
     forceRelease: (key) => service.forceRelease(key),

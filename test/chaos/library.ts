@@ -10,7 +10,6 @@ export { SingleNodeBackend } from '../../lib/stores/redis/single/single-node.bac
 export { Clock } from '../../lib/core/time/clock.js';
 export { Lease, validityMs } from '../../lib/core/lease/lease.js';
 export { resolveOptions } from '../../lib/core/options/resolve-options.js';
-export { GRANT_TTL_MS } from '../../lib/stores/redis/scripts/hand-off.js';
 export {
   ACQUIRE,
   CONTEND,
@@ -26,7 +25,7 @@ export { LockQueue } from '../../lib/core/waiting/lock-queue.js';
 export { LockService } from '../../lib/core/service/lock.service.js';
 export { RefusalGate } from '../../lib/core/waiting/refusal-gate.js';
 
-export type { LockBackend } from '../../lib/core/backend/lock-backend.js';
+export type { LockBackend, WaitQueue } from '../../lib/core/backend/lock-backend.js';
 export type { LeaseState } from '../../lib/core/lease/lease.js';
 export type { LockHandle } from '../../lib/core/lease/lock-handle.js';
 export type { RedisLockModuleOptions, RedisLockSettings } from '../../lib/api/options.js';

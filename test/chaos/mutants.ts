@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { Rule } from './history-checker.js';
-import type { Lease, LeaseState, LockBackend, RedisLockSettings, Script } from './library.js';
+import type { Lease, LeaseState, LockBackend, RedisLockSettings, Script, WaitQueue } from './library.js';
 
 export type Library = typeof import('./library.js');
 
@@ -34,14 +34,14 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
       const { now } = new library.Clock();
       for (const backend of backendsOf(library)) {
         const { acquire, extend } = backend;
-        backend.acquire = function (claim, waiting, told) {
-          acquire.call(this, claim, waiting, (outcome) =>
-            told(outcome.status === 'acquired' ? { ...outcome, sentAt: now() } : outcome),
+        backend.acquire = function (request, done) {
+          acquire.call(this, request, (outcome) =>
+            done(outcome.status === 'acquired' ? { ...outcome, sentAt: now() } : outcome),
           );
         };
-        backend.extend = function (claim, told) {
-          extend.call(this, claim, (outcome) =>
-            told(outcome.status === 'extended' ? { ...outcome, sentAt: now() } : outcome),
+        backend.extend = function (request, done) {
+          extend.call(this, request, (outcome) =>
+            done(outcome.status === 'extended' ? { ...outcome, sentAt: now() } : outcome),
           );
         };
       }
@@ -84,8 +84,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     what: 'a Redlock node counts on from the counters of an older snapshot',
     inject({ RedisNode }) {
       const { vote } = RedisNode.prototype;
-      RedisNode.prototype.vote = function (claim, waiting, admission, told) {
-        vote.call(this, claim, waiting, admission && { ...admission, votesFromUs: 0 }, told);
+      RedisNode.prototype.vote = function (request, admission, told) {
+        vote.call(this, request, admission && { ...admission, votesFromUs: 0 }, told);
       };
     },
     nodes: 3,
@@ -98,9 +98,9 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     inject({ EXTEND, RESTORE, LockQueue }) {
       for (const script of [EXTEND, RESTORE]) replaceSource(script, ALWAYS_EXTENDED);
       const { giveBack } = LockQueue.prototype;
-      LockQueue.prototype.giveBack = function (lease) {
+      LockQueue.prototype.giveBack = function (lease, done) {
         const endless: Lease = Object.create(lease, { ['deadline' satisfies keyof Lease]: { value: Infinity } });
-        return giveBack.call(this, endless);
+        return giveBack.call(this, endless, done);
       };
     },
     options: { cohortMs: 60_000 },
@@ -147,8 +147,13 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
         backend.forceRelease = async function (key) {
           return (await forceRelease.call(this, key)) && { from: [] };
         };
-        backend.listen = function (wake) {
-          listen.call(this, wake);
+        backend.listen = function (listener) {
+          const { onTurn, onHandOver } = listener;
+          listen.call(this, {
+            onTurn: onTurn.bind(listener),
+            onHandOver: onHandOver.bind(listener),
+            onTaken: () => {},
+          });
         };
       }
     },
@@ -206,7 +211,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
 };
 
 /** What each kind of backend inherits. */
-function backendsOf({ SingleNodeBackend, RedlockBackend }: Library): LockBackend[] {
+function backendsOf({ SingleNodeBackend, RedlockBackend }: Library): (LockBackend & WaitQueue)[] {
   return [SingleNodeBackend.prototype, RedlockBackend.prototype];
 }
 

@@ -29,19 +29,19 @@ class Kennel {
   readonly watchdog = new Watchdog({
     now: () => now() + this.pauseMs,
     extend: (lease, told) => {
-      this.extended.push({ key: lease.claim.key, at: now() });
+      this.extended.push({ key: lease.key, at: now() });
       void this.answer(lease).then(told);
     },
     onLost: (lease, reason) => {
-      if (lease.lose(reason)) this.lost.push({ key: lease.claim.key, reason, at: now() });
+      if (lease.lose(reason)) this.lost.push({ key: lease.key, reason, at: now() });
     },
-    onFault: (lease) => this.faults.push(lease.claim.key),
+    onFault: (lease) => this.faults.push(lease.key),
   });
 
   lease(key: string, { kept = true, sentAt = now(), ttlMs = TTL_MS, guardMs = 0 } = {}): Lease {
-    const claim = { key, owner: key, ttlMs };
+    const grant = { key, owner: key };
     const clock = () => now() + this.pauseMs;
-    return new Lease(claim, 1, kept, sentAt, guardMs, clock, (late) => this.watchdog.expire(late));
+    return new Lease(grant, 1, ttlMs, kept, sentAt, guardMs, clock, (late) => this.watchdog.expire(late));
   }
 
   watch(...args: Parameters<Kennel['lease']>): Lease {
@@ -239,7 +239,7 @@ describe('Watchdog', () => {
   it('goes on with the leases of other batches while one is not answered', async () => {
     const kennel = new Kennel();
     kennel.answer = (lease) =>
-      lease.claim.key === 'hung' ? new Promise(() => {}) : Promise.resolve({ status: 'extended', sentAt: now() });
+      lease.key === 'hung' ? new Promise(() => {}) : Promise.resolve({ status: 'extended', sentAt: now() });
     kennel.watch('hung');
     const well = kennel.watch('well');
     await vi.advanceTimersByTimeAsync(2 * TTL_MS);

@@ -1,5 +1,5 @@
+import type { Claim } from '../support/claims.js';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import type { Claim } from '../../lib/core/backend/lock-backend.js';
 import type { Vote } from '../../lib/stores/redis/node/node-answers.js';
 import { RedisConnection } from '../../lib/stores/redis/client/redis-connection.js';
 import { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
@@ -52,7 +52,7 @@ interface Step {
 async function step(claim: Claim, known: KeyOnNode, kind: number, drawn: number): Promise<Step> {
   const lock = `lock:{${claim.key}}`;
   const { owner } = claim;
-  const place = { ticket: owner, isHeard: false, tokens: 1 };
+  const place = { ticket: owner, isHeard: false };
   const token = (known.fence ?? 2e15) + drawn - 2;
   switch (kind) {
     case 0:
@@ -60,7 +60,9 @@ async function step(claim: Claim, known: KeyOnNode, kind: number, drawn: number)
       const before = await timeUs();
       // The counter is below, at, or above it.
       const admission = { epoch: EPOCH, votesFromUs: (known.fence ?? before) + 2 * drawn - 3 };
-      const vote = await toldBy<Vote>((told) => node.vote(claim, kind === 0 ? undefined : place, admission, told));
+      const vote = await toldBy<Vote>((told) =>
+        node.vote({ ...claim, place: kind === 0 ? undefined : place }, admission, told),
+      );
       const after = await timeUs();
       // A counter that is seeded starts at the time of the server, by whatever is between these two.
       const seed = vote.status === 'granted' ? vote.fencingToken : before;
@@ -71,12 +73,12 @@ async function step(claim: Claim, known: KeyOnNode, kind: number, drawn: number)
       return { real: await node.raiseFence(claim, token), model: SCRIPTS.raise(known, owner, token) };
     case 3:
       return {
-        real: await toldBy((told) => node.extend(claim, 'keep', told)),
+        real: await toldBy((told) => node.extend({ grant: claim, ttlMs: claim.ttlMs }, 'keep', told)),
         model: SCRIPTS.extend(known, owner, 'keep'),
       };
     case 4:
       return {
-        real: await toldBy((told) => node.extend(claim, 'restore', told)),
+        real: await toldBy((told) => node.extend({ grant: claim, ttlMs: claim.ttlMs }, 'restore', told)),
         model: SCRIPTS.extend(known, owner, 'restore'),
       };
     case 5:

@@ -1,17 +1,18 @@
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import type {
   AcquireOutcome,
-  Claim,
+  AcquireRequest,
+  Grant,
   LockBackend,
   Place,
-  Waiting,
-  Suspect,
-  Wake,
+  ReleaseOutcome,
+  WaitListener,
 } from '../../lib/core/backend/lock-backend.js';
 import { LockContendedError, LockUnavailableError, NodeError } from '../../lib/api/errors.js';
 import { Lease, validityMs } from '../../lib/core/lease/lease.js';
 import { LockHandle, type LeaseKeeper } from '../../lib/core/lease/lock-handle.js';
 import type { AcquireOptions, RedisLockModuleOptions } from '../../lib/api/options.js';
+import { RedisHandOver } from '../../lib/stores/redis/node/redis-grant.js';
 import { GRANT_TTL_MS } from '../../lib/stores/redis/scripts/hand-off.js';
 import { Interruption } from '../../lib/core/waiting/interruption.js';
 import type { LockService } from '../../lib/core/service/lock.service.js';
@@ -30,8 +31,8 @@ const OTHERS = { status: 'contended', owner: 'others', remainingMs: 20_000, queu
 const DOWN = { status: 'unavailable', causes: [new NodeError('node', 'down')] } satisfies AcquireOutcome;
 
 interface Ask {
-  claim: Claim;
-  waiting?: Waiting;
+  claim: { owner: string; ttlMs: number };
+  waiting?: Place & { tokens: number };
   answer: (outcome: AcquireOutcome) => Promise<void>;
 }
 
@@ -39,29 +40,37 @@ interface Ask {
 function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true) {
   const asks: Ask[] = [];
   const log: string[] = [];
-  let wake!: Wake;
-  let suspect: Suspect | undefined;
+  let listener!: WaitListener;
   let lastToken = 0;
   const listening = { isOn: false };
-  const backend = {
+  const waitQueue = {
     handsOver,
-    attemptTimeoutMs: () => 1_000,
-    acquire: (claim: Claim, waiting: Waiting | undefined, told: (outcome: AcquireOutcome) => void) => {
-      log.push('ask');
-      asks.push({ claim: { ...claim }, waiting, answer: (outcome) => (told(outcome), settled()) });
-    },
-    release: (claim: Claim) => (log.push(`release ${claim.owner}`), Promise.resolve({ status: 'released' as const })),
     leave: (_key: string, { ticket }: Place) => void log.push(`leave ${ticket}`),
-    problems: () => [],
     get isListening() {
       return listening.isOn;
     },
-    listen: (listener: typeof wake, suspicious: typeof suspect) => {
+    listen: (each: WaitListener) => {
       log.push('listen');
-      wake = listener;
-      suspect = suspicious;
+      listener = each;
     },
     checkListening: () => void log.push('check listening'),
+  };
+  const backend = {
+    waitQueue,
+    attemptTimeoutMs: () => 1_000,
+    acquire: ({ owner, ttlMs, place, holders = 1 }: AcquireRequest, done: (outcome: AcquireOutcome) => void) => {
+      log.push('ask');
+      const answer = (outcome: AcquireOutcome) => {
+        done(outcome.status === 'acquired' ? { ...outcome, grant: { ...outcome.grant, owner } } : outcome);
+        return settled();
+      };
+      asks.push({ claim: { owner, ttlMs }, waiting: place && { ...place, tokens: holders }, answer });
+    },
+    release: ({ owner }: Grant, done: (outcome: ReleaseOutcome) => void) => {
+      log.push(`release ${owner}`);
+      done({ status: 'released' });
+    },
+    problems: () => [],
   } as Partial<LockBackend> as LockBackend;
   const now = () => performance.now();
   const queues = new LockQueues(
@@ -71,11 +80,11 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true) {
       limits: { ...LIMITS, ...limits },
       underWay: new UnderWay(),
       leases: {
-        add: (claim, token, sentAt, kept, extendTo) => {
+        add: (grant, token, ttlMs, sentAt, kept, extendTo) => {
           if (extendTo !== undefined) log.push(`begin with ${token}, extend to ${extendTo}`);
-          return new Lease(claim, token, kept, sentAt, 0, now, (lease) => lease.lose('expired'));
+          return new Lease(grant, token, ttlMs, kept, sentAt, 0, now, (lease) => lease.lose('expired'));
         },
-        check: ({ claim: { owner } }) => log.push(`check ${owner}`),
+        check: ({ grant: { owner } }) => log.push(`check ${owner}`),
         lose: (lease, reason) => lease.lose(reason),
       },
     },
@@ -105,11 +114,11 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true) {
   const granted = (tokens = 1, sentAt = now()): AcquireOutcome => {
     const fencingToken = lastToken + 1;
     lastToken += tokens;
-    return { status: 'acquired', fencingToken, lastToken, sentAt };
+    return { status: 'acquired', grant: { key: KEY, owner: '', fencingToken, lastToken }, sentAt };
   };
   const release = (lease: Lease | undefined) => {
     lease!.release();
-    void queues.giveBack(lease!);
+    queues.giveBack(lease!, () => {});
     return settled();
   };
   return {
@@ -120,8 +129,12 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true) {
     acquire,
     granted,
     release,
-    suspect: (key: string, owner: string) => suspect!(key, owner),
-    wake: (ticket?: string, fencingToken?: number) => (wake(ticket, fencingToken), settled()),
+    suspect: (key: string, owner: string) => listener.onTaken(key, owner),
+    wake: (ticket?: string, fencingToken?: number) => {
+      if (ticket === undefined || fencingToken === undefined) listener.onTurn(ticket);
+      else listener.onHandOver(ticket, new RedisHandOver(ticket, fencingToken));
+      return settled();
+    },
   };
 }
 
@@ -292,7 +305,7 @@ describe('the queue of a key', () => {
     controller.abort('gone');
     await wake(ticket);
     await asks[2]!.answer(granted());
-    expect(next.lease?.claim.owner).toBe(ticket);
+    expect(next.lease?.grant.owner).toBe(ticket);
     expect(log).toEqual(['ask']);
   });
 
@@ -328,7 +341,7 @@ describe('the queue of a key', () => {
     expect(log).toEqual(['ask', `release ${asks[0]!.claim.owner}`, 'ask']);
     expect(asks[1]!.claim.ttlMs).toBe(5_000);
     await asks[1]!.answer(granted());
-    expect(next.lease?.claim.ttlMs).toBe(5_000);
+    expect(next.lease?.ttlMs).toBe(5_000);
   });
 
   it('gives back a lock whose answer took longer than its lease, and asks again', async () => {
@@ -374,7 +387,7 @@ describe('the queue of a key', () => {
     await asks[1]!.answer(granted(2));
     log.length = 0;
     await release(calls[0]!.lease);
-    expect(calls[1]!.lease).toMatchObject({ fencingToken: 3, claim: { owner: asks[1]!.claim.owner } });
+    expect(calls[1]!.lease).toMatchObject({ fencingToken: 3, grant: { owner: asks[1]!.claim.owner } });
     expect(log).toEqual([]);
     await release(calls[1]!.lease);
     expect(calls[2]!.lease).toBeUndefined();
@@ -413,7 +426,7 @@ describe('the queue of a key', () => {
     const next = acquire();
     await wake(ticket);
     await asks[2]!.answer(granted(2));
-    const { owner } = call.lease!.claim;
+    const { owner } = call.lease!.grant;
     log.length = 0;
     suspect(KEY, 'another/1');
     suspect('another key', owner);
@@ -507,7 +520,7 @@ describe('the queue of a key', () => {
     await vi.advanceTimersByTimeAsync(500);
     await wake(ticket, 7);
     expect(log).toEqual(['begin with 7, extend to 30000']);
-    expect(call.lease).toMatchObject({ fencingToken: 7, claim: { owner: ticket, ttlMs: GRANT_TTL_MS } });
+    expect(call.lease).toMatchObject({ fencingToken: 7, ttlMs: GRANT_TTL_MS, grant: { owner: ticket } });
     expect(call.lease!.remainingMs).toBeLessThanOrEqual(validityMs(GRANT_TTL_MS, 0) - 500);
     expect(call.lease!.remainingMs).toBeGreaterThan(validityMs(GRANT_TTL_MS, 0) - 520);
     await wake(ticket, 8); // said twice, it is for nobody
@@ -534,7 +547,7 @@ describe('the queue of a key', () => {
     expect(asks).toHaveLength(before + 1);
     expect(asks.at(-1)!.claim.owner).toBe(ticket);
     await asks.at(-1)!.answer(granted());
-    expect(call.lease?.claim.ttlMs).toBe(terms.ttlMs ?? 30_000);
+    expect(call.lease?.ttlMs).toBe(terms.ttlMs ?? 30_000);
   });
 
   it('confirms a grant first when others wait behind it, who need tokens, too', async () => {
@@ -591,7 +604,7 @@ describe('the queue of a key', () => {
     expect(new Set(asks.map(({ claim }) => claim.owner)).size).toBe(3);
     await asks[1]!.answer(granted());
     for (const index of [0, 2]) await asks[index]!.answer(OTHERS);
-    expect(calls.map(({ lease }) => lease?.claim.owner)).toEqual([undefined, asks[1]!.claim.owner, undefined]);
+    expect(calls.map(({ lease }) => lease?.grant.owner)).toEqual([undefined, asks[1]!.claim.owner, undefined]);
     log.length = 0;
     await release(calls[1]!.lease);
     expect(log).toEqual([`release ${asks[1]!.claim.owner}`]); // never passed on

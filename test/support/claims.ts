@@ -1,10 +1,11 @@
 import { openBackend } from '../../lib/compose/open-backend.js';
 import type {
   AcquireOutcome,
-  Claim,
   ExtendOutcome,
+  Grant,
   LockBackend,
-  Waiting,
+  Place,
+  ReleaseOutcome,
 } from '../../lib/core/backend/lock-backend.js';
 import type { RedisLockModuleOptions } from '../../lib/api/options.js';
 import { processName } from '../../lib/api/holder.js';
@@ -31,6 +32,19 @@ export function freshKey(hint = 'key'): string {
   return `${hint}-${process.pid}-${++sequence}`;
 }
 
+/** What a test wants to hold, and was granted at last. */
+export interface Claim {
+  key: string;
+  owner: string;
+  ttlMs: number;
+  grant?: Grant;
+}
+
+/** A place with which an attempt waits, and for how many holders in turn it is. */
+export interface Waiting extends Place {
+  holders?: number;
+}
+
 /** An attempt of its own: no two have the same owner value. */
 export function claimOn(key: string, ttlMs = 20_000): Claim {
   return { key, owner: `host/1/random/${++sequence}`, ttlMs };
@@ -38,20 +52,39 @@ export function claimOn(key: string, ttlMs = 20_000): Claim {
 
 /** One attempt, as a promise. */
 export function acquireOn(backend: LockBackend, claim: Claim, waiting?: Waiting): Promise<AcquireOutcome> {
-  return new Promise((resolve) => backend.acquire(claim, waiting, resolve));
+  const { key, owner, ttlMs } = claim;
+  const { holders, ...place } = waiting ?? {};
+  const request = { key, owner, ttlMs, place: waiting && (place as Place), holders };
+  return new Promise((resolve) => {
+    backend.acquire(request, (outcome) => {
+      if (outcome.status === 'acquired') claim.grant = outcome.grant;
+      resolve(outcome);
+    });
+  });
 }
 
-/** One extension, as a promise. */
+/** One extension to the ttl of the claim, as a promise. */
 export function extendOn(backend: LockBackend, claim: Claim): Promise<ExtendOutcome> {
-  return new Promise((resolve) => backend.extend(claim, resolve));
+  return new Promise((resolve) => backend.extend({ grant: grantOf(claim), ttlMs: claim.ttlMs }, resolve));
+}
+
+/** One release, as a promise. */
+export function releaseOn(backend: LockBackend, claim: Claim): Promise<ReleaseOutcome> {
+  return new Promise((resolve) => backend.release(grantOf(claim), resolve));
+}
+
+/** What it was granted, or what somebody would hold who had its owner value. */
+export function grantOf({ grant, key, owner }: Claim): Grant {
+  return grant ?? { key, owner };
 }
 
 /** Acquires, and fails the test when that is not granted. */
 export async function granted(
   backend: LockBackend,
   claim: Claim,
-): Promise<Extract<AcquireOutcome, { status: 'acquired' }>> {
+): Promise<{ fencingToken: number; lastToken: number; sentAt: number }> {
   const outcome = await acquireOn(backend, claim);
   if (outcome.status !== 'acquired') throw new Error(`not acquired: ${JSON.stringify(outcome)}`);
-  return outcome;
+  const { fencingToken = NaN, lastToken = fencingToken } = outcome.grant;
+  return { fencingToken, lastToken, sentAt: outcome.sentAt };
 }

@@ -2,7 +2,7 @@ import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
 import { letVote } from './let-vote.js';
 import { RedisServer } from './redis-server.js';
 import { until } from './until.js';
-import { acquireOn, claimOn, freshKey } from './claims.js';
+import { acquireOn, claimOn, freshKey, releaseOn } from './claims.js';
 
 /** The servers of a Redlock, seen one by one. */
 export class RedlockNodes {
@@ -75,7 +75,7 @@ export class RedlockNodes {
       async () => {
         const claim = claimOn(freshKey());
         await acquireOn(backend, claim);
-        await backend.release(claim);
+        await releaseOn(backend, claim);
         return (await Promise.all(this.servers.map((_, node) => this.fence(node, claim.key)))).every(Boolean);
       },
       { what: 'all nodes vote' },

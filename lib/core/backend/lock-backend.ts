@@ -1,40 +1,43 @@
+import type { NodeError } from '../../api/errors.js';
 import type { NodeDiagnosis } from '../../stores/redis/doctor/diagnosis.js';
-import { NodeError } from '../../api/errors.js';
 
-/** One attempt to hold one lock. Every attempt has an owner value of its own. */
-export interface Claim {
-  key: string;
-  owner: string;
-  ttlMs: number;
-  /** The longest ttl that it was to have, if that was not always the same: it may have any of them in Redis. */
-  longestTtlMs?: number;
-  /** What the backend notes of it. */
-  notes?: unknown;
+/** What one attempt asks for. */
+export interface AcquireRequest {
+  readonly key: string;
+  /**
+   * Marks the holder: every attempt has one of its own, except that an attempt which may have run is sent again with the same.
+   * With a place in a queue that hands over it is the ticket of that.
+   */
+  readonly owner: string;
+  readonly ttlMs: number;
+  /** Where it waits if the lock is not free: only for a backend with a wait queue, and its owner has to `leave` that. */
+  readonly place?: Place;
+  /** For how many holders in turn: so many fencing tokens are minted, one after the other. 1 if it is undefined. */
+  readonly holders?: number;
 }
 
-/** A place in the queue of a lock, the same in all attempts of one who waits. */
-export interface Place {
-  /** Where locks are handed over this is also the owner value of the claim. */
-  ticket: string;
-  /** Whether the backend listened when it was taken. If not, its turn is not taken from it for want of a listener. */
-  isHeard: boolean;
-  /** Its number in the order of arrival, or 0 where that is not known; undefined before it was first queued. */
-  number?: number;
+/** What a backend granted. It is made by the backend, which may keep notes of its own in it, and is given back as it is. */
+export interface Grant {
+  readonly key: string;
+  readonly owner: string;
+  /** Undefined where holders are not exclusive: then nothing would be larger for a later one. */
+  readonly fencingToken?: number;
+  /** The last of the tokens that were minted for holders in turn; undefined if it is the same. */
+  readonly lastToken?: number;
 }
 
-/** What goes with the attempt of somebody who waits if the lock is not free. */
-export interface Waiting extends Place {
-  /** How many fencing tokens to mint, for as many holders in turn. */
-  tokens: number;
+/** A grant that is to be kept for longer. */
+export interface ExtendRequest {
+  readonly grant: Grant;
+  /** From now on, in milliseconds. */
+  readonly ttlMs: number;
 }
 
-/** The answer to one attempt. Contention is a value, and so is a fault: the service decides what to make of it. */
+/** The answer to one attempt. Contention is a value, and so is a fault: the engine decides what to make of it. */
 export type AcquireOutcome =
   | {
       status: 'acquired';
-      fencingToken: number;
-      /** The last of the tokens that were minted for this claim, one after the other; the same if it is only one. */
-      lastToken: number;
+      grant: Grant;
       /** When the command that won was about to be sent, by the clock of the service: the lease counts from here. */
       sentAt: number;
     }
@@ -75,17 +78,6 @@ export interface Holding {
   heldForMs?: number;
 }
 
-/**
- * Called with a ticket whose turn may have come; without one when all should ask for themselves, because listening has
- * begun, or was interrupted.
- * @param fencingToken the lock was granted to the ticket with this token, for `GRANT_TTL_MS` from some time after it was
- *   first asked for with it; who begins with that extends it at once
- */
-export type Wake = (ticket?: string, fencingToken?: number) => void;
-
-/** Called with a lock, and the owner value that it is said to have been taken from. */
-export type Suspect = (key: string, owner: string) => void;
-
 /** A lock that was taken by force. */
 export interface Taken {
   /** The owner values that cannot hold it any more; none if those of a Redlock were split. */
@@ -93,36 +85,21 @@ export interface Taken {
 }
 
 /**
- * Holds locks, one attempt at a time: it keeps the places of those who wait, but does not wait, and knows nothing of
- * Nest. Each method settles within the
- * backend's time limit, and what it gave up it undoes by itself.
+ * Holds locks in a store, one attempt at a time: it does not wait for a lock, and knows nothing of leases, calls or Nest.
+ * Each method settles within the backend's time limit, and what it gave up it undoes by itself.
+ *
+ * `acquire`, `extend` and `release` take a callback, which is called once, after the method has returned, and in the order
+ * in which the store answered: promises would not keep that order (docs/adr/0017-batches.md). `fromPromises` makes a
+ * backend of one that is written with promises.
  */
 export interface LockBackend {
   /** The longest an attempt to acquire with this ttl can take, in milliseconds. */
   attemptTimeoutMs(ttlMs: number): number;
-  /** Whether a release hands the lock over to the first in the queue, or only wakes it to try for itself. */
-  readonly handsOver: boolean;
-  /**
-   * With `waiting` a lock that is not free puts the ticket into the queue: who was queued and does not acquire has to
-   * `leave`.
-   * @param told is given the outcome, once and after this has returned
-   */
-  acquire(claim: Claim, waiting: Waiting | undefined, told: (outcome: AcquireOutcome) => void): void;
-  /** @param told is given the outcome, once and after this has returned */
-  extend(claim: Claim, told: (outcome: ExtendOutcome) => void): void;
-  /** Never rejects. Repeated in the background until it is confirmed, or the lock has ended by itself. */
-  release(claim: Claim): Promise<ReleaseOutcome>;
-  /** Gives up a place, and the lock if that was handed over to it meanwhile. */
-  leave(key: string, place: Place): void;
-  /** Whether it will be heard of when the turn of a place comes. */
-  readonly isListening: boolean;
-  /**
-   * Begins to listen for those who wait, unless it does already.
-   * @param suspect called when a lock of this process was taken by force, or so it is said
-   */
-  listen(wake: Wake, suspect?: Suspect): void;
-  /** A wake-up that was due has not come: has it found out whether they still do. */
-  checkListening(): void;
+  acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void;
+  /** A grant that this backend did not make itself is taken, too: another process may have made it. */
+  extend(request: ExtendRequest, done: (outcome: ExtendOutcome) => void): void;
+  /** Repeated in the background until it is confirmed, or the lock has ended by itself. Takes any grant, as `extend` does. */
+  release(grant: Grant, done: (outcome: ReleaseOutcome) => void): void;
   /**
    * What is wrong, as far as is known, with the nodes that keep an attempt waiting.
    * @param silence what to say of a node that is connected, but owes an answer
@@ -145,11 +122,49 @@ export interface LockBackend {
   probe(timeoutMs: number): Promise<NodeDiagnosis[]>;
   /** Tries once more what is still to be released, and closes the connections that the backend opened. */
   close(): Promise<void>;
+
+  /** A capability: waiting calls have places in a queue of the store. Without it they ask again after pauses that grow. */
+  readonly waitQueue?: WaitQueue;
 }
 
-/** Tells the outcome of an attempt that must not reject; but if it does, nobody must be kept waiting either. */
-export function tell(attempt: Promise<AcquireOutcome>, told: (outcome: AcquireOutcome) => void): void {
-  void attempt.then(told, (bug: unknown) =>
-    told({ status: 'unavailable', causes: [new NodeError('Redis', String(bug))] }),
-  );
+/** A place in the queue of a lock, the same in all attempts of one contender. */
+export interface Place {
+  /** Where locks are handed over this is also the owner value of the attempt. */
+  readonly ticket: string;
+  /** Whether the backend listened when it was taken. If not, its turn is not taken from it for want of a listener. */
+  readonly isHeard: boolean;
+  /** Its number in the order of arrival, or 0 where that is not known; undefined before it was first queued. */
+  readonly number?: number;
+}
+
+/** A lock that was handed over to a ticket, and is free again soon if it is not extended. */
+export interface HandOver {
+  /** For how long it stands, in milliseconds from some time after it was first asked for with this ticket. */
+  readonly ttlMs: number;
+  /** @param key that of the lock, which the ticket is for */
+  grantOf(key: string): Grant;
+}
+
+/** The queues that a store keeps of those who wait for its locks. */
+export interface WaitQueue {
+  /** Whether a release hands the lock over to the first in the queue, or only wakes it to try for itself. */
+  readonly handsOver: boolean;
+  /** Whether the listener will hear of it when the turn of a place comes. */
+  readonly isListening: boolean;
+  /** Begins to listen for those who wait, unless it does already. */
+  listen(listener: WaitListener): void;
+  /** A message that was due has not come: has the queue find out whether they still do. */
+  checkListening(): void;
+  /** Gives up a place, and the lock if that was handed over to it meanwhile. */
+  leave(key: string, place: Place): void;
+}
+
+/** What a wait queue reports, at any time but within a call of it. */
+export interface WaitListener {
+  /** The turn of a ticket may have come; without one that of all, because listening has begun, or was interrupted. */
+  onTurn(ticket?: string): void;
+  /** The lock was handed over to a ticket: whoever begins with it extends it at once. */
+  onHandOver(ticket: string, handOver: HandOver): void;
+  /** A lock is said to have been taken by force from this owner value. */
+  onTaken(key: string, owner: string): void;
 }

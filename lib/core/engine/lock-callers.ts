@@ -42,7 +42,7 @@ export class LockCallers implements Callers {
     try {
       await Promise.resolve(); // the queue is still at work
       await this.leases.release(lease);
-      if (this.events.observed) this.#emit(failureEvent(lease.claim.key, reason));
+      if (this.events.observed) this.#emit(failureEvent(lease.key, reason));
     } finally {
       this.underWay.end();
     }

@@ -1,4 +1,4 @@
-import type { Claim } from '../backend/lock-backend.js';
+import type { Grant } from '../backend/lock-backend.js';
 import { LockLostError, LockUnavailableError, type LockLostReason, type LockOutcome } from '../../api/errors.js';
 import type { Linked, LinkedList } from '../time/linked-list.js';
 
@@ -27,8 +27,8 @@ export class Lease implements Linked<Lease> {
   dueAt = 0;
   /** An extension is under way; one at a time. */
   isExtending = false;
-  /** It was granted for a short time, and not extended yet. */
-  isProvisional = false;
+  /** It was granted for this short time, in milliseconds, and not extended yet. */
+  provisionalTtlMs?: number;
   /** It was to have another ttl, and nobody knows which one it has in Redis. */
   isUnsettled = false;
   /** What the last extension failed with, if the lease could not be extended since. */
@@ -43,8 +43,11 @@ export class Lease implements Linked<Lease> {
   #whenAnswered?: (() => void)[];
 
   constructor(
-    readonly claim: Claim,
-    readonly fencingToken: number,
+    readonly grant: Grant,
+    /** One of those of the grant, if that has any. */
+    readonly fencingToken: number | undefined,
+    /** What it is extended by, in milliseconds. */
+    public ttlMs: number,
     /** Whether the watchdog extends it. */
     readonly kept: boolean,
     /** When the command that won or last extended it was sent. */
@@ -54,11 +57,11 @@ export class Lease implements Linked<Lease> {
     /** Called once when the lease is lost, or found to be by whoever asks. */
     private readonly expire: (lease: Lease) => void,
   ) {
-    this.#deadline = sentAt + validityMs(claim.ttlMs, guardMs);
+    this.#deadline = sentAt + validityMs(ttlMs, guardMs);
   }
 
-  get ttlMs(): number {
-    return this.claim.ttlMs;
+  get key(): string {
+    return this.grant.key;
   }
 
   get deadline(): number {
@@ -69,7 +72,8 @@ export class Lease implements Linked<Lease> {
   get state(): LeaseState {
     if (this.#state !== 'held' || this.now() < this.#deadline) return this.#state;
     // A process that was busy, or paused, from its first moment on has not read anything since.
-    if (this.isProvisional && this.isExtending && this.now() < this.#deadlineIfExtended) return 'unknown';
+    if (this.provisionalTtlMs !== undefined && this.isExtending && this.now() < this.#deadlineIfExtended)
+      return 'unknown';
     this.expire(this);
     return this.#state;
   }
@@ -106,21 +110,14 @@ export class Lease implements Linked<Lease> {
   askToEnd(): void {
     this.#closing ??= new AbortController();
     this.#closing.abort(
-      new LockUnavailableError(
-        `The application is closing: work under lock "${this.claim.key}" should end.`,
-        this.claim.key,
-      ),
+      new LockUnavailableError(`The application is closing: work under lock "${this.key}" should end.`, this.key),
     );
   }
 
   /** Before an extension by another ttl is sent: should its answer be lost, the shorter of both leases is what counts. */
   extending(sentAt: number, ttlMs: number): void {
-    const { claim } = this;
-    if (ttlMs !== claim.ttlMs) {
-      this.isUnsettled = true;
-      claim.longestTtlMs = Math.max(ttlMs, claim.longestTtlMs ?? claim.ttlMs);
-      claim.ttlMs = ttlMs;
-    }
+    if (ttlMs !== this.ttlMs) this.isUnsettled = true;
+    this.ttlMs = ttlMs;
     this.#deadlineIfExtended = sentAt + validityMs(ttlMs, this.guardMs);
     this.#deadline = Math.min(this.#deadline, this.#deadlineIfExtended);
   }
@@ -141,7 +138,8 @@ export class Lease implements Linked<Lease> {
   extended(sentAt: number): void {
     this.sentAt = sentAt;
     this.fault = undefined;
-    this.isUnsettled = this.isProvisional = false;
+    this.isUnsettled = false;
+    this.provisionalTtlMs = undefined;
     this.#deadline = sentAt + validityMs(this.ttlMs, this.guardMs);
   }
 
@@ -156,22 +154,22 @@ export class Lease implements Linked<Lease> {
   lose(reason: LockLostReason): boolean {
     if (this.#state !== 'held') return false;
     this.#state = 'lost';
-    this.#lost = new LockLostError(this.claim.key, reason, undefined, this.fault);
+    this.#lost = new LockLostError(this.key, reason, undefined, this.fault);
     this.#abort?.abort(this.#lost);
     return true;
   }
 
   /** The release found that the key was not this owner's any more. */
   foundGone(): void {
-    this.#lost = new LockLostError(this.claim.key, 'expired');
+    this.#lost = new LockLostError(this.key, 'expired');
   }
 
   /** The error of a lease that is not held. */
   lostError(outcome?: LockOutcome): LockLostError {
     // A nested call under the same lock has said already that it was lost: what counts is how its work ended.
     const reason: unknown = outcome?.status === 'rejected' ? outcome.reason : undefined;
-    const inner = reason instanceof LockLostError && reason.key === this.claim.key ? reason.outcome : undefined;
+    const inner = reason instanceof LockLostError && reason.key === this.key ? reason.outcome : undefined;
     const why = this.#lost?.reason ?? (this.#state === 'held' ? 'unavailable' : 'released');
-    return new LockLostError(this.claim.key, why, inner ?? outcome, this.fault);
+    return new LockLostError(this.key, why, inner ?? outcome, this.fault);
   }
 }

@@ -1,7 +1,6 @@
-import type { Claim, LockBackend, ReleaseOutcome } from '../backend/lock-backend.js';
+import type { Grant, LockBackend, ReleaseOutcome } from '../backend/lock-backend.js';
 import { LockUnavailableError, type LockLostReason } from '../../api/errors.js';
 import type { LockEvent } from '../../api/events.js';
-import { GRANT_TTL_MS } from '../../stores/redis/scripts/hand-off.js';
 import { checkTtl } from '../options/resolve-options.js';
 import { Lease, validityMs } from './lease.js';
 import type { LeaseKeeper } from './lock-handle.js';
@@ -13,8 +12,12 @@ export interface LeasesDuties {
   guardMs: number;
   now: () => number;
   emit: (event: () => LockEvent) => void;
-  /** Gives the lock to whoever is next: within this process, or by a release. */
-  giveBack: (lease: Lease) => Promise<ReleaseOutcome> | undefined;
+  /**
+   * Gives the lock to whoever is next: within this process, or by a release.
+   * @param done called with what became of the release
+   * @returns whether it was passed on within this process, so that nothing is released
+   */
+  giveBack: (lease: Lease, done: (outcome: ReleaseOutcome) => void) => boolean;
   onLost: (lease: Lease) => void;
 }
 
@@ -24,7 +27,7 @@ export class Leases implements LeaseKeeper {
   readonly #watchdog: Watchdog;
   readonly #expire = (lease: Lease) => this.#watchdog.expire(lease);
   /** What is to be released once its lease has ended in Redis, too. */
-  readonly #afterwards = new Map<NodeJS.Timeout, Claim>();
+  readonly #afterwards = new Map<NodeJS.Timeout, Grant>();
   #whenIdle?: () => void;
   #isClosing = false;
 
@@ -33,7 +36,7 @@ export class Leases implements LeaseKeeper {
     this.#duties = duties;
     this.#watchdog = new Watchdog({
       now,
-      extend: (lease, told) => backend.extend(lease.claim, told),
+      extend: ({ grant, ttlMs }, told) => backend.extend({ grant, ttlMs }, told),
       onLost: (lease, reason) => this.lose(lease, reason),
       onFault: (lease, causes) => emit(() => ({ type: 'extension-failed', causes, ...identity(lease) })),
     });
@@ -51,11 +54,20 @@ export class Leases implements LeaseKeeper {
 
   /**
    * Begins to keep what was granted.
+   * @param fencingToken one of those of the grant
+   * @param ttlMs the one that it was granted for
    * @param extendTo it was granted for a short time: the ttl it is to have from now on
    */
-  add(claim: Claim, fencingToken: number, sentAt: number, kept: boolean, extendTo?: number): Lease {
+  add(
+    grant: Grant,
+    fencingToken: number | undefined,
+    ttlMs: number,
+    sentAt: number,
+    kept: boolean,
+    extendTo?: number,
+  ): Lease {
     const { guardMs, now } = this.#duties;
-    const lease = new Lease(claim, fencingToken, kept, sentAt, guardMs, now, this.#expire);
+    const lease = new Lease(grant, fencingToken, ttlMs, kept, sentAt, guardMs, now, this.#expire);
     if (extendTo === undefined) this.#watchdog.watch(lease);
     else this.#watchdog.confirm(lease, extendTo);
     return lease;
@@ -65,7 +77,7 @@ export class Leases implements LeaseKeeper {
     checkTtl(ttlMs, this.#duties.guardMs);
     const outcome = await this.#watchdog.extend(lease, ttlMs);
     if (outcome.status === 'lost' || lease.state !== 'held') throw lease.lostError();
-    if (outcome.status === 'unavailable') throw LockUnavailableError.from('extended', lease.claim.key, outcome.causes);
+    if (outcome.status === 'unavailable') throw LockUnavailableError.from('extended', lease.key, outcome.causes);
   }
 
   /** Finds out whether it is still held, if that can be done without changing when it ends. */
@@ -82,9 +94,10 @@ export class Leases implements LeaseKeeper {
     // In this order and at once: nothing is extended, and nobody in line is let in, behind the release.
     this.#watchdog.unwatch(lease);
     lease.release();
-    const givingBack = this.#duties.giveBack(lease);
+    let isPassedOn = false;
+    const givenBack = new Promise<ReleaseOutcome>((resolve) => (isPassedOn = this.#duties.giveBack(lease, resolve)));
     this.#tellIdle();
-    if (givingBack) return givingBack.then((outcome) => this.#released(lease, outcome));
+    if (!isPassedOn) return givenBack.then((outcome) => this.#released(lease, outcome));
     this.#released(lease, PASSED_ON);
     return RELEASED;
   }
@@ -109,7 +122,7 @@ export class Leases implements LeaseKeeper {
   lose(lease: Lease, reason: LockLostReason): void {
     if (!lease.lose(reason)) return;
     this.#watchdog.unwatch(lease);
-    if (reason === 'shutdown') void this.#duties.backend.release(lease.claim);
+    if (reason === 'shutdown') this.#duties.backend.release(lease.grant, ignore);
     else if (reason !== 'stolen') this.#releaseAfterwards(lease);
     this.#duties.onLost(lease);
     this.#tellIdle();
@@ -144,9 +157,9 @@ export class Leases implements LeaseKeeper {
   /** Keeps nothing any more: what is still held is lost to the shutdown. */
   end(): void {
     for (const lease of this.#watchdog.leases) this.lose(lease, 'shutdown');
-    for (const [timer, claim] of this.#afterwards) {
+    for (const [timer, grant] of this.#afterwards) {
       clearTimeout(timer);
-      void this.#duties.backend.release(claim);
+      this.#duties.backend.release(grant, ignore);
     }
     this.#afterwards.clear();
     this.#watchdog.stop();
@@ -156,17 +169,17 @@ export class Leases implements LeaseKeeper {
    * Redis may keep the key for longer than the lease ran here: an extension that was given up may still run, and a
    * clock that was set ahead ended the lease too early.
    */
-  #releaseAfterwards({ claim, isProvisional }: Lease): void {
+  #releaseAfterwards({ grant, ttlMs: keptTtlMs, provisionalTtlMs = keptTtlMs }: Lease): void {
     const { backend, guardMs } = this.#duties;
-    const ttlMs = isProvisional ? Math.min(GRANT_TTL_MS, claim.ttlMs) : claim.ttlMs;
+    const ttlMs = Math.min(provisionalTtlMs, keptTtlMs);
     const timer = setTimeout(
       () => {
         this.#afterwards.delete(timer);
-        void backend.release(claim);
+        backend.release(grant, ignore);
       },
       ttlMs - validityMs(ttlMs, guardMs),
     ).unref();
-    this.#afterwards.set(timer, claim);
+    this.#afterwards.set(timer, grant);
   }
 
   #tellIdle(): void {
@@ -177,7 +190,10 @@ export class Leases implements LeaseKeeper {
 const PASSED_ON = { status: 'released' } as const;
 const RELEASED = Promise.resolve(true);
 
+/** What became of it is of no interest any more; the backend sees to it. */
+function ignore(): void {}
+
 /** What events tell of a lease. */
-export function identity(lease: Lease): { key: string; owner: string; fencingToken: number } {
-  return { key: lease.claim.key, owner: lease.claim.owner, fencingToken: lease.fencingToken };
+export function identity({ key, grant, fencingToken }: Lease): { key: string; owner: string; fencingToken?: number } {
+  return { key, owner: grant.owner, fencingToken };
 }

@@ -1,5 +1,5 @@
 import { inspect } from 'node:util';
-import { LockLostError } from '../../api/errors.js';
+import { LockLostError, LockOptionsError } from '../../api/errors.js';
 import { loopTurn } from '../time/event-loop.js';
 import type { Lock } from '../../api/lock.js';
 import type { Lease } from './lease.js';
@@ -29,15 +29,17 @@ export class LockHandle implements Lock {
   }
 
   get key(): string {
-    return this.lease.claim.key;
+    return this.lease.key;
   }
 
   get owner(): string {
-    return this.lease.claim.owner;
+    return this.lease.grant.owner;
   }
 
   get fencingToken(): number {
-    return this.lease.fencingToken;
+    const { fencingToken } = this.lease;
+    if (fencingToken !== undefined) return fencingToken;
+    throw new LockOptionsError(`Lock "${this.key}" has no fencing token: the store that it is kept in mints none.`);
   }
 
   get signal(): AbortSignal {
@@ -80,9 +82,9 @@ export class LockHandle implements Lock {
   }
 
   /** What it is, when it is logged or sent: not how it is kept. */
-  toJSON(): Pick<Lock, 'key' | 'fencingToken' | 'isHeld' | 'remainingMs'> {
-    const { key, fencingToken, isHeld, remainingMs } = this;
-    return { key, fencingToken, isHeld, remainingMs };
+  toJSON(): Pick<Lock, 'key' | 'isHeld' | 'remainingMs'> & { fencingToken?: number } {
+    const { key, lease, isHeld, remainingMs } = this;
+    return { key, fencingToken: lease.fencingToken, isHeld, remainingMs };
   }
 
   [inspect.custom](): object {

@@ -95,7 +95,7 @@ export class Watchdog {
 
   /** Watches a lease that was granted for a short time, and extends it at once. */
   confirm(lease: Lease, ttlMs: number): void {
-    lease.isProvisional = true;
+    lease.provisionalTtlMs = lease.ttlMs;
     this.#extendTo(lease, ttlMs); // whether it is over by now is seen later: whoever began to keep it must know it first
   }
 

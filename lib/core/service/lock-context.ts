@@ -36,7 +36,7 @@ export class HeldLocks {
 
   /** The lease of this key, if this call holds it now. */
   heldLease(key: string): Lease | undefined {
-    return this.#find(({ lease }) => lease.claim.key === key && lease.isAlive)?.lease;
+    return this.#find(({ lease }) => lease.key === key && lease.isAlive)?.lease;
   }
 
   /** Whether this call runs under any lock. */

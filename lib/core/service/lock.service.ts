@@ -82,7 +82,7 @@ export class LockService {
       guardMs: options.guardMs,
       now,
       emit: (event) => this.#emit(event),
-      giveBack: (lease) => this.#queues.giveBack(lease),
+      giveBack: (lease, done) => this.#queues.giveBack(lease, done),
       onLost: (lease) => this.#queues.lost(lease),
     });
     this.#callers = new LockCallers(now, this.#leases, this.#events, this.#underWay, this.#gate);
@@ -227,7 +227,7 @@ export class LockService {
   async forceRelease(key: string): Promise<boolean> {
     const taken = await this.#ask(key, (backend) => backend.forceRelease(key));
     const lease = this.#queues.lease(key); // passed on meanwhile, perhaps; or acquired since, by right
-    if (lease && taken?.from.includes(lease.claim.owner)) this.#leases.lose(lease, 'expired');
+    if (lease && taken?.from.includes(lease.grant.owner)) this.#leases.lose(lease, 'expired');
     return taken !== undefined;
   }
 
@@ -249,12 +249,13 @@ export class LockService {
     try {
       if (this.#shutdown.interruption.happened) return false;
       // The brace ends the hash tag: in a Cluster it is a lock of the same slot.
-      const claim = { key: `${key}}:probe`, owner: ownerSequence()(), ttlMs: PROBE_TTL_MS };
-      const { status } = await new Promise<AcquireOutcome>((resolve) =>
-        this.#backend.acquire(claim, undefined, resolve),
-      );
-      if (status === 'acquired') await this.#backend.release(claim);
-      return status !== 'unavailable'; // another process may be trying the same
+      const request = { key: `${key}}:probe`, owner: ownerSequence()(), ttlMs: PROBE_TTL_MS };
+      const outcome = await new Promise<AcquireOutcome>((resolve) => this.#backend.acquire(request, resolve));
+      if (outcome.status === 'acquired') {
+        const { grant } = outcome;
+        await new Promise((resolve) => this.#backend.release(grant, resolve));
+      }
+      return outcome.status !== 'unavailable'; // another process may be trying the same
     } catch {
       return false;
     } finally {

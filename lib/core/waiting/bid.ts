@@ -1,4 +1,12 @@
-import type { AcquireOutcome, Claim, LockBackend, Place, Suspect, Wake } from '../backend/lock-backend.js';
+import type {
+  AcquireOutcome,
+  AcquireRequest,
+  HandOver,
+  LockBackend,
+  Place,
+  WaitListener,
+  WaitQueue,
+} from '../backend/lock-backend.js';
 import type { UnderWay } from '../time/in-flight.js';
 import { BackOff } from './back-off.js';
 import type { Waiter } from './waiter.js';
@@ -19,19 +27,17 @@ export interface BidDuties {
   underWay: UnderWay;
   /** Finds the bid of a ticket that is woken. */
   bids: Map<string, Bid>;
-  /** Called by the backend when it may be a ticket's turn. */
-  wake: Wake;
-  /** Called by the backend when a lock may have been taken by force. */
-  suspect: Suspect;
+  /** What the wait queue of the backend reports to. */
+  listener: WaitListener;
 }
 
 /** What a bid tells the queue that it stands for. */
 export interface BidOwner {
   /** It is to ask again. */
   onTurn(bid: Bid): void;
-  /** The lock was granted to its ticket, some time after `sentAt`. */
-  onGrant(bid: Bid, ticket: string, fencingToken: number, sentAt: number): void;
-  onOutcome(bid: Bid, claim: Claim, outcome: AcquireOutcome, attemptedAt: number): void;
+  /** The lock was handed over to its ticket, some time after `sentAt`. */
+  onHandOver(bid: Bid, handOver: HandOver, sentAt: number): void;
+  onOutcome(bid: Bid, request: AcquireRequest, outcome: AcquireOutcome, attemptedAt: number): void;
 }
 
 /**
@@ -39,7 +45,7 @@ export interface BidOwner {
  * waits until it is woken, until the holder's lease ends, or until it is time to see for itself.
  */
 export class Bid {
-  #place?: Place;
+  #place?: { -readonly [Each in keyof Place]: Place[Each] };
   /** When it was about to ask with this place, if that happened once: another attempt may have ended a grant. */
   #askedOnceAt?: number;
   #queued = false;
@@ -62,59 +68,63 @@ export class Bid {
     return this.#isAsking;
   }
 
-  /** @param tokens how many holders in turn the lock is for; with a place in the queue, if it is not free */
-  ask(ttlMs: number, tokens?: number): void {
+  /** @param holders how many in turn the lock is for; with a place in the queue, if it is not free */
+  ask(ttlMs: number, holders?: number): void {
     const { backend, now, nextOwner, underWay } = this.duties;
+    const { waitQueue } = backend;
     const wasWoken = this.#woken;
     this.#stopWaiting();
     this.#isAsking = true;
     this.#woken = false;
-    const waiting = tokens === undefined ? undefined : { ...this.#takePlace(), tokens };
-    const claim = { key: this.key, owner: waiting && backend.handsOver ? waiting.ticket : nextOwner(), ttlMs };
+    const place = holders === undefined || !waitQueue ? undefined : { ...this.#takePlace(waitQueue) };
+    const owner = place && waitQueue?.handsOver ? place.ticket : nextOwner();
+    const request = { key: this.key, owner, ttlMs, place, holders };
     const attemptedAt = now();
-    this.#askedOnceAt = waiting && this.#queued ? undefined : attemptedAt;
+    this.#askedOnceAt = place && this.#queued ? undefined : attemptedAt;
     underWay.begin();
-    backend.acquire(claim, waiting, (outcome) => {
+    backend.acquire(request, (outcome) => {
       this.#isAsking = false;
-      if (outcome.status === 'acquired' && this.#queued && !wasWoken) backend.checkListening(); // it was granted unheard
+      if (outcome.status === 'acquired' && this.#queued && !wasWoken) waitQueue?.checkListening(); // it was granted unheard
       if (outcome.status !== 'contended') this.#dropPlace(outcome.status === 'unavailable');
       else this.#noteQueued(outcome);
       if (outcome.status === 'contended' && outcome.isRepeated) this.#askedOnceAt = undefined;
-      this.owner.onOutcome(this, claim, outcome, attemptedAt);
+      this.owner.onOutcome(this, request, outcome, attemptedAt);
       underWay.end();
     });
   }
 
   /** Waits after a refusal. */
   wait({ remainingMs, queued }: Extract<AcquireOutcome, { status: 'contended' }>, attemptMs: number): void {
-    const { backend, wake, suspect } = this.duties;
-    if (!backend.isListening) backend.listen(wake, suspect);
+    const { backend, listener } = this.duties;
+    const { waitQueue } = backend;
+    if (waitQueue && !waitQueue.isListening) waitQueue.listen(listener);
+    const isListening = waitQueue?.isListening ?? false;
     // A release would pass its place over.
-    if (this.#place?.isHeard && !backend.isListening && backend.handsOver) {
-      this.#renewPlace();
+    if (waitQueue?.handsOver && this.#place?.isHeard && !isListening) {
+      this.#renewPlace(waitQueue);
       this.owner.onTurn(this);
       return;
     }
     // Whoever asked without a place in the queue hears of nothing: it takes one at once.
-    if (this.#woken || (!this.#place && backend.isListening && remainingMs !== undefined)) {
+    if (this.#woken || (!this.#place && isListening && remainingMs !== undefined)) {
       this.owner.onTurn(this);
       return;
     }
     // After a split vote chance alone must decide who is first.
     this.#isDeaf = remainingMs === undefined;
     const pauseMs =
-      queued && backend.isListening && remainingMs !== undefined
+      queued && isListening && remainingMs !== undefined
         ? Math.min(CHECK_MS, Math.max(0, remainingMs) + AFTER_EXPIRY_MS)
         : (this.#backOff ??= new BackOff()).next(remainingMs, attemptMs);
     this.#timer = setTimeout(() => this.owner.onTurn(this), pauseMs);
   }
 
-  /** Its turn may have come; with a fencing token, the lock was granted to its ticket. */
-  wake(fencingToken?: number): void {
+  /** Its turn may have come, or the lock was handed over to its ticket. */
+  wake(handOver?: HandOver): void {
     this.#woken = true;
     if (!this.#timer || this.#isDeaf) return;
-    if (fencingToken === undefined || this.#askedOnceAt === undefined) this.owner.onTurn(this);
-    else this.owner.onGrant(this, this.#place!.ticket, fencingToken, this.#askedOnceAt);
+    if (handOver === undefined || this.#askedOnceAt === undefined) this.owner.onTurn(this);
+    else this.owner.onHandOver(this, handOver, this.#askedOnceAt);
   }
 
   /** It has got what it waited for. */
@@ -134,10 +144,10 @@ export class Bid {
     this.#timer = undefined;
   }
 
-  #takePlace(): Place {
+  #takePlace({ isListening }: WaitQueue): Place {
     if (!this.#place) {
-      const { backend, bids, nextOwner } = this.duties;
-      this.#place = { ticket: nextOwner(), isHeard: backend.isListening };
+      const { bids, nextOwner } = this.duties;
+      this.#place = { ticket: nextOwner(), isHeard: isListening };
       bids.set(this.#place.ticket, this);
     }
     return this.#place;
@@ -149,15 +159,16 @@ export class Bid {
   }
 
   /** Nobody hears any more when its turn comes: in its old order it is granted the lock all the same. */
-  #renewPlace(): void {
+  #renewPlace(waitQueue: WaitQueue): void {
     const { number } = this.#place!;
     this.#dropPlace(true);
-    this.#takePlace().number = number;
+    this.#takePlace(waitQueue);
+    this.#place!.number = number;
   }
 
   #dropPlace(leave: boolean): void {
     if (!this.#place) return;
-    if (leave && this.#queued) this.duties.backend.leave(this.key, this.#place);
+    if (leave && this.#queued) this.duties.backend.waitQueue?.leave(this.key, this.#place);
     this.duties.bids.delete(this.#place.ticket);
     this.#place = undefined;
     this.#queued = false;

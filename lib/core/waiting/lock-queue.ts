@@ -1,8 +1,7 @@
-import type { AcquireOutcome, Claim, ReleaseOutcome } from '../backend/lock-backend.js';
+import type { AcquireOutcome, AcquireRequest, Grant, HandOver, ReleaseOutcome } from '../backend/lock-backend.js';
 import { LockUnavailableError, type NodeError } from '../../api/errors.js';
 import { validityMs, type Lease } from '../lease/lease.js';
 import type { Leases } from '../lease/leases.js';
-import { GRANT_TTL_MS } from '../../stores/redis/scripts/hand-off.js';
 import { Bid, type BidDuties, type BidOwner } from './bid.js';
 import { closed, type Interruption } from './interruption.js';
 import { contended, inVain, tooLate, type Known, type Sighting } from './refusals.js';
@@ -26,15 +25,15 @@ export interface QueueDuties extends BidDuties {
   onEmpty: (key: string) => void;
 }
 
-/** What one grant of Redis is good for: some holders of this process in turn. */
+/** What one grant is good for: some holders of this process in turn. */
 interface Cohort {
   nextToken: number;
   lastToken: number;
   endsAt: number;
 }
 
-/** A lock that was handed over is begun with if it stands for so much longer, in milliseconds: enough to be extended. */
-const BEGIN_WITH_MS = GRANT_TTL_MS * 0.45;
+/** A lock that was handed over is begun with if it stands for this part of its time longer: enough to be extended. */
+const BEGIN_WITH = 0.45;
 /** A lock is passed on only in this first part of its lease: its next holder must not begin with a lease that ends. */
 const PASSED_WITHIN = 1 / 3;
 
@@ -57,7 +56,7 @@ export class LockQueue implements BidOwner, WaiterQueue {
     private readonly key: string,
     private readonly duties: QueueDuties,
   ) {
-    if (duties.limits.fair && duties.backend.handsOver) this.#bids = new Map();
+    if (duties.limits.fair && duties.backend.waitQueue?.handsOver) this.#bids = new Map();
   }
 
   /** What this process holds. */
@@ -94,18 +93,19 @@ export class LockQueue implements BidOwner, WaiterQueue {
     if (asks && !waiter.isSettled) this.#begin(waiter);
   }
 
-  /** Passes the lock on, or gives it back: its holder is done. @returns undefined when it was passed on */
-  giveBack(lease: Lease): Promise<ReleaseOutcome> | undefined {
+  /** Passes the lock on, or gives it back: its holder is done. @returns whether it was passed on */
+  giveBack(lease: Lease, done: (outcome: ReleaseOutcome) => void): boolean {
     this.#lease = undefined;
     const next = this.#waiters.first;
     if (next && this.#canPassOn(lease, next)) {
-      this.#grant(next, lease.claim, this.#cohort!.nextToken++, lease.sentAt);
-      return undefined;
+      const { grant, ttlMs, sentAt } = lease;
+      this.#grant(next, grant, this.#cohort!.nextToken++, ttlMs, sentAt);
+      return true;
     }
-    const outcome = this.duties.backend.release(lease.claim);
+    this.duties.backend.release(lease.grant, done);
     this.#noteTaken();
     this.#goOn();
-    return outcome;
+    return false;
   }
 
   /** The lease was lost. */
@@ -118,7 +118,7 @@ export class LockQueue implements BidOwner, WaiterQueue {
 
   /** The lock was taken by force from this owner, or so it is said: Redis is asked, and nothing passed on until it was. */
   suspect(owner: string): void {
-    if (this.#lease?.claim.owner !== owner) return;
+    if (this.#lease?.grant.owner !== owner) return;
     this.#cohort = undefined;
     this.duties.leases.check(this.#lease);
   }
@@ -150,29 +150,29 @@ export class LockQueue implements BidOwner, WaiterQueue {
    * Whoever it is for begins at once, and the lease is extended meanwhile: docs/adr/0018-begin-with-the-grant.md. Otherwise
    * it is confirmed first: for several holders in turn, for one whose lease is not extended, and when too little is left.
    */
-  onGrant(bid: Bid, ticket: string, fencingToken: number, sentAt: number): void {
+  onHandOver(bid: Bid, handOver: HandOver, sentAt: number): void {
     const waiter = this.#bidder(bid)!;
     const { limits, now } = this.duties;
     const servesOne = this.#bids !== undefined || this.#waiters.size === 1;
     const { ttlMs, watchdog } = waiter.terms;
-    const grantLeftMs = sentAt + validityMs(GRANT_TTL_MS, limits.guardMs) - now();
+    const grantLeftMs = sentAt + validityMs(handOver.ttlMs, limits.guardMs) - now();
     const leftMs = Math.min(grantLeftMs, validityMs(ttlMs, limits.guardMs));
-    if (!servesOne || !watchdog || leftMs < BEGIN_WITH_MS) {
+    if (!servesOne || !watchdog || leftMs < handOver.ttlMs * BEGIN_WITH) {
       this.onTurn(bid);
       return;
     }
     bid.won();
     this.#drop(bid);
-    this.#cohort = { nextToken: fencingToken + 1, lastToken: fencingToken, endsAt: sentAt };
-    const claim = { key: this.key, owner: ticket, ttlMs: GRANT_TTL_MS };
-    this.#grant(waiter, claim, fencingToken, sentAt, ttlMs);
+    this.#cohort = undefined;
+    const grant = handOver.grantOf(this.key);
+    this.#grant(waiter, grant, grant.fencingToken, handOver.ttlMs, sentAt, ttlMs);
     this.#refuseTriers();
   }
 
-  onOutcome(bid: Bid, claim: Claim, outcome: AcquireOutcome, attemptedAt: number): void {
+  onOutcome(bid: Bid, request: AcquireRequest, outcome: AcquireOutcome, attemptedAt: number): void {
     switch (outcome.status) {
       case 'acquired':
-        this.#acquired(bid, claim, outcome);
+        this.#acquired(bid, request, outcome);
         break;
       case 'contended':
         this.#contended(bid, outcome, attemptedAt);
@@ -184,24 +184,24 @@ export class LockQueue implements BidOwner, WaiterQueue {
     this.#goOn();
   }
 
-  #acquired(bid: Bid, claim: Claim, outcome: Extract<AcquireOutcome, { status: 'acquired' }>): void {
-    const { fencingToken, lastToken, sentAt } = outcome;
+  #acquired(bid: Bid, request: AcquireRequest, outcome: Extract<AcquireOutcome, { status: 'acquired' }>): void {
+    const { grant, sentAt } = outcome;
     const { backend, limits, now } = this.duties;
     const waiter = this.#bidder(bid);
     const answeredAt = now();
-    const isOfUse = answeredAt < sentAt + validityMs(claim.ttlMs, limits.guardMs);
+    const isOfUse = answeredAt < sentAt + validityMs(request.ttlMs, limits.guardMs);
     this.#drop(bid);
-    if (isOfUse && waiter?.terms.ttlMs === claim.ttlMs) {
-      this.#cohort = { nextToken: fencingToken + 1, lastToken, endsAt: answeredAt + limits.cohortMs };
-      this.#grant(waiter, claim, fencingToken, sentAt);
+    if (isOfUse && waiter?.terms.ttlMs === request.ttlMs) {
+      this.#cohort = cohortOf(grant, answeredAt + limits.cohortMs);
+      this.#grant(waiter, grant, grant.fencingToken, request.ttlMs, sentAt);
       this.#refuseTriers();
       return;
     }
     // Whom it was for has given up, and the next one wants another ttl; or nothing is left of the lease: this process
     // was paused, or Redis is slower than the ttl.
-    void backend.release(claim);
+    backend.release(grant, () => {});
     if (!isOfUse && waiter?.remainingMs === 0)
-      this.#refuse(waiter, tooLate(this.key, claim.ttlMs, answeredAt - sentAt));
+      this.#refuse(waiter, tooLate(this.key, request.ttlMs, answeredAt - sentAt));
     else waiter?.mind(this);
     if (this.#bids && waiter && !waiter.isSettled) this.#begin(waiter);
   }
@@ -231,13 +231,20 @@ export class LockQueue implements BidOwner, WaiterQueue {
     else this.#end(bid);
   }
 
-  #grant(waiter: Waiter, claim: Claim, fencingToken: number, sentAt: number, extendTo?: number): void {
+  #grant(
+    waiter: Waiter,
+    grant: Grant,
+    fencingToken: number | undefined,
+    ttlMs: number,
+    sentAt: number,
+    extendTo?: number,
+  ): void {
     this.#waiters.remove(waiter);
     this.#sighting = undefined;
     const earlier = this.#lease;
     this.#lease = undefined;
     if (earlier) this.duties.leases.lose(earlier, 'stolen'); // in fair mode: it was taken from there before it was granted here
-    this.#lease = this.duties.leases.add(claim, fencingToken, sentAt, waiter.terms.watchdog, extendTo);
+    this.#lease = this.duties.leases.add(grant, fencingToken, ttlMs, sentAt, waiter.terms.watchdog, extendTo);
     waiter.grant(this.#lease);
   }
 
@@ -257,12 +264,12 @@ export class LockQueue implements BidOwner, WaiterQueue {
   }
 
   /** A lease that is not extended, or has another ttl, has to be one of its own. */
-  #canPassOn({ claim, sentAt, deadline, isUnsettled }: Lease, { terms }: Waiter): boolean {
+  #canPassOn({ ttlMs, sentAt, deadline, isUnsettled }: Lease, { terms }: Waiter): boolean {
     if (!this.#cohort) return false;
     const { nextToken, lastToken, endsAt } = this.#cohort;
     const now = this.duties.now();
     if (nextToken > lastToken || now >= endsAt || isUnsettled) return false;
-    return terms.watchdog && terms.ttlMs === claim.ttlMs && now < sentAt + (deadline - sentAt) * PASSED_WITHIN;
+    return terms.watchdog && terms.ttlMs === ttlMs && now < sentAt + (deadline - sentAt) * PASSED_WITHIN;
   }
 
   #begin(waiter: Waiter): void {
@@ -305,4 +312,9 @@ export class LockQueue implements BidOwner, WaiterQueue {
     const { backend, now } = this.duties;
     return { key: this.key, lease: this.#lease, sighting: this.#sighting, now: now(), backend };
   }
+}
+
+/** Undefined if nothing distinguishes holders in turn. */
+function cohortOf({ fencingToken, lastToken = fencingToken }: Grant, endsAt: number): Cohort | undefined {
+  return fencingToken === undefined ? undefined : { nextToken: fencingToken + 1, lastToken: lastToken!, endsAt };
 }

@@ -1,4 +1,4 @@
-import type { ReleaseOutcome } from '../backend/lock-backend.js';
+import type { HandOver, ReleaseOutcome, WaitListener } from '../backend/lock-backend.js';
 import type { Lease } from '../lease/lease.js';
 import { ownerSequence } from '../../api/holder.js';
 import type { Bid } from './bid.js';
@@ -7,18 +7,17 @@ import { LockQueue, type QueueDuties } from './lock-queue.js';
 import type { Waiter } from './waiter.js';
 
 /** The queues of all keys that calls of this process want or hold. */
-export class LockQueues {
+export class LockQueues implements WaitListener {
   readonly #queues = new Map<string, LockQueue>();
   readonly #bids = new Map<string, Bid>();
   readonly #duties: QueueDuties;
 
-  constructor(duties: Omit<QueueDuties, 'nextOwner' | 'bids' | 'wake' | 'suspect' | 'onEmpty'>, processName: string) {
+  constructor(duties: Omit<QueueDuties, 'nextOwner' | 'bids' | 'listener' | 'onEmpty'>, processName: string) {
     this.#duties = {
       ...duties,
       nextOwner: ownerSequence(processName),
       bids: this.#bids,
-      wake: (ticket, fencingToken) => this.#wake(ticket, fencingToken),
-      suspect: (key, owner) => this.#queues.get(key)?.suspect(owner),
+      listener: this,
       onEmpty: (key) => this.#queues.delete(key),
     };
   }
@@ -50,13 +49,17 @@ export class LockQueues {
     }
   }
 
-  /** Passes the lock on to the next call of this process (undefined), or gives it back to Redis. */
-  giveBack(lease: Lease): Promise<ReleaseOutcome> | undefined {
-    return this.#queues.get(lease.claim.key)!.giveBack(lease);
+  /**
+   * Passes the lock on to the next call of this process, or gives it back to the store.
+   * @param done called with what became of the release
+   * @returns whether it was passed on
+   */
+  giveBack(lease: Lease, done: (outcome: ReleaseOutcome) => void): boolean {
+    return this.#queues.get(lease.key)!.giveBack(lease, done);
   }
 
   lost(lease: Lease): void {
-    this.#queues.get(lease.claim.key)?.lost(lease);
+    this.#queues.get(lease.key)?.lost(lease);
   }
 
   /** Refuses the calls whose waiting it ends. */
@@ -64,8 +67,16 @@ export class LockQueues {
     for (const queue of [...this.#queues.values()]) queue.interrupt(interruption);
   }
 
-  #wake(ticket?: string, fencingToken?: number): void {
-    if (ticket !== undefined) this.#bids.get(ticket)?.wake(fencingToken);
+  onTurn(ticket?: string): void {
+    if (ticket !== undefined) this.#bids.get(ticket)?.wake();
     else for (const bid of [...this.#bids.values()]) bid.wake();
+  }
+
+  onHandOver(ticket: string, handOver: HandOver): void {
+    this.#bids.get(ticket)?.wake(handOver);
+  }
+
+  onTaken(key: string, owner: string): void {
+    this.#queues.get(key)?.suspect(owner);
   }
 }

@@ -42,7 +42,7 @@ export function inVain(waiter: Waiter, known: Known): LockContendedError | LockU
 export function contended({ waitedMs }: Waiter, known: Known, maxWaiters?: number): LockContendedError {
   const { key, lease, now } = known;
   if (lease) {
-    return new LockContendedError(key, waitedMs, parseOwner(lease.claim.owner), lease.remainingMs, maxWaiters);
+    return new LockContendedError(key, waitedMs, parseOwner(lease.grant.owner), lease.remainingMs, maxWaiters);
   }
   const { owner, endsAt } = known.sighting ?? {};
   const holder = owner === undefined ? undefined : parseOwner(owner);

@@ -1,12 +1,13 @@
 import type {
   AcquireOutcome,
-  Claim,
+  AcquireRequest,
   ExtendOutcome,
+  ExtendRequest,
+  Grant,
   Holding,
   LockBackend,
   ReleaseOutcome,
   Taken,
-  Waiting,
 } from '../../core/backend/lock-backend.js';
 
 interface Entry {
@@ -21,8 +22,6 @@ interface Entry {
  * process to wait for, so it keeps no queue: the service's own is in the order of arrival.
  */
 export class MemoryBackend implements LockBackend {
-  readonly handsOver = false;
-  readonly isListening = true;
   readonly #entries = new Map<string, Entry>();
   readonly #now: () => number;
   // One counter for all keys costs no memory for each; like in Redis, a restart begins above the earlier tokens.
@@ -37,30 +36,28 @@ export class MemoryBackend implements LockBackend {
     return 0;
   }
 
-  acquire(claim: Claim, waiting: Waiting | undefined, told: (outcome: AcquireOutcome) => void): void {
-    const outcome = this.#acquire(claim, waiting?.tokens);
-    void Promise.resolve(outcome).then(told);
+  acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void {
+    void Promise.resolve(this.#acquire(request)).then(done);
   }
 
-  #acquire({ key, owner, ttlMs }: Claim, tokens = 1): AcquireOutcome {
+  #acquire({ key, owner, ttlMs, holders = 1 }: AcquireRequest): AcquireOutcome {
     const now = this.#now();
     const holder = this.#live(key);
     if (holder && holder.owner !== owner) {
       return { status: 'contended', owner: holder.owner, remainingMs: holder.expiresAt - now, queued: false };
     }
     const fencingToken = this.#lastToken + 1;
-    this.#lastToken += tokens;
+    this.#lastToken += holders;
     this.#entries.set(key, { owner, fencingToken, since: now, expiresAt: now + ttlMs });
     this.#sweep();
-    return { status: 'acquired', fencingToken, lastToken: this.#lastToken, sentAt: now };
+    return { status: 'acquired', grant: { key, owner, fencingToken, lastToken: this.#lastToken }, sentAt: now };
   }
 
-  extend(claim: Claim, told: (outcome: ExtendOutcome) => void): void {
-    const outcome = this.#extend(claim);
-    void Promise.resolve(outcome).then(told);
+  extend(request: ExtendRequest, done: (outcome: ExtendOutcome) => void): void {
+    void Promise.resolve(this.#extend(request)).then(done);
   }
 
-  #extend({ key, owner, ttlMs }: Claim): ExtendOutcome {
+  #extend({ grant: { key, owner }, ttlMs }: ExtendRequest): ExtendOutcome {
     const entry = this.#live(key);
     if (entry?.owner !== owner) return { status: 'lost', reason: entry ? 'stolen' : 'expired' };
     const sentAt = this.#now();
@@ -68,17 +65,15 @@ export class MemoryBackend implements LockBackend {
     return { status: 'extended', sentAt };
   }
 
-  async release({ key, owner }: Claim): Promise<ReleaseOutcome> {
+  release(grant: Grant, done: (outcome: ReleaseOutcome) => void): void {
+    void Promise.resolve(this.#release(grant)).then(done);
+  }
+
+  #release({ key, owner }: Grant): ReleaseOutcome {
     if (this.#live(key)?.owner !== owner) return { status: 'gone' };
     this.#entries.delete(key);
     return { status: 'released' };
   }
-
-  leave(): void {}
-
-  listen(): void {}
-
-  checkListening(): void {}
 
   problems(): [] {
     return [];

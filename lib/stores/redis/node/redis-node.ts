@@ -21,7 +21,14 @@ import type { Reply } from '../scripts/command.js';
 import { ScriptRunner } from '../scripts/script-runner.js';
 import { UnderWay } from '../../../core/time/in-flight.js';
 import { Inbox } from './inbox.js';
-import type { Claim, Holding, Place, Suspect, Waiting, Wake } from '../../../core/backend/lock-backend.js';
+import type {
+  AcquireRequest,
+  ExtendRequest,
+  Grant,
+  Holding,
+  Place,
+  WaitListener,
+} from '../../../core/backend/lock-backend.js';
 import {
   extensionOf,
   holdingOf,
@@ -38,6 +45,7 @@ import {
 } from './node-answers.js';
 import { NodeProbe } from '../doctor/probe.js';
 import type { RedisConnection } from '../client/redis-connection.js';
+import { RedisHandOver, standsMs } from './redis-grant.js';
 import { ReleaseRetry, type GivingBack } from './release-retry.js';
 import type { ServerIdentity } from '../client/server-identity.js';
 
@@ -80,8 +88,7 @@ export class RedisNode {
   readonly #releasing = new UnderWay();
   /** With what was made of it: a server that hangs has the same fault for all, and a command for all its operations. */
   #lastFault?: [ScriptFault, Fault];
-  #wake?: Wake;
-  #suspect?: Suspect;
+  #listener?: WaitListener;
   #closed = false;
 
   constructor(
@@ -106,10 +113,11 @@ export class RedisNode {
     this.#inbox = new Inbox(connection.client, connection.clientName, channel, {
       onMessage: (text) => {
         const { ticket, fencingToken, takenKey } = readMessage(text);
-        if (takenKey === undefined) this.#wake?.(ticket, fencingToken);
-        else this.#suspect?.(takenKey, ticket);
+        if (takenKey !== undefined) this.#listener?.onTaken(takenKey, ticket);
+        else if (fencingToken === undefined) this.#listener?.onTurn(ticket);
+        else this.#listener?.onHandOver(ticket, new RedisHandOver(ticket, fencingToken));
       },
-      onChange: () => this.#wake?.(),
+      onChange: () => this.#listener?.onTurn(),
     });
   }
 
@@ -133,10 +141,9 @@ export class RedisNode {
     return this.#runner.isAnswered ? undefined : new NodeError(this.name, silence);
   }
 
-  listen(wake: Wake, suspect?: Suspect): void {
+  listen(listener: WaitListener): void {
     if (this.#closed) return;
-    this.#wake = wake;
-    this.#suspect = suspect;
+    this.#listener = listener;
     this.#inbox.open();
   }
 
@@ -144,21 +151,14 @@ export class RedisNode {
     this.#inbox.check();
   }
 
-  /** With `waiting` a refused attempt gets a place in the queue. */
-  acquire({ key, owner, ttlMs }: Claim, waiting: Waiting | undefined, told: (vote: Vote) => void): void {
+  /** With a place a refused attempt is queued. */
+  acquire({ key, owner, ttlMs, place, holders = 1 }: AcquireRequest, told: (vote: Vote) => void): void {
     const { fair } = this.#settings;
-    if (!waiting && !fair) {
+    if (!place && !fair) {
       this.#runner.tell(ACQUIRE, this.#lockAndFence(key), [owner, ttlMs], this.#voteOf, told);
       return;
     }
-    const args = [
-      owner,
-      ttlMs,
-      waiting?.tokens ?? 1,
-      waiting ? this.#entry(waiting) : '',
-      waiting?.number ?? '',
-      fair ? 1 : 0,
-    ];
+    const args = [owner, ttlMs, holders, place ? this.#entry(place) : '', place?.number ?? '', fair ? 1 : 0];
     this.#runner.tell(CONTEND, this.#keys(key), args, this.#voteOf, told);
   }
 
@@ -167,28 +167,19 @@ export class RedisNode {
    * @param admission none: it votes whenever it answers
    */
   vote(
-    { key, owner, ttlMs }: Claim,
-    waiting: Waiting | undefined,
+    { key, owner, ttlMs, place }: AcquireRequest,
     admission: Admission | undefined,
     told: (vote: Vote) => void,
   ): void {
     const { epoch, votesFromUs } = admission ?? { epoch: '', votesFromUs: '' };
-    if (!waiting) {
+    if (!place) {
       const keys = [...this.#lockAndFence(key), this.#guard];
       this.#runner.tell(VOTE, keys, [owner, ttlMs, epoch, votesFromUs], this.#voteOf, told);
       return;
     }
     // Nobody can be woken who does not listen.
-    const args = [
-      owner,
-      ttlMs,
-      1,
-      this.isListening ? this.#entry(waiting) : '',
-      waiting.number ?? '',
-      0,
-      epoch,
-      votesFromUs,
-    ];
+    const entry = this.isListening ? this.#entry(place) : '';
+    const args = [owner, ttlMs, 1, entry, place.number ?? '', 0, epoch, votesFromUs];
     this.#runner.tell(VOTE_OR_QUEUE, [...this.#keys(key), this.#guard], args, this.#voteOf, told);
   }
 
@@ -209,23 +200,23 @@ export class RedisNode {
   }
 
   /** With `restore` a lock that is absent is put back. */
-  extend({ key, owner, ttlMs }: Claim, mode: 'keep' | 'restore', told: (extension: NodeExtension) => void): void {
+  extend(request: ExtendRequest, mode: 'keep' | 'restore', told: (extension: NodeExtension) => void): void {
+    const { grant, ttlMs } = request;
+    const { key, owner } = grant;
     const script = mode === 'restore' ? RESTORE : EXTEND;
     this.#runner.tell(script, [this.#lock(key)], [owner, ttlMs], this.#extensionOf, told);
   }
 
   /**
    * A release that is not confirmed is repeated in the background until it is, or the lock has ended by itself.
-   * @param standsMs for how long the lock may be there; Infinity where an attempt to take it was not answered, and may yet run
+   * @param forMs for how long the lock may be there; Infinity where an attempt to take it was not answered, and may yet run
    */
-  release(claim: Claim, told?: (release: NodeRelease) => void, standsMs?: number): void {
-    const { key, owner, ttlMs, longestTtlMs = ttlMs } = claim;
-    // Clocks may differ in speed by 1 %, as everywhere.
-    this.#release({ key, owner, standsMs: standsMs ?? longestTtlMs * 1.01 + 2 }, told);
+  release(grant: Grant, told?: (release: NodeRelease) => void, forMs = standsMs(grant)): void {
+    this.#release({ key: grant.key, owner: grant.owner, standsMs: forMs }, told);
   }
 
   /** @returns whether the counter is at or above the token and the lock still this owner's; or a fault */
-  raiseFence({ key, owner }: Claim, fencingToken: number): Promise<{ status: 'raised' | 'gone' } | Fault> {
+  raiseFence({ key, owner }: Grant, fencingToken: number): Promise<{ status: 'raised' | 'gone' } | Fault> {
     return this.#run<{ status: 'raised' | 'gone' }>(
       RAISE_FENCE,
       this.#lockAndFence(key),

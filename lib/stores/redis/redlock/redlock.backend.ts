@@ -2,16 +2,17 @@ import type { NodeDiagnosis } from '../doctor/diagnosis.js';
 import { LockUnavailableError, type NodeError } from '../../../api/errors.js';
 import {
   type AcquireOutcome,
-  type Claim,
+  type AcquireRequest,
   type ExtendOutcome,
+  type ExtendRequest,
+  type Grant,
   type Holding,
   type LockBackend,
   type Place,
   type ReleaseOutcome,
-  type Suspect,
   type Taken,
-  type Waiting,
-  type Wake,
+  type WaitListener,
+  type WaitQueue,
 } from '../../../core/backend/lock-backend.js';
 import type { Fault, NodeExtension, NodeRelease, Vote } from '../node/node-answers.js';
 import {
@@ -27,6 +28,8 @@ import {
   type Raise,
   type WriteBack,
 } from './decisions.js';
+import { RedlockAttempt } from './attempt.js';
+import { LONGEST_TTL_MS, noteTtl } from '../node/redis-grant.js';
 import { Poll } from './poll.js';
 import type { RedlockNode } from './redlock-node.js';
 import { RedlockWakes } from './wakes.js';
@@ -37,13 +40,16 @@ import { unreachable } from '../single/single-node.backend.js';
  * is held when a majority of the nodes granted it. All nodes are asked at once, each with its own time limit, and the
  * votes are counted as they come in. Fencing tokens follow docs/adr/0004-fencing-tokens.md.
  */
-export class RedlockBackend implements LockBackend {
+export class RedlockBackend implements LockBackend, WaitQueue {
+  readonly waitQueue: WaitQueue = this;
   readonly handsOver = false;
   readonly #nodes: readonly RedlockNode[];
   readonly #quorum: number;
   readonly #nodeTimeoutMs: number;
   readonly #now: () => number;
   #wakes?: RedlockWakes;
+  /** Of grants that another process has made. */
+  readonly #adopted = new WeakMap<Grant, RedlockAttempt>();
 
   constructor(nodes: readonly RedlockNode[], nodeTimeoutMs: number, now: () => number) {
     this.#nodes = nodes;
@@ -57,32 +63,33 @@ export class RedlockBackend implements LockBackend {
     return 3 * this.#nodeTimeoutMs;
   }
 
-  acquire(claim: Claim, waiting: Waiting | undefined, told: (outcome: AcquireOutcome) => void): void {
+  acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void {
     // Connections that are just being made get the time of one vote, if there is no quorum without them.
-    if (this.#hasQuorum) this.#acquire(claim, waiting, told);
-    else void this.#connectedQuorum(this.#nodeTimeoutMs).then(() => this.#acquire(claim, waiting, told));
+    if (this.#hasQuorum) this.#acquire(request, done);
+    else void this.#connectedQuorum(this.#nodeTimeoutMs).then(() => this.#acquire(request, done));
   }
 
-  #acquire(claim: Claim, waiting: Waiting | undefined, told: (outcome: AcquireOutcome) => void): void {
+  /** For one holder, however many are asked for: to pass it on, a majority would have to know a whole block of tokens. */
+  #acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void {
     const sentAt = this.#now();
-    const queued = waiting !== undefined && this.isListening;
-    // Passing on within the process would need the whole block of tokens to be known to a majority: one at a time.
-    const place = waiting && { ...waiting, tokens: 1 };
-    const votes = this.#poll<Vote>((node, voted) => node.acquire(claim, place, voted));
+    const { place } = request;
+    const attempt = new RedlockAttempt(request);
+    const queued = place !== undefined && this.isListening;
+    const votes = this.#poll<Vote>((node, voted) => node.acquire(attempt, request, voted));
     const conclude = (outcome: Issue) => {
       if (outcome.status === 'issued') {
-        const { fencingToken } = outcome;
-        if (waiting) this.#leaveWhereRefused(claim.key, waiting, votes);
-        told({ status: 'acquired', fencingToken, lastToken: fencingToken, sentAt });
+        attempt.fencingToken = outcome.fencingToken;
+        if (place) this.#leaveWhereRefused(request.key, place, votes);
+        done({ status: 'acquired', grant: attempt, sentAt });
       } else {
-        this.#undo(claim);
-        told(outcome);
+        this.#undo(attempt);
+        done(outcome);
       }
     };
     votes.decide(
       (answers, open) => tallyVotes(answers, open, this.#quorum, queued),
       (tally) => {
-        if (tally.status === 'write-back') this.#writeBack(claim, tally, votes, conclude);
+        if (tally.status === 'write-back') this.#writeBack(attempt, tally, votes, conclude);
         else conclude(tally);
       },
     );
@@ -92,28 +99,29 @@ export class RedlockBackend implements LockBackend {
    * Held means that a majority still had it. Only then it is put back where it was absent: what was put back before
    * would be counted the next time, although another may have held the lock in between.
    */
-  extend(claim: Claim, told: (outcome: ExtendOutcome) => void): void {
+  extend({ grant, ttlMs }: ExtendRequest, done: (outcome: ExtendOutcome) => void): void {
+    const attempt = this.#attemptOf(grant);
+    noteTtl(attempt, ttlMs);
     const sentAt = this.#now();
-    const extensions = this.#poll<NodeExtension>((node, extended) => node.extend(claim, extended));
+    const extensions = this.#poll<NodeExtension>((node, extended) => node.extend(attempt, ttlMs, extended));
     extensions.decide(
       (answers, open) => tallyExtension(answers, open, this.#quorum),
       (outcome) => {
         if (outcome.status === 'extended') {
           extensions.each(({ status }, at) => {
-            if (status === 'absent') this.#nodes[at]!.mend(claim);
+            if (status === 'absent') this.#nodes[at]!.mend(attempt, ttlMs);
           });
         }
-        if (outcome.status === 'lost') this.#undo(claim);
-        told(outcome.status === 'extended' ? { ...outcome, sentAt } : outcome);
+        if (outcome.status === 'lost') this.#undo(attempt);
+        done(outcome.status === 'extended' ? { ...outcome, sentAt } : outcome);
       },
     );
   }
 
-  release(claim: Claim): Promise<ReleaseOutcome> {
-    return new Promise((resolve) => {
-      const releases = this.#poll<NodeRelease>((node, released) => node.release(claim, released));
-      releases.decide((answers, open) => tallyRelease(answers, open, this.#quorum), resolve);
-    });
+  release(grant: Grant, done: (outcome: ReleaseOutcome) => void): void {
+    const attempt = this.#attemptOf(grant);
+    const releases = this.#poll<NodeRelease>((node, released) => node.release(attempt, released));
+    releases.decide((answers, open) => tallyRelease(answers, open, this.#quorum), done);
   }
 
   /** The holder is who has a majority; minorities of a split vote are no lock. */
@@ -125,12 +133,14 @@ export class RedlockBackend implements LockBackend {
     return this.#nodes.filter(({ node }) => node.isListening).length >= this.#quorum;
   }
 
-  listen(wake: Wake, suspect?: Suspect): void {
-    this.#wakes ??= new RedlockWakes(this.#quorum, wake);
-    const wakes = this.#wakes;
-    for (const { node } of this.#nodes) {
-      node.listen((ticket) => (ticket === undefined ? wake() : wakes.note(ticket)), suspect);
-    }
+  listen(listener: WaitListener): void {
+    const wakes = (this.#wakes ??= new RedlockWakes(this.#quorum, (ticket) => listener.onTurn(ticket)));
+    const ofNode: WaitListener = {
+      onTurn: (ticket) => (ticket === undefined ? listener.onTurn() : wakes.note(ticket)),
+      onHandOver: (ticket) => wakes.note(ticket), // no node grants alone
+      onTaken: (key, owner) => listener.onTaken(key, owner),
+    };
+    for (const { node } of this.#nodes) node.listen(ofNode);
   }
 
   checkListening(): void {
@@ -199,10 +209,10 @@ export class RedlockBackend implements LockBackend {
   }
 
   /** Makes the token known to a majority before it is issued: only then no later holder can get a smaller one. */
-  #writeBack(claim: Claim, tally: WriteBack, votes: Poll<Vote>, settled: (issue: Issue) => void): void {
+  #writeBack(attempt: RedlockAttempt, tally: WriteBack, votes: Poll<Vote>, settled: (issue: Issue) => void): void {
     const { fencingToken, to } = tally;
     const raises = new Poll<Raise>(to.length, (index, raised) => {
-      void this.#nodes[to[index]!]!.node.raiseFence(claim, fencingToken).then((raise) =>
+      void this.#nodes[to[index]!]!.node.raiseFence(attempt, fencingToken).then((raise) =>
         votes.each((vote, node) => {
           if (node === to[index]) raised(acknowledged(raise, vote, fencingToken));
         }),
@@ -231,8 +241,15 @@ export class RedlockBackend implements LockBackend {
   }
 
   /** Nobody keeps a minority, and no late vote stays behind. */
-  #undo(claim: Claim): void {
-    for (const node of this.#nodes) node.undo(claim);
+  #undo(attempt: RedlockAttempt): void {
+    for (const node of this.#nodes) node.undo(attempt);
+  }
+
+  #attemptOf(grant: Grant): RedlockAttempt {
+    if (grant instanceof RedlockAttempt) return grant;
+    let attempt = this.#adopted.get(grant);
+    if (!attempt) this.#adopted.set(grant, (attempt = new RedlockAttempt({ ...grant, ttlMs: LONGEST_TTL_MS })));
+    return attempt;
   }
 
   /** A place that is left behind would be woken in vain, in the place of somebody who waits. */

@@ -5,7 +5,7 @@ import { inTime } from '../../../core/time/time-limit.js';
 import type { RedisClient, ReplicaOptions } from '../../../api/options.js';
 import { clusterSlot } from '../client/cluster-slot.js';
 import { problemOf } from '../client/problem-of.js';
-import type { Claim } from '../../../core/backend/lock-backend.js';
+import type { ExtendRequest } from '../../../core/backend/lock-backend.js';
 import { RedisConnection } from '../client/redis-connection.js';
 import type { NodeExtension } from '../node/node-answers.js';
 import { RedisNode, type NodeSettings } from '../node/redis-node.js';
@@ -24,7 +24,7 @@ const OWN_CONNECTION = {
 
 /** A lock whose replicas are waited for. */
 interface Entry {
-  claim: Claim;
+  request: ExtendRequest;
   resolve: (extension: NodeExtension) => void;
 }
 
@@ -60,15 +60,15 @@ export class ReplicaWait {
    * Starts the ttl of a lock anew and waits until enough replicas have that, and with it all that the server wrote
    * before. The extension also finds out when this server is not the one that granted the lock.
    */
-  extend(claim: Claim): Promise<NodeExtension> {
-    const server = this.#source.isCluster ? this.#masterOf(claim.key) : 'only';
+  extend(request: ExtendRequest): Promise<NodeExtension> {
+    const server = this.#source.isCluster ? this.#masterOf(request.grant.key) : 'only';
     if (server === undefined) return Promise.resolve(faulty('cluster', 'no master is known for the slot of the lock'));
     let lane = this.#lanes.get(server);
     if (!lane) {
       const connect = () => this.#connect(server);
       this.#lanes.set(server, (lane = new Lane({ settings: this.#settings, terms: this.#terms, connect })));
     }
-    return lane.extend(claim);
+    return lane.extend(request);
   }
 
   close(): void {
@@ -109,9 +109,9 @@ class Lane {
 
   constructor(private readonly duties: LaneDuties) {}
 
-  extend(claim: Claim): Promise<NodeExtension> {
+  extend(request: ExtendRequest): Promise<NodeExtension> {
     return new Promise((resolve) => {
-      this.#gathered.push({ claim, resolve });
+      this.#gathered.push({ request, resolve });
       if (!this.#isBusy) void this.#goRound();
     });
   }
@@ -127,20 +127,20 @@ class Lane {
     while (this.#gathered.length > 0) {
       const entries = this.#gathered;
       this.#gathered = [];
-      const extensions = await this.#inTime(this.#replicate(entries.map(({ claim }) => claim)));
+      const extensions = await this.#inTime(this.#replicate(entries.map(({ request }) => request)));
       entries.forEach(({ resolve }, index) => resolve(Array.isArray(extensions) ? extensions[index]! : extensions));
     }
     this.#isBusy = false;
   }
 
   /** @returns what became of each, or what is wrong with all of them; never rejects */
-  async #replicate(claims: readonly Claim[]): Promise<NodeExtension[] | NodeExtension> {
+  async #replicate(requests: readonly ExtendRequest[]): Promise<NodeExtension[] | NodeExtension> {
     const { settings, terms } = this.duties;
     try {
       const node = await this.#connected();
       const problem = await node.connection.ready(settings.commandTimeoutMs);
       if (problem) return fault(problem);
-      const extensions = await Promise.all(claims.map((claim) => extended(node, claim)));
+      const extensions = await Promise.all(requests.map((request) => extended(node, request)));
       if (!extensions.some(({ status }) => status === 'extended')) return extensions;
       const missing = await shortage(node, terms);
       return missing ? extensions.map((each) => (each.status === 'extended' ? fault(missing) : each)) : extensions;
@@ -174,8 +174,8 @@ class Lane {
   }
 }
 
-function extended(node: RedisNode, claim: Claim): Promise<NodeExtension> {
-  return new Promise((resolve) => node.extend(claim, 'keep', resolve));
+function extended(node: RedisNode, request: ExtendRequest): Promise<NodeExtension> {
+  return new Promise((resolve) => node.extend(request, 'keep', resolve));
 }
 
 /** What is wrong if not enough replicas have what this connection wrote. */

@@ -2,20 +2,21 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { NodeDiagnosis } from '../doctor/diagnosis.js';
 import { adviceFor, LockUnavailableError, NodeError } from '../../../api/errors.js';
 import {
-  tell,
   type AcquireOutcome,
-  type Claim,
+  type AcquireRequest,
   type ExtendOutcome,
+  type ExtendRequest,
+  type Grant,
   type Holding,
   type LockBackend,
   type Place,
   type ReleaseOutcome,
-  type Suspect,
   type Taken,
-  type Waiting,
-  type Wake,
+  type WaitListener,
+  type WaitQueue,
 } from '../../../core/backend/lock-backend.js';
 import type { NodeExtension, NodeRelease, Vote } from '../node/node-answers.js';
+import { noteTtl, RedisGrant } from '../node/redis-grant.js';
 import type { RedisNode } from '../node/redis-node.js';
 import type { ReplicaWait } from '../replicas/replica-wait.js';
 
@@ -23,7 +24,8 @@ import type { ReplicaWait } from '../replicas/replica-wait.js';
 const RECONNECT_PAUSE_MS = 5;
 
 /** Locks on one Redis server, one Sentinel-managed master, or one Cluster. */
-export class SingleNodeBackend implements LockBackend {
+export class SingleNodeBackend implements LockBackend, WaitQueue {
+  readonly waitQueue: WaitQueue = this;
   readonly handsOver = true;
   readonly #node: RedisNode;
   readonly #commandTimeoutMs: number;
@@ -43,40 +45,48 @@ export class SingleNodeBackend implements LockBackend {
     return 2 * this.#commandTimeoutMs + (this.#replicas?.timeoutMs ?? 0);
   }
 
-  acquire(claim: Claim, waiting: Waiting | undefined, told: (outcome: AcquireOutcome) => void): void {
+  acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void {
     const sentAt = this.#now();
-    this.#node.acquire(claim, waiting, (vote) => {
-      if (vote.status === 'granted' && !this.#replicas) told(acquired(vote.fencingToken, sentAt, waiting));
-      else tell(this.#outcomeOf(vote, claim, sentAt, waiting), told);
+    this.#node.acquire(request, (vote) => {
+      if (vote.status === 'granted' && !this.#replicas) {
+        done({ status: 'acquired', grant: granted(request, vote.fencingToken), sentAt });
+        return;
+      }
+      // It must not reject; but if it does, nobody must be kept waiting either.
+      this.#outcomeOf(vote, request, sentAt).then(done, (bug: unknown) =>
+        done({ status: 'unavailable', causes: [new NodeError(this.#node.name, String(bug))] }),
+      );
     });
   }
 
   /** Rides out a short break of the connection: the owner value makes it safe to send the same attempt again. */
-  async #outcomeOf(vote: Vote, claim: Claim, sentAt: number, waiting?: Waiting): Promise<AcquireOutcome> {
+  async #outcomeOf(vote: Vote, request: AcquireRequest, sentAt: number): Promise<AcquireOutcome> {
     const startedAt = sentAt;
+    const { place } = request;
     let undo = false;
     for (;;) {
       if (vote.status === 'granted') {
-        const cause = this.#replicas && (await missing(this.#replicas, claim));
-        if (!cause) return acquired(vote.fencingToken, sentAt, waiting);
-        this.#undo(claim, waiting);
+        const grant = granted(request, vote.fencingToken);
+        const cause = this.#replicas && (await missing(this.#replicas, { grant, ttlMs: request.ttlMs }));
+        if (!cause) return { status: 'acquired', grant, sentAt };
+        this.#undo(request);
         return { status: 'unavailable', causes: [cause] };
       }
       if (vote.status === 'refused') {
-        if (undo && !waiting) this.#undo(claim);
+        if (undo && !place) this.#undo(request);
         const { owner, remainingMs, number } = vote;
-        const refusal = { status: 'contended', owner, remainingMs, queued: waiting !== undefined, number } as const;
+        const refusal = { status: 'contended', owner, remainingMs, queued: place !== undefined, number } as const;
         return undo ? { ...refusal, isRepeated: true } : refusal;
       }
       undo ||= vote.mayHaveRun;
       const leftMs = this.#commandTimeoutMs - (this.#now() - startedAt);
       const error = vote.disconnected && leftMs > 0 ? await this.#reconnected(leftMs) : vote.error;
       if (error) {
-        if (undo) this.#undo(claim, waiting);
+        if (undo) this.#undo(request);
         return { status: 'unavailable', causes: [error] };
       }
       sentAt = this.#now();
-      vote = await new Promise((resolve) => this.#node.acquire(claim, waiting, resolve));
+      vote = await new Promise((resolve) => this.#node.acquire(request, resolve));
     }
   }
 
@@ -86,15 +96,16 @@ export class SingleNodeBackend implements LockBackend {
     return connection.ready(leftMs);
   }
 
-  extend(claim: Claim, told: (outcome: ExtendOutcome) => void): void {
+  extend(request: ExtendRequest, done: (outcome: ExtendOutcome) => void): void {
+    noteTtl(request.grant, request.ttlMs);
     const sentAt = this.#now();
-    const extended = (extension: NodeExtension) => told(extendOutcome(extension, sentAt));
-    if (this.#replicas) void this.#replicas.extend(claim).then(extended);
-    else this.#node.extend(claim, 'keep', extended);
+    const extended = (extension: NodeExtension) => done(extendOutcome(extension, sentAt));
+    if (this.#replicas) void this.#replicas.extend(request).then(extended);
+    else this.#node.extend(request, 'keep', extended);
   }
 
-  release(claim: Claim): Promise<ReleaseOutcome> {
-    return new Promise((resolve) => this.#node.release(claim, (release) => resolve(releaseOutcome(release))));
+  release(grant: Grant, done: (outcome: ReleaseOutcome) => void): void {
+    this.#node.release(grant, (release) => done(releaseOutcome(release)));
   }
 
   leave(key: string, place: Place): void {
@@ -105,12 +116,16 @@ export class SingleNodeBackend implements LockBackend {
     return this.#node.isListening;
   }
 
-  listen(wake: Wake, suspect?: Suspect): void {
-    this.#node.listen((ticket, fencingToken) => {
-      // What replicas are to have is not held before they do, and what cannot be extended now is not begun with.
-      const mayBegin = !this.#replicas && this.#node.connection.isReady;
-      wake(ticket, mayBegin ? fencingToken : undefined);
-    }, suspect);
+  listen(listener: WaitListener): void {
+    this.#node.listen({
+      onTurn: (ticket) => listener.onTurn(ticket),
+      onHandOver: (ticket, handOver) => {
+        // What replicas are to have is not held before they do, and what cannot be extended now is not begun with.
+        if (this.#replicas || !this.#node.connection.isReady) listener.onTurn(ticket);
+        else listener.onHandOver(ticket, handOver);
+      },
+      onTaken: (key, owner) => listener.onTaken(key, owner),
+    });
   }
 
   checkListening(): void {
@@ -152,19 +167,19 @@ export class SingleNodeBackend implements LockBackend {
    * Not awaited: it is for whoever comes next, and is repeated until it is confirmed, however long that takes: an attempt
    * that was not answered may run when the server goes on.
    */
-  #undo(claim: Claim, waiting?: Waiting): void {
-    if (waiting) this.#node.leave(claim.key, waiting);
-    else this.#node.release(claim, undefined, Infinity);
+  #undo(request: AcquireRequest): void {
+    if (request.place) this.#node.leave(request.key, request.place);
+    else this.#node.release(request, undefined, Infinity);
   }
 }
 
-function acquired(fencingToken: number, sentAt: number, waiting?: Waiting): AcquireOutcome {
-  return { status: 'acquired', fencingToken, lastToken: fencingToken + (waiting?.tokens ?? 1) - 1, sentAt };
+function granted(request: AcquireRequest, fencingToken: number): Grant {
+  return new RedisGrant(request, fencingToken, fencingToken + (request.holders ?? 1) - 1);
 }
 
 /** Why the replicas do not have a lock that was granted; undefined when they do. */
-async function missing(replicas: ReplicaWait, claim: Claim): Promise<NodeError | undefined> {
-  const extension = await replicas.extend(claim);
+async function missing(replicas: ReplicaWait, request: ExtendRequest): Promise<NodeError | undefined> {
+  const extension = await replicas.extend(request);
   if (extension.status === 'extended') return undefined;
   if (extension.status === 'fault') return extension.error;
   return new NodeError('Redis', 'the lock was gone from the primary before replicas were known to have it');
