@@ -1,0 +1,72 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { PromiseBackend } from '../../lib/core/backend/from-promises.js';
+import type { AcquireRequest, ExtendRequest, Grant, Holding } from '../../lib/core/backend/lock-backend.js';
+
+interface Entry {
+  owner: string;
+  fencingToken: number;
+  since: number;
+  endsAt: number;
+}
+
+/** As small as a backend can be: a `Map`, and a delay where a store would have a network. It keeps no queue. */
+export class ToyBackend implements PromiseBackend {
+  readonly name = 'toy';
+  readonly #entries = new Map<string, Entry>();
+  #lastToken = 0;
+
+  /** @param delayMs how long an operation takes to reach the store */
+  constructor(
+    private readonly now: () => number,
+    private readonly delayMs = 1,
+  ) {}
+
+  attemptTimeoutMs(): number {
+    return 1_000;
+  }
+
+  async acquire({ key, owner, ttlMs, holders = 1 }: AcquireRequest) {
+    const entry = await this.#seen(key);
+    const now = this.now();
+    if (entry && entry.owner !== owner) {
+      const remainingMs = entry.endsAt - now;
+      return { status: 'contended', owner: entry.owner, remainingMs, queued: false } as const;
+    }
+    const fencingToken = this.#lastToken + 1;
+    const lastToken = (this.#lastToken += holders);
+    this.#entries.set(key, { owner, fencingToken, since: now, endsAt: now + ttlMs });
+    return { status: 'acquired', grant: { key, owner, fencingToken, lastToken } } as const;
+  }
+
+  async extend({ grant: { key, owner }, ttlMs }: ExtendRequest) {
+    const entry = await this.#seen(key);
+    if (entry?.owner !== owner) return { status: 'lost', reason: entry ? 'stolen' : 'expired' } as const;
+    entry.endsAt = this.now() + ttlMs;
+    return { status: 'extended' } as const;
+  }
+
+  async release({ key, owner }: Grant) {
+    if ((await this.#seen(key))?.owner !== owner) return { status: 'gone' } as const;
+    this.#entries.delete(key);
+    return { status: 'released' } as const;
+  }
+
+  async inspect(key: string): Promise<Holding | undefined> {
+    const entry = await this.#seen(key);
+    if (!entry) return undefined;
+    const { owner, fencingToken, since, endsAt } = entry;
+    return { owner, fencingToken, remainingMs: endsAt - this.now(), heldForMs: this.now() - since };
+  }
+
+  async forceRelease(key: string) {
+    const entry = await this.#seen(key);
+    this.#entries.delete(key);
+    return entry && { from: [entry.owner] };
+  }
+
+  async #seen(key: string): Promise<Entry | undefined> {
+    await delay(this.delayMs);
+    const entry = this.#entries.get(key);
+    return entry && entry.endsAt > this.now() ? entry : undefined;
+  }
+}
