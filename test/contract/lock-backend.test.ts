@@ -3,7 +3,7 @@ import { RedisCluster } from '../support/redis-cluster.js';
 import { letVote } from '../support/let-vote.js';
 import { RedisServer } from '../support/redis-server.js';
 import { connected } from '../support/claims.js';
-import { describeBackend } from './contract.js';
+import { describeBackend } from './lock-backend.js';
 
 /** For a node that is up: 300 operations at once may take a busy machine longer than the default of a Redlock. */
 const BUSY_MACHINE_MS = 1_500;
