@@ -1,9 +1,31 @@
 import { Cluster } from 'ioredis';
+import { expect } from 'vitest';
 import { RedisCluster } from '../support/redis-cluster.js';
 import { letVote } from '../support/let-vote.js';
 import { RedisServer } from '../support/redis-server.js';
-import { connected } from '../support/claims.js';
+import { connected, now } from '../support/claims.js';
+import { until } from '../support/until.js';
+import { fromPromises } from '../../lib/core/backend/from-promises.js';
+import { ToyBackend } from './toy-backend.js';
 import { describeBackend } from './lock-backend.js';
+
+/** What Redis keeps: fencing counters, for a day. */
+function onlyCounters(servers: readonly RedisServer[]) {
+  return async (key: string): Promise<void> => {
+    for (const server of servers) {
+      // A Redlock does not wait for the last of its nodes.
+      const left = await until(
+        async () => {
+          const keys = await server.keys('lock:{left-*');
+          return keys.every((name) => name.endsWith(':fence')) ? keys : undefined;
+        },
+        { what: 'all locks are released' },
+      );
+      expect(left.every((name) => name === `lock:{${key}}:fence`)).toBe(true);
+      for (const name of left) expect(await server.command('PTTL', name)).toBeGreaterThan(3_600_000);
+    }
+  };
+}
 
 /** For a node that is up: 300 operations at once may take a busy machine longer than the default of a Redlock. */
 const BUSY_MACHINE_MS = 1_500;
@@ -17,7 +39,7 @@ describeBackend('one Redis server', async () => {
   const server = await RedisServer.start();
   return {
     backend: await connected({ redis: server.url }),
-    servers: [server],
+    checkLeft: onlyCounters([server]),
     tearDown: () => server.stop(),
   };
 });
@@ -27,7 +49,7 @@ describeBackend('a Redis Cluster of 3 masters, by a client of the application', 
   const client = new Cluster(cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port })));
   return {
     backend: await connected({ redis: client }),
-    servers: cluster.nodes,
+    checkLeft: onlyCounters(cluster.nodes),
     tearDown: async () => {
       await client.ping(); // rejects if the backend has closed it
       client.disconnect();
@@ -41,7 +63,7 @@ for (const count of [3, 5]) {
     const servers = await startServers(count);
     return {
       backend: await connected({ redlock: urls(servers), commandTimeoutMs: BUSY_MACHINE_MS }),
-      servers,
+      checkLeft: onlyCounters(servers),
       tearDown: () => stopServers(servers),
     };
   });
@@ -52,12 +74,15 @@ describeBackend('a Redlock of 5 servers, one of which is dead', async () => {
   await servers[1]!.kill();
   return {
     backend: await connected({ redlock: urls(servers), commandTimeoutMs: BUSY_MACHINE_MS }),
-    servers: servers.filter((_, index) => index !== 1),
+    checkLeft: onlyCounters(servers.filter((_, index) => index !== 1)),
     tearDown: () => stopServers(servers),
   };
 });
 
 describeBackend('the memory of this process', async () => ({
   backend: await connected({ memory: true }),
-  servers: [],
+}));
+
+describeBackend('a toy backend, written with promises', async () => ({
+  backend: fromPromises(new ToyBackend(now), now),
 }));
