@@ -47,7 +47,6 @@ const NOT_YET = new Set([
   'core/backend -> stores/redis/doctor',
   'core/service -> compose',
   'core/service -> stores/redis/doctor',
-  'stores/redis/client -> stores/redis/doctor',
   'stores/redis/scripts -> ioredis',
   'stores/redis/node -> ioredis',
   'stores/redis/node -> stores/redis/doctor',

@@ -7,7 +7,8 @@ import { problemOf } from '../client/problem-of.js';
 import { isReplyError } from '../client/reply-error.js';
 import { ownConnection } from '../node/inbox.js';
 import { refusesDatabase, type RedisConnection } from '../client/redis-connection.js';
-import { readInfo, settingOf } from '../client/server-info.js';
+import { settingOf } from '../client/server-info.js';
+import { readInfo } from './read-info.js';
 
 /** What a node is used for, and what the names of its keys and channels begin with. */
 export interface Usage {

@@ -1,0 +1,28 @@
+import { infoFields } from '../client/server-info.js';
+import type { NodeDiagnosis } from './diagnosis.js';
+
+/** What the answer to INFO says for a diagnosis. */
+export function readInfo(text: string): Partial<NodeDiagnosis> {
+  const info = infoFields(text);
+  const number = (name: string): number | undefined => {
+    const value = info.get(name);
+    return value === undefined || value === '' || !Number.isFinite(Number(value)) ? undefined : Number(value);
+  };
+  const flag = (name: string): boolean | undefined => (info.has(name) ? info.get(name) === '1' : undefined);
+  const role = info.get('role');
+  const isReplica = role === 'slave' || role === 'replica';
+  const appendOnly = flag('aof_enabled');
+  return {
+    version: info.get('redis_version'),
+    runId: info.get('run_id'),
+    role: isReplica ? 'replica' : role === 'master' ? 'master' : undefined,
+    replicaOf: isReplica ? `${info.get('master_host')}:${info.get('master_port')}` : undefined,
+    replicationId: info.get('master_replid'),
+    replicas: number('connected_slaves'),
+    readOnly: role === undefined ? undefined : isReplica && info.get('slave_read_only') !== '0',
+    cluster: flag('cluster_enabled'),
+    evictionPolicy: info.get('maxmemory_policy'),
+    maxMemoryBytes: number('maxmemory'),
+    persistence: appendOnly === undefined ? undefined : { appendOnly },
+  };
+}
