@@ -19,11 +19,9 @@ export type {
   AcquireOptions,
   LeaseOptions,
   LossOptions,
-  RedisClient,
   RedisLockModuleOptions,
   RedisLockOptionsFactory,
   RedisLockSettings,
-  RedisSource,
   ReplicaOptions,
   TryAcquireOptions,
   WithLockOptions,
@@ -41,6 +39,7 @@ export {
 export { RedisFence, type RedisFenceOptions } from './fencing/redis-fence.js';
 export { SqlFence, type SqlFenceOptions, type SqlQuery } from './fencing/sql-fence.js';
 export { StaleTokenError, type StaleTokenDetails } from './fencing/stale-token.error.js';
+export type { IoredisClient, RedisSource } from './stores/redis/client/source.js';
 export { LockService, type Work } from './core/service/lock.service.js';
 export { Fenced, FencingToken, type FencedOptions, type FencingTokenOptions } from './nest/fencing/fenced.decorator.js';
 export { FENCE_STORE, FencingTokenGuard } from './nest/fencing/fencing-token.guard.js';

@@ -1,14 +1,6 @@
-import type { Cluster, Redis, RedisOptions } from 'ioredis';
+import type { RedisSource } from '../stores/redis/client/source.js';
 
-/**
- * Where a Redis is: a URL, ioredis options, a client, or a function that makes a client.
- * Options have to name the server, and may hold nothing that ioredis does not know: it would connect to localhost.
- * The module closes what it made itself or had made by the function; a client it was handed it never closes.
- */
-export type RedisSource = string | RedisOptions | Redis | Cluster | (() => RedisClient | Promise<RedisClient>);
-
-/** A client of ioredis. */
-export type RedisClient = Redis | Cluster;
+export type { RedisSource };
 
 /** How a lock is kept; each can be set for the module and for a single call. */
 export interface LeaseOptions {

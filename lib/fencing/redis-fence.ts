@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { checkKey } from '../core/keys/check-key.js';
 import { LockOptionsError } from '../api/errors.js';
-import type { RedisClient } from '../api/options.js';
+import type { IoredisClient } from '../stores/redis/client/source.js';
 import type { FenceStore } from './fence-store.js';
 import { checkFencingToken } from './fencing-token.js';
 import { StaleTokenError } from './stale-token.error.js';
@@ -62,7 +62,7 @@ export class RedisFence implements FenceStore {
 
   /** @throws LockOptionsError */
   constructor(
-    private readonly client: RedisClient,
+    private readonly client: IoredisClient,
     { keyPrefix = 'fenced', rememberMs = DAY_MS }: RedisFenceOptions = {},
   ) {
     // A brace would move the hash tag, and the two keys to different slots of a Cluster.

@@ -1,6 +1,7 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { Inbox } from '../../lib/stores/redis/node/inbox.js';
+import { portOf } from '../support/port-of.js';
 import { subscribers, untilSubscribers } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
@@ -13,12 +14,13 @@ beforeAll(async () => {
 beforeEach(() => untilSubscribers(server, 0));
 afterAll(() => server.stop());
 
-function inboxOf(options: object = {}, port = server.port) {
-  const source = new Redis({ host: '127.0.0.1', port, ...options });
+function inboxOf(options: object = {}, serverPort = server.port) {
+  const source = new Redis({ host: '127.0.0.1', port: serverPort, ...options });
   source.on('error', () => {}); // as the application would
+  const port = portOf(source);
   const heard: string[] = [];
   const changes: boolean[] = [];
-  const inbox: Inbox = new Inbox(source, 'inbox', 'inbox:me', {
+  const inbox: Inbox = new Inbox(port, 'inbox', 'inbox:me', {
     onMessage: (text) => heard.push(text),
     onChange: () => changes.push(inbox.isOpen),
   });
@@ -27,7 +29,7 @@ function inboxOf(options: object = {}, port = server.port) {
     source.disconnect();
   });
   const isOpen = () => until(() => inbox.isOpen, { what: 'it listens' });
-  return { inbox, source, heard, changes, isOpen };
+  return { inbox, source, port, heard, changes, isOpen };
 }
 
 const publish = (text: string, channel = 'inbox:me') => server.command('PUBLISH', channel, text);
@@ -170,20 +172,20 @@ describe('an inbox', () => {
     });
 
     it('subscribes anew when the server publishes, but nothing arrives', async () => {
-      const { inbox, source, changes, isOpen } = inboxOf();
+      const { inbox, port, changes, isOpen } = inboxOf();
       inbox.open();
       await isOpen();
-      source.publish = () => Promise.resolve(1); // to a connection that leads nowhere
+      port.call = () => Promise.resolve(1); // to a connection that leads nowhere
       inbox.check();
       await until(() => changes.length >= 3, { what: 'it has subscribed anew' });
       expect(changes).toEqual([true, false, true]);
     });
 
     it('stays as it is while its server may not be asked to publish', async () => {
-      const { inbox, source, changes, isOpen } = inboxOf();
+      const { inbox, source, port, changes, isOpen } = inboxOf();
       inbox.open();
       await isOpen();
-      source.publish = () => Promise.reject(new Error('NOPERM'));
+      port.call = () => Promise.reject(new Error('NOPERM'));
       inbox.check();
       await source.ping();
       inbox.check();

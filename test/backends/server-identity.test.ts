@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
 import { identify } from '../../lib/stores/redis/client/server-identity.js';
+import { portOf } from '../support/port-of.js';
 import { clientOf, redisServer } from '../support/stage.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
@@ -17,6 +18,6 @@ it('no server is taken to be up for longer than it is, though Redis reports one 
     return performance.now() < launchedAt + 1_000 ? { server, launchedAt } : undefined;
   };
   const { server, launchedAt } = await until(early, { what: 'Redis says so within a second', timeoutMs: 60_000 });
-  const { uptimeS } = await identify(clientOf(server));
+  const { uptimeS } = await identify(portOf(clientOf(server)));
   expect(launchedAt + uptimeS * 1_000).toBeLessThanOrEqual(performance.now());
 });

@@ -19,6 +19,7 @@ import { GRANT_TTL_MS, queueEntry, readMessage } from '../../lib/stores/redis/sc
 import type { Script } from '../../lib/stores/redis/scripts/script.js';
 import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
 import { ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
+import { portOf } from '../support/port-of.js';
 import { RedisServer } from '../support/redis-server.js';
 import { runScript } from '../support/run-script.js';
 import { together } from '../support/together.js';
@@ -52,7 +53,7 @@ beforeAll(async () => {
   server = await RedisServer.start();
   [client, listener] = [new Redis(server.url), new Redis(server.url)];
   await client.ping();
-  runner = new ScriptRunner(client, 5_000);
+  runner = new ScriptRunner(portOf(client), 5_000);
   listener.on('message', (_channel, text) => void heard.push(text));
   await listener.subscribe(CHANNEL);
 });

@@ -4,6 +4,7 @@ import { ACQUIRE, EXTEND, INSPECT, RAISE_FENCE, RELEASE, RESTORE } from '../../l
 import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
 import type { Reply } from '../../lib/stores/redis/scripts/command.js';
 import { ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
+import { portOf } from '../support/port-of.js';
 import { RedisServer } from '../support/redis-server.js';
 import { runScript } from '../support/run-script.js';
 import { together } from '../support/together.js';
@@ -23,7 +24,7 @@ describe('A ScriptRunner', () => {
     await server.stop();
   });
   beforeEach(async () => {
-    runner = new ScriptRunner(client, 5_000);
+    runner = new ScriptRunner(portOf(client), 5_000);
     await client.flushall();
     // So that no first use of a script adds to the counts.
     await acquire('warm-up');
@@ -210,7 +211,7 @@ describe('A ScriptRunner', () => {
     const half = new Redis({ port: server.port, host: '127.0.0.1', username: 'half', password: 'any' });
     await half.ping();
     await acquire('held', 'somebody');
-    runner = new ScriptRunner(half, 5_000);
+    runner = new ScriptRunner(portOf(half), 5_000);
     const outcomes = await allSettled(() => [acquire('free'), acquire('held')]);
     half.disconnect();
     expect(outcomes).toEqual(
@@ -223,7 +224,7 @@ describe('A ScriptRunner', () => {
     await client.call('ACL', 'SETUSER', 'limited', 'on', 'nopass', '~allowed:*', '+@all');
     const limited = new Redis({ port: server.port, host: '127.0.0.1', username: 'limited', password: 'any' });
     await limited.ping();
-    runner = new ScriptRunner(limited, 5_000);
+    runner = new ScriptRunner(portOf(limited), 5_000);
     const keys = Array.from({ length: 150 }, (_, index) => (index === 75 ? 'forbidden' : `allowed:${index}`));
     const outcomes = await allSettled(() => keys.map((key) => acquire(key)));
     limited.disconnect();

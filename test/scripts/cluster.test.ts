@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ACQUIRE } from '../../lib/stores/redis/scripts/lua.js';
 import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
 import { ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
+import { portOf } from '../support/port-of.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import { runScript } from '../support/run-script.js';
 import { until } from '../support/until.js';
@@ -51,7 +52,7 @@ describe('In a Redis Cluster', () => {
   });
 
   it('operations of one tick on keys of one slot travel in one call, those of other slots in their own', async () => {
-    const runner = new ScriptRunner(client, 5_000);
+    const runner = new ScriptRunner(portOf(client), 5_000);
     const keys = Array.from({ length: 90 }, (_, index) => `{${'abc'[index % 3]}}:${index}`);
     const acquire = (owner: string) =>
       together(runner, () =>
@@ -65,7 +66,7 @@ describe('In a Redis Cluster', () => {
   });
 
   it('more than 50 operations on one slot travel in several calls', async () => {
-    const runner = new ScriptRunner(client, 5_000);
+    const runner = new ScriptRunner(portOf(client), 5_000);
     const keys = Array.from({ length: 101 }, (_, index) => `{a}:many:${index}`);
     await runScript(runner, ACQUIRE, ['{a}:warm-up', '{a}:warm-up:fence'], ['me', 10_000]);
     await resetCalls();
@@ -76,7 +77,7 @@ describe('In a Redis Cluster', () => {
   it('the key prefix of the client counts for the slot', async () => {
     const prefixed = connect('{one slot for all}:');
     await prefixed.ping();
-    const runner = new ScriptRunner(prefixed, 5_000);
+    const runner = new ScriptRunner(portOf(prefixed), 5_000);
     const run = () =>
       together(runner, () =>
         Promise.all(['a', 'b', 'c'].map((key) => runScript(runner, ACQUIRE, [key, `${key}:fence`], ['me', 10_000]))),
@@ -89,7 +90,7 @@ describe('In a Redis Cluster', () => {
   });
 
   it('a node that hangs costs its own operations one time limit, and those on other nodes nothing', async () => {
-    const runner = new ScriptRunner(client, 300);
+    const runner = new ScriptRunner(portOf(client), 300);
     const acquire = (key: string, owner: string) => runScript(runner, ACQUIRE, [key, `${key}:fence`], [owner, 10_000]);
     await Promise.all(['{a}:hangs', '{b}:hangs'].map((key) => acquire(key, 'first')));
     const where = await Promise.all(cluster.nodes.map(async (each) => (await each.keys('{a}:hangs')).length));

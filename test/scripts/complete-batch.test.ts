@@ -2,10 +2,12 @@ import type { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { ACQUIRE, EXTEND, INSPECT, RELEASE } from '../../lib/stores/redis/scripts/lua.js';
 import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
+import { CommandFault, type RedisClient, type ScriptCall } from '../../lib/stores/redis/client/redis-client.js';
 import type { Script } from '../../lib/stores/redis/scripts/script.js';
 import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
 import type { Reply } from '../../lib/stores/redis/scripts/command.js';
 import { ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
+import { portOf } from '../support/port-of.js';
 import { runScript } from '../support/run-script.js';
 
 const SCRIPTS = [ACQUIRE, EXTEND, INSPECT, RELEASE];
@@ -15,19 +17,23 @@ interface Call {
   /** The first key of each operation. */
   locks: string[];
   answer: (replies: unknown) => void;
-  refuse: (error: Error) => void;
+  fail: (problem: string) => void;
 }
 
 /** A client that notes what it is asked to send, and answers when the test says so. */
-function noting(calls: Call[], options: Partial<Redis> = {}): Redis {
-  const evalsha = (sha: string, keyCount: number, values: string[]) =>
-    new Promise((answer, refuse) => {
-      const script = SCRIPTS.find((each) => each.sha === sha)!;
-      const keysEach = script === EXTEND ? 1 : 2;
-      const locks = values.slice(0, keyCount).filter((_, index) => index % keysEach === 0);
-      calls.push({ script, locks, answer, refuse });
+function noting(calls: Call[], more: Partial<RedisClient> = {}): RedisClient {
+  const run = (call: ScriptCall) => {
+    const script = SCRIPTS.find((each) => each.sha === call.script.sha)!;
+    const keysEach = script === EXTEND ? 1 : 2;
+    const locks = call.keys.filter((_, index) => index % keysEach === 0);
+    calls.push({
+      script,
+      locks,
+      answer: (replies) => queueMicrotask(() => call.answered(replies)),
+      fail: (problem) => queueMicrotask(() => call.failed(new CommandFault(problem, 'disconnected'))),
     });
-  return { status: 'ready', isCluster: false, options: {}, evalsha, ...options } as unknown as Redis;
+  };
+  return { isReady: true, isCluster: false, routeOf: () => [0], run, ...more } as RedisClient;
 }
 
 /** Each lock is answered with its name. */
@@ -50,7 +56,7 @@ describe('Of the operations of one tick', () => {
   afterEach(() => answerAll([...earlier, ...calls])); // what is open would come due while other tests run
 
   /** Something is under way on it. */
-  function atWork(client: Redis): ScriptRunner {
+  function atWork(client: RedisClient): ScriptRunner {
     runner = new ScriptRunner(client, 5_000);
     void run(INSPECT, 'earlier');
     earlier.push(...calls.splice(0));
@@ -113,9 +119,9 @@ describe('Of the operations of one tick', () => {
   });
 
   it('all fail after the last of them was asked for when the connection is lost meanwhile, and none is sent', async () => {
-    const client = noting(calls);
-    runner = atWork(client);
-    client.status = 'reconnecting';
+    let isReady = true;
+    runner = atWork(Object.defineProperty(noting(calls), 'isReady', { get: () => isReady }));
+    isReady = false;
     const told: unknown[] = [];
     for (const lock of locks(50, 'a')) {
       runner.tell(
@@ -133,7 +139,7 @@ describe('Of the operations of one tick', () => {
   });
 
   it('those on other slots of a Cluster are sent along with the slot that is complete', async () => {
-    runner = atWork(noting(calls, { isCluster: true, slots: [] } as unknown as Partial<Redis>));
+    runner = atWork(noting(calls, { isCluster: true, routeOf: (key) => [clusterSlot(key)] }));
     expect(clusterSlot('{b}')).not.toBe(clusterSlot('{a}'));
     const asked = ['{b}:1', ...locks(50, '{a}'), '{b}:2', '{a}:later'];
     const answers = asked.map((lock) => run(ACQUIRE, lock));
@@ -152,7 +158,7 @@ describe('Of the operations of one tick', () => {
         return answer;
       }),
     );
-    calls[0]!.refuse(new Error('the connection broke'));
+    calls[0]!.fail('the connection broke');
     expect(await Promise.all(faults)).toEqual(Array(50).fill(expect.any(ScriptFault)));
     await endOfTick();
     expect(sent()).toEqual([
@@ -180,14 +186,21 @@ describe('Of the operations of one tick', () => {
 
   it('one that was given up is not sent again when the server does not know its script', async () => {
     const again: unknown[] = [];
-    const evaluate = (...sent: unknown[]) => Promise.resolve(again.push(sent));
-    runner = new ScriptRunner(noting(calls, { eval: evaluate } as unknown as Partial<Redis>), 20);
+    const refuse: ((error: Error) => void)[] = [];
+    const client = {
+      status: 'ready',
+      isCluster: false,
+      options: {},
+      evalsha: () => new Promise((_resolve, reject) => refuse.push(reject)),
+      eval: (...sent: unknown[]) => Promise.resolve(again.push(sent)),
+    };
+    runner = new ScriptRunner(portOf(client as unknown as Redis), 20);
     await runner.ask(ACQUIRE, ['a', 'a:fence'], ['me', 1], () => {});
-    calls[0]!.refuse(new Error('NOSCRIPT No matching script.'));
+    refuse[0]!(new Error('NOSCRIPT No matching script.'));
     await endOfTick();
     expect(again).toEqual([]);
     void run(ACQUIRE, 'b').catch(() => {}); // it serves again
-    calls[1]!.refuse(new Error('NOSCRIPT No matching script.'));
+    refuse[1]!(new Error('NOSCRIPT No matching script.'));
     await endOfTick();
     expect(again).toHaveLength(1);
   });
@@ -196,8 +209,8 @@ describe('Of the operations of one tick', () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'], now: 0 });
     vi.spyOn(performance, 'now').mockImplementation(() => Date.now());
     onTestFinished(() => void vi.restoreAllMocks().useRealTimers());
-    const slots = Object.assign([], { [clusterSlot('{a}')]: ['node a'], [clusterSlot('{b}')]: ['node b'] });
-    runner = new ScriptRunner(noting(calls, { isCluster: true, slots } as unknown as Partial<Redis>), 5_000);
+    const routeOf = (key: string) => [clusterSlot(key), key.startsWith('{a}') ? 'node a' : 'node b'];
+    runner = new ScriptRunner(noting(calls, { isCluster: true, routeOf }), 5_000);
     const again: Promise<unknown>[] = [];
     const asked = runner.ask(ACQUIRE, ['{a}', '{a}:fence'], ['me', 1], () => {
       for (const lock of locks(50, '{b}')) again.push(run(ACQUIRE, lock).catch((fault: unknown) => fault));

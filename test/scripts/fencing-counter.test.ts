@@ -4,6 +4,7 @@ import { ACQUIRE, CONTEND, VOTE, VOTE_OR_QUEUE } from '../../lib/stores/redis/sc
 import { FENCE_TTL_MS } from '../../lib/stores/redis/scripts/fence.js';
 import type { Reply } from '../../lib/stores/redis/scripts/command.js';
 import { ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
+import { portOf } from '../support/port-of.js';
 import { RedisServer } from '../support/redis-server.js';
 import { runScript } from '../support/run-script.js';
 import { together } from '../support/together.js';
@@ -19,7 +20,7 @@ beforeAll(async () => {
   server = await RedisServer.start();
   client = new Redis(server.url);
   await client.ping();
-  runner = new ScriptRunner(client, 5_000);
+  runner = new ScriptRunner(portOf(client), 5_000);
 });
 beforeEach(() => client.flushall());
 afterAll(async () => {

@@ -5,6 +5,7 @@ import { GRANT_TTL_MS, queueEntry, readMessage, type Service } from '../../lib/s
 import type { Script } from '../../lib/stores/redis/scripts/script.js';
 import type { Reply } from '../../lib/stores/redis/scripts/command.js';
 import { ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
+import { portOf } from '../support/port-of.js';
 import { RedisServer } from '../support/redis-server.js';
 import { runScript } from '../support/run-script.js';
 import { until } from '../support/until.js';
@@ -28,7 +29,7 @@ beforeAll(async () => {
   server = await RedisServer.start();
   [client, listener] = [new Redis(server.url), new Redis(server.url)];
   await client.ping();
-  runner = new ScriptRunner(client, 5_000);
+  runner = new ScriptRunner(portOf(client), 5_000);
   listener.on('message', (channel, text) => {
     const { ticket, fencingToken, takenKey } = readMessage(text);
     heard.push(`${channel} ${ticket}`);
@@ -163,7 +164,7 @@ describe('a release', () => {
     await narrow.ping();
     await hold('me');
     await line(entryOf('first'));
-    await runScript(new ScriptRunner(narrow, 5_000), RELEASE, KEYS, ['me']);
+    await runScript(new ScriptRunner(portOf(narrow), 5_000), RELEASE, KEYS, ['me']);
     await told('inbox:alive first');
     expect(tokens).toEqual([undefined]);
     expect(await client.get(LOCK)).toBe('first');

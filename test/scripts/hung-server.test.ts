@@ -4,6 +4,7 @@ import { ACQUIRE, EXTEND } from '../../lib/stores/redis/scripts/lua.js';
 import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
 import type { Reply } from '../../lib/stores/redis/scripts/command.js';
 import { ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
+import { portOf } from '../support/port-of.js';
 import { RedisServer } from '../support/redis-server.js';
 import { runScript } from '../support/run-script.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
@@ -56,7 +57,7 @@ describe('A server that hangs', () => {
     client.on('error', () => {});
     clients.push(client);
     await client.ping();
-    const runner = new ScriptRunner(client, limitMs, false, undefined, onAnswering);
+    const runner = new ScriptRunner(portOf(client), limitMs, false, undefined, onAnswering);
     await acquire(runner);
     await extend(runner);
     await server.resetCalls();
@@ -202,7 +203,7 @@ describe('A client that is not connected', () => {
     await client.ping();
     await server.kill();
     await until(() => client.status === 'reconnecting', { what: 'the client has noticed' });
-    const runner = new ScriptRunner(client, 5_000);
+    const runner = new ScriptRunner(portOf(client), 5_000);
     const answer = runScript(runner, ACQUIRE, ['key', 'key:fence'], ['me', 10_000]).catch((fault: unknown) => fault);
     const late = new Promise<string>((resolve) => setImmediate(resolve, 'not at once'));
     expect(await Promise.race([answer, late])).toMatchObject({ mayHaveRun: false, disconnected: true });

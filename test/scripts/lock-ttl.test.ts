@@ -3,6 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { ACQUIRE, CONTEND, RESTORE, VOTE, VOTE_OR_QUEUE } from '../../lib/stores/redis/scripts/lua.js';
 import type { Script } from '../../lib/stores/redis/scripts/script.js';
 import { ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
+import { portOf } from '../support/port-of.js';
 import { RedisServer } from '../support/redis-server.js';
 import { runScript } from '../support/run-script.js';
 import { together } from '../support/together.js';
@@ -19,7 +20,7 @@ describe('A lock that was taken', () => {
     server = await RedisServer.start();
     client = new Redis(server.url);
     await client.ping();
-    runner = new ScriptRunner(client, 5_000);
+    runner = new ScriptRunner(portOf(client), 5_000);
   });
   beforeEach(() => client.flushall());
   afterAll(async () => {

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { problemOf } from '../../lib/stores/redis/client/problem-of.js';
+import { problemOfIoredis } from '../../lib/stores/redis/client/ioredis.js';
 
 it.each([
   ["ERR unknown command 'AUTH', with args beginning with: 'secret' ", "ERR unknown command 'AUTH'"],
@@ -11,16 +11,16 @@ it.each([
     'the connection broke before the answer came',
   ],
 ])('an error that reads %j is told as %j', (message, problem) => {
-  expect(problemOf(new Error(message))).toBe(problem);
+  expect(problemOfIoredis(new Error(message))).toBe(problem);
 });
 
 it('an error of several addresses is told with each of them', () => {
   const errors = [new Error('connect ECONNREFUSED ::1:6379'), new Error('connect ECONNREFUSED 127.0.0.1:6379')];
-  expect(problemOf(new AggregateError(errors))).toBe(
+  expect(problemOfIoredis(new AggregateError(errors))).toBe(
     'connect ECONNREFUSED ::1:6379, connect ECONNREFUSED 127.0.0.1:6379',
   );
 });
 
 it('what is no error is told as it is', () => {
-  expect(problemOf('odd')).toBe('odd');
+  expect(problemOfIoredis('odd')).toBe('odd');
 });

@@ -1,6 +1,6 @@
 import { ReplyError } from 'ioredis';
 import { expect, it } from 'vitest';
-import { isReplyError } from '../../lib/stores/redis/client/reply-error.js';
+import { isReplyError, loadIoredis } from '../../lib/stores/redis/client/ioredis.js';
 
 /** As of ioredis 5 in a bundle whose minifier has renamed its classes. */
 class A extends (ReplyError as new (message: string) => Error) {
@@ -9,7 +9,8 @@ class A extends (ReplyError as new (message: string) => Error) {
   }
 }
 
-it('an answer of Redis is known when a minifier has renamed the errors of ioredis [G245]', () => {
+it('an answer of Redis is known when a minifier has renamed the errors of ioredis [G245]', async () => {
+  await loadIoredis();
   const renamed = new A('ERR DB index is out of range');
   expect(renamed.name).toBe('A');
   expect(isReplyError(renamed)).toBe(true);

@@ -10,6 +10,7 @@ import {
   RESTORE,
 } from '../../lib/stores/redis/scripts/lua.js';
 import { ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
+import { portOf } from '../support/port-of.js';
 import { RedisServer } from '../support/redis-server.js';
 import { runScript } from '../support/run-script.js';
 import { together } from '../support/together.js';
@@ -35,7 +36,7 @@ describe('The script cache of Redis', () => {
   beforeAll(async () => {
     server = await RedisServer.start();
     client = new Redis(server.url);
-    runner = new ScriptRunner(client, 5_000);
+    runner = new ScriptRunner(portOf(client), 5_000);
   });
   afterAll(async () => {
     client.disconnect();

@@ -2,14 +2,15 @@ import { Redis } from 'ioredis';
 import { expect, it, onTestFinished } from 'vitest';
 import { replicaOf } from '../support/replica-of.js';
 import { redisServer } from '../support/stage.js';
-import { faultOf, ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
+import { faultOf } from '../../lib/stores/redis/client/ioredis.js';
+import { ScriptFault, scriptFaultOf } from '../../lib/stores/redis/scripts/script-fault.js';
 
 it('a server that is a replica is known by the refusal of a script, and by the error in the middle of one', async () => {
   const replica = await replicaOf(await redisServer());
   const client = new Redis(replica.url);
   onTestFinished(() => client.disconnect());
   const fails = (script: string) => client.eval(script, 1, 'key').catch((error: unknown) => error);
-  const raised = faultOf(await fails(`return redis.call('SET', KEYS[1], '1')`));
+  const raised = scriptFaultOf(faultOf(await fails(`return redis.call('SET', KEYS[1], '1')`)));
   expect(raised).toMatchObject({ isReadOnly: true, message: expect.stringContaining('user_script') });
   const caught = await fails(`return { redis.pcall('SET', KEYS[1], '1').err }`);
   expect(new ScriptFault(String((caught as string[])[0]), false).isReadOnly).toBe(true);

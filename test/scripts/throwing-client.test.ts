@@ -3,6 +3,7 @@ import { expect, it } from 'vitest';
 import { RELEASE } from '../../lib/stores/redis/scripts/lua.js';
 import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
 import { ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
+import { portOf } from '../support/port-of.js';
 import { runScript } from '../support/run-script.js';
 import { until } from '../support/until.js';
 
@@ -22,13 +23,13 @@ it.each([
   ['throws when the script is sent', broken({ evalsha: noScript, eval: boom })],
   ['rejects when the script is sent', broken({ evalsha: noScript, eval: async () => boom() })],
 ])('fails the operation of a client that %s', async (_when, client) => {
-  const running = runScript(new ScriptRunner(client, 1_000), RELEASE, ['key'], ['me']);
+  const running = runScript(new ScriptRunner(portOf(client), 1_000), RELEASE, ['key'], ['me']);
   await expect(running).rejects.toThrow(ScriptFault);
   await expect(running).rejects.toThrow('patched');
 });
 
 it('fails all operations of a client that throws after they were asked for, also those that complete a call', async () => {
-  const runner = new ScriptRunner(broken({ evalsha: boom, eval: boom }), 1_000);
+  const runner = new ScriptRunner(portOf(broken({ evalsha: boom, eval: boom })), 1_000);
   const problems: string[] = [];
   const asked = Array.from({ length: RELEASE.locksPerCall }, () =>
     runner.tell(

@@ -1,6 +1,5 @@
-import type { RedisOptions } from 'ioredis';
 import { LockOptionsError } from '../../../api/errors.js';
-import type { RedisClient } from '../../../api/options.js';
+import type { IoredisClient, RedisOptions } from './source.js';
 
 /**
  * The options of ioredis: those of 5.4 and later ones. ioredis ignores any other name, and takes localhost where it finds
@@ -113,7 +112,7 @@ export function checkSource(name: string, source: unknown): void {
  * Checks what a function given as a source has returned.
  * @throws LockOptionsError
  */
-export function checkMade(made: unknown): asserts made is RedisClient {
+export function checkMade(made: unknown): asserts made is IoredisClient {
   if (isClient(made)) return;
   const isAsOptions = typeof made === 'string' || (typeof made === 'object' && made !== null);
   const problem =
@@ -122,8 +121,8 @@ export function checkMade(made: unknown): asserts made is RedisClient {
 }
 
 /** By its form, not by its class: the application may have an ioredis of its own. */
-export function isClient(source: unknown): source is RedisClient {
-  const { evalsha, status } = (source ?? {}) as Partial<RedisClient>;
+export function isClient(source: unknown): source is IoredisClient {
+  const { evalsha, status } = (source ?? {}) as Partial<IoredisClient>;
   return typeof evalsha === 'function' && typeof status === 'string';
 }
 

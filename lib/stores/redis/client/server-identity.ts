@@ -1,5 +1,4 @@
-import type { Redis } from 'ioredis';
-import type { RedisClient } from '../../../api/options.js';
+import type { RedisClient } from './redis-client.js';
 import { infoFields, settingOf } from './server-info.js';
 
 /** A server that is told apart from what it was before it was started again. */
@@ -19,11 +18,11 @@ const ON_DISK = 'appendfsync always';
 /** @throws what the client rejects with; an Error when the server does not tell */
 export async function identify(client: RedisClient): Promise<ServerIdentity> {
   const [info, replication, isOnDisk] = await Promise.all([
-    client.info('server'),
-    client.info('replication'),
+    client.call('info', 'server'),
+    client.call('info', 'replication'),
     writesToDiskFirst(client),
   ]);
-  const fields = infoFields(`${info}\r\n${replication}`);
+  const fields = infoFields(`${String(info)}\r\n${String(replication)}`);
   const run = fields.get('run_id');
   const uptimeS = Number(fields.get('uptime_in_seconds') || NaN);
   if (!run || Number.isNaN(uptimeS)) throw new Error('INFO tells no run_id and no uptime_in_seconds');
@@ -36,6 +35,6 @@ export async function identify(client: RedisClient): Promise<ServerIdentity> {
 
 /** Where CONFIG may not be read nothing is taken for granted. */
 async function writesToDiskFirst(client: RedisClient): Promise<boolean> {
-  const settings: unknown = await (client as Redis).config('GET', 'append*').catch(() => []);
+  const settings = await client.call('config', 'GET', 'append*').catch(() => []);
   return settingOf(settings, 'appendonly') === 'yes' && settingOf(settings, 'appendfsync') === 'always';
 }

@@ -1,12 +1,11 @@
 import { performance } from 'node:perf_hooks';
-import type { Cluster, Redis } from 'ioredis';
 import type { NodeDiagnosis } from './diagnosis.js';
 import { commandRights, type Right } from './rights.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import { problemOf } from '../client/problem-of.js';
-import { isReplyError } from '../client/reply-error.js';
-import { ownConnection } from '../node/inbox.js';
-import { refusesDatabase, type RedisConnection } from '../client/redis-connection.js';
+import type { Answer, RedisClient } from '../client/redis-client.js';
+import type { RedisConnection } from '../client/redis-connection.js';
+import { refusesDatabase } from '../client/refusals.js';
 import { settingOf } from '../client/server-info.js';
 import { readInfo } from './read-info.js';
 
@@ -23,16 +22,13 @@ export interface Usage {
 /** What only the check itself asks for. */
 const FOR_CHECKS = ['info', 'config|get'];
 
-/** The answer to one command. */
-type Answer = { value: unknown } | { refusal: string };
-
 /**
  * Checks a Redis server, or each master of a Cluster, and changes nothing there: rights are tried out by commands on a
  * key that does not exist. (ACL DRYRUN needs Redis 7, and a right that tells about all users.)
  */
 export class NodeProbe {
   /** Checks that were not answered yet: a server that hangs gets no second one. */
-  readonly #open = new WeakMap<Redis, Promise<NodeDiagnosis>>();
+  readonly #open = new WeakMap<RedisClient, Promise<NodeDiagnosis>>();
 
   constructor(
     private readonly connection: RedisConnection,
@@ -46,23 +42,21 @@ export class NodeProbe {
     const problem = await this.connection.ready(timeoutMs);
     if (problem) return [unreachable(name, client.isCluster, problem.problem)];
     const leftMs = Math.max(1, timeoutMs - (performance.now() - startedAt));
-    if (!client.isCluster) return [await this.#checked(name, client as Redis, leftMs)];
-    const masters = (client as Cluster).nodes('master');
-    return Promise.all(
-      masters.map((master) => this.#checked(`${master.options.host}:${master.options.port}`, master, leftMs)),
+    return Promise.all(client.masters().map((master) => this.#checked(master, leftMs)));
+  }
+
+  #checked(client: RedisClient, timeoutMs: number): Promise<NodeDiagnosis> {
+    let checking = this.#open.get(client);
+    if (!checking) {
+      checking = this.#check(client, timeoutMs).finally(() => this.#open.delete(client));
+      this.#open.set(client, checking);
+    }
+    return inTime(checking, timeoutMs, () =>
+      this.#unreachable(client.name, `no answer within ${Math.round(timeoutMs)} ms`),
     );
   }
 
-  #checked(name: string, client: Redis, timeoutMs: number): Promise<NodeDiagnosis> {
-    let checking = this.#open.get(client);
-    if (!checking) {
-      checking = this.#check(name, client, timeoutMs).finally(() => this.#open.delete(client));
-      this.#open.set(client, checking);
-    }
-    return inTime(checking, timeoutMs, () => this.#unreachable(name, `no answer within ${Math.round(timeoutMs)} ms`));
-  }
-
-  async #check(name: string, client: Redis, timeoutMs: number): Promise<NodeDiagnosis> {
+  async #check(client: RedisClient, timeoutMs: number): Promise<NodeDiagnosis> {
     const { keyPrefix, processName, handsOver, awaitedReplicas } = this.usage;
     // A Cluster puts its prefix before the keys itself, not by the clients of its nodes.
     const prefix = client === this.connection.client ? '' : this.#clientPrefix;
@@ -70,17 +64,17 @@ export class NodeProbe {
     const channel = `${keyPrefix}:inbox:doctor:${processName}`;
     const rights = commandRights(key, channel, { votes: !handsOver, waitsForReplicas: awaitedReplicas > 0 });
     try {
-      const listening = mayListen(client, channel, timeoutMs, this.connection.clientName);
+      const listening = client.trySubscribing(channel, this.connection.clientName, timeoutMs);
       const clock = await clockOf(client);
       const trials = [...rights, ...this.#selection(client)];
-      const [info, save, fsync, ...tried] = await askAll(client, [
+      const [info, save, fsync, ...tried] = await client.ask([
         ['INFO'],
         ['CONFIG', 'GET', 'save'],
         ['CONFIG', 'GET', 'appendfsync'],
         ...trials.map(({ probe }) => probe),
       ]);
       const diagnosis: NodeDiagnosis = {
-        name,
+        name: client.name,
         reachable: true,
         isClusterClient: this.connection.client.isCluster,
         missingRights: [],
@@ -98,13 +92,12 @@ export class NodeProbe {
       this.#namePatterns(diagnosis);
       return diagnosis;
     } catch (error) {
-      return this.#unreachable(name, problemOf(error)); // the connection broke
+      return this.#unreachable(client.name, problemOf(error)); // the connection broke
     }
   }
 
   /** The database that the client is in, as far as it knows: of a refusal it has only told, and gone on. */
-  #selection(client: Redis): Pick<Right, 'name' | 'probe'>[] {
-    const database = client.condition?.select ?? 0;
+  #selection({ database }: RedisClient): Pick<Right, 'name' | 'probe'>[] {
     // The nodes of a Cluster have but one.
     if (database === 0 || this.connection.client.isCluster) return [];
     return [{ name: 'select', probe: ['SELECT', String(database)] }];
@@ -121,7 +114,7 @@ export class NodeProbe {
   }
 
   get #clientPrefix(): string {
-    return this.connection.client.options.keyPrefix ?? '';
+    return this.connection.client.keyPrefix;
   }
 
   #unreachable(name: string, problem: string): NodeDiagnosis {
@@ -142,10 +135,10 @@ function unreachable(name: string, isClusterClient: boolean, problem: string): N
 }
 
 /** How far the server's clock is ahead: it read it at some moment between the question and the answer. */
-async function clockOf(client: Redis): Promise<Pick<NodeDiagnosis, 'clockOffsetMs' | 'clockToleranceMs'>> {
+async function clockOf(client: RedisClient): Promise<Pick<NodeDiagnosis, 'clockOffsetMs' | 'clockToleranceMs'>> {
   const askedAt = performance.now();
   const asked = Date.now();
-  const [answer] = await askAll(client, [['TIME']]);
+  const [answer] = await client.ask([['TIME']]);
   const toleranceMs = (performance.now() - askedAt) / 2;
   if (!('value' in answer!) || !Array.isArray(answer.value)) return {};
   const [seconds, micros] = answer.value.map(Number);
@@ -155,37 +148,6 @@ async function clockOf(client: Redis): Promise<Pick<NodeDiagnosis, 'clockOffsetM
 
 function rounded(ms: number): number {
   return Math.round(ms * 1_000) / 1_000;
-}
-
-/** @throws when the connection fails */
-async function askAll(client: Redis, commands: readonly (readonly [string, ...string[]])[]): Promise<Answer[]> {
-  const pipeline = client.pipeline();
-  for (const [command, ...args] of commands) pipeline.call(command, ...args);
-  const results = (await pipeline.exec()) ?? [];
-  return results.map(([error, value]) => {
-    if (!error) return { value };
-    if (!isReplyError(error)) throw error;
-    return { refusal: problemOf(error) };
-  });
-}
-
-/** On a connection of its own: under RESP2 one that has subscribed can ask for nothing else. Never rejects. */
-async function mayListen(client: Redis, channel: string, timeoutMs: number, connectionName: string): Promise<Answer> {
-  let own: Redis | undefined;
-  const timer = setTimeout(() => own?.disconnect(), timeoutMs);
-  try {
-    own = ownConnection(client, { connectionName, enableReadyCheck: false, retryStrategy: () => null });
-    own.on('error', () => {}); // told by the promise
-    await own.connect();
-    const value = await own.subscribe(channel);
-    await own.quit().catch(() => {}); // the server has let it go when this is over
-    return { value };
-  } catch (error) {
-    return { refusal: problemOf(error) };
-  } finally {
-    clearTimeout(timer);
-    own?.disconnect();
-  }
 }
 
 function addPersistence(diagnosis: NodeDiagnosis, save: Answer, fsync: Answer): void {

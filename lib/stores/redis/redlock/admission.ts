@@ -12,8 +12,8 @@ export interface LongestTtl {
 
 /** What is known of the server at the other end of a connection. */
 interface KnownServer extends ServerIdentity {
-  /** The connection that it was asked on: a restart breaks it. */
-  stream: unknown;
+  /** Of the connection that it was asked on: a restart breaks it. */
+  generation: unknown;
   /** Changes when the server loses data. */
   epoch: string;
   /** Since when it knows all that it granted, by the clock of this process. */
@@ -42,7 +42,7 @@ export class RestartGuard {
   #checking?: Promise<void>;
   #asking?: Promise<unknown>;
   /** What was asked of a server that has not answered. */
-  #identifying?: { stream: unknown; identity: Promise<ServerIdentity> };
+  #identifying?: { generation: unknown; identity: Promise<ServerIdentity> };
 
   /**
    * @param longest shared by all nodes
@@ -111,14 +111,15 @@ export class RestartGuard {
   }
 
   async #ask(): Promise<void> {
-    const stream = this.#stream;
-    const asking = this.#admit(stream);
+    const generation = this.#generation;
+    const asking = this.#admit(generation);
     this.#asking = asking;
     try {
       const server = await asking;
       // A longer ttl than is known here may be known to those that have not restarted.
       await Promise.all(this.#others.map((other) => other.#heard()));
-      if (stream !== this.#stream) throw new Error('its connection broke while it was asked whether it has restarted');
+      if (generation !== this.#generation)
+        throw new Error('its connection broke while it was asked whether it has restarted');
       this.#server = server;
       this.#problem = undefined;
     } catch (error) {
@@ -131,13 +132,13 @@ export class RestartGuard {
     }
   }
 
-  async #admit(stream: unknown): Promise<KnownServer> {
-    const identity = await this.#identity(stream);
+  async #admit(generation: unknown): Promise<KnownServer> {
+    const identity = await this.#identity(generation);
     const answer = await this.#node.admit(identity, this.#longest.ms);
     if (answer.status === 'fault') throw new Error(answer.error.problem);
     this.#learn(answer.longestMs);
     const since = this.#now() - answer.sinceMs;
-    return { ...identity, stream, epoch: answer.epoch, since };
+    return { ...identity, generation, epoch: answer.epoch, since };
   }
 
   /** Waits until this node has told what it knows of the longest ttl, as well as that can be had. */
@@ -160,17 +161,17 @@ export class RestartGuard {
   }
 
   /** A server that hangs is asked once for each connection. */
-  #identity(stream: unknown): Promise<ServerIdentity> {
+  #identity(generation: unknown): Promise<ServerIdentity> {
     const open = this.#identifying;
-    const asked = open && open.stream === stream ? open : this.#identify(stream);
+    const asked = open && open.generation === generation ? open : this.#identify(generation);
     return inTime(asked.identity, this.#timeoutMs, () => {
       this.#node.connection.suspect(() => this.#identifying === asked);
       throw new Error(`no answer within ${this.#timeoutMs} ms`);
     });
   }
 
-  #identify(stream: unknown): { stream: unknown; identity: Promise<ServerIdentity> } {
-    const asked = { stream, identity: identify(this.#node.connection.client) };
+  #identify(generation: unknown): { generation: unknown; identity: Promise<ServerIdentity> } {
+    const asked = { generation, identity: identify(this.#node.connection.client) };
     const forget = () => {
       if (this.#identifying === asked) this.#identifying = undefined;
     };
@@ -193,10 +194,10 @@ export class RestartGuard {
 
   /** What is known of the server that answers now. */
   get #current(): KnownServer | undefined {
-    return this.#server?.stream === this.#stream ? this.#server : undefined;
+    return this.#server?.generation === this.#generation ? this.#server : undefined;
   }
 
-  get #stream(): unknown {
-    return this.#node.connection.stream;
+  get #generation(): unknown {
+    return this.#node.connection.client.generation;
   }
 }

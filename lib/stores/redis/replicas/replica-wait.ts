@@ -1,26 +1,13 @@
-import type { Cluster, Redis, RedisOptions } from 'ioredis';
 import { NodeError } from '../../../api/errors.js';
 import { nextTick } from '../../../core/time/event-loop.js';
 import { inTime } from '../../../core/time/time-limit.js';
-import type { RedisClient, ReplicaOptions } from '../../../api/options.js';
-import { clusterSlot } from '../client/cluster-slot.js';
+import type { ReplicaOptions } from '../../../api/options.js';
 import { problemOf } from '../client/problem-of.js';
 import type { ExtendRequest } from '../../../core/backend/lock-backend.js';
+import type { RedisClient } from '../client/redis-client.js';
 import { RedisConnection } from '../client/redis-connection.js';
 import type { NodeExtension } from '../node/node-answers.js';
 import { RedisNode, type NodeSettings } from '../node/redis-node.js';
-
-/** Nothing may be sent again by the client: WAIT speaks of what its own connection has written. */
-const OWN_CONNECTION = {
-  lazyConnect: true,
-  enableOfflineQueue: false,
-  enableAutoPipelining: false,
-  autoResendUnfulfilledCommands: true, // with 0 retries all fail at the first close; `false` would never settle them
-  maxRetriesPerRequest: 0,
-  reconnectOnError: null,
-  commandTimeout: undefined, // WAIT may take longer than any other command; each round has a limit
-  socketTimeout: undefined,
-} satisfies RedisOptions;
 
 /** A lock whose replicas are waited for. */
 interface Entry {
@@ -32,7 +19,7 @@ interface Entry {
 interface LaneDuties {
   settings: NodeSettings;
   terms: ReplicaOptions;
-  connect: () => RedisClient;
+  connect: () => RedisConnection;
 }
 
 /** Waits until replicas have a lock, on connections of its own, since WAIT blocks the one that it is sent on. */
@@ -75,25 +62,18 @@ export class ReplicaWait {
     for (const lane of this.#lanes.values()) lane.close();
   }
 
+  /** By the name of its port. */
   #masterOf(key: string): string | undefined {
-    const { options, slots } = this.#source as Cluster;
     // The hash tag of the lock's keys is the key itself.
-    return slots[clusterSlot(`${options.keyPrefix ?? ''}${this.#settings.keyPrefix}:{${key}}`)]?.[0];
+    const [, master] = this.#source.routeOf(`${this.#settings.keyPrefix}:{${key}}`);
+    return master as string | undefined;
   }
 
-  #connect(server: string): Redis {
-    const connectionName = this.#clientName;
-    if (!this.#source.isCluster) {
-      const source = this.#source as Redis;
-      // The application may have selected another than that of its options.
-      const db = source.condition?.select ?? source.options.db;
-      return source.duplicate({ ...OWN_CONNECTION, connectionName, db });
-    }
-    const cluster = this.#source as Cluster;
-    const master = cluster.nodes('master').find(({ options: { host, port } }) => `${host}:${port}` === server);
+  #connect(server: string): RedisConnection {
+    const masters = this.#source.masters();
+    const master = this.#source.isCluster ? masters.find(({ name }) => name === server) : this.#source;
     if (!master) throw new Error('it is no master of the cluster any more');
-    const { keyPrefix } = cluster.options;
-    return master.duplicate({ ...OWN_CONNECTION, connectionName, db: 0, keyPrefix, retryStrategy: () => null });
+    return new RedisConnection(master.duplicate(this.#clientName), this.#clientName, this.#settings.commandTimeoutMs);
   }
 }
 
@@ -137,7 +117,7 @@ class Lane {
   async #replicate(requests: readonly ExtendRequest[]): Promise<NodeExtension[] | NodeExtension> {
     const { settings, terms } = this.duties;
     try {
-      const node = await this.#connected();
+      const node = this.#connected();
       const problem = await node.connection.ready(settings.commandTimeoutMs);
       if (problem) return fault(problem);
       const extensions = await Promise.all(requests.map((request) => extended(node, request)));
@@ -149,13 +129,10 @@ class Lane {
     }
   }
 
-  async #connected(): Promise<RedisNode> {
-    if (!this.#node || this.#node.connection.client.status === 'end') {
+  #connected(): RedisNode {
+    if (!this.#node || this.#node.connection.client.isEnded) {
       this.#node?.connection.close();
-      this.#node = new RedisNode(
-        await RedisConnection.open(this.duties.connect, undefined, this.duties.settings.commandTimeoutMs),
-        this.duties.settings,
-      );
+      this.#node = new RedisNode(this.duties.connect(), this.duties.settings);
     }
     if (!this.#closed) return this.#node;
     this.#node.connection.close();
@@ -184,7 +161,7 @@ async function shortage(
   { count, timeoutMs }: ReplicaOptions,
 ): Promise<NodeError | undefined> {
   try {
-    const replicas = Number(await connection.client.wait(count, timeoutMs));
+    const replicas = Number(await connection.client.call('wait', count, timeoutMs));
     if (replicas >= count) return undefined;
     return new NodeError(
       name,

@@ -1,4 +1,5 @@
 import type { Linked } from '../../../core/time/linked-list.js';
+import type { CommandFault, Route, ScriptCall } from '../client/redis-client.js';
 import type { Script } from './script.js';
 import type { ScriptFault } from './script-fault.js';
 
@@ -13,21 +14,44 @@ export interface Operation {
   failed: (reason: unknown) => void;
 }
 
-/** Which server is asked, as far as is known: the slot and its node in a Cluster, else a constant. */
-export type Route = readonly (number | string)[];
+/** Is told what became of a command. */
+export interface CommandListener {
+  answered(command: Command, reply: unknown): void;
+  failed(command: Command, fault: CommandFault): void;
+}
 
 /** One call of a script: open until the server has answered. */
-export interface Command extends Linked<Command> {
-  script: Script;
-  route: Route;
-  operations: Operation[];
-  /** The keys of all its operations. */
-  keys: readonly string[];
-  /** The arguments of all its operations. */
-  args: readonly (string | number)[];
+export class Command implements ScriptCall, Linked<Command> {
   /** The connection that it was sent on. */
-  stream?: unknown;
-  dueAt: number;
+  generation?: unknown;
+  dueAt = 0;
+  list?: { remove(command: Command): void };
+  next?: Command;
+  previous?: Command;
+
+  constructor(
+    readonly script: Script,
+    readonly route: Route,
+    public operations: Operation[],
+    /** The keys of all its operations. */
+    public keys: readonly string[],
+    /** The arguments of all its operations. */
+    public args: readonly (string | number)[],
+    private readonly listener: CommandListener,
+  ) {}
+
+  /** What was given up meanwhile has not run: so it stays. */
+  get isWanted(): boolean {
+    return this.operations.length > 0;
+  }
+
+  answered(reply: unknown): void {
+    this.listener.answered(this, reply);
+  }
+
+  failed(fault: CommandFault): void {
+    this.listener.failed(this, fault);
+  }
 }
 
 /** One that is still to be sent, and takes more operations. */

@@ -1,5 +1,4 @@
-import { problemOf } from '../client/problem-of.js';
-import { isReplyError } from '../client/reply-error.js';
+import type { CommandFault } from '../client/redis-client.js';
 
 /** Why an operation was not done. */
 export class ScriptFault extends Error {
@@ -19,18 +18,9 @@ export class ScriptFault extends Error {
   }
 }
 
-/** What became of a command that the client rejected with this error. */
-export function faultOf(error: unknown): ScriptFault {
-  if (error instanceof ScriptFault) return error;
-  const problem = problemOf(error);
-  if (!isReplyError(error)) {
-    return new ScriptFault(problem, true, !isClientTimeout(error));
-  }
+/** What a fault of a command means for the script that it was to run. */
+export function scriptFaultOf({ message, kind }: CommandFault): ScriptFault {
+  if (kind !== 'refused') return new ScriptFault(message, true, kind === 'disconnected');
   // Redis names the script that failed in the middle; a call that it refuses beforehand (NOAUTH, NOPERM, ...) has not run.
-  return new ScriptFault(problem, problem.includes('user_script'));
-}
-
-/** By the option `commandTimeout`: the client does not tell when the server answers after all. */
-export function isClientTimeout(error: unknown): boolean {
-  return error instanceof Error && error.message === 'Command timed out';
+  return new ScriptFault(message, message.includes('user_script'));
 }

@@ -1,24 +1,21 @@
 import { performance } from 'node:perf_hooks';
-import type { Cluster, Redis } from 'ioredis';
 import { nextTick, setImmediate } from '../../../core/time/event-loop.js';
 import { LinkedList } from '../../../core/time/linked-list.js';
-import type { RedisClient } from '../../../api/options.js';
-import { clusterSlot } from '../client/cluster-slot.js';
+import type { CommandFault, RedisClient } from '../client/redis-client.js';
 import {
   answered,
+  Command,
   fail,
   taken,
   throwLater,
-  type Command,
+  type CommandListener,
   type Gathered,
   type Operation,
   type Reply,
-  type Route,
 } from './command.js';
 import type { Script } from './script.js';
-import { faultOf, isClientTimeout, ScriptFault } from './script-fault.js';
+import { ScriptFault, scriptFaultOf } from './script-fault.js';
 
-const ONE_SERVER: Route = [0];
 // The same for all: an error of its own for each would cost more than all else that is done while a server is down.
 const STILL_OPEN = new ScriptFault('it does not answer (an earlier command is still open)', false);
 const NOT_CONNECTED = new ScriptFault('not connected', false, true);
@@ -32,9 +29,8 @@ const NOT_CONNECTED = new ScriptFault('not connected', false, true);
  * A command that is not answered in time is not waited for, but it is remembered: until it settles nothing more is sent
  * the same way, so a server that hangs costs one time limit once, and has a bounded number of commands queued for it.
  */
-export class ScriptRunner {
+export class ScriptRunner implements CommandListener {
   readonly #client: RedisClient;
-  readonly #keyPrefix: string;
   readonly #timeoutMs: number;
   readonly #sameConnection: boolean;
   readonly #onOverdue: (isOpen: () => boolean) => void;
@@ -65,7 +61,6 @@ export class ScriptRunner {
     this.#sameConnection = sameConnection;
     this.#onOverdue = onOverdue;
     this.#onAnswering = onAnswering;
-    this.#keyPrefix = client.options.keyPrefix ?? '';
   }
 
   /** Whether all that was sent has been answered. */
@@ -104,21 +99,24 @@ export class ScriptRunner {
   }
 
   #gather(script: Script, keys: readonly string[], args: readonly (string | number)[], operation: Operation): void {
-    const route = this.#routeOf(keys[0]!);
+    const route = this.#client.routeOf(keys[0]!);
     if (this.#overdue.size > 0 && route.some((part) => this.#isBlocked(part))) {
       void Promise.resolve().then(() => answered(operation, STILL_OPEN));
       return;
     }
     if (this.#gathered.size === 0) {
       if (!this.#open.first) {
-        this.#send({ script, route, operations: [operation], keys, args, dueAt: 0 });
+        this.#send(new Command(script, route, [operation], keys, args, this));
         return;
       }
       nextTick(this.#sendGathered);
     }
-    const id = route === ONE_SERVER ? script : `${script.name}:${route[0]}`;
+    const id = this.#client.isCluster ? `${script.name}:${route[0]}` : script;
     let command = this.#gathered.get(id);
-    if (!command) this.#gathered.set(id, (command = { script, route, operations: [], keys: [], args: [], dueAt: 0 }));
+    if (!command) {
+      command = new Command(script, route, [], [], [], this) as Gathered;
+      this.#gathered.set(id, command);
+    }
     command.operations.push(operation);
     for (const key of keys) command.keys.push(key);
     for (const arg of args) command.args.push(arg);
@@ -136,41 +134,22 @@ export class ScriptRunner {
 
   #send(command: Command): void {
     // The offline queue of the client would send it whenever the server is back: too late for anybody.
-    if (this.#client.status !== 'ready') {
+    if (!this.#client.isReady) {
       void Promise.resolve().then(() => fail(command, NOT_CONNECTED));
       return;
     }
-    command.stream = this.#stream;
+    command.generation = this.#client.generation;
     command.dueAt = performance.now() + this.#timeoutMs;
     this.#open.push(command);
     if (!this.#timer) this.#timer = setTimeout(() => this.#lookForOverdue(), this.#timeoutMs).unref();
-    this.#call(command, 'evalsha');
+    this.#client.run(command);
   }
 
-  #call(command: Command, by: 'evalsha' | 'eval'): void {
-    const { script, keys, args } = command;
-    // The client takes a list for what it holds: to spell out hundreds of arguments costs more than to send them.
-    const values = [...keys, ...args] as unknown as string;
-    try {
-      const client = this.#client;
-      const reply =
-        by === 'evalsha'
-          ? client.evalsha(script.sha, keys.length, values)
-          : client.eval(script.source, keys.length, values);
-      void reply.then(
-        (answer) => this.#answer(command, answer),
-        (error: unknown) => this.#refuse(command, error, by),
-      );
-    } catch (error) {
-      // Also a client that throws, instead of rejecting, must leave nobody without an answer.
-      void Promise.resolve().then(() => this.#refuse(command, error, by));
-    }
-  }
-
-  #answer(command: Command, answer: unknown): void {
+  /** By a command, when the server has answered it. */
+  answered(command: Command, answer: unknown): void {
     this.#settle(command); // before anybody acts on the answers
     // The client may send again what was open when a connection broke: then another server, or a new start, has answered.
-    if (this.#sameConnection && command.stream !== this.#stream) {
+    if (this.#sameConnection && command.generation !== this.#client.generation) {
       fail(command, new ScriptFault('answered on another connection than it was asked on', true));
       return;
     }
@@ -187,16 +166,11 @@ export class ScriptRunner {
     });
   }
 
-  #refuse(command: Command, error: unknown, by: 'evalsha' | 'eval'): void {
-    const isUnknown = by === 'evalsha' && error instanceof Error && error.message.startsWith('NOSCRIPT');
-    // What was given up meanwhile has not run: so it stays.
-    if (isUnknown && command.operations.length > 0) {
-      this.#call(command, 'eval');
-      return;
-    }
+  /** By a command that has no answer. */
+  failed(command: Command, fault: CommandFault): void {
     this.#settle(command);
-    if (isClientTimeout(error)) this.#pause(command);
-    fail(command, faultOf(error));
+    if (fault.kind === 'overdue') this.#pause(command);
+    fail(command, scriptFaultOf(fault));
   }
 
   #settle(command: Command): void {
@@ -226,20 +200,12 @@ export class ScriptRunner {
     });
   }
 
-  #routeOf(key: string): Route {
-    if (!this.#client.isCluster) return ONE_SERVER;
-    const slot = clusterSlot(this.#keyPrefix + key);
-    // Of both: the node does not answer for other slots either, and what is open may yet run on the slot's next node.
-    const node = (this.#client as Cluster).slots[slot]?.[0];
-    return node === undefined ? [slot] : [slot, node];
-  }
-
   #isBlocked(part: number | string): boolean {
     const commands = this.#overdue.get(part);
     if (!commands) return false;
-    // The client was told not to send again what was open when its connection broke: it never settles that.
-    if ((this.#client as Redis).options.autoResendUnfulfilledCommands === false) {
-      for (const command of commands) if (command.stream !== this.#stream) this.#unblock([part], command);
+    if (this.#client.forgetsOpenCommands) {
+      const { generation } = this.#client;
+      for (const command of commands) if (command.generation !== generation) this.#unblock([part], command);
     }
     return commands.size > 0;
   }
@@ -252,7 +218,7 @@ export class ScriptRunner {
     }
   }
 
-  #unblock(route: Route, command: Command): void {
+  #unblock(route: Command['route'], command: Command): void {
     for (const part of route) {
       const commands = this.#overdue.get(part);
       if (commands?.delete(command) && commands.size === 0) this.#overdue.delete(part);
@@ -263,10 +229,6 @@ export class ScriptRunner {
   #pause(command: Command): void {
     this.#block(command);
     setTimeout(() => this.#unblock(command.route, command), this.#timeoutMs).unref();
-  }
-
-  get #stream(): unknown {
-    return (this.#client as Redis).stream; // a Cluster has none of its own
   }
 }
 

@@ -1,0 +1,354 @@
+import type { Duplex } from 'node:stream';
+import { checkMade, isClient } from './check-source.js';
+import { clusterSlot } from './cluster-slot.js';
+import { faultOf, isReplyError, loadIoredis, problemOfIoredis } from './ioredis.js';
+import { refusesCredentials, refusesDatabase } from './refusals.js';
+import type {
+  Answer,
+  ConnectionFailure,
+  RedisClient,
+  RedisClientListener,
+  Route,
+  ScriptCall,
+  Subscription,
+  SubscriptionListener,
+} from './redis-client.js';
+import type { Cluster, IoredisClient, Redis, RedisOptions, RedisSource } from './source.js';
+
+/**
+ * Limits for the clients this library makes. A command of a broken connection fails at once and is not sent again by
+ * the client, because a late acquire would leave an orphan; the backend decides what is tried again.
+ */
+const OWN_CLIENT = {
+  lazyConnect: true,
+  enableOfflineQueue: false,
+  autoResendUnfulfilledCommands: true, // with 0 retries all fail at the first close; `false` would never settle them
+  maxRetriesPerRequest: 0,
+  connectTimeout: 2_000,
+  disconnectTimeout: 100, // or the process would live for 2 s after a close while Redis is down
+  retryStrategy: (attempt: number) => Math.min(attempt * 50, 1_000),
+} satisfies RedisOptions;
+
+/** Nothing may be sent again by the client: WAIT speaks of what its own connection has written. */
+const DUPLICATE = {
+  lazyConnect: true,
+  enableOfflineQueue: false,
+  enableAutoPipelining: false,
+  autoResendUnfulfilledCommands: true, // as above
+  maxRetriesPerRequest: 0,
+  reconnectOnError: null,
+  commandTimeout: undefined, // WAIT may take longer than any other command; each round has a limit
+  socketTimeout: undefined,
+} satisfies RedisOptions;
+
+/** The same server as another client uses, on a connection of its own: that one is neither changed nor blocked. */
+const SUBSCRIBER = {
+  lazyConnect: true,
+  socketTimeout: 5_000, // a subscription that hangs is made anew
+  autoResubscribe: false, // the inbox tells when it listens again, so it has to know
+} satisfies RedisOptions;
+
+const ONE_SERVER: Route = [0];
+
+/**
+ * Opens a client; connects to nothing yet.
+ * @param clientName for what is made here, unless the user gave it one
+ * @throws LockOptionsError when ioredis is not installed
+ * @throws what the user's function throws
+ */
+export async function openClient(source: RedisSource, clientName: string): Promise<RedisClient> {
+  const { Redis } = await loadIoredis();
+  if (typeof source === 'function') {
+    const made: unknown = await source();
+    checkMade(made);
+    return new IoredisAdapter(made, true);
+  }
+  const own = { ...OWN_CLIENT, connectionName: clientName };
+  if (typeof source === 'string') return new IoredisAdapter(new Redis(source, own), true);
+  if (isClient(source)) return new IoredisAdapter(source);
+  return new IoredisAdapter(new Redis({ ...own, ...source }), true);
+}
+
+/** A client of ioredis, 5.4 or later: for one server, a master that Sentinel names, or a Cluster. */
+export class IoredisAdapter implements RedisClient {
+  readonly name: string;
+  readonly isCluster: boolean;
+  readonly #client: IoredisClient;
+  #listener?: RedisClientListener;
+  #failure?: ConnectionFailure;
+  /** The last connection that was not in the database that it was to use. */
+  #givenUp?: Duplex;
+  /** Those of a Cluster's masters. */
+  readonly #masters = new WeakMap<Redis, IoredisAdapter>();
+
+  /** @param cluster that the client is part of, as that of one of its nodes */
+  constructor(
+    client: IoredisClient,
+    readonly isOwned = false,
+    private readonly cluster?: Cluster,
+  ) {
+    this.#client = client;
+    this.isCluster = client.isCluster;
+    this.name = nameOf(client);
+  }
+
+  get connectionName(): string | undefined {
+    const options = this.isCluster ? this.#cluster.options.redisOptions : this.#single.options;
+    return options?.connectionName ?? undefined;
+  }
+
+  get keyPrefix(): string {
+    return this.#client.options.keyPrefix ?? '';
+  }
+
+  get database(): number {
+    return this.isCluster ? 0 : (this.#single.condition?.select ?? 0);
+  }
+
+  get forgetsOpenCommands(): boolean {
+    return this.#single.options.autoResendUnfulfilledCommands === false;
+  }
+
+  get isReady(): boolean {
+    return this.#client.status === 'ready' && !this.#isGivenUp;
+  }
+
+  get isEnded(): boolean {
+    return this.#client.status === 'end';
+  }
+
+  get status(): string {
+    return this.#client.status;
+  }
+
+  get failure(): ConnectionFailure | undefined {
+    return this.#failure;
+  }
+
+  get generation(): unknown {
+    return this.#single.stream; // a Cluster has none of its own
+  }
+
+  // One listener for each event: of more than ten, on a client that several registrations share, Node warns.
+  listen(listener: RedisClientListener): void {
+    this.#listener = listener;
+    this.#client.on('ready', this.#onReady).on('close', this.#onClose).on('end', this.#onEnd);
+    if (this.isCluster) this.#client.on('node error', this.#onNodeError);
+    // A handed client keeps its own way of reporting errors: listened to, it would not report those that nobody else hears.
+    if (this.isOwned) this.#client.on('error', this.#onError);
+  }
+
+  readonly #onReady = (): void => {
+    if (this.#isGivenUp) return; // without the client's check it becomes ready all the same, for a moment
+    this.#failure = undefined;
+    this.#listener!.ready();
+  };
+
+  readonly #onClose = (): void => {
+    const error = this.isOwned ? undefined : this.#single.stream?.errored;
+    if (error) this.#failure = { problem: problemOfIoredis(error) };
+    this.#listener!.closed();
+  };
+
+  readonly #onEnd = (): void => this.#listener!.ended();
+
+  readonly #onError = (error: Error): void => {
+    if (this.#isGivenUp) return; // what follows from that
+    const failure = { problem: problemOfIoredis(error), refused: refusedBy(error) };
+    // An error of the Cluster itself only says that all its nodes failed.
+    if (this.isCluster) this.#failure ??= failure;
+    else this.#failure = failure;
+    // Whatever the reason, the client would go on in database 0, where others do not look for the lock.
+    if (isOfSelect(error)) {
+      this.#givenUp = this.#single.stream;
+      this.#givenUp?.destroy();
+    }
+    this.#listener!.failed();
+  };
+
+  readonly #onNodeError = (error: Error, node: string): void => {
+    if (!this.isReady) this.#failure = { problem: `${node}: ${problemOfIoredis(error)}` };
+  };
+
+  connect(): void {
+    if (this.#client.status === 'wait') this.#client.connect().catch(() => {}); // reported by the status
+  }
+
+  drop(reason: string): void {
+    this.#single.stream?.destroy(new Error(reason));
+  }
+
+  close(): void {
+    this.#client.off('ready', this.#onReady).off('close', this.#onClose).off('end', this.#onEnd);
+    this.#client.off('node error', this.#onNodeError);
+    if (this.isOwned) this.#client.disconnect();
+  }
+
+  routeOf(key: string): Route {
+    if (!this.isCluster) return ONE_SERVER;
+    const slot = clusterSlot(this.keyPrefix + key);
+    // Of both: the node does not answer for other slots either, and what is open may yet run on the slot's next node.
+    const node = this.#cluster.slots[slot]?.[0];
+    return node === undefined ? [slot] : [slot, node];
+  }
+
+  run(call: ScriptCall): void {
+    this.#run(call, true);
+  }
+
+  #run(call: ScriptCall, bySha: boolean): void {
+    const { script, keys, args } = call;
+    // The client takes a list for what it holds: to spell out hundreds of arguments costs more than to send them.
+    const values = [...keys, ...args] as unknown as string;
+    try {
+      const reply = bySha
+        ? this.#client.evalsha(script.sha, keys.length, values)
+        : this.#client.eval(script.source, keys.length, values);
+      void reply.then(
+        (answer) => call.answered(answer),
+        (error: unknown) => this.#refused(call, error, bySha),
+      );
+    } catch (error) {
+      // Also a client that throws, instead of rejecting, must leave nobody without an answer.
+      void Promise.resolve().then(() => this.#refused(call, error, bySha));
+    }
+  }
+
+  #refused(call: ScriptCall, error: unknown, bySha: boolean): void {
+    const isUnknown = bySha && error instanceof Error && error.message.startsWith('NOSCRIPT');
+    if (isUnknown && call.isWanted) this.#run(call, false);
+    else call.failed(faultOf(error));
+  }
+
+  async call(command: string, ...args: (string | number)[]): Promise<unknown> {
+    try {
+      return await this.#client.call(command, ...args);
+    } catch (error) {
+      throw faultOf(error);
+    }
+  }
+
+  async ask(commands: readonly (readonly [command: string, ...args: string[]])[]): Promise<Answer[]> {
+    const pipeline = this.#client.pipeline();
+    for (const [command, ...args] of commands) pipeline.call(command, ...args);
+    const results = await pipeline.exec().catch((error: unknown) => {
+      throw faultOf(error);
+    });
+    return (results ?? []).map(([error, value]) => {
+      if (!error) return { value };
+      const fault = faultOf(error);
+      if (fault.kind !== 'refused') throw fault;
+      return { refusal: fault.message };
+    });
+  }
+
+  masters(): readonly RedisClient[] {
+    if (!this.isCluster) return [this];
+    return this.#cluster.nodes('master').map((node) => {
+      let master = this.#masters.get(node);
+      if (!master) this.#masters.set(node, (master = new IoredisAdapter(node, false, this.#cluster)));
+      return master;
+    });
+  }
+
+  duplicate(connectionName: string): RedisClient {
+    const { condition, options } = this.#single;
+    const more = this.cluster
+      ? { db: 0, keyPrefix: this.cluster.options.keyPrefix, retryStrategy: () => null }
+      : { db: condition?.select ?? options.db }; // the application may have selected another than that of its options
+    return new IoredisAdapter(this.#single.duplicate({ ...DUPLICATE, connectionName, ...more }), true);
+  }
+
+  subscribe(channel: string, connectionName: string, listener: SubscriptionListener): Subscription {
+    return new IoredisSubscription(this.#subscriber(connectionName), channel, listener);
+  }
+
+  #subscriber(connectionName: string): IoredisClient {
+    if (!this.isCluster) return this.#single.duplicate({ ...SUBSCRIBER, connectionName });
+    // All of redisOptions: ioredis 5 takes what is given here for all, and would forget the credentials.
+    const redisOptions = { ...this.#cluster.options.redisOptions, connectionName };
+    return this.#cluster.duplicate([], { lazyConnect: true, redisOptions });
+  }
+
+  // Under RESP2 a connection that has subscribed can ask for nothing else.
+  async trySubscribing(channel: string, connectionName: string, timeoutMs: number): Promise<Answer> {
+    let own: Redis | undefined;
+    const timer = setTimeout(() => own?.disconnect(), timeoutMs);
+    try {
+      const once = { enableReadyCheck: false, retryStrategy: () => null };
+      own = this.#single.duplicate({ ...SUBSCRIBER, connectionName, ...once });
+      own.on('error', () => {}); // told by the promise
+      await own.connect();
+      const value = await own.subscribe(channel);
+      await own.quit().catch(() => {}); // the server has let it go when this is over
+      return { value };
+    } catch (error) {
+      return { refusal: problemOfIoredis(error) };
+    } finally {
+      clearTimeout(timer);
+      own?.disconnect();
+    }
+  }
+
+  /** Unless it is a Cluster, whose own properties of these names are absent. */
+  get #single(): Redis {
+    return this.#client as Redis;
+  }
+
+  get #cluster(): Cluster {
+    return this.#client as Cluster;
+  }
+
+  get #isGivenUp(): boolean {
+    return this.#givenUp !== undefined && this.#givenUp === this.#single.stream;
+  }
+}
+
+class IoredisSubscription implements Subscription {
+  #isClosed = false;
+
+  constructor(
+    private readonly client: IoredisClient,
+    channel: string,
+    listener: SubscriptionListener,
+  ) {
+    /** After `close()` nothing is told. */
+    const tell = (what: () => void) => {
+      if (!this.#isClosed) what();
+    };
+    client
+      .on('error', () => {}) // the connection that asks for locks has the same troubles, and reports them
+      .on('message', (_channel: string, text: string) => tell(() => listener.message(text)))
+      .on('ready', () => {
+        // Refused, for want of rights: then it is never opened.
+        client.subscribe(channel).then(
+          () => tell(() => listener.opened()),
+          () => {},
+        );
+      })
+      .on('close', () => tell(() => listener.closed()))
+      .on('end', () => tell(() => listener.ended()));
+    client.connect().catch(() => {}); // told by the events
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    (this.client as Redis).stream?.destroy(); // nobody would answer the end of a connection that is half-open
+    this.client.disconnect();
+  }
+}
+
+function nameOf(client: IoredisClient): string {
+  if (client.isCluster) return 'cluster';
+  const { host, port, path, sentinels, name } = (client as Redis).options;
+  return sentinels?.length ? `sentinel master ${name}` : (path ?? `${host}:${port}`);
+}
+
+function refusedBy(error: Error): ConnectionFailure['refused'] {
+  if (refusesCredentials(error.message)) return 'credentials';
+  return isOfSelect(error) && refusesDatabase(error.message) ? 'database' : undefined;
+}
+
+function isOfSelect(error: Error & { command?: { name: string } }): boolean {
+  return isReplyError(error) && error.command?.name === 'select';
+}
