@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { copyFile, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -6,6 +7,7 @@ import { runnerImport } from 'vite';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const appSource = fileURLToPath(new URL('app', import.meta.url));
+const bareSource = fileURLToPath(new URL('without-ioredis', import.meta.url));
 const jestSource = fileURLToPath(new URL('jest', import.meta.url));
 
 const NEWEST_PEERS = { rxjs: '7.8.2', 'reflect-metadata': '0.2.2' };
@@ -71,6 +73,9 @@ export async function smokeTest(tarball, folder) {
   const redis = await module.RedisServer.start();
   try {
     for (const [index, app] of APPS.entries()) await tryApp(app, join(folder, `app-${index}`), tarball, redis);
+    for (const [index, app] of [APPS[0], APPS[2]].entries()) {
+      await tryWithoutIoredis(app, join(folder, `app-without-ioredis-${index}`), tarball);
+    }
     await tryJest(join(folder, 'app-jest'), tarball);
   } finally {
     await redis.stop();
@@ -92,6 +97,19 @@ async function tryApp(app, folder, tarball, redis) {
       await step(`${name}: run the CommonJS build`, () => runCommonJsBuild(folder, redis));
     }
   }
+}
+
+async function tryWithoutIoredis(app, folder, tarball) {
+  await mkdir(folder);
+  await copyFile(join(bareSource, 'main.ts'), join(folder, 'main.ts'));
+  await writeJson(join(folder, 'tsconfig.json'), tsconfig(app));
+  const manifest = packageJson(app, undefined, tarball); // JSON leaves out what is undefined
+  await writeJson(join(folder, 'package.json'), manifest);
+  const name = `Nest ${app.nest}, ${app.type === 'module' ? 'ESM' : 'CommonJS'}, no ioredis`;
+  await step(`${name}: install`, () => install(folder, { '@nestjs/core': app.nest, ...app.peers }));
+  if (existsSync(join(folder, 'node_modules/ioredis'))) throw new Error('ioredis was installed all the same.');
+  await step(`${name}: compile with TypeScript ${app.typescript}`, () => run('npx', ['--no-install', 'tsc'], folder));
+  await step(`${name}: run`, () => run(process.execPath, ['out/main.js'], folder));
 }
 
 async function tryJest(folder, tarball) {

@@ -1,0 +1,38 @@
+import 'reflect-metadata';
+import assert from 'node:assert/strict';
+import { Injectable, Module } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import { Locked, LockOptionsError, LockService, RedisLockModule } from 'nest-redis-lock';
+
+// An application that has no ioredis, because its locks are in memory.
+
+@Injectable()
+class Orders {
+  @Locked('order:{0}')
+  async pay(id: string): Promise<string> {
+    return `paid ${id}`;
+  }
+}
+
+@Module({ imports: [RedisLockModule.forRoot({ memory: true })], providers: [Orders] })
+class InMemory {}
+
+@Module({ imports: [RedisLockModule.forRoot({ redis: 'redis://127.0.0.1:1' })] })
+class OnRedis {}
+
+async function main(): Promise<void> {
+  const app = await NestFactory.createApplicationContext(InMemory, { logger: ['error'] });
+  assert.equal(await app.get(Orders).pay('1'), 'paid 1');
+  const lock = await app.get(LockService).acquire('key');
+  assert.equal(await lock.release(), true);
+  await app.close();
+
+  const starting = NestFactory.createApplicationContext(OnRedis, { logger: false, abortOnError: false });
+  await assert.rejects(starting, (error: Error) => {
+    assert(error instanceof LockOptionsError);
+    assert.match(error.message, /npm install ioredis/);
+    return true;
+  });
+}
+
+void main();
