@@ -13,11 +13,11 @@ export type LockErrorCode =
 
 /** Why a lock that was held is no longer held. */
 export type LockLostReason =
-  /** The lease ran out without being extended, or its key was gone from Redis (deleted, flushed, evicted). */
+  /** The lease ran out without being extended, or it was gone from the store (deleted, flushed, evicted). */
   | 'expired'
-  /** Another owner stands in the key. */
+  /** Another owner holds it. */
   | 'stolen'
-  /** Redis, or a quorum of nodes, could not be reached until the deadline. */
+  /** The store, or too many of its nodes, could not be reached until the deadline. */
   | 'unavailable'
   /** This process did not run until the deadline: blocked event loop, stopped, suspended. */
   | 'stalled'
@@ -123,12 +123,12 @@ export class NodeError extends Error {
   override name = 'NodeError';
 
   constructor(
-    /** `host:port` of the node. */
+    /** Name of the node, such as `host:port`. */
     readonly node: string,
     /** What was wrong there. */
     readonly problem: string,
-    /** What to do, if not to see that the server is up and reachable: sentences. */
-    readonly advice = adviceOn(problem),
+    /** What to do, in sentences; without it: to check that the node can be reached. */
+    readonly advice?: string,
   ) {
     super(`${node}: ${problem}`);
     withoutFrames(this);
@@ -140,7 +140,7 @@ export class NodeError extends Error {
   }
 }
 
-/** Redis, or a quorum of the Redlock nodes, could not be asked. HTTP status 503. */
+/** The store, or too many of its nodes, could not be asked. HTTP status 503. */
 export class LockUnavailableError extends LockRefusal {
   override name = 'LockUnavailableError';
   readonly code = 'LOCK_UNAVAILABLE';
@@ -166,33 +166,26 @@ export class LockUnavailableError extends LockRefusal {
   }
 }
 
-/** A server that refuses a command is up. */
-function adviceOn(problem: string): string | undefined {
-  // By itself, or in a script.
-  if (/NOPERM|can't run this command/.test(problem)) {
-    return 'Give its user that right (ACL SETUSER); LockService.diagnose() names all that are missing.';
-  }
-  if (problem.includes('WRONGTYPE')) {
-    return 'Another program keeps something else under that key: use another key, or another keyPrefix.';
-  }
-  return /\b(OOM|MISCONF|NOREPLICAS)\b/.test(problem) ? 'It is up, but refuses writes: see why.' : undefined;
-}
-
 /** What to do about these problems: each advice once. */
 export function adviceFor(causes: readonly NodeError[]): string {
-  const silent = causes.filter(({ advice }) => advice === undefined).map(({ node }) => node);
+  const silent = new Set(causes.filter(({ advice }) => advice === undefined).map(({ node }) => node));
   const advice = new Set(causes.flatMap((cause) => cause.advice ?? []));
-  if (silent.length === causes.length) advice.add('Check that these Redis servers are up and reachable.');
-  else if (silent.length > 0) advice.add(`Check that ${silent.join(' and ')} can be reached.`);
+  if (silent.size > 0) advice.add(`Check that ${inWords([...silent])} can be reached.`);
+  else if (causes.length === 0) advice.add('Check that its nodes can be reached.');
   return [...advice].join(' ');
+}
+
+/** `a`, `a and b`, `a, b and c`. */
+function inWords(names: readonly string[]): string {
+  return [names.slice(0, -1).join(', '), ...names.slice(-1)].filter(Boolean).join(' and ');
 }
 
 /** How the work under a lost lock ended. */
 export type LockOutcome = { status: 'fulfilled'; value: unknown } | { status: 'rejected'; reason: unknown };
 
 const LOST_BECAUSE: Record<LockLostReason, string> = {
-  expired: 'its lease ended, or its key was deleted from Redis',
-  stolen: 'another owner holds its key',
+  expired: 'its lease ended, or it was deleted from the store',
+  stolen: 'another owner holds it',
   unavailable: 'it could not be extended before its deadline',
   stalled: 'this process did not run until its deadline had passed',
   shutdown: 'the application closed before the work was done',

@@ -12,9 +12,9 @@ interface OfLock {
 export type LockEvent =
   /** A lock was acquired after waiting for `waitedMs`. */
   | ({ type: 'acquired'; waitedMs: number } & OfLock)
-  /** A call gave up: somebody else held the lock. */
+  /** A call gave up: another holder kept the lock. */
   | { type: 'contended'; key: string; waitedMs: number; holder?: LockHolder }
-  /** A call gave up: Redis or the quorum could not be asked. */
+  /** A call gave up: the store, or too many of its nodes, could not be asked. */
   | { type: 'unavailable'; key: string; causes: readonly NodeError[] }
   /** The watchdog could not extend a lease; it tries again until the deadline. */
   | ({ type: 'extension-failed'; causes: readonly NodeError[] } & OfLock)

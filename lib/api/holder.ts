@@ -1,29 +1,11 @@
-import { randomBytes } from 'node:crypto';
-import { hostname } from 'node:os';
-
 /** Who holds a lock, as far as its owner value tells. */
 export interface LockHolder {
-  /** The owner value as it stands in Redis: unique for each acquisition. */
+  /** The owner value as it stands in the store: unique for each acquisition. */
   owner: string;
   /** Host name of the holder's process; `undefined` when another program wrote the key. */
   host?: string;
   /** Process id of the holder on that host. */
   pid?: number;
-}
-
-/** A name for one lock service of this process: `host/pid/random`. Host and pid are there for people who ask who holds a lock. */
-export function processName(): string {
-  const host =
-    hostname()
-      .replace(/[^\w.-]/g, '_')
-      .slice(0, 64) || 'unknown';
-  return `${host}/${process.pid}/${randomBytes(9).toString('base64url')}`;
-}
-
-/** Makes owner values `host/pid/random/sequence`: the sequence tells the acquisitions of one service apart. */
-export function ownerSequence(name = processName()): () => string {
-  let sequence = 0;
-  return () => `${name}/${(++sequence).toString(36)}`;
 }
 
 /** Reads host and pid out of an owner value; a value of another form is kept as it is. */

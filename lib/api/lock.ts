@@ -4,7 +4,7 @@ import type { LockHolder } from './holder.js';
 export interface Lock extends AsyncDisposable {
   /** The key it was acquired with. */
   readonly key: string;
-  /** The value that marks the holder in Redis; shared by calls of one process that the lock is passed on between. */
+  /** The value that marks the holder in the store; shared by calls of one process that the lock is passed on between. */
   readonly owner: string;
   /**
    * Greater than that of every earlier holder of this key: give it to the resource and let the resource refuse
@@ -34,14 +34,14 @@ export interface Lock extends AsyncDisposable {
    * Extends the lease to `ttlMs` from now, and the watchdog keeps to that ttl from then on.
    * @param ttlMs milliseconds; default: the ttl of the lease
    * @throws LockLostError when the lock is not held any more
-   * @throws LockUnavailableError when Redis did not answer; the lock is then held until its present deadline
+   * @throws LockUnavailableError when the store did not answer; the lock is then held until its present deadline
    */
   extend(ttlMs?: number): Promise<void>;
 
   /**
-   * Gives the lock back; further calls do nothing. Never throws: when Redis cannot be asked, the release is repeated
+   * Gives the lock back; further calls do nothing. Never throws: when the store cannot be asked, the release is repeated
    * in the background, and the lease ends by itself.
-   * @returns `true` when the key was removed (of a nested lock: when it is still held by the outer one); `false` when it
+   * @returns `true` when the lock was removed (of a nested lock: when it is still held by the outer one); `false` when it
    *   was not this owner's any more, or that is unknown
    */
   release(): Promise<boolean>;

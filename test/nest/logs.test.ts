@@ -82,7 +82,7 @@ describe('what the logger of Nest prints', () => {
     expect(lines).toHaveLength(21);
     expect(lines.filter((line) => line.includes('WARN'))).toEqual([
       expect.stringMatching(
-        `WARN \\[LockService\\] Locks are unavailable: 127\\.0\\.0\\.1:${redis.port}: .+\\. Check that these Redis servers`,
+        `WARN \\[LockService\\] Locks are unavailable: 127\\.0\\.0\\.1:${redis.port}: .+\\. Check that 127\\.0\\.0\\.1:${redis.port} can be reached\\.`,
       ),
     ]);
     const refusal =

@@ -10,7 +10,8 @@ import {
   LockUnavailableError,
   NodeError,
 } from '../../lib/api/errors.js';
-import { ownerSequence, parseOwner } from '../../lib/api/holder.js';
+import { parseOwner } from '../../lib/api/holder.js';
+import { ownerSequence } from '../../lib/core/backend/owner.js';
 
 const holder = { owner: 'web-3/17/random/1', host: 'web-3', pid: 17 };
 
@@ -44,7 +45,11 @@ describe('the message', () => {
     const message = (...causes: NodeError[]) => LockUnavailableError.from('acquired', 'k', causes).message;
     const down = new NodeError('a:1', 'down');
     const [wait, waitToo] = [new NodeError('b:2', 'votes late', 'Wait.'), new NodeError('c:3', 'votes late', 'Wait.')];
-    expect(message(down, down)).toMatch(/: down\. Check that these Redis servers are up and reachable\.$/);
+    const [hung, dead] = [new NodeError('d:4', 'hangs'), new NodeError('e:5', 'dead')];
+    expect(message(down, down)).toMatch(/: down\. Check that a:1 can be reached\.$/);
+    expect(message(down, hung)).toMatch(/: hangs\. Check that a:1 and d:4 can be reached\.$/);
+    expect(message(down, hung, dead)).toMatch(/: dead\. Check that a:1, d:4 and e:5 can be reached\.$/);
+    expect(message()).toMatch(/: no node answered\. Check that its nodes can be reached\.$/);
     expect(message(wait, waitToo)).toMatch(/; c:3: votes late\. Wait\.$/);
     expect(message(down, wait, waitToo)).toMatch(/; c:3: votes late\. Wait\. Check that a:1 can be reached\.$/);
   });

@@ -8,7 +8,7 @@ import type {
   ReleaseOutcome,
 } from '../../lib/core/backend/lock-backend.js';
 import type { RedisLockModuleOptions } from '../../lib/api/options.js';
-import { processName } from '../../lib/api/holder.js';
+import { processName } from '../../lib/core/backend/owner.js';
 import { resolveOptions } from '../../lib/core/options/resolve-options.js';
 
 export const now = (): number => performance.now();

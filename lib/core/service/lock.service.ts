@@ -18,7 +18,7 @@ import { Leases } from '../lease/leases.js';
 import { LockHandle } from '../lease/lock-handle.js';
 import type { Lock, LockInfo } from '../../api/lock.js';
 import type { AcquireOptions, LossOptions, TryAcquireOptions, WithLockOptions } from '../../api/options.js';
-import { ownerSequence, processName } from '../../api/holder.js';
+import { ownerSequence, processName } from '../backend/owner.js';
 import { resolveRequest, type CallKind, type LockRequest, type ResolvedOptions } from '../options/resolve-options.js';
 import { HeldLocks } from './lock-context.js';
 import { closed } from '../waiting/interruption.js';

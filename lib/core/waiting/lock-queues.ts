@@ -1,6 +1,6 @@
 import type { HandOver, ReleaseOutcome, WaitListener } from '../backend/lock-backend.js';
 import type { Lease } from '../lease/lease.js';
-import { ownerSequence } from '../../api/holder.js';
+import { ownerSequence } from '../backend/owner.js';
 import type { Bid } from './bid.js';
 import type { Interruption } from './interruption.js';
 import { LockQueue, type QueueDuties } from './lock-queue.js';

@@ -1,5 +1,6 @@
 import { performance } from 'node:perf_hooks';
-import { NodeError } from '../../../api/errors.js';
+import type { NodeError } from '../../../api/errors.js';
+import { nodeError } from './advice.js';
 import { openClient } from './ioredis-adapter.js';
 import type { ConnectionFailure, RedisClient } from './redis-client.js';
 import type { RedisSource } from './source.js';
@@ -88,7 +89,7 @@ export class RedisConnection {
     const { failure, status } = this.client;
     const cause = failure ? `: ${failure.problem}` : '';
     const problem = this.#refusal ? `it refused ${this.#refusal.what}${cause}` : `not connected (${status})${cause}`;
-    if (this.#problem?.problem !== problem) this.#problem = new NodeError(this.name, problem, this.#advice);
+    if (this.#problem?.problem !== problem) this.#problem = nodeError(this.name, problem, this.#advice);
     return this.#problem;
   }
 

@@ -44,6 +44,7 @@ import {
   type Vote,
 } from './node-answers.js';
 import { NodeProbe } from '../doctor/probe.js';
+import { nodeError } from '../client/advice.js';
 import type { RedisConnection } from '../client/redis-connection.js';
 import { RedisHandOver, standsMs } from './redis-grant.js';
 import { ReleaseRetry, type GivingBack } from './release-retry.js';
@@ -272,7 +273,7 @@ export class RedisNode {
       return { status: 'fault', error: this.connection.problem, mayHaveRun, disconnected };
     }
     if (this.#lastFault?.[0] !== fault) {
-      const error = new NodeError(this.name, message, fault.isReadOnly ? this.connection.leaveReplica() : undefined);
+      const error = nodeError(this.name, message, fault.isReadOnly ? this.connection.leaveReplica() : undefined);
       this.#lastFault = [fault, { status: 'fault', error, mayHaveRun, disconnected }];
     }
     return this.#lastFault[1];

@@ -1,5 +1,6 @@
 import { NodeError } from '../../../api/errors.js';
 import { inTime } from '../../../core/time/time-limit.js';
+import { nodeError } from '../client/advice.js';
 import { problemOf } from '../client/problem-of.js';
 import { WAIT_FOR_VOTES, type Admission, type Fault } from '../node/node-answers.js';
 import type { RedisNode } from '../node/redis-node.js';
@@ -124,7 +125,7 @@ export class RestartGuard {
       this.#problem = undefined;
     } catch (error) {
       const problem = problemOf(error);
-      this.#problem = new NodeError(
+      this.#problem = nodeError(
         this.#node.name,
         `it is not known whether it has restarted, so it does not vote: ${problem}`,
         problem.includes('NOPERM') ? 'Give its user that right, or set restartGuard: false.' : undefined,

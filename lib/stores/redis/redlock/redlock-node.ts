@@ -1,4 +1,5 @@
 import { NodeError } from '../../../api/errors.js';
+import { nodeError } from '../client/advice.js';
 import { problemOf } from '../client/problem-of.js';
 import { UnderWay } from '../../../core/time/in-flight.js';
 import type { AcquireRequest } from '../../../core/backend/lock-backend.js';
@@ -43,7 +44,7 @@ export class RedlockNode {
       if (!error) await this.guard?.checked();
       return error;
     } catch (bug) {
-      return new NodeError(this.node.name, problemOf(bug)); // of a client that throws
+      return nodeError(this.node.name, problemOf(bug)); // of a client that throws
     }
   }
 
@@ -132,7 +133,7 @@ export class RedlockNode {
       ask();
       return;
     }
-    const refuse = (problem: string) => refused(notAsked(new NodeError(this.node.name, problem)));
+    const refuse = (problem: string) => refused(notAsked(nodeError(this.node.name, problem)));
     void this.guard.tell(ttlMs).then(
       (fault) => {
         if (fault) refused(fault);

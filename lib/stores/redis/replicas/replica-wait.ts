@@ -2,6 +2,7 @@ import { NodeError } from '../../../api/errors.js';
 import { nextTick } from '../../../core/time/event-loop.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import type { ReplicaOptions } from '../../../api/options.js';
+import { nodeError } from '../client/advice.js';
 import { problemOf } from '../client/problem-of.js';
 import type { ExtendRequest } from '../../../core/backend/lock-backend.js';
 import type { RedisClient } from '../client/redis-client.js';
@@ -169,7 +170,7 @@ async function shortage(
       'Check that its replicas follow it in time, or ask for fewer with waitForReplicas.',
     );
   } catch (error) {
-    return new NodeError(name, `it did not say whether replicas have it: ${problemOf(error)}`);
+    return nodeError(name, `it did not say whether replicas have it: ${problemOf(error)}`);
   }
 }
 
@@ -179,7 +180,7 @@ function roundMs({ commandTimeoutMs }: NodeSettings, { timeoutMs }: ReplicaOptio
 }
 
 function faulty(node: string, problem: string): NodeExtension {
-  return fault(new NodeError(node, problem));
+  return fault(nodeError(node, problem));
 }
 
 function fault(error: NodeError): NodeExtension {
