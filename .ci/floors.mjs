@@ -36,7 +36,16 @@ const ROOMS = {
   'nest/injection': ['api', 'core/options', 'core/service', '@nestjs'],
   'nest/filters': ['api', '@nestjs', 'rxjs'],
   'nest/locked': ['api', ...CORE, 'core/service', 'nest/injection', 'nest/filters', '@nestjs', 'rxjs'],
-  'nest/module': ['api', 'core/options', 'core/service', 'compose', 'nest/injection', 'nest/locked', '@nestjs'],
+  'nest/module': [
+    'api',
+    'core/backend',
+    'core/options',
+    'core/service',
+    'compose',
+    'nest/injection',
+    'nest/locked',
+    '@nestjs',
+  ],
   'nest/fencing': ['api', 'core/time', 'core/keys', 'fencing', 'nest/injection', 'nest/locked', '@nestjs'],
 };
 
@@ -44,15 +53,9 @@ const ROOMS = {
 const NOT_YET = new Set([
   'api -> stores/redis/client',
   'core/options -> stores/redis/client',
-  'core/backend -> stores/redis/doctor',
   'core/service -> compose',
-  'core/service -> stores/redis/doctor',
-  'stores/redis/node -> stores/redis/doctor',
-  'stores/redis/single -> stores/redis/doctor',
-  'stores/redis/redlock -> stores/redis/doctor',
   'stores/redis/redlock -> stores/redis/single',
   'nest/module -> stores/redis/client',
-  'nest/module -> stores/redis/doctor',
 ]);
 
 const names = Object.keys(ROOMS);

@@ -1,5 +1,4 @@
-export type { Finding, FindingCode, LockDiagnosis, NodeDiagnosis } from './stores/redis/doctor/diagnosis.js';
-export { formatDiagnosis } from './stores/redis/doctor/format-diagnosis.js';
+export { formatDiagnosis, type Finding, type LockDiagnosis, type NodeReport } from './api/diagnosis.js';
 export {
   LockContendedError,
   LockError,
@@ -27,6 +26,7 @@ export type {
   WithLockOptions,
 } from './api/options.js';
 export type { LockHolder } from './api/holder.js';
+export type { FindingCode, NodeDiagnosis } from './stores/redis/doctor/diagnosis.js';
 export { assertFenced, type FencedWrite } from './fencing/assert-fenced.js';
 export type { FenceStore } from './fencing/fence-store.js';
 export { fencedUpdate, fencedUpsert, type FencedRow, type FencedStatement } from './fencing/fenced-statement.js';

@@ -3,6 +3,9 @@ import type { RedisSource } from '../api/options.js';
 import type { ResolvedOptions } from '../core/options/resolve-options.js';
 import type { LockBackend } from '../core/backend/lock-backend.js';
 import { MemoryBackend } from '../stores/memory/memory.backend.js';
+import { Doctor } from '../stores/redis/doctor/doctor.js';
+import type { RedisKind } from '../stores/redis/doctor/diagnosis.js';
+import { NodeProbe } from '../stores/redis/doctor/probe.js';
 import { RedisConnection } from '../stores/redis/client/redis-connection.js';
 import { RedisNode, type NodeSettings } from '../stores/redis/node/redis-node.js';
 import { RedlockNode } from '../stores/redis/redlock/redlock-node.js';
@@ -41,7 +44,7 @@ export async function openBackend(
       };
       const [node] = await openNodes([backend.source], settings, clientName(options));
       const replicas = terms && new ReplicaWait(node!.connection, settings, terms);
-      return new SingleNodeBackend(node!, commandTimeoutMs, now, replicas);
+      return new SingleNodeBackend(node!, commandTimeoutMs, now, replicas, reportOf('redis', [node!], settings));
     }
     case 'redlock': {
       // A node that is slow must not eat up the validity of the others' votes.
@@ -61,11 +64,13 @@ export async function openBackend(
         await Promise.all(nodes.map((node) => node.close()));
         throw new LockOptionsError(problem);
       }
+      const report = reportOf('redlock', nodes, settings);
       if (!options.restartGuard)
         return new RedlockBackend(
           nodes.map((node, at) => new RedlockNode(node, at)),
           nodeTimeoutMs,
           now,
+          report,
         );
       const longest = { ms: options.ttlMs };
       const guards = nodes.map((node) => new RestartGuard(node, longest, nodeTimeoutMs, now));
@@ -74,9 +79,19 @@ export async function openBackend(
         nodes.map((node, at) => new RedlockNode(node, at, guards[at])),
         nodeTimeoutMs,
         now,
+        report,
       );
     }
   }
+}
+
+/** Has each server checked for how it is used. */
+function reportOf(kind: RedisKind, nodes: readonly RedisNode[], settings: NodeSettings): LockBackend['report'] {
+  const doctor = new Doctor(
+    kind,
+    nodes.map(({ connection }) => new NodeProbe(connection, settings)),
+  );
+  return (timeoutMs) => doctor.report(timeoutMs);
 }
 
 function unfitTogether(nodes: readonly RedisNode[], { restartGuard }: ResolvedOptions): string | undefined {

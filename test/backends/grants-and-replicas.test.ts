@@ -1,5 +1,5 @@
-import { describe, expect, it } from 'vitest';
-import type { WaitListener } from '../../lib/core/backend/lock-backend.js';
+import { describe, expect, it, vi } from 'vitest';
+import type { LockBackend, WaitListener } from '../../lib/core/backend/lock-backend.js';
 import { RedisHandOver } from '../../lib/stores/redis/node/redis-grant.js';
 import type { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
 import type { ReplicaWait } from '../../lib/stores/redis/replicas/replica-wait.js';
@@ -10,7 +10,7 @@ function told({ replicas, isReady = true }: { replicas?: ReplicaWait; isReady?: 
   let listener!: WaitListener;
   const node = { listen: (each: WaitListener) => (listener = each), connection: { isReady } } as unknown as RedisNode;
   const heard: unknown[] = [];
-  new SingleNodeBackend(node, 1_000, () => 0, replicas).listen({
+  new SingleNodeBackend(node, 1_000, () => 0, replicas, vi.fn<LockBackend['report']>()).listen({
     onTurn: (ticket) => heard.push([ticket, undefined]),
     onHandOver: (ticket, handOver) => heard.push([ticket, handOver.grantOf('key').fencingToken]),
     onTaken: () => {},

@@ -1,6 +1,6 @@
-import { expect, it } from 'vitest';
+import { expect, it, vi } from 'vitest';
 import { NodeError } from '../../lib/api/errors.js';
-import type { AcquireRequest, ExtendRequest, Grant, Place } from '../../lib/core/backend/lock-backend.js';
+import type { AcquireRequest, ExtendRequest, Grant, LockBackend, Place } from '../../lib/core/backend/lock-backend.js';
 import type { Fault, NodeExtension, Vote } from '../../lib/stores/redis/node/node-answers.js';
 import type { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
 import type { ReplicaWait } from '../../lib/stores/redis/replicas/replica-wait.js';
@@ -48,7 +48,13 @@ async function attempt(
       return replicas;
     },
   };
-  const backend = new SingleNodeBackend(node, LIMIT_MS, () => now, wait as unknown as ReplicaWait | undefined);
+  const backend = new SingleNodeBackend(
+    node,
+    LIMIT_MS,
+    () => now,
+    wait as unknown as ReplicaWait | undefined,
+    vi.fn<LockBackend['report']>(),
+  );
   const outcome = await acquireOn(backend, { ...claimOn('key'), owner: 'me' }, waiting);
   return { outcome, sentAt, givenBack, replicated: replicated.length };
 }

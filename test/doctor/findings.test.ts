@@ -1,9 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { diagnose } from '../../lib/stores/redis/doctor/diagnose.js';
-import type { Finding, LockDiagnosis, NodeDiagnosis } from '../../lib/stores/redis/doctor/diagnosis.js';
+import type { Finding } from '../../lib/api/diagnosis.js';
+import { Doctor } from '../../lib/stores/redis/doctor/doctor.js';
+import type { ExaminedNode, RedisKind } from '../../lib/stores/redis/doctor/diagnosis.js';
 
 /** What a check found on a server that is as it should be, but for what is said otherwise. */
-function node(name: string, otherwise: Partial<NodeDiagnosis> = {}): NodeDiagnosis {
+function node(name: string, otherwise: Partial<ExaminedNode> = {}): ExaminedNode {
   return {
     name,
     reachable: true,
@@ -20,8 +21,8 @@ function node(name: string, otherwise: Partial<NodeDiagnosis> = {}): NodeDiagnos
   };
 }
 
-async function findings(backend: LockDiagnosis['backend'], ...nodes: NodeDiagnosis[]): Promise<Finding[]> {
-  return (await diagnose('default', backend, { probe: async () => nodes })).findings;
+async function findings(backend: RedisKind, ...nodes: ExaminedNode[]): Promise<Finding[]> {
+  return (await new Doctor(backend, [{ run: async () => nodes }]).report(1_000)).findings;
 }
 
 const codes = (found: readonly Finding[]) => found.map(({ severity, code }) => `${severity} ${code}`);

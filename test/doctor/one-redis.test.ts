@@ -1,5 +1,5 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { formatDiagnosis, type Finding } from 'nest-redis-lock';
+import { formatDiagnosis, type Finding, type NodeDiagnosis, type NodeReport } from 'nest-redis-lock';
 import { proxyTo, redisServer } from '../support/stage.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisCluster } from '../support/redis-cluster.js';
@@ -7,7 +7,7 @@ import type { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { replicaOf } from '../support/replica-of.js';
 
-const diagnose = async ({ url }: { url: string }) => (await openLocks({ redis: url })).diagnose();
+const diagnose = async ({ url }: { url: string }) => (await openLocks({ redis: url })).diagnose<NodeDiagnosis>();
 const codes = (findings: readonly Finding[]) => findings.map(({ severity, code }) => `${severity} ${code}`);
 const nameOf = ({ port }: { port: number }) => `127.0.0.1:${port}`;
 const DURABLE = ['--appendonly', 'yes', '--appendfsync', 'always'];
@@ -20,6 +20,7 @@ describe('The doctor of one Redis', () => {
     expect(diagnosis).toEqual({
       connection: 'default',
       backend: 'redis',
+      where: 'on one Redis',
       checkedAt: expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/),
       findings: [],
       nodes: [
@@ -42,6 +43,9 @@ describe('The doctor of one Redis', () => {
           missingRights: [],
           unknownCommands: [],
           notChecked: [],
+          summary: expect.stringMatching(
+            /^Redis [\d.]+, master, 0 replicas, noeviction, append-only file \(fsync always\), clock /,
+          ),
         },
       ],
     });
@@ -62,8 +66,10 @@ describe('The doctor of one Redis', () => {
     const over = async (redis: object) => {
       const { nodes, findings } = await (
         await openLocks({ redis: { host: '127.0.0.1', port: server.port, ...redis } })
-      ).diagnose();
-      return { findings, nodes: nodes.map((node) => ({ ...node, clockOffsetMs: 0, clockToleranceMs: 0 })) };
+      ).diagnose<NodeDiagnosis>();
+      const summary = (node: NodeReport) => node.summary.replace(/clock .*/, 'clock');
+      const alike = nodes.map((node) => ({ ...node, clockOffsetMs: 0, clockToleranceMs: 0, summary: summary(node) }));
+      return { findings, nodes: alike };
     };
     const found = await over(options);
     expect(found).toEqual(await over({}));
@@ -129,7 +135,7 @@ describe('The doctor of one Redis', () => {
     const now = Date.now;
     const shifted = vi.spyOn(Date, 'now').mockImplementation(() => now.call(Date) - 7_000);
     onTestFinished(() => shifted.mockRestore());
-    const { nodes } = await locks.diagnose();
+    const { nodes } = await locks.diagnose<NodeDiagnosis>();
     const { clockOffsetMs = NaN, clockToleranceMs = NaN } = nodes[0]!;
     expect(Math.abs(clockOffsetMs - 7_000)).toBeLessThanOrEqual(clockToleranceMs + 2);
   });

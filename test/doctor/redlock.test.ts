@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Finding } from '../../lib/stores/redis/doctor/diagnosis.js';
+import type { Finding } from '../../lib/api/diagnosis.js';
 import { proxyTo, redisServers } from '../support/stage.js';
 import { openLocks } from '../support/open-locks.js';
 import type { RedisServer } from '../support/redis-server.js';

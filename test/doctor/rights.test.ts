@@ -1,6 +1,7 @@
 import { Cluster, type RedisOptions } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { NodeDiagnosis } from '../../lib/stores/redis/doctor/diagnosis.js';
 import { redisServer } from '../support/stage.js';
 import { letVote } from '../support/let-vote.js';
 import { openLocks } from '../support/open-locks.js';
@@ -132,7 +133,7 @@ describe('A user of Redis with the rights that the README names', () => {
       const what = `${count} wait for the lock "${key}"`;
       await until(async () => (await queued(key)).reduce((a, b) => a + b) === count, { what });
     });
-    const { nodes } = await both[0].diagnose();
+    const { nodes } = await both[0].diagnose<NodeDiagnosis>();
     expect(nodes.map(({ name }) => name).sort()).toEqual(cluster.nodes.map(({ port }) => `127.0.0.1:${port}`).sort());
     expect(nodes.map(({ missingRights, notChecked }) => [missingRights, notChecked])).toEqual(
       [1, 2, 3].map(() => [[], []]),
@@ -170,7 +171,7 @@ describe('The doctor', () => {
     const [server] = servers as [RedisServer];
     const redis = quiet(await aclUser(server, { without: [right] }));
     const locks = await openLocks({ redis });
-    const { nodes } = await locks.diagnose();
+    const { nodes } = await locks.diagnose<NodeDiagnosis>();
     expect(nodes.map(({ missingRights }) => missingRights)).toEqual([[right]]);
   });
 
@@ -209,7 +210,7 @@ describe('The doctor', () => {
   it('names the right to count on the nodes of a Redlock, and changes no counter', async () => {
     const all = await Promise.all(servers.map((server) => aclUser(server, { also: ['+incrby'] })));
     const locks = await openLocks({ redlock: all, restartGuard: false });
-    const missing = async () => (await locks.diagnose()).nodes.map(({ missingRights }) => missingRights);
+    const missing = async () => (await locks.diagnose<NodeDiagnosis>()).nodes.map(({ missingRights }) => missingRights);
     expect(await missing()).toEqual([[], [], []]);
     expect((await servers[0]!.keys()).filter((key) => key.includes('doctor'))).toEqual([]);
     await aclUser(servers[1]!);
@@ -220,7 +221,7 @@ describe('The doctor', () => {
     const [server] = servers as [RedisServer];
     const redis = await aclUser(server);
     const locks = await openLocks({ redis, waitForReplicas: { count: 1, timeoutMs: 50 } });
-    const { nodes, findings } = await locks.diagnose();
+    const { nodes, findings } = await locks.diagnose<NodeDiagnosis>();
     expect(nodes.map(({ missingRights }) => missingRights)).toEqual([['+wait']]);
     expect(findings.map(({ severity, message }) => [severity, message])).toContainEqual([
       'error',
@@ -229,7 +230,7 @@ describe('The doctor', () => {
     const refused = (await locks.acquire('refused').catch((error: unknown) => error)) as Error;
     expect(refused.message).toMatch(/NOPERM .*\. Give its user that right \(ACL SETUSER\); .*\.$/);
     await aclUser(server, { also: ['+wait'] });
-    const allowed = await locks.diagnose();
+    const allowed = await locks.diagnose<NodeDiagnosis>();
     expect(allowed.nodes.map(({ missingRights }) => missingRights)).toEqual([[]]);
     expect(allowed.findings.map(({ code }) => code)).toContain('too-few-replicas');
   });
@@ -238,10 +239,13 @@ describe('The doctor', () => {
     const [server] = servers as [RedisServer];
     const login = await aclUser(server);
     const locks = await openLocks({ redis: { ...login, keyPrefix: 'app:' }, keyPrefix: 'turns' });
-    expect((await locks.diagnose()).nodes[0]!.missingRights.sort()).toEqual(['&turns:inbox:*', '~app:turns:*']);
+    expect((await locks.diagnose<NodeDiagnosis>()).nodes[0]!.missingRights.sort()).toEqual([
+      '&turns:inbox:*',
+      '~app:turns:*',
+    ]);
     const allowed = await aclUser(server, { also: ['~app:turns:*', '&turns:inbox:*'] });
     const others = await openLocks({ redis: { ...allowed, keyPrefix: 'app:' }, keyPrefix: 'turns' });
-    expect((await others.diagnose()).nodes[0]!.missingRights).toEqual([]);
+    expect((await others.diagnose<NodeDiagnosis>()).nodes[0]!.missingRights).toEqual([]);
   });
 
   it('the doctor without the rights to check names what it could not check, and finds the rest [G236]', async () => {
@@ -269,7 +273,7 @@ describe('The doctor', () => {
   it('knows version, role and eviction policy, but not the snapshots, without the right to CONFIG', async () => {
     const [server] = servers as [RedisServer];
     const locks = await openLocks({ redis: await aclUser(server, { without: ['+config|get'] }) });
-    const { nodes, findings } = await locks.diagnose();
+    const { nodes, findings } = await locks.diagnose<NodeDiagnosis>();
     expect(nodes).toMatchObject([
       {
         version: expect.stringMatching(/^\d+\./),

@@ -11,7 +11,7 @@ import type {
 } from './lock-backend.js';
 
 /** Methods of a lock backend that need not be written. */
-type Optional = 'problems' | 'connect' | 'probe' | 'close';
+type Optional = 'problems' | 'connect' | 'report' | 'close';
 
 /** A lock backend that is written with promises. A promise that rejects counts as a store that did not answer. */
 export interface PromiseBackend
@@ -72,7 +72,8 @@ export function fromPromises(backend: PromiseBackend, now: () => number, timeLim
     inspect: (key) => backend.inspect(key),
     forceRelease: (key) => backend.forceRelease(key),
     connect: async (timeoutMs) => backend.connect?.(timeoutMs) ?? [],
-    probe: async (timeoutMs) => backend.probe?.(timeoutMs) ?? [],
+    report: async (timeoutMs) =>
+      backend.report?.(timeoutMs) ?? { backend: backend.name, where: `in ${backend.name}`, nodes: [], findings: [] },
     close: async () => backend.close?.(),
   };
 }

@@ -1,5 +1,5 @@
 import type { NodeError } from '../../api/errors.js';
-import type { NodeDiagnosis } from '../../stores/redis/doctor/diagnosis.js';
+import type { BackendReport } from './report.js';
 
 /** What one attempt asks for. */
 export interface AcquireRequest {
@@ -118,8 +118,8 @@ export interface LockBackend {
    * @throws LockUnavailableError after `timeoutMs`, naming the nodes
    */
   connect(timeoutMs: number): Promise<NodeError[]>;
-  /** Checks each server once, for `timeoutMs` at most; none for locks in memory. Never rejects. */
-  probe(timeoutMs: number): Promise<NodeDiagnosis[]>;
+  /** Checks each server once, for `timeoutMs` at most. Never rejects. */
+  report(timeoutMs: number): Promise<BackendReport>;
   /** Tries once more what is still to be released, and closes the connections that the backend opened. */
   close(): Promise<void>;
 

@@ -2,8 +2,8 @@ import { Subject, type Observable } from 'rxjs';
 import type { AcquireOutcome, LockBackend } from '../backend/lock-backend.js';
 import { openBackend } from '../../compose/open-backend.js';
 import { checkKey } from '../keys/check-key.js';
-import { diagnose } from '../../stores/redis/doctor/diagnose.js';
-import type { LockDiagnosis } from '../../stores/redis/doctor/diagnosis.js';
+import { diagnosisOf, REPORT_TIMEOUT_MS, type BackendReport } from '../backend/report.js';
+import type { LockDiagnosis, NodeReport } from '../../api/diagnosis.js';
 import {
   LockContendedError,
   LockOptionsError,
@@ -232,11 +232,17 @@ export class LockService {
   }
 
   /**
-   * Checks each Redis server: whether it is reachable and set up safely, and which rights are missing. For a health page;
-   * the start of the application does the same. Takes a second at most, and never rejects.
+   * Checks each server: whether it is reachable and set up safely, and which rights are missing. For a health page; the
+   * start of the application does the same. Takes a second at most, and never rejects.
+   * @typeParam Node what the backend tells of its servers, known to who has chosen it: `NodeDiagnosis` for those of Redis
    */
-  diagnose(): Promise<LockDiagnosis> {
-    return diagnose(this.connection, this.#options.backend.kind, this.#backend);
+  async diagnose<Node extends NodeReport = NodeReport>(): Promise<LockDiagnosis<Node>> {
+    return diagnosisOf(this.connection, await this.report()) as LockDiagnosis<Node>;
+  }
+
+  /** The same, and whether the application may start. @internal */
+  report(): Promise<BackendReport> {
+    return this.#backend.report(REPORT_TIMEOUT_MS);
   }
 
   /**

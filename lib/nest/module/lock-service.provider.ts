@@ -1,7 +1,7 @@
 import { Logger, type FactoryProvider, type InjectionToken } from '@nestjs/common';
 import { ModuleRef, ModulesContainer } from '@nestjs/core';
-import { formatDiagnosis } from '../../stores/redis/doctor/format-diagnosis.js';
-import { refuseUnsafe } from '../../stores/redis/doctor/refuse-unsafe.js';
+import { diagnosisOf } from '../../core/backend/report.js';
+import { formatDiagnosis } from '../../api/diagnosis.js';
 import { adviceFor, type NodeError } from '../../api/errors.js';
 import type { RedisLockModuleOptions } from '../../api/options.js';
 import { resolveOptions, type ResolvedOptions } from '../../core/options/resolve-options.js';
@@ -44,17 +44,15 @@ async function open(options: ResolvedOptions, shutdown: Shutdown, name?: string)
 
 /** Checks the servers before the application relies on them. */
 async function examine(service: LockService, problems: readonly NodeError[], logger: Logger): Promise<void> {
-  const diagnosis = await service.diagnose();
-  try {
-    refuseUnsafe(diagnosis);
-  } catch (error) {
+  const report = await service.report();
+  if (report.refusal) {
     await service.close();
-    throw error;
+    throw report.refusal;
   }
-  const [worst] = diagnosis.findings; // errors come first
+  const [worst] = report.findings; // errors come first
   const level = worst === undefined ? 'log' : worst.severity === 'error' ? 'error' : 'warn';
-  logger[level](formatDiagnosis(diagnosis));
-  const reachable = diagnosis.nodes.filter((node) => node.reachable).map(({ name }) => name);
+  logger[level](formatDiagnosis(diagnosisOf(service.connection, report)));
+  const reachable = report.nodes.filter((node) => node.reachable).map(({ name }) => name);
   const abstaining = problems.filter(({ node }) => reachable.includes(node));
   if (abstaining.length > 0) {
     const nodes = abstaining.map(({ message }) => message).join('; ');

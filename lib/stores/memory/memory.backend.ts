@@ -1,3 +1,4 @@
+import type { Finding } from '../../api/diagnosis.js';
 import type {
   AcquireOutcome,
   AcquireRequest,
@@ -9,6 +10,13 @@ import type {
   ReleaseOutcome,
   Taken,
 } from '../../core/backend/lock-backend.js';
+import type { BackendReport } from '../../core/backend/report.js';
+
+const EXCLUDES_NO_OTHERS: Finding = {
+  severity: 'warning',
+  code: 'memory',
+  message: 'Locks are in the memory of this process: they exclude no other process. Use redis or redlock for that.',
+};
 
 interface Entry {
   owner: string;
@@ -97,8 +105,8 @@ export class MemoryBackend implements LockBackend {
     return [];
   }
 
-  async probe(): Promise<[]> {
-    return [];
+  async report(): Promise<BackendReport> {
+    return { backend: 'memory', where: 'in the memory of this process', nodes: [], findings: [EXCLUDES_NO_OTHERS] };
   }
 
   async close(): Promise<void> {

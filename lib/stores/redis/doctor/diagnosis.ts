@@ -1,11 +1,11 @@
+import type { Finding, NodeReport } from '../../../api/diagnosis.js';
+
 /** What was checked of one Redis server. What is `undefined` could not be found out: `notChecked` says why. */
-export interface NodeDiagnosis {
+export interface NodeDiagnosis extends NodeReport {
   /** `host:port`, the path of a socket, or the name of a Sentinel master; in a Cluster one for each master. */
   name: string;
-  /** Whether it answered. If not, all but `name` and `problem` is empty. */
+  /** Whether it answered. If not, all but `name`, `problem` and `summary` is empty. */
   reachable: boolean;
-  /** Why it was not reached. */
-  problem?: string;
   /** Of Redis, such as `7.0.15`. */
   version?: string;
   /** Changes with each start of the server: two nodes with the same one are one server. */
@@ -53,7 +53,13 @@ export interface NodeDiagnosis {
   notChecked: string[];
 }
 
-/** What a finding is about, for programs. */
+/** What was checked of a server, before it is put into words. */
+export type ExaminedNode = Omit<NodeDiagnosis, 'summary'>;
+
+/** How the servers keep locks: one alone, or a majority of several. */
+export type RedisKind = 'redis' | 'redlock';
+
+/** What a finding about servers of Redis is about, for programs. */
 export type FindingCode =
   /** Two nodes of a Redlock are one server. */
   | 'same-server'
@@ -76,35 +82,9 @@ export type FindingCode =
   | 'clocks-differ'
   /** It is part of a Cluster, but the client is not for one. */
   | 'cluster-mode'
-  | 'not-checked'
-  /** Locks of this process only. */
-  | 'memory';
+  | 'not-checked';
 
-/** Something an operator should know. */
-export interface Finding {
-  /**
-   * `error`: locks are unsafe, or cannot be had. `warning`: they work, but not always, or not as well as they could.
-   */
-  severity: 'error' | 'warning';
+/** A finding about servers of Redis. */
+export interface RedisFinding extends Finding {
   code: FindingCode;
-  /** `name` of the node it is about; `undefined` when it is about several or none. */
-  node?: string;
-  /** What is wrong, what that leads to, and what to do. It holds no credentials. */
-  message: string;
 }
-
-/** What `LockService.diagnose()` reports: plain data, which can be sent as JSON. */
-export interface LockDiagnosis {
-  /** Name of the registration. */
-  connection: string;
-  backend: 'memory' | 'redis' | 'redlock';
-  /** When it was made, by the clock of this process, in ISO 8601. */
-  checkedAt: string;
-  /** Each server once; none for locks in memory. */
-  nodes: NodeDiagnosis[];
-  /** The errors come first. */
-  findings: Finding[];
-}
-
-/** How long the check of all servers may take, in milliseconds: one that has not answered by then is not reachable. */
-export const DIAGNOSIS_TIMEOUT_MS = 1_000;

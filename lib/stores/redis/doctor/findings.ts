@@ -1,4 +1,4 @@
-import type { Finding, FindingCode, LockDiagnosis, NodeDiagnosis } from './diagnosis.js';
+import type { ExaminedNode, FindingCode, RedisFinding, RedisKind } from './diagnosis.js';
 import { purposeOf, WITHOUT } from './rights.js';
 
 /** Clocks of nodes that differ by more than this are worth a word, in milliseconds. */
@@ -9,12 +9,7 @@ const OLDEST = [6, 2] as const;
 type About = readonly [code: FindingCode, message: string];
 
 /** What an operator should know of these servers, errors first. */
-export function findingsOf(backend: LockDiagnosis['backend'], nodes: readonly NodeDiagnosis[]): Finding[] {
-  if (backend === 'memory') {
-    const message =
-      'Locks are in the memory of this process: they exclude no other process. Use redis or redlock for that.';
-    return [{ severity: 'warning', code: 'memory', message }];
-  }
+export function findingsOf(backend: RedisKind, nodes: readonly ExaminedNode[]): RedisFinding[] {
   const useless = nodes.map((node) => uselessBecause(node));
   // A Redlock can do without a minority of its nodes, and nobody can do without the only one.
   const missing = useless.filter((reasons) => reasons.length > 0).length;
@@ -29,12 +24,12 @@ export function findingsOf(backend: LockDiagnosis['backend'], nodes: readonly No
   return findings.sort((a, b) => Number(b.severity === 'error') - Number(a.severity === 'error'));
 }
 
-function found(severity: Finding['severity'], [code, message]: About, node?: NodeDiagnosis): Finding {
+function found(severity: RedisFinding['severity'], [code, message]: About, node?: ExaminedNode): RedisFinding {
   return node ? { severity, code, node: node.name, message: `${node.name} ${message}` } : { severity, code, message };
 }
 
 /** Why no lock, or no vote, can be had there. */
-function uselessBecause(node: NodeDiagnosis): About[] {
+function uselessBecause(node: ExaminedNode): About[] {
   if (!node.reachable) {
     return [
       [
@@ -77,7 +72,7 @@ function isTooOld(version: string): boolean {
 }
 
 /** What lets two hold a lock. */
-function unsafe(node: NodeDiagnosis): About[] {
+function unsafe(node: ExaminedNode): About[] {
   const about: About[] = [];
   if (node.refusesDatabase !== undefined) {
     const message =
@@ -94,7 +89,7 @@ function unsafe(node: NodeDiagnosis): About[] {
   return about;
 }
 
-function doubts(node: NodeDiagnosis, backend: LockDiagnosis['backend']): About[] {
+function doubts(node: ExaminedNode, backend: RedisKind): About[] {
   if (!node.reachable) return [];
   const about: About[] = [];
   if (node.evictionPolicy !== undefined && node.evictionPolicy !== 'noeviction') {
@@ -132,7 +127,7 @@ function doubts(node: NodeDiagnosis, backend: LockDiagnosis['backend']): About[]
 }
 
 /** Rights and commands that are missing: of those that every lock needs, or of the others. */
-function missing(node: NodeDiagnosis, isNeeded: boolean): About[] {
+function missing(node: ExaminedNode, isNeeded: boolean): About[] {
   const of = (names: readonly string[]) =>
     names.filter((name) => purposeOf(name) !== 'doctor' && (purposeOf(name) === 'locks') === isNeeded);
   const rights = of(node.missingRights);
@@ -163,7 +158,7 @@ function consequence(names: readonly string[]): string {
 }
 
 /** Nodes of a Redlock that fail together, or whose vote counts twice. */
-function dependent(nodes: readonly NodeDiagnosis[]): About[] {
+function dependent(nodes: readonly ExaminedNode[]): About[] {
   return nodes.flatMap((node, index) =>
     nodes.slice(0, index).flatMap((earlier): About[] => {
       if (isSame(earlier.runId, node.runId)) {
@@ -188,7 +183,7 @@ function isSame(one: string | undefined, other: string | undefined): boolean {
   return one !== undefined && one === other;
 }
 
-function differingClocks(nodes: readonly NodeDiagnosis[]): About[] {
+function differingClocks(nodes: readonly ExaminedNode[]): About[] {
   const clocks = nodes
     .filter((node) => node.clockOffsetMs !== undefined)
     .map(({ name, clockOffsetMs = 0, clockToleranceMs = 0 }) => ({

@@ -1,5 +1,6 @@
 import { performance } from 'node:perf_hooks';
-import type { NodeDiagnosis } from './diagnosis.js';
+import type { ExaminedNode } from './diagnosis.js';
+import type { Examiner } from './doctor.js';
 import { commandRights, type Right } from './rights.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import { problemOf } from '../client/problem-of.js';
@@ -26,9 +27,9 @@ const FOR_CHECKS = ['info', 'config|get'];
  * Checks a Redis server, or each master of a Cluster, and changes nothing there: rights are tried out by commands on a
  * key that does not exist. (ACL DRYRUN needs Redis 7, and a right that tells about all users.)
  */
-export class NodeProbe {
+export class NodeProbe implements Examiner {
   /** Checks that were not answered yet: a server that hangs gets no second one. */
-  readonly #open = new WeakMap<RedisClient, Promise<NodeDiagnosis>>();
+  readonly #open = new WeakMap<RedisClient, Promise<ExaminedNode>>();
 
   constructor(
     private readonly connection: RedisConnection,
@@ -36,7 +37,7 @@ export class NodeProbe {
   ) {}
 
   /** Never rejects; settles within `timeoutMs`. */
-  async run(timeoutMs: number): Promise<NodeDiagnosis[]> {
+  async run(timeoutMs: number): Promise<ExaminedNode[]> {
     const startedAt = performance.now();
     const { client, name } = this.connection;
     const problem = await this.connection.ready(timeoutMs);
@@ -45,7 +46,7 @@ export class NodeProbe {
     return Promise.all(client.masters().map((master) => this.#checked(master, leftMs)));
   }
 
-  #checked(client: RedisClient, timeoutMs: number): Promise<NodeDiagnosis> {
+  #checked(client: RedisClient, timeoutMs: number): Promise<ExaminedNode> {
     let checking = this.#open.get(client);
     if (!checking) {
       checking = this.#check(client, timeoutMs).finally(() => this.#open.delete(client));
@@ -56,7 +57,7 @@ export class NodeProbe {
     );
   }
 
-  async #check(client: RedisClient, timeoutMs: number): Promise<NodeDiagnosis> {
+  async #check(client: RedisClient, timeoutMs: number): Promise<ExaminedNode> {
     const { keyPrefix, processName, handsOver, awaitedReplicas } = this.usage;
     // A Cluster puts its prefix before the keys itself, not by the clients of its nodes.
     const prefix = client === this.connection.client ? '' : this.#clientPrefix;
@@ -73,7 +74,7 @@ export class NodeProbe {
         ['CONFIG', 'GET', 'appendfsync'],
         ...trials.map(({ probe }) => probe),
       ]);
-      const diagnosis: NodeDiagnosis = {
+      const diagnosis: ExaminedNode = {
         name: client.name,
         reachable: true,
         isClusterClient: this.connection.client.isCluster,
@@ -104,7 +105,7 @@ export class NodeProbe {
   }
 
   /** Says which keys and channels it is that cannot be used. */
-  #namePatterns({ missingRights }: NodeDiagnosis): void {
+  #namePatterns({ missingRights }: ExaminedNode): void {
     const { keyPrefix } = this.usage;
     const patterns: Record<string, string> = {
       '~': `~${this.#clientPrefix}${keyPrefix}:*`,
@@ -117,12 +118,12 @@ export class NodeProbe {
     return this.connection.client.keyPrefix;
   }
 
-  #unreachable(name: string, problem: string): NodeDiagnosis {
+  #unreachable(name: string, problem: string): ExaminedNode {
     return unreachable(name, this.connection.client.isCluster, problem);
   }
 }
 
-function unreachable(name: string, isClusterClient: boolean, problem: string): NodeDiagnosis {
+function unreachable(name: string, isClusterClient: boolean, problem: string): ExaminedNode {
   return {
     name,
     reachable: false,
@@ -135,7 +136,7 @@ function unreachable(name: string, isClusterClient: boolean, problem: string): N
 }
 
 /** How far the server's clock is ahead: it read it at some moment between the question and the answer. */
-async function clockOf(client: RedisClient): Promise<Pick<NodeDiagnosis, 'clockOffsetMs' | 'clockToleranceMs'>> {
+async function clockOf(client: RedisClient): Promise<Pick<ExaminedNode, 'clockOffsetMs' | 'clockToleranceMs'>> {
   const askedAt = performance.now();
   const asked = Date.now();
   const [answer] = await client.ask([['TIME']]);
@@ -150,7 +151,7 @@ function rounded(ms: number): number {
   return Math.round(ms * 1_000) / 1_000;
 }
 
-function addPersistence(diagnosis: NodeDiagnosis, save: Answer, fsync: Answer): void {
+function addPersistence(diagnosis: ExaminedNode, save: Answer, fsync: Answer): void {
   const { persistence } = diagnosis;
   if (!persistence) return;
   const snapshots = 'value' in save ? settingOf(save.value, 'save') : undefined;
@@ -160,7 +161,7 @@ function addPersistence(diagnosis: NodeDiagnosis, save: Answer, fsync: Answer): 
 }
 
 /** Files a refusal under what it means, in the words of Redis 6 to 8. */
-function noteRefusal(diagnosis: NodeDiagnosis, right: string, answer: Answer): void {
+function noteRefusal(diagnosis: ExaminedNode, right: string, answer: Answer): void {
   if (!('refusal' in answer)) return;
   const { refusal } = answer;
   const { missingRights, unknownCommands, notChecked } = diagnosis;

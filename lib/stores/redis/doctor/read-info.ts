@@ -1,8 +1,8 @@
 import { infoFields } from '../client/server-info.js';
-import type { NodeDiagnosis } from './diagnosis.js';
+import type { ExaminedNode } from './diagnosis.js';
 
 /** What the answer to INFO says for a diagnosis. */
-export function readInfo(text: string): Partial<NodeDiagnosis> {
+export function readInfo(text: string): Partial<ExaminedNode> {
   const info = infoFields(text);
   const number = (name: string): number | undefined => {
     const value = info.get(name);

@@ -1,4 +1,3 @@
-import type { NodeDiagnosis } from '../doctor/diagnosis.js';
 import { NodeError } from '../../../api/errors.js';
 import {
   ACQUIRE,
@@ -43,7 +42,6 @@ import {
   type NodeSeizure,
   type Vote,
 } from './node-answers.js';
-import { NodeProbe } from '../doctor/probe.js';
 import { nodeError } from '../client/advice.js';
 import type { RedisConnection } from '../client/redis-connection.js';
 import { RedisHandOver, standsMs } from './redis-grant.js';
@@ -83,7 +81,6 @@ export class RedisNode {
   readonly #extensionOf = this.#reader(extensionOf);
   readonly #releaseOf = this.#reader(releaseOf);
   readonly #inbox: Inbox;
-  readonly #probe: NodeProbe;
   /** What is still to be given back. An attempt that was not sent is not, so a server that is down adds nothing. */
   readonly #retry: ReleaseRetry;
   readonly #releasing = new UnderWay();
@@ -104,7 +101,6 @@ export class RedisNode {
       (isOpen) => connection.suspect(isOpen),
       () => this.#retry.hurry(),
     );
-    this.#probe = new NodeProbe(connection, settings);
     this.#retry = new ReleaseRetry(
       () => connection.isReady,
       (item, done) => this.#giveBack(item, ({ status }) => done(status !== 'fault')),
@@ -237,11 +233,6 @@ export class RedisNode {
 
   forceRelease(key: string): Promise<NodeSeizure> {
     return this.#run(FORCE_RELEASE, this.#keys(key), [key, inboxChannel(this.#settings.keyPrefix)], seizureOf);
-  }
-
-  /** What a check of the server, or of each master of a Cluster, finds. Never rejects. */
-  probe(timeoutMs: number): Promise<NodeDiagnosis[]> {
-    return this.#probe.run(timeoutMs);
   }
 
   /** Waits for releases under way, tries once more what is still to be released, then closes the connection. */

@@ -1,4 +1,3 @@
-import type { NodeDiagnosis } from '../doctor/diagnosis.js';
 import { LockUnavailableError, type NodeError } from '../../../api/errors.js';
 import {
   type AcquireOutcome,
@@ -51,7 +50,13 @@ export class RedlockBackend implements LockBackend, WaitQueue {
   /** Of grants that another process has made. */
   readonly #adopted = new WeakMap<Grant, RedlockAttempt>();
 
-  constructor(nodes: readonly RedlockNode[], nodeTimeoutMs: number, now: () => number) {
+  /** @param report checks the servers */
+  constructor(
+    nodes: readonly RedlockNode[],
+    nodeTimeoutMs: number,
+    now: () => number,
+    readonly report: LockBackend['report'],
+  ) {
     this.#nodes = nodes;
     this.#quorum = quorumOf(nodes.length);
     this.#nodeTimeoutMs = nodeTimeoutMs;
@@ -197,10 +202,6 @@ export class RedlockBackend implements LockBackend, WaitQueue {
     if (this.#nodes.length - errors.length < this.#quorum) throw unreachable(errors, timeoutMs);
     const abstentions = this.#nodes.filter((node) => node.isReady).map((node) => node.abstention);
     return [...errors, ...abstentions.filter((error) => error !== undefined)];
-  }
-
-  async probe(timeoutMs: number): Promise<NodeDiagnosis[]> {
-    return (await Promise.all(this.#nodes.map(({ node }) => node.probe(timeoutMs)))).flat();
   }
 
   async close(): Promise<void> {

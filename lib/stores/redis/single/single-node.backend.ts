@@ -1,5 +1,4 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { NodeDiagnosis } from '../doctor/diagnosis.js';
 import { adviceFor, LockUnavailableError, NodeError } from '../../../api/errors.js';
 import {
   type AcquireOutcome,
@@ -33,7 +32,14 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
   /** Undefined: what the server granted counts as held. */
   readonly #replicas?: ReplicaWait;
 
-  constructor(node: RedisNode, commandTimeoutMs: number, now: () => number, replicas?: ReplicaWait) {
+  /** @param report checks the server */
+  constructor(
+    node: RedisNode,
+    commandTimeoutMs: number,
+    now: () => number,
+    replicas: ReplicaWait | undefined,
+    readonly report: LockBackend['report'],
+  ) {
     this.#node = node;
     this.#commandTimeoutMs = commandTimeoutMs;
     this.#now = now;
@@ -152,10 +158,6 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
     const error = await this.#node.connection.ready(timeoutMs, 'start');
     if (error) throw unreachable([error], timeoutMs);
     return [];
-  }
-
-  probe(timeoutMs: number): Promise<NodeDiagnosis[]> {
-    return this.#node.probe(timeoutMs);
   }
 
   async close(): Promise<void> {

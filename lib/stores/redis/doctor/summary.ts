@@ -1,21 +1,13 @@
-import type { LockDiagnosis, NodeDiagnosis } from './diagnosis.js';
+import type { ExaminedNode, RedisKind } from './diagnosis.js';
 
-/** A diagnosis as one block of text, for a log: a line for each server, then one for each finding. */
-export function formatDiagnosis({ connection, backend, nodes, findings }: LockDiagnosis): string {
-  return [
-    `Locks of "${connection}", ${heading(backend, nodes)}`,
-    ...nodes.map((node) => `  ${node.name}: ${describe(node)}`),
-    ...findings.map(({ severity, message }) => `  ${severity}: ${message}`),
-  ].join('\n');
+/** Where the locks are, in words. */
+export function whereOf(backend: RedisKind, nodes: readonly ExaminedNode[]): string {
+  if (backend === 'redlock') return `on a Redlock of ${counted(nodes.length, 'node')}`;
+  return nodes.some((node) => node.isClusterClient) ? 'on a Cluster' : 'on one Redis';
 }
 
-function heading(backend: LockDiagnosis['backend'], nodes: readonly NodeDiagnosis[]): string {
-  if (backend === 'memory') return 'in the memory of this process.';
-  if (backend === 'redlock') return `on a Redlock of ${counted(nodes.length, 'node')}:`;
-  return nodes.some((node) => node.isClusterClient) ? 'on a Cluster:' : 'on one Redis:';
-}
-
-function describe(node: NodeDiagnosis): string {
+/** What was found of a server, in a few words. */
+export function summaryOf(node: ExaminedNode): string {
   if (!node.reachable) return `not reachable (${node.problem})`;
   return [
     node.version && `Redis ${node.version}`,
@@ -31,7 +23,7 @@ function describe(node: NodeDiagnosis): string {
     .join(', ');
 }
 
-function persistence({ appendOnly, appendFsync, snapshots }: NonNullable<NodeDiagnosis['persistence']>): string {
+function persistence({ appendOnly, appendFsync, snapshots }: NonNullable<ExaminedNode['persistence']>): string {
   const kinds = [
     appendOnly && `append-only file${appendFsync === undefined ? '' : ` (fsync ${appendFsync})`}`,
     snapshots && 'snapshots',

@@ -1,0 +1,53 @@
+/** Something an operator should know of the servers that keep the locks. */
+export interface Finding {
+  /**
+   * `error`: locks are unsafe, or cannot be had. `warning`: they work, but not always, or not as well as they could.
+   */
+  severity: 'error' | 'warning';
+  /** What it is about, for programs: each backend has codes of its own. */
+  code: string;
+  /** `name` of the node it is about; `undefined` when it is about several or none. */
+  node?: string;
+  /** What is wrong, what that leads to, and what to do. It holds no credentials. */
+  message: string;
+}
+
+/** What was checked of one server: each backend adds what it knows. */
+export interface NodeReport {
+  /** Name of the server, such as `host:port`. */
+  name: string;
+  /** Whether it answered. */
+  reachable: boolean;
+  /** Why it was not reached. */
+  problem?: string;
+  /** What was found, in a few words, for people. */
+  summary: string;
+}
+
+/**
+ * What `LockService.diagnose()` reports: plain data, which can be sent as JSON.
+ * @typeParam Node what the backend tells of its servers: `NodeDiagnosis` for those of Redis
+ */
+export interface LockDiagnosis<Node extends NodeReport = NodeReport> {
+  /** Name of the registration. */
+  connection: string;
+  /** The kind of backend: `memory`, `redis` or `redlock`. */
+  backend: string;
+  /** The backend in words: `on one Redis`. */
+  where: string;
+  /** When it was made, by the clock of this process, in ISO 8601. */
+  checkedAt: string;
+  /** Each server once; none for locks in memory. */
+  nodes: Node[];
+  /** The errors come first. */
+  findings: Finding[];
+}
+
+/** A diagnosis as one block of text, for a log: a line for each server, then one for each finding. */
+export function formatDiagnosis({ connection, where, nodes, findings }: LockDiagnosis): string {
+  return [
+    `Locks of "${connection}", ${where}${nodes.length > 0 ? ':' : '.'}`,
+    ...nodes.map(({ name, summary }) => `  ${name}: ${summary}`),
+    ...findings.map(({ severity, message }) => `  ${severity}: ${message}`),
+  ].join('\n');
+}

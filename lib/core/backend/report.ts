@@ -1,0 +1,27 @@
+import type { Finding, LockDiagnosis, NodeReport } from '../../api/diagnosis.js';
+import type { LockError } from '../../api/errors.js';
+
+/** How long a backend may take to check its servers, in milliseconds: one that has not answered by then is not reachable. */
+export const REPORT_TIMEOUT_MS = 1_000;
+
+/** What a backend reports of the servers that keep its locks. */
+export interface BackendReport {
+  /** The kind of backend, for programs: `redis`. */
+  backend: string;
+  /** The backend in words, after "locks": `on one Redis`. */
+  where: string;
+  /** Each server once; none where there is no server. */
+  nodes: NodeReport[];
+  /** The errors come first. */
+  findings: Finding[];
+  /**
+   * Why the application must not start with these servers: two could hold a lock by the very set-up, or none can ever be had.
+   * A server that is only down is no reason.
+   */
+  refusal?: LockError;
+}
+
+/** The report of a registration, as it is shown to operators. */
+export function diagnosisOf(registration: string, { backend, where, nodes, findings }: BackendReport): LockDiagnosis {
+  return { connection: registration, backend, where, checkedAt: new Date().toISOString(), nodes, findings };
+}
