@@ -12,7 +12,7 @@ const lib = fileURLToPath(new URL('../lib', import.meta.url));
 const CORE = ['core/time', 'core/keys', 'core/options', 'core/backend'];
 const REDIS = ['api', 'core/time', 'core/backend'];
 
-/** Each room of lib/, low to high, with the rooms and packages that it may import. */
+/** Each room of lib/, low to high, with the rooms and packages that it may import. What is no room names all those below it. */
 const ROOMS = {
   api: [],
   'core/time': [],
@@ -25,9 +25,16 @@ const ROOMS = {
   'core/service': ['api', ...CORE, 'core/lease', 'core/waiting', 'core/engine', 'rxjs'],
   'stores/memory': ['api', 'core/time', 'core/backend'],
   'stores/redis/client': [...REDIS, 'ioredis'],
+  'stores/redis': ['api', 'core/options', 'stores/redis/client'],
   'stores/redis/scripts': [...REDIS, 'stores/redis/client'],
   'stores/redis/node': [...REDIS, 'stores/redis/client', 'stores/redis/scripts'],
-  'stores/redis/replicas': [...REDIS, 'stores/redis/client', 'stores/redis/scripts', 'stores/redis/node'],
+  'stores/redis/replicas': [
+    ...REDIS,
+    'stores/redis/client',
+    'stores/redis',
+    'stores/redis/scripts',
+    'stores/redis/node',
+  ],
   'stores/redis/single': [...REDIS, 'stores/redis/client', 'stores/redis/node', 'stores/redis/replicas'],
   'stores/redis/redlock': [...REDIS, 'stores/redis/client', 'stores/redis/node'],
   'stores/redis/doctor': [...REDIS, 'stores/redis/client'],
@@ -51,8 +58,6 @@ const ROOMS = {
 
 /** What still stands in the way of that: `room -> room or package`. Nothing is to be added. */
 const NOT_YET = new Set([
-  'api -> stores/redis/client',
-  'core/options -> stores/redis/client',
   'core/service -> compose',
   'stores/redis/redlock -> stores/redis/single',
   'nest/module -> stores/redis/client',
@@ -71,7 +76,7 @@ for (const file of readdirSync(lib, { recursive: true, encoding: 'utf8' }).filte
     const from = targetOf(file, fileName);
     if (from === room || from.startsWith('node:')) continue;
     if (notYet.delete(`${room} -> ${from}`) || NOT_YET.has(`${room} -> ${from}`)) continue;
-    if (!ROOMS[room]?.some((allowed) => from === allowed || from.startsWith(`${allowed}/`))) {
+    if (!ROOMS[room]?.some((allowed) => from === allowed || (!(allowed in ROOMS) && from.startsWith(`${allowed}/`)))) {
       problems.push(`${file} imports ${fileName}: ${room} may not import ${from}.`);
     }
   }

@@ -17,14 +17,17 @@ export type { Lock, LockInfo } from './api/lock.js';
 export type {
   AcquireOptions,
   LeaseOptions,
+  LockServiceOptions,
   LossOptions,
-  RedisLockModuleOptions,
-  RedisLockOptionsFactory,
-  RedisLockSettings,
-  ReplicaOptions,
   TryAcquireOptions,
   WithLockOptions,
 } from './api/options.js';
+export type {
+  RedisLockModuleOptions,
+  RedisLockOptionsFactory,
+  RedisLockSettings,
+} from './compose/redis-lock-options.js';
+export type { ReplicaOptions } from './stores/redis/options.js';
 export type { LockHolder } from './api/holder.js';
 export type { FindingCode, NodeDiagnosis } from './stores/redis/doctor/diagnosis.js';
 export { assertFenced, type FencedWrite } from './fencing/assert-fenced.js';

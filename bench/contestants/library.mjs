@@ -11,7 +11,7 @@ export function library(path) {
 
 export async function open({ ports, ttlMs, waitMs, fair }) {
   const { LockService } = await library('core/service/lock.service.js');
-  const { resolveOptions } = await library('core/options/resolve-options.js');
+  const { resolveOptions } = await library('compose/redis-lock-options.js');
   const urls = ports.map((port) => `redis://127.0.0.1:${port}`);
   const source = urls.length > 1 ? { redlock: urls } : { redis: urls[0] };
   const [service] = await LockService.open(resolveOptions({ ...source, ttlMs, waitMs, ...(fair && { fair }) }));

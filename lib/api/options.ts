@@ -1,8 +1,4 @@
-import type { RedisSource } from '../stores/redis/client/source.js';
-
-export type { RedisSource };
-
-/** How a lock is kept; each can be set for the module and for a single call. */
+/** How a lock is kept; each can be set for the service and for a single call. */
 export interface LeaseOptions {
   /**
    * How long the lease runs without being extended, in milliseconds, 20 to 86 400 000. It bounds how long a lock
@@ -11,8 +7,8 @@ export interface LeaseOptions {
    */
   ttlMs?: number;
   /**
-   * How long to wait for a lock that somebody else holds, in milliseconds, 0 to 2 147 483 647. A real deadline, also
-   * when Redis does not answer. 0 tries exactly once.
+   * How long to wait for a lock that another holder has, in milliseconds, 0 to 2 147 483 647. A real deadline, also
+   * when the store does not answer. 0 tries exactly once.
    * @default 10000
    */
   waitMs?: number;
@@ -36,14 +32,6 @@ export interface LeaseOptions {
   onTransaction?: 'warn' | 'refuse' | 'allow';
 }
 
-/** How many replicas must have a lock before it counts as held, and for how long they are waited for. */
-export interface ReplicaOptions {
-  /** 1 to 100; Redis itself is not counted. */
-  count: number;
-  /** In milliseconds, 1 to 60 000, and at most a third of `ttlMs`. A call that comes while others wait may take twice as long. */
-  timeoutMs: number;
-}
-
 /** What is done when the lock was lost while the work ran. */
 export interface LossOptions {
   /**
@@ -54,35 +42,18 @@ export interface LossOptions {
   onLost?: 'reject' | 'ignore';
 }
 
-/** Settings of one registration of the module. */
-export interface RedisLockSettings extends LeaseOptions, LossOptions {
+/** Settings of a lock service, whatever keeps its locks. */
+export interface LockServiceOptions extends LeaseOptions, LossOptions {
   /**
-   * First part of every key in Redis: `<keyPrefix>:{<key>}`. Not empty, no braces.
-   * @default 'lock'
-   */
-  keyPrefix?: string;
-  /**
-   * How long one command may take before its node counts as unavailable, in milliseconds, 10 to 60 000.
-   * @default 1000; for each node of a Redlock 5 % of the ttl, at least 50 and at most 200
-   */
-  commandTimeoutMs?: number;
-  /**
-   * Safety margin in milliseconds: a lease counts as ended this much before Redis may end it, beyond the built-in
+   * Safety margin in milliseconds: a lease counts as ended this much before the store may end it, beyond the built-in
    * allowance for clock drift of 1 % + 2 ms. Less than the ttl leaves.
    * @default 0
    */
   guardMs?: number;
   /**
-   * Wait until so many replicas have a lock, and each extension of it, with the command WAIT on a connection of its own. If
-   * they do not in time, the lock is given back, and the call fails with `LockUnavailableError`. It survives the failover
-   * to a replica that had it; which replica is promoted is not up to this library. Only with `redis`.
-   * @default not waited for
-   */
-  waitForReplicas?: ReplicaOptions;
-  /**
-   * Serve calls strictly in the order in which they reached Redis, over all processes: nobody who comes later is served
-   * first, no lock is passed on within a process. It costs about three Redis commands for each acquisition. All processes
-   * that share keys must agree. Not with `redlock`.
+   * Serve calls strictly in the order in which they reached the store, over all processes: nobody who comes later is served
+   * first, no lock is passed on within a process. It costs about three requests to the store for each acquisition. All processes
+   * that share keys must agree. A store whose nodes have no order of arrival in common (`redlock`) refuses it.
    * @default false
    */
   fair?: boolean;
@@ -93,8 +64,8 @@ export interface RedisLockSettings extends LeaseOptions, LossOptions {
    */
   maxWaiters?: number;
   /**
-   * How many times in a row a lock is passed on among the calls of one process that waited when Redis granted it, before
-   * other processes have their turn, 0 to 1 000. More is faster, less lets others wait for shorter. 0 asks Redis each time.
+   * How many times in a row a lock is passed on among the calls of one process that waited when the store granted it, before
+   * other processes have their turn, 0 to 1 000. More is faster, less lets others wait for shorter. 0 asks the store each time.
    * @default 100
    */
   cohortPasses?: number;
@@ -105,13 +76,6 @@ export interface RedisLockSettings extends LeaseOptions, LossOptions {
    */
   cohortMs?: number;
   /**
-   * Only with `redlock`: a node that was started, or lost its data, votes again when the longest ttl in use has passed since,
-   * so that all locks that it may have forgotten have ended. Where it writes to disk before it answers (`appendfsync always`)
-   * a start is no reason to wait. Off, two calls can hold one lock after a node came back empty: only fencing tokens help then.
-   * @default true
-   */
-  restartGuard?: boolean;
-  /**
    * Says whether the running call is inside a database transaction, such as
    * `() => TransactionHost.getInstance().isTransactionActive()` of nestjs-cls. It is asked in the async context of each call
    * that asks for a lock, except one that the call holds already. If it throws, or returns something else, that is logged
@@ -120,12 +84,12 @@ export interface RedisLockSettings extends LeaseOptions, LossOptions {
    */
   insideTransaction?: () => boolean;
   /**
-   * Start the application without waiting for Redis: until it is back each acquire fails with `LockUnavailableError`.
+   * Start the application without waiting for the store: until it is there each acquire fails with `LockUnavailableError`.
    * @default false
    */
   lazyConnect?: boolean;
   /**
-   * How long the start of the application waits for Redis (a majority of the nodes), in milliseconds, 10 to 600 000.
+   * How long the start of the application waits for the store (as many nodes as it needs), in milliseconds, 10 to 600 000.
    * @default 5000
    */
   connectTimeoutMs?: number;
@@ -136,34 +100,6 @@ export interface RedisLockSettings extends LeaseOptions, LossOptions {
    * @default 10000
    */
   shutdownTimeoutMs?: number;
-}
-
-/** Exactly one of `redis`, `redlock` and `memory`, and the settings. */
-export type RedisLockModuleOptions = RedisLockSettings &
-  (
-    | {
-        /** Locks in the memory of this process: for unit tests and first steps. They exclude nobody else. */
-        memory: true;
-        redis?: never;
-        redlock?: never;
-      }
-    | {
-        /** At least 3 independent masters, an odd number: a lock is held when a majority granted it. */
-        redlock: RedisSource[];
-        redis?: never;
-        memory?: never;
-      }
-    | {
-        /** One Redis server, one Sentinel-managed master, or one Cluster. */
-        redis: RedisSource;
-        redlock?: never;
-        memory?: never;
-      }
-  );
-
-/** For `forRootAsync({ useClass | useExisting })`. */
-export interface RedisLockOptionsFactory {
-  createRedisLockOptions(): RedisLockModuleOptions | Promise<RedisLockModuleOptions>;
 }
 
 /** Options of `LockService.acquire`. */

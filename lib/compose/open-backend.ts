@@ -1,6 +1,7 @@
 import { LockOptionsError } from '../api/errors.js';
-import type { RedisSource } from '../api/options.js';
-import type { ResolvedOptions } from '../core/options/resolve-options.js';
+import type { RedisSource } from '../stores/redis/client/source.js';
+import { commandTimeoutOf } from '../stores/redis/options.js';
+import type { ResolvedOptions } from './redis-lock-options.js';
 import type { LockBackend } from '../core/backend/lock-backend.js';
 import { MemoryBackend } from '../stores/memory/memory.backend.js';
 import { Doctor } from '../stores/redis/doctor/doctor.js';
@@ -13,8 +14,6 @@ import { RedlockBackend } from '../stores/redis/redlock/redlock.backend.js';
 import { ReplicaWait } from '../stores/redis/replicas/replica-wait.js';
 import { RestartGuard } from '../stores/redis/redlock/admission.js';
 import { SingleNodeBackend } from '../stores/redis/single/single-node.backend.js';
-
-const DEFAULT_COMMAND_TIMEOUT_MS = 1_000;
 
 /**
  * Makes the backend that the options ask for, and its clients; connects to nothing yet.
@@ -31,7 +30,7 @@ export async function openBackend(
     case 'memory':
       return new MemoryBackend(now);
     case 'redis': {
-      const commandTimeoutMs = options.commandTimeoutMs ?? DEFAULT_COMMAND_TIMEOUT_MS;
+      const commandTimeoutMs = commandTimeoutOf(backend.kind, options);
       const terms = options.waitForReplicas;
       const settings = {
         keyPrefix,
@@ -47,8 +46,7 @@ export async function openBackend(
       return new SingleNodeBackend(node!, commandTimeoutMs, now, replicas, reportOf('redis', [node!], settings));
     }
     case 'redlock': {
-      // A node that is slow must not eat up the validity of the others' votes.
-      const nodeTimeoutMs = options.commandTimeoutMs ?? Math.round(Math.min(200, Math.max(50, options.ttlMs * 0.05)));
+      const nodeTimeoutMs = commandTimeoutOf(backend.kind, options);
       const settings = {
         keyPrefix,
         commandTimeoutMs: nodeTimeoutMs,

@@ -1,7 +1,7 @@
 import { Cluster, Redis } from 'ioredis';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import type { RedisLockModuleOptions } from '../../lib/api/options.js';
-import { resolveOptions } from '../../lib/core/options/resolve-options.js';
+import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
+import { resolveOptions } from '../../lib/compose/redis-lock-options.js';
 import { LockService } from '../../lib/core/service/lock.service.js';
 import { replicaOf } from '../support/replica-of.js';
 import { untilSubscribers } from '../support/queue.js';

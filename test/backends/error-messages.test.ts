@@ -3,7 +3,7 @@ import { inspect } from 'node:util';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { RedisConnection } from '../../lib/stores/redis/client/redis-connection.js';
-import type { RedisSource } from '../../lib/api/options.js';
+import type { RedisSource } from '../../lib/stores/redis/client/source.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { acquireOn, claimOn, extendOn, freshKey, opened } from '../support/claims.js';

@@ -1,7 +1,7 @@
 import { Cluster, Redis } from 'ioredis';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
-import type { RedisLockModuleOptions } from '../../lib/api/options.js';
+import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
 import { letVote } from '../support/let-vote.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisCluster } from '../support/redis-cluster.js';

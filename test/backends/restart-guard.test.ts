@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { AcquireOutcome, LockBackend } from '../../lib/core/backend/lock-backend.js';
 import { LockUnavailableError } from '../../lib/api/errors.js';
-import type { RedisLockModuleOptions } from '../../lib/api/options.js';
+import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
 import { replicaOf } from '../support/replica-of.js';
 import { clientOf } from '../support/stage.js';
 import type { RedisServer } from '../support/redis-server.js';

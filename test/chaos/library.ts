@@ -9,7 +9,7 @@ export { RedlockBackend } from '../../lib/stores/redis/redlock/redlock.backend.j
 export { SingleNodeBackend } from '../../lib/stores/redis/single/single-node.backend.js';
 export { Clock } from '../../lib/core/time/clock.js';
 export { Lease, validityMs } from '../../lib/core/lease/lease.js';
-export { resolveOptions } from '../../lib/core/options/resolve-options.js';
+export { resolveOptions } from '../../lib/compose/redis-lock-options.js';
 export {
   ACQUIRE,
   CONTEND,
@@ -28,6 +28,6 @@ export { RefusalGate } from '../../lib/core/waiting/refusal-gate.js';
 export type { LockBackend, WaitQueue } from '../../lib/core/backend/lock-backend.js';
 export type { LeaseState } from '../../lib/core/lease/lease.js';
 export type { LockHandle } from '../../lib/core/lease/lock-handle.js';
-export type { RedisLockModuleOptions, RedisLockSettings } from '../../lib/api/options.js';
+export type { RedisLockModuleOptions, RedisLockSettings } from '../../lib/compose/redis-lock-options.js';
 export type { Script } from '../../lib/stores/redis/scripts/script.js';
 export type { Lock } from '../../lib/api/lock.js';

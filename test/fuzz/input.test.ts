@@ -3,7 +3,8 @@ import { describe, expect, it } from 'vitest';
 import { LockError, LockKeyError, LockOptionsError } from '../../lib/api/errors.js';
 import { KeyTemplate } from '../../lib/core/keys/key-template.js';
 import { lockKey } from '../../lib/core/keys/lock-key.js';
-import { checkRequest, resolveOptions } from '../../lib/core/options/resolve-options.js';
+import { resolveOptions } from '../../lib/compose/redis-lock-options.js';
+import { checkRequest } from '../../lib/core/options/call-options.js';
 import { fuzz } from './seeds.js';
 
 const RUNS = 400;

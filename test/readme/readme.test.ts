@@ -143,7 +143,7 @@ describe('the options table', () => {
     [...readFileSync(`${root}${page}`, 'utf8').matchAll(/^\| `(\w+)`/gm)].map((match) => match[1]!);
 
   it('names every option there is', async () => {
-    const { resolveOptions } = await import('../../lib/core/options/resolve-options.js');
+    const { resolveOptions } = await import('../../lib/compose/redis-lock-options.js');
     const complaint = (() => {
       try {
         resolveOptions({ memory: true, surely: 'not' } as never);

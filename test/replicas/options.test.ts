@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { RedisLockModuleOptions } from '../../lib/api/options.js';
-import { resolveOptions } from '../../lib/core/options/resolve-options.js';
+import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
+import { resolveOptions } from '../../lib/compose/redis-lock-options.js';
 
 const redis = 'redis://localhost:6379';
 

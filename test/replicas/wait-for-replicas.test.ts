@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { RedisLockSettings } from '../../lib/api/options.js';
+import type { RedisLockSettings } from '../../lib/compose/redis-lock-options.js';
 import { freshKey } from '../support/claims.js';
 import { openLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';

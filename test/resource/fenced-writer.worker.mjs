@@ -4,7 +4,7 @@ import { load, serve, settings } from '../support/serve-duties.mjs';
 
 const { redis, database } = settings;
 const { LockService } = await load('core/service/lock.service.js');
-const { resolveOptions } = await load('core/options/resolve-options.js');
+const { resolveOptions } = await load('compose/redis-lock-options.js');
 const { fencedUpdate, fencedUpsert } = await load('fencing/fenced-statement.js');
 const { assertFenced } = await load('fencing/assert-fenced.js');
 const [locks] = await LockService.open(resolveOptions({ redis }));

@@ -2,7 +2,7 @@
 import { load, serve, settings } from '../support/serve-duties.mjs';
 
 const { LockService } = await load('core/service/lock.service.js');
-const { resolveOptions } = await load('core/options/resolve-options.js');
+const { resolveOptions } = await load('compose/redis-lock-options.js');
 const [locks] = await LockService.open(resolveOptions(settings));
 const held = [];
 

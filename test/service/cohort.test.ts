@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Lock } from '../../lib/api/lock.js';
-import type { AcquireOptions, RedisLockSettings } from '../../lib/api/options.js';
+import type { AcquireOptions } from '../../lib/api/options.js';
+import type { RedisLockSettings } from '../../lib/compose/redis-lock-options.js';
 import type { LockService } from '../../lib/core/service/lock.service.js';
 import { Gate } from '../support/gate.js';
 import { LockProcess } from '../support/lock-process.js';

@@ -1,7 +1,7 @@
 import { Cluster } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { RedisLockSettings } from '../../lib/api/options.js';
+import type { RedisLockSettings } from '../../lib/compose/redis-lock-options.js';
 import type { LockService } from '../../lib/core/service/lock.service.js';
 import { RedlockNodes } from '../support/redlock-nodes.js';
 import { openLocks } from '../support/open-locks.js';

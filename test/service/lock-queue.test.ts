@@ -11,7 +11,8 @@ import type {
 import { LockContendedError, LockUnavailableError, NodeError } from '../../lib/api/errors.js';
 import { Lease, validityMs } from '../../lib/core/lease/lease.js';
 import { LockHandle, type LeaseKeeper } from '../../lib/core/lease/lock-handle.js';
-import type { AcquireOptions, RedisLockModuleOptions } from '../../lib/api/options.js';
+import type { AcquireOptions } from '../../lib/api/options.js';
+import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
 import { RedisHandOver } from '../../lib/stores/redis/node/redis-grant.js';
 import { GRANT_TTL_MS } from '../../lib/stores/redis/scripts/hand-off.js';
 import { Interruption } from '../../lib/core/waiting/interruption.js';

@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { LockOptionsError } from '../../lib/api/errors.js';
-import type { RedisLockModuleOptions, TryAcquireOptions, WithLockOptions } from '../../lib/api/options.js';
-import { resolveOptions } from '../../lib/core/options/resolve-options.js';
+import type { TryAcquireOptions, WithLockOptions } from '../../lib/api/options.js';
+import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
+import { resolveOptions } from '../../lib/compose/redis-lock-options.js';
 import type { LockService } from '../../lib/core/service/lock.service.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';

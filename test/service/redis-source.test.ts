@@ -1,8 +1,9 @@
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { LockOptionsError } from '../../lib/api/errors.js';
-import type { RedisLockModuleOptions, RedisSource } from '../../lib/api/options.js';
-import { resolveOptions } from '../../lib/core/options/resolve-options.js';
+import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
+import type { RedisSource } from '../../lib/stores/redis/client/source.js';
+import { resolveOptions } from '../../lib/compose/redis-lock-options.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import type { RedisLockSettings } from '../../lib/api/options.js';
+import type { RedisLockSettings } from '../../lib/compose/redis-lock-options.js';
 import type { LockService } from '../../lib/core/service/lock.service.js';
 import { CONTEND } from '../../lib/stores/redis/scripts/lua.js';
 import { LockProcess } from '../support/lock-process.js';

@@ -7,9 +7,9 @@ import type {
   Place,
   ReleaseOutcome,
 } from '../../lib/core/backend/lock-backend.js';
-import type { RedisLockModuleOptions } from '../../lib/api/options.js';
+import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
 import { processName } from '../../lib/core/backend/owner.js';
-import { resolveOptions } from '../../lib/core/options/resolve-options.js';
+import { resolveOptions } from '../../lib/compose/redis-lock-options.js';
 
 export const now = (): number => performance.now();
 

@@ -1,5 +1,6 @@
 import { onTestFinished } from 'vitest';
-import type { AcquireOptions, RedisLockModuleOptions } from '../../lib/api/options.js';
+import type { AcquireOptions } from '../../lib/api/options.js';
+import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
 import { DrivenProcess } from './driven-process.js';
 
 /** One turn under a lock; the times, in nanoseconds, are of one clock for all processes. */

@@ -3,7 +3,7 @@ import { setImmediate as yieldToEvents } from 'node:timers/promises';
 import { load, serve, settings } from './serve-duties.mjs';
 
 const { LockService } = await load('core/service/lock.service.js');
-const { resolveOptions } = await load('core/options/resolve-options.js');
+const { resolveOptions } = await load('compose/redis-lock-options.js');
 const [locks] = await LockService.open(resolveOptions(settings));
 const held = new Map();
 const acquiring = new Map();

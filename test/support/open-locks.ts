@@ -1,6 +1,6 @@
 import { onTestFinished } from 'vitest';
-import type { RedisLockModuleOptions } from '../../lib/api/options.js';
-import { resolveOptions } from '../../lib/core/options/resolve-options.js';
+import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
+import { resolveOptions } from '../../lib/compose/redis-lock-options.js';
 import { LockService } from '../../lib/core/service/lock.service.js';
 
 /** A lock service as the module would make it, without Nest. It closes when the test has finished, whatever is held. */

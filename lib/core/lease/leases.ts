@@ -1,7 +1,7 @@
 import type { Grant, LockBackend, ReleaseOutcome } from '../backend/lock-backend.js';
 import { LockUnavailableError, type LockLostReason } from '../../api/errors.js';
 import type { LockEvent } from '../../api/events.js';
-import { checkTtl } from '../options/resolve-options.js';
+import { checkTtl } from '../options/call-options.js';
 import { Lease, validityMs } from './lease.js';
 import type { LeaseKeeper } from './lock-handle.js';
 import { Watchdog } from './watchdog.js';

@@ -1,5 +1,5 @@
 import { LockOptionsError } from '../../api/errors.js';
-import { DEFAULT_CONNECTION } from '../../core/options/resolve-options.js';
+import { DEFAULT_CONNECTION } from '../../core/options/service-options.js';
 import { LockService } from '../../core/service/lock.service.js';
 
 /** Where an instance has the service of a registration. Nest's message names it when the module is missing. */

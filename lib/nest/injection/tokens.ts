@@ -1,5 +1,5 @@
 import { Inject } from '@nestjs/common';
-import { DEFAULT_CONNECTION } from '../../core/options/resolve-options.js';
+import { DEFAULT_CONNECTION } from '../../core/options/service-options.js';
 import { LockService } from '../../core/service/lock.service.js';
 import { refuseStandard } from './refuse-standard.js';
 

@@ -7,7 +7,7 @@ import {
   type Type,
 } from '@nestjs/common';
 import { defer, tap, type Observable } from 'rxjs';
-import { DEFAULT_CONNECTION } from '../../core/options/resolve-options.js';
+import { DEFAULT_CONNECTION } from '../../core/options/service-options.js';
 import { LockService } from '../../core/service/lock.service.js';
 import { setRetryAfter } from '../filters/lock-error-answer.js';
 import { injectedService } from '../injection/injected-service.js';

@@ -1,6 +1,6 @@
 import { ConfigurableModuleBuilder } from '@nestjs/common';
 import { LockOptionsError } from '../../api/errors.js';
-import type { RedisLockModuleOptions } from '../../api/options.js';
+import type { RedisLockModuleOptions } from '../../compose/redis-lock-options.js';
 import { lockServiceProvider } from './lock-service.provider.js';
 import { LockShutdownModule } from './lock-shutdown.module.js';
 import { lockedInterceptorOf } from '../locked/locked.interceptor.js';

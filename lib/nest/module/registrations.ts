@@ -3,8 +3,8 @@ import { Logger } from '@nestjs/common';
 import type { ModulesContainer } from '@nestjs/core';
 import { isClient } from '../../stores/redis/client/check-source.js';
 import { LockOptionsError } from '../../api/errors.js';
-import type { RedisSource } from '../../api/options.js';
-import type { ResolvedOptions } from '../../core/options/resolve-options.js';
+import type { ResolvedOptions } from '../../compose/redis-lock-options.js';
+import type { RedisSource } from '../../stores/redis/client/source.js';
 import type { LockService } from '../../core/service/lock.service.js';
 import { importersOf, listed, type NestModule } from './nest-modules.js';
 

@@ -1,7 +1,7 @@
 import { NodeError } from '../../../api/errors.js';
 import { nextTick } from '../../../core/time/event-loop.js';
 import { inTime } from '../../../core/time/time-limit.js';
-import type { ReplicaOptions } from '../../../api/options.js';
+import type { ReplicaOptions } from '../options.js';
 import { nodeError } from '../client/advice.js';
 import { problemOf } from '../client/problem-of.js';
 import type { ExtendRequest } from '../../../core/backend/lock-backend.js';

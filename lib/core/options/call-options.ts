@@ -1,0 +1,109 @@
+import { LockOptionsError } from '../../api/errors.js';
+import type { AcquireOptions, LockServiceOptions, WithLockOptions } from '../../api/options.js';
+import { checked, DAY_MS, milliseconds, oneOf, refuseUnknown, unfit, type Check } from './checks.js';
+
+/** What one call asks for, with the defaults of its service. */
+export type LockRequest = Required<Omit<WithLockOptions, 'signal'>> & Pick<AcquireOptions, 'signal'>;
+
+/** What a service says for calls that do not say it themselves, and what bounds them. */
+export interface CallDefaults extends LockRequest, Pick<LockServiceOptions, 'insideTransaction'> {
+  guardMs: number;
+}
+
+const MAX_TIMER_MS = 2 ** 31 - 1; // setTimeout fires at once beyond it
+
+/** Of the options that a service has, too: there they are the defaults. */
+export const LEASE_CHECKS = {
+  ttlMs: milliseconds(20, DAY_MS), // the fencing counter lives for a day after its last use
+  waitMs: milliseconds(0, MAX_TIMER_MS),
+  watchdog: oneOf(true, false),
+  reentrant: oneOf(true, false),
+  onTransaction: oneOf('warn', 'refuse', 'allow'),
+  onLost: oneOf('reject', 'ignore'),
+} satisfies Record<string, Check>;
+
+const CALL_CHECKS: Readonly<Record<keyof LockRequest, Check>> = {
+  ...LEASE_CHECKS,
+  signal: (name, value) => {
+    if (!(value instanceof AbortSignal)) throw unfit(name, value, 'an AbortSignal');
+  },
+};
+
+const CALL_OPTIONS = Object.keys(CALL_CHECKS);
+const IS_OF_CALL = new Set(CALL_OPTIONS);
+/** Those of them that a kind of call does not have. */
+const NOT_OF = {
+  withLock: new Set<string>(),
+  acquire: new Set<string>(['onLost']),
+  tryAcquire: new Set<string>(['onLost', 'waitMs']),
+};
+/** By which method of the service a lock is asked for. */
+export type CallKind = keyof typeof NOT_OF;
+
+/** What is meant by names that are no options of a call. */
+const MEANT = {
+  connection: 'It belongs to @Locked: here inject the service of that registration, by @InjectLockService(name).',
+  onContended: 'It belongs to @Locked: here catch LockContendedError, or use tryAcquire.',
+  waitMs: 'tryAcquire never waits: use acquire, and catch LockContendedError.',
+  onLost: 'It belongs to withLock and @Locked: here listen to lock.signal, or ask lock.assertHeld().',
+};
+
+/**
+ * Fills the options of one call with the defaults of its service.
+ * @throws LockOptionsError for options that a single call cannot have, or with a value out of bounds
+ */
+export function resolveRequest(
+  options: WithLockOptions | undefined,
+  defaults: CallDefaults,
+  call: CallKind = 'withLock',
+): LockRequest {
+  if (options === undefined) return defaults;
+  if (typeof options !== 'object' || options === null) throw unfit('options', options, 'an object');
+  for (const name in options) if (!IS_OF_CALL.has(name) || NOT_OF[call].has(name)) refuseForCall(options, call);
+  const request = { ...pickDefaults(defaults), ...checked(options, CALL_CHECKS) };
+  if (options.ttlMs !== undefined) checkGuard(request.ttlMs, defaults.guardMs);
+  checkTransactions(request, defaults);
+  return request;
+}
+
+/** @throws LockOptionsError for options that a locked method cannot have, or with a value out of bounds */
+export function checkRequest(options: object, also: readonly string[] = []): void {
+  refuseUnknown(options, [...Object.keys(LEASE_CHECKS), ...also]);
+  checked(options, LEASE_CHECKS);
+}
+
+/** @throws LockOptionsError */
+export function checkTtl(ttlMs: number, guardMs: number): void {
+  LEASE_CHECKS.ttlMs('ttlMs', ttlMs);
+  checkGuard(ttlMs, guardMs);
+}
+
+/** @throws LockOptionsError */
+export function checkGuard(ttlMs: number, guardMs: number): void {
+  if (guardMs >= ttlMs * 0.9) {
+    throw new LockOptionsError(`guardMs must leave a tenth of ttlMs: got guardMs ${guardMs} with ttlMs ${ttlMs}.`);
+  }
+}
+
+/** A refusal that could never come would be taken for safety. @throws LockOptionsError */
+export function checkTransactions(
+  { onTransaction }: Pick<LockRequest, 'onTransaction'>,
+  { insideTransaction }: Pick<LockServiceOptions, 'insideTransaction'>,
+): void {
+  if (onTransaction === 'refuse' && !insideTransaction) {
+    throw new LockOptionsError(
+      'onTransaction "refuse" needs the module option insideTransaction, which says whether a call is inside a transaction.',
+    );
+  }
+}
+
+function pickDefaults({ ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost }: LockRequest): LockRequest {
+  return { ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost };
+}
+
+/** Of what the call does not have, `undefined` is nothing asked for; a name that is none is misspelt even then. */
+function refuseForCall(options: object, call: CallKind): void {
+  const given = Object.entries(options).filter(([name, value]) => value !== undefined || !NOT_OF[call].has(name));
+  const known = CALL_OPTIONS.filter((name) => !NOT_OF[call].has(name));
+  refuseUnknown(Object.fromEntries(given), known, MEANT);
+}

@@ -1,0 +1,68 @@
+import { LockOptionsError } from '../../api/errors.js';
+
+/** Checks the value of an option. @throws LockOptionsError what was wrong, what was got, what is expected */
+export type Check = (name: string, value: unknown) => void;
+
+export const DAY_MS = 86_400_000;
+
+export function milliseconds(min: number, max: number): Check {
+  return count(min, max, 'a whole number of milliseconds');
+}
+
+export function count(min: number, max: number, what = 'a whole number'): Check {
+  return (name, value) => {
+    if (!Number.isInteger(value) || (value as number) < min || (value as number) > max) {
+      throw unfit(name, value, `${what} from ${min} to ${max}`);
+    }
+  };
+}
+
+export function oneOf(...values: (string | boolean)[]): Check {
+  return (name, value) => {
+    if (!values.includes(value as string)) throw unfit(name, value, values.map((v) => JSON.stringify(v)).join(' or '));
+  };
+}
+
+/** Those of the options that are given and have a check, when they have passed it. */
+export function checked(options: object, checks: Readonly<Record<string, Check>>): object {
+  const result: Record<string, unknown> = {};
+  for (const name in checks) {
+    const value = (options as Record<string, unknown>)[name];
+    if (value === undefined) continue;
+    checks[name]!(name, value);
+    result[name] = value;
+  }
+  return result;
+}
+
+/**
+ * @param meant what is probably meant by names that are no options
+ * @throws LockOptionsError for the first name that is not known
+ */
+export function refuseUnknown(
+  options: object,
+  known: readonly string[],
+  meant: Readonly<Record<string, string>> = {},
+): void {
+  const unknown = Object.keys(options).find((name) => !known.includes(name));
+  if (unknown === undefined) return;
+  const like = unknown.toLowerCase();
+  const near = known.find((name) => [like, `${like}ms`].includes(name.toLowerCase()));
+  const hint =
+    near === undefined ? Object.entries(meant).find(([name]) => name === unknown)?.[1] : `Did you mean ${near}?`;
+  throw new LockOptionsError(
+    `There is no option "${unknown}": expected ${known.join(', ')}.${hint === undefined ? '' : ` ${hint}`}`,
+  );
+}
+
+export function unfit(name: string, got: unknown, expected: string): LockOptionsError {
+  return new LockOptionsError(`${name} must be ${expected}: got ${describe(got)}.`);
+}
+
+/** A short form of a wrong value; of objects only the kind, since they may hold credentials. */
+function describe(value: unknown): string {
+  if (typeof value === 'string') return JSON.stringify(value.slice(0, 40));
+  if (Array.isArray(value)) return 'an array';
+  if (typeof value === 'object' && value !== null) return 'an object';
+  return typeof value === 'function' ? 'a function' : String(value);
+}

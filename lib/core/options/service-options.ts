@@ -1,0 +1,56 @@
+import type { LockServiceOptions } from '../../api/options.js';
+import { checkGuard, checkTransactions, LEASE_CHECKS } from './call-options.js';
+import { checked, count, DAY_MS, milliseconds, oneOf, unfit, type Check } from './checks.js';
+
+/** The name of a registration that was given none. */
+export const DEFAULT_CONNECTION = 'default';
+
+/** Options of a service with every default filled in and every bound checked. */
+export interface ResolvedServiceOptions extends Required<Omit<LockServiceOptions, 'insideTransaction'>> {
+  /** Undefined: nothing is known of transactions. */
+  insideTransaction?: () => boolean;
+}
+
+const DEFAULTS = {
+  ttlMs: 30_000,
+  waitMs: 10_000,
+  watchdog: true,
+  reentrant: true,
+  onTransaction: 'warn',
+  onLost: 'reject',
+  guardMs: 0,
+  fair: false,
+  maxWaiters: 10_000,
+  cohortPasses: 100,
+  cohortMs: 100,
+  lazyConnect: false,
+  connectTimeoutMs: 5_000,
+  shutdownTimeoutMs: 10_000,
+} as const satisfies LockServiceOptions;
+
+/** The options that every registration has, whatever keeps its locks. */
+export const SERVICE_CHECKS: Readonly<Record<keyof LockServiceOptions, Check>> = {
+  ...LEASE_CHECKS,
+  guardMs: milliseconds(0, DAY_MS),
+  fair: oneOf(true, false),
+  maxWaiters: count(1, 1_000_000),
+  cohortPasses: count(0, 1_000),
+  cohortMs: milliseconds(0, 60_000),
+  insideTransaction: (name, value) => {
+    if (typeof value !== 'function') throw unfit(name, value, 'a function that returns true or false');
+  },
+  lazyConnect: oneOf(true, false),
+  connectTimeoutMs: milliseconds(10, 600_000),
+  shutdownTimeoutMs: milliseconds(0, 600_000),
+};
+
+/**
+ * Checks and defaults the options of a service; those of its store are passed over.
+ * @throws LockOptionsError what was wrong, what was got, what is expected
+ */
+export function resolveServiceOptions(options: LockServiceOptions): ResolvedServiceOptions {
+  const resolved: ResolvedServiceOptions = { ...DEFAULTS, ...checked(options, SERVICE_CHECKS) };
+  checkGuard(resolved.ttlMs, resolved.guardMs);
+  checkTransactions(resolved, resolved);
+  return resolved;
+}

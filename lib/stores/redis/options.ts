@@ -1,0 +1,134 @@
+import { LockOptionsError } from '../../api/errors.js';
+import { checked, count, milliseconds, oneOf, refuseUnknown, unfit, type Check } from '../../core/options/checks.js';
+import type { ResolvedServiceOptions } from '../../core/options/service-options.js';
+import { checkSource } from './client/check-source.js';
+import type { RedisSource } from './client/source.js';
+
+/** How many replicas must have a lock before it counts as held, and for how long they are waited for. */
+export interface ReplicaOptions {
+  /** 1 to 100; Redis itself is not counted. */
+  count: number;
+  /** In milliseconds, 1 to 60 000, and at most a third of `ttlMs`. A call that comes while others wait may take twice as long. */
+  timeoutMs: number;
+}
+
+/** How locks are kept on Redis. */
+export interface RedisStoreOptions {
+  /**
+   * First part of every key in Redis: `<keyPrefix>:{<key>}`. Not empty, no braces.
+   * @default 'lock'
+   */
+  keyPrefix?: string;
+  /**
+   * How long one command may take before its node counts as unavailable, in milliseconds, 10 to 60 000.
+   * @default 1000; for each node of a Redlock 5 % of the ttl, at least 50 and at most 200
+   */
+  commandTimeoutMs?: number;
+  /**
+   * Wait until so many replicas have a lock, and each extension of it, with the command WAIT on a connection of its own. If
+   * they do not in time, the lock is given back, and the call fails with `LockUnavailableError`. It survives the failover
+   * to a replica that had it; which replica is promoted is not up to this library. Only with `redis`.
+   * @default not waited for
+   */
+  waitForReplicas?: ReplicaOptions;
+  /**
+   * Only with `redlock`: a node that was started, or lost its data, votes again when the longest ttl in use has passed since,
+   * so that all locks that it may have forgotten have ended. Where it writes to disk before it answers (`appendfsync always`)
+   * a start is no reason to wait. Off, two calls can hold one lock after a node came back empty: only fencing tokens help then.
+   * @default true
+   */
+  restartGuard?: boolean;
+}
+
+/** Options of the store with every default filled in and every bound checked. */
+export interface ResolvedRedisOptions extends Required<
+  Omit<RedisStoreOptions, 'commandTimeoutMs' | 'waitForReplicas'>
+> {
+  /** Undefined: as long as `commandTimeoutOf` says. */
+  commandTimeoutMs?: number;
+  /** Undefined: replicas are not waited for. */
+  waitForReplicas?: ReplicaOptions;
+}
+
+/** The servers that keep the locks. */
+export type RedisServers = { kind: 'redis'; source: RedisSource } | { kind: 'redlock'; sources: RedisSource[] };
+
+const DEFAULTS = { keyPrefix: 'lock', restartGuard: true } as const satisfies RedisStoreOptions;
+
+export const REDIS_CHECKS: Readonly<Record<keyof RedisStoreOptions, Check>> = {
+  keyPrefix: (name, value) => {
+    // A brace would move the hash tag, and the keys of one lock to different slots of a Cluster.
+    if (typeof value !== 'string' || !/^[^{}]{1,200}$/.test(value)) {
+      throw unfit(name, value, 'a string of 1 to 200 characters without braces');
+    }
+  },
+  commandTimeoutMs: milliseconds(10, 60_000),
+  waitForReplicas: checkReplicas,
+  restartGuard: oneOf(true, false),
+};
+
+/**
+ * Checks and defaults the options of the store; others are passed over.
+ * @throws LockOptionsError what was wrong, what was got, what is expected
+ */
+export function resolveRedisOptions(options: RedisStoreOptions): ResolvedRedisOptions {
+  return { ...DEFAULTS, ...checked(options, REDIS_CHECKS) };
+}
+
+/** @throws LockOptionsError for what does not lead to the Redis, or the Redlock, that is meant */
+export function resolveServers({ redis, redlock }: { redis?: RedisSource; redlock?: RedisSource[] }): RedisServers {
+  if (redis !== undefined) {
+    checkSource('redis', redis);
+    return { kind: 'redis', source: redis };
+  }
+  if (!Array.isArray(redlock)) throw unfit('redlock', redlock, 'an array of Redis servers');
+  if (redlock.length < 3) {
+    throw new LockOptionsError(
+      `redlock needs at least 3 independent masters: got ${redlock.length}. With one server use redis.`,
+    );
+  }
+  redlock.forEach((source, index) => checkSource(`redlock[${index}]`, source));
+  return { kind: 'redlock', sources: redlock };
+}
+
+/** @throws LockOptionsError for options that these servers, or the memory of the process, cannot serve */
+export function checkServed(
+  kind: RedisServers['kind'] | 'memory',
+  { fair, ttlMs, waitForReplicas }: ResolvedServiceOptions & ResolvedRedisOptions,
+): void {
+  if (fair && kind === 'redlock') {
+    throw new LockOptionsError(
+      'fair: true needs one Redis, a Cluster or memory: got redlock, whose nodes have no order of arrival in common.',
+    );
+  }
+  if (!waitForReplicas) return;
+  if (kind !== 'redis') {
+    throw new LockOptionsError(
+      `waitForReplicas needs redis, whose replicas Redis keeps itself: got ${kind}, which has none.`,
+    );
+  }
+  // An extension that begins after a third of the ttl, behind one that waits in vain, must end before the lease does.
+  if (waitForReplicas.timeoutMs > ttlMs / 3) {
+    throw new LockOptionsError(
+      `waitForReplicas.timeoutMs must be at most a third of ttlMs: got ${waitForReplicas.timeoutMs} with ttlMs ${ttlMs}.`,
+    );
+  }
+}
+
+/** How long a command may take, where the options do not say it. */
+export function commandTimeoutOf(
+  kind: RedisServers['kind'],
+  { commandTimeoutMs, ttlMs }: { commandTimeoutMs?: number; ttlMs: number },
+): number {
+  // A node of a Redlock that is slow must not eat up the validity of the others' votes.
+  const byDefault = kind === 'redis' ? 1_000 : Math.round(Math.min(200, Math.max(50, ttlMs * 0.05)));
+  return commandTimeoutMs ?? byDefault;
+}
+
+function checkReplicas(name: string, value: unknown): void {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw unfit(name, value, 'an object');
+  const { count: replicas, timeoutMs } = value as Partial<ReplicaOptions>;
+  refuseUnknown(value, ['count', 'timeoutMs']);
+  count(1, 100)(`${name}.count`, replicas);
+  milliseconds(1, 60_000)(`${name}.timeoutMs`, timeoutMs); // 0 would be WAIT without end
+}
