@@ -59,5 +59,5 @@ export { ContextKey } from './nest/locked/locked-plan.js';
 export { LockedInterceptor, lockedInterceptorOf } from './nest/locked/locked.interceptor.js';
 export { lockKey } from './core/keys/lock-key.js';
 export { RedisLockModule } from './nest/module/redis-lock.module.js';
-export type { RedisLockModuleExtras } from './nest/module/redis-lock.module-definition.js';
+export type { LockModuleExtras as RedisLockModuleExtras } from './nest/module/lock.module-definition.js';
 export { getLockServiceToken, InjectLockService } from './nest/injection/tokens.js';

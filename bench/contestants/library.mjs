@@ -10,11 +10,10 @@ export function library(path) {
 }
 
 export async function open({ ports, ttlMs, waitMs, fair }) {
-  const { LockService } = await library('core/service/lock.service.js');
-  const { resolveOptions } = await library('compose/redis-lock-options.js');
+  const { openLocks } = await library('compose/open-locks.js');
   const urls = ports.map((port) => `redis://127.0.0.1:${port}`);
   const source = urls.length > 1 ? { redlock: urls } : { redis: urls[0] };
-  const [service] = await LockService.open(resolveOptions({ ...source, ttlMs, waitMs, ...(fair && { fair }) }));
+  const { service } = await openLocks({ ...source, ttlMs, waitMs, ...(fair && { fair }) });
   if (urls.length > 1) await untilNodesVote(service);
   return {
     acquire: (key) => service.acquire(key),

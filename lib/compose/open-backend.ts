@@ -1,19 +1,6 @@
-import { LockOptionsError } from '../api/errors.js';
-import type { RedisSource } from '../stores/redis/client/source.js';
-import { commandTimeoutOf } from '../stores/redis/options.js';
-import type { ResolvedOptions } from './redis-lock-options.js';
 import type { LockBackend } from '../core/backend/lock-backend.js';
 import { MemoryBackend } from '../stores/memory/memory.backend.js';
-import { Doctor } from '../stores/redis/doctor/doctor.js';
-import type { RedisKind } from '../stores/redis/doctor/diagnosis.js';
-import { NodeProbe } from '../stores/redis/doctor/probe.js';
-import { RedisConnection } from '../stores/redis/client/redis-connection.js';
-import { RedisNode, type NodeSettings } from '../stores/redis/node/redis-node.js';
-import { RedlockNode } from '../stores/redis/redlock/redlock-node.js';
-import { RedlockBackend } from '../stores/redis/redlock/redlock.backend.js';
-import { ReplicaWait } from '../stores/redis/replicas/replica-wait.js';
-import { RestartGuard } from '../stores/redis/redlock/admission.js';
-import { SingleNodeBackend } from '../stores/redis/single/single-node.backend.js';
+import type { ResolvedOptions } from './redis-lock-options.js';
 
 /**
  * Makes the backend that the options ask for, and its clients; connects to nothing yet.
@@ -25,96 +12,11 @@ export async function openBackend(
   now: () => number,
   processName: string,
 ): Promise<LockBackend> {
-  const { backend, keyPrefix, fair } = options;
-  switch (backend.kind) {
-    case 'memory':
-      return new MemoryBackend(now);
-    case 'redis': {
-      const commandTimeoutMs = commandTimeoutOf(backend.kind, options);
-      const terms = options.waitForReplicas;
-      const settings = {
-        keyPrefix,
-        commandTimeoutMs,
-        processName,
-        handsOver: true,
-        awaitedReplicas: terms?.count ?? 0,
-        fair,
-        guarded: false,
-      };
-      const [node] = await openNodes([backend.source], settings, clientName(options));
-      const replicas = terms && new ReplicaWait(node!.connection, settings, terms);
-      return new SingleNodeBackend(node!, commandTimeoutMs, now, replicas, reportOf('redis', [node!], settings));
-    }
-    case 'redlock': {
-      const nodeTimeoutMs = commandTimeoutOf(backend.kind, options);
-      const settings = {
-        keyPrefix,
-        commandTimeoutMs: nodeTimeoutMs,
-        processName,
-        handsOver: false,
-        awaitedReplicas: 0,
-        fair: false,
-        guarded: options.restartGuard,
-      };
-      const nodes = await openNodes(backend.sources, settings, clientName(options));
-      const problem = unfitTogether(nodes, options);
-      if (problem !== undefined) {
-        await Promise.all(nodes.map((node) => node.close()));
-        throw new LockOptionsError(problem);
-      }
-      const report = reportOf('redlock', nodes, settings);
-      if (!options.restartGuard)
-        return new RedlockBackend(
-          nodes.map((node, at) => new RedlockNode(node, at)),
-          nodeTimeoutMs,
-          now,
-          report,
-        );
-      const longest = { ms: options.ttlMs };
-      const guards = nodes.map((node) => new RestartGuard(node, longest, nodeTimeoutMs, now));
-      for (const guard of guards) guard.join(guards);
-      return new RedlockBackend(
-        nodes.map((node, at) => new RedlockNode(node, at, guards[at])),
-        nodeTimeoutMs,
-        now,
-        report,
-      );
-    }
-  }
-}
-
-/** Has each server checked for how it is used. */
-function reportOf(kind: RedisKind, nodes: readonly RedisNode[], settings: NodeSettings): LockBackend['report'] {
-  const doctor = new Doctor(
-    kind,
-    nodes.map(({ connection }) => new NodeProbe(connection, settings)),
-  );
-  return (timeoutMs) => doctor.report(timeoutMs);
-}
-
-function unfitTogether(nodes: readonly RedisNode[], { restartGuard }: ResolvedOptions): string | undefined {
-  const twice = nodes.find(({ name }, index) => nodes.findIndex((node) => node.name === name) < index);
-  if (twice) return `redlock needs independent masters: got ${twice.name} twice.`;
-  if (restartGuard && nodes.some(({ connection }) => connection.client.isCluster)) {
-    return 'redlock needs single servers: got a Cluster, of which nobody sees when one of its servers has restarted. Set restartGuard: false to use it all the same.';
-  }
-  return undefined;
-}
-
-/** Redis takes visible characters of ASCII only. */
-function clientName({ connection }: ResolvedOptions): string {
-  return `nest-redis-lock:${connection.replace(/[^!-~]/g, '_')}`;
-}
-
-async function openNodes(sources: RedisSource[], settings: NodeSettings, name: string): Promise<RedisNode[]> {
-  const opening = await Promise.allSettled(
-    sources.map((source) => RedisConnection.open(source, name, settings.commandTimeoutMs)),
-  );
-  const connections = opening.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
-  const failure = opening.find((result) => result.status === 'rejected');
-  if (failure) {
-    for (const connection of connections) connection.close();
-    throw failure.reason;
-  }
-  return connections.map((connection) => new RedisNode(connection, settings));
+  const { backend } = options;
+  if (backend.kind === 'memory') return new MemoryBackend(now);
+  // Not before it is needed: applications whose locks are in memory load none of it, and need no ioredis.
+  const { openRedis, openRedlock } = await import('./open-redis.js');
+  return backend.kind === 'redis'
+    ? openRedis(backend.source, options, now, processName)
+    : openRedlock(backend.sources, options, now, processName);
 }

@@ -1,8 +1,7 @@
 import { Cluster, Redis } from 'ioredis';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
-import { resolveOptions } from '../../lib/compose/redis-lock-options.js';
-import { LockService } from '../../lib/core/service/lock.service.js';
+import type { LockService } from '../../lib/core/service/lock.service.js';
+import { openLocks } from '../support/open-locks.js';
 import { replicaOf } from '../support/replica-of.js';
 import { untilSubscribers } from '../support/queue.js';
 import { RedisCluster } from '../support/redis-cluster.js';
@@ -16,12 +15,6 @@ beforeEach(async () => {
   server = await RedisServer.start();
   onTestFinished(() => server.stop()); // behind the services, which close before
 });
-
-async function open(options: RedisLockModuleOptions, registration?: string): Promise<LockService> {
-  const [locks] = await LockService.open(resolveOptions({ shutdownTimeoutMs: 0, ...options }, registration));
-  onTestFinished(() => locks.onApplicationShutdown());
-  return locks;
-}
 
 /** A call waits for a lock that another process holds, so it listens for its turn. */
 async function wait(locks: LockService): Promise<void> {
@@ -57,12 +50,12 @@ describe('CLIENT LIST', () => {
     ['a URL', () => server.url],
     ['options', () => ({ host: '127.0.0.1', port: server.port })],
   ])('CLIENT LIST names the connections made from %s after the registration [G70]', async (_source, source) => {
-    await wait(await open({ redis: source() }));
+    await wait(await openLocks({ redis: source() }));
     await named(OURS, `${OURS}*`);
   });
 
   it('shows a registration whose name a client must not have by one that it may', async () => {
-    await open({ redis: server.url }, 'the märket\n2');
+    await openLocks({ redis: server.url }, 'the märket\n2');
     await named('nest-redis-lock:the_m_rket_2');
   });
 
@@ -71,14 +64,14 @@ describe('CLIENT LIST', () => {
     ['options', () => ({ host: '127.0.0.1', port: server.port, connectionName: 'theirs' })],
     ['a function', () => () => new Redis(server.port, '127.0.0.1', { connectionName: 'theirs' })],
   ])('shows the name that the user gave in %s', async (_source, source) => {
-    await wait(await open({ redis: source() }));
+    await wait(await openLocks({ redis: source() }));
     await named('theirs', 'theirs*');
   });
 
   it('shows a client of the application under its own name, and what is made after its example under ours', async () => {
     const client = new Redis(server.port, '127.0.0.1', { connectionName: 'theirs' });
     onTestFinished(() => client.disconnect());
-    const locks = await open({ redis: client });
+    const locks = await openLocks({ redis: client });
     await wait(locks);
     await named(`${OURS}*`, 'theirs');
     expect(client.options.connectionName).toBe('theirs');
@@ -87,13 +80,13 @@ describe('CLIENT LIST', () => {
   it('shows the connection on which replicas are waited for', async () => {
     await replicaOf(server);
     const before = await names();
-    const locks = await open({ redis: server.url, waitForReplicas: { count: 1, timeoutMs: 5_000 } });
+    const locks = await openLocks({ redis: server.url, waitForReplicas: { count: 1, timeoutMs: 5_000 } });
     await locks.acquire('key');
     await named(...[...before, OURS, OURS].sort());
   });
 
   it('shows the connection on which the doctor tries whether it may subscribe', async () => {
-    const locks = await open({ redis: server.url });
+    const locks = await openLocks({ redis: server.url });
     await server.resetCalls();
     await locks.diagnose();
     expect((await server.calls())['client|setname']).toBe(1);
@@ -103,8 +96,8 @@ describe('CLIENT LIST', () => {
     const cluster = await RedisCluster.start();
     onTestFinished(() => cluster.stop());
     const nodes = cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port }));
-    await (await open({ redis: () => new Cluster(nodes) })).acquire('key');
-    const waiting = (await open({ redis: () => new Cluster(nodes) })).acquire('key');
+    await (await openLocks({ redis: () => new Cluster(nodes) })).acquire('key');
+    const waiting = (await openLocks({ redis: () => new Cluster(nodes) })).acquire('key');
     waiting.catch(() => {});
     const all = async () => (await Promise.all(cluster.nodes.map(names))).flat();
     await until(async () => (await all()).includes(`ioredis-cluster(subscriber):${OURS}*`), {
@@ -115,7 +108,7 @@ describe('CLIENT LIST', () => {
   it('is not needed: where names are refused locks are taken and handed over', async () => {
     await server.command('ACL', 'SETUSER', 'plain', 'on', 'nopass', '~*', '&*', '+@all', '-client');
     const redis = `redis://plain:any@127.0.0.1:${server.port}`;
-    const [locks, others] = [await open({ redis }), await open({ redis })];
+    const [locks, others] = [await openLocks({ redis }), await openLocks({ redis })];
     const holder = await locks.acquire('key');
     const waiting = others.acquire('key');
     await untilSubscribers(server, 1);

@@ -58,12 +58,12 @@ async function openLibrary({ mutant, ports, options, ...terms }: OpenTerms): Pro
   await import('reflect-metadata');
   const library = await import('./library.js');
   if (mutant !== undefined) MUTANTS[mutant]!.inject?.(library);
-  const { LockService, resolveOptions, validityMs } = library;
+  const { openLocks, validityMs } = library;
   const urls = ports.map((port) => `redis://127.0.0.1:${port}`);
   const { ttlMs, waitMs, commandTimeoutMs } = terms;
   const settings = { ttlMs, waitMs, commandTimeoutMs, lazyConnect: true, ...options };
   const source = urls.length === 1 ? { redis: urls[0]! } : { redlock: urls };
-  const [service] = await LockService.open(resolveOptions({ ...settings, ...source } as RedisLockModuleOptions));
+  const { service } = await openLocks({ ...settings, ...source } as RedisLockModuleOptions);
   return {
     async acquire(key, wish) {
       const lock = await service.acquire(key, wish);

@@ -22,7 +22,8 @@ export {
   WITHDRAW,
 } from '../../lib/stores/redis/scripts/lua.js';
 export { LockQueue } from '../../lib/core/waiting/lock-queue.js';
-export { LockService } from '../../lib/core/service/lock.service.js';
+export { openLocks } from '../../lib/compose/open-locks.js';
+export type { LockService } from '../../lib/core/service/lock.service.js';
 export { RefusalGate } from '../../lib/core/waiting/refusal-gate.js';
 
 export type { LockBackend, WaitQueue } from '../../lib/core/backend/lock-backend.js';

@@ -102,8 +102,7 @@ function ofScripts(scripts: string[]): string[] {
 }
 
 async function open(library: Library, options: RedisLockModuleOptions): Promise<LockService> {
-  const { LockService, resolveOptions } = library;
-  const [locks] = await LockService.open(resolveOptions({ shutdownTimeoutMs: 0, ...options }));
-  onTestFinished(() => locks.onApplicationShutdown());
-  return locks;
+  const { service } = await library.openLocks({ shutdownTimeoutMs: 0, ...options });
+  onTestFinished(() => service.onApplicationShutdown());
+  return service;
 }

@@ -3,11 +3,10 @@ import pg from 'pg';
 import { load, serve, settings } from '../support/serve-duties.mjs';
 
 const { redis, database } = settings;
-const { LockService } = await load('core/service/lock.service.js');
-const { resolveOptions } = await load('compose/redis-lock-options.js');
+const { openLocks } = await load('compose/open-locks.js');
 const { fencedUpdate, fencedUpsert } = await load('fencing/fenced-statement.js');
 const { assertFenced } = await load('fencing/assert-fenced.js');
-const [locks] = await LockService.open(resolveOptions({ redis }));
+const { service: locks } = await openLocks({ redis });
 const pool = new pg.Pool({ connectionString: database, max: 4 });
 pool.on('error', () => {});
 let held;

@@ -1,9 +1,8 @@
 // A process of its own whose calls ask again at once, whatever they get: started by careless-loops.test.ts.
 import { load, serve, settings } from '../support/serve-duties.mjs';
 
-const { LockService } = await load('core/service/lock.service.js');
-const { resolveOptions } = await load('compose/redis-lock-options.js');
-const [locks] = await LockService.open(resolveOptions(settings));
+const { openLocks } = await load('compose/open-locks.js');
+const { service: locks } = await openLocks(settings);
 const held = [];
 
 /** What is asked for, again and again. */

@@ -2,9 +2,8 @@
 import { setImmediate as yieldToEvents } from 'node:timers/promises';
 import { load, serve, settings } from './serve-duties.mjs';
 
-const { LockService } = await load('core/service/lock.service.js');
-const { resolveOptions } = await load('compose/redis-lock-options.js');
-const [locks] = await LockService.open(resolveOptions(settings));
+const { openLocks } = await load('compose/open-locks.js');
+const { service: locks } = await openLocks(settings);
 const held = new Map();
 const acquiring = new Map();
 let looking;

@@ -1,33 +1,25 @@
 import { Subject, type Observable } from 'rxjs';
 import type { AcquireOutcome, LockBackend } from '../backend/lock-backend.js';
-import { openBackend } from '../../compose/open-backend.js';
 import { checkKey } from '../keys/check-key.js';
-import { diagnosisOf, REPORT_TIMEOUT_MS, type BackendReport } from '../backend/report.js';
+import { diagnosisOf, REPORT_TIMEOUT_MS } from '../backend/report.js';
 import type { LockDiagnosis, NodeReport } from '../../api/diagnosis.js';
-import {
-  LockContendedError,
-  LockOptionsError,
-  LockSelfDeadlockError,
-  type LockOutcome,
-  type NodeError,
-} from '../../api/errors.js';
+import { LockContendedError, LockOptionsError, LockSelfDeadlockError, type LockOutcome } from '../../api/errors.js';
 import type { LockEvent } from '../../api/events.js';
-import { Clock, monotonic } from '../time/clock.js';
 import type { Lease } from '../lease/lease.js';
 import { Leases } from '../lease/leases.js';
 import { LockHandle } from '../lease/lock-handle.js';
 import type { Lock, LockInfo } from '../../api/lock.js';
 import type { AcquireOptions, LossOptions, TryAcquireOptions, WithLockOptions } from '../../api/options.js';
-import { ownerSequence, processName } from '../backend/owner.js';
+import { ownerSequence } from '../backend/owner.js';
 import { resolveRequest, type CallKind, type LockRequest } from '../options/call-options.js';
-import type { ResolvedOptions } from '../../compose/redis-lock-options.js';
+import type { ResolvedServiceOptions } from '../options/service-options.js';
 import { HeldLocks } from './lock-context.js';
 import { closed } from '../waiting/interruption.js';
 import { lockInfo } from './lock-info.js';
 import { LockCallers } from '../engine/lock-callers.js';
 import { LockQueues } from '../waiting/lock-queues.js';
 import { RefusalGate } from '../waiting/refusal-gate.js';
-import { Shutdown, type Closable } from './shutdown.js';
+import type { Closable, Shutdown } from './shutdown.js';
 import { TransactionCheck } from './transaction-check.js';
 import { UnderWay } from '../time/in-flight.js';
 import { Waiter } from '../waiting/waiter.js';
@@ -38,6 +30,20 @@ export type Work<T> = (lock: Lock) => T | PromiseLike<T>;
 /** How long the lock stands that is taken to see whether locks can be had, in milliseconds, if it cannot be released. */
 const PROBE_TTL_MS = 1_000;
 
+/** What a lock service is made of. */
+export interface LockServiceParts {
+  backend: LockBackend;
+  options: ResolvedServiceOptions;
+  /** Name of the registration. */
+  registration: string;
+  /** The clock that the backend reads `sentAt` from, too, in milliseconds. */
+  now: () => number;
+  /** What its owner values begin with. */
+  processName: string;
+  /** That of the application, which closes all its lock services at once. */
+  shutdown: Shutdown;
+}
+
 /** Acquires, keeps and releases locks. Inject it: `RedisLockModule` provides one for each registration. */
 export class LockService {
   /** Name of the registration it belongs to. */
@@ -45,9 +51,9 @@ export class LockService {
   /** What happens to the locks of this service; completes when the application has closed. */
   readonly events$: Observable<LockEvent>;
 
-  readonly #options: ResolvedOptions;
+  readonly #options: ResolvedServiceOptions;
   /** The same for calls that do not wait. */
-  readonly #onlyOnce: ResolvedOptions;
+  readonly #onlyOnce: ResolvedServiceOptions;
   readonly #backend: LockBackend;
   readonly #callers: LockCallers;
   readonly #queues: LockQueues;
@@ -62,14 +68,8 @@ export class LockService {
   readonly #closable: Closable;
   #closing?: Promise<void>;
 
-  private constructor(
-    options: ResolvedOptions,
-    backend: LockBackend,
-    now: () => number,
-    name: string,
-    shutdown: Shutdown,
-  ) {
-    this.connection = options.connection;
+  private constructor({ backend, options, registration, now, processName, shutdown }: LockServiceParts) {
+    this.connection = registration;
     this.events$ = this.#events.asObservable();
     this.#options = options;
     this.#onlyOnce = { ...options, waitMs: 0 };
@@ -95,7 +95,7 @@ export class LockService {
         underWay: this.#underWay,
         leases: this.#leases,
       },
-      name,
+      processName,
     );
     this.#shutdown = shutdown;
     this.#closable = {
@@ -107,35 +107,16 @@ export class LockService {
     shutdown.join(this.#closable);
   }
 
-  /**
-   * Connects, unless the options say not to wait for it.
-   * @internal `RedisLockModule` calls it.
-   * @param shutdown that of the application, which closes all its lock services at once
-   * @returns the service, and what is wrong with nodes that it can do without
-   * @throws LockUnavailableError when Redis, or a majority of the nodes, cannot be reached
-   */
-  static async open(
-    options: ResolvedOptions,
-    shutdown = new Shutdown(),
-  ): Promise<[service: LockService, unreachable: NodeError[]]> {
-    const now = options.backend.kind === 'memory' ? monotonic : new Clock().now;
-    const name = processName();
-    const backend = await openBackend(options, now, name);
-    try {
-      const connecting = backend.connect(options.lazyConnect ? 0 : options.connectTimeoutMs);
-      const unreachable = await (options.lazyConnect ? connecting.catch(() => []) : connecting);
-      return [new LockService(options, backend, now, name, shutdown), unreachable];
-    } catch (error) {
-      await backend.close();
-      throw error;
-    }
+  /** @internal A lock module makes it. */
+  static of(parts: LockServiceParts): LockService {
+    return new LockService(parts);
   }
 
   /**
    * Acquires a lock, waiting for up to `waitMs` while somebody else holds it. Release it in a `finally`, or with
    * `await using`; `withLock` does that by itself.
    * @throws LockContendedError somebody else held it until `waitMs` were over
-   * @throws LockUnavailableError Redis, or the quorum, could not be asked; not waited for beyond the time limit of one attempt
+   * @throws LockUnavailableError the store could not be asked; not waited for beyond the time limit of one attempt
    * @throws LockSelfDeadlockError this call holds it already, with `reentrant: false`
    * @throws LockKeyError, LockOptionsError; or the reason of `signal`
    */
@@ -238,12 +219,7 @@ export class LockService {
    * @typeParam Node what the backend tells of its servers, known to who has chosen it: `NodeDiagnosis` for those of Redis
    */
   async diagnose<Node extends NodeReport = NodeReport>(): Promise<LockDiagnosis<Node>> {
-    return diagnosisOf(this.connection, await this.report()) as LockDiagnosis<Node>;
-  }
-
-  /** The same, and whether the application may start. @internal */
-  report(): Promise<BackendReport> {
-    return this.#backend.report(REPORT_TIMEOUT_MS);
+    return diagnosisOf(this.connection, await this.#backend.report(REPORT_TIMEOUT_MS)) as LockDiagnosis<Node>;
   }
 
   /**

@@ -1,18 +1,21 @@
 import { Inject, Module, type DynamicModule } from '@nestjs/common';
 import { ModuleRef, ModulesContainer } from '@nestjs/core';
-import { LockOptionsError } from '../../api/errors.js';
+import { composeLocks } from '../../compose/open-locks.js';
+import type { RedisLockModuleOptions } from '../../compose/redis-lock-options.js';
+import { anAsyncForm, anObject, lockModuleDefinition } from './lock.module-definition.js';
+import type { LockModuleKind } from './lock-service.provider.js';
 import { moduleOf } from './nest-modules.js';
-import {
-  ConfigurableModuleClass,
-  OPTIONS,
-  type ASYNC_OPTIONS_TYPE,
-  type OPTIONS_TYPE,
-} from './redis-lock.module-definition.js';
 import { refuseBare } from './registrations.js';
 import { refuseUninjected } from './refuse-uninjected.js';
 
-const ASYNC_FORMS = ['useFactory', 'useClass', 'useExisting'] as const;
-const ASYNC_OPTIONS = [...ASYNC_FORMS, 'inject', 'imports', 'provideInjectionTokensFrom', 'isGlobal', 'name'];
+const OPTIONS = Symbol('RedisLockModuleOptions');
+const KIND: LockModuleKind<RedisLockModuleOptions> = { name: 'RedisLockModule', compose: composeLocks };
+
+const { ConfigurableModuleClass, OPTIONS_TYPE, ASYNC_OPTIONS_TYPE } = lockModuleDefinition(
+  KIND,
+  OPTIONS,
+  'createRedisLockOptions',
+);
 
 /**
  * Provides `LockService`, and with it what `@Locked` needs.
@@ -26,7 +29,7 @@ export class RedisLockModule extends ConfigurableModuleClass {
     super();
     this.#modules = modules;
     const module = moduleOf(ref, modules);
-    if (!module.providers.has(OPTIONS)) refuseBare(module, modules);
+    if (!module.providers.has(OPTIONS)) refuseBare(KIND.name, module, modules);
   }
 
   /** @internal Nest calls it when all instances are there. */
@@ -42,7 +45,7 @@ export class RedisLockModule extends ConfigurableModuleClass {
    * @throws LockOptionsError here or when the application starts
    */
   static override forRoot(options: typeof OPTIONS_TYPE): DynamicModule {
-    return super.forRoot(anObject('forRoot', options));
+    return super.forRoot(anObject(KIND.name, 'forRoot', options));
   }
 
   /**
@@ -50,26 +53,6 @@ export class RedisLockModule extends ConfigurableModuleClass {
    * @throws LockOptionsError here or when the application starts
    */
   static override forRootAsync(options: typeof ASYNC_OPTIONS_TYPE): DynamicModule {
-    const given = Object.keys(anObject('forRootAsync', options));
-    const unknown = given.find((name) => !ASYNC_OPTIONS.includes(name));
-    if (unknown !== undefined) {
-      throw new LockOptionsError(
-        `RedisLockModule.forRootAsync has no option "${unknown}": expected ${ASYNC_OPTIONS.join(', ')}. ` +
-          'What forRoot takes is what the factory returns.',
-      );
-    }
-    const forms = ASYNC_FORMS.filter((form) => options[form] !== undefined);
-    if (forms.length !== 1) {
-      throw new LockOptionsError(
-        `RedisLockModule.forRootAsync needs exactly one of ${ASYNC_FORMS.join(', ')}: ` +
-          `got ${forms.join(' and ') || 'none of them'}.`,
-      );
-    }
-    return super.forRootAsync(options);
+    return super.forRootAsync(anAsyncForm(KIND.name, options));
   }
-}
-
-function anObject<T>(method: string, options: T): T {
-  if (typeof options === 'object' && options !== null) return options;
-  throw new LockOptionsError(`RedisLockModule.${method} needs an object with options: got ${typeof options}.`);
 }

@@ -1,7 +1,8 @@
+import { isDeepStrictEqual } from 'node:util';
 import { LockOptionsError } from '../../api/errors.js';
 import { checked, count, milliseconds, oneOf, refuseUnknown, unfit, type Check } from '../../core/options/checks.js';
 import type { ResolvedServiceOptions } from '../../core/options/service-options.js';
-import { checkSource } from './client/check-source.js';
+import { checkSource, isClient } from './client/check-source.js';
 import type { RedisSource } from './client/source.js';
 
 /** How many replicas must have a lock before it counts as held, and for how long they are waited for. */
@@ -113,6 +114,28 @@ export function checkServed(
       `waitForReplicas.timeoutMs must be at most a third of ttlMs: got ${waitForReplicas.timeoutMs} with ttlMs ${ttlMs}.`,
     );
   }
+}
+
+/** Whether two registrations have the same servers, or both the memory of the process. */
+export function haveSameServers(
+  one: RedisServers | { kind: 'memory' },
+  other: RedisServers | { kind: 'memory' },
+): boolean {
+  const [sources, others] = [sourcesOf(one), sourcesOf(other)];
+  return (
+    one.kind === other.kind &&
+    sources.length === others.length &&
+    sources.every((source, index) => isSameSource(source, others[index]!))
+  );
+}
+
+function sourcesOf(servers: RedisServers | { kind: 'memory' }): RedisSource[] {
+  return servers.kind === 'redis' ? [servers.source] : servers.kind === 'redlock' ? servers.sources : [];
+}
+
+/** Two clients are two, whatever they are connected to. */
+function isSameSource(one: RedisSource, other: RedisSource): boolean {
+  return one === other || (!isClient(one) && !isClient(other) && isDeepStrictEqual(one, other));
 }
 
 /** How long a command may take, where the options do not say it. */
