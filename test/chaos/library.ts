@@ -8,7 +8,8 @@ export { Inbox } from '../../lib/stores/redis/node/inbox.js';
 export { RedlockBackend } from '../../lib/stores/redis/redlock/redlock.backend.js';
 export { SingleNodeBackend } from '../../lib/stores/redis/single/single-node.backend.js';
 export { Clock } from '../../lib/core/time/clock.js';
-export { Lease, validityMs } from '../../lib/core/lease/lease.js';
+export { Lease } from '../../lib/core/lease/lease.js';
+export { validityMs } from '../../lib/core/time/validity.js';
 export { resolveOptions } from '../../lib/compose/redis-lock-options.js';
 export {
   ACQUIRE,

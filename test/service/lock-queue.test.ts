@@ -9,7 +9,7 @@ import type {
   WaitListener,
 } from '../../lib/core/backend/lock-backend.js';
 import { LockContendedError, LockUnavailableError, NodeError } from '../../lib/api/errors.js';
-import { Lease, validityMs } from '../../lib/core/lease/lease.js';
+import { Lease } from '../../lib/core/lease/lease.js';
 import { LockHandle, type LeaseKeeper } from '../../lib/core/lease/lock-handle.js';
 import type { AcquireOptions } from '../../lib/api/options.js';
 import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
@@ -20,6 +20,7 @@ import type { LockService } from '../../lib/core/service/lock.service.js';
 import { LockQueues } from '../../lib/core/waiting/lock-queues.js';
 import { Waiter, type Callers } from '../../lib/core/waiting/waiter.js';
 import { UnderWay } from '../../lib/core/time/in-flight.js';
+import { validityMs } from '../../lib/core/time/validity.js';
 import { openLocks } from '../support/open-locks.js';
 import { randomOf } from '../support/random.js';
 import { RedisServer } from '../support/redis-server.js';

@@ -1,14 +1,7 @@
 import type { Grant } from '../backend/lock-backend.js';
 import { LockLostError, LockUnavailableError, type LockLostReason, type LockOutcome } from '../../api/errors.js';
 import type { Linked, LinkedList } from '../time/linked-list.js';
-
-/**
- * How long a lease may be relied on, in milliseconds after its command was sent. The allowance for clocks that run at
- * different speeds, 1 % + 2 ms, is that of the Redlock description.
- */
-export function validityMs(ttlMs: number, guardMs: number): number {
-  return ttlMs - (ttlMs * 0.01 + 2) - guardMs;
-}
+import { validityMs } from '../time/validity.js';
 
 /** `unknown`: its time is over, unless it was extended and that is not read yet. */
 export type LeaseState = 'held' | 'unknown' | 'lost' | 'released';

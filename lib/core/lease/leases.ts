@@ -2,7 +2,8 @@ import type { Grant, LockBackend, ReleaseOutcome } from '../backend/lock-backend
 import { LockUnavailableError, type LockLostReason } from '../../api/errors.js';
 import type { LockEvent } from '../../api/events.js';
 import { checkTtl } from '../options/call-options.js';
-import { Lease, validityMs } from './lease.js';
+import { validityMs } from '../time/validity.js';
+import { Lease } from './lease.js';
 import type { LeaseKeeper } from './lock-handle.js';
 import { Watchdog } from './watchdog.js';
 

@@ -1,7 +1,8 @@
 import type { AcquireOutcome, AcquireRequest, Grant, HandOver, ReleaseOutcome } from '../backend/lock-backend.js';
 import { LockUnavailableError, type NodeError } from '../../api/errors.js';
-import { validityMs, type Lease } from '../lease/lease.js';
+import type { Lease } from '../lease/lease.js';
 import type { Leases } from '../lease/leases.js';
+import { validityMs } from '../time/validity.js';
 import { Bid, type BidDuties, type BidOwner } from './bid.js';
 import { closed, type Interruption } from './interruption.js';
 import { contended, inVain, tooLate, type Known, type Sighting } from './refusals.js';
