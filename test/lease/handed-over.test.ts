@@ -25,9 +25,8 @@ describe('a lease that was handed over and never extended', () => {
       guardMs: 0,
       now,
       emit: () => {},
-      giveBack: () => false,
-      onLost: (lease) => lost.push(lease),
     });
+    leases.listener = { giveBack: () => false, onLost: (lease) => lost.push(lease) };
     const lease = leases.add({ key: 'key', owner: 'me' }, 7, GRANT_TTL_MS, now(), true, DAY_MS);
     await vi.advanceTimersByTimeAsync(GRANT_TTL_MS);
     await new Promise((resolve) => setImmediate(resolve)); // once more it is looked what was answered

@@ -1,8 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { ExtendOutcome } from '../../lib/core/backend/lock-backend.js';
+import type { ExtendOutcome, LockBackend } from '../../lib/core/backend/lock-backend.js';
 import { NodeError, type LockLostReason } from '../../lib/api/errors.js';
-import { Lease } from '../../lib/core/lease/lease.js';
-import { Watchdog } from '../../lib/core/lease/watchdog.js';
+import type { LockEvent } from '../../lib/api/events.js';
+import type { Lease } from '../../lib/core/lease/lease.js';
+import { Leases } from '../../lib/core/lease/leases.js';
 
 const TTL_MS = 30_000;
 const VALIDITY_MS = TTL_MS - 302;
@@ -17,37 +18,47 @@ afterEach(() => {
 
 const now = () => Date.now();
 
-/** A watchdog whose extensions are answered as `answer` says, and what became of its leases. */
+/** Leases whose extensions are answered as `answer` says, and what became of them. */
 class Kennel {
   readonly extended: { key: string; at: number }[] = [];
   readonly lost: { key: string; reason: LockLostReason; at: number }[] = [];
   readonly faults: string[] = [];
   /** By how much the clock is ahead of the timers. */
   pauseMs = 0;
-  answer: (lease: Lease) => Promise<ExtendOutcome> = async () => ({ status: 'extended', sentAt: now() });
+  answer: (key: string) => Promise<ExtendOutcome> = async () => ({ status: 'extended', sentAt: now() });
+  readonly leases: Leases;
 
-  readonly watchdog = new Watchdog({
-    now: () => now() + this.pauseMs,
-    extend: (lease, told) => {
-      this.extended.push({ key: lease.key, at: now() });
-      void this.answer(lease).then(told);
-    },
-    onLost: (lease, reason) => {
-      if (lease.lose(reason)) this.lost.push({ key: lease.key, reason, at: now() });
-    },
-    onFault: (lease) => this.faults.push(lease.key),
-  });
-
-  lease(key: string, { kept = true, sentAt = now(), ttlMs = TTL_MS, guardMs = 0 } = {}): Lease {
-    const grant = { key, owner: key };
-    const clock = () => now() + this.pauseMs;
-    return new Lease(grant, 1, ttlMs, kept, sentAt, guardMs, clock, (late) => this.watchdog.expire(late));
+  constructor(guardMs = 0) {
+    const backend: Partial<LockBackend> = {
+      extend: ({ grant: { key } }, done) => {
+        this.extended.push({ key, at: now() });
+        void this.answer(key).then(done);
+      },
+      release: (_, done) => void Promise.resolve().then(() => done({ status: 'released' })),
+    };
+    this.leases = new Leases({
+      backend: backend as LockBackend,
+      guardMs,
+      now: () => now() + this.pauseMs,
+      emit: (event) => this.#note(event()),
+    });
+    this.leases.listener = {
+      giveBack: ({ grant }, done) => {
+        backend.release!(grant, done);
+        return false;
+      },
+      onLost: () => {},
+    };
   }
 
-  watch(...args: Parameters<Kennel['lease']>): Lease {
-    const lease = this.lease(...args);
-    this.watchdog.watch(lease);
-    return lease;
+  /** @param extendTo it is granted for a short time, and extended to this ttl at once */
+  watch(key: string, { kept = true, sentAt = now(), ttlMs = TTL_MS, extendTo = undefined as number | undefined } = {}) {
+    return this.leases.add({ key, owner: key }, 1, ttlMs, sentAt, kept, extendTo);
+  }
+
+  #note(event: LockEvent): void {
+    if (event.type === 'lost') this.lost.push({ key: event.key, reason: event.reason, at: now() });
+    if (event.type === 'extension-failed') this.faults.push(event.key);
   }
 }
 
@@ -60,9 +71,7 @@ const unavailable = async (): Promise<ExtendOutcome> => ({
 function neverAnswered(ttlMs: number): { kennel: Kennel; lease: Lease } {
   const kennel = new Kennel();
   kennel.answer = () => new Promise(() => {});
-  const lease = kennel.lease('a', { ttlMs: 2_000 });
-  kennel.watchdog.confirm(lease, ttlMs);
-  return { kennel, lease };
+  return { kennel, lease: kennel.watch('a', { ttlMs: 2_000, extendTo: ttlMs }) };
 }
 
 describe('Watchdog', () => {
@@ -75,14 +84,14 @@ describe('Watchdog', () => {
   });
 
   it('extends earlier when guardMs leaves less of the lease than a third of the ttl', async () => {
-    const kennel = new Kennel();
+    const kennel = new Kennel(TTL_MS * 0.85);
     for (let index = 0; index < 10; index++) {
-      kennel.watch(`lease ${index}`, { guardMs: TTL_MS * 0.85 });
+      kennel.watch(`lease ${index}`);
       await vi.advanceTimersByTimeAsync(200);
     }
     await vi.advanceTimersByTimeAsync(3 * TTL_MS);
     expect(kennel.lost).toEqual([]);
-    expect(kennel.watchdog.size).toBe(10);
+    expect(kennel.leases.size).toBe(10);
   });
 
   it('tries at least three times before the deadline, and tells each fault and then the loss', async () => {
@@ -119,8 +128,7 @@ describe('Watchdog', () => {
     const kennel = new Kennel();
     let answer!: (outcome: ExtendOutcome) => void;
     kennel.answer = () => new Promise((resolve) => (answer = resolve));
-    const lease = kennel.lease('a', { ttlMs: 2_000 });
-    kennel.watchdog.confirm(lease, TTL_MS);
+    const lease = kennel.watch('a', { ttlMs: 2_000, extendTo: TTL_MS });
     expect(kennel.extended).toEqual([{ key: 'a', at: 0 }]);
     kennel.pauseMs = 5_000; // this process, before any timer or answer
     expect(lease.state).toBe('unknown');
@@ -158,9 +166,8 @@ describe('Watchdog', () => {
   it('keeps a lease that is over before it is watched until whoever keeps it knows it', async () => {
     const kennel = new Kennel();
     kennel.answer = () => new Promise(() => {});
-    const lease = kennel.lease('a', { ttlMs: 2_000 });
     kennel.pauseMs = 3_000;
-    kennel.watchdog.confirm(lease, TTL_MS);
+    kennel.watch('a', { ttlMs: 2_000, sentAt: 0, extendTo: TTL_MS });
     expect(kennel.lost).toEqual([]);
     await vi.advanceTimersByTimeAsync(10);
     await new Promise((resolve) => setImmediate(resolve));
@@ -225,21 +232,21 @@ describe('Watchdog', () => {
     kennel.answer = () => new Promise((resolve) => replies.push(resolve));
     const lease = kennel.watch('a');
     await vi.advanceTimersByTimeAsync(10_000);
-    const extending = [kennel.watchdog.extend(lease, 60_000), kennel.watchdog.extend(lease, 40_000)];
+    const extending = [kennel.leases.extend(lease, 60_000), kennel.leases.extend(lease, 40_000)];
     for (const sent of [1, 2, 3]) {
       await vi.advanceTimersByTimeAsync(1_000);
       expect(kennel.extended.length).toBe(sent);
       replies[sent - 1]!({ status: 'extended', sentAt: now() });
     }
-    expect(await Promise.all(extending)).toMatchObject([{ status: 'extended' }, { status: 'extended' }]);
+    await Promise.all(extending);
     expect(lease.ttlMs).toBe(40_000);
     expect(lease.remainingMs).toBe(40_000 - 402);
   });
 
   it('goes on with the leases of other batches while one is not answered', async () => {
     const kennel = new Kennel();
-    kennel.answer = (lease) =>
-      lease.key === 'hung' ? new Promise(() => {}) : Promise.resolve({ status: 'extended', sentAt: now() });
+    kennel.answer = (key) =>
+      key === 'hung' ? new Promise(() => {}) : Promise.resolve({ status: 'extended', sentAt: now() });
     kennel.watch('hung');
     const well = kennel.watch('well');
     await vi.advanceTimersByTimeAsync(2 * TTL_MS);
@@ -255,29 +262,29 @@ describe('Watchdog', () => {
     expect(vi.getTimerCount()).toBe(1);
     await vi.advanceTimersByTimeAsync(10_100);
     expect(vi.getTimerCount()).toBe(1);
-    expect(kennel.watchdog.size).toBe(1_000);
+    expect(kennel.leases.size).toBe(1_000);
   });
 
-  it('sends nothing for a lease after unwatch, and takes no notice of an answer that was on its way', async () => {
+  it('sends no extension of a lease after its release, and takes no notice of an answer that was on its way', async () => {
     const kennel = new Kennel();
     let reply!: (outcome: ExtendOutcome) => void;
     kennel.answer = () => new Promise((resolve) => (reply = resolve));
     const lease = kennel.watch('a');
     await vi.advanceTimersByTimeAsync(10_000);
-    kennel.watchdog.unwatch(lease);
-    lease.release();
+    expect(await kennel.leases.release(lease)).toBe(true);
     reply({ status: 'extended', sentAt: now() });
     await vi.advanceTimersByTimeAsync(2 * TTL_MS);
     expect(kennel.extended.length).toBe(1);
     expect(kennel.lost).toEqual([]);
-    expect(kennel.watchdog.size).toBe(0);
+    expect(kennel.leases.size).toBe(0);
   });
 
-  it('says that the process stalled when it finds the deadline passed long after it meant to look', () => {
+  it('says that the process stalled when it finds the deadline passed long after it meant to look', async () => {
     const kennel = new Kennel();
     const lease = kennel.watch('a');
     vi.setSystemTime(2 * TTL_MS); // no timer has run meanwhile
     expect(lease.state).toBe('lost');
+    await undefined;
     expect(kennel.lost).toEqual([{ key: 'a', reason: 'stalled', at: 2 * TTL_MS }]);
   });
 
@@ -285,7 +292,7 @@ describe('Watchdog', () => {
     const kennel = new Kennel();
     const lease = kennel.watch('a', { ttlMs: 600 });
     kennel.answer = unavailable;
-    await kennel.watchdog.extend(lease, TTL_MS);
+    await expect(kennel.leases.extend(lease, TTL_MS)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
     await vi.advanceTimersByTimeAsync(300);
     expect(kennel.extended.length).toBeGreaterThanOrEqual(3);
     kennel.answer = async () => ({ status: 'extended', sentAt: now() });

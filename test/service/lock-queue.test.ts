@@ -9,8 +9,9 @@ import type {
   WaitListener,
 } from '../../lib/core/backend/lock-backend.js';
 import { LockContendedError, LockUnavailableError, NodeError } from '../../lib/api/errors.js';
-import { Lease } from '../../lib/core/lease/lease.js';
-import { LockHandle, type LeaseKeeper } from '../../lib/core/lease/lock-handle.js';
+import { Lease, type LeaseOwner } from '../../lib/core/lease/lease.js';
+import type { Leases } from '../../lib/core/lease/leases.js';
+import { LockHandle } from '../../lib/core/lease/lock-handle.js';
 import type { AcquireOptions } from '../../lib/api/options.js';
 import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
 import { RedisHandOver } from '../../lib/stores/redis/node/redis-grant.js';
@@ -84,7 +85,8 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true) {
       leases: {
         add: (grant, token, ttlMs, sentAt, kept, extendTo) => {
           if (extendTo !== undefined) log.push(`begin with ${token}, extend to ${extendTo}`);
-          return new Lease(grant, token, ttlMs, kept, sentAt, 0, now, (lease) => lease.lose('expired'));
+          const owner: LeaseOwner = { guardMs: 0, now, whyOver: () => 'expired', foundLost: () => {} };
+          return new Lease({ grant, fencingToken: token, ttlMs, sentAt, kept }, owner);
         },
         check: ({ grant: { owner } }) => log.push(`check ${owner}`),
         lose: (lease, reason) => lease.lose(reason),
@@ -93,14 +95,10 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true) {
     'host/1/random',
   );
   const interruption = new Interruption();
-  const keeper: LeaseKeeper = {
-    extend: () => Promise.resolve(),
-    closing: (lease) => lease.closing,
-    release: () => Promise.resolve(true),
-  };
+  const leases = { release: () => Promise.resolve(true) } as Partial<Leases> as Leases;
   const callers: Callers = {
     now,
-    granted: (_, lease) => new LockHandle(lease, keeper),
+    granted: (_, lease) => new LockHandle(lease, leases),
     refused: (_, __, reject) => reject(),
   };
   const acquire = (terms: Partial<AcquireOptions> = {}) => {
@@ -419,7 +417,7 @@ describe('the queue of a key', () => {
     await asks[1]!.answer(granted(2));
     log.length = 0;
     second!.lease!.lose('expired');
-    queues.lost(second!.lease!);
+    queues.onLost(second!.lease!);
     expect(log).toEqual(['ask']);
   });
 

@@ -3,14 +3,71 @@ import { LockLostError, LockUnavailableError, type LockLostReason, type LockOutc
 import type { Linked, LinkedList } from '../time/linked-list.js';
 import { validityMs } from '../time/validity.js';
 
-/** `unknown`: its time is over, unless it was extended and that is not read yet. */
-export type LeaseState = 'held' | 'unknown' | 'lost' | 'released';
+/**
+ * - `held`: it may be relied on.
+ * - `extending`: the same, and an extension is under way.
+ * - `unknown`: its time is over, unless the extension that is under way was granted.
+ * - `lost`: it ended before it was released; the error names the reason.
+ * - `released`: its holder gave it back.
+ */
+export type LeaseState = 'held' | 'extending' | 'unknown' | 'lost' | 'released';
+
+/** The states that may follow each state: none follow the last two. */
+const NEXT: Readonly<Record<LeaseState, readonly LeaseState[]>> = {
+  held: ['extending', 'lost', 'released'],
+  extending: ['held', 'unknown', 'lost', 'released'],
+  unknown: ['held', 'lost'],
+  lost: [],
+  released: [],
+};
+
+/** What a lease begins with. */
+export interface LeaseTerms {
+  readonly grant: Grant;
+  /** One of those of the grant, if that has any. */
+  readonly fencingToken?: number;
+  readonly ttlMs: number;
+  /** When the command that won was sent. */
+  readonly sentAt: number;
+  /** Whether the watchdog extends it. */
+  readonly kept: boolean;
+  /** Whether the grant stands for a short time only, and is extended to the proper ttl at once. */
+  readonly provisional?: boolean;
+}
+
+/** Who keeps a lease. */
+export interface LeaseOwner {
+  readonly guardMs: number;
+  readonly now: () => number;
+  /** Why a lease was lost whose deadline has passed. */
+  whyOver(lease: Lease): LockLostReason;
+  /** Called once, as the lease is lost, possibly from within a getter: whatever follows from the loss must wait until later. */
+  foundLost(lease: Lease): void;
+}
 
 /**
- * One lock that this process was granted, until it is released or lost. Whether it is held is computed when asked:
- * after a pause of the process, user code runs before any timer does.
+ * One lock that this process was granted, until it is released or lost.
+ *
+ * ```
+ * held                     ──▶ extending   an extension is sent
+ * extending                ──▶ held        it was granted, or could not be had and the lease runs on
+ * extending                ──▶ unknown     the deadline of a provisional grant has passed, but perhaps not that of the extension
+ * unknown                  ──▶ held        the extension was granted
+ * held, extending, unknown ──▶ lost        the deadline has passed, or the store, or another, has ended the lease
+ * held, extending          ──▶ released    its last handle was released; a release while it is unknown waits for the answer
+ * ```
+ *
+ * Whether it is held is computed when asked: after a pause of the process, user code runs before any timer does. Asking may
+ * find that the lease has ended. Then it is lost, with its reason, and its signal aborts, before the answer is given.
  */
 export class Lease implements Linked<Lease> {
+  readonly grant: Grant;
+  readonly fencingToken?: number;
+  readonly kept: boolean;
+  /** What it is extended by, in milliseconds. */
+  ttlMs: number;
+  /** When the command that won or last extended it was sent. */
+  sentAt: number;
   /** How many handles share it; the last one to be released releases it. */
   handles = 1;
   list?: LinkedList<Lease>;
@@ -18,39 +75,31 @@ export class Lease implements Linked<Lease> {
   previous?: Lease;
   /** When the watchdog looks at it next, by the clock. */
   dueAt = 0;
-  /** An extension is under way; one at a time. */
-  isExtending = false;
   /** It was granted for this short time, in milliseconds, and not extended yet. */
   provisionalTtlMs?: number;
-  /** It was to have another ttl, and nobody knows which one it has in Redis. */
+  /** An extension by another ttl was sent and not confirmed: which ttl it has in the store is unknown. */
   isUnsettled = false;
   /** What the last extension failed with, if the lease could not be extended since. */
   fault?: Error;
-  #deadline: number;
-  /** If the extension that is under way was granted. */
-  #deadlineIfExtended = 0;
+  readonly #owner: LeaseOwner;
   #state: LeaseState = 'held';
+  #deadline: number;
+  /** The deadline if the extension that is under way was granted. */
+  #deadlineIfExtended = 0;
   #lost?: LockLostError;
   #abort?: AbortController;
   #closing?: AbortController;
   #whenAnswered?: (() => void)[];
 
-  constructor(
-    readonly grant: Grant,
-    /** One of those of the grant, if that has any. */
-    readonly fencingToken: number | undefined,
-    /** What it is extended by, in milliseconds. */
-    public ttlMs: number,
-    /** Whether the watchdog extends it. */
-    readonly kept: boolean,
-    /** When the command that won or last extended it was sent. */
-    public sentAt: number,
-    private readonly guardMs: number,
-    private readonly now: () => number,
-    /** Called once when the lease is lost, or found to be by whoever asks. */
-    private readonly expire: (lease: Lease) => void,
-  ) {
-    this.#deadline = sentAt + validityMs(ttlMs, guardMs);
+  constructor({ grant, fencingToken, ttlMs, sentAt, kept, provisional }: LeaseTerms, owner: LeaseOwner) {
+    this.grant = grant;
+    this.fencingToken = fencingToken;
+    this.kept = kept;
+    this.ttlMs = ttlMs;
+    this.sentAt = sentAt;
+    this.provisionalTtlMs = provisional ? ttlMs : undefined;
+    this.#owner = owner;
+    this.#deadline = sentAt + validityMs(ttlMs, owner.guardMs);
   }
 
   get key(): string {
@@ -61,24 +110,36 @@ export class Lease implements Linked<Lease> {
     return this.#deadline;
   }
 
-  /** `held` only if it may be relied on right now. */
+  /** As it is right now: past its deadline a lease is neither `held` nor `extending`. */
   get state(): LeaseState {
-    if (this.#state !== 'held' || this.now() < this.#deadline) return this.#state;
+    if (this.#hasEnded) return this.#state;
+    const now = this.#owner.now();
+    if (now < this.#deadline) return this.#state;
     // A process that was busy, or paused, from its first moment on has not read anything since.
-    if (this.provisionalTtlMs !== undefined && this.isExtending && this.now() < this.#deadlineIfExtended)
-      return 'unknown';
-    this.expire(this);
+    const mayBeExtended = this.isExtending && this.provisionalTtlMs !== undefined && now < this.#deadlineIfExtended;
+    if (mayBeExtended) this.#enter('unknown');
+    else this.lose(this.#owner.whyOver(this));
     return this.#state;
   }
 
-  /** Whether it did not end, as far as is known. */
-  get isAlive(): boolean {
+  /** Whether it may be relied on right now. */
+  get isHeld(): boolean {
     const { state } = this;
-    return state === 'held' || state === 'unknown';
+    return state === 'held' || state === 'extending';
+  }
+
+  /** Whether it has not ended, as far as is known. */
+  get isAlive(): boolean {
+    return this.isHeld || this.#state === 'unknown';
+  }
+
+  /** Whether an extension is under way; one at a time. Does not look at the deadline. */
+  get isExtending(): boolean {
+    return this.#state === 'extending' || this.#state === 'unknown';
   }
 
   get remainingMs(): number {
-    return this.state === 'held' ? Math.max(0, this.#deadline - this.now()) : 0;
+    return this.isHeld ? Math.max(0, this.#deadline - this.#owner.now()) : 0;
   }
 
   /** Whether the lock was lost: while it was held, or as the release found. */
@@ -87,14 +148,15 @@ export class Lease implements Linked<Lease> {
   }
 
   get signal(): AbortSignal {
+    const { state } = this; // which may abort it
     if (!this.#abort) {
       this.#abort = new AbortController(); // made when asked for: most locks are never asked
-      if (this.state === 'lost') this.#abort.abort(this.#lost);
+      if (state === 'lost') this.#abort.abort(this.#lost);
     }
     return this.#abort.signal;
   }
 
-  /** Aborts when its work is asked to end, since the application closes. */
+  /** Aborts when the application closes: work under the lease should end. */
   get closing(): AbortSignal {
     return (this.#closing ??= new AbortController()).signal; // one for each lease: listeners are collected with it
   }
@@ -107,47 +169,60 @@ export class Lease implements Linked<Lease> {
     );
   }
 
-  /** Before an extension by another ttl is sent: should its answer be lost, the shorter of both leases is what counts. */
-  extending(sentAt: number, ttlMs: number): void {
+  /**
+   * An extension is about to be sent. Should its answer be lost, the shorter of both leases counts.
+   * @returns false when it may not be extended now
+   */
+  beginExtension(ttlMs: number): boolean {
+    if (!this.#enter('extending')) return false;
     if (ttlMs !== this.ttlMs) this.isUnsettled = true;
     this.ttlMs = ttlMs;
-    this.#deadlineIfExtended = sentAt + validityMs(ttlMs, this.guardMs);
+    this.#deadlineIfExtended = this.#owner.now() + validityMs(ttlMs, this.#owner.guardMs);
     this.#deadline = Math.min(this.#deadline, this.#deadlineIfExtended);
+    return true;
   }
 
-  /** Waits for the answer to the extension that is under way. */
+  /** Waits for the answer to the extension that is under way, or for the end of the lease. */
   answered(): Promise<void> {
-    return new Promise((resolve) => (this.#whenAnswered ??= []).push(resolve));
+    return this.isExtending ? new Promise((resolve) => (this.#whenAnswered ??= []).push(resolve)) : Promise.resolve();
   }
 
-  /** The extension that was under way is answered. */
-  endExtending(): void {
-    const waiting = this.#whenAnswered;
-    this.isExtending = false;
-    this.#whenAnswered = undefined;
-    waiting?.forEach((resolve) => resolve());
-  }
-
-  extended(sentAt: number): void {
+  /**
+   * The extension was granted.
+   * @returns false when the lease had ended before
+   */
+  extended(sentAt: number): boolean {
+    if (!this.#enter('held')) return false;
     this.sentAt = sentAt;
     this.fault = undefined;
     this.isUnsettled = false;
     this.provisionalTtlMs = undefined;
-    this.#deadline = sentAt + validityMs(this.ttlMs, this.guardMs);
-  }
-
-  /** @returns false when it was not held any more */
-  release(): boolean {
-    if (this.#state !== 'held') return false;
-    this.#state = 'released';
+    this.#deadline = sentAt + validityMs(this.ttlMs, this.#owner.guardMs);
     return true;
   }
 
-  /** @returns false when it was not held any more */
+  /**
+   * The extension could not be had: the lease runs on until its deadline.
+   * @returns false when the lease had ended before
+   */
+  notExtended(fault?: Error): boolean {
+    if (this.#hasEnded) return false;
+    this.fault = fault;
+    if (this.#state === 'unknown') this.lose(this.#owner.whyOver(this));
+    else this.#enter('held');
+    return true;
+  }
+
+  /** @returns false when it was not held any more, or that is unknown */
+  release(): boolean {
+    return this.#enter('released');
+  }
+
+  /** @returns false when it had ended before */
   lose(reason: LockLostReason): boolean {
-    if (this.#state !== 'held') return false;
-    this.#state = 'lost';
+    if (!this.#enter('lost')) return false;
     this.#lost = new LockLostError(this.key, reason, undefined, this.fault);
+    this.#owner.foundLost(this);
     this.#abort?.abort(this.#lost);
     return true;
   }
@@ -162,7 +237,26 @@ export class Lease implements Linked<Lease> {
     // A nested call under the same lock has said already that it was lost: what counts is how its work ended.
     const reason: unknown = outcome?.status === 'rejected' ? outcome.reason : undefined;
     const inner = reason instanceof LockLostError && reason.key === this.key ? reason.outcome : undefined;
-    const why = this.#lost?.reason ?? (this.#state === 'held' ? 'unavailable' : 'released');
-    return new LockLostError(this.key, why, inner ?? outcome, this.fault);
+    return new LockLostError(this.key, this.lostReason, inner ?? outcome, this.fault);
+  }
+
+  /** Why it is not held; `unavailable` while that is unknown. */
+  get lostReason(): LockLostReason {
+    return this.#lost?.reason ?? (this.#state === 'released' ? 'released' : 'unavailable');
+  }
+
+  get #hasEnded(): boolean {
+    return this.#state === 'lost' || this.#state === 'released';
+  }
+
+  /** @returns false when the state may not follow the present one */
+  #enter(next: LeaseState): boolean {
+    if (!NEXT[this.#state].includes(next)) return false;
+    this.#state = next;
+    if (this.#whenAnswered && !this.isExtending) {
+      for (const resolve of this.#whenAnswered) resolve();
+      this.#whenAnswered = undefined;
+    }
+    return true;
   }
 }

@@ -1,46 +1,53 @@
-import type { Grant, LockBackend, ReleaseOutcome } from '../backend/lock-backend.js';
+import type { ExtendOutcome, Grant, LockBackend, ReleaseOutcome } from '../backend/lock-backend.js';
 import { LockUnavailableError, type LockLostReason } from '../../api/errors.js';
 import type { LockEvent } from '../../api/events.js';
 import { checkTtl } from '../options/call-options.js';
+import { setImmediate } from '../time/event-loop.js';
 import { validityMs } from '../time/validity.js';
-import { Lease } from './lease.js';
-import type { LeaseKeeper } from './lock-handle.js';
-import { Watchdog } from './watchdog.js';
+import { Lease, type LeaseOwner } from './lease.js';
+import { Watchdog, type WatchdogListener } from './watchdog.js';
 
-/** What the leases of a service need of the world, and tell it. */
-export interface LeasesDuties {
-  backend: LockBackend;
-  guardMs: number;
-  now: () => number;
-  emit: (event: () => LockEvent) => void;
+/** What the leases of a service are made with. */
+export interface LeasesOptions {
+  readonly backend: LockBackend;
+  readonly guardMs: number;
+  readonly now: () => number;
+  readonly emit: (event: () => LockEvent) => void;
+}
+
+/** Who is next when a lease ends. */
+export interface LeaseListener {
   /**
    * Gives the lock to whoever is next: within this process, or by a release.
    * @param done called with what became of the release
    * @returns whether it was passed on within this process, so that nothing is released
    */
-  giveBack: (lease: Lease, done: (outcome: ReleaseOutcome) => void) => boolean;
-  onLost: (lease: Lease) => void;
+  giveBack(lease: Lease, done: (outcome: ReleaseOutcome) => void): boolean;
+  /** Called once for each lease that was lost, but not within the line that lost it. */
+  onLost(lease: Lease): void;
 }
 
-/** All that this process holds of one service, at most one lease for each key: kept, given back, or lost. */
-export class Leases implements LeaseKeeper {
-  readonly #duties: LeasesDuties;
-  readonly #watchdog: Watchdog;
-  readonly #expire = (lease: Lease) => this.#watchdog.expire(lease);
-  /** What is to be released once its lease has ended in Redis, too. */
+/** All leases of one service: kept, given back, or lost. */
+export class Leases implements LeaseOwner, WatchdogListener {
+  readonly guardMs: number;
+  readonly now: () => number;
+  /** Set once, before anything is granted. */
+  listener!: LeaseListener;
+  readonly #backend: LockBackend;
+  readonly #emit: (event: () => LockEvent) => void;
+  readonly #watchdog = new Watchdog(this);
+  /** Leases whose loss was found, and not acted on yet. */
+  readonly #found = new Set<Lease>();
+  /** What is to be released once its lease has ended in the store, too. */
   readonly #afterwards = new Map<NodeJS.Timeout, Grant>();
   #whenIdle?: () => void;
   #isClosing = false;
 
-  constructor(duties: LeasesDuties) {
-    const { backend, now, emit } = duties;
-    this.#duties = duties;
-    this.#watchdog = new Watchdog({
-      now,
-      extend: ({ grant, ttlMs }, told) => backend.extend({ grant, ttlMs }, told),
-      onLost: (lease, reason) => this.lose(lease, reason),
-      onFault: (lease, causes) => emit(() => ({ type: 'extension-failed', causes, ...identity(lease) })),
-    });
+  constructor({ backend, guardMs, now, emit }: LeasesOptions) {
+    this.#backend = backend;
+    this.guardMs = guardMs;
+    this.now = now;
+    this.#emit = emit;
   }
 
   /** How much it keeps: nothing unless keys are held, or were lost a moment ago. */
@@ -67,69 +74,52 @@ export class Leases implements LeaseKeeper {
     kept: boolean,
     extendTo?: number,
   ): Lease {
-    const { guardMs, now } = this.#duties;
-    const lease = new Lease(grant, fencingToken, ttlMs, kept, sentAt, guardMs, now, this.#expire);
-    if (extendTo === undefined) this.#watchdog.watch(lease);
-    else this.#watchdog.confirm(lease, extendTo);
+    const provisional = extendTo !== undefined;
+    const lease = new Lease({ grant, fencingToken, ttlMs, sentAt, kept, provisional }, this);
+    // Whether a lease that is extended is over by now is seen later: whoever began to keep it must know it first.
+    if (provisional) this.#extend(lease, extendTo);
+    else this.#watchdog.watch(lease);
     return lease;
   }
 
+  /**
+   * Extends a lease now, on request of its holder; a different ttl is kept to from then on.
+   * @throws LockLostError, LockUnavailableError, LockOptionsError
+   */
   async extend(lease: Lease, ttlMs: number): Promise<void> {
-    checkTtl(ttlMs, this.#duties.guardMs);
-    const outcome = await this.#watchdog.extend(lease, ttlMs);
-    if (outcome.status === 'lost' || lease.state !== 'held') throw lease.lostError();
+    checkTtl(ttlMs, this.guardMs);
+    const outcome = await this.#extendNow(lease, ttlMs);
+    if (outcome.status === 'lost' || !lease.isHeld) throw lease.lostError();
     if (outcome.status === 'unavailable') throw LockUnavailableError.from('extended', lease.key, outcome.causes);
   }
 
   /** Finds out whether it is still held, if that can be done without changing when it ends. */
   check(lease: Lease): void {
-    if (lease.kept) void this.#watchdog.extend(lease, lease.ttlMs);
+    if (lease.kept) void this.#extendNow(lease, lease.ttlMs);
   }
 
   /** Gives back one handle's part; the last one releases. What cannot be released now the backend releases later. */
   release(lease: Lease): Promise<boolean> {
-    const { state } = lease;
-    if (state === 'unknown') return lease.answered().then(() => this.release(lease));
-    const isHeld = state === 'held';
+    const { isHeld } = lease;
+    if (!isHeld && lease.isAlive) return lease.answered().then(() => this.release(lease));
     if (--lease.handles > 0 || !isHeld) return Promise.resolve(isHeld);
     // In this order and at once: nothing is extended, and nobody in line is let in, behind the release.
     this.#watchdog.unwatch(lease);
     lease.release();
     let isPassedOn = false;
-    const givenBack = new Promise<ReleaseOutcome>((resolve) => (isPassedOn = this.#duties.giveBack(lease, resolve)));
+    const givenBack = new Promise<ReleaseOutcome>((resolve) => (isPassedOn = this.listener.giveBack(lease, resolve)));
     this.#tellIdle();
     if (!isPassedOn) return givenBack.then((outcome) => this.#released(lease, outcome));
     this.#released(lease, PASSED_ON);
     return RELEASED;
   }
 
-  #released(lease: Lease, outcome: ReleaseOutcome): boolean {
-    const { emit } = this.#duties;
-    switch (outcome.status) {
-      case 'released':
-        emit(() => ({ type: 'released', ...identity(lease) }));
-        return true;
-      case 'gone':
-        // Nobody can tell since when: the work may not have been alone.
-        lease.foundGone();
-        emit(() => ({ type: 'lost', reason: 'expired', ...identity(lease) }));
-        return false;
-      case 'unavailable':
-        emit(() => ({ type: 'release-failed', causes: outcome.causes, ...identity(lease) }));
-        return false;
-    }
-  }
-
+  /** Ends a lease that is known to have ended in the store, or may not go on. Does nothing for one that has ended. */
   lose(lease: Lease, reason: LockLostReason): void {
-    if (!lease.lose(reason)) return;
-    this.#watchdog.unwatch(lease);
-    if (reason === 'shutdown') this.#duties.backend.release(lease.grant, ignore);
-    else if (reason !== 'stolen') this.#releaseAfterwards(lease);
-    this.#duties.onLost(lease);
-    this.#tellIdle();
-    this.#duties.emit(() => ({ type: 'lost', reason, ...identity(lease) }));
+    lease.lose(reason);
   }
 
+  /** Aborts when the application begins to close. */
   closing(lease: Lease): AbortSignal {
     if (this.#isClosing && !lease.closing.aborted) lease.askToEnd(); // it began to close when this was not held
     return lease.closing;
@@ -137,6 +127,7 @@ export class Leases implements LeaseKeeper {
 
   /** The application begins to close: asks the work under all that is held to end. */
   askToEnd(): void {
+    this.settle();
     this.#isClosing = true;
     for (const lease of this.#watchdog.leases) lease.askToEnd();
   }
@@ -151,34 +142,129 @@ export class Leases implements LeaseKeeper {
 
   /** The application waits for `timeoutMs` for what is held. */
   announceWait(timeoutMs: number): void {
-    for (const lease of this.#watchdog.leases)
-      this.#duties.emit(() => ({ type: 'closing', timeoutMs, ...identity(lease) }));
+    this.settle();
+    for (const lease of this.#watchdog.leases) this.#emit(() => ({ type: 'closing', timeoutMs, ...identity(lease) }));
   }
 
   /** Keeps nothing any more: what is still held is lost to the shutdown. */
   end(): void {
-    for (const lease of this.#watchdog.leases) this.lose(lease, 'shutdown');
+    for (const lease of this.#watchdog.leases) lease.lose('shutdown');
+    this.settle();
     for (const [timer, grant] of this.#afterwards) {
       clearTimeout(timer);
-      this.#duties.backend.release(grant, ignore);
+      this.#backend.release(grant, ignore);
     }
     this.#afterwards.clear();
     this.#watchdog.stop();
   }
 
   /**
-   * Redis may keep the key for longer than the lease ran here: an extension that was given up may still run, and a
+   * The one place where the loss of leases has consequences. It runs soon after a loss was found, and before another call
+   * asks for a lock, or the application closes.
+   */
+  settle(): void {
+    for (const lease of this.#found) {
+      this.#found.delete(lease);
+      this.#watchdog.unwatch(lease);
+      const reason = lease.lostReason;
+      if (reason === 'shutdown') this.#backend.release(lease.grant, ignore);
+      else if (reason !== 'stolen') this.#releaseAfterwards(lease);
+      this.listener.onLost(lease);
+      this.#tellIdle();
+      this.#emit(() => ({ type: 'lost', reason, ...identity(lease) }));
+    }
+  }
+
+  /** @internal Called by the lease. */
+  whyOver(lease: Lease): LockLostReason {
+    return this.#watchdog.whyOver(lease);
+  }
+
+  /** @internal Called by the lease: whatever asked it goes on first. */
+  foundLost(lease: Lease): void {
+    this.#found.add(lease);
+    void SOON.then(() => this.settle()); // one for each, so that a listener that throws holds up no other loss
+  }
+
+  /** @internal Called by the watchdog. */
+  onDue(lease: Lease): void {
+    const { state } = lease;
+    if (state === 'held') this.#extend(lease, lease.ttlMs);
+    else if (state === 'unknown') this.#loseUnlessAnswered(lease);
+    else if (!lease.isExtending) this.#watchdog.unwatch(lease);
+  }
+
+  async #extendNow(lease: Lease, ttlMs: number): Promise<ExtendOutcome> {
+    while (lease.isExtending) await lease.answered(); // one at a time, so that the last answer is that of the last command
+    if (!lease.isHeld) return ENDED;
+    return new Promise((resolve) => this.#extend(lease, ttlMs, resolve));
+  }
+
+  #extend(lease: Lease, ttlMs: number, done: (outcome: ExtendOutcome) => void = ignore): void {
+    if (!lease.beginExtension(ttlMs)) {
+      done(ENDED);
+      return;
+    }
+    this.#watchdog.watchExtending(lease);
+    this.#backend.extend({ grant: lease.grant, ttlMs }, (outcome) => {
+      this.#extended(lease, outcome);
+      done(outcome);
+    });
+  }
+
+  /** The answer to an extension. One of a lease that was released or lost meanwhile is of no interest any more. */
+  #extended(lease: Lease, outcome: ExtendOutcome): void {
+    switch (outcome.status) {
+      case 'extended':
+        if (lease.extended(outcome.sentAt)) this.#watchdog.watch(lease);
+        break;
+      case 'lost':
+        lease.lose(outcome.reason);
+        break;
+      case 'unavailable':
+        if (!lease.notExtended(outcome.causes[0])) return;
+        this.#watchdog.watchFailed(lease);
+        this.#emit(() => ({ type: 'extension-failed', causes: outcome.causes, ...identity(lease) }));
+        break;
+    }
+  }
+
+  /** After a pause of this process timers come first: an extension that was answered meanwhile counts. */
+  #loseUnlessAnswered(lease: Lease): void {
+    const reason = this.whyOver(lease);
+    setImmediate(() => {
+      if (lease.isExtending && lease.deadline <= this.now()) lease.lose(reason);
+    });
+  }
+
+  #released(lease: Lease, outcome: ReleaseOutcome): boolean {
+    switch (outcome.status) {
+      case 'released':
+        this.#emit(() => ({ type: 'released', ...identity(lease) }));
+        return true;
+      case 'gone':
+        // Nobody can tell since when: the work may not have been alone.
+        lease.foundGone();
+        this.#emit(() => ({ type: 'lost', reason: 'expired', ...identity(lease) }));
+        return false;
+      case 'unavailable':
+        this.#emit(() => ({ type: 'release-failed', causes: outcome.causes, ...identity(lease) }));
+        return false;
+    }
+  }
+
+  /**
+   * The store may keep the key for longer than the lease ran here: an extension that was given up may still run, and a
    * clock that was set ahead ended the lease too early.
    */
   #releaseAfterwards({ grant, ttlMs: keptTtlMs, provisionalTtlMs = keptTtlMs }: Lease): void {
-    const { backend, guardMs } = this.#duties;
     const ttlMs = Math.min(provisionalTtlMs, keptTtlMs);
     const timer = setTimeout(
       () => {
         this.#afterwards.delete(timer);
-        backend.release(grant, ignore);
+        this.#backend.release(grant, ignore);
       },
-      ttlMs - validityMs(ttlMs, guardMs),
+      ttlMs - validityMs(ttlMs, this.guardMs),
     ).unref();
     this.#afterwards.set(timer, grant);
   }
@@ -188,8 +274,10 @@ export class Leases implements LeaseKeeper {
   }
 }
 
-const PASSED_ON = { status: 'released' } as const;
+const ENDED = { status: 'lost', reason: 'expired' } as const satisfies ExtendOutcome;
+const PASSED_ON = { status: 'released' } as const satisfies ReleaseOutcome;
 const RELEASED = Promise.resolve(true);
+const SOON = Promise.resolve();
 
 /** What became of it is of no interest any more; the backend sees to it. */
 function ignore(): void {}

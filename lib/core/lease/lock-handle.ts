@@ -3,15 +3,7 @@ import { LockLostError, LockOptionsError } from '../../api/errors.js';
 import { loopTurn } from '../time/event-loop.js';
 import type { Lock } from '../../api/lock.js';
 import type { Lease } from './lease.js';
-
-/** What a handle has done for it. */
-export interface LeaseKeeper {
-  extend(lease: Lease, ttlMs: number): Promise<void>;
-  /** Aborts when the application begins to close. */
-  closing(lease: Lease): AbortSignal;
-  /** Called once for each handle. */
-  release(lease: Lease): Promise<boolean>;
-}
+import type { Leases } from './leases.js';
 
 /** One acquisition's view of a lease; nested acquisitions share the lease and have a handle each. */
 export class LockHandle implements Lock {
@@ -19,13 +11,13 @@ export class LockHandle implements Lock {
 
   constructor(
     readonly lease: Lease,
-    private readonly keeper: LeaseKeeper,
+    private readonly leases: Leases,
   ) {}
 
   /** One more handle of a lease. */
-  static another(lease: Lease, keeper: LeaseKeeper): LockHandle {
+  static another(lease: Lease, leases: Leases): LockHandle {
     lease.handles++;
-    return new LockHandle(lease, keeper);
+    return new LockHandle(lease, leases);
   }
 
   get key(): string {
@@ -47,7 +39,7 @@ export class LockHandle implements Lock {
   }
 
   get closing(): AbortSignal {
-    return this.keeper.closing(this.lease);
+    return this.leases.closing(this.lease);
   }
 
   get isReleased(): boolean {
@@ -55,7 +47,7 @@ export class LockHandle implements Lock {
   }
 
   get isHeld(): boolean {
-    return !this.#released && this.lease.state === 'held';
+    return !this.#released && this.lease.isHeld;
   }
 
   get remainingMs(): number {
@@ -70,7 +62,7 @@ export class LockHandle implements Lock {
   async extend(ttlMs: number = this.lease.ttlMs): Promise<void> {
     try {
       this.assertHeld();
-      await this.keeper.extend(this.lease, ttlMs);
+      await this.leases.extend(this.lease, ttlMs);
     } catch (error) {
       await loopTurn(); // or a loop that tries again at once would stop all else
       throw error;
@@ -78,7 +70,7 @@ export class LockHandle implements Lock {
   }
 
   release(): Promise<boolean> {
-    return (this.#released ??= this.keeper.release(this.lease));
+    return (this.#released ??= this.leases.release(this.lease));
   }
 
   /** What it is, when it is logged or sent: not how it is kept. */

@@ -1,6 +1,4 @@
-import type { ExtendOutcome } from '../backend/lock-backend.js';
-import type { LockLostReason, NodeError } from '../../api/errors.js';
-import { setImmediate } from '../time/event-loop.js';
+import type { LockLostReason } from '../../api/errors.js';
 import { LinkedList } from '../time/linked-list.js';
 import type { Lease } from './lease.js';
 
@@ -18,27 +16,30 @@ const STALLED_AFTER = 1 / 10;
 /** So many queues, of the ttls in use, may be empty for a while. */
 const EMPTY_QUEUES = 8;
 
-/** What the watchdog needs of the world, and tells it. */
-export interface WatchdogDuties {
-  now(): number;
-  /** Asks the backend, which batches what is asked for at once, and tells the outcome after this has returned. */
-  extend(lease: Lease, told: (outcome: ExtendOutcome) => void): void;
-  onLost(lease: Lease, reason: LockLostReason): void;
-  onFault(lease: Lease, causes: NodeError[]): void;
+/** Whom the watchdog keeps time for. */
+export interface WatchdogListener {
+  readonly now: () => number;
+  /** A lease is to be extended, or its deadline has passed: it stays due until it is watched anew, or not at all. */
+  onDue(lease: Lease): void;
 }
 
-/** Leases in the order they come due. */
+/** Leases of one ttl in the order they come due. */
 class Queue extends LinkedList<Lease> {
   /** When the last one comes due. */
   lastDueAt = -Infinity;
+
+  constructor(readonly id: number) {
+    super();
+  }
 }
 
 /**
- * Keeps all leases of a service with one timer. Leases of one ttl mostly come due in the order they were watched or
- * extended, so there is a queue for each ttl; those in trouble, or out of order, are looked at one by one.
+ * Keeps the time of all leases of a service with one timer: when each is to be extended, and when it ends. Leases of one ttl
+ * mostly come due in the order they were watched or extended, so there is a queue for each ttl; those in trouble, or out of
+ * order, are looked at one by one.
  */
 export class Watchdog {
-  readonly #duties: WatchdogDuties;
+  readonly #listener: WatchdogListener;
   /** By ttl; negative for those that are not extended. */
   readonly #queues = new Map<number, Queue>();
   /** Leases with an extension under way or failed, and those that come due before others that stand in their queue. */
@@ -46,8 +47,8 @@ export class Watchdog {
   #timer?: NodeJS.Timeout;
   #timerDue = Infinity;
 
-  constructor(duties: WatchdogDuties) {
-    this.#duties = duties;
+  constructor(listener: WatchdogListener) {
+    this.#listener = listener;
   }
 
   /** How many leases it watches. */
@@ -62,14 +63,13 @@ export class Watchdog {
     return [...this.#queues.values(), this.#troubled].flatMap((list) => list.filter(() => true));
   }
 
+  /** Watches a lease that was granted or extended: it is due when it should be extended, or ends. */
   watch(lease: Lease): void {
+    this.unwatch(lease);
     const extendAfterMs = Math.min(lease.ttlMs * EXTEND_AFTER, leaseMs(lease) * EXTEND_AFTER_AT_MOST);
     lease.dueAt = lease.kept ? lease.sentAt + extendAfterMs : lease.deadline;
     this.#wakeAt(lease.dueAt);
-    const id = queueOf(lease);
-    let queue = this.#queues.get(id);
-    if (!queue) this.#queues.set(id, (queue = new Queue()));
-    else if (queue.size === 0) queue.lastDueAt = -Infinity;
+    const queue = this.#queueOf(lease);
     if (lease.dueAt < queue.lastDueAt - leewayMs(lease)) {
       this.#troubled.push(lease); // answered late
       return;
@@ -78,30 +78,33 @@ export class Watchdog {
     queue.push(lease);
   }
 
-  /** Synchronous: after it returns, no extension of the lease is sent any more. */
+  /** Watches a lease while an extension is under way: it is due at its deadline. */
+  watchExtending(lease: Lease): void {
+    this.unwatch(lease);
+    this.#troubled.push(lease);
+    this.#wakeAt(lease.deadline);
+  }
+
+  /** Watches a lease whose extension failed: it is due when another should be tried, or at its deadline. */
+  watchFailed(lease: Lease): void {
+    this.unwatch(lease);
+    this.#troubled.push(lease);
+    lease.dueAt = lease.kept ? this.#listener.now() + leaseMs(lease) * RETRY_AFTER : lease.deadline;
+    this.#wakeAt(Math.min(lease.dueAt, lease.deadline));
+  }
+
+  /** Synchronous: after it returns, the lease does not come due any more. Does nothing for one that is not watched. */
   unwatch(lease: Lease): void {
     const { list } = lease;
     list?.remove(lease);
-    if (list instanceof Queue && list.size === 0 && this.#queues.size > EMPTY_QUEUES)
-      this.#queues.delete(queueOf(lease));
+    if (list instanceof Queue && list.size === 0 && this.#queues.size > EMPTY_QUEUES) this.#queues.delete(list.id);
   }
 
-  /** Extends now, on request of the holder; a different ttl is kept to from then on. */
-  async extend(lease: Lease, ttlMs: number): Promise<ExtendOutcome> {
-    while (lease.isExtending) await lease.answered(); // one at a time, so that the last answer is that of the last command
-    if (lease.state !== 'held') return { status: 'lost', reason: 'expired' };
-    return new Promise((resolve) => this.#extendTo(lease, ttlMs, resolve));
-  }
-
-  /** Watches a lease that was granted for a short time, and extends it at once. */
-  confirm(lease: Lease, ttlMs: number): void {
-    lease.provisionalTtlMs = lease.ttlMs;
-    this.#extendTo(lease, ttlMs); // whether it is over by now is seen later: whoever began to keep it must know it first
-  }
-
-  /** The lease's deadline has passed, whoever found out. */
-  expire(lease: Lease): void {
-    this.#lose(lease, this.#whyOver(lease));
+  /** Why a lease is over whose deadline has passed. */
+  whyOver(lease: Lease): LockLostReason {
+    if (!lease.kept) return 'expired';
+    const overdueMs = this.#listener.now() - this.#timerDue;
+    return overdueMs > leaseMs(lease) * STALLED_AFTER ? 'stalled' : 'unavailable';
   }
 
   stop(): void {
@@ -109,31 +112,13 @@ export class Watchdog {
     this.#timerDue = Infinity;
   }
 
-  #extendTo(lease: Lease, ttlMs: number, told?: (outcome: ExtendOutcome) => void): void {
-    this.unwatch(lease);
-    lease.extending(this.#duties.now(), ttlMs);
-    this.#troubled.push(lease);
-    this.#wakeAt(lease.deadline);
-    this.#extend(lease, told);
-  }
-
-  #whyOver(lease: Lease): LockLostReason {
-    if (!lease.kept) return 'expired';
-    const overdueMs = this.#duties.now() - this.#timerDue;
-    return overdueMs > leaseMs(lease) * STALLED_AFTER ? 'stalled' : 'unavailable';
-  }
-
-  /** After a pause of this process timers come first: an extension that was answered meanwhile counts. */
-  #expireUnlessAnswered(lease: Lease): void {
-    const reason = this.#whyOver(lease);
-    setImmediate(() => {
-      if (lease.list === this.#troubled && lease.deadline <= this.#duties.now()) this.#lose(lease, reason);
-    });
-  }
-
-  #lose(lease: Lease, reason: LockLostReason): void {
-    this.unwatch(lease);
-    this.#duties.onLost(lease, reason);
+  /** Those that are not extended come due at another time, so they stand in a queue of their own. */
+  #queueOf({ kept, ttlMs }: Lease): Queue {
+    const id = kept ? ttlMs : -ttlMs;
+    let queue = this.#queues.get(id);
+    if (!queue) this.#queues.set(id, (queue = new Queue(id)));
+    else if (queue.size === 0) queue.lastDueAt = -Infinity;
+    return queue;
   }
 
   #wakeAt(due: number): void {
@@ -141,12 +126,12 @@ export class Watchdog {
     clearTimeout(this.#timer);
     this.#timerDue = due;
     // Never early by a rounding: at the deadline the lease counts as ended.
-    const delayMs = Math.max(1, Math.ceil(due - this.#duties.now()));
+    const delayMs = Math.max(1, Math.ceil(due - this.#listener.now()));
     this.#timer = setTimeout(() => this.#look(), delayMs).unref();
   }
 
   #look(): void {
-    const now = this.#duties.now();
+    const now = this.#listener.now();
     const due: Lease[] = [];
     for (const queue of this.#queues.values()) {
       for (let lease = queue.first; lease && lease.dueAt <= now + leewayMs(lease); lease = lease.next) due.push(lease);
@@ -154,16 +139,7 @@ export class Watchdog {
     for (let lease = this.#troubled.first; lease; lease = lease.next) {
       if (lease.deadline <= now || (lease.dueAt <= now && !lease.isExtending)) due.push(lease);
     }
-    for (const lease of due) {
-      if (lease.state === 'unknown') {
-        this.#expireUnlessAnswered(lease);
-        continue;
-      }
-      if (lease.state !== 'held') continue; // asking ends what is past its deadline
-      this.unwatch(lease);
-      this.#troubled.push(lease);
-      this.#extend(lease);
-    }
+    for (const lease of due) this.#listener.onDue(lease);
     this.#timerDue = Infinity;
     this.#wakeAt(this.#nextDue());
   }
@@ -176,35 +152,6 @@ export class Watchdog {
     }
     return next;
   }
-
-  #extend(lease: Lease, told?: (outcome: ExtendOutcome) => void): void {
-    lease.isExtending = true;
-    this.#duties.extend(lease, (outcome) => {
-      lease.endExtending();
-      // Released or lost meanwhile: its answer is of no interest any more.
-      if (lease.list === this.#troubled) this.#conclude(lease, outcome);
-      told?.(outcome);
-    });
-  }
-
-  #conclude(lease: Lease, outcome: ExtendOutcome): void {
-    switch (outcome.status) {
-      case 'extended':
-        this.unwatch(lease);
-        lease.extended(outcome.sentAt);
-        this.watch(lease);
-        break;
-      case 'lost':
-        this.#lose(lease, outcome.reason);
-        break;
-      case 'unavailable':
-        lease.fault = outcome.causes[0];
-        lease.dueAt = lease.kept ? this.#duties.now() + leaseMs(lease) * RETRY_AFTER : lease.deadline;
-        this.#wakeAt(Math.min(lease.dueAt, lease.deadline));
-        this.#duties.onFault(lease, outcome.causes);
-        break;
-    }
-  }
 }
 
 /** How much earlier than it comes due a lease may be looked at; one that is not extended then ends, so not at all. */
@@ -215,9 +162,4 @@ function leewayMs(lease: Lease): number {
 /** From when its command was sent to its deadline. */
 function leaseMs({ sentAt, deadline }: Lease): number {
   return deadline - sentAt;
-}
-
-/** Those that are not extended come due at another time, so they stand in a queue of their own. */
-function queueOf({ kept, ttlMs }: Lease): number {
-  return kept ? ttlMs : -ttlMs;
 }

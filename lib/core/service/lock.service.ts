@@ -78,14 +78,7 @@ export class LockService {
       const warn = (key: string, message: string) => this.#emit(() => ({ type: 'warning', key, message }));
       this.#transactions = new TransactionCheck(options.insideTransaction, warn);
     }
-    this.#leases = new Leases({
-      backend,
-      guardMs: options.guardMs,
-      now,
-      emit: (event) => this.#emit(event),
-      giveBack: (lease, done) => this.#queues.giveBack(lease, done),
-      onLost: (lease) => this.#queues.lost(lease),
-    });
+    this.#leases = new Leases({ backend, guardMs: options.guardMs, now, emit: (event) => this.#emit(event) });
     this.#callers = new LockCallers(now, this.#leases, this.#events, this.#underWay, this.#gate);
     this.#queues = new LockQueues(
       {
@@ -97,6 +90,7 @@ export class LockService {
       },
       processName,
     );
+    this.#leases.listener = this.#queues;
     this.#shutdown = shutdown;
     this.#closable = {
       timeoutMs: options.shutdownTimeoutMs,
@@ -300,6 +294,7 @@ export class LockService {
     this.#transactions?.check(key, request.onTransaction, method);
     const waiter = new Waiter(request, interruption, key, this.#callers);
     this.#underWay.begin();
+    this.#leases.settle(); // a lease that was found lost in this very line is not in the way
     this.#queues.join(waiter);
     return waiter.lock;
   }

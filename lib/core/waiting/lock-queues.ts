@@ -1,13 +1,14 @@
 import type { HandOver, ReleaseOutcome, WaitListener } from '../backend/lock-backend.js';
 import type { Lease } from '../lease/lease.js';
 import { ownerSequence } from '../backend/owner.js';
+import type { LeaseListener } from '../lease/leases.js';
 import type { Bid } from './bid.js';
 import type { Interruption } from './interruption.js';
 import { LockQueue, type QueueDuties } from './lock-queue.js';
 import type { Waiter } from './waiter.js';
 
 /** The queues of all keys that calls of this process want or hold. */
-export class LockQueues implements WaitListener {
+export class LockQueues implements WaitListener, LeaseListener {
   readonly #queues = new Map<string, LockQueue>();
   readonly #bids = new Map<string, Bid>();
   readonly #duties: QueueDuties;
@@ -58,7 +59,7 @@ export class LockQueues implements WaitListener {
     return this.#queues.get(lease.key)!.giveBack(lease, done);
   }
 
-  lost(lease: Lease): void {
+  onLost(lease: Lease): void {
     this.#queues.get(lease.key)?.lost(lease);
   }
 
