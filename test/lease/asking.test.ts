@@ -99,6 +99,18 @@ describe('a lock whose time is over', () => {
     expect(closing.aborted).toBe(false);
   });
 
+  it('ends the waiting of an application that closes meanwhile', async () => {
+    const locks = await openLocks({ memory: true, shutdownTimeoutMs: 60_000 });
+    const lock = await locks.acquire('key', { ttlMs: TTL_MS });
+    const closed = locks.beforeApplicationShutdown();
+    await new Promise((resolve) => setImmediate(resolve)); // it waits
+    const real = performance.now.bind(performance);
+    vi.spyOn(performance, 'now').mockImplementation(() => real() + 2 * TTL_MS);
+    expect(lock.isHeld).toBe(false);
+    await closed;
+    expect(lock.signal.reason).toMatchObject({ reason: 'stalled' });
+  });
+
   it('does not keep the application from closing, and its loss is reported once', async () => {
     const locks = await openLocks({ memory: true, shutdownTimeoutMs: 60_000 });
     const { lock, happened } = await overdue(locks);

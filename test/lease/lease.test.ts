@@ -71,6 +71,22 @@ describe('a lease', () => {
     expect({ deadline: lease.deadline, ttlMs: lease.ttlMs, reports }).toEqual(before);
   });
 
+  it('that was extended before is lost at its deadline, not unknown, while another extension is under way', () => {
+    const { lease, clock } = leaseIn('extending');
+    lease.extended(0);
+    clock.ms = 3_000;
+    lease.beginExtension(TTL_MS);
+    expect(lease.state).toBe('extending');
+    clock.ms = lease.deadline;
+    expect(lease.state).toBe('lost');
+  });
+
+  it('that is unknown is lost when even an extension that was granted would be over', () => {
+    const { lease, clock } = leaseIn('unknown');
+    clock.ms = TTL_MS;
+    expect(lease.state).toBe('lost');
+  });
+
   it('lets whoever waits for the answer to its extension go on when it is lost without one', async () => {
     const { lease } = leaseIn('extending');
     const answered = lease.answered();

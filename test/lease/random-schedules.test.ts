@@ -9,7 +9,7 @@ import { loopTurn } from '../../lib/core/time/event-loop.js';
 import { validityMs } from '../../lib/core/time/validity.js';
 import { randomOf } from '../support/random.js';
 
-const SEEDS = Number(process.env['LEASE_SEEDS'] ?? 150);
+const SEEDS = Number(process.env['LEASE_SEEDS'] ?? 300);
 const FIRST_SEED = Number(process.env['LEASE_FIRST_SEED'] ?? 1);
 const STEPS = 80;
 const TTLS_MS = [1_000, 1_400, 5_000, 30_000];
