@@ -205,6 +205,21 @@ describe('a release', () => {
     expect(await queue()).toEqual([entryOf('next')]);
   });
 
+  it('passes over entries of unknown kinds and flags, which keep their places in the queue [G246]', async () => {
+    const unknown = ['x inbox:alive newer', 'g+r inbox:alive flagged', 'by hand'];
+    await line(...unknown, entryOf('known'), entryOf('next'));
+    await hold('me');
+    expect(await release('me')).toBe(1);
+    expect(await client.get(LOCK)).toBe('known');
+    await told('inbox:alive known');
+    expect(await release('known')).toBe(1);
+    expect(await release('next')).toBe(1);
+    expect(await client.exists(LOCK)).toBe(0);
+    expect(await queue()).toEqual(unknown);
+    expect(await contend('fair', { fair: 1, entry: entryOf('fair') })).toBeGreaterThan(0);
+    expect(await queue()).toEqual(unknown);
+  });
+
   it('under Redlock frees the lock, and wakes the first that hears of it', async () => {
     await hold('me');
     await line(entryOf('dead', 'wake', 'inbox:dead'), entryOf('woken', 'wake'), entryOf('next', 'wake'));
@@ -228,6 +243,7 @@ describe('a release', () => {
   it.each([
     ['is a string', () => client.set(QUEUE, 'by hand')],
     ['has an entry of another form', () => client.zadd(QUEUE, 1, 'by hand')],
+    ['has only entries of a version to come', () => line('x inbox:alive first', 'g+r inbox:alive second')],
   ])('of a lock whose queue %s frees it all the same', async (_name, write) => {
     await hold('me');
     await write();

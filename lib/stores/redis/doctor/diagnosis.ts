@@ -43,7 +43,7 @@ export interface NodeDiagnosis extends NodeReport {
   clockToleranceMs?: number;
   /** Rights that the user of Redis lacks, in the words of `ACL SETUSER`: `+zadd`, `~lock:*`, `&lock:inbox:*`. */
   missingRights: string[];
-  /** Commands that the server does not know, such as `zpopmin`: it is too old, or they were renamed. */
+  /** Commands that the server does not know, such as `zrange`: it is too old, or they were renamed. */
   unknownCommands: string[];
   /** What it answered instead of writing, such as `OOM` when its memory is full, or `MISCONF`. */
   refusesWrites?: string;

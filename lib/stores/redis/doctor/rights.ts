@@ -46,7 +46,6 @@ export function commandRights(key: string, channel: string, { votes, waitsForRep
     { name: 'zadd', probe: ['ZADD', key, 'XX', '1', ''], purpose: wait },
     { name: 'zrange', probe: ['ZRANGE', key, '0', '0'], purpose: wait },
     { name: 'zrem', probe: ['ZREM', key, ''], purpose: wait },
-    { name: 'zpopmin', probe: ['ZPOPMIN', key], purpose: wait },
     { name: 'publish', probe: ['PUBLISH', channel, ''], purpose: wait },
     { name: 'pubsub|numsub', probe: ['PUBSUB', 'NUMSUB', channel], purpose: 'handOver' },
   ];

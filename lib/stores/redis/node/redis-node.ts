@@ -13,7 +13,7 @@ import {
   VOTE_OR_QUEUE,
   WITHDRAW,
 } from '../scripts/lua.js';
-import { queueEntry, readMessage, type Service } from '../scripts/hand-off.js';
+import { PROTOCOL, queueEntry, readMessage, type Service } from '../scripts/hand-off.js';
 import type { Script } from '../scripts/script.js';
 import { ScriptFault } from '../scripts/script-fault.js';
 import type { Reply } from '../scripts/command.js';
@@ -314,5 +314,5 @@ export class RedisNode {
 
 /** The channel of a process, or what those of all begin with. It is one word of a queue's entry. */
 function inboxChannel(keyPrefix: string, processName = ''): string {
-  return `${keyPrefix}:inbox:${processName}`.replace(/\s/g, '_');
+  return `${keyPrefix}:inbox:${PROTOCOL}:${processName}`.replace(/\s/g, '_');
 }

@@ -1,3 +1,9 @@
+/**
+ * The number of the format of all that is kept in Redis and published there, see docs/protocol.md: processes that run
+ * versions with the same number can share locks.
+ */
+export const PROTOCOL = 1;
+
 /** How long a lock that was handed over waits for its new holder to confirm, in milliseconds. */
 export const GRANT_TTL_MS = 2_000;
 

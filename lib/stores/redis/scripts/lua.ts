@@ -167,7 +167,7 @@ export const CONTEND: Script = {
   name: 'contend',
   order: 3,
   locksPerCall: 50,
-  sha: '8927eb6be225359e620650096b8ed2e68c888ea8',
+  sha: '27994c2fd7e446b9134b94b8f605f47a7476b359',
   source: `local us
 if #KEYS > 3 then
   local function each(lock, fence, queue, owner, ttl, count, entry, number, fair)
@@ -193,52 +193,56 @@ if #KEYS > 3 then
       local first = redis.pcall('ZRANGE', queue, 0, 0)[1]
       if first and first ~= entry then
         local GRANT_TTL_MS = '2000'
+        local passed_over = 0
         while true do
-          local next_entry = redis.pcall('ZPOPMIN', queue)[1]
-          if not next_entry then
-            redis.call('DEL', lock)
-            break
-          end
-          local kind, channel, ticket = string.match(next_entry, '^(%a) (%S+) (.+)$')
-          local message, listeners = ticket, nil
-          if kind == 'w' then
-            redis.call('DEL', lock)
-          elseif not kind or redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
+          local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
+          local kind, channel, ticket = string.match(next_entry or '', '^([gbw]) (%S+) (.+)$')
+          if next_entry and not kind then
+            passed_over = passed_over + 1
+          elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
             redis.call('DEL', lock)
             break
           else
-            if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
-            if kind == 'b' or (listeners or 0) > 0 then
-              local count = 1
-              local FENCE_TTL_MS = '86400000'
-              local token, problem
-              if not us then
-                local time = redis.call('TIME')
-                us = time[1] * 1000000 + time[2]
-              end
-              local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
-              if not last then
-                token = us
-              elseif type(last) == 'table' then
-                problem = {last.err}
-              else
-                local number = tonumber(last)
-                if not number then
-                  redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
-                  problem = {'ERR fencing counter is not an integer'}
-                elseif number < us then
-                  token = us
-                else
-                  local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
-                  if set.err then problem = {set.err} else token = number + 1 end
+            local message, listeners = ticket, nil
+            if kind == 'w' then
+              redis.call('DEL', lock)
+            elseif redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
+              redis.call('DEL', lock)
+              break
+            else
+              if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
+              if kind == 'b' or (listeners or 0) > 0 then
+                local count = 1
+                local FENCE_TTL_MS = '86400000'
+                local token, problem
+                if not us then
+                  local time = redis.call('TIME')
+                  us = time[1] * 1000000 + time[2]
                 end
+                local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
+                if not last then
+                  token = us
+                elseif type(last) == 'table' then
+                  problem = {last.err}
+                else
+                  local number = tonumber(last)
+                  if not number then
+                    redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
+                    problem = {'ERR fencing counter is not an integer'}
+                  elseif number < us then
+                    token = us
+                  else
+                    local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
+                    if set.err then problem = {set.err} else token = number + 1 end
+                  end
+                end
+                if token then message = string.format('%s %.0f', ticket, token) end
               end
-              if token then message = string.format('%s %.0f', ticket, token) end
             end
-          end
-          if listeners ~= 0 then
-            local heard = redis.pcall('PUBLISH', channel, message)
-            if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+            if listeners ~= 0 then
+              local heard = redis.pcall('PUBLISH', channel, message)
+              if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+            end
           end
         end
         holder = redis.call('GET', lock)
@@ -311,52 +315,56 @@ if not holder and fair == '1' then
   local first = redis.pcall('ZRANGE', queue, 0, 0)[1]
   if first and first ~= entry then
     local GRANT_TTL_MS = '2000'
+    local passed_over = 0
     while true do
-      local next_entry = redis.pcall('ZPOPMIN', queue)[1]
-      if not next_entry then
-        redis.call('DEL', lock)
-        break
-      end
-      local kind, channel, ticket = string.match(next_entry, '^(%a) (%S+) (.+)$')
-      local message, listeners = ticket, nil
-      if kind == 'w' then
-        redis.call('DEL', lock)
-      elseif not kind or redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
+      local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
+      local kind, channel, ticket = string.match(next_entry or '', '^([gbw]) (%S+) (.+)$')
+      if next_entry and not kind then
+        passed_over = passed_over + 1
+      elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
         redis.call('DEL', lock)
         break
       else
-        if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
-        if kind == 'b' or (listeners or 0) > 0 then
-          local count = 1
-          local FENCE_TTL_MS = '86400000'
-          local token, problem
-          if not us then
-            local time = redis.call('TIME')
-            us = time[1] * 1000000 + time[2]
-          end
-          local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
-          if not last then
-            token = us
-          elseif type(last) == 'table' then
-            problem = {last.err}
-          else
-            local number = tonumber(last)
-            if not number then
-              redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
-              problem = {'ERR fencing counter is not an integer'}
-            elseif number < us then
-              token = us
-            else
-              local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
-              if set.err then problem = {set.err} else token = number + 1 end
+        local message, listeners = ticket, nil
+        if kind == 'w' then
+          redis.call('DEL', lock)
+        elseif redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
+          redis.call('DEL', lock)
+          break
+        else
+          if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
+          if kind == 'b' or (listeners or 0) > 0 then
+            local count = 1
+            local FENCE_TTL_MS = '86400000'
+            local token, problem
+            if not us then
+              local time = redis.call('TIME')
+              us = time[1] * 1000000 + time[2]
             end
+            local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
+            if not last then
+              token = us
+            elseif type(last) == 'table' then
+              problem = {last.err}
+            else
+              local number = tonumber(last)
+              if not number then
+                redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
+                problem = {'ERR fencing counter is not an integer'}
+              elseif number < us then
+                token = us
+              else
+                local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
+                if set.err then problem = {set.err} else token = number + 1 end
+              end
+            end
+            if token then message = string.format('%s %.0f', ticket, token) end
           end
-          if token then message = string.format('%s %.0f', ticket, token) end
         end
-      end
-      if listeners ~= 0 then
-        local heard = redis.pcall('PUBLISH', channel, message)
-        if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+        if listeners ~= 0 then
+          local heard = redis.pcall('PUBLISH', channel, message)
+          if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+        end
       end
     end
     holder = redis.call('GET', lock)
@@ -438,7 +446,7 @@ export const FORCE_RELEASE: Script = {
   name: 'force-release',
   order: 1,
   locksPerCall: 50,
-  sha: 'febf8809af29aced1e057c68cf220d83ba520c89',
+  sha: 'f1a0bc720ae9bfbb2803df06eeb2f8e1b20c390c',
   source: `local us
 if #KEYS > 3 then
   local function each(lock, fence, queue, key, inbox)
@@ -453,52 +461,56 @@ if #KEYS > 3 then
       if process then redis.pcall('PUBLISH', inbox .. process, holder .. ' ' .. TAKEN .. ' ' .. key) end
     end
     local GRANT_TTL_MS = '2000'
+    local passed_over = 0
     while true do
-      local next_entry = redis.pcall('ZPOPMIN', queue)[1]
-      if not next_entry then
-        redis.call('DEL', lock)
-        break
-      end
-      local kind, channel, ticket = string.match(next_entry, '^(%a) (%S+) (.+)$')
-      local message, listeners = ticket, nil
-      if kind == 'w' then
-        redis.call('DEL', lock)
-      elseif not kind or redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
+      local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
+      local kind, channel, ticket = string.match(next_entry or '', '^([gbw]) (%S+) (.+)$')
+      if next_entry and not kind then
+        passed_over = passed_over + 1
+      elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
         redis.call('DEL', lock)
         break
       else
-        if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
-        if kind == 'b' or (listeners or 0) > 0 then
-          local count = 1
-          local FENCE_TTL_MS = '86400000'
-          local token, problem
-          if not us then
-            local time = redis.call('TIME')
-            us = time[1] * 1000000 + time[2]
-          end
-          local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
-          if not last then
-            token = us
-          elseif type(last) == 'table' then
-            problem = {last.err}
-          else
-            local number = tonumber(last)
-            if not number then
-              redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
-              problem = {'ERR fencing counter is not an integer'}
-            elseif number < us then
-              token = us
-            else
-              local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
-              if set.err then problem = {set.err} else token = number + 1 end
+        local message, listeners = ticket, nil
+        if kind == 'w' then
+          redis.call('DEL', lock)
+        elseif redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
+          redis.call('DEL', lock)
+          break
+        else
+          if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
+          if kind == 'b' or (listeners or 0) > 0 then
+            local count = 1
+            local FENCE_TTL_MS = '86400000'
+            local token, problem
+            if not us then
+              local time = redis.call('TIME')
+              us = time[1] * 1000000 + time[2]
             end
+            local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
+            if not last then
+              token = us
+            elseif type(last) == 'table' then
+              problem = {last.err}
+            else
+              local number = tonumber(last)
+              if not number then
+                redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
+                problem = {'ERR fencing counter is not an integer'}
+              elseif number < us then
+                token = us
+              else
+                local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
+                if set.err then problem = {set.err} else token = number + 1 end
+              end
+            end
+            if token then message = string.format('%s %.0f', ticket, token) end
           end
-          if token then message = string.format('%s %.0f', ticket, token) end
         end
-      end
-      if listeners ~= 0 then
-        local heard = redis.pcall('PUBLISH', channel, message)
-        if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+        if listeners ~= 0 then
+          local heard = redis.pcall('PUBLISH', channel, message)
+          if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+        end
       end
     end
     return {1, holder}
@@ -522,52 +534,56 @@ else
   if process then redis.pcall('PUBLISH', inbox .. process, holder .. ' ' .. TAKEN .. ' ' .. key) end
 end
 local GRANT_TTL_MS = '2000'
+local passed_over = 0
 while true do
-  local next_entry = redis.pcall('ZPOPMIN', queue)[1]
-  if not next_entry then
-    redis.call('DEL', lock)
-    break
-  end
-  local kind, channel, ticket = string.match(next_entry, '^(%a) (%S+) (.+)$')
-  local message, listeners = ticket, nil
-  if kind == 'w' then
-    redis.call('DEL', lock)
-  elseif not kind or redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
+  local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
+  local kind, channel, ticket = string.match(next_entry or '', '^([gbw]) (%S+) (.+)$')
+  if next_entry and not kind then
+    passed_over = passed_over + 1
+  elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
     redis.call('DEL', lock)
     break
   else
-    if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
-    if kind == 'b' or (listeners or 0) > 0 then
-      local count = 1
-      local FENCE_TTL_MS = '86400000'
-      local token, problem
-      if not us then
-        local time = redis.call('TIME')
-        us = time[1] * 1000000 + time[2]
-      end
-      local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
-      if not last then
-        token = us
-      elseif type(last) == 'table' then
-        problem = {last.err}
-      else
-        local number = tonumber(last)
-        if not number then
-          redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
-          problem = {'ERR fencing counter is not an integer'}
-        elseif number < us then
-          token = us
-        else
-          local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
-          if set.err then problem = {set.err} else token = number + 1 end
+    local message, listeners = ticket, nil
+    if kind == 'w' then
+      redis.call('DEL', lock)
+    elseif redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
+      redis.call('DEL', lock)
+      break
+    else
+      if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
+      if kind == 'b' or (listeners or 0) > 0 then
+        local count = 1
+        local FENCE_TTL_MS = '86400000'
+        local token, problem
+        if not us then
+          local time = redis.call('TIME')
+          us = time[1] * 1000000 + time[2]
         end
+        local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
+        if not last then
+          token = us
+        elseif type(last) == 'table' then
+          problem = {last.err}
+        else
+          local number = tonumber(last)
+          if not number then
+            redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
+            problem = {'ERR fencing counter is not an integer'}
+          elseif number < us then
+            token = us
+          else
+            local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
+            if set.err then problem = {set.err} else token = number + 1 end
+          end
+        end
+        if token then message = string.format('%s %.0f', ticket, token) end
       end
-      if token then message = string.format('%s %.0f', ticket, token) end
     end
-  end
-  if listeners ~= 0 then
-    local heard = redis.pcall('PUBLISH', channel, message)
-    if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+    if listeners ~= 0 then
+      local heard = redis.pcall('PUBLISH', channel, message)
+      if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+    end
   end
 end
 return {1, holder}`,
@@ -658,59 +674,63 @@ export const RELEASE: Script = {
   name: 'release',
   order: 1,
   locksPerCall: 50,
-  sha: 'b1c299d64a1b11355bc2766692fe10ab2787ed07',
+  sha: '1c7328908b10915ea7191a5f0a46b1c1440b3256',
   source: `local us
 if #KEYS > 3 then
   local function each(lock, fence, queue, owner)
     local holder = redis.pcall('GET', lock)
     if holder == owner then
       local GRANT_TTL_MS = '2000'
+      local passed_over = 0
       while true do
-        local next_entry = redis.pcall('ZPOPMIN', queue)[1]
-        if not next_entry then
-          redis.call('DEL', lock)
-          break
-        end
-        local kind, channel, ticket = string.match(next_entry, '^(%a) (%S+) (.+)$')
-        local message, listeners = ticket, nil
-        if kind == 'w' then
-          redis.call('DEL', lock)
-        elseif not kind or redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
+        local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
+        local kind, channel, ticket = string.match(next_entry or '', '^([gbw]) (%S+) (.+)$')
+        if next_entry and not kind then
+          passed_over = passed_over + 1
+        elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
           redis.call('DEL', lock)
           break
         else
-          if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
-          if kind == 'b' or (listeners or 0) > 0 then
-            local count = 1
-            local FENCE_TTL_MS = '86400000'
-            local token, problem
-            if not us then
-              local time = redis.call('TIME')
-              us = time[1] * 1000000 + time[2]
-            end
-            local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
-            if not last then
-              token = us
-            elseif type(last) == 'table' then
-              problem = {last.err}
-            else
-              local number = tonumber(last)
-              if not number then
-                redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
-                problem = {'ERR fencing counter is not an integer'}
-              elseif number < us then
-                token = us
-              else
-                local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
-                if set.err then problem = {set.err} else token = number + 1 end
+          local message, listeners = ticket, nil
+          if kind == 'w' then
+            redis.call('DEL', lock)
+          elseif redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
+            redis.call('DEL', lock)
+            break
+          else
+            if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
+            if kind == 'b' or (listeners or 0) > 0 then
+              local count = 1
+              local FENCE_TTL_MS = '86400000'
+              local token, problem
+              if not us then
+                local time = redis.call('TIME')
+                us = time[1] * 1000000 + time[2]
               end
+              local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
+              if not last then
+                token = us
+              elseif type(last) == 'table' then
+                problem = {last.err}
+              else
+                local number = tonumber(last)
+                if not number then
+                  redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
+                  problem = {'ERR fencing counter is not an integer'}
+                elseif number < us then
+                  token = us
+                else
+                  local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
+                  if set.err then problem = {set.err} else token = number + 1 end
+                end
+              end
+              if token then message = string.format('%s %.0f', ticket, token) end
             end
-            if token then message = string.format('%s %.0f', ticket, token) end
           end
-        end
-        if listeners ~= 0 then
-          local heard = redis.pcall('PUBLISH', channel, message)
-          if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+          if listeners ~= 0 then
+            local heard = redis.pcall('PUBLISH', channel, message)
+            if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+          end
         end
       end
       return 1
@@ -730,52 +750,56 @@ local owner = ARGV[1]
 local holder = redis.pcall('GET', lock)
 if holder == owner then
   local GRANT_TTL_MS = '2000'
+  local passed_over = 0
   while true do
-    local next_entry = redis.pcall('ZPOPMIN', queue)[1]
-    if not next_entry then
-      redis.call('DEL', lock)
-      break
-    end
-    local kind, channel, ticket = string.match(next_entry, '^(%a) (%S+) (.+)$')
-    local message, listeners = ticket, nil
-    if kind == 'w' then
-      redis.call('DEL', lock)
-    elseif not kind or redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
+    local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
+    local kind, channel, ticket = string.match(next_entry or '', '^([gbw]) (%S+) (.+)$')
+    if next_entry and not kind then
+      passed_over = passed_over + 1
+    elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
       redis.call('DEL', lock)
       break
     else
-      if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
-      if kind == 'b' or (listeners or 0) > 0 then
-        local count = 1
-        local FENCE_TTL_MS = '86400000'
-        local token, problem
-        if not us then
-          local time = redis.call('TIME')
-          us = time[1] * 1000000 + time[2]
-        end
-        local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
-        if not last then
-          token = us
-        elseif type(last) == 'table' then
-          problem = {last.err}
-        else
-          local number = tonumber(last)
-          if not number then
-            redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
-            problem = {'ERR fencing counter is not an integer'}
-          elseif number < us then
-            token = us
-          else
-            local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
-            if set.err then problem = {set.err} else token = number + 1 end
+      local message, listeners = ticket, nil
+      if kind == 'w' then
+        redis.call('DEL', lock)
+      elseif redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
+        redis.call('DEL', lock)
+        break
+      else
+        if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
+        if kind == 'b' or (listeners or 0) > 0 then
+          local count = 1
+          local FENCE_TTL_MS = '86400000'
+          local token, problem
+          if not us then
+            local time = redis.call('TIME')
+            us = time[1] * 1000000 + time[2]
           end
+          local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
+          if not last then
+            token = us
+          elseif type(last) == 'table' then
+            problem = {last.err}
+          else
+            local number = tonumber(last)
+            if not number then
+              redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
+              problem = {'ERR fencing counter is not an integer'}
+            elseif number < us then
+              token = us
+            else
+              local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
+              if set.err then problem = {set.err} else token = number + 1 end
+            end
+          end
+          if token then message = string.format('%s %.0f', ticket, token) end
         end
-        if token then message = string.format('%s %.0f', ticket, token) end
       end
-    end
-    if listeners ~= 0 then
-      local heard = redis.pcall('PUBLISH', channel, message)
-      if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+      if listeners ~= 0 then
+        local heard = redis.pcall('PUBLISH', channel, message)
+        if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+      end
     end
   end
   return 1
@@ -922,7 +946,7 @@ export const VOTE_OR_QUEUE: Script = {
   name: 'vote-or-queue',
   order: 3,
   locksPerCall: 50,
-  sha: 'f8659148e5e58d76c112f1503adced4ae25e0a81',
+  sha: '4d94ea86fe9105e28f282b000a05381f3e0df2fb',
   source: `local us
 if #KEYS > 4 then
   local function each(lock, fence, queue, guard, owner, ttl, count, entry, number, fair, epoch, votes_from)
@@ -948,52 +972,56 @@ if #KEYS > 4 then
       local first = redis.pcall('ZRANGE', queue, 0, 0)[1]
       if first and first ~= entry then
         local GRANT_TTL_MS = '2000'
+        local passed_over = 0
         while true do
-          local next_entry = redis.pcall('ZPOPMIN', queue)[1]
-          if not next_entry then
-            redis.call('DEL', lock)
-            break
-          end
-          local kind, channel, ticket = string.match(next_entry, '^(%a) (%S+) (.+)$')
-          local message, listeners = ticket, nil
-          if kind == 'w' then
-            redis.call('DEL', lock)
-          elseif not kind or redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
+          local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
+          local kind, channel, ticket = string.match(next_entry or '', '^([gbw]) (%S+) (.+)$')
+          if next_entry and not kind then
+            passed_over = passed_over + 1
+          elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
             redis.call('DEL', lock)
             break
           else
-            if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
-            if kind == 'b' or (listeners or 0) > 0 then
-              local count = 1
-              local FENCE_TTL_MS = '86400000'
-              local token, problem
-              if not us then
-                local time = redis.call('TIME')
-                us = time[1] * 1000000 + time[2]
-              end
-              local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
-              if not last then
-                token = us
-              elseif type(last) == 'table' then
-                problem = {last.err}
-              else
-                local number = tonumber(last)
-                if not number then
-                  redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
-                  problem = {'ERR fencing counter is not an integer'}
-                elseif number < us then
-                  token = us
-                else
-                  local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
-                  if set.err then problem = {set.err} else token = number + 1 end
+            local message, listeners = ticket, nil
+            if kind == 'w' then
+              redis.call('DEL', lock)
+            elseif redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
+              redis.call('DEL', lock)
+              break
+            else
+              if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
+              if kind == 'b' or (listeners or 0) > 0 then
+                local count = 1
+                local FENCE_TTL_MS = '86400000'
+                local token, problem
+                if not us then
+                  local time = redis.call('TIME')
+                  us = time[1] * 1000000 + time[2]
                 end
+                local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
+                if not last then
+                  token = us
+                elseif type(last) == 'table' then
+                  problem = {last.err}
+                else
+                  local number = tonumber(last)
+                  if not number then
+                    redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
+                    problem = {'ERR fencing counter is not an integer'}
+                  elseif number < us then
+                    token = us
+                  else
+                    local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
+                    if set.err then problem = {set.err} else token = number + 1 end
+                  end
+                end
+                if token then message = string.format('%s %.0f', ticket, token) end
               end
-              if token then message = string.format('%s %.0f', ticket, token) end
             end
-          end
-          if listeners ~= 0 then
-            local heard = redis.pcall('PUBLISH', channel, message)
-            if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+            if listeners ~= 0 then
+              local heard = redis.pcall('PUBLISH', channel, message)
+              if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+            end
           end
         end
         holder = redis.call('GET', lock)
@@ -1064,52 +1092,56 @@ if not holder and fair == '1' then
   local first = redis.pcall('ZRANGE', queue, 0, 0)[1]
   if first and first ~= entry then
     local GRANT_TTL_MS = '2000'
+    local passed_over = 0
     while true do
-      local next_entry = redis.pcall('ZPOPMIN', queue)[1]
-      if not next_entry then
-        redis.call('DEL', lock)
-        break
-      end
-      local kind, channel, ticket = string.match(next_entry, '^(%a) (%S+) (.+)$')
-      local message, listeners = ticket, nil
-      if kind == 'w' then
-        redis.call('DEL', lock)
-      elseif not kind or redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
+      local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
+      local kind, channel, ticket = string.match(next_entry or '', '^([gbw]) (%S+) (.+)$')
+      if next_entry and not kind then
+        passed_over = passed_over + 1
+      elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
         redis.call('DEL', lock)
         break
       else
-        if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
-        if kind == 'b' or (listeners or 0) > 0 then
-          local count = 1
-          local FENCE_TTL_MS = '86400000'
-          local token, problem
-          if not us then
-            local time = redis.call('TIME')
-            us = time[1] * 1000000 + time[2]
-          end
-          local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
-          if not last then
-            token = us
-          elseif type(last) == 'table' then
-            problem = {last.err}
-          else
-            local number = tonumber(last)
-            if not number then
-              redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
-              problem = {'ERR fencing counter is not an integer'}
-            elseif number < us then
-              token = us
-            else
-              local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
-              if set.err then problem = {set.err} else token = number + 1 end
+        local message, listeners = ticket, nil
+        if kind == 'w' then
+          redis.call('DEL', lock)
+        elseif redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
+          redis.call('DEL', lock)
+          break
+        else
+          if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
+          if kind == 'b' or (listeners or 0) > 0 then
+            local count = 1
+            local FENCE_TTL_MS = '86400000'
+            local token, problem
+            if not us then
+              local time = redis.call('TIME')
+              us = time[1] * 1000000 + time[2]
             end
+            local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
+            if not last then
+              token = us
+            elseif type(last) == 'table' then
+              problem = {last.err}
+            else
+              local number = tonumber(last)
+              if not number then
+                redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
+                problem = {'ERR fencing counter is not an integer'}
+              elseif number < us then
+                token = us
+              else
+                local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
+                if set.err then problem = {set.err} else token = number + 1 end
+              end
+            end
+            if token then message = string.format('%s %.0f', ticket, token) end
           end
-          if token then message = string.format('%s %.0f', ticket, token) end
         end
-      end
-      if listeners ~= 0 then
-        local heard = redis.pcall('PUBLISH', channel, message)
-        if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+        if listeners ~= 0 then
+          local heard = redis.pcall('PUBLISH', channel, message)
+          if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+        end
       end
     end
     holder = redis.call('GET', lock)
@@ -1156,7 +1188,7 @@ export const WITHDRAW: Script = {
   name: 'withdraw',
   order: 1,
   locksPerCall: 50,
-  sha: '87b374ddbd2519342625696b0d247df1c0539253',
+  sha: 'bba34b91658361b39cc107e74236fed6abebd0bb',
   source: `local us
 if #KEYS > 3 then
   local function each(lock, fence, queue, owner, entry)
@@ -1164,52 +1196,56 @@ if #KEYS > 3 then
     local holder = redis.pcall('GET', lock)
     if holder ~= owner then return type(holder) == 'table' and {holder.err} or 0 end
     local GRANT_TTL_MS = '2000'
+    local passed_over = 0
     while true do
-      local next_entry = redis.pcall('ZPOPMIN', queue)[1]
-      if not next_entry then
-        redis.call('DEL', lock)
-        break
-      end
-      local kind, channel, ticket = string.match(next_entry, '^(%a) (%S+) (.+)$')
-      local message, listeners = ticket, nil
-      if kind == 'w' then
-        redis.call('DEL', lock)
-      elseif not kind or redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
+      local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
+      local kind, channel, ticket = string.match(next_entry or '', '^([gbw]) (%S+) (.+)$')
+      if next_entry and not kind then
+        passed_over = passed_over + 1
+      elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
         redis.call('DEL', lock)
         break
       else
-        if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
-        if kind == 'b' or (listeners or 0) > 0 then
-          local count = 1
-          local FENCE_TTL_MS = '86400000'
-          local token, problem
-          if not us then
-            local time = redis.call('TIME')
-            us = time[1] * 1000000 + time[2]
-          end
-          local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
-          if not last then
-            token = us
-          elseif type(last) == 'table' then
-            problem = {last.err}
-          else
-            local number = tonumber(last)
-            if not number then
-              redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
-              problem = {'ERR fencing counter is not an integer'}
-            elseif number < us then
-              token = us
-            else
-              local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
-              if set.err then problem = {set.err} else token = number + 1 end
+        local message, listeners = ticket, nil
+        if kind == 'w' then
+          redis.call('DEL', lock)
+        elseif redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
+          redis.call('DEL', lock)
+          break
+        else
+          if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
+          if kind == 'b' or (listeners or 0) > 0 then
+            local count = 1
+            local FENCE_TTL_MS = '86400000'
+            local token, problem
+            if not us then
+              local time = redis.call('TIME')
+              us = time[1] * 1000000 + time[2]
             end
+            local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
+            if not last then
+              token = us
+            elseif type(last) == 'table' then
+              problem = {last.err}
+            else
+              local number = tonumber(last)
+              if not number then
+                redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
+                problem = {'ERR fencing counter is not an integer'}
+              elseif number < us then
+                token = us
+              else
+                local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
+                if set.err then problem = {set.err} else token = number + 1 end
+              end
+            end
+            if token then message = string.format('%s %.0f', ticket, token) end
           end
-          if token then message = string.format('%s %.0f', ticket, token) end
         end
-      end
-      if listeners ~= 0 then
-        local heard = redis.pcall('PUBLISH', channel, message)
-        if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+        if listeners ~= 0 then
+          local heard = redis.pcall('PUBLISH', channel, message)
+          if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+        end
       end
     end
     return 1
@@ -1226,52 +1262,56 @@ redis.pcall('ZREM', queue, entry)
 local holder = redis.pcall('GET', lock)
 if holder ~= owner then return type(holder) == 'table' and {holder.err} or 0 end
 local GRANT_TTL_MS = '2000'
+local passed_over = 0
 while true do
-  local next_entry = redis.pcall('ZPOPMIN', queue)[1]
-  if not next_entry then
-    redis.call('DEL', lock)
-    break
-  end
-  local kind, channel, ticket = string.match(next_entry, '^(%a) (%S+) (.+)$')
-  local message, listeners = ticket, nil
-  if kind == 'w' then
-    redis.call('DEL', lock)
-  elseif not kind or redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
+  local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
+  local kind, channel, ticket = string.match(next_entry or '', '^([gbw]) (%S+) (.+)$')
+  if next_entry and not kind then
+    passed_over = passed_over + 1
+  elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
     redis.call('DEL', lock)
     break
   else
-    if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
-    if kind == 'b' or (listeners or 0) > 0 then
-      local count = 1
-      local FENCE_TTL_MS = '86400000'
-      local token, problem
-      if not us then
-        local time = redis.call('TIME')
-        us = time[1] * 1000000 + time[2]
-      end
-      local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
-      if not last then
-        token = us
-      elseif type(last) == 'table' then
-        problem = {last.err}
-      else
-        local number = tonumber(last)
-        if not number then
-          redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
-          problem = {'ERR fencing counter is not an integer'}
-        elseif number < us then
-          token = us
-        else
-          local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
-          if set.err then problem = {set.err} else token = number + 1 end
+    local message, listeners = ticket, nil
+    if kind == 'w' then
+      redis.call('DEL', lock)
+    elseif redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
+      redis.call('DEL', lock)
+      break
+    else
+      if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
+      if kind == 'b' or (listeners or 0) > 0 then
+        local count = 1
+        local FENCE_TTL_MS = '86400000'
+        local token, problem
+        if not us then
+          local time = redis.call('TIME')
+          us = time[1] * 1000000 + time[2]
         end
+        local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
+        if not last then
+          token = us
+        elseif type(last) == 'table' then
+          problem = {last.err}
+        else
+          local number = tonumber(last)
+          if not number then
+            redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
+            problem = {'ERR fencing counter is not an integer'}
+          elseif number < us then
+            token = us
+          else
+            local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
+            if set.err then problem = {set.err} else token = number + 1 end
+          end
+        end
+        if token then message = string.format('%s %.0f', ticket, token) end
       end
-      if token then message = string.format('%s %.0f', ticket, token) end
     end
-  end
-  if listeners ~= 0 then
-    local heard = redis.pcall('PUBLISH', channel, message)
-    if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+    if listeners ~= 0 then
+      local heard = redis.pcall('PUBLISH', channel, message)
+      if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+    end
   end
 end
 return 1`,

@@ -7,7 +7,7 @@
 --   g  is granted the lock if its process listens
 --   b  is granted the lock in any case: its process does not listen yet, or listens at another node of a Cluster
 --   w  is woken, and the lock is deleted: no node of a Redlock can grant alone
--- What is none of these was written by another program: it is taken out, and the lock is deleted.
+-- What is none of these, or has flags behind the letter, is of a version to come: it is passed over, and keeps its place.
 --
 -- A process that does not hear its message is gone, so the next is served. Its listeners are counted before it is
 -- granted a token: replicas pass messages on to processes that are not counted here, and a waiter that is passed over
@@ -15,29 +15,33 @@
 -- begins.
 
 local GRANT_TTL_MS = '2000'
+local passed_over = 0
 while true do
-  local next_entry = redis.pcall('ZPOPMIN', queue)[1]
-  if not next_entry then
-    redis.call('DEL', lock)
-    break
-  end
-  local kind, channel, ticket = string.match(next_entry, '^(%a) (%S+) (.+)$')
-  local message, listeners = ticket, nil
-  if kind == 'w' then
-    redis.call('DEL', lock)
-  elseif not kind or redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
+  local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
+  local kind, channel, ticket = string.match(next_entry or '', '^([gbw]) (%S+) (.+)$')
+  if next_entry and not kind then
+    passed_over = passed_over + 1
+  elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
     redis.call('DEL', lock)
     break
   else
-    if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
-    if kind == 'b' or (listeners or 0) > 0 then
-      local count = 1
-      -- @include mint
-      if token then message = string.format('%s %.0f', ticket, token) end
+    local message, listeners = ticket, nil
+    if kind == 'w' then
+      redis.call('DEL', lock)
+    elseif redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
+      redis.call('DEL', lock)
+      break
+    else
+      if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
+      if kind == 'b' or (listeners or 0) > 0 then
+        local count = 1
+        -- @include mint
+        if token then message = string.format('%s %.0f', ticket, token) end
+      end
     end
-  end
-  if listeners ~= 0 then
-    local heard = redis.pcall('PUBLISH', channel, message)
-    if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+    if listeners ~= 0 then
+      local heard = redis.pcall('PUBLISH', channel, message)
+      if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+    end
   end
 end
