@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { Redis } from 'ioredis';
-import { findRedisServer } from '../../test/support/redis-binary.js';
+import { findRedisServer } from '../../servers/find-redis-server.js';
 import { RedisServer } from '../../test/support/redis-server.js';
 
 /** What keeps the locks of the shop. */

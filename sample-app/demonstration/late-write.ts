@@ -1,5 +1,5 @@
 import { filter, firstValueFrom, timeout } from 'rxjs';
-import type { HeldUp } from '../warehouse/network.service.js';
+import type { HeldUp } from './warehouse/network.service.js';
 import type { Site } from './site.js';
 
 /** Lets a write that was held up arrive at last, and tells what the warehouse made of it. */

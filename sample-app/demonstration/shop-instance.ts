@@ -1,7 +1,7 @@
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { killWithParent } from '../../test/support/kill-with-parent.js';
+import { killWithParent } from '../../servers/kill-with-parent.js';
 
 const MAIN = fileURLToPath(new URL('../shop/main.js', import.meta.url));
 const CLOSING_MS = 1_500;

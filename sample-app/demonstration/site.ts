@@ -1,4 +1,4 @@
-import { Warehouse } from '../warehouse/warehouse.js';
+import { Warehouse } from './warehouse/warehouse.js';
 import { openBacking, type Backing } from './backing.js';
 import { ShopInstance } from './shop-instance.js';
 

@@ -1,7 +1,7 @@
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { killWithParent } from '../support/kill-with-parent.js';
+import { killWithParent } from '../../servers/kill-with-parent.js';
 import type { Journal } from './journal.js';
 import type { Turn } from './liveness.js';
 import type { Order, WorkerTerms } from './worker.program.js';

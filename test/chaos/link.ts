@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
-import { candidatePort } from '../support/port.js';
+import { candidatePort } from '../../servers/candidate-port.js';
 
 interface Connection {
   readonly client: Socket;

@@ -1,6 +1,6 @@
 import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { provideRedisServer } from '../support/redis-binary.js';
+import { provideRedisServer } from '../../servers/find-redis-server.js';
 import { readArguments, TOPOLOGIES, USAGE, type Settings } from './arguments.js';
 import { runCell, WORKERS, type CellPlan } from './cell.js';
 import type { FaultKind } from './history.js';

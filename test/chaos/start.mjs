@@ -1,4 +1,4 @@
-/** Compiles this folder, without checking types, and runs it: see docs/chaos.md, or `--help`. */
+/** Compiles this folder and what it uses, without checking types, and runs it: see docs/chaos.md, or `--help`. */
 import { mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -11,7 +11,7 @@ process.on('SIGINT', () => process.exit(130));
 process.on('SIGTERM', () => process.exit(143));
 
 const compilerOptions = { target: ts.ScriptTarget.ES2022, module: ts.ModuleKind.ESNext, verbatimModuleSyntax: true };
-for (const folder of ['test/chaos', 'test/support']) {
+for (const folder of ['servers', 'test/chaos', 'test/support']) {
   for (const file of readdirSync(join(root, folder))) {
     if (!file.endsWith('.ts') || file.endsWith('.test.ts')) continue;
     const output = join(target, folder, file.replace(/\.ts$/, '.js'));

@@ -1,7 +1,7 @@
 import { PGlite } from '@electric-sql/pglite';
 import { PGLiteSocketServer } from '@electric-sql/pglite-socket';
 import { Pool } from 'pg';
-import { candidatePort } from '../support/port.js';
+import { candidatePort } from '../../servers/candidate-port.js';
 
 /** A real PostgreSQL that several processes reach: PGlite behind a socket, or the server of `DATABASE_URL`. */
 export interface Database {

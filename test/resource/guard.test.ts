@@ -16,7 +16,7 @@ import {
 import { Pool } from 'pg';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { startApp, type TestApp } from '../support/nest-app.js';
-import { candidatePort } from '../support/port.js';
+import { candidatePort } from '../../servers/candidate-port.js';
 import { randomOf } from '../support/random.js';
 import { RedisServer } from '../support/redis-server.js';
 import { DATABASES, tableName, type Database } from './database.js';

@@ -2,7 +2,7 @@ import { fencingHeaders } from 'nest-redis-lock';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Figures } from '../../sample-app/demonstration/demonstration.js';
 import { problemsOf } from '../../sample-app/demonstration/verdict.js';
-import { Warehouse } from '../../sample-app/warehouse/warehouse.js';
+import { Warehouse } from '../../sample-app/demonstration/warehouse/warehouse.js';
 
 let warehouse: Warehouse;
 

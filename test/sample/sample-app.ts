@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import type { Figures } from '../../sample-app/demonstration/demonstration.js';
-import { killWithParent } from '../support/kill-with-parent.js';
+import { killWithParent } from '../../servers/kill-with-parent.js';
 import { until } from '../support/until.js';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
@@ -22,7 +22,7 @@ export class SampleApp {
   readonly #closed: Promise<unknown[]>;
 
   constructor(args: string[], env: NodeJS.ProcessEnv = {}) {
-    this.#process = spawn(process.execPath, ['dist-sample/sample-app/main.js', ...args], {
+    this.#process = spawn(process.execPath, ['dist-sample/sample-app/demonstration/main.js', ...args], {
       cwd: ROOT,
       env: { ...process.env, REDIS_URL: '', ...env },
       stdio: ['ignore', 'pipe', 'pipe'],

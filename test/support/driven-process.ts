@@ -2,7 +2,7 @@ import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { compileLibrary } from './compiled-library.js';
-import { killWithParent } from './kill-with-parent.js';
+import { killWithParent } from '../../servers/kill-with-parent.js';
 
 /** A process of its own, to be stopped and killed. It ends with this one at the latest: whoever starts it kills it. */
 export abstract class StoppableProcess {

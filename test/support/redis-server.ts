@@ -4,9 +4,9 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
-import { killWithParent } from './kill-with-parent.js';
-import { candidatePort } from './port.js';
-import { provideRedisServer, type RedisBinary } from './redis-binary.js';
+import { killWithParent } from '../../servers/kill-with-parent.js';
+import { candidatePort } from '../../servers/candidate-port.js';
+import { provideRedisServer, type RedisBinary } from '../../servers/find-redis-server.js';
 
 export interface RedisServerOptions {
   /** Further settings, such as `['--appendonly', 'yes']`; they override the defaults. */

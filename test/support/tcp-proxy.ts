@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
-import { candidatePort } from './port.js';
+import { candidatePort } from '../../servers/candidate-port.js';
 
 interface Link {
   readonly client: Socket;

@@ -1,11 +1,11 @@
 import 'reflect-metadata';
 import { once } from 'node:events';
 import { parseArgs } from 'node:util';
-import { demonstrate } from './demonstration/demonstration.js';
-import { introduction, reportOf } from './demonstration/report.js';
-import { invitation } from './demonstration/serve.js';
-import { Site } from './demonstration/site.js';
-import { problemsOf } from './demonstration/verdict.js';
+import { demonstrate } from './demonstration.js';
+import { introduction, reportOf } from './report.js';
+import { invitation } from './serve.js';
+import { Site } from './site.js';
+import { problemsOf } from './verdict.js';
 
 const USAGE = `npm start [-- options]
   --serve   open the shop and keep it open, to try it by hand
