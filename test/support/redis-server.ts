@@ -1,12 +1,11 @@
-import { spawn, execFileSync, type ChildProcess } from 'node:child_process';
+import { execFileSync, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
-import { killWithParent } from '../../servers/kill-with-parent.js';
-import { candidatePort } from '../../servers/candidate-port.js';
 import { provideRedisServer, type RedisBinary } from '../../servers/find-redis-server.js';
+import { launchRedisServer } from '../../servers/launch-redis-server.js';
 
 export interface RedisServerOptions {
   /** Further settings, such as `['--appendonly', 'yes']`; they override the defaults. */
@@ -19,28 +18,29 @@ export interface RedisServerOptions {
 
 /** A real Redis server on 127.0.0.1, which dies with this process however this process ends. */
 export class RedisServer {
-  #process: ChildProcess | undefined;
+  #process: ChildProcess;
   #admin: Redis | undefined;
 
   private constructor(
+    child: ChildProcess,
     readonly port: number,
     private readonly dir: string,
     private readonly ownsDir: boolean,
     private readonly args: readonly string[],
-  ) {}
+  ) {
+    this.#process = child;
+  }
 
   static async start({ args = [], port, dir }: RedisServerOptions = {}): Promise<RedisServer> {
     const folder = dir ?? (await mkdtemp(join(tmpdir(), 'redis-server-')));
-    for (;;) {
-      const server = new RedisServer(port ?? candidatePort(), folder, dir === undefined, args);
-      try {
-        await server.#launch();
-        return server;
-      } catch (error) {
-        if (port === undefined && String(error).includes('Address already in use')) continue;
-        await server.stop();
-        throw error;
-      }
+    const ownsDir = dir === undefined;
+    const allArgs = [...debugCommand(await provideRedisServer()), ...args];
+    try {
+      const launched = await launchRedisServer({ dir: folder, port, args: allArgs });
+      return new RedisServer(launched.process, launched.port, folder, ownsDir, allArgs);
+    } catch (error) {
+      if (ownsDir) await rm(folder, { recursive: true, force: true });
+      throw error;
     }
   }
 
@@ -50,7 +50,7 @@ export class RedisServer {
 
   /** Also after the server has ended. */
   get pid(): number {
-    return this.#process!.pid!;
+    return this.#process.pid!;
   }
 
   /** Freezes the server: its connections stay open and nothing answers. */
@@ -67,7 +67,7 @@ export class RedisServer {
     this.#admin?.disconnect();
     this.#admin = undefined;
     const running = this.#process;
-    if (!running || running.exitCode !== null || running.signalCode !== null) return;
+    if (running.exitCode !== null || running.signalCode !== null) return;
     const exited = once(running, 'exit');
     running.kill('SIGKILL');
     await exited;
@@ -76,7 +76,8 @@ export class RedisServer {
   /** kill -9, then the same port again, without data unless `args` asked for persistence. */
   async restart(): Promise<void> {
     await this.kill();
-    await this.#launch();
+    const { process } = await launchRedisServer({ dir: this.dir, port: this.port, args: this.args });
+    this.#process = process;
   }
 
   async stop(): Promise<void> {
@@ -124,30 +125,6 @@ export class RedisServer {
       if (this.#admin === admin) this.#admin = undefined;
     });
     return admin;
-  }
-
-  async #launch(): Promise<void> {
-    const binary = await provideRedisServer();
-    const settings = ['--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', ...debugCommand(binary), ...this.args];
-    const child = spawn(binary.path, ['--port', String(this.port), '--dir', this.dir, ...settings], {
-      env: binary.env,
-      stdio: ['ignore', 'pipe', 'pipe'],
-    });
-    this.#process = child;
-    killWithParent(child);
-    await new Promise<void>((ready, failed) => {
-      let output = '';
-      const read = (text: string): void => {
-        output += text;
-        if (!output.includes('Ready to accept connections')) return;
-        child.stdout.off('data', read).resume();
-        ready();
-      };
-      child.stdout.setEncoding('utf8').on('data', read);
-      child.stderr.setEncoding('utf8').on('data', read);
-      child.once('error', failed);
-      child.once('close', () => failed(new Error(`redis-server ended before it was ready, it printed:\n${output}`)));
-    });
   }
 }
 
