@@ -32,8 +32,8 @@ export async function provideRedisServer(): Promise<RedisBinary> {
     await unpackRedisServer(privateFolder());
   } catch (cause) {
     throw new Error(
-      'No redis-server found and none could be unpacked: install it (`apt-get install redis-server`, ' +
-        `\`brew install redis\`) or set REDIS_SERVER=/path/to/redis-server (cause: ${firstError(cause)}).`,
+      `No redis-server on the PATH or in .redis/, and none could be unpacked by apt-get and dpkg (${firstError(cause)}): ` +
+        'install it (`apt-get install redis-server`, `brew install redis`) or set REDIS_SERVER=/path/to/redis-server.',
       { cause },
     );
   }

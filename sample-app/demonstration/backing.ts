@@ -1,7 +1,11 @@
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { Redis } from 'ioredis';
-import { findRedisServer } from '../../servers/find-redis-server.js';
-import { RedisServer } from '../../test/support/redis-server.js';
+import { findRedisServer, provideRedisServer } from '../../servers/find-redis-server.js';
+import { launchRedisServer } from '../../servers/launch-redis-server.js';
 
 /** What keeps the locks of the shop. */
 export interface Backing {
@@ -9,14 +13,18 @@ export interface Backing {
   /** Where that is, for a person. */
   readonly description: string;
   readonly instances: number;
-  /** What an instance is told. */
+  /** The environment of an instance. */
   readonly env: Record<string, string>;
   close(): Promise<void>;
 }
 
 const INSTANCES = 3;
 
-/** The Redis of `REDIS_URL`, or one that is started here, or the memory of a single instance. */
+/**
+ * The Redis of `REDIS_URL`; else one that is started here, which is found or unpacked as for the tests; and only where that
+ * fails the memory of a single instance.
+ * @throws Error when `REDIS_URL` or `REDIS_SERVER` is set and cannot be used
+ */
 export async function openBacking(wantsMemory: boolean): Promise<Backing> {
   if (wantsMemory) return memory('as --memory asks for');
   const url = process.env.REDIS_URL;
@@ -25,10 +33,26 @@ export async function openBacking(wantsMemory: boolean): Promise<Backing> {
     return redis(url, `Redis at ${withoutCredentials(url)}, from REDIS_URL`, async () => {});
   }
   if (!findRedisServer()) {
-    return memory('since no redis-server was found: install one (`apt-get install redis-server`), or set REDIS_URL');
+    console.error('No redis-server here yet: a private copy is unpacked into .redis/.');
+    try {
+      await provideRedisServer();
+    } catch (error) {
+      return memory(`for want of a Redis.\n${(error as Error).message} Or set REDIS_URL to a Redis that runs`);
+    }
   }
-  const server = await RedisServer.start({ args: ['--appendonly', 'yes'] }); // or the shop would be warned at its start
-  return redis(server.url, `Redis, started for this run on port ${server.port}`, () => server.stop());
+  return startRedis();
+}
+
+async function startRedis(): Promise<Backing> {
+  const dir = await mkdtemp(join(tmpdir(), 'shop-redis-'));
+  const args = ['--appendonly', 'yes']; // or the shop would be warned at its start
+  const { process: server, port } = await launchRedisServer({ dir, args });
+  return redis(`redis://127.0.0.1:${port}`, `Redis, started for this run on port ${port}`, async () => {
+    const exited = once(server, 'exit');
+    server.kill('SIGKILL');
+    await exited;
+    await rm(dir, { recursive: true, force: true });
+  });
 }
 
 function redis(url: string, description: string, close: () => Promise<void>): Backing {

@@ -1,5 +1,5 @@
 import type { LockInfo } from 'nest-redis-lock';
-import { until } from '../../test/support/until.js';
+import { until } from './until.js';
 import { isRefused } from './late-write.js';
 import type { PauseFigures } from './pause.js';
 import type { ShopInstance } from './shop-instance.js';

@@ -1,4 +1,4 @@
-import { until } from '../../test/support/until.js';
+import { until } from './until.js';
 import type { LockCounts } from '../shop/locks/lock-counts.service.js';
 import type { Site } from './site.js';
 

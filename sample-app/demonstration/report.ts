@@ -89,6 +89,6 @@ function limits({ locks }: Figures): string {
   return [
     'What this run shows: with locks in memory the calls of one process exclude each other, with the same code.',
     'What it cannot show: several instances. Locks in memory exclude no other process, and die with their own.',
-    'With a redis-server on the PATH, or REDIS_URL set, the same run has three instances.',
+    'With a redis-server, or REDIS_URL set, the same run has three instances.',
   ].join('\n');
 }

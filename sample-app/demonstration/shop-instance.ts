@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { killWithParent } from '../../servers/kill-with-parent.js';
 
-const MAIN = fileURLToPath(new URL('../shop/main.js', import.meta.url));
+const PROGRAM = fileURLToPath(new URL('./shop.program.js', import.meta.url));
 const CLOSING_MS = 1_500;
 
 /** One instance of the shop, in a process of its own. */
@@ -19,7 +19,7 @@ export class ShopInstance {
     env: Record<string, string>,
     signal: AbortSignal,
   ) {
-    this.#process = fork(MAIN, {
+    this.#process = fork(PROGRAM, {
       env: { ...process.env, ...env },
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
       // A Ctrl-C is for the parent, which stops everything in its order.

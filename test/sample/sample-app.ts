@@ -1,12 +1,15 @@
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
+import { cp, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { onTestFinished } from 'vitest';
 import type { Figures } from '../../sample-app/demonstration/demonstration.js';
 import { killWithParent } from '../../servers/kill-with-parent.js';
 import { until } from '../support/until.js';
 
-const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+export const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const NEST = `${ROOT}node_modules/@nestjs/cli/bin/nest.js`;
 
 /** Compiles the sample app as `npm start` does. */
@@ -21,8 +24,8 @@ export class SampleApp {
   readonly #process: ChildProcess;
   readonly #closed: Promise<unknown[]>;
 
-  constructor(args: string[], env: NodeJS.ProcessEnv = {}) {
-    this.#process = spawn(process.execPath, ['dist-sample/sample-app/demonstration/main.js', ...args], {
+  constructor(args: string[], env: NodeJS.ProcessEnv = {}, folder = `${ROOT}dist-sample`) {
+    this.#process = spawn(process.execPath, [join(folder, 'sample-app/demonstration/main.js'), ...args], {
       cwd: ROOT,
       env: { ...process.env, REDIS_URL: '', ...env },
       stdio: ['ignore', 'pipe', 'pipe'],
@@ -31,6 +34,16 @@ export class SampleApp {
     this.#process.stdout!.setEncoding('utf8').on('data', (text: string) => (this.stdout += text));
     this.#process.stderr!.setEncoding('utf8').on('data', (text: string) => (this.stderr += text));
     this.#closed = once(this.#process, 'close');
+  }
+
+  /** As on a machine without redis-server and apt: a copy beside which no server was unpacked, with nothing on its PATH. */
+  static async onBareMachine(args: string[]): Promise<SampleApp> {
+    const folder = `${ROOT}node_modules/.cache/nest-redis-lock-sample-${process.pid}`;
+    onTestFinished(() => rm(folder, { recursive: true, force: true }));
+    await cp(`${ROOT}dist-sample`, folder, { recursive: true });
+    await writeFile(join(folder, 'package.json'), '{ "type": "module" }');
+    await writeFile(join(folder, 'package-lock.json'), '{}'); // the mark of the folder that .redis/ stands in
+    return new SampleApp(args, { REDIS_SERVER: '', PATH: join(folder, 'no-such-folder') }, folder);
   }
 
   async exitCode(): Promise<number | null> {

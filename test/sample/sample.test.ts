@@ -1,7 +1,9 @@
+import { readdirSync, readFileSync } from 'node:fs';
 import { connect } from 'node:net';
+import { dirname, join, relative } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { until } from '../support/until.js';
-import { buildSampleApp, SampleApp } from './sample-app.js';
+import { buildSampleApp, ROOT, SampleApp } from './sample-app.js';
 
 beforeAll(buildSampleApp, 60_000);
 
@@ -56,6 +58,19 @@ describe('npm start', () => {
     });
   }, 90_000);
 
+  it('runs in memory where no redis-server is found or can be unpacked, and says what was tried and what to do', async () => {
+    const sample = await SampleApp.onBareMachine(['--serve']);
+    expect(await sample.addresses()).not.toHaveProperty('B');
+    const introduction = sample.stdout.replaceAll(/\s+/g, ' ');
+    expect(introduction).toContain(
+      'one instance of the shop; locks kept in: memory of one process, for want of a Redis.',
+    );
+    expect(introduction).toContain('No redis-server on the PATH or in .redis/, and none could be unpacked by apt-get');
+    expect(introduction).toContain('Or set REDIS_URL to a Redis that runs.');
+    sample.kill('SIGINT');
+    expect(await sample.exitCode(), sample.stderr).toBe(0);
+  }, 90_000);
+
   it('says in a sentence why it cannot run', async () => {
     const sample = new SampleApp([], { REDIS_SERVER: '/no/such/server' });
     expect(await sample.exitCode()).toBe(1);
@@ -76,3 +91,27 @@ function isListening(port: number): Promise<boolean> {
     socket.once('connect', () => socket.destroy());
   });
 }
+
+/** The files outside of a folder of the sample that its files import. */
+function importedFromOutside(folder: string): string[] {
+  const root = `${ROOT}sample-app/${folder}/`;
+  const files = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'));
+  const imported = files.flatMap((file) =>
+    [...readFileSync(root + file, 'utf8').matchAll(/from '(\.[^']*)'/g)].map(([, path]) =>
+      join(root, dirname(file), path!),
+    ),
+  );
+  expect(imported).not.toEqual([]);
+  return imported.filter((path) => !path.startsWith(root)).map((path) => relative(ROOT, path));
+}
+
+describe('sample-app/', () => {
+  it('has a shop to copy: it imports its own files and packages only', () => {
+    expect(importedFromOutside('shop')).toEqual([]);
+  });
+
+  it('has a demonstration that imports nothing from the tests', () => {
+    const folders = new Set(importedFromOutside('demonstration').map((path) => dirname(path).split('/', 2).join('/')));
+    expect([...folders].sort()).toEqual(['sample-app/shop', 'servers']);
+  });
+});

@@ -1,0 +1,12 @@
+import { setTimeout as pause } from 'node:timers/promises';
+
+const TIME_LIMIT_MS = 10_000;
+
+/** Polls until the condition is truthy. */
+export async function until(condition: () => Promise<unknown>, { what }: { what: string }): Promise<void> {
+  const deadline = performance.now() + TIME_LIMIT_MS;
+  while (!(await condition())) {
+    if (performance.now() >= deadline) throw new Error(`it took more than ${TIME_LIMIT_MS} ms until ${what}.`);
+    await pause(3);
+  }
+}
