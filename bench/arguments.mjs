@@ -12,7 +12,7 @@ export const USAGE = `npm run bench -- [options]
   --repetitions n       3 by default
   --peer-repetitions n  of the peers; as many by default
   --limit s             a cell that takes longer is given up, 60 s by default
-  --publish             write docs/performance.md, its plots and its results.json from this run
+  --publish             write docs/performance.md and its plots from this run
   --render file.json    write them from the results of an earlier run, and run nothing`;
 
 /** A quick run meets a peer that looks every 200 ms and one that looks every 10 ms. */

@@ -25,7 +25,7 @@ export function planCells({ scenarios, contestants, repetitions, peerRepetitions
   return cells;
 }
 
-/** The library, and the floors that its ratios are made with. */
+/** The library, and the baselines that its ratios are made with. */
 function isOurs(id) {
   return id === 'library' || id.startsWith('raw');
 }
@@ -36,5 +36,5 @@ function rotated(list, repetition) {
   return repetition % 2 === 1 ? order.reverse() : order;
 }
 
-/** Contestants in the order of reports: the library, the floors, the peers. */
+/** Contestants in the order of reports: the library, the baselines, the peers. */
 export const REPORT_ORDER = ['library', ...Object.keys(CONTESTANTS).filter((id) => id !== 'library')];

@@ -1,15 +1,15 @@
 import { Redis } from 'ioredis';
 
 /** An ioredis client with ioredis' own defaults, connected. */
-export async function connect(port, options = {}) {
-  const client = new Redis({ host: '127.0.0.1', port, ...options });
+export async function connect(port) {
+  const client = new Redis({ host: '127.0.0.1', port });
   client.on('error', () => {}); // a command that fails says so itself
   await new Promise((resolve) => client.once('ready', resolve));
   return client;
 }
 
-export function connectAll(ports, options) {
-  return Promise.all(ports.map((port) => connect(port, options)));
+export function connectAll(ports) {
+  return Promise.all(ports.map((port) => connect(port)));
 }
 
 /** For acquire calls that a peer limits by a number of attempts: enough to finish. */

@@ -4,9 +4,9 @@ import { COMPARE_AND_DELETE } from './compare-and-delete.mjs';
 
 const COMPARE_AND_EXPIRE = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0`;
 
-/** The floor: SET NX PX and a compare-and-delete script. It does not wait. */
-export async function open({ ports: [port], ttlMs }, clientOptions) {
-  const client = await connect(port, clientOptions);
+/** The baseline: SET NX PX and a compare-and-delete script. It does not wait. */
+export async function open({ ports: [port], ttlMs }) {
+  const client = await connect(port);
   const deleteSha = await client.script('LOAD', COMPARE_AND_DELETE);
   const expireSha = await client.script('LOAD', COMPARE_AND_EXPIRE);
 

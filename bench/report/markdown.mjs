@@ -22,12 +22,12 @@ function targetsText(summary) {
   const judged = judge(summary);
   if (judged.length === 0) return '';
   const figure = (value) => (value === undefined ? '–' : String(Number(value.toPrecision(4)))); // 3.002 is more than 3
-  const rows = judged.map(({ title, value, floor, floorValue, atMost, atLeast, isMet }) => [
+  const rows = judged.map(({ title, value, leastCode, leastCodeValue, atMost, atLeast, isMet }) => [
     title,
     figure(value),
     atMost === undefined ? `≥ ${atLeast}` : `≤ ${atMost}`,
     isMet ? 'yes' : '**no**',
-    floorValue === undefined ? '' : `${figure(floorValue)} (${CONTESTANTS[floor].title})`,
+    leastCodeValue === undefined ? '' : `${figure(leastCodeValue)} (${CONTESTANTS[leastCode].title})`,
   ]);
   const heads = ['figure', 'measured', 'wanted', 'met', 'the least code'];
   return `### What the library is to reach\n\n${table(heads, rows)}`;

@@ -8,7 +8,7 @@ const INK = { '#1f2328': '#e6edf3', '#59636e': '#9198a1', '#d1d9e0': '#3d444d' }
 const [TEXT, FAINT, LINES] = Object.keys(INK);
 /** Red, green and blue. */
 const OURS = [47, 129, 247];
-const FLOOR = [139, 148, 158];
+const BASELINE = [139, 148, 158];
 const PEER = [212, 121, 58];
 /** Of the bars of one contestant, from top to bottom. */
 const STRENGTHS = [1, 0.6, 0.35];
@@ -139,7 +139,7 @@ function draw({ title, series, better, isLogarithmic }, rows, scenarios) {
 
 function colour(id) {
   if (id === 'library') return OURS;
-  return id.startsWith('raw') ? FLOOR : PEER;
+  return id.startsWith('raw') ? BASELINE : PEER;
 }
 
 function withDarkInk(svg) {

@@ -13,11 +13,10 @@ export async function writeResults(file, results) {
   writeFileSync(file, await format(JSON.stringify(results), { ...STYLE, parser: 'json' }));
 }
 
-/** Writes the results, the plots and the tables of `docs/performance.md`, all from the results. */
+/** Writes the plots and the tables of `docs/performance.md` from the results of a run, which stay where they are. */
 export async function publish(results) {
   const summary = summarise(results);
   mkdirSync(docs('performance'), { recursive: true });
-  await writeResults(docs('performance/results.json'), results);
   for (const [name, svg] of plots(summary)) writeFileSync(docs(`performance/${name}.svg`), svg);
 
   const page = docs('performance.md');

@@ -25,7 +25,7 @@ const FIGURES = [
   })),
 ];
 
-/** @returns in which figures a peer is better than the library; floors are no peers */
+/** @returns in which figures a peer is better than the library; baselines are no peers */
 export function rivals({ scenarios }) {
   return FIGURES.flatMap(({ scenario, title, name, isMoreBetter }) => {
     const { library, ...others } = scenarios[scenario] ?? {};
