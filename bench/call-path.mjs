@@ -8,6 +8,7 @@ import { Session } from 'node:inspector/promises';
 import { createRequire } from 'node:module';
 import { startRedisServers } from './cell/redis-servers.mjs';
 import { library } from './contestants/library.mjs';
+import { provideRedisServer } from './provide-redis-server.mjs';
 
 // The Nest that the library finds: the bench has one of its own, for the peers.
 const { resolve } = createRequire(new URL('../package.json', import.meta.url));
@@ -25,6 +26,7 @@ Reflect.defineMetadata('design:returntype', Promise, Orders.prototype, 'pay');
 const pay = Object.getOwnPropertyDescriptor(Orders.prototype, 'pay');
 Object.defineProperty(Orders.prototype, 'pay', decorated(Locked('order:{0}'), pay));
 
+await provideRedisServer();
 const [server] = await startRedisServers(1);
 try {
   class App {}

@@ -4,7 +4,7 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { runnerImport } from 'vite';
+import { provideRedisServer } from './provide-redis-server.mjs';
 
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
 
@@ -31,7 +31,7 @@ else if (settings.render) await publish(JSON.parse(readFileSync(settings.render,
 else await run();
 
 async function run() {
-  process.env.REDIS_SERVER = await findRedisServer();
+  await provideRedisServer();
   const startedAt = new Date();
   const cells = planCells(settings);
   const results = {
@@ -60,12 +60,6 @@ async function run() {
     console.error(`Without a lock no update was lost in ${blindChecks.join(', ')}: the check proves nothing.`);
     process.exitCode = 1;
   }
-}
-
-/** The server that the tests use, too: found, or unpacked. */
-async function findRedisServer() {
-  const { module } = await runnerImport(here('../servers/find-redis-server.ts'), { configFile: false });
-  return (await module.provideRedisServer()).path;
 }
 
 function readSettings() {

@@ -11,7 +11,7 @@ export function startRedisServers(count) {
 async function startRedisServer() {
   const port = await freePort();
   const args = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no'];
-  // Found by bench/run.mjs. With the C locale: Redis refuses to start under one that is not installed.
+  // The server of `provideRedisServer`. With the C locale: Redis refuses to start under one that is not installed.
   const env = { ...process.env, LC_ALL: 'C' };
   const child = spawn(process.env.REDIS_SERVER, args, { env, stdio: ['ignore', 'pipe', 'inherit'] });
   const failed = once(child, 'error').then(([error]) => {
