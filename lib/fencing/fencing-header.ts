@@ -1,4 +1,4 @@
-import { checkKey } from '../core/keys/check-key.js';
+import { checkKey } from '../core/keys/key.js';
 import { LockKeyError } from '../api/errors.js';
 import type { Lock } from '../api/lock.js';
 import { checkFencingToken } from './fencing-token.js';

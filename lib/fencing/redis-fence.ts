@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { checkKey } from '../core/keys/check-key.js';
+import { checkKey } from '../core/keys/key.js';
 import { LockOptionsError } from '../api/errors.js';
 import type { IoredisClient } from '../stores/redis/client/source.js';
 import type { FenceStore } from './fence-store.js';

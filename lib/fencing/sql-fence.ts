@@ -1,4 +1,4 @@
-import { checkKey } from '../core/keys/check-key.js';
+import { checkKey } from '../core/keys/key.js';
 import { LockOptionsError } from '../api/errors.js';
 import type { FenceStore } from './fence-store.js';
 import { fencedUpsert } from './fenced-statement.js';

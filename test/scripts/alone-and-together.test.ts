@@ -14,11 +14,10 @@ import {
   WITHDRAW,
 } from '../../lib/stores/redis/scripts/lua.js';
 import * as LUA from '../../lib/stores/redis/scripts/lua.js';
-import type { Reply } from '../../lib/stores/redis/scripts/command.js';
+import { ScriptRunner, type Reply } from '../../lib/stores/redis/scripts/script-runner.js';
 import { GRANT_TTL_MS, queueEntry, readMessage } from '../../lib/stores/redis/scripts/hand-off.js';
 import type { Script } from '../../lib/stores/redis/scripts/script.js';
 import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
-import { ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
 import { portOf } from '../support/port-of.js';
 import { RedisServer } from '../support/redis-server.js';
 import { runScript } from '../support/run-script.js';

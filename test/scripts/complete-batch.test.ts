@@ -5,8 +5,7 @@ import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
 import { CommandFault, type RedisClient, type ScriptCall } from '../../lib/stores/redis/client/redis-client.js';
 import type { Script } from '../../lib/stores/redis/scripts/script.js';
 import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
-import type { Reply } from '../../lib/stores/redis/scripts/command.js';
-import { ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
+import { ScriptRunner, type Reply } from '../../lib/stores/redis/scripts/script-runner.js';
 import { portOf } from '../support/port-of.js';
 import { runScript } from '../support/run-script.js';
 
@@ -124,7 +123,7 @@ describe('Of the operations of one tick', () => {
     isReady = false;
     const told: unknown[] = [];
     for (const lock of locks(50, 'a')) {
-      runner.tell(
+      runner.run(
         ACQUIRE,
         [lock, `${lock}:fence`],
         ['me', 1],

@@ -2,8 +2,7 @@ import { Redis, type RedisOptions } from 'ioredis';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { ACQUIRE, EXTEND } from '../../lib/stores/redis/scripts/lua.js';
 import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
-import type { Reply } from '../../lib/stores/redis/scripts/command.js';
-import { ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
+import { ScriptRunner, type Reply } from '../../lib/stores/redis/scripts/script-runner.js';
 import { portOf } from '../support/port-of.js';
 import { RedisServer } from '../support/redis-server.js';
 import { runScript } from '../support/run-script.js';
@@ -16,7 +15,7 @@ const LIMIT_MS = 250;
 function toldBeforeReturn(runner: ScriptRunner): number {
   let told = 0;
   for (let lock = 0; lock < EXTEND.locksPerCall; lock++) {
-    runner.tell(
+    runner.run(
       EXTEND,
       [`key:${lock}`],
       ['me', 10_000],

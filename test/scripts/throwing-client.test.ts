@@ -32,7 +32,7 @@ it('fails all operations of a client that throws after they were asked for, also
   const runner = new ScriptRunner(portOf(broken({ evalsha: boom, eval: boom })), 1_000);
   const problems: string[] = [];
   const asked = Array.from({ length: RELEASE.locksPerCall }, () =>
-    runner.tell(
+    runner.run(
       RELEASE,
       ['key'],
       ['me'],

@@ -1,7 +1,6 @@
-import type { Reply } from '../../lib/stores/redis/scripts/command.js';
+import type { Reply, ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
 import type { Script } from '../../lib/stores/redis/scripts/script.js';
 import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
-import type { ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
 
 /**
  * @returns what the script answered for this operation

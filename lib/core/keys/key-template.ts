@@ -1,6 +1,5 @@
-import { checkKey } from './check-key.js';
 import { LockKeyError, LockOptionsError } from '../../api/errors.js';
-import { keyPart, UnfitPart } from './key-part.js';
+import { checkKey, keyPart, UnfitPart } from './key.js';
 
 /** Where the values of a key come from, which decides when the lock can be taken. */
 export type KeyOrigin = 'static' | 'arguments' | 'request';

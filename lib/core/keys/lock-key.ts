@@ -1,6 +1,5 @@
-import { checkKey } from './check-key.js';
 import { LockKeyError } from '../../api/errors.js';
-import { keyPart, UnfitPart } from './key-part.js';
+import { checkKey, keyPart, UnfitPart } from './key.js';
 
 /**
  * Makes a key as the templates of `@Locked` do, for `LockService` and key functions: lockKey`order:${id}` is the key of

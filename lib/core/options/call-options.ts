@@ -53,11 +53,10 @@ const MEANT = {
  * @throws LockOptionsError for options that a single call cannot have, or with a value out of bounds
  */
 export function resolveRequest(
-  options: WithLockOptions | undefined,
+  options: WithLockOptions,
   defaults: CallDefaults,
   call: CallKind = 'withLock',
 ): LockRequest {
-  if (options === undefined) return defaults;
   if (typeof options !== 'object' || options === null) throw unfit('options', options, 'an object');
   for (const name in options) if (!IS_OF_CALL.has(name) || NOT_OF[call].has(name)) refuseForCall(options, call);
   const request = { ...pickDefaults(defaults), ...checked(options, CALL_CHECKS) };

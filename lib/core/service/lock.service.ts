@@ -1,6 +1,6 @@
 import { Subject, type Observable } from 'rxjs';
 import type { AcquireOutcome, LockBackend } from '../backend/lock-backend.js';
-import { checkKey } from '../keys/check-key.js';
+import { checkKey } from '../keys/key.js';
 import { diagnosisOf, REPORT_TIMEOUT_MS } from '../backend/report.js';
 import type { LockDiagnosis, NodeReport } from '../../api/diagnosis.js';
 import { LockContendedError, LockOptionsError, LockSelfDeadlockError, type LockOutcome } from '../../api/errors.js';
@@ -279,7 +279,8 @@ export class LockService {
    */
   #acquire(key: string, options: WithLockOptions | undefined, call: CallKind, method?: string): Promise<LockHandle> {
     try {
-      const request = resolveRequest(options, call === 'tryAcquire' ? this.#onlyOnce : this.#options, call);
+      const defaults = call === 'tryAcquire' ? this.#onlyOnce : this.#options;
+      const request = options === undefined ? defaults : resolveRequest(options, defaults, call);
       checkKey(key);
       const held = this.#held.heldLease(key);
       return held ? this.#acquireHeld(key, request, held, method) : this.#join(key, request, method);

@@ -2,8 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import type { ExecutionContext } from '@nestjs/common';
 import { EMPTY, isObservable, Observable } from 'rxjs';
 import { LockOptionsError } from '../../api/errors.js';
-import { isThenable } from './is-thenable.js';
-import type { LockedPlan } from './locked-plan.js';
+import { isThenable, type LockedPlan } from './locked-plan.js';
 
 const inside = new AsyncLocalStorage<InterceptedCall | undefined>();
 

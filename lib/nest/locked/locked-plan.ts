@@ -1,10 +1,9 @@
 import type { ExecutionContext } from '@nestjs/common';
-import { checkKey } from '../../core/keys/check-key.js';
+import { checkKey } from '../../core/keys/key.js';
 import { LockContendedError, LockKeyError, LockOptionsError, LockRefusal } from '../../api/errors.js';
 import type { WithLockOptions } from '../../api/options.js';
 import { checkRequest } from '../../core/options/call-options.js';
 import { DEFAULT_CONNECTION } from '../../core/options/service-options.js';
-import { isThenable } from './is-thenable.js';
 import { KeyTemplate, type KeyOrigin } from '../../core/keys/key-template.js';
 import { requestValues } from './request-values.js';
 
@@ -22,7 +21,8 @@ export class LockedPlan {
   readonly origin: KeyOrigin;
   readonly connection: string;
   readonly onContended: OnContended;
-  readonly options: Omit<WithLockOptions, 'signal'>;
+  /** Undefined: those of the service. */
+  readonly options?: Omit<WithLockOptions, 'signal'>;
   readonly #makeKey: (input: unknown) => string;
 
   /** @throws LockOptionsError */
@@ -47,7 +47,7 @@ export class LockedPlan {
     }
     this.onContended = onContended;
     this.connection = connection;
-    this.options = options;
+    this.options = Object.keys(options).length > 0 ? options : undefined;
     if (key instanceof ContextKey) {
       this.origin = 'request';
       this.#makeKey = this.#checked(key.make, 400);
@@ -136,4 +136,8 @@ export function setPlan(method: object, plan: LockedPlan): void {
 
 export function planOf(method: object): LockedPlan | undefined {
   return Reflect.getOwnMetadata(PLAN, method) as LockedPlan | undefined;
+}
+
+export function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof (value as PromiseLike<unknown> | undefined | null)?.then === 'function';
 }

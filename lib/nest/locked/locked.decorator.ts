@@ -5,8 +5,15 @@ import { loopTurn } from '../../core/time/event-loop.js';
 import type { LockService } from '../../core/service/lock.service.js';
 import { injectedService, serviceProperty } from '../injection/injected-service.js';
 import { InterceptedCall, notAsync } from './intercepted-call.js';
-import { isThenable } from './is-thenable.js';
-import { ContextKey, LockedPlan, planOf, setPlan, type AnyKey, type AnyLockedOptions } from './locked-plan.js';
+import {
+  isThenable,
+  ContextKey,
+  LockedPlan,
+  planOf,
+  setPlan,
+  type AnyKey,
+  type AnyLockedOptions,
+} from './locked-plan.js';
 import { lockedInterceptorOf } from './locked.interceptor.js';
 import { lockedStream } from './locked-stream.js';
 import type { AnswerArgs, LockedDecorator, LockedKey, LockedOptions } from './locked.types.js';
@@ -103,7 +110,7 @@ function wrap(
   return new Proxy(method, {
     apply(target, self: unknown, args: unknown[]) {
       const run = () => Reflect.apply(target, self, args);
-      const call = InterceptedCall.current();
+      const call = plan.isForInterceptor ? InterceptedCall.current() : undefined;
       if (call?.plan === plan) return call.enter(run);
       if (plan.returnsObservable) return streamUnderLock(plan, () => serviceOf(self), args, run);
       return tellingOfStreams(promiseUnderLock(plan, () => serviceOf(self), args, run));

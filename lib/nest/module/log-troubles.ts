@@ -35,7 +35,7 @@ export function logTroubles(service: LockService, logger: Logger): void {
   service.events$.subscribe({
     next: (event) => {
       kept.note(event);
-      outage.note(event);
+      if ('causes' in event) outage.note(event);
       if (event.type === 'lost') lost.note(event);
       else if (event.type === 'release-failed') unreleased.note(event);
       else if (event.type === 'warning') logger.warn(event.message);

@@ -26,9 +26,8 @@ export class Outage {
     private readonly logger: Logger,
   ) {}
 
-  note(event: LockEvent): void {
-    // A refusal without causes is one of an application that closes.
-    if (!('causes' in event) || event.causes.length === 0) return;
+  note(event: Extract<LockEvent, { causes: unknown }>): void {
+    if (event.causes.length === 0) return; // refused by an application that closes
     if (event.causes.every(({ problem }) => OF_ONE_KEY.test(problem))) return;
     if (event.type === 'unavailable') this.#refused++;
     if (this.#since !== undefined) return;

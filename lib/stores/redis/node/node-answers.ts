@@ -1,6 +1,6 @@
 import { NodeError } from '../../../api/errors.js';
 import { FENCE_TTL_MS, WIPED } from '../scripts/fence.js';
-import type { Reply } from '../scripts/command.js';
+import type { Reply } from '../scripts/script-runner.js';
 import type { Holding } from '../../../core/backend/lock-backend.js';
 
 /** A fault of one node. */

@@ -16,7 +16,7 @@ import {
 import { PROTOCOL, queueEntry, readMessage, type Service } from '../scripts/hand-off.js';
 import type { Script } from '../scripts/script.js';
 import { ScriptFault } from '../scripts/script-fault.js';
-import type { Reply } from '../scripts/command.js';
+import type { Reply } from '../scripts/script-runner.js';
 import { ScriptRunner } from '../scripts/script-runner.js';
 import { UnderWay } from '../../../core/time/in-flight.js';
 import { Inbox } from './inbox.js';
@@ -152,11 +152,11 @@ export class RedisNode {
   acquire({ key, owner, ttlMs, place, holders = 1 }: AcquireRequest, told: (vote: Vote) => void): void {
     const { fair } = this.#settings;
     if (!place && !fair) {
-      this.#runner.tell(ACQUIRE, this.#lockAndFence(key), [owner, ttlMs], this.#voteOf, told);
+      this.#runner.run(ACQUIRE, this.#lockAndFence(key), [owner, ttlMs], this.#voteOf, told);
       return;
     }
     const args = [owner, ttlMs, holders, place ? this.#entry(place) : '', place?.number ?? '', fair ? 1 : 0];
-    this.#runner.tell(CONTEND, this.#keys(key), args, this.#voteOf, told);
+    this.#runner.run(CONTEND, this.#keys(key), args, this.#voteOf, told);
   }
 
   /**
@@ -171,13 +171,13 @@ export class RedisNode {
     const { epoch, votesFromUs } = admission ?? { epoch: '', votesFromUs: '' };
     if (!place) {
       const keys = [...this.#lockAndFence(key), this.#guard];
-      this.#runner.tell(VOTE, keys, [owner, ttlMs, epoch, votesFromUs], this.#voteOf, told);
+      this.#runner.run(VOTE, keys, [owner, ttlMs, epoch, votesFromUs], this.#voteOf, told);
       return;
     }
     // Nobody can be woken who does not listen.
     const entry = this.isListening ? this.#entry(place) : '';
     const args = [owner, ttlMs, 1, entry, place.number ?? '', 0, epoch, votesFromUs];
-    this.#runner.tell(VOTE_OR_QUEUE, [...this.#keys(key), this.#guard], args, this.#voteOf, told);
+    this.#runner.run(VOTE_OR_QUEUE, [...this.#keys(key), this.#guard], args, this.#voteOf, told);
   }
 
   /** @param longestMs the longest ttl in use, as far as the caller knows */
@@ -201,7 +201,7 @@ export class RedisNode {
     const { grant, ttlMs } = request;
     const { key, owner } = grant;
     const script = mode === 'restore' ? RESTORE : EXTEND;
-    this.#runner.tell(script, [this.#lock(key)], [owner, ttlMs], this.#extensionOf, told);
+    this.#runner.run(script, [this.#lock(key)], [owner, ttlMs], this.#extensionOf, told);
   }
 
   /**
@@ -283,8 +283,8 @@ export class RedisNode {
 
   #giveBack({ key, owner, entry }: GivingBack, told: (release: NodeRelease) => void): void {
     const keys = this.#keys(key);
-    if (entry === undefined) this.#runner.tell(RELEASE, keys, [owner], this.#releaseOf, told);
-    else this.#runner.tell(WITHDRAW, keys, [owner, entry], this.#releaseOf, told);
+    if (entry === undefined) this.#runner.run(RELEASE, keys, [owner], this.#releaseOf, told);
+    else this.#runner.run(WITHDRAW, keys, [owner, entry], this.#releaseOf, told);
   }
 
   get #guard(): string {

@@ -1,20 +1,20 @@
 import { performance } from 'node:perf_hooks';
 import { nextTick, setImmediate } from '../../../core/time/event-loop.js';
-import { LinkedList } from '../../../core/time/linked-list.js';
-import type { CommandFault, RedisClient } from '../client/redis-client.js';
-import {
-  answered,
-  Command,
-  fail,
-  taken,
-  throwLater,
-  type CommandListener,
-  type Gathered,
-  type Operation,
-  type Reply,
-} from './command.js';
+import { LinkedList, type Linked } from '../../../core/time/linked-list.js';
+import type { CommandFault, RedisClient, Route, ScriptCall } from '../client/redis-client.js';
 import type { Script } from './script.js';
 import { ScriptFault, scriptFaultOf } from './script-fault.js';
+
+/** What a script answered for one operation. Numbers come as strings from clients with `stringNumbers`. */
+export type Reply = number | string | (number | string)[];
+
+/** What one caller asked for. */
+interface Operation {
+  read: (answer: Reply | ScriptFault) => unknown;
+  /** Called with what was read. */
+  done: (value: never) => void;
+  failed: (reason: unknown) => void;
+}
 
 // The same for all: an error of its own for each would cost more than all else that is done while a server is down.
 const STILL_OPEN = new ScriptFault('it does not answer (an earlier command is still open)', false);
@@ -29,14 +29,14 @@ const NOT_CONNECTED = new ScriptFault('not connected', false, true);
  * A command that is not answered in time is not waited for, but it is remembered: until it settles nothing more is sent
  * the same way, so a server that hangs costs one time limit once, and has a bounded number of commands queued for it.
  */
-export class ScriptRunner implements CommandListener {
+export class ScriptRunner {
   readonly #client: RedisClient;
   readonly #timeoutMs: number;
   readonly #sameConnection: boolean;
   readonly #onOverdue: (isOpen: () => boolean) => void;
   readonly #onAnswering: () => void;
   /** What is to be sent by the end of this tick, by script and, in a Cluster, slot. */
-  #gathered = new Map<Script | string, Gathered>();
+  #gathered = new Map<Script | string, GatheredCommand>();
   /** What was sent and is not overdue, in the order it comes due: one timer serves all. */
   readonly #open = new LinkedList<Command>();
   #timer?: NodeJS.Timeout;
@@ -80,22 +80,22 @@ export class ScriptRunner implements CommandListener {
     read: (answer: Reply | ScriptFault) => T | PromiseLike<T>,
   ): Promise<T> {
     return new Promise<T>((resolve, reject) => {
-      this.#gather(script, keys, args, { read, told: resolve, failed: reject });
+      this.#gather(script, keys, args, { read, done: resolve, failed: reject });
     });
   }
 
   /**
-   * Like `ask`, without a promise: `told` is given what `read` makes of the answer, or of a fault, after this has returned.
-   * Neither must throw.
+   * Like `ask`, without a promise: `done` is called with what `read` makes of the answer, or of a fault, after this has
+   * returned. Neither must throw.
    */
-  tell<T>(
+  run<T>(
     script: Script,
     keys: readonly string[],
     args: readonly (string | number)[],
     read: (answer: Reply | ScriptFault) => T,
-    told: (value: T) => void,
+    done: (value: T) => void,
   ): void {
-    this.#gather(script, keys, args, { read, told, failed: throwLater });
+    this.#gather(script, keys, args, { read, done, failed: throwLater });
   }
 
   #gather(script: Script, keys: readonly string[], args: readonly (string | number)[], operation: Operation): void {
@@ -113,10 +113,7 @@ export class ScriptRunner implements CommandListener {
     }
     const id = this.#client.isCluster ? `${script.name}:${route[0]}` : script;
     let command = this.#gathered.get(id);
-    if (!command) {
-      command = new Command(script, route, [], [], [], this) as Gathered;
-      this.#gathered.set(id, command);
-    }
+    if (!command) this.#gathered.set(id, (command = new Command(script, route, [], [], [], this) as GatheredCommand));
     command.operations.push(operation);
     for (const key of keys) command.keys.push(key);
     for (const arg of args) command.args.push(arg);
@@ -234,4 +231,69 @@ export class ScriptRunner implements CommandListener {
 
 function isReply(value: unknown): value is Reply {
   return typeof value === 'number' || typeof value === 'string' || Array.isArray(value);
+}
+
+/** One call of a script: open until the server has answered. */
+class Command implements ScriptCall, Linked<Command> {
+  /** The connection that it was sent on. */
+  generation?: unknown;
+  dueAt = 0;
+  list?: { remove(command: Command): void };
+  next?: Command;
+  previous?: Command;
+
+  constructor(
+    readonly script: Script,
+    readonly route: Route,
+    public operations: Operation[],
+    /** The keys of all its operations. */
+    public keys: readonly string[],
+    /** The arguments of all its operations. */
+    public args: readonly (string | number)[],
+    private readonly runner: ScriptRunner,
+  ) {}
+
+  /** A command whose operations were given up has not run where its script was unknown: it is not sent again. */
+  get isWanted(): boolean {
+    return this.operations.length > 0;
+  }
+
+  answered(reply: unknown): void {
+    this.runner.answered(this, reply);
+  }
+
+  failed(fault: CommandFault): void {
+    this.runner.failed(this, fault);
+  }
+}
+
+/** A command that is still to be sent, and takes more operations. */
+type GatheredCommand = Command & { keys: string[]; args: (string | number)[] };
+
+const NOTHING: never[] = [];
+
+/** A reader that throws must not keep the others of its command from their answers. */
+function answered({ read, done, failed }: Operation, answer: Reply | ScriptFault): void {
+  try {
+    done(read(answer) as never);
+  } catch (error) {
+    failed(error);
+  }
+}
+
+/** Becomes an unhandled rejection: it is a bug. */
+function throwLater(error: unknown): void {
+  void Promise.reject(error);
+}
+
+/** None of its operations has an answer. */
+function fail(command: Command, fault: ScriptFault): void {
+  for (const operation of taken(command)) answered(operation, fault);
+}
+
+/** Its operations, which are answered now: what may live on in old memory for a while should hold little. */
+function taken(command: Command): Operation[] {
+  const { operations } = command;
+  command.operations = command.keys = command.args = NOTHING;
+  return operations;
 }
