@@ -597,7 +597,7 @@ describe('the queue of a key', () => {
     expect(calls.map(({ lease }) => lease?.fencingToken)).toEqual([undefined, 7]);
   });
 
-  it('in fair mode has a bid for each call, and grants each its own', async () => {
+  it('in fair mode has a contender for each call, and grants each its own', async () => {
     const { asks, log, acquire, granted, release } = setUp({ fair: true });
     const calls = [acquire(), acquire(), acquire()];
     expect(asks.map(({ waiting }) => waiting?.tokens)).toEqual([1, 1, 1]);

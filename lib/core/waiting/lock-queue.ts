@@ -3,7 +3,7 @@ import { LockUnavailableError, type NodeError } from '../../api/errors.js';
 import type { Lease } from '../lease/lease.js';
 import type { Leases } from '../lease/leases.js';
 import { validityMs } from '../time/validity.js';
-import { Bid, type BidDuties, type BidOwner } from './bid.js';
+import { Contender, type ContenderDuties, type ContenderOwner } from './contender.js';
 import { closed, type Interruption } from './interruption.js';
 import { contended, inVain, tooLate, type Known, type Sighting } from './refusals.js';
 import { WaiterList } from './waiter-list.js';
@@ -19,7 +19,7 @@ export interface QueueLimits {
 }
 
 /** What the queues of a service need of the world. */
-export interface QueueDuties extends BidDuties {
+export interface QueueDuties extends ContenderDuties {
   limits: QueueLimits;
   leases: Pick<Leases, 'add' | 'check' | 'lose'>;
   /** Nobody wants or holds the lock in this process any more. */
@@ -39,15 +39,15 @@ const BEGIN_WITH = 0.45;
 const PASSED_WITHIN = 1 / 3;
 
 /**
- * All calls of this process that want one lock, in the order of their arrival. They have one bid between them, and when
+ * All calls of this process that want one lock, in the order of their arrival. They have one contender between them, and when
  * it wins, the lock is passed on among them for a while: lock cohorting (Dice, Marathe, Shavit, PPoPP 2012). In fair
- * mode each has a bid of its own.
+ * mode each has a contender of its own.
  */
-export class LockQueue implements BidOwner, WaiterQueue {
+export class LockQueue implements ContenderOwner, WaiterQueue {
   readonly #waiters = new WaiterList();
-  #bid?: Bid;
+  #contender?: Contender;
   /** In fair mode, instead. */
-  readonly #bids?: Map<Waiter, Bid>;
+  readonly #contenders?: Map<Waiter, Contender>;
   /** Held in this process. */
   #lease?: Lease;
   #cohort?: Cohort;
@@ -57,7 +57,7 @@ export class LockQueue implements BidOwner, WaiterQueue {
     private readonly key: string,
     private readonly duties: QueueDuties,
   ) {
-    if (duties.limits.fair && duties.backend.waitQueue?.handsOver) this.#bids = new Map();
+    if (duties.limits.fair && duties.backend.waitQueue?.handsOver) this.#contenders = new Map();
   }
 
   /** What this process holds. */
@@ -82,7 +82,7 @@ export class LockQueue implements BidOwner, WaiterQueue {
       waiter.refuse(contended(waiter, this.#known, limits.maxWaiters));
       return;
     }
-    const asks = this.#bids !== undefined || (!this.#lease && !this.#bid);
+    const asks = this.#contenders !== undefined || (!this.#lease && !this.#contender);
     if (waiter.interruption.happened && (isTaken || !asks)) {
       waiter.refuse(closed(this.key));
       return;
@@ -132,66 +132,70 @@ export class LockQueue implements BidOwner, WaiterQueue {
   /** Calls whose waiting it ends are refused; one that asks for a lock that may be free does not wait yet. */
   interrupt(interruption: Interruption): void {
     const mayBeFree = this.#lease === undefined && this.#sighting === undefined;
-    const asks = (waiter: Waiter) => mayBeFree && (this.#bids !== undefined || waiter === this.#waiters.first);
+    const asks = (waiter: Waiter) => mayBeFree && (this.#contenders !== undefined || waiter === this.#waiters.first);
     for (const waiter of this.#waiters.filter((each) => each.interruption === interruption && !asks(each)))
       this.giveUp(waiter, closed(this.key));
   }
 
-  onTurn(bid: Bid): void {
-    const { triesOnce, terms } = this.#bidder(bid)!;
+  onTurn(contender: Contender): void {
+    const { triesOnce, terms } = this.#waiterOf(contender)!;
     const { limits, now } = this.duties;
     if (this.#sighting) this.#sighting.askedAt ??= now();
     // An attempt that will probably win, or that nobody waits behind, is spared the words for a place in the queue.
-    const waits = this.#bids ? !triesOnce : this.#sighting !== undefined || this.#waiters.size > 1;
-    const passes = this.#bids ? 0 : Math.min(limits.cohortPasses, this.#waiters.size - 1);
-    bid.ask(terms.ttlMs, waits ? 1 + passes : undefined);
+    const waits = this.#contenders ? !triesOnce : this.#sighting !== undefined || this.#waiters.size > 1;
+    const passes = this.#contenders ? 0 : Math.min(limits.cohortPasses, this.#waiters.size - 1);
+    contender.ask(terms.ttlMs, waits ? 1 + passes : undefined);
   }
 
   /**
    * Whoever it is for begins at once, and the lease is extended meanwhile: docs/adr/0018-begin-with-the-grant.md. Otherwise
    * it is confirmed first: for several holders in turn, for one whose lease is not extended, and when too little is left.
    */
-  onHandOver(bid: Bid, handOver: HandOver, sentAt: number): void {
-    const waiter = this.#bidder(bid)!;
+  onHandOver(contender: Contender, handOver: HandOver, sentAt: number): void {
+    const waiter = this.#waiterOf(contender)!;
     const { limits, now } = this.duties;
-    const servesOne = this.#bids !== undefined || this.#waiters.size === 1;
+    const servesOne = this.#contenders !== undefined || this.#waiters.size === 1;
     const { ttlMs, watchdog } = waiter.terms;
     const grantLeftMs = sentAt + validityMs(handOver.ttlMs, limits.guardMs) - now();
     const leftMs = Math.min(grantLeftMs, validityMs(ttlMs, limits.guardMs));
     if (!servesOne || !watchdog || leftMs < handOver.ttlMs * BEGIN_WITH) {
-      this.onTurn(bid);
+      this.onTurn(contender);
       return;
     }
-    bid.won();
-    this.#drop(bid);
+    contender.won();
+    this.#drop(contender);
     this.#cohort = undefined;
     const grant = handOver.grantOf(this.key);
     this.#grant(waiter, grant, grant.fencingToken, handOver.ttlMs, sentAt, ttlMs);
     this.#refuseTriers();
   }
 
-  onOutcome(bid: Bid, request: AcquireRequest, outcome: AcquireOutcome, attemptedAt: number): void {
+  onOutcome(contender: Contender, request: AcquireRequest, outcome: AcquireOutcome, attemptedAt: number): void {
     switch (outcome.status) {
       case 'acquired':
-        this.#acquired(bid, request, outcome);
+        this.#acquired(contender, request, outcome);
         break;
       case 'contended':
-        this.#contended(bid, outcome, attemptedAt);
+        this.#contended(contender, outcome, attemptedAt);
         break;
       case 'unavailable':
-        this.#unavailable(bid, outcome.causes, attemptedAt);
+        this.#unavailable(contender, outcome.causes, attemptedAt);
         break;
     }
     this.#goOn();
   }
 
-  #acquired(bid: Bid, request: AcquireRequest, outcome: Extract<AcquireOutcome, { status: 'acquired' }>): void {
+  #acquired(
+    contender: Contender,
+    request: AcquireRequest,
+    outcome: Extract<AcquireOutcome, { status: 'acquired' }>,
+  ): void {
     const { grant, sentAt } = outcome;
     const { backend, limits, now } = this.duties;
-    const waiter = this.#bidder(bid);
+    const waiter = this.#waiterOf(contender);
     const answeredAt = now();
     const isOfUse = answeredAt < sentAt + validityMs(request.ttlMs, limits.guardMs);
-    this.#drop(bid);
+    this.#drop(contender);
     if (isOfUse && waiter?.terms.ttlMs === request.ttlMs) {
       this.#cohort = cohortOf(grant, answeredAt + limits.cohortMs);
       this.#grant(waiter, grant, grant.fencingToken, request.ttlMs, sentAt);
@@ -204,10 +208,14 @@ export class LockQueue implements BidOwner, WaiterQueue {
     if (!isOfUse && waiter?.remainingMs === 0)
       this.#refuse(waiter, tooLate(this.key, request.ttlMs, answeredAt - sentAt));
     else waiter?.mind(this);
-    if (this.#bids && waiter && !waiter.isSettled) this.#begin(waiter);
+    if (this.#contenders && waiter && !waiter.isSettled) this.#begin(waiter);
   }
 
-  #contended(bid: Bid, refusal: Extract<AcquireOutcome, { status: 'contended' }>, attemptedAt: number): void {
+  #contended(
+    contender: Contender,
+    refusal: Extract<AcquireOutcome, { status: 'contended' }>,
+    attemptedAt: number,
+  ): void {
     const { owner, remainingMs } = refusal;
     const answeredAt = this.duties.now();
     this.#sighting = {
@@ -215,21 +223,22 @@ export class LockQueue implements BidOwner, WaiterQueue {
       endsAt: remainingMs === undefined ? undefined : answeredAt + remainingMs,
     };
     this.#refuseTriers();
-    const bidder = this.#bidder(bid);
-    if (bidder?.interruption.happened) this.#refuse(bidder, closed(this.key));
-    else bidder?.mind(this);
-    if (this.#bidder(bid)) bid.wait(refusal, answeredAt - attemptedAt);
-    else this.#end(bid);
+    const waiter = this.#waiterOf(contender);
+    if (waiter?.interruption.happened) this.#refuse(waiter, closed(this.key));
+    else waiter?.mind(this);
+    if (this.#waiterOf(contender)) contender.wait(refusal, answeredAt - attemptedAt);
+    else this.#end(contender);
   }
 
   /** Who waited for all of a failed attempt need not make the same one again: else a queue would fail one by one. */
-  #unavailable(bid: Bid, causes: readonly NodeError[], attemptedAt: number): void {
-    const failed = (waiter: Waiter) => waiter.startedAt <= attemptedAt && (!bid.waiter || waiter === bid.waiter);
+  #unavailable(contender: Contender, causes: readonly NodeError[], attemptedAt: number): void {
+    const failed = (waiter: Waiter) =>
+      waiter.startedAt <= attemptedAt && (!contender.waiter || waiter === contender.waiter);
     for (const waiter of this.#waiters.filter(failed)) {
       this.#refuse(waiter, LockUnavailableError.from('acquired', this.key, causes));
     }
-    if (this.#bidder(bid)) this.onTurn(bid);
-    else this.#end(bid);
+    if (this.#waiterOf(contender)) this.onTurn(contender);
+    else this.#end(contender);
   }
 
   #grant(
@@ -253,8 +262,8 @@ export class LockQueue implements BidOwner, WaiterQueue {
     if (!waiter.list) return; // a lock that was found lost meanwhile made it give up; or it is being granted
     this.#waiters.remove(waiter);
     waiter.refuse(reason);
-    const bid = this.#bids ? this.#bids.get(waiter) : this.#bid;
-    if (bid && !bid.isAsking && !this.#bidder(bid)) this.#end(bid);
+    const contender = this.#contenders ? this.#contenders.get(waiter) : this.#contender;
+    if (contender && !contender.isAsking && !this.#waiterOf(contender)) this.#end(contender);
   }
 
   /** Those who try once have found others before them. */
@@ -274,26 +283,26 @@ export class LockQueue implements BidOwner, WaiterQueue {
   }
 
   #begin(waiter: Waiter): void {
-    const bid = new Bid(this.key, this.#bids && waiter, this, this.duties);
-    if (this.#bids) this.#bids.set(waiter, bid);
-    else this.#bid = bid;
-    this.onTurn(bid);
+    const contender = new Contender(this.key, this.#contenders && waiter, this, this.duties);
+    if (this.#contenders) this.#contenders.set(waiter, contender);
+    else this.#contender = contender;
+    this.onTurn(contender);
   }
 
   /** For whom it asks; undefined when nobody is left. */
-  #bidder({ waiter }: Bid): Waiter | undefined {
+  #waiterOf({ waiter }: Contender): Waiter | undefined {
     if (!waiter) return this.#waiters.first;
     return waiter.isSettled ? undefined : waiter;
   }
 
-  #end(bid: Bid): void {
-    bid.withdraw();
-    this.#drop(bid);
+  #end(contender: Contender): void {
+    contender.withdraw();
+    this.#drop(contender);
   }
 
-  #drop({ waiter }: Bid): void {
-    if (waiter) this.#bids!.delete(waiter);
-    else this.#bid = undefined;
+  #drop({ waiter }: Contender): void {
+    if (waiter) this.#contenders!.delete(waiter);
+    else this.#contender = undefined;
   }
 
   /** Those who wait behind a holder of this process know that it was held until now, whatever comes next. */
@@ -304,7 +313,7 @@ export class LockQueue implements BidOwner, WaiterQueue {
   /** Somebody came or went: asks for those who wait, unless that is being done. */
   #goOn(): void {
     const { first } = this.#waiters;
-    if (this.#lease || this.#bid || this.#bids?.size) return;
+    if (this.#lease || this.#contender || this.#contenders?.size) return;
     if (first) this.#begin(first);
     else this.duties.onEmpty(this.key);
   }

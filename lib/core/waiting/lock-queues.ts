@@ -2,7 +2,7 @@ import type { HandOver, ReleaseOutcome, WaitListener } from '../backend/lock-bac
 import type { Lease } from '../lease/lease.js';
 import { ownerSequence } from '../backend/owner.js';
 import type { LeaseListener } from '../lease/leases.js';
-import type { Bid } from './bid.js';
+import type { Contender } from './contender.js';
 import type { Interruption } from './interruption.js';
 import { LockQueue, type QueueDuties } from './lock-queue.js';
 import type { Waiter } from './waiter.js';
@@ -10,14 +10,14 @@ import type { Waiter } from './waiter.js';
 /** The queues of all keys that calls of this process want or hold. */
 export class LockQueues implements WaitListener, LeaseListener {
   readonly #queues = new Map<string, LockQueue>();
-  readonly #bids = new Map<string, Bid>();
+  readonly #contenders = new Map<string, Contender>();
   readonly #duties: QueueDuties;
 
-  constructor(duties: Omit<QueueDuties, 'nextOwner' | 'bids' | 'listener' | 'onEmpty'>, processName: string) {
+  constructor(duties: Omit<QueueDuties, 'nextOwner' | 'contenders' | 'listener' | 'onEmpty'>, processName: string) {
     this.#duties = {
       ...duties,
       nextOwner: ownerSequence(processName),
-      bids: this.#bids,
+      contenders: this.#contenders,
       listener: this,
       onEmpty: (key) => this.#queues.delete(key),
     };
@@ -25,7 +25,7 @@ export class LockQueues implements WaitListener, LeaseListener {
 
   /** How much it keeps: nothing unless keys are held or waited for in this process. */
   get size(): number {
-    return this.#queues.size + this.#bids.size;
+    return this.#queues.size + this.#contenders.size;
   }
 
   /** What this process holds of the key. */
@@ -69,12 +69,12 @@ export class LockQueues implements WaitListener, LeaseListener {
   }
 
   onTurn(ticket?: string): void {
-    if (ticket !== undefined) this.#bids.get(ticket)?.wake();
-    else for (const bid of [...this.#bids.values()]) bid.wake();
+    if (ticket !== undefined) this.#contenders.get(ticket)?.wake();
+    else for (const contender of [...this.#contenders.values()]) contender.wake();
   }
 
   onHandOver(ticket: string, handOver: HandOver): void {
-    this.#bids.get(ticket)?.wake(handOver);
+    this.#contenders.get(ticket)?.wake(handOver);
   }
 
   onTaken(key: string, owner: string): void {

@@ -19,32 +19,32 @@ const CHECK_MS = 1_000;
 /** A wait at the end of the holder's lease must find it ended. */
 const AFTER_EXPIRY_MS = 1;
 
-/** What the bids of a service need of the world. */
-export interface BidDuties {
+/** What the contenders of a service need of the world. */
+export interface ContenderDuties {
   backend: LockBackend;
   now: () => number;
   nextOwner: () => string;
   underWay: UnderWay;
-  /** Finds the bid of a ticket that is woken. */
-  bids: Map<string, Bid>;
+  /** Finds the contender of a ticket that is woken. */
+  contenders: Map<string, Contender>;
   /** What the wait queue of the backend reports to. */
   listener: WaitListener;
 }
 
-/** What a bid tells the queue that it stands for. */
-export interface BidOwner {
+/** What a contender tells the queue that it stands for. */
+export interface ContenderOwner {
   /** It is to ask again. */
-  onTurn(bid: Bid): void;
+  onTurn(contender: Contender): void;
   /** The lock was handed over to its ticket, some time after `sentAt`. */
-  onHandOver(bid: Bid, handOver: HandOver, sentAt: number): void;
-  onOutcome(bid: Bid, request: AcquireRequest, outcome: AcquireOutcome, attemptedAt: number): void;
+  onHandOver(contender: Contender, handOver: HandOver, sentAt: number): void;
+  onOutcome(contender: Contender, request: AcquireRequest, outcome: AcquireOutcome, attemptedAt: number): void;
 }
 
 /**
  * A place among those who want a lock, all processes taken together: it asks for the lock, one attempt at a time, and
  * waits until it is woken, until the holder's lease ends, or until it is time to see for itself.
  */
-export class Bid {
+export class Contender {
   #place?: { -readonly [Each in keyof Place]: Place[Each] };
   /** When it was about to ask with this place, if that happened once: another attempt may have ended a grant. */
   #askedOnceAt?: number;
@@ -60,8 +60,8 @@ export class Bid {
     private readonly key: string,
     /** Whom it is for; undefined: whoever is first in the queue of this process. */
     readonly waiter: Waiter | undefined,
-    private readonly owner: BidOwner,
-    private readonly duties: BidDuties,
+    private readonly owner: ContenderOwner,
+    private readonly duties: ContenderDuties,
   ) {}
 
   get isAsking(): boolean {
@@ -146,9 +146,9 @@ export class Bid {
 
   #takePlace({ isListening }: WaitQueue): Place {
     if (!this.#place) {
-      const { bids, nextOwner } = this.duties;
+      const { contenders, nextOwner } = this.duties;
       this.#place = { ticket: nextOwner(), isHeard: isListening };
-      bids.set(this.#place.ticket, this);
+      contenders.set(this.#place.ticket, this);
     }
     return this.#place;
   }
@@ -169,7 +169,7 @@ export class Bid {
   #dropPlace(leave: boolean): void {
     if (!this.#place) return;
     if (leave && this.#queued) this.duties.backend.waitQueue?.leave(this.key, this.#place);
-    this.duties.bids.delete(this.#place.ticket);
+    this.duties.contenders.delete(this.#place.ticket);
     this.#place = undefined;
     this.#queued = false;
   }
