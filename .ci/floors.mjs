@@ -20,7 +20,7 @@ const ROOMS = {
   'core/options': ['api'],
   'core/backend': ['api', 'core/time'],
   'core/lease': ['api', ...CORE],
-  'core/waiting': ['api', ...CORE, 'core/lease'],
+  'core/waiting': ['api', ...CORE, 'core/lease', 'rxjs'],
   'core/engine': ['api', ...CORE, 'core/lease', 'core/waiting', 'rxjs'],
   'core/service': ['api', ...CORE, 'core/lease', 'core/waiting', 'core/engine', 'rxjs'],
   'stores/memory': ['api', 'core/time', 'core/backend'],

@@ -1,3 +1,4 @@
+import { Subject } from 'rxjs';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import type {
   AcquireOutcome,
@@ -11,17 +12,17 @@ import type {
 import { LockContendedError, LockUnavailableError, NodeError } from '../../lib/api/errors.js';
 import { Lease, type LeaseOwner } from '../../lib/core/lease/lease.js';
 import type { Leases } from '../../lib/core/lease/leases.js';
-import { LockHandle } from '../../lib/core/lease/lock-handle.js';
 import type { AcquireOptions } from '../../lib/api/options.js';
 import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
 import { RedisHandOver } from '../../lib/stores/redis/node/redis-grant.js';
 import { GRANT_TTL_MS } from '../../lib/stores/redis/scripts/hand-off.js';
-import { Interruption } from '../../lib/core/waiting/interruption.js';
 import type { LockService } from '../../lib/core/service/lock.service.js';
-import { LockQueues } from '../../lib/core/waiting/lock-queues.js';
-import { Waiter, type Callers } from '../../lib/core/waiting/waiter.js';
+import { FAIR, LockQueues, MUTEX, type LockKind } from '../../lib/core/waiting/lock-queue.js';
+import type { RefusalGate } from '../../lib/core/waiting/refusal-gate.js';
+import { Calls, Closing, Waiter } from '../../lib/core/waiting/waiter.js';
 import { UnderWay } from '../../lib/core/time/in-flight.js';
 import { validityMs } from '../../lib/core/time/validity.js';
+import { ownerSequence } from '../../lib/core/backend/owner.js';
 import { openLocks } from '../support/open-locks.js';
 import { randomOf } from '../support/random.js';
 import { RedisServer } from '../support/redis-server.js';
@@ -29,7 +30,7 @@ import { until } from '../support/until.js';
 
 const KEY = 'key';
 const TERMS = { ttlMs: 30_000, waitMs: 60_000, watchdog: true };
-const LIMITS = { guardMs: 0, fair: false, maxWaiters: 100, cohortPasses: 100, cohortMs: 100 };
+const LIMITS = { guardMs: 0, maxWaiters: 100, cohortPasses: 100, cohortMs: 100 };
 const OTHERS = { status: 'contended', owner: 'others', remainingMs: 20_000, queued: true } as const;
 const DOWN = { status: 'unavailable', causes: [new NodeError('node', 'down')] } satisfies AcquireOutcome;
 
@@ -40,7 +41,7 @@ interface Ask {
 }
 
 /** The queues of a service before a backend that answers as the test says. */
-function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true) {
+function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true, kind: LockKind = MUTEX) {
   const asks: Ask[] = [];
   const log: string[] = [];
   let listener!: WaitListener;
@@ -76,33 +77,30 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true) {
     problems: () => [],
   } as Partial<LockBackend> as LockBackend;
   const now = () => performance.now();
-  const queues = new LockQueues(
-    {
-      backend,
-      now,
-      limits: { ...LIMITS, ...limits },
-      underWay: new UnderWay(),
-      leases: {
-        add: (grant, token, ttlMs, sentAt, kept, extendTo) => {
-          if (extendTo !== undefined) log.push(`begin with ${token}, extend to ${extendTo}`);
-          const owner: LeaseOwner = { guardMs: 0, now, whyOver: () => 'expired', foundLost: () => {} };
-          return new Lease({ grant, fencingToken: token, ttlMs, sentAt, kept }, owner);
-        },
-        check: ({ grant: { owner } }) => log.push(`check ${owner}`),
-        lose: (lease, reason) => lease.lose(reason),
-      },
+  const inFlight = new UnderWay();
+  const leases = {
+    add: (grant, token, ttlMs, sentAt, kept, extendTo) => {
+      if (extendTo !== undefined) log.push(`begin with ${token}, extend to ${extendTo}`);
+      const owner: LeaseOwner = { guardMs: 0, now, whyOver: () => 'expired', foundLost: () => {} };
+      return new Lease({ grant, fencingToken: token, ttlMs, sentAt, kept }, owner);
     },
-    'host/1/random',
-  );
-  const interruption = new Interruption();
-  const leases = { release: () => Promise.resolve(true) } as Partial<Leases> as Leases;
-  const callers: Callers = {
+    check: ({ grant: { owner } }) => log.push(`check ${owner}`),
+    lose: (lease, reason) => lease.lose(reason),
+  } as Partial<Leases> as Leases;
+  const queues = new LockQueues({
+    backend,
     now,
-    granted: (_, lease) => new LockHandle(lease, leases),
-    refused: (_, __, reject) => reject(),
-  };
+    kind,
+    limits: { ...LIMITS, ...limits },
+    leases,
+    inFlight,
+    nextOwner: ownerSequence('host/1/random'),
+  });
+  const closing = new Closing();
+  const gate = { settle: (_, settle) => settle() } as Partial<RefusalGate> as RefusalGate;
+  const calls = new Calls(now, leases, new Subject(), inFlight, gate);
   const acquire = (terms: Partial<AcquireOptions> = {}) => {
-    const waiter = new Waiter({ ...TERMS, ...terms }, interruption, KEY, callers);
+    const waiter = new Waiter(KEY, { ...TERMS, ...terms }, closing, calls);
     queues.join(waiter);
     const outcome = { lease: undefined as Lease | undefined, error: undefined as unknown };
     waiter.lock.then(
@@ -331,6 +329,17 @@ describe('the queue of a key', () => {
     expect(queues.size).toBe(0);
   });
 
+  it('grants a call that came meanwhile what was asked for on behalf of one that has given up', async () => {
+    const controller = new AbortController();
+    const { asks, log, acquire, granted } = setUp();
+    acquire({ signal: controller.signal });
+    controller.abort('gone');
+    const next = acquire();
+    await asks[0]!.answer(granted());
+    expect(next.lease?.grant.owner).toBe(asks[0]!.claim.owner);
+    expect(log).toEqual(['ask']);
+  });
+
   it('gives back a lock that the first one wanted for another time than the next', async () => {
     const controller = new AbortController();
     const { asks, log, acquire, granted } = setUp();
@@ -419,6 +428,20 @@ describe('the queue of a key', () => {
     second!.lease!.lose('expired');
     queues.onLost(second!.lease!);
     expect(log).toEqual(['ask']);
+  });
+
+  it('does not name a lease as the holder that was lost a moment ago, nor takes the lock for free', async () => {
+    const { acquire, asks, granted } = setUp();
+    const first = acquire();
+    await asks[0]!.answer(granted());
+    const waiting = acquire({ waitMs: 50 });
+    first.lease!.lose('expired'); // the queue does not know it yet
+    const trier = acquire({ waitMs: 0 });
+    await vi.advanceTimersByTimeAsync(50);
+    for (const { error } of [trier, waiting]) {
+      expect(error).toBeInstanceOf(LockContendedError);
+      expect((error as LockContendedError).holder).toBeUndefined();
+    }
   });
 
   it('passes a lease on no more that may have been taken by force, and has it checked', async () => {
@@ -588,7 +611,7 @@ describe('the queue of a key', () => {
   });
 
   it('in fair mode begins with a grant although others wait', async () => {
-    const { asks, log, acquire, wake } = setUp({ fair: true });
+    const { asks, log, acquire, wake } = setUp({}, true, FAIR);
     const calls = [acquire(), acquire()];
     for (const ask of [...asks]) await ask.answer(OTHERS);
     log.length = 0;
@@ -598,7 +621,7 @@ describe('the queue of a key', () => {
   });
 
   it('in fair mode has a contender for each call, and grants each its own', async () => {
-    const { asks, log, acquire, granted, release } = setUp({ fair: true });
+    const { asks, log, acquire, granted, release } = setUp({}, true, FAIR);
     const calls = [acquire(), acquire(), acquire()];
     expect(asks.map(({ waiting }) => waiting?.tokens)).toEqual([1, 1, 1]);
     expect(new Set(asks.map(({ claim }) => claim.owner)).size).toBe(3);
@@ -612,7 +635,7 @@ describe('the queue of a key', () => {
 
   it('in fair mode gives up one place when one gives up', async () => {
     const controller = new AbortController();
-    const { asks, log, acquire, queues } = setUp({ fair: true });
+    const { asks, log, acquire, queues } = setUp({}, true, FAIR);
     acquire();
     acquire({ signal: controller.signal });
     for (const ask of [...asks]) await ask.answer(OTHERS);

@@ -1,34 +1,24 @@
 import { Subject, type Observable } from 'rxjs';
-import type { AcquireOutcome, LockBackend } from '../backend/lock-backend.js';
+import type { LockBackend } from '../backend/lock-backend.js';
 import { checkKey } from '../keys/key.js';
 import { diagnosisOf, REPORT_TIMEOUT_MS } from '../backend/report.js';
 import type { LockDiagnosis, NodeReport } from '../../api/diagnosis.js';
 import { LockContendedError, LockOptionsError, LockSelfDeadlockError, type LockOutcome } from '../../api/errors.js';
 import type { LockEvent } from '../../api/events.js';
 import type { Lease } from '../lease/lease.js';
-import { Leases } from '../lease/leases.js';
 import { LockHandle } from '../lease/lock-handle.js';
 import type { Lock, LockInfo } from '../../api/lock.js';
 import type { AcquireOptions, LossOptions, TryAcquireOptions, WithLockOptions } from '../../api/options.js';
-import { ownerSequence } from '../backend/owner.js';
 import { resolveRequest, type CallKind, type LockRequest } from '../options/call-options.js';
 import type { ResolvedServiceOptions } from '../options/service-options.js';
 import { HeldLocks } from './lock-context.js';
-import { closed } from '../waiting/interruption.js';
 import { lockInfo } from './lock-info.js';
-import { LockCallers } from '../engine/lock-callers.js';
-import { LockQueues } from '../waiting/lock-queues.js';
-import { RefusalGate } from '../waiting/refusal-gate.js';
+import { LockEngine } from '../engine/lock-engine.js';
 import type { Closable, Shutdown } from './shutdown.js';
 import { TransactionCheck } from './transaction-check.js';
-import { UnderWay } from '../time/in-flight.js';
-import { Waiter } from '../waiting/waiter.js';
 
 /** What is done under a lock. */
 export type Work<T> = (lock: Lock) => T | PromiseLike<T>;
-
-/** How long the lock stands that is taken to see whether locks can be had, in milliseconds, if it cannot be released. */
-const PROBE_TTL_MS = 1_000;
 
 /** What a lock service is made of. */
 export interface LockServiceParts {
@@ -55,14 +45,9 @@ export class LockService {
   /** The same for calls that do not wait. */
   readonly #onlyOnce: ResolvedServiceOptions;
   readonly #backend: LockBackend;
-  readonly #callers: LockCallers;
-  readonly #queues: LockQueues;
-  readonly #leases: Leases;
+  readonly #engine: LockEngine;
   readonly #held = new HeldLocks();
   readonly #events = new Subject<LockEvent>();
-  readonly #underWay = new UnderWay();
-  /** By which each call is refused. */
-  readonly #gate = new RefusalGate();
   readonly #transactions?: TransactionCheck;
   readonly #shutdown: Shutdown;
   readonly #closable: Closable;
@@ -78,25 +63,12 @@ export class LockService {
       const warn = (key: string, message: string) => this.#emit(() => ({ type: 'warning', key, message }));
       this.#transactions = new TransactionCheck(options.insideTransaction, warn);
     }
-    this.#leases = new Leases({ backend, guardMs: options.guardMs, now, emit: (event) => this.#emit(event) });
-    this.#callers = new LockCallers(now, this.#leases, this.#events, this.#underWay, this.#gate);
-    this.#queues = new LockQueues(
-      {
-        backend,
-        now,
-        limits: options,
-        underWay: this.#underWay,
-        leases: this.#leases,
-      },
-      processName,
-    );
-    this.#leases.listener = this.#queues;
+    this.#engine = new LockEngine({ backend, now, limits: options, processName, events: this.#events });
     this.#shutdown = shutdown;
     this.#closable = {
       timeoutMs: options.shutdownTimeoutMs,
       held: this.#held,
-      queues: this.#queues,
-      leases: this.#leases,
+      engine: this.#engine,
     };
     shutdown.join(this.#closable);
   }
@@ -142,7 +114,7 @@ export class LockService {
   async withLock<T>(key: string, ...rest: [Work<T>] | [WithLockOptions, Work<T>]): Promise<T> {
     const [options, work] = rest.length === 1 ? [undefined, rest[0]] : rest;
     if (typeof work !== 'function') {
-      return this.#gate.refuse(
+      return this.#engine.refuse(
         new LockOptionsError(`withLock(key, options, work) needs a function as its last argument: got ${typeof work}.`),
       );
     }
@@ -186,7 +158,7 @@ export class LockService {
    */
   async inspect(key: string): Promise<LockInfo | null> {
     const holding = await this.#ask(key, (backend) => backend.inspect(key));
-    return holding ? lockInfo(key, holding, this.#queues.waiting(key)) : null;
+    return holding ? lockInfo(key, holding, this.#engine.waiting(key)) : null;
   }
 
   /** Whether anybody holds the lock. @throws LockUnavailableError */
@@ -200,11 +172,8 @@ export class LockService {
    * @returns whether anybody held it
    * @throws LockUnavailableError
    */
-  async forceRelease(key: string): Promise<boolean> {
-    const taken = await this.#ask(key, (backend) => backend.forceRelease(key));
-    const lease = this.#queues.lease(key); // passed on meanwhile, perhaps; or acquired since, by right
-    if (lease && taken?.from.includes(lease.grant.owner)) this.#leases.lose(lease, 'expired');
-    return taken !== undefined;
+  forceRelease(key: string): Promise<boolean> {
+    return this.#ask(key, () => this.#engine.forceRelease(key));
   }
 
   /**
@@ -222,22 +191,7 @@ export class LockService {
    * @internal
    */
   async isAvailable(key: string): Promise<boolean> {
-    this.#underWay.begin();
-    try {
-      if (this.#shutdown.interruption.happened) return false;
-      // The brace ends the hash tag: in a Cluster it is a lock of the same slot.
-      const request = { key: `${key}}:probe`, owner: ownerSequence()(), ttlMs: PROBE_TTL_MS };
-      const outcome = await new Promise<AcquireOutcome>((resolve) => this.#backend.acquire(request, resolve));
-      if (outcome.status === 'acquired') {
-        const { grant } = outcome;
-        await new Promise((resolve) => this.#backend.release(grant, resolve));
-      }
-      return outcome.status !== 'unavailable'; // another process may be trying the same
-    } catch {
-      return false;
-    } finally {
-      this.#underWay.end();
-    }
+    return this.#shutdown.closing.phase === 'open' && this.#engine.isAvailable(key);
   }
 
   /** Nest calls it first when the application closes: asks work under a lock to end, and refuses those who wait. @internal */
@@ -263,14 +217,14 @@ export class LockService {
 
   async #close(): Promise<void> {
     this.#shutdown.leave(this.#closable);
-    await this.#underWay.settled();
+    await this.#engine.settled();
     await this.#backend.close();
     this.#events.complete();
   }
 
   /** How much it keeps in memory: 0 when nothing is held or waited for. @internal */
   get size(): number {
-    return this.#queues.size + this.#leases.size;
+    return this.#engine.size;
   }
 
   /**
@@ -285,26 +239,21 @@ export class LockService {
       const held = this.#held.heldLease(key);
       return held ? this.#acquireHeld(key, request, held, method) : this.#join(key, request, method);
     } catch (error) {
-      return this.#gate.refuse(error);
+      return this.#engine.refuse(error);
     }
   }
 
   #join(key: string, request: LockRequest, method?: string): Promise<LockHandle> {
-    const { interruption } = this.#shutdown;
-    if (interruption.isFinal) throw closed(key);
-    this.#transactions?.check(key, request.onTransaction, method);
-    const waiter = new Waiter(request, interruption, key, this.#callers);
-    this.#underWay.begin();
-    this.#leases.settle(); // a lease that was found lost in this very line is not in the way
-    this.#queues.join(waiter);
-    return waiter.lock;
+    const { closing } = this.#shutdown;
+    if (closing.phase !== 'closed') this.#transactions?.check(key, request.onTransaction, method);
+    return this.#engine.acquire(key, request, closing);
   }
 
   async #acquireHeld(key: string, request: LockRequest, held: Lease | undefined, method?: string): Promise<LockHandle> {
     for (; held?.state === 'unknown'; held = this.#held.heldLease(key)) await held.answered();
     if (!held) return this.#join(key, request, method);
-    if (!request.reentrant) return this.#gate.refuse(new LockSelfDeadlockError(key));
-    return LockHandle.another(held, this.#leases);
+    if (!request.reentrant) return this.#engine.refuse(new LockSelfDeadlockError(key));
+    return LockHandle.another(held, this.#engine.leases);
   }
 
   async #ask<T>(key: string, question: (backend: LockBackend) => Promise<T>): Promise<T> {
@@ -312,7 +261,7 @@ export class LockService {
       checkKey(key);
       return await question(this.#backend);
     } catch (error) {
-      return this.#gate.refuse(error);
+      return this.#engine.refuse(error);
     }
   }
 

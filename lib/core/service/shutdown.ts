@@ -1,15 +1,13 @@
-import type { Leases } from '../lease/leases.js';
+import type { LockEngine } from '../engine/lock-engine.js';
+import { Closing } from '../waiting/waiter.js';
 import type { HeldLocks } from './lock-context.js';
-import { Interruption } from '../waiting/interruption.js';
-import type { LockQueues } from '../waiting/lock-queues.js';
 
 /** The parts of a lock service that closing it needs. */
 export interface Closable {
   /** How long work under its locks may run on, in milliseconds. */
   readonly timeoutMs: number;
   readonly held: HeldLocks;
-  readonly queues: LockQueues;
-  readonly leases: Leases;
+  readonly engine: LockEngine;
 }
 
 /**
@@ -19,31 +17,31 @@ export interface Closable {
 export class Shutdown {
   readonly #services = new Set<Closable>();
   /** Of calls that hold nothing. */
-  readonly #newcomers = new Interruption();
+  readonly #newcomers = new Closing();
   /** Of calls that run under a lock. */
-  readonly #holders = new Interruption();
+  readonly #holders = new Closing();
   #drained?: Promise<void>;
 
   join(service: Closable): void {
     this.#services.add(service);
-    if (this.#newcomers.happened) service.leases.askToEnd();
+    if (this.#newcomers.phase !== 'open') service.engine.leases.askToEnd();
   }
 
   leave(service: Closable): void {
     this.#services.delete(service);
   }
 
-  /** What ends the waiting of the call that runs now. */
-  get interruption(): Interruption {
+  /** How far the closing has come for the call that runs now. */
+  get closing(): Closing {
     for (const { held } of this.#services) if (held.any) return this.#holders;
     return this.#newcomers;
   }
 
   /** Asks work under a lock to end, and refuses calls that wait and hold nothing. Locks that are free are still given out. */
   begin(): void {
-    if (this.#newcomers.happened) return;
-    this.#interrupt(this.#newcomers); // before any work ends: its lock is not for those who are refused
-    for (const { leases } of this.#services) leases.askToEnd();
+    if (this.#newcomers.phase !== 'open') return;
+    this.#advance(this.#newcomers, 'waiting-ends'); // before any work ends: its lock is not for those who are refused
+    for (const { engine } of this.#services) engine.leases.askToEnd();
   }
 
   /**
@@ -56,21 +54,20 @@ export class Shutdown {
 
   async #drain(): Promise<void> {
     this.begin();
-    this.#newcomers.isFinal = true;
+    this.#newcomers.phase = 'closed';
     await this.#idle();
-    this.#holders.isFinal = true;
-    this.#interrupt(this.#holders);
-    for (const { leases } of this.#services) leases.end();
+    this.#advance(this.#holders, 'closed');
+    for (const { engine } of this.#services) engine.leases.end();
   }
 
   /** Waits for all services together: work under a lock of one may need the others to the end. */
   async #idle(): Promise<void> {
     const services = [...this.#services];
     const timeoutMs = Math.max(0, ...services.map((service) => service.timeoutMs));
-    for (const { leases } of services) leases.announceWait(timeoutMs);
+    for (const { engine } of services) engine.leases.announceWait(timeoutMs);
     if (timeoutMs === 0) return; // at once, also where a test has faked the timers
     const allIdle = async () => {
-      for (let busy; (busy = services.find(({ leases }) => !leases.isIdle));) await busy.leases.idle();
+      for (let busy; (busy = services.find(({ engine }) => !engine.leases.isIdle));) await busy.engine.leases.idle();
     };
     let timer: NodeJS.Timeout | undefined;
     const over = new Promise<void>((resolve) => (timer = setTimeout(resolve, timeoutMs)));
@@ -78,8 +75,8 @@ export class Shutdown {
     clearTimeout(timer);
   }
 
-  #interrupt(interruption: Interruption): void {
-    interruption.happened = true;
-    for (const { queues } of this.#services) queues.interrupt(interruption);
+  #advance(closing: Closing, phase: Closing['phase']): void {
+    closing.phase = phase;
+    for (const { engine } of this.#services) engine.refuseWaiting(closing);
   }
 }

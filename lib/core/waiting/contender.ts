@@ -1,176 +1,214 @@
 import type {
   AcquireOutcome,
   AcquireRequest,
-  HandOver,
   LockBackend,
   Place,
   WaitListener,
   WaitQueue,
 } from '../backend/lock-backend.js';
-import type { UnderWay } from '../time/in-flight.js';
+import type { Linked, LinkedList } from '../time/linked-list.js';
 import { BackOff } from './back-off.js';
-import type { Waiter } from './waiter.js';
 
 /**
- * Who waits asks again after this time at the latest, in milliseconds: shorter than a grant that is not confirmed
- * stands, so that nobody is stuck for longer than that, whatever message, queue or lock was lost.
+ * A contender asks again after this time at the latest, in milliseconds: shorter than a grant that is not confirmed stands, so
+ * that no waiter is stuck for longer than that, whatever message, queue or lock was lost.
  */
 const CHECK_MS = 1_000;
-/** A wait at the end of the holder's lease must find it ended. */
+/** A wait until the holder's lease ends must find it ended. */
 const AFTER_EXPIRY_MS = 1;
 
-/** What the contenders of a service need of the world. */
-export interface ContenderDuties {
-  backend: LockBackend;
-  now: () => number;
-  nextOwner: () => string;
-  underWay: UnderWay;
-  /** Finds the contender of a ticket that is woken. */
-  contenders: Map<string, Contender>;
-  /** What the wait queue of the backend reports to. */
-  listener: WaitListener;
-}
+/** All contenders of a service: those that have a place in the queue of the store are found by its ticket. */
+export class Contenders<Waiter> {
+  readonly byTicket = new Map<string, Contender<Waiter>>();
 
-/** What a contender tells the queue that it stands for. */
-export interface ContenderOwner {
-  /** It is to ask again. */
-  onTurn(contender: Contender): void;
-  /** The lock was handed over to its ticket, some time after `sentAt`. */
-  onHandOver(contender: Contender, handOver: HandOver, sentAt: number): void;
-  onOutcome(contender: Contender, request: AcquireRequest, outcome: AcquireOutcome, attemptedAt: number): void;
+  constructor(
+    readonly backend: LockBackend,
+    readonly now: () => number,
+    /** Makes the owner values of attempts, and the tickets of places. */
+    readonly nextOwner: () => string,
+    /** Hears from the wait queue of the backend. */
+    readonly listener: WaitListener,
+  ) {}
 }
 
 /**
- * A place among those who want a lock, all processes taken together: it asks for the lock, one attempt at a time, and
- * waits until it is woken, until the holder's lease ends, or until it is time to see for itself.
+ * One contender for a lock, among those of all processes: it makes one attempt at a time on behalf of a waiter, and keeps the
+ * place in the queue of the store between them. It is passive: the queue of its key makes the attempts that it describes.
+ *
+ * `idle ── ask ──▶ asking ── answered ──▶ idle ── wait ──▶ waiting ── ask ──▶ asking`
+ *
+ * - `idle`: no attempt is in flight, and no turn is waited for. A contender that rests after a split vote is idle, too:
+ *   there chance alone must decide who is first, and not who is woken.
+ * - `asking`: an attempt is in flight.
+ * - `waiting`: it asks again when it is woken, or when its pause is over.
  */
-export class Contender {
+export class Contender<Waiter> implements Linked<Contender<Waiter>> {
+  list?: LinkedList<Contender<Waiter>>;
+  next?: Contender<Waiter>;
+  previous?: Contender<Waiter>;
+  /** The waiter that it asks for; undefined when that one gave up during an attempt, and no other has taken it over. */
+  waiter?: Waiter;
+  #state: 'idle' | 'asking' | 'waiting' = 'idle';
+  #attemptedAt = 0;
   #place?: { -readonly [Each in keyof Place]: Place[Each] };
+  /** Whether the store is known to have the place in its queue. */
+  #isQueued = false;
   /** When it was about to ask with this place, if that happened once: another attempt may have ended a grant. */
   #askedOnceAt?: number;
-  #queued = false;
-  #isAsking = false;
-  /** It was woken since it began to ask: that attempt may not have seen why. */
-  #woken = false;
-  #isDeaf = false;
+  /** Whether it was woken since it last began to ask: the answer in flight may be older than that. */
+  #isWoken = false;
+  /** Whether it was woken before it last began to ask. */
+  #wasWoken = false;
   #timer?: NodeJS.Timeout;
   #backOff?: BackOff;
 
   constructor(
-    private readonly key: string,
-    /** Whom it is for; undefined: whoever is first in the queue of this process. */
-    readonly waiter: Waiter | undefined,
-    private readonly owner: ContenderOwner,
-    private readonly duties: ContenderDuties,
+    readonly key: string,
+    private readonly all: Contenders<Waiter>,
   ) {}
 
   get isAsking(): boolean {
-    return this.#isAsking;
+    return this.#state === 'asking';
   }
 
-  /** @param holders how many in turn the lock is for; with a place in the queue, if it is not free */
-  ask(ttlMs: number, holders?: number): void {
-    const { backend, now, nextOwner, underWay } = this.duties;
+  /** Whether it has a place in the queue of the store, or would have one by its next attempt. */
+  get hasPlace(): boolean {
+    return this.#place !== undefined;
+  }
+
+  /** When its latest attempt was about to be sent. */
+  get attemptedAt(): number {
+    return this.#attemptedAt;
+  }
+
+  /** The earliest time from which a lock counts that was handed over to it; undefined when that is not certain. */
+  get handedOverSince(): number | undefined {
+    return this.#askedOnceAt;
+  }
+
+  /**
+   * Begins an attempt.
+   * @param holders how many holders in turn the lock is for; with it comes a place in the queue, if the lock is not free
+   */
+  ask(ttlMs: number, holders?: number): AcquireRequest {
+    const { backend, now, nextOwner } = this.all;
     const { waitQueue } = backend;
-    const wasWoken = this.#woken;
     this.#stopWaiting();
-    this.#isAsking = true;
-    this.#woken = false;
+    this.#state = 'asking';
+    this.#wasWoken = this.#isWoken;
+    this.#isWoken = false;
     const place = holders === undefined || !waitQueue ? undefined : { ...this.#takePlace(waitQueue) };
     const owner = place && waitQueue?.handsOver ? place.ticket : nextOwner();
-    const request = { key: this.key, owner, ttlMs, place, holders };
-    const attemptedAt = now();
-    this.#askedOnceAt = place && this.#queued ? undefined : attemptedAt;
-    underWay.begin();
-    backend.acquire(request, (outcome) => {
-      this.#isAsking = false;
-      if (outcome.status === 'acquired' && this.#queued && !wasWoken) waitQueue?.checkListening(); // it was granted unheard
-      if (outcome.status !== 'contended') this.#dropPlace(outcome.status === 'unavailable');
-      else this.#noteQueued(outcome);
-      if (outcome.status === 'contended' && outcome.isRepeated) this.#askedOnceAt = undefined;
-      this.owner.onOutcome(this, request, outcome, attemptedAt);
-      underWay.end();
-    });
+    this.#attemptedAt = now();
+    this.#askedOnceAt = place && this.#isQueued ? undefined : this.#attemptedAt;
+    return { key: this.key, owner, ttlMs, place, holders };
   }
 
-  /** Waits after a refusal. */
-  wait({ remainingMs, queued }: Extract<AcquireOutcome, { status: 'contended' }>, attemptMs: number): void {
-    const { backend, listener } = this.duties;
-    const { waitQueue } = backend;
-    if (waitQueue && !waitQueue.isListening) waitQueue.listen(listener);
+  /** Its attempt was answered. */
+  answered(outcome: AcquireOutcome): void {
+    this.#state = 'idle';
+    switch (outcome.status) {
+      case 'acquired':
+        // The grant came without a message.
+        if (this.#isQueued && !this.#wasWoken) this.all.backend.waitQueue?.checkListening();
+        this.#dropPlace();
+        break;
+      case 'contended':
+        this.#noteQueued(outcome);
+        if (outcome.isRepeated) this.#askedOnceAt = undefined;
+        break;
+      case 'unavailable':
+        this.#leavePlace();
+        break;
+    }
+  }
+
+  /**
+   * Prepares to wait after a refusal.
+   * @returns for how long, in milliseconds; undefined when it has to ask again at once
+   */
+  pauseMs(refusal: Extract<AcquireOutcome, { status: 'contended' }>, answeredAt: number): number | undefined {
+    const { remainingMs, queued } = refusal;
+    const { waitQueue } = this.all.backend;
+    if (waitQueue && !waitQueue.isListening) waitQueue.listen(this.all.listener);
     const isListening = waitQueue?.isListening ?? false;
     // A release would pass its place over.
     if (waitQueue?.handsOver && this.#place?.isHeard && !isListening) {
       this.#renewPlace(waitQueue);
-      this.owner.onTurn(this);
-      return;
+      return undefined;
     }
-    // Whoever asked without a place in the queue hears of nothing: it takes one at once.
-    if (this.#woken || (!this.#place && isListening && remainingMs !== undefined)) {
-      this.owner.onTurn(this);
-      return;
-    }
-    // After a split vote chance alone must decide who is first.
-    this.#isDeaf = remainingMs === undefined;
-    const pauseMs =
-      queued && isListening && remainingMs !== undefined
-        ? Math.min(CHECK_MS, Math.max(0, remainingMs) + AFTER_EXPIRY_MS)
-        : (this.#backOff ??= new BackOff()).next(remainingMs, attemptMs);
-    this.#timer = setTimeout(() => this.owner.onTurn(this), pauseMs);
+    // A contender without a place in the queue is not woken: it takes one at once.
+    if (this.#isWoken || (!this.#place && isListening && remainingMs !== undefined)) return undefined;
+    return queued && isListening && remainingMs !== undefined
+      ? Math.min(CHECK_MS, Math.max(0, remainingMs) + AFTER_EXPIRY_MS)
+      : (this.#backOff ??= new BackOff()).next(remainingMs, answeredAt - this.#attemptedAt);
   }
 
-  /** Its turn may have come, or the lock was handed over to its ticket. */
-  wake(handOver?: HandOver): void {
-    this.#woken = true;
-    if (!this.#timer || this.#isDeaf) return;
-    if (handOver === undefined || this.#askedOnceAt === undefined) this.owner.onTurn(this);
-    else this.owner.onHandOver(this, handOver, this.#askedOnceAt);
+  /**
+   * Waits until it is woken.
+   * @param timer ends the wait at the latest
+   * @param isSplit nobody won the vote: the timer alone ends it
+   */
+  wait(timer: NodeJS.Timeout, isSplit: boolean): void {
+    this.#timer = timer;
+    if (!isSplit) this.#state = 'waiting';
   }
 
-  /** It has got what it waited for. */
+  /** Its turn may have come. @returns whether it waits for that; otherwise it is remembered for the answer in flight */
+  wake(): boolean {
+    this.#isWoken = true;
+    return this.#state === 'waiting';
+  }
+
+  /** The lock that it waited for is its own. */
   won(): void {
     this.#stopWaiting();
-    this.#dropPlace(false);
+    this.#dropPlace();
   }
 
-  /** Nobody is left for whom it waits. */
+  /** No waiter is left that it could ask for. */
   withdraw(): void {
     this.#stopWaiting();
-    this.#dropPlace(true);
+    this.#leavePlace();
   }
 
   #stopWaiting(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
+    this.#state = 'idle';
   }
 
   #takePlace({ isListening }: WaitQueue): Place {
     if (!this.#place) {
-      const { contenders, nextOwner } = this.duties;
+      const { byTicket, nextOwner } = this.all;
       this.#place = { ticket: nextOwner(), isHeard: isListening };
-      contenders.set(this.#place.ticket, this);
+      byTicket.set(this.#place.ticket, this);
     }
     return this.#place;
   }
 
   #noteQueued({ queued, number }: Extract<AcquireOutcome, { status: 'contended' }>): void {
-    this.#queued ||= queued;
+    this.#isQueued ||= queued;
     if (queued && this.#place) this.#place.number = number ?? this.#place.number ?? 0;
   }
 
-  /** Nobody hears any more when its turn comes: in its old order it is granted the lock all the same. */
+  /** Its process does not hear any more when its turn comes: in its old order it is granted the lock all the same. */
   #renewPlace(waitQueue: WaitQueue): void {
     const { number } = this.#place!;
-    this.#dropPlace(true);
+    this.#leavePlace();
     this.#takePlace(waitQueue);
     this.#place!.number = number;
   }
 
-  #dropPlace(leave: boolean): void {
+  #leavePlace(): void {
+    if (this.#place && this.#isQueued) this.all.backend.waitQueue?.leave(this.key, this.#place);
+    this.#dropPlace();
+  }
+
+  #dropPlace(): void {
     if (!this.#place) return;
-    if (leave && this.#queued) this.duties.backend.waitQueue?.leave(this.key, this.#place);
-    this.duties.contenders.delete(this.#place.ticket);
+    this.all.byTicket.delete(this.#place.ticket);
     this.#place = undefined;
-    this.#queued = false;
+    this.#isQueued = false;
   }
 }

@@ -1,33 +1,47 @@
-import type { AcquireOutcome, AcquireRequest, Grant, HandOver, ReleaseOutcome } from '../backend/lock-backend.js';
+import type {
+  AcquireOutcome,
+  AcquireRequest,
+  Grant,
+  HandOver,
+  LockBackend,
+  ReleaseOutcome,
+  WaitListener,
+} from '../backend/lock-backend.js';
 import { LockUnavailableError, type NodeError } from '../../api/errors.js';
 import type { Lease } from '../lease/lease.js';
-import type { Leases } from '../lease/leases.js';
+import type { LeaseListener, Leases } from '../lease/leases.js';
 import { validityMs } from '../time/validity.js';
-import { Contender, type ContenderDuties, type ContenderOwner } from './contender.js';
-import { closed, type Interruption } from './interruption.js';
-import { contended, inVain, tooLate, type Known, type Sighting } from './refusals.js';
-import { WaiterList } from './waiter-list.js';
-import type { Waiter, WaiterQueue } from './waiter.js';
+import type { UnderWay } from '../time/in-flight.js';
+import { LinkedList } from '../time/linked-list.js';
+import { onAbort } from './abort-listener.js';
+import { Contender, Contenders } from './contender.js';
+import { answeredTooLate, closed, contended, timedOut, type HolderSeen, type Knowledge } from './refusals.js';
+import { WaiterList, type Closing, type Waiter } from './waiter.js';
 
-/** How the calls of one process wait. */
-export interface QueueLimits {
-  guardMs: number;
-  fair: boolean;
-  maxWaiters: number;
-  cohortPasses: number;
-  cohortMs: number;
+/** A kind of lock: how many may want it, and hold it, together. */
+export interface LockKind {
+  /** How many contenders and leases of one key this process may have at a time; `Infinity`: one for each call. */
+  readonly width: number;
+  /** How many holders a key can have at a time, in all processes. */
+  readonly capacity: number;
 }
 
-/** What the queues of a service need of the world. */
-export interface QueueDuties extends ContenderDuties {
-  limits: QueueLimits;
-  leases: Pick<Leases, 'add' | 'check' | 'lose'>;
-  /** Nobody wants or holds the lock in this process any more. */
-  onEmpty: (key: string) => void;
+/** A lock with one holder. The calls of a process have one contender between them, and pass the lock on to each other. */
+export const MUTEX: LockKind = { width: 1, capacity: 1 };
+/** A lock with one holder, for which each call has a place of its own in the queue of the store. */
+export const FAIR: LockKind = { width: Infinity, capacity: 1 };
+
+/** The bounds of the waiting in one process. */
+export interface QueueLimits {
+  readonly guardMs: number;
+  readonly maxWaiters: number;
+  readonly cohortPasses: number;
+  readonly cohortMs: number;
 }
 
 /** What one grant is good for: some holders of this process in turn. */
 interface Cohort {
+  grant: Grant;
   nextToken: number;
   lastToken: number;
   endsAt: number;
@@ -38,31 +52,126 @@ const BEGIN_WITH = 0.45;
 /** A lock is passed on only in this first part of its lease: its next holder must not begin with a lease that ends. */
 const PASSED_WITHIN = 1 / 3;
 
+/** The queues of all keys that calls of this process want or hold. */
+export class LockQueues implements WaitListener, LeaseListener {
+  readonly backend: LockBackend;
+  readonly now: () => number;
+  readonly kind: LockKind;
+  readonly limits: QueueLimits;
+  readonly leases: Pick<Leases, 'add' | 'check' | 'lose'>;
+  /** Counts the attempts whose answer is still to come. */
+  readonly inFlight: UnderWay;
+  readonly contenders: Contenders<Waiter>;
+  readonly #queues = new Map<string, LockQueue>();
+
+  constructor(
+    parts: Pick<LockQueues, 'backend' | 'now' | 'kind' | 'limits' | 'leases' | 'inFlight'> & {
+      nextOwner: () => string;
+    },
+  ) {
+    this.backend = parts.backend;
+    this.now = parts.now;
+    this.kind = parts.kind;
+    this.limits = parts.limits;
+    this.leases = parts.leases;
+    this.inFlight = parts.inFlight;
+    this.contenders = new Contenders(parts.backend, parts.now, parts.nextOwner, this);
+  }
+
+  /** How much it keeps: nothing unless keys are held or waited for in this process. */
+  get size(): number {
+    return this.#queues.size + this.contenders.byTicket.size;
+  }
+
+  /** The leases of the key that this process holds. */
+  leasesOf(key: string): Lease[] {
+    return this.#queues.get(key)?.leases ?? [];
+  }
+
+  /** How many calls of this process wait for the key. */
+  waiting(key: string): number {
+    return this.#queues.get(key)?.size ?? 0;
+  }
+
+  /** The waiter is granted a lease, or refused, sooner or later. */
+  join(waiter: Waiter): void {
+    const { key } = waiter;
+    let queue = this.#queues.get(key);
+    if (!queue) this.#queues.set(key, (queue = new LockQueue(key, this)));
+    try {
+      queue.join(waiter);
+    } catch (bug) {
+      if (!waiter.isSettled) waiter.refuse(bug);
+    }
+  }
+
+  /**
+   * Passes the lock on to the next call of this process, or gives it back to the store.
+   * @param done called with what became of the release
+   * @returns whether it was passed on
+   */
+  giveBack(lease: Lease, done: (outcome: ReleaseOutcome) => void): boolean {
+    return this.#queues.get(lease.key)!.giveBack(lease, done);
+  }
+
+  /** The lease was lost. */
+  onLost(lease: Lease): void {
+    this.#queues.get(lease.key)?.onLost(lease);
+  }
+
+  /** The closing has come to its next phase: refuses the calls that may not wait any more. */
+  refuseWaiting(closing: Closing): void {
+    for (const queue of [...this.#queues.values()]) queue.refuseWaiting(closing);
+  }
+
+  onTurn(ticket?: string): void {
+    const { byTicket } = this.contenders;
+    if (ticket !== undefined) this.#wake(byTicket.get(ticket));
+    else for (const contender of [...byTicket.values()]) this.#wake(contender);
+  }
+
+  onHandOver(ticket: string, handOver: HandOver): void {
+    this.#wake(this.contenders.byTicket.get(ticket), handOver);
+  }
+
+  onTaken(key: string, owner: string): void {
+    this.#queues.get(key)?.onTaken(owner);
+  }
+
+  /** Called by a queue of which nothing is wanted or held any more. */
+  forget(key: string): void {
+    this.#queues.delete(key);
+  }
+
+  #wake(contender: Contender<Waiter> | undefined, handOver?: HandOver): void {
+    if (contender?.wake()) this.#queues.get(contender.key)!.onTurn(contender, handOver);
+  }
+}
+
 /**
- * All calls of this process that want one lock, in the order of their arrival. They have one contender between them, and when
- * it wins, the lock is passed on among them for a while: lock cohorting (Dice, Marathe, Shavit, PPoPP 2012). In fair
- * mode each has a contender of its own.
+ * All calls of this process that want one lock, in the order of their arrival. As many contenders as the kind of the lock is
+ * wide ask for it on behalf of the first waiters. A contender whose waiter gives up asks for the next waiter that has none.
+ *
+ * When the one contender of a mutex wins, the lock is passed on among the waiters for a while: lock cohorting (Dice, Marathe,
+ * Shavit, PPoPP 2012).
  */
-export class LockQueue implements ContenderOwner, WaiterQueue {
+export class LockQueue {
   readonly #waiters = new WaiterList();
-  #contender?: Contender;
-  /** In fair mode, instead. */
-  readonly #contenders?: Map<Waiter, Contender>;
+  readonly #contenders = new LinkedList<Contender<Waiter>>();
+  /** How many of the contenders have a waiter. */
+  #served = 0;
   /** Held in this process. */
-  #lease?: Lease;
+  readonly #leases = new Set<Lease>();
   #cohort?: Cohort;
-  #sighting?: Sighting;
+  #seen?: HolderSeen;
 
   constructor(
     private readonly key: string,
-    private readonly duties: QueueDuties,
-  ) {
-    if (duties.limits.fair && duties.backend.waitQueue?.handsOver) this.#contenders = new Map();
-  }
+    private readonly queues: LockQueues,
+  ) {}
 
-  /** What this process holds. */
-  get lease(): Lease | undefined {
-    return this.#lease;
+  get leases(): Lease[] {
+    return [...this.#leases];
   }
 
   /** How many calls wait. */
@@ -71,173 +180,179 @@ export class LockQueue implements ContenderOwner, WaiterQueue {
   }
 
   join(waiter: Waiter): void {
-    const { backend, limits } = this.duties;
-    const isTaken = this.#lease !== undefined || this.#sighting !== undefined;
-    if (isTaken && waiter.triesOnce) {
+    const { backend, limits } = this.queues;
+    const free = this.#free;
+    if (free === 0 && waiter.triesOnce) {
       waiter.refuse(contended(waiter, this.#known));
       return;
     }
-    // Who asks for a lock that may be free does not wait yet.
-    if (this.#waiters.size >= limits.maxWaiters + (isTaken ? 0 : 1)) {
+    // A call that asks for a lock that may be free does not wait yet.
+    if (this.#waiters.size >= limits.maxWaiters + free) {
       waiter.refuse(contended(waiter, this.#known, limits.maxWaiters));
       return;
     }
-    const asks = this.#contenders !== undefined || (!this.#lease && !this.#contender);
-    if (waiter.interruption.happened && (isTaken || !asks)) {
+    const asks = this.#mayContend;
+    if (waiter.closing.phase !== 'open' && (free === 0 || !asks)) {
       waiter.refuse(closed(this.key));
       return;
     }
     this.#waiters.push(waiter);
-    const { signal, waitMs, ttlMs } = waiter.terms;
-    // An attempt ends by itself: who asks at once, and has the time for it, needs no timer.
-    if (!asks || signal || waitMs <= backend.attemptTimeoutMs(ttlMs)) waiter.mind(this);
-    if (asks && !waiter.isSettled) this.#begin(waiter);
+    const { signal, waitMs, ttlMs } = waiter.request;
+    // An attempt ends by itself: a call that asks at once, and has the time for it, needs no timer.
+    if (!asks || signal || waitMs <= backend.attemptTimeoutMs(ttlMs)) this.#limit(waiter);
+    if (waiter.isSettled) return;
+    if (asks) this.#begin(waiter);
+    else this.#takeOver(waiter);
   }
 
   /** Passes the lock on, or gives it back: its holder is done. @returns whether it was passed on */
   giveBack(lease: Lease, done: (outcome: ReleaseOutcome) => void): boolean {
-    this.#lease = undefined;
+    this.#leases.delete(lease);
     const next = this.#waiters.first;
     if (next && this.#canPassOn(lease, next)) {
       const { grant, ttlMs, sentAt } = lease;
       this.#grant(next, grant, this.#cohort!.nextToken++, ttlMs, sentAt);
       return true;
     }
-    this.duties.backend.release(lease.grant, done);
+    this.queues.backend.release(lease.grant, done);
     this.#noteTaken();
     this.#goOn();
     return false;
   }
 
-  /** The lease was lost. */
-  lost(lease: Lease): void {
-    if (this.#lease !== lease) return;
-    this.#lease = undefined;
+  onLost(lease: Lease): void {
+    if (!this.#leases.delete(lease)) return;
     this.#noteTaken();
     this.#goOn();
   }
 
-  /** The lock was taken by force from this owner, or so it is said: Redis is asked, and nothing passed on until it was. */
-  suspect(owner: string): void {
-    if (this.#lease?.grant.owner !== owner) return;
-    this.#cohort = undefined;
-    this.duties.leases.check(this.#lease);
+  /** The lock is said to have been taken by force from this owner: the store is asked, and nothing is passed on until then. */
+  onTaken(owner: string): void {
+    for (const lease of this.#leases) {
+      if (lease.grant.owner !== owner) continue;
+      this.#cohort = undefined;
+      this.queues.leases.check(lease);
+      return;
+    }
   }
 
-  giveUp(waiter: Waiter, reason: unknown = inVain(waiter, this.#known)): void {
-    this.#refuse(waiter, reason);
-    this.#goOn();
+  /** Calls that may not wait any more are refused. A call that asks for a lock that may be free does not wait yet. */
+  refuseWaiting(closing: Closing): void {
+    const mayBeFree = this.#free > 0;
+    for (const waiter of this.#waiters.filter((each) => each.closing === closing && !(mayBeFree && each.contender)))
+      this.#giveUp(waiter, closed(this.key));
   }
 
-  /** Calls whose waiting it ends are refused; one that asks for a lock that may be free does not wait yet. */
-  interrupt(interruption: Interruption): void {
-    const mayBeFree = this.#lease === undefined && this.#sighting === undefined;
-    const asks = (waiter: Waiter) => mayBeFree && (this.#contenders !== undefined || waiter === this.#waiters.first);
-    for (const waiter of this.#waiters.filter((each) => each.interruption === interruption && !asks(each)))
-      this.giveUp(waiter, closed(this.key));
+  /** The turn of a contender that waits may have come. @param handOver the lock was handed over to it */
+  onTurn(contender: Contender<Waiter>, handOver?: HandOver): void {
+    const since = contender.handedOverSince;
+    if (!handOver || since === undefined || !this.#beginWith(contender, handOver, since)) this.#ask(contender);
   }
 
-  onTurn(contender: Contender): void {
-    const { triesOnce, terms } = this.#waiterOf(contender)!;
-    const { limits, now } = this.duties;
-    if (this.#sighting) this.#sighting.askedAt ??= now();
+  #ask(contender: Contender<Waiter>): void {
+    const { backend, inFlight, kind, limits, now } = this.queues;
+    const waiter = contender.waiter!;
+    if (this.#seen) this.#seen.askedAt ??= now();
     // An attempt that will probably win, or that nobody waits behind, is spared the words for a place in the queue.
-    const waits = this.#contenders ? !triesOnce : this.#sighting !== undefined || this.#waiters.size > 1;
-    const passes = this.#contenders ? 0 : Math.min(limits.cohortPasses, this.#waiters.size - 1);
-    contender.ask(terms.ttlMs, waits ? 1 + passes : undefined);
+    const hasCompany = this.#seen !== undefined || this.#waiters.size > this.#served;
+    const takesPlace = contender.hasPlace || (kind.width === Infinity ? !waiter.triesOnce : hasCompany);
+    const passes = kind.width === 1 ? Math.min(limits.cohortPasses, this.#waiters.size - 1) : 0;
+    const request = contender.ask(waiter.request.ttlMs, takesPlace ? 1 + passes : undefined);
+    inFlight.begin();
+    backend.acquire(request, (outcome) => {
+      contender.answered(outcome);
+      this.#conclude(contender, request, outcome);
+      inFlight.end();
+    });
   }
 
   /**
-   * Whoever it is for begins at once, and the lease is extended meanwhile: docs/adr/0018-begin-with-the-grant.md. Otherwise
-   * it is confirmed first: for several holders in turn, for one whose lease is not extended, and when too little is left.
+   * Begins with a lock that was handed over, while its lease is extended: docs/adr/0018-begin-with-the-grant.md. A grant is
+   * confirmed first if it is for several holders in turn, or for one whose lease is not extended, and when too little is left.
+   * @returns whether it did
    */
-  onHandOver(contender: Contender, handOver: HandOver, sentAt: number): void {
-    const waiter = this.#waiterOf(contender)!;
-    const { limits, now } = this.duties;
-    const servesOne = this.#contenders !== undefined || this.#waiters.size === 1;
-    const { ttlMs, watchdog } = waiter.terms;
-    const grantLeftMs = sentAt + validityMs(handOver.ttlMs, limits.guardMs) - now();
+  #beginWith(contender: Contender<Waiter>, handOver: HandOver, since: number): boolean {
+    const waiter = contender.waiter!;
+    const { kind, limits, now } = this.queues;
+    const servesOne = kind.width > 1 || this.#waiters.size === 1;
+    const { ttlMs, watchdog } = waiter.request;
+    const grantLeftMs = since + validityMs(handOver.ttlMs, limits.guardMs) - now();
     const leftMs = Math.min(grantLeftMs, validityMs(ttlMs, limits.guardMs));
-    if (!servesOne || !watchdog || leftMs < handOver.ttlMs * BEGIN_WITH) {
-      this.onTurn(contender);
-      return;
-    }
+    if (!servesOne || !watchdog || leftMs < handOver.ttlMs * BEGIN_WITH) return false;
     contender.won();
     this.#drop(contender);
     this.#cohort = undefined;
     const grant = handOver.grantOf(this.key);
-    this.#grant(waiter, grant, grant.fencingToken, handOver.ttlMs, sentAt, ttlMs);
+    this.#grant(waiter, grant, grant.fencingToken, handOver.ttlMs, since, ttlMs);
     this.#refuseTriers();
+    return true;
   }
 
-  onOutcome(contender: Contender, request: AcquireRequest, outcome: AcquireOutcome, attemptedAt: number): void {
+  #conclude(contender: Contender<Waiter>, request: AcquireRequest, outcome: AcquireOutcome): void {
     switch (outcome.status) {
       case 'acquired':
         this.#acquired(contender, request, outcome);
         break;
       case 'contended':
-        this.#contended(contender, outcome, attemptedAt);
+        this.#contended(contender, outcome);
         break;
       case 'unavailable':
-        this.#unavailable(contender, outcome.causes, attemptedAt);
+        this.#unavailable(contender, outcome.causes);
         break;
     }
     this.#goOn();
   }
 
   #acquired(
-    contender: Contender,
+    contender: Contender<Waiter>,
     request: AcquireRequest,
     outcome: Extract<AcquireOutcome, { status: 'acquired' }>,
   ): void {
     const { grant, sentAt } = outcome;
-    const { backend, limits, now } = this.duties;
-    const waiter = this.#waiterOf(contender);
+    const { backend, limits, now } = this.queues;
+    const { waiter } = contender;
     const answeredAt = now();
     const isOfUse = answeredAt < sentAt + validityMs(request.ttlMs, limits.guardMs);
     this.#drop(contender);
-    if (isOfUse && waiter?.terms.ttlMs === request.ttlMs) {
+    if (isOfUse && waiter?.request.ttlMs === request.ttlMs) {
       this.#cohort = cohortOf(grant, answeredAt + limits.cohortMs);
       this.#grant(waiter, grant, grant.fencingToken, request.ttlMs, sentAt);
       this.#refuseTriers();
       return;
     }
-    // Whom it was for has given up, and the next one wants another ttl; or nothing is left of the lease: this process
-    // was paused, or Redis is slower than the ttl.
+    // The waiter that it was for has given up, and the next one wants another ttl; or nothing is left of the lease: this
+    // process was paused, or the store is slower than the ttl.
     backend.release(grant, () => {});
     if (!isOfUse && waiter?.remainingMs === 0)
-      this.#refuse(waiter, tooLate(this.key, request.ttlMs, answeredAt - sentAt));
-    else waiter?.mind(this);
-    if (this.#contenders && waiter && !waiter.isSettled) this.#begin(waiter);
+      this.#refuse(waiter, answeredTooLate(this.key, request.ttlMs, answeredAt - sentAt));
+    else if (waiter) this.#limit(waiter);
   }
 
-  #contended(
-    contender: Contender,
-    refusal: Extract<AcquireOutcome, { status: 'contended' }>,
-    attemptedAt: number,
-  ): void {
+  #contended(contender: Contender<Waiter>, refusal: Extract<AcquireOutcome, { status: 'contended' }>): void {
     const { owner, remainingMs } = refusal;
-    const answeredAt = this.duties.now();
-    this.#sighting = {
-      owner,
-      endsAt: remainingMs === undefined ? undefined : answeredAt + remainingMs,
-    };
+    const answeredAt = this.queues.now();
+    this.#seen = { owner, endsAt: remainingMs === undefined ? undefined : answeredAt + remainingMs };
     this.#refuseTriers();
-    const waiter = this.#waiterOf(contender);
-    if (waiter?.interruption.happened) this.#refuse(waiter, closed(this.key));
-    else waiter?.mind(this);
-    if (this.#waiterOf(contender)) contender.wait(refusal, answeredAt - attemptedAt);
-    else this.#end(contender);
+    const { waiter } = contender;
+    if (waiter && waiter.closing.phase !== 'open') this.#refuse(waiter, closed(this.key));
+    else if (waiter) this.#limit(waiter);
+    if (!contender.waiter) {
+      this.#end(contender);
+      return;
+    }
+    const pauseMs = contender.pauseMs(refusal, answeredAt);
+    if (pauseMs === undefined) this.#ask(contender);
+    else contender.wait(setTimeout(LockQueue.#pauseIsOver, pauseMs, this, contender), remainingMs === undefined);
   }
 
-  /** Who waited for all of a failed attempt need not make the same one again: else a queue would fail one by one. */
-  #unavailable(contender: Contender, causes: readonly NodeError[], attemptedAt: number): void {
+  /** The waiters behind a failed attempt do not make the same one again, or a queue would fail one by one. */
+  #unavailable(contender: Contender<Waiter>, causes: readonly NodeError[]): void {
     const failed = (waiter: Waiter) =>
-      waiter.startedAt <= attemptedAt && (!contender.waiter || waiter === contender.waiter);
+      waiter.startedAt <= contender.attemptedAt && (!waiter.contender || waiter.contender === contender);
     for (const waiter of this.#waiters.filter(failed)) {
       this.#refuse(waiter, LockUnavailableError.from('acquired', this.key, causes));
     }
-    if (this.#waiterOf(contender)) this.onTurn(contender);
+    if (contender.waiter) this.#ask(contender);
     else this.#end(contender);
   }
 
@@ -249,82 +364,154 @@ export class LockQueue implements ContenderOwner, WaiterQueue {
     sentAt: number,
     extendTo?: number,
   ): void {
+    const { kind, leases } = this.queues;
     this.#waiters.remove(waiter);
-    this.#sighting = undefined;
-    const earlier = this.#lease;
-    this.#lease = undefined;
-    if (earlier) this.duties.leases.lose(earlier, 'stolen'); // in fair mode: it was taken from there before it was granted here
-    this.#lease = this.duties.leases.add(grant, fencingToken, ttlMs, sentAt, waiter.terms.watchdog, extendTo);
-    waiter.grant(this.#lease);
+    this.#seen = undefined;
+    // In fair mode the lock may have been taken from one lease before it was granted to the next.
+    if (kind.capacity === 1) {
+      for (const earlier of this.#leases) {
+        this.#leases.delete(earlier);
+        leases.lose(earlier, 'stolen');
+      }
+    }
+    const lease = leases.add(grant, fencingToken, ttlMs, sentAt, waiter.request.watchdog, extendTo);
+    this.#leases.add(lease);
+    waiter.grant(lease);
   }
 
   #refuse(waiter: Waiter, reason: unknown): void {
     if (!waiter.list) return; // a lock that was found lost meanwhile made it give up; or it is being granted
+    const { contender } = waiter;
     this.#waiters.remove(waiter);
     waiter.refuse(reason);
-    const contender = this.#contenders ? this.#contenders.get(waiter) : this.#contender;
-    if (contender && !contender.isAsking && !this.#waiterOf(contender)) this.#end(contender);
+    if (!contender) return;
+    this.#part(contender);
+    const next = this.#next;
+    if (next) this.#join(contender, next);
+    else if (!contender.isAsking) this.#end(contender);
   }
 
-  /** Those who try once have found others before them. */
-  #refuseTriers(): void {
-    if (this.#waiters.triers === 0) return;
-    for (const waiter of this.#waiters.filter(({ triesOnce }) => triesOnce))
-      this.#refuse(waiter, inVain(waiter, this.#known));
+  #giveUp(waiter: Waiter, reason: unknown): void {
+    this.#refuse(waiter, reason);
+    this.#goOn();
   }
+
+  /** Calls that try once have found others before them. */
+  #refuseTriers(): void {
+    if (this.#waiters.triers === 0 || this.#free > 0) return;
+    for (const waiter of this.#waiters.filter(({ triesOnce }) => triesOnce))
+      this.#refuse(waiter, timedOut(waiter, this.#known));
+  }
+
+  /**
+   * Lets a waiter give up when its time is over (a call that tries once has the time of its attempt), or when its signal
+   * aborts.
+   */
+  #limit(waiter: Waiter): void {
+    if (waiter.isLimited) return;
+    const { signal } = waiter.request;
+    waiter.limitBy(
+      waiter.triesOnce ? undefined : setTimeout(LockQueue.#timeIsOver, Math.ceil(waiter.remainingMs), this, waiter),
+      signal && onAbort(signal, () => this.#giveUp(waiter, signal.reason)),
+    );
+    if (signal?.aborted) this.#giveUp(waiter, signal.reason);
+  }
+
+  // Functions for all queues, as a closure for each waiter is memory that lives as long as it waits.
+  static readonly #timeIsOver = (queue: LockQueue, waiter: Waiter): void =>
+    queue.#giveUp(waiter, timedOut(waiter, queue.#known));
+  static readonly #pauseIsOver = (queue: LockQueue, contender: Contender<Waiter>): void => queue.#ask(contender);
 
   /** A lease that is not extended, or has another ttl, has to be one of its own. */
-  #canPassOn({ ttlMs, sentAt, deadline, isUnsettled }: Lease, { terms }: Waiter): boolean {
-    if (!this.#cohort) return false;
+  #canPassOn({ grant, ttlMs, sentAt, deadline, isUnsettled }: Lease, { request }: Waiter): boolean {
+    if (this.#cohort?.grant !== grant) return false;
     const { nextToken, lastToken, endsAt } = this.#cohort;
-    const now = this.duties.now();
+    const now = this.queues.now();
     if (nextToken > lastToken || now >= endsAt || isUnsettled) return false;
-    return terms.watchdog && terms.ttlMs === ttlMs && now < sentAt + (deadline - sentAt) * PASSED_WITHIN;
+    return request.watchdog && request.ttlMs === ttlMs && now < sentAt + (deadline - sentAt) * PASSED_WITHIN;
+  }
+
+  /** How many locks of the key may be free, as far as is known. */
+  get #free(): number {
+    return this.#seen ? 0 : Math.max(0, this.queues.kind.capacity - this.#leases.size);
+  }
+
+  /** Whether there may be one contender more. */
+  get #mayContend(): boolean {
+    return this.#contenders.size + this.#leases.size < this.queues.kind.width;
+  }
+
+  /** The first waiter that no contender asks for. */
+  get #next(): Waiter | undefined {
+    if (this.#waiters.size === this.#served) return undefined;
+    let waiter = this.#waiters.first;
+    while (waiter?.contender) waiter = waiter.next;
+    return waiter;
   }
 
   #begin(waiter: Waiter): void {
-    const contender = new Contender(this.key, this.#contenders && waiter, this, this.duties);
-    if (this.#contenders) this.#contenders.set(waiter, contender);
-    else this.#contender = contender;
-    this.onTurn(contender);
+    const contender = new Contender(this.key, this.queues.contenders);
+    this.#contenders.push(contender);
+    this.#join(contender, waiter);
+    this.#ask(contender);
   }
 
-  /** For whom it asks; undefined when nobody is left. */
-  #waiterOf({ waiter }: Contender): Waiter | undefined {
-    if (!waiter) return this.#waiters.first;
-    return waiter.isSettled ? undefined : waiter;
+  /** Has the waiter asked for by a contender whose own waiter gave up during its attempt, if there is one. */
+  #takeOver(waiter: Waiter): void {
+    if (this.#contenders.size === this.#served) return;
+    let contender = this.#contenders.first;
+    while (contender?.waiter) contender = contender.next;
+    if (contender) this.#join(contender, waiter);
   }
 
-  #end(contender: Contender): void {
+  #join(contender: Contender<Waiter>, waiter: Waiter): void {
+    contender.waiter = waiter;
+    waiter.contender = contender;
+    this.#served++;
+  }
+
+  #part(contender: Contender<Waiter>): void {
+    if (!contender.waiter) return;
+    contender.waiter.contender = undefined;
+    contender.waiter = undefined;
+    this.#served--;
+  }
+
+  #end(contender: Contender<Waiter>): void {
+    if (!contender.list) return;
     contender.withdraw();
     this.#drop(contender);
   }
 
-  #drop({ waiter }: Contender): void {
-    if (waiter) this.#contenders!.delete(waiter);
-    else this.#contender = undefined;
+  #drop(contender: Contender<Waiter>): void {
+    this.#part(contender);
+    this.#contenders.remove(contender);
+    // Nobody follows up any more what was heard of other holders.
+    if (this.#contenders.size === 0 && this.queues.kind.capacity > 1) this.#seen = undefined;
   }
 
   /** Those who wait behind a holder of this process know that it was held until now, whatever comes next. */
   #noteTaken(): void {
-    if (this.#waiters.first) this.#sighting = {};
+    if (this.#waiters.first) this.#seen = {};
   }
 
-  /** Somebody came or went: asks for those who wait, unless that is being done. */
+  /** A waiter came or went: contenders ask for those that have none, unless there are enough of them. */
   #goOn(): void {
-    const { first } = this.#waiters;
-    if (this.#lease || this.#contender || this.#contenders?.size) return;
-    if (first) this.#begin(first);
-    else this.duties.onEmpty(this.key);
+    for (let next; this.#mayContend && (next = this.#next);) this.#begin(next);
+    if (this.#waiters.size + this.#contenders.size + this.#leases.size === 0) this.queues.forget(this.key);
   }
 
-  get #known(): Known {
-    const { backend, now } = this.duties;
-    return { key: this.key, lease: this.#lease, sighting: this.#sighting, now: now(), backend };
+  get #known(): Knowledge {
+    const { backend, now } = this.queues;
+    const lease = this.leases.find(({ isAlive }) => isAlive);
+    // Asking may have found a lease lost of which `onLost` is still to come: the lock was held until now.
+    const seen = this.#seen ?? (this.#leases.size > 0 ? {} : undefined);
+    return { key: this.key, lease, seen, now: now(), backend };
   }
 }
 
 /** Undefined if nothing distinguishes holders in turn. */
-function cohortOf({ fencingToken, lastToken = fencingToken }: Grant, endsAt: number): Cohort | undefined {
-  return fencingToken === undefined ? undefined : { nextToken: fencingToken + 1, lastToken: lastToken!, endsAt };
+function cohortOf(grant: Grant, endsAt: number): Cohort | undefined {
+  const { fencingToken, lastToken = fencingToken } = grant;
+  return fencingToken === undefined ? undefined : { grant, nextToken: fencingToken + 1, lastToken: lastToken!, endsAt };
 }

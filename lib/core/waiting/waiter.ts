@@ -1,39 +1,80 @@
+import type { Subject } from 'rxjs';
+import { failureEvent, type LockEvent } from '../../api/events.js';
 import type { Lease } from '../lease/lease.js';
-import type { LockHandle } from '../lease/lock-handle.js';
-import type { Linked, LinkedList } from '../time/linked-list.js';
-import { onAbort } from './abort-listener.js';
-import type { Interruption } from './interruption.js';
+import { identity, type Leases } from '../lease/leases.js';
+import { LockHandle } from '../lease/lock-handle.js';
+import type { UnderWay } from '../time/in-flight.js';
+import { LinkedList, type Linked } from '../time/linked-list.js';
+import type { Contender } from './contender.js';
+import type { RefusalGate } from './refusal-gate.js';
+import { closed } from './refusals.js';
 
 /** What one call asks for. */
-export interface WaiterTerms {
-  ttlMs: number;
-  waitMs: number;
-  watchdog: boolean;
+export interface WaitRequest {
+  readonly ttlMs: number;
+  readonly waitMs: number;
+  readonly watchdog: boolean;
   /** The caller's: its reason is what the call rejects with. */
-  signal?: AbortSignal;
+  readonly signal?: AbortSignal;
 }
 
-/** Where a waiter stands. */
-export interface WaiterQueue {
-  /** Takes it out: it gives up for this reason, or because its time is over. */
-  giveUp(waiter: Waiter, reason?: unknown): void;
+/** How far the closing of the application has come, for all calls of one kind. */
+export class Closing {
+  /** `waiting-ends`: locks that are free are granted, and no call waits. `closed`: nothing is granted any more. */
+  phase: 'open' | 'waiting-ends' | 'closed' = 'open';
 }
 
-/** What becomes of calls that want locks. Is told while the queue is at work: what it does about it must wait until then. */
-export interface Callers {
-  now(): number;
-  /** @returns what the call gets */
-  granted(waiter: Waiter, lease: Lease): LockHandle | Promise<LockHandle>;
-  /** @param reject lets the call know */
-  refused(waiter: Waiter, reason: unknown, reject: () => void): void;
+/** What the calls of a service have in common: how they end. */
+export class Calls {
+  constructor(
+    readonly now: () => number,
+    private readonly leases: Leases,
+    private readonly events: Subject<LockEvent>,
+    /** Counts the calls until they have ended. */
+    private readonly inFlight: UnderWay,
+    private readonly gate: RefusalGate,
+  ) {}
+
+  /** Ends a call that was granted a lease. @returns what its caller gets */
+  granted(waiter: Waiter, lease: Lease): LockHandle | Promise<never> {
+    const { key, closing, request } = waiter;
+    if (this.events.observed) {
+      this.#emit({ type: 'acquired', waitedMs: Math.round(waiter.waitedMs), ...identity(lease) });
+    }
+    // Both happened at once.
+    if (closing.phase === 'closed') return this.#decline(lease, closed(key));
+    if (request.signal?.aborted) return this.#decline(lease, request.signal.reason);
+    this.inFlight.end();
+    return new LockHandle(lease, this.leases);
+  }
+
+  /** Ends a call that was refused. @param reject lets its caller know */
+  refused({ key }: Waiter, reason: unknown, reject: (reason: unknown) => void): void {
+    if (this.events.observed) this.#emit(failureEvent(key, reason));
+    this.gate.settle(reason, () => {
+      reject(reason);
+      this.inFlight.end();
+    });
+  }
+
+  async #decline(lease: Lease, reason: unknown): Promise<never> {
+    try {
+      await Promise.resolve(); // the queue is still at work
+      await this.leases.release(lease);
+      if (this.events.observed) this.#emit(failureEvent(lease.key, reason));
+    } finally {
+      this.inFlight.end();
+    }
+    return this.gate.refuse(reason);
+  }
+
+  /** Not at once: observers may ask for locks, and the queue is still at work. */
+  #emit(event: LockEvent | undefined): void {
+    if (event) void Promise.resolve(event).then((happened) => this.events.next(happened));
+  }
 }
 
-/** A function of its own, as a closure for each waiter is memory that lives as long as it waits. */
-function isOver(queue: WaiterQueue, waiter: Waiter): void {
-  queue.giveUp(waiter);
-}
-
-/** One call that wants a lock: it is granted a lease, refused, or gives up. */
+/** One call that wants a lock, until it is granted a lease, or refused. The queue of its key decides when. */
 export class Waiter implements Linked<Waiter> {
   readonly startedAt: number;
   /** What the call waits for. */
@@ -41,79 +82,95 @@ export class Waiter implements Linked<Waiter> {
   list?: LinkedList<Waiter>;
   next?: Waiter;
   previous?: Waiter;
+  /** The contender that asks for it, if one does. */
+  contender?: Contender<Waiter>;
   #resolve!: (lock: LockHandle | Promise<LockHandle>) => void;
   #reject!: (reason: unknown) => void;
-  #timer?: NodeJS.Timeout;
-  #queue?: WaiterQueue;
   #isSettled = false;
+  #isLimited = false;
+  #timer?: NodeJS.Timeout;
   #stopListening?: () => void;
 
   /** @throws the reason of a signal that is aborted already */
   constructor(
-    readonly terms: WaiterTerms,
-    /** When its application closes. */
-    readonly interruption: Interruption,
     readonly key: string,
-    private readonly callers: Callers,
+    readonly request: WaitRequest,
+    readonly closing: Closing,
+    private readonly calls: Calls,
   ) {
-    terms.signal?.throwIfAborted();
-    this.startedAt = callers.now();
+    request.signal?.throwIfAborted();
+    this.startedAt = calls.now();
     this.lock = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
     });
   }
 
-  /** Whether it was granted, refused, or gave up. */
+  /** Whether it was granted a lease, or refused. */
   get isSettled(): boolean {
     return this.#isSettled;
   }
 
   get waitedMs(): number {
-    return this.callers.now() - this.startedAt;
+    return this.calls.now() - this.startedAt;
   }
 
   /** Until the deadline; never negative. */
   get remainingMs(): number {
-    return Math.max(0, this.terms.waitMs - this.waitedMs);
+    return Math.max(0, this.request.waitMs - this.waitedMs);
   }
 
   /** Whether the call does not wait at all, but tries once. */
   get triesOnce(): boolean {
-    return this.terms.waitMs === 0;
+    return this.request.waitMs === 0;
   }
 
-  /**
-   * Gives up from now on when its time is over (a call that tries once has the time of its attempt), or when its signal
-   * aborts.
-   */
-  mind(queue: WaiterQueue): void {
-    if (this.#queue) return;
-    this.#queue = queue;
-    const { signal } = this.terms;
-    if (!this.triesOnce) this.#timer = setTimeout(isOver, Math.ceil(this.remainingMs), queue, this);
-    if (signal) this.#listenTo(signal, queue);
-    if (signal?.aborted) queue.giveUp(this, signal.reason);
+  /** Whether something ends its waiting already. */
+  get isLimited(): boolean {
+    return this.#isLimited;
   }
 
-  #listenTo(signal: AbortSignal, queue: WaiterQueue): void {
-    this.#stopListening = onAbort(signal, () => queue.giveUp(this, signal.reason));
+  /** @param timer its deadline; @param stopListening to the signal of its caller. Both end when it is settled. */
+  limitBy(timer: NodeJS.Timeout | undefined, stopListening: (() => void) | undefined): void {
+    this.#isLimited = true;
+    this.#timer = timer;
+    this.#stopListening = stopListening;
   }
 
   grant(lease: Lease): void {
     this.#settle();
-    this.#resolve(this.callers.granted(this, lease));
+    this.#resolve(this.calls.granted(this, lease));
   }
 
   refuse(reason: unknown): void {
     this.#settle();
-    this.callers.refused(this, reason, () => this.#reject(reason));
+    this.calls.refused(this, reason, this.#reject);
   }
 
   #settle(): void {
     this.#isSettled = true;
-    if (!this.#queue) return;
+    if (!this.#isLimited) return;
     clearTimeout(this.#timer);
     this.#stopListening?.();
+  }
+}
+
+/** The waiters of one key, in the order of their arrival. */
+export class WaiterList extends LinkedList<Waiter> {
+  #triers = 0;
+
+  /** How many of them try once. */
+  get triers(): number {
+    return this.#triers;
+  }
+
+  override push(waiter: Waiter): void {
+    super.push(waiter);
+    if (waiter.triesOnce) this.#triers++;
+  }
+
+  override remove(waiter: Waiter): void {
+    super.remove(waiter);
+    if (waiter.triesOnce) this.#triers--;
   }
 }

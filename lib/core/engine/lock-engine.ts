@@ -1,0 +1,127 @@
+import type { Subject } from 'rxjs';
+import type { LockEvent } from '../../api/events.js';
+import type { AcquireOutcome, LockBackend } from '../backend/lock-backend.js';
+import { ownerSequence } from '../backend/owner.js';
+import type { Lease } from '../lease/lease.js';
+import { Leases } from '../lease/leases.js';
+import type { LockHandle } from '../lease/lock-handle.js';
+import { UnderWay } from '../time/in-flight.js';
+import { FAIR, LockQueues, MUTEX, type LockKind, type QueueLimits } from '../waiting/lock-queue.js';
+import { RefusalGate } from '../waiting/refusal-gate.js';
+import { closed } from '../waiting/refusals.js';
+import { Calls, Waiter, type Closing, type WaitRequest } from '../waiting/waiter.js';
+
+/** For how long the lock of a probe stands if it cannot be released, in milliseconds. */
+const PROBE_TTL_MS = 1_000;
+
+/** What an engine is made of. */
+export interface EngineParts {
+  readonly backend: LockBackend;
+  readonly now: () => number;
+  readonly limits: QueueLimits & { readonly fair: boolean };
+  /** The name of this service in owner values. */
+  readonly processName: string;
+  readonly events: Subject<LockEvent>;
+  /** A mutex, or a fair one, by default. */
+  readonly kind?: LockKind;
+}
+
+/** Locks of one kind on single keys: acquires them, keeps them, gives them back. All that waits, and all that is held, is in it. */
+export class LockEngine {
+  readonly leases: Leases;
+  readonly #backend: LockBackend;
+  readonly #queues: LockQueues;
+  readonly #calls: Calls;
+  readonly #gate = new RefusalGate();
+  readonly #inFlight = new UnderWay();
+
+  constructor({ backend, now, limits, processName, events, kind }: EngineParts) {
+    this.#backend = backend;
+    this.leases = new Leases({
+      backend,
+      guardMs: limits.guardMs,
+      now,
+      emit: (event) => {
+        if (events.observed) events.next(event());
+      },
+    });
+    this.#queues = new LockQueues({
+      backend,
+      now,
+      kind: kind ?? (limits.fair && backend.waitQueue?.handsOver ? FAIR : MUTEX),
+      limits,
+      leases: this.leases,
+      inFlight: this.#inFlight,
+      nextOwner: ownerSequence(processName),
+    });
+    this.leases.listener = this.#queues;
+    this.#calls = new Calls(now, this.leases, events, this.#inFlight, this.#gate);
+  }
+
+  /** How much it keeps in memory: 0 when nothing is held or waited for. */
+  get size(): number {
+    return this.#queues.size + this.leases.size;
+  }
+
+  /** How many calls wait for the key. */
+  waiting(key: string): number {
+    return this.#queues.waiting(key);
+  }
+
+  /**
+   * Acquires a lock, waiting for up to `waitMs`. Not an async function: its hops would come between each answer and its call.
+   * @param closing that of the application, for calls of this kind
+   * @throws LockUnavailableError when the application is closed; or the reason of a signal that is aborted
+   */
+  acquire(key: string, request: WaitRequest, closing: Closing): Promise<LockHandle> {
+    if (closing.phase === 'closed') throw closed(key);
+    const waiter = new Waiter(key, request, closing, this.#calls);
+    this.#inFlight.begin();
+    this.leases.settle(); // a lease that was found lost in this very line is not in the way
+    this.#queues.join(waiter);
+    return waiter.lock;
+  }
+
+  /** Refuses a call, not before the event loop has run. @throws the reason */
+  refuse(reason: unknown): Promise<never> {
+    return this.#gate.refuse(reason);
+  }
+
+  /** Takes a lock from whoever holds it. @returns whether anybody did */
+  async forceRelease(key: string): Promise<boolean> {
+    const taken = await this.#backend.forceRelease(key);
+    const isTaken = ({ grant }: Lease) => taken?.from.includes(grant.owner);
+    // The lock may have been passed on meanwhile; or it was acquired since, by right.
+    for (const lease of this.#queues.leasesOf(key).filter(isTaken)) this.leases.lose(lease, 'expired');
+    return taken !== undefined;
+  }
+
+  /** Whether locks can be had: takes one beside that of the key, on the same server. One that answers may yet refuse to write. */
+  async isAvailable(key: string): Promise<boolean> {
+    this.#inFlight.begin();
+    try {
+      // The brace ends the hash tag: in a Cluster it is a lock of the same slot.
+      const request = { key: `${key}}:probe`, owner: ownerSequence()(), ttlMs: PROBE_TTL_MS };
+      const outcome = await new Promise<AcquireOutcome>((resolve) => this.#backend.acquire(request, resolve));
+      if (outcome.status === 'acquired') {
+        const { grant } = outcome;
+        await new Promise((resolve) => this.#backend.release(grant, resolve));
+      }
+      return outcome.status !== 'unavailable'; // another process may be trying the same
+    } catch {
+      return false;
+    } finally {
+      this.#inFlight.end();
+    }
+  }
+
+  /** The closing has come to its next phase: refuses the calls that may not wait any more. */
+  refuseWaiting(closing: Closing): void {
+    this.#queues.refuseWaiting(closing);
+  }
+
+  /** Settles when no call and no attempt is in flight. */
+  settled(): Promise<void> {
+    return this.#inFlight.settled();
+  }
+}

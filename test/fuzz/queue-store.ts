@@ -1,0 +1,222 @@
+import type {
+  AcquireOutcome,
+  AcquireRequest,
+  ExtendRequest,
+  Grant,
+  HandOver,
+  LockBackend,
+  Place,
+  ReleaseOutcome,
+  WaitListener,
+} from '../../lib/core/backend/lock-backend.js';
+import { NodeError } from '../../lib/api/errors.js';
+
+/** How a store lets calls wait: it hands locks over, only wakes the first in the queue, or has no queue. */
+export type Waiting = 'hands over' | 'wakes' | 'has no queue';
+
+interface Unavailable {
+  status: 'unavailable';
+  causes: NodeError[];
+}
+
+/** For how long a lock stands that was handed over. */
+const HANDED_OVER_MS = 2_000;
+
+/**
+ * An honest store of the locks of one process, in which everything takes as long as the schedule says: commands run, are
+ * answered or fail, and messages come or are lost, when `next` is called.
+ */
+export class QueueStore {
+  /** When the lease of each owner ends. */
+  readonly #holders = new Map<string, number>();
+  readonly #queue: string[] = [];
+  #steps: (() => void)[] = [];
+  #listener?: WaitListener;
+  #lastToken = 0;
+  isListening = false;
+  /** How many attempts are in flight. */
+  asking = 0;
+
+  /** The part of what is sent that fails from now on. */
+  failing = 0;
+  readonly backend: LockBackend;
+
+  constructor(
+    private readonly waiting: Waiting,
+    private readonly capacity: number,
+    private readonly isFair: boolean,
+    private readonly random: () => number,
+    private readonly now: () => number,
+  ) {
+    this.backend = this.#backend();
+  }
+
+  /** What is still to run, to be answered, or to be delivered. */
+  get due(): number {
+    return this.#steps.length;
+  }
+
+  get holders(): number {
+    this.#expire();
+    return this.#holders.size;
+  }
+
+  /** How many places stand in its queue. */
+  get places(): number {
+    return this.#queue.length;
+  }
+
+  /** One command runs, is answered, or one message is delivered. */
+  next(): void {
+    const [step] = this.#steps.splice(Math.floor(this.random() * this.#steps.length), 1);
+    step?.();
+  }
+
+  #backend(): LockBackend {
+    const isListening = () => this.isListening;
+    const waitQueue = {
+      handsOver: this.waiting === 'hands over',
+      get isListening() {
+        return isListening();
+      },
+      listen: (listener: WaitListener) => {
+        this.#listener = listener;
+        this.#later(() => {
+          this.isListening = true;
+          listener.onTurn();
+        });
+      },
+      checkListening: () => {},
+      leave: (_key: string, { ticket }: Place) => this.#leave(ticket),
+    };
+    return {
+      waitQueue: this.waiting === 'has no queue' ? undefined : waitQueue,
+      attemptTimeoutMs: () => 1_000,
+      acquire: (request: AcquireRequest, done: (outcome: AcquireOutcome) => void) => {
+        const sentAt = this.now();
+        this.asking++;
+        this.#run(
+          () => this.#acquire(request, sentAt),
+          (outcome) => {
+            this.asking--;
+            done(outcome);
+          },
+          () => {
+            this.#leave(request.owner);
+            if (request.place) this.#leave(request.place.ticket);
+          },
+        );
+      },
+      extend: ({ grant, ttlMs }: ExtendRequest, done: Parameters<LockBackend['extend']>[1]) => {
+        const sentAt = this.now();
+        this.#run(() => {
+          this.#expire();
+          if (!this.#holders.has(grant.owner)) return { status: 'lost', reason: 'expired' } as const;
+          this.#holders.set(grant.owner, this.now() + ttlMs);
+          return { status: 'extended', sentAt } as const;
+        }, done);
+      },
+      release: ({ owner }: Grant, done: (outcome: ReleaseOutcome) => void) => {
+        this.#later(() => {
+          this.#expire();
+          const wasHeld = this.#holders.delete(owner);
+          this.#giveOut();
+          this.#later(() => done({ status: wasHeld ? 'released' : 'gone' }));
+        });
+      },
+      problems: () => [],
+    } as Partial<LockBackend> as LockBackend;
+  }
+
+  /** @param undo what was given up, the backend undoes */
+  #run<Outcome extends object>(
+    command: () => Outcome,
+    done: (outcome: Outcome | Unavailable) => void,
+    undo = () => {},
+  ): void {
+    const fails = this.random() < this.failing;
+    const runs = !fails || this.random() < 0.5;
+    this.#later(() => {
+      const outcome = runs ? command() : undefined;
+      this.#later(() => {
+        if (outcome && !fails) {
+          done(outcome);
+          return;
+        }
+        undo();
+        done({ status: 'unavailable', causes: [new NodeError('store', 'down')] });
+      });
+    });
+  }
+
+  #acquire(
+    { key, owner, ttlMs, place, holders = 1 }: AcquireRequest,
+    sentAt: number,
+  ): Exclude<AcquireOutcome, Unavailable> {
+    this.#expire();
+    const id = place?.ticket ?? owner;
+    const isFree = this.#holders.size < this.capacity;
+    const isNext = !this.isFair || this.#queue.length === 0 || this.#queue[0] === id;
+    if (this.#holders.has(owner) || (isFree && isNext)) {
+      this.#remove(id);
+      this.#holders.set(owner, this.now() + ttlMs);
+      const fencingToken = this.#lastToken + 1;
+      this.#lastToken += holders;
+      const tokens = this.capacity === 1 ? { fencingToken, lastToken: this.#lastToken } : {};
+      return { status: 'acquired', grant: { key, owner, ...tokens }, sentAt };
+    }
+    if (place && !this.#queue.includes(id)) this.#queue.push(id);
+    this.#giveOut();
+    if (this.#holders.has(owner)) return this.#acquire({ key, owner, ttlMs, place, holders }, sentAt);
+    const [holder, endsAt] = [...this.#holders][0] ?? [undefined, this.now()];
+    return {
+      status: 'contended',
+      owner: holder,
+      remainingMs: holder === undefined ? undefined : endsAt - this.now(),
+      queued: place !== undefined,
+    };
+  }
+
+  #leave(ticket: string): void {
+    this.#remove(ticket);
+    this.#holders.delete(ticket);
+    this.#giveOut();
+  }
+
+  #expire(): void {
+    for (const [owner, endsAt] of this.#holders) if (endsAt <= this.now()) this.#holders.delete(owner);
+    this.#giveOut();
+  }
+
+  /** Hands what is free over to the first in the queue, or wakes it. */
+  #giveOut(): void {
+    const [first] = this.#queue;
+    if (first === undefined || this.#holders.size >= this.capacity) return;
+    if (this.waiting === 'wakes') {
+      this.#tell((listener) => listener.onTurn(first));
+      return;
+    }
+    this.#queue.shift();
+    this.#holders.set(first, this.now() + HANDED_OVER_MS);
+    const fencingToken = this.capacity === 1 ? ++this.#lastToken : undefined;
+    const handOver: HandOver = { ttlMs: HANDED_OVER_MS, grantOf: (key) => ({ key, owner: first, fencingToken }) };
+    this.#tell((listener) => listener.onHandOver(first, handOver));
+    this.#giveOut();
+  }
+
+  #tell(message: (listener: WaitListener) => void): void {
+    if (!this.isListening || this.random() < 0.1) return;
+    this.#later(() => {
+      if (this.#listener) message(this.#listener);
+    });
+  }
+
+  #remove(ticket: string): void {
+    const index = this.#queue.indexOf(ticket);
+    if (index >= 0) this.#queue.splice(index, 1);
+  }
+
+  #later(step: () => void): void {
+    this.#steps.push(step);
+  }
+}
