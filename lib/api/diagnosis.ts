@@ -30,7 +30,7 @@ export interface NodeReport {
  */
 export interface LockDiagnosis<Node extends NodeReport = NodeReport> {
   /** Name of the registration. */
-  connection: string;
+  registration: string;
   /** The kind of backend: `memory`, `redis` or `redlock`. */
   backend: string;
   /** The backend in words: `on one Redis`. */
@@ -44,9 +44,9 @@ export interface LockDiagnosis<Node extends NodeReport = NodeReport> {
 }
 
 /** A diagnosis as one block of text, for a log: a line for each server, then one for each finding. */
-export function formatDiagnosis({ connection, where, nodes, findings }: LockDiagnosis): string {
+export function formatDiagnosis({ registration, where, nodes, findings }: LockDiagnosis): string {
   return [
-    `Locks of "${connection}", ${where}${nodes.length > 0 ? ':' : '.'}`,
+    `Locks of "${registration}", ${where}${nodes.length > 0 ? ':' : '.'}`,
     ...nodes.map(({ name, summary }) => `  ${name}: ${summary}`),
     ...findings.map(({ severity, message }) => `  ${severity}: ${message}`),
   ].join('\n');

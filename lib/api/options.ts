@@ -49,7 +49,7 @@ export interface LockServiceOptions extends LeaseOptions, LossOptions {
    * allowance for clock drift of 1 % + 2 ms. Less than the ttl leaves.
    * @default 0
    */
-  guardMs?: number;
+  marginMs?: number;
   /**
    * Serve calls strictly in the order in which they reached the store, over all processes: nobody who comes later is served
    * first, no lock is passed on within a process. It costs about three requests to the store for each acquisition. All processes

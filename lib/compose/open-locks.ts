@@ -33,7 +33,7 @@ class RedisLocks implements ComposedLocks {
   constructor(private readonly options: ResolvedOptions) {}
 
   get registration(): string {
-    return this.options.connection;
+    return this.options.registration;
   }
 
   differencesFrom(other: ComposedLocks): string[] {

@@ -11,7 +11,7 @@ import { RedisNode, type NodeSettings } from '../stores/redis/node/redis-node.js
 import { RedlockNode } from '../stores/redis/redlock/redlock-node.js';
 import { RedlockBackend } from '../stores/redis/redlock/redlock.backend.js';
 import { ReplicaWait } from '../stores/redis/replicas/replica-wait.js';
-import { RestartGuard } from '../stores/redis/redlock/admission.js';
+import { AdmissionCheck } from '../stores/redis/redlock/admission.js';
 import { SingleNodeBackend } from '../stores/redis/single/single-node.backend.js';
 
 /** Locks on one Redis server, one Sentinel-managed master, or one Cluster. */
@@ -30,7 +30,7 @@ export async function openRedis(
     handsOver: true,
     awaitedReplicas: waitForReplicas?.count ?? 0,
     fair,
-    guarded: false,
+    needsAdmission: false,
   };
   const [node] = await openNodes([source], settings, clientName(options));
   const replicas = waitForReplicas && new ReplicaWait(node!.connection, settings, waitForReplicas);
@@ -44,7 +44,7 @@ export async function openRedlock(
   now: () => number,
   processName: string,
 ): Promise<LockBackend> {
-  const { keyPrefix, ttlMs, restartGuard } = options;
+  const { keyPrefix, ttlMs, admission } = options;
   const nodeTimeoutMs = commandTimeoutOf('redlock', options);
   const settings = {
     keyPrefix,
@@ -53,7 +53,7 @@ export async function openRedlock(
     handsOver: false,
     awaitedReplicas: 0,
     fair: false,
-    guarded: restartGuard,
+    needsAdmission: admission,
   };
   const nodes = await openNodes(sources, settings, clientName(options));
   const problem = unfitTogether(nodes, options);
@@ -62,10 +62,10 @@ export async function openRedlock(
     throw new LockOptionsError(problem);
   }
   const longest = { ms: ttlMs };
-  const guards = restartGuard ? nodes.map((node) => new RestartGuard(node, longest, nodeTimeoutMs, now)) : [];
-  for (const guard of guards) guard.join(guards);
+  const checks = admission ? nodes.map((node) => new AdmissionCheck(node, longest, nodeTimeoutMs, now)) : [];
+  for (const check of checks) check.join(checks);
   return new RedlockBackend(
-    nodes.map((node, at) => new RedlockNode(node, at, guards[at])),
+    nodes.map((node, at) => new RedlockNode(node, at, checks[at])),
     nodeTimeoutMs,
     now,
     reportOf('redlock', nodes, settings),
@@ -81,18 +81,18 @@ function reportOf(kind: RedisKind, nodes: readonly RedisNode[], settings: NodeSe
   return (timeoutMs) => doctor.report(timeoutMs);
 }
 
-function unfitTogether(nodes: readonly RedisNode[], { restartGuard }: ResolvedOptions): string | undefined {
+function unfitTogether(nodes: readonly RedisNode[], { admission }: ResolvedOptions): string | undefined {
   const twice = nodes.find(({ name }, index) => nodes.findIndex((node) => node.name === name) < index);
   if (twice) return `redlock needs independent masters: got ${twice.name} twice.`;
-  if (restartGuard && nodes.some(({ connection }) => connection.client.isCluster)) {
-    return 'redlock needs single servers: got a Cluster, of which nobody sees when one of its servers has restarted. Set restartGuard: false to use it all the same.';
+  if (admission && nodes.some(({ connection }) => connection.client.isCluster)) {
+    return 'redlock needs single servers: got a Cluster, of which nobody sees when one of its servers has restarted. Set admission: false to use it all the same.';
   }
   return undefined;
 }
 
 /** Redis takes visible characters of ASCII only. */
-function clientName({ connection }: ResolvedOptions): string {
-  return `nest-redis-lock:${connection.replace(/[^!-~]/g, '_')}`;
+function clientName({ registration }: ResolvedOptions): string {
+  return `nest-redis-lock:${registration.replace(/[^!-~]/g, '_')}`;
 }
 
 async function openNodes(sources: RedisSource[], settings: NodeSettings, name: string): Promise<RedisNode[]> {

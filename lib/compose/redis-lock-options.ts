@@ -2,7 +2,7 @@ import { LockOptionsError } from '../api/errors.js';
 import type { LockServiceOptions } from '../api/options.js';
 import { oneOf, refuseUnknown, unfit } from '../core/options/checks.js';
 import {
-  DEFAULT_CONNECTION,
+  DEFAULT_REGISTRATION,
   resolveServiceOptions,
   SERVICE_CHECKS,
   type ResolvedServiceOptions,
@@ -52,7 +52,7 @@ export interface RedisLockOptionsFactory {
 /** Options with every default filled in and every bound checked. */
 export interface ResolvedOptions extends ResolvedServiceOptions, ResolvedRedisOptions {
   /** Name of the registration; the default one is called `default`. */
-  connection: string;
+  registration: string;
   backend: RedisServers | { kind: 'memory' };
 }
 
@@ -79,13 +79,13 @@ const MEANT = {
  * The one place where module options are checked and defaulted, whichever form of `forRoot` they came by.
  * @throws LockOptionsError what was wrong, what was got, what is expected
  */
-export function resolveOptions(options: RedisLockModuleOptions, connection = DEFAULT_CONNECTION): ResolvedOptions {
+export function resolveOptions(options: RedisLockModuleOptions, registration = DEFAULT_REGISTRATION): ResolvedOptions {
   if (typeof options !== 'object' || options === null) throw unfit('options', options, 'an object');
   refuseUnknown(options, NAMES, MEANT);
   const settings = { ...resolveRedisOptions(options), ...resolveServiceOptions(options) };
   const backend = resolveBackend(options);
   checkServed(backend.kind, settings);
-  return { ...settings, connection, backend };
+  return { ...settings, registration, backend };
 }
 
 function resolveBackend(options: RedisLockModuleOptions): ResolvedOptions['backend'] {

@@ -21,21 +21,21 @@ function everythingOf(value: unknown): string {
 }
 
 describe('An error', () => {
-  let guarded: RedisServer;
+  let needsAdmission: RedisServer;
   let withoutAuth: RedisServer;
   let dead: RedisServer;
 
   beforeAll(async () => {
-    [guarded, withoutAuth, dead] = await Promise.all([
+    [needsAdmission, withoutAuth, dead] = await Promise.all([
       RedisServer.start({ args: ['--user', NAME, 'on', '>another', '~*', '&*', '+@all'] }),
       // Repeats the arguments of the commands it does not know, as proxies and old servers do.
       RedisServer.start({ args: ['--rename-command', 'AUTH', '', '--rename-command', 'HELLO', ''] }),
       RedisServer.start(),
     ]);
-    await guarded.command('CONFIG', 'SET', 'requirepass', 'another');
+    await needsAdmission.command('CONFIG', 'SET', 'requirepass', 'another');
     await dead.kill();
   });
-  afterAll(() => Promise.all([guarded, withoutAuth, dead].map((server) => server.stop())));
+  afterAll(() => Promise.all([needsAdmission, withoutAuth, dead].map((server) => server.stop())));
 
   const withSecret = ({ port }: RedisServer) => `redis://${NAME}:${SECRET}@127.0.0.1:${port}`;
 
@@ -65,7 +65,7 @@ describe('An error', () => {
   }
 
   it.each([
-    ['the password is wrong', () => guarded, /WRONGPASS/],
+    ['the password is wrong', () => needsAdmission, /WRONGPASS/],
     ['the server does not know AUTH', () => withoutAuth, /unknown command/],
     ['nobody listens', () => dead, /ECONNREFUSED/],
   ])('names the host and the port, and holds no password, when %s', async (_when, server, problem) => {
@@ -86,7 +86,7 @@ describe('An error', () => {
   });
 
   it('names each node of a Redlock, and holds no password', async () => {
-    const servers = [guarded, withoutAuth, dead];
+    const servers = [needsAdmission, withoutAuth, dead];
     const results = await failures(servers.map(withSecret), /WRONGPASS/, /unknown command/, /ECONNREFUSED/);
     for (const result of results) {
       for (const { port } of servers) expect(everythingOf(result)).toContain(`127.0.0.1:${port}`);
@@ -95,7 +95,7 @@ describe('An error', () => {
   });
 
   it('holds no password of a client of the application either', async () => {
-    const { port } = guarded;
+    const { port } = needsAdmission;
     const client = new Redis({ host: '127.0.0.1', port, username: NAME, password: SECRET });
     client.on('error', () => {});
     const results = await failures([client], /not connected/);
@@ -107,7 +107,7 @@ describe('An error', () => {
   });
 
   it('says that the password is missing', async () => {
-    const [, acquiring] = await failures([`redis://127.0.0.1:${guarded.port}`], /NOAUTH/);
+    const [, acquiring] = await failures([`redis://127.0.0.1:${needsAdmission.port}`], /NOAUTH/);
     expect(acquiring).toMatchObject({
       causes: [expect.objectContaining({ problem: expect.stringMatching(/NOAUTH/) })],
     });

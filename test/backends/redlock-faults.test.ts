@@ -27,7 +27,7 @@ describe('A Redlock of 3', () => {
     proxies = await Promise.all(nodes.servers.map(({ port }) => TcpProxy.start(port)));
   });
   beforeEach(async () => {
-    backend = await connected({ redlock: proxies.map(({ url }) => url), commandTimeoutMs: 400, restartGuard: false });
+    backend = await connected({ redlock: proxies.map(({ url }) => url), commandTimeoutMs: 400, admission: false });
   });
   afterEach(async () => {
     for (const proxy of proxies) {
@@ -152,7 +152,7 @@ describe('A Redlock of 3', () => {
       backend = await connected({
         redlock: proxies.map(({ url }) => url),
         commandTimeoutMs: 60_000,
-        restartGuard: false,
+        admission: false,
       });
       let claim = claimOn(freshKey());
       if (late === 'extend') claim = await held();
@@ -188,7 +188,7 @@ describe('A Redlock of 3', () => {
     backend = await connected({
       redlock: proxies.map(({ url }) => url),
       commandTimeoutMs: 60_000,
-      restartGuard: false,
+      admission: false,
     });
     const key = freshKey();
     await nodes.put(0, key, 'holder');
@@ -207,7 +207,7 @@ describe('A Redlock of 3', () => {
     backend = await connected({
       redlock: proxies.map(({ url }) => url),
       commandTimeoutMs: 60_000,
-      restartGuard: false,
+      admission: false,
     });
     const claim = await held();
     for (const server of nodes.servers) await server.command('SCRIPT', 'FLUSH');
@@ -221,10 +221,10 @@ describe('A Redlock of 3', () => {
 
   it('connects as soon as a majority is there, and tells what is wrong with the rest', async () => {
     await nodes.kill(1);
-    const second = await connected({ redlock: nodes.urls, restartGuard: false });
+    const second = await connected({ redlock: nodes.urls, admission: false });
     await second.close();
     // A limit that no test waits for.
-    const third = await connected({ redlock: nodes.urls, commandTimeoutMs: 100, restartGuard: false });
+    const third = await connected({ redlock: nodes.urls, commandTimeoutMs: 100, admission: false });
     expect(await third.connect(600_000)).toEqual([expect.objectContaining({ node: nodes.names(1)[0] })]);
     await nodes.kill(2);
     await until(async () => (await acquireOn(third, claimOn(freshKey()))).status === 'unavailable', {
@@ -248,7 +248,7 @@ it('A Redlock of clients that throw when they are to connect is unavailable, and
     return client;
   });
   const causes = ['a', 'b', 'c'].map((host) => expect.objectContaining({ node: `${host}:6379` }));
-  const backend = await opened({ redlock: clients, commandTimeoutMs: 100, restartGuard: false });
+  const backend = await opened({ redlock: clients, commandTimeoutMs: 100, admission: false });
   await expect(backend.connect(100)).rejects.toMatchObject({ causes });
   expect(await acquireOn(backend, claimOn(freshKey()))).toEqual({ status: 'unavailable', causes });
   await backend.close();

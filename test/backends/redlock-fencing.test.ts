@@ -210,7 +210,7 @@ describe('Fencing tokens of a Redlock', () => {
         handsOver: false,
         awaitedReplicas: 0,
         fair: false,
-        guarded: false,
+        needsAdmission: false,
       };
       node = new RedisNode(connection, settings);
     });

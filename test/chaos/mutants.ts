@@ -52,8 +52,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     caughtBy: 'overlapping holders',
   },
   'restarted-node-votes-at-once': {
-    what: 'a node that came back without its keys votes (restartGuard: false)',
-    options: { restartGuard: false },
+    what: 'a node that came back without its keys votes (admission: false)',
+    options: { admission: false },
     nodes: 3,
     seed: 1,
     seconds: 60,

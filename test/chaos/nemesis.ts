@@ -28,13 +28,13 @@ export async function unleash(faults: readonly PlannedFault[], cast: Cast, journ
     const { kind, node, worker } = fault;
     journal.note({ type: 'fault', kind, node, worker, until: nowMs(), forgets }, at);
   };
-  const underWay = faults.map((fault) => {
+  const inFlight = faults.map((fault) => {
     const whom = fault.kind === 'isolate' ? 'network' : `${fault.node} ${fault.worker}`;
     const done = inTurn(fault, whom === 'network' ? undefined : last.get(whom));
     last.set(whom, done);
     return done;
   });
-  await Promise.all(underWay);
+  await Promise.all(inFlight);
 }
 
 /** How long a worker may take until its turns pass a lock on. */

@@ -61,7 +61,7 @@ export class ChaosNode {
 
   /** What is there beside what stays for a day: the fencing counters, and what a restart is known by. */
   async leftKeys(): Promise<string[]> {
-    return (await this.server.keys()).filter((key) => !key.endsWith(':fence') && key !== 'lock:guard');
+    return (await this.server.keys()).filter((key) => !key.endsWith(':fence') && key !== 'lock:admission');
   }
 
   async stop(): Promise<void> {

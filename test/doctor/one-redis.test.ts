@@ -18,7 +18,7 @@ describe('The doctor of one Redis', () => {
     const startedAt = Date.now();
     const diagnosis = await diagnose(server);
     expect(diagnosis).toEqual({
-      connection: 'default',
+      registration: 'default',
       backend: 'redis',
       where: 'on one Redis',
       checkedAt: expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/),

@@ -209,7 +209,7 @@ describe('The doctor', () => {
 
   it('names the right to count on the nodes of a Redlock, and changes no counter', async () => {
     const all = await Promise.all(servers.map((server) => aclUser(server, { also: ['+incrby'] })));
-    const locks = await openLocks({ redlock: all, restartGuard: false });
+    const locks = await openLocks({ redlock: all, admission: false });
     const missing = async () => (await locks.diagnose<NodeDiagnosis>()).nodes.map(({ missingRights }) => missingRights);
     expect(await missing()).toEqual([[], [], []]);
     expect((await servers[0]!.keys()).filter((key) => key.includes('doctor'))).toEqual([]);

@@ -93,7 +93,7 @@ describe('An application that starts', () => {
     const nodes = servers.map(({ port }) => `127.0.0.1:${port}: it votes in \\d+ ms \\(the longest ttlMs is 30000\\)`);
     expect(lines.filter((line) => line.startsWith('warn Redlock nodes'))).toEqual([
       expect.stringMatching(
-        new RegExp(`^warn Redlock nodes do not vote yet: ${nodes.join('; ')}\\. Wait: .*restartGuard: false\\.$`),
+        new RegExp(`^warn Redlock nodes do not vote yet: ${nodes.join('; ')}\\. Wait: .*admission: false\\.$`),
       ),
     ]);
   });
@@ -114,7 +114,7 @@ describe('An application that starts', () => {
     const server = await redisServer();
     const billing = RedisLockModule.forRoot({ name: 'billing', redis: server.url });
     const { app } = await makeApp({ imports: [billing] });
-    expect(await app.get<LockService>('LockService(billing)').diagnose()).toMatchObject({ connection: 'billing' });
+    expect(await app.get<LockService>('LockService(billing)').diagnose()).toMatchObject({ registration: 'billing' });
   });
 });
 

@@ -86,7 +86,7 @@ describe('a server that answers its scripts in any way', () => {
       redlock: servers.map(source),
       commandTimeoutMs: 30,
       lazyConnect: true,
-      restartGuard: false,
+      admission: false,
     });
     await fuzz(
       fc.asyncProperty(

@@ -105,7 +105,7 @@ describe('whatever it is given', () => {
       'watchdog',
       'keyPrefix',
       'commandTimeoutMs',
-      'guardMs',
+      'marginMs',
       'fair',
       'onLost',
       'redis',

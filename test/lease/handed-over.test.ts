@@ -22,7 +22,7 @@ describe('a lease that was handed over and never extended', () => {
         extend: () => {},
         release: () => void released.push(now()),
       } as Partial<LockBackend> as LockBackend,
-      guardMs: 0,
+      marginMs: 0,
       now,
       emit: () => {},
     });

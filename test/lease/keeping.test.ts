@@ -84,7 +84,7 @@ describe('with the watchdog on', () => {
 
 describe('with the watchdog off', () => {
   it('the signal of a lock without the watchdog aborts at the deadline, before Redis gives the key to others [G37]', async () => {
-    const locks = await openLocks({ redis: server.url, watchdog: false, guardMs: 300 });
+    const locks = await openLocks({ redis: server.url, watchdog: false, marginMs: 300 });
     const validityMs = 600 - 6 - 2 - 300;
     const order: string[] = [];
     setTimeout(() => order.push('50 ms before'), validityMs - 50);

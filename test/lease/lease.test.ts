@@ -9,7 +9,7 @@ function leaseIn(state: LeaseState) {
   const clock = { ms: 0 };
   const reports: LeaseState[] = [];
   const owner: LeaseOwner = {
-    guardMs: 0,
+    marginMs: 0,
     now: () => clock.ms,
     whyOver: () => 'unavailable',
     foundLost: (lost) => reports.push(lost.state),

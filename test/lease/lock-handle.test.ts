@@ -30,8 +30,8 @@ describe('a lock', () => {
     expect(lock.remainingMs).toBeLessThanOrEqual(10_000 - 102);
   });
 
-  it('counts on less time than Redis gives it: 1 % + 2 ms for drift, and guardMs', async () => {
-    const locks = await openLocks({ redis: server.url, guardMs: 1_000 });
+  it('counts on less time than Redis gives it: 1 % + 2 ms for drift, and marginMs', async () => {
+    const locks = await openLocks({ redis: server.url, marginMs: 1_000 });
     const lock = await locks.acquire('guarded', { ttlMs: 10_000 });
     // In this order: the time between the two can only make the difference larger.
     const inRedis = await ttlInRedis('guarded');

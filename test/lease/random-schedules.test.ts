@@ -45,7 +45,7 @@ class World {
   /** What may not be. */
   readonly violations: string[] = [];
   readonly #random: () => number;
-  readonly #guardMs: number;
+  readonly #marginMs: number;
   readonly #leases: Leases;
   readonly #settling: Promise<unknown>[] = [];
   /** By how much the clock is ahead of the timers: pauses of the process. */
@@ -56,7 +56,7 @@ class World {
 
   constructor(seed: number) {
     this.#random = randomOf(seed);
-    this.#guardMs = this.#pick([0, 0, 300]);
+    this.#marginMs = this.#pick([0, 0, 300]);
     const backend: Partial<LockBackend> = {
       extend: ({ grant, ttlMs }, done) => {
         this.#consequences++;
@@ -73,7 +73,7 @@ class World {
     };
     this.#leases = new Leases({
       backend: backend as LockBackend,
-      guardMs: this.#guardMs,
+      marginMs: this.#marginMs,
       now: () => this.#now(),
       emit: (event) => this.#noteEvent(event()),
     });
@@ -176,7 +176,7 @@ class World {
       lease,
       handle: new LockHandle(lease, this.#leases),
       signal: new AbortController().signal,
-      until: sentAt + validityMs(ttlMs, this.#guardMs),
+      until: sentAt + validityMs(ttlMs, this.#marginMs),
       unanswered: [],
       toldLost: false,
       isOver: false,
@@ -201,7 +201,7 @@ class World {
     if (subject.isReleased) this.#violated(subject, 'is extended after its release');
     subject.unanswered.push(extension);
     // It may run and its answer be lost: then the shorter lease is what counts.
-    subject.until = Math.min(subject.until, extension.sentAt + validityMs(extension.ttlMs, this.#guardMs));
+    subject.until = Math.min(subject.until, extension.sentAt + validityMs(extension.ttlMs, this.#marginMs));
   }
 
   #over(subject: Subject): void {
@@ -246,7 +246,7 @@ class World {
     const hasEnded = subject.isOver || subject.isReleased;
     const luck = this.#random();
     if (luck < 0.6) {
-      if (!hasEnded) subject.until = sentAt + validityMs(ttlMs, this.#guardMs);
+      if (!hasEnded) subject.until = sentAt + validityMs(ttlMs, this.#marginMs);
       done({ status: 'extended', sentAt });
     } else if (luck < 0.85) {
       if (!hasEnded && this.#now() >= subject.until) subject.toldLost = true; // it was unknown, perhaps

@@ -28,7 +28,7 @@ class Kennel {
   answer: (key: string) => Promise<ExtendOutcome> = async () => ({ status: 'extended', sentAt: now() });
   readonly leases: Leases;
 
-  constructor(guardMs = 0) {
+  constructor(marginMs = 0) {
     const backend: Partial<LockBackend> = {
       extend: ({ grant: { key } }, done) => {
         this.extended.push({ key, at: now() });
@@ -38,7 +38,7 @@ class Kennel {
     };
     this.leases = new Leases({
       backend: backend as LockBackend,
-      guardMs,
+      marginMs,
       now: () => now() + this.pauseMs,
       emit: (event) => this.#note(event()),
     });
@@ -83,7 +83,7 @@ describe('Watchdog', () => {
     expect(kennel.lost).toEqual([]);
   });
 
-  it('extends earlier when guardMs leaves less of the lease than a third of the ttl', async () => {
+  it('extends earlier when marginMs leaves less of the lease than a third of the ttl', async () => {
     const kennel = new Kennel(TTL_MS * 0.85);
     for (let index = 0; index < 10; index++) {
       kennel.watch(`lease ${index}`);

@@ -16,7 +16,7 @@ let server: RedisServer;
 let node: RedisNode;
 beforeAll(async () => {
   server = await RedisServer.start();
-  await server.command('SET', 'lock:guard', `${EPOCH} 20 model`);
+  await server.command('SET', 'lock:admission', `${EPOCH} 20 model`);
   const connection = await RedisConnection.open(server.url);
   await connection.ready(5_000);
   const settings = { keyPrefix: 'lock', commandTimeoutMs: 5_000, processName: 'model' };
@@ -25,7 +25,7 @@ beforeAll(async () => {
     handsOver: false,
     awaitedReplicas: 0,
     fair: false,
-    guarded: true,
+    needsAdmission: true,
   });
 });
 afterAll(async () => {

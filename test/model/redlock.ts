@@ -243,8 +243,8 @@ export function redlock(setting: Setting): Model<State> {
   function* next(state: State): Generator<readonly [string, State]> {
     const { attempts, nodes, time, wipes, resends } = state;
     // Attempts are numbered by when they begin.
-    const underWay = attempts.filter(({ phase }) => phase !== 'idle' && phase !== 'over').length;
-    const idle = underWay < atOnce ? attempts.findIndex(({ phase }) => phase === 'idle') : -1;
+    const inFlight = attempts.filter(({ phase }) => phase !== 'idle' && phase !== 'over').length;
+    const idle = inFlight < atOnce ? attempts.findIndex(({ phase }) => phase === 'idle') : -1;
     for (const from of idle < 0 ? [state] : [state, begin(state, idle)]) {
       for (const [at, node] of from.nodes.entries()) {
         for (const message of node.mail) {

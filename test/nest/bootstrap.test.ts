@@ -178,7 +178,7 @@ it('waits for a server that refuses to select the database because it is busy', 
 
 it('starts on a Redlock of which one node refuses the credentials', async () => {
   const redlock = (await Promise.all([server('--requirepass', 'right'), server(), server()])).map(({ url }) => url);
-  const { log } = await makeApp({}, { redlock, connectTimeoutMs: 20_000, restartGuard: false });
+  const { log } = await makeApp({}, { redlock, connectTimeoutMs: 20_000, admission: false });
   expect(log.lines.join()).toContain('it refused the credentials: NOAUTH');
 });
 

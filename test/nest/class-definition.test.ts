@@ -94,7 +94,7 @@ it.each<[options: unknown, problem: string]>([
   [5_000, 'the options must be an object: got number.'],
   [
     { ttl: 5 },
-    'There is no option "ttl": expected ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost, onContended, connection.',
+    'There is no option "ttl": expected ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost, onContended, registration.',
   ],
   [{ ttlMs: 5 }, 'ttlMs must be a whole number of milliseconds from 20 to 86400000: got 5.'],
   [{ waitMs: '5' }, 'waitMs must be a whole number of milliseconds from 0 to 2147483647: got "5".'],
@@ -102,8 +102,8 @@ it.each<[options: unknown, problem: string]>([
   [{ reentrant: 'no' }, 'reentrant must be true or false: got "no".'],
   [{ onLost: 'skip' }, 'onLost must be "reject" or "ignore": got "skip".'],
   [{ onContended: 'ignore' }, 'onContended must be "throw", "skip" or a function: got ignore.'],
-  [{ connection: '' }, 'connection must be the name of a registration: got "".'],
-  [{ connection: 5 }, 'connection must be the name of a registration: got 5.'],
+  [{ registration: '' }, 'registration must be the name of a registration: got "".'],
+  [{ registration: 5 }, 'registration must be the name of a registration: got 5.'],
   [{ signal: AbortSignal.abort() }, 'it takes no signal: use LockService.withLock.'],
 ])('refuses the options %o', (options, problem) => {
   const define = (): void => {

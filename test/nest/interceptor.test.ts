@@ -227,7 +227,7 @@ it('leaves handlers of another registration to the interceptor of that one', asy
   @Controller()
   class Billing {
     @Get(':id')
-    @Locked('order:{params.id}', { connection: 'billing' })
+    @Locked('order:{params.id}', { registration: 'billing' })
     async run(@Param('id') id: string): Promise<string> {
       return id;
     }

@@ -235,7 +235,7 @@ describe('an outage', () => {
     const nodes = await Promise.all([1, 2, 3].map(() => RedisServer.start()));
     onTestFinished(async () => void (await Promise.all(nodes.map((node) => node.stop()))));
     const redlock = nodes.map(({ url }) => url);
-    const test = await makeApp({}, { redlock, restartGuard: false, ttlMs: 5_000 });
+    const test = await makeApp({}, { redlock, admission: false, ttlMs: 5_000 });
     test.log.lines.length = 0; // what the check of the servers found
     await nodes[0]!.kill();
     await (await test.locks.acquire('a')).release();

@@ -61,8 +61,8 @@ const BAD: [options: object | undefined, message: string][] = [
   [{ memory: true, keyPrefix: 'a{b' }, 'keyPrefix must be a string of 1 to 200 characters without braces: got "a{b".'],
   [{ memory: true, commandTimeoutMs: 5 }, 'commandTimeoutMs must be a whole number of milliseconds from 10 to 60000'],
   [
-    { memory: true, ttlMs: 1_000, guardMs: 950 },
-    'guardMs must leave a tenth of ttlMs: got guardMs 950 with ttlMs 1000.',
+    { memory: true, ttlMs: 1_000, marginMs: 950 },
+    'marginMs must leave a tenth of ttlMs: got marginMs 950 with ttlMs 1000.',
   ],
   [{ memory: true, lazyConnect: 'yes' }, 'lazyConnect must be true or false: got "yes".'],
   [{ memory: true, connectTimeoutMs: 0 }, 'connectTimeoutMs must be a whole number of milliseconds from 10 to 600000'],

@@ -97,7 +97,7 @@ describe('several named registrations', () => {
       @InjectLockService() readonly standard: LockService,
     ) {}
 
-    @Locked('same', { connection: 'billing' })
+    @Locked('same', { registration: 'billing' })
     async bill(): Promise<string[]> {
       return this.held();
     }
@@ -124,9 +124,9 @@ describe('several named registrations', () => {
   class BillingController {
     constructor(@InjectLockService('billing') readonly locks: LockService) {}
     @Get()
-    @Locked('request:{headers.host}', { connection: 'billing' })
+    @Locked('request:{headers.host}', { registration: 'billing' })
     async get(): Promise<string> {
-      return `${this.locks.connection} ${this.locks.current().key.split(':')[0]}`;
+      return `${this.locks.registration} ${this.locks.current().key.split(':')[0]}`;
     }
   }
 
@@ -140,7 +140,7 @@ describe('several named registrations', () => {
     const billing = app.get(Billing);
     expect(billing.billing).not.toBe(billing.standard);
     expect(billing.billing).toBe(app.get(getLockServiceToken('billing')));
-    expect([billing.billing.connection, billing.standard.connection]).toEqual(['billing', 'default']);
+    expect([billing.billing.registration, billing.standard.registration]).toEqual(['billing', 'default']);
     expect(await billing.bill()).toEqual(['billing']);
     expect(await billing.order()).toEqual(['standard']);
     expect(await billing.both()).toEqual(['billing', 'standard']);
@@ -159,7 +159,7 @@ describe('several named registrations', () => {
   it('can do without a default one', async () => {
     @Injectable()
     class OnlyBilling {
-      @Locked('x', { connection: 'billing' })
+      @Locked('x', { registration: 'billing' })
       async run(): Promise<string> {
         return 'ran';
       }
@@ -177,7 +177,7 @@ describe('without the module the application does not start, and the message nam
   }
   @Injectable()
   class NamedService {
-    @Locked('x', { connection: 'billing' })
+    @Locked('x', { registration: 'billing' })
     async run(): Promise<void> {}
   }
   @Controller()

@@ -26,7 +26,7 @@ class PlainOrders extends Orders {
 }
 
 class Billing {
-  @Locked('billing', { connection: 'billing' })
+  @Locked('billing', { registration: 'billing' })
   async bill(): Promise<string> {
     return 'billed';
   }

@@ -307,6 +307,6 @@ describe('two registrations under one name', () => {
     await expect(load()).rejects.toThrow('no configuration yet');
     isUp = true;
     const loaded = await load();
-    expect(loaded.get<LockService>(getLockServiceToken('billing'), { strict: false }).connection).toBe('billing');
+    expect(loaded.get<LockService>(getLockServiceToken('billing'), { strict: false }).registration).toBe('billing');
   });
 });

@@ -16,7 +16,7 @@ class Orders {
     ran.push(`pay ${id}`);
   }
 
-  @Locked('billing', { connection: 'billing' })
+  @Locked('billing', { registration: 'billing' })
   async bill(): Promise<void> {
     ran.push('bill');
   }
@@ -122,7 +122,7 @@ it('a method of a named registration that was replaced says so', async () => {
 
 it('a service of another copy of the library is no mock', async () => {
   class LockService {
-    readonly connection = 'billing';
+    readonly registration = 'billing';
     async withLockOr(): Promise<void> {}
   }
   const { app } = await start((builder) =>

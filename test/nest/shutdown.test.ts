@@ -279,7 +279,7 @@ describe('an application with two registrations', () => {
     const proxies = [await TcpProxy.start(redis.port), await TcpProxy.start(redis.port)];
     onTestFinished(async () => void (await Promise.all(proxies.map((proxy) => proxy.stop()))));
     const sameServer = [redis.url, ...proxies.map(({ url }) => url)];
-    const late = RedisLockModule.forRoot({ name: 'late', redlock: sameServer, restartGuard: false });
+    const late = RedisLockModule.forRoot({ name: 'late', redlock: sameServer, admission: false });
     await expect(app.get(LazyModuleLoader).load(() => late)).rejects.toBeInstanceOf(LockOptionsError);
     expect(await locks.withLock('still', ({ closing }) => closing.aborted)).toBe(false);
   });

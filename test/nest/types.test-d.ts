@@ -129,7 +129,14 @@ export class Right {
     await this.hidden();
   }
 
-  @Locked('x', { ttlMs: 1_000, waitMs: 0, watchdog: false, reentrant: false, onLost: 'ignore', connection: 'billing' })
+  @Locked('x', {
+    ttlMs: 1_000,
+    waitMs: 0,
+    watchdog: false,
+    reentrant: false,
+    onLost: 'ignore',
+    registration: 'billing',
+  })
   async allOptions(): Promise<void> {}
 
   @Locked('x', { onTransaction: 'allow' })

@@ -28,7 +28,7 @@ const TTL_MS = 30_000;
 const CHANNEL = 'inbox:alive';
 /** Ahead of the clock of any server until the year 2223. */
 const AHEAD = 8e15;
-const GUARD = 'lock:guard';
+const GUARD = 'lock:admission';
 
 /** The keys of one lock. */
 interface Keys {

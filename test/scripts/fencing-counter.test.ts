@@ -8,7 +8,7 @@ import { RedisServer } from '../support/redis-server.js';
 import { runScript } from '../support/run-script.js';
 import { together } from '../support/together.js';
 
-const [LOCK, FENCE, QUEUE, GUARD] = ['lock:{k}', 'lock:{k}:fence', 'lock:{k}:queue', 'lock:guard'];
+const [LOCK, FENCE, QUEUE, GUARD] = ['lock:{k}', 'lock:{k}:fence', 'lock:{k}:queue', 'lock:admission'];
 /** Ahead of the clock of any server until the year 2223. */
 const AHEAD = 8e15;
 

@@ -30,9 +30,9 @@ describe('A lock that was taken', () => {
 
   it.each<[Script, keys: (lock: string) => string[], args: (string | number)[]]>([
     [ACQUIRE, FENCED, []],
-    [VOTE, (lock) => [...FENCED(lock), 'lock:guard'], ['', '']],
+    [VOTE, (lock) => [...FENCED(lock), 'lock:admission'], ['', '']],
     [CONTEND, QUEUED, [1, '', '', 0]],
-    [VOTE_OR_QUEUE, (lock) => [...QUEUED(lock), 'lock:guard'], [1, '', '', 0, '', '']],
+    [VOTE_OR_QUEUE, (lock) => [...QUEUED(lock), 'lock:admission'], [1, '', '', 0, '', '']],
     [RESTORE, (lock) => [lock], []],
   ])('ends after its ttl: $name, alone and in a call for several', async (script, keys, args) => {
     const take = (lock: string) => runScript(runner, script, keys(lock), ['me', TTL_MS, ...args]);

@@ -20,7 +20,7 @@ import type { LockService } from '../../lib/core/service/lock.service.js';
 import { FAIR, LockQueues, MUTEX, type LockKind } from '../../lib/core/waiting/lock-queue.js';
 import type { RefusalGate } from '../../lib/core/waiting/refusal-gate.js';
 import { Calls, Closing, Waiter } from '../../lib/core/waiting/waiter.js';
-import { UnderWay } from '../../lib/core/time/in-flight.js';
+import { InFlight } from '../../lib/core/time/in-flight.js';
 import { validityMs } from '../../lib/core/time/validity.js';
 import { ownerSequence } from '../../lib/core/backend/owner.js';
 import { openLocks } from '../support/open-locks.js';
@@ -30,7 +30,7 @@ import { until } from '../support/until.js';
 
 const KEY = 'key';
 const TERMS = { ttlMs: 30_000, waitMs: 60_000, watchdog: true };
-const LIMITS = { guardMs: 0, maxWaiters: 100, cohortPasses: 100, cohortMs: 100 };
+const LIMITS = { marginMs: 0, maxWaiters: 100, cohortPasses: 100, cohortMs: 100 };
 const OTHERS = { status: 'contended', owner: 'others', remainingMs: 20_000, queued: true } as const;
 const DOWN = { status: 'unavailable', causes: [new NodeError('node', 'down')] } satisfies AcquireOutcome;
 
@@ -77,11 +77,11 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true, kind: Lock
     problems: () => [],
   } as Partial<LockBackend> as LockBackend;
   const now = () => performance.now();
-  const inFlight = new UnderWay();
+  const inFlight = new InFlight();
   const leases = {
     add: (grant, token, ttlMs, sentAt, kept, extendTo) => {
       if (extendTo !== undefined) log.push(`begin with ${token}, extend to ${extendTo}`);
-      const owner: LeaseOwner = { guardMs: 0, now, whyOver: () => 'expired', foundLost: () => {} };
+      const owner: LeaseOwner = { marginMs: 0, now, whyOver: () => 'expired', foundLost: () => {} };
       return new Lease({ grant, fencingToken: token, ttlMs, sentAt, kept }, owner);
     },
     check: ({ grant: { owner } }) => log.push(`check ${owner}`),
@@ -554,7 +554,7 @@ describe('the queue of a key', () => {
 
   it.each<[string, Partial<typeof LIMITS>, Partial<AcquireOptions>, number]>([
     ['it has waited for so long that the grant may be nearly over', {}, {}, 1_090],
-    ['guardMs leaves next to nothing of the grant', { guardMs: 1_500 }, {}, 0],
+    ['marginMs leaves next to nothing of the grant', { marginMs: 1_500 }, {}, 0],
     ['its lease is not extended', {}, { watchdog: false }, 0],
     ['the ttl it asks for is shorter than what has to be left', {}, { ttlMs: 900 }, 0],
   ])('confirms a grant first when %s', async (_when, limits, terms, waitedMs) => {

@@ -21,7 +21,7 @@ describe('the options of a service', () => {
   it('have the defaults that the documentation tells', () => {
     expect(resolveOptions({ memory: true })).toEqual({
       backend: { kind: 'memory' },
-      connection: 'default',
+      registration: 'default',
       ttlMs: 30_000,
       waitMs: 10_000,
       watchdog: true,
@@ -29,12 +29,12 @@ describe('the options of a service', () => {
       onTransaction: 'warn',
       onLost: 'reject',
       keyPrefix: 'lock',
-      guardMs: 0,
+      marginMs: 0,
       fair: false,
       maxWaiters: 10_000,
       cohortPasses: 100,
       cohortMs: 100,
-      restartGuard: true,
+      admission: true,
       lazyConnect: false,
       connectTimeoutMs: 5_000,
       shutdownTimeoutMs: 10_000,
@@ -59,7 +59,7 @@ describe('the options of a service', () => {
     ['onLost must be "reject" or "ignore": got "throw".', { onLost: 'throw' }],
     ['keyPrefix must be a string of 1 to 200 characters without braces: got "".', { keyPrefix: '' }],
     ['keyPrefix must be a string of 1 to 200 characters without braces: got "a{b}".', { keyPrefix: 'a{b}' }],
-    ['guardMs must leave a tenth of ttlMs: got guardMs 900 with ttlMs 1000.', { ttlMs: 1_000, guardMs: 900 }],
+    ['marginMs must leave a tenth of ttlMs: got marginMs 900 with ttlMs 1000.', { ttlMs: 1_000, marginMs: 900 }],
     ['commandTimeoutMs must be a whole number of milliseconds from 10 to 60000: got 0.', { commandTimeoutMs: 0 }],
     ['There is no option "ttl": expected ttlMs, ', { ttl: 1_000 }],
     ['There is no option "signal"', { signal: AbortSignal.abort() }],
@@ -116,7 +116,7 @@ describe('the options of a call', () => {
   ];
 
   it.each(calls)('are checked before anything is sent: %s', async (_, call) => {
-    const locks = await openLocks({ redis: server.url, guardMs: 100 });
+    const locks = await openLocks({ redis: server.url, marginMs: 100 });
     await server.resetCalls();
     const bad = [{ ttlMs: 5 }, { ttlMs: 105 }, { watchdog: 'on' }, { reentrant: 0 }, { signal: {} }];
     for (const options of bad) {
@@ -136,7 +136,7 @@ describe('the options of a call', () => {
     const refusals: [options: object, message: string | RegExp][] = [
       [{ ttl: 5 }, /^There is no option "ttl": expected ttlMs, [^.]*\. Did you mean ttlMs\?$/],
       [{ ttl: undefined }, 'Did you mean ttlMs?'],
-      [{ connection: 'billing' }, 'by @InjectLockService(name).'],
+      [{ registration: 'billing' }, 'by @InjectLockService(name).'],
       [{ onContended: 'skip' }, 'It belongs to @Locked: here catch LockContendedError, or use tryAcquire.'],
       [{ keyPrefix: 'mine' }, 'There is no option "keyPrefix"'],
     ];

@@ -223,7 +223,7 @@ describe('who is woken', () => {
 it('the nodes of a Redlock keep nothing but fencing counters and what they are to remember of themselves', async () => {
   const left = async () => {
     const keys = (await Promise.all(nodes.servers.map((server) => server.keys('lock:*')))).flat();
-    return keys.filter((key) => !key.endsWith(':fence') && key !== 'lock:guard').length === 0;
+    return keys.filter((key) => !key.endsWith(':fence') && key !== 'lock:admission').length === 0;
   };
   await until(left, { what: 'no lock and no queue is left' });
 });

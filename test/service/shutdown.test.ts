@@ -319,7 +319,7 @@ describe('the end of the connections', () => {
   });
 
   it('comes behind the release of a lease that was lost a moment before', async () => {
-    const { proxy, locks } = await throughProxy({ commandTimeoutMs: 100, guardMs: 5_000, watchdog: false });
+    const { proxy, locks } = await throughProxy({ commandTimeoutMs: 100, marginMs: 5_000, watchdog: false });
     const lock = await locks.acquire('moment', { ttlMs: 5_700 });
     await lock.extend();
     const cut = proxy.cutAfterRequest('evalsha');

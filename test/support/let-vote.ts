@@ -4,7 +4,7 @@ import type { RedisServer } from './redis-server.js';
 export async function letVote<Servers extends readonly RedisServer[]>(servers: Servers): Promise<Servers> {
   for (const server of servers) {
     const run = /run_id:(\w+)/.exec(String(await server.command('INFO', 'server')))![1]!;
-    await server.command('SET', 'lock:guard', `1 20 ${run}`);
+    await server.command('SET', 'lock:admission', `1 20 ${run}`);
   }
   return servers;
 }

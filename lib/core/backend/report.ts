@@ -23,5 +23,5 @@ export interface BackendReport {
 
 /** The report of a registration, as it is shown to operators. */
 export function diagnosisOf(registration: string, { backend, where, nodes, findings }: BackendReport): LockDiagnosis {
-  return { connection: registration, backend, where, checkedAt: new Date().toISOString(), nodes, findings };
+  return { registration, backend, where, checkedAt: new Date().toISOString(), nodes, findings };
 }

@@ -5,7 +5,7 @@ import { ownerSequence } from '../backend/owner.js';
 import type { Lease } from '../lease/lease.js';
 import { Leases } from '../lease/leases.js';
 import type { LockHandle } from '../lease/lock-handle.js';
-import { UnderWay } from '../time/in-flight.js';
+import { InFlight } from '../time/in-flight.js';
 import { FAIR, LockQueues, MUTEX, type LockKind, type QueueLimits } from '../waiting/lock-queue.js';
 import { RefusalGate } from '../waiting/refusal-gate.js';
 import { closed } from '../waiting/refusals.js';
@@ -33,13 +33,13 @@ export class LockEngine {
   readonly #queues: LockQueues;
   readonly #calls: Calls;
   readonly #gate = new RefusalGate();
-  readonly #inFlight = new UnderWay();
+  readonly #inFlight = new InFlight();
 
   constructor({ backend, now, limits, processName, events, kind }: EngineParts) {
     this.#backend = backend;
     this.leases = new Leases({
       backend,
-      guardMs: limits.guardMs,
+      marginMs: limits.marginMs,
       now,
       emit: (event) => {
         if (events.observed) events.next(event());

@@ -37,7 +37,7 @@ export interface LeaseTerms {
 
 /** Who keeps a lease. */
 export interface LeaseOwner {
-  readonly guardMs: number;
+  readonly marginMs: number;
   readonly now: () => number;
   /** Why a lease was lost whose deadline has passed. */
   whyOver(lease: Lease): LockLostReason;
@@ -99,7 +99,7 @@ export class Lease implements Linked<Lease> {
     this.sentAt = sentAt;
     this.provisionalTtlMs = provisional ? ttlMs : undefined;
     this.#owner = owner;
-    this.#deadline = sentAt + validityMs(ttlMs, owner.guardMs);
+    this.#deadline = sentAt + validityMs(ttlMs, owner.marginMs);
   }
 
   get key(): string {
@@ -177,7 +177,7 @@ export class Lease implements Linked<Lease> {
     if (!this.#enter('extending')) return false;
     if (ttlMs !== this.ttlMs) this.isUnsettled = true;
     this.ttlMs = ttlMs;
-    this.#deadlineIfExtended = this.#owner.now() + validityMs(ttlMs, this.#owner.guardMs);
+    this.#deadlineIfExtended = this.#owner.now() + validityMs(ttlMs, this.#owner.marginMs);
     this.#deadline = Math.min(this.#deadline, this.#deadlineIfExtended);
     return true;
   }
@@ -197,7 +197,7 @@ export class Lease implements Linked<Lease> {
     this.fault = undefined;
     this.isUnsettled = false;
     this.provisionalTtlMs = undefined;
-    this.#deadline = sentAt + validityMs(this.ttlMs, this.#owner.guardMs);
+    this.#deadline = sentAt + validityMs(this.ttlMs, this.#owner.marginMs);
     return true;
   }
 

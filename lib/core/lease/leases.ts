@@ -10,7 +10,7 @@ import { Watchdog, type WatchdogListener } from './watchdog.js';
 /** What the leases of a service are made with. */
 export interface LeasesOptions {
   readonly backend: LockBackend;
-  readonly guardMs: number;
+  readonly marginMs: number;
   readonly now: () => number;
   readonly emit: (event: () => LockEvent) => void;
 }
@@ -29,7 +29,7 @@ export interface LeaseListener {
 
 /** All leases of one service: kept, given back, or lost. */
 export class Leases implements LeaseOwner, WatchdogListener {
-  readonly guardMs: number;
+  readonly marginMs: number;
   readonly now: () => number;
   /** Set once, before anything is granted. */
   listener!: LeaseListener;
@@ -43,9 +43,9 @@ export class Leases implements LeaseOwner, WatchdogListener {
   #whenIdle?: () => void;
   #isClosing = false;
 
-  constructor({ backend, guardMs, now, emit }: LeasesOptions) {
+  constructor({ backend, marginMs, now, emit }: LeasesOptions) {
     this.#backend = backend;
-    this.guardMs = guardMs;
+    this.marginMs = marginMs;
     this.now = now;
     this.#emit = emit;
   }
@@ -87,7 +87,7 @@ export class Leases implements LeaseOwner, WatchdogListener {
    * @throws LockLostError, LockUnavailableError, LockOptionsError
    */
   async extend(lease: Lease, ttlMs: number): Promise<void> {
-    checkTtl(ttlMs, this.guardMs);
+    checkTtl(ttlMs, this.marginMs);
     const outcome = await this.#extendNow(lease, ttlMs);
     if (outcome.status === 'lost' || !lease.isHeld) throw lease.lostError();
     if (outcome.status === 'unavailable') throw LockUnavailableError.from('extended', lease.key, outcome.causes);
@@ -264,7 +264,7 @@ export class Leases implements LeaseOwner, WatchdogListener {
         this.#afterwards.delete(timer);
         this.#backend.release(grant, ignore);
       },
-      ttlMs - validityMs(ttlMs, this.guardMs),
+      ttlMs - validityMs(ttlMs, this.marginMs),
     ).unref();
     this.#afterwards.set(timer, grant);
   }

@@ -7,7 +7,7 @@ export type LockRequest = Required<Omit<WithLockOptions, 'signal'>> & Pick<Acqui
 
 /** What a service says for calls that do not say it themselves, and what bounds them. */
 export interface CallDefaults extends LockRequest, Pick<LockServiceOptions, 'insideTransaction'> {
-  guardMs: number;
+  marginMs: number;
 }
 
 const MAX_TIMER_MS = 2 ** 31 - 1; // setTimeout fires at once beyond it
@@ -42,7 +42,7 @@ export type CallKind = keyof typeof NOT_OF;
 
 /** What is meant by names that are no options of a call. */
 const MEANT = {
-  connection: 'It belongs to @Locked: here inject the service of that registration, by @InjectLockService(name).',
+  registration: 'It belongs to @Locked: here inject the service of that registration, by @InjectLockService(name).',
   onContended: 'It belongs to @Locked: here catch LockContendedError, or use tryAcquire.',
   waitMs: 'tryAcquire never waits: use acquire, and catch LockContendedError.',
   onLost: 'It belongs to withLock and @Locked: here listen to lock.signal, or ask lock.assertHeld().',
@@ -60,7 +60,7 @@ export function resolveRequest(
   if (typeof options !== 'object' || options === null) throw unfit('options', options, 'an object');
   for (const name in options) if (!IS_OF_CALL.has(name) || NOT_OF[call].has(name)) refuseForCall(options, call);
   const request = { ...pickDefaults(defaults), ...checked(options, CALL_CHECKS) };
-  if (options.ttlMs !== undefined) checkGuard(request.ttlMs, defaults.guardMs);
+  if (options.ttlMs !== undefined) checkMargin(request.ttlMs, defaults.marginMs);
   checkTransactions(request, defaults);
   return request;
 }
@@ -72,15 +72,15 @@ export function checkRequest(options: object, also: readonly string[] = []): voi
 }
 
 /** @throws LockOptionsError */
-export function checkTtl(ttlMs: number, guardMs: number): void {
+export function checkTtl(ttlMs: number, marginMs: number): void {
   LEASE_CHECKS.ttlMs('ttlMs', ttlMs);
-  checkGuard(ttlMs, guardMs);
+  checkMargin(ttlMs, marginMs);
 }
 
 /** @throws LockOptionsError */
-export function checkGuard(ttlMs: number, guardMs: number): void {
-  if (guardMs >= ttlMs * 0.9) {
-    throw new LockOptionsError(`guardMs must leave a tenth of ttlMs: got guardMs ${guardMs} with ttlMs ${ttlMs}.`);
+export function checkMargin(ttlMs: number, marginMs: number): void {
+  if (marginMs >= ttlMs * 0.9) {
+    throw new LockOptionsError(`marginMs must leave a tenth of ttlMs: got marginMs ${marginMs} with ttlMs ${ttlMs}.`);
   }
 }
 

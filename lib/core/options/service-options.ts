@@ -1,9 +1,9 @@
 import type { LockServiceOptions } from '../../api/options.js';
-import { checkGuard, checkTransactions, LEASE_CHECKS } from './call-options.js';
+import { checkMargin, checkTransactions, LEASE_CHECKS } from './call-options.js';
 import { checked, count, DAY_MS, milliseconds, oneOf, unfit, type Check } from './checks.js';
 
 /** The name of a registration that was given none. */
-export const DEFAULT_CONNECTION = 'default';
+export const DEFAULT_REGISTRATION = 'default';
 
 /** Options of a service with every default filled in and every bound checked. */
 export interface ResolvedServiceOptions extends Required<Omit<LockServiceOptions, 'insideTransaction'>> {
@@ -18,7 +18,7 @@ const DEFAULTS = {
   reentrant: true,
   onTransaction: 'warn',
   onLost: 'reject',
-  guardMs: 0,
+  marginMs: 0,
   fair: false,
   maxWaiters: 10_000,
   cohortPasses: 100,
@@ -31,7 +31,7 @@ const DEFAULTS = {
 /** The options that every registration has, whatever keeps its locks. */
 export const SERVICE_CHECKS: Readonly<Record<keyof LockServiceOptions, Check>> = {
   ...LEASE_CHECKS,
-  guardMs: milliseconds(0, DAY_MS),
+  marginMs: milliseconds(0, DAY_MS),
   fair: oneOf(true, false),
   maxWaiters: count(1, 1_000_000),
   cohortPasses: count(0, 1_000),
@@ -50,7 +50,7 @@ export const SERVICE_CHECKS: Readonly<Record<keyof LockServiceOptions, Check>> =
  */
 export function resolveServiceOptions(options: LockServiceOptions): ResolvedServiceOptions {
   const resolved: ResolvedServiceOptions = { ...DEFAULTS, ...checked(options, SERVICE_CHECKS) };
-  checkGuard(resolved.ttlMs, resolved.guardMs);
+  checkMargin(resolved.ttlMs, resolved.marginMs);
   checkTransactions(resolved, resolved);
   return resolved;
 }

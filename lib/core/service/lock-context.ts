@@ -12,7 +12,7 @@ interface Frame {
 }
 
 /** The locks that the running call holds, by its async context: the innermost first. */
-export class HeldLocks {
+export class LockContext {
   readonly #context = new AsyncLocalStorage<Frame>();
 
   run<T>(lock: LockHandle, work: (lock: Lock) => T): T {

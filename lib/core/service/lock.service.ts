@@ -11,7 +11,7 @@ import type { Lock, LockInfo } from '../../api/lock.js';
 import type { AcquireOptions, LossOptions, TryAcquireOptions, WithLockOptions } from '../../api/options.js';
 import { resolveRequest, type CallKind, type LockRequest } from '../options/call-options.js';
 import type { ResolvedServiceOptions } from '../options/service-options.js';
-import { HeldLocks } from './lock-context.js';
+import { LockContext } from './lock-context.js';
 import { lockInfo } from './lock-info.js';
 import { LockEngine } from '../engine/lock-engine.js';
 import type { Closable, Shutdown } from './shutdown.js';
@@ -37,7 +37,7 @@ export interface LockServiceParts {
 /** Acquires, keeps and releases locks. Inject it: `RedisLockModule` provides one for each registration. */
 export class LockService {
   /** Name of the registration it belongs to. */
-  readonly connection: string;
+  readonly registration: string;
   /** What happens to the locks of this service; completes when the application has closed. */
   readonly events$: Observable<LockEvent>;
 
@@ -46,7 +46,7 @@ export class LockService {
   readonly #onlyOnce: ResolvedServiceOptions;
   readonly #backend: LockBackend;
   readonly #engine: LockEngine;
-  readonly #held = new HeldLocks();
+  readonly #held = new LockContext();
   readonly #events = new Subject<LockEvent>();
   readonly #transactions?: TransactionCheck;
   readonly #shutdown: Shutdown;
@@ -54,7 +54,7 @@ export class LockService {
   #closing?: Promise<void>;
 
   private constructor({ backend, options, registration, now, processName, shutdown }: LockServiceParts) {
-    this.connection = registration;
+    this.registration = registration;
     this.events$ = this.#events.asObservable();
     this.#options = options;
     this.#onlyOnce = { ...options, waitMs: 0 };
@@ -182,7 +182,7 @@ export class LockService {
    * @typeParam Node what the backend tells of its servers, known to who has chosen it: `NodeDiagnosis` for those of Redis
    */
   async diagnose<Node extends NodeReport = NodeReport>(): Promise<LockDiagnosis<Node>> {
-    return diagnosisOf(this.connection, await this.#backend.report(REPORT_TIMEOUT_MS)) as LockDiagnosis<Node>;
+    return diagnosisOf(this.registration, await this.#backend.report(REPORT_TIMEOUT_MS)) as LockDiagnosis<Node>;
   }
 
   /**

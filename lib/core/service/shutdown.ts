@@ -1,12 +1,12 @@
 import type { LockEngine } from '../engine/lock-engine.js';
 import { Closing } from '../waiting/waiter.js';
-import type { HeldLocks } from './lock-context.js';
+import type { LockContext } from './lock-context.js';
 
 /** The parts of a lock service that closing it needs. */
 export interface Closable {
   /** How long work under its locks may run on, in milliseconds. */
   readonly timeoutMs: number;
-  readonly held: HeldLocks;
+  readonly held: LockContext;
   readonly engine: LockEngine;
 }
 

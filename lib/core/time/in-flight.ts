@@ -1,5 +1,5 @@
 /** Counts what has not ended: the connections close behind the last of it. */
-export class UnderWay {
+export class InFlight {
   #count = 0;
   #whenSettled?: () => void;
 

@@ -11,7 +11,7 @@ import { LockUnavailableError, type NodeError } from '../../api/errors.js';
 import type { Lease } from '../lease/lease.js';
 import type { LeaseListener, Leases } from '../lease/leases.js';
 import { validityMs } from '../time/validity.js';
-import type { UnderWay } from '../time/in-flight.js';
+import type { InFlight } from '../time/in-flight.js';
 import { LinkedList } from '../time/linked-list.js';
 import { onAbort } from './abort-listener.js';
 import { Contender, Contenders } from './contender.js';
@@ -33,7 +33,7 @@ export const FAIR: LockKind = { width: Infinity, capacity: 1 };
 
 /** The bounds of the waiting in one process. */
 export interface QueueLimits {
-  readonly guardMs: number;
+  readonly marginMs: number;
   readonly maxWaiters: number;
   readonly cohortPasses: number;
   readonly cohortMs: number;
@@ -60,7 +60,7 @@ export class LockQueues implements WaitListener, LeaseListener {
   readonly limits: QueueLimits;
   readonly leases: Pick<Leases, 'add' | 'check' | 'lose'>;
   /** Counts the attempts whose answer is still to come. */
-  readonly inFlight: UnderWay;
+  readonly inFlight: InFlight;
   readonly contenders: Contenders<Waiter>;
   readonly #queues = new Map<string, LockQueue>();
 
@@ -276,8 +276,8 @@ export class LockQueue {
     const { kind, limits, now } = this.queues;
     const servesOne = kind.width > 1 || this.#waiters.size === 1;
     const { ttlMs, watchdog } = waiter.request;
-    const grantLeftMs = since + validityMs(handOver.ttlMs, limits.guardMs) - now();
-    const leftMs = Math.min(grantLeftMs, validityMs(ttlMs, limits.guardMs));
+    const grantLeftMs = since + validityMs(handOver.ttlMs, limits.marginMs) - now();
+    const leftMs = Math.min(grantLeftMs, validityMs(ttlMs, limits.marginMs));
     if (!servesOne || !watchdog || leftMs < handOver.ttlMs * BEGIN_WITH) return false;
     contender.won();
     this.#drop(contender);
@@ -312,7 +312,7 @@ export class LockQueue {
     const { backend, limits, now } = this.queues;
     const { waiter } = contender;
     const answeredAt = now();
-    const isOfUse = answeredAt < sentAt + validityMs(request.ttlMs, limits.guardMs);
+    const isOfUse = answeredAt < sentAt + validityMs(request.ttlMs, limits.marginMs);
     this.#drop(contender);
     if (isOfUse && waiter?.request.ttlMs === request.ttlMs) {
       this.#cohort = cohortOf(grant, answeredAt + limits.cohortMs);

@@ -3,7 +3,7 @@ import { failureEvent, type LockEvent } from '../../api/events.js';
 import type { Lease } from '../lease/lease.js';
 import { identity, type Leases } from '../lease/leases.js';
 import { LockHandle } from '../lease/lock-handle.js';
-import type { UnderWay } from '../time/in-flight.js';
+import type { InFlight } from '../time/in-flight.js';
 import { LinkedList, type Linked } from '../time/linked-list.js';
 import type { Contender } from './contender.js';
 import type { RefusalGate } from './refusal-gate.js';
@@ -31,7 +31,7 @@ export class Calls {
     private readonly leases: Leases,
     private readonly events: Subject<LockEvent>,
     /** Counts the calls until they have ended. */
-    private readonly inFlight: UnderWay,
+    private readonly inFlight: InFlight,
     private readonly gate: RefusalGate,
   ) {}
 

@@ -1,11 +1,11 @@
 import { LockOptionsError } from '../../api/errors.js';
-import { DEFAULT_CONNECTION } from '../../core/options/service-options.js';
+import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
 import { LockService } from '../../core/service/lock.service.js';
 
 /** Where an instance has the service of a registration. Nest's message names it when the module is missing. */
-export function serviceProperty(connection: string): symbol {
-  const registration = connection === DEFAULT_CONNECTION ? '' : `{ name: "${connection}" }`;
-  return Symbol.for(`LockService of RedisLockModule.forRoot(${registration})`);
+export function serviceProperty(registration: string): symbol {
+  const beside = registration === DEFAULT_REGISTRATION ? '' : `{ name: "${registration}" }`;
+  return Symbol.for(`LockService of RedisLockModule.forRoot(${beside})`);
 }
 
 /**
@@ -20,14 +20,14 @@ export function injectedService(service: unknown, method: string): LockService {
 
 /** What a mocking library makes from the class is an instance of it, too, but was never constructed. */
 function isMade(service: unknown): service is LockService {
-  return service instanceof LockService && Object.hasOwn(service, 'connection');
+  return service instanceof LockService && Object.hasOwn(service, 'registration');
 }
 
 function describe(service: unknown): string {
-  const { connection } = Object(service) as { connection?: unknown };
+  const { registration } = Object(service) as { registration?: unknown };
   const type = (Object.getPrototypeOf(Object(service)) as object | null)?.constructor;
   const name = type === Object ? undefined : type?.name;
-  if (name === 'LockService' && typeof connection === 'string') {
+  if (name === 'LockService' && typeof registration === 'string') {
     return 'a LockService of another copy of nest-redis-lock. See with npm ls nest-redis-lock why it is there twice.';
   }
   const kind = name === undefined ? 'a plain object' : `an object of the class ${name}`;

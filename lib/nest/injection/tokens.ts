@@ -1,19 +1,19 @@
 import { Inject } from '@nestjs/common';
-import { DEFAULT_CONNECTION } from '../../core/options/service-options.js';
+import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
 import { LockService } from '../../core/service/lock.service.js';
 import { refuseStandard } from './refuse-standard.js';
 
 /**
  * The injection token of the `LockService` of a registration.
- * @param connection the `name` it was registered with; default: the registration without a name
+ * @param registration the `name` it was registered with; default: the registration without a name
  */
-export function getLockServiceToken(connection: string = DEFAULT_CONNECTION): typeof LockService | string {
-  return connection === DEFAULT_CONNECTION ? LockService : `LockService(${connection})`;
+export function getLockServiceToken(registration: string = DEFAULT_REGISTRATION): typeof LockService | string {
+  return registration === DEFAULT_REGISTRATION ? LockService : `LockService(${registration})`;
 }
 
 /** Injects the `LockService` of the registration with this `name`. */
-export function InjectLockService(connection?: string): PropertyDecorator & ParameterDecorator {
-  const inject = Inject(getLockServiceToken(connection));
+export function InjectLockService(registration?: string): PropertyDecorator & ParameterDecorator {
+  const inject = Inject(getLockServiceToken(registration));
   return (target: object, property: string | symbol | undefined, index?: number) => {
     refuseStandard('@InjectLockService', property);
     inject(target, property as string | symbol, index as number);

@@ -3,7 +3,7 @@ import { checkKey } from '../../core/keys/key.js';
 import { LockContendedError, LockKeyError, LockOptionsError, LockRefusal } from '../../api/errors.js';
 import type { WithLockOptions } from '../../api/options.js';
 import { checkRequest } from '../../core/options/call-options.js';
-import { DEFAULT_CONNECTION } from '../../core/options/service-options.js';
+import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
 import { KeyTemplate, type KeyOrigin } from '../../core/keys/key-template.js';
 import { requestValues } from './request-values.js';
 
@@ -13,13 +13,13 @@ export class ContextKey {
 }
 
 export type OnContended = 'throw' | 'skip' | ((...args: never[]) => unknown);
-export type AnyLockedOptions = Omit<WithLockOptions, 'signal'> & { onContended?: OnContended; connection?: string };
+export type AnyLockedOptions = Omit<WithLockOptions, 'signal'> & { onContended?: OnContended; registration?: string };
 export type AnyKey = string | ContextKey | ((...args: never[]) => string);
 
 /** What one `@Locked` asks for: read and checked when the class is defined. */
 export class LockedPlan {
   readonly origin: KeyOrigin;
-  readonly connection: string;
+  readonly registration: string;
   readonly onContended: OnContended;
   /** Undefined: those of the service. */
   readonly options?: Omit<WithLockOptions, 'signal'>;
@@ -36,17 +36,19 @@ export class LockedPlan {
     if (typeof given !== 'object' || given === null) {
       throw new LockOptionsError(`the options must be an object: got ${given === null ? 'null' : typeof given}.`);
     }
-    const { onContended = 'throw', connection = DEFAULT_CONNECTION, ...options } = given;
+    const { onContended = 'throw', registration = DEFAULT_REGISTRATION, ...options } = given;
     if ('signal' in options) throw new LockOptionsError('it takes no signal: use LockService.withLock.');
-    checkRequest(options, ['onContended', 'connection']);
+    checkRequest(options, ['onContended', 'registration']);
     if (onContended !== 'throw' && onContended !== 'skip' && typeof onContended !== 'function') {
       throw new LockOptionsError(`onContended must be "throw", "skip" or a function: got ${String(onContended)}.`);
     }
-    if (typeof connection !== 'string' || connection === '') {
-      throw new LockOptionsError(`connection must be the name of a registration: got ${JSON.stringify(connection)}.`);
+    if (typeof registration !== 'string' || registration === '') {
+      throw new LockOptionsError(
+        `registration must be the name of a registration: got ${JSON.stringify(registration)}.`,
+      );
     }
     this.onContended = onContended;
-    this.connection = connection;
+    this.registration = registration;
     this.options = Object.keys(options).length > 0 ? options : undefined;
     if (key instanceof ContextKey) {
       this.origin = 'request';

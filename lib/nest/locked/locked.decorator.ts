@@ -81,7 +81,7 @@ export function Locked(key: AnyKey, options: AnyLockedOptions = {}): MethodDecor
     setPlan(locked, plan);
     const interceptors = (Reflect.getOwnMetadata(INTERCEPTORS, locked) as unknown[] | undefined) ?? [];
     // First, whatever the order of the decorators: what stands inside, like a transaction, ends before the release.
-    Reflect.defineMetadata(INTERCEPTORS, [lockedInterceptorOf(plan.connection), ...interceptors], locked);
+    Reflect.defineMetadata(INTERCEPTORS, [lockedInterceptorOf(plan.registration), ...interceptors], locked);
     descriptor.value = locked as never;
   };
 }
@@ -198,9 +198,9 @@ function keyOfCall(plan: LockedPlan, args: unknown[]): string {
 }
 
 /** Has Nest inject the service into instances of the class; a missing module so fails the start of the application. */
-function injectInto(target: object, { connection, name }: LockedPlan): (self: unknown) => LockService {
-  const property = serviceProperty(connection);
-  Inject(getLockServiceToken(connection))(target, property);
+function injectInto(target: object, { registration, name }: LockedPlan): (self: unknown) => LockService {
+  const property = serviceProperty(registration);
+  Inject(getLockServiceToken(registration))(target, property);
   return (self) => {
     const service = (self as Record<symbol, unknown> | undefined)?.[property];
     if (service) return injectedService(service, name);

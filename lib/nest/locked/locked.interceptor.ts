@@ -7,7 +7,7 @@ import {
   type Type,
 } from '@nestjs/common';
 import { defer, tap, type Observable } from 'rxjs';
-import { DEFAULT_CONNECTION } from '../../core/options/service-options.js';
+import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
 import { LockService } from '../../core/service/lock.service.js';
 import { setRetryAfter } from '../filters/lock-error-answer.js';
 import { injectedService } from '../injection/injected-service.js';
@@ -38,7 +38,7 @@ export class LockedInterceptor implements NestInterceptor {
   #underLock(context: ExecutionContext, next: CallHandler): Observable<unknown> {
     const plan = planOf(context.getHandler());
     if (!plan?.isForInterceptor) return next.handle();
-    if (plan.connection !== injectedService(this.locks, plan.name).connection) return next.handle();
+    if (plan.registration !== injectedService(this.locks, plan.name).registration) return next.handle();
     // An interceptor may stand at several levels of one handler: the outermost has taken the lock.
     if (InterceptedCall.current()?.context === context) return next.handle();
     const key = plan.keyOfRequest(context);
@@ -63,17 +63,17 @@ export class LockedInterceptor implements NestInterceptor {
 const named = new Map<string, Type<LockedInterceptor>>();
 
 /** The interceptor class of a registration: each injects its own service. */
-export function lockedInterceptorOf(connection: string = DEFAULT_CONNECTION): Type<LockedInterceptor> {
-  if (connection === DEFAULT_CONNECTION) return LockedInterceptor;
-  let interceptor = named.get(connection);
+export function lockedInterceptorOf(registration: string = DEFAULT_REGISTRATION): Type<LockedInterceptor> {
+  if (registration === DEFAULT_REGISTRATION) return LockedInterceptor;
+  let interceptor = named.get(registration);
   if (!interceptor) {
     @Injectable()
     class NamedLockedInterceptor extends LockedInterceptor {
-      constructor(@Inject(getLockServiceToken(connection)) locks: LockService) {
+      constructor(@Inject(getLockServiceToken(registration)) locks: LockService) {
         super(locks);
       }
     }
-    named.set(connection, (interceptor = NamedLockedInterceptor));
+    named.set(registration, (interceptor = NamedLockedInterceptor));
   }
   return interceptor;
 }

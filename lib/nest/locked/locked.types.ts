@@ -22,7 +22,7 @@ export interface LockedOptions<
    * The `name` of the registration whose locks are meant.
    * @default the registration without a name
    */
-  connection?: string;
+  registration?: string;
 }
 
 /** A method that can be locked: one whose end can be waited for. */

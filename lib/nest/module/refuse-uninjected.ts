@@ -15,7 +15,7 @@ export function refuseUninjected(modules: ModulesContainer): void {
       const instance: unknown = provider.instance;
       if (typeof instance !== 'object' || instance === null) continue;
       const plan = lockedMethods(instance).find(
-        ({ connection }) => !Reflect.get(instance, serviceProperty(connection)),
+        ({ registration }) => !Reflect.get(instance, serviceProperty(registration)),
       );
       if (plan === undefined) continue;
       throw new LockOptionsError(

@@ -38,7 +38,7 @@ export interface RedisStoreOptions {
    * a start is no reason to wait. Off, two calls can hold one lock after a node came back empty: only fencing tokens help then.
    * @default true
    */
-  restartGuard?: boolean;
+  admission?: boolean;
 }
 
 /** Options of the store with every default filled in and every bound checked. */
@@ -54,7 +54,7 @@ export interface ResolvedRedisOptions extends Required<
 /** The servers that keep the locks. */
 export type RedisServers = { kind: 'redis'; source: RedisSource } | { kind: 'redlock'; sources: RedisSource[] };
 
-const DEFAULTS = { keyPrefix: 'lock', restartGuard: true } as const satisfies RedisStoreOptions;
+const DEFAULTS = { keyPrefix: 'lock', admission: true } as const satisfies RedisStoreOptions;
 
 export const REDIS_CHECKS: Readonly<Record<keyof RedisStoreOptions, Check>> = {
   keyPrefix: (name, value) => {
@@ -65,7 +65,7 @@ export const REDIS_CHECKS: Readonly<Record<keyof RedisStoreOptions, Check>> = {
   },
   commandTimeoutMs: milliseconds(10, 60_000),
   waitForReplicas: checkReplicas,
-  restartGuard: oneOf(true, false),
+  admission: oneOf(true, false),
 };
 
 /**

@@ -57,7 +57,7 @@ class Orders {
     return order.sku;
   }
 
-  @Locked('report:{0}', { connection: 'dead' })
+  @Locked('report:{0}', { registration: 'dead' })
   async report(id: string): Promise<string> {
     return id;
   }
@@ -85,7 +85,7 @@ class OrdersController {
   }
 
   @Post(':id/report')
-  @Locked('request:{params.id}', { connection: 'dead' })
+  @Locked('request:{params.id}', { registration: 'dead' })
   async reportOfRequest(@Param('id') id: string): Promise<string> {
     return id;
   }

@@ -18,7 +18,7 @@ import type { Script } from '../scripts/script.js';
 import { ScriptFault } from '../scripts/script-fault.js';
 import type { Reply } from '../scripts/script-runner.js';
 import { ScriptRunner } from '../scripts/script-runner.js';
-import { UnderWay } from '../../../core/time/in-flight.js';
+import { InFlight } from '../../../core/time/in-flight.js';
 import { Inbox } from './inbox.js';
 import type {
   AcquireRequest,
@@ -61,7 +61,7 @@ export interface NodeSettings {
   /** Whether a free lock goes to the first in its queue, whoever asks for it. */
   fair: boolean;
   /** Whether a vote counts only if it is of the same connection as the question, so of the same server. */
-  guarded: boolean;
+  needsAdmission: boolean;
 }
 
 /**
@@ -83,7 +83,7 @@ export class RedisNode {
   readonly #inbox: Inbox;
   /** What is still to be given back. An attempt that was not sent is not, so a server that is down adds nothing. */
   readonly #retry: ReleaseRetry;
-  readonly #releasing = new UnderWay();
+  readonly #releasing = new InFlight();
   /** With what was made of it: a server that hangs has the same fault for all, and a command for all its operations. */
   #lastFault?: [ScriptFault, Fault];
   #listener?: WaitListener;
@@ -97,7 +97,7 @@ export class RedisNode {
     this.#runner = new ScriptRunner(
       connection.client,
       settings.commandTimeoutMs,
-      settings.guarded,
+      settings.needsAdmission,
       (isOpen) => connection.suspect(isOpen),
       () => this.#retry.hurry(),
     );
@@ -170,19 +170,19 @@ export class RedisNode {
   ): void {
     const { epoch, votesFromUs } = admission ?? { epoch: '', votesFromUs: '' };
     if (!place) {
-      const keys = [...this.#lockAndFence(key), this.#guard];
+      const keys = [...this.#lockAndFence(key), this.#admission];
       this.#runner.run(VOTE, keys, [owner, ttlMs, epoch, votesFromUs], this.#voteOf, told);
       return;
     }
     // Nobody can be woken who does not listen.
     const entry = this.isListening ? this.#entry(place) : '';
     const args = [owner, ttlMs, 1, entry, place.number ?? '', 0, epoch, votesFromUs];
-    this.#runner.run(VOTE_OR_QUEUE, [...this.#keys(key), this.#guard], args, this.#voteOf, told);
+    this.#runner.run(VOTE_OR_QUEUE, [...this.#keys(key), this.#admission], args, this.#voteOf, told);
   }
 
   /** @param longestMs the longest ttl in use, as far as the caller knows */
   admit({ run, uptimeS }: ServerIdentity, longestMs: number): Promise<NodeAdmission> {
-    return this.#run<NodeAdmission>(ADMIT, [this.#guard], [run, uptimeS, longestMs], (reply) => {
+    return this.#run<NodeAdmission>(ADMIT, [this.#admission], [run, uptimeS, longestMs], (reply) => {
       const [epoch, sinceMs, longest] = reply as (string | number)[];
       return { status: 'admitted', epoch: String(epoch), sinceMs: Number(sinceMs), longestMs: Number(longest) };
     });
@@ -287,8 +287,8 @@ export class RedisNode {
     else this.#runner.run(WITHDRAW, keys, [owner, entry], this.#releaseOf, told);
   }
 
-  get #guard(): string {
-    return `${this.#settings.keyPrefix}:guard`;
+  get #admission(): string {
+    return `${this.#settings.keyPrefix}:admission`;
   }
 
   #lock(key: string): string {

@@ -27,14 +27,14 @@ interface KnownServer extends ServerIdentity {
  * Keeps a node of a Redlock from voting until every lock that it may have granted and forgotten has ended: the delayed
  * restart of the Redlock description, done by the clients. See docs/adr/0014-restart-guard.md.
  */
-export class RestartGuard {
+export class AdmissionCheck {
   readonly #node: RedisNode;
   readonly #longest: LongestTtl;
   readonly #timeoutMs: number;
   readonly #now: () => number;
   /** Asks no more by itself. */
   readonly close: () => void;
-  #others: readonly RestartGuard[] = [];
+  #others: readonly AdmissionCheck[] = [];
   #server?: KnownServer;
   /** Why there is none. */
   #problem?: NodeError;
@@ -57,9 +57,9 @@ export class RestartGuard {
     this.close = node.connection.onReady(() => void this.checked());
   }
 
-  /** @param guards those of all nodes */
-  join(guards: readonly RestartGuard[]): void {
-    this.#others = guards.filter((guard) => guard !== this);
+  /** @param checks those of all nodes */
+  join(checks: readonly AdmissionCheck[]): void {
+    this.#others = checks.filter((check) => check !== this);
   }
 
   /** Whether it is known if the node votes. */
@@ -128,7 +128,7 @@ export class RestartGuard {
       this.#problem = nodeError(
         this.#node.name,
         `it is not known whether it has restarted, so it does not vote: ${problem}`,
-        problem.includes('NOPERM') ? 'Give its user that right, or set restartGuard: false.' : undefined,
+        problem.includes('NOPERM') ? 'Give its user that right, or set admission: false.' : undefined,
       );
     }
   }

@@ -1,11 +1,11 @@
 import { NodeError } from '../../../api/errors.js';
 import { nodeError } from '../client/advice.js';
 import { problemOf } from '../client/problem-of.js';
-import { UnderWay } from '../../../core/time/in-flight.js';
+import { InFlight } from '../../../core/time/in-flight.js';
 import type { AcquireRequest } from '../../../core/backend/lock-backend.js';
 import type { Fault, NodeExtension, NodeRelease, Vote } from '../node/node-answers.js';
 import type { RedisNode } from '../node/redis-node.js';
-import type { RestartGuard } from './admission.js';
+import type { AdmissionCheck } from './admission.js';
 import type { RedlockAttempt, Trace } from './attempt.js';
 
 /** Answers after which the lock stands on the node. */
@@ -17,21 +17,21 @@ const THERE = new Set<string>(['granted', 'extended', 'restored']);
  * called once, after the call has returned.
  */
 export class RedlockNode {
-  readonly #underWay = new UnderWay();
+  readonly #inFlight = new InFlight();
 
   /**
    * @param at its index among the nodes: by which an attempt has its trace
-   * @param guard none: it votes whenever it answers
+   * @param admission none: it votes whenever it answers
    */
   constructor(
     readonly node: RedisNode,
     private readonly at: number,
-    private readonly guard?: RestartGuard,
+    private readonly admission?: AdmissionCheck,
   ) {}
 
   /** Whether it can be asked now. */
   get isReady(): boolean {
-    return this.node.connection.isReady && (this.guard?.isSettled ?? true);
+    return this.node.connection.isReady && (this.admission?.isSettled ?? true);
   }
 
   /**
@@ -41,7 +41,7 @@ export class RedlockNode {
   async ready(timeoutMs: number, when?: 'start'): Promise<NodeError | undefined> {
     try {
       const error = await this.node.connection.ready(timeoutMs, when);
-      if (!error) await this.guard?.checked();
+      if (!error) await this.admission?.checked();
       return error;
     } catch (bug) {
       return nodeError(this.node.name, problemOf(bug)); // of a client that throws
@@ -50,16 +50,16 @@ export class RedlockNode {
 
   /** Why it does not vote although it answers. */
   get abstention(): NodeError | undefined {
-    const vote = this.guard?.vote();
+    const vote = this.admission?.vote();
     return vote instanceof NodeError ? vote : undefined;
   }
 
   acquire(attempt: RedlockAttempt, request: AcquireRequest, told: (vote: Vote) => void): void {
     const trace = attempt.trace(this.at);
     const ask = () => {
-      const admission = this.guard?.vote();
-      if (admission instanceof NodeError) void Promise.resolve(notAsked(admission)).then(told);
-      else this.node.vote(request, admission, this.#noting('takes', trace, told));
+      const admitted = this.admission?.vote();
+      if (admitted instanceof NodeError) void Promise.resolve(notAsked(admitted)).then(told);
+      else this.node.vote(request, admitted, this.#noting('takes', trace, told));
     };
     this.#onceTold(attempt, request.ttlMs, ask, told);
   }
@@ -102,8 +102,8 @@ export class RedlockNode {
   }
 
   async close(): Promise<void> {
-    this.guard?.close();
-    await this.#underWay.settled();
+    this.admission?.close();
+    await this.#inFlight.settled();
     await this.node.close();
   }
 
@@ -119,22 +119,22 @@ export class RedlockNode {
 
   #releaseAfterwards(attempt: RedlockAttempt, trace: Trace): void {
     if (trace.afterwards) return;
-    this.#underWay.begin();
+    this.#inFlight.begin();
     trace.afterwards = () => {
       if (trace.mayBeThere) this.#release(attempt, trace);
-      this.#underWay.end();
+      this.#inFlight.end();
     };
     if (trace.open === 0) conclude(trace);
   }
 
   /** A node hears of a longer ttl than any before it first grants it: by that it knows for how long to abstain. */
   #onceTold(attempt: RedlockAttempt, ttlMs: number, ask: () => void, refused: (fault: Fault) => void): void {
-    if (!this.guard || this.guard.hasHeardOf(ttlMs)) {
+    if (!this.admission || this.admission.hasHeardOf(ttlMs)) {
       ask();
       return;
     }
     const refuse = (problem: string) => refused(notAsked(nodeError(this.node.name, problem)));
-    void this.guard.tell(ttlMs).then(
+    void this.admission.tell(ttlMs).then(
       (fault) => {
         if (fault) refused(fault);
         // Given up meanwhile: what is asked for now nobody would give back.
@@ -157,7 +157,7 @@ export class RedlockNode {
       else if (answer.mayHaveRun) {
         trace.mayBeThere = true;
         trace.mayComeLate ||= command === 'takes';
-      } else if (answer.wiped !== undefined) this.guard?.revoke(answer.wiped);
+      } else if (answer.wiped !== undefined) this.admission?.revoke(answer.wiped);
       settle(trace);
       told?.(answer);
     };

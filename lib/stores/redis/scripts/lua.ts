@@ -109,10 +109,10 @@ export const ADMIT: Script = {
   name: 'admit',
   order: 0,
   locksPerCall: 50,
-  sha: '97dffb8ccbb749b9644405790ecc1efb4d1225d8',
+  sha: '9c9100c9b218a42871fde999ac8cbaac080f8ace',
   source: `if #KEYS > 1 then
-  local function each(guard, run, uptime, longest)
-    local known = redis.pcall('GET', guard) or ''
+  local function each(admission, run, uptime, longest)
+    local known = redis.pcall('GET', admission) or ''
     if type(known) == 'table' then return {known.err} end
     local since, known_longest, known_run = string.match(known, '^(%d+) (%d+) (.+)$')
     local time = redis.call('TIME')
@@ -126,7 +126,7 @@ export const ADMIT: Script = {
     local epoch = string.format('%.0f', since)
     local changed = string.format('%s %.0f %s', epoch, longest, run)
     if changed ~= known then
-      local set = redis.pcall('SET', guard, changed)
+      local set = redis.pcall('SET', admission, changed)
       if set.err then return {set.err} end
     end
     return {epoch, math.floor((now - since) / 1000), longest}
@@ -137,9 +137,9 @@ export const ADMIT: Script = {
   end
   return replies
 end
-local guard = KEYS[1]
+local admission = KEYS[1]
 local run, uptime, longest = ARGV[1], ARGV[2], ARGV[3]
-local known = redis.pcall('GET', guard) or ''
+local known = redis.pcall('GET', admission) or ''
 if type(known) == 'table' then return {known.err} end
 local since, known_longest, known_run = string.match(known, '^(%d+) (%d+) (.+)$')
 local time = redis.call('TIME')
@@ -153,7 +153,7 @@ longest = math.max(tonumber(longest), tonumber(known_longest or 0))
 local epoch = string.format('%.0f', since)
 local changed = string.format('%s %.0f %s', epoch, longest, run)
 if changed ~= known then
-  local set = redis.pcall('SET', guard, changed)
+  local set = redis.pcall('SET', admission, changed)
   if set.err then return {set.err} end
 end
 return {epoch, math.floor((now - since) / 1000), longest}`,
@@ -854,10 +854,10 @@ export const VOTE: Script = {
   name: 'vote',
   order: 3,
   locksPerCall: 50,
-  sha: 'bb7acf8221b0c749c30ebba88a3ccc3ead6e03c0',
+  sha: '1fdfc50abc60d5100a504ac17db13e20bbcd3ce0',
   source: `local us
 if #KEYS > 3 then
-  local function each(lock, fence, guard, owner, ttl, epoch, votes_from)
+  local function each(lock, fence, admission, owner, ttl, epoch, votes_from)
     local free = redis.pcall('SET', lock, owner, 'PX', ttl, 'NX')
     if not free then
       local holder = redis.pcall('GET', lock)
@@ -875,7 +875,7 @@ if #KEYS > 3 then
       problem = {'fencing counter: ' .. token.err}
     elseif token >= math.max(1e15, tonumber(votes_from) or 0) then
       redis.call('PEXPIRE', fence, FENCE_TTL_MS)
-    elseif epoch ~= '' and string.match(tostring(redis.pcall('GET', guard)), '^%d+') ~= epoch then
+    elseif epoch ~= '' and string.match(tostring(redis.pcall('GET', admission)), '^%d+') ~= epoch then
       if token == 1 then redis.call('DEL', fence) end
       problem = {WIPED, epoch}
     else
@@ -899,7 +899,7 @@ if #KEYS > 3 then
   end
   return replies
 end
-local lock, fence, guard = KEYS[1], KEYS[2], KEYS[3]
+local lock, fence, admission = KEYS[1], KEYS[2], KEYS[3]
 local owner, ttl = ARGV[1], ARGV[2]
 local epoch, votes_from = ARGV[3], ARGV[4]
 local free = redis.pcall('SET', lock, owner, 'PX', ttl, 'NX')
@@ -919,7 +919,7 @@ if type(token) == 'table' then
   problem = {'fencing counter: ' .. token.err}
 elseif token >= math.max(1e15, tonumber(votes_from) or 0) then
   redis.call('PEXPIRE', fence, FENCE_TTL_MS)
-elseif epoch ~= '' and string.match(tostring(redis.pcall('GET', guard)), '^%d+') ~= epoch then
+elseif epoch ~= '' and string.match(tostring(redis.pcall('GET', admission)), '^%d+') ~= epoch then
   if token == 1 then redis.call('DEL', fence) end
   problem = {WIPED, epoch}
 else
@@ -946,10 +946,10 @@ export const VOTE_OR_QUEUE: Script = {
   name: 'vote-or-queue',
   order: 3,
   locksPerCall: 50,
-  sha: '4d94ea86fe9105e28f282b000a05381f3e0df2fb',
+  sha: 'a984260f850a14f342a86ebd0c24e079c8b9d699',
   source: `local us
 if #KEYS > 4 then
-  local function each(lock, fence, queue, guard, owner, ttl, count, entry, number, fair, epoch, votes_from)
+  local function each(lock, fence, queue, admission, owner, ttl, count, entry, number, fair, epoch, votes_from)
     local QUEUE_TTL_MS = '10000'
     local holder = redis.pcall('GET', lock)
     if type(holder) == 'table' then return {holder.err} end
@@ -1042,7 +1042,7 @@ if #KEYS > 4 then
       problem = {'fencing counter: ' .. token.err}
     elseif token >= math.max(1e15, tonumber(votes_from) or 0) then
       redis.call('PEXPIRE', fence, FENCE_TTL_MS)
-    elseif epoch ~= '' and string.match(tostring(redis.pcall('GET', guard)), '^%d+') ~= epoch then
+    elseif epoch ~= '' and string.match(tostring(redis.pcall('GET', admission)), '^%d+') ~= epoch then
       if token == 1 then redis.call('DEL', fence) end
       problem = {WIPED, epoch}
     else
@@ -1066,7 +1066,7 @@ if #KEYS > 4 then
   end
   return replies
 end
-local lock, fence, queue, guard = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local lock, fence, queue, admission = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, ttl, count = ARGV[1], ARGV[2], ARGV[3]
 local entry, number, fair = ARGV[4], ARGV[5], ARGV[6]
 local epoch, votes_from = ARGV[7], ARGV[8]
@@ -1162,7 +1162,7 @@ if type(token) == 'table' then
   problem = {'fencing counter: ' .. token.err}
 elseif token >= math.max(1e15, tonumber(votes_from) or 0) then
   redis.call('PEXPIRE', fence, FENCE_TTL_MS)
-elseif epoch ~= '' and string.match(tostring(redis.pcall('GET', guard)), '^%d+') ~= epoch then
+elseif epoch ~= '' and string.match(tostring(redis.pcall('GET', admission)), '^%d+') ~= epoch then
   if token == 1 then redis.call('DEL', fence) end
   problem = {WIPED, epoch}
 else

@@ -2,7 +2,7 @@
 -- things in a key of its own: since when that is, the longest ttl in use, and the run of the server that was asked
 -- last. A node that has lost its data has lost these, too.
 --
--- KEYS   guard
+-- KEYS   admission
 -- ARGV   run      changes with each start of the server that may have lost data
 --        uptime   of the server, in s
 --        longest  ttl in use, in ms, as far as the caller knows
@@ -11,10 +11,10 @@
 --
 -- @order 0
 
-local guard = KEYS[1]
+local admission = KEYS[1]
 local run, uptime, longest = ARGV[1], ARGV[2], ARGV[3]
 
-local known = redis.pcall('GET', guard) or ''
+local known = redis.pcall('GET', admission) or ''
 if type(known) == 'table' then return {known.err} end
 local since, known_longest, known_run = string.match(known, '^(%d+) (%d+) (.+)$')
 local time = redis.call('TIME')
@@ -28,7 +28,7 @@ longest = math.max(tonumber(longest), tonumber(known_longest or 0))
 local epoch = string.format('%.0f', since)
 local changed = string.format('%s %.0f %s', epoch, longest, run)
 if changed ~= known then
-  local set = redis.pcall('SET', guard, changed)
+  local set = redis.pcall('SET', admission, changed)
   if set.err then return {set.err} end
 end
 return {epoch, math.floor((now - since) / 1000), longest}

@@ -4,7 +4,7 @@
 -- KEYS   lock
 --        fence       its fencing counter
 --        queue       its waiters, a sorted set in the order of their arrival
---        guard       what the node knows about its own restarts, see admit.lua
+--        admission       what the node knows about its own restarts, see admit.lua
 -- ARGV   owner
 --        ttl         in ms
 --        count       not used
@@ -24,7 +24,7 @@
 
 local us
 
-local lock, fence, queue, guard = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local lock, fence, queue, admission = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, ttl, count = ARGV[1], ARGV[2], ARGV[3]
 local entry, number, fair = ARGV[4], ARGV[5], ARGV[6]
 local epoch, votes_from = ARGV[7], ARGV[8]

@@ -2,7 +2,7 @@
 --
 -- KEYS   lock
 --        fence       its fencing counter
---        guard       what the node knows about its own restarts, see admit.lua
+--        admission       what the node knows about its own restarts, see admit.lua
 -- ARGV   owner
 --        ttl         in ms
 --        epoch       in which the node was admitted, or '' when it votes whenever it answers
@@ -16,7 +16,7 @@
 
 local us
 
-local lock, fence, guard = KEYS[1], KEYS[2], KEYS[3]
+local lock, fence, admission = KEYS[1], KEYS[2], KEYS[3]
 local owner, ttl = ARGV[1], ARGV[2]
 local epoch, votes_from = ARGV[3], ARGV[4]
 

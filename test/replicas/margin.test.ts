@@ -3,16 +3,16 @@ import { until } from '../support/until.js';
 import { locksAt, locksOf, sentinelGroup } from './sentinel-stage.js';
 
 const LEASE = { ttlMs: 10_000, watchdog: false };
-const GUARD_MS = 8_000;
+const MARGIN_MS = 8_000;
 /** So much the clock of the replica is ahead: Redis tells replicas when a key ends, not for how long it lives. */
 const AHEAD_MS = 7_000;
 
-describe('guardMs', () => {
-  it('guardMs ends a lease before a promoted replica does whose clock is ahead by less, and without it there are two holders [G79]', async () => {
+describe('marginMs', () => {
+  it('marginMs ends a lease before a promoted replica does whose clock is ahead by less, and without it there are two holders [G79]', async () => {
     const group = await sentinelGroup();
     const waitForReplicas = { count: 2, timeoutMs: 3_000 };
     const [guarded, unguarded] = [
-      await locksOf(group, { ...LEASE, waitForReplicas, guardMs: GUARD_MS }),
+      await locksOf(group, { ...LEASE, waitForReplicas, marginMs: MARGIN_MS }),
       await locksOf(group, { ...LEASE, waitForReplicas }),
     ];
     const [guardedLock, unguardedLock] = [await guarded.acquire('guarded'), await unguarded.acquire('unguarded')];

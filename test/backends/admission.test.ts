@@ -51,7 +51,7 @@ describe('A node of a Redlock', () => {
     outcome.status === 'unavailable' ? outcome.causes.map(({ node }) => node) : [];
   /** What the node remembers: since when, the longest ttl, and which start of it that was. */
   const guard = async (node: number) =>
-    ((await nodes.servers[node]!.command('GET', 'lock:guard')) as string | null) ?? '';
+    ((await nodes.servers[node]!.command('GET', 'lock:admission')) as string | null) ?? '';
   /** Leaves the rest of the nodes as few as that this one decides. */
   const withoutAnother = (node: number) => nodes.kill((node + 1) % 3);
   const restart = async (...which: number[]) => {
@@ -71,7 +71,7 @@ describe('A node of a Redlock', () => {
     expect(causes[0]!.problem).toMatch(/^it votes in 1[12]\d{4} ms \(the longest ttlMs is 120000\)$/);
     const { message } = LockUnavailableError.from('acquired', 'x', causes);
     expect(message.match(/Wait: a Redlock node that is new to this library, was restarted/g)).toHaveLength(1);
-    expect(message).toMatch(/set restartGuard: false\.$/);
+    expect(message).toMatch(/set admission: false\.$/);
     expect(message).not.toContain('reachable');
   });
 
@@ -90,7 +90,7 @@ describe('A node of a Redlock', () => {
   });
 
   it('that is dead is told to be so, with what became of the connection, not as one that may have restarted', async () => {
-    const opened = [await open(), await open({ restartGuard: false })];
+    const opened = [await open(), await open({ admission: false })];
     await nodes.kill(1);
     await nodes.kill(2);
     for (const backend of opened) {
@@ -132,7 +132,7 @@ describe('A node of a Redlock', () => {
     const run = (await guard(1)).split(' ')[2]!;
     const [seconds] = (await server.command('TIME')) as string[];
     const epochUs = (Number(seconds) - 3_600) * 1_000_000;
-    await server.command('SET', 'lock:guard', `${epochUs} 60000 ${run}`); // it restarted an hour ago
+    await server.command('SET', 'lock:admission', `${epochUs} 60000 ${run}`); // it restarted an hour ago
     const backend = await open({ ttlMs: 300 });
     await nodes.allVote(backend);
     const votesFromUs = epochUs + 60_000_000;
@@ -150,7 +150,7 @@ describe('A node of a Redlock', () => {
   });
 
   it('that was up for longer than the longest ttl before anybody asked votes at once', async () => {
-    await nodes.servers[1]!.command('SET', 'lock:guard', '1 20 another');
+    await nodes.servers[1]!.command('SET', 'lock:admission', '1 20 another');
     await until(async () => (await uptime(nodes.servers[1]!)) >= 3, { what: 'it has been up for three seconds' });
     const backend = await open({ ttlMs: 1_900 });
     await withoutAnother(1);
@@ -272,7 +272,7 @@ describe('A node of a Redlock', () => {
     const durable = await RedlockNodes.start(3, ['--appendonly', 'yes', '--appendfsync', 'always']);
     onTestFinished(() => durable.stop());
     for (const server of durable.servers) {
-      await server.command('SET', 'lock:guard', '1 20 appendfsync always');
+      await server.command('SET', 'lock:admission', '1 20 appendfsync always');
     }
     const backend = await open({ redlock: durable.urls });
     const claim = claimOn(freshKey(), LONG_MS);
@@ -289,7 +289,7 @@ describe('A node of a Redlock', () => {
   it('that would write to disk before it answers, but writes nothing, is not taken for one that does', async () => {
     const server = nodes.servers[1]!;
     await server.command('CONFIG', 'SET', 'appendfsync', 'always');
-    await server.command('SET', 'lock:guard', '1 20 appendfsync always');
+    await server.command('SET', 'lock:admission', '1 20 appendfsync always');
     const backend = await open();
     await withoutAnother(1);
     expect(abstaining(await attempt(backend))).toEqual(nodes.names(1));
@@ -348,13 +348,13 @@ describe('A node of a Redlock', () => {
     expect(failing(outcome)).toEqual(nodes.names(0, 1, 2));
     const { causes } = outcome as Extract<AcquireOutcome, { status: 'unavailable' }>;
     expect(causes[0]!.problem).toContain('NOPERM');
-    expect(causes[0]!.advice).toBe('Give its user that right, or set restartGuard: false.');
+    expect(causes[0]!.advice).toBe('Give its user that right, or set admission: false.');
   });
 
-  it('votes at once with restartGuard: false', async () => {
+  it('votes at once with admission: false', async () => {
     for (const server of nodes.servers) await server.command('FLUSHALL');
-    const backend = await open({ restartGuard: false });
+    const backend = await open({ admission: false });
     expect(await attempt(backend)).toMatchObject({ status: 'acquired' });
-    expect(await nodes.servers[0]!.command('EXISTS', 'lock:guard')).toBe(0);
+    expect(await nodes.servers[0]!.command('EXISTS', 'lock:admission')).toBe(0);
   });
 });
