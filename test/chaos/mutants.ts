@@ -99,8 +99,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
       for (const script of [EXTEND, RESTORE]) replaceSource(script, ALWAYS_EXTENDED);
       const { giveBack } = LockQueue.prototype;
       LockQueue.prototype.giveBack = function (lease, done) {
-        const endless: Lease = Object.create(lease, { ['deadline' satisfies keyof Lease]: { value: Infinity } });
-        return giveBack.call(this, endless, done);
+        Object.defineProperty(lease, 'deadline' satisfies keyof Lease, { value: Infinity, configurable: true });
+        return giveBack.call(this, lease, done);
       };
     },
     options: { cohortMs: 60_000 },

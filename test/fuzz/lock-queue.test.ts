@@ -41,9 +41,9 @@ async function play(kind: LockKind, waiting: Waiting, seed: number): Promise<Rec
   const calls: Call[] = [];
   const held: LockHandle[] = [];
   const granted: number[] = [];
+  const tokens: number[] = [];
   const controllers: AbortController[] = [];
   const outcomes: Record<string, number> = {};
-  let lastToken = 0;
 
   const join = () => {
     const controller = random() < 0.3 ? new AbortController() : undefined;
@@ -61,9 +61,7 @@ async function play(kind: LockKind, waiting: Waiting, seed: number): Promise<Rec
         count('granted');
         held.push(lock);
         granted.push(call.id);
-        if (kind.capacity > 1) return;
-        expect(lock.fencingToken).toBeGreaterThan(lastToken); // in the order of the grants
-        lastToken = lock.fencingToken;
+        tokens.push(lock.lease.fencingToken ?? tokens.length);
       },
       (error: unknown) => count((error as { code?: string }).code ?? String(error)),
     );
@@ -111,8 +109,9 @@ async function play(kind: LockKind, waiting: Waiting, seed: number): Promise<Rec
   engine.leases.end(); // the leases that were lost a moment ago are released
   while (store.due > 0) store.next();
   expect(engine.size).toBe(0);
-  const inOrder = kind === MUTEX ? [...granted].sort((one, other) => one - other) : granted;
-  expect(granted).toEqual(inOrder);
+  for (const ordered of [tokens, kind === MUTEX ? granted : []]) {
+    expect(ordered).toEqual([...ordered].sort((one, other) => one - other));
+  }
   return outcomes;
 }
 

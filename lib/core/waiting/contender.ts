@@ -6,7 +6,6 @@ import type {
   WaitListener,
   WaitQueue,
 } from '../backend/lock-backend.js';
-import type { Linked, LinkedList } from '../time/linked-list.js';
 import { BackOff } from './back-off.js';
 
 /**
@@ -42,10 +41,7 @@ export class Contenders<Waiter> {
  * - `asking`: an attempt is in flight.
  * - `waiting`: it asks again when it is woken, or when its pause is over.
  */
-export class Contender<Waiter> implements Linked<Contender<Waiter>> {
-  list?: LinkedList<Contender<Waiter>>;
-  next?: Contender<Waiter>;
-  previous?: Contender<Waiter>;
+export class Contender<Waiter> {
   /** The waiter that it asks for; undefined when that one gave up during an attempt, and no other has taken it over. */
   waiter?: Waiter;
   #state: 'idle' | 'asking' | 'waiting' = 'idle';
@@ -69,6 +65,11 @@ export class Contender<Waiter> implements Linked<Contender<Waiter>> {
 
   get isAsking(): boolean {
     return this.#state === 'asking';
+  }
+
+  /** Whether it lets time go by before it asks again: it waits, or rests. */
+  get isPausing(): boolean {
+    return this.#timer !== undefined;
   }
 
   /** Whether it has a place in the queue of the store, or would have one by its next attempt. */

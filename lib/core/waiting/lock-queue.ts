@@ -12,7 +12,6 @@ import type { Lease } from '../lease/lease.js';
 import type { LeaseListener, Leases } from '../lease/leases.js';
 import { validityMs } from '../time/validity.js';
 import type { InFlight } from '../time/in-flight.js';
-import { LinkedList } from '../time/linked-list.js';
 import { onAbort } from './abort-listener.js';
 import { Contender, Contenders } from './contender.js';
 import { answeredTooLate, closed, contended, timedOut, type HolderSeen, type Knowledge } from './refusals.js';
@@ -46,6 +45,8 @@ interface Cohort {
   lastToken: number;
   endsAt: number;
 }
+
+const NONE = [] as const;
 
 /** A lock that was handed over is begun with if it stands for this part of its time longer: enough to be extended. */
 const BEGIN_WITH = 0.45;
@@ -84,7 +85,7 @@ export class LockQueues implements WaitListener, LeaseListener {
   }
 
   /** The leases of the key that this process holds. */
-  leasesOf(key: string): Lease[] {
+  leasesOf(key: string): readonly Lease[] {
     return this.#queues.get(key)?.leases ?? [];
   }
 
@@ -157,11 +158,14 @@ export class LockQueues implements WaitListener, LeaseListener {
  */
 export class LockQueue {
   readonly #waiters = new WaiterList();
-  readonly #contenders = new LinkedList<Contender<Waiter>>();
-  /** How many of the contenders have a waiter. */
+  /** How many contenders there are. */
+  #contending = 0;
+  /** How many of them have a waiter. */
   #served = 0;
-  /** Held in this process. */
-  readonly #leases = new Set<Lease>();
+  /** The contenders whose waiter gave up during their attempt, and that have no other. */
+  #left: readonly Contender<Waiter>[] = NONE;
+  /** Held in this process; most keys have one lease at a time, and a set of one is as small as can be. */
+  #leases: readonly Lease[] = NONE;
   #cohort?: Cohort;
   #seen?: HolderSeen;
 
@@ -170,8 +174,8 @@ export class LockQueue {
     private readonly queues: LockQueues,
   ) {}
 
-  get leases(): Lease[] {
-    return [...this.#leases];
+  get leases(): readonly Lease[] {
+    return this.#leases;
   }
 
   /** How many calls wait. */
@@ -207,7 +211,7 @@ export class LockQueue {
 
   /** Passes the lock on, or gives it back: its holder is done. @returns whether it was passed on */
   giveBack(lease: Lease, done: (outcome: ReleaseOutcome) => void): boolean {
-    this.#leases.delete(lease);
+    this.#remove(lease);
     const next = this.#waiters.first;
     if (next && this.#canPassOn(lease, next)) {
       const { grant, ttlMs, sentAt } = lease;
@@ -221,7 +225,7 @@ export class LockQueue {
   }
 
   onLost(lease: Lease): void {
-    if (!this.#leases.delete(lease)) return;
+    if (!this.#remove(lease)) return;
     this.#noteTaken();
     this.#goOn();
   }
@@ -261,6 +265,7 @@ export class LockQueue {
     inFlight.begin();
     backend.acquire(request, (outcome) => {
       contender.answered(outcome);
+      if (!contender.waiter) this.#left = without(this.#left, contender);
       this.#conclude(contender, request, outcome);
       inFlight.end();
     });
@@ -368,14 +373,13 @@ export class LockQueue {
     this.#waiters.remove(waiter);
     this.#seen = undefined;
     // In fair mode the lock may have been taken from one lease before it was granted to the next.
-    if (kind.capacity === 1) {
-      for (const earlier of this.#leases) {
-        this.#leases.delete(earlier);
-        leases.lose(earlier, 'stolen');
-      }
+    if (kind.capacity === 1 && this.#leases.length > 0) {
+      const earlier = this.#leases;
+      this.#leases = NONE;
+      for (const each of earlier) leases.lose(each, 'stolen');
     }
     const lease = leases.add(grant, fencingToken, ttlMs, sentAt, waiter.request.watchdog, extendTo);
-    this.#leases.add(lease);
+    this.#leases = this.#leases.length === 0 ? [lease] : [...this.#leases, lease];
     waiter.grant(lease);
   }
 
@@ -388,7 +392,8 @@ export class LockQueue {
     this.#part(contender);
     const next = this.#next;
     if (next) this.#join(contender, next);
-    else if (!contender.isAsking) this.#end(contender);
+    else if (contender.isPausing) this.#end(contender);
+    else if (contender.isAsking) this.#left = this.#left.concat(contender);
   }
 
   #giveUp(waiter: Waiter, reason: unknown): void {
@@ -431,14 +436,21 @@ export class LockQueue {
     return request.watchdog && request.ttlMs === ttlMs && now < sentAt + (deadline - sentAt) * PASSED_WITHIN;
   }
 
+  /** @returns whether it was held here */
+  #remove(lease: Lease): boolean {
+    const { length } = this.#leases;
+    this.#leases = without(this.#leases, lease);
+    return this.#leases.length < length;
+  }
+
   /** How many locks of the key may be free, as far as is known. */
   get #free(): number {
-    return this.#seen ? 0 : Math.max(0, this.queues.kind.capacity - this.#leases.size);
+    return this.#seen ? 0 : Math.max(0, this.queues.kind.capacity - this.#leases.length);
   }
 
   /** Whether there may be one contender more. */
   get #mayContend(): boolean {
-    return this.#contenders.size + this.#leases.size < this.queues.kind.width;
+    return this.#contending + this.#leases.length < this.queues.kind.width;
   }
 
   /** The first waiter that no contender asks for. */
@@ -451,17 +463,17 @@ export class LockQueue {
 
   #begin(waiter: Waiter): void {
     const contender = new Contender(this.key, this.queues.contenders);
-    this.#contenders.push(contender);
+    this.#contending++;
     this.#join(contender, waiter);
     this.#ask(contender);
   }
 
   /** Has the waiter asked for by a contender whose own waiter gave up during its attempt, if there is one. */
   #takeOver(waiter: Waiter): void {
-    if (this.#contenders.size === this.#served) return;
-    let contender = this.#contenders.first;
-    while (contender?.waiter) contender = contender.next;
-    if (contender) this.#join(contender, waiter);
+    const [contender] = this.#left;
+    if (!contender) return;
+    this.#left = without(this.#left, contender);
+    this.#join(contender, waiter);
   }
 
   #join(contender: Contender<Waiter>, waiter: Waiter): void {
@@ -478,16 +490,15 @@ export class LockQueue {
   }
 
   #end(contender: Contender<Waiter>): void {
-    if (!contender.list) return;
     contender.withdraw();
     this.#drop(contender);
   }
 
   #drop(contender: Contender<Waiter>): void {
     this.#part(contender);
-    this.#contenders.remove(contender);
+    this.#contending--;
     // Nobody follows up any more what was heard of other holders.
-    if (this.#contenders.size === 0 && this.queues.kind.capacity > 1) this.#seen = undefined;
+    if (this.#contending === 0 && this.queues.kind.capacity > 1) this.#seen = undefined;
   }
 
   /** Those who wait behind a holder of this process know that it was held until now, whatever comes next. */
@@ -498,14 +509,14 @@ export class LockQueue {
   /** A waiter came or went: contenders ask for those that have none, unless there are enough of them. */
   #goOn(): void {
     for (let next; this.#mayContend && (next = this.#next);) this.#begin(next);
-    if (this.#waiters.size + this.#contenders.size + this.#leases.size === 0) this.queues.forget(this.key);
+    if (this.#waiters.size + this.#contending + this.#leases.length === 0) this.queues.forget(this.key);
   }
 
   get #known(): Knowledge {
     const { backend, now } = this.queues;
-    const lease = this.leases.find(({ isAlive }) => isAlive);
+    const lease = this.#leases.find(({ isAlive }) => isAlive);
     // Asking may have found a lease lost of which `onLost` is still to come: the lock was held until now.
-    const seen = this.#seen ?? (this.#leases.size > 0 ? {} : undefined);
+    const seen = this.#seen ?? (this.#leases.length > 0 ? {} : undefined);
     return { key: this.key, lease, seen, now: now(), backend };
   }
 }
@@ -514,4 +525,8 @@ export class LockQueue {
 function cohortOf(grant: Grant, endsAt: number): Cohort | undefined {
   const { fencingToken, lastToken = fencingToken } = grant;
   return fencingToken === undefined ? undefined : { grant, nextToken: fencingToken + 1, lastToken: lastToken!, endsAt };
+}
+
+function without<Item>(items: readonly Item[], gone: Item): readonly Item[] {
+  return items.length === 1 && items[0] === gone ? NONE : items.filter((item) => item !== gone);
 }
