@@ -4,10 +4,12 @@
  *
  *     npm run build && node bench/call-path.mjs
  */
+import { realpathSync } from 'node:fs';
 import { Session } from 'node:inspector/promises';
 import { createRequire } from 'node:module';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { startRedisServers } from './cell/redis-servers.mjs';
-import { library } from './contestants/library.mjs';
+import { library, modules } from './contestants/library.mjs';
 import { provideRedisServer } from './provide-redis-server.mjs';
 
 // The Nest that the library finds: the bench has one of its own, for the peers.
@@ -48,7 +50,7 @@ function decorated(decorate, descriptor) {
   return decorate(Orders.prototype, 'pay', descriptor) ?? descriptor;
 }
 
-/** The files under `dist/esm` of which some function was called. */
+/** The files of the library of which some function was called. */
 async function filesRunBy(call) {
   const session = new Session();
   session.connect();
@@ -57,9 +59,10 @@ async function filesRunBy(call) {
   await call();
   const { result } = await session.post('Profiler.takePreciseCoverage');
   session.disconnect();
+  const folder = pathToFileURL(realpathSync(fileURLToPath(modules))).href + '/';
   return result
-    .filter(({ url, functions }) => url.includes('/dist/esm/') && functions.some(wasCalled))
-    .map(({ url }) => url.replace(/^.*\/dist\/esm\//, '').replace(/\.js$/, '.ts'))
+    .filter(({ url, functions }) => url.startsWith(folder) && functions.some(wasCalled))
+    .map(({ url }) => url.slice(folder.length).replace(/\.js$/, '.ts'))
     .sort();
 }
 

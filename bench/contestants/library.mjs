@@ -4,9 +4,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 /** Where the built library is; another copy can be measured by `BENCH_DIST`. */
 const dist = process.env.BENCH_DIST ? `file://${process.env.BENCH_DIST}` : new URL('../../dist', import.meta.url).href;
 
+/** Where its modules are. */
+export const modules = `${dist}/esm/`;
+
 /** A module of the built library. */
 export function library(path) {
-  return import(`${dist}/esm/${path}`);
+  return import(modules + path);
 }
 
 export async function open({ ports, ttlMs, waitMs, fair }) {
