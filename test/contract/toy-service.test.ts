@@ -1,0 +1,68 @@
+import { expect, it, onTestFinished } from 'vitest';
+import type { LockServiceOptions } from '../../lib/api/options.js';
+import { fromPromises } from '../../lib/core/backend/from-promises.js';
+import { processName } from '../../lib/core/backend/owner.js';
+import { resolveServiceOptions } from '../../lib/core/options/service-options.js';
+import { LockService } from '../../lib/core/service/lock.service.js';
+import { Shutdown } from '../../lib/core/service/shutdown.js';
+import { now } from '../support/claims.js';
+import { ToyBackend } from './toy-backend.js';
+
+/** Lock services of two processes that share a toy backend. */
+function services(toy = new ToyBackend(now), options: LockServiceOptions = {}): [LockService, LockService] {
+  const open = () => {
+    const service = LockService.of({
+      backend: fromPromises(toy, now),
+      options: resolveServiceOptions({ shutdownTimeoutMs: 0, ...options }),
+      registration: 'default',
+      now,
+      processName: processName(),
+      shutdown: new Shutdown(),
+    });
+    onTestFinished(() => service.onApplicationShutdown());
+    return service;
+  };
+  return [open(), open()];
+}
+
+it('a service on a backend without a queue waits by asking again, and gets the lock when it is released', async () => {
+  const [one, other] = services();
+  const lock = await one.acquire('key');
+  const waiting = other.acquire('key');
+  expect(await other.tryAcquire('key')).toBeNull();
+  expect(await lock.release()).toBe(true);
+  const next = await waiting;
+  expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
+  expect(await other.isLocked('key')).toBe(true);
+  expect(await next.release()).toBe(true);
+});
+
+it('services on a backend without a queue let one call in at a time, whatever process it is of', async () => {
+  const both = services();
+  let [running, most, done] = [0, 0, 0];
+  const work = async () => {
+    most = Math.max(most, ++running);
+    await new Promise((resolve) => setTimeout(resolve, 1));
+    running--;
+    done++;
+  };
+  await Promise.all(Array.from({ length: 40 }, (_, index) => both[index % 2]!.withLock('key', work)));
+  expect([most, done]).toEqual([1, 40]);
+});
+
+it('a lock on a backend without tokens works, and says so when it is asked for its token', async () => {
+  const toy = new ToyBackend(now);
+  const { acquire } = toy;
+  toy.acquire = async (request) => {
+    const outcome = await acquire.call(toy, request);
+    if (outcome.status !== 'acquired') return outcome;
+    const { key, owner } = outcome.grant;
+    return { status: 'acquired', grant: { key, owner } as never };
+  };
+  const [locks] = services(toy);
+  const lock = await locks.acquire('key');
+  expect(lock.isHeld).toBe(true);
+  expect(() => lock.fencingToken).toThrow('Lock "key" has no fencing token: the store that it is kept in mints none.');
+  await lock.extend();
+  expect(await lock.release()).toBe(true);
+});
