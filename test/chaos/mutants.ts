@@ -200,8 +200,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'lock-without-ttl': {
     what: 'a lock is set without a ttl',
-    inject({ CONTEND, VOTE_OR_QUEUE }) {
-      for (const script of [CONTEND, VOTE_OR_QUEUE]) interceptCommands(script, SET_WITHOUT_TTL);
+    inject({ ACQUIRE, VOTE, CONTEND, VOTE_OR_QUEUE }) {
+      for (const script of [ACQUIRE, VOTE, CONTEND, VOTE_OR_QUEUE]) interceptCommands(script, SET_WITHOUT_TTL);
     },
     nodes: 1,
     seed: 176,
@@ -237,10 +237,13 @@ return #KEYS == 1 and 1 or replies`;
 /** Lua: the server's time is the first microsecond of all. */
 const FIRST_MICROSECOND = `if command == 'TIME' then return {0, 1} end`;
 
-/** Lua: what is set, other than a fencing counter, is set without options. */
+/** Lua: what is set, other than a fencing counter, is set without its ttl. */
 const SET_WITHOUT_TTL = `
-  local key, value = ...
-  if command == 'SET' and not string.find(key, ':fence$') then return call('SET', key, value) end`;
+  local key, value, px, ttl, option = ...
+  if command == 'SET' and not string.find(key, ':fence$') then
+    if option then return call('SET', key, value, option) end
+    return call('SET', key, value)
+  end`;
 
 /**
  * Has a script call Redis through a function of its own.
