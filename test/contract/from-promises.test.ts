@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest';
 import { fromPromises, type PromiseBackend } from '../../lib/core/backend/from-promises.js';
-import type { Grant, LockBackend } from '../../lib/core/backend/lock-backend.js';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { AcquireRequest, LockBackend, Place, WaitQueue } from '../../lib/core/backend/lock-backend.js';
 import { acquireOn, claimOn, extendOn, now, releaseOn } from '../support/claims.js';
 import { until } from '../support/until.js';
 import { ToyBackend } from './toy-backend.js';
@@ -29,19 +30,65 @@ it.each([
   expect(await releaseOn(backend, claimOn('key'))).toEqual(unavailable);
 });
 
-it('a lock that a backend of promises grants too late is released', async () => {
-  let answer!: (outcome: { status: 'acquired'; grant: Grant }) => void;
-  const released: Grant[] = [];
-  const backend = broken({
-    acquire: () => new Promise((resolve) => (answer = resolve)),
-    release: async (grant) => (released.push(grant), { status: 'released' }),
-  });
+it.each([
+  ['answers too late', (run: Promise<unknown>) => Promise.all([run, sleep(40)]).then(([outcome]) => outcome)],
+  ['rejects after it ran', (run: Promise<unknown>) => run.then(() => Promise.reject(new Error('it broke')))],
+])('a lock is given back when the attempt of a backend of promises %s', async (_what, spoil) => {
+  const toy = new ToyBackend(now);
+  const { acquire } = toy;
+  const backend = fromPromises(
+    Object.assign(toy, {
+      attemptTimeoutMs: () => 20,
+      acquire: (request: AcquireRequest) => spoil(acquire.call(toy, request)) as ReturnType<typeof acquire>,
+    }),
+    now,
+  );
   expect(await acquireOn(backend, claimOn('key'))).toMatchObject({ status: 'unavailable' });
-  const grant = { key: 'key', owner: 'late' };
-  answer({ status: 'acquired', grant });
-  await until(() => released.length > 0, { what: 'it is released' });
-  expect(released).toEqual([grant]);
+  await until(async () => (await backend.inspect('key')) === undefined, { what: 'it is released' });
 });
+
+it('a place is given up when the attempt of a backend of promises is queued too late', async () => {
+  const left: string[] = [];
+  const place = { ticket: 'mine', isHeard: false };
+  const backend = broken({
+    acquire: () => sleep(40).then(() => ({ status: 'contended', queued: true })),
+    waitQueue: { leave: (_key: string, { ticket }: Place) => left.push(ticket) } as Partial<WaitQueue> as WaitQueue,
+  });
+  expect(await acquireOn(backend, claimOn('key'), place)).toMatchObject({ status: 'unavailable' });
+  await until(() => left.length > 0, { what: 'it is left' });
+  expect(left).toEqual(['mine']);
+});
+
+it('a release of a backend of promises is repeated until it is confirmed', async () => {
+  const toy = new ToyBackend(now);
+  let failures = 2;
+  const { release } = toy;
+  toy.release = (grant) => (failures-- > 0 ? reject() : release.call(toy, grant));
+  const backend = fromPromises(toy, now);
+  const claim = claimOn('key');
+  await acquireOn(backend, claim);
+  expect(await releaseOn(backend, claim)).toMatchObject({ status: 'unavailable' });
+  await until(async () => (await backend.inspect('key')) === undefined, { what: 'it is released' });
+  expect(failures).toBe(-1);
+});
+
+it.each([
+  ['rejects', reject, 'the disk is full'],
+  ['never settles', hang, 'no answer within 20 ms'],
+])(
+  'looking at a lock whose backend of promises %s is refused, and the report says so',
+  async (_what, fails, problem) => {
+    const backend = broken({ inspect: fails, forceRelease: fails, report: fails });
+    const unavailable = expect.objectContaining({
+      code: 'LOCK_UNAVAILABLE',
+      message: expect.stringContaining(problem),
+    });
+    await expect(backend.inspect('key')).rejects.toEqual(unavailable);
+    await expect(backend.forceRelease('key')).rejects.toEqual(unavailable);
+    const { findings } = await backend.report(20);
+    expect(findings).toEqual([expect.objectContaining({ message: `toy could not be checked: ${problem}.` })]);
+  },
+);
 
 it('callbacks of a backend of promises come after the call has returned, once', async () => {
   const backend = broken({}, 1_000);

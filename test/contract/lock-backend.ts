@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
 import { until } from '../support/until.js';
@@ -150,6 +151,35 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       expect(tokens).toHaveLength(5);
       expect(tokens).toEqual([...new Set(tokens)].sort((a, b) => a - b));
       expect(tokens.every(Number.isSafeInteger)).toBe(true);
+    });
+
+    it.each(['release', 'extension'])('a late %s leaves the next holder alone, whenever it comes', async (what) => {
+      await Promise.all(
+        Array.from({ length: 60 }, async (_, index) => {
+          const ending = claimOn(freshKey(), 60);
+          const next = claimOn(ending.key);
+          await granted(backend, ending);
+          await sleep(30 + index);
+          ending.ttlMs = 20;
+          const late = what === 'release' ? releaseOn(backend, ending) : extendOn(backend, ending);
+          await until(async () => (await acquireOn(backend, next)).status === 'acquired', { what: 'it is free' });
+          await late;
+          expect((await backend.inspect(next.key))?.owner).toBe(next.owner);
+          await releaseOn(backend, next);
+        }),
+      );
+    });
+
+    it('an extended lock is free when its new ttl is over, not before', async () => {
+      const claim = claimOn(freshKey(), 200);
+      await granted(backend, claim);
+      const extendedAt = now();
+      claim.ttlMs = 400;
+      await extendOn(backend, claim);
+      const next = claimOn(claim.key);
+      await until(async () => (await acquireOn(backend, next)).status === 'acquired', { what: 'it is free' });
+      expect(now() - extendedAt).toBeGreaterThanOrEqual(399); // Redis counts whole milliseconds
+      await releaseOn(backend, next);
     });
 
     it('a lock keeps its fencing token when it is extended', async () => {

@@ -1,4 +1,5 @@
-import { NodeError } from '../../api/errors.js';
+import { setTimeout as delay } from 'node:timers/promises';
+import { LockUnavailableError, NodeError } from '../../api/errors.js';
 import { inTime } from '../time/time-limit.js';
 import type {
   AcquireOutcome,
@@ -6,9 +7,13 @@ import type {
   ExtendOutcome,
   ExtendRequest,
   Grant,
+  Holding,
   LockBackend,
   ReleaseOutcome,
+  Taken,
+  WaitQueue,
 } from './lock-backend.js';
+import type { BackendReport } from './report.js';
 
 /** Methods of a lock backend that need not be written. */
 type Optional = 'problems' | 'connect' | 'report' | 'close';
@@ -26,54 +31,158 @@ export interface PromiseBackend
 }
 
 /**
- * Makes a lock backend of one that is written with promises: gives each of them the time of an attempt, counts leases from
- * before the method was called, and releases what is acquired too late.
+ * Makes a lock backend of one that is written with promises, and keeps what the contract promises beside the operations
+ * themselves: each has a time limit, leases count from before the store was asked, what is acquired too late or without an
+ * answer is given back, and a release is repeated until it is confirmed or the lock has ended by itself.
  * @param now the clock of the service, in milliseconds
- * @param timeLimitMs for each extension and release; `attemptTimeoutMs` is that of an attempt to acquire
+ * @param timeLimitMs for each operation but an attempt to acquire, which has `attemptTimeoutMs`
  */
 export function fromPromises(backend: PromiseBackend, now: () => number, timeLimitMs = 1_000): LockBackend {
-  const unavailable = (error: unknown) => {
-    const problem = error instanceof Error ? error.message : String(error);
-    return { status: 'unavailable' as const, causes: [new NodeError(backend.name, problem)] };
-  };
-  const limited = async <Outcome>(ask: () => Promise<Outcome>, limitMs: number, late?: (outcome: Outcome) => void) => {
+  return new LimitedBackend(backend, now, timeLimitMs);
+}
+
+/** The longest ttl that a lock can have, in milliseconds. */
+const LONGEST_TTL_MS = 86_400_000;
+const FIRST_PAUSE_MS = 100;
+const LONGEST_PAUSE_MS = 3_200;
+
+class LimitedBackend implements LockBackend {
+  /** Until when the store may have what it granted, by the clock. */
+  readonly #ends = new WeakMap<Grant, number>();
+  readonly #closing = new AbortController();
+
+  constructor(
+    private readonly backend: PromiseBackend,
+    private readonly now: () => number,
+    private readonly timeLimitMs: number,
+  ) {}
+
+  get waitQueue(): WaitQueue | undefined {
+    return this.backend.waitQueue;
+  }
+
+  attemptTimeoutMs(ttlMs: number): number {
+    return this.backend.attemptTimeoutMs(ttlMs);
+  }
+
+  acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void {
+    const { backend } = this;
+    const sentAt = this.now();
+    const late = (outcome: Awaited<ReturnType<PromiseBackend['acquire']>>) => {
+      if (outcome.status === 'contended' && outcome.queued) backend.waitQueue?.leave(request.key, request.place!);
+    };
+    const attempt = this.#limited(() => backend.acquire(request), backend.attemptTimeoutMs(request.ttlMs), late);
+    void attempt.then(
+      (outcome) => {
+        if (outcome.status !== 'acquired') return done(outcome);
+        this.#noteTtl(outcome.grant, request.ttlMs);
+        done({ ...outcome, sentAt });
+      },
+      (error: unknown) => {
+        // The attempt may have run, or run yet.
+        const grant = { key: request.key, owner: request.owner };
+        this.#noteTtl(grant, request.ttlMs + this.timeLimitMs);
+        this.#repeatRelease(grant);
+        done(this.#unavailable(error));
+      },
+    );
+  }
+
+  extend(request: ExtendRequest, done: (outcome: ExtendOutcome) => void): void {
+    const sentAt = this.now();
+    this.#noteTtl(request.grant, request.ttlMs);
+    void this.#limited(() => this.backend.extend(request)).then(
+      (outcome) => done(outcome.status === 'extended' ? { ...outcome, sentAt } : outcome),
+      (error: unknown) => done(this.#unavailable(error)),
+    );
+  }
+
+  release(grant: Grant, done: (outcome: ReleaseOutcome) => void): void {
+    void this.#released(grant).then((outcome) => {
+      if (outcome.status === 'unavailable') this.#repeatRelease(grant);
+      done(outcome);
+    });
+  }
+
+  problems(silence: string): NodeError[] {
+    return this.backend.problems?.(silence) ?? [new NodeError(this.backend.name, silence)];
+  }
+
+  inspect(key: string): Promise<Holding | undefined> {
+    return this.#asked('inspected', key, () => this.backend.inspect(key));
+  }
+
+  forceRelease(key: string): Promise<Taken | undefined> {
+    return this.#asked('released by force', key, () => this.backend.forceRelease(key));
+  }
+
+  async connect(timeoutMs: number): Promise<NodeError[]> {
+    return this.backend.connect?.(timeoutMs) ?? [];
+  }
+
+  async report(timeoutMs: number): Promise<BackendReport> {
+    const { name } = this.backend;
+    const empty = { backend: name, where: `in ${name}`, nodes: [], findings: [] };
     try {
-      const answer = ask();
-      return await inTime(answer, limitMs, () => {
-        answer.then(late, () => {});
-        throw new Error(`no answer within ${limitMs} ms`);
-      });
+      return (await this.#limited(async () => this.backend.report?.(timeoutMs), timeoutMs)) ?? empty;
     } catch (error) {
-      return unavailable(error);
+      const message = `${name} could not be checked: ${problemOf(error)}.`;
+      return { ...empty, findings: [{ severity: 'error', code: 'unreachable', message }] };
     }
-  };
-  const release = (grant: Grant) => limited(() => backend.release(grant), timeLimitMs);
-  return {
-    waitQueue: backend.waitQueue,
-    attemptTimeoutMs: (ttlMs) => backend.attemptTimeoutMs(ttlMs),
-    acquire(request, done) {
-      const sentAt = now();
-      const outcome = limited(
-        () => backend.acquire(request),
-        backend.attemptTimeoutMs(request.ttlMs),
-        (late) => {
-          if (late.status === 'acquired') void release(late.grant);
-        },
-      );
-      void outcome.then((each) => done(each.status === 'acquired' ? { ...each, sentAt } : each));
-    },
-    extend(request, done) {
-      const sentAt = now();
-      const outcome = limited(() => backend.extend(request), timeLimitMs);
-      void outcome.then((each) => done(each.status === 'extended' ? { ...each, sentAt } : each));
-    },
-    release: (grant, done) => void release(grant).then(done),
-    problems: (silence) => backend.problems?.(silence) ?? [new NodeError(backend.name, silence)],
-    inspect: (key) => backend.inspect(key),
-    forceRelease: (key) => backend.forceRelease(key),
-    connect: async (timeoutMs) => backend.connect?.(timeoutMs) ?? [],
-    report: async (timeoutMs) =>
-      backend.report?.(timeoutMs) ?? { backend: backend.name, where: `in ${backend.name}`, nodes: [], findings: [] },
-    close: async () => backend.close?.(),
-  };
+  }
+
+  async close(): Promise<void> {
+    this.#closing.abort();
+    await this.backend.close?.();
+  }
+
+  #noteTtl(grant: Grant, ttlMs: number): void {
+    this.#ends.set(grant, Math.max(this.#ends.get(grant) ?? 0, this.now() + ttlMs * 1.01 + 2));
+  }
+
+  #released(grant: Grant): Promise<ReleaseOutcome> {
+    return this.#limited(() => this.backend.release(grant)).catch((error: unknown) => this.#unavailable(error));
+  }
+
+  /** In the background, after pauses that grow. */
+  #repeatRelease(grant: Grant): void {
+    const endsAt = this.#ends.get(grant) ?? this.now() + LONGEST_TTL_MS;
+    const { signal } = this.#closing;
+    const repeat = async () => {
+      for (let pauseMs = FIRST_PAUSE_MS; this.now() < endsAt; pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS)) {
+        if ((await this.#released(grant)).status !== 'unavailable') return;
+        await delay(pauseMs, undefined, { ref: false, signal });
+      }
+    };
+    repeat().catch(() => {}); // closed
+  }
+
+  async #asked<Answer>(operation: string, key: string, ask: () => Promise<Answer>): Promise<Answer> {
+    try {
+      return await this.#limited(ask);
+    } catch (error) {
+      throw LockUnavailableError.from(operation, key, [new NodeError(this.backend.name, problemOf(error))]);
+    }
+  }
+
+  /** @param late called with an answer that comes after the time limit */
+  async #limited<Answer>(
+    ask: () => Promise<Answer>,
+    limitMs = this.timeLimitMs,
+    late?: (answer: Answer) => void,
+  ): Promise<Answer> {
+    const answer = ask();
+    return inTime(answer, limitMs, () => {
+      answer.then(late, () => {});
+      throw new Error(`no answer within ${limitMs} ms`);
+    });
+  }
+
+  #unavailable(error: unknown): { status: 'unavailable'; causes: NodeError[] } {
+    return { status: 'unavailable', causes: [new NodeError(this.backend.name, problemOf(error))] };
+  }
+}
+
+function problemOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }

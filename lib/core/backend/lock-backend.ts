@@ -88,7 +88,7 @@ export interface Taken {
  * Holds locks in a store, one attempt at a time: it does not wait for a lock, and knows nothing of leases, calls or Nest.
  * Each method settles within the backend's time limit, and what it gave up it undoes by itself.
  *
- * `acquire`, `extend` and `release` take a callback, which is called once, after the method has returned, and in the order
+ * No method throws. `acquire`, `extend` and `release` take a callback, which is called once, after the method has returned, and in the order
  * in which the store answered: promises would not keep that order (docs/adr/0017-batches.md). `fromPromises` makes a
  * backend of one that is written with promises.
  */

@@ -223,7 +223,7 @@ export class Leases implements LeaseOwner, WatchdogListener {
         break;
       case 'unavailable':
         if (!lease.notExtended(outcome.causes[0])) return;
-        this.#watchdog.watchFailed(lease);
+        if (lease.isAlive) this.#watchdog.watchFailed(lease); // its loss may have been acted on by what its signal aborted
         this.#emit(() => ({ type: 'extension-failed', causes: outcome.causes, ...identity(lease) }));
         break;
     }

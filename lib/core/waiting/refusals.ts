@@ -39,7 +39,7 @@ export function timedOut(call: Refused, known: Knowledge): LockContendedError | 
   if (lease || (seen ? unansweredMs < ANSWER_DUE_MS : call.triesOnce)) return contended(call, known);
   const silence = `no answer for ${Math.round(unansweredMs)} ms, and waitMs is over`;
   const problems = known.backend.problems(silence);
-  const causes = problems.length > 0 ? problems : [new NodeError('Redis', silence)];
+  const causes = problems.length > 0 ? problems : [new NodeError('the store', silence)];
   return LockUnavailableError.from('acquired', key, causes);
 }
 
@@ -58,7 +58,7 @@ export function contended({ waitedMs }: Refused, known: Knowledge, maxWaiters?: 
 /** Nothing was left of a lease when its grant was answered. */
 export function answeredTooLate(key: string, ttlMs: number, tookMs: number): LockUnavailableError {
   const cause = new NodeError(
-    'Redis',
+    'the store',
     `its answer took ${Math.round(tookMs)} ms, and the lease only runs for ${ttlMs} ms`,
     'Raise ttlMs, or see why the answer took so long.',
   );

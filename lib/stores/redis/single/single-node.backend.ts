@@ -176,7 +176,8 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
 }
 
 function granted(request: AcquireRequest, fencingToken: number): Grant {
-  return new RedisGrant(request, fencingToken, fencingToken + (request.holders ?? 1) - 1);
+  const { place, holders = 1 } = request;
+  return new RedisGrant(request, fencingToken, place ? fencingToken + holders - 1 : fencingToken);
 }
 
 /** Why the replicas do not have a lock that was granted; undefined when they do. */
