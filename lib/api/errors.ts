@@ -101,14 +101,14 @@ export class LockContendedError extends LockRefusal {
     readonly maxWaiters?: number,
   ) {
     const by = holder ? `is held by ${describeHolder(holder)}` : 'is held by others';
-    const more = remainingMs === Infinity ? 'without end' : `for ${Math.round(remainingMs ?? 0)} ms more`;
+    const more = remainingMs === Infinity ? 'without end' : `for another ${Math.round(remainingMs ?? 0)} ms`;
     const lease = remainingMs === undefined ? '' : ` (its lease runs ${more})`;
-    const inVain =
+    const waited =
       maxWaiters === undefined
-        ? `waited ${Math.round(waitedMs)} ms in vain. Raise waitMs`
-        : `${maxWaiters} calls of this process wait for it already. Raise maxWaiters`;
+        ? `gave up after waiting ${Math.round(waitedMs)} ms. Raise waitMs`
+        : `${maxWaiters} calls of this process are already waiting for it. Raise maxWaiters`;
     super(
-      `Lock "${key}" ${by}${lease}; ${inVain}, shorten the work under the lock, or say with onContended what to do instead.`,
+      `Lock "${key}" ${by}${lease}; ${waited}, shorten the work under the lock, or set onContended to do something else.`,
       409,
       key,
     );
@@ -187,7 +187,7 @@ const LOST_BECAUSE: Record<LockLostReason, string> = {
   expired: 'its lease ended, or it was deleted from the store',
   stolen: 'another owner holds it',
   unavailable: 'it could not be extended before its deadline',
-  stalled: 'this process did not run until its deadline had passed',
+  stalled: 'this process was paused or blocked past its deadline',
   shutdown: 'the application closed before the work was done',
   released: 'it was released before',
 };
@@ -224,8 +224,8 @@ export class LockSelfDeadlockError extends LockError {
 
   constructor(override readonly key: string) {
     super(
-      `Lock "${key}" is already held by this very call, which would wait for itself. ` +
-        'Allow reentrant: true, or do not nest calls that lock the same key.',
+      `Lock "${key}" is already held by this call, which would wait for itself. ` +
+        'Set reentrant: true, or do not nest calls that lock the same key.',
       500,
       key,
     );

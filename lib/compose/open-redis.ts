@@ -85,7 +85,7 @@ function unfitTogether(nodes: readonly RedisNode[], { admission }: ResolvedOptio
   const twice = nodes.find(({ name }, index) => nodes.findIndex((node) => node.name === name) < index);
   if (twice) return `redlock needs independent masters: got ${twice.name} twice.`;
   if (admission && nodes.some(({ connection }) => connection.client.isCluster)) {
-    return 'redlock needs single servers: got a Cluster, of which nobody sees when one of its servers has restarted. Set admission: false to use it all the same.';
+    return 'redlock needs single servers: got a Cluster, which does not show when one of its servers has restarted. Set admission: false to use it anyway.';
   }
   return undefined;
 }

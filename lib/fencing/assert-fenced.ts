@@ -21,7 +21,7 @@ export function assertFenced(changedRows: number | null | undefined, write: Fenc
     const got = typeof changedRows === 'number' ? changedRows : changedRows === null ? 'null' : typeof changedRows;
     throw new LockOptionsError(
       `assertFenced needs the number of rows that were changed, which is 1 or 0 for a write to one row: got ${got}. ` +
-        'Give it rows.length of a fenced statement, or the count of your driver.',
+        'Pass rows.length of a fenced statement, or the count of your driver.',
     );
   }
   const { fencingToken, key, resource, isCertain = false } = write;

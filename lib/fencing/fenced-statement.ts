@@ -70,7 +70,8 @@ function readRow({ table, where, set = {}, fence, column = 'fence' }: FencedRow)
   const values: unknown[] = [];
   const placed = (columns: Record<string, unknown>): Columns =>
     Object.entries(columns).map(([name, value]) => {
-      if (name === column) throw new LockOptionsError(`The column "${column}" is written by the fence alone.`);
+      if (name === column)
+        throw new LockOptionsError(`The column "${column}" is written by the fence alone: leave it out.`);
       if (value === undefined) throw new LockOptionsError(`The value of "${name}" in a fenced write is undefined.`);
       values.push(value);
       return [quoted(name), `$${values.length}`] as const;
@@ -78,7 +79,7 @@ function readRow({ table, where, set = {}, fence, column = 'fence' }: FencedRow)
   for (const [name, value] of Object.entries(where)) {
     if (value === null) {
       throw new LockOptionsError(
-        `"${name}" identifies the row of a fenced write and must not be null: it equals nothing.`,
+        `"${name}" identifies the row of a fenced write and must not be null, which equals nothing.`,
       );
     }
     if (Object.hasOwn(set, name))

@@ -23,9 +23,8 @@ export function fencingHeaders({ key, fencingToken }: Pick<Lock, 'key' | 'fencin
   try {
     return { [FENCING_TOKEN_HEADER]: `${encodeURIComponent(key).replaceAll('%3A', ':')}=${fencingToken}` };
   } catch (cause) {
-    throw new LockKeyError(`The key ${JSON.stringify(key)} has half a character and fits into no header.`, 500, {
-      cause,
-    });
+    const problem = 'holds half of a surrogate pair, which no header can carry';
+    throw new LockKeyError(`The key ${JSON.stringify(key)} ${problem}.`, 500, { cause });
   }
 }
 

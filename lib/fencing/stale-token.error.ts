@@ -37,7 +37,7 @@ export class StaleTokenError extends LockError {
       isCertain
         ? `Fencing token ${fencingToken}${of} is too old: ${newer}. Nothing was written; acquire the lock again and start over.`
         : `Fencing token ${fencingToken}${of} has changed nothing: ${newer}, or has no such row. ` +
-            'Look whether the row is there; if it is, acquire the lock again and start over.',
+            'Check whether the row exists; if it does, acquire the lock again and start over.',
       412,
       key,
     );

@@ -70,7 +70,7 @@ describe('A node of a Redlock', () => {
     const { causes } = outcome as Extract<AcquireOutcome, { status: 'unavailable' }>;
     expect(causes[0]!.problem).toMatch(/^it votes in 1[12]\d{4} ms \(the longest ttlMs is 120000\)$/);
     const { message } = LockUnavailableError.from('acquired', 'x', causes);
-    expect(message.match(/Wait: a Redlock node that is new to this library, was restarted/g)).toHaveLength(1);
+    expect(message.match(/Wait: a Redlock node that is new to this library, has restarted/g)).toHaveLength(1);
     expect(message).toMatch(/set admission: false\.$/);
     expect(message).not.toContain('reachable');
   });

@@ -34,7 +34,7 @@ describe('What the doctor makes of what it found', () => {
         severity: 'error',
         code: 'too-old',
         node: 'a',
-        message: 'a runs Redis 6.0.16: no lock can be had before Redis 6.2. Update it.',
+        message: 'a runs Redis 6.0.16: locks need Redis 6.2 or newer. Update it.',
       },
     ]);
     for (const version of ['6.2.0', '7.0.15', '10.2.0'])

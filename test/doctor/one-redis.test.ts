@@ -77,9 +77,9 @@ describe('The doctor of one Redis', () => {
   });
 
   it.each([
-    ['allkeys-lru', '100mb', 'when its memory is full it may delete locks'],
-    ['volatile-ttl', '100mb', 'when its memory is full it may delete locks'],
-    ['allkeys-random', '0', 'once it has a maxmemory that is reached it may delete locks'],
+    ['allkeys-lru', '100mb', 'when its memory is full it may evict locks'],
+    ['volatile-ttl', '100mb', 'when its memory is full it may evict locks'],
+    ['allkeys-random', '0', 'once a maxmemory is set and reached it may evict locks'],
   ])('the doctor warns of the policy %s (maxmemory %s) [G237]', async (policy, maxmemory, consequence) => {
     const server = await redisServer(...DURABLE, '--maxmemory-policy', policy, '--maxmemory', maxmemory);
     const { nodes, findings } = await diagnose(server);
@@ -105,7 +105,9 @@ describe('The doctor of one Redis', () => {
     const { nodes, findings } = await diagnose(await replicaOf(master));
     expect(nodes).toMatchObject([{ role: 'replica', readOnly: true, replicaOf: nameOf(master) }]);
     expect(codes(findings)).toEqual(['error read-only-replica']);
-    expect(findings[0]!.message).toContain(`is a replica of ${nameOf(master)} and refuses writes: it can give no lock`);
+    expect(findings[0]!.message).toContain(
+      `is a replica of ${nameOf(master)} and refuses writes: it cannot grant locks`,
+    );
   });
 
   it('says of a replica that takes writes that its master overwrites them', async () => {
@@ -119,7 +121,7 @@ describe('The doctor of one Redis', () => {
     const { nodes, findings } = await diagnose(server);
     expect(nodes).toMatchObject([{ refusesWrites: expect.stringMatching(/^OOM /), readOnly: false }]);
     expect(codes(findings)).toEqual(['error refuses-writes']);
-    expect(findings[0]!.message).toMatch(/refuses writes \(OOM .*\): no lock can be had until it takes them\./);
+    expect(findings[0]!.message).toMatch(/refuses writes \(OOM .*\): no lock can be taken until it accepts them\./);
   });
 
   it('warns of a node of a Cluster that is asked as if it were alone', async () => {
@@ -148,7 +150,7 @@ describe('The doctor of one Redis', () => {
       findings: [{ severity: 'warning', code: 'memory' }],
     });
     expect(formatDiagnosis(diagnosis)).toMatch(
-      /^Locks of "default", in the memory of this process\.\n {2}warning: Locks are in the memory/,
+      /^Locks of "default", in the memory of this process\.\n {2}warning: Locks are kept in the memory/,
     );
   });
 });

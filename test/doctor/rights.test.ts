@@ -176,11 +176,11 @@ describe('The doctor', () => {
   });
 
   it.each([
-    ['+set', 'error', 'no lock can be had'],
-    ['~lock:*', 'error', 'no lock can be had'],
+    ['+set', 'error', 'no lock can be taken'],
+    ['~lock:*', 'error', 'no lock can be taken'],
     ['+subscribe', 'warning', 'locks are not handed over'],
     ['&lock:inbox:*', 'warning', 'locks are not handed over'],
-    ['+pubsub|numsub', 'warning', 'a lock that is handed over is confirmed before it is begun with'],
+    ['+pubsub|numsub', 'warning', 'a lock that is handed over is confirmed before the work under it begins'],
   ])('says when %s is missing (%s) that %s', async (right, severity, consequence) => {
     const [server] = servers as [RedisServer];
     const locks = await openLocks({ redis: await aclUser(server, { without: [right] }) });
@@ -225,7 +225,7 @@ describe('The doctor', () => {
     expect(nodes.map(({ missingRights }) => missingRights)).toEqual([['+wait']]);
     expect(findings.map(({ severity, message }) => [severity, message])).toContainEqual([
       'error',
-      expect.stringContaining(' +wait: no lock can be had'),
+      expect.stringContaining(' +wait: no lock can be taken'),
     ]);
     const refused = (await locks.acquire('refused').catch((error: unknown) => error)) as Error;
     expect(refused.message).toMatch(/NOPERM .*\. Give its user that right \(ACL SETUSER\); .*\.$/);
@@ -294,7 +294,7 @@ describe('The doctor', () => {
     expect(
       findings.filter(({ code }) => code === 'unknown-commands').map(({ severity, message }) => [severity, message]),
     ).toEqual([
-      ['error', expect.stringContaining('does not know PTTL: no lock can be had')],
+      ['error', expect.stringContaining('does not know PTTL: no lock can be taken')],
       ['warning', expect.stringContaining('does not know ZREM: locks are not handed over')],
     ]);
   });

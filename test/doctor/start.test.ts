@@ -57,7 +57,7 @@ describe('An application that starts', () => {
     const lines = await logOf({ redis: server.url });
     expect(lines).toHaveLength(1);
     expect(lines[0]).toMatch(
-      /^warn Locks of .*\n.*allkeys-lru.*\n {2}warning: .* may delete locks, and two can hold one/,
+      /^warn Locks of .*\n.*allkeys-lru.*\n {2}warning: .* may evict locks, and then two callers can hold the same lock/,
     );
   });
 
@@ -145,7 +145,7 @@ describe('An application does not start', () => {
       redis: (await replicaOf(master, master, '--replica-read-only', 'no')).url,
     })) as Error;
     expect(error).toBeInstanceOf(LockOptionsError);
-    expect(error.message).toContain('its master overwrites them, and locks are gone');
+    expect(error.message).toContain('its master overwrites them, and locks disappear');
   });
 
   it('an application does not start on a single replica that refuses writes, which is not unsafe, but unavailable [G229]', async () => {
@@ -153,7 +153,7 @@ describe('An application does not start', () => {
     const replica = await replicaOf(master);
     const error = (await failureOf({ redis: replica.url })) as LockUnavailableError;
     expect(error).toBeInstanceOf(LockUnavailableError);
-    expect(error.message).toMatch(/is a replica of \S+ and refuses writes: it can give no lock\. Name its master/);
+    expect(error.message).toMatch(/is a replica of \S+ and refuses writes: it cannot grant locks\. Name its master/);
     expect(error.causes).toMatchObject([{ node: `127.0.0.1:${replica.port}` }]);
   });
 });

@@ -63,7 +63,7 @@ it('refuses a getter', () => {
     }
     new Getter();
   };
-  expect(define).toThrow('@Locked belongs on a method: Getter.run is none.');
+  expect(define).toThrow('@Locked belongs on a method: Getter.run is not one.');
 });
 
 it('refuses a property', () => {
@@ -74,7 +74,7 @@ it('refuses a property', () => {
     }
     new Property();
   };
-  expect(define).toThrow('@Locked belongs on a method: Property.run is none.');
+  expect(define).toThrow('@Locked belongs on a method: Property.run is not one.');
 });
 
 it('refuses two @Locked on one method', () => {
@@ -86,7 +86,7 @@ it('refuses two @Locked on one method', () => {
     }
     new Twice();
   };
-  expect(define).toThrow('Twice.run has two @Locked: nest one lock with LockService.withLock.');
+  expect(define).toThrow('Twice.run has two @Locked decorators: take one of the locks with LockService.withLock.');
 });
 
 it.each<[options: unknown, problem: string]>([

@@ -213,7 +213,7 @@ describe('an outage', () => {
   it('is none that one key is of no use, and does not hide one that comes later', async () => {
     const test = await makeApp({}, { redis: redis.url, commandTimeoutMs: 200 });
     await redis.command('RPUSH', 'lock:{used}', 'by another program');
-    await expect(test.locks.acquire('used')).rejects.toThrow('Another program keeps something else under that key');
+    await expect(test.locks.acquire('used')).rejects.toThrow('Another program keeps other data under that key');
     expect(test.log.lines).toEqual([]);
     await redis.kill();
     await expect(test.locks.acquire('a')).rejects.toThrow('could not be acquired');
@@ -319,8 +319,8 @@ describe('what happens to many locks at once is logged as two lines:', () => {
     for (const each of held) await each.release();
     await app.close(); // which logs what it has
     expect(log.lines.filter((line) => line.includes('release'))).toEqual([
-      expect.stringMatching(/^warn The release of lock "key 0" was not confirmed and is repeated: 127.*\.$/),
-      `warn The releases of 12 more locks were not confirmed and are repeated: ${rest}.`,
+      expect.stringMatching(/^warn The release of lock "key 0" was not confirmed and is being retried: 127.*\.$/),
+      `warn The releases of 12 more locks were not confirmed and are being retried: ${rest}.`,
     ]);
   });
 });

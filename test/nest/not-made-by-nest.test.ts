@@ -55,7 +55,7 @@ describe('an application does not start with locked methods into which Nest cann
   ])('an application does not start when the service cannot be injected: %s [G209]', async (_, provider, method) => {
     const starting = start({ providers: [provider] });
     await expect(starting).rejects.toThrow(
-      `${method} in OrdersModule is @Locked, but has no LockService: Nest injects into what it makes itself, not into ` +
+      `${method} in OrdersModule is @Locked, but has no LockService: Nest injects into what it creates itself, not into ` +
         'what useFactory or useValue provides. Write useClass, or moduleRef.create(',
     );
     await expect(starting).rejects.toBeInstanceOf(LockOptionsError);

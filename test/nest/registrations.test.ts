@@ -194,7 +194,7 @@ describe('two registrations under one name', () => {
     const message = (problem as Error).message;
     expect(message.replace('StockModule and OrdersModule', 'OrdersModule and StockModule')).toBe(
       `OrdersModule and StockModule register RedisLockModule under one name, "default", but with different options ` +
-        `(${differing}): a lock of one would not keep out the other. Register it once, or give one of them a name.`,
+        `(${differing}): locks of one would not exclude those of the other. Register it once, or give one of them a name.`,
     );
   });
 

@@ -60,7 +60,7 @@ const STAND_INS: [what: string, make: () => object, got: string][] = [
   ['an object with withLock', () => ({ withLock: (_: string, work: () => unknown) => work() }), 'a plain object'],
   ['an instance of a class', () => new FakeLocks(), 'an object of the class FakeLocks'],
   ['a mock that answers anything', deepMock, 'a plain object'],
-  ['a stub made from the class', stub, 'an object of the class LockService that RedisLockModule has not made'],
+  ['a stub made from the class', stub, 'an object of the class LockService that RedisLockModule did not create'],
 ];
 
 const registrations = ['default', 'billing'].map((name) => RedisLockModule.forRoot({ memory: true, name }));
@@ -87,7 +87,7 @@ describe.each(STAND_INS)('with %s in the place of the service', (_, make, got) =
     const { app } = await replaced();
     const paying = app.get(Orders).pay('7');
     await expect(paying).rejects.toThrow(
-      `Orders.pay did not run: in the place of its LockService stands ${got}, as when it is mocked. ${ADVICE}`,
+      `Orders.pay did not run: its LockService is ${got}, as when it is mocked. ${ADVICE}`,
     );
     await expect(paying).rejects.toBeInstanceOf(LockOptionsError);
     expect(ran).toEqual([]);
@@ -99,7 +99,7 @@ describe.each(STAND_INS)('with %s in the place of the service', (_, make, got) =
   ])('the handler of %s does not run, and says so', async (path, method) => {
     const { url, log } = await replaced();
     expect((await fetch(`${url}/${path}`)).status).toBe(500);
-    expect(log.lines.join()).toContain(`${method} did not run: in the place of its LockService stands ${got}`);
+    expect(log.lines.join()).toContain(`${method} did not run: its LockService is ${got}`);
     expect(log.lines.join()).toContain(ADVICE);
     expect(ran).toEqual([]);
   });
@@ -114,9 +114,7 @@ it('a method of a registration that was not replaced runs', async () => {
 it('a method of a named registration that was replaced says so', async () => {
   const { app } = await start((builder) => builder.overrideProvider(getLockServiceToken('billing')).useValue({}));
   await app.get(Orders).pay('7');
-  await expect(app.get(Orders).bill()).rejects.toThrow(
-    'Orders.bill did not run: in the place of its LockService stands',
-  );
+  await expect(app.get(Orders).bill()).rejects.toThrow('Orders.bill did not run: its LockService is');
   expect(ran).toEqual(['pay 7']);
 });
 
@@ -129,7 +127,7 @@ it('a service of another copy of the library is no mock', async () => {
     builder.overrideProvider(getLockServiceToken('billing')).useValue(new LockService()),
   );
   await expect(app.get(Orders).bill()).rejects.toThrow(
-    'stands a LockService of another copy of nest-redis-lock. See with npm ls nest-redis-lock why it is there twice.',
+    'is a LockService of another copy of nest-redis-lock. Run npm ls nest-redis-lock to see why it is there twice.',
   );
 });
 
@@ -137,6 +135,6 @@ it('mocks that are made for whatever is missing are refused, too', async () => {
   const testing = await Test.createTestingModule({ providers: [Orders] })
     .useMocker(deepMock)
     .compile();
-  await expect(testing.get(Orders).pay('7')).rejects.toThrow('in the place of its LockService stands a plain object');
+  await expect(testing.get(Orders).pay('7')).rejects.toThrow('its LockService is a plain object');
   expect(ran).toEqual([]);
 });

@@ -74,7 +74,7 @@ describe('a lock that is taken inside a transaction', () => {
     expect(orders.runs).toBe(3);
     expect(log.lines).toEqual([
       'warn Orders.transactionOutside takes the lock "order:1" inside a transaction: the lock is released before the ' +
-        `commit, and its next holder may read what was there before. ${RIGHT}, or take the lock before the transaction ` +
+        `commit, and its next holder may read stale data. ${RIGHT}, or take the lock before the transaction ` +
         'begins; see docs/transactions.md.',
     ]);
   });
@@ -253,7 +253,7 @@ describe('insideTransaction', () => {
     await app.get(Orders).lockOutside('2');
     expect(app.get(Orders).runs).toBe(2);
     expect(log.lines).toEqual([
-      `warn insideTransaction failed, so nothing says whether locks are taken inside transactions: ${problem}.`,
+      `warn insideTransaction failed, so it is unknown whether locks are taken inside transactions: ${problem}.`,
     ]);
   });
 

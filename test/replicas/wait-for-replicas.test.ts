@@ -188,7 +188,7 @@ describe('With waitForReplicas', () => {
       onTestFinished(() => other.stop());
       const locks = await openLocks({ redis: other.url, waitForReplicas: PATIENTLY });
       other.cutOff();
-      const attempt = expect(locks.acquire('key')).rejects.toThrow('did not say whether replicas have it');
+      const attempt = expect(locks.acquire('key')).rejects.toThrow('it is unknown whether replicas have it');
       await other.isWaitedFor();
       await other.server.command('REPLICAOF', '127.0.0.1', primary.server.port);
       await attempt;
@@ -207,7 +207,7 @@ describe('With waitForReplicas', () => {
       const locks = await openLocks({ redis, waitForReplicas: PATIENTLY });
       primary.cutOff();
       const key = freshKey();
-      const attempt = expect(locks.acquire(key)).rejects.toThrow('did not say whether replicas have it');
+      const attempt = expect(locks.acquire(key)).rejects.toThrow('it is unknown whether replicas have it');
       await primary.server.command('CLIENT', 'UNBLOCK', await primary.isWaitedFor(), 'ERROR');
       await attempt;
       await primary.isFree(key);
@@ -218,7 +218,7 @@ describe('With waitForReplicas', () => {
       const redis = `redis://tenant:any@127.0.0.1:${primary.server.port}`;
       const locks = await openLocks({ redis, waitForReplicas: PATIENTLY });
       const key = freshKey();
-      await expect(locks.acquire(key)).rejects.toThrow(/did not say whether replicas have it: NOPERM .*'wait'/);
+      await expect(locks.acquire(key)).rejects.toThrow(/it is unknown whether replicas have it: NOPERM .*'wait'/);
       await primary.isFree(key);
     });
 

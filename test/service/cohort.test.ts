@@ -326,7 +326,7 @@ describe('a crowd of calls', () => {
       maxWaiters: 3,
       waitedMs: expect.any(Number),
     });
-    await expect(refused).rejects.toThrow('3 calls of this process wait for it already. Raise maxWaiters');
+    await expect(refused).rejects.toThrow('3 calls of this process are already waiting for it. Raise maxWaiters');
     await holder.release();
     const next = await calls[0]!; // one place is free again
     const last = locks.acquire('max');

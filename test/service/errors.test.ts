@@ -34,11 +34,13 @@ describe('every error', () => {
 describe('the message', () => {
   it('of a contended lock says who holds it, for how long, and what to do', () => {
     expect(new LockContendedError('k', 10.4, holder, 20.6).message).toBe(
-      'Lock "k" is held by pid 17 on web-3 (its lease runs for 21 ms more); waited 10 ms in vain. ' +
-        'Raise waitMs, shorten the work under the lock, or say with onContended what to do instead.',
+      'Lock "k" is held by pid 17 on web-3 (its lease runs for another 21 ms); gave up after waiting 10 ms. ' +
+        'Raise waitMs, shorten the work under the lock, or set onContended to do something else.',
     );
-    expect(new LockContendedError('k', 1, { owner: 'x' }).message).toContain('is held by owner "x"; waited');
-    expect(new LockContendedError('k', 1).message).toContain('is held by others; waited');
+    expect(new LockContendedError('k', 1, { owner: 'x' }).message).toContain(
+      'is held by owner "x"; gave up after waiting',
+    );
+    expect(new LockContendedError('k', 1).message).toContain('is held by others; gave up after waiting');
   });
 
   it('of an unavailable lock gives each advice once, and says of which servers to check that they can be reached', () => {

@@ -136,7 +136,7 @@ describe('the options of a call', () => {
     const refusals: [options: object, message: string | RegExp][] = [
       [{ ttl: 5 }, /^There is no option "ttl": expected ttlMs, [^.]*\. Did you mean ttlMs\?$/],
       [{ ttl: undefined }, 'Did you mean ttlMs?'],
-      [{ registration: 'billing' }, 'by @InjectLockService(name).'],
+      [{ registration: 'billing' }, 'with @InjectLockService(name).'],
       [{ onContended: 'skip' }, 'It belongs to @Locked: here catch LockContendedError, or use tryAcquire.'],
       [{ keyPrefix: 'mine' }, 'There is no option "keyPrefix"'],
     ];
@@ -157,7 +157,7 @@ describe('the options of a call', () => {
       locks.acquire('x', untyped({ onLost: 'reject' })),
     ];
     const refusals = await Promise.all(calling.map((call) => call.catch((error: unknown) => error)));
-    const ofALoss = 'It belongs to withLock and @Locked: here listen to lock.signal, or ask lock.assertHeld().';
+    const ofALoss = 'It belongs to withLock and @Locked: here listen to lock.signal, or call lock.assertHeld().';
     expect(refusals.map(String)).toEqual([
       'LockOptionsError: There is no option "waitMs": expected ttlMs, watchdog, reentrant, onTransaction, signal. ' +
         'tryAcquire never waits: use acquire, and catch LockContendedError.',

@@ -206,7 +206,7 @@ describe('while waiting for a lock that another process holds, Redis', () => {
     const second = locks.acquire('key').catch((error: unknown) => error);
     await expect(first).rejects.toMatchObject({ causes: [{ problem: 'no answer within 200 ms' }] });
     expect(await second).toMatchObject({
-      causes: [{ problem: expect.stringContaining('an earlier command is still open') }],
+      causes: [{ problem: expect.stringContaining('an earlier command is still in flight') }],
     });
     server.resume();
   });

@@ -38,11 +38,11 @@ const EXPECTED = 'a redis:// or rediss:// URL, ioredis options, an ioredis clien
 
 /** What may be handed in by mistake; what is said of it. */
 const MISTAKES: [what: string, source: () => unknown, got: string][] = [
-  ['a client of node-redis', () => new NodeRedisClient(), 'a client of node-redis. Give one of ioredis'],
+  ['a client of node-redis', () => new NodeRedisClient(), 'a client of node-redis. Give one from ioredis'],
   [
     'a client of another library',
     () => new OtherClient(),
-    'a client that is not of ioredis (OtherClient). Give one of',
+    'a client that is not from ioredis (OtherClient). Give one from',
   ],
   ['a pipeline', () => lazy().pipeline(), 'a pipeline of ioredis. Give its client'],
   [
@@ -50,51 +50,75 @@ const MISTAKES: [what: string, source: () => unknown, got: string][] = [
     () => Promise.resolve(lazy()),
     'a Promise. Give a function that returns it, () => promise, or await it',
   ],
-  ['nodes of a Cluster', () => [{ host: 'a' }], 'an array. The nodes of a Cluster belong into a client'],
+  ['nodes of a Cluster', () => [{ host: 'a' }], 'an array. The nodes of a Cluster belong in a client'],
   ['a URL object', () => new URL('redis://:hunter2@a'), 'a URL object. Give its text: url.href.'],
   ['a map', () => new Map([['host', 'hunter2']]), 'an object of the class Map without options'],
   ['an object whose options are getters', () => new Getters(), 'an object of the class Getters without options'],
   [
     'options with a URL',
     () => ({ url: 'redis://:hunter2@a' }),
-    '"url", which is no option of ioredis. Give the URL by',
+    '"url", which is not an option of ioredis. Give the URL by',
   ],
-  ['options of node-redis', () => ({ socket: { host: 'a' } }), '"socket", which is no option of ioredis. Write what'],
-  ['options of BullMQ', () => ({ connection: { host: 'a' } }), '"connection", which is no option of ioredis. Write'],
-  ['options of a Cluster', () => ({ redisOptions: {} }), '"redisOptions", which is no option of ioredis. A Cluster'],
-  ['a swapped letter', () => ({ hots: 'prod' }), '"hots", which is no option of ioredis. Did you mean host?'],
-  ['another case', () => ({ Host: 'prod' }), '"Host", which is no option of ioredis. Did you mean host?'],
-  ['a missing letter', () => ({ host: 'a', pasword: 'hunter2' }), '"pasword", which is no option of ioredis. Did you'],
-  ['another word', () => ({ hostname: 'prod' }), '"hostname", which is no option of ioredis. Did you mean host?'],
+  ['options of node-redis', () => ({ socket: { host: 'a' } }), '"socket", which is not an option of ioredis. Give its'],
+  [
+    'options of BullMQ',
+    () => ({ connection: { host: 'a' } }),
+    '"connection", which is not an option of ioredis. Give its',
+  ],
+  [
+    'options of a Cluster',
+    () => ({ redisOptions: {} }),
+    '"redisOptions", which is not an option of ioredis. A Cluster',
+  ],
+  ['a swapped letter', () => ({ hots: 'prod' }), '"hots", which is not an option of ioredis. Did you mean host?'],
+  ['another case', () => ({ Host: 'prod' }), '"Host", which is not an option of ioredis. Did you mean host?'],
+  [
+    'a missing letter',
+    () => ({ host: 'a', pasword: 'hunter2' }),
+    '"pasword", which is not an option of ioredis. Did you',
+  ],
+  ['another word', () => ({ hostname: 'prod' }), '"hostname", which is not an option of ioredis. Did you mean host?'],
   [
     'a name of which nobody knows what it means',
     () => ({ host: 'a', wildcards: true }),
-    '"wildcards", which is no option of ioredis. If a newer ioredis has it, give a function: () => new Redis({ … }).',
+    '"wildcards", which is not an option of ioredis. If a newer ioredis has it, give a function: () => new Redis({ … }).',
   ],
   [
     'no options',
     () => ({}),
-    'no host, port, path or sentinels, for which ioredis takes localhost:6379. Name the server',
+    'no host, port, path or sentinels, so ioredis would connect to localhost:6379. Name the server',
   ],
   [
     'no server',
     () => ({ db: 3 }),
-    'no host, port, path or sentinels, for which ioredis takes localhost:6379. Name the',
+    'no host, port, path or sentinels, so ioredis would connect to localhost:6379. Name the',
   ],
   [
     'a variable that is not set',
     () => ({ host: undefined, port: 6379 }),
-    'host undefined, for which ioredis takes localhost. Is the variable set that it comes from?',
+    'host undefined, so ioredis would connect to localhost. Is the variable that it comes from set?',
   ],
   [
     'a port whose variable is not set',
     () => ({ host: 'a', port: Number(undefined) }),
-    'port NaN, which is no port. Is',
+    'port NaN, which is not a port. Is',
   ],
-  ['a port that is a word', () => ({ host: 'a', port: 'hunter2' }), 'port a string, which is no port. Is the variable'],
-  ['a variable that is empty', () => ({ host: '' }), 'host "", for which ioredis takes localhost. Is the variable set'],
-  ['a URL without a host', () => 'redis://', 'a URL without a host, for which ioredis takes localhost'],
-  ['a URL with nothing but a database', () => 'redis:///3', 'a URL without a host, for which ioredis takes localhost'],
+  [
+    'a port that is a word',
+    () => ({ host: 'a', port: 'hunter2' }),
+    'port a string, which is not a port. Is the variable',
+  ],
+  [
+    'a variable that is empty',
+    () => ({ host: '' }),
+    'host "", so ioredis would connect to localhost. Is the variable that',
+  ],
+  ['a URL without a host', () => 'redis://', 'a URL without a host, so ioredis would connect to localhost'],
+  [
+    'a URL with nothing but a database',
+    () => 'redis:///3',
+    'a URL without a host, so ioredis would connect to localhost',
+  ],
 ];
 
 describe('a Redis source that ioredis would take for localhost', () => {
@@ -117,11 +141,11 @@ describe('a Redis source that ioredis would take for localhost', () => {
 describe('a source function that returns no client of ioredis', () => {
   it.each<[what: string, made: () => unknown, got: string]>([
     ['nothing', () => undefined, 'nothing.'],
-    ['a client of node-redis', () => new NodeRedisClient(), 'a client of node-redis. Give one of ioredis'],
-    ['a client of another library', async () => new OtherClient(), 'a client that is not of ioredis (OtherClient).'],
+    ['a client of node-redis', () => new NodeRedisClient(), 'a client of node-redis. Give one from ioredis'],
+    ['a client of another library', async () => new OtherClient(), 'a client that is not from ioredis (OtherClient).'],
     ['a pipeline', () => lazy().pipeline(), 'a pipeline of ioredis. Give its client'],
-    ['options', () => ({ host: 'hunter2' }), 'an object. Return new Redis(…) of what it returns now.'],
-    ['a URL', async () => 'redis://:hunter2@a', 'a string. Return new Redis(…) of what it returns now.'],
+    ['options', () => ({ host: 'hunter2' }), 'an object. Return new Redis(…) with what it returns now.'],
+    ['a URL', async () => 'redis://:hunter2@a', 'a string. Return new Redis(…) with what it returns now.'],
     ['another function', () => lazy, 'a function.'],
   ])('a source function is refused when it returns %s [G244]', async (_, made, got) => {
     const opening = openLocks({ redis: made as () => Redis });

@@ -267,7 +267,7 @@ describe('current', () => {
     released.open();
     await expect(straggler).rejects.toMatchObject({
       code: 'LOCK_OPTIONS',
-      message: expect.stringMatching(/If it was, the work went on after it had returned: is an await missing\?$/),
+      message: expect.stringMatching(/If it was, that work had already returned: is an await missing\?$/),
     });
   });
 });

@@ -72,20 +72,20 @@ export class KeyTemplate {
       return keyPart(value);
     } catch (error) {
       if (error instanceof UnfitPart) throw refuse(`${error.message}. ${error.advice}`);
-      throw refuse('cannot be read.', { cause: error });
+      throw refuse('cannot be read. See the cause.', { cause: error });
     }
   }
 }
 
 function parse(template: string): (string | Reference)[] {
   if (typeof template !== 'string')
-    throw unreadable(String(template), `it is no string, but of type ${typeof template}`);
+    throw unreadable(String(template), `it is of type ${typeof template}, not a string`);
   if (template === '') throw unreadable(template, 'it is empty');
-  if (template.includes('${')) throw unreadable(template, '"${" is of a template literal, here it is "{" alone');
+  if (template.includes('${')) throw unreadable(template, '"${" belongs to template literals, here write "{" alone');
   const parts: (string | Reference)[] = [];
   for (const [index, piece] of template.split(/\{([^{}]*)\}/).entries()) {
     if (index % 2 === 1) parts.push(reference(template, piece));
-    else if (/[{}]/.test(piece)) throw unreadable(template, 'a brace stands alone');
+    else if (/[{}]/.test(piece)) throw unreadable(template, 'a brace has no counterpart');
     else if (piece !== '') parts.push(piece);
   }
   return parts;
@@ -99,7 +99,7 @@ function reference(template: string, source: string): Reference {
       `{${source}} begins with neither the index of an argument nor ${REQUEST_ROOTS.join(', ')}`,
     );
   }
-  if (path.some((name) => name === '' || FORBIDDEN.has(name))) throw unreadable(template, `{${source}} is no path`);
+  if (path.some((name) => name === '' || FORBIDDEN.has(name))) throw unreadable(template, `{${source}} is not a path`);
   if (path.length === 0 && NEED_A_PATH.has(root))
     throw unreadable(template, `{${source}} needs a path: {${source}.id}`);
   return { source, root, path: root === 'headers' ? path.map((name) => name.toLowerCase()) : path };

@@ -11,7 +11,8 @@ export function lockKey(literals: TemplateStringsArray, ...values: unknown[]): s
     try {
       return keyPart(value) + literals[index + 1]!;
     } catch (cause) {
-      const problem = cause instanceof UnfitPart ? `${cause.message}. ${cause.advice}` : 'cannot be read.';
+      const problem =
+        cause instanceof UnfitPart ? `${cause.message}. ${cause.advice}` : 'cannot be read. See the cause.';
       throw new LockKeyError(`A key "${literals.join('…')}" cannot be made: value ${index} ${problem}`, 500, {
         cause,
       });

@@ -31,7 +31,7 @@ export class LockHandle implements Lock {
   get fencingToken(): number {
     const { fencingToken } = this.lease;
     if (fencingToken !== undefined) return fencingToken;
-    throw new LockOptionsError(`Lock "${this.key}" has no fencing token: the store that it is kept in mints none.`);
+    throw new LockOptionsError(`Lock "${this.key}" has no fencing token: its store mints none.`);
   }
 
   get signal(): AbortSignal {

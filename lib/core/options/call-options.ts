@@ -42,10 +42,10 @@ export type CallKind = keyof typeof NOT_OF;
 
 /** What is meant by names that are no options of a call. */
 const MEANT = {
-  registration: 'It belongs to @Locked: here inject the service of that registration, by @InjectLockService(name).',
+  registration: 'It belongs to @Locked: here inject the service of that registration with @InjectLockService(name).',
   onContended: 'It belongs to @Locked: here catch LockContendedError, or use tryAcquire.',
   waitMs: 'tryAcquire never waits: use acquire, and catch LockContendedError.',
-  onLost: 'It belongs to withLock and @Locked: here listen to lock.signal, or ask lock.assertHeld().',
+  onLost: 'It belongs to withLock and @Locked: here listen to lock.signal, or call lock.assertHeld().',
 };
 
 /**

@@ -29,8 +29,8 @@ export class LockContext {
     if (frame) return frame.lock!;
     const which = key === undefined ? 'any lock' : `the lock "${key}"`;
     throw new LockOptionsError(
-      `current() was called outside of ${which}: call it from work under withLock or @Locked. If it was, the work ` +
-        'went on after it had returned: is an await missing?',
+      `current() was called outside of ${which}: call it from work under withLock or @Locked. If it was, that work ` +
+        'had already returned: is an await missing?',
     );
   }
 

@@ -23,8 +23,8 @@ export class TransactionCheck {
     if (onTransaction === 'allow' || !this.#isInside(key)) return;
     const what = method === undefined ? `The lock "${key}" is taken` : `${method} takes the lock "${key}"`;
     const message =
-      `${what} inside a transaction: the lock is released before the commit, and its next holder may read what was ` +
-      'there before. Put @Locked above @Transactional, or take the lock before the transaction begins; see ' +
+      `${what} inside a transaction: the lock is released before the commit, and its next holder may read ` +
+      'stale data. Put @Locked above @Transactional, or take the lock before the transaction begins; see ' +
       'docs/transactions.md.';
     if (onTransaction === 'refuse') throw new LockOptionsError(message);
     const subject = method ?? key.split(':', 1)[0]!;
@@ -53,7 +53,7 @@ export class TransactionCheck {
         const problem = error instanceof Error ? error.message : String(error);
         this.warn(
           key,
-          `insideTransaction failed, so nothing says whether locks are taken inside transactions: ${problem.replace(/\.$/, '')}.`,
+          `insideTransaction failed, so it is unknown whether locks are taken inside transactions: ${problem.replace(/\.$/, '')}.`,
         );
       }
       return false;

@@ -59,13 +59,13 @@ export function contended({ waitedMs }: Refused, known: Knowledge, maxWaiters?: 
 export function answeredTooLate(key: string, ttlMs: number, tookMs: number): LockUnavailableError {
   const cause = new NodeError(
     'the store',
-    `its answer took ${Math.round(tookMs)} ms, and the lease only runs for ${ttlMs} ms`,
-    'Raise ttlMs, or see why the answer took so long.',
+    `its answer took ${Math.round(tookMs)} ms, but the lease is only ${ttlMs} ms long`,
+    'Raise ttlMs, or find out why the answer took so long.',
   );
   return LockUnavailableError.from('acquired', key, [cause]);
 }
 
 /** The application closes: refuses a call that would wait, or that begins. */
 export function closed(key: string): LockUnavailableError {
-  return new LockUnavailableError('The application is closing: no lock is given out any more.', key);
+  return new LockUnavailableError('The application is closing: locks are no longer granted.', key);
 }

@@ -68,7 +68,8 @@ function readPlan(key: string | undefined, { optional = false }: { optional?: un
   const template = key === undefined ? undefined : new KeyTemplate(key);
   if (template?.origin === 'arguments') {
     throw new LockOptionsError(
-      `The key "${key}" of a fence cannot be made of arguments, for there are none yet: use {params.id} and the like.`,
+      `The key "${key}" of a fence cannot be made of arguments, since the guard runs before there are any: ` +
+        'use {params.id} and the like.',
     );
   }
   return { template, optional };

@@ -86,7 +86,7 @@ export function fencingClaimOf(
   if (!headers) {
     throw new LockOptionsError(
       `A ${context.getType<string>()} handler has no headers to read ${FENCING_TOKEN_HEADER} from: ` +
-        'put the token into the message, and check it with a FenceStore.',
+        'put the token in the message, and check it with a FenceStore.',
     );
   }
   const value = headers[FENCING_TOKEN_HEADER.toLowerCase()];
@@ -95,10 +95,12 @@ export function fencingClaimOf(
     throw new HttpException(`This request needs the header ${FORM}.`, HttpStatus.PRECONDITION_REQUIRED);
   }
   const claim = typeof value === 'string' ? readFencingHeader(value) : undefined;
-  if (!claim) throw new BadRequestException(`The header must be one, and of the form ${FORM}.`);
+  if (!claim) throw new BadRequestException(`The request must have one header of the form ${FORM}.`);
   const expected = template?.render(values);
   if (expected !== undefined && expected !== claim.key) {
-    throw new BadRequestException(`The ${FENCING_TOKEN_HEADER} of this request must be of the lock "${expected}".`);
+    throw new BadRequestException(
+      `The ${FENCING_TOKEN_HEADER} of this request must be that of the lock "${expected}".`,
+    );
   }
   return claim;
 }

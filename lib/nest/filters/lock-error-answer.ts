@@ -17,7 +17,7 @@ export interface LockErrorAnswer {
 const MESSAGES: Partial<Record<LockErrorCode, string>> = {
   LOCK_CONTENDED: 'It is in use at the moment: try again later.',
   LOCK_UNAVAILABLE: 'The service is not available at the moment: try again later.',
-  LOCK_LOST: 'The work was interrupted: see what came of it before you try again.',
+  LOCK_LOST: 'The work was interrupted: check its outcome before you try again.',
   LOCK_STALE_TOKEN: 'It has changed meanwhile, and nothing was written: read it again.',
 };
 

@@ -15,7 +15,7 @@ export function serviceProperty(registration: string): symbol {
  */
 export function injectedService(service: unknown, method: string): LockService {
   if (isMade(service)) return service;
-  throw new LockOptionsError(`${method} did not run: in the place of its LockService stands ${describe(service)}`);
+  throw new LockOptionsError(`${method} did not run: its LockService is ${describe(service)}`);
 }
 
 /** What a mocking library makes from the class is an instance of it, too, but was never constructed. */
@@ -28,10 +28,10 @@ function describe(service: unknown): string {
   const type = (Object.getPrototypeOf(Object(service)) as object | null)?.constructor;
   const name = type === Object ? undefined : type?.name;
   if (name === 'LockService' && typeof registration === 'string') {
-    return 'a LockService of another copy of nest-redis-lock. See with npm ls nest-redis-lock why it is there twice.';
+    return 'a LockService of another copy of nest-redis-lock. Run npm ls nest-redis-lock to see why it is there twice.';
   }
   const kind = name === undefined ? 'a plain object' : `an object of the class ${name}`;
-  const stub = service instanceof LockService ? ' that RedisLockModule has not made' : '';
+  const stub = service instanceof LockService ? ' that RedisLockModule did not create' : '';
   return (
     `${kind}${stub}, as when it is mocked. In a test import RedisLockModule.forRoot({ memory: true }), which needs no ` +
     'Redis, and leave LockService as it is.'

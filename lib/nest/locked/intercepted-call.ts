@@ -37,7 +37,7 @@ export class InterceptedCall {
   enter(handler: () => unknown): unknown {
     if (this.#isOver) {
       throw new LockOptionsError(
-        `${this.plan.name} was called when its request was over: it did not run, since its lock is given back.`,
+        `${this.plan.name} was called after its request had ended: it did not run, since its lock had been released.`,
       );
     }
     const result = outside(handler);

@@ -64,9 +64,12 @@ export function Locked(key: AnyKey, options: AnyLockedOptions = {}): MethodDecor
     const name = `${target.constructor.name}.${String(property)}`;
     const method: unknown = descriptor?.value;
     if (!descriptor || typeof method !== 'function') {
-      throw new LockOptionsError(`@Locked belongs on a method: ${name} is none.`);
+      throw new LockOptionsError(`@Locked belongs on a method: ${name} is not one.`);
     }
-    if (planOf(method)) throw new LockOptionsError(`${name} has two @Locked: nest one lock with LockService.withLock.`);
+    if (planOf(method))
+      throw new LockOptionsError(
+        `${name} has two @Locked decorators: take one of the locks with LockService.withLock.`,
+      );
     const returnType: unknown = Reflect.getMetadata('design:returntype', target, property);
     if (SYNCHRONOUS.has(returnType)) {
       const hint = returnType === Function ? ` ${IMPORT_AS_VALUE}` : '';
@@ -191,7 +194,7 @@ async function asked(
 function keyOfCall(plan: LockedPlan, args: unknown[]): string {
   if (plan.origin !== 'request') return plan.keyOfArguments(args);
   throw new LockOptionsError(
-    `${plan.name} was called without LockedInterceptor, which takes the lock whose key is made of the request: it did not ` +
+    `${plan.name} was called without LockedInterceptor, which takes a lock whose key is made of the request: it did not ` +
       'run. Let Nest call the handler (a GraphQL field resolver needs fieldResolverEnhancers: ["interceptors"]), or use ' +
       'a key made of arguments.',
   );
@@ -226,6 +229,6 @@ function undeclaredStream({ name }: LockedPlan, got: string): LockOptionsError {
   return new UndeclaredStreamError(
     `${name} returned ${got}, but is not declared to return an Observable: write its return type, ": Observable<…>", ` +
       'import Observable as a value, not with "import type", and compile with emitDecoratorMetadata, so that @Locked ' +
-      'can hold the lock from the subscription on. It was not subscribed to.',
+      'can hold the lock from the subscription on. The Observable was not subscribed to.',
   );
 }

@@ -59,7 +59,7 @@ export function anAsyncForm<T extends Partial<Record<(typeof ASYNC_FORMS)[number
   if (unknown !== undefined) {
     throw new LockOptionsError(
       `${kind}.forRootAsync has no option "${unknown}": expected ${ASYNC_OPTIONS.join(', ')}. ` +
-        'What forRoot takes is what the factory returns.',
+        'The options of forRoot belong in what the factory returns.',
     );
   }
   const forms = ASYNC_FORMS.filter((form) => options[form] !== undefined);

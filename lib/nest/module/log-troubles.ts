@@ -27,10 +27,12 @@ export function logTroubles(service: LockService, logger: Logger): void {
   const unreleased = new Folded<EventOf<'release-failed'>>(
     ({ key, causes }) => {
       const problems = causes.map((cause) => cause.message).join('; ');
-      logger.warn(`The release of lock "${key}" was not confirmed and is repeated: ${problems}.`);
+      logger.warn(`The release of lock "${key}" was not confirmed and is being retried: ${problems}.`);
     },
     (events) =>
-      logger.warn(`The releases of ${events.length} more locks were not confirmed and are repeated: ${named(events)}.`),
+      logger.warn(
+        `The releases of ${events.length} more locks were not confirmed and are being retried: ${named(events)}.`,
+      ),
   );
   service.events$.subscribe({
     next: (event) => {

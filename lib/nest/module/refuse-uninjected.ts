@@ -19,7 +19,7 @@ export function refuseUninjected(modules: ModulesContainer): void {
       );
       if (plan === undefined) continue;
       throw new LockOptionsError(
-        `${plan.name} in ${module.name} is @Locked, but has no LockService: Nest injects into what it makes itself, not ` +
+        `${plan.name} in ${module.name} is @Locked, but has no LockService: Nest injects into what it creates itself, not ` +
           `into what useFactory or useValue provides. Write useClass, or moduleRef.create(${instance.constructor.name}) ` +
           'in the factory; or call LockService.withLock in the method, without @Locked.',
       );

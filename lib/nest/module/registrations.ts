@@ -66,7 +66,7 @@ export function refuseBare(kind: string, bare: NestModule, modules: ModulesConta
 function twice(kind: string, name: string, importers: string[], differing: string[]): LockOptionsError {
   return new LockOptionsError(
     `${listed(importers)} ${importers.length === 1 ? 'registers' : 'register'} ${kind} under one name, "${name}", ` +
-      `but with different options (${differing.join(', ')}): a lock of one would not keep out the other. Register it ` +
+      `but with different options (${differing.join(', ')}): locks of one would not exclude those of the other. Register it ` +
       'once, or give one of them a name.',
   );
 }

@@ -15,7 +15,7 @@ import type { BackendReport } from '../../core/backend/report.js';
 const EXCLUDES_NO_OTHERS: Finding = {
   severity: 'warning',
   code: 'memory',
-  message: 'Locks are in the memory of this process: they exclude no other process. Use redis or redlock for that.',
+  message: 'Locks are kept in the memory of this process and exclude no other process. Use redis or redlock for that.',
 };
 
 interface Entry {

@@ -99,7 +99,7 @@ export function checkServed(
 ): void {
   if (fair && kind === 'redlock') {
     throw new LockOptionsError(
-      'fair: true needs one Redis, a Cluster or memory: got redlock, whose nodes have no order of arrival in common.',
+      'fair: true needs one Redis, a Cluster or memory: got redlock, whose nodes have no common order of arrival.',
     );
   }
   if (!waitForReplicas) return;

@@ -12,7 +12,7 @@ function adviceOn(problem: string): string | undefined {
     return 'Give its user that right (ACL SETUSER); LockService.diagnose() names all that are missing.';
   }
   if (problem.includes('WRONGTYPE')) {
-    return 'Another program keeps something else under that key: use another key, or another keyPrefix.';
+    return 'Another program keeps other data under that key: use another key, or another keyPrefix.';
   }
-  return /\b(OOM|MISCONF|NOREPLICAS)\b/.test(problem) ? 'It is up, but refuses writes: see why.' : undefined;
+  return /\b(OOM|MISCONF|NOREPLICAS)\b/.test(problem) ? 'It is up but refuses writes: find out why.' : undefined;
 }

@@ -68,7 +68,7 @@ const OPTIONS: Readonly<Record<keyof RedisOptions, true>> = {
 };
 const NAMES = Object.keys(OPTIONS);
 
-const WITHIN = 'Write what stands in it by itself: { host, port }.';
+const WITHIN = 'Give its contents directly: { host, port }.';
 const OF_A_CLUSTER = 'A Cluster is given as a client: new Cluster(nodes, options).';
 
 /** What is meant by names that are no options of ioredis. */
@@ -116,7 +116,7 @@ export function checkMade(made: unknown): asserts made is IoredisClient {
   if (isClient(made)) return;
   const isAsOptions = typeof made === 'string' || (typeof made === 'object' && made !== null);
   const problem =
-    mistaken(made) ?? `${kindOf(made)}.${isAsOptions ? ' Return new Redis(…) of what it returns now.' : ''}`;
+    mistaken(made) ?? `${kindOf(made)}.${isAsOptions ? ' Return new Redis(…) with what it returns now.' : ''}`;
   throw new LockOptionsError(`A function given as a Redis source must return an ioredis client: got ${problem}`);
 }
 
@@ -133,7 +133,7 @@ function problemOfUrl(source: string): string | undefined {
   }
   const { hostname } = new URL(source);
   return hostname === ''
-    ? 'a URL without a host, for which ioredis takes localhost. Write redis://host:port.'
+    ? 'a URL without a host, so ioredis would connect to localhost. Write redis://host:port.'
     : undefined;
 }
 
@@ -145,7 +145,7 @@ function problemOfObject(source: unknown): string | undefined {
   const given = Object.keys(source);
   const unknown = given.find((name) => !Object.hasOwn(OPTIONS, name) && source[name as never] !== undefined);
   if (unknown !== undefined) {
-    return `an object with ${JSON.stringify(unknown.slice(0, 40))}, which is no option of ioredis. ${adviceOn(unknown)}`;
+    return `an object with ${JSON.stringify(unknown.slice(0, 40))}, which is not an option of ioredis. ${adviceOn(unknown)}`;
   }
   return problemOfAddress(source, given);
 }
@@ -157,17 +157,17 @@ function problemOfAddress(
   if (Connector || sentinels || path) return undefined;
   // Also text, as variables of the environment are: ioredis takes it.
   if (port !== undefined && !isPort(Number(port))) {
-    return `port ${kindOf(port) === 'a number' ? port : kindOf(port)}, which is no port. Is the variable set that it comes from?`;
+    return `port ${kindOf(port) === 'a number' ? port : kindOf(port)}, which is not a port. Is the variable that it comes from set?`;
   }
   if (host) return undefined;
   if (given.includes('host')) {
     const got = host === '' ? '""' : String(host);
-    return `host ${got}, for which ioredis takes localhost. Is the variable set that it comes from?`;
+    return `host ${got}, so ioredis would connect to localhost. Is the variable that it comes from set?`;
   }
   if (port) return undefined;
   return (
-    `${given.length === 0 ? 'an object' : 'options'} with no host, port, path or sentinels, for which ioredis takes ` +
-    'localhost:6379. Name the server, also when that is it.'
+    `${given.length === 0 ? 'an object' : 'options'} with no host, port, path or sentinels, so ioredis would connect to ` +
+    'localhost:6379. Name the server, even if that is the one you mean.'
   );
 }
 
@@ -183,11 +183,11 @@ function mistaken(source: unknown): string | undefined {
     return 'a Promise. Give a function that returns it, () => promise, or await it in forRootAsync.';
   }
   if (isPipeline === true) return 'a pipeline of ioredis. Give its client.';
-  const instead = "Give one of ioredis: import { Redis } from 'ioredis'; or the URL by itself.";
+  const instead = "Give one from ioredis: import { Redis } from 'ioredis'; or the URL by itself.";
   if (typeof EVALSHA === 'function') return `a client of node-redis. ${instead}`;
-  if (typeof evalsha === 'function') return `a client that is not of ioredis (${classOf(source)}). ${instead}`;
+  if (typeof evalsha === 'function') return `a client that is not from ioredis (${classOf(source)}). ${instead}`;
   if (Array.isArray(source)) {
-    return 'an array. The nodes of a Cluster belong into a client: new Cluster(nodes); independent masters into redlock.';
+    return 'an array. The nodes of a Cluster belong in a client: new Cluster(nodes); independent masters in redlock.';
   }
   if (source instanceof URL) return 'a URL object. Give its text: url.href.';
   if (Object.keys(source).length === 0 && classOf(source) !== 'Object') {

@@ -95,7 +95,7 @@ export class RedisConnection {
 
   get #advice(): string | undefined {
     if (this.#refusal || this.client.isOwned || !this.client.isEnded) return this.#refusal?.advice;
-    return 'The client was closed, by quit or disconnect, and does not connect again: hand in one that stays open.';
+    return 'The client was closed, by quit or disconnect, and does not reconnect: hand in one that stays open.';
   }
 
   get #refusal(): { what: string; advice: string } | undefined {
@@ -147,12 +147,12 @@ export class RedisConnection {
    */
   leaveReplica(): string {
     if (!this.client.isOwned) {
-      return 'Its server is a replica, which the client stays connected to: call client.disconnect(true), which connects it anew, or give the module a URL or options.';
+      return 'Its server is a replica, and the client stays connected to it: call client.disconnect(true), which makes it reconnect, or give the module a URL or options.';
     }
     if (this.isReady && performance.now() - this.#readyAt >= RENEW_EVERY_MS) {
       this.client.drop('its server is a replica');
     }
-    return 'Its server is a replica: check that the address leads to the primary. The connection is made anew every second until it does.';
+    return 'Its server is a replica: check that the address leads to the primary. The module reconnects every second until it does.';
   }
 
   /** Closes the client if it was made here. Nothing may be under way any more. */

@@ -25,7 +25,7 @@ export async function identify(client: RedisClient): Promise<ServerIdentity> {
   const fields = infoFields(`${String(info)}\r\n${String(replication)}`);
   const run = fields.get('run_id');
   const uptimeS = Number(fields.get('uptime_in_seconds') || NaN);
-  if (!run || Number.isNaN(uptimeS)) throw new Error('INFO tells no run_id and no uptime_in_seconds');
+  if (!run || Number.isNaN(uptimeS)) throw new Error('INFO lacks run_id or uptime_in_seconds');
   // Where that is not told, it may have been one.
   const wasReplica = !/^0+$/.test(fields.get('master_replid2') ?? '');
   // Redis counts how often the second changed since the start: it says one second after a moment.

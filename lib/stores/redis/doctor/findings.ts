@@ -43,24 +43,24 @@ function uselessBecause(node: ExaminedNode): About[] {
     const of = node.replicaOf === undefined ? '' : ` of ${node.replicaOf}`;
     reasons.push([
       'read-only-replica',
-      `is a replica${of} and refuses writes: it can give no lock. Name its master, or let Sentinel find that.`,
+      `is a replica${of} and refuses writes: it cannot grant locks. Name its master, or let Sentinel find the master.`,
     ]);
   }
   if (node.version !== undefined && isTooOld(node.version)) {
-    reasons.push([
-      'too-old',
-      `runs Redis ${node.version}: no lock can be had before Redis ${OLDEST.join('.')}. Update it.`,
-    ]);
+    reasons.push(['too-old', `runs Redis ${node.version}: locks need Redis ${OLDEST.join('.')} or newer. Update it.`]);
   }
   if (node.refusesWrites !== undefined) {
-    reasons.push(['refuses-writes', `refuses writes (${node.refusesWrites}): no lock can be had until it takes them.`]);
+    reasons.push([
+      'refuses-writes',
+      `refuses writes (${node.refusesWrites}): no lock can be taken until it accepts them.`,
+    ]);
   }
   const { replicas = Infinity, awaitedReplicas = 0 } = node;
   if (replicas < awaitedReplicas) {
     reasons.push([
       'too-few-replicas',
-      `has ${replicas} replica(s), and each lock waits for ${awaitedReplicas} (waitForReplicas): no lock can be had until ` +
-        'they follow. Start them, or wait for fewer.',
+      `has ${replicas} replica(s), and each lock waits for ${awaitedReplicas} (waitForReplicas): no lock can be taken ` +
+        'until so many follow it. Start them, or wait for fewer.',
     ]);
   }
   return [...reasons, ...missing(node, true)];
@@ -76,13 +76,13 @@ function unsafe(node: ExaminedNode): About[] {
   const about: About[] = [];
   if (node.refusesDatabase !== undefined) {
     const message =
-      `refuses the database of its client (${node.refusesDatabase}), which goes on in another one, now or when it connects ` +
-      'again: others do not look for the locks there. Give its user the right +select, or name a database that it has.';
+      `refuses the database of its client (${node.refusesDatabase}), which then uses another one, now or after it ` +
+      'reconnects: other processes do not look for locks there. Give its user the right +select, or name a database that it has.';
     about.push(['wrong-database', message]);
   }
   if (node.role === 'replica' && node.readOnly === false) {
     const message =
-      `is a replica of ${node.replicaOf} that takes writes: its master overwrites them, and locks are gone. ` +
+      `is a replica of ${node.replicaOf} that accepts writes: its master overwrites them, and locks disappear. ` +
       'Name the master, or make it one (REPLICAOF NO ONE).';
     about.push(['writable-replica', message]);
   }
@@ -93,10 +93,10 @@ function doubts(node: ExaminedNode, backend: RedisKind): About[] {
   if (!node.reachable) return [];
   const about: About[] = [];
   if (node.evictionPolicy !== undefined && node.evictionPolicy !== 'noeviction') {
-    const when = node.maxMemoryBytes === 0 ? 'once it has a maxmemory that is reached' : 'when its memory is full';
+    const when = node.maxMemoryBytes === 0 ? 'once a maxmemory is set and reached' : 'when its memory is full';
     about.push([
       'eviction',
-      `has the maxmemory-policy ${node.evictionPolicy}: ${when} it may delete locks, and two can hold one. ` +
+      `has the maxmemory-policy ${node.evictionPolicy}: ${when} it may evict locks, and then two callers can hold the same lock. ` +
         'Set noeviction, or give locks a Redis of their own.',
     ]);
   }
@@ -105,14 +105,14 @@ function doubts(node: ExaminedNode, backend: RedisKind): About[] {
   if (backend === 'redis' && node.role === 'master' && appendOnly === false && snapshots === false) {
     about.push([
       'no-persistence',
-      'keeps nothing on disk: when it restarts all locks are gone, and others can have them before their holders know. ' +
+      'keeps nothing on disk: when it restarts all locks are gone, and others can take them before their holders notice. ' +
         'Set appendonly yes.',
     ]);
   }
   if (node.cluster && !node.isClusterClient) {
     about.push([
       'cluster-mode',
-      'is part of a Cluster, but its client is not: locks of other slots cannot be had. Give an ioredis Cluster.',
+      'is part of a Cluster, but its client is not a Cluster client: locks in other slots cannot be taken. Give an ioredis Cluster.',
     ]);
   }
   if (node.version === undefined) {
@@ -137,7 +137,7 @@ function missing(node: ExaminedNode, isNeeded: boolean): About[] {
       ? [
           [
             'missing-rights',
-            `does not give its user the rights ${rights.join(' ')}: ${consequence(rights)}. Add them by ACL SETUSER.`,
+            `does not give its user the rights ${rights.join(' ')}: ${consequence(rights)}. Add them with ACL SETUSER.`,
           ] as const,
         ]
       : []),
@@ -164,7 +164,7 @@ function dependent(nodes: readonly ExaminedNode[]): About[] {
       if (isSame(earlier.runId, node.runId)) {
         const message =
           `${earlier.name} and ${node.name} are the same server (run_id ${node.runId}): its vote would count twice, ` +
-          'and two could hold a lock. redlock needs independent masters.';
+          'and two callers could hold the same lock. redlock needs independent masters.';
         return [['same-server', message]];
       }
       const [replica, master] = node.role === 'replica' ? [node, earlier] : [earlier, node];
@@ -197,7 +197,8 @@ function differingClocks(nodes: readonly ExaminedNode[]): About[] {
   const apartMs = Math.round(ahead.earliest - behind.latest);
   if (apartMs <= CLOCK_TOLERANCE_MS) return [];
   const message =
-    `The clock of ${ahead.name} is at least ${apartMs} ms ahead of that of ${behind.name}. Locks do not compare clocks, but one ` +
-    'that is set right in a jump ends leases early, and two can hold a lock then. Let NTP keep them.';
+    `The clock of ${ahead.name} is at least ${apartMs} ms ahead of that of ${behind.name}. Locks do not compare clocks, but ` +
+    'one that jumps when it is corrected ends leases early, and then two callers can hold the same lock. ' +
+    'Let NTP keep them in step.';
   return [['clocks-differ', message]];
 }

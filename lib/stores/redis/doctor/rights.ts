@@ -12,9 +12,9 @@ export type Purpose = 'locks' | 'waiting' | 'handOver' | 'doctor';
 
 /** What becomes of it without a right. */
 export const WITHOUT: Record<Purpose, string> = {
-  locks: 'no lock can be had',
+  locks: 'no lock can be taken',
   waiting: 'locks are not handed over, and calls that have to wait take longer or fail',
-  handOver: 'a lock that is handed over is confirmed before it is begun with, which takes one more round trip',
+  handOver: 'a lock that is handed over is confirmed before the work under it begins, which takes one more round trip',
   doctor: 'less can be checked',
 };
 

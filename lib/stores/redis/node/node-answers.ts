@@ -46,8 +46,8 @@ export type NodeRelease = { status: 'released' | 'gone' } | Fault;
 
 /** What to do about a node that does not vote because of what it may have forgotten. */
 export const WAIT_FOR_VOTES =
-  'Wait: a Redlock node that is new to this library, was restarted, or lost its data votes only when all locks that ' +
-  'it may have forgotten have ended. For servers of a developer or a test set admission: false.';
+  'Wait: a Redlock node that is new to this library, has restarted or has lost its data votes only when all locks that ' +
+  'it may have forgotten have ended. In development and in tests set admission: false.';
 
 /** What has no fencing token is no grant, whatever answers there. */
 export function voteOf(reply: Reply, node: string): Vote {

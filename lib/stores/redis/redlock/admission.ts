@@ -76,7 +76,7 @@ export class AdmissionCheck {
       void this.checked();
       return (
         this.#problem ??
-        new NodeError(this.#node.name, 'it was not asked yet whether it has restarted', 'Try again in a moment.')
+        new NodeError(this.#node.name, 'it has not been checked for a restart yet', 'Try again in a moment.')
       );
     }
     if (server.admission) return server.admission;
@@ -119,15 +119,14 @@ export class AdmissionCheck {
       const server = await asking;
       // A longer ttl than is known here may be known to those that have not restarted.
       await Promise.all(this.#others.map((other) => other.#heard()));
-      if (generation !== this.#generation)
-        throw new Error('its connection broke while it was asked whether it has restarted');
+      if (generation !== this.#generation) throw new Error('its connection broke during the check for a restart');
       this.#server = server;
       this.#problem = undefined;
     } catch (error) {
       const problem = problemOf(error);
       this.#problem = nodeError(
         this.#node.name,
-        `it is not known whether it has restarted, so it does not vote: ${problem}`,
+        `it is unknown whether it has restarted, so it does not vote: ${problem}`,
         problem.includes('NOPERM') ? 'Give its user that right, or set admission: false.' : undefined,
       );
     }

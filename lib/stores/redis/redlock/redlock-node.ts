@@ -138,7 +138,7 @@ export class RedlockNode {
       (fault) => {
         if (fault) refused(fault);
         // Given up meanwhile: what is asked for now nobody would give back.
-        else if (attempt.trace(this.at).over) refuse('it was not asked in time');
+        else if (attempt.trace(this.at).over) refuse('the attempt ended before it could be asked');
         else ask();
       },
       (bug: unknown) => refuse(String(bug)),

@@ -73,7 +73,7 @@ export class ReplicaWait {
   #connect(server: string): RedisConnection {
     const masters = this.#source.masters();
     const master = this.#source.isCluster ? masters.find(({ name }) => name === server) : this.#source;
-    if (!master) throw new Error('it is no master of the cluster any more');
+    if (!master) throw new Error('it is no longer a master of the Cluster');
     return new RedisConnection(master.duplicate(this.#clientName), this.#clientName, this.#settings.commandTimeoutMs);
   }
 }
@@ -170,7 +170,7 @@ async function shortage(
       'Check that its replicas follow it in time, or ask for fewer with waitForReplicas.',
     );
   } catch (error) {
-    return nodeError(name, `it did not say whether replicas have it: ${problemOf(error)}`);
+    return nodeError(name, `it is unknown whether replicas have it: ${problemOf(error)}`);
   }
 }
 

@@ -17,7 +17,7 @@ interface Operation {
 }
 
 // The same for all: an error of its own for each would cost more than all else that is done while a server is down.
-const STILL_OPEN = new ScriptFault('it does not answer (an earlier command is still open)', false);
+const STILL_OPEN = new ScriptFault('it does not answer (an earlier command is still in flight)', false);
 const NOT_CONNECTED = new ScriptFault('not connected', false, true);
 
 /**
@@ -147,7 +147,7 @@ export class ScriptRunner {
     this.#settle(command); // before anybody acts on the answers
     // The client may send again what was open when a connection broke: then another server, or a new start, has answered.
     if (this.#sameConnection && command.generation !== this.#client.generation) {
-      fail(command, new ScriptFault('answered on another connection than it was asked on', true));
+      fail(command, new ScriptFault('answered on a different connection than the command was sent on', true));
       return;
     }
     const replies = command.operations.length === 1 ? [answer] : answer;
