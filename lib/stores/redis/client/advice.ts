@@ -1,4 +1,4 @@
-import { NodeError } from '../../../api/errors.js';
+import { adviceFor, LockUnavailableError, NodeError } from '../../../api/errors.js';
 
 /** The error of a node whose problem may be what Redis answered, with what to do about that answer. */
 export function nodeError(node: string, problem: string, advice = adviceOn(problem)): NodeError {
@@ -15,4 +15,14 @@ function adviceOn(problem: string): string | undefined {
     return 'Another program keeps other data under that key: use another key, or another keyPrefix.';
   }
   return /\b(OOM|MISCONF|NOREPLICAS)\b/.test(problem) ? 'It is up but refuses writes: find out why.' : undefined;
+}
+
+/** The error of an application whose start has waited for Redis: `errors` says why it cannot take locks, node by node. */
+export function unreachable(errors: NodeError[], timeoutMs: number): LockUnavailableError {
+  const nodes = errors.map((error) => error.message).join('; ');
+  const message = errors.every(({ advice }) => advice !== undefined)
+    ? `Redis cannot be used: ${nodes}. ${adviceFor(errors)}`
+    : `Redis cannot be reached (waited ${timeoutMs} ms): ${nodes}. ` +
+      'Start it, correct the address or the credentials, or set lazyConnect: true to start without it.';
+  return new LockUnavailableError(message, undefined, errors);
 }

@@ -13,6 +13,7 @@ import {
   type WaitListener,
   type WaitQueue,
 } from '../../../core/backend/lock-backend.js';
+import { unreachable } from '../client/advice.js';
 import type { Fault, NodeExtension, NodeRelease, Vote } from '../node/node-answers.js';
 import {
   acknowledged,
@@ -32,7 +33,6 @@ import { LONGEST_TTL_MS, noteTtl } from '../node/redis-grant.js';
 import { Poll } from './poll.js';
 import type { RedlockNode } from './redlock-node.js';
 import { RedlockWakes } from './wakes.js';
-import { unreachable } from '../single/single-node.backend.js';
 
 /**
  * Redlock over independent masters (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/): a lock

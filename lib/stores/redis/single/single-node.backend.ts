@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { adviceFor, LockUnavailableError, NodeError } from '../../../api/errors.js';
+import { LockUnavailableError, NodeError } from '../../../api/errors.js';
 import {
   type AcquireOutcome,
   type AcquireRequest,
@@ -15,6 +15,7 @@ import {
   type WaitQueue,
 } from '../../../core/backend/lock-backend.js';
 import type { NodeExtension, NodeRelease, Vote } from '../node/node-answers.js';
+import { unreachable } from '../client/advice.js';
 import { noteTtl, RedisGrant } from '../node/redis-grant.js';
 import type { RedisNode } from '../node/redis-node.js';
 import type { ReplicaWait } from '../replicas/replica-wait.js';
@@ -201,13 +202,4 @@ function extendOutcome(extension: NodeExtension, sentAt: number): ExtendOutcome 
 
 function releaseOutcome(release: NodeRelease): ReleaseOutcome {
   return release.status === 'fault' ? { status: 'unavailable', causes: [release.error] } : { status: release.status };
-}
-
-export function unreachable(errors: NodeError[], timeoutMs: number): LockUnavailableError {
-  const nodes = errors.map((error) => error.message).join('; ');
-  const message = errors.every(({ advice }) => advice !== undefined)
-    ? `Redis cannot be used: ${nodes}. ${adviceFor(errors)}`
-    : `Redis cannot be reached (waited ${timeoutMs} ms): ${nodes}. ` +
-      'Start it, correct the address or the credentials, or set lazyConnect: true to start without it.';
-  return new LockUnavailableError(message, undefined, errors);
 }
