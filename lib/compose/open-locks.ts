@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { formatDiagnosis } from '../api/diagnosis.js';
 import { adviceFor, type NodeError } from '../api/errors.js';
-import { processName } from '../core/backend/owner.js';
+import { processName } from './process-name.js';
 import { diagnosisOf, REPORT_TIMEOUT_MS, type BackendReport } from '../core/backend/report.js';
 import { LockService } from '../core/service/lock.service.js';
 import { Shutdown } from '../core/service/shutdown.js';

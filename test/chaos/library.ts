@@ -7,9 +7,8 @@ export { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
 export { Inbox } from '../../lib/stores/redis/node/inbox.js';
 export { RedlockBackend } from '../../lib/stores/redis/redlock/redlock.backend.js';
 export { SingleNodeBackend } from '../../lib/stores/redis/single/single-node.backend.js';
-export { Clock } from '../../lib/core/time/clock.js';
+export { Clock, validityMs } from '../../lib/core/time/clock.js';
 export { Lease } from '../../lib/core/lease/lease.js';
-export { validityMs } from '../../lib/core/time/validity.js';
 export { resolveOptions } from '../../lib/compose/redis-lock-options.js';
 export {
   ACQUIRE,

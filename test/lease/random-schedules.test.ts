@@ -6,7 +6,7 @@ import type { Lease } from '../../lib/core/lease/lease.js';
 import { Leases } from '../../lib/core/lease/leases.js';
 import { LockHandle } from '../../lib/core/lease/lock-handle.js';
 import { loopTurn } from '../../lib/core/time/event-loop.js';
-import { validityMs } from '../../lib/core/time/validity.js';
+import { validityMs } from '../../lib/core/time/clock.js';
 import { randomOf } from '../support/random.js';
 
 const SEEDS = Number(process.env['LEASE_SEEDS'] ?? 300);

@@ -11,7 +11,8 @@ import {
   NodeError,
 } from '../../lib/api/errors.js';
 import { parseOwner } from '../../lib/api/holder.js';
-import { ownerSequence } from '../../lib/core/backend/owner.js';
+import { processName } from '../../lib/compose/process-name.js';
+import { ownerSequence } from '../../lib/core/engine/lock-engine.js';
 
 const holder = { owner: 'web-3/17/random/1', host: 'web-3', pid: 17 };
 
@@ -83,7 +84,7 @@ describe('a contended lock', () => {
 
 describe('an owner value', () => {
   it('is another one for each acquisition, and tells the process', () => {
-    const [next, another] = [ownerSequence(), ownerSequence()];
+    const [next, another] = [ownerSequence(processName()), ownerSequence(processName())];
     const owners = [next(), next(), another(), another()];
     expect(new Set(owners).size).toBe(4);
     for (const owner of owners) expect(parseOwner(owner)).toMatchObject({ owner, pid: process.pid });

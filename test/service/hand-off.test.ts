@@ -1,7 +1,7 @@
 import { Cluster, Redis, type ClusterOptions, type RedisOptions } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { validityMs } from '../../lib/core/time/validity.js';
+import { validityMs } from '../../lib/core/time/clock.js';
 import type { LockService } from '../../lib/core/service/lock.service.js';
 import { LockProcess } from '../support/lock-process.js';
 import { openLocks } from '../support/open-locks.js';

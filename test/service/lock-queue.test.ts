@@ -21,8 +21,8 @@ import { FAIR, LockQueues, MUTEX, type LockKind } from '../../lib/core/waiting/l
 import type { RefusalGate } from '../../lib/core/waiting/refusal-gate.js';
 import { Calls, Closing, Waiter } from '../../lib/core/waiting/waiter.js';
 import { InFlight } from '../../lib/core/time/in-flight.js';
-import { validityMs } from '../../lib/core/time/validity.js';
-import { ownerSequence } from '../../lib/core/backend/owner.js';
+import { validityMs } from '../../lib/core/time/clock.js';
+import { ownerSequence } from '../../lib/core/engine/lock-engine.js';
 import { openLocks } from '../support/open-locks.js';
 import { randomOf } from '../support/random.js';
 import { RedisServer } from '../support/redis-server.js';

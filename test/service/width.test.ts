@@ -1,6 +1,6 @@
 import { Subject } from 'rxjs';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { processName } from '../../lib/core/backend/owner.js';
+import { processName } from '../../lib/compose/process-name.js';
 import type { LockEvent } from '../../lib/api/events.js';
 import type { AcquireOptions } from '../../lib/api/options.js';
 import { LockEngine } from '../../lib/core/engine/lock-engine.js';

@@ -8,7 +8,7 @@ import type {
   ReleaseOutcome,
 } from '../../lib/core/backend/lock-backend.js';
 import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
-import { processName } from '../../lib/core/backend/owner.js';
+import { processName } from '../../lib/compose/process-name.js';
 import { resolveOptions } from '../../lib/compose/redis-lock-options.js';
 
 export const now = (): number => performance.now();

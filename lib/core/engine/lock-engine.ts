@@ -1,7 +1,6 @@
 import type { Subject } from 'rxjs';
 import type { LockEvent } from '../../api/events.js';
 import type { AcquireOutcome, LockBackend } from '../backend/lock-backend.js';
-import { ownerSequence } from '../backend/owner.js';
 import type { Lease } from '../lease/lease.js';
 import { Leases } from '../lease/leases.js';
 import type { LockHandle } from '../lease/lock-handle.js';
@@ -30,6 +29,7 @@ export interface EngineParts {
 export class LockEngine {
   readonly leases: Leases;
   readonly #backend: LockBackend;
+  readonly #nextOwner: () => string;
   readonly #queues: LockQueues;
   readonly #calls: Calls;
   readonly #gate = new RefusalGate();
@@ -37,6 +37,7 @@ export class LockEngine {
 
   constructor({ backend, now, limits, processName, events, kind }: EngineParts) {
     this.#backend = backend;
+    this.#nextOwner = ownerSequence(processName);
     this.leases = new Leases({
       backend,
       marginMs: limits.marginMs,
@@ -52,7 +53,7 @@ export class LockEngine {
       limits,
       leases: this.leases,
       inFlight: this.#inFlight,
-      nextOwner: ownerSequence(processName),
+      nextOwner: this.#nextOwner,
     });
     this.leases.listener = this.#queues;
     this.#calls = new Calls(now, this.leases, events, this.#inFlight, this.#gate);
@@ -101,7 +102,7 @@ export class LockEngine {
     this.#inFlight.begin();
     try {
       // The brace ends the hash tag: in a Cluster it is a lock of the same slot.
-      const request = { key: `${key}}:probe`, owner: ownerSequence()(), ttlMs: PROBE_TTL_MS };
+      const request = { key: `${key}}:probe`, owner: this.#nextOwner(), ttlMs: PROBE_TTL_MS };
       const outcome = await new Promise<AcquireOutcome>((resolve) => this.#backend.acquire(request, resolve));
       if (outcome.status === 'acquired') {
         const { grant } = outcome;
@@ -124,4 +125,13 @@ export class LockEngine {
   settled(): Promise<void> {
     return this.#inFlight.settled();
   }
+}
+
+/**
+ * Makes the owner values of one lock service: its process name, and a number that tells its attempts apart.
+ * @param processName `host/pid/random`
+ */
+export function ownerSequence(processName: string): () => string {
+  let sequence = 0;
+  return () => `${processName}/${(++sequence).toString(36)}`;
 }

@@ -1,7 +1,7 @@
 import type { Grant } from '../backend/lock-backend.js';
 import { LockLostError, LockUnavailableError, type LockLostReason, type LockOutcome } from '../../api/errors.js';
 import type { Linked, LinkedList } from '../time/linked-list.js';
-import { validityMs } from '../time/validity.js';
+import { validityMs } from '../time/clock.js';
 
 /**
  * - `held`: it may be relied on.

@@ -3,7 +3,7 @@ import { LockUnavailableError, type LockLostReason } from '../../api/errors.js';
 import type { LockEvent } from '../../api/events.js';
 import { checkTtl } from '../options/call-options.js';
 import { setImmediate } from '../time/event-loop.js';
-import { validityMs } from '../time/validity.js';
+import { validityMs } from '../time/clock.js';
 import { Lease, type LeaseOwner } from './lease.js';
 import { Watchdog, type WatchdogListener } from './watchdog.js';
 

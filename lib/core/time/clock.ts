@@ -27,3 +27,13 @@ export class Clock {
     return elapsed + this.#skippedMs;
   };
 }
+
+/** How far two clocks may drift apart in this time, in milliseconds: 1 % + 2 ms, as in the Redlock description. */
+export function driftMs(ms: number): number {
+  return ms * 0.01 + 2;
+}
+
+/** How long a lease may be relied on, in milliseconds after its command was sent. */
+export function validityMs(ttlMs: number, marginMs: number): number {
+  return ttlMs - driftMs(ttlMs) - marginMs;
+}

@@ -10,7 +10,7 @@ import type {
 import { LockUnavailableError, type NodeError } from '../../api/errors.js';
 import type { Lease } from '../lease/lease.js';
 import type { LeaseListener, Leases } from '../lease/leases.js';
-import { validityMs } from '../time/validity.js';
+import { validityMs } from '../time/clock.js';
 import type { InFlight } from '../time/in-flight.js';
 import { onAbort } from './abort-listener.js';
 import { Contender, Contenders } from './contender.js';

@@ -1,4 +1,5 @@
 import type { AcquireRequest, Grant, HandOver } from '../../../core/backend/lock-backend.js';
+import { driftMs } from '../../../core/time/clock.js';
 import { GRANT_TTL_MS } from '../scripts/hand-off.js';
 
 /** A lock that Redis granted, or that an attempt may have been granted: with what its backend has to know of it. */
@@ -41,7 +42,8 @@ export function noteTtl(grant: Grant, ttlMs: number): void {
   if (grant instanceof RedisGrant && ttlMs > grant.longestTtlMs) grant.longestTtlMs = ttlMs;
 }
 
-/** For how long Redis may have a lock at most, in milliseconds from now. Clocks may differ in speed by 1 %, as everywhere. */
+/** The longest that a lock may stand in Redis, in milliseconds from now. */
 export function standsMs(grant: Grant): number {
-  return (grant instanceof RedisGrant ? grant.longestTtlMs : LONGEST_TTL_MS) * 1.01 + 2;
+  const ttlMs = grant instanceof RedisGrant ? grant.longestTtlMs : LONGEST_TTL_MS;
+  return ttlMs + driftMs(ttlMs);
 }

@@ -1,4 +1,5 @@
 import { NodeError } from '../../../api/errors.js';
+import { driftMs } from '../../../core/time/clock.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import { nodeError } from '../client/advice.js';
 import { problemOf } from '../client/problem-of.js';
@@ -179,9 +180,10 @@ export class AdmissionCheck {
     return (this.#identifying = asked);
   }
 
-  /** Clocks may differ in speed by 1 %, as everywhere in Redlock. */
+  /** How long it still abstains: until every lock that it may have forgotten has ended. */
   #waitMs({ since }: KnownServer): number {
-    return since + this.#longest.ms * 1.01 + 2 - this.#now();
+    const { ms } = this.#longest;
+    return since + ms + driftMs(ms) - this.#now();
   }
 
   #mustWait(waitMs: number): NodeError {

@@ -9,9 +9,3 @@ export function processName(): string {
       .slice(0, 64) || 'unknown';
   return `${host}/${process.pid}/${randomBytes(9).toString('base64url')}`;
 }
-
-/** Makes owner values `host/pid/random/sequence`: the sequence tells the acquisitions of one service apart. */
-export function ownerSequence(name = processName()): () => string {
-  let sequence = 0;
-  return () => `${name}/${(++sequence).toString(36)}`;
-}
