@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from 'vitest';
 import type { LockBackend, WaitListener } from '../../lib/core/backend/lock-backend.js';
-import { RedisHandOver } from '../../lib/stores/redis/node/redis-grant.js';
+import { RedisHandOver } from '../../lib/stores/redis/node/node-answers.js';
 import type { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
 import type { ReplicaWait } from '../../lib/stores/redis/replicas/replica-wait.js';
 import { SingleNodeBackend } from '../../lib/stores/redis/single/single-node.backend.js';

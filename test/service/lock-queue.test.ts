@@ -14,7 +14,7 @@ import { Lease, type LeaseOwner } from '../../lib/core/lease/lease.js';
 import type { Leases } from '../../lib/core/lease/leases.js';
 import type { AcquireOptions } from '../../lib/api/options.js';
 import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
-import { RedisHandOver } from '../../lib/stores/redis/node/redis-grant.js';
+import { RedisHandOver } from '../../lib/stores/redis/node/node-answers.js';
 import { GRANT_TTL_MS } from '../../lib/stores/redis/scripts/hand-off.js';
 import type { LockService } from '../../lib/core/service/lock.service.js';
 import { FAIR, LockQueues, MUTEX, type LockKind } from '../../lib/core/waiting/lock-queue.js';

@@ -31,8 +31,10 @@ import type {
 import {
   extensionOf,
   holdingOf,
+  RedisHandOver,
   releaseOf,
   seizureOf,
+  standsMs,
   voteOf,
   type Admission,
   type Fault,
@@ -44,7 +46,6 @@ import {
 } from './node-answers.js';
 import { nodeError } from '../client/advice.js';
 import type { RedisConnection } from '../client/redis-connection.js';
-import { RedisHandOver, standsMs } from './redis-grant.js';
 import { ReleaseRetry, type GivingBack } from './release-retry.js';
 import type { ServerIdentity } from '../client/server-identity.js';
 

@@ -1,4 +1,4 @@
-import { RedisGrant } from '../node/redis-grant.js';
+import { RedisGrant } from '../node/node-answers.js';
 
 /** What is known of a lock on one node. */
 export interface Trace {

@@ -14,7 +14,14 @@ import {
   type WaitQueue,
 } from '../../../core/backend/lock-backend.js';
 import { unreachable } from '../client/advice.js';
-import type { Fault, NodeExtension, NodeRelease, Vote } from '../node/node-answers.js';
+import {
+  LONGEST_TTL_MS,
+  noteTtl,
+  type Fault,
+  type NodeExtension,
+  type NodeRelease,
+  type Vote,
+} from '../node/node-answers.js';
 import {
   acknowledged,
   agreed,
@@ -29,7 +36,6 @@ import {
   type WriteBack,
 } from './decisions.js';
 import { RedlockAttempt } from './attempt.js';
-import { LONGEST_TTL_MS, noteTtl } from '../node/redis-grant.js';
 import { Poll } from './poll.js';
 import type { RedlockNode } from './redlock-node.js';
 import { RedlockWakes } from './wakes.js';

@@ -14,9 +14,8 @@ import {
   type WaitListener,
   type WaitQueue,
 } from '../../../core/backend/lock-backend.js';
-import type { NodeExtension, NodeRelease, Vote } from '../node/node-answers.js';
+import { noteTtl, RedisGrant, type NodeExtension, type NodeRelease, type Vote } from '../node/node-answers.js';
 import { unreachable } from '../client/advice.js';
-import { noteTtl, RedisGrant } from '../node/redis-grant.js';
 import type { RedisNode } from '../node/redis-node.js';
 import type { ReplicaWait } from '../replicas/replica-wait.js';
 
