@@ -8,7 +8,11 @@ import { SingleNodeBackend } from '../../lib/stores/redis/single/single-node.bac
 /** What those who wait are told when a node is told that a ticket was granted the lock with the token 7. */
 function told({ replicas, isReady = true }: { replicas?: ReplicaWait; isReady?: boolean } = {}): unknown[] {
   let listener!: WaitListener;
-  const node = { listen: (each: WaitListener) => (listener = each), connection: { isReady } } as unknown as RedisNode;
+  const node = {
+    listen: (each: WaitListener) => (listener = each),
+    openInbox: () => {},
+    isReady,
+  } as unknown as RedisNode;
   const heard: unknown[] = [];
   new SingleNodeBackend(node, 1_000, () => 0, replicas, vi.fn<LockBackend['report']>()).listen({
     onTurn: (ticket) => heard.push([ticket, undefined]),

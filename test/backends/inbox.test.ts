@@ -20,9 +20,14 @@ function inboxOf(options: object = {}, serverPort = server.port) {
   const port = portOf(source);
   const heard: string[] = [];
   const changes: boolean[] = [];
-  const inbox: Inbox = new Inbox(port, 'inbox', 'inbox:me', {
-    onMessage: (text) => heard.push(text),
-    onChange: () => changes.push(inbox.isOpen),
+  const inbox: Inbox = new Inbox({
+    client: port,
+    clientName: 'inbox',
+    channel: 'inbox:me',
+    listener: {
+      onMessage: (text) => heard.push(text),
+      onChange: () => changes.push(inbox.isOpen),
+    },
   });
   onTestFinished(() => {
     inbox.close();

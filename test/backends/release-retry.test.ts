@@ -1,20 +1,22 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { ReleaseRetry, type GivingBack } from '../../lib/stores/redis/node/release-retry.js';
+import { ReleaseRetry, type PendingRelease } from '../../lib/stores/redis/node/release-retry.js';
 
-const item = (key: string, standsMs = Infinity): GivingBack => ({ key, owner: 'me', standsMs });
+const item = (key: string, standsMs = Infinity): PendingRelease => ({ key, owner: 'me', standsMs });
 
 /** What is tried, and when; each try is answered at once. */
-function retrying(isConfirmed: (item: GivingBack) => boolean = () => false) {
+function retrying(isConfirmed: (item: PendingRelease) => boolean = () => false) {
   const tried: [key: string, atMs: number][] = [];
   const connection = { isReady: true };
   const startedAt = performance.now();
-  const retry = new ReleaseRetry(
-    () => connection.isReady,
-    (each, done) => {
+  const retry = new ReleaseRetry({
+    get isReady() {
+      return connection.isReady;
+    },
+    giveBack(each, done) {
       tried.push([each.key, Math.round(performance.now() - startedAt)]);
       queueMicrotask(() => done(isConfirmed(each)));
     },
-  );
+  });
   return {
     retry,
     tried,

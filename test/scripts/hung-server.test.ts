@@ -56,7 +56,9 @@ describe('A server that hangs', () => {
     client.on('error', () => {});
     clients.push(client);
     await client.ping();
-    const runner = new ScriptRunner(portOf(client), limitMs, false, undefined, onAnswering);
+    const runner = new ScriptRunner(portOf(client), limitMs, {
+      listener: { onOverdue: () => {}, onAnswering: () => onAnswering?.() },
+    });
     await acquire(runner);
     await extend(runner);
     await server.resetCalls();

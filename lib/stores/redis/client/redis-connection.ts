@@ -17,12 +17,18 @@ const REFUSALS: Record<NonNullable<ConnectionFailure['refused']>, { what: string
   database: { what: 'the database', advice: 'Give its user the right +select, or name a database that it has.' },
 };
 
+/** Learns that commands can be sent. */
+export interface RedisConnectionListener {
+  /** Called each time that the connection was made, before anything that waited for it is sent. */
+  onReady(): void;
+}
+
 /** One client, made here or handed in, and whether it can be used now. */
 export class RedisConnection {
   readonly #waiting = new Set<() => void>();
   /** Those of them to whom a refusal is an answer. */
   readonly #starting = new Set<() => void>();
-  readonly #whenReady = new Set<() => void>();
+  #listener?: RedisConnectionListener;
   #wasReady: boolean;
   /** How many attempts to connect have failed since it was last ready. */
   #failures = 0;
@@ -118,13 +124,9 @@ export class RedisConnection {
     return this.isReady ? undefined : this.problem;
   }
 
-  /**
-   * Calls back each time that commands can be sent again, until it is closed.
-   * @returns ends that
-   */
-  onReady(call: () => void): () => void {
-    this.#whenReady.add(call);
-    return () => this.#whenReady.delete(call);
+  /** Reports to this listener from now on, until it is closed. Call it once at most. */
+  listen(listener: RedisConnectionListener): void {
+    this.#listener = listener;
   }
 
   /**
@@ -157,7 +159,7 @@ export class RedisConnection {
 
   /** Closes the client if it was made here. Nothing may be under way any more. */
   close(): void {
-    this.#whenReady.clear();
+    this.#listener = undefined;
     this.client.close();
     this.#wake();
   }
@@ -167,7 +169,7 @@ export class RedisConnection {
     this.#readyAt = performance.now();
     this.#failures = 0;
     this.#downSince = undefined;
-    for (const each of this.#whenReady) each(); // before those that wait send anything
+    this.#listener?.onReady(); // before the calls that wait for it
     this.#wake();
   }
 

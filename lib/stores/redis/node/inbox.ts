@@ -3,11 +3,19 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { inTime } from '../../../core/time/time-limit.js';
 import type { RedisClient, Subscription } from '../client/redis-client.js';
 
-/** What an inbox tells. */
-export interface InboxDuties {
+/** Receives what an inbox hears. */
+export interface InboxListener {
   onMessage(text: string): void;
-  /** It began, or ceased, to listen: what was published in between is lost. */
+  /** The inbox has begun, or ceased, to listen: messages published while it did not are lost. */
   onChange(): void;
+}
+
+export interface InboxOptions {
+  client: RedisClient;
+  /** The name of its connection in `CLIENT LIST`. */
+  clientName: string;
+  channel: string;
+  listener: InboxListener;
 }
 
 /** After a message the subscription is not doubted for so long, in milliseconds. */
@@ -24,18 +32,21 @@ const ECHO = '?';
  * a subscriber sends nothing that would find out. So it is checked when there is reason for doubt, by a message to itself.
  */
 export class Inbox {
+  readonly channel: string;
+  readonly #client: RedisClient;
+  readonly #clientName: string;
+  readonly #listener: InboxListener;
   #subscription?: Subscription;
   #isOpen = false;
   #heardAt = 0;
   #isChecking = false;
 
-  constructor(
-    private readonly source: RedisClient,
-    /** What its connection is called in `CLIENT LIST`. */
-    private readonly clientName: string,
-    readonly channel: string,
-    private readonly duties: InboxDuties,
-  ) {}
+  constructor({ client, clientName, channel, listener }: InboxOptions) {
+    this.channel = channel;
+    this.#client = client;
+    this.#clientName = clientName;
+    this.#listener = listener;
+  }
 
   get isOpen(): boolean {
     return this.#isOpen;
@@ -43,10 +54,10 @@ export class Inbox {
 
   /** Begins to listen, and keeps on doing so over breaks of the connection. */
   open(): void {
-    this.#subscription ??= this.source.subscribe(this.channel, this.clientName, {
+    this.#subscription ??= this.#client.subscribe(this.channel, this.#clientName, {
       message: (text) => {
         this.#heardAt = performance.now();
-        if (text !== ECHO) this.duties.onMessage(text);
+        if (text !== ECHO) this.#listener.onMessage(text);
       },
       opened: () => this.#change(true),
       closed: () => this.#change(false),
@@ -76,11 +87,11 @@ export class Inbox {
     const askedAt = performance.now();
     try {
       // A client that was handed in may be one that never settles what was open when its connection broke.
-      const listeners = await inTime(this.source.call('publish', this.channel, ECHO), ECHO_LIMIT_MS, () => {
+      const listeners = await inTime(this.#client.call('publish', this.channel, ECHO), ECHO_LIMIT_MS, () => {
         throw new Error('no answer');
       });
       // In a Cluster PUBLISH counts the listeners of one node only.
-      const mayCome = this.source.isCluster || Number(listeners) > 0;
+      const mayCome = this.#client.isCluster || Number(listeners) > 0;
       if (mayCome && this.#heardAt < askedAt) await delay(ECHO_LIMIT_MS, undefined, { ref: false });
     } catch {
       return; // not connected, or no right to publish: nothing was found out
@@ -104,6 +115,6 @@ export class Inbox {
   #change(isOpen: boolean): void {
     if (this.#isOpen === isOpen) return;
     this.#isOpen = isOpen;
-    this.duties.onChange();
+    this.#listener.onChange();
   }
 }

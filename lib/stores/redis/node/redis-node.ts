@@ -16,10 +16,9 @@ import {
 import { PROTOCOL, queueEntry, readMessage, type Service } from '../scripts/hand-off.js';
 import type { Script } from '../scripts/script.js';
 import { ScriptFault } from '../scripts/script-fault.js';
-import type { Reply } from '../scripts/script-runner.js';
-import { ScriptRunner } from '../scripts/script-runner.js';
+import { ScriptRunner, type Reply, type ScriptRunnerListener } from '../scripts/script-runner.js';
 import { InFlight } from '../../../core/time/in-flight.js';
-import { Inbox } from './inbox.js';
+import { Inbox, type InboxListener } from './inbox.js';
 import type {
   AcquireRequest,
   ExtendRequest,
@@ -45,8 +44,8 @@ import {
   type Vote,
 } from './node-answers.js';
 import { nodeError } from '../client/advice.js';
-import type { RedisConnection } from '../client/redis-connection.js';
-import { ReleaseRetry, type GivingBack } from './release-retry.js';
+import type { RedisConnection, RedisConnectionListener } from '../client/redis-connection.js';
+import { ReleaseRetry, type PendingRelease, type Releaser } from './release-retry.js';
 import type { ServerIdentity } from '../client/server-identity.js';
 
 /** How a node serves locks. */
@@ -65,11 +64,17 @@ export interface NodeSettings {
   needsAdmission: boolean;
 }
 
+/** Learns what a node hears, and that it can be asked again. */
+export interface RedisNodeListener extends WaitListener {
+  /** Called each time that the connection was made, before anything that waited for it is sent. */
+  onReady?(): void;
+}
+
 /**
  * The operations on locks of one Redis server (or Cluster). None of them rejects, except with a bug. Who is `told` an answer
  * is called once, after the call has returned, and in the order in which the server answered.
  */
-export class RedisNode {
+export class RedisNode implements RedisConnectionListener, ScriptRunnerListener, InboxListener, Releaser {
   readonly #runner: ScriptRunner;
   readonly #settings: NodeSettings;
   // Made once: these are the ways of nearly all calls.
@@ -87,7 +92,7 @@ export class RedisNode {
   readonly #releasing = new InFlight();
   /** With what was made of it: a server that hangs has the same fault for all, and a command for all its operations. */
   #lastFault?: [ScriptFault, Fault];
-  #listener?: WaitListener;
+  #listener?: RedisNodeListener;
   #closed = false;
 
   constructor(
@@ -95,37 +100,21 @@ export class RedisNode {
     settings: NodeSettings,
   ) {
     this.#settings = settings;
-    this.#runner = new ScriptRunner(
-      connection.client,
-      settings.commandTimeoutMs,
-      settings.needsAdmission,
-      (isOpen) => connection.suspect(isOpen),
-      () => this.#retry.hurry(),
-    );
-    this.#retry = new ReleaseRetry(
-      () => connection.isReady,
-      (item, done) => this.#giveBack(item, ({ status }) => done(status !== 'fault')),
-    );
-    connection.onReady(this.#madeAnew);
-    const channel = inboxChannel(settings.keyPrefix, settings.processName);
-    this.#inbox = new Inbox(connection.client, connection.clientName, channel, {
-      onMessage: (text) => {
-        const { ticket, fencingToken, takenKey } = readMessage(text);
-        if (takenKey !== undefined) this.#listener?.onTaken(takenKey, ticket);
-        else if (fencingToken === undefined) this.#listener?.onTurn(ticket);
-        else this.#listener?.onHandOver(ticket, new RedisHandOver(ticket, fencingToken));
-      },
-      onChange: () => this.#listener?.onTurn(),
-    });
+    const { commandTimeoutMs, needsAdmission, keyPrefix, processName } = settings;
+    const { client, clientName } = connection;
+    this.#retry = new ReleaseRetry(this);
+    this.#runner = new ScriptRunner(client, commandTimeoutMs, { sameConnection: needsAdmission, listener: this });
+    const channel = inboxChannel(keyPrefix, processName);
+    this.#inbox = new Inbox({ client, clientName, channel, listener: this });
+    connection.listen(this);
   }
-
-  readonly #madeAnew = (): void => {
-    this.#retry.hurry();
-    this.#inbox.check(); // what broke one connection may have broken the other, too
-  };
 
   get name(): string {
     return this.connection.name;
+  }
+
+  get isReady(): boolean {
+    return this.connection.isReady;
   }
 
   /** Whether somebody who waits hears of it when its turn comes. */
@@ -135,14 +124,18 @@ export class RedisNode {
 
   /** What is wrong with it, as far as is known; `silence` when it is connected, but owes an answer. */
   problem(silence: string): NodeError | undefined {
-    if (!this.connection.isReady) return this.connection.problem;
+    if (!this.isReady) return this.connection.problem;
     return this.#runner.isAnswered ? undefined : new NodeError(this.name, silence);
   }
 
-  listen(listener: WaitListener): void {
-    if (this.#closed) return;
+  /** Reports to this listener from now on. Messages are heard only once the inbox is open. */
+  listen(listener: RedisNodeListener): void {
     this.#listener = listener;
-    this.#inbox.open();
+  }
+
+  /** Begins to listen for messages, unless it does already. */
+  openInbox(): void {
+    if (!this.#closed) this.#inbox.open();
   }
 
   checkListening(): void {
@@ -261,7 +254,7 @@ export class RedisNode {
   #faultOf(fault: ScriptFault): Fault {
     const { message, mayHaveRun, disconnected } = fault;
     // What was not sent says only that, the connection also why.
-    if (!mayHaveRun && !this.connection.isReady) {
+    if (!mayHaveRun && !this.isReady) {
       return { status: 'fault', error: this.connection.problem, mayHaveRun, disconnected };
     }
     if (this.#lastFault?.[0] !== fault) {
@@ -271,7 +264,42 @@ export class RedisNode {
     return this.#lastFault[1];
   }
 
-  #release(item: GivingBack, told?: (release: NodeRelease) => void): void {
+  /** @internal The connection was made anew. */
+  onReady(): void {
+    this.#retry.hurry();
+    this.#inbox.check(); // what broke one connection may have broken the other, too
+    this.#listener?.onReady?.();
+  }
+
+  /** @internal */
+  onOverdue(isOpen: () => boolean): void {
+    this.connection.suspect(isOpen);
+  }
+
+  /** @internal */
+  onAnswering(): void {
+    this.#retry.hurry();
+  }
+
+  /** @internal */
+  onMessage(text: string): void {
+    const { ticket, fencingToken, takenKey } = readMessage(text);
+    if (takenKey !== undefined) this.#listener?.onTaken(takenKey, ticket);
+    else if (fencingToken === undefined) this.#listener?.onTurn(ticket);
+    else this.#listener?.onHandOver(ticket, new RedisHandOver(ticket, fencingToken));
+  }
+
+  /** @internal The inbox has begun, or ceased, to listen. */
+  onChange(): void {
+    this.#listener?.onTurn();
+  }
+
+  /** @internal Tries once to release a lock, or to leave a queue. */
+  giveBack(item: PendingRelease, done: (isConfirmed: boolean) => void): void {
+    this.#giveBack(item, ({ status }) => done(status !== 'fault'));
+  }
+
+  #release(item: PendingRelease, told?: (release: NodeRelease) => void): void {
     this.#releasing.begin();
     this.#giveBack(item, (release) => {
       this.#releasing.end();
@@ -282,7 +310,7 @@ export class RedisNode {
     });
   }
 
-  #giveBack({ key, owner, entry }: GivingBack, told: (release: NodeRelease) => void): void {
+  #giveBack({ key, owner, entry }: PendingRelease, told: (release: NodeRelease) => void): void {
     const keys = this.#keys(key);
     if (entry === undefined) this.#runner.run(RELEASE, keys, [owner], this.#releaseOf, told);
     else this.#runner.run(WITHDRAW, keys, [owner, entry], this.#releaseOf, told);

@@ -1,11 +1,22 @@
 /** A lock, or the place of a ticket in its queue, to be given back. */
-export interface GivingBack {
+export interface PendingRelease {
   key: string;
   owner: string;
   /** The ticket's place. */
   entry?: string;
   /** For how long Redis may have it, in milliseconds from now: then it has ended by itself. */
   standsMs: number;
+}
+
+/** Gives locks and places back to one server. */
+export interface Releaser {
+  /** Whether anything can be sent. */
+  readonly isReady: boolean;
+  /**
+   * Tries it once.
+   * @param done called once, after this has returned
+   */
+  giveBack(item: PendingRelease, done: (isConfirmed: boolean) => void): void;
 }
 
 const FIRST_PAUSE_MS = 100;
@@ -20,44 +31,37 @@ const TRIED_AT_ONCE = 500;
  */
 export class ReleaseRetry {
   /** With the time when it has ended. */
-  readonly #items = new Map<GivingBack, number>();
+  readonly #items = new Map<PendingRelease, number>();
   #pauseMs = FIRST_PAUSE_MS;
   #timer?: NodeJS.Timeout;
   #isTrying = false;
   #closed = false;
 
-  /**
-   * @param isReady whether something can be sent
-   * @param giveBack tries it once; calls `done` after it has returned
-   */
-  constructor(
-    private readonly isReady: () => boolean,
-    private readonly giveBack: (item: GivingBack, done: (isConfirmed: boolean) => void) => void,
-  ) {}
+  constructor(private readonly releaser: Releaser) {}
 
   get size(): number {
     return this.#items.size;
   }
 
-  add(item: GivingBack): void {
+  add(item: PendingRelease): void {
     if (this.#closed) return;
     this.#items.set(item, performance.now() + item.standsMs);
     if (!this.#isTrying) this.#timer ??= setTimeout(() => this.#tryAll(), this.#pauseMs).unref();
   }
 
-  /** The connection was made anew. */
-  readonly hurry = (): void => {
+  /** Tries all at once: the server can be reached again. */
+  hurry(): void {
     if (this.#isTrying || this.#items.size === 0) return;
     this.#pauseMs = FIRST_PAUSE_MS;
     this.#tryAll();
-  };
+  }
 
   /** Tries all once more. */
   close(): Promise<void> {
     this.#closed = true;
     clearTimeout(this.#timer);
     this.#forget();
-    const left = this.isReady() ? [...this.#items.keys()] : [];
+    const left = this.releaser.isReady ? [...this.#items.keys()] : [];
     this.#items.clear();
     return new Promise((resolve) => this.#try(left, () => resolve()));
   }
@@ -66,11 +70,11 @@ export class ReleaseRetry {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     this.#forget();
-    if (!this.isReady()) this.#goOn();
+    if (!this.releaser.isReady) this.#goOn();
     else this.#tryFrom([...this.#items.keys()], 0);
   }
 
-  #tryFrom(items: readonly GivingBack[], from: number): void {
+  #tryFrom(items: readonly PendingRelease[], from: number): void {
     const some = items.slice(from, from + TRIED_AT_ONCE);
     this.#isTrying = true;
     this.#try(some, (confirmed) => {
@@ -81,11 +85,11 @@ export class ReleaseRetry {
   }
 
   /** @param done called with how many were confirmed */
-  #try(items: readonly GivingBack[], done: (confirmed: number) => void): void {
+  #try(items: readonly PendingRelease[], done: (confirmed: number) => void): void {
     let [open, confirmed] = [items.length, 0];
     if (open === 0) done(0);
     for (const item of items) {
-      this.giveBack(item, (isConfirmed) => {
+      this.releaser.giveBack(item, (isConfirmed) => {
         const until = this.#items.get(item);
         this.#items.delete(item);
         if (isConfirmed) confirmed++;

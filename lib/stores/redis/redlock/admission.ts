@@ -33,8 +33,6 @@ export class AdmissionCheck {
   readonly #longest: LongestTtl;
   readonly #timeoutMs: number;
   readonly #now: () => number;
-  /** Asks no more by itself. */
-  readonly close: () => void;
   #others: readonly AdmissionCheck[] = [];
   #server?: KnownServer;
   /** Why there is none. */
@@ -55,7 +53,6 @@ export class AdmissionCheck {
     this.#longest = longest;
     this.#timeoutMs = timeoutMs;
     this.#now = now;
-    this.close = node.connection.onReady(() => void this.checked());
   }
 
   /** @param checks those of all nodes */
@@ -106,7 +103,7 @@ export class AdmissionCheck {
 
   /** Asks the node, unless that was done on this connection. Never rejects. */
   checked(): Promise<void> {
-    if (this.#current || !this.#node.connection.isReady) return Promise.resolve();
+    if (this.#current || !this.#node.isReady) return Promise.resolve();
     return (this.#checking ??= this.#ask().finally(() => {
       this.#checking = undefined;
     }));

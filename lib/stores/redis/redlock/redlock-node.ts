@@ -2,9 +2,9 @@ import { NodeError } from '../../../api/errors.js';
 import { nodeError } from '../client/advice.js';
 import { problemOf } from '../client/problem-of.js';
 import { InFlight } from '../../../core/time/in-flight.js';
-import type { AcquireRequest } from '../../../core/backend/lock-backend.js';
+import type { AcquireRequest, HandOver, WaitListener } from '../../../core/backend/lock-backend.js';
 import type { Fault, NodeExtension, NodeRelease, Vote } from '../node/node-answers.js';
-import type { RedisNode } from '../node/redis-node.js';
+import type { RedisNode, RedisNodeListener } from '../node/redis-node.js';
 import type { AdmissionCheck } from './admission.js';
 import type { RedlockAttempt, Trace } from './attempt.js';
 
@@ -16,8 +16,10 @@ const THERE = new Set<string>(['granted', 'extended', 'restored']);
  * back while a command for it is under way here: this class sees to it that nothing stays behind. Who is `told` an answer is
  * called once, after the call has returned.
  */
-export class RedlockNode {
+export class RedlockNode implements RedisNodeListener {
   readonly #inFlight = new InFlight();
+  #listener?: WaitListener;
+  #isClosing = false;
 
   /**
    * @param at its index among the nodes: by which an attempt has its trace
@@ -27,11 +29,13 @@ export class RedlockNode {
     readonly node: RedisNode,
     private readonly at: number,
     private readonly admission?: AdmissionCheck,
-  ) {}
+  ) {
+    node.listen(this);
+  }
 
   /** Whether it can be asked now. */
   get isReady(): boolean {
-    return this.node.connection.isReady && (this.admission?.isSettled ?? true);
+    return this.node.isReady && (this.admission?.isSettled ?? true);
   }
 
   /**
@@ -101,8 +105,34 @@ export class RedlockNode {
     this.#releaseAfterwards(attempt, trace);
   }
 
+  /** Reports to this listener from now on what those that wait should know, and begins to listen for that. */
+  listen(listener: WaitListener): void {
+    this.#listener = listener;
+    this.node.openInbox();
+  }
+
+  /** @internal */
+  onTurn(ticket?: string): void {
+    this.#listener?.onTurn(ticket);
+  }
+
+  /** @internal */
+  onHandOver(ticket: string, handOver: HandOver): void {
+    this.#listener?.onHandOver(ticket, handOver);
+  }
+
+  /** @internal */
+  onTaken(key: string, owner: string): void {
+    this.#listener?.onTaken(key, owner);
+  }
+
+  /** @internal The server may have restarted while there was no connection. */
+  onReady(): void {
+    if (!this.#isClosing) void this.admission?.checked();
+  }
+
   async close(): Promise<void> {
-    this.admission?.close();
+    this.#isClosing = true;
     await this.#inFlight.settled();
     await this.node.close();
   }

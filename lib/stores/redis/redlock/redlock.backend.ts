@@ -137,7 +137,7 @@ export class RedlockBackend implements LockBackend, WaitQueue {
 
   /** The holder is who has a majority; minorities of a split vote are no lock. */
   leave(key: string, place: Place): void {
-    for (const { node } of this.#nodes) if (node.connection.isReady) node.leave(key, place);
+    for (const { node } of this.#nodes) if (node.isReady) node.leave(key, place);
   }
 
   get isListening(): boolean {
@@ -151,7 +151,7 @@ export class RedlockBackend implements LockBackend, WaitQueue {
       onHandOver: (ticket) => wakes.note(ticket), // no node grants alone
       onTaken: (key, owner) => listener.onTaken(key, owner),
     };
-    for (const { node } of this.#nodes) node.listen(ofNode);
+    for (const node of this.#nodes) node.listen(ofNode);
   }
 
   checkListening(): void {

@@ -16,10 +16,10 @@ interface Entry {
   resolve: (extension: NodeExtension) => void;
 }
 
-/** What all waits for the replicas of one server need. */
-interface LaneDuties {
+interface LaneOptions {
   settings: NodeSettings;
-  terms: ReplicaOptions;
+  awaited: ReplicaOptions;
+  /** Opens a connection to the server. @throws Error when there is no such server any more */
   connect: () => RedisConnection;
 }
 
@@ -28,20 +28,20 @@ export class ReplicaWait {
   readonly #source: RedisClient;
   readonly #clientName: string;
   readonly #settings: NodeSettings;
-  readonly #terms: ReplicaOptions;
+  readonly #awaited: ReplicaOptions;
   /** For the one server, or for each master of a Cluster that was needed. */
   readonly #lanes = new Map<string, Lane>();
 
-  constructor(source: RedisConnection, settings: NodeSettings, terms: ReplicaOptions) {
+  constructor(source: RedisConnection, settings: NodeSettings, awaited: ReplicaOptions) {
     this.#source = source.client;
     this.#clientName = source.clientName;
     this.#settings = settings;
-    this.#terms = terms;
+    this.#awaited = awaited;
   }
 
   /** The longest an extension can take: it waits for the end of the round that is under way, and for its own. */
   get timeoutMs(): number {
-    return 2 * roundMs(this.#settings, this.#terms);
+    return 2 * roundMs(this.#settings, this.#awaited);
   }
 
   /**
@@ -54,7 +54,7 @@ export class ReplicaWait {
     let lane = this.#lanes.get(server);
     if (!lane) {
       const connect = () => this.#connect(server);
-      this.#lanes.set(server, (lane = new Lane({ settings: this.#settings, terms: this.#terms, connect })));
+      this.#lanes.set(server, (lane = new Lane({ settings: this.#settings, awaited: this.#awaited, connect })));
     }
     return lane.extend(request);
   }
@@ -83,12 +83,19 @@ export class ReplicaWait {
  * of them share its one WAIT.
  */
 class Lane {
+  readonly #settings: NodeSettings;
+  readonly #awaited: ReplicaOptions;
+  readonly #connect: () => RedisConnection;
   #node?: RedisNode;
   #gathered: Entry[] = [];
   #isBusy = false;
   #closed = false;
 
-  constructor(private readonly duties: LaneDuties) {}
+  constructor({ settings, awaited, connect }: LaneOptions) {
+    this.#settings = settings;
+    this.#awaited = awaited;
+    this.#connect = connect;
+  }
 
   extend(request: ExtendRequest): Promise<NodeExtension> {
     return new Promise((resolve) => {
@@ -116,14 +123,13 @@ class Lane {
 
   /** @returns what became of each, or what is wrong with all of them; never rejects */
   async #replicate(requests: readonly ExtendRequest[]): Promise<NodeExtension[] | NodeExtension> {
-    const { settings, terms } = this.duties;
     try {
       const node = this.#connected();
-      const problem = await node.connection.ready(settings.commandTimeoutMs);
+      const problem = await node.connection.ready(this.#settings.commandTimeoutMs);
       if (problem) return fault(problem);
       const extensions = await Promise.all(requests.map((request) => extended(node, request)));
       if (!extensions.some(({ status }) => status === 'extended')) return extensions;
-      const missing = await shortage(node, terms);
+      const missing = await shortage(node, this.#awaited);
       return missing ? extensions.map((each) => (each.status === 'extended' ? fault(missing) : each)) : extensions;
     } catch (error) {
       return faulty('Redis', `replicas could not be waited for: ${problemOf(error)}`);
@@ -133,7 +139,7 @@ class Lane {
   #connected(): RedisNode {
     if (!this.#node || this.#node.connection.client.isEnded) {
       this.#node?.connection.close();
-      this.#node = new RedisNode(this.duties.connect(), this.duties.settings);
+      this.#node = new RedisNode(this.#connect(), this.#settings);
     }
     if (!this.#closed) return this.#node;
     this.#node.connection.close();
@@ -142,7 +148,7 @@ class Lane {
 
   /** A server that hangs must not hold up those who come later for longer than a round may take. */
   #inTime(round: Promise<NodeExtension[] | NodeExtension>): Promise<NodeExtension[] | NodeExtension> {
-    const limitMs = roundMs(this.duties.settings, this.duties.terms);
+    const limitMs = roundMs(this.#settings, this.#awaited);
     return inTime(round, limitMs, () => {
       const name = this.#node?.name ?? 'Redis';
       this.#node?.connection.close(); // what is open on it fails, and the next round has another

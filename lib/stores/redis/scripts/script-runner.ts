@@ -16,6 +16,23 @@ interface Operation {
   failed: (reason: unknown) => void;
 }
 
+/** Learns whether the server answers. */
+export interface ScriptRunnerListener {
+  /**
+   * A command was not answered in time.
+   * @param isOpen whether it still is not
+   */
+  onOverdue(isOpen: () => boolean): void;
+  /** The last overdue command was answered after all, or has failed. */
+  onAnswering(): void;
+}
+
+export interface ScriptRunnerOptions {
+  /** An answer counts only if its command was sent on the connection that it came on. @default false */
+  sameConnection?: boolean;
+  listener?: ScriptRunnerListener;
+}
+
 // The same for all: an error of its own for each would cost more than all else that is done while a server is down.
 const STILL_OPEN = new ScriptFault('it does not answer (an earlier command is still in flight)', false);
 const NOT_CONNECTED = new ScriptFault('not connected', false, true);
@@ -33,8 +50,7 @@ export class ScriptRunner {
   readonly #client: RedisClient;
   readonly #timeoutMs: number;
   readonly #sameConnection: boolean;
-  readonly #onOverdue: (isOpen: () => boolean) => void;
-  readonly #onAnswering: () => void;
+  readonly #listener?: ScriptRunnerListener;
   /** What is to be sent by the end of this tick, by script and, in a Cluster, slot. */
   #gathered = new Map<Script | string, GatheredCommand>();
   /** What was sent and is not overdue, in the order it comes due: one timer serves all. */
@@ -44,23 +60,12 @@ export class ScriptRunner {
   readonly #overdue = new Map<number | string, Set<Command>>();
   readonly #sendGathered = () => this.#flush();
 
-  /**
-   * @param sameConnection an answer counts only if its command was sent on the connection that it came on
-   * @param onOverdue is told of each command that was not answered in time, and can ask whether it still is not
-   * @param onAnswering called when the last of these was answered after all, or has failed
-   */
-  constructor(
-    client: RedisClient,
-    timeoutMs: number,
-    sameConnection = false,
-    onOverdue: (isOpen: () => boolean) => void = () => {},
-    onAnswering: () => void = () => {},
-  ) {
+  /** @param timeoutMs how long a command may take, in milliseconds */
+  constructor(client: RedisClient, timeoutMs: number, { sameConnection = false, listener }: ScriptRunnerOptions = {}) {
     this.#client = client;
     this.#timeoutMs = timeoutMs;
     this.#sameConnection = sameConnection;
-    this.#onOverdue = onOverdue;
-    this.#onAnswering = onAnswering;
+    this.#listener = listener;
   }
 
   /** Whether all that was sent has been answered. */
@@ -176,7 +181,7 @@ export class ScriptRunner {
       return;
     }
     this.#unblock(command.route, command);
-    if (this.#overdue.size === 0) this.#onAnswering();
+    if (this.#overdue.size === 0) this.#listener?.onAnswering();
   }
 
   #lookForOverdue(): void {
@@ -190,7 +195,7 @@ export class ScriptRunner {
         }
         this.#open.remove(command);
         this.#block(command);
-        this.#onOverdue(() => this.#overdue.get(command.route[0]!)?.has(command) ?? false);
+        this.#listener?.onOverdue(() => this.#overdue.get(command.route[0]!)?.has(command) ?? false);
         fail(command, new ScriptFault(`no answer within ${this.#timeoutMs} ms`, true));
       }
       this.#timer = undefined; // not before: what readers ask for meanwhile was looked at, too

@@ -127,11 +127,12 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
       onTurn: (ticket) => listener.onTurn(ticket),
       onHandOver: (ticket, handOver) => {
         // What replicas are to have is not held before they do, and what cannot be extended now is not begun with.
-        if (this.#replicas || !this.#node.connection.isReady) listener.onTurn(ticket);
+        if (this.#replicas || !this.#node.isReady) listener.onTurn(ticket);
         else listener.onHandOver(ticket, handOver);
       },
       onTaken: (key, owner) => listener.onTaken(key, owner),
     });
+    this.#node.openInbox();
   }
 
   checkListening(): void {
