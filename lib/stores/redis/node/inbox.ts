@@ -18,18 +18,18 @@ export interface InboxOptions {
   listener: InboxListener;
 }
 
-/** After a message the subscription is not doubted for so long, in milliseconds. */
+/** How long after a message the subscription is trusted, in milliseconds. */
 const HEARD_LATELY_MS = 500;
-/** A message that was published takes so long at the most, in milliseconds. */
+/** How long a published message may take to arrive, in milliseconds. */
 const ECHO_LIMIT_MS = 1_000;
-/** A message of the process to itself. It is no ticket. */
+/** The message that an inbox publishes to itself. No ticket looks like it. */
 const ECHO = '?';
 
 /**
- * The one channel on which a process hears that its turn has come, for all its keys.
+ * The channel on which this process hears, for all its keys, that its turn has come.
  *
- * A subscription can be dead without the client's knowledge: the server, or a device between, has forgotten the connection, and
- * a subscriber sends nothing that would find out. So it is checked when there is reason for doubt, by a message to itself.
+ * A subscription can be dead without the client noticing: the server, or a device in between, has dropped the connection, and
+ * a subscriber sends nothing that would reveal it. When there is reason for doubt the inbox publishes a message to itself.
  */
 export class Inbox {
   readonly channel: string;
@@ -52,7 +52,7 @@ export class Inbox {
     return this.#isOpen;
   }
 
-  /** Begins to listen, and keeps on doing so over breaks of the connection. */
+  /** Subscribes, and again after each break of the connection. */
   open(): void {
     this.#subscription ??= this.#client.subscribe(this.channel, this.#clientName, {
       message: (text) => {
@@ -62,14 +62,14 @@ export class Inbox {
       opened: () => this.#change(true),
       closed: () => this.#change(false),
       ended: () => {
-        this.#subscription = undefined; // made anew by the next one who has to wait
+        this.#subscription = undefined; // the next call that has to wait opens it again
       },
     });
   }
 
   /**
-   * Finds out whether messages still arrive, unless one did a moment ago, and subscribes anew if not. Call it when a message
-   * that was due has not come.
+   * Checks that messages still arrive, unless one did a moment ago, and subscribes anew if they do not. Call it when an
+   * expected message has not come.
    */
   check(): void {
     if (!this.#isOpen || this.#isChecking || performance.now() - this.#heardAt < HEARD_LATELY_MS) return;
@@ -86,7 +86,7 @@ export class Inbox {
     this.#isChecking = true;
     const askedAt = performance.now();
     try {
-      // A client that was handed in may be one that never settles what was open when its connection broke.
+      // A client of the user may never settle commands that were open when its connection broke.
       const listeners = await inTime(this.#client.call('publish', this.channel, ECHO), ECHO_LIMIT_MS, () => {
         throw new Error('no answer');
       });
@@ -94,7 +94,7 @@ export class Inbox {
       const mayCome = this.#client.isCluster || Number(listeners) > 0;
       if (mayCome && this.#heardAt < askedAt) await delay(ECHO_LIMIT_MS, undefined, { ref: false });
     } catch {
-      return; // not connected, or no right to publish: nothing was found out
+      return; // not connected, or no right to publish: inconclusive
     } finally {
       this.#isChecking = false;
     }

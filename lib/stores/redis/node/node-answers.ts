@@ -5,7 +5,7 @@ import { FENCE_TTL_MS, WIPED } from '../scripts/fence.js';
 import { GRANT_TTL_MS } from '../scripts/hand-off.js';
 import type { Reply } from '../scripts/script-runner.js';
 
-/** A fault of one node. */
+/** Why a node did not do an operation, or did not confirm it. */
 export interface Fault {
   status: 'fault';
   error: NodeError;
@@ -13,44 +13,45 @@ export interface Fault {
   mayHaveRun: boolean;
   /** The connection failed, not the command. */
   disconnected: boolean;
-  /** The node has lost its data since it was let vote in this epoch. */
+  /** The epoch in which the node was admitted to vote, if it has lost its data since. */
   wiped?: string;
 }
 
+/** The answer of a node to an attempt. */
 export type Vote =
   | { status: 'granted'; fencingToken: number }
   | {
       status: 'refused';
       owner: string;
       remainingMs: number;
-      /** Of its place in the queue. */
+      /** The number of its place in the queue, if it has one. */
       number?: number;
-      /** It had lost its place before. */
+      /** Its earlier place was passed over, as the message that its turn had come did not arrive. */
       wasPassedOver?: boolean;
     }
   | Fault;
 
-/** What a node votes under that was asked whether it has restarted. */
+/** Allows a node to vote that was checked for a restart. */
 export interface Admission {
   /** Changes when the server loses data. */
   epoch: string;
-  /** When it began to vote, in microseconds of its clock: fencing counters below may be of an older snapshot. */
+  /** When it began to vote, in microseconds of its clock: a fencing counter below may come from an older snapshot. */
   votesFromUs: number;
 }
 
-/** Since when a node knows all locks that it granted, and for how long any may have been granted. */
+/** How long ago a node began to know all locks that it granted, and the longest ttl that it has heard of. */
 export type NodeAdmission = { status: 'admitted'; epoch: string; sinceMs: number; longestMs: number } | Fault;
 
 export type NodeExtension = { status: 'extended' | 'restored' | 'absent' | 'foreign' } | Fault;
-/** What became of a lock that was to be taken from whoever held it. */
+/** The answer to a release by force: `from` is the owner value that held the lock. */
 export type NodeSeizure = { status: 'taken'; from: string } | { status: 'absent' } | Fault;
 export type NodeRelease = { status: 'released' | 'gone' } | Fault;
 
-/** A lock that Redis granted, or that an attempt may have been granted: with what its backend has to know of it. */
+/** A lock that Redis granted, or may have granted, with the notes of its backend. */
 export class RedisGrant implements Grant {
   readonly key: string;
   readonly owner: string;
-  /** The longest ttl that it was ever to have: Redis may have it with any of them. */
+  /** The longest ttl that was ever sent for it, in milliseconds: which of them Redis has applied may be unknown. */
   longestTtlMs: number;
 
   constructor(
@@ -81,7 +82,7 @@ export class RedisHandOver implements HandOver {
 /** The longest ttl that a lock can have, in milliseconds. */
 export const LONGEST_TTL_MS = 86_400_000;
 
-/** An extension is about to be sent. */
+/** Notes the ttl of an extension that is about to be sent. */
 export function noteTtl(grant: Grant, ttlMs: number): void {
   if (grant instanceof RedisGrant && ttlMs > grant.longestTtlMs) grant.longestTtlMs = ttlMs;
 }
@@ -92,12 +93,12 @@ export function standsMs(grant: Grant): number {
   return ttlMs + driftMs(ttlMs);
 }
 
-/** What to do about a node that does not vote because of what it may have forgotten. */
+/** Advice for a node that does not vote because it may have forgotten locks. */
 export const WAIT_FOR_VOTES =
   'Wait: a Redlock node that is new to this library, has restarted or has lost its data votes only when all locks that ' +
   'it may have forgotten have ended. In development and in tests set admission: false.';
 
-/** What has no fencing token is no grant, whatever answers there. */
+/** Reads the answer to an attempt. Without a valid fencing token it is no grant, whatever program answers there. */
 export function voteOf(reply: Reply, node: string): Vote {
   if (!Array.isArray(reply)) {
     const fencingToken = Number(reply);
@@ -137,7 +138,7 @@ export function holdingOf(reply: Reply): Holding | undefined {
   };
 }
 
-/** A key without a ttl, which another program must have written, never ends. */
+/** Reads the answer of PTTL. A key without a ttl, which another program must have written, never ends. */
 function remainingMs(pttl: number | string | undefined): number {
   return Number(pttl) < 0 ? Infinity : Number(pttl);
 }

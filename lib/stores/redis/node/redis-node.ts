@@ -48,19 +48,21 @@ import type { RedisConnection, RedisConnectionListener } from '../client/redis-c
 import { ReleaseRetry, type PendingRelease, type Releaser } from './release-retry.js';
 import type { ServerIdentity } from '../client/server-identity.js';
 
-/** How a node serves locks. */
+/** Settings of a node. */
 export interface NodeSettings {
+  /** First part of every key: `<keyPrefix>:{<key>}`. */
   keyPrefix: string;
+  /** How long a command may take, in milliseconds. */
   commandTimeoutMs: number;
-  /** Name of this process, which its inbox is called after. */
+  /** The name of this process, which its inbox is named after. */
   processName: string;
-  /** Whether it hands locks over by itself, which a node of a Redlock cannot. */
+  /** Whether a release hands the lock over to the next in the queue. A node of a Redlock only wakes it. */
   handsOver: boolean;
-  /** Each lock waits until so many replicas have it. */
+  /** How many replicas must have a lock before it counts as held. */
   awaitedReplicas: number;
-  /** Whether a free lock goes to the first in its queue, whoever asks for it. */
+  /** Whether a free lock goes to the first in its queue, even if another contender asks for it first. */
   fair: boolean;
-  /** Whether a vote counts only if it is of the same connection as the question, so of the same server. */
+  /** Whether an answer counts only on the connection of its command: another one may lead to a server that has restarted. */
   needsAdmission: boolean;
 }
 
@@ -71,26 +73,26 @@ export interface RedisNodeListener extends WaitListener {
 }
 
 /**
- * The operations on locks of one Redis server (or Cluster). None of them rejects, except with a bug. Who is `told` an answer
- * is called once, after the call has returned, and in the order in which the server answered.
+ * The lock operations of one Redis server (or Cluster). None of them rejects, except for a bug. A `done` callback is called
+ * once, after the method has returned, and in the order in which the server answered.
  */
 export class RedisNode implements RedisConnectionListener, ScriptRunnerListener, InboxListener, Releaser {
   readonly #runner: ScriptRunner;
   readonly #settings: NodeSettings;
-  // Made once: these are the ways of nearly all calls.
+  // Made once, as nearly every call uses them.
   readonly #voteOf = this.#reader((reply) => {
     const vote = voteOf(reply, this.name);
-    // Its release found nobody who listens, or its message was lost.
+    // When its turn came, this process was not listening, or the message was lost.
     if (vote.status === 'refused' && vote.wasPassedOver) this.#inbox.check();
     return vote;
   });
   readonly #extensionOf = this.#reader(extensionOf);
   readonly #releaseOf = this.#reader(releaseOf);
   readonly #inbox: Inbox;
-  /** What is still to be given back. An attempt that was not sent is not, so a server that is down adds nothing. */
+  /** Releases that are not confirmed. An attempt that was never sent needs none, so a server that is down adds nothing. */
   readonly #retry: ReleaseRetry;
   readonly #releasing = new InFlight();
-  /** With what was made of it: a server that hangs has the same fault for all, and a command for all its operations. */
+  /** The last fault and its reading: all operations of a command share a fault, and all calls do while the server hangs. */
   #lastFault?: [ScriptFault, Fault];
   #listener?: RedisNodeListener;
   #closed = false;
@@ -117,12 +119,15 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     return this.connection.isReady;
   }
 
-  /** Whether somebody who waits hears of it when its turn comes. */
+  /** Whether waiters hear of it when their turn comes. */
   get isListening(): boolean {
     return this.#inbox.isOpen;
   }
 
-  /** What is wrong with it, as far as is known; `silence` when it is connected, but owes an answer. */
+  /**
+   * The problem of this node, as far as it is known.
+   * @param silence the problem of a node that is connected, but owes an answer
+   */
   problem(silence: string): NodeError | undefined {
     if (!this.isReady) return this.connection.problem;
     return this.#runner.isAnswered ? undefined : new NodeError(this.name, silence);
@@ -142,36 +147,36 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     this.#inbox.check();
   }
 
-  /** With a place a refused attempt is queued. */
-  acquire({ key, owner, ttlMs, place, holders = 1 }: AcquireRequest, told: (vote: Vote) => void): void {
+  /** Attempts to acquire a lock. With a place, a refused attempt is queued. */
+  acquire({ key, owner, ttlMs, place, holders = 1 }: AcquireRequest, done: (vote: Vote) => void): void {
     const { fair } = this.#settings;
     if (!place && !fair) {
-      this.#runner.run(ACQUIRE, this.#lockAndFence(key), [owner, ttlMs], this.#voteOf, told);
+      this.#runner.run(ACQUIRE, this.#lockAndFence(key), [owner, ttlMs], this.#voteOf, done);
       return;
     }
     const args = [owner, ttlMs, holders, place ? this.#entry(place) : '', place?.number ?? '', fair ? 1 : 0];
-    this.#runner.run(CONTEND, this.#keys(key), args, this.#voteOf, told);
+    this.#runner.run(CONTEND, this.#keys(key), args, this.#voteOf, done);
   }
 
   /**
-   * The same as one of the nodes of a Redlock.
-   * @param admission none: it votes whenever it answers
+   * Attempts to acquire a lock on one of the nodes of a Redlock.
+   * @param admission undefined: the node votes whenever it answers
    */
   vote(
     { key, owner, ttlMs, place }: AcquireRequest,
     admission: Admission | undefined,
-    told: (vote: Vote) => void,
+    done: (vote: Vote) => void,
   ): void {
     const { epoch, votesFromUs } = admission ?? { epoch: '', votesFromUs: '' };
     if (!place) {
       const keys = [...this.#lockAndFence(key), this.#admission];
-      this.#runner.run(VOTE, keys, [owner, ttlMs, epoch, votesFromUs], this.#voteOf, told);
+      this.#runner.run(VOTE, keys, [owner, ttlMs, epoch, votesFromUs], this.#voteOf, done);
       return;
     }
-    // Nobody can be woken who does not listen.
+    // A process that does not listen cannot be woken.
     const entry = this.isListening ? this.#entry(place) : '';
     const args = [owner, ttlMs, 1, entry, place.number ?? '', 0, epoch, votesFromUs];
-    this.#runner.run(VOTE_OR_QUEUE, [...this.#keys(key), this.#admission], args, this.#voteOf, told);
+    this.#runner.run(VOTE_OR_QUEUE, [...this.#keys(key), this.#admission], args, this.#voteOf, done);
   }
 
   /** @param longestMs the longest ttl in use, as far as the caller knows */
@@ -183,30 +188,33 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
   }
 
   /**
-   * Gives up a place in the queue, with the lock if that was handed over to it. It has no end of its own: everybody who
-   * waits keeps the queue.
+   * Gives up a place in the queue, and the lock if it was handed over to that place. Retried without end: a place has no
+   * ttl of its own, and every waiter keeps the queue alive.
    */
   leave(key: string, place: Place): void {
     this.#release({ key, owner: place.ticket, entry: this.#entry(place), standsMs: Infinity });
   }
 
-  /** With `restore` a lock that is absent is put back. */
-  extend(request: ExtendRequest, mode: 'keep' | 'restore', told: (extension: NodeExtension) => void): void {
+  /** Extends a lock. With `restore`, a lock that is absent is put back. */
+  extend(request: ExtendRequest, mode: 'keep' | 'restore', done: (extension: NodeExtension) => void): void {
     const { grant, ttlMs } = request;
     const { key, owner } = grant;
     const script = mode === 'restore' ? RESTORE : EXTEND;
-    this.#runner.run(script, [this.#lock(key)], [owner, ttlMs], this.#extensionOf, told);
+    this.#runner.run(script, [this.#lock(key)], [owner, ttlMs], this.#extensionOf, done);
   }
 
   /**
-   * A release that is not confirmed is repeated in the background until it is, or the lock has ended by itself.
-   * @param forMs for how long the lock may be there; Infinity where an attempt to take it was not answered, and may yet run
+   * Releases a lock. Retried in the background until it is confirmed, or the lock has ended by itself.
+   * @param forMs how long the lock may stand, in milliseconds; Infinity where an attempt that was not answered may yet run
    */
-  release(grant: Grant, told?: (release: NodeRelease) => void, forMs = standsMs(grant)): void {
-    this.#release({ key: grant.key, owner: grant.owner, standsMs: forMs }, told);
+  release(grant: Grant, done?: (release: NodeRelease) => void, forMs = standsMs(grant)): void {
+    this.#release({ key: grant.key, owner: grant.owner, standsMs: forMs }, done);
   }
 
-  /** @returns whether the counter is at or above the token and the lock still this owner's; or a fault */
+  /**
+   * Raises the fencing counter of a lock to a token.
+   * @returns `raised`: the counter is at or above the token, and the lock still this owner's
+   */
   raiseFence({ key, owner }: Grant, fencingToken: number): Promise<{ status: 'raised' | 'gone' } | Fault> {
     return this.#run<{ status: 'raised' | 'gone' }>(
       RAISE_FENCE,
@@ -229,7 +237,7 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     return this.#run(FORCE_RELEASE, this.#keys(key), [key, inboxChannel(this.#settings.keyPrefix)], seizureOf);
   }
 
-  /** Waits for releases under way, tries once more what is still to be released, then closes the connection. */
+  /** Waits for releases in flight, tries the unconfirmed ones once more, then closes the connection. */
   async close(): Promise<void> {
     await this.#releasing.settled();
     this.#closed = true;
@@ -253,7 +261,7 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
 
   #faultOf(fault: ScriptFault): Fault {
     const { message, mayHaveRun, disconnected } = fault;
-    // What was not sent says only that, the connection also why.
+    // The fault of a command that was not sent says only that; the connection knows why.
     if (!mayHaveRun && !this.isReady) {
       return { status: 'fault', error: this.connection.problem, mayHaveRun, disconnected };
     }
@@ -299,21 +307,21 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     this.#giveBack(item, ({ status }) => done(status !== 'fault'));
   }
 
-  #release(item: PendingRelease, told?: (release: NodeRelease) => void): void {
+  #release(item: PendingRelease, done?: (release: NodeRelease) => void): void {
     this.#releasing.begin();
     this.#giveBack(item, (release) => {
       this.#releasing.end();
-      // A wake-up that finds nobody is lost; a lock that was handed over must go on.
+      // A place that can only be woken does no harm if it stays; a lock that was handed over to one must go on.
       const matters = item.entry === undefined || this.#settings.handsOver;
       if (release.status === 'fault' && matters) this.#retry.add(item);
-      told?.(release);
+      done?.(release);
     });
   }
 
-  #giveBack({ key, owner, entry }: PendingRelease, told: (release: NodeRelease) => void): void {
+  #giveBack({ key, owner, entry }: PendingRelease, done: (release: NodeRelease) => void): void {
     const keys = this.#keys(key);
-    if (entry === undefined) this.#runner.run(RELEASE, keys, [owner], this.#releaseOf, told);
-    else this.#runner.run(WITHDRAW, keys, [owner, entry], this.#releaseOf, told);
+    if (entry === undefined) this.#runner.run(RELEASE, keys, [owner], this.#releaseOf, done);
+    else this.#runner.run(WITHDRAW, keys, [owner, entry], this.#releaseOf, done);
   }
 
   get #admission(): string {
@@ -334,14 +342,14 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     return [lock, `${lock}:fence`];
   }
 
-  /** The same, and its queue. */
+  /** The keys of a lock, its fencing counter and its queue. */
   #keys(key: string): string[] {
     const lock = this.#lock(key);
     return [lock, `${lock}:fence`, `${lock}:queue`];
   }
 }
 
-/** The channel of a process, or what those of all begin with. It is one word of a queue's entry. */
+/** The channel of a process; without its name, what all channels begin with. A queue entry has it as one word, without spaces. */
 function inboxChannel(keyPrefix: string, processName = ''): string {
   return `${keyPrefix}:inbox:${PROTOCOL}:${processName}`.replace(/\s/g, '_');
 }

@@ -1,10 +1,10 @@
-/** A lock, or the place of a ticket in its queue, to be given back. */
+/** The release of a lock, or of a ticket's place in its queue, that is not confirmed. */
 export interface PendingRelease {
   key: string;
   owner: string;
   /** The ticket's place. */
   entry?: string;
-  /** For how long Redis may have it, in milliseconds from now: then it has ended by itself. */
+  /** How long Redis may keep it, in milliseconds from now: then it has ended by itself. */
   standsMs: number;
 }
 
@@ -21,16 +21,16 @@ export interface Releaser {
 
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 3_200;
-/** While the server does not answer, so many are tried at a time. */
+/** How many are tried at a time while the server does not answer. */
 const TRIED_AT_ONCE = 500;
 
 /**
- * What could not be given back is tried again until that is confirmed, or until it has ended by itself: after pauses that grow,
- * and at once when the connection was made anew. While there is no connection nothing is sent, and while the server does not
- * answer little is: what piled up when an outage began must not cost anything for as long as that lasts.
+ * Retries releases until each is confirmed or has ended by itself: after growing pauses, and at once when the connection is
+ * made anew. Nothing is sent without a connection, and little while the server does not answer: releases that piled up when
+ * an outage began must not cost anything for as long as it lasts.
  */
 export class ReleaseRetry {
-  /** With the time when it has ended. */
+  /** Each with the time when it ends by itself. */
   readonly #items = new Map<PendingRelease, number>();
   #pauseMs = FIRST_PAUSE_MS;
   #timer?: NodeJS.Timeout;
@@ -93,7 +93,7 @@ export class ReleaseRetry {
         const until = this.#items.get(item);
         this.#items.delete(item);
         if (isConfirmed) confirmed++;
-        else if (until !== undefined) this.#items.set(item, until); // behind those that were not tried
+        else if (until !== undefined) this.#items.set(item, until); // behind those not tried yet
         if (--open === 0) done(confirmed);
       });
     }

@@ -7,20 +7,21 @@ import { WAIT_FOR_VOTES, type Admission, type Fault } from '../node/node-answers
 import type { RedisNode } from '../node/redis-node.js';
 import { identify, type ServerIdentity } from '../client/server-identity.js';
 
-/** The longest ttl in use, as far as this service knows, in milliseconds. */
+/** The longest ttl in use, as far as this service knows: shared by the checks of all nodes. */
 export interface LongestTtl {
+  /** In milliseconds. */
   ms: number;
 }
 
-/** What is known of the server at the other end of a connection. */
+/** A server at the other end of a connection, with its answers. */
 interface KnownServer extends ServerIdentity {
-  /** Of the connection that it was asked on: a restart breaks it. */
+  /** Stands for the connection that it was asked on: a restart breaks it. */
   generation: unknown;
   /** Changes when the server loses data. */
   epoch: string;
-  /** Since when it knows all that it granted, by the clock of this process. */
+  /** Since when it knows all locks that it granted, by the clock of this process. */
   since: number;
-  /** Once all that it granted before that has ended: for good. */
+  /** Set for good once all locks that it granted before have ended. */
   admission?: Admission;
 }
 
@@ -35,18 +36,19 @@ export class AdmissionCheck {
   readonly #now: () => number;
   #others: readonly AdmissionCheck[] = [];
   #server?: KnownServer;
-  /** Why there is none. */
+  /** Why the last check failed. */
   #problem?: NodeError;
-  /** The longest ttl that the node has heard of. */
-  #toldMs = 0;
+  /** The longest ttl that the node knows of, in milliseconds. */
+  #announcedMs = 0;
   #checking?: Promise<void>;
   #asking?: Promise<unknown>;
-  /** What was asked of a server that has not answered. */
+  /** The question for the identity of a server that has not answered yet. */
   #identifying?: { generation: unknown; identity: Promise<ServerIdentity> };
 
   /**
-   * @param longest shared by all nodes
-   * @param timeoutMs for each question
+   * @param longest shared by the checks of all nodes
+   * @param timeoutMs how long each question may take, in milliseconds
+   * @param now the clock of the service, in milliseconds
    */
   constructor(node: RedisNode, longest: LongestTtl, timeoutMs: number, now: () => number) {
     this.#node = node;
@@ -55,7 +57,7 @@ export class AdmissionCheck {
     this.#now = now;
   }
 
-  /** @param checks those of all nodes */
+  /** Makes the checks of the other nodes known to this one. @param checks those of all nodes */
   join(checks: readonly AdmissionCheck[]): void {
     this.#others = checks.filter((check) => check !== this);
   }
@@ -65,7 +67,7 @@ export class AdmissionCheck {
     return this.#current !== undefined || (this.#problem !== undefined && !this.#checking);
   }
 
-  /** What the node votes under, or why it does not vote. */
+  /** The admission that the node votes under, or why it does not vote. */
   vote(): Admission | NodeError {
     const server = this.#current;
     if (!server) {
@@ -84,24 +86,24 @@ export class AdmissionCheck {
     return (server.admission = { epoch, votesFromUs: Number(epoch) + this.#longest.ms * 1_000 });
   }
 
-  /** Whether the node knows that such a ttl is in use. */
-  hasHeardOf(ttlMs: number): boolean {
-    return ttlMs <= this.#toldMs;
+  /** Whether the node knows of a ttl this long, in milliseconds. */
+  isAnnounced(ttlMs: number): boolean {
+    return ttlMs <= this.#announcedMs;
   }
 
-  /** Tells the node of a ttl: at once, or when it is asked whether it has restarted, before it votes. */
-  async tell(ttlMs: number): Promise<Fault | undefined> {
+  /** Announces a ttl to the node: at once, or in the check for a restart, which it needs before it votes. */
+  async announce(ttlMs: number): Promise<Fault | undefined> {
     this.#longest.ms = Math.max(this.#longest.ms, ttlMs);
     return this.#current && this.#refresh(this.#current);
   }
 
-  /** The node says that it has lost its data since. */
+  /** Called when the node answers that it has lost its data since it was admitted in this epoch. */
   revoke(epoch: string): void {
     if (this.#server?.epoch === epoch) this.#server = undefined;
     void this.checked();
   }
 
-  /** Asks the node, unless that was done on this connection. Never rejects. */
+  /** Checks the node for a restart, unless that was done on this connection. Never rejects. */
   checked(): Promise<void> {
     if (this.#current || !this.#node.isReady) return Promise.resolve();
     return (this.#checking ??= this.#ask().finally(() => {
@@ -115,7 +117,7 @@ export class AdmissionCheck {
     this.#asking = asking;
     try {
       const server = await asking;
-      // A longer ttl than is known here may be known to those that have not restarted.
+      // Nodes that have not restarted may know of a longer ttl.
       await Promise.all(this.#others.map((other) => other.#heard()));
       if (generation !== this.#generation) throw new Error('its connection broke during the check for a restart');
       this.#server = server;
@@ -139,7 +141,7 @@ export class AdmissionCheck {
     return { ...identity, generation, epoch: answer.epoch, since };
   }
 
-  /** Waits until this node has told what it knows of the longest ttl, as well as that can be had. */
+  /** Waits until the longest ttl that this node knows of is known here, too, as far as it can be found out. */
   async #heard(): Promise<void> {
     const server = this.#current;
     if (server) await this.#refresh(server);
@@ -154,11 +156,11 @@ export class AdmissionCheck {
   }
 
   #learn(longestMs: number): void {
-    this.#toldMs = longestMs;
+    this.#announcedMs = longestMs;
     this.#longest.ms = Math.max(this.#longest.ms, longestMs);
   }
 
-  /** A server that hangs is asked once for each connection. */
+  /** Asks for the server's identity: one that hangs is asked only once for each connection. */
   #identity(generation: unknown): Promise<ServerIdentity> {
     const open = this.#identifying;
     const asked = open && open.generation === generation ? open : this.#identify(generation);
@@ -191,7 +193,7 @@ export class AdmissionCheck {
     );
   }
 
-  /** What is known of the server that answers now. */
+  /** The server that answers now, if it was checked. */
   get #current(): KnownServer | undefined {
     return this.#server?.generation === this.#generation ? this.#server : undefined;
   }

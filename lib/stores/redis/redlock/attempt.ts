@@ -1,20 +1,20 @@
 import { RedisGrant } from '../node/node-answers.js';
 
-/** What is known of a lock on one node. */
+/** The state of a lock on one node, as far as its answers show. */
 export interface Trace {
-  /** By the last answer the lock is there, or may be. Never on a dead node, so nothing piles up to be released there. */
+  /** After the last answer the lock is, or may be, there. Never true for a dead node, so no releases pile up for it. */
   mayBeThere: boolean;
   /** A command that takes it was not answered, and may yet run. */
   mayComeLate: boolean;
   /** How many answers are still to come. */
   open: number;
-  /** It was refused, lost or released: it is not put back. */
+  /** The attempt was refused, lost or released: the lock is not put back. */
   over: boolean;
-  /** Is called when no answer is to come any more. */
+  /** Called once no answer is open any more. */
   afterwards?: () => void;
 }
 
-/** An attempt to hold a lock on a majority of nodes, and what it was granted, with a trace for each node. */
+/** An attempt to hold a lock on a majority of nodes, and its grant, with a trace for each node. */
 export class RedlockAttempt extends RedisGrant {
   readonly #traces: (Trace | undefined)[] = [];
 
@@ -23,7 +23,7 @@ export class RedlockAttempt extends RedisGrant {
     return (this.#traces[node] ??= { mayBeThere: false, mayComeLate: false, open: 0, over: false });
   }
 
-  /** Undefined where the node was not asked for it. */
+  /** The trace of a node; undefined when the node was never asked. */
   knownTrace(node: number): Trace | undefined {
     return this.#traces[node];
   }

@@ -3,8 +3,8 @@ import type { Fault, NodeExtension, NodeRelease, Vote } from '../node/node-answe
 import type { RedisNode } from '../node/redis-node.js';
 
 /**
- * What the answers of the nodes of a Redlock mean. Functions of the answers alone: the model check in test/model explores
- * these very functions. Answers come by node; undefined is one that has not come yet, `open` says how many of these.
+ * The decisions of a Redlock, as functions of the nodes' answers alone: the model check in test/model explores these very
+ * functions. Answers are listed by node, undefined where there is none yet; `open` is the number of those.
  */
 type Answers<Answer> = readonly (Answer | undefined)[];
 
@@ -16,7 +16,7 @@ type Refusal = Extract<AcquireOutcome, { status: 'contended' | 'unavailable' }>;
 /** A majority is known to have a counter at or above the token. */
 type Issued = { status: 'issued'; fencingToken: number };
 
-/** The token may be issued, or why the lock cannot be had. */
+/** Either the token may be issued, or the lock is refused. */
 export type Issue = Issued | Refusal;
 
 /** The token has to be made known to a majority before it is issued: by raising the counters of these nodes. */
@@ -28,7 +28,7 @@ export function quorumOf(nodes: number): number {
 }
 
 /**
- * @param queued whether those who were refused have got a place in the queue
+ * @param queued whether a refused attempt has a place in the queue
  * @returns undefined while the open votes still matter
  */
 export function tallyVotes(
@@ -41,7 +41,7 @@ export function tallyVotes(
   if (tokens.length >= quorum) {
     const fencingToken = Math.max(...tokens);
     if (tokens.filter((token) => token === fencingToken).length >= quorum) return { status: 'issued', fencingToken };
-    // Votes still open are asked too: their connection keeps the order, and the script checks who owns the lock there.
+    // Nodes whose votes are open are asked, too: their connection keeps the order, and the script checks the owner there.
     const to = [...votes.keys()].filter((node) => votes[node] === undefined || isGranted(votes[node]));
     return { status: 'write-back', fencingToken, to };
   }
@@ -50,8 +50,8 @@ export function tallyVotes(
 }
 
 /**
- * A node that was told the token counts only if it had a part in choosing it. One that granted later may have drawn a larger
- * number, after one that another holder knows: its counter is at or above the token, but the token is not above that one.
+ * A node whose counter was raised counts only if it had a part in choosing the token. One that granted later may have drawn a
+ * larger number, after that of another holder: its counter is at or above the token, but the token is not above that one's.
  * @param vote of the same node on the same acquisition
  */
 export function acknowledged(raise: Raise, vote: Vote, fencingToken: number): Raise {
@@ -88,7 +88,7 @@ export function tallyExtension(
   const extended = count('extended');
   if (extended >= quorum) return { status: 'extended' };
   const faults = answers.filter(isFault);
-  // Nodes that did not answer may still have it: only without them, too, it is certainly lost.
+  // Nodes that did not answer may still have it: it is lost for certain only if even they would not make a majority.
   if (extended + faults.length + open < quorum) {
     return { status: 'lost', reason: count('foreign') > 0 ? 'stolen' : 'expired' };
   }
@@ -129,7 +129,7 @@ function answered(votes: Answers<Vote>): number {
   return votes.length - votes.filter(isFault).length;
 }
 
-/** Contended when a majority answered at all: then others are in the way, not the network. */
+/** The refusal that the votes amount to: contended if a majority answered at all, as then others are in the way, not the network. */
 function refusalOf(votes: Answers<Vote>, quorum: number, queued: boolean): Refusal {
   if (answered(votes) < quorum) {
     return { status: 'unavailable', causes: votes.filter(isFault).map((fault) => fault.error) };

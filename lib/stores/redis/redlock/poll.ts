@@ -1,23 +1,24 @@
 /** One question to several nodes, and their answers as they come in. */
 export class Poll<Answer> {
-  /** By node; undefined: not yet. */
+  /** By node; undefined while there is none. */
   readonly #answers: (Answer | undefined)[] = [];
   readonly #listeners: ((answer: Answer, node: number) => void)[] = [];
   #open: number;
 
   /**
-   * @param nodes how many
-   * @param ask asks one of them; `told` is to be called once, after this has returned
+   * @param nodes how many nodes there are
+   * @param ask asks one of them, by its index; has to call `done` once, after it has returned
    */
-  constructor(nodes: number, ask: (node: number, told: (answer: Answer) => void) => void) {
+  constructor(nodes: number, ask: (node: number, done: (answer: Answer) => void) => void) {
     this.#open = nodes;
     for (let node = 0; node < nodes; node++) this.#answers.push(undefined);
     for (let node = 0; node < nodes; node++) ask(node, (answer) => this.#take(node, answer));
   }
 
   /**
-   * Settles as soon as the answers allow a decision, without waiting for the rest.
+   * Decides as soon as the answers allow it, without waiting for the rest.
    * @param decide called after each answer with those that are in and how many are open; must decide when none is open
+   * @param settled called once with the decision
    */
   decide<Decision>(
     decide: (answers: readonly (Answer | undefined)[], open: number) => Decision | undefined,
@@ -33,18 +34,18 @@ export class Poll<Answer> {
     });
   }
 
-  /** Is told the answers that are in, and those still to come. */
-  each(told: (answer: Answer, node: number) => void): void {
+  /** Calls the listener with each answer: with those that are in at once, with the others as they come. */
+  each(listener: (answer: Answer, node: number) => void): void {
     this.#answers.forEach((answer, node) => {
-      if (answer !== undefined) told(answer, node);
+      if (answer !== undefined) listener(answer, node);
     });
-    this.#listeners.push(told);
+    this.#listeners.push(listener);
   }
 
   #take(node: number, answer: Answer): void {
     this.#answers[node] = answer;
     this.#open--;
-    // Who begins to listen meanwhile is told of this answer then.
+    // A listener that is added meanwhile gets this answer from `each`.
     const { length } = this.#listeners;
     for (let index = 0; index < length; index++) this.#listeners[index]!(answer, node);
   }

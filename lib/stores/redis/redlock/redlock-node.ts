@@ -12,9 +12,9 @@ import type { RedlockAttempt, Trace } from './attempt.js';
 const THERE = new Set<string>(['granted', 'extended', 'restored']);
 
 /**
- * One of the nodes of a Redlock. The backend decides without waiting for the slowest nodes, so a lock may be given
- * back while a command for it is under way here: this class sees to it that nothing stays behind. Who is `told` an answer is
- * called once, after the call has returned.
+ * One of the nodes of a Redlock. The backend decides without waiting for the slowest nodes, so a lock may be released while
+ * a command for it is in flight here: this class sees to it that nothing stays behind. A `done` callback is called once,
+ * after the method has returned.
  */
 export class RedlockNode implements RedisNodeListener {
   readonly #inFlight = new InFlight();
@@ -22,8 +22,8 @@ export class RedlockNode implements RedisNodeListener {
   #isClosing = false;
 
   /**
-   * @param at its index among the nodes: by which an attempt has its trace
-   * @param admission none: it votes whenever it answers
+   * @param at its index among the nodes, which is also that of its trace in an attempt
+   * @param admission undefined: the node votes whenever it answers
    */
   constructor(
     readonly node: RedisNode,
@@ -40,7 +40,7 @@ export class RedlockNode implements RedisNodeListener {
 
   /**
    * Waits until it can be asked. Never rejects.
-   * @returns what is wrong after `timeoutMs`
+   * @returns the problem after `timeoutMs`; undefined when it can be asked
    */
   async ready(timeoutMs: number, when?: 'start'): Promise<NodeError | undefined> {
     try {
@@ -48,7 +48,7 @@ export class RedlockNode implements RedisNodeListener {
       if (!error) await this.admission?.checked();
       return error;
     } catch (bug) {
-      return nodeError(this.node.name, problemOf(bug)); // of a client that throws
+      return nodeError(this.node.name, problemOf(bug)); // the client threw
     }
   }
 
@@ -58,54 +58,54 @@ export class RedlockNode implements RedisNodeListener {
     return vote instanceof NodeError ? vote : undefined;
   }
 
-  acquire(attempt: RedlockAttempt, request: AcquireRequest, told: (vote: Vote) => void): void {
+  acquire(attempt: RedlockAttempt, request: AcquireRequest, done: (vote: Vote) => void): void {
     const trace = attempt.trace(this.at);
     const ask = () => {
       const admitted = this.admission?.vote();
-      if (admitted instanceof NodeError) void Promise.resolve(notAsked(admitted)).then(told);
-      else this.node.vote(request, admitted, this.#noting('takes', trace, told));
+      if (admitted instanceof NodeError) void Promise.resolve(notAsked(admitted)).then(done);
+      else this.node.vote(request, admitted, this.#noting('takes', trace, done));
     };
-    this.#onceTold(attempt, request.ttlMs, ask, told);
+    this.#announceThen(attempt, request.ttlMs, ask, done);
   }
 
-  extend(attempt: RedlockAttempt, ttlMs: number, told: (extension: NodeExtension) => void): void {
+  extend(attempt: RedlockAttempt, ttlMs: number, done: (extension: NodeExtension) => void): void {
     const request = { grant: attempt, ttlMs };
-    const ask = () => this.node.extend(request, 'keep', this.#noting('keeps', attempt.trace(this.at), told));
-    this.#onceTold(attempt, ttlMs, ask, told);
+    const ask = () => this.node.extend(request, 'keep', this.#noting('keeps', attempt.trace(this.at), done));
+    this.#announceThen(attempt, ttlMs, ask, done);
   }
 
-  /** Puts the lock back: this node, asked to extend it, has said that it has lost it. */
+  /** Puts the lock back on this node, which has lost it, as its answer to an extension says. */
   mend(attempt: RedlockAttempt, ttlMs: number): void {
     const trace = attempt.trace(this.at);
     if (trace.over) return;
     this.node.extend({ grant: attempt, ttlMs }, 'restore', this.#noting<NodeExtension>('takes', trace));
   }
 
-  /** Releases at once, and again if a command that was open has run after it. */
-  release(attempt: RedlockAttempt, told: (release: NodeRelease) => void): void {
+  /** Releases at once, and again if a command that was in flight has run after it. */
+  release(attempt: RedlockAttempt, done: (release: NodeRelease) => void): void {
     const trace = attempt.knownTrace(this.at);
     if (!trace) {
-      this.node.release(attempt, told);
+      this.node.release(attempt, done);
       return;
     }
     trace.over = true;
     if (!trace.mayBeThere && trace.open === 0) {
-      void Promise.resolve({ status: 'gone' } as const).then(told);
+      void Promise.resolve({ status: 'gone' } as const).then(done);
       return;
     }
-    // A command whose script is unknown to the server is sent a second time, behind the release.
+    // A command whose script the server does not know is sent a second time, behind the release.
     if (trace.open > 0) this.#releaseAfterwards(attempt, trace);
-    this.#release(attempt, trace, told);
+    this.#release(attempt, trace, done);
   }
 
-  /** Releases after the answers that are still to come, and only if the lock may be there. */
+  /** Releases once all answers in flight are in, and only if the lock may be there. */
   undo(attempt: RedlockAttempt): void {
     const trace = attempt.trace(this.at);
     trace.over = true;
     this.#releaseAfterwards(attempt, trace);
   }
 
-  /** Reports to this listener from now on what those that wait should know, and begins to listen for that. */
+  /** Reports to this listener from now on, and opens the inbox. */
   listen(listener: WaitListener): void {
     this.#listener = listener;
     this.node.openInbox();
@@ -137,12 +137,12 @@ export class RedlockNode implements RedisNodeListener {
     await this.node.close();
   }
 
-  #release(attempt: RedlockAttempt, trace: Trace, told?: (release: NodeRelease) => void): void {
+  #release(attempt: RedlockAttempt, trace: Trace, done?: (release: NodeRelease) => void): void {
     trace.open++;
     const released = (release: NodeRelease) => {
       if (release.status !== 'fault') trace.mayBeThere = false;
       settle(trace);
-      told?.(release);
+      done?.(release);
     };
     this.node.release(attempt, released, trace.mayComeLate ? Infinity : undefined);
   }
@@ -157,17 +157,17 @@ export class RedlockNode implements RedisNodeListener {
     if (trace.open === 0) conclude(trace);
   }
 
-  /** A node hears of a longer ttl than any before it first grants it: by that it knows for how long to abstain. */
-  #onceTold(attempt: RedlockAttempt, ttlMs: number, ask: () => void, refused: (fault: Fault) => void): void {
-    if (!this.admission || this.admission.hasHeardOf(ttlMs)) {
+  /** Announces a ttl that is longer than any before to the node, then asks: by the longest it knows for how long to abstain. */
+  #announceThen(attempt: RedlockAttempt, ttlMs: number, ask: () => void, refused: (fault: Fault) => void): void {
+    if (!this.admission || this.admission.isAnnounced(ttlMs)) {
       ask();
       return;
     }
     const refuse = (problem: string) => refused(notAsked(nodeError(this.node.name, problem)));
-    void this.admission.tell(ttlMs).then(
+    void this.admission.announce(ttlMs).then(
       (fault) => {
         if (fault) refused(fault);
-        // Given up meanwhile: what is asked for now nobody would give back.
+        // The attempt was given up meanwhile: a lock that is granted now would never be released.
         else if (attempt.trace(this.at).over) refuse('the attempt ended before it could be asked');
         else ask();
       },
@@ -175,11 +175,11 @@ export class RedlockNode implements RedisNodeListener {
     );
   }
 
-  /** A command of an attempt is about to be sent: notes its answer first, then tells it. */
+  /** Wraps the callback of a command that is about to be sent: its answer is noted in the trace first. */
   #noting<Answer extends Vote | NodeExtension>(
     command: 'takes' | 'keeps',
     trace: Trace,
-    told?: (answer: Answer) => void,
+    done?: (answer: Answer) => void,
   ): (answer: Answer) => void {
     trace.open++;
     return (answer) => {
@@ -189,7 +189,7 @@ export class RedlockNode implements RedisNodeListener {
         trace.mayComeLate ||= command === 'takes';
       } else if (answer.wiped !== undefined) this.admission?.revoke(answer.wiped);
       settle(trace);
-      told?.(answer);
+      done?.(answer);
     };
   }
 }

@@ -53,7 +53,7 @@ export class RedlockBackend implements LockBackend, WaitQueue {
   readonly #nodeTimeoutMs: number;
   readonly #now: () => number;
   #wakes?: RedlockWakes;
-  /** Of grants that another process has made. */
+  /** The attempts that stand for grants of another process. */
   readonly #adopted = new WeakMap<Grant, RedlockAttempt>();
 
   /** @param report checks the servers */
@@ -69,7 +69,7 @@ export class RedlockBackend implements LockBackend, WaitQueue {
     this.#now = now;
   }
 
-  /** For connections that are being made, one round of votes, and one to write the token back. */
+  /** Time for connections that are being made, one round of votes, and one to write the token back. */
   attemptTimeoutMs(): number {
     return 3 * this.#nodeTimeoutMs;
   }
@@ -80,7 +80,7 @@ export class RedlockBackend implements LockBackend, WaitQueue {
     else void this.#connectedQuorum(this.#nodeTimeoutMs).then(() => this.#acquire(request, done));
   }
 
-  /** For one holder, however many are asked for: to pass it on, a majority would have to know a whole block of tokens. */
+  /** Asks for one holder, whatever `holders` says: to pass a lock on, a majority would have to know a whole block of tokens. */
   #acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void {
     const sentAt = this.#now();
     const { place } = request;
@@ -107,8 +107,8 @@ export class RedlockBackend implements LockBackend, WaitQueue {
   }
 
   /**
-   * Held means that a majority still had it. Only then it is put back where it was absent: what was put back before
-   * would be counted the next time, although another may have held the lock in between.
+   * Extends a lock that a majority still has. Only then it is put back where it was absent: a lock put back earlier would be
+   * counted the next time, although another holder may have had it in between.
    */
   extend({ grant, ttlMs }: ExtendRequest, done: (outcome: ExtendOutcome) => void): void {
     const attempt = this.#attemptOf(grant);
@@ -135,7 +135,7 @@ export class RedlockBackend implements LockBackend, WaitQueue {
     releases.decide((answers, open) => tallyRelease(answers, open, this.#quorum), done);
   }
 
-  /** The holder is who has a majority; minorities of a split vote are no lock. */
+  /** Leaves the queues of the nodes that can be reached. */
   leave(key: string, place: Place): void {
     for (const { node } of this.#nodes) if (node.isReady) node.leave(key, place);
   }
@@ -163,6 +163,7 @@ export class RedlockBackend implements LockBackend, WaitQueue {
     return problems.filter((problem) => problem !== undefined);
   }
 
+  /** The holder is the owner that has a majority: minorities of a split vote are no lock. */
   async inspect(key: string): Promise<Holding | undefined> {
     const views = await Promise.all(this.#nodes.map(({ node }) => node.inspect(key)));
     const faults = views.filter(isFault);
@@ -193,7 +194,7 @@ export class RedlockBackend implements LockBackend, WaitQueue {
     if (seizures.length - faults.length < this.#quorum) throw this.#unavailable('released by force', key, faults);
     const from = seizures.flatMap((seizure) => (seizure.status === 'taken' ? [seizure.from] : []));
     if (from.length === 0) return undefined;
-    // Whoever has a majority without the nodes that it was taken from holds it still.
+    // An owner that has a majority without the nodes that it was taken from still holds it.
     const keeps = (owner: string) =>
       this.#nodes.length - from.filter((other) => other === owner).length >= this.#quorum;
     return { from: [...new Set(from)].filter((owner) => !keeps(owner)) };
@@ -201,7 +202,7 @@ export class RedlockBackend implements LockBackend, WaitQueue {
 
   async connect(timeoutMs: number): Promise<NodeError[]> {
     await this.#connectedQuorum(timeoutMs, 'start');
-    // Nobody waits long for the rest.
+    // The nodes beyond the majority are not waited for long.
     const restMs = Math.min(timeoutMs, this.#nodeTimeoutMs);
     const ballots = this.#nodes.map((node) => node.ready(restMs, 'start'));
     const errors = (await Promise.all(ballots)).filter((error) => error !== undefined);
@@ -215,7 +216,7 @@ export class RedlockBackend implements LockBackend, WaitQueue {
     await Promise.all(this.#nodes.map((node) => node.close()));
   }
 
-  /** Makes the token known to a majority before it is issued: only then no later holder can get a smaller one. */
+  /** Makes the token known to a majority before it is issued, so that no later holder can get a smaller one. */
   #writeBack(attempt: RedlockAttempt, tally: WriteBack, votes: Poll<Vote>, settled: (issue: Issue) => void): void {
     const { fencingToken, to } = tally;
     const raises = new Poll<Raise>(to.length, (index, raised) => {
@@ -228,8 +229,8 @@ export class RedlockBackend implements LockBackend, WaitQueue {
     raises.decide((answers, open) => tallyWriteBack(answers, open, this.#quorum, fencingToken), settled);
   }
 
-  #poll<Answer>(ask: (node: RedlockNode, told: (answer: Answer) => void) => void): Poll<Answer> {
-    return new Poll(this.#nodes.length, (at, told) => ask(this.#nodes[at]!, told));
+  #poll<Answer>(ask: (node: RedlockNode, done: (answer: Answer) => void) => void): Poll<Answer> {
+    return new Poll(this.#nodes.length, (at, done) => ask(this.#nodes[at]!, done));
   }
 
   /** Whether a majority can be asked. */
@@ -241,13 +242,13 @@ export class RedlockBackend implements LockBackend, WaitQueue {
 
   async #connectedQuorum(timeoutMs: number, when?: 'start'): Promise<void> {
     if (this.#hasQuorum) return;
-    const answers = this.#poll<NodeError | 'ready'>((node, told) => {
-      void node.ready(timeoutMs, when).then((error) => told(error ?? 'ready'));
+    const answers = this.#poll<NodeError | 'ready'>((node, done) => {
+      void node.ready(timeoutMs, when).then((error) => done(error ?? 'ready'));
     });
     await new Promise((resolve) => answers.decide((_, open) => open === 0 || this.#hasQuorum || undefined, resolve));
   }
 
-  /** Nobody keeps a minority, and no late vote stays behind. */
+  /** Gives up an attempt on all nodes: no minority, and no late vote, stays behind. */
   #undo(attempt: RedlockAttempt): void {
     for (const node of this.#nodes) node.undo(attempt);
   }
@@ -259,7 +260,7 @@ export class RedlockBackend implements LockBackend, WaitQueue {
     return attempt;
   }
 
-  /** A place that is left behind would be woken in vain, in the place of somebody who waits. */
+  /** Leaves the queues in which this attempt was placed: its wake-up would be missing for a contender that still waits. */
   #leaveWhereRefused(key: string, place: Place, votes: Poll<Vote>): void {
     votes.each(({ status }, at) => {
       if (status === 'refused') this.#nodes[at]!.node.leave(key, place);

@@ -1,4 +1,4 @@
-/** How much sooner a majority's word may come than the rest of it, in milliseconds: a random part is waited for. */
+/** The longest that a ticket woken by a minority waits for further nodes, in milliseconds: the time is random. */
 const JITTER_MS = 8;
 
 interface Wake {
@@ -7,8 +7,8 @@ interface Wake {
 }
 
 /**
- * Each node of a Redlock wakes the first in its own queue. Who is woken by a majority will probably win, and tries at
- * once; who is woken by fewer waits for a moment, so that those woken together do not split the vote.
+ * Each node of a Redlock wakes the first in its own queue. A contender that a majority wakes will probably win, and tries at
+ * once; one that fewer nodes wake waits for a moment, so that contenders woken together do not split the vote.
  */
 export class RedlockWakes {
   readonly #wakes = new Map<string, Wake>();

@@ -23,13 +23,13 @@ interface LaneOptions {
   connect: () => RedisConnection;
 }
 
-/** Waits until replicas have a lock, on connections of its own, since WAIT blocks the one that it is sent on. */
+/** Waits until replicas have a lock: on connections of its own, since WAIT blocks the one that it is sent on. */
 export class ReplicaWait {
   readonly #source: RedisClient;
   readonly #clientName: string;
   readonly #settings: NodeSettings;
   readonly #awaited: ReplicaOptions;
-  /** For the one server, or for each master of a Cluster that was needed. */
+  /** By server: the only one, or each master of a Cluster that was needed. */
   readonly #lanes = new Map<string, Lane>();
 
   constructor(source: RedisConnection, settings: NodeSettings, awaited: ReplicaOptions) {
@@ -39,14 +39,14 @@ export class ReplicaWait {
     this.#awaited = awaited;
   }
 
-  /** The longest an extension can take: it waits for the end of the round that is under way, and for its own. */
+  /** The longest that an extension can take: until the end of the round in flight, and of its own. */
   get timeoutMs(): number {
     return 2 * roundMs(this.#settings, this.#awaited);
   }
 
   /**
-   * Starts the ttl of a lock anew and waits until enough replicas have that, and with it all that the server wrote
-   * before. The extension also finds out when this server is not the one that granted the lock.
+   * Starts the ttl of a lock anew and waits until enough replicas have that, and with it everything that the server wrote
+   * before. The extension also shows when this server is not the one that granted the lock.
    */
   extend(request: ExtendRequest): Promise<NodeExtension> {
     const server = this.#source.isCluster ? this.#masterOf(request.grant.key) : 'only';
@@ -63,7 +63,7 @@ export class ReplicaWait {
     for (const lane of this.#lanes.values()) lane.close();
   }
 
-  /** By the name of its port. */
+  /** The name of the master that has a key. */
   #masterOf(key: string): string | undefined {
     // The hash tag of the lock's keys is the key itself.
     const [, master] = this.#source.routeOf(`${this.#settings.keyPrefix}:{${key}}`);
@@ -79,8 +79,8 @@ export class ReplicaWait {
 }
 
 /**
- * One connection to one server. As it is blocked by WAIT, those who come meanwhile are gathered for the next round, and all
- * of them share its one WAIT.
+ * One connection to one server. While WAIT blocks it, extensions are gathered for the next round, in which they share one
+ * WAIT.
  */
 class Lane {
   readonly #settings: NodeSettings;
@@ -111,7 +111,7 @@ class Lane {
 
   async #goRound(): Promise<void> {
     this.#isBusy = true;
-    await new Promise((resolve) => nextTick(resolve)); // with what else is granted by the same answer
+    await new Promise((resolve) => nextTick(resolve)); // together with other locks that the same answer grants
     while (this.#gathered.length > 0) {
       const entries = this.#gathered;
       this.#gathered = [];
@@ -121,7 +121,7 @@ class Lane {
     this.#isBusy = false;
   }
 
-  /** @returns what became of each, or what is wrong with all of them; never rejects */
+  /** Extends locks, and waits for their replicas. Never rejects. @returns an answer for each, or one fault for all */
   async #replicate(requests: readonly ExtendRequest[]): Promise<NodeExtension[] | NodeExtension> {
     try {
       const node = this.#connected();
@@ -146,12 +146,12 @@ class Lane {
     throw new Error('the connection is closed');
   }
 
-  /** A server that hangs must not hold up those who come later for longer than a round may take. */
+  /** Limits a round, so that a server that hangs does not hold up later extensions for longer. */
   #inTime(round: Promise<NodeExtension[] | NodeExtension>): Promise<NodeExtension[] | NodeExtension> {
     const limitMs = roundMs(this.#settings, this.#awaited);
     return inTime(round, limitMs, () => {
       const name = this.#node?.name ?? 'Redis';
-      this.#node?.connection.close(); // what is open on it fails, and the next round has another
+      this.#node?.connection.close(); // its commands in flight fail, and the next round has another
       this.#node = undefined;
       return faulty(name, `no answer within ${limitMs} ms whether replicas have it`);
     });
@@ -162,7 +162,7 @@ function extended(node: RedisNode, request: ExtendRequest): Promise<NodeExtensio
   return new Promise((resolve) => node.extend(request, 'keep', resolve));
 }
 
-/** What is wrong if not enough replicas have what this connection wrote. */
+/** Waits for replicas. @returns undefined when enough of them have everything that this connection wrote */
 async function shortage(
   { name, connection }: RedisNode,
   { count, timeoutMs }: ReplicaOptions,
@@ -180,7 +180,7 @@ async function shortage(
   }
 }
 
-/** Time to connect and to extend, and the time of WAIT. */
+/** How long a round may take: to connect, to extend, and to WAIT. */
 function roundMs({ commandTimeoutMs }: NodeSettings, { timeoutMs }: ReplicaOptions): number {
   return commandTimeoutMs + timeoutMs;
 }

@@ -1,5 +1,5 @@
-/** A fencing counter outlives its last use by a day, in milliseconds. */
+/** How long a fencing counter outlives its last use: a day, in milliseconds. */
 export const FENCE_TTL_MS = 86_400_000;
 
-/** The reply of a Redlock node that has lost its data since it was let vote begins with this word. */
+/** The first word in the reply of a Redlock node that has lost its data since it was admitted to vote. */
 export const WIPED = 'wiped';

@@ -1,6 +1,6 @@
 /**
- * The number of the format of all that is kept in Redis and published there, see docs/protocol.md: processes that run
- * versions with the same number can share locks.
+ * The format number of all keys and messages in Redis, see docs/protocol.md: processes that run versions with the same
+ * number can share locks.
  */
 export const PROTOCOL = 1;
 
@@ -8,9 +8,10 @@ export const PROTOCOL = 1;
 export const GRANT_TTL_MS = 2_000;
 
 /**
- * How a place is served, by `lua/parts/hand-off.lua`. A `grant` is for a process that hears of it, or else the next is
- * served. A `blind-grant` stands until it runs out, for a process that does not listen yet, and in a Cluster, where PUBLISH
- * counts the listeners of one node only. A `wake` is for a Redlock, where no node alone can grant.
+ * How `lua/parts/hand-off.lua` serves a place whose turn has come. A `grant` needs a process that receives the message; if
+ * there is none, the next place is served. A `blind-grant` stands until it expires: for a process that does not listen yet,
+ * and in a Cluster, where PUBLISH counts the listeners of one node only. A `wake` is for a Redlock, where no node can grant
+ * alone.
  */
 export type Service = 'grant' | 'blind-grant' | 'wake';
 
@@ -30,11 +31,11 @@ export const TAKEN = 'taken';
 
 /** A message that is published to a process. */
 export interface Message {
-  /** Or the owner value that a lock was taken from. */
+  /** The ticket whose turn has come, or the owner value that a lock was taken from. */
   ticket: string;
-  /** Of the grant, if one was minted that an acquisition could have, too. */
+  /** The token of the grant, if it is one that an acquisition could have. */
   fencingToken?: number;
-  /** The lock was taken by force. */
+  /** The key of a lock that was taken by force. */
   takenKey?: string;
 }
 

@@ -1,6 +1,6 @@
 import type { CommandFault } from '../client/redis-client.js';
 
-/** Why an operation was not done. */
+/** Why an operation was not done, or not confirmed. */
 export class ScriptFault extends Error {
   constructor(
     message: string,
@@ -12,15 +12,15 @@ export class ScriptFault extends Error {
     super(message);
   }
 
-  /** The server is a replica; by itself, or in the error of a script. */
+  /** Whether the server is a replica: it says so itself, or in the error of a script. */
   get isReadOnly(): boolean {
     return /\bREADONLY /.test(this.message);
   }
 }
 
-/** What a fault of a command means for the script that it was to run. */
+/** Turns the fault of a command into that of its script. */
 export function scriptFaultOf({ message, kind }: CommandFault): ScriptFault {
   if (kind !== 'refused') return new ScriptFault(message, true, kind === 'disconnected');
-  // Redis names the script that failed in the middle; a call that it refuses beforehand (NOAUTH, NOPERM, ...) has not run.
+  // Redis names a script that failed halfway; a call that it refuses beforehand (NOAUTH, NOPERM, ...) has not run.
   return new ScriptFault(message, message.includes('user_script'));
 }

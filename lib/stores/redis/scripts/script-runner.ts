@@ -5,13 +5,13 @@ import type { CommandFault, RedisClient, Route, ScriptCall } from '../client/red
 import type { Script } from './script.js';
 import { ScriptFault, scriptFaultOf } from './script-fault.js';
 
-/** What a script answered for one operation. Numbers come as strings from clients with `stringNumbers`. */
+/** The answer of a script to one operation. Numbers come as strings from clients with `stringNumbers`. */
 export type Reply = number | string | (number | string)[];
 
-/** What one caller asked for. */
+/** One operation of a caller: a part of a command. */
 interface Operation {
   read: (answer: Reply | ScriptFault) => unknown;
-  /** Called with what was read. */
+  /** Called with the result of `read`. */
   done: (value: never) => void;
   failed: (reason: unknown) => void;
 }
@@ -33,27 +33,26 @@ export interface ScriptRunnerOptions {
   listener?: ScriptRunnerListener;
 }
 
-// The same for all: an error of its own for each would cost more than all else that is done while a server is down.
+// Shared: while a server is down, an error for each operation would cost more than everything else.
 const STILL_OPEN = new ScriptFault('it does not answer (an earlier command is still in flight)', false);
 const NOT_CONNECTED = new ScriptFault('not connected', false, true);
 
 /**
- * Runs scripts on one client. What is asked for when nothing is under way is sent at once: batching delays nobody who is
- * alone. While the server is at work, what is asked for within one tick travels together, one EVALSHA for up to 50 locks,
- * or 100 to extend (in a Cluster: of the same slot), and is sent when one of these is complete, at the latest at the end
- * of the tick.
+ * Runs scripts on one client. An operation that comes while nothing is in flight is sent at once, so batching never delays
+ * a lone call. While the server is at work, the operations of one tick travel together: one EVALSHA for up to 50 locks, or
+ * 100 to extend (in a Cluster: of the same slot), sent as soon as one of these is full, at the latest at the end of the tick.
  *
- * A command that is not answered in time is not waited for, but it is remembered: until it settles nothing more is sent
- * the same way, so a server that hangs costs one time limit once, and has a bounded number of commands queued for it.
+ * A command that is not answered in time is given up, but remembered: until it settles nothing more is sent along its
+ * route, so a server that hangs costs one time limit once, and has a bounded number of commands queued for it.
  */
 export class ScriptRunner {
   readonly #client: RedisClient;
   readonly #timeoutMs: number;
   readonly #sameConnection: boolean;
   readonly #listener?: ScriptRunnerListener;
-  /** What is to be sent by the end of this tick, by script and, in a Cluster, slot. */
+  /** Commands that are sent by the end of this tick, by script and, in a Cluster, slot. */
   #gathered = new Map<Script | string, GatheredCommand>();
-  /** What was sent and is not overdue, in the order it comes due: one timer serves all. */
+  /** Commands in flight that are not overdue, in the order in which they come due: one timer serves all. */
   readonly #open = new LinkedList<Command>();
   #timer?: NodeJS.Timeout;
   /** The overdue commands, by each part of their route. */
@@ -68,15 +67,16 @@ export class ScriptRunner {
     this.#listener = listener;
   }
 
-  /** Whether all that was sent has been answered. */
+  /** Whether every command that was sent has been answered. */
   get isAnswered(): boolean {
     return !this.#open.first && this.#overdue.size === 0;
   }
 
   /**
-   * @param read called with the answers in the order in which the server gave them, which that of promises is not; or with
-   *   why there is none: not connected, none in time, or an error of Redis
-   * @returns what `read` makes of it
+   * Runs a script for one operation.
+   * @param read called with the answer, in the order in which the server gave them, which promises would not keep; or with
+   *   the reason why there is none: not connected, none in time, or an error of Redis
+   * @returns the result of `read`
    */
   ask<T>(
     script: Script,
@@ -90,8 +90,7 @@ export class ScriptRunner {
   }
 
   /**
-   * Like `ask`, without a promise: `done` is called with what `read` makes of the answer, or of a fault, after this has
-   * returned. Neither must throw.
+   * Like `ask`, without a promise: `done` is called with the result of `read`, after this has returned. Neither may throw.
    */
   run<T>(
     script: Script,
@@ -106,7 +105,7 @@ export class ScriptRunner {
   #gather(script: Script, keys: readonly string[], args: readonly (string | number)[], operation: Operation): void {
     const route = this.#client.routeOf(keys[0]!);
     if (this.#overdue.size > 0 && route.some((part) => this.#isBlocked(part))) {
-      void Promise.resolve().then(() => answered(operation, STILL_OPEN));
+      void Promise.resolve().then(() => deliver(operation, STILL_OPEN));
       return;
     }
     if (this.#gathered.size === 0) {
@@ -122,20 +121,20 @@ export class ScriptRunner {
     command.operations.push(operation);
     for (const key of keys) command.keys.push(key);
     for (const arg of args) command.args.push(arg);
-    // The server is at work while more is asked for: on all there is, or an acquire would be sent before a release.
+    // Full: the server works on it while more is gathered. All are sent, or an acquire would go before an earlier release.
     if (command.operations.length === script.locksPerCall) this.#flush();
   }
 
   #flush(): void {
-    if (this.#gathered.size === 0) return; // sent before the end of the tick
+    if (this.#gathered.size === 0) return; // a full command has sent them already
     const commands = [...this.#gathered.values()];
-    this.#gathered = new Map(); // one that is cleared drags its earlier tables along in old memory
+    this.#gathered = new Map(); // a Map that is cleared drags its earlier tables along in old memory
     if (commands.length > 1) commands.sort((a, b) => a.script.order - b.script.order);
     for (const command of commands) this.#send(command);
   }
 
   #send(command: Command): void {
-    // The offline queue of the client would send it whenever the server is back: too late for anybody.
+    // The client's offline queue would send it when the server is back, which is too late to be of use.
     if (!this.#client.isReady) {
       void Promise.resolve().then(() => fail(command, NOT_CONNECTED));
       return;
@@ -147,10 +146,10 @@ export class ScriptRunner {
     this.#client.run(command);
   }
 
-  /** By a command, when the server has answered it. */
+  /** Called by a command that the server has answered. */
   answered(command: Command, answer: unknown): void {
-    this.#settle(command); // before anybody acts on the answers
-    // The client may send again what was open when a connection broke: then another server, or a new start, has answered.
+    this.#settle(command); // before any callback acts on the answers
+    // The client may resend commands that were open when a connection broke: then another, or a restarted, server answers.
     if (this.#sameConnection && command.generation !== this.#client.generation) {
       fail(command, new ScriptFault('answered on a different connection than the command was sent on', true));
       return;
@@ -162,13 +161,13 @@ export class ScriptRunner {
     }
     taken(command).forEach((operation, index) => {
       const reply = replies[index] as Reply;
-      // A script that answers with an error has left things as they were.
+      // An error in the reply, unlike one that the script throws, means that nothing was changed.
       const isError = Array.isArray(reply) && reply.length === 1;
-      answered(operation, isError ? new ScriptFault(String(reply[0]).replace(/\.$/, ''), false) : reply);
+      deliver(operation, isError ? new ScriptFault(String(reply[0]).replace(/\.$/, ''), false) : reply);
     });
   }
 
-  /** By a command that has no answer. */
+  /** Called by a command that gets no answer. */
   failed(command: Command, fault: CommandFault): void {
     this.#settle(command);
     if (fault.kind === 'overdue') this.#pause(command);
@@ -185,7 +184,7 @@ export class ScriptRunner {
   }
 
   #lookForOverdue(): void {
-    // After a pause of this process timers come first: what was answered meanwhile is read before it is given up.
+    // After a pause of this process timers run first: answers that arrived meanwhile are read before they are given up.
     setImmediate(() => {
       const now = performance.now();
       for (let command = this.#open.first; command; command = this.#open.first) {
@@ -198,7 +197,7 @@ export class ScriptRunner {
         this.#listener?.onOverdue(() => this.#overdue.get(command.route[0]!)?.has(command) ?? false);
         fail(command, new ScriptFault(`no answer within ${this.#timeoutMs} ms`, true));
       }
-      this.#timer = undefined; // not before: what readers ask for meanwhile was looked at, too
+      this.#timer = undefined; // not before: the loop has also looked at the commands that callbacks sent meanwhile
     });
   }
 
@@ -240,7 +239,7 @@ function isReply(value: unknown): value is Reply {
 
 /** One call of a script: open until the server has answered. */
 class Command implements ScriptCall, Linked<Command> {
-  /** The connection that it was sent on. */
+  /** Stands for the connection that it was sent on. */
   generation?: unknown;
   dueAt = 0;
   list?: { remove(command: Command): void };
@@ -258,7 +257,7 @@ class Command implements ScriptCall, Linked<Command> {
     private readonly runner: ScriptRunner,
   ) {}
 
-  /** A command whose operations were given up has not run where its script was unknown: it is not sent again. */
+  /** False once its operations were given up: then it is not sent again to a server that does not know its script. */
   get isWanted(): boolean {
     return this.operations.length > 0;
   }
@@ -272,13 +271,13 @@ class Command implements ScriptCall, Linked<Command> {
   }
 }
 
-/** A command that is still to be sent, and takes more operations. */
+/** A command that is not sent yet and takes more operations. */
 type GatheredCommand = Command & { keys: string[]; args: (string | number)[] };
 
 const NOTHING: never[] = [];
 
-/** A reader that throws must not keep the others of its command from their answers. */
-function answered({ read, done, failed }: Operation, answer: Reply | ScriptFault): void {
+/** Answers one operation. A reader that throws must not keep the other operations of its command from their answers. */
+function deliver({ read, done, failed }: Operation, answer: Reply | ScriptFault): void {
   try {
     done(read(answer) as never);
   } catch (error) {
@@ -286,17 +285,17 @@ function answered({ read, done, failed }: Operation, answer: Reply | ScriptFault
   }
 }
 
-/** Becomes an unhandled rejection: it is a bug. */
+/** Reports a bug as an unhandled rejection. */
 function throwLater(error: unknown): void {
   void Promise.reject(error);
 }
 
-/** None of its operations has an answer. */
+/** Answers all operations of a command with a fault. */
 function fail(command: Command, fault: ScriptFault): void {
-  for (const operation of taken(command)) answered(operation, fault);
+  for (const operation of taken(command)) deliver(operation, fault);
 }
 
-/** Its operations, which are answered now: what may live on in old memory for a while should hold little. */
+/** Takes the operations out of a command that is settled: it may live on in old memory for a while, and should hold little. */
 function taken(command: Command): Operation[] {
   const { operations } = command;
   command.operations = command.keys = command.args = NOTHING;

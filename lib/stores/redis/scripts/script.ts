@@ -4,8 +4,8 @@ export interface Script {
   source: string;
   /** SHA-1 of the source, in hexadecimal. */
   sha: string;
-  /** What is sent together goes in this order: what is given back is free before others ask for it. */
+  /** The order of commands that are sent together: releases go first, so that the next holders find the locks free. */
   order: number;
-  /** How many locks one call is for at most: few enough to read some answers while the server is at work on the rest. */
+  /** The most locks that one call is for: few enough that answers are read while the server works on the rest. */
   locksPerCall: number;
 }

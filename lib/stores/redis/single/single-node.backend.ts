@@ -19,7 +19,7 @@ import { unreachable } from '../client/advice.js';
 import type { RedisNode } from '../node/redis-node.js';
 import type { ReplicaWait } from '../replicas/replica-wait.js';
 
-/** Lets the client notice that its connection is gone before it is asked again. */
+/** How long the client has to notice that its connection is gone before it is asked again, in milliseconds. */
 const RECONNECT_PAUSE_MS = 5;
 
 /** Locks on one Redis server, one Sentinel-managed master, or one Cluster. */
@@ -29,7 +29,7 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
   readonly #node: RedisNode;
   readonly #commandTimeoutMs: number;
   readonly #now: () => number;
-  /** Undefined: what the server granted counts as held. */
+  /** Undefined: replicas are not waited for. */
   readonly #replicas?: ReplicaWait;
 
   /** @param report checks the server */
@@ -46,7 +46,7 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
     this.#replicas = replicas;
   }
 
-  /** At most one limit to get a connection again and one for the last command sent on it; then its replicas are waited for. */
+  /** One time limit to reconnect, and one for the last command sent; then the wait for replicas. */
   attemptTimeoutMs(): number {
     return 2 * this.#commandTimeoutMs + (this.#replicas?.timeoutMs ?? 0);
   }
@@ -58,14 +58,14 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
         done({ status: 'acquired', grant: granted(request, vote.fencingToken), sentAt });
         return;
       }
-      // It must not reject; but if it does, nobody must be kept waiting either.
+      // It must not reject; but if it does, the contender must not be left waiting.
       this.#outcomeOf(vote, request, sentAt).then(done, (bug: unknown) =>
         done({ status: 'unavailable', causes: [new NodeError(this.#node.name, String(bug))] }),
       );
     });
   }
 
-  /** Rides out a short break of the connection: the owner value makes it safe to send the same attempt again. */
+  /** Rides out a short break of the connection: its owner value makes it safe to send the same attempt again. */
   async #outcomeOf(vote: Vote, request: AcquireRequest, sentAt: number): Promise<AcquireOutcome> {
     const startedAt = sentAt;
     const { place } = request;
@@ -126,7 +126,7 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
     this.#node.listen({
       onTurn: (ticket) => listener.onTurn(ticket),
       onHandOver: (ticket, handOver) => {
-        // What replicas are to have is not held before they do, and what cannot be extended now is not begun with.
+        // A lock is not held before its replicas have it, and none is begun that cannot be extended now.
         if (this.#replicas || !this.#node.isReady) listener.onTurn(ticket);
         else listener.onHandOver(ticket, handOver);
       },
@@ -167,8 +167,8 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
   }
 
   /**
-   * Not awaited: it is for whoever comes next, and is repeated until it is confirmed, however long that takes: an attempt
-   * that was not answered may run when the server goes on.
+   * Gives up an attempt. Not awaited, as it matters to the next contender only, and retried without end: an attempt that was
+   * not answered may run when the server goes on.
    */
   #undo(request: AcquireRequest): void {
     if (request.place) this.#node.leave(request.key, request.place);
