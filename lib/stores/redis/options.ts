@@ -9,11 +9,11 @@ import type { RedisSource } from './client/source.js';
 export interface ReplicaOptions {
   /** 1 to 100; Redis itself is not counted. */
   count: number;
-  /** In milliseconds, 1 to 60 000, and at most a third of `ttlMs`. A call that comes while others wait may take twice as long. */
+  /** In milliseconds, 1 to 60 000, at most a third of `ttlMs`. A call that comes while others wait may take twice as long. */
   timeoutMs: number;
 }
 
-/** How locks are kept on Redis. */
+/** Options for locks on Redis. */
 export interface RedisStoreOptions {
   /**
    * First part of every key in Redis: `<keyPrefix>:{<key>}`. Not empty, no braces.
@@ -26,16 +26,16 @@ export interface RedisStoreOptions {
    */
   commandTimeoutMs?: number;
   /**
-   * Wait until so many replicas have a lock, and each extension of it, with the command WAIT on a connection of its own. If
-   * they do not in time, the lock is given back, and the call fails with `LockUnavailableError`. It survives the failover
-   * to a replica that had it; which replica is promoted is not up to this library. Only with `redis`.
+   * Wait until this many replicas have a lock, and each extension of it, with the command WAIT on a connection of its own. If
+   * they do not have it in time, the lock is released, and the call fails with `LockUnavailableError`. A lock survives the
+   * failover to a replica that has it; which replica is promoted is not up to this library. Only with `redis`.
    * @default not waited for
    */
   waitForReplicas?: ReplicaOptions;
   /**
-   * Only with `redlock`: a node that was started, or lost its data, votes again when the longest ttl in use has passed since,
-   * so that all locks that it may have forgotten have ended. Where it writes to disk before it answers (`appendfsync always`)
-   * a start is no reason to wait. Off, two calls can hold one lock after a node came back empty: only fencing tokens help then.
+   * Only with `redlock`: a node that was restarted, or lost its data, votes again only after the longest ttl in use, when all
+   * locks that it may have forgotten have ended. A node that writes to disk before it answers (`appendfsync always`) need not
+   * wait after a restart. When off, two calls can hold one lock after a node came back empty: only fencing tokens help then.
    * @default true
    */
   admission?: boolean;
@@ -45,7 +45,7 @@ export interface RedisStoreOptions {
 export interface ResolvedRedisOptions extends Required<
   Omit<RedisStoreOptions, 'commandTimeoutMs' | 'waitForReplicas'>
 > {
-  /** Undefined: as long as `commandTimeoutOf` says. */
+  /** Undefined: the default of `commandTimeoutOf`. */
   commandTimeoutMs?: number;
   /** Undefined: replicas are not waited for. */
   waitForReplicas?: ReplicaOptions;
@@ -69,14 +69,14 @@ export const REDIS_CHECKS: Readonly<Record<keyof RedisStoreOptions, Check>> = {
 };
 
 /**
- * Checks and defaults the options of the store; others are passed over.
- * @throws LockOptionsError what was wrong, what was got, what is expected
+ * Checks the options of the store and fills in their defaults; ignores other options.
+ * @throws LockOptionsError for a value out of bounds
  */
 export function resolveRedisOptions(options: RedisStoreOptions): ResolvedRedisOptions {
   return { ...DEFAULTS, ...checked(options, REDIS_CHECKS) };
 }
 
-/** @throws LockOptionsError for what does not lead to the Redis, or the Redlock, that is meant */
+/** Reads the servers from the options. @throws LockOptionsError for a source with which ioredis would connect elsewhere */
 export function resolveServers({ redis, redlock }: { redis?: RedisSource; redlock?: RedisSource[] }): RedisServers {
   if (redis !== undefined) {
     checkSource('redis', redis);
@@ -92,7 +92,7 @@ export function resolveServers({ redis, redlock }: { redis?: RedisSource; redloc
   return { kind: 'redlock', sources: redlock };
 }
 
-/** @throws LockOptionsError for options that these servers, or the memory of the process, cannot serve */
+/** Checks that the store can serve the options. @throws LockOptionsError for those that it cannot */
 export function checkServed(
   kind: RedisServers['kind'] | 'memory',
   { fair, ttlMs, waitForReplicas }: ResolvedServiceOptions & ResolvedRedisOptions,
@@ -108,7 +108,7 @@ export function checkServed(
       `waitForReplicas needs redis, whose replicas Redis keeps itself: got ${kind}, which has none.`,
     );
   }
-  // An extension that begins after a third of the ttl, behind one that waits in vain, must end before the lease does.
+  // An extension that begins after a third of the ttl, behind one that times out, must end before the lease does.
   if (waitForReplicas.timeoutMs > ttlMs / 3) {
     throw new LockOptionsError(
       `waitForReplicas.timeoutMs must be at most a third of ttlMs: got ${waitForReplicas.timeoutMs} with ttlMs ${ttlMs}.`,
@@ -133,12 +133,12 @@ function sourcesOf(servers: RedisServers | { kind: 'memory' }): RedisSource[] {
   return servers.kind === 'redis' ? [servers.source] : servers.kind === 'redlock' ? servers.sources : [];
 }
 
-/** Two clients are two, whatever they are connected to. */
+/** Whether two sources lead to the same server. Two clients count as different, whatever they are connected to. */
 function isSameSource(one: RedisSource, other: RedisSource): boolean {
   return one === other || (!isClient(one) && !isClient(other) && isDeepStrictEqual(one, other));
 }
 
-/** How long a command may take, where the options do not say it. */
+/** How long a command may take, in milliseconds: as the options say, or the default for this kind of store. */
 export function commandTimeoutOf(
   kind: RedisServers['kind'],
   { commandTimeoutMs, ttlMs }: { commandTimeoutMs?: number; ttlMs: number },

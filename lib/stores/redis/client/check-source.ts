@@ -2,8 +2,8 @@ import { LockOptionsError } from '../../../api/errors.js';
 import type { IoredisClient, RedisOptions } from './source.js';
 
 /**
- * The options of ioredis: those of 5.4 and later ones. ioredis ignores any other name, and takes localhost where it finds
- * no server. The compiler refuses this list when it is not that of the installed version. 6.0 added `himportFieldsets`,
+ * The options of ioredis 5.4 and later. ioredis ignores any other name, and connects to localhost where it finds no server.
+ * The compiler refuses this list when it differs from that of the installed version. 6.0 added `himportFieldsets`,
  * `protocol` and `replyMapping`, 5.11 had `blockingTimeout`, `blockingTimeoutGrace`, `clientInfoTag` and
  * `disableClientInfo` beyond those of 5.4.
  */
@@ -71,7 +71,7 @@ const NAMES = Object.keys(OPTIONS);
 const WITHIN = 'Give its contents directly: { host, port }.';
 const OF_A_CLUSTER = 'A Cluster is given as a client: new Cluster(nodes, options).';
 
-/** What is meant by names that are no options of ioredis. */
+/** Advice for names that are no options of ioredis. */
 const MEANT = new Map([
   ['url', "Give the URL by itself: 'redis://host:port'."],
   ['uri', "Give the URL by itself: 'redis://host:port'."],
@@ -93,13 +93,13 @@ const MEANT = new Map([
 const A_NEWER_OPTION = 'If a newer ioredis has it, give a function: () => new Redis({ … }).';
 
 /**
- * Refuses what would not lead to the Redis that is meant: ioredis connects to localhost then, and locks on different
- * servers have two holders. No value is repeated: it may hold a password.
- * @param name of the option, for the message
+ * Refuses a source with which ioredis would silently connect to localhost: locks on different servers can have two holders.
+ * Messages repeat no value, as it may hold a password.
+ * @param name the name of the option, for the message
  * @throws LockOptionsError
  */
 export function checkSource(name: string, source: unknown): void {
-  if (typeof source === 'function') return; // what it returns is checked when it is there
+  if (typeof source === 'function') return; // its result is checked when it has been called
   const problem = typeof source === 'string' ? problemOfUrl(source) : problemOfObject(source);
   if (problem === undefined) return;
   throw new LockOptionsError(
@@ -109,7 +109,7 @@ export function checkSource(name: string, source: unknown): void {
 }
 
 /**
- * Checks what a function given as a source has returned.
+ * Checks the result of a function that was given as a source.
  * @throws LockOptionsError
  */
 export function checkMade(made: unknown): asserts made is IoredisClient {
@@ -155,7 +155,7 @@ function problemOfAddress(
   given: string[],
 ): string | undefined {
   if (Connector || sentinels || path) return undefined;
-  // Also text, as variables of the environment are: ioredis takes it.
+  // ioredis also takes text, the form of environment variables.
   if (port !== undefined && !isPort(Number(port))) {
     return `port ${kindOf(port) === 'a number' ? port : kindOf(port)}, which is not a port. Is the variable that it comes from set?`;
   }
@@ -175,7 +175,7 @@ function isPort(port: number): boolean {
   return Number.isInteger(port) && port > 0 && port < 65_536;
 }
 
-/** What is neither a client of ioredis nor options, but is taken for them. */
+/** Describes a value that is neither an ioredis client nor options, but is easily mistaken for one of them. */
 function mistaken(source: unknown): string | undefined {
   if (typeof source !== 'object' || source === null) return undefined;
   const { then, EVALSHA, evalsha, isPipeline } = source as Record<string, unknown>;
@@ -212,7 +212,7 @@ function adviceOn(unknown: string): string {
   return near === undefined ? A_NEWER_OPTION : `Did you mean ${near}?`;
 }
 
-/** Whether one letter too many or too few, another letter, or two that are swapped, make the difference. */
+/** Whether two names differ by one letter that was added, left out or mistyped, or by two that were swapped. */
 function isNear(one: string, other: string): boolean {
   const [short, long] = one.length <= other.length ? [one, other] : [other, one];
   let same = 0;

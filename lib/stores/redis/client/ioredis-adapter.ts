@@ -16,8 +16,8 @@ import type {
 import type { Cluster, IoredisClient, Redis, RedisOptions, RedisSource } from './source.js';
 
 /**
- * Limits for the clients this library makes. A command of a broken connection fails at once and is not sent again by
- * the client, because a late acquire would leave an orphan; the backend decides what is tried again.
+ * Options of the clients that this library makes. A command fails as soon as its connection breaks, and the client does not
+ * send it again, because a late acquire would leave an orphan; the backend decides what is retried.
  */
 const OWN_CLIENT = {
   lazyConnect: true,
@@ -29,7 +29,7 @@ const OWN_CLIENT = {
   retryStrategy: (attempt: number) => Math.min(attempt * 50, 1_000),
 } satisfies RedisOptions;
 
-/** Nothing may be sent again by the client: WAIT speaks of what its own connection has written. */
+/** Options of a duplicate. It may send nothing again: WAIT answers for the writes of its own connection. */
 const DUPLICATE = {
   lazyConnect: true,
   enableOfflineQueue: false,
@@ -41,18 +41,18 @@ const DUPLICATE = {
   socketTimeout: undefined,
 } satisfies RedisOptions;
 
-/** The same server as another client uses, on a connection of its own: that one is neither changed nor blocked. */
+/** Options of a subscriber: a connection of its own, so that the client it is made from is neither changed nor blocked. */
 const SUBSCRIBER = {
   lazyConnect: true,
   socketTimeout: 5_000, // a subscription that hangs is made anew
-  autoResubscribe: false, // the inbox tells when it listens again, so it has to know
+  autoResubscribe: false, // the inbox reports when it listens again, so it subscribes itself
 } satisfies RedisOptions;
 
 const ONE_SERVER: Route = [0];
 
 /**
  * Opens a client; connects to nothing yet.
- * @param clientName for what is made here, unless the user gave it one
+ * @param clientName the name in `CLIENT LIST` of a client that is made here, unless its options have one
  * @throws LockOptionsError when ioredis is not installed
  * @throws what the user's function throws
  */
@@ -76,12 +76,12 @@ export class IoredisAdapter implements RedisClient {
   readonly #client: IoredisClient;
   #listener?: RedisClientListener;
   #failure?: ConnectionFailure;
-  /** The last connection that was not in the database that it was to use. */
+  /** The last connection that was given up because it is not in the right database. */
   #givenUp?: Duplex;
-  /** Those of a Cluster's masters. */
+  /** The adapters of a Cluster's masters. */
   readonly #masters = new WeakMap<Redis, IoredisAdapter>();
 
-  /** @param cluster that the client is part of, as that of one of its nodes */
+  /** @param cluster the Cluster, if the client is that of one of its nodes */
   constructor(
     client: IoredisClient,
     readonly isOwned = false,
@@ -129,17 +129,17 @@ export class IoredisAdapter implements RedisClient {
     return this.#single.stream; // a Cluster has none of its own
   }
 
-  // One listener for each event: of more than ten, on a client that several registrations share, Node warns.
+  // One handler for each event: several registrations may share a client, and Node warns of more than ten handlers.
   listen(listener: RedisClientListener): void {
     this.#listener = listener;
     this.#client.on('ready', this.#onReady).on('close', this.#onClose).on('end', this.#onEnd);
     if (this.isCluster) this.#client.on('node error', this.#onNodeError);
-    // A handed client keeps its own way of reporting errors: listened to, it would not report those that nobody else hears.
+    // A client of the user keeps its way of reporting errors: with a handler here it would not report unhandled ones.
     if (this.isOwned) this.#client.on('error', this.#onError);
   }
 
   readonly #onReady = (): void => {
-    if (this.#isGivenUp) return; // without the client's check it becomes ready all the same, for a moment
+    if (this.#isGivenUp) return; // without its ready check the client still becomes ready for a moment
     this.#failure = undefined;
     this.#listener!.ready();
   };
@@ -153,12 +153,12 @@ export class IoredisAdapter implements RedisClient {
   readonly #onEnd = (): void => this.#listener!.ended();
 
   readonly #onError = (error: Error): void => {
-    if (this.#isGivenUp) return; // what follows from that
+    if (this.#isGivenUp) return; // a consequence of giving it up
     const failure = { problem: problemOfIoredis(error), refused: refusedBy(error) };
     // An error of the Cluster itself only says that all its nodes failed.
     if (this.isCluster) this.#failure ??= failure;
     else this.#failure = failure;
-    // Whatever the reason, the client would go on in database 0, where others do not look for the lock.
+    // Whatever the reason, the client would go on in database 0, where other processes do not look for the lock.
     if (isOfSelect(error)) {
       this.#givenUp = this.#single.stream;
       this.#givenUp?.destroy();
@@ -187,7 +187,7 @@ export class IoredisAdapter implements RedisClient {
   routeOf(key: string): Route {
     if (!this.isCluster) return ONE_SERVER;
     const slot = clusterSlot(this.keyPrefix + key);
-    // Of both: the node does not answer for other slots either, and what is open may yet run on the slot's next node.
+    // Both block: a node that hangs answers for no slot, and open commands may yet run on the slot's next node.
     const node = this.#cluster.slots[slot]?.[0];
     return node === undefined ? [slot] : [slot, node];
   }
@@ -198,7 +198,7 @@ export class IoredisAdapter implements RedisClient {
 
   #run(call: ScriptCall, bySha: boolean): void {
     const { script, keys, args } = call;
-    // The client takes a list for what it holds: to spell out hundreds of arguments costs more than to send them.
+    // The client flattens a list: spreading hundreds of arguments would cost more than sending them.
     const values = [...keys, ...args] as unknown as string;
     try {
       const reply = bySha
@@ -209,7 +209,7 @@ export class IoredisAdapter implements RedisClient {
         (error: unknown) => this.#refused(call, error, bySha),
       );
     } catch (error) {
-      // Also a client that throws, instead of rejecting, must leave nobody without an answer.
+      // The client threw instead of rejecting: the call needs an answer all the same.
       void Promise.resolve().then(() => this.#refused(call, error, bySha));
     }
   }
@@ -255,7 +255,7 @@ export class IoredisAdapter implements RedisClient {
     const { condition, options } = this.#single;
     const more = this.cluster
       ? { db: 0, keyPrefix: this.cluster.options.keyPrefix, retryStrategy: () => null }
-      : { db: condition?.select ?? options.db }; // the application may have selected another than that of its options
+      : { db: condition?.select ?? options.db }; // the application may have selected another database than that of its options
     return new IoredisAdapter(this.#single.duplicate({ ...DUPLICATE, connectionName, ...more }), true);
   }
 
@@ -265,22 +265,22 @@ export class IoredisAdapter implements RedisClient {
 
   #subscriber(connectionName: string): IoredisClient {
     if (!this.isCluster) return this.#single.duplicate({ ...SUBSCRIBER, connectionName });
-    // All of redisOptions: ioredis 5 takes what is given here for all, and would forget the credentials.
+    // All of redisOptions: those given here replace the client's in ioredis 5, credentials included.
     const redisOptions = { ...this.#cluster.options.redisOptions, connectionName };
     return this.#cluster.duplicate([], { lazyConnect: true, redisOptions });
   }
 
-  // Under RESP2 a connection that has subscribed can ask for nothing else.
+  // On a connection of its own: under RESP2 one that has subscribed takes no other commands.
   async trySubscribing(channel: string, connectionName: string, timeoutMs: number): Promise<Answer> {
     let own: Redis | undefined;
     const timer = setTimeout(() => own?.disconnect(), timeoutMs);
     try {
       const once = { enableReadyCheck: false, retryStrategy: () => null };
       own = this.#single.duplicate({ ...SUBSCRIBER, connectionName, ...once });
-      own.on('error', () => {}); // told by the promise
+      own.on('error', () => {}); // the promise rejects with it
       await own.connect();
       const value = await own.subscribe(channel);
-      await own.quit().catch(() => {}); // the server has let it go when this is over
+      await own.quit().catch(() => {}); // so that the server has closed it when this returns
       return { value };
     } catch (error) {
       return { refusal: problemOfIoredis(error) };
@@ -290,7 +290,7 @@ export class IoredisAdapter implements RedisClient {
     }
   }
 
-  /** Unless it is a Cluster, whose own properties of these names are absent. */
+  /** The client as one for a single server; properties of these names are undefined where it is a Cluster. */
   get #single(): Redis {
     return this.#client as Redis;
   }
@@ -312,28 +312,27 @@ class IoredisSubscription implements Subscription {
     channel: string,
     listener: SubscriptionListener,
   ) {
-    /** After `close()` nothing is told. */
-    const tell = (what: () => void) => {
-      if (!this.#isClosed) what();
+    const unlessClosed = (report: () => void) => {
+      if (!this.#isClosed) report();
     };
     client
-      .on('error', () => {}) // the connection that asks for locks has the same troubles, and reports them
-      .on('message', (_channel: string, text: string) => tell(() => listener.message(text)))
+      .on('error', () => {}) // the connection for commands has the same troubles, and reports them
+      .on('message', (_channel: string, text: string) => unlessClosed(() => listener.message(text)))
       .on('ready', () => {
-        // Refused, for want of rights: then it is never opened.
+        // A refusal, for lack of rights, is not reported: the subscription never opens.
         client.subscribe(channel).then(
-          () => tell(() => listener.opened()),
+          () => unlessClosed(() => listener.opened()),
           () => {},
         );
       })
-      .on('close', () => tell(() => listener.closed()))
-      .on('end', () => tell(() => listener.ended()));
-    client.connect().catch(() => {}); // told by the events
+      .on('close', () => unlessClosed(() => listener.closed()))
+      .on('end', () => unlessClosed(() => listener.ended()));
+    client.connect().catch(() => {}); // reported by the events
   }
 
   close(): void {
     this.#isClosed = true;
-    (this.client as Redis).stream?.destroy(); // nobody would answer the end of a connection that is half-open
+    (this.client as Redis).stream?.destroy(); // a half-open connection would wait for an answer to its end
     this.client.disconnect();
   }
 }

@@ -5,13 +5,13 @@ import { openClient } from './ioredis-adapter.js';
 import type { ConnectionFailure, RedisClient } from './redis-client.js';
 import type { RedisSource } from './source.js';
 
-/** So long after a command was due its connection counts as half-open. */
+/** How long after a command was due its connection counts as half-open, in milliseconds. */
 const HALF_OPEN_AFTER_MS = 4_000;
 
-/** A server that has become a replica is left for the one that its address may lead to now at most so often. */
+/** How often, at most, the connection to a server that has become a replica is made anew, in milliseconds. */
 const RENEW_EVERY_MS = 1_000;
 
-/** What a server refuses until somebody changes something. */
+/** Refusals that last until the setup is changed. */
 const REFUSALS: Record<NonNullable<ConnectionFailure['refused']>, { what: string; advice: string }> = {
   credentials: { what: 'the credentials', advice: 'Correct username and password.' },
   database: { what: 'the database', advice: 'Give its user the right +select, or name a database that it has.' },
@@ -23,10 +23,10 @@ export interface RedisConnectionListener {
   onReady(): void;
 }
 
-/** One client, made here or handed in, and whether it can be used now. */
+/** One client, made here or passed by the user, and whether it can be used now. */
 export class RedisConnection {
   readonly #waiting = new Set<() => void>();
-  /** Those of them to whom a refusal is an answer. */
+  /** The waiters at the start of the application, which a refusal answers. */
   readonly #starting = new Set<() => void>();
   #listener?: RedisConnectionListener;
   #wasReady: boolean;
@@ -39,12 +39,12 @@ export class RedisConnection {
 
   /** `host:port`, or the path of a socket: never the URL, which may hold a password. */
   readonly name: string;
-  /** What the further connections that are made after its example are called in `CLIENT LIST`. */
+  /** The name in `CLIENT LIST` of further connections that are made like this one. */
   readonly clientName: string;
 
   /**
-   * @param clientName unless the user gave a client that was made for this one another name
-   * @param commandTimeoutMs after so long without a connection the server counts as down
+   * @param clientName its name in `CLIENT LIST`, unless the user gave an owned client another one
+   * @param commandTimeoutMs how long without a connection until the server counts as down, in milliseconds
    */
   constructor(
     readonly client: RedisClient,
@@ -65,7 +65,7 @@ export class RedisConnection {
   }
 
   /**
-   * @param clientName for what is made here, unless the user gave it one
+   * @param clientName the name in `CLIENT LIST` of a client that is made here, unless its options have one
    * @throws what the user's function throws
    */
   static async open(
@@ -81,8 +81,8 @@ export class RedisConnection {
   }
 
   /**
-   * Whether it is of no use to wait for it: an attempt to connect again has failed, or took too long. A break that is
-   * shorter is ridden out. What a proxy that takes connections hides is known after `commandTimeoutMs`.
+   * Whether waiting for it is useless: an attempt to reconnect has failed, or took too long. A shorter break is ridden out.
+   * Behind a proxy that accepts connections for a dead server this is known after `commandTimeoutMs`.
    */
   get isKnownDown(): boolean {
     if (this.isReady) return false;
@@ -90,7 +90,7 @@ export class RedisConnection {
     return this.#downSince !== undefined && performance.now() - this.#downSince >= this.commandTimeoutMs;
   }
 
-  /** What is wrong while it is not ready. The same one until that changes: it is asked for by every call meanwhile. */
+  /** The problem while it is not ready. One error object until it changes, as every call asks for it meanwhile. */
   get problem(): NodeError {
     const { failure, status } = this.client;
     const cause = failure ? `: ${failure.problem}` : '';
@@ -111,9 +111,9 @@ export class RedisConnection {
 
   /**
    * Waits until commands can be sent. Starts the connection of a lazy client, as a command would.
-   * @param when at the `start` of the application a server may be about to start, too: it is waited for also when it is
-   *   known to be down, but what it refuses will stay so; later that may be changing
-   * @returns undefined when it is ready; what is wrong after `timeoutMs`, or at once when it is of no use to wait
+   * @param when at the `start` of the application the server may be starting, too: it is waited for even when it is known to
+   *   be down, but a refusal ends the wait; later a refusal may be about to change
+   * @returns undefined when it is ready; the problem after `timeoutMs`, or at once when waiting is useless
    */
   async ready(timeoutMs: number, when?: 'start'): Promise<NodeError | undefined> {
     if (this.isReady) return undefined;
@@ -130,8 +130,9 @@ export class RedisConnection {
   }
 
   /**
-   * Gives the connection up, and has it made anew, if a command that is overdue stays so: the client's own `socketTimeout`
-   * would set and clear a timer for each command. Clients that were handed in are left alone.
+   * Has the connection made anew if a command that is overdue stays so: the client's own `socketTimeout` would set and clear
+   * a timer for each command. Clients of the user are left alone.
+   * @param isOpen whether the command is still not answered
    */
   suspect(isOpen: () => boolean): void {
     const { isOwned, generation } = this.client;
@@ -145,7 +146,7 @@ export class RedisConnection {
   /**
    * Has the connection made anew, because its server has become a replica: the address may lead to the primary by now,
    * while the old connection would stay with the replica for ever. In a Cluster the server itself sends the client on.
-   * @returns what to do about it
+   * @returns advice for the user
    */
   leaveReplica(): string {
     if (!this.client.isOwned) {
@@ -157,7 +158,7 @@ export class RedisConnection {
     return 'Its server is a replica: check that the address leads to the primary. The module reconnects every second until it does.';
   }
 
-  /** Closes the client if it was made here. Nothing may be under way any more. */
+  /** Closes the client if it is owned. No command may be in flight any more. */
   close(): void {
     this.#listener = undefined;
     this.client.close();

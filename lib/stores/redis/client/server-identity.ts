@@ -1,21 +1,21 @@
 import type { RedisClient } from './redis-client.js';
 import { infoFields, settingOf } from './server-info.js';
 
-/** A server that is told apart from what it was before it was started again. */
+/** Tells a server apart from the same one before its restart. */
 export interface ServerIdentity {
   /** Changes with each start of the server that may have lost what it acknowledged. */
   run: string;
   /**
-   * For how long it has known all that it granted, if it is not the run that was seen last: in whole seconds, at most.
-   * A replica that was promoted may have been up for long, and yet not know the last grants of its master.
+   * How long it has known all locks that it granted, unless its run is the one that was seen last; in seconds, rounded down.
+   * A promoted replica may have been up for long and yet not know the last grants of its master.
    */
   uptimeS: number;
 }
 
-/** With it what was acknowledged is on disk: the server knows all its locks, however often it was started. */
+/** The run of a server with this setting: it never forgets a lock that it acknowledged, however often it restarts. */
 const ON_DISK = 'appendfsync always';
 
-/** @throws what the client rejects with; an Error when the server does not tell */
+/** Asks a server for its identity. @throws the client's error; an Error when INFO lacks the fields */
 export async function identify(client: RedisClient): Promise<ServerIdentity> {
   const [info, replication, isOnDisk] = await Promise.all([
     client.call('info', 'server'),
@@ -26,14 +26,14 @@ export async function identify(client: RedisClient): Promise<ServerIdentity> {
   const run = fields.get('run_id');
   const uptimeS = Number(fields.get('uptime_in_seconds') || NaN);
   if (!run || Number.isNaN(uptimeS)) throw new Error('INFO lacks run_id or uptime_in_seconds');
-  // Where that is not told, it may have been one.
+  // A server that does not say may have been one.
   const wasReplica = !/^0+$/.test(fields.get('master_replid2') ?? '');
-  // Redis counts how often the second changed since the start: it says one second after a moment.
+  // Redis counts how often the second has changed since its start: it may say one second after a moment.
   const sinceStartS = Math.max(0, uptimeS - 1);
   return { run: isOnDisk && !wasReplica ? ON_DISK : run, uptimeS: wasReplica ? 0 : sinceStartS };
 }
 
-/** Where CONFIG may not be read nothing is taken for granted. */
+/** Whether every write is on disk before it is acknowledged; false where CONFIG may not be read. */
 async function writesToDiskFirst(client: RedisClient): Promise<boolean> {
   const settings = await client.call('config', 'GET', 'append*').catch(() => []);
   return settingOf(settings, 'appendonly') === 'yes' && settingOf(settings, 'appendfsync') === 'always';

@@ -9,8 +9,8 @@ export type { Cluster, Redis, RedisOptions };
 export type IoredisClient = Redis | Cluster;
 
 /**
- * Where a Redis is: a URL, ioredis options, a client, or a function that makes a client.
- * Options have to name the server, and may hold nothing that ioredis does not know: it would connect to localhost.
- * The module closes what it made itself or had made by the function; a client it was handed it never closes.
+ * How to reach a Redis: a URL, ioredis options, a client, or a function that makes a client.
+ * Options have to name the server, and only options that ioredis knows: otherwise it would connect to localhost.
+ * The module closes clients that it made itself or that the function made; it never closes a client that it was given.
  */
 export type RedisSource = string | RedisOptions | Redis | Cluster | (() => IoredisClient | Promise<IoredisClient>);

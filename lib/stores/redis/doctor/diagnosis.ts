@@ -1,12 +1,12 @@
 import type { Finding, NodeReport } from '../../../api/diagnosis.js';
 
-/** What was checked of one Redis server. What is `undefined` could not be found out: `notChecked` says why. */
+/** The state of one Redis server. `undefined` stands for what could not be found out: `notChecked` says why. */
 export interface NodeDiagnosis extends NodeReport {
   /** `host:port`, the path of a socket, or the name of a Sentinel master; in a Cluster one for each master. */
   name: string;
   /** Whether it answered. If not, all but `name`, `problem` and `summary` is empty. */
   reachable: boolean;
-  /** Of Redis, such as `7.0.15`. */
+  /** The version of Redis, such as `7.0.15`. */
   version?: string;
   /** Changes with each start of the server: two nodes with the same one are one server. */
   runId?: string;
@@ -17,7 +17,7 @@ export interface NodeDiagnosis extends NodeReport {
   replicationId?: string;
   /** How many replicas follow it now. */
   replicas?: number;
-  /** How many of them each lock waits for, if it does (`waitForReplicas`). */
+  /** How many of them each lock waits for (`waitForReplicas`). */
   awaitedReplicas?: number;
   /** It is a replica that refuses writes. */
   readOnly?: boolean;
@@ -45,21 +45,21 @@ export interface NodeDiagnosis extends NodeReport {
   missingRights: string[];
   /** Commands that the server does not know, such as `zrange`: it is too old, or they were renamed. */
   unknownCommands: string[];
-  /** What it answered instead of writing, such as `OOM` when its memory is full, or `MISCONF`. */
+  /** The error that it answers to writes, such as `OOM` when its memory is full, or `MISCONF`. */
   refusesWrites?: string;
-  /** What it answered when its client asked for the database that it is to use. */
+  /** The error that it answers when its client selects its database. */
   refusesDatabase?: string;
-  /** What could not be checked, and why. */
+  /** Checks that could not be made, and why. */
   notChecked: string[];
 }
 
-/** What was checked of a server, before it is put into words. */
+/** The state of a server before its summary is written. */
 export type ExaminedNode = Omit<NodeDiagnosis, 'summary'>;
 
 /** How the servers keep locks: one alone, or a majority of several. */
 export type RedisKind = 'redis' | 'redlock';
 
-/** What a finding about servers of Redis is about, for programs. */
+/** The subject of a finding about Redis servers, for programs. */
 export type FindingCode =
   /** Two nodes of a Redlock are one server. */
   | 'same-server'
@@ -67,7 +67,7 @@ export type FindingCode =
   | 'not-independent'
   /** A replica that takes writes, which its master overwrites. */
   | 'writable-replica'
-  /** The client goes on in another database than it was to use. */
+  /** The client goes on in another database than the one it should use. */
   | 'wrong-database'
   | 'read-only-replica'
   | 'unreachable'
@@ -75,12 +75,12 @@ export type FindingCode =
   | 'missing-rights'
   | 'unknown-commands'
   | 'refuses-writes'
-  /** Fewer replicas follow it than each lock waits for. */
+  /** Fewer replicas follow the server than each lock waits for. */
   | 'too-few-replicas'
   | 'eviction'
   | 'no-persistence'
   | 'clocks-differ'
-  /** It is part of a Cluster, but the client is not for one. */
+  /** The server is part of a Cluster, but its client is not a Cluster client. */
   | 'cluster-mode'
   | 'not-checked';
 

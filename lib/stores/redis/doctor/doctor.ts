@@ -4,13 +4,13 @@ import type { ExaminedNode, RedisKind } from './diagnosis.js';
 import { refusalOf } from './refusal.js';
 import { summaryOf, whereOf } from './summary.js';
 
-/** What can check a server, or each master of a Cluster. */
+/** Checks a server, or each master of a Cluster. */
 export interface Examiner {
   /** Settles within `timeoutMs`, and never rejects. */
   run(timeoutMs: number): Promise<ExaminedNode[]>;
 }
 
-/** Checks the servers of a backend, and makes a report of them. */
+/** Checks the servers of a backend, and reports on them. */
 export class Doctor {
   constructor(
     private readonly backend: RedisKind,

@@ -1,17 +1,17 @@
 import type { ExaminedNode, FindingCode, RedisFinding, RedisKind } from './diagnosis.js';
 import { purposeOf, WITHOUT } from './rights.js';
 
-/** Clocks of nodes that differ by more than this are worth a word, in milliseconds. */
+/** The difference between clocks of nodes from which a finding is made, in milliseconds. */
 const CLOCK_TOLERANCE_MS = 1_000;
 /** The first version with `SET … GET`. */
 const OLDEST = [6, 2] as const;
 
 type About = readonly [code: FindingCode, message: string];
 
-/** What an operator should know of these servers, errors first. */
+/** The findings about these servers, errors first. */
 export function findingsOf(backend: RedisKind, nodes: readonly ExaminedNode[]): RedisFinding[] {
   const useless = nodes.map((node) => uselessBecause(node));
-  // A Redlock can do without a minority of its nodes, and nobody can do without the only one.
+  // A Redlock can do without a minority of its nodes; a single server is always needed.
   const missing = useless.filter((reasons) => reasons.length > 0).length;
   const severity = backend === 'redis' || nodes.length - missing <= nodes.length / 2 ? 'error' : 'warning';
   const findings = nodes.flatMap((node, index) => [
@@ -28,7 +28,7 @@ function found(severity: RedisFinding['severity'], [code, message]: About, node?
   return node ? { severity, code, node: node.name, message: `${node.name} ${message}` } : { severity, code, message };
 }
 
-/** Why no lock, or no vote, can be had there. */
+/** Reasons why the server gives no lock, or no vote. */
 function uselessBecause(node: ExaminedNode): About[] {
   if (!node.reachable) {
     return [
@@ -71,7 +71,7 @@ function isTooOld(version: string): boolean {
   return major < OLDEST[0] || (major === OLDEST[0] && minor < OLDEST[1]);
 }
 
-/** What lets two hold a lock. */
+/** Problems that let two hold one lock. */
 function unsafe(node: ExaminedNode): About[] {
   const about: About[] = [];
   if (node.refusesDatabase !== undefined) {

@@ -10,25 +10,25 @@ import { refusesDatabase } from '../client/refusals.js';
 import { settingOf } from '../client/server-info.js';
 import { readInfo } from './read-info.js';
 
-/** What a node is used for, and what the names of its keys and channels begin with. */
+/** The use of a node, and the names of its keys and channels. */
 export interface Usage {
   keyPrefix: string;
   processName: string;
-  /** Locks are taken on it alone; otherwise it is one of a Redlock. */
+  /** Whether locks are kept on it alone; if not, it is a node of a Redlock. */
   handsOver: boolean;
-  /** Each lock waits until so many replicas have it. */
+  /** How many replicas each lock waits for. */
   awaitedReplicas: number;
 }
 
-/** What only the check itself asks for. */
+/** Rights that only the check itself needs. */
 const FOR_CHECKS = ['info', 'config|get'];
 
 /**
  * Checks a Redis server, or each master of a Cluster, and changes nothing there: rights are tried out by commands on a
- * key that does not exist. (ACL DRYRUN needs Redis 7, and a right that tells about all users.)
+ * key that does not exist. (ACL DRYRUN needs Redis 7, and a right that reveals all users.)
  */
 export class NodeProbe implements Examiner {
-  /** Checks that were not answered yet: a server that hangs gets no second one. */
+  /** Checks in flight: a server that hangs gets no second one. */
   readonly #open = new WeakMap<RedisClient, Promise<ExaminedNode>>();
 
   constructor(
@@ -59,7 +59,7 @@ export class NodeProbe implements Examiner {
 
   async #check(client: RedisClient, timeoutMs: number): Promise<ExaminedNode> {
     const { keyPrefix, processName, handsOver, awaitedReplicas } = this.usage;
-    // A Cluster puts its prefix before the keys itself, not by the clients of its nodes.
+    // A Cluster adds its key prefix itself; the clients of its nodes do not.
     const prefix = client === this.connection.client ? '' : this.#clientPrefix;
     const key = `${prefix}${keyPrefix}:{doctor:${processName}}`;
     const channel = `${keyPrefix}:inbox:doctor:${processName}`;
@@ -97,14 +97,14 @@ export class NodeProbe implements Examiner {
     }
   }
 
-  /** The database that the client is in, as far as it knows: of a refusal it has only told, and gone on. */
+  /** The trial of the database that the client believes to be in: ioredis reports a refusal, and goes on in database 0. */
   #selection({ database }: RedisClient): Pick<Right, 'name' | 'probe'>[] {
-    // The nodes of a Cluster have but one.
+    // The nodes of a Cluster have only one.
     if (database === 0 || this.connection.client.isCluster) return [];
     return [{ name: 'select', probe: ['SELECT', String(database)] }];
   }
 
-  /** Says which keys and channels it is that cannot be used. */
+  /** Names the patterns of keys and channels that the user of Redis may not use. */
   #namePatterns({ missingRights }: ExaminedNode): void {
     const { keyPrefix } = this.usage;
     const patterns: Record<string, string> = {
@@ -135,7 +135,7 @@ function unreachable(name: string, isClusterClient: boolean, problem: string): E
   };
 }
 
-/** How far the server's clock is ahead: it read it at some moment between the question and the answer. */
+/** Measures how far the server's clock is ahead: it was read at some moment between the question and the answer. */
 async function clockOf(client: RedisClient): Promise<Pick<ExaminedNode, 'clockOffsetMs' | 'clockToleranceMs'>> {
   const askedAt = performance.now();
   const asked = Date.now();
@@ -160,7 +160,7 @@ function addPersistence(diagnosis: ExaminedNode, save: Answer, fsync: Answer): v
   if (appendFsync !== undefined) persistence.appendFsync = appendFsync;
 }
 
-/** Files a refusal under what it means, in the words of Redis 6 to 8. */
+/** Notes the meaning of a refusal, by the messages of Redis 6 to 8. */
 function noteRefusal(diagnosis: ExaminedNode, right: string, answer: Answer): void {
   if (!('refusal' in answer)) return;
   const { refusal } = answer;

@@ -1,7 +1,7 @@
 import { infoFields } from '../client/server-info.js';
 import type { ExaminedNode } from './diagnosis.js';
 
-/** What the answer to INFO says for a diagnosis. */
+/** Reads the answer to INFO into a diagnosis. */
 export function readInfo(text: string): Partial<ExaminedNode> {
   const info = infoFields(text);
   const number = (name: string): number | undefined => {

@@ -1,16 +1,16 @@
 /** A command that the user of Redis needs the right to, and a form of it that changes nothing. */
 export interface Right {
-  /** As in `ACL SETUSER`, without the plus. */
+  /** Its name in `ACL SETUSER`, without the plus. */
   name: string;
-  /** On a key that does not exist, and a channel to which nobody listens. */
+  /** A command that changes nothing: on a key that does not exist, or a channel without listeners. */
   probe: readonly [command: string, ...args: string[]];
-  /** What does not work without it. */
+  /** The part of the library that does not work without it. */
   purpose: Purpose;
 }
 
 export type Purpose = 'locks' | 'waiting' | 'handOver' | 'doctor';
 
-/** What becomes of it without a right. */
+/** The consequence of a missing right, by its purpose. */
 export const WITHOUT: Record<Purpose, string> = {
   locks: 'no lock can be taken',
   waiting: 'locks are not handed over, and calls that have to wait take longer or fail',
@@ -20,14 +20,14 @@ export const WITHOUT: Record<Purpose, string> = {
 
 const NO_SCRIPT = '0'.repeat(40);
 
-/** What a server is used for that takes a right more. */
+/** Uses of a server that need further rights. */
 export interface FurtherUse {
-  /** It is a node of a Redlock. */
+  /** Whether it is a node of a Redlock. */
   votes: boolean;
   waitsForReplicas: boolean;
 }
 
-/** All commands of the library, its scripts included, that can be tried on the connection that locks are taken on. */
+/** All commands of the library, its scripts included, that can be tried on the connection for locks. */
 export function commandRights(key: string, channel: string, { votes, waitsForReplicas }: FurtherUse): Right[] {
   const [lock, wait] = ['locks', 'waiting'] as const;
   const toVote: Right = { name: 'incrby', probe: ['INCRBY', key, 'no number'], purpose: lock };
@@ -51,7 +51,7 @@ export function commandRights(key: string, channel: string, { votes, waitsForRep
   ];
 }
 
-/** Of a right as `missingRights` names it; of a pattern of keys or channels, too. */
+/** The purpose of a right, or of a pattern of keys or channels, in the words of `missingRights`. */
 export function purposeOf(right: string): Purpose {
   if (right.startsWith('~')) return 'locks';
   if (right.startsWith('&') || right === '+subscribe') return 'waiting';

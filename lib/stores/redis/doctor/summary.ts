@@ -1,12 +1,12 @@
 import type { ExaminedNode, RedisKind } from './diagnosis.js';
 
-/** Where the locks are, in words. */
+/** The place of the locks in words, such as `on one Redis`. */
 export function whereOf(backend: RedisKind, nodes: readonly ExaminedNode[]): string {
   if (backend === 'redlock') return `on a Redlock of ${counted(nodes.length, 'node')}`;
   return nodes.some((node) => node.isClusterClient) ? 'on a Cluster' : 'on one Redis';
 }
 
-/** What was found of a server, in a few words. */
+/** The state of a server in a few words. */
 export function summaryOf(node: ExaminedNode): string {
   if (!node.reachable) return `not reachable (${node.problem})`;
   return [
