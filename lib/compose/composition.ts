@@ -1,14 +1,14 @@
 import type { LockService } from '../core/service/lock.service.js';
 import type { Shutdown } from '../core/service/shutdown.js';
 
-/** Checks the options of a registration, and says what opens its locks. @throws LockOptionsError */
+/** Checks the options of a registration, and returns what opens its locks. @throws LockOptionsError */
 export type LockComposition<Options> = (options: Options, registration?: string) => ComposedLocks;
 
 /** The locks of one registration, whose options are checked; nothing is connected yet. */
 export interface ComposedLocks {
   /** Name of the registration. */
   readonly registration: string;
-  /** The names of the options that another registration has otherwise; none when both lock the same in the same way. */
+  /** The names of the options in which another registration differs; none when both lock the same in the same way. */
   differencesFrom(other: ComposedLocks): string[];
   /**
    * Connects, unless the options say not to wait for it.
@@ -18,7 +18,7 @@ export interface ComposedLocks {
 }
 
 export interface Opening {
-  /** That of the application, which closes all its lock services at once. @default one of its own */
+  /** The shutdown of the application, which closes all its lock services at once. @default one of its own */
   shutdown?: Shutdown;
   /**
    * Check the servers first: those on which locks would be given, but not safely, are refused. Not with `lazyConnect`.
@@ -29,7 +29,7 @@ export interface Opening {
 
 export interface OpenedLocks {
   service: LockService;
-  /** What an operator should know of it: the caller logs it. */
+  /** Messages for the operator: the caller logs them. */
   notices: Notice[];
 }
 

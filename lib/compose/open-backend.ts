@@ -3,9 +3,9 @@ import { MemoryBackend } from '../stores/memory/memory.backend.js';
 import type { ResolvedOptions } from './redis-lock-options.js';
 
 /**
- * Makes the backend that the options ask for, and its clients; connects to nothing yet.
+ * Makes the backend for the options, and its clients; connects to nothing yet.
  * @param now the clock that `sentAt` is read from, in milliseconds
- * @param processName under which the owner values of this service are made
+ * @param processName the beginning of the owner values of this service
  */
 export async function openBackend(
   options: ResolvedOptions,
@@ -14,7 +14,7 @@ export async function openBackend(
 ): Promise<LockBackend> {
   const { backend } = options;
   if (backend.kind === 'memory') return new MemoryBackend(now);
-  // Not before it is needed: applications whose locks are in memory load none of it, and need no ioredis.
+  // Loaded when needed: applications whose locks are in memory load none of it, and need no ioredis.
   const { openRedis, openRedlock } = await import('./open-redis.js');
   return backend.kind === 'redis'
     ? openRedis(backend.source, options, now, processName)

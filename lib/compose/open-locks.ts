@@ -13,7 +13,7 @@ import { resolveOptions, type RedisLockModuleOptions, type ResolvedOptions } fro
 
 /**
  * Opens the locks of one registration on Redis, on a Redlock, or in memory.
- * @param options those of `RedisLockModule.forRoot`
+ * @param options the options of `RedisLockModule.forRoot`
  * @throws LockOptionsError
  * @throws LockUnavailableError when Redis, or a majority of the nodes, cannot be reached
  */
@@ -24,7 +24,7 @@ export async function openLocks(
   return composeLocks(options, registration).open(opening);
 }
 
-/** Of `RedisLockModule`. @throws LockOptionsError */
+/** The composition of `RedisLockModule`. @throws LockOptionsError */
 export function composeLocks(options: RedisLockModuleOptions, registration?: string): ComposedLocks {
   return new RedisLocks(resolveOptions(options, registration));
 }
@@ -77,14 +77,14 @@ function evenNumber(count: number): Notice[] {
   return [{ level: 'warn', message }];
 }
 
-/** All that was found of the servers, as loud as the worst of it. */
+/** The whole report on the servers, logged at the level of its worst finding. */
 function blockOf(registration: string, report: BackendReport): Notice {
   const [worst] = report.findings; // errors come first
   const level = worst === undefined ? 'log' : worst.severity === 'error' ? 'error' : 'warn';
   return { level, message: formatDiagnosis(diagnosisOf(registration, report)) };
 }
 
-/** The nodes that answer, and do not vote yet. */
+/** A notice of the nodes that answer, but do not vote yet. */
 function abstentions({ nodes }: BackendReport, problems: readonly NodeError[]): Notice[] {
   const abstaining = problems.filter(({ node }) => nodes.some(({ name, reachable }) => reachable && name === node));
   if (abstaining.length === 0) return [];

@@ -72,7 +72,7 @@ export async function openRedlock(
   );
 }
 
-/** Has each server checked for how it is used. */
+/** Makes the report of a backend: each server is checked for its use. */
 function reportOf(kind: RedisKind, nodes: readonly RedisNode[], settings: NodeSettings): LockBackend['report'] {
   const doctor = new Doctor(
     kind,
@@ -90,7 +90,7 @@ function unfitTogether(nodes: readonly RedisNode[], { admission }: ResolvedOptio
   return undefined;
 }
 
-/** Redis takes visible characters of ASCII only. */
+/** The name of connections in `CLIENT LIST`, for which Redis takes visible ASCII characters only. */
 function clientName({ registration }: ResolvedOptions): string {
   return `nest-redis-lock:${registration.replace(/[^!-~]/g, '_')}`;
 }

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 
-/** A name for one lock service of this process: `host/pid/random`. Host and pid are there for people who ask who holds a lock. */
+/** Makes a name for one lock service of this process: `host/pid/random`. Host and pid tell an operator who holds a lock. */
 export function processName(): string {
   const host =
     hostname()

@@ -25,7 +25,7 @@ export interface RedisLockSettings extends LockServiceOptions, RedisStoreOptions
 export type RedisLockModuleOptions = RedisLockSettings &
   (
     | {
-        /** Locks in the memory of this process: for unit tests and first steps. They exclude nobody else. */
+        /** Locks in the memory of this process: for unit tests and first steps. They exclude no other process. */
         memory: true;
         redis?: never;
         redlock?: never;
@@ -63,7 +63,7 @@ const CHECK_MEMORY = oneOf(true);
 const BESIDE_FACTORY = 'name and isGlobal go beside useFactory, not into what it returns.';
 const REDIS_OPTION = 'Did you mean redis: { host: ... }?';
 
-/** What is meant by names that are no options. */
+/** Advice for names that are no options. */
 const MEANT = {
   name: BESIDE_FACTORY,
   isGlobal: BESIDE_FACTORY,
@@ -77,7 +77,7 @@ const MEANT = {
 
 /**
  * The one place where module options are checked and defaulted, whichever form of `forRoot` they came by.
- * @throws LockOptionsError what was wrong, what was got, what is expected
+ * @throws LockOptionsError for an unknown option, or a value out of bounds
  */
 export function resolveOptions(options: RedisLockModuleOptions, registration = DEFAULT_REGISTRATION): ResolvedOptions {
   if (typeof options !== 'object' || options === null) throw unfit('options', options, 'an object');

@@ -15,13 +15,13 @@ import type {
 } from './lock-backend.js';
 import type { BackendReport } from './report.js';
 
-/** Methods of a lock backend that need not be written. */
+/** The methods of a lock backend that are optional here. */
 type Optional = 'problems' | 'connect' | 'report' | 'close';
 
 /** A lock backend that is written with promises. A promise that rejects counts as a store that did not answer. */
 export interface PromiseBackend
   extends Omit<LockBackend, 'acquire' | 'extend' | 'release' | Optional>, Partial<Pick<LockBackend, Optional>> {
-  /** How it is called in errors. */
+  /** Its name in errors. */
   readonly name: string;
   acquire(
     request: AcquireRequest,

@@ -1,7 +1,7 @@
 import type { NodeError } from '../../api/errors.js';
 import type { BackendReport } from './report.js';
 
-/** What one attempt asks for. */
+/** The request of one attempt. */
 export interface AcquireRequest {
   readonly key: string;
   /**
@@ -16,11 +16,11 @@ export interface AcquireRequest {
   readonly holders?: number;
 }
 
-/** What a backend granted. It is made by the backend, which may keep notes of its own in it, and is given back as it is. */
+/** A grant: made by the backend, which may keep notes of its own in it, and given back to it as it is. */
 export interface Grant {
   readonly key: string;
   readonly owner: string;
-  /** Undefined where holders are not exclusive: then nothing would be larger for a later one. */
+  /** Greater for each later holder. Undefined where holders are not exclusive, so that none is the later one. */
   readonly fencingToken?: number;
   /** The last of the tokens that were minted for holders in turn; undefined if it is the same. */
   readonly lastToken?: number;
@@ -29,7 +29,7 @@ export interface Grant {
 /** A grant that is to be kept for longer. */
 export interface ExtendRequest {
   readonly grant: Grant;
-  /** From now on, in milliseconds. */
+  /** How long the lock is to stand from now on, in milliseconds. */
   readonly ttlMs: number;
 }
 
@@ -43,7 +43,7 @@ export type AcquireOutcome =
     }
   | {
       status: 'contended';
-      /** Owner value of the holder; undefined when nobody has the majority of a split vote. */
+      /** Owner value of the holder; undefined after a split vote, when no owner has a majority. */
       owner?: string;
       /** How long the holder's lease still runs; undefined when unknown. */
       remainingMs?: number;
@@ -69,7 +69,7 @@ export type ReleaseOutcome =
   /** Not confirmed; the backend repeats it until it is, or the lock has ended by itself. */
   | { status: 'unavailable'; causes: NodeError[] };
 
-/** What the backend knows of a held lock. */
+/** A held lock, as far as the backend knows it. */
 export interface Holding {
   owner: string;
   remainingMs: number;
@@ -86,7 +86,7 @@ export interface Taken {
 
 /**
  * Holds locks in a store, one attempt at a time: it does not wait for a lock, and knows nothing of leases, calls or Nest.
- * Each method settles within the backend's time limit, and what it gave up it undoes by itself.
+ * Each method settles within the backend's time limit; an attempt that is given up then is undone by the backend itself.
  *
  * No method throws. `acquire`, `extend` and `release` take a callback, which is called once, after the method has returned, and in the order
  * in which the store answered: promises would not keep that order (docs/adr/0017-batches.md). `fromPromises` makes a
@@ -101,26 +101,27 @@ export interface LockBackend {
   /** Repeated in the background until it is confirmed, or the lock has ended by itself. Takes any grant, as `extend` does. */
   release(grant: Grant, done: (outcome: ReleaseOutcome) => void): void;
   /**
-   * What is wrong, as far as is known, with the nodes that keep an attempt waiting.
-   * @param silence what to say of a node that is connected, but owes an answer
+   * The known problems of the nodes that keep an attempt waiting.
+   * @param silence the problem of a node that is connected, but owes an answer
    */
   problems(silence: string): NodeError[];
   /** @throws LockUnavailableError */
   inspect(key: string): Promise<Holding | undefined>;
   /**
-   * @returns undefined when nobody held it
+   * Takes a lock from its holder.
+   * @returns undefined when it had none
    * @throws LockUnavailableError
    */
   forceRelease(key: string): Promise<Taken | undefined>;
   /**
    * Waits until locks can be taken.
-   * @returns what is wrong with the nodes that are not needed for it
+   * @returns the problems of nodes that are not needed for that
    * @throws LockUnavailableError after `timeoutMs`, naming the nodes
    */
   connect(timeoutMs: number): Promise<NodeError[]>;
   /** Checks each server once, for `timeoutMs` at most. Never rejects. */
   report(timeoutMs: number): Promise<BackendReport>;
-  /** Tries once more what is still to be released, and closes the connections that the backend opened. */
+  /** Tries unconfirmed releases once more, and closes the connections that the backend opened. */
   close(): Promise<void>;
 
   /** A capability: waiting calls have places in a queue of the store. Without it they ask again after pauses that grow. */
@@ -145,26 +146,26 @@ export interface HandOver {
   grantOf(key: string): Grant;
 }
 
-/** The queues that a store keeps of those who wait for its locks. */
+/** The queues that a store keeps for its locks. */
 export interface WaitQueue {
   /** Whether a release hands the lock over to the first in the queue, or only wakes it to try for itself. */
   readonly handsOver: boolean;
-  /** Whether the listener will hear of it when the turn of a place comes. */
+  /** Whether the listener will be called when the turn of a place comes. */
   readonly isListening: boolean;
-  /** Begins to listen for those who wait, unless it does already. */
+  /** Begins to listen for turns, unless it does already. */
   listen(listener: WaitListener): void;
-  /** A message that was due has not come: has the queue find out whether they still do. */
+  /** Checks that messages still arrive. Called when an expected one has not come. */
   checkListening(): void;
   /** Gives up a place, and the lock if that was handed over to it meanwhile. */
   leave(key: string, place: Place): void;
 }
 
-/** What a wait queue reports, at any time but within a call of it. */
+/** Hears from a wait queue, at any time except within a call of it. */
 export interface WaitListener {
   /** The turn of a ticket may have come; without one that of all, because listening has begun, or was interrupted. */
   onTurn(ticket?: string): void;
-  /** The lock was handed over to a ticket: whoever begins with it extends it at once. */
+  /** The lock was handed over to a ticket: its holder has to extend it at once. */
   onHandOver(ticket: string, handOver: HandOver): void;
-  /** A lock is said to have been taken by force from this owner value. */
+  /** A lock may have been taken by force from this owner value. */
   onTaken(key: string, owner: string): void;
 }

@@ -1,10 +1,10 @@
 import type { Finding, LockDiagnosis, NodeReport } from '../../api/diagnosis.js';
 import type { LockError } from '../../api/errors.js';
 
-/** How long a backend may take to check its servers, in milliseconds: one that has not answered by then is not reachable. */
+/** How long a backend may check its servers, in milliseconds: a server that has not answered by then counts as unreachable. */
 export const REPORT_TIMEOUT_MS = 1_000;
 
-/** What a backend reports of the servers that keep its locks. */
+/** A backend's report on the servers that keep its locks. */
 export interface BackendReport {
   /** The kind of backend, for programs: `redis`. */
   backend: string;

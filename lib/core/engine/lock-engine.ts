@@ -13,7 +13,7 @@ import { Calls, Waiter, type Closing, type WaitRequest } from '../waiting/waiter
 /** For how long the lock of a probe stands if it cannot be released, in milliseconds. */
 const PROBE_TTL_MS = 1_000;
 
-/** What an engine is made of. */
+/** The parts of an engine. */
 export interface EngineParts {
   readonly backend: LockBackend;
   readonly now: () => number;
@@ -25,7 +25,7 @@ export interface EngineParts {
   readonly kind?: LockKind;
 }
 
-/** Locks of one kind on single keys: acquires them, keeps them, gives them back. All that waits, and all that is held, is in it. */
+/** Locks of one kind on single keys: acquires, keeps and releases them. Every waiter, and every lock that is held, is in it. */
 export class LockEngine {
   readonly leases: Leases;
   readonly #backend: LockBackend;
@@ -71,7 +71,7 @@ export class LockEngine {
 
   /**
    * Acquires a lock, waiting for up to `waitMs`. Not an async function: its hops would come between each answer and its call.
-   * @param closing that of the application, for calls of this kind
+   * @param closing the closing of the application, for calls of this kind
    * @throws LockUnavailableError when the application is closed; or the reason of a signal that is aborted
    */
   acquire(key: string, request: WaitRequest, closing: Closing): Promise<LockHandle> {
@@ -88,7 +88,7 @@ export class LockEngine {
     return this.#gate.refuse(reason);
   }
 
-  /** Takes a lock from whoever holds it. @returns whether anybody did */
+  /** Takes a lock from its holder. @returns whether it had one */
   async forceRelease(key: string): Promise<boolean> {
     const taken = await this.#backend.forceRelease(key);
     const isTaken = ({ grant }: Lease) => taken?.from.includes(grant.owner);
@@ -97,7 +97,7 @@ export class LockEngine {
     return taken !== undefined;
   }
 
-  /** Whether locks can be had: takes one beside that of the key, on the same server. One that answers may yet refuse to write. */
+  /** Whether locks are available: acquires one beside that of the key, as a server that answers may still refuse writes. */
   async isAvailable(key: string): Promise<boolean> {
     this.#inFlight.begin();
     try {
@@ -116,7 +116,7 @@ export class LockEngine {
     }
   }
 
-  /** The closing has come to its next phase: refuses the calls that may not wait any more. */
+  /** Refuses the calls that may not wait any more, as the closing has entered its next phase. */
   refuseWaiting(closing: Closing): void {
     this.#queues.refuseWaiting(closing);
   }

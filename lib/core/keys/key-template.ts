@@ -1,20 +1,20 @@
 import { LockKeyError, LockOptionsError } from '../../api/errors.js';
 import { checkKey, keyPart, UnfitPart } from './key.js';
 
-/** Where the values of a key come from, which decides when the lock can be taken. */
+/** The source of a key's values, which decides when the lock can be acquired. */
 export type KeyOrigin = 'static' | 'arguments' | 'request';
 
-/** What a handler's key can be made of. */
+/** The parts of a request that a handler's key can be made of. */
 export const REQUEST_ROOTS = ['params', 'body', 'query', 'headers', 'user', 'data', 'args'] as const;
 export type RequestRoot = (typeof REQUEST_ROOTS)[number];
 
 type TemplateOf<Root extends string | bigint> = `${string}{${Root}${'.' | '}'}${string}`;
 /** The text of a key that is made of the request, as the compiler sees it. */
 export type RequestTemplate = TemplateOf<RequestRoot>;
-/** The text of a key that is made of arguments, so of nothing else. */
+/** The text of a key that is made of arguments, and of nothing else. */
 export type ArgumentTemplate = TemplateOf<bigint>;
 
-/** These are never a value by themselves. */
+/** Objects that are never a value by themselves. */
 const NEED_A_PATH = new Set(['params', 'query', 'headers', 'args']);
 
 /** Finds the value that a path begins with: an argument by its index, or a part of the request by its name. */

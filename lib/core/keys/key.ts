@@ -26,11 +26,11 @@ export function checkKey(key: unknown, status: 400 | 500 = 500): asserts key is 
   }
 }
 
-/** Says in its message what is wrong with a value that is to be a part of a key. */
+/** Why a value cannot be a part of a key. */
 export class UnfitPart extends Error {
   constructor(
     message: string,
-    /** What to do. */
+    /** Advice for the user. */
     readonly advice = 'Pass a value, or check it before.',
   ) {
     super(message);

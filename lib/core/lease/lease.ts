@@ -5,8 +5,8 @@ import { validityMs } from '../time/clock.js';
 
 /**
  * - `held`: it may be relied on.
- * - `extending`: the same, and an extension is under way.
- * - `unknown`: its time is over, unless the extension that is under way was granted.
+ * - `extending`: the same, and an extension is in flight.
+ * - `unknown`: its time is over, unless the extension in flight was granted.
  * - `lost`: it ended before it was released; the error names the reason.
  * - `released`: its holder gave it back.
  */
@@ -21,10 +21,10 @@ const NEXT: Readonly<Record<LeaseState, readonly LeaseState[]>> = {
   released: [],
 };
 
-/** What a lease begins with. */
+/** The beginning of a lease. */
 export interface LeaseTerms {
   readonly grant: Grant;
-  /** One of those of the grant, if that has any. */
+  /** One of the tokens of the grant, if it has any. */
   readonly fencingToken?: number;
   readonly ttlMs: number;
   /** When the command that won was sent. */
@@ -35,7 +35,7 @@ export interface LeaseTerms {
   readonly provisional?: boolean;
 }
 
-/** Who keeps a lease. */
+/** The keeper of a lease. */
 export interface LeaseOwner {
   readonly marginMs: number;
   readonly now: () => number;
@@ -64,7 +64,7 @@ export class Lease implements Linked<Lease> {
   readonly grant: Grant;
   readonly fencingToken?: number;
   readonly kept: boolean;
-  /** What it is extended by, in milliseconds. */
+  /** The ttl that it is extended by, in milliseconds. */
   ttlMs: number;
   /** When the command that won or last extended it was sent. */
   sentAt: number;
@@ -79,12 +79,12 @@ export class Lease implements Linked<Lease> {
   provisionalTtlMs?: number;
   /** An extension by another ttl was sent and not confirmed: which ttl it has in the store is unknown. */
   isUnsettled = false;
-  /** What the last extension failed with, if the lease could not be extended since. */
+  /** The error of the last extension, if it failed. */
   fault?: Error;
   readonly #owner: LeaseOwner;
   #state: LeaseState = 'held';
   #deadline: number;
-  /** The deadline if the extension that is under way was granted. */
+  /** The deadline if the extension in flight was granted. */
   #deadlineIfExtended = 0;
   #lost?: LockLostError;
   #abort?: AbortController;
@@ -133,7 +133,7 @@ export class Lease implements Linked<Lease> {
     return this.isHeld || this.#state === 'unknown';
   }
 
-  /** Whether an extension is under way; one at a time. Does not look at the deadline. */
+  /** Whether an extension is in flight; one at a time. Does not look at the deadline. */
   get isExtending(): boolean {
     return this.#state === 'extending' || this.#state === 'unknown';
   }
@@ -182,7 +182,7 @@ export class Lease implements Linked<Lease> {
     return true;
   }
 
-  /** Waits for the answer to the extension that is under way, or for the end of the lease. */
+  /** Waits for the answer to the extension in flight, or for the end of the lease. */
   answered(): Promise<void> {
     return this.isExtending ? new Promise((resolve) => (this.#whenAnswered ??= []).push(resolve)) : Promise.resolve();
   }
@@ -234,7 +234,7 @@ export class Lease implements Linked<Lease> {
 
   /** The error of a lease that is not held. */
   lostError(outcome?: LockOutcome): LockLostError {
-    // A nested call under the same lock has said already that it was lost: what counts is how its work ended.
+    // A nested call under the same lock has reported the loss already: what counts is how its work ended.
     const reason: unknown = outcome?.status === 'rejected' ? outcome.reason : undefined;
     const inner = reason instanceof LockLostError && reason.key === this.key ? reason.outcome : undefined;
     return new LockLostError(this.key, this.lostReason, inner ?? outcome, this.fault);

@@ -7,7 +7,7 @@ import { validityMs } from '../time/clock.js';
 import { Lease, type LeaseOwner } from './lease.js';
 import { Watchdog, type WatchdogListener } from './watchdog.js';
 
-/** What the leases of a service are made with. */
+/** The needs of all leases of a service. */
 export interface LeasesOptions {
   readonly backend: LockBackend;
   readonly marginMs: number;
@@ -15,11 +15,11 @@ export interface LeasesOptions {
   readonly emit: (event: () => LockEvent) => void;
 }
 
-/** Who is next when a lease ends. */
+/** Decides which contender is next when a lease ends. */
 export interface LeaseListener {
   /**
-   * Gives the lock to whoever is next: within this process, or by a release.
-   * @param done called with what became of the release
+   * Gives the lock to the next contender: within this process, or by a release.
+   * @param done called with the outcome of the release
    * @returns whether it was passed on within this process, so that nothing is released
    */
   giveBack(lease: Lease, done: (outcome: ReleaseOutcome) => void): boolean;
@@ -38,7 +38,7 @@ export class Leases implements LeaseOwner, WatchdogListener {
   readonly #watchdog = new Watchdog(this);
   /** Leases whose loss was found, and not acted on yet. */
   readonly #found = new Set<Lease>();
-  /** What is to be released once its lease has ended in the store, too. */
+  /** Grants that are released once their leases have ended in the store, too. */
   readonly #afterwards = new Map<NodeJS.Timeout, Grant>();
   #whenIdle?: () => void;
   #isClosing = false;
@@ -61,10 +61,10 @@ export class Leases implements LeaseOwner, WatchdogListener {
   }
 
   /**
-   * Begins to keep what was granted.
-   * @param fencingToken one of those of the grant
-   * @param ttlMs the one that it was granted for
-   * @param extendTo it was granted for a short time: the ttl it is to have from now on
+   * Begins to keep a grant as a lease.
+   * @param fencingToken one of the tokens of the grant
+   * @param ttlMs the ttl that it was granted for
+   * @param extendTo the ttl from now on, where it was granted for a short time only
    */
   add(
     grant: Grant,
@@ -76,7 +76,7 @@ export class Leases implements LeaseOwner, WatchdogListener {
   ): Lease {
     const provisional = extendTo !== undefined;
     const lease = new Lease({ grant, fencingToken, ttlMs, sentAt, kept, provisional }, this);
-    // Whether a lease that is extended is over by now is seen later: whoever began to keep it must know it first.
+    // Whether a lease that is extended is over by now is seen later: the caller must get to know the lease first.
     if (provisional) this.#extend(lease, extendTo);
     else this.#watchdog.watch(lease);
     return lease;
@@ -98,17 +98,17 @@ export class Leases implements LeaseOwner, WatchdogListener {
     if (lease.kept) void this.#extendNow(lease, lease.ttlMs);
   }
 
-  /** Gives back one handle's part; the last one releases. What cannot be released now the backend releases later. */
+  /** Releases one handle; the last one releases the lock. A release that fails now is retried by the backend. */
   release(lease: Lease): Promise<boolean> {
     const { isHeld } = lease;
     if (!isHeld && lease.isAlive) return lease.answered().then(() => this.release(lease));
     if (--lease.handles > 0 || !isHeld) return Promise.resolve(isHeld);
-    // In this order and at once: nothing is extended, and nobody in line is let in, behind the release.
+    // In this order and at once: no extension is sent, and no waiter let in, behind the release.
     this.#watchdog.unwatch(lease);
     lease.release();
     let isPassedOn = false;
     const givenBack = new Promise<ReleaseOutcome>((resolve) => (isPassedOn = this.listener.giveBack(lease, resolve)));
-    this.#tellIdle();
+    this.#reportIdle();
     if (!isPassedOn) return givenBack.then((outcome) => this.#released(lease, outcome));
     this.#released(lease, PASSED_ON);
     return RELEASED;
@@ -136,17 +136,17 @@ export class Leases implements LeaseOwner, WatchdogListener {
   idle(): Promise<void> {
     return new Promise((resolve) => {
       this.#whenIdle = resolve;
-      this.#tellIdle();
+      this.#reportIdle();
     });
   }
 
-  /** The application waits for `timeoutMs` for what is held. */
+  /** Reports that the application waits for the locks that are held, for `timeoutMs` at most. */
   announceWait(timeoutMs: number): void {
     this.settle();
     for (const lease of this.#watchdog.leases) this.#emit(() => ({ type: 'closing', timeoutMs, ...identity(lease) }));
   }
 
-  /** Keeps nothing any more: what is still held is lost to the shutdown. */
+  /** Ends all leases: locks that are still held are lost to the shutdown. */
   end(): void {
     for (const lease of this.#watchdog.leases) lease.lose('shutdown');
     this.settle();
@@ -170,7 +170,7 @@ export class Leases implements LeaseOwner, WatchdogListener {
       if (reason === 'shutdown') this.#backend.release(lease.grant, ignore);
       else if (reason !== 'stolen') this.#releaseAfterwards(lease);
       this.listener.onLost(lease);
-      this.#tellIdle();
+      this.#reportIdle();
       this.#emit(() => ({ type: 'lost', reason, ...identity(lease) }));
     }
   }
@@ -212,7 +212,7 @@ export class Leases implements LeaseOwner, WatchdogListener {
     });
   }
 
-  /** The answer to an extension. One of a lease that was released or lost meanwhile is of no interest any more. */
+  /** Handles the answer to an extension: ignored if the lease was released or lost meanwhile. */
   #extended(lease: Lease, outcome: ExtendOutcome): void {
     switch (outcome.status) {
       case 'extended':
@@ -243,7 +243,7 @@ export class Leases implements LeaseOwner, WatchdogListener {
         this.#emit(() => ({ type: 'released', ...identity(lease) }));
         return true;
       case 'gone':
-        // Nobody can tell since when: the work may not have been alone.
+        // Since when is unknown: the work may not have been alone.
         lease.foundGone();
         this.#emit(() => ({ type: 'lost', reason: 'expired', ...identity(lease) }));
         return false;
@@ -269,7 +269,7 @@ export class Leases implements LeaseOwner, WatchdogListener {
     this.#afterwards.set(timer, grant);
   }
 
-  #tellIdle(): void {
+  #reportIdle(): void {
     if (this.#whenIdle && this.isIdle) this.#whenIdle();
   }
 }
@@ -279,10 +279,10 @@ const PASSED_ON = { status: 'released' } as const satisfies ReleaseOutcome;
 const RELEASED = Promise.resolve(true);
 const SOON = Promise.resolve();
 
-/** What became of it is of no interest any more; the backend sees to it. */
+/** Ignores the outcome of a release: the backend retries it. */
 function ignore(): void {}
 
-/** What events tell of a lease. */
+/** The fields of an event that identify a lease. */
 export function identity({ key, grant, fencingToken }: Lease): { key: string; owner: string; fencingToken?: number } {
   return { key, owner: grant.owner, fencingToken };
 }

@@ -73,7 +73,7 @@ export class LockHandle implements Lock {
     return (this.#released ??= this.leases.release(this.lease));
   }
 
-  /** What it is, when it is logged or sent: not how it is kept. */
+  /** The fields that are logged or sent: not its internals. */
   toJSON(): Pick<Lock, 'key' | 'isHeld' | 'remainingMs'> & { fencingToken?: number } {
     const { key, lease, isHeld, remainingMs } = this;
     return { key, fencingToken: lease.fencingToken, isHeld, remainingMs };

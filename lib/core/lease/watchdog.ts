@@ -8,15 +8,15 @@ const EXTEND_AFTER = 1 / 3;
 const EXTEND_AFTER_AT_MOST = 1 / 2;
 /** Next try after a failed one, as a part of the lease. */
 const RETRY_AFTER = 1 / 10;
-/** What is due within this part of the lease is extended along: few large batches instead of many small ones. */
+/** Leases that come due within this part of their ttl are extended along: few large batches instead of many small ones. */
 const COALESCE = 1 / 15;
 /** A timer this late, as a part of the lease, says that the process did not run. */
 const STALLED_AFTER = 1 / 10;
 
-/** So many queues, of the ttls in use, may be empty for a while. */
+/** How many queues, one for each ttl in use, may be empty for a while. */
 const EMPTY_QUEUES = 8;
 
-/** Whom the watchdog keeps time for. */
+/** Hears from the watchdog which leases are due. */
 export interface WatchdogListener {
   readonly now: () => number;
   /** A lease is to be extended, or its deadline has passed: it stays due until it is watched anew, or not at all. */
@@ -40,9 +40,9 @@ class Queue extends LinkedList<Lease> {
  */
 export class Watchdog {
   readonly #listener: WatchdogListener;
-  /** By ttl; negative for those that are not extended. */
+  /** By ttl; negative for leases that are not extended. */
   readonly #queues = new Map<number, Queue>();
-  /** Leases with an extension under way or failed, and those that come due before others that stand in their queue. */
+  /** Leases with an extension in flight or failed, and those that come due before the last of their queue. */
   readonly #troubled = new LinkedList<Lease>();
   #timer?: NodeJS.Timeout;
   #timerDue = Infinity;
@@ -58,7 +58,7 @@ export class Watchdog {
     return size;
   }
 
-  /** What it watches. */
+  /** All leases that it watches. */
   get leases(): Lease[] {
     return [...this.#queues.values(), this.#troubled].flatMap((list) => list.filter(() => true));
   }
@@ -78,7 +78,7 @@ export class Watchdog {
     queue.push(lease);
   }
 
-  /** Watches a lease while an extension is under way: it is due at its deadline. */
+  /** Watches a lease while an extension is in flight: it is due at its deadline. */
   watchExtending(lease: Lease): void {
     this.unwatch(lease);
     this.#troubled.push(lease);
@@ -112,7 +112,7 @@ export class Watchdog {
     this.#timerDue = Infinity;
   }
 
-  /** Those that are not extended come due at another time, so they stand in a queue of their own. */
+  /** The queue of a lease. Leases that are not extended come due at another time, and have queues of their own. */
   #queueOf({ kept, ttlMs }: Lease): Queue {
     const id = kept ? ttlMs : -ttlMs;
     let queue = this.#queues.get(id);

@@ -2,17 +2,17 @@ import { LockOptionsError } from '../../api/errors.js';
 import type { AcquireOptions, LockServiceOptions, WithLockOptions } from '../../api/options.js';
 import { checked, DAY_MS, milliseconds, oneOf, refuseUnknown, unfit, type Check } from './checks.js';
 
-/** What one call asks for, with the defaults of its service. */
+/** The options of one call, with the defaults of its service. */
 export type LockRequest = Required<Omit<WithLockOptions, 'signal'>> & Pick<AcquireOptions, 'signal'>;
 
-/** What a service says for calls that do not say it themselves, and what bounds them. */
+/** The defaults of a service for its calls, and the options that bound them. */
 export interface CallDefaults extends LockRequest, Pick<LockServiceOptions, 'insideTransaction'> {
   marginMs: number;
 }
 
 const MAX_TIMER_MS = 2 ** 31 - 1; // setTimeout fires at once beyond it
 
-/** Of the options that a service has, too: there they are the defaults. */
+/** Checks of options that a service has, too, as the defaults of its calls. */
 export const LEASE_CHECKS = {
   ttlMs: milliseconds(20, DAY_MS), // the fencing counter lives for a day after its last use
   waitMs: milliseconds(0, MAX_TIMER_MS),
@@ -31,16 +31,16 @@ const CALL_CHECKS: Readonly<Record<keyof LockRequest, Check>> = {
 
 const CALL_OPTIONS = Object.keys(CALL_CHECKS);
 const IS_OF_CALL = new Set(CALL_OPTIONS);
-/** Those of them that a kind of call does not have. */
+/** The options that a kind of call does not have. */
 const NOT_OF = {
   withLock: new Set<string>(),
   acquire: new Set<string>(['onLost']),
   tryAcquire: new Set<string>(['onLost', 'waitMs']),
 };
-/** By which method of the service a lock is asked for. */
+/** The method of the service that is called. */
 export type CallKind = keyof typeof NOT_OF;
 
-/** What is meant by names that are no options of a call. */
+/** Advice for names that are no options of a call. */
 const MEANT = {
   registration: 'It belongs to @Locked: here inject the service of that registration with @InjectLockService(name).',
   onContended: 'It belongs to @Locked: here catch LockContendedError, or use tryAcquire.',
@@ -84,7 +84,7 @@ export function checkMargin(ttlMs: number, marginMs: number): void {
   }
 }
 
-/** A refusal that could never come would be taken for safety. @throws LockOptionsError */
+/** Refuses `onTransaction: 'refuse'` where it could have no effect, since it would look safe. @throws LockOptionsError */
 export function checkTransactions(
   { onTransaction }: Pick<LockRequest, 'onTransaction'>,
   { insideTransaction }: Pick<LockServiceOptions, 'insideTransaction'>,
@@ -100,7 +100,7 @@ function pickDefaults({ ttlMs, waitMs, watchdog, reentrant, onTransaction, onLos
   return { ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost };
 }
 
-/** Of what the call does not have, `undefined` is nothing asked for; a name that is none is misspelt even then. */
+/** Refuses options that this kind of call does not have, unless they are `undefined`, and names that no call has in any case. */
 function refuseForCall(options: object, call: CallKind): void {
   const given = Object.entries(options).filter(([name, value]) => value !== undefined || !NOT_OF[call].has(name));
   const known = CALL_OPTIONS.filter((name) => !NOT_OF[call].has(name));

@@ -1,6 +1,6 @@
 import { LockOptionsError } from '../../api/errors.js';
 
-/** Checks the value of an option. @throws LockOptionsError what was wrong, what was got, what is expected */
+/** Checks the value of an option. @throws LockOptionsError for a value out of bounds: what was wrong, what is expected */
 export type Check = (name: string, value: unknown) => void;
 
 export const DAY_MS = 86_400_000;
@@ -23,7 +23,7 @@ export function oneOf(...values: (string | boolean)[]): Check {
   };
 }
 
-/** Those of the options that are given and have a check, when they have passed it. */
+/** Checks the options that are given and have a check, and returns those. */
 export function checked(options: object, checks: Readonly<Record<string, Check>>): object {
   const result: Record<string, unknown> = {};
   for (const name in checks) {
@@ -36,7 +36,7 @@ export function checked(options: object, checks: Readonly<Record<string, Check>>
 }
 
 /**
- * @param meant what is probably meant by names that are no options
+ * @param meant advice for names that are no options
  * @throws LockOptionsError for the first name that is not known
  */
 export function refuseUnknown(

@@ -2,12 +2,12 @@ import type { LockServiceOptions } from '../../api/options.js';
 import { checkMargin, checkTransactions, LEASE_CHECKS } from './call-options.js';
 import { checked, count, DAY_MS, milliseconds, oneOf, unfit, type Check } from './checks.js';
 
-/** The name of a registration that was given none. */
+/** The name of the registration without a name. */
 export const DEFAULT_REGISTRATION = 'default';
 
 /** Options of a service with every default filled in and every bound checked. */
 export interface ResolvedServiceOptions extends Required<Omit<LockServiceOptions, 'insideTransaction'>> {
-  /** Undefined: nothing is known of transactions. */
+  /** Undefined: transactions are not detected. */
   insideTransaction?: () => boolean;
 }
 
@@ -45,8 +45,8 @@ export const SERVICE_CHECKS: Readonly<Record<keyof LockServiceOptions, Check>> =
 };
 
 /**
- * Checks and defaults the options of a service; those of its store are passed over.
- * @throws LockOptionsError what was wrong, what was got, what is expected
+ * Checks the options of a service and fills in their defaults; ignores those of its store.
+ * @throws LockOptionsError for a value out of bounds
  */
 export function resolveServiceOptions(options: LockServiceOptions): ResolvedServiceOptions {
   const resolved: ResolvedServiceOptions = { ...DEFAULTS, ...checked(options, SERVICE_CHECKS) };

@@ -5,7 +5,7 @@ import type { LockHandle } from '../lease/lock-handle.js';
 import type { Lock } from '../../api/lock.js';
 
 interface Frame {
-  /** Undefined when it was seen to be released. */
+  /** Undefined once it was found released. */
   lock?: LockHandle;
   lease: Lease;
   outer: Frame | undefined;
@@ -20,7 +20,7 @@ export class LockContext {
   }
 
   /**
-   * The innermost lock that was not given back yet, held or lost; with a key, the innermost of that key.
+   * The innermost lock that is not released yet, held or lost; with a key, the innermost of that key.
    * @throws LockOptionsError when there is none
    */
   current(key?: string): Lock {
@@ -45,8 +45,8 @@ export class LockContext {
   }
 
   /**
-   * The innermost frame that is of use. A job that plans its next run from within would otherwise drag along all its
-   * runs: by their frames, and by the promises of their releases, which Node 20 ties to the frame they were made in.
+   * The innermost frame that still matters. A job that schedules its next run from within would otherwise keep all earlier
+   * runs alive: by their frames, and by the promises of their releases, which Node 20 ties to the frame they were made in.
    */
   #innermost(): Frame | undefined {
     return this.#find((frame) => {

@@ -2,7 +2,7 @@ import type { Holding } from '../backend/lock-backend.js';
 import type { LockInfo } from '../../api/lock.js';
 import { parseOwner } from '../../api/holder.js';
 
-/** What `inspect` tells of a lock that is held. */
+/** The answer of `inspect` for a lock that is held. */
 export function lockInfo(key: string, holding: Holding, waiters: number): LockInfo {
   const { owner, remainingMs, fencingToken, heldForMs } = holding;
   const since = heldForMs === undefined ? undefined : new Date(Date.now() - heldForMs);

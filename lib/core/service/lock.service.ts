@@ -17,10 +17,10 @@ import { LockEngine } from '../engine/lock-engine.js';
 import type { Closable, Shutdown } from './shutdown.js';
 import { TransactionCheck } from './transaction-check.js';
 
-/** What is done under a lock. */
+/** The work of a call under its lock. */
 export type Work<T> = (lock: Lock) => T | PromiseLike<T>;
 
-/** What a lock service is made of. */
+/** The parts of a lock service. */
 export interface LockServiceParts {
   backend: LockBackend;
   options: ResolvedServiceOptions;
@@ -28,9 +28,9 @@ export interface LockServiceParts {
   registration: string;
   /** The clock that the backend reads `sentAt` from, too, in milliseconds. */
   now: () => number;
-  /** What its owner values begin with. */
+  /** The beginning of its owner values. */
   processName: string;
-  /** That of the application, which closes all its lock services at once. */
+  /** The shutdown of the application, which closes all its lock services at once. */
   shutdown: Shutdown;
 }
 
@@ -38,11 +38,11 @@ export interface LockServiceParts {
 export class LockService {
   /** Name of the registration it belongs to. */
   readonly registration: string;
-  /** What happens to the locks of this service; completes when the application has closed. */
+  /** Events of the locks of this service; completes when the application has closed. */
   readonly events$: Observable<LockEvent>;
 
   readonly #options: ResolvedServiceOptions;
-  /** The same for calls that do not wait. */
+  /** The same options, for calls that do not wait. */
   readonly #onlyOnce: ResolvedServiceOptions;
   readonly #backend: LockBackend;
   readonly #engine: LockEngine;
@@ -79,10 +79,10 @@ export class LockService {
   }
 
   /**
-   * Acquires a lock, waiting for up to `waitMs` while somebody else holds it. Release it in a `finally`, or with
+   * Acquires a lock, waiting for up to `waitMs` milliseconds while another holder has it. Release it in a `finally`, or with
    * `await using`; `withLock` does that by itself.
-   * @throws LockContendedError somebody else held it until `waitMs` were over
-   * @throws LockUnavailableError the store could not be asked; not waited for beyond the time limit of one attempt
+   * @throws LockContendedError another holder kept it for the whole `waitMs`
+   * @throws LockUnavailableError the store could not be asked, at the latest after the time limit of one attempt
    * @throws LockSelfDeadlockError this call holds it already, with `reentrant: false`
    * @throws LockKeyError, LockOptionsError; or the reason of `signal`
    */
@@ -92,7 +92,7 @@ export class LockService {
 
   /**
    * Acquires a lock if it is free; tries exactly once.
-   * @returns null when somebody else holds it
+   * @returns null when another holder has it
    * @throws like `acquire`, except that contention is no error
    */
   async tryAcquire(key: string, options?: TryAcquireOptions): Promise<Lock | null> {
@@ -105,9 +105,9 @@ export class LockService {
   }
 
   /**
-   * Does the work under a lock: acquired before, kept while it runs, released after, whatever the outcome.
-   * @returns what the work returned
-   * @throws like `acquire`; what the work threw; LockLostError when the lock was lost meanwhile (see `onLost`)
+   * Runs the work under a lock: acquired before, extended while it runs, released after, whatever the outcome.
+   * @returns the result of the work
+   * @throws like `acquire`; the error of the work; LockLostError when the lock was lost meanwhile (see `onLost`)
    */
   withLock<T>(key: string, work: Work<T>): Promise<T>;
   withLock<T>(key: string, options: WithLockOptions, work: Work<T>): Promise<T>;
@@ -122,8 +122,8 @@ export class LockService {
   }
 
   /**
-   * Like `withLock`, for callers to whom a refusal is not the same as an error of the work.
-   * @param onRefused is given what the call was refused with; what it returns or throws is the outcome
+   * Like `withLock`, for callers that tell a refusal from an error of the work.
+   * @param onRefused called with the reason of a refusal; its result or error is the outcome
    * @param method `Class.method`, for messages
    * @internal
    */
@@ -152,7 +152,7 @@ export class LockService {
   }
 
   /**
-   * Who holds a lock, since when and for how long.
+   * The holder of a lock, since when and for how long it is held.
    * @returns null when it is free
    * @throws LockUnavailableError
    */
@@ -161,15 +161,15 @@ export class LockService {
     return holding ? lockInfo(key, holding, this.#engine.waiting(key)) : null;
   }
 
-  /** Whether anybody holds the lock. @throws LockUnavailableError */
+  /** Whether the lock has a holder. @throws LockUnavailableError */
   async isLocked(key: string): Promise<boolean> {
     return (await this.#ask(key, (backend) => backend.inspect(key))) !== undefined;
   }
 
   /**
-   * Takes a lock away from whoever holds it: in this process that is known at once, elsewhere at the next extension at the
-   * latest, and at once by a process that waits, or has waited, for some lock. For people who know that the holder is gone.
-   * @returns whether anybody held it
+   * Takes a lock away from its holder. A holder in this process learns of it at once; in another one at its next extension at
+   * the latest, or at once if that process waits, or has waited, for any lock. For operators who know that the holder is gone.
+   * @returns whether the lock had a holder
    * @throws LockUnavailableError
    */
   forceRelease(key: string): Promise<boolean> {
@@ -179,38 +179,38 @@ export class LockService {
   /**
    * Checks each server: whether it is reachable and set up safely, and which rights are missing. For a health page; the
    * start of the application does the same. Takes a second at most, and never rejects.
-   * @typeParam Node what the backend tells of its servers, known to who has chosen it: `NodeDiagnosis` for those of Redis
+   * @typeParam Node the backend's report on a server: `NodeDiagnosis` for Redis
    */
   async diagnose<Node extends NodeReport = NodeReport>(): Promise<LockDiagnosis<Node>> {
     return diagnosisOf(this.registration, await this.#backend.report(REPORT_TIMEOUT_MS)) as LockDiagnosis<Node>;
   }
 
   /**
-   * Whether locks can be had, after they could not: takes one beside that of the key, on the same server. One that answers
-   * may yet refuse to write. Never rejects; false when the application closes.
+   * Whether locks are available again: acquires one beside that of the key, on the same server, as a server that answers may
+   * still refuse writes. Never rejects; false when the application closes.
    * @internal
    */
   async isAvailable(key: string): Promise<boolean> {
     return this.#shutdown.closing.phase === 'open' && this.#engine.isAvailable(key);
   }
 
-  /** Nest calls it first when the application closes: asks work under a lock to end, and refuses those who wait. @internal */
+  /** Called first when the application closes: asks work under a lock to end, and rejects waiting calls. @internal */
   onModuleDestroy(): void {
     this.#shutdown.begin();
   }
 
-  /** Nest calls it before it stops serving requests: gives out no lock any more, and lets work under a lock finish. @internal */
+  /** Called before Nest stops serving requests: refuses new calls, and lets work under a lock finish. @internal */
   beforeApplicationShutdown(): Promise<void> {
     return this.#shutdown.drain();
   }
 
-  /** Nest calls it when nothing runs any more: closes the connections. @internal */
+  /** Called when nothing runs any more: closes the connections. @internal */
   async onApplicationShutdown(): Promise<void> {
     await this.#shutdown.drain();
-    await this.close(); // several modules may have it, and each of them calls
+    await this.close(); // called by each module that has it, and there may be several
   }
 
-  /** Closes the connections of a service that gives out no lock. @internal */
+  /** Closes the connections of a service whose locks are all released. @internal */
   close(): Promise<void> {
     return (this.#closing ??= this.#close());
   }
@@ -228,7 +228,7 @@ export class LockService {
   }
 
   /**
-   * Not an async function: these hops would come between each answer and who waits for it.
+   * Not an async function: its hops would come between each answer and its waiter.
    * @param method `Class.method`, where the lock is that of `@Locked`
    */
   #acquire(key: string, options: WithLockOptions | undefined, call: CallKind, method?: string): Promise<LockHandle> {

@@ -16,9 +16,9 @@ export interface Closable {
  */
 export class Shutdown {
   readonly #services = new Set<Closable>();
-  /** Of calls that hold nothing. */
+  /** The closing for calls that hold no lock. */
   readonly #newcomers = new Closing();
-  /** Of calls that run under a lock. */
+  /** The closing for calls that run under a lock. */
   readonly #holders = new Closing();
   #drained?: Promise<void>;
 
@@ -31,22 +31,22 @@ export class Shutdown {
     this.#services.delete(service);
   }
 
-  /** How far the closing has come for the call that runs now. */
+  /** The closing that applies to the call that runs now. */
   get closing(): Closing {
     for (const { held } of this.#services) if (held.any) return this.#holders;
     return this.#newcomers;
   }
 
-  /** Asks work under a lock to end, and refuses calls that wait and hold nothing. Locks that are free are still given out. */
+  /** Asks work under a lock to end, and rejects waiting calls that hold no lock. Locks that are free can still be acquired. */
   begin(): void {
     if (this.#newcomers.phase !== 'open') return;
-    this.#advance(this.#newcomers, 'waiting-ends'); // before any work ends: its lock is not for those who are refused
+    this.#advance(this.#newcomers, 'waiting-ends'); // before any work ends: its lock must not go to a call that is refused
     for (const { engine } of this.#services) engine.leases.askToEnd();
   }
 
   /**
-   * Gives out locks to nobody but work that holds one, and waits until all such work has ended, for the longest
-   * `timeoutMs` of all services at most. Nothing is held after that.
+   * Refuses new calls that hold no lock, and waits until all work under a lock has ended, for the longest `timeoutMs` of all
+   * services at most. Nothing is held after that.
    */
   drain(): Promise<void> {
     return (this.#drained ??= this.#drain());

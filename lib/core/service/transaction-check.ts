@@ -1,7 +1,7 @@
 import { LockOptionsError } from '../../api/errors.js';
 import type { LeaseOptions } from '../../api/options.js';
 
-/** Keys are unbounded, what is remembered of them is not. */
+/** How many subjects a warning is remembered for: keys are unbounded, memory is not. */
 const REMEMBERED = 100;
 
 /** Finds locks that are taken inside a database transaction: they are released before its commit. */
@@ -33,12 +33,12 @@ export class TransactionCheck {
     this.warn(key, message);
   }
 
-  /** A question that fails costs no lock: where there is no answer, there may be no database either. */
+  /** Asks the application. A failure does not refuse the lock: without an answer there may be no database either. */
   #isInside(key: string): boolean {
     try {
       const answer: unknown = this.insideTransaction();
       if (typeof answer === 'boolean') return answer;
-      // Nothing else waits for it: its failure must not end the process.
+      // The promise is ignored, and its rejection must not end the process.
       if (answer instanceof Promise) answer.catch(() => {});
       const got =
         answer instanceof Promise

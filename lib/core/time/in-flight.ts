@@ -1,4 +1,4 @@
-/** Counts what has not ended: the connections close behind the last of it. */
+/** Counts operations in flight, so that closing can wait for the last of them. */
 export class InFlight {
   #count = 0;
   #whenSettled?: () => void;

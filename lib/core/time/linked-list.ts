@@ -1,14 +1,14 @@
-/** What can stand in a list, in one at a time. */
+/** An item of a list; it can be in one list at a time. */
 export interface Linked<T> {
-  /** Where it stands. */
+  /** The list that it is in. */
   list?: { remove(item: T): void };
   next?: T;
   previous?: T;
 }
 
 /**
- * Items in the order in which they came, of whom any can leave at any time, at the same cost. The links are in the items:
- * a Set that is filled and emptied all the time is made anew again and again, and in old memory each drags along the next.
+ * Items in the order in which they came; any of them can be removed at any time, in constant time. The links are in the items:
+ * a Set that is filled and emptied all the time is rebuilt again and again, and in old memory each table keeps the next alive.
  */
 export class LinkedList<T extends Linked<T>> {
   #first?: T;
@@ -32,7 +32,7 @@ export class LinkedList<T extends Linked<T>> {
     this.#size++;
   }
 
-  /** Takes out an item that stands in this list. */
+  /** Removes an item that is in this list. */
   remove(item: T): void {
     const { previous, next } = item;
     if (previous) previous.next = next;
@@ -43,7 +43,7 @@ export class LinkedList<T extends Linked<T>> {
     this.#size--;
   }
 
-  /** Those for whom this is so. */
+  /** The items that fit, in order. */
   filter(fits: (item: T) => boolean): T[] {
     const fitting: T[] = [];
     for (let item = this.#first; item; item = item.next) if (fits(item)) fitting.push(item);

@@ -1,32 +1,32 @@
 interface Listener {
   calls: Set<() => void>;
-  tellAll: () => void;
+  callAll: () => void;
 }
 
 const listeners = new WeakMap<AbortSignal, Listener>();
 
 /**
- * Calls that wait with the same signal share one listener on it: of more than ten Node warns, and it removes each
- * in linear time.
- * @returns takes the call out again
+ * Calls back when a signal aborts. Calls with the same signal share one listener on it: Node warns of more than ten, and
+ * removes each in linear time.
+ * @returns removes the callback
  */
-export function onAbort(signal: AbortSignal, tell: () => void): () => void {
-  const { calls, tellAll } = listeners.get(signal) ?? listen(signal);
-  calls.add(tell);
+export function onAbort(signal: AbortSignal, call: () => void): () => void {
+  const { calls, callAll } = listeners.get(signal) ?? listen(signal);
+  calls.add(call);
   return () => {
-    if (!calls.delete(tell) || calls.size > 0) return;
-    signal.removeEventListener('abort', tellAll);
+    if (!calls.delete(call) || calls.size > 0) return;
+    signal.removeEventListener('abort', callAll);
     listeners.delete(signal);
   };
 }
 
 function listen(signal: AbortSignal): Listener {
   const calls = new Set<() => void>();
-  const tellAll = () => {
-    for (const tell of [...calls]) tell();
+  const callAll = () => {
+    for (const call of [...calls]) call();
   };
-  const listener = { calls, tellAll };
-  signal.addEventListener('abort', tellAll);
+  const listener = { calls, callAll };
+  signal.addEventListener('abort', callAll);
   listeners.set(signal, listener);
   return listener;
 }

@@ -11,7 +11,7 @@ export class BackOff {
   #nextMs = FIRST_MS;
 
   /**
-   * @param remainingMs how long the holder's lease runs; undefined for a split vote, which nobody holds
+   * @param remainingMs how long the holder's lease runs; undefined after a split vote, when there is no holder
    * @param attemptMs how long the attempt took: of a split vote the contenders back off for some round trips
    */
   next(remainingMs: number | undefined, attemptMs: number): number {

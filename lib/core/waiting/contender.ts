@@ -37,7 +37,7 @@ export class Contenders<Waiter> {
  * `idle ── ask ──▶ asking ── answered ──▶ idle ── wait ──▶ waiting ── ask ──▶ asking`
  *
  * - `idle`: no attempt is in flight, and no turn is waited for. A contender that rests after a split vote is idle, too:
- *   there chance alone must decide who is first, and not who is woken.
+ *   there chance alone must decide which contender is first, not the order in which they are woken.
  * - `asking`: an attempt is in flight.
  * - `waiting`: it asks again when it is woken, or when its pause is over.
  */
@@ -148,7 +148,7 @@ export class Contender<Waiter> {
   /**
    * Waits until it is woken.
    * @param timer ends the wait at the latest
-   * @param isSplit nobody won the vote: the timer alone ends it
+   * @param isSplit the vote was split: only the timer ends the pause
    */
   wait(timer: NodeJS.Timeout, isSplit: boolean): void {
     this.#timer = timer;

@@ -38,7 +38,7 @@ export interface QueueLimits {
   readonly cohortMs: number;
 }
 
-/** What one grant is good for: some holders of this process in turn. */
+/** A grant that some holders of this process use in turn. */
 interface Cohort {
   grant: Grant;
   nextToken: number;
@@ -108,7 +108,7 @@ export class LockQueues implements WaitListener, LeaseListener {
 
   /**
    * Passes the lock on to the next call of this process, or gives it back to the store.
-   * @param done called with what became of the release
+   * @param done called with the outcome of the release
    * @returns whether it was passed on
    */
   giveBack(lease: Lease, done: (outcome: ReleaseOutcome) => void): boolean {
@@ -230,7 +230,7 @@ export class LockQueue {
     this.#goOn();
   }
 
-  /** The lock is said to have been taken by force from this owner: the store is asked, and nothing is passed on until then. */
+  /** Called when the lock may have been taken by force from this owner: asks the store, and passes nothing on until then. */
   onTaken(owner: string): void {
     for (const lease of this.#leases) {
       if (lease.grant.owner !== owner) continue;
@@ -257,7 +257,7 @@ export class LockQueue {
     const { backend, inFlight, kind, limits, now } = this.queues;
     const waiter = contender.waiter!;
     if (this.#seen) this.#seen.askedAt ??= now();
-    // An attempt that will probably win, or that nobody waits behind, is spared the words for a place in the queue.
+    // An attempt that will probably win, or has no waiter behind it, does without a place, which costs arguments.
     const hasCompany = this.#seen !== undefined || this.#waiters.size > this.#served;
     const takesPlace = contender.hasPlace || (kind.width === Infinity ? !waiter.triesOnce : hasCompany);
     const passes = kind.width === 1 ? Math.min(limits.cohortPasses, this.#waiters.size - 1) : 0;
@@ -497,11 +497,11 @@ export class LockQueue {
   #drop(contender: Contender<Waiter>): void {
     this.#part(contender);
     this.#contending--;
-    // Nobody follows up any more what was heard of other holders.
+    // Without a contender, nothing keeps the knowledge of other holders up to date.
     if (this.#contending === 0 && this.queues.kind.capacity > 1) this.#seen = undefined;
   }
 
-  /** Those who wait behind a holder of this process know that it was held until now, whatever comes next. */
+  /** Notes for the waiters behind a holder of this process that the lock was held until now, whatever comes next. */
   #noteTaken(): void {
     if (this.#waiters.first) this.#seen = {};
   }

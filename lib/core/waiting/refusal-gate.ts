@@ -36,7 +36,7 @@ export class RefusalGate {
   }
 }
 
-/** What is to be done together. */
+/** Refusals that are settled together. */
 class Gathered {
   #all: (() => void)[] = [];
 
@@ -47,7 +47,7 @@ class Gathered {
     if (this.#all.length > 1) return;
     this.schedule(() => {
       const all = this.#all;
-      this.#all = []; // what comes of these waits for the next time
+      this.#all = []; // refusals that these cause wait for the next time
       for (const each of all) each();
     });
   }

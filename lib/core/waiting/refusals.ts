@@ -3,7 +3,7 @@ import { LockContendedError, LockUnavailableError, NodeError } from '../../api/e
 import type { Lease } from '../lease/lease.js';
 import { parseOwner } from '../../api/holder.js';
 
-/** What was last heard of a lock that others hold. */
+/** The last answer about a lock that others hold. */
 export interface HolderSeen {
   /** The owner value of the holder; undefined when nobody had the majority. */
   owner?: string;
@@ -13,7 +13,7 @@ export interface HolderSeen {
   askedAt?: number;
 }
 
-/** What the queue of a key knows when it refuses a call. */
+/** The knowledge of a key's queue when it refuses a call. */
 export interface Knowledge {
   key: string;
   /** A lease that this process holds. */
@@ -29,10 +29,10 @@ interface Refused {
   readonly triesOnce: boolean;
 }
 
-/** An answer may take so long before what was last heard counts as out of date. */
+/** How long an answer may take before the last one counts as out of date, in milliseconds. */
 const ANSWER_DUE_MS = 200;
 
-/** The time of a call is over: says who holds the lock, or that the store owes an answer. */
+/** The refusal of a call whose time is over: it names the holder, or says that the store owes an answer. */
 export function timedOut(call: Refused, known: Knowledge): LockContendedError | LockUnavailableError {
   const { key, lease, seen, now } = known;
   const unansweredMs = seen ? now - (seen.askedAt ?? now) : call.waitedMs;
@@ -43,7 +43,7 @@ export function timedOut(call: Refused, known: Knowledge): LockContendedError | 
   return LockUnavailableError.from('acquired', key, causes);
 }
 
-/** @param maxWaiters when the call may not even wait */
+/** The refusal of a call whose lock is held by others. @param maxWaiters given when the call may not even wait */
 export function contended({ waitedMs }: Refused, known: Knowledge, maxWaiters?: number): LockContendedError {
   const { key, lease, seen, now } = known;
   if (lease) {

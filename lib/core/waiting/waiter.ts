@@ -9,12 +9,12 @@ import type { Contender } from './contender.js';
 import type { RefusalGate } from './refusal-gate.js';
 import { closed } from './refusals.js';
 
-/** What one call asks for. */
+/** The request of one call. */
 export interface WaitRequest {
   readonly ttlMs: number;
   readonly waitMs: number;
   readonly watchdog: boolean;
-  /** The caller's: its reason is what the call rejects with. */
+  /** The signal of the caller: the call rejects with its reason. */
   readonly signal?: AbortSignal;
 }
 
@@ -24,7 +24,7 @@ export class Closing {
   phase: 'open' | 'waiting-ends' | 'closed' = 'open';
 }
 
-/** What the calls of a service have in common: how they end. */
+/** The calls of a service: how they end. */
 export class Calls {
   constructor(
     readonly now: () => number,
@@ -35,7 +35,7 @@ export class Calls {
     private readonly gate: RefusalGate,
   ) {}
 
-  /** Ends a call that was granted a lease. @returns what its caller gets */
+  /** Ends a call that was granted a lease. @returns the handle for its caller */
   granted(waiter: Waiter, lease: Lease): LockHandle | Promise<never> {
     const { key, closing, request } = waiter;
     if (this.events.observed) {
@@ -77,7 +77,7 @@ export class Calls {
 /** One call that wants a lock, until it is granted a lease, or refused. The queue of its key decides when. */
 export class Waiter implements Linked<Waiter> {
   readonly startedAt: number;
-  /** What the call waits for. */
+  /** Settles with the lock that the call waits for. */
   readonly lock: Promise<LockHandle>;
   list?: LinkedList<Waiter>;
   next?: Waiter;
