@@ -1,10 +1,10 @@
-/** Something an operator should know of the servers that keep the locks. */
+/** A finding for operators about the servers that keep the locks. */
 export interface Finding {
   /**
    * `error`: locks are unsafe, or cannot be had. `warning`: they work, but not always, or not as well as they could.
    */
   severity: 'error' | 'warning';
-  /** What it is about, for programs: each backend has codes of its own. */
+  /** Its subject, for programs: each backend has codes of its own. */
   code: string;
   /** `name` of the node it is about; `undefined` when it is about several or none. */
   node?: string;
@@ -12,7 +12,7 @@ export interface Finding {
   message: string;
 }
 
-/** What was checked of one server: each backend adds what it knows. */
+/** The state of one server: each backend adds fields of its own. */
 export interface NodeReport {
   /** Name of the server, such as `host:port`. */
   name: string;
@@ -20,13 +20,13 @@ export interface NodeReport {
   reachable: boolean;
   /** Why it was not reached. */
   problem?: string;
-  /** What was found, in a few words, for people. */
+  /** The state in a few words, for people. */
   summary: string;
 }
 
 /**
- * What `LockService.diagnose()` reports: plain data, which can be sent as JSON.
- * @typeParam Node what the backend tells of its servers: `NodeDiagnosis` for those of Redis
+ * The report of `LockService.diagnose()`: plain data, which can be sent as JSON.
+ * @typeParam Node the backend's report on a server: `NodeDiagnosis` for Redis
  */
 export interface LockDiagnosis<Node extends NodeReport = NodeReport> {
   /** Name of the registration. */

@@ -64,7 +64,7 @@ export abstract class LockRefusal extends LockError {
   /** `Class.method` whose `@Locked` asked for the lock, where there is one: the message begins with it. */
   readonly method?: string;
 
-  /** Says whose call was refused. @internal */
+  /** Names the method whose call was refused. @internal */
   of(method: string): this {
     if (this.method !== undefined) return this;
     const named = Object.assign(this, { method, message: `${method}: ${this.message}` });
@@ -82,7 +82,7 @@ function withoutFrames(error: Error): void {
   error.stack = `${error.name}: ${error.message}`;
 }
 
-/** Somebody else holds the lock, and did so until the waiting time was over. HTTP status 409. */
+/** Another holder kept the lock for the whole `waitMs`. HTTP status 409. */
 export class LockContendedError extends LockRefusal {
   override name = 'LockContendedError';
   readonly code = 'LOCK_CONTENDED';
@@ -94,10 +94,10 @@ export class LockContendedError extends LockRefusal {
   constructor(
     override readonly key: string,
     waitedMs: number,
-    /** Who holds it, where that is known. */
+    /** The holder, if it is known. */
     readonly holder?: LockHolder,
     remainingMs?: number,
-    /** The call did not wait: so many calls of this process waited already, as many as `maxWaiters` allows. */
+    /** Set when the call did not wait, as this many calls of this process waited already. */
     readonly maxWaiters?: number,
   ) {
     const by = holder ? `is held by ${describeHolder(holder)}` : 'is held by others';
@@ -118,16 +118,16 @@ export class LockContendedError extends LockRefusal {
   }
 }
 
-/** What one node answered, or that it did not. Never holds credentials. */
+/** The error of one node, which did not answer, or not as it should. Never holds credentials. */
 export class NodeError extends Error {
   override name = 'NodeError';
 
   constructor(
     /** Name of the node, such as `host:port`. */
     readonly node: string,
-    /** What was wrong there. */
+    /** The problem there. */
     readonly problem: string,
-    /** What to do, in sentences; without it: to check that the node can be reached. */
+    /** What to do, in sentences; by default to check that the node can be reached. */
     readonly advice?: string,
   ) {
     super(`${node}: ${problem}`);
@@ -166,7 +166,7 @@ export class LockUnavailableError extends LockRefusal {
   }
 }
 
-/** What to do about these problems: each advice once. */
+/** The advice of these problems, each once. */
 export function adviceFor(causes: readonly NodeError[]): string {
   const silent = new Set(causes.filter(({ advice }) => advice === undefined).map(({ node }) => node));
   const advice = new Set(causes.flatMap((cause) => cause.advice ?? []));

@@ -4,11 +4,11 @@ import type { LockHolder } from './holder.js';
 interface OfLock {
   key: string;
   owner: string;
-  /** Undefined where what is held has none. */
+  /** Undefined for locks without fencing tokens. */
   fencingToken?: number;
 }
 
-/** What `LockService.events$` reports. */
+/** An event of `LockService.events$`. */
 export type LockEvent =
   /** A lock was acquired after waiting for `waitedMs`. */
   | ({ type: 'acquired'; waitedMs: number } & OfLock)
@@ -20,16 +20,16 @@ export type LockEvent =
   | ({ type: 'extension-failed'; causes: readonly NodeError[] } & OfLock)
   /** A held lock was lost. */
   | ({ type: 'lost'; reason: LockLostReason } & OfLock)
-  /** A lock was given back. */
+  /** A lock was released. */
   | ({ type: 'released' } & OfLock)
-  /** The application closes and waits for this lock to be given back, for `timeoutMs` at most. */
+  /** The application closes and waits for this lock to be released, for `timeoutMs` at most. */
   | ({ type: 'closing'; timeoutMs: number } & OfLock)
   /** A release was not confirmed; it is repeated in the background. */
   | ({ type: 'release-failed'; causes: readonly NodeError[] } & OfLock)
-  /** Something is wrong with how locks are used, and they work all the same; said once. `key` is that of the call that showed it. */
+  /** Locks are used wrongly, but work all the same; reported once. `key` is the key of the call that showed it. */
   | { type: 'warning'; key: string; message: string };
 
-/** What an acquire that failed is told as; nothing when it was aborted, or asked for wrongly. @internal */
+/** The event of an acquire that failed; none when it was aborted, or called wrongly. @internal */
 export function failureEvent(key: string, error: unknown): LockEvent | undefined {
   if (error instanceof LockContendedError) {
     return { type: 'contended', key, waitedMs: error.waitedMs, holder: error.holder };

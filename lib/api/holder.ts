@@ -1,4 +1,4 @@
-/** Who holds a lock, as far as its owner value tells. */
+/** The holder of a lock, as far as its owner value says. */
 export interface LockHolder {
   /** The owner value as it stands in the store: unique for each acquisition. */
   owner: string;

@@ -39,18 +39,18 @@ export interface Lock extends AsyncDisposable {
   extend(ttlMs?: number): Promise<void>;
 
   /**
-   * Gives the lock back; further calls do nothing. Never throws: when the store cannot be asked, the release is repeated
-   * in the background, and the lease ends by itself.
+   * Releases the lock; further calls do nothing. Never throws: when the store cannot be asked, the release is repeated in the
+   * background, and the lease ends by itself.
    * @returns `true` when the lock was removed (of a nested lock: when it is still held by the outer one); `false` when it
    *   was not this owner's any more, or that is unknown
    */
   release(): Promise<boolean>;
 }
 
-/** What `inspect` tells about a held lock. */
+/** A held lock, as `inspect` sees it. */
 export interface LockInfo {
   key: string;
-  /** Who holds it. */
+  /** Its holder. */
   holder: LockHolder;
   /** When it was acquired, by the clock of this process; `undefined` when it is held for more than 24 hours. */
   since?: Date;

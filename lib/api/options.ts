@@ -32,7 +32,7 @@ export interface LeaseOptions {
   onTransaction?: 'warn' | 'refuse' | 'allow';
 }
 
-/** What is done when the lock was lost while the work ran. */
+/** What to do when the lock was lost while the work ran. */
 export interface LossOptions {
   /**
    * `reject`: when the work has settled, the call rejects with `LockLostError`, which carries the outcome.
@@ -51,9 +51,9 @@ export interface LockServiceOptions extends LeaseOptions, LossOptions {
    */
   marginMs?: number;
   /**
-   * Serve calls strictly in the order in which they reached the store, over all processes: nobody who comes later is served
-   * first, no lock is passed on within a process. It costs about three requests to the store for each acquisition. All processes
-   * that share keys must agree. A store whose nodes have no order of arrival in common (`redlock`) refuses it.
+   * Serve calls strictly in the order in which they reached the store, over all processes: no later call is served first, and
+   * no lock is passed on within a process. It costs about three requests to the store for each acquisition. All processes that
+   * share keys must agree. A store whose nodes have no order of arrival in common (`redlock`) refuses it.
    * @default false
    */
   fair?: boolean;
@@ -79,7 +79,7 @@ export interface LockServiceOptions extends LeaseOptions, LossOptions {
    * Says whether the running call is inside a database transaction, such as
    * `() => TransactionHost.getInstance().isTransactionActive()` of nestjs-cls. It is asked in the async context of each call
    * that asks for a lock, except one that the call holds already. If it throws, or returns something else, that is logged
-   * once, and the lock is taken. What follows says `onTransaction`.
+   * once, and the lock is acquired. `onTransaction` says what happens inside a transaction.
    * @default not asked
    */
   insideTransaction?: () => boolean;
@@ -106,7 +106,7 @@ export interface LockServiceOptions extends LeaseOptions, LossOptions {
 export interface AcquireOptions extends LeaseOptions {
   /** Gives up waiting: the call rejects with `signal.reason`. It does not end a lock that is held. */
   signal?: AbortSignal;
-  /** Of `withLock` and `@Locked` only: here `lock.signal` tells of a loss. */
+  /** Only for `withLock` and `@Locked`: here `lock.signal` reports a loss. */
   onLost?: never;
 }
 

@@ -2,17 +2,17 @@ import { LockOptionsError } from '../api/errors.js';
 import { checkFencingToken } from './fencing-token.js';
 import { StaleTokenError, type StaleTokenDetails } from './stale-token.error.js';
 
-/** What a write was made under: a `Lock`, or a statement of `fencedUpdate` or `fencedUpsert`. */
+/** The source of a write's token: a `Lock`, or a statement of `fencedUpdate` or `fencedUpsert`. */
 export interface FencedWrite extends Pick<StaleTokenDetails, 'key' | 'resource' | 'isCertain'> {
   readonly fencingToken: number;
 }
 
 /**
- * Throws unless a fenced write has changed its row: one, for of several some may have been refused.
- * @param changedRows how many rows it changed or returned, as the driver tells
+ * Throws unless a fenced write has changed its row. Exactly one: of several, some may have been refused.
+ * @param changedRows how many rows it changed or returned, as the driver reports
  * @param write the statement, or the lock when the statement is your own
  * @throws StaleTokenError when it changed none
- * @throws LockOptionsError when that is neither 1 nor 0: nobody knows then whether it was written as it was meant
+ * @throws LockOptionsError when that is neither 1 nor 0, so that it is unknown whether it was written as intended
  */
 export function assertFenced(changedRows: number | null | undefined, write: FencedWrite): void {
   checkFencingToken(write.fencingToken);

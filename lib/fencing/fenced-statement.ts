@@ -98,7 +98,7 @@ function readRow({ table, where, set = {}, fence, column = 'fence' }: FencedRow)
 
 const MAX_NAME_BYTES = 63;
 
-/** A longer name PostgreSQL would cut off, silently, and mean another column. */
+/** Quotes a name. PostgreSQL would silently cut off a longer one, and so use another column. */
 function quoted(name: string): string {
   if (name === '' || name.includes('\0') || Buffer.byteLength(name) > MAX_NAME_BYTES) {
     throw new LockOptionsError(

@@ -6,7 +6,7 @@ import { checkFencingToken } from './fencing-token.js';
 /** The request header that carries a fencing token: `Fencing-Token: order:17=1790000000000000`. */
 export const FENCING_TOKEN_HEADER = 'Fencing-Token';
 
-/** What a request says it is made under. */
+/** The lock that a request claims to be made under. */
 export interface FencingClaim {
   /** The key of the lock. */
   key: string;
@@ -28,7 +28,7 @@ export function fencingHeaders({ key, fencingToken }: Pick<Lock, 'key' | 'fencin
   }
 }
 
-/** @returns undefined for what is no value of this header, or of more than one */
+/** Reads a value of the header. @returns undefined for an invalid value, or several of them */
 export function readFencingHeader(value: string): FencingClaim | undefined {
   const [, encoded, digits] = /^([^=,\s]+)=(0|[1-9]\d{0,15})$/.exec(value) ?? [];
   if (encoded === undefined || !Number.isSafeInteger(Number(digits))) return undefined;

@@ -76,7 +76,7 @@ export class RedisFence implements FenceStore {
     this.#rememberMs = rememberMs;
   }
 
-  /** @throws what the client rejects with */
+  /** @throws the error of the client */
   async raise(key: string, fencingToken: number): Promise<boolean> {
     return (await this.#run(key, [checked(fencingToken), this.#rememberMs])) === undefined;
   }
@@ -85,7 +85,7 @@ export class RedisFence implements FenceStore {
    * Writes a value unless a newer token was seen for its key.
    * @param options ttlMs: how long the value is kept, in milliseconds; for ever by default
    * @throws StaleTokenError when it was not written
-   * @throws what the client rejects with, when that is not known
+   * @throws the error of the client, when that is not known
    */
   async write(key: string, fencingToken: number, value: string, { ttlMs }: { ttlMs?: number } = {}): Promise<void> {
     if (typeof value !== 'string') {

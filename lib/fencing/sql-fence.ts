@@ -17,7 +17,7 @@ export interface SqlFenceOptions {
 }
 
 /**
- * Keeps the highest fencing token of each key in a table of PostgreSQL, for what has no row of its own to keep it in:
+ * Keeps the highest fencing token of each key in a table of PostgreSQL, for resources without a row of their own:
  * `CREATE TABLE fencing_tokens (key text PRIMARY KEY, fence bigint NOT NULL)`.
  */
 export class SqlFence implements FenceStore {
@@ -34,7 +34,7 @@ export class SqlFence implements FenceStore {
     this.#column = column;
   }
 
-  /** @throws what the query function rejects with */
+  /** @throws the error of the query function */
   async raise(key: string, fencingToken: number): Promise<boolean> {
     checkKey(key);
     const { text, values } = fencedUpsert({

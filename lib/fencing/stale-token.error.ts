@@ -1,10 +1,10 @@
 import { LockError } from '../api/errors.js';
 
-/** What is known of a refused write beside its token. */
+/** Details of a refused write beside its token. */
 export interface StaleTokenDetails {
   /** The key of the lock. */
   key?: string;
-  /** What refused it, for the message. */
+  /** The resource that refused it, for the message. */
   resource?: string;
   /** The newer token that the resource has seen. */
   seen?: number;
@@ -14,13 +14,13 @@ export interface StaleTokenDetails {
 
 /**
  * The resource has seen a newer fencing token and refused this one: its holder has been succeeded by another, and
- * nothing was written. HTTP status 412, as for any condition of a request that does not hold. To repeat the write with
- * the same token is in vain: acquire the lock again, and read again what the write was made of.
+ * nothing was written. HTTP status 412, as for any condition of a request that does not hold. Repeating the write with the
+ * same token cannot succeed: acquire the lock again, and read the data of the write again.
  */
 export class StaleTokenError extends LockError {
   override name = 'StaleTokenError';
   readonly code = 'LOCK_STALE_TOKEN';
-  /** The newer token, where the resource told it. */
+  /** The newer token, if the resource reported it. */
   readonly seen?: number;
   /** `false` when it is not known whether the token was too old or there is no such row. */
   readonly isCertain: boolean;

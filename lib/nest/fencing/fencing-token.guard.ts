@@ -18,7 +18,7 @@ import { requestValues } from '../locked/request-values.js';
 /** The injection token of the `FenceStore` that `FencingTokenGuard` asks: `{ provide: FENCE_STORE, useValue: … }`. */
 export const FENCE_STORE = Symbol.for('nest-redis-lock:FENCE_STORE');
 
-/** What is asked of the header of a request. */
+/** The demands on the header of a request. */
 export interface HeaderPlan {
   /** The key that it must name, for the token of another lock says nothing about this resource. */
   template?: KeyTemplate;
@@ -26,7 +26,7 @@ export interface HeaderPlan {
   optional?: boolean;
 }
 
-/** What `@Fenced` says about a handler or a controller. */
+/** The metadata that `@Fenced` attaches to a handler or a controller. */
 export interface FencedPlan extends HeaderPlan {
   timeoutMs?: number;
 }
@@ -40,8 +40,8 @@ const FORM = `${FENCING_TOKEN_HEADER}: <key of the lock>=<fencing token>`;
  * key. It fails closed: 428 without the header, 400 if it cannot be read, 412 if it is too old, 503 while the store
  * cannot be asked.
  *
- * It looks when the request comes in. What it let in can still be overtaken before it writes: where the handler writes
- * to a database, check the token there again (`fencedUpdate`).
+ * It checks when the request comes in. A request that passed can still be overtaken before it writes: where the handler
+ * writes to a database, check the token there again (`fencedUpdate`).
  *
  * `@Fenced(key)` attaches it; used by itself it takes the key that the request names.
  */
@@ -58,14 +58,14 @@ export class FencingTokenGuard implements CanActivate {
 
   async #raise({ key, fencingToken }: FencingClaim, timeoutMs: number): Promise<boolean> {
     try {
-      // One that answers late does no harm: it has seen a token that somebody was given.
+      // A store that raises the token after the time limit does no harm: the token was issued.
       const passed = await inTime(this.store.raise(key, fencingToken), timeoutMs, () => {
         throw new Error(`no answer within ${timeoutMs} ms`);
       });
       return passed === true;
     } catch (cause) {
-      const said = cause instanceof Error ? cause.message : String(cause);
-      const problem = new NodeError('fence store', said, 'Check that the FenceStore can be reached.');
+      const message = cause instanceof Error ? cause.message : String(cause);
+      const problem = new NodeError('fence store', message, 'Check that the FenceStore can be reached.');
       problem.cause = cause;
       throw LockUnavailableError.from('checked for its fencing token', key, [problem]);
     }
@@ -73,7 +73,7 @@ export class FencingTokenGuard implements CanActivate {
 }
 
 /**
- * What the header of a request says; undefined where it may be absent, and is.
+ * Reads the header of a request; undefined where it is absent and may be.
  * @throws HttpException 428 when it is absent, 400 when it cannot be read or names another key
  * @throws LockOptionsError when the request is of a kind that has no headers
  */

@@ -1,7 +1,7 @@
 import { STATUS_CODES } from 'node:http';
 import { LockContendedError, LockKeyError, type LockError, type LockErrorCode } from '../../api/errors.js';
 
-/** What a client may know of a lock error: nothing of keys, holders and servers. */
+/** The part of a lock error that clients may see: without keys, holders and servers. */
 export interface LockErrorAnswer {
   /** The HTTP status of the error, on other transports, too. */
   statusCode: number;
@@ -35,7 +35,7 @@ export function answerTo(error: LockError): LockErrorAnswer {
 
 interface HttpResponse {
   headersSent?: boolean;
-  /** The one of Node.js under that of Fastify. */
+  /** The response of Node.js under that of Fastify. */
   raw?: { headersSent?: boolean };
   header?: (name: string, value: string) => unknown;
 }

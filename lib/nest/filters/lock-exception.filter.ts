@@ -22,7 +22,7 @@ export class LockExceptionFilter extends LockHttpExceptionFilter {
     const type = host.getType<string>();
     if (type === 'http') return super.catch(error, host); // oxlint-disable-line promise/valid-params -- of a filter
     const filter = OF_OTHERS.get(type);
-    if (!filter) throw error; // a caller of a transport that is unknown here may know what to do
+    if (!filter) throw error; // the transport is unknown here, but its caller may handle the error
     return filter.catch(error, host); // oxlint-disable-line promise/valid-params -- the same
   }
 }

@@ -4,8 +4,8 @@ import { answerTo } from './lock-error-answer.js';
 import { logAnswered } from './log-answered.js';
 
 /**
- * Ends resolvers that a lock error ended with an error that clients may read: a general message, and the rest of a
- * `LockErrorAnswer` as `extensions`. Without it GraphQL servers show the message of the lock error. Logs refusals as `debug`.
+ * Turns the lock error of a resolver into one that clients may read: a general message, and the rest of a `LockErrorAnswer`
+ * as `extensions`. Without it GraphQL servers show the message of the lock error. Logs refusals as `debug`.
  */
 @Catch(LockError)
 export class LockGraphQLExceptionFilter implements ExceptionFilter<LockError> {

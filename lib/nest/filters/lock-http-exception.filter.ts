@@ -4,15 +4,15 @@ import { LockError } from '../../api/errors.js';
 import { answerTo, setRetryAfter } from './lock-error-answer.js';
 import { logAnswered } from './log-answered.js';
 
-/** Of Express and Fastify alike. */
+/** The response methods that Express and Fastify share. */
 interface Response {
   headersSent?: boolean;
   status(code: number): { send(body: unknown): unknown };
 }
 
 /**
- * Answers HTTP requests that a lock error ended, on Express and Fastify: with its status, a `LockErrorAnswer` as the body,
- * and `Retry-After` where it is known when to try again. Logs refusals as `debug`.
+ * Answers HTTP requests that fail with a lock error, on Express and Fastify: with its status, a `LockErrorAnswer` as the
+ * body, and `Retry-After` where it is known when to try again. Logs refusals as `debug`.
  */
 @Catch(LockError)
 export class LockHttpExceptionFilter extends BaseExceptionFilter<LockError | HttpException> {

@@ -5,7 +5,7 @@ import { answerTo } from './lock-error-answer.js';
 import { logAnswered } from './log-answered.js';
 
 /**
- * Answers messages of microservices that a lock error ended: the client's Observable fails with a `LockErrorAnswer` and
+ * Answers messages of microservices that fail with a lock error: the client's Observable fails with a `LockErrorAnswer` and
  * `status: 'error'`, as with an `RpcException`. Logs refusals as `debug`.
  */
 @Catch(LockError)

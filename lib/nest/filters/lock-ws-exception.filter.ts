@@ -11,8 +11,8 @@ interface Client {
 }
 
 /**
- * Answers messages of gateways that a lock error ended: the client gets an event `exception` with a `LockErrorAnswer`,
- * `status: 'error'`, and as `cause` which message of its own it is about, as with a `WsException`. Logs refusals as `debug`.
+ * Answers messages of gateways that fail with a lock error: the client gets an event `exception` with a `LockErrorAnswer`,
+ * `status: 'error'`, and its own message as `cause`, as with a `WsException`. Logs refusals as `debug`.
  */
 @Catch(LockError)
 export class LockWsExceptionFilter implements WsExceptionFilter<LockError> {

@@ -1,14 +1,14 @@
 import { Logger } from '@nestjs/common';
 import { LockKeyError, type LockError } from '../../api/errors.js';
 
-/** What a request has by its route and its guards, not by what its client sends: a key that lacks it is misspelt, perhaps. */
+/** The parts of a request that its route and guards provide, not its client: a key that lacks one is probably misspelt. */
 const OF_THE_PROGRAM = /^(params|user)\b/;
 
 const logger = new Logger('LockExceptionsHandler');
 
 /**
- * Logs an error that a client is answered with. Refusals are ordinary: why locks are unavailable is a warning of its own, and
- * a request without a key is the client's mistake, as a rule. Errors of the program keep their stack.
+ * Logs an error that a client gets as the answer. Refusals are ordinary: an outage is logged elsewhere, and a request without
+ * a key is usually the client's mistake. Errors of the program keep their stack.
  */
 export function logAnswered(error: LockError): void {
   switch (error.code) {

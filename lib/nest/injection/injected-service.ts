@@ -2,14 +2,14 @@ import { LockOptionsError } from '../../api/errors.js';
 import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
 import { LockService } from '../../core/service/lock.service.js';
 
-/** Where an instance has the service of a registration. Nest's message names it when the module is missing. */
+/** The property in which an instance has the service of a registration. Nest's error names it when the module is missing. */
 export function serviceProperty(registration: string): symbol {
   const beside = registration === DEFAULT_REGISTRATION ? '' : `{ name: "${registration}" }`;
   return Symbol.for(`LockService of RedisLockModule.forRoot(${beside})`);
 }
 
 /**
- * What was injected as the service, if it is one: with a mock in its place nothing would be locked.
+ * Checks that a lock service was injected: with a mock in its place nothing would be locked.
  * @param method `Class.method`, for the message
  * @throws LockOptionsError
  */
@@ -18,7 +18,7 @@ export function injectedService(service: unknown, method: string): LockService {
   throw new LockOptionsError(`${method} did not run: its LockService is ${describe(service)}`);
 }
 
-/** What a mocking library makes from the class is an instance of it, too, but was never constructed. */
+/** Whether the service was constructed: the mock that a library makes from the class is an instance of it, too. */
 function isMade(service: unknown): service is LockService {
   return service instanceof LockService && Object.hasOwn(service, 'registration');
 }

@@ -1,8 +1,8 @@
 import { LockOptionsError } from '../../api/errors.js';
 
 /**
- * Nest reads decorators of the experimental kind, which get a class and the name of a member. Compilers without
- * `experimentalDecorators` make standard ones (TC39), which get the member itself and a context.
+ * Refuses standard decorators (TC39), which get the member itself and a context: compilers without `experimentalDecorators`
+ * make these. Nest needs the experimental kind, which gets a class and the name of a member.
  *
  * @param second the second argument of a decorator: the name of the member, `undefined` on a class, or the context
  * @throws LockOptionsError when it is a context

@@ -5,7 +5,7 @@ import { refuseStandard } from './refuse-standard.js';
 
 /**
  * The injection token of the `LockService` of a registration.
- * @param registration the `name` it was registered with; default: the registration without a name
+ * @param registration the `name` of the registration; by default the one without a name
  */
 export function getLockServiceToken(registration: string = DEFAULT_REGISTRATION): typeof LockService | string {
   return registration === DEFAULT_REGISTRATION ? LockService : `LockService(${registration})`;

@@ -7,8 +7,8 @@ import { isThenable, type LockedPlan } from './locked-plan.js';
 const inside = new AsyncLocalStorage<InterceptedCall | undefined>();
 
 /**
- * One request whose lock `LockedInterceptor` took: the word that passes from the interceptor to the wrapped method, so
- * that exactly one of them takes it, and back, so that it is held for as long as the handler runs.
+ * One request whose lock `LockedInterceptor` acquired. It tells the wrapped method that it need not acquire the lock, and the
+ * interceptor how long the handler runs, so that the lock is held until then.
  */
 export class InterceptedCall {
   readonly #running = new Set<Promise<unknown>>();
@@ -25,14 +25,14 @@ export class InterceptedCall {
     return inside.getStore();
   }
 
-  /** Does what stands between the interceptor and the handler. */
+  /** Runs everything between the interceptor and the handler. */
   run<T>(work: () => T): T {
     return inside.run(this, work);
   }
 
   /**
    * Calls the handler; an interceptor inside may do so more than once.
-   * @throws LockOptionsError when nobody waits for it any more, and the lock is or will be given back
+   * @throws LockOptionsError when the request is over, and the lock is or will be released
    */
   enter(handler: () => unknown): unknown {
     if (this.#isOver) {
@@ -43,7 +43,7 @@ export class InterceptedCall {
     const result = outside(handler);
     if (isObservable(result)) return this.#stream(result);
     if (!isThenable(result)) throw notAsync(this.plan);
-    // Only what comes of it is passed on: a lazy thenable, like a query, must not be started twice.
+    // Only the settled result is passed on: a lazy thenable, like a query, must not be started twice.
     const running = this.#settled(result);
     this.#running.add(running);
     const forget = () => this.#running.delete(running);
@@ -51,15 +51,15 @@ export class InterceptedCall {
     return running;
   }
 
-  /** Whether the handler returned a stream, which emits while it runs and ends when nobody listens. */
+  /** Whether the handler returned a stream, which emits while it runs, and ends when it is unsubscribed. */
   get isStream(): boolean {
     return this.#isStream;
   }
 
   /**
-   * The response is complete, or nobody listens any more: the handler is not called from now on. A stream is to be ended
-   * then; a promise runs on.
-   * @returns when it has settled, if one still runs
+   * Ends the request, as its response is complete or was abandoned: the handler cannot be called from now on. The caller ends
+   * a stream; a promise runs on.
+   * @returns settles with the handler, if one still runs
    */
   end(): Promise<unknown> | undefined {
     this.#isOver = true;
@@ -78,7 +78,7 @@ export class InterceptedCall {
   }
 }
 
-/** What a handler does is not the request: should it call a handler, it has to be under a lock of its own. */
+/** Runs a handler outside of the request: should it call another handler, that needs a lock of its own. */
 function outside<T>(work: () => T): T {
   return inside.run(undefined, work);
 }

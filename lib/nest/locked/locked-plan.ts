@@ -7,7 +7,7 @@ import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
 import { KeyTemplate, type KeyOrigin } from '../../core/keys/key-template.js';
 import { requestValues } from './request-values.js';
 
-/** A key made of the whole context of a request: see `fromContext`. */
+/** A key that is made from the whole context of a request: see `fromContext`. */
 export class ContextKey {
   constructor(readonly make: (context: ExecutionContext) => string) {}
 }
@@ -16,12 +16,12 @@ export type OnContended = 'throw' | 'skip' | ((...args: never[]) => unknown);
 export type AnyLockedOptions = Omit<WithLockOptions, 'signal'> & { onContended?: OnContended; registration?: string };
 export type AnyKey = string | ContextKey | ((...args: never[]) => string);
 
-/** What one `@Locked` asks for: read and checked when the class is defined. */
+/** The key and the options of one `@Locked`: read and checked when the class is defined. */
 export class LockedPlan {
   readonly origin: KeyOrigin;
   readonly registration: string;
   readonly onContended: OnContended;
-  /** Undefined: those of the service. */
+  /** Undefined: the options of the service. */
   readonly options?: Omit<WithLockOptions, 'signal'>;
   readonly #makeKey: (input: unknown) => string;
 
@@ -68,8 +68,8 @@ export class LockedPlan {
   }
 
   /**
-   * Whether `LockedInterceptor` takes the lock where there is one. A key made of arguments is not known before the pipes
-   * ran, nor are the arguments that a function for `onContended` is called with.
+   * Whether `LockedInterceptor`, where there is one, acquires the lock. A key made of arguments is not known before the pipes
+   * have run, nor are the arguments for an `onContended` function.
    */
   get isForInterceptor(): boolean {
     return this.origin === 'request' || (this.origin === 'static' && typeof this.onContended !== 'function');
@@ -85,7 +85,7 @@ export class LockedPlan {
     return this.#key(context);
   }
 
-  /** @throws what the call was refused with, unless that is contention and `onContended` says what to do instead */
+  /** The value instead of the method's, as `onContended` says. @throws the reason of any other refusal */
   whenRefused(error: unknown, args: unknown[]): unknown {
     if (this.onContended === 'throw' || !(error instanceof LockContendedError)) {
       throw error instanceof LockRefusal ? error.of(this.name) : error;
@@ -116,7 +116,7 @@ export class LockedPlan {
         throw new LockKeyError('The key function failed.', status, { cause });
       }
       if (isThenable(key)) {
-        // Nobody else waits for it: its failure must not end the process.
+        // The promise is ignored, and its rejection must not end the process.
         if (key instanceof Promise) key.catch(() => {});
         throw new LockKeyError('The key function returned a Promise: return a string.', status);
       }

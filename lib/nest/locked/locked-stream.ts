@@ -1,7 +1,7 @@
 import { Observable, Subject, takeUntil } from 'rxjs';
 import type { InterceptedCall } from './intercepted-call.js';
 
-/** Takes the lock, does the work under it and gives it back; or tells which value stands for the work. */
+/** Acquires the lock, runs the work under it and releases it; or, if refused, may call `instead` with a value. */
 type Hold<T> = (
   signal: AbortSignal,
   work: () => Promise<T | undefined>,
@@ -9,11 +9,11 @@ type Hold<T> = (
 ) => Promise<unknown>;
 
 /**
- * An Observable that runs under a lock: acquired at the subscription, given back when the stream has ended.
+ * An Observable that runs under a lock: acquired at the subscription, released when the stream has ended.
  *
  * @param open makes the stream, under the lock
- * @param call the request, when the stream stands for one: the lock is then held until the handler has settled, even if
- *   nobody listens any more, and the value of a promise is passed on when the lock was given back
+ * @param call the request, when the stream stands for one: the lock is then held until the handler has settled, even after
+ *   an unsubscribe, and the value of a promise is passed on only once the lock was released
  */
 export function lockedStream<T>(hold: Hold<T>, open: () => Observable<T>, call?: InterceptedCall): Observable<T> {
   return new Observable<T>((subscriber) => {
@@ -35,10 +35,10 @@ export function lockedStream<T>(hold: Hold<T>, open: () => Observable<T>, call?:
     const work = () =>
       new Promise<T | undefined>((resolve, reject) => {
         if (subscriber.closed) return resolve(undefined); // unsubscribed as the lock was granted
-        const end = (conclude: () => void, tell: () => void) => {
+        const end = (conclude: () => void, notify: () => void) => {
           const running = call?.end();
           if (!running) return conclude();
-          tell(); // who listens need not wait for a handler that a timeout left behind; the lock has to
+          notify(); // the subscriber need not wait for a handler that a timeout left behind; the lock has to
           void running.then(conclude);
         };
         open()
@@ -60,7 +60,7 @@ export function lockedStream<T>(hold: Hold<T>, open: () => Observable<T>, call?:
     return () => {
       acquiring.abort();
       void call?.end();
-      // What stands between a promise and us, like a transaction, is left to end with it.
+      // Interceptors between here and a promise, like a transaction, are left to end with it.
       if (!call || call.isStream) stopped.next();
     };
   });

@@ -83,14 +83,14 @@ export function Locked(key: AnyKey, options: AnyLockedOptions = {}): MethodDecor
     copyMetadata(method, locked);
     setPlan(locked, plan);
     const interceptors = (Reflect.getOwnMetadata(INTERCEPTORS, locked) as unknown[] | undefined) ?? [];
-    // First, whatever the order of the decorators: what stands inside, like a transaction, ends before the release.
+    // First, whatever the order of the decorators: interceptors inside, like a transaction, end before the release.
     Reflect.defineMetadata(INTERCEPTORS, [lockedInterceptorOf(plan.registration), ...interceptors], locked);
     descriptor.value = locked as never;
   };
 }
 
 const INTERCEPTORS = '__interceptors__'; // INTERCEPTORS_METADATA of Nest
-/** What an imported type leaves of itself when it is imported as a type only: the metadata says that it is a Function. */
+/** The metadata of a return type that is imported as a type only: it says no more than Function. */
 const IMPORT_AS_VALUE =
   'If it returns an Observable, import that as a value, not with "import type" or "import { type Observable }".';
 const SYNCHRONOUS = new Set<unknown>([String, Number, Boolean, Array, Function]);
@@ -116,24 +116,24 @@ function wrap(
       const call = plan.isForInterceptor ? InterceptedCall.current() : undefined;
       if (call?.plan === plan) return call.enter(run);
       if (plan.returnsObservable) return streamUnderLock(plan, () => serviceOf(self), args, run);
-      return tellingOfStreams(promiseUnderLock(plan, () => serviceOf(self), args, run));
+      return loggingStreams(promiseUnderLock(plan, () => serviceOf(self), args, run));
     },
   });
 }
 
 /**
- * Who took the promise for an Observable calls `subscribe` and fails there, and would never see why: the reason goes to
- * the log, and does not end the process as an unhandled rejection.
+ * Logs that a method returned an undeclared Observable. Its caller expects one, calls `subscribe` on the promise and fails
+ * there, so it never sees the rejection, which must not end the process either.
  */
-function tellingOfStreams(call: Promise<unknown>): Promise<unknown> {
-  const told: Promise<unknown> = call.catch((error: unknown) => {
+function loggingStreams(call: Promise<unknown>): Promise<unknown> {
+  const logged: Promise<unknown> = call.catch((error: unknown) => {
     if (error instanceof UndeclaredStreamError) {
-      told.catch(() => {});
+      logged.catch(() => {});
       new Logger('Locked').error(error.message);
     }
     throw error;
   });
-  return told;
+  return logged;
 }
 
 class UndeclaredStreamError extends LockOptionsError {}
@@ -176,7 +176,7 @@ function streamUnderLock(
   }, open);
 }
 
-/** Which lock of which service is meant. */
+/** The key of a call, and the service that locks it. */
 async function asked(
   plan: LockedPlan,
   serviceOf: () => LockService,
@@ -185,12 +185,12 @@ async function asked(
   try {
     return [keyOfCall(plan, args), serviceOf()];
   } catch (error) {
-    await loopTurn(); // or a loop that calls again at once would stop all else
+    await loopTurn(); // or a loop of calls that fail would block the event loop
     throw error;
   }
 }
 
-/** A key made of the request has to come by the interceptor: without it the method does not run. */
+/** The key of a call. One made of the request needs the interceptor: without it the method does not run. */
 function keyOfCall(plan: LockedPlan, args: unknown[]): string {
   if (plan.origin !== 'request') return plan.keyOfArguments(args);
   throw new LockOptionsError(
@@ -200,7 +200,7 @@ function keyOfCall(plan: LockedPlan, args: unknown[]): string {
   );
 }
 
-/** Has Nest inject the service into instances of the class; a missing module so fails the start of the application. */
+/** Has Nest inject the service into instances of the class, so that a missing module fails the start of the application. */
 function injectInto(target: object, { registration, name }: LockedPlan): (self: unknown) => LockService {
   const property = serviceProperty(registration);
   Inject(getLockServiceToken(registration))(target, property);

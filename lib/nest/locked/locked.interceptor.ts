@@ -21,8 +21,8 @@ import { getLockServiceToken } from '../injection/tokens.js';
  * after the guards, before the pipes, until every interceptor inside of it is done.
  *
  * `@Locked` attaches it to its method, before the method's other interceptors. Register it on the controller or
- * globally, too, to put it outside of those that stand there. On HTTP it sets `Retry-After` where a lock is held by others for a
- * time that is known.
+ * globally, too, to put it outside of the interceptors there. On HTTP it sets `Retry-After` where the lock has another holder,
+ * and it is known for how long.
  */
 @Injectable()
 export class LockedInterceptor implements NestInterceptor {
@@ -39,7 +39,7 @@ export class LockedInterceptor implements NestInterceptor {
     const plan = planOf(context.getHandler());
     if (!plan?.isForInterceptor) return next.handle();
     if (plan.registration !== injectedService(this.locks, plan.name).registration) return next.handle();
-    // An interceptor may stand at several levels of one handler: the outermost has taken the lock.
+    // The interceptor may be registered on several levels of one handler: the outermost has acquired the lock.
     if (InterceptedCall.current()?.context === context) return next.handle();
     const key = plan.keyOfRequest(context);
     return defer(() => {

@@ -19,21 +19,21 @@ export interface LockedOptions<
    */
   onContended?: Way | ((...args: Args) => Value);
   /**
-   * The `name` of the registration whose locks are meant.
+   * The `name` of the registration that keeps the lock.
    * @default the registration without a name
    */
   registration?: string;
 }
 
-/** A method that can be locked: one whose end can be waited for. */
+/** A method that can be locked: its end can be awaited. */
 export type LockableMethod = (...args: never) => Promise<unknown> | Observable<unknown>;
 
 type KeyFunction = (...args: never) => string;
 
-/** What `@Locked` makes a key of: a text or template, `fromContext(…)`, or a function of the method's arguments. */
+/** The source of a key for `@Locked`: a text or template, `fromContext(…)`, or a function of the method's arguments. */
 export type LockedKey = string | ContextKey | KeyFunction;
 
-/** What the function for `onContended` is called with, as far as the text of the key is known to the compiler. */
+/** The arguments of an `onContended` function, as far as the text of the key is known to the compiler. */
 export type AnswerArgs<Key extends LockedKey, Args extends unknown[]> = Key extends RequestTemplate | ContextKey
   ? [context: ExecutionContext]
   : Key extends ArgumentTemplate | KeyFunction

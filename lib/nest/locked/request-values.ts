@@ -23,7 +23,7 @@ function httpRequest(context: ExecutionContext): Bag {
     case 'http':
       return context.switchToHttp().getRequest<Bag>();
     case 'graphql': {
-      // A resolver's third argument is its context, in which the request stands as `req`.
+      // A resolver's third argument is its context, with the request as `req`.
       const graphql = context.getArgByIndex<{ req?: Bag } | undefined>(2);
       return graphql?.req;
     }

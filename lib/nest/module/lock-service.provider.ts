@@ -8,7 +8,7 @@ import { moduleOf } from './nest-modules.js';
 import { register } from './registrations.js';
 import { getLockServiceToken } from '../injection/tokens.js';
 
-/** What makes a lock module the one that it is. */
+/** The particulars of one lock module. */
 export interface LockModuleKind<Options> {
   /** For messages: a literal, since bundlers shorten the names of classes. */
   name: string;
@@ -32,7 +32,7 @@ export function lockServiceProvider<Options>(
   };
 }
 
-/** Opens the service, and logs what its operator should know. */
+/** Opens the service, and logs its notices for the operator. */
 async function open(locks: ComposedLocks, shutdown: Shutdown, name?: string): Promise<LockService> {
   const { service, notices } = await locks.open({ shutdown, examine: true });
   const logger = new Logger(name === undefined ? 'LockService' : `LockService(${name})`);

@@ -10,7 +10,7 @@ export class LockShutdownModule implements OnModuleDestroy {
     @Inject(Shutdown) private readonly shutdown: Shutdown,
   ) {
     // When an application closes, Nest calls the hooks of modules by their distance from the root module, which has 1, and
-    // those of global modules last. Before all of them: a module may wait in its hook for work that is asked to end here.
+    // those of global modules last. This one goes first: a module may wait in its hook for work that is asked to end here.
     for (const module of modules.values()) if (module.metatype === LockShutdownModule) module.distance = 0;
   }
 

@@ -5,7 +5,7 @@ import { LockShutdownModule } from './lock-shutdown.module.js';
 import { lockedInterceptorOf } from '../locked/locked.interceptor.js';
 import { getLockServiceToken } from '../injection/tokens.js';
 
-/** What is said beside the options, in every form of registration. */
+/** Settings beside the options, in every form of registration. */
 export interface LockModuleExtras {
   /** Whether all modules of the application may inject the service without importing this module. @default true */
   isGlobal?: boolean;
@@ -18,8 +18,8 @@ const ASYNC_OPTIONS = [...ASYNC_FORMS, 'inject', 'imports', 'provideInjectionTok
 
 /**
  * The class that a lock module extends.
- * @param optionsToken under which each registration has its options in its module
- * @param factoryMethod of what is given as `useClass` or `useExisting`
+ * @param optionsToken the injection token of a registration's options in its module
+ * @param factoryMethod the method of a `useClass` or `useExisting` that makes the options
  */
 export function lockModuleDefinition<Options extends object, FactoryMethod extends string>(
   kind: LockModuleKind<Options>,
@@ -43,13 +43,13 @@ export function lockModuleDefinition<Options extends object, FactoryMethod exten
     .build();
 }
 
-/** @throws LockOptionsError when what `forRoot` or `forRootAsync` was given is no object */
+/** @throws LockOptionsError when the argument of `forRoot` or `forRootAsync` is no object */
 export function anObject<T>(kind: string, method: string, options: T): T {
   if (typeof options === 'object' && options !== null) return options;
   throw new LockOptionsError(`${kind}.${method} needs an object with options: got ${typeof options}.`);
 }
 
-/** @throws LockOptionsError when what `forRootAsync` was given does not say, or says twice, where the options come from */
+/** @throws LockOptionsError unless `forRootAsync` was given exactly one source of options */
 export function anAsyncForm<T extends Partial<Record<(typeof ASYNC_FORMS)[number], unknown>>>(
   kind: string,
   options: T,

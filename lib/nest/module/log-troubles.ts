@@ -3,16 +3,16 @@ import type { LockEvent } from '../../api/events.js';
 import type { LockService } from '../../core/service/lock.service.js';
 import { Outage } from './outage.js';
 
-/** Work that ends within this time after the application began to close is not worth a word, in milliseconds. */
+/** How long after the application began to close running work is not logged, in milliseconds. */
 const PATIENCE_MS = 1_000;
-/** What happens to many locks within this time is logged as one line, in milliseconds. */
+/** How long further events of one kind are collected into one line, in milliseconds. */
 const FOLD_MS = 1_000;
-/** So many locks are named. */
+/** How many locks a line names. */
 const NAMED = 10;
 
 type EventOf<Type extends LockEvent['type']> = Extract<LockEvent, { type: Type }>;
 
-/** Logs what an operator should know of the locks of a service. */
+/** Logs the troubles of a service's locks for its operator. */
 export function logTroubles(service: LockService, logger: Logger): void {
   const kept = new KeptLocks((message) => logger.error(message));
   const outage = new Outage(service, logger);
@@ -48,7 +48,7 @@ export function logTroubles(service: LockService, logger: Logger): void {
   });
 }
 
-/** Logs the first event at once, and those that follow it closely together: an outage may cost every lock that is held. */
+/** Logs the first event at once, and the events that closely follow it together: an outage may cost every lock that is held. */
 class Folded<Event> {
   #more: Event[] = [];
   #timer?: NodeJS.Timeout;
@@ -90,19 +90,19 @@ class Folded<Event> {
 }
 
 /**
- * The locks that the application waits for when it closes. Told as an error, which the logger of Nest's tests prints:
- * there a lock that nobody releases is seen as a hook that takes too long.
+ * The locks that the application waits for when it closes. Logged as an error, which the logger of Nest's tests prints:
+ * there a lock that is never released shows up only as a hook that takes too long.
  */
 class KeptLocks {
   readonly #keys = new Set<string>();
   #timer?: NodeJS.Timeout;
 
-  constructor(private readonly tell: (message: string) => void) {}
+  constructor(private readonly log: (message: string) => void) {}
 
   note(event: LockEvent): void {
     if (event.type === 'closing') {
       this.#keys.add(event.key);
-      this.#timer ??= setTimeout(() => this.#tell(event.timeoutMs), PATIENCE_MS).unref();
+      this.#timer ??= setTimeout(() => this.#logKept(event.timeoutMs), PATIENCE_MS).unref();
     } else if (event.type === 'released' || event.type === 'release-failed' || event.type === 'lost') {
       this.#keys.delete(event.key);
     }
@@ -112,9 +112,9 @@ class KeptLocks {
     clearTimeout(this.#timer);
   }
 
-  #tell(timeoutMs: number): void {
+  #logKept(timeoutMs: number): void {
     if (this.#keys.size === 0) return;
-    this.tell(
+    this.log(
       `Waiting for locks to be released, for up to ${timeoutMs} ms (shutdownTimeoutMs): ` +
         `${named([...this.#keys].map((key) => ({ key })))}. ` +
         'If their work has ended, a release or an await is missing.',
@@ -122,7 +122,7 @@ class KeptLocks {
   }
 }
 
-/** The first of these locks by name, and how many there are beside them. */
+/** The names of the first of these locks, and the number of the others. */
 function named(locks: readonly { key: string }[]): string {
   const names = locks.slice(0, NAMED).map(({ key }) => `"${key}"`);
   if (locks.length > NAMED) names.push(`${locks.length - NAMED} more`);

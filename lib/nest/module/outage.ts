@@ -4,16 +4,16 @@ import { adviceFor } from '../../api/errors.js';
 import type { LockEvent } from '../../api/events.js';
 import type { LockService } from '../../core/service/lock.service.js';
 
-/** How often it is tried whether locks can be taken again, in milliseconds. */
+/** How often a lock is tried during an outage, in milliseconds. */
 const RETRY_MS = 1_000;
 
-/** Another program uses the key: the others can be locked. */
+/** Another program uses the key: no outage, as other keys can be locked. */
 const OF_ONE_KEY = /WRONGTYPE|fencing counter/;
 
 /**
  * Logs when locks become unavailable, and when they are available again: one line each, however many calls are refused in
- * between. Only a lock that Redis grants ends it: connections of a server that hangs or refuses to write look well, and
- * locks that are passed on within this process need no Redis.
+ * between. Only a lock that Redis grants ends an outage: connections to a server that hangs or refuses writes look healthy,
+ * and locks that are passed on within this process need no Redis.
  */
 export class Outage {
   #since?: number;

@@ -18,7 +18,7 @@ const { ConfigurableModuleClass, OPTIONS_TYPE, ASYNC_OPTIONS_TYPE } = lockModule
 );
 
 /**
- * Provides `LockService`, and with it what `@Locked` needs.
+ * Provides `LockService`, which `@Locked` needs, too.
  */
 @Module({})
 export class RedisLockModule extends ConfigurableModuleClass {

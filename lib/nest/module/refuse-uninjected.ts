@@ -4,8 +4,8 @@ import { serviceProperty } from '../injection/injected-service.js';
 import { planOf, type LockedPlan } from '../locked/locked-plan.js';
 
 /**
- * Looks for instances with locked methods that Nest has not made, and so has not injected the service into: each call
- * would fail. Those that are made later, for a request, say, are not seen.
+ * Looks for instances with locked methods that Nest did not make, and so did not inject the service into: each call would
+ * fail. Instances that are made later, such as those of a request, are not seen.
  * @throws LockOptionsError
  */
 export function refuseUninjected(modules: ModulesContainer): void {
@@ -27,7 +27,7 @@ export function refuseUninjected(modules: ModulesContainer): void {
   }
 }
 
-/** Those whose plain methods are called. Reads no property of the instance: it may be a mock, or have getters that fail. */
+/** The locked methods of an instance. Reads none of its properties: it may be a mock, or have getters that fail. */
 function lockedMethods(instance: object): LockedPlan[] {
   const seen = new Set<PropertyKey>();
   const plans: LockedPlan[] = [];
@@ -41,7 +41,7 @@ function lockedMethods(instance: object): LockedPlan[] {
       seen.add(name);
       const method: unknown = Reflect.getOwnPropertyDescriptor(owner, name)?.value;
       const plan = typeof method === 'function' ? planOf(method) : undefined;
-      // A key that is made of the request is taken by the interceptor, which has a service of its own.
+      // A lock whose key is made of the request is acquired by the interceptor, which has a service of its own.
       if (plan && plan.origin !== 'request' && !Object.hasOwn(instance, name)) plans.push(plan);
     }
   }

@@ -11,12 +11,12 @@ interface Registration {
   service: Promise<LockService>;
 }
 
-/** What each application has registered, by name. */
+/** The registrations of each application, by name. */
 const registrations = new WeakMap<ModulesContainer, Map<string, Registration>>();
 
 /**
- * Opens the service of a registration. Modules that register the same get one service: locks in memory keep them out of
- * each other's way, and work that holds a lock through one of them enters through the other.
+ * Opens the service of a registration. Modules that register the same share one service: so locks in memory work between
+ * them, and work that holds a lock through one of them may take it again through the other.
  * @param kind name of the lock module
  * @throws LockOptionsError when the application has a registration of this name with different options
  */
@@ -43,7 +43,7 @@ export function register(
   return service;
 }
 
-/** @throws LockOptionsError for a lock module that is imported as it is */
+/** @throws LockOptionsError for a lock module that is imported without `forRoot` */
 export function refuseBare(kind: string, bare: NestModule, modules: ModulesContainer): never {
   const importers = importersOf(bare, modules);
   const [registered] = [...modules.values()].filter((module) => module !== bare && module.metatype === bare.metatype);
@@ -58,7 +58,7 @@ export function refuseBare(kind: string, bare: NestModule, modules: ModulesConta
     `${listed(importers)} ${importers.length === 1 ? 'imports' : 'import'} ${kind} without forRoot, which ` +
       `registers nothing. ${advice}`,
   );
-  // Nest may find first that a class has no LockService, and end the start with that: then this stands beside it.
+  // Nest may first fail the start because a class has no LockService: then this error is logged beside that one.
   if (!registered?.isGlobal) new Logger(kind).error(error.message);
   throw error;
 }
