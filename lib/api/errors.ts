@@ -50,7 +50,7 @@ export abstract class LockError extends Error {
     this.statusCode = status;
   }
 
-  /** What GraphQL servers show of it beside the message. */
+  /** The fields that GraphQL servers show beside the message. */
   get extensions(): { code: LockErrorCode } {
     return { code: this.code };
   }

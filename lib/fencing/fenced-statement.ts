@@ -19,7 +19,7 @@ export interface FencedRow {
 export interface FencedStatement {
   /** SQL with the placeholders `$1`, `$2`, … */
   readonly text: string;
-  /** What the placeholders stand for. */
+  /** The values of the placeholders. */
   readonly values: unknown[];
   /** The token that it carries. */
   readonly fencingToken: number;
@@ -91,7 +91,7 @@ function readRow({ table, where, set = {}, fence, column = 'fence' }: FencedRow)
     column: quoted(column),
     where: placed(where),
     set: placed(set),
-    // With its type: in a column of text, tokens would silently be compared as text.
+    // Cast to its type: in a column of text, tokens would silently be compared as text.
     fence: `CAST($${values.push(fence)} AS bigint)`,
   };
 }

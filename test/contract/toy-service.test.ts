@@ -1,7 +1,7 @@
 import { expect, it, onTestFinished } from 'vitest';
 import type { LockServiceOptions } from '../../lib/api/options.js';
 import { fromPromises } from '../../lib/core/backend/from-promises.js';
-import { processName } from '../../lib/core/backend/owner.js';
+import { processName } from '../../lib/compose/process-name.js';
 import { resolveServiceOptions } from '../../lib/core/options/service-options.js';
 import { LockService } from '../../lib/core/service/lock.service.js';
 import { Shutdown } from '../../lib/core/service/shutdown.js';

@@ -69,6 +69,7 @@ class LimitedBackend implements LockBackend {
     const { backend } = this;
     const sentAt = this.now();
     const late = (outcome: Awaited<ReturnType<PromiseBackend['acquire']>>) => {
+      if (outcome.status === 'acquired') this.#repeatRelease(outcome.grant);
       if (outcome.status === 'contended' && outcome.queued) backend.waitQueue?.leave(request.key, request.place!);
     };
     const attempt = this.#limited(() => backend.acquire(request), backend.attemptTimeoutMs(request.ttlMs), late);

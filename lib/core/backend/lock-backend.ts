@@ -6,13 +6,13 @@ export interface AcquireRequest {
   readonly key: string;
   /**
    * Marks the holder: every attempt has one of its own, except that an attempt which may have run is sent again with the same.
-   * With a place in a queue that hands over it is the ticket of that.
+   * With a place in a queue that hands over, it is the ticket of that place.
    */
   readonly owner: string;
   readonly ttlMs: number;
   /** Where it waits if the lock is not free: only for a backend with a wait queue, and its owner has to `leave` that. */
   readonly place?: Place;
-  /** For how many holders in turn: so many fencing tokens are minted, one after the other. 1 if it is undefined. */
+  /** The number of holders in turn that the grant is for: as many fencing tokens are minted in a row. @default 1 */
   readonly holders?: number;
 }
 

@@ -39,7 +39,7 @@ export class UnfitPart extends Error {
 
 /**
  * The form of a value in a key, escaped so that values never run into each other.
- * @throws UnfitPart for what is empty or has no string form of its own
+ * @throws UnfitPart for a value that is empty or has no string form of its own
  */
 export function keyPart(value: unknown): string {
   return stringForm(value).replace(/[%:{}]/g, (char) => '%' + char.charCodeAt(0).toString(16).toUpperCase());

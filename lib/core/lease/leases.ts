@@ -27,7 +27,7 @@ export interface LeaseListener {
   onLost(lease: Lease): void;
 }
 
-/** All leases of one service: kept, given back, or lost. */
+/** All leases of one service: kept, released, or lost. */
 export class Leases implements LeaseOwner, WatchdogListener {
   readonly marginMs: number;
   readonly now: () => number;

@@ -4,7 +4,7 @@ import type { Lease } from './lease.js';
 
 /** First try after this part of the ttl, so that two more fit in before the deadline. */
 const EXTEND_AFTER = 1 / 3;
-/** The same for a lease of which `marginMs` takes a large part, as a part of what it leaves. */
+/** First try for a lease of which `marginMs` takes a large part, as a part of the rest. */
 const EXTEND_AFTER_AT_MOST = 1 / 2;
 /** Next try after a failed one, as a part of the lease. */
 const RETRY_AFTER = 1 / 10;

@@ -16,7 +16,7 @@ const CHECK_MS = 1_000;
 /** A wait until the holder's lease ends must find it ended. */
 const AFTER_EXPIRY_MS = 1;
 
-/** All contenders of a service: those that have a place in the queue of the store are found by its ticket. */
+/** All contenders of a service: one with a place in the queue of the store is found by its ticket. */
 export class Contenders<Waiter> {
   readonly byTicket = new Map<string, Contender<Waiter>>();
 

@@ -506,7 +506,7 @@ export class LockQueue {
     if (this.#waiters.first) this.#seen = {};
   }
 
-  /** A waiter came or went: contenders ask for those that have none, unless there are enough of them. */
+  /** Called when a waiter came or went: begins contenders for waiters that have none, as long as there are too few. */
   #goOn(): void {
     for (let next; this.#mayContend && (next = this.#next);) this.#begin(next);
     if (this.#waiters.size + this.#contending + this.#leases.length === 0) this.queues.forget(this.key);

@@ -2,7 +2,7 @@ import { performance } from 'node:perf_hooks';
 import { LockUnavailableError } from '../../api/errors.js';
 import { setImmediate, setTimeout } from '../time/event-loop.js';
 
-/** Refusals of an outage are settled together, so often at most, in milliseconds. */
+/** How often, at most, the refusals of an outage are settled together, in milliseconds. */
 const OUTAGE_PACE_MS = 10;
 
 /**

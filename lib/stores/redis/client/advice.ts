@@ -7,7 +7,7 @@ export function nodeError(node: string, problem: string, advice = adviceOn(probl
 
 /** A server that refuses a command is up. */
 function adviceOn(problem: string): string | undefined {
-  // By itself, or in a script.
+  // Redis refuses the command itself, or a script that calls it.
   if (/NOPERM|can't run this command/.test(problem)) {
     return 'Give its user that right (ACL SETUSER); LockService.diagnose() names all that are missing.';
   }

@@ -120,7 +120,7 @@ export function checkMade(made: unknown): asserts made is IoredisClient {
   throw new LockOptionsError(`A function given as a Redis source must return an ioredis client: got ${problem}`);
 }
 
-/** By its form, not by its class: the application may have an ioredis of its own. */
+/** Whether a source is a client: known by its form, not its class, as the application may have an ioredis of its own. */
 export function isClient(source: unknown): source is IoredisClient {
   const { evalsha, status } = (source ?? {}) as Partial<IoredisClient>;
   return typeof evalsha === 'function' && typeof status === 'string';

@@ -3,7 +3,7 @@ import { infoFields, settingOf } from './server-info.js';
 
 /** Tells a server apart from the same one before its restart. */
 export interface ServerIdentity {
-  /** Changes with each start of the server that may have lost what it acknowledged. */
+  /** Changes with each start of the server that may have lost locks that it acknowledged. */
   run: string;
   /**
    * How long it has known all locks that it granted, unless its run is the one that was seen last; in seconds, rounded down.

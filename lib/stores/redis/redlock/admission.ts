@@ -57,7 +57,7 @@ export class AdmissionCheck {
     this.#now = now;
   }
 
-  /** Makes the checks of the other nodes known to this one. @param checks those of all nodes */
+  /** Makes the checks of the other nodes known to this one. @param checks the checks of all nodes */
   join(checks: readonly AdmissionCheck[]): void {
     this.#others = checks.filter((check) => check !== this);
   }

@@ -1,6 +1,6 @@
 /** One question to several nodes, and their answers as they come in. */
 export class Poll<Answer> {
-  /** By node; undefined while there is none. */
+  /** The answer of each node; undefined while there is none. */
   readonly #answers: (Answer | undefined)[] = [];
   readonly #listeners: ((answer: Answer, node: number) => void)[] = [];
   #open: number;
