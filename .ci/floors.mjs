@@ -37,7 +37,7 @@ const ROOMS = {
   ],
   'stores/redis/single': [...REDIS, 'stores/redis/client', 'stores/redis/node', 'stores/redis/replicas'],
   'stores/redis/redlock': [...REDIS, 'stores/redis/client', 'stores/redis/node'],
-  'stores/redis/doctor': [...REDIS, 'stores/redis/client'],
+  'stores/redis/doctor': [...REDIS, 'stores/redis/client', 'stores/redis/node'],
   compose: ['api', ...CORE, 'core/service', 'stores'],
   fencing: ['api', 'core/keys', 'stores/redis/client'],
   'nest/injection': ['api', 'core/options', 'core/service', '@nestjs'],

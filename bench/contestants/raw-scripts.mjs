@@ -18,7 +18,7 @@ export async function open({ ports, ttlMs }) {
 
   const take = (client, lock, owner) =>
     ports.length > 1
-      ? client.evalsha(VOTE.sha, 3, lock, `${lock}:fence`, `${PREFIX}:guard`, owner, ttlMs, '')
+      ? client.evalsha(VOTE.sha, 3, lock, `${lock}:fence`, `${PREFIX}:admission`, owner, ttlMs, '')
       : client.evalsha(ACQUIRE.sha, 2, lock, `${lock}:fence`, owner, ttlMs);
 
   return {

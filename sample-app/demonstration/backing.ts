@@ -46,12 +46,19 @@ export async function openBacking(wantsMemory: boolean): Promise<Backing> {
 async function startRedis(): Promise<Backing> {
   const dir = await mkdtemp(join(tmpdir(), 'shop-redis-'));
   const args = ['--appendonly', 'yes']; // or the shop would be warned at its start
-  const { process: server, port } = await launchRedisServer({ dir, args });
+  const clean = () => rm(dir, { recursive: true, force: true });
+  const { process: server, port } = await launchRedisServer({ dir, args }).catch(async (error: unknown) => {
+    await clean();
+    throw error;
+  });
   return redis(`redis://127.0.0.1:${port}`, `Redis, started for this run on port ${port}`, async () => {
-    const exited = once(server, 'exit');
-    server.kill('SIGKILL');
-    await exited;
-    await rm(dir, { recursive: true, force: true });
+    // A Ctrl-C in the terminal ends it, too.
+    if (server.exitCode === null && server.signalCode === null) {
+      const exited = once(server, 'exit');
+      server.kill('SIGKILL');
+      await exited;
+    }
+    await clean();
   });
 }
 

@@ -25,7 +25,7 @@ export class ToyBackend implements PromiseBackend {
     return 1_000;
   }
 
-  async acquire({ key, owner, ttlMs, holders = 1 }: AcquireRequest) {
+  async acquire({ key, owner, ttlMs, turns = 1 }: AcquireRequest) {
     const entry = await this.#seen(key);
     const now = this.now();
     if (entry && entry.owner !== owner) {
@@ -33,7 +33,7 @@ export class ToyBackend implements PromiseBackend {
       return { status: 'contended', owner: entry.owner, remainingMs, queued: false } as const;
     }
     const fencingToken = this.#lastToken + 1;
-    const lastToken = (this.#lastToken += holders);
+    const lastToken = (this.#lastToken += turns);
     this.#entries.set(key, { owner, fencingToken, since: now, endsAt: now + ttlMs });
     return { status: 'acquired', grant: { key, owner, fencingToken, lastToken } } as const;
   }

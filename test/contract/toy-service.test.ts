@@ -62,7 +62,7 @@ it('a lock on a backend without tokens works, and says so when it is asked for i
   const [locks] = services(toy);
   const lock = await locks.acquire('key');
   expect(lock.isHeld).toBe(true);
-  expect(() => lock.fencingToken).toThrow('Lock "key" has no fencing token: the store that it is kept in mints none.');
+  expect(() => lock.fencingToken).toThrow('Lock "key" has no fencing token: its store mints none.');
   await lock.extend();
   expect(await lock.release()).toBe(true);
 });

@@ -150,7 +150,7 @@ export class QueueStore {
   }
 
   #acquire(
-    { key, owner, ttlMs, place, holders = 1 }: AcquireRequest,
+    { key, owner, ttlMs, place, turns = 1 }: AcquireRequest,
     sentAt: number,
   ): Exclude<AcquireOutcome, Unavailable> {
     this.#expire();
@@ -161,13 +161,13 @@ export class QueueStore {
       this.#remove(id);
       this.#holders.set(owner, this.now() + ttlMs);
       const fencingToken = this.#lastToken + 1;
-      this.#lastToken += holders;
+      this.#lastToken += turns;
       const tokens = this.capacity === 1 ? { fencingToken, lastToken: this.#lastToken } : {};
       return { status: 'acquired', grant: { key, owner, ...tokens }, sentAt };
     }
     if (place && !this.#queue.includes(id)) this.#queue.push(id);
     this.#giveOut();
-    if (this.#holders.has(owner)) return this.#acquire({ key, owner, ttlMs, place, holders }, sentAt);
+    if (this.#holders.has(owner)) return this.#acquire({ key, owner, ttlMs, place, turns }, sentAt);
     const [holder, endsAt] = [...this.#holders][0] ?? [undefined, this.now()];
     return {
       status: 'contended',

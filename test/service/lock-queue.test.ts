@@ -62,13 +62,13 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true, kind: Lock
   const backend = {
     waitQueue,
     attemptTimeoutMs: () => 1_000,
-    acquire: ({ owner, ttlMs, place, holders = 1 }: AcquireRequest, done: (outcome: AcquireOutcome) => void) => {
+    acquire: ({ owner, ttlMs, place, turns = 1 }: AcquireRequest, done: (outcome: AcquireOutcome) => void) => {
       log.push('ask');
       const answer = (outcome: AcquireOutcome) => {
         done(outcome.status === 'acquired' ? { ...outcome, grant: { ...outcome.grant, owner } } : outcome);
         return settled();
       };
-      asks.push({ claim: { owner, ttlMs }, waiting: place && { ...place, tokens: holders }, answer });
+      asks.push({ claim: { owner, ttlMs }, waiting: place && { ...place, tokens: turns }, answer });
     },
     release: ({ owner }: Grant, done: (outcome: ReleaseOutcome) => void) => {
       log.push(`release ${owner}`);

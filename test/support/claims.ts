@@ -40,9 +40,9 @@ export interface Claim {
   grant?: Grant;
 }
 
-/** A place with which an attempt waits, and for how many holders in turn it is. */
+/** A place with which an attempt waits, and for how many turns it is. */
 export interface Waiting extends Place {
-  holders?: number;
+  turns?: number;
 }
 
 /** An attempt of its own: no two have the same owner value. */
@@ -53,8 +53,8 @@ export function claimOn(key: string, ttlMs = 20_000): Claim {
 /** One attempt, as a promise. */
 export function acquireOn(backend: LockBackend, claim: Claim, waiting?: Waiting): Promise<AcquireOutcome> {
   const { key, owner, ttlMs } = claim;
-  const { holders, ...place } = waiting ?? {};
-  const request = { key, owner, ttlMs, place: waiting && (place as Place), holders };
+  const { turns, ...place } = waiting ?? {};
+  const request = { key, owner, ttlMs, place: waiting && (place as Place), turns };
   return new Promise((resolve) => {
     backend.acquire(request, (outcome) => {
       if (outcome.status === 'acquired') claim.grant = outcome.grant;

@@ -12,8 +12,8 @@ export interface AcquireRequest {
   readonly ttlMs: number;
   /** Where it waits if the lock is not free: only for a backend with a wait queue, and its owner has to `leave` that. */
   readonly place?: Place;
-  /** The number of holders in turn that the grant is for: as many fencing tokens are minted in a row. @default 1 */
-  readonly holders?: number;
+  /** For how many turns of calls of this process: so many fencing tokens are minted, one after the other. 1 if undefined. */
+  readonly turns?: number;
 }
 
 /** A grant: made by the backend, which may keep notes of its own in it, and given back to it as it is. */

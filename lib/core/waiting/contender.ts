@@ -89,20 +89,20 @@ export class Contender<Waiter> {
 
   /**
    * Begins an attempt.
-   * @param holders how many holders in turn the lock is for; with it comes a place in the queue, if the lock is not free
+   * @param turns how many turns in turn the lock is for; with it comes a place in the queue, if the lock is not free
    */
-  ask(ttlMs: number, holders?: number): AcquireRequest {
+  ask(ttlMs: number, turns?: number): AcquireRequest {
     const { backend, now, nextOwner } = this.all;
     const { waitQueue } = backend;
     this.#stopWaiting();
     this.#state = 'asking';
     this.#wasWoken = this.#isWoken;
     this.#isWoken = false;
-    const place = holders === undefined || !waitQueue ? undefined : { ...this.#takePlace(waitQueue) };
+    const place = turns === undefined || !waitQueue ? undefined : { ...this.#takePlace(waitQueue) };
     const owner = place && waitQueue?.handsOver ? place.ticket : nextOwner();
     this.#attemptedAt = now();
     this.#askedOnceAt = place && this.#isQueued ? undefined : this.#attemptedAt;
-    return { key: this.key, owner, ttlMs, place, holders };
+    return { key: this.key, owner, ttlMs, place, turns };
   }
 
   /** Its attempt was answered. */

@@ -48,14 +48,14 @@ export class MemoryBackend implements LockBackend {
     void Promise.resolve(this.#acquire(request)).then(done);
   }
 
-  #acquire({ key, owner, ttlMs, holders = 1 }: AcquireRequest): AcquireOutcome {
+  #acquire({ key, owner, ttlMs, turns = 1 }: AcquireRequest): AcquireOutcome {
     const now = this.#now();
     const holder = this.#live(key);
     if (holder && holder.owner !== owner) {
       return { status: 'contended', owner: holder.owner, remainingMs: holder.expiresAt - now, queued: false };
     }
     const fencingToken = this.#lastToken + 1;
-    this.#lastToken += holders;
+    this.#lastToken += turns;
     this.#entries.set(key, { owner, fencingToken, since: now, expiresAt: now + ttlMs });
     this.#sweep();
     return { status: 'acquired', grant: { key, owner, fencingToken, lastToken: this.#lastToken }, sentAt: now };

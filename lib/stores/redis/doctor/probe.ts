@@ -1,6 +1,7 @@
 import { performance } from 'node:perf_hooks';
 import type { ExaminedNode } from './diagnosis.js';
 import type { Examiner } from './doctor.js';
+import { LockKeys } from '../node/lock-keys.js';
 import { commandRights, type Right } from './rights.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import { problemOf } from '../client/problem-of.js';
@@ -61,8 +62,9 @@ export class NodeProbe implements Examiner {
     const { keyPrefix, processName, handsOver, awaitedReplicas } = this.usage;
     // A Cluster adds its key prefix itself; the clients of its nodes do not.
     const prefix = client === this.connection.client ? '' : this.#clientPrefix;
-    const key = `${prefix}${keyPrefix}:{doctor:${processName}}`;
-    const channel = `${keyPrefix}:inbox:doctor:${processName}`;
+    const keys = new LockKeys(keyPrefix);
+    const key = prefix + keys.lock(`doctor:${processName}`);
+    const channel = keys.inbox(`doctor:${processName}`);
     const rights = commandRights(key, channel, { votes: !handsOver, waitsForReplicas: awaitedReplicas > 0 });
     try {
       const listening = client.trySubscribing(channel, this.connection.clientName, timeoutMs);

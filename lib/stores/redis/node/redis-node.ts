@@ -13,12 +13,13 @@ import {
   VOTE_OR_QUEUE,
   WITHDRAW,
 } from '../scripts/lua.js';
-import { PROTOCOL, queueEntry, readMessage, type Service } from '../scripts/hand-off.js';
+import { queueEntry, readMessage, type Service } from '../scripts/hand-off.js';
 import type { Script } from '../scripts/script.js';
 import { ScriptFault } from '../scripts/script-fault.js';
 import { ScriptRunner, type Reply, type ScriptRunnerListener } from '../scripts/script-runner.js';
 import { InFlight } from '../../../core/time/in-flight.js';
 import { Inbox, type InboxListener } from './inbox.js';
+import { LockKeys } from './lock-keys.js';
 import type {
   AcquireRequest,
   ExtendRequest,
@@ -79,6 +80,7 @@ export interface RedisNodeListener extends WaitListener {
 export class RedisNode implements RedisConnectionListener, ScriptRunnerListener, InboxListener, Releaser {
   readonly #runner: ScriptRunner;
   readonly #settings: NodeSettings;
+  readonly #keys: LockKeys;
   // Made once, as nearly every call uses them.
   readonly #voteOf = this.#reader((reply) => {
     const vote = voteOf(reply, this.name);
@@ -106,8 +108,8 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     const { client, clientName } = connection;
     this.#retry = new ReleaseRetry(this);
     this.#runner = new ScriptRunner(client, commandTimeoutMs, { sameConnection: needsAdmission, listener: this });
-    const channel = inboxChannel(keyPrefix, processName);
-    this.#inbox = new Inbox({ client, clientName, channel, listener: this });
+    this.#keys = new LockKeys(keyPrefix);
+    this.#inbox = new Inbox({ client, clientName, channel: this.#keys.inbox(processName), listener: this });
     connection.listen(this);
   }
 
@@ -148,14 +150,14 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
   }
 
   /** Attempts to acquire a lock. With a place, a refused attempt is queued. */
-  acquire({ key, owner, ttlMs, place, holders = 1 }: AcquireRequest, done: (vote: Vote) => void): void {
+  acquire({ key, owner, ttlMs, place, turns = 1 }: AcquireRequest, done: (vote: Vote) => void): void {
     const { fair } = this.#settings;
-    if (!place && !fair) {
-      this.#runner.run(ACQUIRE, this.#lockAndFence(key), [owner, ttlMs], this.#voteOf, done);
+    if (!place && !fair && turns === 1) {
+      this.#runner.run(ACQUIRE, this.#keys.lockAndFence(key), [owner, ttlMs], this.#voteOf, done);
       return;
     }
-    const args = [owner, ttlMs, holders, place ? this.#entry(place) : '', place?.number ?? '', fair ? 1 : 0];
-    this.#runner.run(CONTEND, this.#keys(key), args, this.#voteOf, done);
+    const args = [owner, ttlMs, turns, place ? this.#entry(place) : '', place?.number ?? '', fair ? 1 : 0];
+    this.#runner.run(CONTEND, this.#keys.all(key), args, this.#voteOf, done);
   }
 
   /**
@@ -169,19 +171,19 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
   ): void {
     const { epoch, votesFromUs } = admission ?? { epoch: '', votesFromUs: '' };
     if (!place) {
-      const keys = [...this.#lockAndFence(key), this.#admission];
+      const keys = [...this.#keys.lockAndFence(key), this.#keys.admission];
       this.#runner.run(VOTE, keys, [owner, ttlMs, epoch, votesFromUs], this.#voteOf, done);
       return;
     }
     // A process that does not listen cannot be woken.
     const entry = this.isListening ? this.#entry(place) : '';
     const args = [owner, ttlMs, 1, entry, place.number ?? '', 0, epoch, votesFromUs];
-    this.#runner.run(VOTE_OR_QUEUE, [...this.#keys(key), this.#admission], args, this.#voteOf, done);
+    this.#runner.run(VOTE_OR_QUEUE, [...this.#keys.all(key), this.#keys.admission], args, this.#voteOf, done);
   }
 
   /** @param longestMs the longest ttl in use, as far as the caller knows */
   admit({ run, uptimeS }: ServerIdentity, longestMs: number): Promise<NodeAdmission> {
-    return this.#run<NodeAdmission>(ADMIT, [this.#admission], [run, uptimeS, longestMs], (reply) => {
+    return this.#run<NodeAdmission>(ADMIT, [this.#keys.admission], [run, uptimeS, longestMs], (reply) => {
       const [epoch, sinceMs, longest] = reply as (string | number)[];
       return { status: 'admitted', epoch: String(epoch), sinceMs: Number(sinceMs), longestMs: Number(longest) };
     });
@@ -200,7 +202,7 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     const { grant, ttlMs } = request;
     const { key, owner } = grant;
     const script = mode === 'restore' ? RESTORE : EXTEND;
-    this.#runner.run(script, [this.#lock(key)], [owner, ttlMs], this.#extensionOf, done);
+    this.#runner.run(script, [this.#keys.lock(key)], [owner, ttlMs], this.#extensionOf, done);
   }
 
   /**
@@ -218,7 +220,7 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
   raiseFence({ key, owner }: Grant, fencingToken: number): Promise<{ status: 'raised' | 'gone' } | Fault> {
     return this.#run<{ status: 'raised' | 'gone' }>(
       RAISE_FENCE,
-      this.#lockAndFence(key),
+      this.#keys.lockAndFence(key),
       [owner, fencingToken],
       (reply) => ({
         status: Number(reply) === 1 ? 'raised' : 'gone',
@@ -227,14 +229,14 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
   }
 
   inspect(key: string): Promise<{ status: 'seen'; holding?: Holding } | Fault> {
-    return this.#run<{ status: 'seen'; holding?: Holding }>(INSPECT, this.#lockAndFence(key), [], (reply) => ({
+    return this.#run<{ status: 'seen'; holding?: Holding }>(INSPECT, this.#keys.lockAndFence(key), [], (reply) => ({
       status: 'seen',
       holding: holdingOf(reply),
     }));
   }
 
   forceRelease(key: string): Promise<NodeSeizure> {
-    return this.#run(FORCE_RELEASE, this.#keys(key), [key, inboxChannel(this.#settings.keyPrefix)], seizureOf);
+    return this.#run(FORCE_RELEASE, this.#keys.all(key), [key, this.#keys.inbox()], seizureOf);
   }
 
   /** Waits for releases in flight, tries the unconfirmed ones once more, then closes the connection. */
@@ -319,37 +321,13 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
   }
 
   #giveBack({ key, owner, entry }: PendingRelease, done: (release: NodeRelease) => void): void {
-    const keys = this.#keys(key);
+    const keys = this.#keys.all(key);
     if (entry === undefined) this.#runner.run(RELEASE, keys, [owner], this.#releaseOf, done);
     else this.#runner.run(WITHDRAW, keys, [owner, entry], this.#releaseOf, done);
-  }
-
-  get #admission(): string {
-    return `${this.#settings.keyPrefix}:admission`;
-  }
-
-  #lock(key: string): string {
-    return `${this.#settings.keyPrefix}:{${key}}`;
   }
 
   #entry({ ticket, isHeard }: Place): string {
     const granted: Service = isHeard && !this.connection.client.isCluster ? 'grant' : 'blind-grant';
     return queueEntry(this.#settings.handsOver ? granted : 'wake', this.#inbox.channel, ticket);
   }
-
-  #lockAndFence(key: string): string[] {
-    const lock = this.#lock(key);
-    return [lock, `${lock}:fence`];
-  }
-
-  /** The keys of a lock, its fencing counter and its queue. */
-  #keys(key: string): string[] {
-    const lock = this.#lock(key);
-    return [lock, `${lock}:fence`, `${lock}:queue`];
-  }
-}
-
-/** The channel of a process; without its name, what all channels begin with. A queue entry has it as one word, without spaces. */
-function inboxChannel(keyPrefix: string, processName = ''): string {
-  return `${keyPrefix}:inbox:${PROTOCOL}:${processName}`.replace(/\s/g, '_');
 }

@@ -8,6 +8,7 @@ import type { ExtendRequest } from '../../../core/backend/lock-backend.js';
 import type { RedisClient } from '../client/redis-client.js';
 import { RedisConnection } from '../client/redis-connection.js';
 import type { NodeExtension } from '../node/node-answers.js';
+import { LockKeys } from '../node/lock-keys.js';
 import { RedisNode, type NodeSettings } from '../node/redis-node.js';
 
 /** A lock whose replicas are waited for. */
@@ -65,8 +66,7 @@ export class ReplicaWait {
 
   /** The name of the master that has a key. */
   #masterOf(key: string): string | undefined {
-    // The hash tag of the lock's keys is the key itself.
-    const [, master] = this.#source.routeOf(`${this.#settings.keyPrefix}:{${key}}`);
+    const [, master] = this.#source.routeOf(new LockKeys(this.#settings.keyPrefix).lock(key));
     return master as string | undefined;
   }
 

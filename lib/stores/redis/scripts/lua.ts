@@ -167,7 +167,7 @@ export const CONTEND: Script = {
   name: 'contend',
   order: 3,
   locksPerCall: 50,
-  sha: '27994c2fd7e446b9134b94b8f605f47a7476b359',
+  sha: 'ad9df488178e21a8eb993561c839e694992e1e49',
   source: `local us
 if #KEYS > 3 then
   local function each(lock, fence, queue, owner, ttl, count, entry, number, fair)
@@ -193,10 +193,11 @@ if #KEYS > 3 then
       local first = redis.pcall('ZRANGE', queue, 0, 0)[1]
       if first and first ~= entry then
         local GRANT_TTL_MS = '2000'
-        local passed_over = 0
+        local passed_over = '0' -- a number costs Redis more, and most queues are empty
         while true do
           local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
-          local kind, channel, ticket = string.match(next_entry or '', '^([gbw]) (%S+) (.+)$')
+          local kind, channel, ticket
+          if next_entry then kind, channel, ticket = string.match(next_entry, '^([gbw]) (%S+) (.+)$') end
           if next_entry and not kind then
             passed_over = passed_over + 1
           elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
@@ -315,10 +316,11 @@ if not holder and fair == '1' then
   local first = redis.pcall('ZRANGE', queue, 0, 0)[1]
   if first and first ~= entry then
     local GRANT_TTL_MS = '2000'
-    local passed_over = 0
+    local passed_over = '0' -- a number costs Redis more, and most queues are empty
     while true do
       local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
-      local kind, channel, ticket = string.match(next_entry or '', '^([gbw]) (%S+) (.+)$')
+      local kind, channel, ticket
+      if next_entry then kind, channel, ticket = string.match(next_entry, '^([gbw]) (%S+) (.+)$') end
       if next_entry and not kind then
         passed_over = passed_over + 1
       elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
@@ -446,7 +448,7 @@ export const FORCE_RELEASE: Script = {
   name: 'force-release',
   order: 1,
   locksPerCall: 50,
-  sha: 'f1a0bc720ae9bfbb2803df06eeb2f8e1b20c390c',
+  sha: '95e910d696bbf0d36fd5986175f2bfd4c1f9adc3',
   source: `local us
 if #KEYS > 3 then
   local function each(lock, fence, queue, key, inbox)
@@ -461,10 +463,11 @@ if #KEYS > 3 then
       if process then redis.pcall('PUBLISH', inbox .. process, holder .. ' ' .. TAKEN .. ' ' .. key) end
     end
     local GRANT_TTL_MS = '2000'
-    local passed_over = 0
+    local passed_over = '0' -- a number costs Redis more, and most queues are empty
     while true do
       local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
-      local kind, channel, ticket = string.match(next_entry or '', '^([gbw]) (%S+) (.+)$')
+      local kind, channel, ticket
+      if next_entry then kind, channel, ticket = string.match(next_entry, '^([gbw]) (%S+) (.+)$') end
       if next_entry and not kind then
         passed_over = passed_over + 1
       elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
@@ -534,10 +537,11 @@ else
   if process then redis.pcall('PUBLISH', inbox .. process, holder .. ' ' .. TAKEN .. ' ' .. key) end
 end
 local GRANT_TTL_MS = '2000'
-local passed_over = 0
+local passed_over = '0' -- a number costs Redis more, and most queues are empty
 while true do
   local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
-  local kind, channel, ticket = string.match(next_entry or '', '^([gbw]) (%S+) (.+)$')
+  local kind, channel, ticket
+  if next_entry then kind, channel, ticket = string.match(next_entry, '^([gbw]) (%S+) (.+)$') end
   if next_entry and not kind then
     passed_over = passed_over + 1
   elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
@@ -674,17 +678,18 @@ export const RELEASE: Script = {
   name: 'release',
   order: 1,
   locksPerCall: 50,
-  sha: '1c7328908b10915ea7191a5f0a46b1c1440b3256',
+  sha: '8ea08aa75f883e51c74c917367df68e8a9c91d64',
   source: `local us
 if #KEYS > 3 then
   local function each(lock, fence, queue, owner)
     local holder = redis.pcall('GET', lock)
     if holder == owner then
       local GRANT_TTL_MS = '2000'
-      local passed_over = 0
+      local passed_over = '0' -- a number costs Redis more, and most queues are empty
       while true do
         local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
-        local kind, channel, ticket = string.match(next_entry or '', '^([gbw]) (%S+) (.+)$')
+        local kind, channel, ticket
+        if next_entry then kind, channel, ticket = string.match(next_entry, '^([gbw]) (%S+) (.+)$') end
         if next_entry and not kind then
           passed_over = passed_over + 1
         elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
@@ -750,10 +755,11 @@ local owner = ARGV[1]
 local holder = redis.pcall('GET', lock)
 if holder == owner then
   local GRANT_TTL_MS = '2000'
-  local passed_over = 0
+  local passed_over = '0' -- a number costs Redis more, and most queues are empty
   while true do
     local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
-    local kind, channel, ticket = string.match(next_entry or '', '^([gbw]) (%S+) (.+)$')
+    local kind, channel, ticket
+    if next_entry then kind, channel, ticket = string.match(next_entry, '^([gbw]) (%S+) (.+)$') end
     if next_entry and not kind then
       passed_over = passed_over + 1
     elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
@@ -946,7 +952,7 @@ export const VOTE_OR_QUEUE: Script = {
   name: 'vote-or-queue',
   order: 3,
   locksPerCall: 50,
-  sha: 'a984260f850a14f342a86ebd0c24e079c8b9d699',
+  sha: 'b608dea3a9e4fe8223d32a49f20c605d4caf79fe',
   source: `local us
 if #KEYS > 4 then
   local function each(lock, fence, queue, admission, owner, ttl, count, entry, number, fair, epoch, votes_from)
@@ -972,10 +978,11 @@ if #KEYS > 4 then
       local first = redis.pcall('ZRANGE', queue, 0, 0)[1]
       if first and first ~= entry then
         local GRANT_TTL_MS = '2000'
-        local passed_over = 0
+        local passed_over = '0' -- a number costs Redis more, and most queues are empty
         while true do
           local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
-          local kind, channel, ticket = string.match(next_entry or '', '^([gbw]) (%S+) (.+)$')
+          local kind, channel, ticket
+          if next_entry then kind, channel, ticket = string.match(next_entry, '^([gbw]) (%S+) (.+)$') end
           if next_entry and not kind then
             passed_over = passed_over + 1
           elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
@@ -1092,10 +1099,11 @@ if not holder and fair == '1' then
   local first = redis.pcall('ZRANGE', queue, 0, 0)[1]
   if first and first ~= entry then
     local GRANT_TTL_MS = '2000'
-    local passed_over = 0
+    local passed_over = '0' -- a number costs Redis more, and most queues are empty
     while true do
       local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
-      local kind, channel, ticket = string.match(next_entry or '', '^([gbw]) (%S+) (.+)$')
+      local kind, channel, ticket
+      if next_entry then kind, channel, ticket = string.match(next_entry, '^([gbw]) (%S+) (.+)$') end
       if next_entry and not kind then
         passed_over = passed_over + 1
       elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
@@ -1188,7 +1196,7 @@ export const WITHDRAW: Script = {
   name: 'withdraw',
   order: 1,
   locksPerCall: 50,
-  sha: 'bba34b91658361b39cc107e74236fed6abebd0bb',
+  sha: '34b942c8f6859a25b224df7af731d5304cb47270',
   source: `local us
 if #KEYS > 3 then
   local function each(lock, fence, queue, owner, entry)
@@ -1196,10 +1204,11 @@ if #KEYS > 3 then
     local holder = redis.pcall('GET', lock)
     if holder ~= owner then return type(holder) == 'table' and {holder.err} or 0 end
     local GRANT_TTL_MS = '2000'
-    local passed_over = 0
+    local passed_over = '0' -- a number costs Redis more, and most queues are empty
     while true do
       local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
-      local kind, channel, ticket = string.match(next_entry or '', '^([gbw]) (%S+) (.+)$')
+      local kind, channel, ticket
+      if next_entry then kind, channel, ticket = string.match(next_entry, '^([gbw]) (%S+) (.+)$') end
       if next_entry and not kind then
         passed_over = passed_over + 1
       elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
@@ -1262,10 +1271,11 @@ redis.pcall('ZREM', queue, entry)
 local holder = redis.pcall('GET', lock)
 if holder ~= owner then return type(holder) == 'table' and {holder.err} or 0 end
 local GRANT_TTL_MS = '2000'
-local passed_over = 0
+local passed_over = '0' -- a number costs Redis more, and most queues are empty
 while true do
   local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
-  local kind, channel, ticket = string.match(next_entry or '', '^([gbw]) (%S+) (.+)$')
+  local kind, channel, ticket
+  if next_entry then kind, channel, ticket = string.match(next_entry, '^([gbw]) (%S+) (.+)$') end
   if next_entry and not kind then
     passed_over = passed_over + 1
   elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then

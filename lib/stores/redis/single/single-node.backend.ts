@@ -177,8 +177,8 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
 }
 
 function granted(request: AcquireRequest, fencingToken: number): Grant {
-  const { place, holders = 1 } = request;
-  return new RedisGrant(request, fencingToken, place ? fencingToken + holders - 1 : fencingToken);
+  const { turns = 1 } = request;
+  return new RedisGrant(request, fencingToken, fencingToken + turns - 1);
 }
 
 /** Why the replicas do not have a lock that was granted; undefined when they do. */

@@ -15,10 +15,11 @@
 -- begins.
 
 local GRANT_TTL_MS = '2000'
-local passed_over = 0
+local passed_over = '0' -- a number costs Redis more, and most queues are empty
 while true do
   local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
-  local kind, channel, ticket = string.match(next_entry or '', '^([gbw]) (%S+) (.+)$')
+  local kind, channel, ticket
+  if next_entry then kind, channel, ticket = string.match(next_entry, '^([gbw]) (%S+) (.+)$') end
   if next_entry and not kind then
     passed_over = passed_over + 1
   elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
