@@ -6,5 +6,5 @@ export function problemOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   // A host name with several addresses: one error for each, and no message of its own.
   if (error instanceof AggregateError) return error.errors.map(problemOf).join(', ');
-  return error.message.replace(/,? with args beginning with.*/s, '').replace(/\.$/, ''); // the message that quotes it adds its own full stop
+  return error.message.replace(/,? with args beginning with.*/s, '').replace(/\.$/, ''); // its quoter adds a full stop
 }

@@ -129,7 +129,7 @@ function answered(votes: Answers<Vote>): number {
   return votes.length - votes.filter(isFault).length;
 }
 
-/** The refusal that the votes amount to: contended if a majority answered at all, as then others are in the way, not the network. */
+/** The refusal that follows from the votes: contended if a majority answered, as then others are in the way, not the network. */
 function refusalOf(votes: Answers<Vote>, quorum: number, queued: boolean): Refusal {
   if (answered(votes) < quorum) {
     return { status: 'unavailable', causes: votes.filter(isFault).map((fault) => fault.error) };
