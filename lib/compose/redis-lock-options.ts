@@ -91,8 +91,11 @@ export function resolveOptions(options: RedisLockModuleOptions, registration = D
 function resolveBackend(options: RedisLockModuleOptions): ResolvedOptions['backend'] {
   const given = BACKENDS.filter((name) => options[name] !== undefined);
   if (given.length !== 1) {
+    const unset = BACKENDS.find((name) => name in options);
+    const got =
+      given.join(' and ') || (unset === undefined ? 'none of them.' : `${unset}: undefined. Is the variable set?`);
     throw new LockOptionsError(
-      `Exactly one of redis, redlock and memory is expected: got ${given.join(' and ') || 'none of them'}.`,
+      `Exactly one of redis, redlock and memory is expected: got ${got}${given.length > 0 ? '.' : ''}`,
     );
   }
   if (options.memory === undefined) return resolveServers(options);

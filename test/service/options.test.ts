@@ -70,6 +70,10 @@ describe('the options of a service', () => {
 
   it.each<[string, unknown]>([
     ['Exactly one of redis, redlock and memory is expected: got none of them.', {}],
+    [
+      'Exactly one of redis, redlock and memory is expected: got redis: undefined. Is the variable set?',
+      { redis: undefined },
+    ],
     ['Exactly one of redis, redlock and memory is expected: got redis and memory.', { redis: '/s', memory: true }],
     ['memory must be true: got false.', { memory: false }],
     ['redlock needs at least 3 independent masters: got 2.', { redlock: ['/a', '/b'] }],

@@ -175,18 +175,18 @@ export class Leases implements LeaseOwner, WatchdogListener {
     }
   }
 
-  /** @internal Called by the lease. */
+  /** Called by the lease. */
   whyOver(lease: Lease): LockLostReason {
     return this.#watchdog.whyOver(lease);
   }
 
-  /** @internal Called by the lease: whatever asked it goes on first. */
+  /** Called by the lease: whatever asked it goes on first. */
   foundLost(lease: Lease): void {
     this.#found.add(lease);
     void SOON.then(() => this.settle()); // one for each, so that a listener that throws holds up no other loss
   }
 
-  /** @internal Called by the watchdog. */
+  /** Called by the watchdog. */
   onDue(lease: Lease): void {
     const { state } = lease;
     if (state === 'held') this.#extend(lease, lease.ttlMs);

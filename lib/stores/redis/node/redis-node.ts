@@ -274,24 +274,21 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     return this.#lastFault[1];
   }
 
-  /** @internal The connection was made anew. */
+  /** The connection was made anew. */
   onReady(): void {
     this.#retry.hurry();
     this.#inbox.check(); // what broke one connection may have broken the other, too
     this.#listener?.onReady?.();
   }
 
-  /** @internal */
   onOverdue(isOpen: () => boolean): void {
     this.connection.suspect(isOpen);
   }
 
-  /** @internal */
   onAnswering(): void {
     this.#retry.hurry();
   }
 
-  /** @internal */
   onMessage(text: string): void {
     const { ticket, fencingToken, takenKey } = readMessage(text);
     if (takenKey !== undefined) this.#listener?.onTaken(takenKey, ticket);
@@ -299,12 +296,12 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     else this.#listener?.onHandOver(ticket, new RedisHandOver(ticket, fencingToken));
   }
 
-  /** @internal The inbox has begun, or ceased, to listen. */
+  /** The inbox has begun, or ceased, to listen. */
   onChange(): void {
     this.#listener?.onTurn();
   }
 
-  /** @internal Tries once to release a lock, or to leave a queue. */
+  /** Tries once to release a lock, or to leave a queue. */
   giveBack(item: PendingRelease, done: (isConfirmed: boolean) => void): void {
     this.#giveBack(item, ({ status }) => done(status !== 'fault'));
   }

@@ -111,22 +111,19 @@ export class RedlockNode implements RedisNodeListener {
     this.node.openInbox();
   }
 
-  /** @internal */
   onTurn(ticket?: string): void {
     this.#listener?.onTurn(ticket);
   }
 
-  /** @internal */
   onHandOver(ticket: string, handOver: HandOver): void {
     this.#listener?.onHandOver(ticket, handOver);
   }
 
-  /** @internal */
   onTaken(key: string, owner: string): void {
     this.#listener?.onTaken(key, owner);
   }
 
-  /** @internal The server may have restarted while there was no connection. */
+  /** The server may have restarted while there was no connection. */
   onReady(): void {
     if (!this.#isClosing) void this.admission?.checked();
   }
