@@ -89,7 +89,7 @@ export class Contender<Waiter> {
 
   /**
    * Begins an attempt.
-   * @param turns how many turns in turn the lock is for; with it comes a place in the queue, if the lock is not free
+   * @param turns for how many turns of waiters the lock is; with it comes a place in the queue, if the lock is not free
    */
   ask(ttlMs: number, turns?: number): AcquireRequest {
     const { backend, now, nextOwner } = this.all;
