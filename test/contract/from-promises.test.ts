@@ -47,16 +47,28 @@ it.each([
   await until(async () => (await backend.inspect('key')) === undefined, { what: 'it is released' });
 });
 
-it('a place is given up when the attempt of a backend of promises is queued too late', async () => {
+it.each([
+  ['is queued too late', () => sleep(40).then(() => ({ status: 'contended', queued: true }) as const), 2],
+  ['rejects', reject, 1],
+])('a place is given up when the attempt of a backend of promises %s', async (_what, acquire, times) => {
   const left: string[] = [];
   const place = { ticket: 'mine', isHeard: false };
   const backend = broken({
-    acquire: () => sleep(40).then(() => ({ status: 'contended', queued: true })),
+    acquire,
     waitQueue: { leave: (_key: string, { ticket }: Place) => left.push(ticket) } as Partial<WaitQueue> as WaitQueue,
   });
   expect(await acquireOn(backend, claimOn('key'), place)).toMatchObject({ status: 'unavailable' });
-  await until(() => left.length > 0, { what: 'it is left' });
-  expect(left).toEqual(['mine']);
+  await until(() => left.length >= times, { what: 'it is left' });
+  expect(left).toEqual(Array(times).fill('mine'));
+});
+
+it('a backend of promises that closes tries once more what is not released', async () => {
+  let tries = 0;
+  const backend = broken({ release: () => (tries++, reject()) });
+  await releaseOn(backend, claimOn('key'));
+  await until(() => tries === 2, { what: 'it is tried again' });
+  await backend.close();
+  expect(tries).toBe(3);
 });
 
 it('a release of a backend of promises is repeated until it is confirmed', async () => {

@@ -1,17 +1,19 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { LockUnavailableError, NodeError } from '../../api/errors.js';
+import { driftMs } from '../time/clock.js';
 import { inTime } from '../time/time-limit.js';
-import type {
-  AcquireOutcome,
-  AcquireRequest,
-  ExtendOutcome,
-  ExtendRequest,
-  Grant,
-  Holding,
-  LockBackend,
-  ReleaseOutcome,
-  Taken,
-  WaitQueue,
+import {
+  LONGEST_TTL_MS,
+  type AcquireOutcome,
+  type AcquireRequest,
+  type ExtendOutcome,
+  type ExtendRequest,
+  type Grant,
+  type Holding,
+  type LockBackend,
+  type ReleaseOutcome,
+  type Taken,
+  type WaitQueue,
 } from './lock-backend.js';
 import type { BackendReport } from './report.js';
 
@@ -41,14 +43,14 @@ export function fromPromises(backend: PromiseBackend, now: () => number, timeLim
   return new LimitedBackend(backend, now, timeLimitMs);
 }
 
-/** The longest ttl that a lock can have, in milliseconds. */
-const LONGEST_TTL_MS = 86_400_000;
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 3_200;
 
 class LimitedBackend implements LockBackend {
   /** Until when the store may have what it granted, by the clock. */
   readonly #ends = new WeakMap<Grant, number>();
+  /** What is released again and again. */
+  readonly #unreleased = new Set<Grant>();
   readonly #closing = new AbortController();
 
   constructor(
@@ -68,9 +70,13 @@ class LimitedBackend implements LockBackend {
   acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void {
     const { backend } = this;
     const sentAt = this.now();
+    const leave = () => request.place && backend.waitQueue?.leave(request.key, request.place);
     const late = (outcome: Awaited<ReturnType<PromiseBackend['acquire']>>) => {
-      if (outcome.status === 'acquired') this.#repeatRelease(outcome.grant);
-      if (outcome.status === 'contended' && outcome.queued) backend.waitQueue?.leave(request.key, request.place!);
+      if (outcome.status === 'acquired') {
+        this.#noteTtl(outcome.grant, request.ttlMs);
+        this.#repeatRelease(outcome.grant);
+      }
+      if (outcome.status === 'contended' && outcome.queued) leave();
     };
     const attempt = this.#limited(() => backend.acquire(request), backend.attemptTimeoutMs(request.ttlMs), late);
     void attempt.then(
@@ -84,6 +90,7 @@ class LimitedBackend implements LockBackend {
         const grant = { key: request.key, owner: request.owner };
         this.#noteTtl(grant, request.ttlMs + this.timeLimitMs);
         this.#repeatRelease(grant);
+        leave();
         done(this.#unavailable(error));
       },
     );
@@ -134,11 +141,12 @@ class LimitedBackend implements LockBackend {
 
   async close(): Promise<void> {
     this.#closing.abort();
+    await Promise.all([...this.#unreleased].map((grant) => this.#released(grant)));
     await this.backend.close?.();
   }
 
   #noteTtl(grant: Grant, ttlMs: number): void {
-    this.#ends.set(grant, Math.max(this.#ends.get(grant) ?? 0, this.now() + ttlMs * 1.01 + 2));
+    this.#ends.set(grant, Math.max(this.#ends.get(grant) ?? 0, this.now() + ttlMs + driftMs(ttlMs)));
   }
 
   #released(grant: Grant): Promise<ReleaseOutcome> {
@@ -149,11 +157,13 @@ class LimitedBackend implements LockBackend {
   #repeatRelease(grant: Grant): void {
     const endsAt = this.#ends.get(grant) ?? this.now() + LONGEST_TTL_MS;
     const { signal } = this.#closing;
+    this.#unreleased.add(grant);
     const repeat = async () => {
       for (let pauseMs = FIRST_PAUSE_MS; this.now() < endsAt; pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS)) {
-        if ((await this.#released(grant)).status !== 'unavailable') return;
+        if ((await this.#released(grant)).status !== 'unavailable') break;
         await delay(pauseMs, undefined, { ref: false, signal });
       }
+      this.#unreleased.delete(grant);
     };
     repeat().catch(() => {}); // closed
   }

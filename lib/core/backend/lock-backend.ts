@@ -1,6 +1,9 @@
 import type { NodeError } from '../../api/errors.js';
 import type { BackendReport } from './report.js';
 
+/** The longest ttl that a lock can have, in milliseconds. */
+export const LONGEST_TTL_MS = 86_400_000;
+
 /** The request of one attempt. */
 export interface AcquireRequest {
   readonly key: string;

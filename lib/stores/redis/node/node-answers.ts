@@ -1,5 +1,11 @@
 import { NodeError } from '../../../api/errors.js';
-import type { AcquireRequest, Grant, HandOver, Holding } from '../../../core/backend/lock-backend.js';
+import {
+  LONGEST_TTL_MS,
+  type AcquireRequest,
+  type Grant,
+  type HandOver,
+  type Holding,
+} from '../../../core/backend/lock-backend.js';
 import { driftMs } from '../../../core/time/clock.js';
 import { FENCE_TTL_MS, WIPED } from '../scripts/fence.js';
 import { GRANT_TTL_MS } from '../scripts/hand-off.js';
@@ -78,9 +84,6 @@ export class RedisHandOver implements HandOver {
     return new RedisGrant({ key, owner: this.ticket, ttlMs: this.ttlMs }, this.fencingToken);
   }
 }
-
-/** The longest ttl that a lock can have, in milliseconds. */
-export const LONGEST_TTL_MS = 86_400_000;
 
 /** Notes the ttl of an extension that is about to be sent. */
 export function noteTtl(grant: Grant, ttlMs: number): void {

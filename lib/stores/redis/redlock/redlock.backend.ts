@@ -1,5 +1,6 @@
 import { LockUnavailableError, type NodeError } from '../../../api/errors.js';
 import {
+  LONGEST_TTL_MS,
   type AcquireOutcome,
   type AcquireRequest,
   type ExtendOutcome,
@@ -14,14 +15,7 @@ import {
   type WaitQueue,
 } from '../../../core/backend/lock-backend.js';
 import { unreachable } from '../client/advice.js';
-import {
-  LONGEST_TTL_MS,
-  noteTtl,
-  type Fault,
-  type NodeExtension,
-  type NodeRelease,
-  type Vote,
-} from '../node/node-answers.js';
+import { noteTtl, type Fault, type NodeExtension, type NodeRelease, type Vote } from '../node/node-answers.js';
 import {
   acknowledged,
   agreed,
