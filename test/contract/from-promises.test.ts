@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest';
 import { fromPromises, type PromiseBackend } from '../../lib/core/backend/from-promises.js';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { AcquireRequest, LockBackend, Place, WaitQueue } from '../../lib/core/backend/lock-backend.js';
 import { acquireOn, claimOn, extendOn, now, releaseOn } from '../support/claims.js';
+import { Gate } from '../support/gate.js';
 import { until } from '../support/until.js';
 import { ToyBackend } from './toy-backend.js';
 
@@ -30,36 +30,60 @@ it.each([
   expect(await releaseOn(backend, claimOn('key'))).toEqual(unavailable);
 });
 
-it.each([
-  ['answers too late', (run: Promise<unknown>) => Promise.all([run, sleep(40)]).then(([outcome]) => outcome)],
-  ['rejects after it ran', (run: Promise<unknown>) => run.then(() => Promise.reject(new Error('it broke')))],
-])('a lock is given back when the attempt of a backend of promises %s', async (_what, spoil) => {
+it('a lock is given back when the attempt of a backend of promises answers too late', async () => {
   const toy = new ToyBackend(now);
   const { acquire } = toy;
+  const givenUp = new Gate();
   const backend = fromPromises(
     Object.assign(toy, {
       attemptTimeoutMs: () => 20,
-      acquire: (request: AcquireRequest) => spoil(acquire.call(toy, request)) as ReturnType<typeof acquire>,
+      acquire: async (request: AcquireRequest) => {
+        const outcome = await acquire.call(toy, request);
+        await givenUp.opened;
+        return outcome;
+      },
     }),
     now,
   );
   expect(await acquireOn(backend, claimOn('key'))).toMatchObject({ status: 'unavailable' });
+  givenUp.open();
   await until(async () => (await backend.inspect('key')) === undefined, { what: 'it is released' });
 });
 
-it.each([
-  ['is queued too late', () => sleep(40).then(() => ({ status: 'contended', queued: true }) as const), 2],
-  ['rejects', reject, 1],
-])('a place is given up when the attempt of a backend of promises %s', async (_what, acquire, times) => {
+it('a lock is given back when the attempt of a backend of promises rejects after it ran', async () => {
+  const toy = new ToyBackend(now);
+  const { acquire } = toy;
+  toy.acquire = (request) => acquire.call(toy, request).then(reject);
+  const backend = fromPromises(toy, now);
+  expect(await acquireOn(backend, claimOn('key'))).toMatchObject({ status: 'unavailable' });
+  await until(async () => (await backend.inspect('key')) === undefined, { what: 'it is released' });
+});
+
+/** A backend of promises with a queue, and the tickets that left it. */
+function queueing(acquire: PromiseBackend['acquire']) {
   const left: string[] = [];
-  const place = { ticket: 'mine', isHeard: false };
-  const backend = broken({
-    acquire,
-    waitQueue: { leave: (_key: string, { ticket }: Place) => left.push(ticket) } as Partial<WaitQueue> as WaitQueue,
+  const leave = (_key: string, { ticket }: Place) => left.push(ticket);
+  return { backend: broken({ acquire, waitQueue: { leave } as Partial<WaitQueue> as WaitQueue }), left };
+}
+
+const place = { ticket: 'mine', isHeard: false };
+
+it('a place is given up when the attempt of a backend of promises rejects', async () => {
+  const { backend, left } = queueing(reject);
+  expect(await acquireOn(backend, claimOn('key'), place)).toMatchObject({ status: 'unavailable' });
+  expect(left).toEqual(['mine']);
+});
+
+it('a place is given up once more when the attempt of a backend of promises is queued too late', async () => {
+  const givenUp = new Gate();
+  const { backend, left } = queueing(async () => {
+    await givenUp.opened;
+    return { status: 'contended', queued: true };
   });
   expect(await acquireOn(backend, claimOn('key'), place)).toMatchObject({ status: 'unavailable' });
-  await until(() => left.length >= times, { what: 'it is left' });
-  expect(left).toEqual(Array(times).fill('mine'));
+  expect(left).toEqual(['mine']);
+  givenUp.open();
+  await until(() => left.length === 2, { what: 'it is left again' });
 });
 
 it('a backend of promises that closes tries once more what is not released', async () => {
