@@ -9,8 +9,34 @@ const TABLE = Uint16Array.from({ length: 256 }, (_, byte) => {
 export function clusterSlot(key: string): number {
   const open = key.indexOf('{');
   const close = open < 0 ? -1 : key.indexOf('}', open + 1);
-  const tag = close > open + 1 ? key.slice(open + 1, close) : key;
+  return close > open + 1 ? slotOf(key, open + 1, close) : slotOf(key, 0, key.length);
+}
+
+function slotOf(key: string, start: number, end: number): number {
   let crc = 0;
-  for (const byte of Buffer.from(tag)) crc = ((crc << 8) ^ TABLE[((crc >> 8) ^ byte) & 0xff]!) & 0xffff;
-  return crc % 16384;
+  for (let at = start; at < end; at++) {
+    const code = key.charCodeAt(at);
+    if (code > 127) return slotOfBytes(Buffer.from(key.slice(start, end)));
+    crc = ((crc << 8) ^ TABLE[((crc >> 8) ^ code) & 0xff]!) & 0xffff;
+  }
+  return crc % SLOTS;
+}
+
+function slotOfBytes(bytes: Uint8Array): number {
+  let crc = 0;
+  for (const byte of bytes) crc = ((crc << 8) ^ TABLE[((crc >> 8) ^ byte) & 0xff]!) & 0xffff;
+  return crc % SLOTS;
+}
+
+const SLOTS = 16_384;
+const tags: (string | undefined)[] = [];
+let nextTag = 0;
+
+/** The shortest hash tag of a slot: the first number, in base 36, whose slot it is. The same in every process. */
+export function tagOfSlot(slot: number): string {
+  while (tags[slot] === undefined) {
+    const tag = (nextTag++).toString(36);
+    tags[clusterSlot(tag)] ??= tag;
+  }
+  return tags[slot];
 }

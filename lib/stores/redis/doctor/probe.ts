@@ -59,13 +59,13 @@ export class NodeProbe implements Examiner {
   }
 
   async #check(client: RedisClient, timeoutMs: number): Promise<ExaminedNode> {
-    const { keyPrefix, processName, handsOver, awaitedReplicas } = this.usage;
+    const { keyPrefix, processName, awaitedReplicas } = this.usage;
     // A Cluster adds its key prefix itself; the clients of its nodes do not.
     const prefix = client === this.connection.client ? '' : this.#clientPrefix;
     const keys = new LockKeys(keyPrefix);
     const key = prefix + keys.lock(`doctor:${processName}`);
     const channel = keys.inbox(`doctor:${processName}`);
-    const rights = commandRights(key, channel, { votes: !handsOver, waitsForReplicas: awaitedReplicas > 0 });
+    const rights = commandRights(key, channel, awaitedReplicas > 0);
     try {
       const listening = client.trySubscribing(channel, this.connection.clientName, timeoutMs);
       const clock = await clockOf(client);

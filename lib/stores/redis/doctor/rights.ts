@@ -20,20 +20,11 @@ export const WITHOUT: Record<Purpose, string> = {
 
 const NO_SCRIPT = '0'.repeat(40);
 
-/** Uses of a server that need further rights. */
-export interface FurtherUse {
-  /** Whether it is a node of a Redlock. */
-  votes: boolean;
-  waitsForReplicas: boolean;
-}
-
 /** All commands of the library, its scripts included, that can be tried on the connection for locks. */
-export function commandRights(key: string, channel: string, { votes, waitsForReplicas }: FurtherUse): Right[] {
+export function commandRights(key: string, channel: string, waitsForReplicas: boolean): Right[] {
   const [lock, wait] = ['locks', 'waiting'] as const;
-  const toVote: Right = { name: 'incrby', probe: ['INCRBY', key, 'no number'], purpose: lock };
   const toWait: Right = { name: 'wait', probe: ['WAIT', '0', '1'], purpose: lock };
   return [
-    ...(votes ? [toVote] : []),
     ...(waitsForReplicas ? [toWait] : []),
     { name: 'evalsha', probe: ['EVALSHA', NO_SCRIPT, '1', key], purpose: lock },
     { name: 'eval', probe: ['EVAL', 'return 1', '1', key], purpose: lock },
@@ -55,6 +46,6 @@ export function commandRights(key: string, channel: string, { votes, waitsForRep
 export function purposeOf(right: string): Purpose {
   if (right.startsWith('~')) return 'locks';
   if (right.startsWith('&') || right === '+subscribe') return 'waiting';
-  const all = commandRights('', '', { votes: true, waitsForReplicas: true });
+  const all = commandRights('', '', true);
   return all.find(({ name }) => right === `+${name}`)?.purpose ?? 'doctor';
 }

@@ -1,33 +1,68 @@
+import { clusterSlot, tagOfSlot } from '../client/cluster-slot.js';
 import { PROTOCOL } from '../scripts/hand-off.js';
+
+/**
+ * How many fencing counters there are: one for a server; one for each slot of a Cluster, as a script may use the keys of one
+ * slot only; and on each node of a Redlock one for each of 4,096 shards, since keys that share a counter disturb each other's
+ * votes.
+ */
+export type Counters = 'one' | 'per-slot' | 'sharded';
+
+/** The number of fencing counters on a node of a Redlock. */
+export const SHARDS = 4_096;
 
 /** The names of all keys and channels in Redis, see docs/protocol.md. The braces put the keys of a lock into one slot of a Cluster. */
 export class LockKeys {
-  constructor(private readonly prefix: string) {}
+  /** @param clientPrefix what the client puts before every key: a part of what its slot is made of */
+  constructor(
+    private readonly prefix: string,
+    private readonly counters: Counters = 'one',
+    private readonly clientPrefix = '',
+  ) {}
 
-  /** The lock itself: its value is the owner. */
+  /** The lock itself: its value is the owner, with the fencing token of its grant. */
   lock(key: string): string {
     return `${this.prefix}:{${key}}`;
   }
 
-  /** The lock and its fencing counter. */
-  lockAndFence(key: string): string[] {
-    const lock = this.lock(key);
-    return [lock, `${lock}:fence`];
+  /** The waiters for a lock. */
+  queue(key: string): string {
+    return `${this.prefix}:{${key}}:queue`;
   }
 
-  /** The lock, its fencing counter and its queue. */
-  all(key: string): string[] {
-    const lock = this.lock(key);
-    return [lock, `${lock}:fence`, `${lock}:queue`];
+  /** The fencing counter of a lock, which it shares with others. */
+  fence(key: string): string {
+    switch (this.counters) {
+      case 'one':
+        return `${this.prefix}:fence`;
+      case 'per-slot':
+        return `${this.prefix}:fence{${this.#slotTag(key)}}`;
+      case 'sharded':
+        return `${this.prefix}:fence:${clusterSlot(this.lock(key)) % SHARDS}`;
+    }
   }
 
-  /** What a node of a Redlock remembers of its own restarts. */
-  get admission(): string {
-    return `${this.prefix}:admission`;
+  /**
+   * The counter for a lock that is given back, and perhaps handed over. A node of a Redlock grants nothing by itself: there
+   * it is the same for all, so that releases can share a call.
+   */
+  fenceToHandOver(key: string): string {
+    return this.counters === 'sharded' ? `${this.prefix}:fence` : this.fence(key);
+  }
+
+  /** What a node of a Redlock remembers of its own restarts. For a Cluster, which is not asked for that, a name in the slot of the key. */
+  admission(key?: string): string {
+    return this.counters === 'per-slot' && key !== undefined
+      ? `${this.prefix}:admission{${this.#slotTag(key)}}`
+      : `${this.prefix}:admission`;
   }
 
   /** The channel of a process, or what the channels of all processes begin with. It is one word of a queue's entry. */
   inbox(processName = ''): string {
     return `${this.prefix}:inbox:${PROTOCOL}:${processName}`.replace(/\s/g, '_');
+  }
+
+  #slotTag(key: string): string {
+    return tagOfSlot(clusterSlot(this.clientPrefix + this.lock(key)));
   }
 }

@@ -7,9 +7,10 @@ import {
   type Holding,
 } from '../../../core/backend/lock-backend.js';
 import { driftMs } from '../../../core/time/clock.js';
-import { FENCE_TTL_MS, WIPED } from '../scripts/fence.js';
+import { WIPED } from '../scripts/fence.js';
 import { GRANT_TTL_MS } from '../scripts/hand-off.js';
 import type { Reply } from '../scripts/script-runner.js';
+import { readValue } from './lock-value.js';
 
 /** Why a node did not do an operation, or did not confirm it. */
 export interface Fault {
@@ -25,7 +26,12 @@ export interface Fault {
 
 /** The answer of a node to an attempt. */
 export type Vote =
-  | { status: 'granted'; fencingToken: number }
+  | {
+      status: 'granted';
+      fencingToken: number;
+      /** The time of the node in microseconds, if its vote is not the token that was proposed. */
+      nodeTimeUs?: number;
+    }
   | {
       status: 'refused';
       owner: string;
@@ -41,12 +47,21 @@ export type Vote =
 export interface Admission {
   /** Changes when the server loses data. */
   epoch: string;
-  /** When it began to vote, in microseconds of its clock: a fencing counter below may come from an older snapshot. */
-  votesFromUs: number;
 }
 
-/** How long ago a node began to know all locks that it granted, and the longest ttl that it has heard of. */
-export type NodeAdmission = { status: 'admitted'; epoch: string; sinceMs: number; longestMs: number } | Fault;
+/** The answer of a node to the question since when it knows all locks that it granted. */
+export type NodeAdmission =
+  | {
+      status: 'admitted';
+      epoch: string;
+      /** For how long it has known them. */
+      sinceMs: number;
+      /** The longest ttl that it has heard of. */
+      longestMs: number;
+      /** The time of the node in microseconds. */
+      timeUs: number;
+    }
+  | Fault;
 
 export type NodeExtension = { status: 'extended' | 'restored' | 'absent' | 'foreign' } | Fault;
 /** The answer to a release by force: `from` is the owner value that held the lock. */
@@ -104,18 +119,25 @@ export const WAIT_FOR_VOTES =
 /** Reads the answer to an attempt. Without a valid fencing token it is no grant, whatever program answers there. */
 export function voteOf(reply: Reply, node: string): Vote {
   if (!Array.isArray(reply)) {
-    const fencingToken = Number(reply);
-    if (fencingToken > 0 && Number.isSafeInteger(fencingToken)) return { status: 'granted', fencingToken };
+    if (isToken(reply)) return { status: 'granted', fencingToken: Number(reply) };
+  } else if (reply[1] === 'at' && reply.length === 3) {
+    if (isToken(reply[0])) return { status: 'granted', fencingToken: Number(reply[0]), nodeTimeUs: Number(reply[2]) };
   } else if (reply[0] === WIPED) {
     const error = new NodeError(node, 'it has lost its data, so it does not vote yet', WAIT_FOR_VOTES);
     return { status: 'fault', error, mayHaveRun: false, disconnected: false, wiped: String(reply[1]) };
   } else if (typeof reply[1] === 'string' && !Number.isNaN(Number(reply[0]))) {
-    const refusal = { status: 'refused', remainingMs: remainingMs(reply[0]), owner: reply[1] } as const;
+    const { owner } = readValue(reply[1]);
+    const refusal = { status: 'refused', remainingMs: remainingMs(reply[0]), owner } as const;
     if (reply.length === 2) return refusal;
     return { ...refusal, number: Number(reply[2]), wasPassedOver: Number(reply[3]) === 1 };
   }
   const error = new NodeError(node, 'unexpected answer to an acquire: expected a fencing token, or the holder');
   return { status: 'fault', error, mayHaveRun: true, disconnected: false };
+}
+
+function isToken(reply: number | string | undefined): boolean {
+  const token = Number(reply);
+  return token > 0 && Number.isSafeInteger(token);
 }
 
 export function extensionOf(reply: Reply): NodeExtension {
@@ -127,17 +149,20 @@ export function releaseOf(reply: Reply): NodeRelease {
 }
 
 export function seizureOf(reply: Reply): NodeSeizure {
-  return Array.isArray(reply) ? { status: 'taken', from: String(reply[1]) } : { status: 'absent' };
+  return Array.isArray(reply) ? { status: 'taken', from: readValue(String(reply[1])).owner } : { status: 'absent' };
 }
 
 export function holdingOf(reply: Reply): Holding | undefined {
   if (!Array.isArray(reply)) return undefined;
-  const [remaining, owner, fence, fenceTtl] = reply;
+  const [remaining, value, timeUs] = reply;
+  const { owner, fencingToken } = readValue(String(value));
+  // The token is the time of the grant. A clock that was set back since does not say how long ago that was.
+  const heldForMs = fencingToken === undefined ? -1 : Math.floor((Number(timeUs) - fencingToken) / 1_000);
   return {
-    owner: String(owner),
+    owner,
     remainingMs: remainingMs(remaining),
-    fencingToken: fence === '' ? undefined : Number(fence),
-    heldForMs: Number(fenceTtl) > 0 ? FENCE_TTL_MS - Number(fenceTtl) : undefined,
+    fencingToken,
+    heldForMs: heldForMs >= 0 ? heldForMs : undefined,
   };
 }
 

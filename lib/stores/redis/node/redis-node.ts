@@ -20,6 +20,7 @@ import { ScriptRunner, type Reply, type ScriptRunnerListener } from '../scripts/
 import { InFlight } from '../../../core/time/in-flight.js';
 import { Inbox, type InboxListener } from './inbox.js';
 import { LockKeys } from './lock-keys.js';
+import { ownerPart, tokenText } from './lock-value.js';
 import type {
   AcquireRequest,
   ExtendRequest,
@@ -108,7 +109,8 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     const { client, clientName } = connection;
     this.#retry = new ReleaseRetry(this);
     this.#runner = new ScriptRunner(client, commandTimeoutMs, { sameConnection: needsAdmission, listener: this });
-    this.#keys = new LockKeys(keyPrefix);
+    const counters = client.isCluster ? 'per-slot' : settings.handsOver ? 'one' : 'sharded';
+    this.#keys = new LockKeys(keyPrefix, counters, client.keyPrefix);
     this.#inbox = new Inbox({ client, clientName, channel: this.#keys.inbox(processName), listener: this });
     connection.listen(this);
   }
@@ -152,40 +154,49 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
   /** Attempts to acquire a lock. With a place, a refused attempt is queued. */
   acquire({ key, owner, ttlMs, place, turns = 1 }: AcquireRequest, done: (vote: Vote) => void): void {
     const { fair } = this.#settings;
+    const keys = this.#keys;
     if (!place && !fair && turns === 1) {
-      this.#runner.run(ACQUIRE, this.#keys.lockAndFence(key), [owner, ttlMs], this.#voteOf, done);
+      const args = [ownerPart(owner), ttlMs];
+      this.#runner.run(ACQUIRE, [keys.fence(key), keys.lock(key)], args, this.#voteOf, done);
       return;
     }
-    const args = [owner, ttlMs, turns, place ? this.#entry(place) : '', place?.number ?? '', fair ? 1 : 0];
-    this.#runner.run(CONTEND, this.#keys.all(key), args, this.#voteOf, done);
+    const entry = place ? this.#entry(place) : '';
+    const args = [fair ? 1 : 0, ownerPart(owner), ttlMs, turns, entry, place?.number ?? ''];
+    this.#runner.run(CONTEND, [keys.fence(key), keys.lock(key), keys.queue(key)], args, this.#voteOf, done);
   }
 
   /**
    * Attempts to acquire a lock on one of the nodes of a Redlock.
    * @param admission undefined: the node votes whenever it answers
+   * @param proposal the fencing token that the node is to vote for, if its clock and its counter allow it
    */
   vote(
     { key, owner, ttlMs, place }: AcquireRequest,
     admission: Admission | undefined,
+    proposal: number,
     done: (vote: Vote) => void,
   ): void {
-    const { epoch, votesFromUs } = admission ?? { epoch: '', votesFromUs: '' };
+    const keys = this.#keys;
+    const epoch = admission?.epoch ?? '';
+    const value = ownerPart(owner) + tokenText(proposal);
     if (!place) {
-      const keys = [...this.#keys.lockAndFence(key), this.#keys.admission];
-      this.#runner.run(VOTE, keys, [owner, ttlMs, epoch, votesFromUs], this.#voteOf, done);
+      const names = [keys.admission(key), keys.lock(key), keys.fence(key)];
+      this.#runner.run(VOTE, names, [epoch, value, ttlMs], this.#voteOf, done);
       return;
     }
     // A process that does not listen cannot be woken.
     const entry = this.isListening ? this.#entry(place) : '';
-    const args = [owner, ttlMs, 1, entry, place.number ?? '', 0, epoch, votesFromUs];
-    this.#runner.run(VOTE_OR_QUEUE, [...this.#keys.all(key), this.#keys.admission], args, this.#voteOf, done);
+    const names = [keys.admission(key), keys.lock(key), keys.fence(key), keys.queue(key)];
+    const args = [epoch, value, ttlMs, entry, place.number ?? ''];
+    this.#runner.run(VOTE_OR_QUEUE, names, args, this.#voteOf, done);
   }
 
   /** @param longestMs the longest ttl in use, as far as the caller knows */
   admit({ run, uptimeS }: ServerIdentity, longestMs: number): Promise<NodeAdmission> {
-    return this.#run<NodeAdmission>(ADMIT, [this.#keys.admission], [run, uptimeS, longestMs], (reply) => {
-      const [epoch, sinceMs, longest] = reply as (string | number)[];
-      return { status: 'admitted', epoch: String(epoch), sinceMs: Number(sinceMs), longestMs: Number(longest) };
+    return this.#run<NodeAdmission>(ADMIT, [this.#keys.admission()], [run, uptimeS, longestMs], (reply) => {
+      const [epoch, ...numbers] = reply as (string | number)[];
+      const [sinceMs, longest, timeUs] = numbers.map(Number) as [number, number, number];
+      return { status: 'admitted', epoch: String(epoch), sinceMs, longestMs: longest, timeUs };
     });
   }
 
@@ -197,12 +208,13 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     this.#release({ key, owner: place.ticket, entry: this.#entry(place), standsMs: Infinity });
   }
 
-  /** Extends a lock. With `restore`, a lock that is absent is put back. */
+  /** Extends a lock. With `restore`, a lock that is absent is put back, with the token of its grant. */
   extend(request: ExtendRequest, mode: 'keep' | 'restore', done: (extension: NodeExtension) => void): void {
     const { grant, ttlMs } = request;
-    const { key, owner } = grant;
-    const script = mode === 'restore' ? RESTORE : EXTEND;
-    this.#runner.run(script, [this.#keys.lock(key)], [owner, ttlMs], this.#extensionOf, done);
+    const keys = [this.#keys.lock(grant.key)];
+    const args = [ownerPart(grant.owner), ttlMs];
+    if (mode === 'restore') args.push(tokenText(grant.fencingToken ?? 0));
+    this.#runner.run(mode === 'restore' ? RESTORE : EXTEND, keys, args, this.#extensionOf, done);
   }
 
   /**
@@ -214,14 +226,14 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
   }
 
   /**
-   * Raises the fencing counter of a lock to a token.
-   * @returns `raised`: the counter is at or above the token, and the lock still this owner's
+   * Raises the fencing counter of a lock to a token, and makes that the token of the lock.
+   * @returns `raised`: the counter is at or above the token, the lock still this owner's, and its vote was not above the token
    */
   raiseFence({ key, owner }: Grant, fencingToken: number): Promise<{ status: 'raised' | 'gone' } | Fault> {
     return this.#run<{ status: 'raised' | 'gone' }>(
       RAISE_FENCE,
-      this.#keys.lockAndFence(key),
-      [owner, fencingToken],
+      [this.#keys.lock(key), this.#keys.fence(key)],
+      [ownerPart(owner), tokenText(fencingToken)],
       (reply) => ({
         status: Number(reply) === 1 ? 'raised' : 'gone',
       }),
@@ -229,14 +241,14 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
   }
 
   inspect(key: string): Promise<{ status: 'seen'; holding?: Holding } | Fault> {
-    return this.#run<{ status: 'seen'; holding?: Holding }>(INSPECT, this.#keys.lockAndFence(key), [], (reply) => ({
+    return this.#run<{ status: 'seen'; holding?: Holding }>(INSPECT, [this.#keys.lock(key)], [], (reply) => ({
       status: 'seen',
       holding: holdingOf(reply),
     }));
   }
 
   forceRelease(key: string): Promise<NodeSeizure> {
-    return this.#run(FORCE_RELEASE, this.#keys.all(key), [key, this.#keys.inbox()], seizureOf);
+    return this.#run(FORCE_RELEASE, this.#keysToHandOver(key), [this.#keys.inbox(), key], seizureOf);
   }
 
   /** Waits for releases in flight, tries the unconfirmed ones once more, then closes the connection. */
@@ -318,9 +330,13 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
   }
 
   #giveBack({ key, owner, entry }: PendingRelease, done: (release: NodeRelease) => void): void {
-    const keys = this.#keys.all(key);
-    if (entry === undefined) this.#runner.run(RELEASE, keys, [owner], this.#releaseOf, done);
-    else this.#runner.run(WITHDRAW, keys, [owner, entry], this.#releaseOf, done);
+    const keys = this.#keysToHandOver(key);
+    if (entry === undefined) this.#runner.run(RELEASE, keys, [ownerPart(owner)], this.#releaseOf, done);
+    else this.#runner.run(WITHDRAW, keys, [ownerPart(owner), entry], this.#releaseOf, done);
+  }
+
+  #keysToHandOver(key: string): string[] {
+    return [this.#keys.fenceToHandOver(key), this.#keys.lock(key), this.#keys.queue(key)];
   }
 
   #entry({ ticket, isHeard }: Place): string {

@@ -83,7 +83,7 @@ export class AdmissionCheck {
     const waitMs = this.#waitMs(server);
     if (waitMs > 0) return this.#mustWait(waitMs);
     const { epoch } = server;
-    return (server.admission = { epoch, votesFromUs: Number(epoch) + this.#longest.ms * 1_000 });
+    return (server.admission = { epoch });
   }
 
   /** Whether the node knows of a ttl this long, in milliseconds. */

@@ -58,12 +58,12 @@ export class RedlockNode implements RedisNodeListener {
     return vote instanceof NodeError ? vote : undefined;
   }
 
-  acquire(attempt: RedlockAttempt, request: AcquireRequest, done: (vote: Vote) => void): void {
+  acquire(attempt: RedlockAttempt, request: AcquireRequest, proposal: number, done: (vote: Vote) => void): void {
     const trace = attempt.trace(this.at);
     const ask = () => {
       const admitted = this.admission?.vote();
       if (admitted instanceof NodeError) void Promise.resolve(notAsked(admitted)).then(done);
-      else this.node.vote(request, admitted, this.#noting('takes', trace, done));
+      else this.node.vote(request, admitted, proposal, this.#noting('takes', trace, done));
     };
     this.#announceThen(attempt, request.ttlMs, ask, done);
   }

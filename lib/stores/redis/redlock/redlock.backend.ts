@@ -80,7 +80,8 @@ export class RedlockBackend implements LockBackend, WaitQueue {
     const { place } = request;
     const attempt = new RedlockAttempt(request);
     const queued = place !== undefined && this.isListening;
-    const votes = this.#poll<Vote>((node, voted) => node.acquire(attempt, request, voted));
+    const proposal = Math.round((performance.timeOrigin + performance.now()) * 1_000);
+    const votes = this.#poll<Vote>((node, voted) => node.acquire(attempt, request, proposal, voted));
     const conclude = (outcome: Issue) => {
       if (outcome.status === 'issued') {
         attempt.fencingToken = outcome.fencingToken;

@@ -5,19 +5,20 @@
  * - Comments on lines of their own are left out. The first paragraph of the header describes the script in `lua.ts`, and
  *   `-- @order 3` and `-- @locks-per-call 100` there are the properties of `Script`.
  * - `-- @include mint` stands for the text of `lua/parts/mint.lua`, which uses and sets local variables around it.
- * - `local … = KEYS[1], …` and `local … = ARGV[1], …` name all keys and arguments of one lock. The lines above run once a
- *   call. Those below run for each lock: they must return on each way, and must not throw, which would be the end of the
- *   other locks of the call.
+ * - `local … = KEYS[1], …` and `local … = ARGV[1], …` name all keys and arguments of one lock. First come those that all
+ *   locks of a call share, in lines that end in `-- once a call`. The lines above run once a call. Those below run for each
+ *   lock: they must return on each way, and must not throw, which would be the end of the other locks of the call.
  *
- * A call may be for several locks, their KEYS and ARGV one after the other. For these the source has the same lines a second
- * time, in a function, and replies with a list. One lock alone is by far the most frequent, and is spared that list and
- * function, which Redis would make anew for each call.
+ * A call may be for several locks: what they share, then the KEYS and ARGV of one after the other. For these the source has
+ * the same lines a second time, in a function, and replies with a list. One lock alone is by far the most frequent, and is
+ * spared that list and function, which Redis would make anew for each call.
  */
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 
 const folder = new URL('lua/', import.meta.url);
 const target = new URL('lua.ts', import.meta.url);
+const ONCE_A_CALL = ' -- once a call';
 const names = readdirSync(folder).flatMap((file) => (file.endsWith('.lua') ? file.slice(0, -'.lua'.length) : []));
 const module = `// Generated from lua/ by generate.mjs (\`npm run lua\`): do not edit.
 import type { Script } from './script.js';
@@ -31,7 +32,7 @@ if (!process.argv.includes('--check')) {
 }
 
 function constantOf(name) {
-  const source = sourceOf(name);
+  const { source, shared } = scriptOf(name);
   return `
 /**
 ${descriptionOf(name)}
@@ -40,34 +41,43 @@ export const ${name.toUpperCase().replaceAll('-', '_')}: Script = {
   name: '${name}',
   order: ${tagOf(name, 'order')},
   locksPerCall: ${tagOf(name, 'locks-per-call', '50')},
+  sharedKeys: ${shared.keys},
+  sharedArgs: ${shared.args},
   sha: '${createHash('sha1').update(source).digest('hex')}',
   source: \`${source.replace(/[\\`]|\$\{/g, '\\$&')}\`,
 };
 `;
 }
 
-/** The Lua for one lock, preceded by that for several. */
-function sourceOf(name) {
+/** The Lua for one lock, preceded by that for several, and how many keys and arguments these share. */
+function scriptOf(name) {
   const lines = linesOf(name);
   const start = lines.findIndex((line) => line.includes('KEYS['));
   const end = lines.findLastIndex((line) => /^local .* = (KEYS|ARGV)\[/.test(line)) + 1;
   const named = lines.slice(start, end);
   const body = lines.slice(end);
   const [keys, args] = [namesOf(named, 'KEYS'), namesOf(named, 'ARGV')];
-  if (keys.length === 0) throw new Error(`${name}.lua names no KEYS: expected \`local lock = KEYS[1]\`.`);
+  if (keys.own.length === 0) throw new Error(`${name}.lua names no KEYS: expected \`local lock = KEYS[1]\`.`);
   const several = [
-    `if #KEYS > ${keys.length} then`,
-    `  local function each(${[...keys, ...args].join(', ')})`,
+    `if #KEYS > ${keys.shared + keys.own.length} then`,
+    `  local function each(${[...keys.own, ...args.own].join(', ')})`,
     ...body.map((line) => `    ${line}`),
     '  end',
     '  local replies = {}',
-    `  for i = 0, #KEYS / ${keys.length} - 1 do`,
+    `  for i = 0, ${keys.shared === 0 ? '#KEYS' : `(#KEYS - ${keys.shared})`} / ${keys.own.length} - 1 do`,
     `    replies[i + 1] = each(${[...valuesOf('KEYS', keys), ...valuesOf('ARGV', args)].join(', ')})`,
     '  end',
     '  return replies',
     'end',
   ];
-  return [...lines.slice(0, start), ...several, ...named, ...body].join('\n');
+  const common = named.filter(isShared).map((line) => line.slice(0, -ONCE_A_CALL.length));
+  const own = named.filter((line) => !isShared(line));
+  const source = [...lines.slice(0, start), ...common, ...several, ...own, ...body].join('\n');
+  return { source, shared: { keys: keys.shared, args: args.shared } };
+}
+
+function isShared(line) {
+  return line.endsWith(ONCE_A_CALL);
 }
 
 /** The lines of a file without its comments, and with what it includes. */
@@ -81,19 +91,22 @@ function linesOf(file) {
   });
 }
 
-/** The names that stand for `KEYS[1], KEYS[2], …`. */
+/** The names that stand for `KEYS[1], KEYS[2], …`: how many of them are shared, and those of each lock. */
 function namesOf(lines, list) {
-  const all = lines.filter((line) => line.includes(`${list}[`)).map((line) => /^local (.+) = (.+)$/.exec(line));
-  const values = all.map(([, , right]) => right).join(', ');
-  const found = all.flatMap(([, left]) => left.split(', '));
-  const expected = found.map((_, index) => `${list}[${index + 1}]`).join(', ');
-  if (values !== expected) throw new Error(`Expected ${found.join(', ')} to be ${expected}, got ${values}.`);
-  return found;
+  const all = lines.filter((line) => line.includes(`${list}[`));
+  const shared = all.filter(isShared).length;
+  if (!all.slice(0, shared).every(isShared)) throw new Error(`Expected the shared ${list} before the others.`);
+  const found = all.map((line) => /^local (.+) = (.+?)( -- once a call)?$/.exec(line));
+  const values = found.map(([, , right]) => right).join(', ');
+  const names = found.map(([, left]) => left.split(', '));
+  const expected = names.flat().map((_, index) => `${list}[${index + 1}]`);
+  if (values !== expected.join(', ')) throw new Error(`Expected ${names.join(', ')} to be ${expected}, got ${values}.`);
+  return { shared: names.slice(0, shared).flat().length, own: names.slice(shared).flat() };
 }
 
 /** Of the lock with an index: `KEYS[2 * i + 1], KEYS[2 * i + 2]`. */
-function valuesOf(list, { length }) {
-  return Array.from({ length }, (_, at) => `${list}[${length === 1 ? 'i' : `${length} * i`} + ${at + 1}]`);
+function valuesOf(list, { shared, own }) {
+  return own.map((_, at) => `${list}[${own.length === 1 ? 'i' : `${own.length} * i`} + ${shared + at + 1}]`);
 }
 
 function descriptionOf(name) {

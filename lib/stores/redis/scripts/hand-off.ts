@@ -2,7 +2,7 @@
  * The format number of all keys and messages in Redis, see docs/protocol.md: processes that run versions with the same
  * number can share locks.
  */
-export const PROTOCOL = 1;
+export const PROTOCOL = 2;
 
 /** How long a lock that was handed over waits for its new holder to confirm, in milliseconds. */
 export const GRANT_TTL_MS = 2_000;

@@ -3,100 +3,102 @@ import type { Script } from './script.js';
 
 /**
  * Takes a lock that is free, and mints its fencing token. A lock that this owner value holds already counts as taken by
- * this attempt, since the command can run twice: its ttl starts anew, and its token is a new one.
+ * this attempt, since the command can run twice: its ttl starts anew, and it keeps its token.
  */
 export const ACQUIRE: Script = {
   name: 'acquire',
   order: 3,
   locksPerCall: 50,
-  sha: 'f2066576080a608b5f623e9514433806e530a558',
-  source: `local us
+  sharedKeys: 1,
+  sharedArgs: 0,
+  sha: '1a02f486ed9010caed1e67bd5fbe67f3aeacc1b6',
+  source: `local time = redis.call('TIME')
+local now = string.format('%010d%06d', time[1], time[2])
+local locks = #KEYS - 1
+local reserved -- the token of the next lock, once tokens are reserved
+local fence = KEYS[1]
 if #KEYS > 2 then
-  local function each(lock, fence, owner, ttl)
-    local count = 1
-    local free = redis.pcall('SET', lock, owner, 'PX', ttl, 'NX')
-    if not free then
-      local holder = redis.pcall('GET', lock)
-      if type(holder) == 'table' then return {holder.err} end
-      if holder ~= owner then return {redis.call('PTTL', lock), holder} end
+  local function each(lock, owner, ttl)
+    local token = reserved or now
+    local taken = redis.pcall('SET', lock, owner .. token, 'PX', ttl, 'NX')
+    if not taken then
+      local value = redis.pcall('GET', lock)
+      if type(value) == 'table' then return {value.err} end
+      local mine = string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner
+      if not mine then return {redis.call('PTTL', lock), value} end
       redis.call('PEXPIRE', lock, ttl)
-    elseif free.err then
-      return {free.err}
+      return string.match(value, '@(%d+)+?$')
     end
-    local FENCE_TTL_MS = '86400000'
-    local token, problem
-    if not us then
-      local time = redis.call('TIME')
-      us = time[1] * 1000000 + time[2]
-    end
-    local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
-    if not last then
-      token = us
-    elseif type(last) == 'table' then
-      problem = {last.err}
-    else
-      local number = tonumber(last)
-      if not number then
-        redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
-        problem = {'ERR fencing counter is not an integer'}
-      elseif number < us then
-        token = us
-      else
-        local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
-        if set.err then problem = {set.err} else token = number + 1 end
+    if taken.err then return {taken.err} end
+    if not reserved then
+      local last = locks == 1 and now or string.format('%016.0f', tonumber(now) + locks - 1)
+      local before = redis.pcall('SET', fence, last, 'GET')
+      if before and (type(before) == 'table' or #before ~= 16 or before >= now) then
+        local counter = type(before) == 'string' and tonumber(before)
+        local problem = type(before) == 'table' and before.err or nil
+        if counter and counter >= tonumber(now) then
+          token = string.format('%016.0f', counter + 1)
+          local highest = counter + locks
+          if highest < 9e15 then
+            problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+          else
+            problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+          end
+          if not problem then problem = redis.pcall('SET', lock, owner .. token, 'PX', ttl).err end
+          if problem then redis.pcall('SET', fence, before) end
+        end
+        if problem then
+          redis.call('DEL', lock)
+          return {problem}
+        end
       end
     end
-    if problem then
-      redis.call('DEL', lock)
-      return problem
-    end
+    if locks > 1 then reserved = string.format('%016.0f', tonumber(token) + 1) end
     return token
   end
   local replies = {}
-  for i = 0, #KEYS / 2 - 1 do
-    replies[i + 1] = each(KEYS[2 * i + 1], KEYS[2 * i + 2], ARGV[2 * i + 1], ARGV[2 * i + 2])
+  for i = 0, (#KEYS - 1) / 1 - 1 do
+    replies[i + 1] = each(KEYS[i + 2], ARGV[2 * i + 1], ARGV[2 * i + 2])
   end
   return replies
 end
-local lock, fence = KEYS[1], KEYS[2]
+local lock = KEYS[2]
 local owner, ttl = ARGV[1], ARGV[2]
-local count = 1
-local free = redis.pcall('SET', lock, owner, 'PX', ttl, 'NX')
-if not free then
-  local holder = redis.pcall('GET', lock)
-  if type(holder) == 'table' then return {holder.err} end
-  if holder ~= owner then return {redis.call('PTTL', lock), holder} end
+local token = reserved or now
+local taken = redis.pcall('SET', lock, owner .. token, 'PX', ttl, 'NX')
+if not taken then
+  local value = redis.pcall('GET', lock)
+  if type(value) == 'table' then return {value.err} end
+  local mine = string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner
+  if not mine then return {redis.call('PTTL', lock), value} end
   redis.call('PEXPIRE', lock, ttl)
-elseif free.err then
-  return {free.err}
+  return string.match(value, '@(%d+)+?$')
 end
-local FENCE_TTL_MS = '86400000'
-local token, problem
-if not us then
-  local time = redis.call('TIME')
-  us = time[1] * 1000000 + time[2]
-end
-local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
-if not last then
-  token = us
-elseif type(last) == 'table' then
-  problem = {last.err}
-else
-  local number = tonumber(last)
-  if not number then
-    redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
-    problem = {'ERR fencing counter is not an integer'}
-  elseif number < us then
-    token = us
-  else
-    local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
-    if set.err then problem = {set.err} else token = number + 1 end
+if taken.err then return {taken.err} end
+if not reserved then
+  local last = locks == 1 and now or string.format('%016.0f', tonumber(now) + locks - 1)
+  local before = redis.pcall('SET', fence, last, 'GET')
+  if before and (type(before) == 'table' or #before ~= 16 or before >= now) then
+    local counter = type(before) == 'string' and tonumber(before)
+    local problem = type(before) == 'table' and before.err or nil
+    if counter and counter >= tonumber(now) then
+      token = string.format('%016.0f', counter + 1)
+      local highest = counter + locks
+      if highest < 9e15 then
+        problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+      else
+        problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+      end
+      if not problem then problem = redis.pcall('SET', lock, owner .. token, 'PX', ttl).err end
+      if problem then redis.pcall('SET', fence, before) end
+    end
+    if problem then
+      redis.call('DEL', lock)
+      return {problem}
+    end
   end
 end
-if problem then
-  redis.call('DEL', lock)
-  return problem
-end
+if locks > 1 then reserved = string.format('%016.0f', tonumber(token) + 1) end
 return token`,
 };
 
@@ -109,7 +111,9 @@ export const ADMIT: Script = {
   name: 'admit',
   order: 0,
   locksPerCall: 50,
-  sha: '9c9100c9b218a42871fde999ac8cbaac080f8ace',
+  sharedKeys: 0,
+  sharedArgs: 0,
+  sha: '12dfefc5914083e47ebadc3e1fbfa43e502fa7ba',
   source: `if #KEYS > 1 then
   local function each(admission, run, uptime, longest)
     local known = redis.pcall('GET', admission) or ''
@@ -129,7 +133,7 @@ export const ADMIT: Script = {
       local set = redis.pcall('SET', admission, changed)
       if set.err then return {set.err} end
     end
-    return {epoch, math.floor((now - since) / 1000), longest}
+    return {epoch, math.floor((now - since) / 1000), longest, now}
   end
   local replies = {}
   for i = 0, #KEYS / 1 - 1 do
@@ -156,7 +160,7 @@ if changed ~= known then
   local set = redis.pcall('SET', admission, changed)
   if set.err then return {set.err} end
 end
-return {epoch, math.floor((now - since) / 1000), longest}`,
+return {epoch, math.floor((now - since) / 1000), longest, now}`,
 };
 
 /**
@@ -167,15 +171,20 @@ export const CONTEND: Script = {
   name: 'contend',
   order: 3,
   locksPerCall: 50,
-  sha: 'ad9df488178e21a8eb993561c839e694992e1e49',
-  source: `local us
+  sharedKeys: 1,
+  sharedArgs: 1,
+  sha: '95728e8d58143de831c1907433c92c4ee3b3d1c4',
+  source: `local us, minted
+local fence = KEYS[1]
+local fair = ARGV[1]
 if #KEYS > 3 then
-  local function each(lock, fence, queue, owner, ttl, count, entry, number, fair)
+  local function each(lock, queue, owner, ttl, count, entry, number)
     local QUEUE_TTL_MS = '10000'
-    local holder = redis.pcall('GET', lock)
-    if type(holder) == 'table' then return {holder.err} end
+    local value = redis.pcall('GET', lock)
+    if type(value) == 'table' then return {value.err} end
+    local mine = value and (string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner)
     local was_gone
-    if holder ~= owner and entry ~= '' and (holder or fair == '1') then
+    if not mine and entry ~= '' and (value or fair == '1') then
       local before = number
       number = tonumber(before) or 0
       if number == 0 then
@@ -188,8 +197,9 @@ if #KEYS > 3 then
       end
       was_gone = redis.pcall('ZADD', queue, 'NX', number, entry) == 1 and before ~= '' and 1 or 0
       redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
+      if value and string.find(string.sub(value, -17), '^@%d+$') then redis.pcall('SET', lock, value .. '+', 'KEEPTTL') end
     end
-    if not holder and fair == '1' then
+    if not value and fair == '1' then
       local first = redis.pcall('ZRANGE', queue, 0, 0)[1]
       if first and first ~= entry then
         local GRANT_TTL_MS = '2000'
@@ -205,40 +215,39 @@ if #KEYS > 3 then
             break
           else
             local message, listeners = ticket, nil
+            if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
             if kind == 'w' then
               redis.call('DEL', lock)
-            elseif redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
-              redis.call('DEL', lock)
-              break
-            else
-              if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
-              if kind == 'b' or (listeners or 0) > 0 then
-                local count = 1
-                local FENCE_TTL_MS = '86400000'
-                local token, problem
-                if not us then
-                  local time = redis.call('TIME')
-                  us = time[1] * 1000000 + time[2]
-                end
-                local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
-                if not last then
-                  token = us
-                elseif type(last) == 'table' then
-                  problem = {last.err}
-                else
-                  local number = tonumber(last)
-                  if not number then
-                    redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
-                    problem = {'ERR fencing counter is not an integer'}
-                  elseif number < us then
-                    token = us
-                  else
-                    local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
-                    if set.err then problem = {set.err} else token = number + 1 end
-                  end
-                end
-                if token then message = string.format('%s %.0f', ticket, token) end
+            elseif listeners ~= 0 then
+              local count = 1
+              if not us then
+                local time = redis.call('TIME')
+                us = time[1] * 1000000 + time[2]
               end
+              local first = math.max(us, (minted or 0) + 1)
+              local token = string.format('%016.0f', first)
+              local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+              local before = redis.pcall('SET', fence, final, 'GET')
+              local problem = type(before) == 'table' and before.err or nil
+              local counter = not problem and not minted and tonumber(before or 0)
+              if counter and counter >= first then
+                first = counter + 1
+                local highest = counter + count
+                token = string.format('%016.0f', first)
+                final = string.format('%016.0f', highest)
+                if highest < 9e15 then
+                  problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+                else
+                  problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+                end
+                if problem then redis.pcall('SET', fence, before) end
+              end
+              if not problem then minted = first + count - 1 end
+              if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
+                redis.call('DEL', lock)
+                break
+              end
+              if kind == 'b' or listeners then message = ticket .. ' ' .. token end
             end
             if listeners ~= 0 then
               local heard = redis.pcall('PUBLISH', channel, message)
@@ -246,59 +255,61 @@ if #KEYS > 3 then
             end
           end
         end
-        holder = redis.call('GET', lock)
+        value = redis.call('GET', lock)
+        mine = value and string.sub(value, 1, -18) == owner
       end
     end
-    if holder and holder ~= owner then
-      if entry == '' then return {redis.call('PTTL', lock), holder} end
-      return {redis.call('PTTL', lock), holder, number, was_gone}
+    if value and not mine then
+      if entry == '' then return {redis.call('PTTL', lock), value} end
+      return {redis.call('PTTL', lock), value, number, was_gone}
     end
-    local taken = redis.pcall('SET', lock, owner, 'PX', ttl)
-    if taken.err then return {taken.err} end
-    if entry ~= '' then redis.pcall('ZREM', queue, entry) end
-    local FENCE_TTL_MS = '86400000'
-    local token, problem
+    count = tonumber(count)
     if not us then
       local time = redis.call('TIME')
       us = time[1] * 1000000 + time[2]
     end
-    local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
-    if not last then
-      token = us
-    elseif type(last) == 'table' then
-      problem = {last.err}
-    else
-      local number = tonumber(last)
-      if not number then
-        redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
-        problem = {'ERR fencing counter is not an integer'}
-      elseif number < us then
-        token = us
+    local first = math.max(us, (minted or 0) + 1)
+    local token = string.format('%016.0f', first)
+    local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+    local before = redis.pcall('SET', fence, final, 'GET')
+    local problem = type(before) == 'table' and before.err or nil
+    local counter = not problem and not minted and tonumber(before or 0)
+    if counter and counter >= first then
+      first = counter + 1
+      local highest = counter + count
+      token = string.format('%016.0f', first)
+      final = string.format('%016.0f', highest)
+      if highest < 9e15 then
+        problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
       else
-        local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
-        if set.err then problem = {set.err} else token = number + 1 end
+        problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
       end
+      if problem then redis.pcall('SET', fence, before) end
     end
+    if not problem then minted = first + count - 1 end
+    if not problem then problem = redis.pcall('SET', lock, owner .. final .. '+', 'PX', ttl).err end
     if problem then
       redis.call('DEL', lock)
-      return problem
+      return {problem}
     end
+    if entry ~= '' then redis.pcall('ZREM', queue, entry) end
     return token
   end
   local replies = {}
-  for i = 0, #KEYS / 3 - 1 do
-    replies[i + 1] = each(KEYS[3 * i + 1], KEYS[3 * i + 2], KEYS[3 * i + 3], ARGV[6 * i + 1], ARGV[6 * i + 2], ARGV[6 * i + 3], ARGV[6 * i + 4], ARGV[6 * i + 5], ARGV[6 * i + 6])
+  for i = 0, (#KEYS - 1) / 2 - 1 do
+    replies[i + 1] = each(KEYS[2 * i + 2], KEYS[2 * i + 3], ARGV[5 * i + 2], ARGV[5 * i + 3], ARGV[5 * i + 4], ARGV[5 * i + 5], ARGV[5 * i + 6])
   end
   return replies
 end
-local lock, fence, queue = KEYS[1], KEYS[2], KEYS[3]
-local owner, ttl, count = ARGV[1], ARGV[2], ARGV[3]
-local entry, number, fair = ARGV[4], ARGV[5], ARGV[6]
+local lock, queue = KEYS[2], KEYS[3]
+local owner, ttl, count = ARGV[2], ARGV[3], ARGV[4]
+local entry, number = ARGV[5], ARGV[6]
 local QUEUE_TTL_MS = '10000'
-local holder = redis.pcall('GET', lock)
-if type(holder) == 'table' then return {holder.err} end
+local value = redis.pcall('GET', lock)
+if type(value) == 'table' then return {value.err} end
+local mine = value and (string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner)
 local was_gone
-if holder ~= owner and entry ~= '' and (holder or fair == '1') then
+if not mine and entry ~= '' and (value or fair == '1') then
   local before = number
   number = tonumber(before) or 0
   if number == 0 then
@@ -311,8 +322,9 @@ if holder ~= owner and entry ~= '' and (holder or fair == '1') then
   end
   was_gone = redis.pcall('ZADD', queue, 'NX', number, entry) == 1 and before ~= '' and 1 or 0
   redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
+  if value and string.find(string.sub(value, -17), '^@%d+$') then redis.pcall('SET', lock, value .. '+', 'KEEPTTL') end
 end
-if not holder and fair == '1' then
+if not value and fair == '1' then
   local first = redis.pcall('ZRANGE', queue, 0, 0)[1]
   if first and first ~= entry then
     local GRANT_TTL_MS = '2000'
@@ -328,40 +340,39 @@ if not holder and fair == '1' then
         break
       else
         local message, listeners = ticket, nil
+        if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
         if kind == 'w' then
           redis.call('DEL', lock)
-        elseif redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
-          redis.call('DEL', lock)
-          break
-        else
-          if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
-          if kind == 'b' or (listeners or 0) > 0 then
-            local count = 1
-            local FENCE_TTL_MS = '86400000'
-            local token, problem
-            if not us then
-              local time = redis.call('TIME')
-              us = time[1] * 1000000 + time[2]
-            end
-            local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
-            if not last then
-              token = us
-            elseif type(last) == 'table' then
-              problem = {last.err}
-            else
-              local number = tonumber(last)
-              if not number then
-                redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
-                problem = {'ERR fencing counter is not an integer'}
-              elseif number < us then
-                token = us
-              else
-                local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
-                if set.err then problem = {set.err} else token = number + 1 end
-              end
-            end
-            if token then message = string.format('%s %.0f', ticket, token) end
+        elseif listeners ~= 0 then
+          local count = 1
+          if not us then
+            local time = redis.call('TIME')
+            us = time[1] * 1000000 + time[2]
           end
+          local first = math.max(us, (minted or 0) + 1)
+          local token = string.format('%016.0f', first)
+          local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+          local before = redis.pcall('SET', fence, final, 'GET')
+          local problem = type(before) == 'table' and before.err or nil
+          local counter = not problem and not minted and tonumber(before or 0)
+          if counter and counter >= first then
+            first = counter + 1
+            local highest = counter + count
+            token = string.format('%016.0f', first)
+            final = string.format('%016.0f', highest)
+            if highest < 9e15 then
+              problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+            else
+              problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+            end
+            if problem then redis.pcall('SET', fence, before) end
+          end
+          if not problem then minted = first + count - 1 end
+          if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
+            redis.call('DEL', lock)
+            break
+          end
+          if kind == 'b' or listeners then message = ticket .. ' ' .. token end
         end
         if listeners ~= 0 then
           local heard = redis.pcall('PUBLISH', channel, message)
@@ -369,43 +380,44 @@ if not holder and fair == '1' then
         end
       end
     end
-    holder = redis.call('GET', lock)
+    value = redis.call('GET', lock)
+    mine = value and string.sub(value, 1, -18) == owner
   end
 end
-if holder and holder ~= owner then
-  if entry == '' then return {redis.call('PTTL', lock), holder} end
-  return {redis.call('PTTL', lock), holder, number, was_gone}
+if value and not mine then
+  if entry == '' then return {redis.call('PTTL', lock), value} end
+  return {redis.call('PTTL', lock), value, number, was_gone}
 end
-local taken = redis.pcall('SET', lock, owner, 'PX', ttl)
-if taken.err then return {taken.err} end
-if entry ~= '' then redis.pcall('ZREM', queue, entry) end
-local FENCE_TTL_MS = '86400000'
-local token, problem
+count = tonumber(count)
 if not us then
   local time = redis.call('TIME')
   us = time[1] * 1000000 + time[2]
 end
-local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
-if not last then
-  token = us
-elseif type(last) == 'table' then
-  problem = {last.err}
-else
-  local number = tonumber(last)
-  if not number then
-    redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
-    problem = {'ERR fencing counter is not an integer'}
-  elseif number < us then
-    token = us
+local first = math.max(us, (minted or 0) + 1)
+local token = string.format('%016.0f', first)
+local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+local before = redis.pcall('SET', fence, final, 'GET')
+local problem = type(before) == 'table' and before.err or nil
+local counter = not problem and not minted and tonumber(before or 0)
+if counter and counter >= first then
+  first = counter + 1
+  local highest = counter + count
+  token = string.format('%016.0f', first)
+  final = string.format('%016.0f', highest)
+  if highest < 9e15 then
+    problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
   else
-    local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
-    if set.err then problem = {set.err} else token = number + 1 end
+    problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
   end
+  if problem then redis.pcall('SET', fence, before) end
 end
+if not problem then minted = first + count - 1 end
+if not problem then problem = redis.pcall('SET', lock, owner .. final .. '+', 'PX', ttl).err end
 if problem then
   redis.call('DEL', lock)
-  return problem
+  return {problem}
 end
+if entry ~= '' then redis.pcall('ZREM', queue, entry) end
 return token`,
 };
 
@@ -416,13 +428,18 @@ export const EXTEND: Script = {
   name: 'extend',
   order: 2,
   locksPerCall: 100,
-  sha: '1f7d95ee13f6348d21c3855ea756f4ed4c5edb56',
+  sharedKeys: 0,
+  sharedArgs: 0,
+  sha: '053f5f338941e8e04e71a6f26982e1af2166fb75',
   source: `if #KEYS > 1 then
   local function each(lock, owner, ttl)
-    local holder = redis.pcall('GET', lock)
-    if holder == owner then return redis.call('PEXPIRE', lock, ttl) end
-    if not holder then return 0 end
-    if type(holder) == 'table' and not string.find(holder.err, '^WRONGTYPE') then return {holder.err} end
+    local value = redis.pcall('GET', lock)
+    if type(value) == 'string' then
+      local mine = string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner
+      return mine and redis.call('PEXPIRE', lock, ttl) or -1
+    end
+    if not value then return 0 end
+    if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
     return -1
   end
   local replies = {}
@@ -433,10 +450,13 @@ export const EXTEND: Script = {
 end
 local lock = KEYS[1]
 local owner, ttl = ARGV[1], ARGV[2]
-local holder = redis.pcall('GET', lock)
-if holder == owner then return redis.call('PEXPIRE', lock, ttl) end
-if not holder then return 0 end
-if type(holder) == 'table' and not string.find(holder.err, '^WRONGTYPE') then return {holder.err} end
+local value = redis.pcall('GET', lock)
+if type(value) == 'string' then
+  local mine = string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner
+  return mine and redis.call('PEXPIRE', lock, ttl) or -1
+end
+if not value then return 0 end
+if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
 return -1`,
 };
 
@@ -448,19 +468,23 @@ export const FORCE_RELEASE: Script = {
   name: 'force-release',
   order: 1,
   locksPerCall: 50,
-  sha: '95e910d696bbf0d36fd5986175f2bfd4c1f9adc3',
-  source: `local us
+  sharedKeys: 1,
+  sharedArgs: 1,
+  sha: '8beaf3a5ca140547b84750ebfb9c16591808fe07',
+  source: `local us, minted
+local fence = KEYS[1]
+local inbox = ARGV[1]
 if #KEYS > 3 then
-  local function each(lock, fence, queue, key, inbox)
-    local holder = redis.pcall('GET', lock)
-    if not holder then return 0 end
-    if type(holder) == 'table' then
-      if not string.find(holder.err, '^WRONGTYPE') then return {holder.err} end
-      holder = ''
+  local function each(lock, queue, key)
+    local value = redis.pcall('GET', lock)
+    if not value then return 0 end
+    if type(value) == 'table' then
+      if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
+      value = ''
     else
       local TAKEN = 'taken'
-      local process = string.match(holder, '^(.+)/%w+$')
-      if process then redis.pcall('PUBLISH', inbox .. process, holder .. ' ' .. TAKEN .. ' ' .. key) end
+      local owner, process = string.match(value, '^((.+)/%w+)@%d+%+?$')
+      if owner then redis.pcall('PUBLISH', inbox .. process, owner .. ' ' .. TAKEN .. ' ' .. key) end
     end
     local GRANT_TTL_MS = '2000'
     local passed_over = '0' -- a number costs Redis more, and most queues are empty
@@ -475,40 +499,39 @@ if #KEYS > 3 then
         break
       else
         local message, listeners = ticket, nil
+        if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
         if kind == 'w' then
           redis.call('DEL', lock)
-        elseif redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
-          redis.call('DEL', lock)
-          break
-        else
-          if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
-          if kind == 'b' or (listeners or 0) > 0 then
-            local count = 1
-            local FENCE_TTL_MS = '86400000'
-            local token, problem
-            if not us then
-              local time = redis.call('TIME')
-              us = time[1] * 1000000 + time[2]
-            end
-            local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
-            if not last then
-              token = us
-            elseif type(last) == 'table' then
-              problem = {last.err}
-            else
-              local number = tonumber(last)
-              if not number then
-                redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
-                problem = {'ERR fencing counter is not an integer'}
-              elseif number < us then
-                token = us
-              else
-                local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
-                if set.err then problem = {set.err} else token = number + 1 end
-              end
-            end
-            if token then message = string.format('%s %.0f', ticket, token) end
+        elseif listeners ~= 0 then
+          local count = 1
+          if not us then
+            local time = redis.call('TIME')
+            us = time[1] * 1000000 + time[2]
           end
+          local first = math.max(us, (minted or 0) + 1)
+          local token = string.format('%016.0f', first)
+          local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+          local before = redis.pcall('SET', fence, final, 'GET')
+          local problem = type(before) == 'table' and before.err or nil
+          local counter = not problem and not minted and tonumber(before or 0)
+          if counter and counter >= first then
+            first = counter + 1
+            local highest = counter + count
+            token = string.format('%016.0f', first)
+            final = string.format('%016.0f', highest)
+            if highest < 9e15 then
+              problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+            else
+              problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+            end
+            if problem then redis.pcall('SET', fence, before) end
+          end
+          if not problem then minted = first + count - 1 end
+          if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
+            redis.call('DEL', lock)
+            break
+          end
+          if kind == 'b' or listeners then message = ticket .. ' ' .. token end
         end
         if listeners ~= 0 then
           local heard = redis.pcall('PUBLISH', channel, message)
@@ -516,25 +539,25 @@ if #KEYS > 3 then
         end
       end
     end
-    return {1, holder}
+    return {1, value}
   end
   local replies = {}
-  for i = 0, #KEYS / 3 - 1 do
-    replies[i + 1] = each(KEYS[3 * i + 1], KEYS[3 * i + 2], KEYS[3 * i + 3], ARGV[2 * i + 1], ARGV[2 * i + 2])
+  for i = 0, (#KEYS - 1) / 2 - 1 do
+    replies[i + 1] = each(KEYS[2 * i + 2], KEYS[2 * i + 3], ARGV[i + 2])
   end
   return replies
 end
-local lock, fence, queue = KEYS[1], KEYS[2], KEYS[3]
-local key, inbox = ARGV[1], ARGV[2]
-local holder = redis.pcall('GET', lock)
-if not holder then return 0 end
-if type(holder) == 'table' then
-  if not string.find(holder.err, '^WRONGTYPE') then return {holder.err} end
-  holder = ''
+local lock, queue = KEYS[2], KEYS[3]
+local key = ARGV[2]
+local value = redis.pcall('GET', lock)
+if not value then return 0 end
+if type(value) == 'table' then
+  if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
+  value = ''
 else
   local TAKEN = 'taken'
-  local process = string.match(holder, '^(.+)/%w+$')
-  if process then redis.pcall('PUBLISH', inbox .. process, holder .. ' ' .. TAKEN .. ' ' .. key) end
+  local owner, process = string.match(value, '^((.+)/%w+)@%d+%+?$')
+  if owner then redis.pcall('PUBLISH', inbox .. process, owner .. ' ' .. TAKEN .. ' ' .. key) end
 end
 local GRANT_TTL_MS = '2000'
 local passed_over = '0' -- a number costs Redis more, and most queues are empty
@@ -549,40 +572,39 @@ while true do
     break
   else
     local message, listeners = ticket, nil
+    if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
     if kind == 'w' then
       redis.call('DEL', lock)
-    elseif redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
-      redis.call('DEL', lock)
-      break
-    else
-      if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
-      if kind == 'b' or (listeners or 0) > 0 then
-        local count = 1
-        local FENCE_TTL_MS = '86400000'
-        local token, problem
-        if not us then
-          local time = redis.call('TIME')
-          us = time[1] * 1000000 + time[2]
-        end
-        local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
-        if not last then
-          token = us
-        elseif type(last) == 'table' then
-          problem = {last.err}
-        else
-          local number = tonumber(last)
-          if not number then
-            redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
-            problem = {'ERR fencing counter is not an integer'}
-          elseif number < us then
-            token = us
-          else
-            local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
-            if set.err then problem = {set.err} else token = number + 1 end
-          end
-        end
-        if token then message = string.format('%s %.0f', ticket, token) end
+    elseif listeners ~= 0 then
+      local count = 1
+      if not us then
+        local time = redis.call('TIME')
+        us = time[1] * 1000000 + time[2]
       end
+      local first = math.max(us, (minted or 0) + 1)
+      local token = string.format('%016.0f', first)
+      local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+      local before = redis.pcall('SET', fence, final, 'GET')
+      local problem = type(before) == 'table' and before.err or nil
+      local counter = not problem and not minted and tonumber(before or 0)
+      if counter and counter >= first then
+        first = counter + 1
+        local highest = counter + count
+        token = string.format('%016.0f', first)
+        final = string.format('%016.0f', highest)
+        if highest < 9e15 then
+          problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+        else
+          problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+        end
+        if problem then redis.pcall('SET', fence, before) end
+      end
+      if not problem then minted = first + count - 1 end
+      if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
+        redis.call('DEL', lock)
+        break
+      end
+      if kind == 'b' or listeners then message = ticket .. ' ' .. token end
     end
     if listeners ~= 0 then
       local heard = redis.pcall('PUBLISH', channel, message)
@@ -590,65 +612,67 @@ while true do
     end
   end
 end
-return {1, holder}`,
+return {1, value}`,
 };
 
 /**
- * Reads a lock. The ttl of the fencing counter starts at the acquisition, so the part of it that has passed says for
- * how long the lock has been held, by no clock but the server's.
+ * Reads a lock.
  */
 export const INSPECT: Script = {
   name: 'inspect',
   order: 4,
   locksPerCall: 50,
-  sha: '0025b539830440cedfd08c10836e828b8fe6f061',
-  source: `if #KEYS > 2 then
-  local function each(lock, fence)
-    local holder = redis.pcall('GET', lock)
-    if not holder then return 0 end
-    if type(holder) == 'table' then return {holder.err} end
-    local token = redis.pcall('GET', fence)
-    if not tonumber(token) then token = '' end
-    return {redis.call('PTTL', lock), holder, token, redis.call('PTTL', fence)}
+  sharedKeys: 0,
+  sharedArgs: 0,
+  sha: '5aab4a04831612b3c18703f3e0d274b5841a0a3f',
+  source: `if #KEYS > 1 then
+  local function each(lock)
+    local value = redis.pcall('GET', lock)
+    if not value then return 0 end
+    if type(value) == 'table' then return {value.err} end
+    local time = redis.call('TIME')
+    return {redis.call('PTTL', lock), value, time[1] * 1000000 + time[2]}
   end
   local replies = {}
-  for i = 0, #KEYS / 2 - 1 do
-    replies[i + 1] = each(KEYS[2 * i + 1], KEYS[2 * i + 2])
+  for i = 0, #KEYS / 1 - 1 do
+    replies[i + 1] = each(KEYS[i + 1])
   end
   return replies
 end
-local lock, fence = KEYS[1], KEYS[2]
-local holder = redis.pcall('GET', lock)
-if not holder then return 0 end
-if type(holder) == 'table' then return {holder.err} end
-local token = redis.pcall('GET', fence)
-if not tonumber(token) then token = '' end
-return {redis.call('PTTL', lock), holder, token, redis.call('PTTL', fence)}`,
+local lock = KEYS[1]
+local value = redis.pcall('GET', lock)
+if not value then return 0 end
+if type(value) == 'table' then return {value.err} end
+local time = redis.call('TIME')
+return {redis.call('PTTL', lock), value, time[1] * 1000000 + time[2]}`,
 };
 
 /**
  * Raises the fencing counter of a lock that its owner still holds to a token, and never lowers it: the write-back by
- * which a Redlock makes a token known to a majority before it is issued.
+ * which a Redlock makes a token known to a majority before it is issued. A counter that is absent was lost since this node
+ * voted, and is not made again: that is left to the votes, which ask whether the node may vote.
  */
 export const RAISE_FENCE: Script = {
   name: 'raise-fence',
   order: 2,
   locksPerCall: 50,
-  sha: '6216150029d764e998ab0e114d1334f0c6e7fbdd',
-  source: `local FENCE_TTL_MS = '86400000'
-if #KEYS > 2 then
+  sharedKeys: 0,
+  sharedArgs: 0,
+  sha: 'e2539a6df1c197c8e1e018714eda2e9c26fb174c',
+  source: `if #KEYS > 2 then
   local function each(lock, fence, owner, token)
-    local holder = redis.pcall('GET', lock)
-    if type(holder) == 'table' then return {holder.err} end
-    if holder ~= owner then return 0 end
-    local counter = redis.pcall('GET', fence) or 0
-    local last = tonumber(counter)
-    if not last then return {type(counter) == 'table' and counter.err or 'ERR fencing counter is not a number'} end
-    if last < tonumber(token) then
-      local set = redis.pcall('SET', fence, token, 'PX', FENCE_TTL_MS)
-      if set.err then return {set.err} end
-    end
-    return 1
+    local value = redis.pcall('GET', lock)
+    if not value then return 0 end
+    if type(value) == 'table' then return {value.err} end
+    local vote, flag = string.match(value, '@(%d+)(+?)$')
+    if not vote or string.sub(value, 1, -17 - #flag) ~= owner or vote > token then return 0 end
+    local counter = redis.pcall('GET', fence)
+    if not counter then return 0 end
+    if type(counter) == 'table' then return {counter.err} end
+    local set = {}
+    if (tonumber(counter) or 0) < tonumber(token) then set = redis.pcall('SET', fence, token) end
+    if not set.err and vote ~= token then set = redis.pcall('SET', lock, owner .. token .. flag, 'KEEPTTL') end
+    return set.err and {set.err} or 1
   end
   local replies = {}
   for i = 0, #KEYS / 2 - 1 do
@@ -658,32 +682,39 @@ if #KEYS > 2 then
 end
 local lock, fence = KEYS[1], KEYS[2]
 local owner, token = ARGV[1], ARGV[2]
-local holder = redis.pcall('GET', lock)
-if type(holder) == 'table' then return {holder.err} end
-if holder ~= owner then return 0 end
-local counter = redis.pcall('GET', fence) or 0
-local last = tonumber(counter)
-if not last then return {type(counter) == 'table' and counter.err or 'ERR fencing counter is not a number'} end
-if last < tonumber(token) then
-  local set = redis.pcall('SET', fence, token, 'PX', FENCE_TTL_MS)
-  if set.err then return {set.err} end
-end
-return 1`,
+local value = redis.pcall('GET', lock)
+if not value then return 0 end
+if type(value) == 'table' then return {value.err} end
+local vote, flag = string.match(value, '@(%d+)(+?)$')
+if not vote or string.sub(value, 1, -17 - #flag) ~= owner or vote > token then return 0 end
+local counter = redis.pcall('GET', fence)
+if not counter then return 0 end
+if type(counter) == 'table' then return {counter.err} end
+local set = {}
+if (tonumber(counter) or 0) < tonumber(token) then set = redis.pcall('SET', fence, token) end
+if not set.err and vote ~= token then set = redis.pcall('SET', lock, owner .. token .. flag, 'KEEPTTL') end
+return set.err and {set.err} or 1`,
 };
 
 /**
- * Gives back a lock that its owner still holds: to the first in its queue, or to nobody.
+ * Gives back a lock that its owner still holds: to the first in its queue, or to nobody. A value without + at its end says
+ * that nobody can stand in the queue.
  */
 export const RELEASE: Script = {
   name: 'release',
   order: 1,
   locksPerCall: 50,
-  sha: '8ea08aa75f883e51c74c917367df68e8a9c91d64',
-  source: `local us
+  sharedKeys: 1,
+  sharedArgs: 0,
+  sha: 'a0e84052c3cabe350fa17d3f55091a03ca3611a4',
+  source: `local us, minted
+local fence = KEYS[1]
 if #KEYS > 3 then
-  local function each(lock, fence, queue, owner)
-    local holder = redis.pcall('GET', lock)
-    if holder == owner then
+  local function each(lock, queue, owner)
+    local value = redis.pcall('GET', lock)
+    if type(value) == 'string' then
+      if string.sub(value, 1, -17) == owner then return redis.call('DEL', lock) end
+      if string.sub(value, 1, -18) ~= owner then return -1 end
       local GRANT_TTL_MS = '2000'
       local passed_over = '0' -- a number costs Redis more, and most queues are empty
       while true do
@@ -697,40 +728,39 @@ if #KEYS > 3 then
           break
         else
           local message, listeners = ticket, nil
+          if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
           if kind == 'w' then
             redis.call('DEL', lock)
-          elseif redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
-            redis.call('DEL', lock)
-            break
-          else
-            if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
-            if kind == 'b' or (listeners or 0) > 0 then
-              local count = 1
-              local FENCE_TTL_MS = '86400000'
-              local token, problem
-              if not us then
-                local time = redis.call('TIME')
-                us = time[1] * 1000000 + time[2]
-              end
-              local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
-              if not last then
-                token = us
-              elseif type(last) == 'table' then
-                problem = {last.err}
-              else
-                local number = tonumber(last)
-                if not number then
-                  redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
-                  problem = {'ERR fencing counter is not an integer'}
-                elseif number < us then
-                  token = us
-                else
-                  local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
-                  if set.err then problem = {set.err} else token = number + 1 end
-                end
-              end
-              if token then message = string.format('%s %.0f', ticket, token) end
+          elseif listeners ~= 0 then
+            local count = 1
+            if not us then
+              local time = redis.call('TIME')
+              us = time[1] * 1000000 + time[2]
             end
+            local first = math.max(us, (minted or 0) + 1)
+            local token = string.format('%016.0f', first)
+            local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+            local before = redis.pcall('SET', fence, final, 'GET')
+            local problem = type(before) == 'table' and before.err or nil
+            local counter = not problem and not minted and tonumber(before or 0)
+            if counter and counter >= first then
+              first = counter + 1
+              local highest = counter + count
+              token = string.format('%016.0f', first)
+              final = string.format('%016.0f', highest)
+              if highest < 9e15 then
+                problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+              else
+                problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+              end
+              if problem then redis.pcall('SET', fence, before) end
+            end
+            if not problem then minted = first + count - 1 end
+            if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
+              redis.call('DEL', lock)
+              break
+            end
+            if kind == 'b' or listeners then message = ticket .. ' ' .. token end
           end
           if listeners ~= 0 then
             local heard = redis.pcall('PUBLISH', channel, message)
@@ -740,20 +770,22 @@ if #KEYS > 3 then
       end
       return 1
     end
-    if not holder then return 0 end
-    if type(holder) == 'table' and not string.find(holder.err, '^WRONGTYPE') then return {holder.err} end
+    if not value then return 0 end
+    if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
     return -1
   end
   local replies = {}
-  for i = 0, #KEYS / 3 - 1 do
-    replies[i + 1] = each(KEYS[3 * i + 1], KEYS[3 * i + 2], KEYS[3 * i + 3], ARGV[i + 1])
+  for i = 0, (#KEYS - 1) / 2 - 1 do
+    replies[i + 1] = each(KEYS[2 * i + 2], KEYS[2 * i + 3], ARGV[i + 1])
   end
   return replies
 end
-local lock, fence, queue = KEYS[1], KEYS[2], KEYS[3]
+local lock, queue = KEYS[2], KEYS[3]
 local owner = ARGV[1]
-local holder = redis.pcall('GET', lock)
-if holder == owner then
+local value = redis.pcall('GET', lock)
+if type(value) == 'string' then
+  if string.sub(value, 1, -17) == owner then return redis.call('DEL', lock) end
+  if string.sub(value, 1, -18) ~= owner then return -1 end
   local GRANT_TTL_MS = '2000'
   local passed_over = '0' -- a number costs Redis more, and most queues are empty
   while true do
@@ -767,40 +799,39 @@ if holder == owner then
       break
     else
       local message, listeners = ticket, nil
+      if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
       if kind == 'w' then
         redis.call('DEL', lock)
-      elseif redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
-        redis.call('DEL', lock)
-        break
-      else
-        if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
-        if kind == 'b' or (listeners or 0) > 0 then
-          local count = 1
-          local FENCE_TTL_MS = '86400000'
-          local token, problem
-          if not us then
-            local time = redis.call('TIME')
-            us = time[1] * 1000000 + time[2]
-          end
-          local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
-          if not last then
-            token = us
-          elseif type(last) == 'table' then
-            problem = {last.err}
-          else
-            local number = tonumber(last)
-            if not number then
-              redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
-              problem = {'ERR fencing counter is not an integer'}
-            elseif number < us then
-              token = us
-            else
-              local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
-              if set.err then problem = {set.err} else token = number + 1 end
-            end
-          end
-          if token then message = string.format('%s %.0f', ticket, token) end
+      elseif listeners ~= 0 then
+        local count = 1
+        if not us then
+          local time = redis.call('TIME')
+          us = time[1] * 1000000 + time[2]
         end
+        local first = math.max(us, (minted or 0) + 1)
+        local token = string.format('%016.0f', first)
+        local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+        local before = redis.pcall('SET', fence, final, 'GET')
+        local problem = type(before) == 'table' and before.err or nil
+        local counter = not problem and not minted and tonumber(before or 0)
+        if counter and counter >= first then
+          first = counter + 1
+          local highest = counter + count
+          token = string.format('%016.0f', first)
+          final = string.format('%016.0f', highest)
+          if highest < 9e15 then
+            problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+          else
+            problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+          end
+          if problem then redis.pcall('SET', fence, before) end
+        end
+        if not problem then minted = first + count - 1 end
+        if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
+          redis.call('DEL', lock)
+          break
+        end
+        if kind == 'b' or listeners then message = ticket .. ' ' .. token end
       end
       if listeners ~= 0 then
         local heard = redis.pcall('PUBLISH', channel, message)
@@ -810,8 +841,8 @@ if holder == owner then
   end
   return 1
 end
-if not holder then return 0 end
-if type(holder) == 'table' and not string.find(holder.err, '^WRONGTYPE') then return {holder.err} end
+if not value then return 0 end
+if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
 return -1`,
 };
 
@@ -823,144 +854,196 @@ export const RESTORE: Script = {
   name: 'restore',
   order: 2,
   locksPerCall: 100,
-  sha: 'd8557c119b92d43305fe01516c0e776017039840',
+  sharedKeys: 0,
+  sharedArgs: 0,
+  sha: '81ac12a8a601f812db21ccef60db80057bef4763',
   source: `if #KEYS > 1 then
-  local function each(lock, owner, ttl)
-    local holder = redis.pcall('GET', lock)
-    if holder == owner then return redis.call('PEXPIRE', lock, ttl) end
-    if not holder then
-      local set = redis.pcall('SET', lock, owner, 'PX', ttl)
+  local function each(lock, owner, ttl, token)
+    local value = redis.pcall('GET', lock)
+    if not value then
+      local set = redis.pcall('SET', lock, owner .. token .. '+', 'PX', ttl) -- its queue may have outlived it
       return set.err and {set.err} or 2
     end
-    if type(holder) == 'table' and not string.find(holder.err, '^WRONGTYPE') then return {holder.err} end
+    if type(value) == 'string' then
+      local mine = string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner
+      return mine and redis.call('PEXPIRE', lock, ttl) or -1
+    end
+    if not value then return 0 end
+    if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
     return -1
   end
   local replies = {}
   for i = 0, #KEYS / 1 - 1 do
-    replies[i + 1] = each(KEYS[i + 1], ARGV[2 * i + 1], ARGV[2 * i + 2])
+    replies[i + 1] = each(KEYS[i + 1], ARGV[3 * i + 1], ARGV[3 * i + 2], ARGV[3 * i + 3])
   end
   return replies
 end
 local lock = KEYS[1]
-local owner, ttl = ARGV[1], ARGV[2]
-local holder = redis.pcall('GET', lock)
-if holder == owner then return redis.call('PEXPIRE', lock, ttl) end
-if not holder then
-  local set = redis.pcall('SET', lock, owner, 'PX', ttl)
+local owner, ttl, token = ARGV[1], ARGV[2], ARGV[3]
+local value = redis.pcall('GET', lock)
+if not value then
+  local set = redis.pcall('SET', lock, owner .. token .. '+', 'PX', ttl) -- its queue may have outlived it
   return set.err and {set.err} or 2
 end
-if type(holder) == 'table' and not string.find(holder.err, '^WRONGTYPE') then return {holder.err} end
+if type(value) == 'string' then
+  local mine = string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner
+  return mine and redis.call('PEXPIRE', lock, ttl) or -1
+end
+if not value then return 0 end
+if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
 return -1`,
 };
 
 /**
- * Takes a lock that is free on one node of a Redlock, and counts its fencing counter on. Like acquire.lua otherwise.
+ * Takes a lock that is free on one node of a Redlock, with the token that the client proposes, or one near it. A lock that
+ * this owner value holds already counts as taken by this attempt, since the command can run twice: it keeps its token.
  */
 export const VOTE: Script = {
   name: 'vote',
   order: 3,
   locksPerCall: 50,
-  sha: '1fdfc50abc60d5100a504ac17db13e20bbcd3ce0',
-  source: `local us
+  sharedKeys: 1,
+  sharedArgs: 1,
+  sha: '5e440877ce49c0ec522731b328801539934d3b89',
+  source: `local admission = KEYS[1]
+local epoch = ARGV[1]
 if #KEYS > 3 then
-  local function each(lock, fence, admission, owner, ttl, epoch, votes_from)
-    local free = redis.pcall('SET', lock, owner, 'PX', ttl, 'NX')
-    if not free then
-      local holder = redis.pcall('GET', lock)
-      if type(holder) == 'table' then return {holder.err} end
-      if holder ~= owner then return {redis.call('PTTL', lock), holder} end
+  local function each(lock, fence, value, ttl)
+    local owner, proposal = string.sub(value, 1, -17), string.sub(value, -16)
+    local taken = redis.pcall('SET', lock, value, 'PX', ttl, 'NX')
+    if not taken then
+      value = redis.pcall('GET', lock)
+      if type(value) == 'table' then return {value.err} end
+      local mine = string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner
+      if not mine then return {redis.call('PTTL', lock), value} end
       redis.call('PEXPIRE', lock, ttl)
-    elseif free.err then
-      return {free.err}
+      return string.match(value, '@(%d+)+?$')
     end
-    local FENCE_TTL_MS = '86400000'
+    if taken.err then return {taken.err} end
+    local flag = ''
+    local LIMIT_US = 1000000
     local WIPED = 'wiped'
-    local problem
-    local token = redis.pcall('INCRBY', fence, '1')
-    if type(token) == 'table' then
-      problem = {'fencing counter: ' .. token.err}
-    elseif token >= math.max(1e15, tonumber(votes_from) or 0) then
-      redis.call('PEXPIRE', fence, FENCE_TTL_MS)
-    elseif epoch ~= '' and string.match(tostring(redis.pcall('GET', admission)), '^%d+') ~= epoch then
-      if token == 1 then redis.call('DEL', fence) end
-      problem = {WIPED, epoch}
-    else
-      if not us then
-        local time = redis.call('TIME')
-        us = time[1] * 1000000 + time[2]
-      end
-      if us > token then token = us end
-      local set = redis.pcall('SET', fence, token, 'PX', FENCE_TTL_MS)
-      if set.err then problem = {set.err} end
+    local time = redis.call('TIME')
+    local us
+    local is_near = string.sub(proposal, 1, -7) == time[1] -- of the same second, as most are
+    if not is_near then
+      us = time[1] * 1000000 + time[2]
+      is_near = math.abs(proposal - us) <= LIMIT_US
     end
+    local before
+    if is_near then before = redis.pcall('SET', fence, proposal, 'GET') else before = redis.pcall('GET', fence) end
+    if is_near and type(before) == 'string' and #before == 16 and before < proposal then return proposal end -- nearly always
+    local problem = type(before) == 'table' and before.err or nil
     if problem then
       redis.call('DEL', lock)
-      return problem
+      return {problem}
     end
-    return token
+    if not before and epoch ~= '' and string.match(tostring(redis.pcall('GET', admission)), '^%d+') ~= epoch then
+      redis.call('DEL', lock, fence)
+      return {WIPED, epoch}
+    end
+    if not before and is_near then return proposal end
+    us = us or time[1] * 1000000 + time[2]
+    local nearest = math.min(math.max(tonumber(proposal), us - LIMIT_US), us + LIMIT_US)
+    local highest = math.max((tonumber(before or 0) or 0) + 1, nearest)
+    local token = string.format('%016.0f', highest)
+    if highest < 9e15 then
+      problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+    else
+      problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+    end
+    if not problem then problem = redis.pcall('SET', lock, owner .. token .. flag, 'PX', ttl).err end
+    if problem then
+      if before then redis.pcall('SET', fence, before) else redis.pcall('DEL', fence) end
+      redis.call('DEL', lock)
+      return {problem}
+    end
+    return {token, 'at', us}
   end
   local replies = {}
-  for i = 0, #KEYS / 3 - 1 do
-    replies[i + 1] = each(KEYS[3 * i + 1], KEYS[3 * i + 2], KEYS[3 * i + 3], ARGV[4 * i + 1], ARGV[4 * i + 2], ARGV[4 * i + 3], ARGV[4 * i + 4])
+  for i = 0, (#KEYS - 1) / 2 - 1 do
+    replies[i + 1] = each(KEYS[2 * i + 2], KEYS[2 * i + 3], ARGV[2 * i + 2], ARGV[2 * i + 3])
   end
   return replies
 end
-local lock, fence, admission = KEYS[1], KEYS[2], KEYS[3]
-local owner, ttl = ARGV[1], ARGV[2]
-local epoch, votes_from = ARGV[3], ARGV[4]
-local free = redis.pcall('SET', lock, owner, 'PX', ttl, 'NX')
-if not free then
-  local holder = redis.pcall('GET', lock)
-  if type(holder) == 'table' then return {holder.err} end
-  if holder ~= owner then return {redis.call('PTTL', lock), holder} end
+local lock, fence = KEYS[2], KEYS[3]
+local value, ttl = ARGV[2], ARGV[3]
+local owner, proposal = string.sub(value, 1, -17), string.sub(value, -16)
+local taken = redis.pcall('SET', lock, value, 'PX', ttl, 'NX')
+if not taken then
+  value = redis.pcall('GET', lock)
+  if type(value) == 'table' then return {value.err} end
+  local mine = string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner
+  if not mine then return {redis.call('PTTL', lock), value} end
   redis.call('PEXPIRE', lock, ttl)
-elseif free.err then
-  return {free.err}
+  return string.match(value, '@(%d+)+?$')
 end
-local FENCE_TTL_MS = '86400000'
+if taken.err then return {taken.err} end
+local flag = ''
+local LIMIT_US = 1000000
 local WIPED = 'wiped'
-local problem
-local token = redis.pcall('INCRBY', fence, '1')
-if type(token) == 'table' then
-  problem = {'fencing counter: ' .. token.err}
-elseif token >= math.max(1e15, tonumber(votes_from) or 0) then
-  redis.call('PEXPIRE', fence, FENCE_TTL_MS)
-elseif epoch ~= '' and string.match(tostring(redis.pcall('GET', admission)), '^%d+') ~= epoch then
-  if token == 1 then redis.call('DEL', fence) end
-  problem = {WIPED, epoch}
-else
-  if not us then
-    local time = redis.call('TIME')
-    us = time[1] * 1000000 + time[2]
-  end
-  if us > token then token = us end
-  local set = redis.pcall('SET', fence, token, 'PX', FENCE_TTL_MS)
-  if set.err then problem = {set.err} end
+local time = redis.call('TIME')
+local us
+local is_near = string.sub(proposal, 1, -7) == time[1] -- of the same second, as most are
+if not is_near then
+  us = time[1] * 1000000 + time[2]
+  is_near = math.abs(proposal - us) <= LIMIT_US
 end
+local before
+if is_near then before = redis.pcall('SET', fence, proposal, 'GET') else before = redis.pcall('GET', fence) end
+if is_near and type(before) == 'string' and #before == 16 and before < proposal then return proposal end -- nearly always
+local problem = type(before) == 'table' and before.err or nil
 if problem then
   redis.call('DEL', lock)
-  return problem
+  return {problem}
 end
-return token`,
+if not before and epoch ~= '' and string.match(tostring(redis.pcall('GET', admission)), '^%d+') ~= epoch then
+  redis.call('DEL', lock, fence)
+  return {WIPED, epoch}
+end
+if not before and is_near then return proposal end
+us = us or time[1] * 1000000 + time[2]
+local nearest = math.min(math.max(tonumber(proposal), us - LIMIT_US), us + LIMIT_US)
+local highest = math.max((tonumber(before or 0) or 0) + 1, nearest)
+local token = string.format('%016.0f', highest)
+if highest < 9e15 then
+  problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+else
+  problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+end
+if not problem then problem = redis.pcall('SET', lock, owner .. token .. flag, 'PX', ttl).err end
+if problem then
+  if before then redis.pcall('SET', fence, before) else redis.pcall('DEL', fence) end
+  redis.call('DEL', lock)
+  return {problem}
+end
+return {token, 'at', us}`,
 };
 
 /**
- * The attempt of a waiter on one node of a Redlock. Like contend.lua, except that it counts the fencing counter on, by
- * one.
+ * The attempt of a waiter on one node of a Redlock: a vote as in vote.lua, if the lock is free; otherwise the waiter takes
+ * a place in the queue, unless it has one, as in contend.lua.
  */
 export const VOTE_OR_QUEUE: Script = {
   name: 'vote-or-queue',
   order: 3,
   locksPerCall: 50,
-  sha: 'b608dea3a9e4fe8223d32a49f20c605d4caf79fe',
-  source: `local us
+  sharedKeys: 1,
+  sharedArgs: 1,
+  sha: '3bd2b1582f4dfac1d7cb980725975f8ae42f2c97',
+  source: `local us, minted
+local admission = KEYS[1]
+local epoch = ARGV[1]
 if #KEYS > 4 then
-  local function each(lock, fence, queue, admission, owner, ttl, count, entry, number, fair, epoch, votes_from)
+  local function each(lock, fence, queue, vote, ttl, entry, number)
+    local owner, proposal = string.sub(vote, 1, -17), string.sub(vote, -16)
+    local fair = '0'
     local QUEUE_TTL_MS = '10000'
-    local holder = redis.pcall('GET', lock)
-    if type(holder) == 'table' then return {holder.err} end
+    local value = redis.pcall('GET', lock)
+    if type(value) == 'table' then return {value.err} end
+    local mine = value and (string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner)
     local was_gone
-    if holder ~= owner and entry ~= '' and (holder or fair == '1') then
+    if not mine and entry ~= '' and (value or fair == '1') then
       local before = number
       number = tonumber(before) or 0
       if number == 0 then
@@ -973,8 +1056,9 @@ if #KEYS > 4 then
       end
       was_gone = redis.pcall('ZADD', queue, 'NX', number, entry) == 1 and before ~= '' and 1 or 0
       redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
+      if value and string.find(string.sub(value, -17), '^@%d+$') then redis.pcall('SET', lock, value .. '+', 'KEEPTTL') end
     end
-    if not holder and fair == '1' then
+    if not value and fair == '1' then
       local first = redis.pcall('ZRANGE', queue, 0, 0)[1]
       if first and first ~= entry then
         local GRANT_TTL_MS = '2000'
@@ -990,40 +1074,39 @@ if #KEYS > 4 then
             break
           else
             local message, listeners = ticket, nil
+            if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
             if kind == 'w' then
               redis.call('DEL', lock)
-            elseif redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
-              redis.call('DEL', lock)
-              break
-            else
-              if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
-              if kind == 'b' or (listeners or 0) > 0 then
-                local count = 1
-                local FENCE_TTL_MS = '86400000'
-                local token, problem
-                if not us then
-                  local time = redis.call('TIME')
-                  us = time[1] * 1000000 + time[2]
-                end
-                local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
-                if not last then
-                  token = us
-                elseif type(last) == 'table' then
-                  problem = {last.err}
-                else
-                  local number = tonumber(last)
-                  if not number then
-                    redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
-                    problem = {'ERR fencing counter is not an integer'}
-                  elseif number < us then
-                    token = us
-                  else
-                    local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
-                    if set.err then problem = {set.err} else token = number + 1 end
-                  end
-                end
-                if token then message = string.format('%s %.0f', ticket, token) end
+            elseif listeners ~= 0 then
+              local count = 1
+              if not us then
+                local time = redis.call('TIME')
+                us = time[1] * 1000000 + time[2]
               end
+              local first = math.max(us, (minted or 0) + 1)
+              local token = string.format('%016.0f', first)
+              local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+              local before = redis.pcall('SET', fence, final, 'GET')
+              local problem = type(before) == 'table' and before.err or nil
+              local counter = not problem and not minted and tonumber(before or 0)
+              if counter and counter >= first then
+                first = counter + 1
+                local highest = counter + count
+                token = string.format('%016.0f', first)
+                final = string.format('%016.0f', highest)
+                if highest < 9e15 then
+                  problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+                else
+                  problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+                end
+                if problem then redis.pcall('SET', fence, before) end
+              end
+              if not problem then minted = first + count - 1 end
+              if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
+                redis.call('DEL', lock)
+                break
+              end
+              if kind == 'b' or listeners then message = ticket .. ' ' .. token end
             end
             if listeners ~= 0 then
               local heard = redis.pcall('PUBLISH', channel, message)
@@ -1031,57 +1114,77 @@ if #KEYS > 4 then
             end
           end
         end
-        holder = redis.call('GET', lock)
+        value = redis.call('GET', lock)
+        mine = value and string.sub(value, 1, -18) == owner
       end
     end
-    if holder and holder ~= owner then
-      if entry == '' then return {redis.call('PTTL', lock), holder} end
-      return {redis.call('PTTL', lock), holder, number, was_gone}
+    if value and not mine then
+      if entry == '' then return {redis.call('PTTL', lock), value} end
+      return {redis.call('PTTL', lock), value, number, was_gone}
     end
-    local taken = redis.pcall('SET', lock, owner, 'PX', ttl)
-    if taken.err then return {taken.err} end
     if entry ~= '' then redis.pcall('ZREM', queue, entry) end
-    local FENCE_TTL_MS = '86400000'
-    local WIPED = 'wiped'
-    local problem
-    local token = redis.pcall('INCRBY', fence, '1')
-    if type(token) == 'table' then
-      problem = {'fencing counter: ' .. token.err}
-    elseif token >= math.max(1e15, tonumber(votes_from) or 0) then
-      redis.call('PEXPIRE', fence, FENCE_TTL_MS)
-    elseif epoch ~= '' and string.match(tostring(redis.pcall('GET', admission)), '^%d+') ~= epoch then
-      if token == 1 then redis.call('DEL', fence) end
-      problem = {WIPED, epoch}
-    else
-      if not us then
-        local time = redis.call('TIME')
-        us = time[1] * 1000000 + time[2]
-      end
-      if us > token then token = us end
-      local set = redis.pcall('SET', fence, token, 'PX', FENCE_TTL_MS)
-      if set.err then problem = {set.err} end
+    if mine then
+      redis.call('PEXPIRE', lock, ttl)
+      return string.match(value, '@(%d+)+?$')
     end
+    local flag = '+'
+    local taken = redis.pcall('SET', lock, vote .. flag, 'PX', ttl)
+    if taken.err then return {taken.err} end
+    local LIMIT_US = 1000000
+    local WIPED = 'wiped'
+    local time = redis.call('TIME')
+    local us
+    local is_near = string.sub(proposal, 1, -7) == time[1] -- of the same second, as most are
+    if not is_near then
+      us = time[1] * 1000000 + time[2]
+      is_near = math.abs(proposal - us) <= LIMIT_US
+    end
+    local before
+    if is_near then before = redis.pcall('SET', fence, proposal, 'GET') else before = redis.pcall('GET', fence) end
+    if is_near and type(before) == 'string' and #before == 16 and before < proposal then return proposal end -- nearly always
+    local problem = type(before) == 'table' and before.err or nil
     if problem then
       redis.call('DEL', lock)
-      return problem
+      return {problem}
     end
-    return token
+    if not before and epoch ~= '' and string.match(tostring(redis.pcall('GET', admission)), '^%d+') ~= epoch then
+      redis.call('DEL', lock, fence)
+      return {WIPED, epoch}
+    end
+    if not before and is_near then return proposal end
+    us = us or time[1] * 1000000 + time[2]
+    local nearest = math.min(math.max(tonumber(proposal), us - LIMIT_US), us + LIMIT_US)
+    local highest = math.max((tonumber(before or 0) or 0) + 1, nearest)
+    local token = string.format('%016.0f', highest)
+    if highest < 9e15 then
+      problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+    else
+      problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+    end
+    if not problem then problem = redis.pcall('SET', lock, owner .. token .. flag, 'PX', ttl).err end
+    if problem then
+      if before then redis.pcall('SET', fence, before) else redis.pcall('DEL', fence) end
+      redis.call('DEL', lock)
+      return {problem}
+    end
+    return {token, 'at', us}
   end
   local replies = {}
-  for i = 0, #KEYS / 4 - 1 do
-    replies[i + 1] = each(KEYS[4 * i + 1], KEYS[4 * i + 2], KEYS[4 * i + 3], KEYS[4 * i + 4], ARGV[8 * i + 1], ARGV[8 * i + 2], ARGV[8 * i + 3], ARGV[8 * i + 4], ARGV[8 * i + 5], ARGV[8 * i + 6], ARGV[8 * i + 7], ARGV[8 * i + 8])
+  for i = 0, (#KEYS - 1) / 3 - 1 do
+    replies[i + 1] = each(KEYS[3 * i + 2], KEYS[3 * i + 3], KEYS[3 * i + 4], ARGV[4 * i + 2], ARGV[4 * i + 3], ARGV[4 * i + 4], ARGV[4 * i + 5])
   end
   return replies
 end
-local lock, fence, queue, admission = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local owner, ttl, count = ARGV[1], ARGV[2], ARGV[3]
-local entry, number, fair = ARGV[4], ARGV[5], ARGV[6]
-local epoch, votes_from = ARGV[7], ARGV[8]
+local lock, fence, queue = KEYS[2], KEYS[3], KEYS[4]
+local vote, ttl, entry, number = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local owner, proposal = string.sub(vote, 1, -17), string.sub(vote, -16)
+local fair = '0'
 local QUEUE_TTL_MS = '10000'
-local holder = redis.pcall('GET', lock)
-if type(holder) == 'table' then return {holder.err} end
+local value = redis.pcall('GET', lock)
+if type(value) == 'table' then return {value.err} end
+local mine = value and (string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner)
 local was_gone
-if holder ~= owner and entry ~= '' and (holder or fair == '1') then
+if not mine and entry ~= '' and (value or fair == '1') then
   local before = number
   number = tonumber(before) or 0
   if number == 0 then
@@ -1094,8 +1197,9 @@ if holder ~= owner and entry ~= '' and (holder or fair == '1') then
   end
   was_gone = redis.pcall('ZADD', queue, 'NX', number, entry) == 1 and before ~= '' and 1 or 0
   redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
+  if value and string.find(string.sub(value, -17), '^@%d+$') then redis.pcall('SET', lock, value .. '+', 'KEEPTTL') end
 end
-if not holder and fair == '1' then
+if not value and fair == '1' then
   local first = redis.pcall('ZRANGE', queue, 0, 0)[1]
   if first and first ~= entry then
     local GRANT_TTL_MS = '2000'
@@ -1111,40 +1215,39 @@ if not holder and fair == '1' then
         break
       else
         local message, listeners = ticket, nil
+        if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
         if kind == 'w' then
           redis.call('DEL', lock)
-        elseif redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
-          redis.call('DEL', lock)
-          break
-        else
-          if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
-          if kind == 'b' or (listeners or 0) > 0 then
-            local count = 1
-            local FENCE_TTL_MS = '86400000'
-            local token, problem
-            if not us then
-              local time = redis.call('TIME')
-              us = time[1] * 1000000 + time[2]
-            end
-            local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
-            if not last then
-              token = us
-            elseif type(last) == 'table' then
-              problem = {last.err}
-            else
-              local number = tonumber(last)
-              if not number then
-                redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
-                problem = {'ERR fencing counter is not an integer'}
-              elseif number < us then
-                token = us
-              else
-                local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
-                if set.err then problem = {set.err} else token = number + 1 end
-              end
-            end
-            if token then message = string.format('%s %.0f', ticket, token) end
+        elseif listeners ~= 0 then
+          local count = 1
+          if not us then
+            local time = redis.call('TIME')
+            us = time[1] * 1000000 + time[2]
           end
+          local first = math.max(us, (minted or 0) + 1)
+          local token = string.format('%016.0f', first)
+          local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+          local before = redis.pcall('SET', fence, final, 'GET')
+          local problem = type(before) == 'table' and before.err or nil
+          local counter = not problem and not minted and tonumber(before or 0)
+          if counter and counter >= first then
+            first = counter + 1
+            local highest = counter + count
+            token = string.format('%016.0f', first)
+            final = string.format('%016.0f', highest)
+            if highest < 9e15 then
+              problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+            else
+              problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+            end
+            if problem then redis.pcall('SET', fence, before) end
+          end
+          if not problem then minted = first + count - 1 end
+          if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
+            redis.call('DEL', lock)
+            break
+          end
+          if kind == 'b' or listeners then message = ticket .. ' ' .. token end
         end
         if listeners ~= 0 then
           local heard = redis.pcall('PUBLISH', channel, message)
@@ -1152,41 +1255,60 @@ if not holder and fair == '1' then
         end
       end
     end
-    holder = redis.call('GET', lock)
+    value = redis.call('GET', lock)
+    mine = value and string.sub(value, 1, -18) == owner
   end
 end
-if holder and holder ~= owner then
-  if entry == '' then return {redis.call('PTTL', lock), holder} end
-  return {redis.call('PTTL', lock), holder, number, was_gone}
+if value and not mine then
+  if entry == '' then return {redis.call('PTTL', lock), value} end
+  return {redis.call('PTTL', lock), value, number, was_gone}
 end
-local taken = redis.pcall('SET', lock, owner, 'PX', ttl)
-if taken.err then return {taken.err} end
 if entry ~= '' then redis.pcall('ZREM', queue, entry) end
-local FENCE_TTL_MS = '86400000'
-local WIPED = 'wiped'
-local problem
-local token = redis.pcall('INCRBY', fence, '1')
-if type(token) == 'table' then
-  problem = {'fencing counter: ' .. token.err}
-elseif token >= math.max(1e15, tonumber(votes_from) or 0) then
-  redis.call('PEXPIRE', fence, FENCE_TTL_MS)
-elseif epoch ~= '' and string.match(tostring(redis.pcall('GET', admission)), '^%d+') ~= epoch then
-  if token == 1 then redis.call('DEL', fence) end
-  problem = {WIPED, epoch}
-else
-  if not us then
-    local time = redis.call('TIME')
-    us = time[1] * 1000000 + time[2]
-  end
-  if us > token then token = us end
-  local set = redis.pcall('SET', fence, token, 'PX', FENCE_TTL_MS)
-  if set.err then problem = {set.err} end
+if mine then
+  redis.call('PEXPIRE', lock, ttl)
+  return string.match(value, '@(%d+)+?$')
 end
+local flag = '+'
+local taken = redis.pcall('SET', lock, vote .. flag, 'PX', ttl)
+if taken.err then return {taken.err} end
+local LIMIT_US = 1000000
+local WIPED = 'wiped'
+local time = redis.call('TIME')
+local us
+local is_near = string.sub(proposal, 1, -7) == time[1] -- of the same second, as most are
+if not is_near then
+  us = time[1] * 1000000 + time[2]
+  is_near = math.abs(proposal - us) <= LIMIT_US
+end
+local before
+if is_near then before = redis.pcall('SET', fence, proposal, 'GET') else before = redis.pcall('GET', fence) end
+if is_near and type(before) == 'string' and #before == 16 and before < proposal then return proposal end -- nearly always
+local problem = type(before) == 'table' and before.err or nil
 if problem then
   redis.call('DEL', lock)
-  return problem
+  return {problem}
 end
-return token`,
+if not before and epoch ~= '' and string.match(tostring(redis.pcall('GET', admission)), '^%d+') ~= epoch then
+  redis.call('DEL', lock, fence)
+  return {WIPED, epoch}
+end
+if not before and is_near then return proposal end
+us = us or time[1] * 1000000 + time[2]
+local nearest = math.min(math.max(tonumber(proposal), us - LIMIT_US), us + LIMIT_US)
+local highest = math.max((tonumber(before or 0) or 0) + 1, nearest)
+local token = string.format('%016.0f', highest)
+if highest < 9e15 then
+  problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+else
+  problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+end
+if not problem then problem = redis.pcall('SET', lock, owner .. token .. flag, 'PX', ttl).err end
+if problem then
+  if before then redis.pcall('SET', fence, before) else redis.pcall('DEL', fence) end
+  redis.call('DEL', lock)
+  return {problem}
+end
+return {token, 'at', us}`,
 };
 
 /**
@@ -1196,13 +1318,19 @@ export const WITHDRAW: Script = {
   name: 'withdraw',
   order: 1,
   locksPerCall: 50,
-  sha: '34b942c8f6859a25b224df7af731d5304cb47270',
-  source: `local us
+  sharedKeys: 1,
+  sharedArgs: 0,
+  sha: '5c2552a2e9189327bb0d13188b1ec851bc007266',
+  source: `local us, minted
+local fence = KEYS[1]
 if #KEYS > 3 then
-  local function each(lock, fence, queue, owner, entry)
+  local function each(lock, queue, owner, entry)
     redis.pcall('ZREM', queue, entry)
-    local holder = redis.pcall('GET', lock)
-    if holder ~= owner then return type(holder) == 'table' and {holder.err} or 0 end
+    local value = redis.pcall('GET', lock)
+    if type(value) == 'table' then return {value.err} end
+    if not value then return 0 end
+    local mine = string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner
+    if not mine then return 0 end
     local GRANT_TTL_MS = '2000'
     local passed_over = '0' -- a number costs Redis more, and most queues are empty
     while true do
@@ -1216,40 +1344,39 @@ if #KEYS > 3 then
         break
       else
         local message, listeners = ticket, nil
+        if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
         if kind == 'w' then
           redis.call('DEL', lock)
-        elseif redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
-          redis.call('DEL', lock)
-          break
-        else
-          if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
-          if kind == 'b' or (listeners or 0) > 0 then
-            local count = 1
-            local FENCE_TTL_MS = '86400000'
-            local token, problem
-            if not us then
-              local time = redis.call('TIME')
-              us = time[1] * 1000000 + time[2]
-            end
-            local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
-            if not last then
-              token = us
-            elseif type(last) == 'table' then
-              problem = {last.err}
-            else
-              local number = tonumber(last)
-              if not number then
-                redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
-                problem = {'ERR fencing counter is not an integer'}
-              elseif number < us then
-                token = us
-              else
-                local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
-                if set.err then problem = {set.err} else token = number + 1 end
-              end
-            end
-            if token then message = string.format('%s %.0f', ticket, token) end
+        elseif listeners ~= 0 then
+          local count = 1
+          if not us then
+            local time = redis.call('TIME')
+            us = time[1] * 1000000 + time[2]
           end
+          local first = math.max(us, (minted or 0) + 1)
+          local token = string.format('%016.0f', first)
+          local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+          local before = redis.pcall('SET', fence, final, 'GET')
+          local problem = type(before) == 'table' and before.err or nil
+          local counter = not problem and not minted and tonumber(before or 0)
+          if counter and counter >= first then
+            first = counter + 1
+            local highest = counter + count
+            token = string.format('%016.0f', first)
+            final = string.format('%016.0f', highest)
+            if highest < 9e15 then
+              problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+            else
+              problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+            end
+            if problem then redis.pcall('SET', fence, before) end
+          end
+          if not problem then minted = first + count - 1 end
+          if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
+            redis.call('DEL', lock)
+            break
+          end
+          if kind == 'b' or listeners then message = ticket .. ' ' .. token end
         end
         if listeners ~= 0 then
           local heard = redis.pcall('PUBLISH', channel, message)
@@ -1260,16 +1387,19 @@ if #KEYS > 3 then
     return 1
   end
   local replies = {}
-  for i = 0, #KEYS / 3 - 1 do
-    replies[i + 1] = each(KEYS[3 * i + 1], KEYS[3 * i + 2], KEYS[3 * i + 3], ARGV[2 * i + 1], ARGV[2 * i + 2])
+  for i = 0, (#KEYS - 1) / 2 - 1 do
+    replies[i + 1] = each(KEYS[2 * i + 2], KEYS[2 * i + 3], ARGV[2 * i + 1], ARGV[2 * i + 2])
   end
   return replies
 end
-local lock, fence, queue = KEYS[1], KEYS[2], KEYS[3]
+local lock, queue = KEYS[2], KEYS[3]
 local owner, entry = ARGV[1], ARGV[2]
 redis.pcall('ZREM', queue, entry)
-local holder = redis.pcall('GET', lock)
-if holder ~= owner then return type(holder) == 'table' and {holder.err} or 0 end
+local value = redis.pcall('GET', lock)
+if type(value) == 'table' then return {value.err} end
+if not value then return 0 end
+local mine = string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner
+if not mine then return 0 end
 local GRANT_TTL_MS = '2000'
 local passed_over = '0' -- a number costs Redis more, and most queues are empty
 while true do
@@ -1283,40 +1413,39 @@ while true do
     break
   else
     local message, listeners = ticket, nil
+    if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
     if kind == 'w' then
       redis.call('DEL', lock)
-    elseif redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
-      redis.call('DEL', lock)
-      break
-    else
-      if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
-      if kind == 'b' or (listeners or 0) > 0 then
-        local count = 1
-        local FENCE_TTL_MS = '86400000'
-        local token, problem
-        if not us then
-          local time = redis.call('TIME')
-          us = time[1] * 1000000 + time[2]
-        end
-        local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
-        if not last then
-          token = us
-        elseif type(last) == 'table' then
-          problem = {last.err}
-        else
-          local number = tonumber(last)
-          if not number then
-            redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
-            problem = {'ERR fencing counter is not an integer'}
-          elseif number < us then
-            token = us
-          else
-            local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
-            if set.err then problem = {set.err} else token = number + 1 end
-          end
-        end
-        if token then message = string.format('%s %.0f', ticket, token) end
+    elseif listeners ~= 0 then
+      local count = 1
+      if not us then
+        local time = redis.call('TIME')
+        us = time[1] * 1000000 + time[2]
       end
+      local first = math.max(us, (minted or 0) + 1)
+      local token = string.format('%016.0f', first)
+      local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+      local before = redis.pcall('SET', fence, final, 'GET')
+      local problem = type(before) == 'table' and before.err or nil
+      local counter = not problem and not minted and tonumber(before or 0)
+      if counter and counter >= first then
+        first = counter + 1
+        local highest = counter + count
+        token = string.format('%016.0f', first)
+        final = string.format('%016.0f', highest)
+        if highest < 9e15 then
+          problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+        else
+          problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+        end
+        if problem then redis.pcall('SET', fence, before) end
+      end
+      if not problem then minted = first + count - 1 end
+      if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
+        redis.call('DEL', lock)
+        break
+      end
+      if kind == 'b' or listeners then message = ticket .. ' ' .. token end
     end
     if listeners ~= 0 then
       local heard = redis.pcall('PUBLISH', channel, message)

@@ -74,6 +74,7 @@ export class ScriptRunner {
 
   /**
    * Runs a script for one operation.
+   * @param keys those that all locks of a call share first; likewise `args`
    * @param read called with the answer, in the order in which the server gave them, which promises would not keep; or with
    *   the reason why there is none: not connected, none in time, or an error of Redis
    * @returns the result of `read`
@@ -117,10 +118,18 @@ export class ScriptRunner {
     }
     const id = this.#client.isCluster ? `${script.name}:${route[0]}` : script;
     let command = this.#gathered.get(id);
-    if (!command) this.#gathered.set(id, (command = new Command(script, route, [], [], [], this) as GatheredCommand));
+    if (command && !sharesWith(command, keys, args)) {
+      this.#flush();
+      command = undefined;
+    }
+    if (command) {
+      for (let at = script.sharedKeys; at < keys.length; at++) command.keys.push(keys[at]!);
+      for (let at = script.sharedArgs; at < args.length; at++) command.args.push(args[at]!);
+    } else {
+      command = new Command(script, route, [], [...keys], [...args], this) as GatheredCommand;
+      this.#gathered.set(id, command);
+    }
     command.operations.push(operation);
-    for (const key of keys) command.keys.push(key);
-    for (const arg of args) command.args.push(arg);
     // Full: the server works on it while more is gathered. All are sent, or an acquire would go before an earlier release.
     if (command.operations.length === script.locksPerCall) this.#flush();
   }
@@ -275,6 +284,17 @@ class Command implements ScriptCall, Linked<Command> {
 type GatheredCommand = Command & { keys: string[]; args: (string | number)[] };
 
 const NOTHING: never[] = [];
+
+/** Whether one call can do a further operation: all have the shared keys and arguments. */
+function sharesWith(
+  { script, keys, args }: Command,
+  ofNext: readonly string[],
+  argsOfNext: readonly (string | number)[],
+): boolean {
+  for (let at = 0; at < script.sharedKeys; at++) if (keys[at] !== ofNext[at]) return false;
+  for (let at = 0; at < script.sharedArgs; at++) if (args[at] !== argsOfNext[at]) return false;
+  return true;
+}
 
 /** Answers one operation. A reader that throws must not keep the other operations of its command from their answers. */
 function deliver({ read, done, failed }: Operation, answer: Reply | ScriptFault): void {

@@ -8,4 +8,8 @@ export interface Script {
   order: number;
   /** The most locks that one call is for: few enough that answers are read while the server works on the rest. */
   locksPerCall: number;
+  /** How many keys all locks of a call share: the first ones. */
+  sharedKeys: number;
+  /** How many arguments all locks of a call share: the first ones. */
+  sharedArgs: number;
 }

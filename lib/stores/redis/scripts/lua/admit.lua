@@ -6,7 +6,7 @@
 -- ARGV   run      changes with each start of the server that may have lost data
 --        uptime   of the server, in s
 --        longest  ttl in use, in ms, as far as the caller knows
--- reply  {epoch, ms since then, longest ttl in ms}
+-- reply  {epoch, ms since then, longest ttl in ms, time of the server in us}
 --        {error}
 --
 -- @order 0
@@ -31,4 +31,4 @@ if changed ~= known then
   local set = redis.pcall('SET', admission, changed)
   if set.err then return {set.err} end
 end
-return {epoch, math.floor((now - since) / 1000), longest}
+return {epoch, math.floor((now - since) / 1000), longest, now}

@@ -1,7 +1,7 @@
 -- Starts the ttl of a lock anew that its owner still holds.
 --
 -- KEYS   lock
--- ARGV   owner
+-- ARGV   owner  with its @
 --        ttl    in ms
 -- reply  1        extended
 --        0        nobody holds it
@@ -14,7 +14,9 @@
 local lock = KEYS[1]
 local owner, ttl = ARGV[1], ARGV[2]
 
-local holder = redis.pcall('GET', lock)
-if holder == owner then return redis.call('PEXPIRE', lock, ttl) end
-if not holder then return 0 end
--- @include not-the-holder
+local value = redis.pcall('GET', lock)
+if type(value) == 'string' then
+  -- @include is-mine
+  return mine and redis.call('PEXPIRE', lock, ttl) or -1
+end
+-- @include not-a-string

@@ -1,31 +1,37 @@
 -- Takes a lock away from whoever holds it: it goes to the first in its queue, or to nobody. The process of the holder
 -- gets a message, if it listens.
 --
--- KEYS   lock
---        fence  its fencing counter
+-- KEYS   once a call:
+--        fence  the fencing counter
+--        for each lock:
+--        lock
 --        queue  its waiters, a sorted set in the order of their arrival
--- ARGV   key    name of the lock
+-- ARGV   once a call:
 --        inbox  what the channels of all processes begin with
--- reply  {1, the owner that it was taken from}  '' if the lock was no string
---        0                                      nobody holds it
+--        for each lock:
+--        key    name of the lock
+-- reply  {1, the value that it had}  '' if the lock was no string
+--        0                           nobody holds it
 --        {error}
 --
 -- @order 1
 
-local us
+local us, minted
 
-local lock, fence, queue = KEYS[1], KEYS[2], KEYS[3]
-local key, inbox = ARGV[1], ARGV[2]
+local fence = KEYS[1] -- once a call
+local lock, queue = KEYS[2], KEYS[3]
+local inbox = ARGV[1] -- once a call
+local key = ARGV[2]
 
-local holder = redis.pcall('GET', lock)
-if not holder then return 0 end
-if type(holder) == 'table' then
-  if not string.find(holder.err, '^WRONGTYPE') then return {holder.err} end
-  holder = ''
+local value = redis.pcall('GET', lock)
+if not value then return 0 end
+if type(value) == 'table' then
+  if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
+  value = ''
 else
   local TAKEN = 'taken'
-  local process = string.match(holder, '^(.+)/%w+$')
-  if process then redis.pcall('PUBLISH', inbox .. process, holder .. ' ' .. TAKEN .. ' ' .. key) end
+  local owner, process = string.match(value, '^((.+)/%w+)@%d+%+?$')
+  if owner then redis.pcall('PUBLISH', inbox .. process, owner .. ' ' .. TAKEN .. ' ' .. key) end
 end
 -- @include hand-off
-return {1, holder}
+return {1, value}

@@ -1,19 +1,16 @@
--- Reads a lock. The ttl of the fencing counter starts at the acquisition, so the part of it that has passed says for
--- how long the lock has been held, by no clock but the server's.
+-- Reads a lock.
 --
 -- KEYS   lock
---        fence  its fencing counter
--- reply  {ttl that is left in ms, holder, fencing token or '', ttl that is left of the counter in ms}
+-- reply  {ttl that is left in ms, value, time of the server in us}
 --        0        nobody holds it
 --        {error}
 --
 -- @order 4
 
-local lock, fence = KEYS[1], KEYS[2]
+local lock = KEYS[1]
 
-local holder = redis.pcall('GET', lock)
-if not holder then return 0 end
-if type(holder) == 'table' then return {holder.err} end
-local token = redis.pcall('GET', fence)
-if not tonumber(token) then token = '' end
-return {redis.call('PTTL', lock), holder, token, redis.call('PTTL', fence)}
+local value = redis.pcall('GET', lock)
+if not value then return 0 end
+if type(value) == 'table' then return {value.err} end
+local time = redis.call('TIME')
+return {redis.call('PTTL', lock), value, time[1] * 1000000 + time[2]}

@@ -1,29 +1,29 @@
 -- Raises the fencing counter of a lock that its owner still holds to a token, and never lowers it: the write-back by
--- which a Redlock makes a token known to a majority before it is issued.
+-- which a Redlock makes a token known to a majority before it is issued. A counter that is absent was lost since this node
+-- voted, and is not made again: that is left to the votes, which ask whether the node may vote.
 --
 -- KEYS   lock
---        fence  its fencing counter
--- ARGV   owner
---        token
--- reply  1        the counter is at or above the token
---        0        this owner does not hold the lock
+--        fence  the fencing counter of its shard
+-- ARGV   owner  with its @
+--        token  16 digits
+-- reply  1        the counter is at or above the token, and this node has not voted for a higher one
+--        0        not so, or this owner does not hold the lock
 --        {error}
 --
 -- @order 2
 
-local FENCE_TTL_MS = '86400000'
-
 local lock, fence = KEYS[1], KEYS[2]
 local owner, token = ARGV[1], ARGV[2]
 
-local holder = redis.pcall('GET', lock)
-if type(holder) == 'table' then return {holder.err} end
-if holder ~= owner then return 0 end
-local counter = redis.pcall('GET', fence) or 0
-local last = tonumber(counter)
-if not last then return {type(counter) == 'table' and counter.err or 'ERR fencing counter is not a number'} end
-if last < tonumber(token) then
-  local set = redis.pcall('SET', fence, token, 'PX', FENCE_TTL_MS)
-  if set.err then return {set.err} end
-end
-return 1
+local value = redis.pcall('GET', lock)
+if not value then return 0 end
+if type(value) == 'table' then return {value.err} end
+local vote, flag = string.match(value, '@(%d+)(+?)$')
+if not vote or string.sub(value, 1, -17 - #flag) ~= owner or vote > token then return 0 end
+local counter = redis.pcall('GET', fence)
+if not counter then return 0 end
+if type(counter) == 'table' then return {counter.err} end
+local set = {}
+if (tonumber(counter) or 0) < tonumber(token) then set = redis.pcall('SET', fence, token) end
+if not set.err and vote ~= token then set = redis.pcall('SET', lock, owner .. token .. flag, 'KEEPTTL') end
+return set.err and {set.err} or 1

@@ -2,8 +2,9 @@
 -- stay without it otherwise. That never counts as held, only as mended.
 --
 -- KEYS   lock
--- ARGV   owner
+-- ARGV   owner  with its @
 --        ttl    in ms
+--        token  16 digits
 -- reply  1        extended
 --        2        put back
 --        -1       another owner holds it, or it is no string
@@ -13,12 +14,15 @@
 -- @locks-per-call 100  no call waits for the answer: few large calls cost least
 
 local lock = KEYS[1]
-local owner, ttl = ARGV[1], ARGV[2]
+local owner, ttl, token = ARGV[1], ARGV[2], ARGV[3]
 
-local holder = redis.pcall('GET', lock)
-if holder == owner then return redis.call('PEXPIRE', lock, ttl) end
-if not holder then
-  local set = redis.pcall('SET', lock, owner, 'PX', ttl)
+local value = redis.pcall('GET', lock)
+if not value then
+  local set = redis.pcall('SET', lock, owner .. token .. '+', 'PX', ttl) -- its queue may have outlived it
   return set.err and {set.err} or 2
 end
--- @include not-the-holder
+if type(value) == 'string' then
+  -- @include is-mine
+  return mine and redis.call('PEXPIRE', lock, ttl) or -1
+end
+-- @include not-a-string

@@ -1,25 +1,39 @@
--- Takes a lock that is free on one node of a Redlock, and counts its fencing counter on. Like acquire.lua otherwise.
+-- Takes a lock that is free on one node of a Redlock, with the token that the client proposes, or one near it. A lock that
+-- this owner value holds already counts as taken by this attempt, since the command can run twice: it keeps its token.
 --
--- KEYS   lock
---        fence       its fencing counter
---        admission       what the node knows about its own restarts, see admit.lua
--- ARGV   owner
---        ttl         in ms
---        epoch       in which the node was admitted, or '' when it votes whenever it answers
---        votes_from  when it began to vote, in microseconds of its clock, or ''
+-- KEYS   once a call:
+--        admission  what the node knows about its own restarts, see admit.lua
+--        for each lock:
+--        lock
+--        fence      the fencing counter of its shard
+-- ARGV   once a call:
+--        epoch      in which the node was admitted, or '' when it votes whenever it answers
+--        for each lock:
+--        value      the owner with its @, and the proposal, 16 digits
+--        ttl        in ms
 -- reply  token
---        {ttl that is left in ms, holder}  another owner holds it
---        {'wiped', epoch}                  the node has lost its data since it was admitted
+--        {token, 'at', time of the node in us}  it is not the proposal
+--        {ttl that is left in ms, value}        another owner holds it
+--        {'wiped', epoch}                       the node has lost its data since it was admitted
 --        {error}
 --
 -- @order 3
 
-local us
+local admission = KEYS[1] -- once a call
+local lock, fence = KEYS[2], KEYS[3]
+local epoch = ARGV[1] -- once a call
+local value, ttl = ARGV[2], ARGV[3]
 
-local lock, fence, admission = KEYS[1], KEYS[2], KEYS[3]
-local owner, ttl = ARGV[1], ARGV[2]
-local epoch, votes_from = ARGV[3], ARGV[4]
-
--- @include take
--- @include count-on
--- @include answer-with-token
+local owner, proposal = string.sub(value, 1, -17), string.sub(value, -16)
+local taken = redis.pcall('SET', lock, value, 'PX', ttl, 'NX')
+if not taken then
+  value = redis.pcall('GET', lock)
+  if type(value) == 'table' then return {value.err} end
+  -- @include is-mine
+  if not mine then return {redis.call('PTTL', lock), value} end
+  redis.call('PEXPIRE', lock, ttl)
+  return string.match(value, '@(%d+)+?$')
+end
+if taken.err then return {taken.err} end
+local flag = ''
+-- @include cast-vote

@@ -1,9 +1,11 @@
 -- Gives up a place in the queue of a lock; a lock that was handed over to it in the meantime goes to the next.
 --
--- KEYS   lock
---        fence  its fencing counter
+-- KEYS   once a call:
+--        fence  the fencing counter
+--        for each lock:
+--        lock
 --        queue  its waiters, a sorted set in the order of their arrival
--- ARGV   owner
+-- ARGV   owner  with its @
 --        entry  of the waiter in the queue
 -- reply  1        the lock went to the next, or to nobody
 --        0        this owner does not hold it
@@ -11,13 +13,17 @@
 --
 -- @order 1
 
-local us
+local us, minted
 
-local lock, fence, queue = KEYS[1], KEYS[2], KEYS[3]
+local fence = KEYS[1] -- once a call
+local lock, queue = KEYS[2], KEYS[3]
 local owner, entry = ARGV[1], ARGV[2]
 
 redis.pcall('ZREM', queue, entry)
-local holder = redis.pcall('GET', lock)
-if holder ~= owner then return type(holder) == 'table' and {holder.err} or 0 end
+local value = redis.pcall('GET', lock)
+if type(value) == 'table' then return {value.err} end
+if not value then return 0 end
+-- @include is-mine
+if not mine then return 0 end
 -- @include hand-off
 return 1

@@ -1,16 +1,16 @@
 -- Passes `lock`, which is given back, to the first in its `queue` who hears of it, or deletes it.
 --
--- needs  lock, fence, queue, us
+-- needs  lock, fence, queue, us, minted
 --
--- An entry names its kind, the channel of its process, and its ticket. A lock that is granted holds the ticket as its
--- owner value, until it is confirmed or GRANT_TTL_MS are over.
+-- An entry names its kind, the channel of its process, and its ticket. A lock that is granted has the ticket as its owner,
+-- until it is confirmed or GRANT_TTL_MS are over.
 --   g  is granted the lock if its process listens
 --   b  is granted the lock in any case: its process does not listen yet, or listens at another node of a Cluster
 --   w  is woken, and the lock is deleted: no node of a Redlock can grant alone
 -- What is none of these, or has flags behind the letter, is of a version to come: it is passed over, and keeps its place.
 --
 -- A process that does not hear its message is gone, so the next is served. Its listeners are counted before it is
--- granted a token: replicas pass messages on to processes that are not counted here, and a waiter that is passed over
+-- granted the lock: replicas pass messages on to processes that are not counted here, and a waiter that is passed over
 -- must not begin. Where they may not be counted the message has no token, so the waiter confirms the lock before it
 -- begins.
 
@@ -27,18 +27,17 @@ while true do
     break
   else
     local message, listeners = ticket, nil
+    if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
     if kind == 'w' then
       redis.call('DEL', lock)
-    elseif redis.pcall('SET', lock, ticket, 'PX', GRANT_TTL_MS).err then
-      redis.call('DEL', lock)
-      break
-    else
-      if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
-      if kind == 'b' or (listeners or 0) > 0 then
-        local count = 1
-        -- @include mint
-        if token then message = string.format('%s %.0f', ticket, token) end
+    elseif listeners ~= 0 then
+      local count = 1
+      -- @include mint
+      if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
+        redis.call('DEL', lock)
+        break
       end
+      if kind == 'b' or listeners then message = ticket .. ' ' .. token end
     end
     if listeners ~= 0 then
       local heard = redis.pcall('PUBLISH', channel, message)

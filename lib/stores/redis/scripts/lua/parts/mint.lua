@@ -4,29 +4,26 @@
 -- over.
 --
 -- needs  fence, count, us
--- sets   token    the first of them, or nil
---        problem  why there is none, as a reply: of Redis, or the counter is no number and stays as it is
+--        minted  the last token that this call has minted, or nil
+-- sets   token, final  the first and the last of them, as texts of 16 digits
+--        problem       why there are none, as Redis says it, or nil
 --
--- The time is nearly always ahead: so it is written first, and what was there before is looked at afterwards. Redis
--- writes a whole number below 2^53 out in full; the time stays below until the year 2255.
+-- The time is nearly always ahead: so it is written first, and what was there before is looked at afterwards. A counter
+-- that is no number counts as lost.
 
-local FENCE_TTL_MS = '86400000'
-local token, problem
 -- @include ask-time
-local last = redis.pcall('SET', fence, us + count - 1, 'PX', FENCE_TTL_MS, 'GET')
-if not last then
-  token = us
-elseif type(last) == 'table' then
-  problem = {last.err}
-else
-  local number = tonumber(last)
-  if not number then
-    redis.pcall('SET', fence, last, 'PX', FENCE_TTL_MS)
-    problem = {'ERR fencing counter is not an integer'}
-  elseif number < us then
-    token = us
-  else
-    local set = redis.pcall('SET', fence, number + count, 'PX', FENCE_TTL_MS)
-    if set.err then problem = {set.err} else token = number + 1 end
-  end
+local first = math.max(us, (minted or 0) + 1)
+local token = string.format('%016.0f', first)
+local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+local before = redis.pcall('SET', fence, final, 'GET')
+local problem = type(before) == 'table' and before.err or nil
+local counter = not problem and not minted and tonumber(before or 0)
+if counter and counter >= first then
+  first = counter + 1
+  local highest = counter + count
+  token = string.format('%016.0f', first)
+  final = string.format('%016.0f', highest)
+  -- @include write-counter
+  if problem then redis.pcall('SET', fence, before) end
 end
+if not problem then minted = first + count - 1 end

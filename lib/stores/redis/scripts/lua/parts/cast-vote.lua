@@ -1,0 +1,45 @@
+-- The end of a script that has taken `lock` on a node of a Redlock, with the proposal as its token: replies with the token
+-- that the node votes for. That is the proposal, moved to within LIMIT_US of the time of the node, and above the counter,
+-- which goes on from there.
+--
+-- needs  lock, fence, admission, epoch, owner, ttl
+--        proposal  16 digits
+--        flag      at the end of the value: '+', or ''
+--
+-- A counter that is there was made by a vote since the node lost its data, if it ever did: whoever made it was let vote, so
+-- the admission is not asked. A counter of an older snapshot is behind the time of the node, so it is of no account.
+
+local LIMIT_US = 1000000
+local WIPED = 'wiped'
+local time = redis.call('TIME')
+local us
+local is_near = string.sub(proposal, 1, -7) == time[1] -- of the same second, as most are
+if not is_near then
+  us = time[1] * 1000000 + time[2]
+  is_near = math.abs(proposal - us) <= LIMIT_US
+end
+local before
+if is_near then before = redis.pcall('SET', fence, proposal, 'GET') else before = redis.pcall('GET', fence) end
+if is_near and type(before) == 'string' and #before == 16 and before < proposal then return proposal end -- nearly always
+local problem = type(before) == 'table' and before.err or nil
+if problem then
+  redis.call('DEL', lock)
+  return {problem}
+end
+if not before and epoch ~= '' and string.match(tostring(redis.pcall('GET', admission)), '^%d+') ~= epoch then
+  redis.call('DEL', lock, fence)
+  return {WIPED, epoch}
+end
+if not before and is_near then return proposal end
+us = us or time[1] * 1000000 + time[2]
+local nearest = math.min(math.max(tonumber(proposal), us - LIMIT_US), us + LIMIT_US)
+local highest = math.max((tonumber(before or 0) or 0) + 1, nearest)
+local token = string.format('%016.0f', highest)
+-- @include write-counter
+if not problem then problem = redis.pcall('SET', lock, owner .. token .. flag, 'PX', ttl).err end
+if problem then
+  if before then redis.pcall('SET', fence, before) else redis.pcall('DEL', fence) end
+  redis.call('DEL', lock)
+  return {problem}
+end
+return {token, 'at', us}
