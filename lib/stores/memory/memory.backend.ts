@@ -32,8 +32,8 @@ interface Entry {
 export class MemoryBackend implements LockBackend {
   readonly #entries = new Map<string, Entry>();
   readonly #now: () => number;
-  // One counter for all keys costs no memory for each; like in Redis, a restart begins above the earlier tokens.
-  #lastToken = Date.now() * 1_000;
+  // One counter for all keys, which costs no memory for each.
+  #lastToken = 0;
   #sweepAt = 1_000;
 
   constructor(now: () => number) {
@@ -54,8 +54,10 @@ export class MemoryBackend implements LockBackend {
     if (holder && holder.owner !== owner) {
       return { status: 'contended', owner: holder.owner, remainingMs: holder.expiresAt - now, queued: false };
     }
-    const fencingToken = this.#lastToken + 1;
-    this.#lastToken += turns;
+    // The wall clock in microseconds, as in Redis, so that a restart begins above the earlier tokens; or one more than the
+    // last token where that has reached the time: grants in the same millisecond, or a clock that was set back.
+    const fencingToken = Math.max(Date.now() * 1_000, this.#lastToken + 1);
+    this.#lastToken = fencingToken + turns - 1;
     this.#entries.set(key, { owner, fencingToken, since: now, expiresAt: now + ttlMs });
     this.#sweep();
     return { status: 'acquired', grant: { key, owner, fencingToken, lastToken: this.#lastToken }, sentAt: now };
