@@ -29,6 +29,7 @@ export type {
 } from './compose/redis-lock-options.js';
 export type { ReplicaOptions } from './stores/redis/options.js';
 export type { LockHolder } from './api/holder.js';
+export type { OddCounter } from './stores/redis/doctor/counters.js';
 export type { FindingCode, NodeDiagnosis } from './stores/redis/doctor/diagnosis.js';
 export { assertFenced, type FencedWrite } from './fencing/assert-fenced.js';
 export type { FenceStore } from './fencing/fence-store.js';

@@ -5,6 +5,9 @@ const TABLE = Uint16Array.from({ length: 256 }, (_, byte) => {
   return crc & 0xffff;
 });
 
+/** The number of slots of a Redis Cluster. */
+export const SLOTS = 16_384;
+
 /** The slot (0 to 16383) of a key in a Redis Cluster: that of its hash tag, if it has one. */
 export function clusterSlot(key: string): number {
   const open = key.indexOf('{');
@@ -28,7 +31,6 @@ function slotOfBytes(bytes: Uint8Array): number {
   return crc % SLOTS;
 }
 
-const SLOTS = 16_384;
 const tags: (string | undefined)[] = [];
 let nextTag = 0;
 

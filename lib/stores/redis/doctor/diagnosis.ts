@@ -1,4 +1,5 @@
 import type { Finding, NodeReport } from '../../../api/diagnosis.js';
+import type { OddCounter } from './counters.js';
 
 /** The state of one Redis server. `undefined` stands for what could not be found out: `notChecked` says why. */
 export interface NodeDiagnosis extends NodeReport {
@@ -49,6 +50,8 @@ export interface NodeDiagnosis extends NodeReport {
   refusesWrites?: string;
   /** The error that it answers when its client selects its database. */
   refusesDatabase?: string;
+  /** Fencing counters that are more than a second ahead of its clock, or no number, if there are any. */
+  oddCounters?: OddCounter[];
   /** Checks that could not be made, and why. */
   notChecked: string[];
 }
@@ -80,6 +83,10 @@ export type FindingCode =
   | 'eviction'
   | 'no-persistence'
   | 'clocks-differ'
+  /** A fencing counter is more than a second ahead of the clock of its server. */
+  | 'counter-ahead'
+  /** There is something other than a number where a fencing counter should be. */
+  | 'counter-no-number'
   /** The server is part of a Cluster, but its client is not a Cluster client. */
   | 'cluster-mode'
   | 'not-checked';

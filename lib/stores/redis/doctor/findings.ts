@@ -115,6 +115,7 @@ function doubts(node: ExaminedNode, backend: RedisKind): About[] {
       'is part of a Cluster, but its client is not a Cluster client: locks in other slots cannot be taken. Give an ioredis Cluster.',
     ]);
   }
+  about.push(...oddCounters(node));
   if (node.version === undefined) {
     const why = node.notChecked.join('; ');
     about.push([
@@ -124,6 +125,31 @@ function doubts(node: ExaminedNode, backend: RedisKind): About[] {
     ]);
   }
   return [...about, ...missing(node, false)];
+}
+
+function oddCounters({ oddCounters: odd = [] }: ExaminedNode): About[] {
+  const ahead = odd.filter(({ aheadMs }) => aheadMs !== undefined);
+  const others = odd.filter(({ aheadMs }) => aheadMs === undefined);
+  const about: About[] = [];
+  if (ahead.length > 0) {
+    const most = ahead.reduce((a, b) => (b.aheadMs! > a.aheadMs! ? b : a));
+    const message =
+      `has the fencing counter ${counted(most.key, ahead.length)} ${most.aheadMs} ms ahead of its clock: the clock was set ` +
+      'back, or another program wrote it. Tokens grow on, but until the clock has caught up each costs Redis more, and ' +
+      'those that a failover loses can be given again. Let NTP keep the clock right.';
+    about.push(['counter-ahead', message]);
+  }
+  if (others.length > 0) {
+    const message =
+      `has no number at ${counted(others[0]!.key, others.length)}, where a fencing counter should be: another program ` +
+      'wrote it. A text is replaced by the time of the server; with anything else no lock can be taken. Delete it.';
+    about.push(['counter-no-number', message]);
+  }
+  return about;
+}
+
+function counted(key: string, count: number): string {
+  return count === 1 ? key : `${key} (and ${count - 1} more)`;
 }
 
 /** Rights and commands that are missing: of those that every lock needs, or of the others. */
@@ -198,7 +224,8 @@ function differingClocks(nodes: readonly ExaminedNode[]): About[] {
   if (apartMs <= CLOCK_TOLERANCE_MS) return [];
   const message =
     `The clock of ${ahead.name} is at least ${apartMs} ms ahead of that of ${behind.name}. Locks do not compare clocks, but ` +
-    'one that jumps when it is corrected ends leases early, and then two callers can hold the same lock. ' +
+    'one that jumps when it is corrected ends leases early, and then two callers can hold the same lock. With more than ' +
+    'two seconds between most clocks each acquisition takes a second round trip for its fencing token. ' +
     'Let NTP keep them in step.';
   return [['clocks-differ', message]];
 }

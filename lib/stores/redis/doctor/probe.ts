@@ -1,7 +1,8 @@
 import { performance } from 'node:perf_hooks';
 import type { ExaminedNode } from './diagnosis.js';
 import type { Examiner } from './doctor.js';
-import { LockKeys } from '../node/lock-keys.js';
+import { countersOf, LockKeys } from '../node/lock-keys.js';
+import { findOddCounters } from './counters.js';
 import { commandRights, type Right } from './rights.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import { problemOf } from '../client/problem-of.js';
@@ -59,10 +60,11 @@ export class NodeProbe implements Examiner {
   }
 
   async #check(client: RedisClient, timeoutMs: number): Promise<ExaminedNode> {
-    const { keyPrefix, processName, awaitedReplicas } = this.usage;
+    const { keyPrefix, processName, awaitedReplicas, handsOver } = this.usage;
+    const { isCluster } = this.connection.client;
     // A Cluster adds its key prefix itself; the clients of its nodes do not.
     const prefix = client === this.connection.client ? '' : this.#clientPrefix;
-    const keys = new LockKeys(keyPrefix);
+    const keys = new LockKeys(keyPrefix, countersOf(handsOver, isCluster), this.#clientPrefix);
     const key = prefix + keys.lock(`doctor:${processName}`);
     const channel = keys.inbox(`doctor:${processName}`);
     const rights = commandRights(key, channel, awaitedReplicas > 0);
@@ -79,7 +81,7 @@ export class NodeProbe implements Examiner {
       const diagnosis: ExaminedNode = {
         name: client.name,
         reachable: true,
-        isClusterClient: this.connection.client.isCluster,
+        isClusterClient: isCluster,
         missingRights: [],
         unknownCommands: [],
         notChecked: [],
@@ -92,6 +94,8 @@ export class NodeProbe implements Examiner {
       noteRefusal(diagnosis, 'subscribe', await listening);
       noteRefusal(diagnosis, 'info', info!);
       noteRefusal(diagnosis, 'config|get', save!);
+      const odd = await findOddCounters(client, this.#countersOf(client, keys));
+      if (odd.length > 0) diagnosis.oddCounters = odd;
       this.#namePatterns(diagnosis);
       return diagnosis;
     } catch (error) {
@@ -104,6 +108,13 @@ export class NodeProbe implements Examiner {
     // The nodes of a Cluster have only one.
     if (database === 0 || this.connection.client.isCluster) return [];
     return [{ name: 'select', probe: ['SELECT', String(database)] }];
+  }
+
+  /** The keys of the fencing counters that a server may have, as it knows them. */
+  #countersOf({ name }: RedisClient, { fences }: LockKeys): string[] {
+    const { client } = this.connection;
+    const here = client.isCluster ? fences.filter((fence) => client.routeOf(fence)[1] === name) : fences;
+    return here.map((fence) => this.#clientPrefix + fence); // no client adds it to an argument
   }
 
   /** Names the patterns of keys and channels that the user of Redis may not use. */

@@ -1,4 +1,4 @@
-import { clusterSlot, tagOfSlot } from '../client/cluster-slot.js';
+import { clusterSlot, SLOTS, tagOfSlot } from '../client/cluster-slot.js';
 import { PROTOCOL } from '../scripts/hand-off.js';
 
 /**
@@ -9,7 +9,13 @@ import { PROTOCOL } from '../scripts/hand-off.js';
 export type Counters = 'one' | 'per-slot' | 'sharded';
 
 /** The number of fencing counters on a node of a Redlock. */
-export const SHARDS = 4_096;
+const SHARDS = 4_096;
+
+/** @param handsOver whether a node keeps locks alone; if not, it is a node of a Redlock */
+export function countersOf(handsOver: boolean, isCluster: boolean): Counters {
+  if (isCluster) return 'per-slot';
+  return handsOver ? 'one' : 'sharded';
+}
 
 /** The names of all keys and channels in Redis, see docs/protocol.md. The braces put the keys of a lock into one slot of a Cluster. */
 export class LockKeys {
@@ -39,6 +45,18 @@ export class LockKeys {
         return `${this.prefix}:fence{${this.#slotTag(key)}}`;
       case 'sharded':
         return `${this.prefix}:fence:${clusterSlot(this.lock(key)) % SHARDS}`;
+    }
+  }
+
+  /** All counters that there may be. */
+  get fences(): string[] {
+    switch (this.counters) {
+      case 'one':
+        return [`${this.prefix}:fence`];
+      case 'per-slot':
+        return Array.from({ length: SLOTS }, (_, slot) => `${this.prefix}:fence{${tagOfSlot(slot)}}`);
+      case 'sharded':
+        return Array.from({ length: SHARDS }, (_, shard) => `${this.prefix}:fence:${shard}`);
     }
   }
 

@@ -19,7 +19,7 @@ import { ScriptFault } from '../scripts/script-fault.js';
 import { ScriptRunner, type Reply, type ScriptRunnerListener } from '../scripts/script-runner.js';
 import { InFlight } from '../../../core/time/in-flight.js';
 import { Inbox, type InboxListener } from './inbox.js';
-import { LockKeys } from './lock-keys.js';
+import { countersOf, LockKeys } from './lock-keys.js';
 import { ownerPart, tokenText } from './lock-value.js';
 import type {
   AcquireRequest,
@@ -109,8 +109,7 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     const { client, clientName } = connection;
     this.#retry = new ReleaseRetry(this);
     this.#runner = new ScriptRunner(client, commandTimeoutMs, { sameConnection: needsAdmission, listener: this });
-    const counters = client.isCluster ? 'per-slot' : settings.handsOver ? 'one' : 'sharded';
-    this.#keys = new LockKeys(keyPrefix, counters, client.keyPrefix);
+    this.#keys = new LockKeys(keyPrefix, countersOf(settings.handsOver, client.isCluster), client.keyPrefix);
     this.#inbox = new Inbox({ client, clientName, channel: this.#keys.inbox(processName), listener: this });
     connection.listen(this);
   }
