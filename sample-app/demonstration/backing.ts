@@ -30,7 +30,7 @@ export async function openBacking(wantsMemory: boolean): Promise<Backing> {
   const url = process.env.REDIS_URL;
   if (url) {
     await checkReachable(url);
-    return redis(url, `Redis at ${withoutCredentials(url)}, from REDIS_URL`, async () => {});
+    return redis(url, `Redis at ${withoutCredentials(url)}, from REDIS_URL`, (prefix) => deleteCounter(url, prefix));
   }
   if (!findRedisServer()) {
     console.error('No redis-server here yet: a private copy is unpacked into .redis/.');
@@ -62,10 +62,19 @@ async function startRedis(): Promise<Backing> {
   });
 }
 
-function redis(url: string, description: string, close: () => Promise<void>): Backing {
+function redis(url: string, description: string, close: (prefix: string) => Promise<void>): Backing {
   // Two runs on one Redis do not get into each other's way.
-  const env = { REDIS_URL: url, LOCKS: 'redis', LOCK_PREFIX: `shop-${randomBytes(4).toString('hex')}` };
-  return { kind: 'redis', description, instances: INSTANCES, env, close };
+  const prefix = `shop-${randomBytes(4).toString('hex')}`;
+  const env = { REDIS_URL: url, LOCKS: 'redis', LOCK_PREFIX: prefix };
+  return { kind: 'redis', description, instances: INSTANCES, env, close: () => close(prefix) };
+}
+
+/** The fencing counter is all that the locks leave behind: an application goes on from it, a run with another prefix does not. */
+async function deleteCounter(url: string, prefix: string): Promise<void> {
+  const client = new Redis(url, { retryStrategy: () => null });
+  client.on('error', () => {}); // reported by the command
+  await client.del(`${prefix}:fence`).catch(() => {}); // it is some 60 bytes, and the run has ended
+  client.disconnect();
 }
 
 function memory(why: string): Backing {
