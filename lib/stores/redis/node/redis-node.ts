@@ -155,7 +155,7 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     const { fair } = this.#settings;
     const keys = this.#keys;
     if (!place && !fair && turns === 1) {
-      const args = [ownerPart(owner), ttlMs];
+      const args = [ttlMs, ownerPart(owner)];
       this.#runner.run(ACQUIRE, [keys.fence(key), keys.lock(key)], args, this.#voteOf, done);
       return;
     }
@@ -180,13 +180,13 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     const value = ownerPart(owner) + tokenText(proposal);
     if (!place) {
       const names = [keys.admission(key), keys.lock(key), keys.fence(key)];
-      this.#runner.run(VOTE, names, [epoch, value, ttlMs], this.#voteOf, done);
+      this.#runner.run(VOTE, names, [epoch, ttlMs, value], this.#voteOf, done);
       return;
     }
     // A process that does not listen cannot be woken.
     const entry = this.isListening ? this.#entry(place) : '';
     const names = [keys.admission(key), keys.lock(key), keys.fence(key), keys.queue(key)];
-    const args = [epoch, value, ttlMs, entry, place.number ?? ''];
+    const args = [epoch, ttlMs, value, entry, place.number ?? ''];
     this.#runner.run(VOTE_OR_QUEUE, names, args, this.#voteOf, done);
   }
 
@@ -211,7 +211,7 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
   extend(request: ExtendRequest, mode: 'keep' | 'restore', done: (extension: NodeExtension) => void): void {
     const { grant, ttlMs } = request;
     const keys = [this.#keys.lock(grant.key)];
-    const args = [ownerPart(grant.owner), ttlMs];
+    const args = [ttlMs, ownerPart(grant.owner)];
     if (mode === 'restore') args.push(tokenText(grant.fencingToken ?? 0));
     this.#runner.run(mode === 'restore' ? RESTORE : EXTEND, keys, args, this.#extensionOf, done);
   }

@@ -10,15 +10,16 @@ export const ACQUIRE: Script = {
   order: 3,
   locksPerCall: 50,
   sharedKeys: 1,
-  sharedArgs: 0,
-  sha: '1a02f486ed9010caed1e67bd5fbe67f3aeacc1b6',
+  sharedArgs: 1,
+  sha: '37281e6c26ea3e5f4ab18382a84f8a4e3d95b988',
   source: `local time = redis.call('TIME')
 local now = string.format('%010d%06d', time[1], time[2])
 local locks = #KEYS - 1
 local reserved -- the token of the next lock, once tokens are reserved
 local fence = KEYS[1]
+local ttl = ARGV[1]
 if #KEYS > 2 then
-  local function each(lock, owner, ttl)
+  local function each(lock, owner)
     local token = reserved or now
     local taken = redis.pcall('SET', lock, owner .. token, 'PX', ttl, 'NX')
     if not taken then
@@ -58,12 +59,12 @@ if #KEYS > 2 then
   end
   local replies = {}
   for i = 0, (#KEYS - 1) / 1 - 1 do
-    replies[i + 1] = each(KEYS[i + 2], ARGV[2 * i + 1], ARGV[2 * i + 2])
+    replies[i + 1] = each(KEYS[i + 2], ARGV[i + 2])
   end
   return replies
 end
 local lock = KEYS[2]
-local owner, ttl = ARGV[1], ARGV[2]
+local owner = ARGV[2]
 local token = reserved or now
 local taken = redis.pcall('SET', lock, owner .. token, 'PX', ttl, 'NX')
 if not taken then
@@ -429,10 +430,11 @@ export const EXTEND: Script = {
   order: 2,
   locksPerCall: 100,
   sharedKeys: 0,
-  sharedArgs: 0,
-  sha: '053f5f338941e8e04e71a6f26982e1af2166fb75',
-  source: `if #KEYS > 1 then
-  local function each(lock, owner, ttl)
+  sharedArgs: 1,
+  sha: '396f5cc1e02b8829b75ea8c05dab332ccf7c0a09',
+  source: `local ttl = ARGV[1]
+if #KEYS > 1 then
+  local function each(lock, owner)
     local value = redis.pcall('GET', lock)
     if type(value) == 'string' then
       local mine = string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner
@@ -444,12 +446,12 @@ export const EXTEND: Script = {
   end
   local replies = {}
   for i = 0, #KEYS / 1 - 1 do
-    replies[i + 1] = each(KEYS[i + 1], ARGV[2 * i + 1], ARGV[2 * i + 2])
+    replies[i + 1] = each(KEYS[i + 1], ARGV[i + 2])
   end
   return replies
 end
 local lock = KEYS[1]
-local owner, ttl = ARGV[1], ARGV[2]
+local owner = ARGV[2]
 local value = redis.pcall('GET', lock)
 if type(value) == 'string' then
   local mine = string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner
@@ -855,10 +857,11 @@ export const RESTORE: Script = {
   order: 2,
   locksPerCall: 100,
   sharedKeys: 0,
-  sharedArgs: 0,
-  sha: '81ac12a8a601f812db21ccef60db80057bef4763',
-  source: `if #KEYS > 1 then
-  local function each(lock, owner, ttl, token)
+  sharedArgs: 1,
+  sha: '97b7bef6c71e7af5dd8d70b18eae27967fe71375',
+  source: `local ttl = ARGV[1]
+if #KEYS > 1 then
+  local function each(lock, owner, token)
     local value = redis.pcall('GET', lock)
     if not value then
       local set = redis.pcall('SET', lock, owner .. token .. '+', 'PX', ttl) -- its queue may have outlived it
@@ -874,12 +877,12 @@ export const RESTORE: Script = {
   end
   local replies = {}
   for i = 0, #KEYS / 1 - 1 do
-    replies[i + 1] = each(KEYS[i + 1], ARGV[3 * i + 1], ARGV[3 * i + 2], ARGV[3 * i + 3])
+    replies[i + 1] = each(KEYS[i + 1], ARGV[2 * i + 2], ARGV[2 * i + 3])
   end
   return replies
 end
 local lock = KEYS[1]
-local owner, ttl, token = ARGV[1], ARGV[2], ARGV[3]
+local owner, token = ARGV[2], ARGV[3]
 local value = redis.pcall('GET', lock)
 if not value then
   local set = redis.pcall('SET', lock, owner .. token .. '+', 'PX', ttl) -- its queue may have outlived it
@@ -903,12 +906,12 @@ export const VOTE: Script = {
   order: 3,
   locksPerCall: 50,
   sharedKeys: 1,
-  sharedArgs: 1,
-  sha: '5e440877ce49c0ec522731b328801539934d3b89',
+  sharedArgs: 2,
+  sha: 'e42c608ee370fe87174d4d94b342ed1a163fa6e6',
   source: `local admission = KEYS[1]
-local epoch = ARGV[1]
+local epoch, ttl = ARGV[1], ARGV[2]
 if #KEYS > 3 then
-  local function each(lock, fence, value, ttl)
+  local function each(lock, fence, value)
     local owner, proposal = string.sub(value, 1, -17), string.sub(value, -16)
     local taken = redis.pcall('SET', lock, value, 'PX', ttl, 'NX')
     if not taken then
@@ -962,12 +965,12 @@ if #KEYS > 3 then
   end
   local replies = {}
   for i = 0, (#KEYS - 1) / 2 - 1 do
-    replies[i + 1] = each(KEYS[2 * i + 2], KEYS[2 * i + 3], ARGV[2 * i + 2], ARGV[2 * i + 3])
+    replies[i + 1] = each(KEYS[2 * i + 2], KEYS[2 * i + 3], ARGV[i + 3])
   end
   return replies
 end
 local lock, fence = KEYS[2], KEYS[3]
-local value, ttl = ARGV[2], ARGV[3]
+local value = ARGV[3]
 local owner, proposal = string.sub(value, 1, -17), string.sub(value, -16)
 local taken = redis.pcall('SET', lock, value, 'PX', ttl, 'NX')
 if not taken then
@@ -1029,13 +1032,13 @@ export const VOTE_OR_QUEUE: Script = {
   order: 3,
   locksPerCall: 50,
   sharedKeys: 1,
-  sharedArgs: 1,
-  sha: '3bd2b1582f4dfac1d7cb980725975f8ae42f2c97',
+  sharedArgs: 2,
+  sha: '13e0c49824d84690730ec07286260a432f7f8162',
   source: `local us, minted
 local admission = KEYS[1]
-local epoch = ARGV[1]
+local epoch, ttl = ARGV[1], ARGV[2]
 if #KEYS > 4 then
-  local function each(lock, fence, queue, vote, ttl, entry, number)
+  local function each(lock, fence, queue, vote, entry, number)
     local owner, proposal = string.sub(vote, 1, -17), string.sub(vote, -16)
     local fair = '0'
     local QUEUE_TTL_MS = '10000'
@@ -1171,12 +1174,12 @@ if #KEYS > 4 then
   end
   local replies = {}
   for i = 0, (#KEYS - 1) / 3 - 1 do
-    replies[i + 1] = each(KEYS[3 * i + 2], KEYS[3 * i + 3], KEYS[3 * i + 4], ARGV[4 * i + 2], ARGV[4 * i + 3], ARGV[4 * i + 4], ARGV[4 * i + 5])
+    replies[i + 1] = each(KEYS[3 * i + 2], KEYS[3 * i + 3], KEYS[3 * i + 4], ARGV[3 * i + 3], ARGV[3 * i + 4], ARGV[3 * i + 5])
   end
   return replies
 end
 local lock, fence, queue = KEYS[2], KEYS[3], KEYS[4]
-local vote, ttl, entry, number = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local vote, entry, number = ARGV[3], ARGV[4], ARGV[5]
 local owner, proposal = string.sub(vote, 1, -17), string.sub(vote, -16)
 local fair = '0'
 local QUEUE_TTL_MS = '10000'

@@ -118,16 +118,15 @@ export class ScriptRunner {
     }
     const id = this.#client.isCluster ? `${script.name}:${route[0]}` : script;
     let command = this.#gathered.get(id);
-    if (command && !sharesWith(command, keys, args)) {
-      this.#flush();
-      command = undefined;
-    }
+    let before: GatheredCommand | undefined;
+    while (command && !sharesWith(command, keys, args)) [before, command] = [command, command.other];
     if (command) {
       for (let at = script.sharedKeys; at < keys.length; at++) command.keys.push(keys[at]!);
       for (let at = script.sharedArgs; at < args.length; at++) command.args.push(args[at]!);
     } else {
       command = new Command(script, route, [], [...keys], [...args], this) as GatheredCommand;
-      this.#gathered.set(id, command);
+      if (before) before.other = command;
+      else this.#gathered.set(id, command);
     }
     command.operations.push(operation);
     // Full: the server works on it while more is gathered. All are sent, or an acquire would go before an earlier release.
@@ -136,7 +135,10 @@ export class ScriptRunner {
 
   #flush(): void {
     if (this.#gathered.size === 0) return; // a full command has sent them already
-    const commands = [...this.#gathered.values()];
+    const commands: GatheredCommand[] = [];
+    for (const command of this.#gathered.values()) {
+      for (let next: GatheredCommand | undefined = command; next; next = next.other) commands.push(next);
+    }
     this.#gathered = new Map(); // a Map that is cleared drags its earlier tables along in old memory
     if (commands.length > 1) commands.sort((a, b) => a.script.order - b.script.order);
     for (const command of commands) this.#send(command);
@@ -281,7 +283,12 @@ class Command implements ScriptCall, Linked<Command> {
 }
 
 /** A command that is not sent yet and takes more operations. */
-type GatheredCommand = Command & { keys: string[]; args: (string | number)[] };
+type GatheredCommand = Command & {
+  keys: string[];
+  args: (string | number)[];
+  /** One of the same script and route whose locks share other keys or arguments, such as another ttl. */
+  other?: GatheredCommand;
+};
 
 const NOTHING: never[] = [];
 

@@ -5,8 +5,10 @@
 --        fence  the fencing counter
 --        for each lock:
 --        lock
--- ARGV   owner  with its @
+-- ARGV   once a call:
 --        ttl    in ms
+--        for each lock:
+--        owner  with its @
 -- reply  token
 --        {ttl that is left in ms, value}  another owner holds it
 --        {error}
@@ -23,7 +25,8 @@ local reserved -- the token of the next lock, once tokens are reserved
 
 local fence = KEYS[1] -- once a call
 local lock = KEYS[2]
-local owner, ttl = ARGV[1], ARGV[2]
+local ttl = ARGV[1] -- once a call
+local owner = ARGV[2]
 
 local token = reserved or now
 local taken = redis.pcall('SET', lock, owner .. token, 'PX', ttl, 'NX')

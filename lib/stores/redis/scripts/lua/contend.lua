@@ -10,7 +10,7 @@
 --        fair    '1' when a free lock goes to the first in the queue, whoever asks for it; else '0'
 --        for each lock:
 --        owner   with its @
---        ttl     in ms
+--        ttl     in ms, not shared: calls with different ttls keep their order in the queue
 --        count   how many tokens to mint: the value gets the last of them
 --        entry   of the waiter in the queue, or '' to take no place
 --        number  of the place that it has: '' none yet, 0 not known

@@ -1,8 +1,10 @@
 -- Starts the ttl of a lock anew that its owner still holds.
 --
 -- KEYS   lock
--- ARGV   owner  with its @
+-- ARGV   once a call:
 --        ttl    in ms
+--        for each lock:
+--        owner  with its @
 -- reply  1        extended
 --        0        nobody holds it
 --        -1       another owner holds it, or it is no string
@@ -12,7 +14,8 @@
 -- @locks-per-call 100  no call waits for the answer: few large calls cost least
 
 local lock = KEYS[1]
-local owner, ttl = ARGV[1], ARGV[2]
+local ttl = ARGV[1] -- once a call
+local owner = ARGV[2]
 
 local value = redis.pcall('GET', lock)
 if type(value) == 'string' then

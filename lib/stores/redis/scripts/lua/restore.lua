@@ -2,8 +2,10 @@
 -- stay without it otherwise. That never counts as held, only as mended.
 --
 -- KEYS   lock
--- ARGV   owner  with its @
+-- ARGV   once a call:
 --        ttl    in ms
+--        for each lock:
+--        owner  with its @
 --        token  16 digits
 -- reply  1        extended
 --        2        put back
@@ -14,7 +16,8 @@
 -- @locks-per-call 100  no call waits for the answer: few large calls cost least
 
 local lock = KEYS[1]
-local owner, ttl, token = ARGV[1], ARGV[2], ARGV[3]
+local ttl = ARGV[1] -- once a call
+local owner, token = ARGV[2], ARGV[3]
 
 local value = redis.pcall('GET', lock)
 if not value then

@@ -9,9 +9,9 @@
 --        queue      its waiters, a sorted set in the order of their arrival
 -- ARGV   once a call:
 --        epoch      in which the node was admitted, or '' when it votes whenever it answers
+--        ttl        in ms
 --        for each lock:
 --        value      the owner with its @, and the proposal, 16 digits
---        ttl        in ms
 --        entry      of the waiter in the queue, or '' to take no place
 --        number     of the place that it has: '' none yet, 0 not known
 -- reply  token
@@ -28,8 +28,8 @@ local us, minted
 
 local admission = KEYS[1] -- once a call
 local lock, fence, queue = KEYS[2], KEYS[3], KEYS[4]
-local epoch = ARGV[1] -- once a call
-local vote, ttl, entry, number = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local epoch, ttl = ARGV[1], ARGV[2] -- once a call
+local vote, entry, number = ARGV[3], ARGV[4], ARGV[5]
 
 local owner, proposal = string.sub(vote, 1, -17), string.sub(vote, -16)
 local fair = '0'

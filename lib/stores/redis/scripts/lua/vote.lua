@@ -8,9 +8,9 @@
 --        fence      the fencing counter of its shard
 -- ARGV   once a call:
 --        epoch      in which the node was admitted, or '' when it votes whenever it answers
+--        ttl        in ms
 --        for each lock:
 --        value      the owner with its @, and the proposal, 16 digits
---        ttl        in ms
 -- reply  token
 --        {token, 'at', time of the node in us}  it is not the proposal
 --        {ttl that is left in ms, value}        another owner holds it
@@ -21,8 +21,8 @@
 
 local admission = KEYS[1] -- once a call
 local lock, fence = KEYS[2], KEYS[3]
-local epoch = ARGV[1] -- once a call
-local value, ttl = ARGV[2], ARGV[3]
+local epoch, ttl = ARGV[1], ARGV[2] -- once a call
+local value = ARGV[3]
 
 local owner, proposal = string.sub(value, 1, -17), string.sub(value, -16)
 local taken = redis.pcall('SET', lock, value, 'PX', ttl, 'NX')
