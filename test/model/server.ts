@@ -1,0 +1,132 @@
+/** What stands in a lock: its owner and, unless another program wrote it, the token of its grant. */
+export interface Lock {
+  owner: string;
+  token?: number;
+  /** The + at the end of the value: there may be a queue. */
+  mayHaveQueue?: boolean;
+}
+
+/** A place in a queue. */
+export interface Place {
+  ticket: string;
+  /** Whether its process can be granted the lock: it listens, or need not. */
+  isReached: boolean;
+}
+
+/** What one server, or one slot of a Cluster, knows. The scripts change it. */
+export interface Server {
+  /** The highest token minted. */
+  counter?: number;
+  locks: Record<string, Lock | undefined>;
+  queues: Record<string, Place[]>;
+}
+
+/** What a script knows when it mints. */
+export interface Known {
+  /** The time of the server, which stands still during a call. */
+  us: number;
+  counter?: number;
+  /** The last token that this call has minted before. */
+  minted?: number;
+}
+
+/** Mints `count` tokens from `first` on, and says what is in the counter afterwards. */
+export type Mint = (known: Known, count: number) => { first: number; counter?: number };
+
+export const mint: Mint = ({ us, counter, minted }, count) => {
+  const first = Math.max(us, (minted ?? counter ?? 0) + 1);
+  return { first, counter: first + count - 1 };
+};
+
+export type Answer = { granted: number } | { refused: Lock } | number;
+
+/**
+ * One call of a script on one server, which runs it for one lock after the other: the scripts of lib/stores/redis/scripts/lua
+ * as functions. test/model/one-server.conformance.test.ts holds them against the Lua.
+ */
+export class Call {
+  #minted?: number;
+  #reserved?: number;
+  /** What was published: the ticket and token of each hand-off. */
+  readonly messages: string[] = [];
+
+  constructor(
+    private readonly server: Server,
+    private readonly us: number,
+    private readonly mintTokens: Mint = mint,
+  ) {}
+
+  /** @param locks how many locks the call is for: its first grant reserves a token for each */
+  acquire(key: string, owner: string, locks: number): Answer {
+    const lock = this.server.locks[key];
+    if (lock) return lock.owner === owner ? { granted: lock.token! } : { refused: lock };
+    const token = this.#reserved ?? this.#mint(locks);
+    this.#reserved = token + 1;
+    this.server.locks[key] = { owner, token };
+    return { granted: token };
+  }
+
+  /** @param place of the waiter, if it takes one in the queue */
+  contend(key: string, owner: string, count: number, place: Place | undefined, fair: boolean): Answer {
+    const { locks, queues } = this.server;
+    const queue = (queues[key] ??= []);
+    const isOther = () => locks[key] && locks[key].owner !== owner;
+    if (place && (isOther() || (fair && !locks[key]))) {
+      if (!queue.some(({ ticket }) => ticket === place.ticket)) queue.push(place);
+      if (locks[key]?.token !== undefined) locks[key] = { ...locks[key], mayHaveQueue: true };
+    }
+    if (!locks[key] && fair && queue[0] && queue[0].ticket !== place?.ticket) this.#handOff(key);
+    if (isOther()) return { refused: locks[key]! };
+    const first = this.#mint(count);
+    locks[key] = { owner, token: first + count - 1, mayHaveQueue: true };
+    if (place) this.#leave(key, place.ticket);
+    return { granted: first };
+  }
+
+  release(key: string, owner: string): Answer {
+    const { locks } = this.server;
+    const lock = locks[key];
+    if (lock?.owner !== owner) return lock ? -1 : 0;
+    if (lock.mayHaveQueue) this.#handOff(key);
+    else delete locks[key];
+    return 1;
+  }
+
+  withdraw(key: string, owner: string): Answer {
+    this.#leave(key, owner);
+    if (this.server.locks[key]?.owner !== owner) return 0;
+    this.#handOff(key);
+    return 1;
+  }
+
+  forceRelease(key: string): Answer {
+    if (!this.server.locks[key]) return 0;
+    this.#handOff(key);
+    return 1;
+  }
+
+  #mint(count: number): number {
+    const known = { us: this.us, counter: this.server.counter, minted: this.#minted };
+    const { first, counter } = this.mintTokens(known, count);
+    this.server.counter = counter;
+    this.#minted = first + count - 1;
+    return first;
+  }
+
+  #handOff(key: string): void {
+    const { locks, queues } = this.server;
+    delete locks[key];
+    for (let place = queues[key]?.shift(); place; place = queues[key]!.shift()) {
+      if (!place.isReached) continue;
+      const token = this.#mint(1);
+      locks[key] = { owner: place.ticket, token, mayHaveQueue: true };
+      this.messages.push(`${place.ticket} ${token}`);
+      return;
+    }
+  }
+
+  #leave(key: string, left: string): void {
+    const { queues } = this.server;
+    queues[key] = (queues[key] ?? []).filter(({ ticket }) => ticket !== left);
+  }
+}
