@@ -20,12 +20,12 @@ export const LONG: Named = {
 
 /** How far the counter of the horizon runs ahead of the clock. */
 const HORIZON = 4;
-/** A counter that is not below it is that of the clock, or was a moment ago. */
+/** A counter that is behind the clock by no more than this is gone on from, by a mutant. */
 const FAR = 2;
 
 /**
- * An alternative that was rejected, since a grant would rarely have to write: the counter is a time that no token has
- * reached yet, and as long as the clock is behind it, but not by more than the horizon, the token is the time alone.
+ * An alternative that was rejected, although its grants rarely write: the counter is a time that no token has reached yet.
+ * While the clock is behind it, but by no more than the horizon, the token is the time alone.
  */
 const horizon: Mint = ({ us, counter = 0, minted }, count) => {
   const first = Math.max(us, (minted ?? 0) + 1);

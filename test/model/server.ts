@@ -38,7 +38,7 @@ export const mint: Mint = ({ us, counter, minted }, count) => {
   return { first, counter: first + count - 1 };
 };
 
-export type Answer = { granted: number } | { refused: Lock } | number;
+export type Answer = { granted: number } | { refused: Lock } | { takenFrom: Lock } | number;
 
 /**
  * One call of a script on one server, which runs it for one lock after the other: the scripts of lib/stores/redis/scripts/lua
@@ -70,13 +70,17 @@ export class Call {
   contend(key: string, owner: string, count: number, place: Place | undefined, fair: boolean): Answer {
     const { locks, queues } = this.server;
     const queue = (queues[key] ??= []);
-    const isOther = () => locks[key] && locks[key].owner !== owner;
-    if (place && (isOther() || (fair && !locks[key]))) {
+    let lock = locks[key];
+    const isMine = () => lock?.owner === owner;
+    if (place && !isMine() && (lock || fair)) {
       if (!queue.some(({ ticket }) => ticket === place.ticket)) queue.push(place);
-      if (locks[key]?.token !== undefined) locks[key] = { ...locks[key], mayHaveQueue: true };
+      if (lock?.token !== undefined) locks[key] = { ...lock, mayHaveQueue: true };
     }
-    if (!locks[key] && fair && queue[0] && queue[0].ticket !== place?.ticket) this.#handOff(key);
-    if (isOther()) return { refused: locks[key]! };
+    if (!lock && fair && queue[0] && queue[0].ticket !== place?.ticket) {
+      this.#handOff(key);
+      lock = locks[key];
+    }
+    if (lock && !isMine()) return { refused: lock };
     const first = this.#mint(count);
     locks[key] = { owner, token: first + count - 1, mayHaveQueue: true };
     if (place) this.#leave(key, place.ticket);
@@ -100,9 +104,10 @@ export class Call {
   }
 
   forceRelease(key: string): Answer {
-    if (!this.server.locks[key]) return 0;
+    const lock = this.server.locks[key];
+    if (!lock) return 0;
     this.#handOff(key);
-    return 1;
+    return { takenFrom: lock };
   }
 
   #mint(count: number): number {
@@ -120,7 +125,7 @@ export class Call {
       if (!place.isReached) continue;
       const token = this.#mint(1);
       locks[key] = { owner: place.ticket, token, mayHaveQueue: true };
-      this.messages.push(`${place.ticket} ${token}`);
+      this.messages.push(`${place.ticket} ${String(token).padStart(16, '0')}`);
       return;
     }
   }

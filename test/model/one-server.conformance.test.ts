@@ -1,0 +1,226 @@
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { LockKeys } from '../../lib/stores/redis/node/lock-keys.js';
+import { ownerPart, tokenText } from '../../lib/stores/redis/node/lock-value.js';
+import { queueEntry } from '../../lib/stores/redis/scripts/hand-off.js';
+import * as lua from '../../lib/stores/redis/scripts/lua.js';
+import type { Script } from '../../lib/stores/redis/scripts/script.js';
+import { randomOf } from '../support/random.js';
+import { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+import { Call, type Answer, type Lock, type Server } from './server.js';
+
+const SEQUENCES = 80;
+const STEPS = 30;
+const TTL_MS = 600_000;
+/** A time that no clock shows, and no counter. */
+const FUTURE = 8e15;
+const FOREIGN = 'of another program';
+const CHANNEL = 'processes-that-listen';
+/** Who asks for locks, and as what they stand in a queue. One owner begins like another. */
+const WAITERS = {
+  'x/1': { entry: queueEntry('grant', CHANNEL, 'x/1'), isReached: true },
+  'x/10': { entry: queueEntry('blind-grant', CHANNEL, 'x/10'), isReached: true },
+  'x/2': { entry: queueEntry('grant', 'nobody-listens', 'x/2'), isReached: false },
+};
+type Owner = keyof typeof WAITERS;
+const OWNERS = Object.keys(WAITERS) as Owner[];
+
+/** One lock of a call. */
+interface Request {
+  key: string;
+  owner: Owner;
+  count: number;
+  takesPlace: boolean;
+}
+
+interface Comparison {
+  script: Script;
+  /** Arguments that all locks of a call share. */
+  shared?(fair: boolean): string[];
+  args(request: Request): (string | number)[];
+  /** Does in the model what the script does. */
+  model(call: Call, request: Request, locks: number, fair: boolean): Answer;
+}
+
+const names = new LockKeys('lock');
+
+const COMPARISONS: Comparison[] = [
+  {
+    script: lua.ACQUIRE,
+    args: ({ owner }) => [ownerPart(owner), TTL_MS],
+    model: (call, { key, owner }, locks) => call.acquire(key, owner, locks),
+  },
+  {
+    script: lua.CONTEND,
+    shared: (fair) => [fair ? '1' : '0'],
+    args: ({ owner, count, takesPlace }) => {
+      return [ownerPart(owner), TTL_MS, count, takesPlace ? WAITERS[owner].entry : '', ''];
+    },
+    model: (call, { key, owner, count, takesPlace }, _locks, fair) => {
+      const place = takesPlace ? { ticket: owner, isReached: WAITERS[owner].isReached } : undefined;
+      return call.contend(key, owner, count, place, fair);
+    },
+  },
+  {
+    script: lua.RELEASE,
+    args: ({ owner }) => [ownerPart(owner)],
+    model: (call, { key, owner }) => call.release(key, owner),
+  },
+  {
+    script: lua.WITHDRAW,
+    args: ({ owner }) => [ownerPart(owner), WAITERS[owner].entry],
+    model: (call, { key, owner }) => call.withdraw(key, owner),
+  },
+  {
+    script: lua.FORCE_RELEASE,
+    shared: () => [names.inbox()],
+    args: ({ key }) => [key],
+    model: (call, { key }) => call.forceRelease(key),
+  },
+];
+
+let server: RedisServer;
+let listener: Redis;
+let heard: string[] = [];
+beforeAll(async () => {
+  server = await RedisServer.start();
+  listener = new Redis(server.url);
+  listener.on('message', (_channel, message) => heard.push(message));
+  await listener.subscribe(CHANNEL);
+});
+afterAll(async () => {
+  listener.disconnect();
+  await server.stop();
+});
+
+const timeUs = async (): Promise<number> => {
+  const [seconds, microseconds] = ((await server.command('TIME')) as string[]).map(Number);
+  return seconds! * 1_000_000 + microseconds!;
+};
+
+/** Runs a script on the server, for all these locks in one call. */
+async function run({ script, shared, args }: Comparison, requests: Request[], fair: boolean): Promise<unknown[]> {
+  const queues = script === lua.ACQUIRE ? [] : [names.queue];
+  const keys = requests.flatMap(({ key }) => [names.lock(key), ...queues.map((queue) => queue.call(names, key))]);
+  const all = [names.fence(''), ...keys, ...(shared?.(fair) ?? []), ...requests.flatMap(args)];
+  const reply = await server.command('EVAL', script.source, keys.length + 1, ...all);
+  return requests.length === 1 ? [reply] : (reply as unknown[]);
+}
+
+/** Runs it in the model, which stays as it is. */
+function runModel({ model }: Comparison, requests: Request[], fair: boolean, known: Server, us: number) {
+  const after = structuredClone(known);
+  const call = new Call(after, us);
+  const answers = requests.map((request) => model(call, request, requests.length, fair));
+  return { after, answers: answers.map(toComparable), messages: call.messages };
+}
+
+/** Something else happens to the locks, on the server and in the model. */
+async function disturb(known: Server, drawn: number, key: string): Promise<Server> {
+  const lock = names.lock(key);
+  const setCounter = async (counter: number): Promise<Server> => {
+    await server.command('SET', names.fence(key), tokenText(counter));
+    return { ...known, counter };
+  };
+  switch (drawn) {
+    case 0:
+      await server.command('SET', lock, FOREIGN, 'PX', TTL_MS);
+      return { ...known, locks: { ...known.locks, [key]: { owner: FOREIGN } } };
+    case 1:
+      await server.command('DEL', names.fence(key));
+      return { ...known, counter: undefined };
+    case 2:
+      await server.command('SET', names.fence(key), 'no number');
+      return { ...known, counter: undefined };
+    case 3: // an old one
+      return setCounter((await timeUs()) - 1_000_000);
+    case 4: // ahead of the clock, which soon reaches it
+      return setCounter((await timeUs()) + 1_000);
+    case 5: // ahead of the clock for longer than the test lasts
+      return setCounter((await timeUs()) + 3_600_000_000);
+    default:
+      await server.command('DEL', lock);
+      return { ...known, locks: { ...known.locks, [key]: undefined } };
+  }
+}
+
+/** What the server knows. */
+async function read(keys: string[]) {
+  const [fence, ...values] = (await server.command('MGET', names.fence(''), ...keys.map((key) => names.lock(key)))) as (
+    string | null
+  )[];
+  const queues = keys.map((key) => server.command('ZRANGE', names.queue(key), 0, -1));
+  const counter = Number(fence ?? NaN);
+  return { counter: Number.isNaN(counter) ? undefined : counter, values, queues: await Promise.all(queues) };
+}
+
+/** The same for the model. */
+function readModel({ counter, locks, queues }: Server, keys: string[]) {
+  return {
+    counter,
+    values: keys.map((key) => (locks[key] ? valueOf(locks[key]) : null)),
+    queues: keys.map((key) => (queues[key] ?? []).map(({ ticket }) => WAITERS[ticket as Owner].entry)),
+  };
+}
+
+function valueOf({ owner, token, mayHaveQueue }: Lock): string {
+  const value = token === undefined ? owner : ownerPart(owner) + tokenText(token);
+  return mayHaveQueue ? `${value}+` : value;
+}
+
+function toComparable(answer: Answer): unknown {
+  if (typeof answer === 'number') return answer;
+  if ('granted' in answer) return tokenText(answer.granted);
+  return valueOf('refused' in answer ? answer.refused : answer.takenFrom);
+}
+
+/** How long a lock still stands, and the number of a place, are not modelled: what is left is the value of the lock. */
+function withoutTtl(reply: unknown): unknown {
+  return Array.isArray(reply) ? reply[1] : reply;
+}
+
+it('one server of the model gives the same answers, sends the same messages and keeps the same keys as Redis with the scripts, after any sequence of calls [G22]', async () => {
+  const seed = Math.floor(Math.random() * 2 ** 31);
+  const random = randomOf(seed);
+  const pick = (count: number) => Math.floor(random() * count);
+  for (let sequence = 0; sequence < SEQUENCES; sequence++) {
+    const keys = [0, 1].map((key) => `conformance-${seed}-${sequence}-${key}`);
+    let known: Server = { counter: (await read([])).counter, locks: {}, queues: {} };
+    let sent: string[] = [];
+    const done: string[] = [];
+    heard = [];
+    for (let index = 0; index < STEPS; index++) {
+      if (pick(5) === 0) known = await disturb(known, pick(10), keys[pick(2)]!);
+      const comparison = COMPARISONS[pick(COMPARISONS.length)]!;
+      const fair = pick(2) === 0;
+      const requests = Array.from({ length: 1 + pick(3) }, () => ({
+        key: keys[pick(2)]!,
+        owner: OWNERS[pick(3)]!,
+        count: 1 + pick(3),
+        takesPlace: pick(4) > 0,
+      }));
+      done.push(`${comparison.script.name} ${fair ? 'fair ' : ''}${JSON.stringify(requests)}`);
+      const before = await timeUs();
+      const replies = await run(comparison, requests, fair);
+      const after = await timeUs();
+      const is = await read(keys);
+      // The time that the script saw: if it decided, the counter is as far ahead of it as in a model that mints from it.
+      const ahead = runModel(comparison, requests, fair, known, FUTURE).after.counter! - FUTURE;
+      const us = Math.min(Math.max(is.counter! - ahead, before), after) || before;
+      const model = runModel(comparison, requests, fair, known, us);
+      expect({ seed, done, answers: replies.map(withoutTtl), ...is }).toEqual({
+        seed,
+        done,
+        answers: model.answers,
+        ...readModel(model.after, keys),
+      });
+      known = model.after;
+      sent = [...sent, ...model.messages];
+    }
+    const last = `the end of ${sequence}`;
+    await server.command('PUBLISH', CHANNEL, last);
+    await until(() => heard.at(-1) === last, { what: 'all messages arrive' });
+    expect({ seed, done, heard }).toEqual({ seed, done, heard: [...sent, last] });
+  }
+});
