@@ -180,7 +180,7 @@ function withoutTtl(reply: unknown): unknown {
   return Array.isArray(reply) ? reply[1] : reply;
 }
 
-it('one server of the model gives the same answers, sends the same messages and keeps the same keys as Redis with the scripts, after any sequence of calls [G22]', async () => {
+it('one server of the model gives the same answers, sends the same messages and keeps the same keys as Redis with the scripts, after any sequence of calls [G251]', async () => {
   const seed = Math.floor(Math.random() * 2 ** 31);
   const random = randomOf(seed);
   const pick = (count: number) => Math.floor(random() * count);
