@@ -48,7 +48,8 @@ const names = new LockKeys('lock');
 const COMPARISONS: Comparison[] = [
   {
     script: lua.ACQUIRE,
-    args: ({ owner }) => [ownerPart(owner), TTL_MS],
+    shared: () => [String(TTL_MS)],
+    args: ({ owner }) => [ownerPart(owner)],
     model: (call, { key, owner }, locks) => call.acquire(key, owner, locks),
   },
   {
