@@ -1,6 +1,8 @@
 import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
+import { tokenText } from '../../lib/stores/redis/node/lock-value.js';
 import { letVote } from './let-vote.js';
 import { RedisServer } from './redis-server.js';
+import { ownerOn, shardOf } from './stored.js';
 import { until } from './until.js';
 import { acquireOn, claimOn, freshKey, releaseOn } from './claims.js';
 
@@ -38,7 +40,7 @@ export class RedlockNodes {
     this.#paused.clear();
   }
 
-  /** The owner value on each node, null where nobody has the lock. */
+  /** The owner on each node, null where nobody has the lock. */
   owners(key: string): Promise<(string | null)[]> {
     return Promise.all(this.servers.map((server) => ownerOn(server, key)));
   }
@@ -74,14 +76,16 @@ export class RedlockNodes {
     await until(
       async () => {
         const claim = claimOn(freshKey());
+        const before = await this.fences(claim.key);
         await acquireOn(backend, claim);
         await releaseOn(backend, claim);
-        return (await Promise.all(this.servers.map((_, node) => this.fence(node, claim.key)))).every(Boolean);
+        return (await this.fences(claim.key)).every((counter, node) => counter > before[node]!);
       },
       { what: 'all nodes vote' },
     );
   }
 
+  /** Takes a lock on a node for another program: the value has no token. */
   async put(node: number, key: string, owner: string, ttlMs = 60_000): Promise<void> {
     await this.servers[node]!.command('SET', `lock:{${key}}`, owner, 'PX', ttlMs);
   }
@@ -90,20 +94,20 @@ export class RedlockNodes {
     await this.servers[node]!.command('DEL', `lock:{${key}}`);
   }
 
-  /** The fencing counter on a node, 0 where there is none. */
+  /** The fencing counter of a lock on a node, 0 where there is none. Locks of one shard have the same. */
   async fence(node: number, key: string): Promise<number> {
-    return Number(await this.servers[node]!.command('GET', `lock:{${key}}:fence`));
+    return Number(await this.servers[node]!.command('GET', shardOf(key)));
+  }
+
+  fences(key: string): Promise<number[]> {
+    return Promise.all(this.servers.map((_, node) => this.fence(node, key)));
   }
 
   async setFence(node: number, key: string, value: number): Promise<void> {
-    await this.servers[node]!.command('SET', `lock:{${key}}:fence`, value);
+    await this.servers[node]!.command('SET', shardOf(key), tokenText(value));
   }
 
   async stop(): Promise<void> {
     await Promise.all(this.servers.map((server) => server.stop()));
   }
-}
-
-async function ownerOn(server: RedisServer, key: string): Promise<string | null> {
-  return (await server.command('GET', `lock:{${key}}`)) as string | null;
 }

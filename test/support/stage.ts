@@ -5,6 +5,7 @@ import { onTestFinished } from 'vitest';
 import { StoppableProcess } from './driven-process.js';
 import { letVote } from './let-vote.js';
 import { RedisServer } from './redis-server.js';
+import { ownerOn } from './stored.js';
 import { TcpProxy } from './tcp-proxy.js';
 import { until } from './until.js';
 
@@ -33,8 +34,8 @@ export function clientOf({ port }: { port: number }, options: RedisOptions = {})
 }
 
 /** Who holds the lock of this library by each server, null where nobody does. */
-export function ownersOf(servers: readonly RedisServer[], key: string): Promise<unknown[]> {
-  return Promise.all(servers.map((server) => server.command('GET', `lock:{${key}}`)));
+export function ownersOf(servers: readonly RedisServer[], key: string): Promise<(string | null)[]> {
+  return Promise.all(servers.map((server) => ownerOn(server, key)));
 }
 
 export async function freeOn(servers: readonly RedisServer[], key: string): Promise<void> {

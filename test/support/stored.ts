@@ -1,0 +1,35 @@
+import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
+import { SHARDS } from '../../lib/stores/redis/node/lock-keys.js';
+import { readValue } from '../../lib/stores/redis/node/lock-value.js';
+import type { RedisServer } from './redis-server.js';
+
+/** The fencing counter of one server, which all its locks share. */
+export const COUNTER = 'lock:fence';
+
+/** The fencing counter of a lock on a node of a Redlock. */
+export function shardOf(key: string): string {
+  return `${COUNTER}:${clusterSlot(`lock:{${key}}`) % SHARDS}`;
+}
+
+/**
+ * Whether a key is a fencing counter: `lock:fence` of a server, `lock:fence{tag}` of a slot, or `lock:fence:<n>` of a shard,
+ * behind any prefix. No name of a lock looks like that, whatever its key.
+ */
+export function isCounter(name: string): boolean {
+  return /^[^{]+:fence(:\d+|\{[0-9a-z]+\})?$/.test(name);
+}
+
+/** The keys of a server without fencing counters, and without what a node of a Redlock remembers of its restarts. */
+export async function keysOfLocks(server: RedisServer, pattern?: string): Promise<string[]> {
+  return (await server.keys(pattern)).filter((name) => !isCounter(name) && name !== 'lock:admission');
+}
+
+/** The owner in the value of a lock, without token and mark; null where nobody holds it. */
+export function ownerIn(value: unknown): string | null {
+  return value === null ? null : readValue(value as string).owner;
+}
+
+/** Who holds a lock, as the server knows; null where nobody does. */
+export async function ownerOn(server: RedisServer, key: string): Promise<string | null> {
+  return ownerIn(await server.command('GET', `lock:{${key}}`));
+}
