@@ -5,6 +5,7 @@ import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 import { acquireOn, claimOn, connected, freshKey, granted, releaseOn } from '../support/claims.js';
+import { counterOn, ownerOn } from '../support/stored.js';
 
 /** Options of a client of the application; none: the client that this library makes. */
 const CLIENTS: [string, RedisOptions | undefined][] = [
@@ -49,17 +50,18 @@ describe.each(CLIENTS)('An acquire that was given up, by %s,', (_name, options) 
   const isFree = async (key: string) => {
     const next = claimOn(key);
     await until(async () => (await acquireOn(backend, next)).status === 'acquired', { what: 'the lock is free' });
-    expect(await server.command('GET', `lock:{${key}}`)).toBe(next.owner);
+    expect(await ownerOn(server, key)).toBe(next.owner);
     expect(await releaseOn(backend, next)).toEqual({ status: 'released' });
   };
 
   it('an acquire that was given up leaves no lock when the server runs it late [G51]', async () => {
     await open(server.port);
     const claim = claimOn(freshKey());
+    const counter = await counterOn(server);
     server.pause();
     expect(await acquireOn(backend, claim)).toMatchObject({ status: 'unavailable' });
     server.resume();
-    await until(() => count(`lock:{${claim.key}}:fence`), { what: 'the late acquire has run' });
+    await until(async () => (await counterOn(server)) > counter, { what: 'the late acquire has run' });
     await until(async () => (await count(`lock:{${claim.key}}`)) === 0, { what: 'its lock is released' });
     await isFree(claim.key);
   });
@@ -88,10 +90,11 @@ describe.each(CLIENTS)('An acquire that was given up, by %s,', (_name, options) 
   it('leaves no lock when its answer comes after the limit', async () => {
     await open(proxy.port);
     const claim = claimOn(freshKey());
+    const counter = await counterOn(server);
     proxy.hold();
     expect(await acquireOn(backend, claim)).toMatchObject({ status: 'unavailable' });
     proxy.release();
-    await until(() => count(`lock:{${claim.key}}:fence`), { what: 'the late acquire has run' });
+    await until(async () => (await counterOn(server)) > counter, { what: 'the late acquire has run' });
     await until(async () => (await count(`lock:{${claim.key}}`)) === 0, { what: 'its lock is released' });
     await isFree(claim.key);
   });

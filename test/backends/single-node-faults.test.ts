@@ -15,6 +15,7 @@ import {
   opened,
   releaseOn,
 } from '../support/claims.js';
+import { COUNTER, counterOn, ownerOn } from '../support/stored.js';
 
 describe('One Redis server', () => {
   let server: RedisServer;
@@ -44,7 +45,7 @@ describe('One Redis server', () => {
     await server.stop();
   });
 
-  const owner = (key: string) => server.command('GET', `lock:{${key}}`);
+  const owner = (key: string) => ownerOn(server, key);
   const free = (key: string) => until(async () => (await owner(key)) === null, { what: 'the lock is free' });
   const atProxy = () => [expect.objectContaining({ node: `127.0.0.1:${proxy.port}` })];
 
@@ -58,7 +59,7 @@ describe('One Redis server', () => {
       expect(await owner(claim.key)).toBe(claim.owner);
       expect(outcome.sentAt).toBeGreaterThan(before);
       // One grant, one token: the command ran twice.
-      expect(Number(await server.command('GET', `lock:{${claim.key}}:fence`))).toBe(outcome.fencingToken);
+      expect(await counterOn(server)).toBe(outcome.fencingToken);
       expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
       expect(await owner(claim.key)).toBeNull();
     });
@@ -95,15 +96,16 @@ describe('One Redis server', () => {
   });
 
   it('that refuses two locks for different reasons is quoted on each', async () => {
-    const [word, list] = [claimOn(freshKey()), claimOn(freshKey())];
-    await server.command('SET', `lock:{${word.key}}:fence`, 'word');
+    const [free, list] = [claimOn(freshKey()), claimOn(freshKey())];
+    await server.command('SET', COUNTER, 9e15);
+    onTestFinished(async () => void (await server.command('DEL', COUNTER)));
     await server.command('RPUSH', `lock:{${list.key}}`, 'a list');
     const refused = (problem: RegExp) => ({
       status: 'unavailable',
       causes: [expect.objectContaining({ problem: expect.stringMatching(problem) })],
     });
     for (let round = 0; round < 2; round++) {
-      expect(await acquireOn(backend, word)).toEqual(refused(/not an integer/));
+      expect(await acquireOn(backend, free)).toEqual(refused(/the fencing counter lock:fence is out of range/));
       expect(await acquireOn(backend, list)).toEqual(refused(/WRONGTYPE/));
     }
   });

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { openLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
 import { clientOf, redisServer } from '../support/stage.js';
+import { ownerOn } from '../support/stored.js';
 
 describe('H2: every client stores the same value', () => {
   it('a naive lock with a fixed value is deleted by a holder whose lease has ended, and two others hold it at once', async () => {
@@ -24,7 +25,7 @@ describe('H2: every client stores the same value', () => {
     const lockOfB = await b!.acquire('key');
     expect(lockOfB.owner).not.toBe(lockOfA.owner);
     expect(await lockOfA.release()).toBe(false);
-    expect(await server.command('GET', 'lock:{key}')).toBe(lockOfB.owner);
+    expect(await ownerOn(server, 'key')).toBe(lockOfB.owner);
     expect(await c!.tryAcquire('key')).toBeNull();
     expect(await lockOfB.release()).toBe(true);
   });

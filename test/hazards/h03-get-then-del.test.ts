@@ -3,6 +3,7 @@ import { openLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
 import { tryLock } from '../support/naive.js';
 import { clientOf, proxyTo, redisServer } from '../support/stage.js';
+import { ownerOn } from '../support/stored.js';
 
 describe('H3: the release reads its own value, and then deletes', () => {
   it('a naive lock whose release pauses between GET and DEL deletes the lock of the next holder', async () => {
@@ -29,7 +30,7 @@ describe('H3: the release reads its own value, and then deletes', () => {
     const lockOfB = await b.acquire('key');
     wayOfA.release();
     expect(await releasing).toBe(false);
-    expect(await server.command('GET', 'lock:{key}')).toBe(lockOfB.owner);
+    expect(await ownerOn(server, 'key')).toBe(lockOfB.owner);
     expect(await lockOfB.release()).toBe(true);
   });
 });

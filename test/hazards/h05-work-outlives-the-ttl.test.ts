@@ -4,6 +4,7 @@ import { openLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
 import { tryLock } from '../support/naive.js';
 import { clientOf, redisServer } from '../support/stage.js';
+import { ownerOn } from '../support/stored.js';
 
 /** Longer than a busy machine lets a process stand still. */
 const TTL_MS = 1_000;
@@ -28,7 +29,7 @@ describe('H5: the work takes longer than the ttl', () => {
       for (const end = performance.now() + 5 * TTL_MS; performance.now() < end; await sleep(5)) {
         expect(await b!.tryAcquire('key')).toBeNull();
         expect(lock.isHeld).toBe(true);
-        owners.add(await server.command('GET', 'lock:{key}'));
+        owners.add(await ownerOn(server, 'key'));
       }
       return lock.owner;
     });

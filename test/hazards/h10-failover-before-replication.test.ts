@@ -6,6 +6,7 @@ import { until } from '../support/until.js';
 import { FencedStore } from './fenced-store.js';
 import { tryLock } from '../support/naive.js';
 import { clientOf, proxyTo, redisServer, redisServers } from '../support/stage.js';
+import { counterOn } from '../support/stored.js';
 
 /** A primary with a replica that follows it through a proxy, which can hold the stream of changes back. */
 async function replicated(): Promise<{ primary: RedisServer; stream: TcpProxy; replica: RedisServer }> {
@@ -59,8 +60,8 @@ describe('H10: the primary fails before it has replicated the lock', () => {
   it('this library gives the second holder the greater token after a failover to a replica that knows an old counter [G16]', async () => {
     const { primary, stream, replica } = await replicated();
     const before = await openLocks({ redis: primary.url });
-    await before.withLock('key', () => {});
-    await until(() => replica.command('EXISTS', 'lock:{key}:fence'), { what: 'the replica has the counter' });
+    const { fencingToken } = await before.withLock('key', (lock) => lock);
+    await until(async () => (await counterOn(replica)) === fencingToken, { what: 'the replica has the counter' });
     await laterHolderIsGreater(primary, stream, replica);
   });
 

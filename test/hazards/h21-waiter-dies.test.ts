@@ -5,6 +5,7 @@ import type { RedisServer } from '../support/redis-server.js';
 import { scriptCalls } from '../support/script-calls.js';
 import { until } from '../support/until.js';
 import { clientOf, NaiveProcess, redisServer } from '../support/stage.js';
+import { ownerOn } from '../support/stored.js';
 
 const LONG_TTL_MS = 60_000;
 /** What was granted to a process that is gone is taken back after 2 s; the rest is for a busy machine. */
@@ -47,7 +48,7 @@ describe('H21: the process that is next in the queue dies', () => {
     await end(first);
     await lock.release();
     const next = await waiting;
-    expect(await server.command('GET', 'lock:{key}')).toBe(next.owner);
+    expect(await ownerOn(server, 'key')).toBe(next.owner);
     expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
     expect(await next.release()).toBe(true);
   });
@@ -71,7 +72,7 @@ describe('H21: the process that is next in the queue dies', () => {
     await given;
     await (releasing ?? lock.release());
     const next = await waiting;
-    expect(await server.command('GET', 'lock:{key}')).toBe(next.owner);
+    expect(await ownerOn(server, 'key')).toBe(next.owner);
     expect(await next.release()).toBe(true);
     await until(() => first!.size === 0, { what: 'nothing of the first is left' });
   });

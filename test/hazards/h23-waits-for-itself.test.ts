@@ -4,6 +4,7 @@ import { openLocks } from '../support/open-locks.js';
 import { scriptCalls } from '../support/script-calls.js';
 import { tryLock, unlock } from '../support/naive.js';
 import { clientOf, redisServer } from '../support/stage.js';
+import { ownerOn } from '../support/stored.js';
 
 describe('H23: work under a lock calls other work under the same lock', () => {
   it('a naive lock that is acquired again under itself waits for itself until it gives up', async () => {
@@ -33,7 +34,7 @@ describe('H23: work under a lock calls other work under the same lock', () => {
       await server.resetCalls();
       expect(await charge()).toBe(outer.fencingToken);
       expect(await scriptCalls(server)).toBe(0);
-      expect(await server.command('GET', 'lock:{key}')).toBe(outer.owner);
+      expect(await ownerOn(server, 'key')).toBe(outer.owner);
     });
     expect(await server.keys('lock:{key}')).toEqual([]);
   });

@@ -6,6 +6,7 @@ import { until } from '../support/until.js';
 import { FencedStore } from './fenced-store.js';
 import { tryMajority } from '../support/naive.js';
 import { clientOf, freeOn, redisServers } from '../support/stage.js';
+import { shardOf } from '../support/stored.js';
 
 const TTL_MS = 1_000;
 /** Of A, after the snapshot. */
@@ -49,12 +50,12 @@ describe('H25: a node of a Redlock restarts with an older snapshot', () => {
     const [a, b] = [await openLocks(options), await openLocks(options)];
     const stock = new FencedStore();
     const refuse = (key: string, node: RedisServer) => node.command('SET', `lock:{${key}}`, 'another', 'PX', 60_000);
-    const counters = () => Promise.all(nodes.map((node) => node.command('GET', 'lock:{key}:fence')));
+    const counters = () => Promise.all(nodes.map((node) => node.command('GET', shardOf('key'))));
     const { fencingToken } = await a.withLock('key', (lock) => lock);
     await until(async () => !(await counters()).includes(null), { what: 'all nodes have voted' });
     await freeOn(nodes, 'key');
-    // As after a write-back: counters that differ by some microseconds would hide it.
-    for (const node of nodes) await node.command('SET', 'lock:{key}:fence', fencingToken);
+    // Counters that differ by some microseconds would hide it.
+    for (const node of nodes) await node.command('SET', shardOf('key'), fencingToken);
     await nodes[0]!.command('SAVE');
 
     await refuse('key', nodes[2]!);

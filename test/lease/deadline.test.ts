@@ -5,6 +5,7 @@ import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
+import { ownerOn } from '../support/stored.js';
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -152,7 +153,7 @@ describe('a grant that arrives when nothing is left of its ttl', () => {
     proxy.release();
     const lock = await acquiring;
     expect(lock.isHeld).toBe(true);
-    expect(await server.command('GET', 'lock:{again}')).toBe(lock.owner);
+    expect(await ownerOn(server, 'again')).toBe(lock.owner);
     expect(await lock.release()).toBe(true);
     expect(await isFree('again')).toBe(true);
   });

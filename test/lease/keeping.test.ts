@@ -7,6 +7,7 @@ import { RedisCluster } from '../support/redis-cluster.js';
 import { RedisServer } from '../support/redis-server.js';
 import { scriptCalls } from '../support/script-calls.js';
 import { until } from '../support/until.js';
+import { ownerOn } from '../support/stored.js';
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -35,7 +36,7 @@ describe('with the watchdog on', () => {
       const looks: boolean[] = [];
       const endsAt = performance.now() + 5 * ttlMs;
       while (performance.now() < endsAt) {
-        looks.push(lock.isHeld && (await server.command('GET', 'lock:{long}')) === lock.owner);
+        looks.push(lock.isHeld && (await ownerOn(server, 'long')) === lock.owner);
         await sleep(5);
       }
       running = false;
@@ -93,7 +94,7 @@ describe('with the watchdog off', () => {
     lock.signal.addEventListener('abort', () => order.push(`aborted, held: ${lock.isHeld}`));
     expect(order).toEqual([]);
     await until(() => lock.signal.aborted, { what: 'the signal has aborted' });
-    expect(await server.command('GET', 'lock:{off}')).toBe(lock.owner);
+    expect(await ownerOn(server, 'off')).toBe(lock.owner);
     await until(() => order.length === 3, { what: 'both timers have fired' });
     expect(order).toEqual(['50 ms before', 'aborted, held: false', '50 ms after']);
     expect(lock.signal.reason).toMatchObject({ code: 'LOCK_LOST', key: 'off', reason: 'expired' });

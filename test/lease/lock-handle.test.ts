@@ -5,6 +5,7 @@ import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
+import { counterOn, ownerOn } from '../support/stored.js';
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -13,7 +14,7 @@ beforeAll(async () => {
 afterAll(() => server.stop());
 
 const ttlInRedis = (key: string): Promise<number> => server.command('PTTL', `lock:{${key}}`) as Promise<number>;
-const holderInRedis = (key: string): Promise<unknown> => server.command('GET', `lock:{${key}}`);
+const holderInRedis = (key: string): Promise<string | null> => ownerOn(server, key);
 
 describe('a lock', () => {
   it('tells its key, owner, fencing token, remaining time, and that it is held', async () => {
@@ -21,7 +22,7 @@ describe('a lock', () => {
     const lock = await locks.acquire('told', { ttlMs: 10_000 });
     expect(lock.key).toBe('told');
     expect(lock.owner).toBe(await holderInRedis('told'));
-    expect(lock.fencingToken).toBe(Number(await server.command('GET', 'lock:{told}:fence')));
+    expect(lock.fencingToken).toBe(await counterOn(server));
     expect(Number.isSafeInteger(lock.fencingToken)).toBe(true);
     expect(lock.isHeld).toBe(true);
     expect(lock.signal.aborted).toBe(false);
@@ -165,7 +166,7 @@ describe('extend', () => {
     const locks = await openLocks({ redis: server.url });
     const lock = await locks.acquire('token');
     await lock.extend();
-    expect(Number(await server.command('GET', 'lock:{token}:fence'))).toBe(lock.fencingToken);
+    expect(await counterOn(server)).toBe(lock.fencingToken);
   });
 
   it('serves several calls at once in their order: the last one counts', async () => {

@@ -33,3 +33,8 @@ export function ownerIn(value: unknown): string | null {
 export async function ownerOn(server: RedisServer, key: string): Promise<string | null> {
   return ownerIn(await server.command('GET', `lock:{${key}}`));
 }
+
+/** The fencing counter of a server, 0 where there is none yet. */
+export async function counterOn(server: RedisServer): Promise<number> {
+  return Number(await server.command('GET', COUNTER));
+}
