@@ -69,7 +69,8 @@ export const held = {
 
 /** Who holds which lock, as Redis has it. */
 async function holders(control) {
-  const keys = (await control.keys('*held:*')).filter((key) => !key.endsWith(':fence'));
+  const keys = await control.keys('*held:*');
   const values = keys.length > 0 ? await control.mget(keys) : [];
-  return new Map(keys.map((key, index) => [key, values[index]]));
+  // The + behind the token of this library says that there may be waiters, and not who holds the lock.
+  return new Map(keys.map((key, index) => [key, values[index]?.replace(/\+$/, '')]));
 }

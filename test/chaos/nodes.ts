@@ -1,6 +1,7 @@
 import { cpSync, existsSync, mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { RedisServer } from '../support/redis-server.js';
+import { keysOfLocks } from '../support/stored.js';
 
 /** What a node has when it comes back. */
 export type Restart = 'empty' | 'with-data' | 'old';
@@ -61,7 +62,7 @@ export class ChaosNode {
 
   /** What is there beside what stays for a day: the fencing counters, and what a restart is known by. */
   async leftKeys(): Promise<string[]> {
-    return (await this.server.keys()).filter((key) => !key.endsWith(':fence') && key !== 'lock:admission');
+    return keysOfLocks(this.server);
   }
 
   async stop(): Promise<void> {

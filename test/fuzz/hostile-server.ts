@@ -73,10 +73,17 @@ const wellFormed = fc.letrec<{ value: string }>((tie) => ({
   ),
 }));
 
-/** As the library expects them: a token, or who holds the lock and for how long. */
+const token = fc.integer({ min: 1, max: 9e15 }).map((value) => String(value).padStart(16, '0'));
+const value = fc
+  .tuple(line, fc.option(token), fc.constantFrom('', '+'))
+  .map(([owner, of, mark]) => (of === null ? owner : `${owner}@${of}${mark}`));
+
+/** As the library expects them: a token, that and the time of the node, or who holds the lock and for how long. */
 const asExpected = fc.oneof(
-  fc.integer({ min: 1 }).map((token) => `:${token}\r\n`),
-  fc.tuple(fc.integer({ min: 0, max: 50 }), line).map(([pttl, owner]) => `*2\r\n:${pttl}\r\n+${owner}\r\n`),
+  fc.integer({ min: 1 }).map((number) => `:${number}\r\n`),
+  token.map((text) => `$16\r\n${text}\r\n`),
+  fc.tuple(token, fc.nat()).map(([text, us]) => `*3\r\n$16\r\n${text}\r\n$2\r\nat\r\n:${us}\r\n`),
+  fc.tuple(fc.integer({ min: 0, max: 50 }), value).map(([pttl, text]) => `*2\r\n:${pttl}\r\n+${text}\r\n`),
 );
 
 /** ioredis throws at a null that nobody asked for, where no caller can catch it: not as a second answer. */

@@ -28,6 +28,7 @@ import { makeApp, startApp, type TestApp } from '../support/nest-app.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
+import { keysOfLocks } from '../support/stored.js';
 
 let redis: RedisServer;
 beforeAll(async () => {
@@ -223,7 +224,7 @@ describe('an application with two registrations', () => {
     works[1]!.finish.open();
     expect(await works[1]!.call).toBe('second');
     await closing;
-    expect((await redis.keys('*')).filter((key) => !key.endsWith(':fence'))).toEqual([]);
+    expect(await keysOfLocks(redis)).toEqual([]);
   });
 
   it('closing an application with two registrations waits for all work for one shutdownTimeoutMs in total, the longest [G218]', async () => {

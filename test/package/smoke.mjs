@@ -186,7 +186,7 @@ async function runApp(folder, redis, ...flags) {
   await redis.command('FLUSHALL');
   await run(process.execPath, [...flags, 'out/main.js'], folder, { REDIS_URL: redis.url });
   const keys = await redis.keys('*');
-  const locks = keys.filter((key) => !key.endsWith(':fence'));
+  const locks = keys.filter((key) => key !== 'lock:fence');
   if (locks.length > 0) throw new Error(`Locks were left behind: ${locks.join(', ')}`);
 }
 

@@ -6,6 +6,7 @@ import { openLocks } from '../support/open-locks.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
+import { ownerIn } from '../support/stored.js';
 
 describe('waitForReplicas in a Cluster', () => {
   let cluster: RedisCluster;
@@ -23,7 +24,7 @@ describe('waitForReplicas in a Cluster', () => {
 
     const { key, owner } = await locks.acquire(keyOf(0));
     await replica.command('READONLY');
-    expect(await replica.command('GET', `app:lock:{${key}}`)).toBe(owner);
+    expect(ownerIn(await replica.command('GET', `app:lock:{${key}}`))).toBe(owner);
     expect(await waits()).toEqual([1, 0, 0]);
 
     const refused = locks.acquire(keyOf(1));

@@ -6,6 +6,7 @@ import { readMessage } from '../../lib/stores/redis/scripts/hand-off.js';
 import { tryLock } from '../support/naive.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
+import { ownerOn } from '../support/stored.js';
 import { clientOf, locksAt, locksOf, sentinelGroup } from './sentinel-stage.js';
 
 const ONE = { count: 1, timeoutMs: 5_000 };
@@ -48,7 +49,7 @@ describe('A failover by Sentinel', () => {
     await group.follows(promoted); // until then nobody could acknowledge an extension
     await isExtended(lock);
     await isConnected(holder);
-    expect(await promoted.command('GET', 'lock:{key}')).toBe(lock.owner);
+    expect(await ownerOn(promoted, 'key')).toBe(lock.owner);
     expect(lock.isHeld).toBe(true);
     expect(await lock.release()).toBe(true);
     const next = await others.acquire('key', { waitMs: 0 });
@@ -78,7 +79,7 @@ describe('A failover by Sentinel', () => {
     await until(() => told.length > 0, { what: 'he is told' }); // so he need not ask from time to time
     expect(told.map((text) => readMessage(text).ticket)).toEqual([second.owner]);
     expect(second.fencingToken).toBeGreaterThan(lock.fencingToken);
-    expect(await promoted.command('GET', 'lock:{key}')).toBe(second.owner);
+    expect(await ownerOn(promoted, 'key')).toBe(second.owner);
   });
 
   it('waiters of a failover that is longer than commandTimeoutMs are rejected within that time, leave nothing behind, and may ask again [G81]', async () => {

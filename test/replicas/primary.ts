@@ -2,6 +2,7 @@ import { onTestFinished } from 'vitest';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
+import { ownerOn } from '../support/stored.js';
 
 /** A primary whose replica follows it by way of a proxy, which can keep the stream of changes from it. */
 export class Primary {
@@ -55,9 +56,8 @@ export class Primary {
   }
 
   /** Who holds the lock by the primary, and by the replica. */
-  async owners(key: string): Promise<{ primary: unknown; replica: unknown }> {
-    const name = `lock:{${key}}`;
-    return { primary: await this.server.command('GET', name), replica: await this.replica.command('GET', name) };
+  async owners(key: string): Promise<{ primary: string | null; replica: string | null }> {
+    return { primary: await ownerOn(this.server, key), replica: await ownerOn(this.replica, key) };
   }
 
   async isFree(key: string): Promise<void> {

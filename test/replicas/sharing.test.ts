@@ -3,6 +3,7 @@ import type { RedisLockSettings } from '../../lib/compose/redis-lock-options.js'
 import { freshKey } from '../support/claims.js';
 import { openLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
+import { counterOn } from '../support/stored.js';
 import { Primary } from './primary.js';
 
 const PATIENTLY = { count: 1, timeoutMs: 10_000 };
@@ -86,7 +87,7 @@ describe('The wait for replicas', () => {
       const turns = Array.from({ length: 10 }, () =>
         locks.withLock(key, async ({ fencingToken }) => {
           tokens.push(fencingToken);
-          counters.push(Number(await primary.replica.command('GET', `lock:{${key}}:fence`)));
+          counters.push(await counterOn(primary.replica));
         }),
       );
       await until(async () => (await primary.server.command('ZCARD', `lock:{${key}}:queue`)) === 1, {

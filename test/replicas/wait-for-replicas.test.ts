@@ -4,6 +4,7 @@ import type { RedisLockSettings } from '../../lib/compose/redis-lock-options.js'
 import { freshKey } from '../support/claims.js';
 import { openLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
+import { counterOn, ownerIn } from '../support/stored.js';
 import { Primary, proxyTo } from './primary.js';
 
 /** For waits that end by an answer. */
@@ -41,7 +42,7 @@ describe('With waitForReplicas', () => {
         const key = freshKey();
         const lock = await locks.acquire(key);
         expect((await primary.owners(key)).replica).toBe(lock.owner);
-        expect(Number(await primary.replica.command('GET', `lock:{${key}}:fence`))).toBe(lock.fencingToken);
+        expect(await counterOn(primary.replica)).toBe(lock.fencingToken);
       }
     });
 
@@ -51,7 +52,7 @@ describe('With waitForReplicas', () => {
       await redis.select(3);
       const locks = await openLocks({ redis, waitForReplicas: PATIENTLY });
       const { key, owner } = await locks.acquire(freshKey());
-      expect(await redis.get(`lock:{${key}}`)).toBe(owner);
+      expect(ownerIn(await redis.get(`lock:{${key}}`))).toBe(owner);
     });
 
     it('counts from before it was asked for: what the replica took is gone from its lease', async () => {

@@ -7,6 +7,7 @@ import { RedisServer } from '../support/redis-server.js';
 import { loadScripts } from '../support/script-calls.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
+import { ownerOn } from '../support/stored.js';
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -16,7 +17,7 @@ beforeAll(async () => {
 afterAll(() => server.stop());
 
 const ttl = (key: string) => server.command('PTTL', `lock:{${key}}`) as Promise<number>;
-const owner = (key: string) => server.command('GET', `lock:{${key}}`);
+const owner = (key: string) => ownerOn(server, key);
 
 /** Two services, of which the second one hears of its turns. */
 async function services(key: string, redis: Redis | string) {

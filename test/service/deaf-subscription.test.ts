@@ -10,6 +10,7 @@ import { RedisCluster } from '../support/redis-cluster.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
+import { ownerOn } from '../support/stored.js';
 
 const HOLD_MS = 20;
 
@@ -176,7 +177,10 @@ describe('a process whose subscription the server has closed without its knowled
     await until(async () => (await kindOf()) === 'b', { what: 'it waits to be granted unheard' });
     expect(await queued(server, 'deafened')).toBe(1);
     await holder.release();
-    expect((await server.command('GET', 'lock:{deafened}')) as string).not.toBe(holder.owner);
-    await (await waiting).release();
+    const owner = await ownerOn(server, 'deafened');
+    expect(owner).not.toBe(holder.owner);
+    const lock = await waiting;
+    expect(lock.owner).toBe(owner);
+    await lock.release();
   });
 });

@@ -11,6 +11,7 @@ import { RedisServer } from '../support/redis-server.js';
 import { loadScripts, scriptCalls } from '../support/script-calls.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
+import { ownerOn } from '../support/stored.js';
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -159,7 +160,7 @@ describe('a lock that is released while another service waits', () => {
     expect(await scriptCalls(server)).toBe(3); // with the question
     expect(holder.isHeld).toBe(false);
     expect(lock.isHeld).toBe(true);
-    expect(await server.command('GET', 'lock:{by-force}')).toBe(lock.owner);
+    expect(await ownerOn(server, 'by-force')).toBe(lock.owner);
   });
 });
 

@@ -27,6 +27,7 @@ import { openLocks } from '../support/open-locks.js';
 import { randomOf } from '../support/random.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
+import { keysOfLocks } from '../support/stored.js';
 
 const KEY = 'key';
 const TERMS = { ttlMs: 30_000, waitMs: 60_000, watchdog: true };
@@ -709,7 +710,8 @@ describe.each(BACKENDS)('random calls on %s', (name, optionsOf) => {
     expect(outcomes.served! + outcomes.aborted! + outcomes.inVain!).toBe(400);
     expect(Math.min(...Object.values(outcomes))).toBeGreaterThan(0);
     await until(() => services.every(({ size }) => size === 0), { what: 'nothing is kept' });
-    const left = async () => (await server.keys()).filter((key) => key !== 'lock:{chaos}:fence').length === 0;
-    await until(left, { what: `only the fencing counter is left (${name})` });
+    await until(async () => (await keysOfLocks(server)).length === 0, {
+      what: `only the fencing counter is left (${name})`,
+    });
   });
 });

@@ -9,6 +9,7 @@ import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
+import { ownerOn } from '../support/stored.js';
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -17,7 +18,7 @@ beforeAll(async () => {
 afterAll(() => server.stop());
 
 const open = () => openLocks({ redis: server.url });
-const holderInRedis = (key: string): Promise<unknown> => server.command('GET', `lock:{${key}}`);
+const holderInRedis = (key: string): Promise<string | null> => ownerOn(server, key);
 
 describe('acquire', () => {
   it('takes a free lock in one round trip, and gives it back in another', async () => {

@@ -7,6 +7,7 @@ import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
+import { ownerOn } from '../support/stored.js';
 
 const COMMAND_TIMEOUT_MS = 200;
 /** A command, a reconnect and a command more, on a busy machine. */
@@ -151,7 +152,7 @@ describe('while acquiring, Redis', () => {
     const cut = proxy.cutAfterRequest('{key}');
     const lock = await locks.acquire('key', { waitMs: 0 });
     await cut;
-    expect(await server.command('GET', 'lock:{key}')).toBe(lock.owner);
+    expect(await ownerOn(server, 'key')).toBe(lock.owner);
     expect(await lock.release()).toBe(true);
     await noKeyIsLeft();
   });

@@ -7,6 +7,7 @@ import { openLocks } from '../support/open-locks.js';
 import { queued } from '../support/queue.js';
 import { scriptCalls } from '../support/script-calls.js';
 import { until } from '../support/until.js';
+import { keysOfLocks } from '../support/stored.js';
 
 /** Who waits looks after a second: before that only a wake-up can have served it. */
 const LOOKS_AFTER_MS = 1_000;
@@ -221,9 +222,6 @@ describe('who is woken', () => {
 });
 
 it('the nodes of a Redlock keep nothing but fencing counters and what they are to remember of themselves', async () => {
-  const left = async () => {
-    const keys = (await Promise.all(nodes.servers.map((server) => server.keys('lock:*')))).flat();
-    return keys.filter((key) => !key.endsWith(':fence') && key !== 'lock:admission').length === 0;
-  };
-  await until(left, { what: 'no lock and no queue is left' });
+  const left = () => Promise.all(nodes.servers.map((server) => keysOfLocks(server)));
+  await until(async () => (await left()).flat().length === 0, { what: 'no lock and no queue is left' });
 });

@@ -1,6 +1,6 @@
 import { Cluster } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
+import { clusterSlot, tagOfSlot } from '../../lib/stores/redis/client/cluster-slot.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import type { RedisServer } from '../support/redis-server.js';
@@ -23,6 +23,9 @@ describe('While a slot of a Cluster moves to another node', () => {
     const from = cluster.nodes[Math.floor((slot * cluster.nodes.length) / 16_384)]!;
     const to = cluster.nodes.find((node) => node !== from)!;
     return {
+      counter: `lock:fence{${tagOfSlot(slot)}}`,
+      from,
+      to,
       async begin() {
         await to.command('CLUSTER', 'SETSLOT', slot, 'IMPORTING', await idOf(from));
         await from.command('CLUSTER', 'SETSLOT', slot, 'MIGRATING', await idOf(to));
@@ -42,7 +45,7 @@ describe('While a slot of a Cluster moves to another node', () => {
     const migration = await migrationOf('held');
     await migration.begin();
     await lock.extend();
-    await migration.move('lock:{held}:fence');
+    await migration.move(migration.counter);
     await lock.extend();
     const halfMoved = other.tryAcquire('held');
     await expect(halfMoved).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
@@ -70,7 +73,7 @@ describe('While a slot of a Cluster moves to another node', () => {
     const migration = await migrationOf('free');
     await migration.begin();
     await expect(locks.tryAcquire('free')).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
-    await migration.move('lock:{free}:fence');
+    await migration.move(migration.counter);
     await expect(locks.tryAcquire('free')).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
     await migration.end();
     const lock = await until(() => locks.tryAcquire('free').catch(() => undefined), { what: 'it can be had' });
@@ -86,7 +89,7 @@ describe('While a slot of a Cluster moves to another node', () => {
     await migration.begin();
     await lock.release();
     expect(failed).toEqual(['release-failed']);
-    for (const name of ['lock:{left}', 'lock:{left}:fence']) await migration.move(name);
+    for (const name of ['lock:{left}', migration.counter]) await migration.move(name);
     await migration.end();
     const next = await until(() => other.tryAcquire('left').catch(() => undefined), { what: 'it was released' });
     expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
