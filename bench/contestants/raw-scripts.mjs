@@ -6,34 +6,92 @@ const PREFIX = 'lock';
 
 /**
  * The raw client, or the raw quorum, with the scripts of this library in the place of `SET` and its delete, and nothing
- * else: no lease, nothing that is extended, no time limit, nobody who waits. What the library takes beyond it is its code.
+ * else: no lease, nothing that is extended, no time limit, no waiters, no write-back of a token that a majority does not
+ * agree on. What the library takes beyond it is its code.
  */
 export async function open({ ports, ttlMs }) {
   const { ACQUIRE, VOTE, RELEASE } = await library('stores/redis/scripts/lua.js');
+  const { LockKeys } = await library('stores/redis/node/lock-keys.js');
   const clients = await connectAll(ports);
-  const acquire = ports.length > 1 ? VOTE : ACQUIRE;
-  for (const { source } of [acquire, RELEASE])
-    await Promise.all(clients.map((client) => client.script('LOAD', source)));
+  const isRedlock = clients.length > 1;
+  const scripts = [isRedlock ? VOTE : ACQUIRE, RELEASE];
+  await Promise.all(clients.flatMap((client) => scripts.map(({ source }) => client.script('LOAD', source))));
+  const runners = clients.map(scriptRunner);
+  const keys = new LockKeys(PREFIX, isRedlock ? 'sharded' : 'one');
+  const counter = `${PREFIX}:fence`;
+  const admission = keys.admission();
   let sequence = 0;
+  let proposal = 0;
 
-  const take = (client, lock, owner) =>
-    ports.length > 1
-      ? client.evalsha(VOTE.sha, 3, lock, `${lock}:fence`, `${PREFIX}:admission`, owner, ttlMs, '')
-      : client.evalsha(ACQUIRE.sha, 2, lock, `${lock}:fence`, owner, ttlMs);
+  const vote = (key, lock, owner) => {
+    const names = [admission, lock, keys.fence(key)];
+    proposal = Math.max(proposal + 1, Math.round((performance.timeOrigin + performance.now()) * 1_000));
+    const args = ['', owner + proposal, ttlMs];
+    const isGrant = (reply) => typeof reply === 'string' || reply[1] === 'at';
+    return majority(runners, (run) => run(VOTE, names, args), isGrant);
+  };
 
   return {
     async acquire(key) {
-      const lock = `${PREFIX}:{${key}}`;
-      const owner = `bench/${process.pid}/abcdefghijkl/${(sequence++).toString(36)}`; // as long as ours
-      const isToken = (reply) => Number(reply) > 0;
-      if (clients.length > 1) await majority(clients, (client) => take(client, lock, owner), isToken);
-      else if (!isToken(await take(clients[0], lock, owner))) throw new Error(`${key} is taken`);
-      return { lock, owner };
+      const lock = keys.lock(key);
+      const owner = `bench/${process.pid}/abcdefghijkl/${(sequence++).toString(36)}@`; // as long as ours
+      if (isRedlock) await vote(key, lock, owner);
+      else if (typeof (await runners[0](ACQUIRE, [counter, lock], [owner, ttlMs])) !== 'string')
+        throw new Error(`${key} is taken`);
+      return { key, lock, owner };
     },
-    release({ lock, owner }) {
-      const give = (client) => client.evalsha(RELEASE.sha, 3, lock, `${lock}:fence`, `${lock}:queue`, owner);
-      return clients.length > 1 ? majority(clients, give, () => true) : give(clients[0]);
+    release({ key, lock, owner }) {
+      const give = (run) => run(RELEASE, [counter, lock, keys.queue(key)], [owner]);
+      return isRedlock ? majority(runners, give, () => true) : give(runners[0]);
     },
     close: () => clients.forEach((client) => client.disconnect()),
   };
+}
+
+/**
+ * Makes the function that runs scripts on one server, with as many locks a call as in the library: an operation that comes
+ * while nothing is in flight is sent at once; otherwise those of a tick travel together.
+ */
+function scriptRunner(client) {
+  let inFlight = 0;
+  let gathered = new Map();
+
+  const send = ({ script, keys, args, operations }) => {
+    inFlight++;
+    client.evalsha(script.sha, keys.length, [...keys, ...args]).then(
+      (reply) => {
+        inFlight--;
+        if (operations.length === 1) operations[0].resolve(reply);
+        else operations.forEach(({ resolve }, index) => resolve(reply[index]));
+      },
+      (error) => {
+        inFlight--;
+        for (const { reject } of operations) reject(error);
+      },
+    );
+  };
+
+  const sendGathered = () => {
+    const calls = gathered;
+    gathered = new Map();
+    for (const call of calls.values()) send(call);
+  };
+
+  return (script, keys, args) =>
+    new Promise((resolve, reject) => {
+      const operation = { resolve, reject };
+      if (inFlight === 0 && gathered.size === 0) {
+        send({ script, keys, args, operations: [operation] });
+        return;
+      }
+      if (gathered.size === 0) process.nextTick(sendGathered);
+      const call = gathered.get(script);
+      if (!call) {
+        gathered.set(script, { script, keys: [...keys], args: [...args], operations: [operation] });
+        return;
+      }
+      for (let at = script.sharedKeys; at < keys.length; at++) call.keys.push(keys[at]);
+      for (let at = script.sharedArgs; at < args.length; at++) call.args.push(args[at]);
+      if (call.operations.push(operation) === script.locksPerCall) sendGathered();
+    });
 }

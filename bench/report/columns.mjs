@@ -19,7 +19,13 @@ const stage = (stopped) => [
 
 /** The columns of each kind of scenario: a head, and the text of a cell. */
 export const COLUMNS = {
-  uncontended: [['rate to raw', ({ rateToRaw }) => times(rateToRaw)], rate, ...latency, ...cost],
+  uncontended: [
+    ['rate to raw', ({ rateToRaw }) => times(rateToRaw)],
+    ['to our bare scripts', ({ rateToScripts }) => times(rateToScripts)],
+    rate,
+    ...latency,
+    ...cost,
+  ],
   contended: [
     ['time to raw queue', (figures) => times(figures['ms.toBaseline'])],
     ['time ms', ({ ms }) => number(ms)],

@@ -18,25 +18,39 @@ export async function slice({ contestant, nextKey }, { inFlight, sliceMs }) {
   return { latencies, ms: performance.now() - start };
 }
 
+/** Turns of acquire and release on so many keys of a series, some in flight at once. */
+export async function turns(contestant, nextKey, { count, inFlight }) {
+  let begun = 0;
+  const loop = async () => {
+    while (begun++ < count) await contestant.release(await contestant.acquire(nextKey()));
+  };
+  await Promise.all(Array.from({ length: inFlight }, loop));
+}
+
 /** Keys that come round: enough of them that none is met while it is held, few enough that all are in use. */
 export function keys(prefix, count) {
   let sequence = 0;
   return () => `${prefix}:${sequence++ % count}`;
 }
 
-/** What was seen of one of two sides that take turns. */
+/** Keys of which each is used once. */
+export function freshKeys(prefix) {
+  return keys(prefix, Infinity);
+}
+
+/** What was seen of one of the sides that take turns. */
 class Side {
   #slices = [];
 
   constructor(contestant, name, keyCount) {
     this.contestant = contestant;
-    this.nextKey = keys(name, keyCount);
+    this.nextKey = keyCount === undefined ? freshKeys(name) : keys(name, keyCount);
   }
 
-  /** For a while, and until every lock was used once: its first use costs more than the next ones. */
-  async warmUp({ inFlight, warmUpMs, keyCount }) {
-    for (let turns = 0; turns < keyCount;) {
-      turns += (await slice(this, { inFlight, sliceMs: warmUpMs })).latencies.length;
+  /** For a while, and until every lock was used once, if they come round: its first use costs more than the next ones. */
+  async warmUp({ inFlight, warmUpMs, keyCount = 1 }) {
+    for (let done = 0; done < keyCount;) {
+      done += (await slice(this, { inFlight, sliceMs: warmUpMs })).latencies.length;
     }
   }
 
@@ -72,25 +86,33 @@ class Side {
 }
 
 /**
- * Alternates a contestant and the raw one in short slices of one process, so that the drift of a shared machine meets
- * both alike. The ratios are medians over pairs of neighbouring slices.
+ * Alternates a contestant and the baselines in short slices of one process, so that the drift of a shared machine meets all
+ * alike. The ratios are medians over neighbouring slices: the contestant stands between its baselines.
+ * @param baselines.raw the raw client, or the raw quorum
+ * @param baselines.scripts the raw client with the scripts of the library, if the contestant is compared with that, too
+ * @param terms.keyCount how many keys come round; undefined: each key is used once
  */
-export async function alternate(contestant, raw, terms, controls) {
-  const { inFlight, sliceMs, pairs, keyCount } = terms;
+export async function alternate(contestant, { raw, scripts }, terms, controls) {
+  const { inFlight, sliceMs, rounds, keyCount } = terms;
   const ours = new Side(contestant, 'bench', keyCount);
-  const theirs = new Side(raw, 'raw', keyCount);
-  for (const side of [ours, theirs]) await side.warmUp(terms);
-  for (let pair = 0; pair < pairs; pair++) {
-    for (const side of pair % 2 === 0 ? [ours, theirs] : [theirs, ours]) {
-      await side.measure({ inFlight, sliceMs }, controls);
-    }
+  const rawSide = new Side(raw, 'raw', keyCount);
+  const scriptsSide = scripts && new Side(scripts, 'scripts', keyCount);
+  const sides = [rawSide, ours, scriptsSide].filter(Boolean);
+  for (const side of sides) await side.warmUp(terms);
+  for (let round = 0; round < rounds; round++) {
+    for (const side of sides) await side.measure({ inFlight, sliceMs }, controls);
+    sides.reverse();
   }
   const ratio = (mine, other) => median(mine.map((value, index) => value / other[index]));
   return {
     ...ours.figures(),
-    raw: theirs.figures(),
-    rateToRaw: ratio(ours.rates(), theirs.rates()),
-    p50ToRaw: ratio(ours.p50s(), theirs.p50s()),
+    raw: rawSide.figures(),
+    rateToRaw: ratio(ours.rates(), rawSide.rates()),
+    p50ToRaw: ratio(ours.p50s(), rawSide.p50s()),
+    ...(scriptsSide && {
+      scripts: scriptsSide.figures(),
+      rateToScripts: ratio(ours.rates(), scriptsSide.rates()),
+    }),
   };
 }
 
