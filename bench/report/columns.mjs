@@ -5,8 +5,9 @@ const latency = [
   ['p50 ms', ({ p50Ms }) => number(p50Ms)],
   ['p99 ms', ({ p99Ms }) => number(p99Ms)],
 ];
+const commands = ['commands a turn', (figures) => number(figures.commands)];
 const cost = [
-  ['commands a turn', ({ commands }) => number(commands)],
+  commands,
   ['calls a turn', ({ calls }) => number(calls)],
   ['client CPU µs', ({ clientCpuUs }) => number(clientCpuUs)],
   ['Redis CPU µs', ({ redisCpuUs }) => number(redisCpuUs)],
@@ -63,6 +64,7 @@ export const COLUMNS = {
     ['3 stopped: ms until the error', (figures) => number(figures['3.errorMs'])],
     ['which', (figures) => shortened(figures['3.error'])],
   ],
+  'redlock-fresh': [...[0, 1, 2].flatMap(stage), commands],
   'wake-up': [
     ['p50 ms', ({ p50Ms }) => number(p50Ms)],
     ['to raw queue', (figures) => times(figures['p50Ms.toBaseline'])],

@@ -18,11 +18,13 @@ const FIGURES = [
   { scenario: 'wake-up', title: "wake-up: p50 to the raw queue's", name: 'p50Ms.toBaseline' },
   { scenario: 'wake-up', title: "wake-up: p99 to the raw queue's", name: 'p99Ms.toBaseline' },
   { scenario: 'held', title: '2 000 held: client CPU to raw', name: 'clientUs.toBaseline' },
-  ...[0, 1, 2].map((stopped) => ({
-    scenario: 'redlock',
-    title: `Redlock of 5, ${stopped} stopped: p50 to the raw quorum's`,
-    name: `${stopped}.p50ToRaw`,
-  })),
+  ...['redlock', 'redlock-fresh'].flatMap((scenario) =>
+    [0, 1, 2].map((stopped) => ({
+      scenario,
+      title: `Redlock of 5${scenario === 'redlock' ? '' : ', fresh keys'}, ${stopped} stopped: p50 to the raw quorum's`,
+      name: `${stopped}.p50ToRaw`,
+    })),
+  ),
 ];
 
 /** @returns in which figures a peer is better than the library; baselines are no peers */

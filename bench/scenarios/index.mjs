@@ -27,7 +27,8 @@ export const SCENARIOS = {
   }),
   crowd,
   held,
-  redlock,
+  redlock: redlock({ title: 'Redlock of 5, with 0, 1, 2 and 3 nodes stopped', isFresh: false }),
+  'redlock-fresh': redlock({ title: 'Redlock of 5, fresh keys, with 0, 1 and 2 nodes stopped', isFresh: true }),
   'wake-up': wakeUp,
 };
 

@@ -33,9 +33,11 @@ export function keys(prefix, count) {
   return () => `${prefix}:${sequence++ % count}`;
 }
 
-/** Keys of which each is used once. */
+let freshCount = 0;
+
+/** Keys of which each is used once, whichever process asks for them, and how often. */
 export function freshKeys(prefix) {
-  return keys(prefix, Infinity);
+  return () => `${prefix}:${process.pid}:${freshCount++}`;
 }
 
 /** What was seen of one of the sides that take turns. */
