@@ -11,6 +11,7 @@ export function planCells({ scenarios, contestants, repetitions, peerRepetitions
   const of = (scenario) => contestants.filter((contestant) => takesPart(contestant, scenario));
   for (let repetition = 0; repetition < repetitions; repetition++) {
     for (const scenario of scenarios) {
+      if (repetition > 0 && SCENARIOS[scenario].once) continue;
       for (const id of rotated(of(scenario), repetition)) {
         if (repetition >= peerRepetitions && !isOurs(id)) continue;
         cells.push({ scenario, contestant: id, repetition, quick, counting: false });

@@ -14,7 +14,17 @@ export const CONTESTANTS = {
   'raw-scripts': { title: 'raw client, our scripts', takesPart: ['uncontended', 'redlock'] },
   library: {
     title: 'nest-redis-lock',
-    takesPart: ['uncontended', 'contended', 'wake-up', 'fair', 'crowd', 'held', 'redlock'],
+    takesPart: [
+      'uncontended',
+      'contended',
+      'wake-up',
+      'fair',
+      'crowd',
+      'held',
+      'redlock',
+      'second-round-trips',
+      'keys-left-redlock',
+    ],
   },
   'raw-queue': { title: 'raw queue', takesPart: ['contended', 'wake-up'] },
   'raw-confirmed-queue': { title: 'raw queue, confirmed', takesPart: ['wake-up'] },

@@ -65,6 +65,16 @@ export const COLUMNS = {
     ['which', (figures) => shortened(figures['3.error'])],
   ],
   'redlock-fresh': [...[0, 1, 2].flatMap(stage), commands],
+  'second-round-trips': [
+    ['acquisitions', ({ turns }) => number(turns)],
+    ['begun', ({ begunShare }) => percent(begunShare)],
+    ['needed', ({ neededShare }) => percent(neededShare)],
+    ['not granted', ({ violations }) => number(violations)],
+  ],
+  'keys-left': [
+    ['locks', ({ turns }) => number(turns)],
+    ['keys left', ({ keysLeft }) => number(keysLeft)],
+  ],
   'wake-up': [
     ['p50 ms', ({ p50Ms }) => number(p50Ms)],
     ['to raw queue', (figures) => times(figures['p50Ms.toBaseline'])],

@@ -1,13 +1,15 @@
 /**
  * What is measured. A scenario is an object with `title`, `groups` (which contestants take part), `baseline` (whom the
  * others are compared with), `coordinate(cell)` (runs in the process of the cell, returns its figures) and `tasks` (run
- * in its client processes).
+ * in its client processes). One with `once` is not repeated: chance has no part in its figures.
  */
 import { CONTESTANTS } from '../contestants/index.mjs';
 import { contended } from './contended.mjs';
 import { crowd } from './crowd.mjs';
 import { held } from './held.mjs';
+import { keysLeft } from './keys-left.mjs';
 import { redlock } from './redlock.mjs';
+import { secondRoundTrips } from './second-round-trips.mjs';
 import { uncontended } from './uncontended.mjs';
 import { wakeUp } from './wake-up.mjs';
 
@@ -29,7 +31,14 @@ export const SCENARIOS = {
   held,
   redlock: redlock({ title: 'Redlock of 5, with 0, 1, 2 and 3 nodes stopped', isFresh: false }),
   'redlock-fresh': redlock({ title: 'Redlock of 5, fresh keys, with 0, 1 and 2 nodes stopped', isFresh: true }),
+  'second-round-trips': secondRoundTrips,
   'wake-up': wakeUp,
+  'keys-left': keysLeft({ title: 'Keys left after 200 000 different locks', groups: ['uncontended'] }),
+  'keys-left-redlock': keysLeft({
+    title: 'Keys left on a node of a Redlock of 5 after 200 000 different locks',
+    groups: ['keys-left-redlock'],
+    nodes: 5,
+  }),
 };
 
 /** @returns whether a contestant takes part in a scenario */
