@@ -12,7 +12,7 @@ export function keysLeft({ title, groups, nodes }) {
     groups,
     nodes,
     once: true,
-    terms: { ttlMs: 10_000 }, // new nodes do not vote for so long
+    terms: { ttlMs: 5_000 }, // new nodes do not vote for so long
 
     async coordinate({ servers, workers: [worker], quick }) {
       const count = quick ? QUICK_LOCKS : LOCKS;
