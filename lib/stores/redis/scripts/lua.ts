@@ -174,7 +174,7 @@ export const CONTEND: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: '95728e8d58143de831c1907433c92c4ee3b3d1c4',
+  sha: 'b0bb49e640544d4de0235ec8749c6ba302b69435',
   source: `local us, minted
 local fence = KEYS[1]
 local fair = ARGV[1]
@@ -246,9 +246,9 @@ if #KEYS > 3 then
               if not problem then minted = first + count - 1 end
               if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
                 redis.call('DEL', lock)
-                break
+              elseif kind == 'b' or listeners then
+                message = ticket .. ' ' .. token
               end
-              if kind == 'b' or listeners then message = ticket .. ' ' .. token end
             end
             if listeners ~= 0 then
               local heard = redis.pcall('PUBLISH', channel, message)
@@ -371,9 +371,9 @@ if not value and fair == '1' then
           if not problem then minted = first + count - 1 end
           if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
             redis.call('DEL', lock)
-            break
+          elseif kind == 'b' or listeners then
+            message = ticket .. ' ' .. token
           end
-          if kind == 'b' or listeners then message = ticket .. ' ' .. token end
         end
         if listeners ~= 0 then
           local heard = redis.pcall('PUBLISH', channel, message)
@@ -472,7 +472,7 @@ export const FORCE_RELEASE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: '8beaf3a5ca140547b84750ebfb9c16591808fe07',
+  sha: '7f939efe70da68acf68b60f91c4ba51f47b12255',
   source: `local us, minted
 local fence = KEYS[1]
 local inbox = ARGV[1]
@@ -531,9 +531,9 @@ if #KEYS > 3 then
           if not problem then minted = first + count - 1 end
           if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
             redis.call('DEL', lock)
-            break
+          elseif kind == 'b' or listeners then
+            message = ticket .. ' ' .. token
           end
-          if kind == 'b' or listeners then message = ticket .. ' ' .. token end
         end
         if listeners ~= 0 then
           local heard = redis.pcall('PUBLISH', channel, message)
@@ -604,9 +604,9 @@ while true do
       if not problem then minted = first + count - 1 end
       if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
         redis.call('DEL', lock)
-        break
+      elseif kind == 'b' or listeners then
+        message = ticket .. ' ' .. token
       end
-      if kind == 'b' or listeners then message = ticket .. ' ' .. token end
     end
     if listeners ~= 0 then
       local heard = redis.pcall('PUBLISH', channel, message)
@@ -708,7 +708,7 @@ export const RELEASE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: 'a0e84052c3cabe350fa17d3f55091a03ca3611a4',
+  sha: '4f2311a5a79bcf5d57b6513074e08fe4466dfe65',
   source: `local us, minted
 local fence = KEYS[1]
 if #KEYS > 3 then
@@ -760,9 +760,9 @@ if #KEYS > 3 then
             if not problem then minted = first + count - 1 end
             if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
               redis.call('DEL', lock)
-              break
+            elseif kind == 'b' or listeners then
+              message = ticket .. ' ' .. token
             end
-            if kind == 'b' or listeners then message = ticket .. ' ' .. token end
           end
           if listeners ~= 0 then
             local heard = redis.pcall('PUBLISH', channel, message)
@@ -831,9 +831,9 @@ if type(value) == 'string' then
         if not problem then minted = first + count - 1 end
         if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
           redis.call('DEL', lock)
-          break
+        elseif kind == 'b' or listeners then
+          message = ticket .. ' ' .. token
         end
-        if kind == 'b' or listeners then message = ticket .. ' ' .. token end
       end
       if listeners ~= 0 then
         local heard = redis.pcall('PUBLISH', channel, message)
@@ -1033,7 +1033,7 @@ export const VOTE_OR_QUEUE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 2,
-  sha: '13e0c49824d84690730ec07286260a432f7f8162',
+  sha: '5218b06d647e59c4722fa3039d42ef20618c27c0',
   source: `local us, minted
 local admission = KEYS[1]
 local epoch, ttl = ARGV[1], ARGV[2]
@@ -1107,9 +1107,9 @@ if #KEYS > 4 then
               if not problem then minted = first + count - 1 end
               if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
                 redis.call('DEL', lock)
-                break
+              elseif kind == 'b' or listeners then
+                message = ticket .. ' ' .. token
               end
-              if kind == 'b' or listeners then message = ticket .. ' ' .. token end
             end
             if listeners ~= 0 then
               local heard = redis.pcall('PUBLISH', channel, message)
@@ -1248,9 +1248,9 @@ if not value and fair == '1' then
           if not problem then minted = first + count - 1 end
           if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
             redis.call('DEL', lock)
-            break
+          elseif kind == 'b' or listeners then
+            message = ticket .. ' ' .. token
           end
-          if kind == 'b' or listeners then message = ticket .. ' ' .. token end
         end
         if listeners ~= 0 then
           local heard = redis.pcall('PUBLISH', channel, message)
@@ -1323,7 +1323,7 @@ export const WITHDRAW: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: '5c2552a2e9189327bb0d13188b1ec851bc007266',
+  sha: '66b6ccf615ce0197a05511f5f94f782be413cab9',
   source: `local us, minted
 local fence = KEYS[1]
 if #KEYS > 3 then
@@ -1377,9 +1377,9 @@ if #KEYS > 3 then
           if not problem then minted = first + count - 1 end
           if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
             redis.call('DEL', lock)
-            break
+          elseif kind == 'b' or listeners then
+            message = ticket .. ' ' .. token
           end
-          if kind == 'b' or listeners then message = ticket .. ' ' .. token end
         end
         if listeners ~= 0 then
           local heard = redis.pcall('PUBLISH', channel, message)
@@ -1446,9 +1446,9 @@ while true do
       if not problem then minted = first + count - 1 end
       if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
         redis.call('DEL', lock)
-        break
+      elseif kind == 'b' or listeners then
+        message = ticket .. ' ' .. token
       end
-      if kind == 'b' or listeners then message = ticket .. ' ' .. token end
     end
     if listeners ~= 0 then
       local heard = redis.pcall('PUBLISH', channel, message)

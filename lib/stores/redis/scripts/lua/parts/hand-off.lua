@@ -12,7 +12,8 @@
 -- A process that does not hear its message is gone, so the next is served. Its listeners are counted before it is
 -- granted the lock: replicas pass messages on to processes that are not counted here, and a waiter that is passed over
 -- must not begin. Where they may not be counted the message has no token, so the waiter confirms the lock before it
--- begins.
+-- begins. Where no token can be minted it has none either: the lock is free, the waiter asks for it, and learns what is
+-- wrong with the counter.
 
 local GRANT_TTL_MS = '2000'
 local passed_over = '0' -- a number costs Redis more, and most queues are empty
@@ -35,9 +36,9 @@ while true do
       -- @include mint
       if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
         redis.call('DEL', lock)
-        break
+      elseif kind == 'b' or listeners then
+        message = ticket .. ' ' .. token
       end
-      if kind == 'b' or listeners then message = ticket .. ' ' .. token end
     end
     if listeners ~= 0 then
       local heard = redis.pcall('PUBLISH', channel, message)
