@@ -1,12 +1,17 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { ACQUIRE, EXTEND, INSPECT, RAISE_FENCE, RELEASE, RESTORE } from '../../lib/stores/redis/scripts/lua.js';
+import { ACQUIRE, EXTEND, INSPECT, RAISE_FENCE, RELEASE, RESTORE, VOTE } from '../../lib/stores/redis/scripts/lua.js';
 import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
 import { ScriptRunner, type Reply } from '../../lib/stores/redis/scripts/script-runner.js';
 import { portOf } from '../support/port-of.js';
 import { RedisServer } from '../support/redis-server.js';
 import { runScript } from '../support/run-script.js';
 import { together } from '../support/together.js';
+
+const FENCE = 'lock:fence';
+const RAISED = '2000000000000000';
+const aToken: unknown = expect.stringMatching(/^\d{16}$/);
+const heldBy = (owner: string): unknown => expect.stringMatching(new RegExp(`^${owner}@\\d{16}$`));
 
 describe('A ScriptRunner', () => {
   let server: RedisServer;
@@ -34,13 +39,16 @@ describe('A ScriptRunner', () => {
   });
 
   const acquire = (key: string, owner = 'me', ttlMs: number | string = 10_000): Promise<Reply> =>
-    runScript(runner, ACQUIRE, [key, `${key}:fence`], [owner, ttlMs]);
+    runScript(runner, ACQUIRE, [FENCE, key], [`${owner}@`, ttlMs]);
   const release = (key: string, owner = 'me'): Promise<Reply> =>
-    runScript(runner, RELEASE, [key, `${key}:fence`, `${key}:queue`], [owner]);
-  const extend = (key: string, mode = 'keep'): Promise<Reply> =>
-    runScript(runner, mode === 'keep' ? EXTEND : RESTORE, [key], ['me', 20_000]);
-  const inspect = (key: string): Promise<Reply> => runScript(runner, INSPECT, [key, `${key}:fence`], []);
-  const raise = (key: string): Promise<Reply> => runScript(runner, RAISE_FENCE, [key, `${key}:fence`], ['me', 2e15]);
+    runScript(runner, RELEASE, [FENCE, key, `${key}:queue`], [`${owner}@`]);
+  const extend = (key: string): Promise<Reply> => runScript(runner, EXTEND, [key], ['me@', 20_000]);
+  const restore = (key: string): Promise<Reply> => runScript(runner, RESTORE, [key], ['me@', 20_000, RAISED]);
+  const inspect = (key: string): Promise<Reply> => runScript(runner, INSPECT, [key], []);
+  // On a node of a Redlock locks have counters of their own.
+  const raise = (key: string): Promise<Reply> => runScript(runner, RAISE_FENCE, [key, `${key}:fence`], ['me@', RAISED]);
+  const vote = (key: string, epoch = ''): Promise<Reply> =>
+    runScript(runner, VOTE, ['lock:admission', key, `${key}:fence`], [epoch, `me@${RAISED}`, 10_000]);
 
   /** In one tick, while the server is at work. */
   const all = <T>(operations: () => Promise<T>[]): Promise<T[]> => together(runner, () => Promise.all(operations()));
@@ -50,7 +58,7 @@ describe('A ScriptRunner', () => {
     const tokens = await all(() => Array.from({ length: 100 }, (_, index) => acquire(`key:${index}`)));
     expect(tokens.every((token) => Number(token) > 1e15)).toBe(true);
     expect(await server.calls()).toMatchObject({ evalsha: 3, set: expect.any(Number) });
-    expect(await client.dbsize()).toBe(201); // with the counter of the warm-up
+    expect(await client.dbsize()).toBe(101); // with the counter
   });
 
   it('sends 101 in three calls, each operation with its own answer', async () => {
@@ -58,9 +66,9 @@ describe('A ScriptRunner', () => {
     await server.resetCalls();
     const replies = await all(() => Array.from({ length: 101 }, (_, index) => acquire(`key:${index}`)));
     expect(replies.flatMap((reply, index) => (Array.isArray(reply) ? [[index, reply[1]]] : []))).toEqual([
-      [25, 'somebody'],
-      [75, 'somebody'],
-      [100, 'somebody'],
+      [25, heldBy('somebody')],
+      [75, heldBy('somebody')],
+      [100, heldBy('somebody')],
     ]);
     expect((await server.calls()).evalsha).toBe(4);
   });
@@ -91,7 +99,7 @@ describe('A ScriptRunner', () => {
     const [token, released] = await all(() => [acquire('handed', 'second'), release('handed', 'first')]);
     expect(released).toBe(1);
     expect(Number(token)).toBeGreaterThan(1e15);
-    expect(await client.get('handed')).toBe('second');
+    expect(await client.get('handed')).toBe(`second@${String(token)}`);
   });
 
   it('sends operations of different scripts in the order release, extend, acquire, inspect', async () => {
@@ -111,29 +119,29 @@ describe('A ScriptRunner', () => {
   it('takes two operations on one key within a tick one after the other', async () => {
     const [first, second] = await all(() => [acquire('twice', 'first'), acquire('twice', 'second')]);
     expect(Number(first)).toBeGreaterThan(1e15);
-    expect(second).toEqual([expect.any(Number), 'first']);
+    expect(second).toEqual([expect.any(Number), heldBy('first')]);
   });
 
-  it('grants an acquire that ran twice, with a ttl and a token of its own each time', async () => {
+  it('grants an acquire that ran twice, with a ttl of its own each time, and the token that it has', async () => {
     const token = await acquire('twice');
-    expect(await acquire('twice', 'me', 60_000)).toBeGreaterThan(Number(token));
+    expect(await acquire('twice', 'me', 60_000)).toBe(token);
     expect(await client.pttl('twice')).toBeGreaterThan(30_000);
   });
 
-  it('keeps a fencing counter for a day after its last use', async () => {
+  it('keeps a fencing counter, which has no ttl', async () => {
     await acquire('counted');
     await release('counted');
-    await client.pexpire('counted:fence', 5_000);
-    await acquire('counted');
-    expect(await client.pttl('counted:fence')).toBeGreaterThan(86_000_000);
+    expect(await server.keys()).toEqual([FENCE]);
+    expect(await client.pttl(FENCE)).toBe(-1);
   });
 
   it.each([
-    ['acquire', acquire, expect.any(Number)],
-    ['inspect', inspect, [expect.any(Number), 'me', expect.any(String), expect.any(Number)]],
+    ['acquire', acquire, aToken],
+    ['inspect', inspect, [expect.any(Number), heldBy('me'), expect.any(Number)]],
     ['raise-fence', raise, 1],
   ] as const)('fails only the operation whose lock is no string, not its batch: %s', async (_name, operate, answer) => {
     await Promise.all(['a', 'z'].map((key) => acquire(key)));
+    await client.mset('a:fence', 7, 'z:fence', 7);
     await client.lpush('list', 'not', 'a', 'lock');
     const [before, wrong, after] = await allSettled(() => ['a', 'list', 'z'].map((key) => operate(key)));
     expect([before, after]).toEqual(Array(2).fill({ status: 'fulfilled', value: answer }));
@@ -147,7 +155,7 @@ describe('A ScriptRunner', () => {
   it.each([
     ['release', release],
     ['extend', extend],
-    ['restore', (key: string) => extend(key, 'restore')],
+    ['restore', restore],
   ] as const)("takes a lock that is no string any more for another's: %s", async (_name, operate) => {
     await Promise.all(['a', 'z'].map((key) => acquire(key)));
     await client.lpush('list', 'not', 'a', 'lock');
@@ -156,41 +164,73 @@ describe('A ScriptRunner', () => {
   });
 
   describe.each([
-    ['a list', () => client.lpush('bad:fence', 'not', 'a', 'counter')],
-    ['a word', () => client.set('bad:fence', 'word')],
+    ['a list', (fence: string) => client.lpush(fence, 'not', 'a', 'counter')],
+    ['a word', (fence: string) => client.set(fence, 'word')],
+    ['out of range', (fence: string) => client.set(fence, '9e15')],
   ])('when a fencing counter became %s', (_what, corrupt) => {
     it.each([
-      ['acquire by another', (key: string) => acquire(key, 'other')],
-      ['acquire again', acquire],
-      ['inspect', inspect],
-      ['raise-fence', raise],
-    ])('fails no other operation of the batch: %s', async (_name, operate) => {
-      for (const key of ['a', 'bad', 'z']) await acquire(key);
-      await client.del('bad:fence');
-      await corrupt();
+      ['acquire by another', (key: string) => acquire(key, 'other'), [expect.any(Number), heldBy('me')]],
+      ['acquire again', acquire, aToken],
+      ['inspect', inspect, [expect.any(Number), heldBy('me'), expect.any(Number)]],
+      ['release', release, 1],
+    ] as const)('does all operations that mint no token: %s', async (_name, operate, answer) => {
+      for (const key of ['a', 'b', 'c']) await acquire(key);
+      await client.del(FENCE);
+      await corrupt(FENCE);
+      expect(await all(() => ['a', 'b', 'c'].map((key) => operate(key)))).toEqual([answer, answer, answer]);
+    });
+
+    it.each([
+      ['vote', vote, []],
+      ['raise-fence', raise, ['a', 'bad', 'z']],
+    ])('fails no operation of the batch that has another counter: %s', async (_name, operate, held) => {
+      for (const key of held) await acquire(key);
+      await corrupt('bad:fence');
       const [before, , after] = await allSettled(() => ['a', 'bad', 'z'].map((key) => operate(key)));
       expect([before!.status, after!.status]).toEqual(['fulfilled', 'fulfilled']);
     });
 
-    it('tells the holder without a token', async () => {
-      await acquire('bad');
-      await client.del('bad:fence');
-      await corrupt();
-      expect(await inspect('bad')).toEqual([expect.any(Number), 'me', '', -1]);
+    it('tells the holder with its token, which is in the lock', async () => {
+      const token = await acquire('bad');
+      await client.del(FENCE);
+      await corrupt(FENCE);
+      expect(await inspect('bad')).toEqual([expect.any(Number), `me@${String(token)}`, expect.any(Number)]);
     });
+  });
 
-    it('refuses the acquire and leaves no lock', async () => {
-      await corrupt();
-      await expect(acquire('bad')).rejects.toThrow(/WRONGTYPE|not an integer/);
-      expect(await client.exists('bad')).toBe(0);
-      await expect(acquire('good')).resolves.toBeGreaterThan(1e15);
-    });
+  it.each([
+    ['a list', () => client.lpush('bad:fence', 'not', 'a', 'counter'), /WRONGTYPE/],
+    ['out of range', () => client.set('bad:fence', '9e15'), /bad:fence is out of range/],
+  ])('refuses the vote and leaves no lock when its counter is %s', async (_what, corrupt, problem) => {
+    await corrupt();
+    await expect(vote('bad')).rejects.toThrow(problem);
+    expect(await client.exists('bad')).toBe(0);
+    await expect(vote('good')).resolves.toEqual([aToken, 'at', expect.any(Number)]);
+  });
+
+  it('sends operations that cannot share their first keys or arguments in calls of their own, in their order', async () => {
+    const epochs = ['7', '8', '8', '7'];
+    for (const key of ['a', 'b', 'c', 'd', 'script']) await client.set(`${key}:fence`, 8e15);
+    await vote('script');
+    await server.resetCalls();
+    const votes = await all(() => epochs.map((epoch, index) => vote('abcd'[index]!, epoch)));
+    expect(votes).toEqual(Array(4).fill(['8000000000000001', 'at', expect.any(Number)]));
+    expect((await server.calls()).evalsha).toBe(4); // with the one in flight
+
+    const owners = ['first', 'second', 'third'];
+    const fences = [FENCE, 'lock:fence:other', FENCE];
+    await server.resetCalls();
+    const acquired = await all(() =>
+      owners.map((owner, index) => runScript(runner, ACQUIRE, [fences[index]!, 'one'], [`${owner}@`, 10_000])),
+    );
+    expect(acquired).toEqual([aToken, ...Array<unknown>(2).fill([expect.any(Number), heldBy('first')])]);
+    expect((await server.calls()).evalsha).toBe(4);
   });
 
   it('extends what is held when Redis has no memory to put an absent lock back', async () => {
     await acquire('held');
     await client.config('SET', 'maxmemory', 1);
-    const [restored, extended] = await allSettled(() => [extend('absent', 'restore'), extend('held', 'restore')]);
+    const [restored, extended] = await allSettled(() => [restore('absent'), restore('held')]);
     await client.config('SET', 'maxmemory', 0);
     expect(extended).toEqual({ status: 'fulfilled', value: 1 });
     expect(restored).toMatchObject({ status: 'rejected', reason: { message: expect.stringMatching(/OOM/) } });
@@ -216,11 +256,11 @@ describe('A ScriptRunner', () => {
     expect(outcomes).toEqual(
       Array(2).fill({ status: 'rejected', reason: expect.objectContaining({ mayHaveRun: true, disconnected: false }) }),
     );
-    expect(await client.get('free')).toBe('me');
+    expect(await client.get('free')).toEqual(heldBy('me'));
   });
 
   it('fails the operations of one call and not those of the next', async () => {
-    await client.call('ACL', 'SETUSER', 'limited', 'on', 'nopass', '~allowed:*', '+@all');
+    await client.call('ACL', 'SETUSER', 'limited', 'on', 'nopass', '~allowed:*', `~${FENCE}`, '+@all');
     const limited = new Redis({ port: server.port, host: '127.0.0.1', username: 'limited', password: 'any' });
     await limited.ping();
     runner = new ScriptRunner(portOf(limited), 5_000);

@@ -1,13 +1,26 @@
 import { Cluster } from 'ioredis';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { ACQUIRE } from '../../lib/stores/redis/scripts/lua.js';
-import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
-import { ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
+import { clusterSlot, tagOfSlot } from '../../lib/stores/redis/client/cluster-slot.js';
+import { LockKeys } from '../../lib/stores/redis/node/lock-keys.js';
+import { ScriptRunner, type Reply } from '../../lib/stores/redis/scripts/script-runner.js';
 import { portOf } from '../support/port-of.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import { runScript } from '../support/run-script.js';
 import { until } from '../support/until.js';
 import { together } from '../support/together.js';
+
+const SLOTS = 16_384;
+const aToken: unknown = expect.stringMatching(/^\d{16}$/);
+const refusedBy = (owner: string): unknown => [
+  expect.any(Number),
+  expect.stringMatching(new RegExp(`^${owner}@\\d{16}$`)),
+];
+
+/** With the counter of the slot of the lock. */
+function acquire(runner: ScriptRunner, lock: string, owner = 'me'): Promise<Reply> {
+  return runScript(runner, ACQUIRE, [`fence{${tagOfSlot(clusterSlot(lock))}}`, lock], [`${owner}@`, 10_000]);
+}
 
 /** Repeatable, so that a failure can be looked at. */
 function pseudoRandom(seed: number): (below: number) => number {
@@ -46,21 +59,58 @@ describe('In a Redis Cluster', () => {
     const keys = Array.from({ length: 1_000 }, () =>
       Array.from({ length: random(12) }, () => alphabet[random(alphabet.length)]).join(''),
     );
-    keys.push('', '{}', '{}a', 'a{}{b}', '{{a}}', 'lock:{order:7}', 'lock:{order:7}:fence', 'x'.repeat(5_000));
+    keys.push('', '{}', '{}a', 'a{}{b}', '{{a}}', 'lock:{order:7}', 'lock:{order:7}:queue', 'x'.repeat(5_000));
+    keys.push('lock:{Bestellung für Jörg}', 'lock:{鍵}:queue', 'ключ:{a}', '{a}:🔑', 'é'.repeat(5_000), '\ud83d lone');
     const slots = await Promise.all(keys.map((key) => cluster.nodes[0]!.command('CLUSTER', 'KEYSLOT', key)));
     expect(keys.map(clusterSlot)).toEqual(slots);
+  });
+
+  it('each slot has a tag, which is in it: the counters of locks are spread like the locks', async () => {
+    const slots = Array.from({ length: SLOTS }, (_, slot) => slot);
+    const tagged = slots.map((slot) => `lock:fence{${tagOfSlot(slot)}}`);
+    expect(tagged.map(clusterSlot)).toEqual(slots);
+    const node = cluster.nodes[0]!;
+    expect(await Promise.all(tagged.map((key) => node.command('CLUSTER', 'KEYSLOT', key)))).toEqual(slots);
+    expect(new Set(tagged).size).toBe(SLOTS);
+  });
+
+  it('the tag of a slot is the same in each process, in whatever order it asks: the first number of that slot', async () => {
+    const first: string[] = [];
+    for (let number = 0, found = 0; found < SLOTS; number++) {
+      const slot = clusterSlot(number.toString(36));
+      if (first[slot] === undefined) found++;
+      first[slot] ??= number.toString(36);
+    }
+    vi.resetModules();
+    const inAnother = await import('../../lib/stores/redis/client/cluster-slot.js');
+    const backwards = first.map((_, index) => SLOTS - 1 - index);
+    expect(backwards.map(inAnother.tagOfSlot).toReversed()).toEqual(first);
+    expect(first.map((_, slot) => tagOfSlot(slot))).toEqual(first);
+    // As docs/protocol.md has it: another rule would be another counter.
+    expect([clusterSlot('lock:{order:7}'), tagOfSlot(clusterSlot('lock:{order:7}'))]).toEqual([6_368, '46q']);
+  });
+
+  it.each([
+    ['no prefix', ''],
+    ['a prefix', 'app:'],
+    ['a prefix with a tag', '{app}:'],
+  ])('a lock, its queue and its counter are in one slot with %s of the client', (_name, prefix) => {
+    const keys = new LockKeys('lock', 'per-slot', prefix);
+    for (const key of ['a', 'order:7', 'Bestellung für Jörg', '鍵', '{', 'a{b}c', 'a}b']) {
+      const slot = clusterSlot(prefix + keys.lock(key));
+      const others = [keys.queue(key), keys.fence(key), keys.admission(key)];
+      expect(others.map((other) => clusterSlot(prefix + other))).toEqual([slot, slot, slot]);
+    }
   });
 
   it('operations of one tick on keys of one slot travel in one call, those of other slots in their own', async () => {
     const runner = new ScriptRunner(portOf(client), 5_000);
     const keys = Array.from({ length: 90 }, (_, index) => `{${'abc'[index % 3]}}:${index}`);
-    const acquire = (owner: string) =>
-      together(runner, () =>
-        Promise.all(keys.map((key) => runScript(runner, ACQUIRE, [key, `${key}:fence`], [owner, 10_000]))),
-      );
-    await acquire('first'); // fills the script caches
+    const acquireAll = (owner: string) =>
+      together(runner, () => Promise.all(keys.map((key) => acquire(runner, key, owner))));
+    await acquireAll('first'); // fills the script caches
     await resetCalls();
-    expect(await acquire('second')).toEqual(keys.map(() => [expect.any(Number), 'first']));
+    expect(await acquireAll('second')).toEqual(keys.map(() => refusedBy('first')));
     // Slots 15495, 3300 and 7365: one of each node; and on the third the one that was under way.
     expect(await evalshas()).toEqual([1, 1, 2]);
   });
@@ -68,52 +118,57 @@ describe('In a Redis Cluster', () => {
   it('more than 50 operations on one slot travel in several calls', async () => {
     const runner = new ScriptRunner(portOf(client), 5_000);
     const keys = Array.from({ length: 101 }, (_, index) => `{a}:many:${index}`);
-    await runScript(runner, ACQUIRE, ['{a}:warm-up', '{a}:warm-up:fence'], ['me', 10_000]);
+    await acquire(runner, '{a}:warm-up');
     await resetCalls();
-    await Promise.all(keys.map((key) => runScript(runner, ACQUIRE, [key, `${key}:fence`], ['me', 10_000])));
+    await Promise.all(keys.map((key) => acquire(runner, key)));
     expect((await evalshas()).sort()).toEqual([0, 0, 3]);
   });
 
   it('the key prefix of the client counts for the slot', async () => {
-    const prefixed = connect('{one slot for all}:');
+    const prefix = '{one slot for all}:';
+    const prefixed = connect(prefix);
     await prefixed.ping();
     const runner = new ScriptRunner(portOf(prefixed), 5_000);
+    const keys = new LockKeys('lock', 'per-slot', prefix);
     const run = () =>
       together(runner, () =>
-        Promise.all(['a', 'b', 'c'].map((key) => runScript(runner, ACQUIRE, [key, `${key}:fence`], ['me', 10_000]))),
+        Promise.all(
+          ['a', 'b', 'c'].map((key) => runScript(runner, ACQUIRE, [keys.fence(key), keys.lock(key)], ['me@', 10_000])),
+        ),
       );
     await run();
     await resetCalls();
-    expect(await run()).toEqual([expect.any(Number), expect.any(Number), expect.any(Number)]);
+    expect(await run()).toEqual([aToken, aToken, aToken]);
     expect((await evalshas()).sort()).toEqual([0, 0, 2]);
     prefixed.disconnect();
   });
 
   it('a node that hangs costs its own operations one time limit, and those on other nodes nothing', async () => {
     const runner = new ScriptRunner(portOf(client), 300);
-    const acquire = (key: string, owner: string) => runScript(runner, ACQUIRE, [key, `${key}:fence`], [owner, 10_000]);
-    await Promise.all(['{a}:hangs', '{b}:hangs'].map((key) => acquire(key, 'first')));
+    await Promise.all(['{a}:hangs', '{b}:hangs'].map((key) => acquire(runner, key, 'first')));
     const where = await Promise.all(cluster.nodes.map(async (each) => (await each.keys('{a}:hangs')).length));
     const node = cluster.nodes[where.indexOf(1)]!;
     node.pause();
     try {
-      const [a, b] = await Promise.allSettled(['{a}:hangs', '{b}:hangs'].map((key) => acquire(key, 'second')));
+      const [a, b] = await Promise.allSettled(['{a}:hangs', '{b}:hangs'].map((key) => acquire(runner, key, 'second')));
       expect(a).toMatchObject({ status: 'rejected', reason: { mayHaveRun: true } });
-      expect(b).toEqual({ status: 'fulfilled', value: [expect.any(Number), 'first'] });
+      expect(b).toEqual({ status: 'fulfilled', value: refusedBy('first') });
 
       const onNode = Array.from({ length: 300 }, (_, index) => `other slot:${index}`).filter(
         (key) => client.slots[clusterSlot(key)]![0] === client.slots[clusterSlot('{a}')]![0],
       );
       expect(onNode.length).toBeGreaterThan(50);
       const late = new Promise((resolve) => setImmediate(resolve, 'not at once'));
-      const outcomes = Promise.allSettled(onNode.map((key) => acquire(key, 'second')));
+      const outcomes = Promise.allSettled(onNode.map((key) => acquire(runner, key, 'second')));
       expect(await Promise.race([outcomes, late])).toEqual(
         onNode.map(() => ({ status: 'rejected', reason: expect.objectContaining({ mayHaveRun: false }) })),
       );
-      await expect(acquire('{b}:more', 'second')).resolves.toBeGreaterThan(1e15);
+      await expect(acquire(runner, '{b}:more', 'second')).resolves.toEqual(aToken);
     } finally {
       node.resume();
     }
-    await until(() => acquire('{a}:more', 'second').then(Boolean, () => false), { what: 'the node serves again' });
+    await until(() => acquire(runner, '{a}:more', 'second').then(Boolean, () => false), {
+      what: 'the node serves again',
+    });
   });
 });

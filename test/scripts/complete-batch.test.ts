@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { ACQUIRE, EXTEND, INSPECT, RELEASE } from '../../lib/stores/redis/scripts/lua.js';
+import { ACQUIRE, EXTEND, INSPECT, RELEASE, VOTE } from '../../lib/stores/redis/scripts/lua.js';
 import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
 import { CommandFault, type RedisClient, type ScriptCall } from '../../lib/stores/redis/client/redis-client.js';
 import type { Script } from '../../lib/stores/redis/scripts/script.js';
@@ -9,11 +9,15 @@ import { ScriptRunner, type Reply } from '../../lib/stores/redis/scripts/script-
 import { portOf } from '../support/port-of.js';
 import { runScript } from '../support/run-script.js';
 
-const SCRIPTS = [ACQUIRE, EXTEND, INSPECT, RELEASE];
+const SCRIPTS = [ACQUIRE, EXTEND, INSPECT, RELEASE, VOTE];
+/** How many keys each lock has of its own. */
+const OWN_KEYS: Record<string, number> = { release: 2, vote: 2 };
 
 interface Call {
   script: Script;
-  /** The first key of each operation. */
+  keys: readonly string[];
+  args: readonly (string | number)[];
+  /** The lock of each operation: the first key that it does not share. */
   locks: string[];
   answer: (replies: unknown) => void;
   fail: (problem: string) => void;
@@ -23,10 +27,12 @@ interface Call {
 function noting(calls: Call[], more: Partial<RedisClient> = {}): RedisClient {
   const run = (call: ScriptCall) => {
     const script = SCRIPTS.find((each) => each.sha === call.script.sha)!;
-    const keysEach = script === EXTEND ? 1 : 2;
-    const locks = call.keys.filter((_, index) => index % keysEach === 0);
+    const keysEach = OWN_KEYS[script.name] ?? 1;
+    const locks = call.keys.slice(script.sharedKeys).filter((_, index) => index % keysEach === 0);
     calls.push({
       script,
+      keys: call.keys,
+      args: call.args,
       locks,
       answer: (replies) => queueMicrotask(() => call.answered(replies)),
       fail: (problem) => queueMicrotask(() => call.failed(new CommandFault(problem, 'disconnected'))),
@@ -40,6 +46,7 @@ function answerAll(calls: readonly Call[]): void {
   for (const { locks, answer } of calls) answer(locks.length === 1 ? locks[0] : locks);
 }
 
+const FENCE = 'fence';
 const locks = (count: number, name: string) => Array.from({ length: count }, (_, index) => `${name}:${index}`);
 const endOfTick = () => new Promise<void>((resolve) => setImmediate(resolve));
 
@@ -63,7 +70,13 @@ describe('Of the operations of one tick', () => {
   }
 
   const run = (script: Script, lock: string): Promise<Reply> =>
-    runScript(runner, script, script === EXTEND ? [lock] : [lock, `${lock}:more`], script === INSPECT ? [] : ['me']);
+    runScript(runner, script, keysOf(script, lock), script === INSPECT ? [] : ['me@']);
+  const keysOf = (script: Script, lock: string): string[] => {
+    if (script === RELEASE) return [FENCE, lock, `${lock}:queue`];
+    return script === ACQUIRE ? [FENCE, lock] : [lock];
+  };
+  const vote = (lock: string, epoch: string): Promise<Reply> =>
+    runScript(runner, VOTE, ['admission', lock, `${lock}:fence`], [epoch, `${lock}:value`, 1]);
   const sent = () => calls.map(({ script, locks }) => [script.name, locks.length]);
 
   it('the first is sent at once when nothing is under way, the others at the end of the tick', async () => {
@@ -125,8 +138,8 @@ describe('Of the operations of one tick', () => {
     for (const lock of locks(50, 'a')) {
       runner.run(
         ACQUIRE,
-        [lock, `${lock}:fence`],
-        ['me', 1],
+        [FENCE, lock],
+        ['me@', 1],
         (answer) => answer,
         (answer) => void told.push(answer),
       );
@@ -141,7 +154,7 @@ describe('Of the operations of one tick', () => {
     runner = atWork(noting(calls, { isCluster: true, routeOf: (key) => [clusterSlot(key)] }));
     expect(clusterSlot('{b}')).not.toBe(clusterSlot('{a}'));
     const asked = ['{b}:1', ...locks(50, '{a}'), '{b}:2', '{a}:later'];
-    const answers = asked.map((lock) => run(ACQUIRE, lock));
+    const answers = asked.map((lock) => runScript(runner, ACQUIRE, [`${lock.slice(0, 3)}:fence`, lock], ['me@', 1]));
     expect(calls.map(({ locks }) => locks)).toEqual([['{b}:1'], locks(50, '{a}')]);
     await endOfTick();
     expect(calls.slice(2).map(({ locks }) => locks)).toEqual([['{b}:2'], ['{a}:later']]);
@@ -149,10 +162,39 @@ describe('Of the operations of one tick', () => {
     expect(await Promise.all(answers)).toEqual(asked);
   });
 
+  it('those that differ in a key or an argument that all of a call share travel apart, in the order of their asking', async () => {
+    const answers = [
+      vote('a', '7'),
+      run(ACQUIRE, 'before'),
+      vote('b', '7'),
+      vote('c', '8'), // sends all before it
+      run(RELEASE, 'released'),
+      vote('d', '8'),
+      vote('e', '7'), // and so does this
+      run(ACQUIRE, 'after'),
+    ];
+    expect(calls.map(({ script, locks }) => [script.name, ...locks])).toEqual([
+      ['vote', 'a', 'b'],
+      ['acquire', 'before'],
+      ['release', 'released'],
+      ['vote', 'c', 'd'],
+    ]);
+    await endOfTick();
+    expect(calls.slice(4).map(({ script, locks }) => [script.name, ...locks])).toEqual([
+      ['vote', 'e'],
+      ['acquire', 'after'],
+    ]);
+    const { keys, args } = calls[0]!;
+    expect(keys).toEqual(['admission', 'a', 'a:fence', 'b', 'b:fence']);
+    expect(args).toEqual(['7', 'a:value', 1, 'b:value', 1]);
+    answerAll(calls);
+    expect(await Promise.all(answers)).toEqual(['a', 'before', 'b', 'c', 'released', 'd', 'e', 'after']);
+  });
+
   it('those that are asked for by the readers of a refused call are sent, and answered, too', async () => {
     const again: Promise<Reply>[] = [];
     const faults = locks(50, 'a').map((lock) =>
-      runner.ask(ACQUIRE, [lock, `${lock}:fence`], ['me', 1], (answer) => {
+      runner.ask(ACQUIRE, [FENCE, lock], ['me@', 1], (answer) => {
         again.push(run(RELEASE, lock));
         return answer;
       }),
@@ -171,7 +213,7 @@ describe('Of the operations of one tick', () => {
   it('the reader of one that was given up is not told again of an answer that comes late', async () => {
     runner = new ScriptRunner(noting(calls), 20);
     const told: unknown[] = [];
-    const asked = runner.ask(ACQUIRE, ['a', 'a:fence'], ['me', 1], (answer) => void told.push(answer));
+    const asked = runner.ask(ACQUIRE, [FENCE, 'a'], ['me@', 1], (answer) => void told.push(answer));
     await asked;
     expect(told).toEqual([expect.objectContaining({ message: 'no answer within 20 ms' })]);
     answerAll(calls);
@@ -194,7 +236,7 @@ describe('Of the operations of one tick', () => {
       eval: (...sent: unknown[]) => Promise.resolve(again.push(sent)),
     };
     runner = new ScriptRunner(portOf(client as unknown as Redis), 20);
-    await runner.ask(ACQUIRE, ['a', 'a:fence'], ['me', 1], () => {});
+    await runner.ask(ACQUIRE, [FENCE, 'a'], ['me@', 1], () => {});
     refuse[0]!(new Error('NOSCRIPT No matching script.'));
     await endOfTick();
     expect(again).toEqual([]);
@@ -211,7 +253,7 @@ describe('Of the operations of one tick', () => {
     const routeOf = (key: string) => [clusterSlot(key), key.startsWith('{a}') ? 'node a' : 'node b'];
     runner = new ScriptRunner(noting(calls, { isCluster: true, routeOf }), 5_000);
     const again: Promise<unknown>[] = [];
-    const asked = runner.ask(ACQUIRE, ['{a}', '{a}:fence'], ['me', 1], () => {
+    const asked = runner.ask(ACQUIRE, ['{a}:fence', '{a}'], ['me@', 1], () => {
       for (const lock of locks(50, '{b}')) again.push(run(ACQUIRE, lock).catch((fault: unknown) => fault));
     });
     await endOfTick();
@@ -231,7 +273,7 @@ describe('Of the operations of one tick', () => {
 
   it('one whose reader throws rejects, and the others have their answers', async () => {
     const answers = locks(3, 'a').map((lock) =>
-      runner.ask(ACQUIRE, [lock, `${lock}:fence`], ['me', 1], (answer) => {
+      runner.ask(ACQUIRE, [FENCE, lock], ['me@', 1], (answer) => {
         if (answer === 'a:1') throw new Error('a bug');
         return answer;
       }),

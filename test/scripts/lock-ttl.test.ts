@@ -9,8 +9,7 @@ import { runScript } from '../support/run-script.js';
 import { together } from '../support/together.js';
 
 const TTL_MS = 20_000;
-const FENCED = (lock: string) => [lock, `${lock}:fence`];
-const QUEUED = (lock: string) => [...FENCED(lock), `${lock}:queue`];
+const TOKEN = '1700000000000000';
 
 describe('A lock that was taken', () => {
   let server: RedisServer;
@@ -29,17 +28,21 @@ describe('A lock that was taken', () => {
   });
 
   it.each<[Script, keys: (lock: string) => string[], args: (string | number)[]]>([
-    [ACQUIRE, FENCED, []],
-    [VOTE, (lock) => [...FENCED(lock), 'lock:admission'], ['', '']],
-    [CONTEND, QUEUED, [1, '', '', 0]],
-    [VOTE_OR_QUEUE, (lock) => [...QUEUED(lock), 'lock:admission'], [1, '', '', 0, '', '']],
-    [RESTORE, (lock) => [lock], []],
+    [ACQUIRE, (lock) => ['lock:fence', lock], ['me@', TTL_MS]],
+    [VOTE, (lock) => ['lock:admission', lock, `${lock}:fence`], ['', `me@${TOKEN}`, TTL_MS]],
+    [CONTEND, (lock) => ['lock:fence', lock, `${lock}:queue`], [0, 'me@', TTL_MS, 1, '', '']],
+    [
+      VOTE_OR_QUEUE,
+      (lock) => ['lock:admission', lock, `${lock}:fence`, `${lock}:queue`],
+      ['', `me@${TOKEN}`, TTL_MS, '', ''],
+    ],
+    [RESTORE, (lock) => [lock], ['me@', TTL_MS, TOKEN]],
   ])('ends after its ttl: $name, alone and in a call for several', async (script, keys, args) => {
-    const take = (lock: string) => runScript(runner, script, keys(lock), ['me', TTL_MS, ...args]);
+    const take = (lock: string) => runScript(runner, script, keys(lock), args);
     await take('alone');
     await together(runner, () => Promise.all([take('a'), take('b')]));
     for (const lock of ['alone', 'a', 'b']) {
-      expect(await client.get(lock)).toBe('me');
+      expect(await client.get(lock)).toMatch(/^me@\d{16}\+?$/);
       const leftMs = await client.pttl(lock);
       expect(leftMs).toBeGreaterThan(TTL_MS - 10_000);
       expect(leftMs).toBeLessThanOrEqual(TTL_MS);

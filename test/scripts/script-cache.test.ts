@@ -16,17 +16,25 @@ import { runScript } from '../support/run-script.js';
 import { together } from '../support/together.js';
 
 const SCRIPTS = [ACQUIRE, EXTEND, RESTORE, RAISE_FENCE, INSPECT, RELEASE, FORCE_RELEASE];
+const RAISED = '2000000000000000';
 const ARGS: Record<string, (string | number)[]> = {
-  acquire: ['me', 10_000],
-  extend: ['me', 10_000],
-  restore: ['me', 10_000],
-  'raise-fence': ['me', 2e15],
+  acquire: ['me@', 10_000],
+  extend: ['me@', 10_000],
+  restore: ['me@', 10_000, RAISED],
+  'raise-fence': ['me@', RAISED],
   inspect: [],
-  release: ['me'],
-  'force-release': [],
+  release: ['me@'],
+  'force-release': ['inbox:', 'key'],
 };
-
-const KEY_COUNT: Record<string, number> = { extend: 1, restore: 1, release: 3, 'force-release': 3 };
+const KEYS: Record<string, (lock: string) => string[]> = {
+  acquire: (lock) => ['lock:fence', lock],
+  extend: (lock) => [lock],
+  restore: (lock) => [lock],
+  'raise-fence': (lock) => [lock, 'lock:fence'],
+  inspect: (lock) => [lock],
+  release: (lock) => ['lock:fence', lock, `${lock}:queue`],
+  'force-release': (lock) => ['lock:fence', lock, `${lock}:queue`],
+};
 
 describe('The script cache of Redis', () => {
   let server: RedisServer;
@@ -43,13 +51,14 @@ describe('The script cache of Redis', () => {
     await server.stop();
   });
   beforeEach(async () => {
+    await client.flushall();
     await client.script('FLUSH');
     await server.resetCalls();
   });
 
   const run = (name: string, key = 'key') => {
     const script = SCRIPTS.find((candidate) => candidate.name === name)!;
-    return runScript(runner, script, [key, `${key}:fence`, `${key}:queue`].slice(0, KEY_COUNT[name] ?? 2), ARGS[name]!);
+    return runScript(runner, script, KEYS[name]!(key), ARGS[name]!);
   };
 
   it.each(SCRIPTS.map(({ name }) => name))('is filled by the first use of %s, and used from then on', async (name) => {
@@ -68,14 +77,14 @@ describe('The script cache of Redis', () => {
       await client.script('FLUSH');
       answers.push(await run(name, 'flushed'));
     }
-    const holding = [expect.any(Number), 'me', '2000000000000000', expect.any(Number)];
-    expect(answers).toEqual([expect.any(Number), 1, 1, holding, 1, 0]);
+    const token: unknown = expect.stringMatching(/^\d{16}$/);
+    expect(answers).toEqual([token, 1, 1, [expect.any(Number), `me@${RAISED}`, expect.any(Number)], 1, 0]);
   });
 
   it('may be empty for a batch of many calls', async () => {
     const many = Array.from({ length: 125 }, (_, index) => `many:${index}`);
     const tokens = await together(runner, () => Promise.all(many.map((key) => run('acquire', key))));
-    expect(new Set(tokens.map((token) => typeof token))).toEqual(new Set(['number']));
+    expect(tokens).toEqual(Array(125).fill(expect.stringMatching(/^\d{16}$/)));
     expect(await server.calls()).toMatchObject({ evalsha: 4, eval: 4 });
   });
 });

@@ -23,7 +23,7 @@ it.each([
   ['throws when the script is sent', broken({ evalsha: noScript, eval: boom })],
   ['rejects when the script is sent', broken({ evalsha: noScript, eval: async () => boom() })],
 ])('fails the operation of a client that %s', async (_when, client) => {
-  const running = runScript(new ScriptRunner(portOf(client), 1_000), RELEASE, ['key'], ['me']);
+  const running = runScript(new ScriptRunner(portOf(client), 1_000), RELEASE, ['fence', 'key', 'key:queue'], ['me@']);
   await expect(running).rejects.toThrow(ScriptFault);
   await expect(running).rejects.toThrow('patched');
 });
@@ -34,8 +34,8 @@ it('fails all operations of a client that throws after they were asked for, also
   const asked = Array.from({ length: RELEASE.locksPerCall }, () =>
     runner.run(
       RELEASE,
-      ['key'],
-      ['me'],
+      ['fence', 'key', 'key:queue'],
+      ['me@'],
       (answer) => (answer instanceof ScriptFault ? answer.message : 'answered'),
       (problem) => problems.push(problem),
     ),
