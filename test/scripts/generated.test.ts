@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { FENCE_TTL_MS, WIPED } from '../../lib/stores/redis/scripts/fence.js';
+import { LIMIT_US, WIPED } from '../../lib/stores/redis/scripts/fence.js';
 import { GRANT_TTL_MS, TAKEN } from '../../lib/stores/redis/scripts/hand-off.js';
 import * as LUA from '../../lib/stores/redis/scripts/lua.js';
 import type { Script } from '../../lib/stores/redis/scripts/script.js';
@@ -17,12 +17,18 @@ function generate(folder: string, ...args: string[]) {
   return { status, stderr };
 }
 
-/** A copy of the scripts and their generator in which a text of one file is replaced. */
-function changed(file: string, find: string, put: string): string {
+/** A copy of the scripts and their generator. */
+function copied(): string {
   const copy = mkdtempSync(join(tmpdir(), 'scripts-'));
   onTestFinished(() => rmSync(copy, { recursive: true }));
   for (const part of ['lua', 'lua.ts', 'generate.mjs'])
     cpSync(join(SCRIPTS, part), join(copy, part), { recursive: true });
+  return copy;
+}
+
+/** A copy in which a text of one file is replaced. */
+function changed(file: string, find: string, put: string): string {
+  const copy = copied();
   const lua = readFileSync(join(copy, file), 'utf8');
   expect(lua).toContain(find);
   writeFileSync(join(copy, file), lua.replace(find, put));
@@ -35,8 +41,8 @@ describe('The generated module of the scripts', () => {
   });
 
   it.each([
-    ['a script', 'lua/extend.lua', 'return 0 end'],
-    ['an included part', 'lua/parts/mint.lua', 'number < us'],
+    ['a script', 'lua/extend.lua', 'ttl) or -1'],
+    ['an included part', 'lua/parts/mint.lua', 'counter >= first then'],
   ])('is out of date when %s has changed, until it is generated again', (_what, file, find) => {
     const copy = changed(file, find, `${find} -- changed`);
     expect(generate(copy, '--check')).toMatchObject({ status: 1, stderr: expect.stringContaining('npm run lua') });
@@ -46,12 +52,21 @@ describe('The generated module of the scripts', () => {
   });
 
   it.each([
-    ['names its keys in another order', 'lua/inspect.lua', 'KEYS[1], KEYS[2]', 'KEYS[2], KEYS[1]'],
+    ['names its keys in another order', 'lua/raise-fence.lua', 'KEYS[1], KEYS[2]', 'KEYS[2], KEYS[1]'],
     ['leaves an argument out', 'lua/extend.lua', 'ARGV[1], ARGV[2]', 'ARGV[1], ARGV[3]'],
     ['names no keys', 'lua/extend.lua', 'local lock = KEYS[1]', "local lock = 'lock'"],
+    ['has no key of its own', 'lua/acquire.lua', 'KEYS[2]', 'KEYS[2] -- once a call'],
+    ['shares a key that does not come first', 'lua/vote.lua', 'KEYS[2], KEYS[3]', 'KEYS[2], KEYS[3] -- once a call'],
+    [
+      'shares an argument behind others',
+      'lua/extend.lua',
+      'ARGV[1], ARGV[2]',
+      'ARGV[1]\nlocal x = ARGV[2] -- once a call',
+    ],
+    ['has another mark for what is shared', 'lua/acquire.lua', '-- once a call\n', '-- once per call\n'],
     ['has no order', 'lua/extend.lua', '-- @order 2', ''],
-    ['includes nothing', 'lua/extend.lua', '@include not-the-holder', '@include'],
-    ['includes a part that is not there', 'lua/extend.lua', '@include not-the-holder', '@include nothing'],
+    ['includes nothing', 'lua/extend.lua', '@include not-a-string', '@include'],
+    ['includes a part that is not there', 'lua/extend.lua', '@include not-a-string', '@include nothing'],
   ])('is not generated when a script %s', (_what, file, find, put) => {
     const copy = changed(file, find, put);
     expect(generate(copy).status).toBe(1);
@@ -67,15 +82,72 @@ describe('The generated module of the scripts', () => {
     expect(new Set(hashes).size).toBe(scripts.length);
   });
 
+  it('says how many keys and arguments the locks of a call share', () => {
+    const shared = Object.values<Script>(LUA).map(({ name, sharedKeys, sharedArgs }) => [name, sharedKeys, sharedArgs]);
+    expect(shared).toEqual([
+      ['acquire', 1, 0],
+      ['admit', 0, 0],
+      ['contend', 1, 1],
+      ['extend', 0, 0],
+      ['force-release', 1, 1],
+      ['inspect', 0, 0],
+      ['raise-fence', 0, 0],
+      ['release', 1, 0],
+      ['restore', 0, 0],
+      ['vote', 1, 1],
+      ['vote-or-queue', 1, 1],
+      ['withdraw', 1, 0],
+    ]);
+  });
+
+  it('takes what is shared once, then the keys and arguments of one lock after the other', () => {
+    const copy = copied();
+    const lua = [
+      '-- A sample.',
+      '--',
+      '-- @order 9',
+      'local calls = 0',
+      'local fence = KEYS[1] -- once a call',
+      'local lock, queue = KEYS[2], KEYS[3]',
+      'local epoch, fair = ARGV[1], ARGV[2] -- once a call',
+      'local owner = ARGV[3]',
+      'return lock .. queue .. owner .. fence .. epoch .. fair',
+    ];
+    writeFileSync(join(copy, 'lua', 'sample.lua'), lua.join('\n'));
+    expect(generate(copy)).toEqual({ status: 0, stderr: '' });
+    const [, properties, source] = /export const SAMPLE: Script = {(.*?)source: `(.*?)`/s.exec(
+      readFileSync(join(copy, 'lua.ts'), 'utf8'),
+    )!;
+    expect(properties).toMatch(/ sharedKeys: 1,\s+sharedArgs: 2,/);
+    expect(source!.split('\n')).toEqual([
+      'local calls = 0',
+      'local fence = KEYS[1]',
+      'local epoch, fair = ARGV[1], ARGV[2]',
+      'if #KEYS > 3 then',
+      '  local function each(lock, queue, owner)',
+      '    return lock .. queue .. owner .. fence .. epoch .. fair',
+      '  end',
+      '  local replies = {}',
+      '  for i = 0, (#KEYS - 1) / 2 - 1 do',
+      '    replies[i + 1] = each(KEYS[2 * i + 2], KEYS[2 * i + 3], ARGV[i + 3])',
+      '  end',
+      '  return replies',
+      'end',
+      'local lock, queue = KEYS[2], KEYS[3]',
+      'local owner = ARGV[3]',
+      'return lock .. queue .. owner .. fence .. epoch .. fair',
+    ]);
+  });
+
   it('has the constants that the library has', () => {
     const constants = Object.values<Script>(LUA).flatMap(({ source }) => [
-      ...source.matchAll(/^ *local ([A-Z_]+) = '(.*)'$/gm),
+      ...source.matchAll(/^ *local ([A-Z_]+) = '?(.*?)'?$/gm),
     ]);
     const values = constants.map(([, name, value]) => `${name} ${value}`);
     expect(new Set(values)).toEqual(
       new Set([
-        `FENCE_TTL_MS ${FENCE_TTL_MS}`,
         `GRANT_TTL_MS ${GRANT_TTL_MS}`,
+        `LIMIT_US ${LIMIT_US}`,
         `TAKEN ${TAKEN}`,
         `WIPED ${WIPED}`,
         'QUEUE_TTL_MS 10000',
