@@ -14,6 +14,7 @@ import {
   WITHDRAW,
 } from '../../lib/stores/redis/scripts/lua.js';
 import * as LUA from '../../lib/stores/redis/scripts/lua.js';
+import { ownerPart, tokenText } from '../../lib/stores/redis/node/lock-value.js';
 import { ScriptRunner, type Reply } from '../../lib/stores/redis/scripts/script-runner.js';
 import { GRANT_TTL_MS, queueEntry, readMessage } from '../../lib/stores/redis/scripts/hand-off.js';
 import type { Script } from '../../lib/stores/redis/scripts/script.js';
@@ -28,17 +29,24 @@ const TTL_MS = 30_000;
 const CHANNEL = 'inbox:alive';
 /** Ahead of the clock of any server until the year 2223. */
 const AHEAD = 8e15;
+/** Of a grant in the past. */
+const TOKEN = 17e14;
 const GUARD = 'lock:admission';
+const FENCE = 'lock:fence';
 
 /** The keys of one lock. */
 interface Keys {
   lock: string;
+  /** The counter that it shares with all others. */
   fence: string;
+  /** The counter of its shard, where it is voted for. */
+  shard: string;
   queue: string;
 }
 const keysOf = (name: string): Keys => ({
   lock: `lock:{${name}}`,
-  fence: `lock:{${name}}:fence`,
+  fence: FENCE,
+  shard: `${FENCE}:${name}`,
   queue: `lock:{${name}}:queue`,
 });
 
@@ -65,18 +73,34 @@ afterAll(async () => {
 // What a lock may be like before.
 type Prepare = (keys: Keys) => Promise<unknown>;
 const free: Prepare = () => Promise.resolve();
-const held =
-  (owner: string, ttlMs = TTL_MS): Prepare =>
+const heldAs =
+  (value: string, ttlMs = TTL_MS): Prepare =>
   ({ lock }) =>
-    client.set(lock, owner, 'PX', ttlMs);
+    client.set(lock, value, 'PX', ttlMs);
+/** Nobody waits for it. */
+const held = (owner: string, ttlMs = TTL_MS, token = TOKEN) => heldAs(ownerPart(owner) + tokenText(token), ttlMs);
+/** Others may wait for it. */
+const wanted = (owner: string, ttlMs = TTL_MS, token = TOKEN) =>
+  heldAs(`${ownerPart(owner)}${tokenText(token)}+`, ttlMs);
 const waitedFor =
   (...entries: string[]): Prepare =>
   ({ queue }) =>
     client.zadd(queue, ...entries.flatMap((entry, index) => [index + 1, entry]));
 const counter =
   (value: string | number): Prepare =>
-  ({ fence }) =>
-    client.set(fence, value);
+  async ({ fence, shard }) => {
+    await client.set(fence, value);
+    await client.set(shard, value);
+  };
+const counterIsAList: Prepare = async ({ fence, shard }) => {
+  await client.del(fence, shard);
+  await client.rpush(fence, 'a', 'list');
+  await client.rpush(shard, 'a', 'list');
+};
+const admitted =
+  (epoch: string): Prepare =>
+  () =>
+    client.set(GUARD, `${epoch} 20 run`);
 const both =
   (...steps: Prepare[]): Prepare =>
   async (keys) => {
@@ -93,17 +117,18 @@ interface Operation {
   script: Script;
   /** Of the lock's keys, those that the script takes. */
   of: (keys: Keys) => string[];
-  args: (string | number)[];
+  /** @param nowUs the time */
+  args: (nowUs: number) => (string | number)[];
 }
 const lockOnly = ({ lock }: Keys) => [lock];
-const withFence = ({ lock, fence }: Keys) => [lock, fence];
-const withQueue = ({ lock, fence, queue }: Keys) => [lock, fence, queue];
-const acquire: Operation = { script: ACQUIRE, of: withFence, args: ['me', TTL_MS] };
-/** Let vote since `AHEAD`, where there is an epoch. */
-const vote = (epoch = ''): Operation => ({
+const withFence = ({ lock, fence }: Keys) => [fence, lock];
+const withQueue = ({ lock, fence, queue }: Keys) => [fence, lock, queue];
+const acquire: Operation = { script: ACQUIRE, of: withFence, args: () => ['me@', TTL_MS] };
+/** Proposes a token that is near the time of the node, unless there is another. */
+const vote = (epoch = '', proposal?: number): Operation => ({
   script: VOTE,
-  of: (keys) => [...withFence(keys), GUARD],
-  args: ['me', TTL_MS, epoch, epoch && AHEAD],
+  of: ({ lock, shard }) => [GUARD, lock, shard],
+  args: (nowUs) => [epoch, `me@${tokenText(proposal ?? nowUs)}`, TTL_MS],
 });
 const contend = (
   ticket: string,
@@ -111,143 +136,215 @@ const contend = (
 ): Operation => ({
   script: CONTEND,
   of: withQueue,
-  args: [ticket, TTL_MS, tokens, place, number, fair],
+  args: () => [fair, ownerPart(ticket), TTL_MS, tokens, place, number],
 });
-const voteOrQueue = (place: string, epoch = ''): Operation => ({
+const voteOrQueue = (place: string, epoch = '', proposal?: number): Operation => ({
   script: VOTE_OR_QUEUE,
-  of: (keys) => [...withQueue(keys), GUARD],
-  args: ['me', TTL_MS, 1, place, '', 0, epoch, epoch && AHEAD],
+  of: ({ lock, shard, queue }) => [GUARD, lock, shard, queue],
+  args: (nowUs) => [epoch, `me@${tokenText(proposal ?? nowUs)}`, TTL_MS, place, ''],
 });
-const extend: Operation = { script: EXTEND, of: lockOnly, args: ['me', TTL_MS] };
-const restore: Operation = { script: RESTORE, of: lockOnly, args: ['me', TTL_MS] };
-const raise: Operation = { script: RAISE_FENCE, of: withFence, args: ['me', AHEAD] };
-const inspect: Operation = { script: INSPECT, of: withFence, args: [] };
-const release: Operation = { script: RELEASE, of: withQueue, args: ['me'] };
-const forceRelease: Operation = { script: FORCE_RELEASE, of: withQueue, args: ['k', 'inbox:'] };
-const withdraw: Operation = { script: WITHDRAW, of: withQueue, args: ['me', entry('me')] };
+const extend: Operation = { script: EXTEND, of: lockOnly, args: () => ['me@', TTL_MS] };
+const restore: Operation = { script: RESTORE, of: lockOnly, args: () => ['me@', TTL_MS, tokenText(AHEAD)] };
+const raise: Operation = {
+  script: RAISE_FENCE,
+  of: ({ lock, shard }) => [lock, shard],
+  args: () => ['me@', tokenText(AHEAD)],
+};
+const inspect: Operation = { script: INSPECT, of: lockOnly, args: () => [] };
+const release: Operation = { script: RELEASE, of: withQueue, args: () => ['me@'] };
+const forceRelease: Operation = { script: FORCE_RELEASE, of: withQueue, args: () => ['inbox:', 'k'] };
+const withdraw: Operation = { script: WITHDRAW, of: withQueue, args: () => ['me@', entry('me')] };
 
 const CASES: [what: string, operation: Operation, before: Prepare][] = [
   ['acquire: a free lock', acquire, free],
-  ['acquire: its own lock', acquire, held('me')],
+  ['acquire: its own lock', acquire, held('me', GRANT_TTL_MS)],
+  ['acquire: its own lock, with a queue', acquire, wanted('me', GRANT_TTL_MS)],
   ['acquire: a lock that is held', acquire, held('other')],
+  ['acquire: a lock that is held, with a queue', acquire, wanted('other')],
+  ['acquire: a lock of another program', acquire, heldAs('me')],
   ['acquire: a lock that is no string', acquire, noString],
   ['acquire: a counter that is ahead of the clock', acquire, counter(AHEAD)],
+  ['acquire: a counter that is out of range', acquire, counter(9e15)],
   ['acquire: a counter that is a word', acquire, counter('word')],
+  ['acquire: a counter that is a list', acquire, counterIsAList],
   ['vote: a free lock', vote(), free],
+  ['vote: a counter that is behind', vote(), counter(TOKEN)],
+  ['vote: its own lock', vote(), held('me', GRANT_TTL_MS)],
+  ['vote: its own lock, with a queue', vote(), wanted('me', GRANT_TTL_MS)],
   ['vote: a lock that is held', vote(), held('other')],
-  ['vote: a node that has lost its data', vote('epoch'), free],
-  ['vote: a counter that is ahead of the clock', vote('epoch'), counter(AHEAD)],
+  ['vote: a lock that is held, with a queue', vote(), wanted('other')],
+  ['vote: a proposal that is too far ahead', vote('', AHEAD), free],
+  ['vote: a proposal that is too far behind', vote('', TOKEN), free],
+  ['vote: a node that is admitted', vote('7'), admitted('7')],
+  ['vote: a node that is admitted, too far ahead', vote('7', AHEAD), admitted('7')],
+  ['vote: a node that has lost its data', vote('7'), free],
+  ['vote: a node that has lost its data, too far ahead', vote('7', AHEAD), admitted('8')],
+  ['vote: a counter that is ahead of the clock', vote('7'), counter(AHEAD)],
+  ['vote: a counter that is out of range', vote(), counter(9e15)],
   ['vote: a counter that is a word', vote(), counter('word')],
+  ['vote: a counter that is a list', vote(), counterIsAList],
   ['contend: a free lock', contend('me'), free],
   ['contend: many tokens', contend('me', { tokens: 64 }), counter(AHEAD)],
-  ['contend: a place behind others', contend('me'), both(held('other'), waitedFor(entry('first')))],
-  ['contend: a place of its own', contend('me', { number: 1 }), both(held('other'), waitedFor(entry('me')))],
-  ['contend: a place that it has lost', contend('me', { number: 0.5 }), both(held('other'), waitedFor(entry('first')))],
+  ['contend: a place behind others', contend('me'), both(wanted('other'), waitedFor(entry('first')))],
+  ['contend: the first place', contend('me'), held('other')],
+  ['contend: a place behind another program', contend('me'), heldAs('other')],
+  ['contend: a place of its own', contend('me', { number: 1 }), both(wanted('other'), waitedFor(entry('me')))],
+  [
+    'contend: a place that it has lost',
+    contend('me', { number: 0.5 }),
+    both(wanted('other'), waitedFor(entry('first'))),
+  ],
   ['contend: without a place', contend('me', { place: '' }), held('other')],
-  ['contend: what was granted to it', contend('me'), both(held('me', GRANT_TTL_MS), waitedFor(entry('me')))],
+  ['contend: what was granted to it', contend('me'), both(wanted('me', GRANT_TTL_MS), waitedFor(entry('me')))],
+  ['contend: its own lock without a queue', contend('me'), held('me', GRANT_TTL_MS)],
   ['contend: a lock that is no string', contend('me'), noString],
+  ['contend: a counter that is a list', contend('me'), counterIsAList],
   ['contend: fair, first in the queue', contend('me', { fair: 1 }), waitedFor(entry('me'), entry('next'))],
   ['contend: fair, somebody is first', contend('me', { fair: 1 }), waitedFor(entry('first'), entry('next'))],
   ['contend: fair, nobody hears of it', contend('me', { fair: 1 }), waitedFor(nobody, nobody)],
   ['contend: fair, without a place', contend('me', { fair: 1, place: '' }), waitedFor(entry('first'))],
-  ['contend: fair, a lock that is held', contend('me', { fair: 1 }), both(held('other'), waitedFor(entry('first')))],
+  ['contend: fair, a lock that is held', contend('me', { fair: 1 }), both(wanted('other'), waitedFor(entry('first')))],
   ['vote or queue: a free lock', voteOrQueue(wake), free],
+  ['vote or queue: its own lock', voteOrQueue(wake), held('me', GRANT_TTL_MS)],
+  ['vote or queue: its own lock, with a queue', voteOrQueue(wake), both(wanted('me'), waitedFor(wake))],
   ['vote or queue: a place', voteOrQueue(wake), held('other')],
+  ['vote or queue: a place behind others', voteOrQueue(wake), both(wanted('other'), waitedFor(entry('first')))],
   ['vote or queue: no place', voteOrQueue(''), held('other')],
   ['vote or queue: a lock that is no string', voteOrQueue(wake), noString],
-  ['vote or queue: a node that has lost its data', voteOrQueue(wake, 'epoch'), free],
+  ['vote or queue: a proposal that is too far ahead', voteOrQueue(wake, '', AHEAD), free],
+  ['vote or queue: a node that has lost its data', voteOrQueue(wake, '7'), free],
+  ['vote or queue: a counter that is ahead of the clock', voteOrQueue(wake, '7'), counter(AHEAD)],
   ['vote or queue: a counter that is a word', voteOrQueue(wake), counter('word')],
+  ['vote or queue: a counter that is a list', voteOrQueue(wake), counterIsAList],
   ['extend: its own lock', extend, held('me', GRANT_TTL_MS)],
+  ['extend: its own lock, with a queue', extend, wanted('me', GRANT_TTL_MS)],
   ['extend: a free lock', extend, free],
   ['extend: a lock of another', extend, held('other')],
+  ['extend: a lock of another, with a queue', extend, wanted('other')],
   ['extend: a lock that is no string', extend, noString],
   ['restore: its own lock', restore, held('me', GRANT_TTL_MS)],
+  ['restore: its own lock, with a queue', restore, wanted('me', GRANT_TTL_MS)],
   ['restore: a free lock', restore, free],
   ['restore: a lock of another', restore, held('other')],
-  ['raise the fence: its own lock', raise, held('me')],
+  ['restore: a lock of another, with a queue', restore, wanted('other')],
+  ['restore: a lock that is no string', restore, noString],
+  ['raise the fence: its own lock', raise, both(held('me'), counter(TOKEN))],
+  ['raise the fence: its own lock, with a queue', raise, both(wanted('me'), counter(TOKEN))],
+  ['raise the fence: a counter that is lost', raise, held('me')],
   ['raise the fence: a counter above', raise, both(held('me'), counter(AHEAD + 1))],
-  ['raise the fence: a lock of another', raise, held('other')],
+  ['raise the fence: a vote above', raise, both(held('me', TTL_MS, AHEAD + 1), counter(AHEAD + 1))],
+  ['raise the fence: a lock of another', raise, both(held('other'), counter(TOKEN))],
   ['raise the fence: a counter that is a word', raise, both(held('me'), counter('word'))],
+  ['raise the fence: a counter that is a list', raise, both(held('me'), counterIsAList)],
   ['inspect: a lock that is held', inspect, both(held('other'), counter(AHEAD))],
+  ['inspect: a lock that is waited for', inspect, wanted('other')],
+  ['inspect: a lock of another program', inspect, heldAs('other')],
   ['inspect: a free lock', inspect, free],
   ['release: its own lock', release, held('me')],
-  ['release: to the next', release, both(held('me'), waitedFor(nobody, entry('first'), entry('second')))],
-  ['release: with a counter that is ahead', release, both(held('me'), counter(AHEAD), waitedFor(entry('first')))],
-  ['release: with a counter that is a word', release, both(held('me'), counter('word'), waitedFor(entry('first')))],
-  ['release: to one who is not heard of here', release, both(held('me'), waitedFor(blind, entry('second')))],
-  ['release: wakes one', release, both(held('me'), waitedFor(wake, entry('second')))],
-  ['release: a queue by hand', release, both(held('me'), waitedFor('by hand'))],
-  ['release: nobody hears of it', release, both(held('me'), waitedFor(nobody))],
-  ['release: a lock of another', release, both(held('other'), waitedFor(entry('first')))],
+  ['release: its own lock, which nobody waits for any more', release, wanted('me')],
+  ['release: its own lock, with a queue that its value does not know', release, both(held('me'), waitedFor(wake))],
+  ['release: to the next', release, both(wanted('me'), waitedFor(nobody, entry('first'), entry('second')))],
+  ['release: with a counter that is ahead', release, both(wanted('me'), counter(AHEAD), waitedFor(entry('first')))],
+  ['release: with a counter that is a word', release, both(wanted('me'), counter('word'), waitedFor(entry('first')))],
+  ['release: with a counter that is a list', release, both(wanted('me'), counterIsAList, waitedFor(entry('first')))],
+  ['release: to one who is not heard of here', release, both(wanted('me'), waitedFor(blind, entry('second')))],
+  ['release: wakes one', release, both(wanted('me'), waitedFor(wake, entry('second')))],
+  ['release: a queue by hand', release, both(wanted('me'), waitedFor('by hand'))],
+  ['release: nobody hears of it', release, both(wanted('me'), waitedFor(nobody))],
+  ['release: a lock of another', release, both(wanted('other'), waitedFor(entry('first')))],
+  ['release: a lock of another, without a queue', release, held('other')],
   ['release: a free lock', release, free],
   ['release: a lock that is no string', release, noString],
   ['force release: a lock that is held', forceRelease, held('other')],
-  ['force release: to the next', forceRelease, both(held('other'), waitedFor(nobody, entry('first')))],
+  ['force release: to the next', forceRelease, both(wanted('other'), waitedFor(nobody, entry('first')))],
   ['force release: of a process that listens', forceRelease, held('alive/1')],
+  ['force release: of a process that listens, to the next', forceRelease, both(wanted('alive/1'), waitedFor(blind))],
   ['force release: a lock that is no string', forceRelease, noString],
   ['force release: a free lock', forceRelease, waitedFor(entry('first'))],
-  ['withdraw: from the queue', withdraw, both(held('other'), waitedFor(entry('me'), entry('next')))],
-  ['withdraw: what was granted to it', withdraw, both(held('me'), waitedFor(entry('next')))],
-  ['withdraw: the last in the queue', withdraw, both(held('me'), waitedFor(nobody))],
+  ['withdraw: from the queue', withdraw, both(wanted('other'), waitedFor(entry('me'), entry('next')))],
+  ['withdraw: what was granted to it', withdraw, both(wanted('me'), counter(AHEAD), waitedFor(entry('next')))],
+  ['withdraw: what it has without a queue', withdraw, held('me')],
+  ['withdraw: the last in the queue', withdraw, both(wanted('me'), waitedFor(nobody))],
   ['withdraw: a lock that is no string', withdraw, noString],
 ];
 
-/** Numbers that differ from run to run, by what they are. */
-function told(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(told);
-  if (value instanceof ScriptFault) return value.message;
+/**
+ * Numbers that differ from run to run, by what they are.
+ * @param base of tokens that are ahead of the clock
+ */
+function told(value: unknown, base = AHEAD): unknown {
+  if (Array.isArray(value)) return value.map((each) => told(each, base));
+  if (value instanceof ScriptFault) return value.message.replace(/(lock:fence:)\w+/, '$1shard');
+  const [, owner, token, flag] = /^(.*@)(\d{16})(\+?)$/.exec(String(value)) ?? [];
+  if (owner !== undefined) return [owner, told(token, base), flag];
   const number = Number(value);
   if (value === '' || !Number.isFinite(number)) return value;
-  if (number > 1e15) return number > AHEAD / 2 ? `ahead by ${number - AHEAD}` : 'by the clock';
-  return number > 100 ? `${Math.ceil(number / 5_000) * 5} s` : number;
+  if (number > TOKEN) return number > AHEAD / 2 ? `ahead by ${number - base}` : 'by the clock';
+  return number > 100 && number < TOKEN ? `${Math.ceil(number / 5_000) * 5} s` : number;
 }
 
-/** What is left of a lock. */
-async function stateOf({ lock, fence, queue }: Keys): Promise<unknown> {
-  const read = async (key: string) => {
-    const type = await client.type(key);
-    const value =
-      type === 'string'
-        ? await client.get(key)
-        : type === 'zset'
-          ? await client.zrange(key, '0', '-1', 'WITHSCORES')
-          : type === 'list' && (await client.lrange(key, 0, -1));
-    return [type, told(value), told(await client.pttl(key))];
-  };
-  return { lock: await read(lock), fence: await read(fence), queue: await read(queue) };
+async function read(key: string, base: number): Promise<unknown> {
+  const type = await client.type(key);
+  const value =
+    type === 'string'
+      ? await client.get(key)
+      : type === 'zset'
+        ? await client.zrange(key, '0', '-1', 'WITHSCORES')
+        : type === 'list' && (await client.lrange(key, 0, -1));
+  return [type, told(value, base), told(await client.pttl(key))];
 }
 
+/** The counter that all share, where it is a number. */
+const tokens = async () => ((await client.type(FENCE)) === 'string' ? Number(await client.get(FENCE)) : NaN);
+
+/** @param minted how many tokens each of the locks before has taken from the counter that all share */
 async function outcome(
   operation: Operation,
   before: Prepare,
   names: string[],
+  minted: number,
   ask: (run: () => Promise<Reply>[]) => Promise<Reply>[],
 ) {
   await client.flushall();
   const locks = names.map(keysOf);
   for (const keys of locks) await before(keys);
   heard.length = 0;
-  const { script, of, args } = operation;
+  const counted = await tokens();
+  const { script, of } = operation;
+  const args = operation.args((Date.now() + 900) * 1_000); // near the time of the node for two seconds nearly
   const replies = await Promise.allSettled(ask(() => locks.map((keys) => runScript(runner, script, of(keys), args))));
   await client.publish(CHANNEL, 'last');
   await until(() => heard.includes('last'), { what: 'all messages are heard' });
   const messages = heard.filter((text) => text !== 'last').map((text) => readMessage(text));
+  const base = (index: number) => AHEAD + index * minted;
   return {
-    replies: replies.map((reply) => told(reply.status === 'fulfilled' ? reply.value : reply.reason)),
-    states: await Promise.all(locks.map(stateOf)),
-    messages: messages.map(({ ticket, fencingToken }) => [ticket, told(fencingToken ?? '')]),
+    replies: replies.map((reply, at) => told(reply.status === 'fulfilled' ? reply.value : reply.reason, base(at))),
+    states: await Promise.all(
+      locks.map(async ({ lock, queue, shard }, index) => ({
+        lock: await read(lock, base(index)),
+        shard: await read(shard, AHEAD),
+        queue: await read(queue, AHEAD),
+      })),
+    ),
+    fence: await read(FENCE, base(locks.length - 1)),
+    minted: (await tokens()) - counted || 0, // of an absent counter it is not known, and does not matter
+    messages: messages.map(({ ticket, fencingToken, takenKey }, index) => {
+      const at = Math.floor(index / (messages.length / locks.length));
+      return [ticket, told(fencingToken ?? '', base(at)), takenKey];
+    }),
   };
 }
 
 describe('A script does for each of many locks what it does for one alone', () => {
   it.each(CASES)('%s', async (_what, operation, before) => {
-    const alone = await outcome(operation, before, ['one'], (run) => run());
+    const alone = await outcome(operation, before, ['one'], 0, (run) => run());
     await client.config('RESETSTAT');
-    const many = await outcome(operation, before, ['a', 'b', 'c'], (run) => together(runner, run));
+    const many = await outcome(operation, before, ['a', 'b', 'c'], alone.minted, (run) => together(runner, run));
     expect((await server.calls()).evalsha).toBe(2); // with the one that keeps the server at work
     const thrice = <T>([one]: T[]) => [one, one, one];
     expect(many.replies).toEqual(thrice(alone.replies));
     expect(many.states).toEqual(thrice(alone.states));
+    expect(many.fence).toEqual(alone.fence);
     expect(many.messages).toEqual([...alone.messages, ...alone.messages, ...alone.messages]);
   });
 
