@@ -1,14 +1,15 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { ACQUIRE, CONTEND, VOTE, VOTE_OR_QUEUE } from '../../lib/stores/redis/scripts/lua.js';
-import { FENCE_TTL_MS } from '../../lib/stores/redis/scripts/fence.js';
+import { tokenText } from '../../lib/stores/redis/node/lock-value.js';
 import { ScriptRunner, type Reply } from '../../lib/stores/redis/scripts/script-runner.js';
 import { portOf } from '../support/port-of.js';
 import { RedisServer } from '../support/redis-server.js';
 import { runScript } from '../support/run-script.js';
 import { together } from '../support/together.js';
 
-const [LOCK, FENCE, QUEUE, GUARD] = ['lock:{k}', 'lock:{k}:fence', 'lock:{k}:queue', 'lock:admission'];
+const [FENCE, LOCK] = ['lock:fence', 'lock:{k}'];
+const ADMISSION = 'lock:admission';
 /** Ahead of the clock of any server until the year 2223. */
 const AHEAD = 8e15;
 
@@ -32,154 +33,197 @@ const timeUs = async () => {
   return Number(seconds) * 1_000_000 + Number(micros);
 };
 const counter = async () => Number(await client.get(FENCE));
+/** A vote that is not the proposal has the time of the node beside it. */
+const tokenOf = (reply: Reply) => Number(Array.isArray(reply) ? reply[0] : reply);
 
-describe.each([
-  ['acquire', 1, () => runScript(runner, ACQUIRE, [LOCK, FENCE], ['me', 10_000])],
+const acquire = (lock: string) => runScript(runner, ACQUIRE, [FENCE, lock], ['me@', 10_000]);
+const contend = (lock: string, count: number) =>
+  runScript(runner, CONTEND, [FENCE, lock, `${lock}:queue`], [0, 'me@', 10_000, count, '', '']);
+
+describe.each<[name: string, count: number, mint: (lock: string, nowUs: number) => Promise<Reply>]>([
+  ['acquire', 1, acquire],
+  ['contend', 1, (lock) => contend(lock, 1)],
+  ['contend for three holders', 3, (lock) => contend(lock, 3)],
   [
-    'contend for three holders',
-    3,
-    () => runScript(runner, CONTEND, [LOCK, FENCE, QUEUE], ['me', 10_000, 3, '', '', 0]),
+    'vote as a node of a Redlock',
+    1,
+    (lock, nowUs) => runScript(runner, VOTE, [ADMISSION, lock, FENCE], ['', `me@${tokenText(nowUs)}`, 10_000]),
   ],
-  ['vote as a node of a Redlock', 1, () => runScript(runner, VOTE, [LOCK, FENCE, GUARD], ['me', 10_000, '', ''])],
   [
     'vote for one who waits',
     1,
-    () => runScript(runner, VOTE_OR_QUEUE, [LOCK, FENCE, QUEUE, GUARD], ['me', 10_000, 1, '', '', 0, '', '']),
+    (lock, nowUs) =>
+      runScript(
+        runner,
+        VOTE_OR_QUEUE,
+        [ADMISSION, lock, FENCE, `${lock}:queue`],
+        ['', `me@${tokenText(nowUs)}`, 10_000, '', ''],
+      ),
   ],
-] as const)('The counter of fencing tokens: %s', (_name, count, mint: () => Promise<Reply>) => {
-  it('starts at the time of the server in microseconds', async () => {
+])('The counter of fencing tokens: %s', (_name, count, mint) => {
+  it('starts at the time of the server in microseconds, and has no ttl', async () => {
     const before = await timeUs();
-    const first = await mint();
+    const first = tokenOf(await mint(LOCK, before));
     expect(first).toBeGreaterThanOrEqual(before);
     expect(first).toBeLessThanOrEqual(await timeUs());
-    expect(await counter()).toBe(Number(first) + count - 1);
-    expect(await client.pttl(FENCE)).toBeGreaterThan(FENCE_TTL_MS - 60_000);
+    expect(await client.get(FENCE)).toBe(tokenText(first + count - 1));
+    expect(await client.pttl(FENCE)).toBe(-1);
   });
 
-  it('moves on to the time of the server, which is ahead of it', async () => {
-    await client.set(FENCE, 7);
+  it('is in the value of the lock, which has the last of its tokens', async () => {
+    const first = tokenOf(await mint(LOCK, await timeUs()));
+    expect(await client.get(LOCK)).toMatch(new RegExp(`^me@${tokenText(first + count - 1)}\\+?$`));
+  });
+
+  it.each([
+    ['7', 'few digits'],
+    ['1700000000000000', 'sixteen digits'],
+    ['0000000000000007', 'leading zeros'],
+  ])('moves on to the time of the server, which is ahead of it: %s, %s', async (behind) => {
+    await client.set(FENCE, behind);
     const before = await timeUs();
-    const first = await mint();
+    const first = tokenOf(await mint(LOCK, before));
     expect(first).toBeGreaterThanOrEqual(before);
-    expect(await counter()).toBe(Number(first) + count - 1);
+    expect(await client.get(FENCE)).toBe(tokenText(first + count - 1));
   });
 
-  it('counts on where it is ahead of the time of the server', async () => {
+  it('counts on where it is ahead of the time of the server, from lock to lock', async () => {
     await client.set(FENCE, AHEAD);
     for (let round = 0; round < 3; round++) {
-      expect(await mint()).toBe(AHEAD + round * count + 1);
+      const first = tokenOf(await mint(`lock:{${round}}`, await timeUs()));
+      expect(first).toBe(AHEAD + round * count + 1);
       expect(await counter()).toBe(AHEAD + (round + 1) * count);
-      expect(await client.pttl(FENCE)).toBeGreaterThan(FENCE_TTL_MS - 60_000);
+      expect(await client.get(`lock:{${round}}`)).toMatch(new RegExp(`^me@${first + count - 1}\\+?$`));
+      expect(await client.pttl(FENCE)).toBe(-1);
     }
   });
 
   it('gives no token twice within one call, which has one time', async () => {
-    const tokens = (await together(runner, () => Promise.all([mint(), mint(), mint()]))).map(Number);
+    const nowUs = await timeUs();
+    const locks = ['lock:{a}', 'lock:{b}', 'lock:{c}'];
+    const replies = await together(runner, () => Promise.all(locks.map((lock) => mint(lock, nowUs))));
+    const tokens = replies.map(tokenOf);
     expect(tokens).toEqual([0, 1, 2].map((round) => tokens[0]! + round * count));
     expect(await counter()).toBe(tokens[0]! + 3 * count - 1);
+    expect(await client.mget(locks)).toEqual(
+      tokens.map((token): unknown => expect.stringMatching(new RegExp(`^me@${token + count - 1}\\+?$`))),
+    );
   });
 
-  it('stays as it is when it is a word, and the lock is free, however often it is asked for', async () => {
-    await client.set(FENCE, 'word');
-    for (let round = 0; round < 2; round++) {
-      await expect(mint()).rejects.toMatchObject({
-        message: expect.stringMatching(/not an integer/),
-        mayHaveRun: false,
-      });
-      expect(await client.get(FENCE)).toBe('word');
-      expect(await client.exists(LOCK)).toBe(0);
-    }
-  });
+  it.each(['word', 'a word of sixteen', '', '-inf', '+1e9', '17000000000000ab', '~~~~~~~~~~~~~~~~'])(
+    'counts as lost when it is no number, and starts at the time of the server: %j',
+    async (word) => {
+      await client.set(FENCE, word);
+      const before = await timeUs();
+      const first = tokenOf(await mint(LOCK, before));
+      expect(first).toBeGreaterThanOrEqual(before);
+      expect(first).toBeLessThanOrEqual(await timeUs());
+      expect(await client.get(FENCE)).toBe(tokenText(first + count - 1));
+    },
+  );
 
   it('stays as it is when it is a list, and the lock is free, however often it is asked for', async () => {
     await client.rpush(FENCE, 'a', 'list');
     for (let round = 0; round < 2; round++) {
-      await expect(mint()).rejects.toMatchObject({ message: expect.stringMatching(/WRONGTYPE/), mayHaveRun: false });
+      await expect(mint(LOCK, await timeUs())).rejects.toMatchObject({
+        message: expect.stringMatching(/WRONGTYPE/),
+        mayHaveRun: false,
+      });
       expect(await client.lrange(FENCE, 0, -1)).toEqual(['a', 'list']);
       expect(await client.exists(LOCK)).toBe(0);
     }
   });
 
+  it.each(['9000000000000000', '8999999999999999', '9e15', '9e18', 'inf', '10000000000000000', '17999999999999999'])(
+    'stays as it is when it is out of range, and the lock is free, however often it is asked for: %s',
+    async (value) => {
+      await client.set(FENCE, value);
+      for (let round = 0; round < 2; round++) {
+        await expect(mint(LOCK, await timeUs())).rejects.toMatchObject({
+          message: 'ERR the fencing counter lock:fence is out of range: delete it',
+          mayHaveRun: false,
+        });
+        expect(await client.get(FENCE)).toBe(value);
+        expect(await client.exists(LOCK)).toBe(0);
+      }
+    },
+  );
+
+  it('fails every lock of a call when it is out of range, and leaves all of them free', async () => {
+    await client.set(FENCE, '9e15');
+    const nowUs = await timeUs();
+    const locks = ['lock:{a}', 'lock:{b}', 'lock:{c}'];
+    const outcomes = await together(runner, () => Promise.allSettled(locks.map((lock) => mint(lock, nowUs))));
+    expect(outcomes.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected']);
+    expect(await client.exists(...locks)).toBe(0);
+    expect(await client.get(FENCE)).toBe('9e15');
+  });
+
   it('stays as it is when there is no memory for the lock', async () => {
     await client.set(FENCE, AHEAD);
     await client.config('SET', 'maxmemory', 1);
-    const refused = await mint().catch((fault: unknown) => fault);
+    const refused = await mint(LOCK, await timeUs()).catch((fault: unknown) => fault);
     await client.config('SET', 'maxmemory', 0);
     expect(refused).toMatchObject({ message: expect.stringMatching(/OOM/), mayHaveRun: false });
     expect(await counter()).toBe(AHEAD);
     expect(await client.exists(LOCK)).toBe(0);
   });
+
+  it('is not used for a lock that another holds', async () => {
+    await client.set(LOCK, 'other@1700000000000000');
+    await client.set(FENCE, 'as it is');
+    expect(await mint(LOCK, await timeUs())).toEqual([-1, 'other@1700000000000000']);
+    expect(await client.get(FENCE)).toBe('as it is');
+  });
 });
 
-describe.each([
-  ['vote', () => runScript(runner, VOTE, [LOCK, FENCE, GUARD], ['me', 10_000, 'epoch', ''])],
-  [
-    'vote for one who waits',
-    () => runScript(runner, VOTE_OR_QUEUE, [LOCK, FENCE, QUEUE, GUARD], ['me', 10_000, 1, '', '', 0, 'epoch', '']),
-  ],
-] as const)('A node of a Redlock that has lost its data: %s', (_name, vote: () => Promise<Reply>) => {
-  it.each([
-    ['and its guard', undefined],
-    ['and has another guard since', '1763000000000000 20 another-run'],
-    ['whose guard is no string', ['a list']],
-  ])('%s, says so, and keeps neither lock nor counter', async (_what, guard) => {
-    if (typeof guard === 'string') await client.set(GUARD, guard);
-    else if (guard) await client.rpush(GUARD, ...guard);
-    expect(await vote()).toEqual(['wiped', 'epoch']);
-    expect(await client.exists(LOCK, FENCE)).toBe(0);
+describe('A call that acquires many locks', () => {
+  const LOCKS = Array.from({ length: 50 }, (_, index) => `lock:{${index}}`);
+  const acquireAll = (owner: string) =>
+    together(runner, () =>
+      Promise.all(LOCKS.map((lock) => runScript(runner, ACQUIRE, [FENCE, lock], [`${owner}@`, 10_000]))),
+    );
+
+  it('writes the counter once for all of them', async () => {
+    await acquire('warm-up');
+    await server.resetCalls();
+    const tokens = (await acquireAll('me')).map(tokenOf);
+    const { evalsha, set } = await server.calls();
+    expect({ evalsha, set }).toEqual({ evalsha: 2, set: 50 + 1 });
+    expect(tokens).toEqual(tokens.map((_, index) => tokens[0]! + index));
+    expect(await counter()).toBe(tokens[49]);
   });
 
-  it('leaves a counter that was written by others', async () => {
-    await client.set(FENCE, 7);
-    expect(await vote()).toEqual(['wiped', 'epoch']);
-    expect(await client.exists(LOCK)).toBe(0);
-    expect(await counter()).toBeGreaterThanOrEqual(7);
-  });
-
-  it('does not ask the guard where it has counted before', async () => {
+  it('writes the counter, and the first lock, once more where it is ahead of the clock', async () => {
+    await acquire('warm-up');
     await client.set(FENCE, AHEAD);
-    expect(await vote()).toBe(AHEAD + 1);
+    await server.resetCalls();
+    const tokens = (await acquireAll('me')).map(tokenOf);
+    expect((await server.calls()).set).toBe(50 + 1 + 2);
+    expect(tokens).toEqual(tokens.map((_, index) => AHEAD + 1 + index));
+    expect(await counter()).toBe(AHEAD + 50);
+    expect(await client.mget(LOCKS)).toEqual(tokens.map((token) => `me@${token}`));
+  });
+
+  it('mints for those only that it takes, all different, and above all that were minted before', async () => {
+    const held = await Promise.all([0, 7, 20, 49].map((index) => acquire(LOCKS[index]!)));
+    const mine = await runScript(runner, ACQUIRE, [FENCE, LOCKS[8]!], ['you@', 10_000]);
+    const highest = await counter();
+    const replies = await acquireAll('you');
+    expect(replies.flatMap((reply, index) => (Array.isArray(reply) ? [index] : []))).toEqual([0, 7, 20, 49]);
+    expect(replies[8]).toBe(mine);
+    const minted = replies.filter((reply, index) => !Array.isArray(reply) && index !== 8).map(tokenOf);
+    expect(minted).toEqual([...new Set(minted)].toSorted((a, b) => a - b));
+    expect(minted[0]).toBeGreaterThan(highest);
+    expect(Math.max(...held.map(tokenOf))).toBeLessThanOrEqual(highest);
+    expect(await counter()).toBeGreaterThanOrEqual(minted.at(-1)!);
+    expect(tokenOf(await acquire('lock:{next}'))).toBeGreaterThan(minted.at(-1)!);
+  });
+
+  it('leaves nothing but its locks and the counter, and without the locks nothing but the counter', async () => {
+    await acquireAll('me');
+    expect(await client.dbsize()).toBe(51);
+    await client.del(LOCKS);
+    expect(await server.keys()).toEqual([FENCE]);
   });
 });
-
-describe.each([
-  ['vote', (from: number) => runScript(runner, VOTE, [LOCK, FENCE, GUARD], ['me', 10_000, '7', from])],
-  [
-    'vote for one who waits',
-    (from: number) =>
-      runScript(runner, VOTE_OR_QUEUE, [LOCK, FENCE, QUEUE, GUARD], ['me', 10_000, 1, '', '', 0, '7', from]),
-  ],
-] as const)(
-  'A node of a Redlock that may have an older snapshot: %s',
-  (_name, vote: (from: number) => Promise<Reply>) => {
-    beforeEach(() => client.set(GUARD, '7 20 run'));
-
-    it('moves on to its time from a counter that is below the time from which it votes', async () => {
-      const before = await timeUs();
-      await client.set(FENCE, before - 2);
-      expect(await vote(before)).toBeGreaterThanOrEqual(before);
-      expect(await counter()).toBeGreaterThanOrEqual(before);
-    });
-
-    it('counts on from one that its time is behind', async () => {
-      await client.set(FENCE, AHEAD);
-      expect(await vote(AHEAD + 2)).toBe(AHEAD + 1);
-      expect(await counter()).toBe(AHEAD + 1);
-    });
-
-    it('counts on from one that was made since', async () => {
-      const from = (await timeUs()) - 1_000_000;
-      await client.set(FENCE, from);
-      expect(await vote(from)).toBe(from + 1);
-      expect(await client.pttl(FENCE)).toBeGreaterThan(FENCE_TTL_MS - 60_000);
-    });
-
-    it('asks the guard where its counter may be old', async () => {
-      await client.set(GUARD, '8 20 another-run');
-      await client.set(FENCE, AHEAD);
-      expect(await vote(AHEAD + 2)).toEqual(['wiped', '7']);
-      expect(await client.exists(LOCK)).toBe(0);
-      expect(await counter()).toBeGreaterThanOrEqual(AHEAD);
-    });
-  },
-);
