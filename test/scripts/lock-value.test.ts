@@ -1,0 +1,272 @@
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import {
+  ACQUIRE,
+  CONTEND,
+  EXTEND,
+  FORCE_RELEASE,
+  RAISE_FENCE,
+  RELEASE,
+  RESTORE,
+  VOTE,
+  VOTE_OR_QUEUE,
+  WITHDRAW,
+} from '../../lib/stores/redis/scripts/lua.js';
+import { queueEntry } from '../../lib/stores/redis/scripts/hand-off.js';
+import { ScriptRunner, type Reply } from '../../lib/stores/redis/scripts/script-runner.js';
+import { portOf } from '../support/port-of.js';
+import { RedisServer } from '../support/redis-server.js';
+import { runScript } from '../support/run-script.js';
+
+const [FENCE, LOCK, QUEUE, ADMISSION] = ['lock:fence', 'lock:{k}', 'lock:{k}:queue', 'lock:admission'];
+const TTL_MS = 30_000;
+/** How long a lock is held before a script, in milliseconds. */
+const EARLIER_MS = 5_000;
+const TOKEN = '1700000000000000';
+const LATER = '1700000000000009';
+
+let server: RedisServer;
+let client: Redis;
+let runner: ScriptRunner;
+beforeAll(async () => {
+  server = await RedisServer.start();
+  client = new Redis(server.url);
+  await client.ping();
+  runner = new ScriptRunner(portOf(client), 5_000);
+});
+beforeEach(() => client.flushall());
+afterAll(async () => {
+  client.disconnect();
+  await server.stop();
+});
+
+const hold = (value: string) => client.set(LOCK, value, 'PX', EARLIER_MS);
+const blind = (ticket: string) => queueEntry('blind-grant', 'inbox:elsewhere', ticket);
+const wake = (ticket: string) => queueEntry('wake', 'inbox:elsewhere', ticket);
+
+// What each script does for an owner.
+const acquire = (owner: string) => runScript(runner, ACQUIRE, [FENCE, LOCK], [`${owner}@`, TTL_MS]);
+const contend = (owner: string, entry = '') =>
+  runScript(runner, CONTEND, [FENCE, LOCK, QUEUE], [0, `${owner}@`, TTL_MS, 1, entry, '']);
+const contendFairly = (owner: string, entry = '') =>
+  runScript(runner, CONTEND, [FENCE, LOCK, QUEUE], [1, `${owner}@`, TTL_MS, 1, entry, '']);
+const vote = (owner: string) => runScript(runner, VOTE, [ADMISSION, LOCK, FENCE], ['', `${owner}@${LATER}`, TTL_MS]);
+const voteOrQueue = (owner: string, entry = '') =>
+  runScript(runner, VOTE_OR_QUEUE, [ADMISSION, LOCK, FENCE, QUEUE], ['', `${owner}@${LATER}`, TTL_MS, entry, '']);
+const extend = (owner: string) => runScript(runner, EXTEND, [LOCK], [`${owner}@`, TTL_MS]);
+const restore = (owner: string) => runScript(runner, RESTORE, [LOCK], [`${owner}@`, TTL_MS, LATER]);
+const raise = (owner: string) => runScript(runner, RAISE_FENCE, [LOCK, FENCE], [`${owner}@`, LATER]);
+const release = (owner: string) => runScript(runner, RELEASE, [FENCE, LOCK, QUEUE], [`${owner}@`]);
+const withdraw = (owner: string) => runScript(runner, WITHDRAW, [FENCE, LOCK, QUEUE], [`${owner}@`, wake(owner)]);
+
+type Operate = (owner: string) => Promise<Reply>;
+const flags = [
+  ['without a queue', ''],
+  ['with a queue', '+'],
+] as const;
+
+describe.each([
+  ['x/1', 'x/10'],
+  ['x/10', 'x/1'],
+  ['x', 'x@1700000000000000'],
+  ['x@1700000000000000', 'x'],
+  ['1', '11'],
+])('The lock of %s', (holder, other) => {
+  describe.each(flags)('%s', (_name, flag) => {
+    const value = `${holder}@${TOKEN}${flag}`;
+    const refusal = [expect.any(Number), value];
+    beforeEach(() => client.set(FENCE, TOKEN));
+
+    it.each<[string, Operate, unknown]>([
+      ['acquire', acquire, refusal],
+      ['contend', contend, refusal],
+      ['contend in fair mode', contendFairly, refusal],
+      ['vote', vote, refusal],
+      ['vote-or-queue', voteOrQueue, refusal],
+      ['extend', extend, -1],
+      ['restore', restore, -1],
+      ['raise-fence', raise, 0],
+      ['release', release, -1],
+      ['withdraw', withdraw, 0],
+    ])(`is not that of ${other}: %s`, async (_script, operate, answer) => {
+      await hold(value);
+      await client.zadd(QUEUE, 1, wake('somebody else'));
+      expect(await operate(other)).toEqual(answer);
+      expect(await client.get(LOCK)).toBe(value);
+      expect(await client.pttl(LOCK)).toBeLessThanOrEqual(EARLIER_MS);
+      expect(await client.get(FENCE)).toBe(TOKEN);
+      expect(await client.zrange(QUEUE, 0, -1)).toEqual([wake('somebody else')]);
+    });
+
+    it.each<[string, Operate, unknown]>([
+      ['acquire', acquire, TOKEN],
+      ['vote', vote, TOKEN],
+      ['vote-or-queue', voteOrQueue, TOKEN],
+      ['extend', extend, 1],
+      ['restore', restore, 1],
+    ])('is extended for its own owner, and keeps its token and its +: %s', async (_script, operate, answer) => {
+      await hold(value);
+      expect(await operate(holder)).toBe(answer);
+      expect(await client.get(LOCK)).toBe(value);
+      expect(await client.pttl(LOCK)).toBeGreaterThan(EARLIER_MS);
+      expect(await client.get(FENCE)).toBe(TOKEN);
+    });
+
+    it('has the token that it is raised to, and keeps its + and its ttl', async () => {
+      await hold(value);
+      expect(await raise(holder)).toBe(1);
+      expect(await client.get(LOCK)).toBe(`${holder}@${LATER}${flag}`);
+      expect(await client.pttl(LOCK)).toBeGreaterThan(0);
+      expect(await client.pttl(LOCK)).toBeLessThanOrEqual(EARLIER_MS);
+    });
+
+    it.each<[string, Operate]>([
+      ['contend', contend],
+      ['contend in fair mode', contendFairly],
+    ])('is confirmed to its own owner with a new token, and a +: %s', async (_script, operate) => {
+      await hold(value);
+      const token = await operate(holder);
+      expect(Number(token)).toBeGreaterThan(Number(TOKEN));
+      expect(await client.get(LOCK)).toBe(`${holder}@${String(token)}+`);
+      expect(await client.pttl(LOCK)).toBeGreaterThan(EARLIER_MS);
+    });
+
+    it.each<[string, Operate]>([
+      ['release', release],
+      ['withdraw', withdraw],
+    ])('is given back by its own owner: %s', async (_script, operate) => {
+      await hold(value);
+      expect(await operate(holder)).toBe(1);
+      expect(await client.exists(LOCK)).toBe(0);
+    });
+  });
+});
+
+describe.each([
+  ['contend', contend],
+  ['contend in fair mode', contendFairly],
+  ['vote-or-queue', voteOrQueue],
+])('The + of a value that is held by another: %s', (_script, ask) => {
+  it('is set when a place in the queue is taken, once, and the ttl stays', async () => {
+    await hold(`other@${TOKEN}`);
+    for (const ticket of ['a', 'b', 'a']) {
+      await ask(ticket, blind(ticket));
+      expect(await client.get(LOCK)).toBe(`other@${TOKEN}+`);
+      expect(await client.pttl(LOCK)).toBeGreaterThan(0);
+      expect(await client.pttl(LOCK)).toBeLessThanOrEqual(EARLIER_MS);
+    }
+    expect(await client.zrange(QUEUE, 0, -1)).toEqual([blind('a'), blind('b')]);
+  });
+
+  it('is not set when no place is taken', async () => {
+    await hold(`other@${TOKEN}`);
+    await ask('a');
+    expect(await client.get(LOCK)).toBe(`other@${TOKEN}`);
+  });
+
+  it.each([
+    'other',
+    'foo@123',
+    'foo@',
+    '@',
+    '',
+    '1700000000000000',
+    `other@${TOKEN}0`,
+    'other@170000000000000',
+    'other@17000000000000a0',
+    `other@${TOKEN} `,
+    `other@${TOKEN}++`,
+  ])('is never set in a value of another program, though the waiter has a place: %j', async (value) => {
+    await client.set(LOCK, value);
+    expect(await ask('a', blind('a'))).toEqual([-1, value, expect.any(Number), 0]);
+    expect(await client.get(LOCK)).toBe(value);
+    expect(await client.pttl(LOCK)).toBe(-1);
+    expect(await client.zrange(QUEUE, 0, -1)).toEqual([blind('a')]);
+  });
+
+  it('is set in a lock of this library that has no ttl, which it gets none by', async () => {
+    await client.set(LOCK, `other@${TOKEN}`);
+    await ask('a', blind('a'));
+    expect(await client.get(LOCK)).toBe(`other@${TOKEN}+`);
+    expect(await client.pttl(LOCK)).toBe(-1);
+  });
+});
+
+describe('The + of a value', () => {
+  const value = () => client.get(LOCK);
+
+  it.each([
+    ['contend', contend],
+    ['contend in fair mode', contendFairly],
+    ['vote-or-queue', voteOrQueue],
+    ['restore', restore],
+  ])('is there after every grant that may leave waiters: %s', async (script, take) => {
+    await take('me');
+    expect([script, await value()]).toEqual([script, expect.stringMatching(/^me@\d{16}\+$/)]);
+  });
+
+  it.each([
+    ['acquire', acquire],
+    ['vote', vote],
+  ])('is not there when an attempt without a place finds the lock free: %s', async (script, take) => {
+    await take('me');
+    expect([script, await value()]).toEqual([script, expect.stringMatching(/^me@\d{16}$/)]);
+  });
+
+  it.each([
+    ['release', () => release('me')],
+    ['withdraw', () => withdraw('me')],
+    ['force-release', () => runScript(runner, FORCE_RELEASE, [FENCE, LOCK, QUEUE], ['inbox:', 'k'])],
+  ])('is there after a hand-over: %s', async (script, pass) => {
+    await hold(`me@${TOKEN}+`);
+    await client.zadd(QUEUE, 1, blind('next'));
+    await pass();
+    expect([script, await value()]).toEqual([script, expect.stringMatching(/^next@\d{16}\+$/)]);
+  });
+
+  it('is what a release needs to look into the queue: without it, there is a GET and a DEL', async () => {
+    await acquire('me');
+    await release('me'); // knows the script
+    await hold(`me@${TOKEN}`);
+    await client.zadd(QUEUE, 1, blind('next'));
+    await server.resetCalls();
+    expect(await release('me')).toBe(1);
+    const { zrange, zrem, set, publish, time, get, del } = await server.calls();
+    expect({ zrange, zrem, set, publish, time, get, del }).toEqual({ get: 1, del: 1 });
+    expect(await client.zrange(QUEUE, 0, -1)).toEqual([blind('next')]);
+
+    await hold(`me@${TOKEN}+`);
+    await server.resetCalls();
+    expect(await release('me')).toBe(1);
+    expect(await server.calls()).toMatchObject({ zrange: 1, zrem: 1, publish: 1 });
+    expect(await value()).toMatch(/^next@/);
+  });
+
+  it('comes back with the next sign of a waiter when the lock was deleted by hand and taken meanwhile', async () => {
+    await acquire('first');
+    await contend('a', blind('a'));
+    await contend('b', blind('b'));
+    await client.del(LOCK);
+    await acquire('second');
+    expect(await value()).toMatch(/^second@\d{16}$/);
+    await contend('b', blind('b'));
+    expect(await value()).toMatch(/^second@\d{16}\+$/);
+    await release('second');
+    expect(await value()).toMatch(/^a@\d{16}\+$/); // in their order
+    await release('a');
+    expect(await value()).toMatch(/^b@\d{16}\+$/);
+  });
+
+  it('is not needed by a waiter that asks when the lock is free: it takes the lock, and the others stay in the queue', async () => {
+    await acquire('first');
+    await contend('a', blind('a'));
+    await contend('b', blind('b'));
+    await client.del(LOCK);
+    await acquire('second');
+    await release('second'); // without a look into the queue
+    expect(await value()).toBe(null);
+    expect(Number(await contend('a', blind('a')))).toBeGreaterThan(0);
+    await release('a');
+    expect(await value()).toMatch(/^b@\d{16}\+$/);
+  });
+});
