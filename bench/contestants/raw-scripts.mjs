@@ -26,7 +26,7 @@ export async function open({ ports, ttlMs }) {
   const vote = (key, lock, owner) => {
     const names = [admission, lock, keys.fence(key)];
     proposal = Math.max(proposal + 1, Math.round((performance.timeOrigin + performance.now()) * 1_000));
-    const args = ['', owner + proposal, ttlMs];
+    const args = ['', ttlMs, owner + proposal];
     const isGrant = (reply) => typeof reply === 'string' || reply[1] === 'at';
     return majority(runners, (run) => run(VOTE, names, args), isGrant);
   };
@@ -36,7 +36,7 @@ export async function open({ ports, ttlMs }) {
       const lock = keys.lock(key);
       const owner = `bench/${process.pid}/abcdefghijkl/${(sequence++).toString(36)}@`; // as long as ours
       if (isRedlock) await vote(key, lock, owner);
-      else if (typeof (await runners[0](ACQUIRE, [counter, lock], [owner, ttlMs])) !== 'string')
+      else if (typeof (await runners[0](ACQUIRE, [counter, lock], [ttlMs, owner])) !== 'string')
         throw new Error(`${key} is taken`);
       return { key, lock, owner };
     },

@@ -123,12 +123,12 @@ interface Operation {
 const lockOnly = ({ lock }: Keys) => [lock];
 const withFence = ({ lock, fence }: Keys) => [fence, lock];
 const withQueue = ({ lock, fence, queue }: Keys) => [fence, lock, queue];
-const acquire: Operation = { script: ACQUIRE, of: withFence, args: () => ['me@', TTL_MS] };
+const acquire: Operation = { script: ACQUIRE, of: withFence, args: () => [TTL_MS, 'me@'] };
 /** Proposes a token that is near the time of the node, unless there is another. */
 const vote = (epoch = '', proposal?: number): Operation => ({
   script: VOTE,
   of: ({ lock, shard }) => [GUARD, lock, shard],
-  args: (nowUs) => [epoch, `me@${tokenText(proposal ?? nowUs)}`, TTL_MS],
+  args: (nowUs) => [epoch, TTL_MS, `me@${tokenText(proposal ?? nowUs)}`],
 });
 const contend = (
   ticket: string,
@@ -141,10 +141,10 @@ const contend = (
 const voteOrQueue = (place: string, epoch = '', proposal?: number): Operation => ({
   script: VOTE_OR_QUEUE,
   of: ({ lock, shard, queue }) => [GUARD, lock, shard, queue],
-  args: (nowUs) => [epoch, `me@${tokenText(proposal ?? nowUs)}`, TTL_MS, place, ''],
+  args: (nowUs) => [epoch, TTL_MS, `me@${tokenText(proposal ?? nowUs)}`, place, ''],
 });
-const extend: Operation = { script: EXTEND, of: lockOnly, args: () => ['me@', TTL_MS] };
-const restore: Operation = { script: RESTORE, of: lockOnly, args: () => ['me@', TTL_MS, tokenText(AHEAD)] };
+const extend: Operation = { script: EXTEND, of: lockOnly, args: () => [TTL_MS, 'me@'] };
+const restore: Operation = { script: RESTORE, of: lockOnly, args: () => [TTL_MS, 'me@', tokenText(AHEAD)] };
 const raise: Operation = {
   script: RAISE_FENCE,
   of: ({ lock, shard }) => [lock, shard],

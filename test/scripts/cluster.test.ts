@@ -19,7 +19,7 @@ const refusedBy = (owner: string): unknown => [
 
 /** With the counter of the slot of the lock. */
 function acquire(runner: ScriptRunner, lock: string, owner = 'me'): Promise<Reply> {
-  return runScript(runner, ACQUIRE, [`fence{${tagOfSlot(clusterSlot(lock))}}`, lock], [`${owner}@`, 10_000]);
+  return runScript(runner, ACQUIRE, [`fence{${tagOfSlot(clusterSlot(lock))}}`, lock], [10_000, `${owner}@`]);
 }
 
 /** Repeatable, so that a failure can be looked at. */
@@ -133,7 +133,7 @@ describe('In a Redis Cluster', () => {
     const run = () =>
       together(runner, () =>
         Promise.all(
-          ['a', 'b', 'c'].map((key) => runScript(runner, ACQUIRE, [keys.fence(key), keys.lock(key)], ['me@', 10_000])),
+          ['a', 'b', 'c'].map((key) => runScript(runner, ACQUIRE, [keys.fence(key), keys.lock(key)], [10_000, 'me@'])),
         ),
       );
     await run();

@@ -36,7 +36,7 @@ const counter = async () => Number(await client.get(FENCE));
 /** A vote that is not the proposal has the time of the node beside it. */
 const tokenOf = (reply: Reply) => Number(Array.isArray(reply) ? reply[0] : reply);
 
-const acquire = (lock: string) => runScript(runner, ACQUIRE, [FENCE, lock], ['me@', 10_000]);
+const acquire = (lock: string) => runScript(runner, ACQUIRE, [FENCE, lock], [10_000, 'me@']);
 const contend = (lock: string, count: number) =>
   runScript(runner, CONTEND, [FENCE, lock, `${lock}:queue`], [0, 'me@', 10_000, count, '', '']);
 
@@ -47,7 +47,7 @@ describe.each<[name: string, count: number, mint: (lock: string, nowUs: number) 
   [
     'vote as a node of a Redlock',
     1,
-    (lock, nowUs) => runScript(runner, VOTE, [ADMISSION, lock, FENCE], ['', `me@${tokenText(nowUs)}`, 10_000]),
+    (lock, nowUs) => runScript(runner, VOTE, [ADMISSION, lock, FENCE], ['', 10_000, `me@${tokenText(nowUs)}`]),
   ],
   [
     'vote for one who waits',
@@ -57,7 +57,7 @@ describe.each<[name: string, count: number, mint: (lock: string, nowUs: number) 
         runner,
         VOTE_OR_QUEUE,
         [ADMISSION, lock, FENCE, `${lock}:queue`],
-        ['', `me@${tokenText(nowUs)}`, 10_000, '', ''],
+        ['', 10_000, `me@${tokenText(nowUs)}`, '', ''],
       ),
   ],
 ])('The counter of fencing tokens: %s', (_name, count, mint) => {
@@ -181,7 +181,7 @@ describe('A call that acquires many locks', () => {
   const LOCKS = Array.from({ length: 50 }, (_, index) => `lock:{${index}}`);
   const acquireAll = (owner: string) =>
     together(runner, () =>
-      Promise.all(LOCKS.map((lock) => runScript(runner, ACQUIRE, [FENCE, lock], [`${owner}@`, 10_000]))),
+      Promise.all(LOCKS.map((lock) => runScript(runner, ACQUIRE, [FENCE, lock], [10_000, `${owner}@`]))),
     );
 
   it('writes the counter once for all of them', async () => {
@@ -207,7 +207,7 @@ describe('A call that acquires many locks', () => {
 
   it('mints for those only that it takes, all different, and above all that were minted before', async () => {
     const held = await Promise.all([0, 7, 20, 49].map((index) => acquire(LOCKS[index]!)));
-    const mine = await runScript(runner, ACQUIRE, [FENCE, LOCKS[8]!], ['you@', 10_000]);
+    const mine = await runScript(runner, ACQUIRE, [FENCE, LOCKS[8]!], [10_000, 'you@']);
     const highest = await counter();
     const replies = await acquireAll('you');
     expect(replies.flatMap((reply, index) => (Array.isArray(reply) ? [index] : []))).toEqual([0, 7, 20, 49]);

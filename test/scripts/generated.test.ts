@@ -53,15 +53,15 @@ describe('The generated module of the scripts', () => {
 
   it.each([
     ['names its keys in another order', 'lua/raise-fence.lua', 'KEYS[1], KEYS[2]', 'KEYS[2], KEYS[1]'],
-    ['leaves an argument out', 'lua/extend.lua', 'ARGV[1], ARGV[2]', 'ARGV[1], ARGV[3]'],
+    ['leaves an argument out', 'lua/extend.lua', 'local owner = ARGV[2]', 'local owner = ARGV[3]'],
     ['names no keys', 'lua/extend.lua', 'local lock = KEYS[1]', "local lock = 'lock'"],
     ['has no key of its own', 'lua/acquire.lua', 'KEYS[2]', 'KEYS[2] -- once a call'],
     ['shares a key that does not come first', 'lua/vote.lua', 'KEYS[2], KEYS[3]', 'KEYS[2], KEYS[3] -- once a call'],
     [
       'shares an argument behind others',
       'lua/extend.lua',
-      'ARGV[1], ARGV[2]',
-      'ARGV[1]\nlocal x = ARGV[2] -- once a call',
+      'local owner = ARGV[2]',
+      'local owner = ARGV[2]\nlocal x = ARGV[3] -- once a call',
     ],
     ['has another mark for what is shared', 'lua/acquire.lua', '-- once a call\n', '-- once per call\n'],
     ['has no order', 'lua/extend.lua', '-- @order 2', ''],
@@ -85,17 +85,17 @@ describe('The generated module of the scripts', () => {
   it('says how many keys and arguments the locks of a call share', () => {
     const shared = Object.values<Script>(LUA).map(({ name, sharedKeys, sharedArgs }) => [name, sharedKeys, sharedArgs]);
     expect(shared).toEqual([
-      ['acquire', 1, 0],
+      ['acquire', 1, 1],
       ['admit', 0, 0],
       ['contend', 1, 1],
-      ['extend', 0, 0],
+      ['extend', 0, 1],
       ['force-release', 1, 1],
       ['inspect', 0, 0],
       ['raise-fence', 0, 0],
       ['release', 1, 0],
-      ['restore', 0, 0],
-      ['vote', 1, 1],
-      ['vote-or-queue', 1, 1],
+      ['restore', 0, 1],
+      ['vote', 1, 2],
+      ['vote-or-queue', 1, 2],
       ['withdraw', 1, 0],
     ]);
   });

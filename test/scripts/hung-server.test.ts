@@ -18,7 +18,7 @@ function toldBeforeReturn(runner: ScriptRunner): number {
     runner.run(
       EXTEND,
       [`key:${lock}`],
-      ['me@', 10_000],
+      [10_000, 'me@'],
       (answer) => answer,
       () => told++,
     );
@@ -66,9 +66,9 @@ describe('A server that hangs', () => {
   }
   const acquire = (runner: ScriptRunner): Promise<Reply> => {
     const key = `key:${++sequence}`;
-    return runScript(runner, ACQUIRE, ['fence', key], ['me@', 10_000]);
+    return runScript(runner, ACQUIRE, ['fence', key], [10_000, 'me@']);
   };
-  const extend = (runner: ScriptRunner): Promise<Reply> => runScript(runner, EXTEND, ['key'], ['me@', 10_000]);
+  const extend = (runner: ScriptRunner): Promise<Reply> => runScript(runner, EXTEND, ['key'], [10_000, 'me@']);
   const faultOf = (answer: Promise<Reply>): Promise<ScriptFault> =>
     answer.then(
       () => expect.unreachable('it answered'),
@@ -205,7 +205,7 @@ describe('A client that is not connected', () => {
     await server.kill();
     await until(() => client.status === 'reconnecting', { what: 'the client has noticed' });
     const runner = new ScriptRunner(portOf(client), 5_000);
-    const answer = runScript(runner, ACQUIRE, ['fence', 'key'], ['me@', 10_000]).catch((fault: unknown) => fault);
+    const answer = runScript(runner, ACQUIRE, ['fence', 'key'], [10_000, 'me@']).catch((fault: unknown) => fault);
     const late = new Promise<string>((resolve) => setImmediate(resolve, 'not at once'));
     expect(await Promise.race([answer, late])).toMatchObject({ mayHaveRun: false, disconnected: true });
     expect(toldBeforeReturn(runner)).toBe(0);

@@ -28,15 +28,15 @@ describe('A lock that was taken', () => {
   });
 
   it.each<[Script, keys: (lock: string) => string[], args: (string | number)[]]>([
-    [ACQUIRE, (lock) => ['lock:fence', lock], ['me@', TTL_MS]],
-    [VOTE, (lock) => ['lock:admission', lock, `${lock}:fence`], ['', `me@${TOKEN}`, TTL_MS]],
+    [ACQUIRE, (lock) => ['lock:fence', lock], [TTL_MS, 'me@']],
+    [VOTE, (lock) => ['lock:admission', lock, `${lock}:fence`], ['', TTL_MS, `me@${TOKEN}`]],
     [CONTEND, (lock) => ['lock:fence', lock, `${lock}:queue`], [0, 'me@', TTL_MS, 1, '', '']],
     [
       VOTE_OR_QUEUE,
       (lock) => ['lock:admission', lock, `${lock}:fence`, `${lock}:queue`],
-      ['', `me@${TOKEN}`, TTL_MS, '', ''],
+      ['', TTL_MS, `me@${TOKEN}`, '', ''],
     ],
-    [RESTORE, (lock) => [lock], ['me@', TTL_MS, TOKEN]],
+    [RESTORE, (lock) => [lock], [TTL_MS, 'me@', TOKEN]],
   ])('ends after its ttl: $name, alone and in a call for several', async (script, keys, args) => {
     const take = (lock: string) => runScript(runner, script, keys(lock), args);
     await take('alone');

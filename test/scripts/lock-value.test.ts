@@ -45,16 +45,16 @@ const blind = (ticket: string) => queueEntry('blind-grant', 'inbox:elsewhere', t
 const wake = (ticket: string) => queueEntry('wake', 'inbox:elsewhere', ticket);
 
 // What each script does for an owner.
-const acquire = (owner: string) => runScript(runner, ACQUIRE, [FENCE, LOCK], [`${owner}@`, TTL_MS]);
+const acquire = (owner: string) => runScript(runner, ACQUIRE, [FENCE, LOCK], [TTL_MS, `${owner}@`]);
 const contend = (owner: string, entry = '') =>
   runScript(runner, CONTEND, [FENCE, LOCK, QUEUE], [0, `${owner}@`, TTL_MS, 1, entry, '']);
 const contendFairly = (owner: string, entry = '') =>
   runScript(runner, CONTEND, [FENCE, LOCK, QUEUE], [1, `${owner}@`, TTL_MS, 1, entry, '']);
-const vote = (owner: string) => runScript(runner, VOTE, [ADMISSION, LOCK, FENCE], ['', `${owner}@${LATER}`, TTL_MS]);
+const vote = (owner: string) => runScript(runner, VOTE, [ADMISSION, LOCK, FENCE], ['', TTL_MS, `${owner}@${LATER}`]);
 const voteOrQueue = (owner: string, entry = '') =>
-  runScript(runner, VOTE_OR_QUEUE, [ADMISSION, LOCK, FENCE, QUEUE], ['', `${owner}@${LATER}`, TTL_MS, entry, '']);
-const extend = (owner: string) => runScript(runner, EXTEND, [LOCK], [`${owner}@`, TTL_MS]);
-const restore = (owner: string) => runScript(runner, RESTORE, [LOCK], [`${owner}@`, TTL_MS, LATER]);
+  runScript(runner, VOTE_OR_QUEUE, [ADMISSION, LOCK, FENCE, QUEUE], ['', TTL_MS, `${owner}@${LATER}`, entry, '']);
+const extend = (owner: string) => runScript(runner, EXTEND, [LOCK], [TTL_MS, `${owner}@`]);
+const restore = (owner: string) => runScript(runner, RESTORE, [LOCK], [TTL_MS, `${owner}@`, LATER]);
 const raise = (owner: string) => runScript(runner, RAISE_FENCE, [LOCK, FENCE], [`${owner}@`, LATER]);
 const release = (owner: string) => runScript(runner, RELEASE, [FENCE, LOCK, QUEUE], [`${owner}@`]);
 const withdraw = (owner: string) => runScript(runner, WITHDRAW, [FENCE, LOCK, QUEUE], [`${owner}@`, wake(owner)]);

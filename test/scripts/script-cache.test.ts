@@ -18,9 +18,9 @@ import { together } from '../support/together.js';
 const SCRIPTS = [ACQUIRE, EXTEND, RESTORE, RAISE_FENCE, INSPECT, RELEASE, FORCE_RELEASE];
 const RAISED = '2000000000000000';
 const ARGS: Record<string, (string | number)[]> = {
-  acquire: ['me@', 10_000],
-  extend: ['me@', 10_000],
-  restore: ['me@', 10_000, RAISED],
+  acquire: [10_000, 'me@'],
+  extend: [10_000, 'me@'],
+  restore: [10_000, 'me@', RAISED],
   'raise-fence': ['me@', RAISED],
   inspect: [],
   release: ['me@'],
