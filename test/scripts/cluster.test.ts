@@ -84,7 +84,7 @@ describe('In a Redis Cluster', () => {
     vi.resetModules();
     const inAnother = await import('../../lib/stores/redis/client/cluster-slot.js');
     const backwards = first.map((_, index) => SLOTS - 1 - index);
-    expect(backwards.map(inAnother.tagOfSlot).toReversed()).toEqual(first);
+    expect(backwards.map(inAnother.tagOfSlot).reverse()).toEqual(first);
     expect(first.map((_, slot) => tagOfSlot(slot))).toEqual(first);
     // As docs/protocol.md has it: another rule would be another counter.
     expect([clusterSlot('lock:{order:7}'), tagOfSlot(clusterSlot('lock:{order:7}'))]).toEqual([6_368, '46q']);

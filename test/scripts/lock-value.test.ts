@@ -95,7 +95,7 @@ describe.each([
       expect(await client.get(LOCK)).toBe(value);
       expect(await client.pttl(LOCK)).toBeLessThanOrEqual(EARLIER_MS);
       expect(await client.get(FENCE)).toBe(TOKEN);
-      expect(await client.zrange(QUEUE, 0, -1)).toEqual([wake('somebody else')]);
+      expect(await client.zrange(QUEUE, '0', '-1')).toEqual([wake('somebody else')]);
     });
 
     it.each<[string, Operate, unknown]>([
@@ -155,7 +155,7 @@ describe.each([
       expect(await client.pttl(LOCK)).toBeGreaterThan(0);
       expect(await client.pttl(LOCK)).toBeLessThanOrEqual(EARLIER_MS);
     }
-    expect(await client.zrange(QUEUE, 0, -1)).toEqual([blind('a'), blind('b')]);
+    expect(await client.zrange(QUEUE, '0', '-1')).toEqual([blind('a'), blind('b')]);
   });
 
   it('is not set when no place is taken', async () => {
@@ -181,7 +181,7 @@ describe.each([
     expect(await ask('a', blind('a'))).toEqual([-1, value, expect.any(Number), 0]);
     expect(await client.get(LOCK)).toBe(value);
     expect(await client.pttl(LOCK)).toBe(-1);
-    expect(await client.zrange(QUEUE, 0, -1)).toEqual([blind('a')]);
+    expect(await client.zrange(QUEUE, '0', '-1')).toEqual([blind('a')]);
   });
 
   it('is set in a lock of this library that has no ttl, which it gets none by', async () => {
@@ -233,7 +233,7 @@ describe('The + of a value', () => {
     expect(await release('me')).toBe(1);
     const { zrange, zrem, set, publish, time, get, del } = await server.calls();
     expect({ zrange, zrem, set, publish, time, get, del }).toEqual({ get: 1, del: 1 });
-    expect(await client.zrange(QUEUE, 0, -1)).toEqual([blind('next')]);
+    expect(await client.zrange(QUEUE, '0', '-1')).toEqual([blind('next')]);
 
     await hold(`me@${TOKEN}+`);
     await server.resetCalls();
