@@ -50,7 +50,7 @@ describe.each<[name: string, flag: string, vote: (proposal: number, attempt?: At
     'vote',
     '',
     (proposal, { lock = LOCK, fence = FENCE, epoch = '' } = {}) =>
-      runScript(runner, VOTE, [ADMISSION, lock, fence], [epoch, `me@${tokenText(proposal)}`, TTL_MS]),
+      runScript(runner, VOTE, [ADMISSION, lock, fence], [epoch, TTL_MS, `me@${tokenText(proposal)}`]),
   ],
   [
     'vote for one who waits',
@@ -60,7 +60,7 @@ describe.each<[name: string, flag: string, vote: (proposal: number, attempt?: At
         runner,
         VOTE_OR_QUEUE,
         [ADMISSION, lock, fence, `${lock}:queue`],
-        [epoch, `me@${tokenText(proposal)}`, TTL_MS, queueEntry('wake', 'inbox:any', 'me'), ''],
+        [epoch, TTL_MS, `me@${tokenText(proposal)}`, queueEntry('wake', 'inbox:any', 'me'), ''],
       ),
   ],
 ])('A node of a Redlock: %s', (_name, flag, vote) => {

@@ -9,7 +9,7 @@ import { PROTOCOL } from '../scripts/hand-off.js';
 export type Counters = 'one' | 'per-slot' | 'sharded';
 
 /** The number of fencing counters on a node of a Redlock. */
-const SHARDS = 4_096;
+export const SHARDS = 4_096;
 
 /** @param handsOver whether a node keeps locks alone; if not, it is a node of a Redlock */
 export function countersOf(handsOver: boolean, isCluster: boolean): Counters {
