@@ -220,6 +220,13 @@ describe('A call that acquires many locks', () => {
     expect(tokenOf(await acquire('lock:{next}'))).toBeGreaterThan(minted.at(-1)!);
   });
 
+  it('counts on for those that wait with one write for each, though its time stands still', async () => {
+    await contend('lock:{warm-up}', 1);
+    await server.resetCalls();
+    await together(runner, () => Promise.all(LOCKS.map((lock) => contend(lock, 1))));
+    expect(await server.calls()).toMatchObject({ evalsha: 2, set: 50 + 50, time: 1 });
+  });
+
   it('leaves nothing but its locks and the counter, and without the locks nothing but the counter', async () => {
     await acquireAll('me');
     expect(await client.dbsize()).toBe(51);
