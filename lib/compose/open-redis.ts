@@ -33,6 +33,11 @@ export async function openRedis(
     needsAdmission: false,
   };
   const [node] = await openNodes([source], settings, clientName(options));
+  const problem = unfit(node!);
+  if (problem !== undefined) {
+    await node!.close();
+    throw new LockOptionsError(problem);
+  }
   const replicas = waitForReplicas && new ReplicaWait(node!.connection, settings, waitForReplicas);
   return new SingleNodeBackend(node!, commandTimeoutMs, now, replicas, reportOf('redis', [node!], settings));
 }
@@ -81,7 +86,16 @@ function reportOf(kind: RedisKind, nodes: readonly RedisNode[], settings: NodeSe
   return (timeoutMs) => doctor.report(timeoutMs);
 }
 
+/** A brace in the client's prefix begins the hash tag of every key, unless it ends one: the keys of a lock must share theirs. */
+function unfit({ connection: { client } }: RedisNode): string | undefined {
+  const { isCluster, keyPrefix } = client;
+  if (!isCluster || !keyPrefix.includes('{') || /^[^{]*\{[^}]+\}/.test(keyPrefix)) return undefined;
+  return `The keyPrefix of the Cluster client must have no brace, or a whole hash tag: got ${JSON.stringify(keyPrefix)}.`;
+}
+
 function unfitTogether(nodes: readonly RedisNode[], { admission }: ResolvedOptions): string | undefined {
+  const problem = nodes.map(unfit).find((found) => found !== undefined);
+  if (problem !== undefined) return problem;
   const twice = nodes.find(({ name }, index) => nodes.findIndex((node) => node.name === name) < index);
   if (twice) return `redlock needs independent masters: got ${twice.name} twice.`;
   if (admission && nodes.some(({ connection }) => connection.client.isCluster)) {

@@ -192,3 +192,20 @@ describe('a Redis may be given as', () => {
     expect(await locks.withLock('x', (lock) => lock.key)).toBe('x');
   });
 });
+
+it.each(['a{b:', '{', 'a{}:'])(
+  'a client of a Cluster with the key prefix %s is refused: the keys of one lock would be in several slots',
+  async (keyPrefix) => {
+    const cluster = () => new Cluster([{ host: '127.0.0.1', port: 1 }], { lazyConnect: true, keyPrefix });
+    const problem = `must have no brace, or a whole hash tag: got "${keyPrefix}"`;
+    await expect(openLocks({ redis: cluster(), lazyConnect: true })).rejects.toThrow(problem);
+    await expect(
+      openLocks({ redlock: [cluster, cluster, cluster], lazyConnect: true, admission: false }),
+    ).rejects.toThrow(problem);
+  },
+);
+
+it('a client of a Cluster with a whole hash tag as its key prefix is taken', async () => {
+  const cluster = new Cluster([{ host: '127.0.0.1', port: 1 }], { lazyConnect: true, keyPrefix: '{app}:' });
+  await openLocks({ redis: cluster, lazyConnect: true });
+});
