@@ -1,5 +1,4 @@
-import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
-import { SHARDS } from '../../lib/stores/redis/node/lock-keys.js';
+import { LockKeys } from '../../lib/stores/redis/node/lock-keys.js';
 import { readValue } from '../../lib/stores/redis/node/lock-value.js';
 import type { RedisServer } from './redis-server.js';
 
@@ -8,7 +7,7 @@ export const COUNTER = 'lock:fence';
 
 /** The fencing counter of a lock on a node of a Redlock. */
 export function shardOf(key: string): string {
-  return `${COUNTER}:${clusterSlot(`lock:{${key}}`) % SHARDS}`;
+  return new LockKeys('lock', 'sharded').fence(key);
 }
 
 /**
