@@ -1,10 +1,13 @@
 import { Cluster } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { clusterSlot, tagOfSlot } from '../../lib/stores/redis/client/cluster-slot.js';
+import { tokenText } from '../../lib/stores/redis/node/lock-value.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
+
+const AHEAD = 3e15;
 
 describe('While a slot of a Cluster moves to another node', () => {
   let cluster: RedisCluster;
@@ -94,4 +97,30 @@ describe('While a slot of a Cluster moves to another node', () => {
     const next = await until(() => other.tryAcquire('left').catch(() => undefined), { what: 'it was released' });
     expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
   });
+
+  it('a fencing counter moves with its slot, and all locks of the slot count on from it [G251]', async () => {
+    const locks = await open();
+    const migration = await migrationOf('counted');
+    // Ahead of every clock: so a counter that did not move would show.
+    await migration.from.command('SET', migration.counter, tokenText(AHEAD));
+    expect(await locks.withLock('counted', ({ fencingToken }) => fencingToken)).toBe(AHEAD + 1);
+    await migration.begin();
+    await migration.move(migration.counter);
+    await migration.end();
+    const tokens: number[] = [];
+    for (const key of ['counted', besideOf('counted')]) {
+      const lock = await until(() => locks.tryAcquire(key).catch(() => undefined), { what: 'it can be had' });
+      tokens.push(lock.fencingToken);
+      await lock.release();
+    }
+    expect(tokens).toEqual([AHEAD + 2, AHEAD + 3]);
+    expect(await migration.to.command('GET', migration.counter)).toBe(tokenText(AHEAD + 3));
+    expect(await migration.from.keys(migration.counter)).toEqual([]);
+  });
 });
+
+/** Another key whose lock is in the same slot. */
+function besideOf(key: string): string {
+  const slot = clusterSlot(`lock:{${key}}`);
+  for (let index = 0; ; index++) if (clusterSlot(`lock:{beside ${index}}`) === slot) return `beside ${index}`;
+}

@@ -1,0 +1,83 @@
+import { inspect } from 'node:util';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { LockContendedError } from '../../lib/index.js';
+import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
+import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
+import { acquireOn, claimOn, connected, freshKey } from '../support/claims.js';
+import { openLocks } from '../support/open-locks.js';
+import { RedlockNodes } from '../support/redlock-nodes.js';
+
+/** All but the last look somewhat like the values of this library: an owner, @, 16 digits, and perhaps +. */
+const FOREIGN = [
+  'me@home',
+  'me@home+',
+  'short@123456789012345',
+  'long@12345678901234567',
+  'twice@1795336344243000++',
+  'spaced@1795336344243000 ',
+  '@',
+  'a person',
+];
+
+describe.each([
+  ['one server', 1],
+  ['a Redlock', 3],
+])('the values of locks on %s', (_, count) => {
+  let nodes: RedlockNodes;
+  let options: RedisLockModuleOptions;
+  let backend: LockBackend;
+  beforeAll(async () => {
+    nodes = await RedlockNodes.start(count);
+    options = count === 1 ? { redis: nodes.urls[0]! } : { redlock: nodes.urls, commandTimeoutMs: 2_000 };
+    backend = await connected(options);
+  });
+  afterAll(async () => {
+    await backend.close();
+    await nodes.stop();
+  });
+
+  const valueOn = (node: number, key: string) => nodes.servers[node]!.command('GET', `lock:{${key}}`);
+
+  it.each(FOREIGN)('a value that another program wrote is shown as it is, and stays so: %j', async (value) => {
+    const key = freshKey();
+    await Promise.all(nodes.servers.map((_server, node) => nodes.put(node, key, value)));
+    expect(await backend.inspect(key)).toEqual({ owner: value, remainingMs: expect.any(Number) });
+    expect(await acquireOn(backend, claimOn(key))).toMatchObject({ status: 'contended', owner: value });
+    const claim = claimOn(key);
+    const place = { ticket: claim.owner, isHeard: false };
+    expect(await acquireOn(backend, claim, place)).toMatchObject({ status: 'contended', owner: value });
+    for (let node = 0; node < count; node++) expect(await valueOn(node, key)).toBe(value);
+    backend.waitQueue!.leave(key, place);
+
+    const locks = await openLocks(options);
+    expect((await locks.inspect(key))?.holder).toEqual({ owner: value });
+    const error = (await locks.acquire(key, { waitMs: 0 }).catch((reason: unknown) => reason)) as LockContendedError;
+    expect(error).toBeInstanceOf(LockContendedError);
+    expect(error.holder).toEqual({ owner: value });
+    expect(error.message).toContain(value);
+    expect(await backend.forceRelease(key)).toEqual({ from: [value] });
+    await nodes.allFree(key);
+  });
+
+  it('a holder is shown without the token that its value has in Redis, also when others wait for the lock [G249]', async () => {
+    const [locks, others] = [await openLocks(options), await openLocks(options)];
+    const key = freshKey();
+    const lock = await locks.acquire(key);
+    const token = String(lock.fencingToken);
+    const values = async () =>
+      (await Promise.all(nodes.servers.map((_server, node) => valueOn(node, key)))).map(String);
+    expect((await values()).filter((value) => value.endsWith(`@${token}`)).length).toBeGreaterThan(count / 2);
+
+    for (const waitMs of [0, 50]) {
+      const error = (await others.acquire(key, { waitMs }).catch((reason: unknown) => reason)) as LockContendedError;
+      expect(error.holder).toMatchObject({ owner: lock.owner, pid: process.pid });
+      const all = `${inspect(error, { depth: Infinity, showHidden: true })} ${JSON.stringify(error)}`;
+      expect(all).toContain(lock.owner);
+      expect(all).not.toContain('@1');
+      expect(all).not.toContain(token);
+    }
+    expect((await values()).filter((value) => value.endsWith(`@${token}+`)).length).toBeGreaterThan(count / 2);
+    expect(await others.inspect(key)).toMatchObject({ holder: { owner: lock.owner }, fencingToken: lock.fencingToken });
+    expect(await backend.forceRelease(key)).toEqual({ from: [lock.owner] });
+  });
+});
