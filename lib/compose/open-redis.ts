@@ -11,6 +11,7 @@ import { RedisNode, type NodeSettings } from '../stores/redis/node/redis-node.js
 import { RedlockNode } from '../stores/redis/redlock/redlock-node.js';
 import { RedlockBackend } from '../stores/redis/redlock/redlock.backend.js';
 import { ReplicaWait } from '../stores/redis/replicas/replica-wait.js';
+import { Proposals } from '../stores/redis/redlock/proposals.js';
 import { AdmissionCheck } from '../stores/redis/redlock/admission.js';
 import { SingleNodeBackend } from '../stores/redis/single/single-node.backend.js';
 
@@ -67,14 +68,18 @@ export async function openRedlock(
     throw new LockOptionsError(problem);
   }
   const longest = { ms: ttlMs };
-  const checks = admission ? nodes.map((node) => new AdmissionCheck(node, longest, nodeTimeoutMs, now)) : [];
+  const proposals = new Proposals();
+  const checkOf = (node: RedisNode, at: number) =>
+    new AdmissionCheck({ node, at, longest, timeoutMs: nodeTimeoutMs, now, proposals });
+  const checks = admission ? nodes.map(checkOf) : [];
   for (const check of checks) check.join(checks);
-  return new RedlockBackend(
-    nodes.map((node, at) => new RedlockNode(node, at, checks[at])),
+  return new RedlockBackend({
+    nodes: nodes.map((node, at) => new RedlockNode(node, at, checks[at])),
     nodeTimeoutMs,
     now,
-    reportOf('redlock', nodes, settings),
-  );
+    proposals,
+    report: reportOf('redlock', nodes, settings),
+  });
 }
 
 /** Makes the report of a backend: each server is checked for its use. */

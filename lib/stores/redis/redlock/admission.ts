@@ -3,14 +3,30 @@ import { driftMs } from '../../../core/time/clock.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import { nodeError } from '../client/advice.js';
 import { problemOf } from '../client/problem-of.js';
-import { WAIT_FOR_VOTES, type Admission, type Fault } from '../node/node-answers.js';
+import { LIMIT_US, WAIT_FOR_VOTES, type Admission, type Fault } from '../node/node-answers.js';
 import type { RedisNode } from '../node/redis-node.js';
+import type { Proposals } from './proposals.js';
 import { identify, type ServerIdentity } from '../client/server-identity.js';
 
 /** The longest ttl in use, as far as this service knows: shared by the checks of all nodes. */
 export interface LongestTtl {
   /** In milliseconds. */
   ms: number;
+}
+
+/** What a check needs. */
+export interface AdmissionSettings {
+  node: RedisNode;
+  /** The index of the node. */
+  at: number;
+  /** Shared by the checks of all nodes. */
+  longest: LongestTtl;
+  /** How long each question may take, in milliseconds. */
+  timeoutMs: number;
+  /** The clock of the service, in milliseconds. */
+  now: () => number;
+  /** Learn the time of the node. */
+  proposals: Proposals;
 }
 
 /** A server at the other end of a connection, with its answers. */
@@ -31,9 +47,11 @@ interface KnownServer extends ServerIdentity {
  */
 export class AdmissionCheck {
   readonly #node: RedisNode;
+  readonly #at: number;
   readonly #longest: LongestTtl;
   readonly #timeoutMs: number;
   readonly #now: () => number;
+  readonly #proposals: Proposals;
   #others: readonly AdmissionCheck[] = [];
   #server?: KnownServer;
   /** Why the last check failed. */
@@ -45,16 +63,13 @@ export class AdmissionCheck {
   /** The question for the identity of a server that has not answered yet. */
   #identifying?: { generation: unknown; identity: Promise<ServerIdentity> };
 
-  /**
-   * @param longest shared by the checks of all nodes
-   * @param timeoutMs how long each question may take, in milliseconds
-   * @param now the clock of the service, in milliseconds
-   */
-  constructor(node: RedisNode, longest: LongestTtl, timeoutMs: number, now: () => number) {
+  constructor({ node, at, longest, timeoutMs, now, proposals }: AdmissionSettings) {
     this.#node = node;
+    this.#at = at;
     this.#longest = longest;
     this.#timeoutMs = timeoutMs;
     this.#now = now;
+    this.#proposals = proposals;
   }
 
   /** Makes the checks of the other nodes known to this one. @param checks the checks of all nodes */
@@ -134,9 +149,11 @@ export class AdmissionCheck {
 
   async #admit(generation: unknown): Promise<KnownServer> {
     const identity = await this.#identity(generation);
+    const askedAt = this.#now();
     const answer = await this.#node.admit(identity, this.#longest.ms);
     if (answer.status === 'fault') throw new Error(answer.error.problem);
     this.#learn(answer.longestMs);
+    this.#proposals.learnTime({ node: this.#at, timeUs: answer.timeUs, askedAt });
     const since = this.#now() - answer.sinceMs;
     return { ...identity, generation, epoch: answer.epoch, since };
   }
@@ -179,10 +196,13 @@ export class AdmissionCheck {
     return (this.#identifying = asked);
   }
 
-  /** How long it still abstains: until every lock that it may have forgotten has ended. */
+  /**
+   * How long it still abstains: until every lock that it may have forgotten has ended, and its time is above all tokens that it
+   * may have forgotten. These were ahead of a node by up to the limit of votes, and its next ones may be as far behind it.
+   */
   #waitMs({ since }: KnownServer): number {
     const { ms } = this.#longest;
-    return since + ms + driftMs(ms) - this.#now();
+    return since + ms + driftMs(ms) + 2 * (LIMIT_US / 1_000) - this.#now();
   }
 
   #mustWait(waitMs: number): NodeError {

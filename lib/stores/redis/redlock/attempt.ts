@@ -6,6 +6,8 @@ export interface Trace {
   mayBeThere: boolean;
   /** A command that takes it was not answered, and may yet run. */
   mayComeLate: boolean;
+  /** Stands for the connection that its vote was asked on. */
+  votedOn?: unknown;
   /** How many answers are still to come. */
   open: number;
   /** The attempt was refused, lost or released: the lock is not put back. */

@@ -8,12 +8,18 @@ import type { RedisNode } from '../node/redis-node.js';
  */
 type Answers<Answer> = readonly (Answer | undefined)[];
 
+/** A question to several nodes, and what has come of it. */
+export interface Asked<Answer> {
+  answers: Answers<Answer>;
+  open: number;
+}
+
 /** The answer of a node that was to raise its counter. */
 export type Raise = Awaited<ReturnType<RedisNode['raiseFence']>>;
 type Granted = Extract<Vote, { status: 'granted' }>;
 type Refusal = Extract<AcquireOutcome, { status: 'contended' | 'unavailable' }>;
 
-/** A majority is known to have a counter at or above the token. */
+/** A majority voted for the token, or has recorded it. */
 type Issued = { status: 'issued'; fencingToken: number };
 
 /** Either the token may be issued, or the lock is refused. */
@@ -22,13 +28,39 @@ export type Issue = Issued | Refusal;
 /** The token has to be made known to a majority before it is issued: by raising the counters of these nodes. */
 export type WriteBack = { status: 'write-back'; fencingToken: number; to: number[] };
 
+/** A write-back that has begun, with the answers of the nodes that it went to. */
+export interface BegunWriteBack {
+  fencingToken: number;
+  raises: Asked<Raise>;
+}
+
 /** The smallest majority. */
 export function quorumOf(nodes: number): number {
   return Math.floor(nodes / 2) + 1;
 }
 
 /**
+ * Decides an attempt by all answers that are in: by the votes, and by the answers to the write-back once it has begun. Either
+ * may issue a token, so the attempt is refused only when neither can any more.
  * @param queued whether a refused attempt has a place in the queue
+ * @param writeBack undefined until one has begun: an attempt begins one at most
+ * @returns undefined while the open answers still matter
+ */
+export function tallyAttempt(
+  { answers, open }: Asked<Vote>,
+  quorum: number,
+  queued: boolean,
+  writeBack?: BegunWriteBack,
+): Issue | WriteBack | undefined {
+  const tally = tallyVotes(answers, open, quorum, queued);
+  if (tally?.status !== 'write-back' || !writeBack) return tally;
+  const outcome = tallyWriteBack(writeBack, quorum);
+  return outcome?.status === 'issued' || !mayAgree(answers, open, quorum) ? outcome : undefined;
+}
+
+/**
+ * A token that a majority voted for is issued: nearly always all nodes vote for the one that was proposed to them. A node
+ * that voted for another does not count.
  * @returns undefined while the open votes still matter
  */
 export function tallyVotes(
@@ -39,19 +71,20 @@ export function tallyVotes(
 ): Issue | WriteBack | undefined {
   const tokens = votes.filter(isGranted).map((vote) => vote.fencingToken);
   if (tokens.length >= quorum) {
-    const fencingToken = Math.max(...tokens);
-    if (tokens.filter((token) => token === fencingToken).length >= quorum) return { status: 'issued', fencingToken };
+    const fencingToken = agreed(tokens, quorum);
+    if (fencingToken !== undefined) return { status: 'issued', fencingToken };
     // Nodes whose votes are open are asked, too: their connection keeps the order, and the script checks the owner there.
     const to = [...votes.keys()].filter((node) => votes[node] === undefined || isGranted(votes[node]));
-    return { status: 'write-back', fencingToken, to };
+    return { status: 'write-back', fencingToken: Math.max(...tokens), to };
   }
   const lost = tokens.length + open < quorum && (open === 0 || knowsWhy(votes, open, quorum));
   return lost ? refusalOf(votes, quorum, queued) : undefined;
 }
 
 /**
- * A node whose counter was raised counts only if it had a part in choosing the token. One that granted later may have drawn a
- * larger number, after that of another holder: its counter is at or above the token, but the token is not above that one's.
+ * A node that has recorded the token counts only if it had a part in choosing it. One that granted later may have voted
+ * for a larger one, after that of another holder: its counter is at or above the token, but the token is not above that
+ * one's. The script of the node sees to that, too, as long as the node knows its own vote.
  * @param vote of the same node on the same acquisition
  */
 export function acknowledged(raise: Raise, vote: Vote, fencingToken: number): Raise {
@@ -60,12 +93,8 @@ export function acknowledged(raise: Raise, vote: Vote, fencingToken: number): Ra
 }
 
 /** @returns undefined while the open answers still matter */
-export function tallyWriteBack(
-  answers: Answers<Raise>,
-  open: number,
-  quorum: number,
-  fencingToken: number,
-): Issue | undefined {
+export function tallyWriteBack({ fencingToken, raises }: BegunWriteBack, quorum: number): Issue | undefined {
+  const { answers, open } = raises;
   const raised = answers.filter((answer) => answer?.status === 'raised').length;
   if (raised >= quorum) return { status: 'issued', fencingToken };
   if (raised + open >= quorum) return undefined;
@@ -115,6 +144,12 @@ export function isFault(answer: { status: string } | undefined): answer is Fault
 
 function isGranted(vote: Vote | undefined): vote is Granted {
   return vote?.status === 'granted';
+}
+
+/** Whether a majority may yet vote for one token. */
+function mayAgree(votes: Answers<Vote>, open: number, quorum: number): boolean {
+  const tokens = votes.filter(isGranted).map((vote) => vote.fencingToken);
+  return agreed(tokens, quorum - open) !== undefined;
 }
 
 /** Whether the open votes can no longer change what a refusal says: which nodes failed, or who is the holder. */

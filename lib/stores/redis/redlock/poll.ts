@@ -1,6 +1,5 @@
 /** One question to several nodes, and their answers as they come in. */
 export class Poll<Answer> {
-  /** The answer of each node; undefined while there is none. */
   readonly #answers: (Answer | undefined)[] = [];
   readonly #listeners: ((answer: Answer, node: number) => void)[] = [];
   #open: number;
@@ -13,6 +12,16 @@ export class Poll<Answer> {
     this.#open = nodes;
     for (let node = 0; node < nodes; node++) this.#answers.push(undefined);
     for (let node = 0; node < nodes; node++) ask(node, (answer) => this.#take(node, answer));
+  }
+
+  /** The answer of each node; undefined while there is none. */
+  get answers(): readonly (Answer | undefined)[] {
+    return this.#answers;
+  }
+
+  /** How many answers are still to come. */
+  get open(): number {
+    return this.#open;
   }
 
   /**

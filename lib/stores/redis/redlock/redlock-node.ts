@@ -7,6 +7,7 @@ import type { Fault, NodeExtension, NodeRelease, Vote } from '../node/node-answe
 import type { RedisNode, RedisNodeListener } from '../node/redis-node.js';
 import type { AdmissionCheck } from './admission.js';
 import type { RedlockAttempt, Trace } from './attempt.js';
+import type { Raise } from './decisions.js';
 
 /** Answers after which the lock stands on the node. */
 const THERE = new Set<string>(['granted', 'extended', 'restored']);
@@ -63,9 +64,22 @@ export class RedlockNode implements RedisNodeListener {
     const ask = () => {
       const admitted = this.admission?.vote();
       if (admitted instanceof NodeError) void Promise.resolve(notAsked(admitted)).then(done);
-      else this.node.vote(request, admitted, proposal, this.#noting('takes', trace, done));
+      else {
+        trace.votedOn = this.#generation;
+        this.node.vote(request, admitted, proposal, this.#noting('takes', trace, done));
+      }
     };
     this.#announceThen(attempt, request.ttlMs, ask, done);
+  }
+
+  /**
+   * Raises the fencing counter to a token. A node that has restarted since it voted, with older data, may have forgotten votes
+   * for others: so it is asked only on the connection of its vote.
+   */
+  raise(attempt: RedlockAttempt, fencingToken: number, done: (raise: Raise) => void): void {
+    const isSame = !this.admission || attempt.trace(this.at).votedOn === this.#generation;
+    const raising = isSame ? this.node.raiseFence(attempt, fencingToken) : Promise.resolve({ status: 'gone' } as const);
+    void raising.then(done);
   }
 
   extend(attempt: RedlockAttempt, ttlMs: number, done: (extension: NodeExtension) => void): void {
@@ -74,10 +88,10 @@ export class RedlockNode implements RedisNodeListener {
     this.#announceThen(attempt, ttlMs, ask, done);
   }
 
-  /** Puts the lock back on this node, which has lost it, as its answer to an extension says. */
+  /** Puts the lock back on this node, which has lost it, as its answer to an extension says. Its value needs its token. */
   mend(attempt: RedlockAttempt, ttlMs: number): void {
     const trace = attempt.trace(this.at);
-    if (trace.over) return;
+    if (trace.over || attempt.fencingToken === undefined) return;
     this.node.extend({ grant: attempt, ttlMs }, 'restore', this.#noting<NodeExtension>('takes', trace));
   }
 
@@ -132,6 +146,10 @@ export class RedlockNode implements RedisNodeListener {
     this.#isClosing = true;
     await this.#inFlight.settled();
     await this.node.close();
+  }
+
+  get #generation(): unknown {
+    return this.node.connection.client.generation;
   }
 
   #release(attempt: RedlockAttempt, trace: Trace, done?: (release: NodeRelease) => void): void {

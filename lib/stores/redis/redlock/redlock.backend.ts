@@ -21,18 +21,30 @@ import {
   agreed,
   isFault,
   quorumOf,
+  tallyAttempt,
   tallyExtension,
   tallyRelease,
-  tallyVotes,
-  tallyWriteBack,
   type Issue,
   type Raise,
   type WriteBack,
 } from './decisions.js';
 import { RedlockAttempt } from './attempt.js';
 import { Poll } from './poll.js';
+import type { Proposals } from './proposals.js';
 import type { RedlockNode } from './redlock-node.js';
 import { RedlockWakes } from './wakes.js';
+
+/** What a Redlock is made of. */
+export interface RedlockSettings {
+  nodes: readonly RedlockNode[];
+  /** How long a node may take to answer, in milliseconds. */
+  nodeTimeoutMs: number;
+  /** The clock of the service, in milliseconds. */
+  now: () => number;
+  proposals: Proposals;
+  /** Checks the servers. */
+  report: LockBackend['report'];
+}
 
 /**
  * Redlock over independent masters (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/): a lock
@@ -46,21 +58,19 @@ export class RedlockBackend implements LockBackend, WaitQueue {
   readonly #quorum: number;
   readonly #nodeTimeoutMs: number;
   readonly #now: () => number;
+  readonly #proposals: Proposals;
+  readonly report: LockBackend['report'];
   #wakes?: RedlockWakes;
   /** The attempts that stand for grants of another process. */
   readonly #adopted = new WeakMap<Grant, RedlockAttempt>();
 
-  /** @param report checks the servers */
-  constructor(
-    nodes: readonly RedlockNode[],
-    nodeTimeoutMs: number,
-    now: () => number,
-    readonly report: LockBackend['report'],
-  ) {
+  constructor({ nodes, nodeTimeoutMs, now, proposals, report }: RedlockSettings) {
     this.#nodes = nodes;
     this.#quorum = quorumOf(nodes.length);
     this.#nodeTimeoutMs = nodeTimeoutMs;
     this.#now = now;
+    this.#proposals = proposals;
+    this.report = report;
   }
 
   /** Time for connections that are being made, one round of votes, and one to write the token back. */
@@ -80,7 +90,7 @@ export class RedlockBackend implements LockBackend, WaitQueue {
     const { place } = request;
     const attempt = new RedlockAttempt(request);
     const queued = place !== undefined && this.isListening;
-    const proposal = Math.round((performance.timeOrigin + performance.now()) * 1_000);
+    const proposal = this.#proposals.next(sentAt);
     const votes = this.#poll<Vote>((node, voted) => node.acquire(attempt, request, proposal, voted));
     const conclude = (outcome: Issue) => {
       if (outcome.status === 'issued') {
@@ -92,13 +102,26 @@ export class RedlockBackend implements LockBackend, WaitQueue {
         done(outcome);
       }
     };
-    votes.decide(
-      (answers, open) => tallyVotes(answers, open, this.#quorum, queued),
-      (tally) => {
-        if (tally.status === 'write-back') this.#writeBack(attempt, tally, votes, conclude);
-        else conclude(tally);
-      },
-    );
+    let writeBack: { fencingToken: number; raises: Poll<Raise> } | undefined;
+    let isSettled = false;
+    const decide = () => {
+      if (isSettled) return;
+      const tally = tallyAttempt(votes, this.#quorum, queued, writeBack);
+      if (tally?.status === 'write-back') {
+        // The votes that are open may yet agree, so they go on being counted beside it.
+        writeBack = { fencingToken: tally.fencingToken, raises: this.#writeBack(attempt, tally, votes) };
+        writeBack.raises.each(decide);
+      } else if (tally) {
+        isSettled = true;
+        conclude(tally);
+      }
+    };
+    votes.each((vote, node) => {
+      if (vote.status === 'granted' && vote.nodeTimeUs !== undefined) {
+        this.#proposals.learnVote(vote.fencingToken, { node, timeUs: vote.nodeTimeUs, askedAt: sentAt });
+      }
+      decide();
+    });
   }
 
   /**
@@ -212,16 +235,15 @@ export class RedlockBackend implements LockBackend, WaitQueue {
   }
 
   /** Makes the token known to a majority before it is issued, so that no later holder can get a smaller one. */
-  #writeBack(attempt: RedlockAttempt, tally: WriteBack, votes: Poll<Vote>, settled: (issue: Issue) => void): void {
-    const { fencingToken, to } = tally;
-    const raises = new Poll<Raise>(to.length, (index, raised) => {
-      void this.#nodes[to[index]!]!.node.raiseFence(attempt, fencingToken).then((raise) =>
+  #writeBack(attempt: RedlockAttempt, { fencingToken, to }: WriteBack, votes: Poll<Vote>): Poll<Raise> {
+    return new Poll<Raise>(to.length, (index, raised) => {
+      const asked = to[index]!;
+      this.#nodes[asked]!.raise(attempt, fencingToken, (raise) =>
         votes.each((vote, node) => {
-          if (node === to[index]) raised(acknowledged(raise, vote, fencingToken));
+          if (node === asked) raised(acknowledged(raise, vote, fencingToken));
         }),
       );
     });
-    raises.decide((answers, open) => tallyWriteBack(answers, open, this.#quorum, fencingToken), settled);
   }
 
   #poll<Answer>(ask: (node: RedlockNode, done: (answer: Answer) => void) => void): Poll<Answer> {
@@ -251,7 +273,10 @@ export class RedlockBackend implements LockBackend, WaitQueue {
   #attemptOf(grant: Grant): RedlockAttempt {
     if (grant instanceof RedlockAttempt) return grant;
     let attempt = this.#adopted.get(grant);
-    if (!attempt) this.#adopted.set(grant, (attempt = new RedlockAttempt({ ...grant, ttlMs: LONGEST_TTL_MS })));
+    if (!attempt) {
+      attempt = new RedlockAttempt({ ...grant, ttlMs: LONGEST_TTL_MS }, grant.fencingToken);
+      this.#adopted.set(grant, attempt);
+    }
     return attempt;
   }
 
