@@ -4,6 +4,8 @@ import { NodeError, type LockLostReason } from '../../lib/api/errors.js';
 import type { LockEvent } from '../../lib/api/events.js';
 import type { Lease } from '../../lib/core/lease/lease.js';
 import { Leases } from '../../lib/core/lease/leases.js';
+import { EXTENSIONS_A_TURN } from '../../lib/core/lease/watchdog.js';
+import { loopTurn } from '../../lib/core/time/event-loop.js';
 
 const TTL_MS = 30_000;
 const VALIDITY_MS = TTL_MS - 302;
@@ -298,5 +300,144 @@ describe('Watchdog', () => {
     kennel.answer = async () => ({ status: 'extended', sentAt: now() });
     await vi.advanceTimersByTimeAsync(100);
     expect(lease.remainingMs).toBeGreaterThan(20_000);
+  });
+});
+
+describe('Watchdog, with 10 000 leases due at once,', () => {
+  const COUNT = 10_000;
+
+  /** Leases that have come due a moment ago, in the line after the look: the extensions of the first were sent. */
+  function manyDue(): { kennel: Kennel; leases: Lease[] } {
+    const kennel = new Kennel();
+    const leases = Array.from({ length: COUNT }, (_, index) => kennel.watch(`lease ${index}`));
+    vi.advanceTimersByTime(10_000);
+    expect(kennel.extended).toHaveLength(EXTENSIONS_A_TURN);
+    return { kennel, leases };
+  }
+
+  async function untilAllWereExtended(): Promise<void> {
+    for (let turn = 0; turn < COUNT / EXTENSIONS_A_TURN; turn++) await loopTurn();
+  }
+  afterEach(untilAllWereExtended); // turns are not faked, and do not end with the test
+
+  it('extends a bounded number in each turn of the event loop, in the order in which they came due', async () => {
+    const { kennel } = manyDue();
+    const sentBefore: number[] = [];
+    while (kennel.extended.length < COUNT) {
+      sentBefore.push(kennel.extended.length);
+      await loopTurn(); // set after the next turn of the watchdog, so it runs after that, and before the one that follows
+    }
+    expect(sentBefore).toEqual(
+      Array.from({ length: COUNT / EXTENSIONS_A_TURN - 1 }, (_, turn) => (turn + 1) * EXTENSIONS_A_TURN),
+    );
+    expect(kennel.extended.map(({ key }) => key)).toEqual(
+      Array.from({ length: COUNT }, (_, index) => `lease ${index}`),
+    );
+    expect(kennel.extended.every(({ at }) => at === 10_000)).toBe(true);
+  });
+
+  it('runs an immediate that was set when it began before it sends the last extension', async () => {
+    const kennel = new Kennel();
+    for (let index = 0; index < COUNT; index++) kennel.watch(`lease ${index}`);
+    let sent: number | undefined;
+    const immediate = loopTurn().then(() => (sent = kennel.extended.length));
+    vi.advanceTimersByTime(10_000);
+    await immediate;
+    expect(sent).toBeLessThanOrEqual(2 * EXTENSIONS_A_TURN);
+  });
+
+  it('extends each again a third of the ttl later, and a lease that comes due meanwhile at its own time', async () => {
+    const kennel = new Kennel();
+    for (let index = 0; index < COUNT; index++) kennel.watch(`lease ${index}`);
+    vi.advanceTimersByTime(5_000);
+    kennel.watch('later');
+    vi.advanceTimersByTime(5_000);
+    await untilAllWereExtended();
+    expect(kennel.extended).toHaveLength(COUNT);
+    vi.advanceTimersByTime(5_000);
+    expect(kennel.extended.slice(COUNT)).toEqual([{ key: 'later', at: 15_000 }]);
+    vi.advanceTimersByTime(5_000);
+    await untilAllWereExtended();
+    expect(kennel.extended.slice(COUNT + 1).every(({ at }) => at === 20_000)).toBe(true);
+    expect(new Set(kennel.extended.slice(COUNT + 1).map(({ key }) => key)).size).toBe(COUNT);
+  });
+
+  it('extends a short lease that comes due meanwhile before those with more time left', async () => {
+    const kennel = new Kennel();
+    for (let index = 0; index < COUNT; index++) kennel.watch(`lease ${index}`);
+    vi.advanceTimersByTime(9_800);
+    kennel.watch('short', { ttlMs: 900 });
+    vi.advanceTimersByTime(200);
+    expect(kennel.extended).toHaveLength(EXTENSIONS_A_TURN);
+    vi.advanceTimersByTime(100);
+    await loopTurn();
+    expect(kennel.extended.findIndex(({ key }) => key === 'short')).toBe(EXTENSIONS_A_TURN);
+  });
+
+  it('tells the end of a lease that is not extended at its deadline, while others wait for their turn', async () => {
+    const kennel = new Kennel();
+    kennel.watch('ends', { kept: false, ttlMs: 10_110 });
+    for (let index = 0; index < COUNT; index++) kennel.watch(`lease ${index}`);
+    vi.advanceTimersByTime(10_000);
+    await loopTurn();
+    expect(kennel.lost).toEqual([]);
+    vi.advanceTimersByTime(10);
+    await undefined;
+    expect(kennel.lost).toMatchObject([{ key: 'ends', reason: 'expired' }]);
+    expect(kennel.extended.length).toBeLessThan(COUNT);
+  });
+
+  it('tells the loss of a lease at its deadline, and that the process stalled if its turn had not come', async () => {
+    const kennel = new Kennel();
+    kennel.answer = () => new Promise(() => {});
+    for (let index = 0; index < COUNT; index++) kennel.watch(`lease ${index}`);
+    vi.advanceTimersByTime(VALIDITY_MS - 1);
+    expect(kennel.extended).toHaveLength(EXTENSIONS_A_TURN);
+    await undefined;
+    expect(kennel.lost).toEqual([]);
+    vi.advanceTimersByTime(1);
+    await undefined;
+    expect(kennel.lost).toHaveLength(COUNT);
+    expect(kennel.lost.every(({ at }) => at === VALIDITY_MS)).toBe(true);
+    const because = (reason: LockLostReason) => kennel.lost.filter((loss) => loss.reason === reason).length;
+    expect([because('unavailable'), because('stalled')]).toEqual([EXTENSIONS_A_TURN, COUNT - EXTENSIONS_A_TURN]);
+    await untilAllWereExtended();
+    expect(kennel.extended).toHaveLength(EXTENSIONS_A_TURN);
+    expect(vi.getTimerCount()).toBe(COUNT); // to release each afterwards
+  });
+
+  it('sends no extension of a lease that is released before its turn', async () => {
+    const { kennel, leases } = manyDue();
+    const released = [EXTENSIONS_A_TURN, 5_000, COUNT - 1].map((index) => leases[index]!);
+    await Promise.all(released.map((lease) => kennel.leases.release(lease)));
+    await untilAllWereExtended();
+    expect(kennel.extended).toHaveLength(COUNT - released.length);
+    const keys = new Set(kennel.extended.map(({ key }) => key));
+    expect(released.filter(({ key }) => keys.has(key))).toEqual([]);
+  });
+
+  it('sends nothing more once the application has closed', async () => {
+    const { kennel } = manyDue();
+    expect(kennel.leases.size).toBe(COUNT);
+    kennel.leases.end();
+    await untilAllWereExtended();
+    expect(kennel.extended).toHaveLength(EXTENSIONS_A_TURN);
+    expect(kennel.lost.filter(({ reason }) => reason === 'shutdown')).toHaveLength(COUNT);
+    expect([kennel.leases.size, vi.getTimerCount()]).toEqual([0, 0]);
+  });
+
+  it('retries extensions that failed together in as many turns', async () => {
+    const { kennel } = manyDue();
+    kennel.answer = unavailable;
+    await untilAllWereExtended();
+    const failed = COUNT - EXTENSIONS_A_TURN;
+    expect(kennel.faults).toHaveLength(failed);
+    vi.advanceTimersByTime(3_000);
+    expect(kennel.extended).toHaveLength(COUNT + EXTENSIONS_A_TURN);
+    expect(kennel.leases.size).toBe(COUNT);
+    kennel.answer = async () => ({ status: 'extended', sentAt: now() });
+    await untilAllWereExtended();
+    expect(kennel.extended).toHaveLength(COUNT + failed);
+    expect(kennel.lost).toEqual([]);
   });
 });

@@ -1,4 +1,5 @@
 import type { LockLostReason } from '../../api/errors.js';
+import { clearImmediate, setImmediate } from '../time/event-loop.js';
 import { LinkedList } from '../time/linked-list.js';
 import type { Lease } from './lease.js';
 
@@ -10,8 +11,14 @@ const EXTEND_AFTER_AT_MOST = 1 / 2;
 const RETRY_AFTER = 1 / 10;
 /** Leases that come due within this part of their ttl are extended along: few large batches instead of many small ones. */
 const COALESCE = 1 / 15;
-/** A timer this late, as a part of the lease, says that the process did not run. */
+/** A timer, or an extension, this late, as a part of the lease, says that the process did not run, or was too busy. */
 const STALLED_AFTER = 1 / 10;
+
+/**
+ * How many leases are extended in one turn of the event loop: five full commands to Redis. Many more at once would keep the
+ * process from everything else, and the server from its other clients.
+ */
+export const EXTENSIONS_A_TURN = 500;
 
 /** How many queues, one for each ttl in use, may be empty for a while. */
 const EMPTY_QUEUES = 8;
@@ -44,8 +51,13 @@ export class Watchdog {
   readonly #queues = new Map<number, Queue>();
   /** Leases with an extension in flight or failed, and those that come due before the last of their queue. */
   readonly #troubled = new LinkedList<Lease>();
+  /** Leases that were among the troubled and have come due: they wait for their turn, as others do in their queues. */
+  readonly #dueAgain = new LinkedList<Lease>();
   #timer?: NodeJS.Timeout;
   #timerDue = Infinity;
+  /** When it last looked which leases are due: those that were are extended in this turn of the event loop, and the next ones. */
+  #lookedAt = -Infinity;
+  #nextTurn?: NodeJS.Immediate;
 
   constructor(listener: WatchdogListener) {
     this.#listener = listener;
@@ -53,14 +65,14 @@ export class Watchdog {
 
   /** How many leases it watches. */
   get size(): number {
-    let { size } = this.#troubled;
+    let size = this.#troubled.size + this.#dueAgain.size;
     for (const queue of this.#queues.values()) size += queue.size;
     return size;
   }
 
   /** All leases that it watches. */
   get leases(): Lease[] {
-    return [...this.#queues.values(), this.#troubled].flatMap((list) => list.filter(() => true));
+    return [...this.#queues.values(), this.#troubled, this.#dueAgain].flatMap((list) => list.filter(() => true));
   }
 
   /** Watches a lease that was granted or extended: it is due when it should be extended, or ends. */
@@ -103,13 +115,16 @@ export class Watchdog {
   /** Why a lease is over whose deadline has passed. */
   whyOver(lease: Lease): LockLostReason {
     if (!lease.kept) return 'expired';
-    const overdueMs = this.#listener.now() - this.#timerDue;
+    const meantToActAt = this.#awaitsTurn(lease) ? lease.dueAt : this.#timerDue;
+    const overdueMs = this.#listener.now() - meantToActAt;
     return overdueMs > leaseMs(lease) * STALLED_AFTER ? 'stalled' : 'unavailable';
   }
 
   stop(): void {
     clearTimeout(this.#timer);
     this.#timerDue = Infinity;
+    clearImmediate(this.#nextTurn);
+    this.#nextTurn = undefined;
   }
 
   /** The queue of a lease. Leases that are not extended come due at another time, and have queues of their own. */
@@ -131,22 +146,66 @@ export class Watchdog {
   }
 
   #look(): void {
-    const now = this.#listener.now();
-    const due: Lease[] = [];
+    const now = (this.#lookedAt = this.#listener.now());
+    const over: Lease[] = [];
     for (const queue of this.#queues.values()) {
-      for (let lease = queue.first; lease && lease.dueAt <= now + leewayMs(lease); lease = lease.next) due.push(lease);
+      for (let lease = queue.first; lease && lease.deadline <= now + leewayMs(lease); lease = lease.next) {
+        if (lease.deadline <= now) over.push(lease);
+      }
     }
-    for (let lease = this.#troubled.first; lease; lease = lease.next) {
-      if (lease.deadline <= now || (lease.dueAt <= now && !lease.isExtending)) due.push(lease);
+    for (let lease = this.#dueAgain.first; lease; lease = lease.next) if (lease.deadline <= now) over.push(lease);
+    for (let lease = this.#troubled.first, next; lease; lease = next) {
+      ({ next } = lease);
+      if (lease.deadline <= now) over.push(lease);
+      else if (lease.dueAt <= now && !lease.isExtending) {
+        this.#troubled.remove(lease);
+        this.#dueAgain.push(lease);
+      }
     }
-    for (const lease of due) this.#listener.onDue(lease);
+    for (const lease of over) this.#listener.onDue(lease); // all at once: an end waits for no turn
+    if (!this.#nextTurn) this.#extendSome();
+    this.#sleep();
+  }
+
+  /**
+   * Extends leases that were due at the last look, as many as one turn may; the next turn goes on. A queue whose first lease
+   * ends sooner goes first, so that a short lease does not wait behind very many long ones.
+   */
+  #extendSome(): void {
+    let left = EXTENSIONS_A_TURN;
+    const lists = [this.#dueAgain, ...this.#queues.values()].filter(({ first }) => first && this.#awaitsTurn(first));
+    if (lists.length > 1) lists.sort((a, b) => a.first!.deadline - b.first!.deadline);
+    for (const list of lists) {
+      for (let lease = list.first; lease && this.#awaitsTurn(lease); lease = list.first) {
+        if (left-- === 0) {
+          this.#nextTurn = setImmediate(() => {
+            this.#nextTurn = undefined;
+            this.#extendSome();
+            if (!this.#nextTurn) this.#sleep(); // until what comes due behind those
+          });
+          return;
+        }
+        this.#listener.onDue(lease);
+      }
+    }
+  }
+
+  /** Whether a lease was due at the last look and is not extended yet. */
+  #awaitsTurn(lease: Lease): boolean {
+    return lease.kept && lease.list !== this.#troubled && lease.dueAt <= this.#lookedAt + leewayMs(lease);
+  }
+
+  #sleep(): void {
     this.#timerDue = Infinity;
     this.#wakeAt(this.#nextDue());
   }
 
   #nextDue(): number {
     let next = Infinity;
-    for (const { first } of this.#queues.values()) if (first) next = Math.min(next, first.dueAt); // it comes due first
+    for (const { first } of this.#queues.values()) {
+      if (first) next = Math.min(next, this.#awaitsTurn(first) ? first.deadline : first.dueAt); // it comes due first
+    }
+    for (let lease = this.#dueAgain.first; lease; lease = lease.next) next = Math.min(next, lease.deadline);
     for (let lease = this.#troubled.first; lease; lease = lease.next) {
       next = Math.min(next, lease.deadline, lease.isExtending ? Infinity : lease.dueAt);
     }
