@@ -315,6 +315,24 @@ describe('Watchdog, with 10 000 leases due at once,', () => {
     return { kennel, leases };
   }
 
+  /** Extensions that all failed, but for those of the first turn, and are due again: the first of the retries have succeeded. */
+  async function manyRetried(): Promise<Kennel> {
+    const { kennel } = manyDue();
+    kennel.answer = unavailable;
+    await untilAllWereExtended();
+    expect(kennel.faults).toHaveLength(COUNT - EXTENSIONS_A_TURN);
+    kennel.answer = async () => ({ status: 'extended', sentAt: now() });
+    vi.advanceTimersByTime(3_000);
+    expect(kennel.extended).toHaveLength(COUNT + EXTENSIONS_A_TURN);
+    await answersRead();
+    return kennel;
+  }
+
+  /** Before another turn of the event loop. */
+  async function answersRead(): Promise<void> {
+    for (let tick = 0; tick < 3; tick++) await undefined;
+  }
+
   async function untilAllWereExtended(): Promise<void> {
     for (let turn = 0; turn < COUNT / EXTENSIONS_A_TURN; turn++) await loopTurn();
   }
@@ -384,7 +402,7 @@ describe('Watchdog, with 10 000 leases due at once,', () => {
     vi.advanceTimersByTime(10);
     await undefined;
     expect(kennel.lost).toMatchObject([{ key: 'ends', reason: 'expired' }]);
-    expect(kennel.extended.length).toBeLessThan(COUNT);
+    expect(kennel.extended).toHaveLength(2 * EXTENSIONS_A_TURN); // to look at it was no turn
   });
 
   it('tells the loss of a lease at its deadline, and that the process stalled if its turn had not come', async () => {
@@ -416,28 +434,44 @@ describe('Watchdog, with 10 000 leases due at once,', () => {
     expect(released.filter(({ key }) => keys.has(key))).toEqual([]);
   });
 
-  it('sends nothing more once the application has closed', async () => {
+  it('tells the loss of leases whose turn has not come at their deadline, and keeps those that were extended', async () => {
     const { kennel } = manyDue();
-    expect(kennel.leases.size).toBe(COUNT);
-    kennel.leases.end();
-    await untilAllWereExtended();
-    expect(kennel.extended).toHaveLength(EXTENSIONS_A_TURN);
-    expect(kennel.lost.filter(({ reason }) => reason === 'shutdown')).toHaveLength(COUNT);
-    expect([kennel.leases.size, vi.getTimerCount()]).toEqual([0, 0]);
+    await answersRead();
+    vi.advanceTimersByTime(VALIDITY_MS - 10_000 - 1);
+    await answersRead();
+    expect(kennel.lost).toEqual([]);
+    vi.advanceTimersByTime(1);
+    await answersRead();
+    const lost = Array.from({ length: COUNT - EXTENSIONS_A_TURN }, (_, index) => `lease ${EXTENSIONS_A_TURN + index}`);
+    expect(kennel.lost).toEqual(lost.map((key) => ({ key, reason: 'stalled', at: VALIDITY_MS })));
+  });
+
+  it('tells the loss of leases whose retry has not had its turn at their deadline, too', async () => {
+    const kennel = await manyRetried();
+    vi.advanceTimersByTime(VALIDITY_MS - 13_000);
+    await answersRead();
+    expect(kennel.lost).toHaveLength(COUNT - 2 * EXTENSIONS_A_TURN);
+    expect(kennel.lost.every(({ reason, at }) => reason === 'stalled' && at === VALIDITY_MS)).toBe(true);
   });
 
   it('retries extensions that failed together in as many turns', async () => {
-    const { kennel } = manyDue();
-    kennel.answer = unavailable;
-    await untilAllWereExtended();
-    const failed = COUNT - EXTENSIONS_A_TURN;
-    expect(kennel.faults).toHaveLength(failed);
-    vi.advanceTimersByTime(3_000);
-    expect(kennel.extended).toHaveLength(COUNT + EXTENSIONS_A_TURN);
+    const kennel = await manyRetried();
     expect(kennel.leases.size).toBe(COUNT);
-    kennel.answer = async () => ({ status: 'extended', sentAt: now() });
     await untilAllWereExtended();
-    expect(kennel.extended).toHaveLength(COUNT + failed);
+    expect(kennel.extended).toHaveLength(2 * COUNT - EXTENSIONS_A_TURN);
     expect(kennel.lost).toEqual([]);
+  });
+
+  it.each([
+    ['extensions', () => manyDue().kennel, EXTENSIONS_A_TURN],
+    ['retries', manyRetried, COUNT + EXTENSIONS_A_TURN],
+  ])('sends nothing more when the application closes while %s wait for their turn', async (_, begun, sent) => {
+    const kennel = await begun();
+    expect(kennel.leases.size).toBe(COUNT);
+    kennel.leases.end();
+    await untilAllWereExtended();
+    expect(kennel.extended).toHaveLength(sent);
+    expect(kennel.lost.filter(({ reason }) => reason === 'shutdown')).toHaveLength(COUNT);
+    expect([kennel.leases.size, vi.getTimerCount()]).toEqual([0, 0]);
   });
 });
