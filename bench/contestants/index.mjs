@@ -21,6 +21,7 @@ export const CONTESTANTS = {
       'fair',
       'crowd',
       'held',
+      'due-together',
       'redlock',
       'second-round-trips',
       'keys-left-redlock',

@@ -59,6 +59,15 @@ export const COLUMNS = {
     ['event-loop delay p99 ms', ({ loopDelayP99Ms }) => number(loopDelayP99Ms)],
     ['lost', ({ violations }) => number(violations)],
   ],
+  'due-together': [
+    ['longest hold of the event loop ms', ({ holdMs }) => number(holdMs)],
+    ['before', ({ quietHoldMs }) => number(quietHoldMs)],
+    ["p99 of another client's command ms", ({ p99Ms }) => number(p99Ms)],
+    ['before', ({ quietP99Ms }) => number(quietP99Ms)],
+    ['to before', ({ p99ToQuiet }) => times(p99ToQuiet)],
+    ['all extended in ms', ({ ms }) => number(ms)],
+    ['lost', ({ violations }) => number(violations)],
+  ],
   redlock: [
     ...[0, 1, 2].flatMap(stage),
     ['3 stopped: ms until the error', (figures) => number(figures['3.errorMs'])],

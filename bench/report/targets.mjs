@@ -114,6 +114,19 @@ export const TARGETS = [
     of: (own) => own.loopDelayP99Ms,
     atMost: 20,
   },
+  {
+    scenario: 'due-together',
+    title: '100 000 extended together: longest hold of the event loop, ms',
+    of: (own) => own.holdMs,
+    atMost: 20,
+  },
+  {
+    scenario: 'due-together',
+    title: "100 000 extended together: p99 of another client's command to that before",
+    of: (own) => own.p99ToQuiet,
+    atMost: 5,
+  },
+  { scenario: 'due-together', title: '100 000 extended together: lost', of: (own) => own.violations, atMost: 0 },
   ...redlock('redlock', 'Redlock of 5', 1.15),
   {
     scenario: 'redlock',

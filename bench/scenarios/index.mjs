@@ -6,6 +6,7 @@
 import { CONTESTANTS } from '../contestants/index.mjs';
 import { contended } from './contended.mjs';
 import { crowd } from './crowd.mjs';
+import { dueTogether } from './due-together.mjs';
 import { held } from './held.mjs';
 import { keysLeft } from './keys-left.mjs';
 import { redlock } from './redlock.mjs';
@@ -29,6 +30,7 @@ export const SCENARIOS = {
   }),
   crowd,
   held,
+  'due-together': dueTogether,
   redlock: redlock({ title: 'Redlock of 5, with 0, 1, 2 and 3 nodes stopped', isFresh: false }),
   'redlock-fresh': redlock({ title: 'Redlock of 5, fresh keys, with 0, 1 and 2 nodes stopped', isFresh: true }),
   'second-round-trips': secondRoundTrips,
