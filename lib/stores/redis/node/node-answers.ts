@@ -121,9 +121,11 @@ export const WAIT_FOR_VOTES =
 /** Reads the answer to an attempt. Without a valid fencing token it is no grant, whatever program answers there. */
 export function voteOf(reply: Reply, node: string): Vote {
   if (!Array.isArray(reply)) {
-    if (isToken(reply)) return { status: 'granted', fencingToken: Number(reply) };
+    const fencingToken = Number(reply);
+    if (isToken(fencingToken)) return { status: 'granted', fencingToken };
   } else if (reply[1] === 'at' && reply.length === 3) {
-    if (isToken(reply[0])) return { status: 'granted', fencingToken: Number(reply[0]), nodeTimeUs: Number(reply[2]) };
+    const fencingToken = Number(reply[0]);
+    if (isToken(fencingToken)) return { status: 'granted', fencingToken, nodeTimeUs: Number(reply[2]) };
   } else if (reply[0] === WIPED) {
     const error = new NodeError(node, 'it has lost its data, so it does not vote yet', WAIT_FOR_VOTES);
     return { status: 'fault', error, mayHaveRun: false, disconnected: false, wiped: String(reply[1]) };
@@ -137,9 +139,8 @@ export function voteOf(reply: Reply, node: string): Vote {
   return { status: 'fault', error, mayHaveRun: true, disconnected: false };
 }
 
-function isToken(reply: number | string | undefined): boolean {
-  const token = Number(reply);
-  return token > 0 && Number.isSafeInteger(token);
+function isToken(number: number): boolean {
+  return number > 0 && Number.isSafeInteger(number);
 }
 
 export function extensionOf(reply: Reply): NodeExtension {
