@@ -1,5 +1,4 @@
-import type { KeyOnNode } from './node.js';
-import type { Attempt, Message, Node, State } from './state.js';
+import type { Attempt, Memory, Message, Node, State } from './state.js';
 
 const PHASES: Record<Attempt['phase'], number> = { idle: 0, vote: 1, raise: 2, held: 3, extend: 4, over: 5 };
 const KINDS: Record<Message['kind'], number> = { vote: 0, raise: 1, extend: 2, restore: 3 };
@@ -15,7 +14,8 @@ const STATUSES: Record<string, number> = {
 
 /** A short text for a state. It does not matter which node is which. */
 export function keyOf({ time, nodes, attempts, issued, wipes, resends, problem }: State): string {
-  const all = [time, wipes, resends, problem ? 1 : 0, issued.length, ...issued];
+  const all = [time, wipes, resends, problem ? 1 : 0];
+  for (const tokens of issued) all.push(tokens.length, ...tokens);
   for (const { phase, floor, token, begun, has, ended } of attempts) {
     all.push(PHASES[phase], floor, token, begun * 9 + has * 3 + ended);
   }
@@ -25,19 +25,21 @@ export function keyOf({ time, nodes, attempts, issued, wipes, resends, problem }
 /** Most nodes are as they were in the state before, so their texts are kept. */
 function textOf(node: Node): string {
   if (node.text.is !== undefined) return node.text.is;
-  const { key, lease, lost, snapshot, votesFrom, mail, ahead } = node;
-  const numbers = [...numbersOf(key), lease, ahead, votesFrom];
+  const { memory, lost, snapshot, mail, ahead } = node;
+  const numbers = [ahead, ...numbersOf(memory)];
   numbers.push(...(lost ? [lost.at, ...lost.leases] : [0]));
-  numbers.push(...(snapshot ? [1, ...numbersOf(snapshot.key), snapshot.lease] : [0]));
+  numbers.push(...(snapshot ? [1, ...numbersOf(snapshot)] : [0]));
   return (node.text.is = String.fromCharCode(...numbers) + mail.map(wordOf).sort().join(''));
 }
 
-function numbersOf({ owner, fence }: KeyOnNode): number[] {
-  return [owner === undefined ? 0 : Number(owner) + 1, (fence ?? -1) + 1];
+/** Whether a lock is awaited makes no difference to what follows. */
+function numbersOf({ fence, locks, leases }: Memory): number[] {
+  const ofLocks = locks.flatMap((lock, key) => (lock ? [Number(lock.owner) + 1, lock.token, leases[key]!] : [0]));
+  return [(fence ?? -1) + 1, ...ofLocks];
 }
 
-function wordOf({ kind, from, token, answer }: Message): string {
-  return String.fromCharCode(KINDS[kind] * 8 + from, token, codeOf(answer));
+function wordOf({ kind, from, token, answer, isOld }: Message): string {
+  return String.fromCharCode(KINDS[kind] * 16 + from * 2 + (isOld ? 1 : 0), token, codeOf(answer));
 }
 
 /** A number for an answer. */

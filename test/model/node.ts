@@ -3,45 +3,67 @@ import type { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
 
 export type Raise = Awaited<ReturnType<RedisNode['raiseFence']>>;
 
+/** A lock on a node: what its value is made of. */
+export interface Lock {
+  readonly owner: string;
+  /** What the node voted for, or what it was raised to. */
+  readonly token: number;
+  /** The + at the end: its queue may have waiters. */
+  readonly isAwaited: boolean;
+}
+
 /** What a node of a Redlock knows of one key. Nothing here is ever changed: what a script does makes a new one. */
 export interface KeyOnNode {
-  readonly owner?: string;
+  readonly lock?: Lock;
+  /** The counter, which other keys share. */
   readonly fence?: number;
+}
+
+/** A question for a vote, and the node that it is put to. */
+export interface Proposed {
+  proposal: number;
+  /** The time of the node, and how far a proposal may be from it. */
+  clock: number;
+  limit: number;
+  /** Whether the attempt waits in the queue if it is refused. */
+  hasPlace?: boolean;
 }
 
 type Run<Answer> = readonly [KeyOnNode, Answer];
 
-/** The scripts of lib/scripts as functions. test/model/conformance.test.ts holds them against the Lua. */
+/** The scripts of lib/stores/redis/scripts/lua as functions. test/model/conformance.test.ts holds them against the Lua. */
 export const SCRIPTS = {
-  /**
-   * @param clock the server's time, which a counter starts at that is absent, or
-   * @param votesFrom below this time: the node voted from then on
-   */
-  vote(node: KeyOnNode, owner: string, clock: number, votesFrom: number): Run<Vote> {
-    if (node.owner !== undefined && node.owner !== owner) {
-      return [node, { status: 'refused', owner: node.owner, remainingMs: 1 }];
+  vote(node: KeyOnNode, owner: string, { proposal, clock, limit, hasPlace = false }: Proposed): Run<Vote> {
+    const { lock, fence } = node;
+    if (lock?.owner === owner) return [node, { status: 'granted', fencingToken: lock.token }]; // the command ran twice
+    if (lock) {
+      const after = hasPlace ? { ...node, lock: { ...lock, isAwaited: true } } : node;
+      return [after, { status: 'refused', owner: lock.owner, remainingMs: 1 }];
     }
-    const next = (node.fence ?? 0) + 1;
-    const fence = node.fence === undefined || next < votesFrom ? Math.max(clock, next) : next;
+    const token = Math.max((fence ?? 0) + 1, Math.min(Math.max(proposal, clock - limit), clock + limit));
     return [
-      { owner, fence },
-      { status: 'granted', fencingToken: fence },
+      { lock: { owner, token, isAwaited: hasPlace }, fence: token },
+      { status: 'granted', fencingToken: token, nodeTimeUs: token === proposal ? undefined : clock },
     ];
   },
 
   raise(node: KeyOnNode, owner: string, token: number): Run<Raise> {
-    if (node.owner !== owner) return [node, { status: 'gone' }];
-    return [{ owner, fence: Math.max(node.fence ?? 0, token) }, { status: 'raised' }];
+    const { lock, fence } = node;
+    if (lock?.owner !== owner || lock.token > token || fence === undefined) return [node, { status: 'gone' }];
+    return [{ lock: { ...lock, token }, fence: Math.max(fence, token) }, { status: 'raised' }];
   },
 
-  extend(node: KeyOnNode, owner: string, mode: 'keep' | 'restore'): Run<NodeExtension> {
-    if (node.owner === owner) return [node, { status: 'extended' }];
-    if (node.owner !== undefined) return [node, { status: 'foreign' }];
-    return mode === 'restore' ? [{ ...node, owner }, { status: 'restored' }] : [node, { status: 'absent' }];
+  extend(node: KeyOnNode, owner: string): Run<NodeExtension> {
+    return [node, { status: !node.lock ? 'absent' : node.lock.owner === owner ? 'extended' : 'foreign' }];
+  },
+
+  restore(node: KeyOnNode, owner: string, token: number): Run<NodeExtension> {
+    if (node.lock) return SCRIPTS.extend(node, owner);
+    return [{ ...node, lock: { owner, token, isAwaited: true } }, { status: 'restored' }];
   },
 
   release(node: KeyOnNode, owner: string): Run<NodeRelease> {
-    return node.owner === owner ? [{ fence: node.fence }, { status: 'released' }] : [node, { status: 'gone' }];
+    return node.lock?.owner === owner ? [{ fence: node.fence }, { status: 'released' }] : [node, { status: 'gone' }];
   },
 };
 

@@ -1,205 +1,378 @@
 import * as decisions from '../../lib/stores/redis/redlock/decisions.js';
 import { SCRIPTS } from './node.js';
-import { LONGEST_LEASE, UNIT, type Setting } from './redlock.js';
+import type { Clocks, Setting } from './redlock.js';
 
 const real = { scripts: SCRIPTS, decisions };
-/** Clocks that differ by a little less than a node that lost its data waits until it votes. */
-const SKEWED = [LONGEST_LEASE * UNIT - 10, LONGEST_LEASE * UNIT - 10, 0];
-/** All counters at the fastest of these clocks, as after a write-back. */
-const FASTEST = SKEWED.map(() => UNIT + Math.max(...SKEWED));
+
+/** How far from its clock a node votes, and for how long it does not vote when it has lost its data. */
+const LIMIT = 4;
+const WAITS = 30;
+/** Clocks that differ by a little less than such a node waits, without twice the limit. */
+const APART = 17;
+const SKEWED: Clocks = { ahead: [APART, APART, 0], limit: LIMIT, waits: WAITS };
+const ONE_FAST: Clocks = { ...SKEWED, ahead: [APART, 0, 0] };
+const ALIKE: Clocks = { ...SKEWED, ahead: [0, 0, 0] };
+/** Clients propose by clocks that are far behind those of the nodes, or far ahead. */
+const BEHIND = -16;
+const AHEAD = APART + 16;
+const EITHER = [BEHIND, AHEAD];
+
 const NO_COUNTERS = [undefined, undefined, undefined];
+/** All counters as high as one vote can bring them, as after a write-back. */
+const HIGHEST = [0, 1, 2].map(() => WAITS + APART + LIMIT);
+
+/** Two attempts at one key, with proposals behind the counters and ahead of them. */
+const TWO = { attempts: [0, 0], proposals: [1, 2].map(() => [1, 4]), fences: [[1, 1, 2]] };
+/** The same beside one at another key, which has the same counters. */
+const BESIDE = { ...TWO, attempts: [0, 0, 1], proposals: [1, 2, 3].map(() => [1, 4]) };
+const LOSS = { attempts: [0, 0], proposals: [EITHER, EITHER], clocks: SKEWED, wipes: 1, fences: [NO_COUNTERS] };
+/** The first with the highest tokens, the second with the lowest that are possible. */
+const EXTREME = { ...LOSS, proposals: [[AHEAD], [BEHIND]] };
+/** Two votes for one key split so that its write-back meets a node with older data. */
+const SPLIT = { ...LOSS, clocks: ALIKE, proposals: [[0], [1]], fences: [[1, 1, WAITS]], snapshots: true };
+
+const early = { jumps: true } as const;
 
 type Named = Record<string, Setting>;
 
 /** What has to hold. The names end up in the report. */
 export const SHORT: Named = {
-  '1 after the other, locks end at any moment': {
+  '1 after the other, locks end at any moment': { ...real, ...TWO, ...early, atOnce: 1, tidy: true },
+  '1 after the other, beside another key of their counter, locks end at any moment': {
     ...real,
-    attempts: 2,
+    ...BESIDE,
+    ...early,
+    proposals: [[4], [4], [1]],
     atOnce: 1,
-    fences: [[1, 1, 2]],
-    jumps: true,
     tidy: true,
   },
   '1 after the other, locks end at any moment, a node loses its data, clocks differ': {
     ...real,
-    attempts: 2,
+    ...LOSS,
+    ...early,
     atOnce: 1,
-    fences: [NO_COUNTERS],
-    jumps: true,
-    wipes: 1,
-    ahead: SKEWED,
     tidy: true,
   },
-  '1 after the other, locks end at any moment, a node restarts with an older snapshot, clocks differ': {
+  '1 after the other, locks end at any moment, a node restarts with older data': {
     ...real,
-    attempts: 2,
-    atOnce: 1,
-    fences: [NO_COUNTERS, [1, 1, 1], FASTEST],
-    jumps: true,
-    wipes: 1,
+    ...LOSS,
+    ...early,
+    proposals: [[1], [0]],
+    clocks: ALIKE,
     snapshots: true,
-    ahead: SKEWED,
+    atOnce: 1,
     tidy: true,
   },
-  '2 at once, no lock ends early': { ...real, attempts: 2, fences: [[1, 1, 1]], tidy: true },
+  '2 at once, locks end at any moment': { ...real, ...TWO, ...early, proposals: [[1], [4]], tidy: true },
+  '2 at once, no lock ends early': { ...real, ...TWO, proposals: [[1], [4]], tidy: true },
 };
 
 export const LONG: Named = {
-  '2 at once, locks end at any moment, commands arrive however late': {
+  '2 at once, beside another key of their counter, locks end at any moment': {
     ...real,
-    attempts: 2,
-    fences: [[1, 1, 2]],
-    jumps: true,
+    ...BESIDE,
+    ...early,
+    tidy: true,
   },
-  'the same, from three different counters': { ...real, attempts: 2, fences: [[1, 2, 3]], jumps: true },
+  '2 at once, locks end at any moment, from other counters and proposals': {
+    ...real,
+    ...TWO,
+    ...early,
+    proposals: [1, 2].map(() => [1, 3, 6]),
+    fences: [
+      [1, 1, 1],
+      [1, 1, 2],
+      [1, 2, 3],
+    ],
+    tidy: true,
+  },
+  '2 at once, locks end at any moment, commands arrive however late': { ...real, ...TWO, ...early },
+  '2 at once, beside another key of their counter, locks end at any moment, commands arrive however late': {
+    ...real,
+    ...BESIDE,
+    ...early,
+  },
   '2 at once, locks end at any moment, a vote is lost and asked for again': {
     ...real,
-    attempts: 2,
-    fences: [[1, 1, 2]],
-    jumps: true,
+    ...TWO,
+    ...early,
     resends: 1,
     tidy: true,
   },
-  '3 attempts, 2 at once, locks end at any moment': {
+  '3 at once, locks end at any moment': {
     ...real,
-    attempts: 3,
+    ...TWO,
+    ...early,
+    attempts: [0, 0, 0],
+    proposals: [1, 2, 3].map(() => [1, 4]),
+    tidy: true,
+  },
+  '1 after the other, beside another key of their counter, locks end at any moment, from all proposals': {
+    ...real,
+    ...BESIDE,
+    ...early,
+    atOnce: 1,
+    tidy: true,
+  },
+  '2 at once of 2 at each of two keys, locks end at any moment': {
+    ...real,
+    ...TWO,
+    ...early,
+    attempts: [0, 0, 1, 1],
+    proposals: [1, 2, 3, 4].map(() => [1, 4]),
     atOnce: 2,
-    fences: [[1, 1, 2]],
-    jumps: true,
+    tidy: true,
+  },
+  '2 at once, beside another key of their counter, no lock ends early': { ...real, ...BESIDE, tidy: true },
+  '2 at once, no lock ends early, commands arrive however late': { ...real, ...TWO },
+  '1 after the other, locks end at any moment, a node restarts with older data or none, clocks differ': {
+    ...real,
+    ...LOSS,
+    ...early,
+    fences: [NO_COUNTERS, HIGHEST],
+    snapshots: true,
+    atOnce: 1,
+    tidy: true,
+  },
+  '1 after the other, the first ahead and the second behind, a node restarts with older data or none, clocks differ': {
+    ...real,
+    ...EXTREME,
+    ...early,
+    fences: [NO_COUNTERS, HIGHEST],
+    snapshots: true,
+    atOnce: 1,
+    tidy: true,
+  },
+  '1 after the other, locks end at any moment, a node restarts with older data or none, one clock is ahead': {
+    ...real,
+    ...LOSS,
+    ...early,
+    clocks: ONE_FAST,
+    snapshots: true,
+    atOnce: 1,
     tidy: true,
   },
   '1 after the other, locks end at any moment, a node loses its data, clocks differ, commands arrive however late': {
     ...real,
-    attempts: 2,
+    ...LOSS,
+    ...early,
     atOnce: 1,
-    fences: [[1, 1, 2]],
-    jumps: true,
-    wipes: 1,
-    ahead: SKEWED,
   },
-  '2 at once, no lock ends early, commands arrive however late': { ...real, attempts: 2, fences: [[1, 1, 2]] },
-  '2 at once, no lock ends early, a node loses its data': {
+  '1 after the other, beside another key, a node restarts with older data or none, clocks differ': {
     ...real,
-    attempts: 2,
-    fences: [[1, 1, 1]],
-    wipes: 1,
+    ...EXTREME,
+    ...early,
+    attempts: [0, 0, 1],
+    proposals: [[AHEAD], [BEHIND], [AHEAD]],
+    fences: [NO_COUNTERS, HIGHEST],
+    snapshots: true,
+    atOnce: 1,
     tidy: true,
   },
+  '2 at once, locks end at any moment, a node loses its data, clocks differ': {
+    ...real,
+    ...EXTREME,
+    ...early,
+    tidy: true,
+  },
+  '2 at once, locks end at any moment, a node loses its data': {
+    ...real,
+    ...LOSS,
+    ...early,
+    clocks: ALIKE,
+    proposals: [[0], [1]],
+    tidy: true,
+  },
+  '2 at once, locks end at any moment, a node restarts with older data or none, clocks differ': {
+    ...real,
+    ...EXTREME,
+    ...early,
+    snapshots: true,
+    tidy: true,
+  },
+  '2 at once, locks end at any moment, a node restarts with older data or none, from split votes': {
+    ...real,
+    ...SPLIT,
+    ...early,
+    tidy: true,
+  },
+  '2 at once, no lock ends early, a node loses its data, clocks differ': { ...real, ...EXTREME, tidy: true },
   '2 at once, no lock ends early, a node loses its data, the first lease is extended': {
     ...real,
-    attempts: 2,
-    fences: [[1, 1, 1]],
-    wipes: 1,
+    ...LOSS,
+    clocks: ALIKE,
+    proposals: [[1], [0]],
     extensions: 1,
     tidy: true,
   },
-  '2 at once, no lock ends early, a node restarts with an older snapshot': {
+  '2 at once, no lock ends early, a node restarts with older data or none, clocks differ': {
     ...real,
-    attempts: 2,
-    fences: [[1, 1, 1]],
-    wipes: 1,
+    ...EXTREME,
     snapshots: true,
     tidy: true,
   },
 };
+
+/** Scripts of which the vote or the write-back is wrong. */
+const voting = (vote: Setting['scripts']['vote']) => ({ ...SCRIPTS, vote });
+const raising = (raise: Setting['scripts']['raise']) => ({ ...SCRIPTS, raise });
+const deciding = (wrong: Partial<Setting['decisions']>) => ({ ...decisions, ...wrong });
 
 /** What has to fail. */
 export const MUTANTS: Named = {
   'no write-back': {
     ...real,
+    ...TWO,
+    ...early,
     tidy: true,
-    attempts: 2,
-    fences: [[1, 1, 2]],
-    jumps: true,
-    decisions: {
-      ...decisions,
-      tallyVotes: (...votes) => {
-        const tally = decisions.tallyVotes(...votes);
+    decisions: deciding({
+      tallyAttempt: (...asked) => {
+        const tally = decisions.tallyAttempt(...asked);
         return tally?.status === 'write-back' ? { status: 'issued', fencingToken: tally.fencingToken } : tally;
       },
-    },
+    }),
   },
   'write-back without the owner check': {
     ...real,
+    ...TWO,
+    ...early,
     tidy: true,
-    attempts: 2,
-    fences: [[1, 1, 2]],
-    jumps: true,
-    scripts: {
-      ...SCRIPTS,
-      raise: (node, _owner, token) => [{ ...node, fence: Math.max(node.fence ?? 0, token) }, { status: 'raised' }],
-    },
+    scripts: raising((node, _owner, token) => [
+      { ...node, fence: Math.max(node.fence ?? 0, token) },
+      { status: 'raised' },
+    ]),
   },
-  'a node that was told the token counts, whatever its vote': {
+  'a node that voted for a higher token counts for the write-back': {
     ...real,
+    ...TWO,
+    ...early,
     tidy: true,
-    attempts: 2,
-    fences: [[1, 1, 2]],
-    jumps: true,
-    decisions: { ...decisions, acknowledged: (raise) => raise },
+    scripts: raising((node, owner, token) =>
+      node.lock?.owner === owner
+        ? [{ ...node, fence: Math.max(node.fence ?? 0, token) }, { status: 'raised' }]
+        : [node, { status: 'gone' }],
+    ),
+    decisions: deciding({ acknowledged: (raise) => raise }),
   },
-  'counter not re-seeded': {
+  'the counter takes the proposal, even if that is lower': {
     ...real,
+    ...TWO,
+    ...early,
     tidy: true,
-    attempts: 2,
+    scripts: voting((node, owner, asked) => {
+      const [after, vote] = SCRIPTS.vote(node, owner, asked);
+      return [after === node ? node : { ...after, fence: asked.proposal }, vote];
+    }),
+  },
+  'a vote is for the counter itself, where that is ahead of the proposal': {
+    ...real,
+    ...TWO,
+    ...early,
+    tidy: true,
+    scripts: voting((node, owner, asked) =>
+      SCRIPTS.vote({ ...node, fence: node.fence && node.fence - 1 }, owner, asked),
+    ),
+  },
+  'a vote is not kept in the counter': {
+    ...real,
+    ...TWO,
+    ...early,
+    tidy: true,
+    scripts: voting((node, owner, asked) => {
+      const [after, vote] = SCRIPTS.vote(node, owner, asked);
+      return [{ ...after, fence: node.fence }, vote];
+    }),
+  },
+  'votes above the token count as equal to it': {
+    ...real,
+    ...TWO,
+    ...early,
+    tidy: true,
+    decisions: deciding({
+      tallyAttempt: (...asked) => {
+        const [{ answers }, quorum] = asked;
+        const tokens = answers.flatMap((vote) => (vote?.status === 'granted' ? [vote.fencingToken] : []));
+        const fencingToken = tokens.sort((a, b) => b - a)[quorum - 1];
+        return fencingToken === undefined ? decisions.tallyAttempt(...asked) : { status: 'issued', fencingToken };
+      },
+    }),
+  },
+  'a node that lost its data votes at once': {
+    ...real,
+    ...LOSS,
+    proposals: [[1], [0]],
+    clocks: ALIKE,
+    fences: [HIGHEST],
+    tidy: true,
+    unguarded: true,
+  },
+  'a proposal may be ahead of the node without a limit': {
+    ...real,
+    ...LOSS,
+    ...early,
     atOnce: 1,
-    fences: [[5, 5, 1]],
-    wipes: 1,
-    scripts: { ...SCRIPTS, vote: (node, owner) => SCRIPTS.vote(node, owner, 1, 0) },
-  },
-  'counters of an older snapshot go on': {
-    ...real,
     tidy: true,
-    attempts: 2,
+    scripts: voting((node, owner, asked) =>
+      SCRIPTS.vote(node, owner, { ...asked, clock: Math.max(asked.clock, asked.proposal) }),
+    ),
+  },
+  'a proposal may be behind the node without a limit': {
+    ...real,
+    ...LOSS,
+    ...early,
     atOnce: 1,
+    tidy: true,
+    scripts: voting((node, owner, asked) =>
+      SCRIPTS.vote(node, owner, { ...asked, clock: Math.min(asked.clock, asked.proposal) }),
+    ),
+  },
+  'counters of older data go on by one': {
+    ...real,
+    ...LOSS,
+    ...early,
     fences: [[1, 1, 1]],
-    jumps: true,
-    wipes: 1,
     snapshots: true,
-    scripts: { ...SCRIPTS, vote: (node, owner, clock) => SCRIPTS.vote(node, owner, clock, 0) },
-  },
-  'counters of an older snapshot go on that are above the time of the restart': {
-    ...real,
-    tidy: true,
-    attempts: 2,
     atOnce: 1,
-    fences: [FASTEST],
-    jumps: true,
-    wipes: 1,
-    snapshots: true,
-    ahead: SKEWED,
-    scripts: {
-      ...SCRIPTS,
-      vote: (node, owner, clock, votesFrom) => SCRIPTS.vote(node, owner, clock, votesFrom - LONGEST_LEASE * UNIT),
-    },
-  },
-  'restarted node votes at once': { ...real, tidy: true, attempts: 2, fences: [[1, 1, 1]], wipes: 1, unguarded: true },
-  'lease not checked when the answers have come': {
-    ...real,
     tidy: true,
-    attempts: 2,
-    fences: [[1, 1, 1]],
-    unchecked: true,
+    scripts: voting((node, owner, asked) =>
+      SCRIPTS.vote(node, owner, { ...asked, proposal: node.fence === undefined ? asked.clock : 0, limit: Infinity }),
+    ),
+  },
+  'clocks that differ by more than a restarted node waits': {
+    ...real,
+    ...EXTREME,
+    ...early,
+    clocks: { ...SKEWED, ahead: [APART + 2 * LIMIT, APART + 2 * LIMIT, 0] },
+    proposals: [[AHEAD + 2 * LIMIT], [BEHIND]],
+    atOnce: 1,
+    tidy: true,
+  },
+  'a restarted node does not wait for twice the limit': {
+    ...real,
+    ...EXTREME,
+    ...early,
+    clocks: { ...SKEWED, waits: WAITS - 2 * LIMIT },
+    atOnce: 1,
+    tidy: true,
+  },
+  'lease not checked when the answers have come': { ...real, ...TWO, tidy: true, unchecked: true },
+  'release without the owner check': {
+    ...real,
+    ...TWO,
+    attempts: [0, 0, 0],
+    proposals: [[4], [4], [4]],
+    tidy: true,
+    scripts: { ...SCRIPTS, release: (node) => [{ fence: node.fence }, { status: 'released' }] },
   },
 };
 
 /** More of these, which take longer to find. */
 export const LONG_MUTANTS: Named = {
-  'clocks that differ by more than a restarted node waits': {
+  'a write-back counts on a node that has restarted since its vote': {
     ...real,
+    ...SPLIT,
+    ...early,
     tidy: true,
-    attempts: 2,
-    atOnce: 1,
-    fences: [NO_COUNTERS],
-    wipes: 1,
-    ahead: SKEWED.map((ahead) => ahead && ahead + 20),
-  },
-  'release without the owner check': {
-    ...real,
-    tidy: true,
-    attempts: 3,
-    fences: [[1, 1, 1]],
-    scripts: { ...SCRIPTS, release: (node) => [{ fence: node.fence }, { status: 'released' }] },
+    forgetsConnections: true,
   },
 };

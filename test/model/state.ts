@@ -1,5 +1,5 @@
 import type { Fault } from '../../lib/stores/redis/node/node-answers.js';
-import type { KeyOnNode, Scripts } from './node.js';
+import type { Lock, Scripts } from './node.js';
 
 /** What a node may answer. */
 export type Answer = Exclude<ReturnType<Scripts[keyof Scripts]>[1], { status: 'released' }> | Fault;
@@ -10,18 +10,26 @@ export interface Message {
   readonly from: number;
   readonly token: number;
   readonly answer?: Answer;
+  /** Whether the node has restarted since it answered. */
+  readonly isOld?: boolean;
+}
+
+/** What a node may lose. */
+export interface Memory {
+  /** The counter of the shard that all keys are of. */
+  readonly fence?: number;
+  /** By key. */
+  readonly locks: readonly (Lock | undefined)[];
+  /** Each lock stands at least until this lease of its owner has ended: 1 that of the acquisition, 2 that of its extension. */
+  readonly leases: readonly number[];
 }
 
 export interface Node {
-  readonly key: KeyOnNode;
-  /** The lock stands at least until this lease of its owner has ended: 1 that of the acquisition, 2 that of its extension. */
-  readonly lease: number;
+  readonly memory: Memory;
   /** When it lost its data, and how many leases of each attempt had begun by then. */
   readonly lost?: { readonly at: number; readonly leases: readonly number[] };
   /** What it wrote to disk, and may restart with. */
-  readonly snapshot?: { readonly key: KeyOnNode; readonly lease: number };
-  /** Since when it votes, by its clock, if it lost its data. */
-  readonly votesFrom: number;
+  readonly snapshot?: Memory;
   readonly mail: readonly Message[];
   readonly ahead: number;
   /** For its key. */
@@ -30,9 +38,9 @@ export interface Node {
 
 export interface Attempt {
   readonly phase: 'idle' | 'vote' | 'raise' | 'held' | 'extend' | 'over';
-  /** The largest token that was issued before it began. */
+  /** The largest token of its key that was issued before it began. */
   readonly floor: number;
-  /** The token that it writes back. */
+  /** The token that it writes back, or that it holds. */
   readonly token: number;
   /** Leases: how many it sent commands for, which it has, how many have ended. */
   readonly begun: number;
@@ -44,7 +52,8 @@ export interface State {
   readonly time: number;
   readonly nodes: readonly Node[];
   readonly attempts: readonly Attempt[];
-  readonly issued: readonly number[];
+  /** By key. */
+  readonly issued: readonly (readonly number[])[];
   readonly wipes: number;
   readonly resends: number;
   readonly problem?: string;
