@@ -47,6 +47,12 @@ describe('A node of a Redlock', () => {
           .filter(({ problem }) => /^it votes in|^it has lost its data/.test(problem))
           .map(({ node }) => node)
       : [];
+  /** Why a node did not vote; '' if it is not known to have refused that. */
+  const problemOf = async (backend: LockBackend, node: number) => {
+    const outcome = await attempt(backend, 300);
+    const causes = outcome.status === 'unavailable' ? outcome.causes : [];
+    return causes.find((cause) => cause.node === nodes.names(node)[0])?.problem ?? '';
+  };
   const failing = (outcome: AcquireOutcome) =>
     outcome.status === 'unavailable' ? outcome.causes.map(({ node }) => node) : [];
   /** What the node remembers: since when, the longest ttl, and which start of it that was. */
@@ -127,50 +133,62 @@ describe('A node of a Redlock', () => {
     await until(async () => abstaining(await attempt(backend)).includes(nodes.names(1)[0]!), { what: 'it is seen' });
   });
 
-  it('a Redlock node that restarted counts on only from counters of the time since it votes [G98]', async () => {
+  it('a Redlock node that restarted with old counters votes for tokens of its own time [G98]', async () => {
     const server = nodes.servers[1]!;
     const run = (await guard(1)).split(' ')[2]!;
     const [seconds] = (await server.command('TIME')) as string[];
-    const epochUs = (Number(seconds) - 3_600) * 1_000_000;
+    const nowUs = Number(seconds) * 1_000_000;
+    const epochUs = nowUs - 3_600_000_000;
     await server.command('SET', 'lock:admission', `${epochUs} 60000 ${run}`); // it restarted an hour ago
     const backend = await open({ ttlMs: 300 });
     await nodes.allVote(backend);
-    const votesFromUs = epochUs + 60_000_000;
     const [old, young] = [claimOn(freshKey(), 300), claimOn(freshKey(), 300)];
     for (const node of [0, 1, 2]) {
-      await nodes.setFence(node, old.key, votesFromUs - 2);
-      await nodes.setFence(node, young.key, votesFromUs - 1);
+      await nodes.setFence(node, old.key, epochUs - 60_000_000); // before it restarted
+      await nodes.setFence(node, young.key, epochUs + 60_000_000); // since then
     }
     for (const claim of [old, young]) {
       await granted(backend, claim);
       await until(async () => (await nodes.owner(1, claim.key)) === claim.owner, { what: 'it has voted' });
+      expect(await nodes.fence(1, claim.key)).toBeGreaterThan(nowUs);
     }
-    expect(await nodes.fence(1, old.key)).toBeGreaterThan(Number(seconds) * 1_000_000);
-    expect(await nodes.fence(1, young.key)).toBe(votesFromUs);
   });
 
   it('that was up for longer than the longest ttl before anybody asked votes at once', async () => {
     await nodes.servers[1]!.command('SET', 'lock:admission', '1 20 another');
-    await until(async () => (await uptime(nodes.servers[1]!)) >= 3, { what: 'it has been up for three seconds' });
-    const backend = await open({ ttlMs: 1_900 });
+    await until(async () => (await uptime(nodes.servers[1]!)) >= 4, { what: 'it has been up for four seconds' });
+    const backend = await open({ ttlMs: 900 });
     await withoutAnother(1);
-    expect(await attempt(backend, 1_900)).toMatchObject({ status: 'acquired' });
+    expect(await attempt(backend, 900)).toMatchObject({ status: 'acquired' });
+  });
+
+  it('that was up for longer than the longest ttl, but for less than two seconds more, does not vote yet', async () => {
+    await nodes.servers[1]!.command('SET', 'lock:admission', '1 20 another');
+    const backend = await open({ ttlMs: 300 });
+    await withoutAnother(1);
+    const [, since] = await until(async () => /votes in (\d+) ms/.exec(await problemOf(backend, 1)), {
+      what: 'it says for how long it does not vote',
+    });
+    // By its uptime, less a second: so it waits for as long as the ttl, with drift, and for two seconds.
+    expect(Number(since)).toBeGreaterThan(300);
+    expect(Number(since)).toBeLessThanOrEqual(303 + 2 + 2_000);
+    await until(async () => (await attempt(backend, 300)).status === 'acquired', { what: 'it votes' });
   });
 
   it('that was a replica until now does not vote, however long it has been up', async () => {
     const proxy = await TcpProxy.start(nodes.servers[1]!.port);
     onTestFinished(() => proxy.stop());
     const replica = await replicaOf(nodes.servers[1]!);
-    const backend = await open({ redlock: [nodes.urls[0]!, proxy.url, nodes.urls[2]!], ttlMs: 1_900 });
-    await granted(backend, claimOn(freshKey(), 1_900));
-    await until(async () => (await uptime(replica)) >= 3, { what: 'it has been up for three seconds' });
+    const backend = await open({ redlock: [nodes.urls[0]!, proxy.url, nodes.urls[2]!], ttlMs: 900 });
+    await granted(backend, claimOn(freshKey(), 900));
+    await until(async () => (await uptime(replica)) >= 4, { what: 'it has been up for four seconds' });
     await withoutAnother(1);
     await replica.command('REPLICAOF', 'NO', 'ONE');
     proxy.retarget(replica.port);
     proxy.cut();
     const outcome = await until(
       async () => {
-        const seen = await attempt(backend, 1_900);
+        const seen = await attempt(backend, 900);
         return seen.status === 'acquired' || abstaining(seen).length > 0 ? seen : undefined;
       },
       { what: 'the backend has seen it' },
@@ -298,13 +316,14 @@ describe('A node of a Redlock', () => {
   it('that hears of a longer ttl too late is not asked for a lock that was given back meanwhile', async () => {
     const backend = await open({ ttlMs: 1_000, commandTimeoutMs: 20_000 });
     const claim = claimOn(freshKey(), 5_000);
+    const before = await nodes.fence(1, claim.key);
     nodes.pause(1);
     await granted(backend, claim);
     await releaseOn(backend, claim);
     nodes.resume();
     await until(async () => (await guard(1)).startsWith('1 5000 '), { what: 'it has heard' });
     await nodes.allVote(backend);
-    expect(await nodes.fence(1, claim.key)).toBe(0);
+    expect(await nodes.fence(1, claim.key)).toBe(before);
   });
 
   it('a Redlock node whose connection broke, but which did not restart, votes as before [G96]', async () => {

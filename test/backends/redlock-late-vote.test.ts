@@ -2,6 +2,7 @@ import { expect, it } from 'vitest';
 import { RELEASE } from '../../lib/stores/redis/scripts/lua.js';
 import { openLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
+import { shardOf } from '../support/stored.js';
 import { blockEventLoop, clientOf, freeOn, redisServers } from '../support/stage.js';
 
 it('leaves no vote behind on a node that had forgotten the acquire script, when release and acquire are answered together', async () => {
@@ -10,7 +11,7 @@ it('leaves no vote behind on a node that had forgotten the acquire script, when 
   const locks = await openLocks({ redlock: nodes.map((node) => clientOf(node)), commandTimeoutMs: 10_000 });
   await locks.withLock('scripts are loaded', { ttlMs: 60_000 }, () => {});
   await freeOn(nodes, 'scripts are loaded');
-  await Promise.all(nodes.map((node) => node.command('SET', 'lock:{key}:fence', 2e15)));
+  await Promise.all(nodes.map((node) => node.command('SET', shardOf('key'), 2e15)));
   await late.command('SCRIPT', 'FLUSH');
   await late.command('SCRIPT', 'LOAD', RELEASE.source);
 
@@ -24,7 +25,7 @@ it('leaves no vote behind on a node that had forgotten the acquire script, when 
   for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate);
   late.resume(); // runs both, and answers both at once
   expect(await releasing).toBe(true);
-  await until(async () => Number(await late.command('GET', 'lock:{key}:fence')) > 2e15, {
+  await until(async () => Number(await late.command('GET', shardOf('key'))) > 2e15, {
     what: 'it has granted late',
   });
   await freeOn(nodes, 'key');
