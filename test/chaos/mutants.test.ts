@@ -9,7 +9,7 @@ import type { LockService, RedisLockModuleOptions } from './library.js';
 import { MUTANTS, type Library } from './mutants.js';
 
 const EXTEND_SCRIPTS = ['EXTEND', 'RESTORE'];
-const SCRIPTS_THAT_MINT = ['ACQUIRE', 'VOTE', 'CONTEND', 'VOTE_OR_QUEUE', 'RELEASE', 'WITHDRAW', 'FORCE_RELEASE'];
+const SCRIPTS_THAT_MINT = ['ACQUIRE', 'CONTEND', 'RELEASE', 'WITHDRAW', 'FORCE_RELEASE'];
 
 /** What each mutant changes in the library. */
 const CHANGES: Record<string, string[]> = {
@@ -18,7 +18,7 @@ const CHANGES: Record<string, string[]> = {
   'restarted-node-votes-at-once': [],
   'token-without-write-back': ['RedisNode.raiseFence'],
   'counter-not-seeded': ofScripts(SCRIPTS_THAT_MINT),
-  'old-counters-go-on': ['RedisNode.vote'],
+  'votes-far-from-the-clock': ofScripts(['VOTE', 'VOTE_OR_QUEUE']),
   'cohort-after-the-loss': [...ofScripts(EXTEND_SCRIPTS), 'LockQueue.giveBack'],
   'subscription-never-doubted': ['Inbox.check'],
   'refusals-in-microtasks': ['RefusalGate.settle'],

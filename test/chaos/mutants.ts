@@ -71,8 +71,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'counter-not-seeded': {
     what: 'a counter that was lost begins anew with 1',
-    inject({ ACQUIRE, VOTE, CONTEND, VOTE_OR_QUEUE, RELEASE, WITHDRAW, FORCE_RELEASE }) {
-      for (const script of [ACQUIRE, VOTE, CONTEND, VOTE_OR_QUEUE, RELEASE, WITHDRAW, FORCE_RELEASE])
+    inject({ ACQUIRE, CONTEND, RELEASE, WITHDRAW, FORCE_RELEASE }) {
+      for (const script of [ACQUIRE, CONTEND, RELEASE, WITHDRAW, FORCE_RELEASE])
         interceptCommands(script, FIRST_MICROSECOND);
     },
     nodes: 1,
@@ -80,13 +80,10 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     seconds: 10,
     caughtBy: 'token not above that of an earlier holder',
   },
-  'old-counters-go-on': {
-    what: 'a Redlock node counts on from the counters of an older snapshot',
-    inject({ RedisNode }) {
-      const { vote } = RedisNode.prototype;
-      RedisNode.prototype.vote = function (request, admission, told) {
-        vote.call(this, request, admission && { ...admission, votesFromUs: 0 }, told);
-      };
+  'votes-far-from-the-clock': {
+    what: 'a Redlock node votes for what its counter says, be that lost or of an older snapshot, however far behind its clock',
+    inject({ VOTE, VOTE_OR_QUEUE }) {
+      for (const script of [VOTE, VOTE_OR_QUEUE]) interceptCommands(script, FIRST_MICROSECOND);
     },
     nodes: 3,
     seed: 209,
@@ -215,21 +212,25 @@ function backendsOf({ SingleNodeBackend, RedlockBackend }: Library): (LockBacken
   return [SingleNodeBackend.prototype, RedlockBackend.prototype];
 }
 
-/** Lua: each lock is held by whoever releases it. The first key of a release is the lock, its argument the owner. */
+/**
+ * Lua: each lock is held by whoever releases it. The keys of a release are the counter, then lock and queue of each; its
+ * arguments are the owners, with their @.
+ */
 const HELD_BY_WHO_RELEASES = `
   local value, lock = call(command, ...), ...
   if command ~= 'GET' or type(value) ~= 'string' then return value end
+  local token = string.match(value, '@(%d+%+?)$')
   for i, owner in ipairs(ARGV) do
-    if KEYS[(i - 1) * #KEYS / #ARGV + 1] == lock then return owner end
+    if token and KEYS[2 * i] == lock then return owner .. token end
   end`;
 
 /** Lua: a whole script that takes the keys and arguments of an extension, for one lock or for many. */
 const ALWAYS_EXTENDED = `
 -- KEYS   lock; of each
--- ARGV   owner, ttl in ms; of each
+-- ARGV   ttl in ms, once a call; what stands behind it is of no account
 local replies = {}
 for i, lock in ipairs(KEYS) do
-  redis.call('PEXPIRE', lock, ARGV[2 * i])
+  redis.call('PEXPIRE', lock, ARGV[1])
   replies[i] = 1
 end
 return #KEYS == 1 and 1 or replies`;
@@ -237,10 +238,10 @@ return #KEYS == 1 and 1 or replies`;
 /** Lua: the server's time is the first microsecond of all. */
 const FIRST_MICROSECOND = `if command == 'TIME' then return {0, 1} end`;
 
-/** Lua: what is set, other than a fencing counter, is set without its ttl. */
+/** Lua: what is set with a ttl is set without it. */
 const SET_WITHOUT_TTL = `
   local key, value, px, ttl, option = ...
-  if command == 'SET' and not string.find(key, ':fence$') then
+  if command == 'SET' and px == 'PX' then
     if option then return call('SET', key, value, option) end
     return call('SET', key, value)
   end`;

@@ -60,7 +60,7 @@ export class ChaosNode {
     );
   }
 
-  /** What is there beside what stays for a day: the fencing counters, and what a restart is known by. */
+  /** What is there beside what stays: the fencing counters, and what a restart is known by. */
   async leftKeys(): Promise<string[]> {
     return keysOfLocks(this.server);
   }

@@ -62,7 +62,7 @@ const AMID_ISOLATION = 0.6;
  * happens often that nobody reaches these before, and the others after, for as long as the node has no vote.
  */
 const AMONG_LAGGARDS = 0.6;
-const ABSTAINS_MS = 4_500;
+const ABSTAINS_MS = 6_500;
 
 /** What the nemesis does, when, and to whom: by the seed alone. Nobody has two faults at a time, and all end in time. */
 export function planFaults(seed: number, durationMs: number, { nodes, workers }: Cast): PlannedFault[] {
