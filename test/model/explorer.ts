@@ -44,6 +44,7 @@ export function explore<State extends object>(model: Model<State>, limit = Infin
     for (let index = 0; levels.next.length > 0 && seen.size < limit; depth++) {
       [levels.now, levels.next] = [levels.next, []];
       for (const state of levels.now) {
+        if (seen.size >= limit) break;
         for (const [, successor] of model.next(state)) {
           transitions++;
           if (visit(successor, index)) return true;
