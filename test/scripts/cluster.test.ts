@@ -70,7 +70,9 @@ describe('In a Redis Cluster', () => {
     const tagged = slots.map((slot) => `lock:fence{${tagOfSlot(slot)}}`);
     expect(tagged.map(clusterSlot)).toEqual(slots);
     const node = cluster.nodes[0]!;
-    expect(await Promise.all(tagged.map((key) => node.command('CLUSTER', 'KEYSLOT', key)))).toEqual(slots);
+    const some = slots.filter((slot) => slot % 32 === 0);
+    const asRedisSays = some.map((slot) => node.command('CLUSTER', 'KEYSLOT', tagged[slot]!));
+    expect(await Promise.all(asRedisSays)).toEqual(some);
     expect(new Set(tagged).size).toBe(SLOTS);
   });
 
