@@ -49,7 +49,7 @@ export interface RedlockSettings {
 /**
  * Redlock over independent masters (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/): a lock
  * is held when a majority of the nodes granted it. All nodes are asked at once, each with its own time limit, and the
- * votes are counted as they come in. Fencing tokens follow docs/adr/0004-fencing-tokens.md.
+ * votes are counted as they come in. Fencing tokens follow docs/adr/0025-bounded-fencing.md.
  */
 export class RedlockBackend implements LockBackend, WaitQueue {
   readonly waitQueue: WaitQueue = this;
@@ -197,7 +197,7 @@ export class RedlockBackend implements LockBackend, WaitQueue {
       owner,
       // It is held for as long as a majority keeps it.
       remainingMs: majority.map((holding) => holding.remainingMs).sort((a, b) => b - a)[this.#quorum - 1]!,
-      // A majority knows the token that was issued; the counter of a node that granted late may be at any value.
+      // A majority knows the token that was issued; a node that granted late may have voted for any other.
       fencingToken: agreed(
         majority.map((holding) => holding.fencingToken),
         this.#quorum,
