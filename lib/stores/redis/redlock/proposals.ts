@@ -1,3 +1,4 @@
+import { performance } from 'node:perf_hooks';
 import { LIMIT_US } from '../node/node-answers.js';
 
 /** Tokens at least this far ahead are not followed: the clock or the counter of their node is wrong. */
@@ -44,6 +45,7 @@ export class Proposals {
 
   /** Learns the time of a node. One whose clock is wrong does not matter: the node in the middle counts. */
   learnTime({ node, timeUs, askedAt }: NodeTime): void {
+    if (!Number.isSafeInteger(timeUs) || timeUs <= 0) return; // not from our scripts: every later proposal would be NaN
     this.#aheadUs[node] = timeUs - this.#timeUs(askedAt);
     const known = this.#aheadUs.filter((aheadUs) => aheadUs !== undefined).sort((a, b) => a - b);
     this.#offsetUs = known[Math.floor((known.length - 1) / 2)]!;
