@@ -1,5 +1,5 @@
 /** The value of a lock in Redis: `<owner>@<token of 16 digits>`, and `+` if its queue may have waiters. */
-const VALUE = /^(.*)@(\d{16})\+?$/s;
+const VALUE = /^(.+)@(\d{16})\+?$/s;
 
 /** The holder of a lock, as its value shows. */
 export interface LockValue {

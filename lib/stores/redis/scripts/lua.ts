@@ -174,7 +174,7 @@ export const CONTEND: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: 'b0bb49e640544d4de0235ec8749c6ba302b69435',
+  sha: '63ed41301902a6ce030f088457a32fb5173dc61a',
   source: `local us, minted
 local fence = KEYS[1]
 local fair = ARGV[1]
@@ -198,7 +198,9 @@ if #KEYS > 3 then
       end
       was_gone = redis.pcall('ZADD', queue, 'NX', number, entry) == 1 and before ~= '' and 1 or 0
       redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
-      if value and string.find(string.sub(value, -17), '^@%d+$') then redis.pcall('SET', lock, value .. '+', 'KEEPTTL') end
+      if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
+        redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
+      end
     end
     if not value and fair == '1' then
       local first = redis.pcall('ZRANGE', queue, 0, 0)[1]
@@ -323,7 +325,9 @@ if not mine and entry ~= '' and (value or fair == '1') then
   end
   was_gone = redis.pcall('ZADD', queue, 'NX', number, entry) == 1 and before ~= '' and 1 or 0
   redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
-  if value and string.find(string.sub(value, -17), '^@%d+$') then redis.pcall('SET', lock, value .. '+', 'KEEPTTL') end
+  if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
+    redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
+  end
 end
 if not value and fair == '1' then
   local first = redis.pcall('ZRANGE', queue, 0, 0)[1]
@@ -1033,7 +1037,7 @@ export const VOTE_OR_QUEUE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 2,
-  sha: '5218b06d647e59c4722fa3039d42ef20618c27c0',
+  sha: 'ea52d97a723168c190027d5fd64e199453f6e51a',
   source: `local us, minted
 local admission = KEYS[1]
 local epoch, ttl = ARGV[1], ARGV[2]
@@ -1059,7 +1063,9 @@ if #KEYS > 4 then
       end
       was_gone = redis.pcall('ZADD', queue, 'NX', number, entry) == 1 and before ~= '' and 1 or 0
       redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
-      if value and string.find(string.sub(value, -17), '^@%d+$') then redis.pcall('SET', lock, value .. '+', 'KEEPTTL') end
+      if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
+        redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
+      end
     end
     if not value and fair == '1' then
       local first = redis.pcall('ZRANGE', queue, 0, 0)[1]
@@ -1200,7 +1206,9 @@ if not mine and entry ~= '' and (value or fair == '1') then
   end
   was_gone = redis.pcall('ZADD', queue, 'NX', number, entry) == 1 and before ~= '' and 1 or 0
   redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
-  if value and string.find(string.sub(value, -17), '^@%d+$') then redis.pcall('SET', lock, value .. '+', 'KEEPTTL') end
+  if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
+    redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
+  end
 end
 if not value and fair == '1' then
   local first = redis.pcall('ZRANGE', queue, 0, 0)[1]

@@ -25,7 +25,9 @@ if not mine and entry ~= '' and (value or fair == '1') then
   end
   was_gone = redis.pcall('ZADD', queue, 'NX', number, entry) == 1 and before ~= '' and 1 or 0
   redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
-  if value and string.find(string.sub(value, -17), '^@%d+$') then redis.pcall('SET', lock, value .. '+', 'KEEPTTL') end
+  if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
+    redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
+  end
 end
 if not value and fair == '1' then
   local first = redis.pcall('ZRANGE', queue, 0, 0)[1]
