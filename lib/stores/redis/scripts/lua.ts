@@ -11,7 +11,7 @@ export const ACQUIRE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: '37281e6c26ea3e5f4ab18382a84f8a4e3d95b988',
+  sha: 'e84aa6ac2c6bb8c2c1f0ce23f7cb7db0b13c5153',
   source: `local time = redis.call('TIME')
 local now = string.format('%010d%06d', time[1], time[2])
 local locks = #KEYS - 1
@@ -28,7 +28,7 @@ if #KEYS > 2 then
       local mine = string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner
       if not mine then return {redis.call('PTTL', lock), value} end
       redis.call('PEXPIRE', lock, ttl)
-      return string.match(value, '@(%d+)+?$')
+      return string.match(value, '@(%d+)%+?$')
     end
     if taken.err then return {taken.err} end
     if not reserved then
@@ -73,7 +73,7 @@ if not taken then
   local mine = string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner
   if not mine then return {redis.call('PTTL', lock), value} end
   redis.call('PEXPIRE', lock, ttl)
-  return string.match(value, '@(%d+)+?$')
+  return string.match(value, '@(%d+)%+?$')
 end
 if taken.err then return {taken.err} end
 if not reserved then
@@ -664,13 +664,13 @@ export const RAISE_FENCE: Script = {
   locksPerCall: 50,
   sharedKeys: 0,
   sharedArgs: 0,
-  sha: 'e2539a6df1c197c8e1e018714eda2e9c26fb174c',
+  sha: 'f7e4ad992d690e12393e3bc229c737f7aafe787f',
   source: `if #KEYS > 2 then
   local function each(lock, fence, owner, token)
     local value = redis.pcall('GET', lock)
     if not value then return 0 end
     if type(value) == 'table' then return {value.err} end
-    local vote, flag = string.match(value, '@(%d+)(+?)$')
+    local vote, flag = string.match(value, '@(%d+)(%+?)$')
     if not vote or string.sub(value, 1, -17 - #flag) ~= owner or vote > token then return 0 end
     local counter = redis.pcall('GET', fence)
     if not counter then return 0 end
@@ -691,7 +691,7 @@ local owner, token = ARGV[1], ARGV[2]
 local value = redis.pcall('GET', lock)
 if not value then return 0 end
 if type(value) == 'table' then return {value.err} end
-local vote, flag = string.match(value, '@(%d+)(+?)$')
+local vote, flag = string.match(value, '@(%d+)(%+?)$')
 if not vote or string.sub(value, 1, -17 - #flag) ~= owner or vote > token then return 0 end
 local counter = redis.pcall('GET', fence)
 if not counter then return 0 end
@@ -911,7 +911,7 @@ export const VOTE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 2,
-  sha: 'e42c608ee370fe87174d4d94b342ed1a163fa6e6',
+  sha: '9f8e0ba3a8c19e9c7d7bfded4fd3f5a4966719a7',
   source: `local admission = KEYS[1]
 local epoch, ttl = ARGV[1], ARGV[2]
 if #KEYS > 3 then
@@ -924,7 +924,7 @@ if #KEYS > 3 then
       local mine = string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner
       if not mine then return {redis.call('PTTL', lock), value} end
       redis.call('PEXPIRE', lock, ttl)
-      return string.match(value, '@(%d+)+?$')
+      return string.match(value, '@(%d+)%+?$')
     end
     if taken.err then return {taken.err} end
     local flag = ''
@@ -983,7 +983,7 @@ if not taken then
   local mine = string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner
   if not mine then return {redis.call('PTTL', lock), value} end
   redis.call('PEXPIRE', lock, ttl)
-  return string.match(value, '@(%d+)+?$')
+  return string.match(value, '@(%d+)%+?$')
 end
 if taken.err then return {taken.err} end
 local flag = ''
@@ -1037,7 +1037,7 @@ export const VOTE_OR_QUEUE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 2,
-  sha: 'ea52d97a723168c190027d5fd64e199453f6e51a',
+  sha: 'afc9529fac8382ae0ecd31bd7145e82dc8c854ff',
   source: `local us, minted
 local admission = KEYS[1]
 local epoch, ttl = ARGV[1], ARGV[2]
@@ -1134,7 +1134,7 @@ if #KEYS > 4 then
     if entry ~= '' then redis.pcall('ZREM', queue, entry) end
     if mine then
       redis.call('PEXPIRE', lock, ttl)
-      return string.match(value, '@(%d+)+?$')
+      return string.match(value, '@(%d+)%+?$')
     end
     local flag = '+'
     local taken = redis.pcall('SET', lock, vote .. flag, 'PX', ttl)
@@ -1277,7 +1277,7 @@ end
 if entry ~= '' then redis.pcall('ZREM', queue, entry) end
 if mine then
   redis.call('PEXPIRE', lock, ttl)
-  return string.match(value, '@(%d+)+?$')
+  return string.match(value, '@(%d+)%+?$')
 end
 local flag = '+'
 local taken = redis.pcall('SET', lock, vote .. flag, 'PX', ttl)

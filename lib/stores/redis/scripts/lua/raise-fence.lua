@@ -18,7 +18,7 @@ local owner, token = ARGV[1], ARGV[2]
 local value = redis.pcall('GET', lock)
 if not value then return 0 end
 if type(value) == 'table' then return {value.err} end
-local vote, flag = string.match(value, '@(%d+)(+?)$')
+local vote, flag = string.match(value, '@(%d+)(%+?)$')
 if not vote or string.sub(value, 1, -17 - #flag) ~= owner or vote > token then return 0 end
 local counter = redis.pcall('GET', fence)
 if not counter then return 0 end

@@ -37,7 +37,7 @@ local fair = '0'
 if entry ~= '' then redis.pcall('ZREM', queue, entry) end
 if mine then
   redis.call('PEXPIRE', lock, ttl)
-  return string.match(value, '@(%d+)+?$')
+  return string.match(value, '@(%d+)%+?$')
 end
 local flag = '+'
 local taken = redis.pcall('SET', lock, vote .. flag, 'PX', ttl)

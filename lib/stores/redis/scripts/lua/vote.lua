@@ -32,7 +32,7 @@ if not taken then
   -- @include is-mine
   if not mine then return {redis.call('PTTL', lock), value} end
   redis.call('PEXPIRE', lock, ttl)
-  return string.match(value, '@(%d+)+?$')
+  return string.match(value, '@(%d+)%+?$')
 end
 if taken.err then return {taken.err} end
 local flag = ''
