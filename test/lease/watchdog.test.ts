@@ -4,7 +4,7 @@ import { NodeError, type LockLostReason } from '../../lib/api/errors.js';
 import type { LockEvent } from '../../lib/api/events.js';
 import type { Lease } from '../../lib/core/lease/lease.js';
 import { Leases } from '../../lib/core/lease/leases.js';
-import { EXTENSIONS_A_TURN } from '../../lib/core/lease/watchdog.js';
+import { EXTENSIONS_AT_ONCE, PAUSE_MS } from '../../lib/core/lease/watchdog.js';
 import { loopTurn } from '../../lib/core/time/event-loop.js';
 
 const TTL_MS = 30_000;
@@ -305,172 +305,149 @@ describe('Watchdog', () => {
 
 describe('Watchdog, with 10 000 leases due at once,', () => {
   const COUNT = 10_000;
+  const PAUSES = Math.ceil(COUNT / EXTENSIONS_AT_ONCE) - 1;
 
-  /** Leases that have come due a moment ago, in the line after the look: the extensions of the first were sent. */
+  /** Leases that have come due a moment ago: the extensions of the first were sent. */
   function manyDue(): { kennel: Kennel; leases: Lease[] } {
     const kennel = new Kennel();
     const leases = Array.from({ length: COUNT }, (_, index) => kennel.watch(`lease ${index}`));
     vi.advanceTimersByTime(10_000);
-    expect(kennel.extended).toHaveLength(EXTENSIONS_A_TURN);
+    expect(kennel.extended).toHaveLength(EXTENSIONS_AT_ONCE);
     return { kennel, leases };
   }
 
-  /** Extensions that all failed, but for those of the first turn, and are due again: the first of the retries have succeeded. */
-  async function manyRetried(): Promise<Kennel> {
+  it('extends a bounded number at once and the next after a pause, in the order in which they came due', () => {
     const { kennel } = manyDue();
-    kennel.answer = unavailable;
-    await untilAllWereExtended();
-    expect(kennel.faults).toHaveLength(COUNT - EXTENSIONS_A_TURN);
-    kennel.answer = async () => ({ status: 'extended', sentAt: now() });
-    vi.advanceTimersByTime(3_000);
-    expect(kennel.extended).toHaveLength(COUNT + EXTENSIONS_A_TURN);
-    await answersRead();
-    return kennel;
-  }
-
-  /** Before another turn of the event loop. */
-  async function answersRead(): Promise<void> {
-    for (let tick = 0; tick < 3; tick++) await undefined;
-  }
-
-  async function untilAllWereExtended(): Promise<void> {
-    for (let turn = 0; turn < COUNT / EXTENSIONS_A_TURN; turn++) await loopTurn();
-  }
-  afterEach(untilAllWereExtended); // turns are not faked, and do not end with the test
-
-  it('extends a bounded number in each turn of the event loop, in the order in which they came due', async () => {
-    const { kennel } = manyDue();
-    const sentBefore: number[] = [];
-    while (kennel.extended.length < COUNT) {
-      sentBefore.push(kennel.extended.length);
-      await loopTurn(); // set after the next turn of the watchdog, so it runs after that, and before the one that follows
+    for (let sent = EXTENSIONS_AT_ONCE; sent < COUNT; sent += EXTENSIONS_AT_ONCE) {
+      expect(kennel.extended).toHaveLength(sent);
+      vi.advanceTimersByTime(PAUSE_MS);
     }
-    expect(sentBefore).toEqual(
-      Array.from({ length: COUNT / EXTENSIONS_A_TURN - 1 }, (_, turn) => (turn + 1) * EXTENSIONS_A_TURN),
-    );
     expect(kennel.extended.map(({ key }) => key)).toEqual(
       Array.from({ length: COUNT }, (_, index) => `lease ${index}`),
     );
-    expect(kennel.extended.every(({ at }) => at === 10_000)).toBe(true);
+    expect(kennel.extended.at(-1)!.at).toBe(10_000 + PAUSES * PAUSE_MS);
   });
 
-  it('runs an immediate that was set when it began before it sends the last extension', async () => {
+  it('lets the event loop run before it sends the last', async () => {
     const kennel = new Kennel();
     for (let index = 0; index < COUNT; index++) kennel.watch(`lease ${index}`);
-    let sent: number | undefined;
-    const immediate = loopTurn().then(() => (sent = kennel.extended.length));
+    const turn = loopTurn().then(() => kennel.extended.length);
     vi.advanceTimersByTime(10_000);
-    await immediate;
-    expect(sent).toBeLessThanOrEqual(2 * EXTENSIONS_A_TURN);
+    expect(await turn).toBe(EXTENSIONS_AT_ONCE);
   });
 
   it('extends each again a third of the ttl later, and a lease that comes due meanwhile at its own time', async () => {
-    const kennel = new Kennel();
-    for (let index = 0; index < COUNT; index++) kennel.watch(`lease ${index}`);
-    vi.advanceTimersByTime(5_000);
-    kennel.watch('later');
-    vi.advanceTimersByTime(5_000);
-    await untilAllWereExtended();
+    const { kennel } = manyDue();
+    await vi.advanceTimersByTimeAsync(PAUSES * PAUSE_MS);
     expect(kennel.extended).toHaveLength(COUNT);
-    vi.advanceTimersByTime(5_000);
+    kennel.watch('later', { sentAt: 5_000 });
+    await vi.advanceTimersByTimeAsync(15_000 - now());
     expect(kennel.extended.slice(COUNT)).toEqual([{ key: 'later', at: 15_000 }]);
-    vi.advanceTimersByTime(5_000);
-    await untilAllWereExtended();
-    expect(kennel.extended.slice(COUNT + 1).every(({ at }) => at === 20_000)).toBe(true);
-    expect(new Set(kennel.extended.slice(COUNT + 1).map(({ key }) => key)).size).toBe(COUNT);
-  });
-
-  it('extends a short lease that comes due meanwhile before those with more time left', async () => {
-    const kennel = new Kennel();
-    for (let index = 0; index < COUNT; index++) kennel.watch(`lease ${index}`);
-    vi.advanceTimersByTime(9_800);
-    kennel.watch('short', { ttlMs: 900 });
-    vi.advanceTimersByTime(200);
-    expect(kennel.extended).toHaveLength(EXTENSIONS_A_TURN);
-    vi.advanceTimersByTime(100);
-    await loopTurn();
-    expect(kennel.extended.findIndex(({ key }) => key === 'short')).toBe(EXTENSIONS_A_TURN);
-  });
-
-  it('tells the end of a lease that is not extended at its deadline, while others wait for their turn', async () => {
-    const kennel = new Kennel();
-    kennel.watch('ends', { kept: false, ttlMs: 10_110 });
-    for (let index = 0; index < COUNT; index++) kennel.watch(`lease ${index}`);
-    vi.advanceTimersByTime(10_000);
-    await loopTurn();
+    await vi.advanceTimersByTimeAsync(20_000 + PAUSES * PAUSE_MS - now());
+    const again = kennel.extended.slice(COUNT + 1);
+    expect(again).toHaveLength(COUNT);
+    expect(new Set(again.map(({ key }) => key)).size).toBe(COUNT);
     expect(kennel.lost).toEqual([]);
-    vi.advanceTimersByTime(10);
-    await undefined;
-    expect(kennel.lost).toMatchObject([{ key: 'ends', reason: 'expired' }]);
-    expect(kennel.extended).toHaveLength(2 * EXTENSIONS_A_TURN); // to look at it was no turn
   });
 
-  it('tells the loss of a lease at its deadline, and that the process stalled if its turn had not come', async () => {
+  it('does not let a short lease wait for all of them', () => {
     const kennel = new Kennel();
-    kennel.answer = () => new Promise(() => {});
     for (let index = 0; index < COUNT; index++) kennel.watch(`lease ${index}`);
-    vi.advanceTimersByTime(VALIDITY_MS - 1);
-    expect(kennel.extended).toHaveLength(EXTENSIONS_A_TURN);
+    vi.advanceTimersByTime(9_905);
+    kennel.watch('short', { ttlMs: 300 });
+    vi.advanceTimersByTime(95 + PAUSES * PAUSE_MS);
+    const short = kennel.extended.findIndex(({ key }) => key === 'short');
+    const [dueAt, hurryAfterMs] = [10_005, (300 - 5) / 10];
+    expect(kennel.extended[short]!.at).toBeLessThanOrEqual(dueAt + hurryAfterMs + PAUSE_MS);
+    expect(short).toBeLessThan(COUNT / 2);
+  });
+
+  it('extends all of them at once if they have been due for a tenth of the lease, since the process stalled', () => {
+    const kennel = new Kennel();
+    for (let index = 0; index < COUNT; index++) kennel.watch(`lease ${index}`);
+    vi.setSystemTime(13_000); // no timer has run meanwhile
+    vi.advanceTimersToNextTimer();
+    expect(kennel.extended).toHaveLength(COUNT);
+  });
+
+  it.each([
+    ['is not extended', { kept: false }, 'expired'],
+    ['has an extension in flight', { kept: true }, 'unavailable'],
+  ])(
+    'tells the loss of a lease that %s at its deadline, between two turns of the others',
+    async (_, { kept }, reason) => {
+      const kennel = new Kennel();
+      kennel.answer = (key) =>
+        key === 'ends' ? new Promise(() => {}) : Promise.resolve({ status: 'extended', sentAt: 0 });
+      const [ttlMs, deadline] = [10_107, 10_004];
+      kennel.watch('ends', { kept, ttlMs });
+      for (let index = 0; index < COUNT; index++) kennel.watch(`lease ${index}`);
+      vi.advanceTimersByTime(deadline - 1);
+      expect(kennel.extended.filter(({ key }) => key !== 'ends')).toHaveLength(2 * EXTENSIONS_AT_ONCE);
+      expect(kennel.lost).toEqual([]);
+      vi.advanceTimersByTime(1);
+      await undefined;
+      expect(kennel.lost).toEqual([{ key: 'ends', reason, at: deadline }]);
+    },
+  );
+
+  it('tells a loss before it sends the extensions of the same turn', () => {
+    const kennel = new Kennel();
+    for (let index = 0; index < COUNT; index++) kennel.watch(`lease ${index}`);
+    const ends = kennel.watch('ends', { kept: false, ttlMs: 10_106 }); // with the second turn
+    let sentBefore: number | undefined;
+    ends.signal.addEventListener('abort', () => (sentBefore = kennel.extended.length));
+    vi.advanceTimersByTime(10_000 + PAUSE_MS);
+    expect(kennel.extended).toHaveLength(2 * EXTENSIONS_AT_ONCE);
+    expect(sentBefore).toBe(EXTENSIONS_AT_ONCE);
+  });
+
+  it('says that the process stalled of a lease that was not extended since the process did not run', async () => {
+    const { kennel, leases } = manyDue();
+    vi.setSystemTime(VALIDITY_MS);
+    expect(leases.at(-1)!.state).toBe('lost');
     await undefined;
-    expect(kennel.lost).toEqual([]);
+    expect(kennel.lost).toEqual([{ key: leases.at(-1)!.key, reason: 'stalled', at: VALIDITY_MS }]);
+  });
+
+  it('retries as many at once of those that failed together', async () => {
+    const { kennel } = manyDue();
+    let fail!: (outcome: ExtendOutcome) => void;
+    const failing = new Promise<ExtendOutcome>((resolve) => (fail = resolve));
+    kennel.answer = () => failing;
+    await vi.advanceTimersByTimeAsync(PAUSES * PAUSE_MS);
+    fail(await unavailable());
+    await vi.advanceTimersByTimeAsync(0);
+    const failed = COUNT - EXTENSIONS_AT_ONCE;
+    expect(kennel.faults).toHaveLength(failed);
+    kennel.answer = async () => ({ status: 'extended', sentAt: now() });
+    vi.advanceTimersToNextTimer();
+    expect(kennel.extended).toHaveLength(COUNT + EXTENSIONS_AT_ONCE);
+    vi.advanceTimersByTime(PAUSE_MS - 1);
+    expect(kennel.extended).toHaveLength(COUNT + EXTENSIONS_AT_ONCE);
     vi.advanceTimersByTime(1);
-    await undefined;
-    expect(kennel.lost).toHaveLength(COUNT);
-    expect(kennel.lost.every(({ at }) => at === VALIDITY_MS)).toBe(true);
-    const because = (reason: LockLostReason) => kennel.lost.filter((loss) => loss.reason === reason).length;
-    expect([because('unavailable'), because('stalled')]).toEqual([EXTENSIONS_A_TURN, COUNT - EXTENSIONS_A_TURN]);
-    await untilAllWereExtended();
-    expect(kennel.extended).toHaveLength(EXTENSIONS_A_TURN);
-    expect(vi.getTimerCount()).toBe(COUNT); // to release each afterwards
+    expect(kennel.extended).toHaveLength(COUNT + 2 * EXTENSIONS_AT_ONCE);
+    await vi.advanceTimersByTimeAsync(PAUSES * PAUSE_MS);
+    expect(kennel.extended).toHaveLength(COUNT + failed);
+    expect(kennel.lost).toEqual([]);
   });
 
   it('sends no extension of a lease that is released before its turn', async () => {
     const { kennel, leases } = manyDue();
-    const released = [EXTENSIONS_A_TURN, 5_000, COUNT - 1].map((index) => leases[index]!);
+    const released = [EXTENSIONS_AT_ONCE, 5_000, COUNT - 1].map((index) => leases[index]!);
     await Promise.all(released.map((lease) => kennel.leases.release(lease)));
-    await untilAllWereExtended();
+    await vi.advanceTimersByTimeAsync(PAUSES * PAUSE_MS);
     expect(kennel.extended).toHaveLength(COUNT - released.length);
     const keys = new Set(kennel.extended.map(({ key }) => key));
     expect(released.filter(({ key }) => keys.has(key))).toEqual([]);
   });
 
-  it('tells the loss of leases whose turn has not come at their deadline, and keeps those that were extended', async () => {
+  it('sends nothing more once the application has closed', async () => {
     const { kennel } = manyDue();
-    await answersRead();
-    vi.advanceTimersByTime(VALIDITY_MS - 10_000 - 1);
-    await answersRead();
-    expect(kennel.lost).toEqual([]);
-    vi.advanceTimersByTime(1);
-    await answersRead();
-    const lost = Array.from({ length: COUNT - EXTENSIONS_A_TURN }, (_, index) => `lease ${EXTENSIONS_A_TURN + index}`);
-    expect(kennel.lost).toEqual(lost.map((key) => ({ key, reason: 'stalled', at: VALIDITY_MS })));
-  });
-
-  it('tells the loss of leases whose retry has not had its turn at their deadline, too', async () => {
-    const kennel = await manyRetried();
-    vi.advanceTimersByTime(VALIDITY_MS - 13_000);
-    await answersRead();
-    expect(kennel.lost).toHaveLength(COUNT - 2 * EXTENSIONS_A_TURN);
-    expect(kennel.lost.every(({ reason, at }) => reason === 'stalled' && at === VALIDITY_MS)).toBe(true);
-  });
-
-  it('retries extensions that failed together in as many turns', async () => {
-    const kennel = await manyRetried();
-    expect(kennel.leases.size).toBe(COUNT);
-    await untilAllWereExtended();
-    expect(kennel.extended).toHaveLength(2 * COUNT - EXTENSIONS_A_TURN);
-    expect(kennel.lost).toEqual([]);
-  });
-
-  it.each([
-    ['extensions', () => manyDue().kennel, EXTENSIONS_A_TURN],
-    ['retries', manyRetried, COUNT + EXTENSIONS_A_TURN],
-  ])('sends nothing more when the application closes while %s wait for their turn', async (_, begun, sent) => {
-    const kennel = await begun();
     expect(kennel.leases.size).toBe(COUNT);
     kennel.leases.end();
-    await untilAllWereExtended();
-    expect(kennel.extended).toHaveLength(sent);
+    await vi.advanceTimersByTimeAsync(TTL_MS);
+    expect(kennel.extended).toHaveLength(EXTENSIONS_AT_ONCE);
     expect(kennel.lost.filter(({ reason }) => reason === 'shutdown')).toHaveLength(COUNT);
     expect([kennel.leases.size, vi.getTimerCount()]).toEqual([0, 0]);
   });

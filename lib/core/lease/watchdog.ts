@@ -1,5 +1,4 @@
 import type { LockLostReason } from '../../api/errors.js';
-import { clearImmediate, setImmediate } from '../time/event-loop.js';
 import { LinkedList } from '../time/linked-list.js';
 import type { Lease } from './lease.js';
 
@@ -11,14 +10,15 @@ const EXTEND_AFTER_AT_MOST = 1 / 2;
 const RETRY_AFTER = 1 / 10;
 /** Leases that come due within this part of their ttl are extended along: few large batches instead of many small ones. */
 const COALESCE = 1 / 15;
-/** A timer, or an extension, this late, as a part of the lease, says that the process did not run, or was too busy. */
+/** A timer this late, as a part of the lease, says that the process did not run. */
 const STALLED_AFTER = 1 / 10;
 
-/**
- * How many leases are extended in one turn of the event loop: five full commands to Redis. Many more at once would keep the
- * process from everything else, and the server from its other clients.
- */
-export const EXTENSIONS_A_TURN = 500;
+/** How many leases are extended at once: very many would keep the process, and the other clients of a server, waiting. */
+export const EXTENSIONS_AT_ONCE = 300;
+/** After so many milliseconds the next ones are: meanwhile answers are read, and others have their time. */
+export const PAUSE_MS = 3;
+/** A lease that has been due for this part of it is extended without a pause. */
+const HURRY_AFTER = 1 / 10;
 
 /** How many queues, one for each ttl in use, may be empty for a while. */
 const EMPTY_QUEUES = 8;
@@ -51,13 +51,8 @@ export class Watchdog {
   readonly #queues = new Map<number, Queue>();
   /** Leases with an extension in flight or failed, and those that come due before the last of their queue. */
   readonly #troubled = new LinkedList<Lease>();
-  /** Leases that were among the troubled and have come due: they wait for their turn, as others do in their queues. */
-  readonly #dueAgain = new LinkedList<Lease>();
   #timer?: NodeJS.Timeout;
   #timerDue = Infinity;
-  /** When it last looked which leases are due: those that were are extended in this turn of the event loop, and the next ones. */
-  #lookedAt = -Infinity;
-  #nextTurn?: NodeJS.Immediate;
 
   constructor(listener: WatchdogListener) {
     this.#listener = listener;
@@ -65,14 +60,14 @@ export class Watchdog {
 
   /** How many leases it watches. */
   get size(): number {
-    let size = this.#troubled.size + this.#dueAgain.size;
+    let { size } = this.#troubled;
     for (const queue of this.#queues.values()) size += queue.size;
     return size;
   }
 
   /** All leases that it watches. */
   get leases(): Lease[] {
-    return [...this.#queues.values(), this.#troubled, this.#dueAgain].flatMap((list) => list.filter(() => true));
+    return [...this.#queues.values(), this.#troubled].flatMap((list) => list.filter(() => true));
   }
 
   /** Watches a lease that was granted or extended: it is due when it should be extended, or ends. */
@@ -115,16 +110,13 @@ export class Watchdog {
   /** Why a lease is over whose deadline has passed. */
   whyOver(lease: Lease): LockLostReason {
     if (!lease.kept) return 'expired';
-    const meantToActAt = this.#awaitsTurn(lease) ? lease.dueAt : this.#timerDue;
-    const overdueMs = this.#listener.now() - meantToActAt;
+    const overdueMs = this.#listener.now() - this.#timerDue;
     return overdueMs > leaseMs(lease) * STALLED_AFTER ? 'stalled' : 'unavailable';
   }
 
   stop(): void {
     clearTimeout(this.#timer);
     this.#timerDue = Infinity;
-    clearImmediate(this.#nextTurn);
-    this.#nextTurn = undefined;
   }
 
   /** The queue of a lease. Leases that are not extended come due at another time, and have queues of their own. */
@@ -146,71 +138,44 @@ export class Watchdog {
   }
 
   #look(): void {
-    const now = (this.#lookedAt = this.#listener.now());
+    const now = this.#listener.now();
     const over: Lease[] = [];
-    for (const queue of this.#queues.values()) {
-      for (let lease = queue.first; lease && lease.deadline <= now + leewayMs(lease); lease = lease.next) {
-        if (lease.deadline <= now) over.push(lease);
-      }
-    }
-    for (let lease = this.#dueAgain.first; lease; lease = lease.next) if (lease.deadline <= now) over.push(lease);
-    for (let lease = this.#troubled.first, next; lease; lease = next) {
-      ({ next } = lease);
+    const due: Lease[] = [];
+    /** @returns false when it has to wait */
+    const take = (lease: Lease): boolean => {
       if (lease.deadline <= now) over.push(lease);
-      else if (lease.dueAt <= now && !lease.isExtending) {
-        this.#troubled.remove(lease);
-        this.#dueAgain.push(lease);
-      }
+      else if (due.length < EXTENSIONS_AT_ONCE || isInHurry(lease, now)) due.push(lease);
+      else return false;
+      return true;
+    };
+    for (const queue of this.#queues.values()) {
+      let lease = queue.first;
+      while (lease && lease.dueAt <= now + leewayMs(lease) && take(lease)) lease = lease.next;
     }
-    for (const lease of over) this.#listener.onDue(lease); // all at once: an end waits for no turn
-    if (!this.#nextTurn) this.#extendSome();
-    this.#sleep();
-  }
-
-  /**
-   * Extends leases that were due at the last look, as many as one turn may; the next turn goes on. A queue whose first lease
-   * ends sooner goes first, so that a short lease does not wait behind very many long ones.
-   */
-  #extendSome(): void {
-    let left = EXTENSIONS_A_TURN;
-    const lists = [this.#dueAgain, ...this.#queues.values()].filter(({ first }) => first && this.#awaitsTurn(first));
-    if (lists.length > 1) lists.sort((a, b) => a.first!.deadline - b.first!.deadline);
-    for (const list of lists) {
-      for (let lease = list.first; lease && this.#awaitsTurn(lease); lease = list.first) {
-        if (left-- === 0) {
-          this.#nextTurn = setImmediate(() => {
-            this.#nextTurn = undefined;
-            this.#extendSome();
-            if (!this.#nextTurn) this.#sleep(); // until what comes due behind those
-          });
-          return;
-        }
-        this.#listener.onDue(lease);
-      }
+    for (let lease = this.#troubled.first; lease; lease = lease.next) {
+      if (lease.deadline <= now || (lease.dueAt <= now && !lease.isExtending)) take(lease);
     }
-  }
-
-  /** Whether a lease was due at the last look and is not extended yet. */
-  #awaitsTurn(lease: Lease): boolean {
-    return lease.kept && lease.list !== this.#troubled && lease.dueAt <= this.#lookedAt + leewayMs(lease);
-  }
-
-  #sleep(): void {
+    for (const lease of [...over, ...due]) this.#listener.onDue(lease);
     this.#timerDue = Infinity;
-    this.#wakeAt(this.#nextDue());
+    this.#wakeAt(this.#nextDue(now + PAUSE_MS));
   }
 
-  #nextDue(): number {
+  /** @param resumeAt when leases are extended again: before that, only deadlines count */
+  #nextDue(resumeAt: number): number {
     let next = Infinity;
     for (const { first } of this.#queues.values()) {
-      if (first) next = Math.min(next, this.#awaitsTurn(first) ? first.deadline : first.dueAt); // it comes due first
+      if (first) next = Math.min(next, first.deadline, Math.max(first.dueAt, resumeAt)); // it comes due first
     }
-    for (let lease = this.#dueAgain.first; lease; lease = lease.next) next = Math.min(next, lease.deadline);
     for (let lease = this.#troubled.first; lease; lease = lease.next) {
-      next = Math.min(next, lease.deadline, lease.isExtending ? Infinity : lease.dueAt);
+      next = Math.min(next, lease.deadline, lease.isExtending ? Infinity : Math.max(lease.dueAt, resumeAt));
     }
     return next;
   }
+}
+
+/** Whether a lease has been due for so long that its extension must not wait any more. */
+function isInHurry(lease: Lease, now: number): boolean {
+  return now - lease.dueAt > leaseMs(lease) * HURRY_AFTER;
 }
 
 /** How much earlier than it comes due a lease may be looked at; one that is not extended then ends, so not at all. */
