@@ -62,6 +62,17 @@ describe('What the doctor makes of what it found', () => {
     }
   });
 
+  it('is that a server is far away when two round trips take longer than a command may', async () => {
+    const away = (roundTripMs: number) => node('a', { roundTripMs, commandTimeoutMs: 200 });
+    expect(await findings('redis', away(100))).toEqual([]);
+    expect(codes(await findings('redis', away(101)))).toEqual(['warning round-trip']);
+    expect(codes(await findings('redis', away(199)))).toEqual(['warning round-trip']);
+    expect(codes(await findings('redis', away(200)))).toEqual(['error round-trip']);
+    // A majority of a Redlock gives locks without the node.
+    expect(codes(await findings('redlock', away(200), node('b'), node('c')))).toEqual(['warning round-trip']);
+    expect(codes(await findings('redis', node('a', { roundTripMs: 500 })))).toEqual([]);
+  });
+
   it('is nothing about independence where the servers do not tell', async () => {
     const silent = { runId: undefined, replicationId: undefined };
     expect(await findings('redlock', node('a', silent), node('b', silent), node('c', silent))).toEqual([]);

@@ -17,6 +17,8 @@ export class TcpProxy {
   readonly #links = new Set<Link>();
   /** How many connections were made to it. */
   made = 0;
+  /** How much longer a request and its reply take together, in milliseconds, as on a long way. */
+  roundTripMs = 0;
   #listener!: Server;
   #held = false;
   #mute = false;
@@ -126,8 +128,8 @@ export class TcpProxy {
     this.made++;
     client.setNoDelay();
     server.setNoDelay();
-    client.on('data', (bytes) => this.#forward(link, bytes));
-    server.on('data', (bytes) => link.mute || client.write(bytes));
+    client.on('data', (bytes) => this.#travel(() => this.#forward(link, bytes)));
+    server.on('data', (bytes) => this.#travel(() => link.mute || client.write(bytes)));
     for (const [socket, other] of [
       [client, server],
       [server, client],
@@ -141,6 +143,12 @@ export class TcpProxy {
       });
     }
     if (this.#held) client.pause();
+  }
+
+  /** Lets bytes arrive after half of the round trip, in their order. */
+  #travel(arrive: () => void): void {
+    if (this.roundTripMs === 0) arrive();
+    else setTimeout(arrive, this.roundTripMs / 2);
   }
 
   #forward(link: Link, bytes: Buffer): void {

@@ -14,6 +14,9 @@ function adviceOn(problem: string): string | undefined {
   if (problem.includes('WRONGTYPE')) {
     return 'Another program keeps other data under that key: use another key, or another keyPrefix.';
   }
+  if (/no answer within|does not answer/.test(problem)) {
+    return 'Check that the server can be reached. If it can, it is too far away, or too busy, for commandTimeoutMs: raise that option.';
+  }
   return /\b(OOM|MISCONF|NOREPLICAS)\b/.test(problem) ? 'It is up but refuses writes: find out why.' : undefined;
 }
 

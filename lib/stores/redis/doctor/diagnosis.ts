@@ -42,6 +42,10 @@ export interface NodeDiagnosis extends NodeReport {
   clockOffsetMs?: number;
   /** By how much `clockOffsetMs` may be wrong: half of the time the answer took, in milliseconds. */
   clockToleranceMs?: number;
+  /** How long it took to answer a command, the network included, in milliseconds. */
+  roundTripMs?: number;
+  /** How long it may take, in milliseconds: `commandTimeoutMs`, or its default. */
+  commandTimeoutMs?: number;
   /** Rights that the user of Redis lacks, in the words of `ACL SETUSER`: `+zadd`, `~lock:*`, `&lock:inbox:*`. */
   missingRights: string[];
   /** Commands that the server does not know, such as `zrange`: it is too old, or they were renamed. */
@@ -83,6 +87,8 @@ export type FindingCode =
   | 'eviction'
   | 'no-persistence'
   | 'clocks-differ'
+  /** Two round trips take longer than a command may (`commandTimeoutMs`). */
+  | 'round-trip'
   /** A fencing counter is more than a second ahead of the clock of its server. */
   | 'counter-ahead'
   /** There is something other than a number where a fencing counter should be. */

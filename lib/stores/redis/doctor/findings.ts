@@ -63,7 +63,21 @@ function uselessBecause(node: ExaminedNode): About[] {
         'until so many follow it. Start them, or wait for fewer.',
     ]);
   }
+  const { roundTripMs = 0, commandTimeoutMs = Infinity } = node;
+  if (roundTripMs >= commandTimeoutMs) reasons.push(farAway(roundTripMs, commandTimeoutMs));
   return [...reasons, ...missing(node, true)];
+}
+
+/** A script that the server does not know yet takes two round trips, and any command longer when either side is busy. */
+function farAway(roundTripMs: number, commandTimeoutMs: number): About {
+  const consequence =
+    roundTripMs >= commandTimeoutMs ? 'no lock can be taken' : 'locks fail when it takes a little longer';
+  const enoughMs = Math.ceil((3 * roundTripMs) / 10) * 10;
+  return [
+    'round-trip',
+    `takes ${Math.ceil(roundTripMs)} ms to answer, and has ${commandTimeoutMs} ms for it: ${consequence}. ` +
+      `Set commandTimeoutMs to ${enoughMs} or more.`,
+  ];
 }
 
 function isTooOld(version: string): boolean {
@@ -114,6 +128,10 @@ function doubts(node: ExaminedNode, backend: RedisKind): About[] {
       'cluster-mode',
       'is part of a Cluster, but its client is not a Cluster client: locks in other slots cannot be taken. Give an ioredis Cluster.',
     ]);
+  }
+  const { roundTripMs = 0, commandTimeoutMs = Infinity } = node;
+  if (roundTripMs < commandTimeoutMs && 2 * roundTripMs > commandTimeoutMs) {
+    about.push(farAway(roundTripMs, commandTimeoutMs));
   }
   about.push(...oddCounters(node));
   if (node.version === undefined) {

@@ -20,7 +20,12 @@ export interface Usage {
   handsOver: boolean;
   /** How many replicas each lock waits for. */
   awaitedReplicas: number;
+  /** How long a command may take, in milliseconds. */
+  commandTimeoutMs: number;
 }
+
+/** The part of the time that a step may take which can be done without: the rest is still reported in time. */
+const FOR_ONE_STEP = 0.9;
 
 /** Rights that only the check itself needs. */
 const FOR_CHECKS = ['info', 'config|get'];
@@ -60,7 +65,7 @@ export class NodeProbe implements Examiner {
   }
 
   async #check(client: RedisClient, timeoutMs: number): Promise<ExaminedNode> {
-    const { keyPrefix, processName, awaitedReplicas, handsOver } = this.usage;
+    const { keyPrefix, processName, awaitedReplicas, handsOver, commandTimeoutMs } = this.usage;
     const { isCluster } = this.connection.client;
     // A Cluster adds its key prefix itself; the clients of its nodes do not.
     const prefix = client === this.connection.client ? '' : this.#clientPrefix;
@@ -68,16 +73,22 @@ export class NodeProbe implements Examiner {
     const key = prefix + keys.lock(`doctor:${processName}`);
     const channel = keys.inbox(`doctor:${processName}`);
     const rights = commandRights(key, channel, awaitedReplicas > 0);
+    const endsAt = performance.now() + timeoutMs;
     try {
-      const listening = client.trySubscribing(channel, this.connection.clientName, timeoutMs);
-      const clock = await clockOf(client);
+      const listening = client.trySubscribing(channel, this.connection.clientName, timeoutMs * FOR_ONE_STEP);
       const trials = [...rights, ...this.#selection(client)];
-      const [info, save, fsync, ...tried] = await client.ask([
-        ['INFO'],
-        ['CONFIG', 'GET', 'save'],
-        ['CONFIG', 'GET', 'appendfsync'],
-        ...trials.map(({ probe }) => probe),
+      // All at once, so that a server that is far away is checked in time, too.
+      const [clock, [info, save, fsync, ...tried], odd] = await Promise.all([
+        clockOf(client),
+        client.ask([
+          ['INFO'],
+          ['CONFIG', 'GET', 'save'],
+          ['CONFIG', 'GET', 'appendfsync'],
+          ...trials.map(({ probe }) => probe),
+        ]),
+        findOddCounters(client, this.#countersOf(client, keys)),
       ]);
+      const roundTripMs = await this.#roundTripMs(client, clock, endsAt);
       const diagnosis: ExaminedNode = {
         name: client.name,
         reachable: true,
@@ -88,19 +99,34 @@ export class NodeProbe implements Examiner {
         ...(awaitedReplicas > 0 && { awaitedReplicas }),
         ...('value' in info! ? readInfo(String(info.value)) : {}),
         ...clock,
+        ...(roundTripMs !== undefined && { roundTripMs }),
+        commandTimeoutMs,
       };
       addPersistence(diagnosis, save!, fsync!);
       tried.forEach((answer, index) => noteRefusal(diagnosis, trials[index]!.name, answer));
       noteRefusal(diagnosis, 'subscribe', await listening);
       noteRefusal(diagnosis, 'info', info!);
       noteRefusal(diagnosis, 'config|get', save!);
-      const odd = await findOddCounters(client, this.#countersOf(client, keys));
       if (odd.length > 0) diagnosis.oddCounters = odd;
       this.#namePatterns(diagnosis);
       return diagnosis;
     } catch (error) {
       return this.#unreachable(client.name, problemOf(error)); // the connection broke
     }
+  }
+
+  /** Measures a round trip that seems too long again: the process may have been busy, as it is while it starts. */
+  async #roundTripMs(
+    client: RedisClient,
+    { clockToleranceMs }: ClockReading,
+    endsAt: number,
+  ): Promise<number | undefined> {
+    if (clockToleranceMs === undefined) return undefined;
+    const firstMs = rounded(2 * clockToleranceMs);
+    const leftMs = (endsAt - performance.now()) * FOR_ONE_STEP;
+    if (2 * firstMs <= this.usage.commandTimeoutMs || leftMs < 1) return firstMs;
+    const second = await inTime<ClockReading>(clockOf(client), leftMs, () => ({}));
+    return Math.min(firstMs, rounded(2 * (second.clockToleranceMs ?? Infinity)));
   }
 
   /** The trial of the database that the client believes to be in: ioredis reports a refusal, and goes on in database 0. */
@@ -148,8 +174,10 @@ function unreachable(name: string, isClusterClient: boolean, problem: string): E
   };
 }
 
+type ClockReading = Pick<ExaminedNode, 'clockOffsetMs' | 'clockToleranceMs'>;
+
 /** Measures how far the server's clock is ahead: it was read at some moment between the question and the answer. */
-async function clockOf(client: RedisClient): Promise<Pick<ExaminedNode, 'clockOffsetMs' | 'clockToleranceMs'>> {
+async function clockOf(client: RedisClient): Promise<ClockReading> {
   const askedAt = performance.now();
   const asked = Date.now();
   const [answer] = await client.ask([['TIME']]);

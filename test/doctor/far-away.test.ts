@@ -1,0 +1,85 @@
+import { describe, expect, it } from 'vitest';
+import type { LockUnavailableError } from '../../lib/api/errors.js';
+import type { NodeDiagnosis } from '../../lib/stores/redis/doctor/diagnosis.js';
+import { freshKey } from '../support/claims.js';
+import { openLocks } from '../support/open-locks.js';
+import { proxyTo, redisServer, redisServers } from '../support/stage.js';
+import type { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+
+const DURABLE = ['--appendonly', 'yes'];
+
+/** The address of a server as if it were far away. */
+async function far(server: RedisServer, roundTripMs: number): Promise<string> {
+  const proxy = await proxyTo(server);
+  proxy.roundTripMs = roundTripMs;
+  return proxy.url;
+}
+
+const farRedlock = async (roundTripMs: number) =>
+  Promise.all((await redisServers(3)).map((server) => far(server, roundTripMs)));
+
+describe('A Redlock that is far away', () => {
+  it.each([10, 50, 100])('gives locks by default over round trips of %i ms', async (roundTripMs) => {
+    const locks = await openLocks({ redlock: await farRedlock(roundTripMs) });
+    // The first command that a server has not heard before takes two round trips.
+    const worked = () => locks.withLock(freshKey(), () => true).catch(() => false);
+    await until(worked, { what: 'a lock was given' });
+    if (roundTripMs > 10) return;
+    await until(async () => (await locks.diagnose()).findings.length === 0, { what: 'the doctor finds nothing' });
+  });
+
+  it.each([
+    [210, { ttlMs: 30_000 }, 200],
+    [60, { ttlMs: 1_000 }, 50],
+  ])(
+    'the doctor and the error name commandTimeoutMs when the nodes of a Redlock are %i ms away (%o) [G280]',
+    async (roundTripMs, options, limitMs) => {
+      const locks = await openLocks({ redlock: await farRedlock(roundTripMs), ...options });
+      const { nodes, findings } = await locks.diagnose<NodeDiagnosis>();
+      expect(findings.map(({ severity, code }) => `${severity} ${code}`)).toEqual(Array(3).fill('error round-trip'));
+      for (const { message } of findings) {
+        expect(message).toMatch(
+          new RegExp(
+            String.raw`takes \d+ ms to answer, and has ${limitMs} ms for it: no lock can be taken\. Set commandTimeoutMs to \d+ or more\.$`,
+          ),
+        );
+      }
+      for (const node of nodes) expect(node.roundTripMs).toBeGreaterThanOrEqual(roundTripMs - 2);
+
+      for (let attempt = 0; attempt < 3; attempt++) {
+        const error = await locks.acquire(freshKey(), { waitMs: 0 }).catch((refused: LockUnavailableError) => refused);
+        expect(error).toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+        expect((error as Error).message).toMatch(
+          /too far away, or too busy, for commandTimeoutMs: raise that option\.$/,
+        );
+      }
+    },
+  );
+
+  it('gives locks once commandTimeoutMs is what the doctor advises', async () => {
+    const redlock = await farRedlock(210);
+    const { findings } = await (await openLocks({ redlock })).diagnose();
+    const commandTimeoutMs = Number(/Set commandTimeoutMs to (\d+)/.exec(findings[0]!.message)![1]);
+    const locks = await openLocks({ redlock, commandTimeoutMs });
+    expect(await locks.withLock(freshKey(), () => 'work')).toBe('work');
+    expect((await locks.diagnose()).findings).toEqual([]);
+  });
+});
+
+describe('One Redis that is far away', () => {
+  it('the doctor warns when two round trips take longer than a command may [G281]', async () => {
+    const locks = await openLocks({ redis: await far(await redisServer(...DURABLE), 600) });
+    const { findings } = await locks.diagnose();
+    expect(findings).toMatchObject([{ severity: 'warning', code: 'round-trip' }]);
+    expect(findings[0]!.message).toMatch(/has 1000 ms for it: locks fail when it takes a little longer\./);
+  });
+
+  it('says which option to raise when no command is answered in time', async () => {
+    const locks = await openLocks({ redis: await far(await redisServer(...DURABLE), 120), commandTimeoutMs: 100 });
+    expect((await locks.diagnose()).findings).toMatchObject([{ severity: 'error', code: 'round-trip' }]);
+    await expect(locks.acquire(freshKey(), { waitMs: 0 })).rejects.toThrow(
+      /no answer within 100 ms\. .*for commandTimeoutMs: raise that option\.$/,
+    );
+  });
+});
