@@ -189,6 +189,16 @@ describe('Of the operations of one tick', () => {
     expect(await Promise.all(answers)).toEqual(['a', 'before', 'b', 'c', 'released', 'd', 'e', 'after']);
   });
 
+  it('those with very many different ttls are sent before they are all gathered', async () => {
+    const ttls = Array.from({ length: 40 }, (_, index) => 1_000 + index);
+    const answers = ttls.map((ttl) => runScript(runner, ACQUIRE, [FENCE, `lock ${ttl}`], [ttl, 'me@']));
+    expect(calls).toHaveLength(32);
+    await endOfTick();
+    expect(calls.map(({ args }) => args[0])).toEqual(ttls);
+    answerAll(calls);
+    expect(await Promise.all(answers)).toEqual(ttls.map((ttl) => `lock ${ttl}`));
+  });
+
   it('those that are asked for by the readers of a refused call are sent, and answered, too', async () => {
     const again: Promise<Reply>[] = [];
     const faults = locks(50, 'a').map((lock) =>

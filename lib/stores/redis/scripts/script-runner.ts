@@ -37,6 +37,9 @@ export interface ScriptRunnerOptions {
 const STILL_OPEN = new ScriptFault('it does not answer (an earlier command is still in flight)', false);
 const NOT_CONNECTED = new ScriptFault('not connected', false, true);
 
+/** How many commands of one script and route may differ in what their locks share: each is looked at for each operation. */
+const ALIKE_AT_ONCE = 8;
+
 /**
  * Runs scripts on one client. An operation that comes while nothing is in flight is sent at once, so batching never delays
  * a lone call. While the server is at work, the operations of one tick travel together: one EVALSHA for up to 50 locks, or
@@ -119,7 +122,12 @@ export class ScriptRunner {
     const id = this.#client.isCluster ? `${script.name}:${route[0]}` : script;
     let command = this.#gathered.get(id);
     let before: GatheredCommand | undefined;
-    while (command && !sharesWith(command, keys, args)) [before, command] = [command, command.other];
+    for (let others = 0; command && !sharesWith(command, keys, args); [before, command] = [command, command.other]) {
+      if (++others < ALIKE_AT_ONCE) continue;
+      this.#flush();
+      before = command = undefined;
+      break;
+    }
     if (command) {
       for (let at = script.sharedKeys; at < keys.length; at++) command.keys.push(keys[at]!);
       for (let at = script.sharedArgs; at < args.length; at++) command.args.push(args[at]!);
