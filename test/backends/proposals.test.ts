@@ -67,12 +67,15 @@ describe('The proposals of a Redlock', () => {
     expect(proposed.next(0)).toBe(ORIGIN_US + 8);
   });
 
-  it.each([NaN, Infinity, -1, 0, 1.5])('proposals do not follow a node that says it is at %d microseconds', (timeUs) => {
-    const proposed = proposals();
-    proposed.learnTime({ node: 0, timeUs, askedAt: 0 });
-    proposed.learnVote(ORIGIN_US, { node: 0, timeUs, askedAt: 0 });
-    expect(proposed.next(1)).toBe(ORIGIN_US + 1_000);
-  });
+  it.each([NaN, Infinity, -1, 0, 1.5])(
+    'proposals do not follow a node that says it is at %d microseconds',
+    (timeUs) => {
+      const proposed = proposals();
+      proposed.learnTime({ node: 0, timeUs, askedAt: 0 });
+      proposed.learnVote(ORIGIN_US, { node: 0, timeUs, askedAt: 0 });
+      expect(proposed.next(1)).toBe(ORIGIN_US + 1_000);
+    },
+  );
 
   it('proposals take the last time that a node was at', () => {
     const proposed = proposals();
