@@ -7,7 +7,7 @@ import {
   type Holding,
 } from '../../../core/backend/lock-backend.js';
 import { driftMs } from '../../../core/time/clock.js';
-import { WIPED } from '../scripts/fence.js';
+import { LIMIT_US, WIPED } from '../scripts/fence.js';
 import { GRANT_TTL_MS } from '../scripts/hand-off.js';
 import type { Reply } from '../scripts/script-runner.js';
 import { readValue } from './lock-value.js';
@@ -159,13 +159,14 @@ export function holdingOf(reply: Reply): Holding | undefined {
   if (!Array.isArray(reply)) return undefined;
   const [remaining, value, timeUs] = reply;
   const { owner, fencingToken } = readValue(String(value));
-  // The token is the time of the grant. A clock that was set back since does not say how long ago that was.
-  const heldForMs = fencingToken === undefined ? -1 : Math.floor((Number(timeUs) - fencingToken) / 1_000);
+  // The token is the time of the grant, or up to the limit of votes ahead of it. A clock that was set back since does not say
+  // how long ago that was.
+  const heldForUs = fencingToken === undefined ? -Infinity : Number(timeUs) - fencingToken;
   return {
     owner,
     remainingMs: remainingMs(remaining),
     fencingToken,
-    heldForMs: heldForMs >= 0 ? heldForMs : undefined,
+    heldForMs: heldForUs >= -LIMIT_US ? Math.max(0, Math.floor(heldForUs / 1_000)) : undefined,
   };
 }
 
