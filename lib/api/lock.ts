@@ -52,13 +52,17 @@ export interface LockInfo {
   key: string;
   /** Its holder. */
   holder: LockHolder;
-  /** When it was acquired, by the clock of this process; `undefined` when it is held for more than 24 hours. */
+  /**
+   * When it was acquired, by the clock of this process; `undefined` when another program wrote the key, or the clock of the
+   * server was set back since.
+   */
   since?: Date;
   /** Milliseconds until its lease ends unless it is extended. */
   remainingMs: number;
   /**
    * The fencing token of its holder; while a lock is passed on within a process, the last of those that are reserved for
-   * that. When the key was written by another program it is that of the last holder before, or `undefined`.
+   * that. `undefined` when another program wrote the key, or the nodes of a Redlock do not agree. On a Redlock it is larger than
+   * that of the holder where its nodes first voted for different tokens: compare tokens at the resource, not with this one.
    */
   fencingToken?: number;
   /** How many calls of this process wait for it. */

@@ -14,7 +14,7 @@ const MAX_TIMER_MS = 2 ** 31 - 1; // setTimeout fires at once beyond it
 
 /** Checks of options that a service has, too, as the defaults of its calls. */
 export const LEASE_CHECKS = {
-  ttlMs: milliseconds(20, DAY_MS), // the fencing counter lives for a day after its last use
+  ttlMs: milliseconds(20, DAY_MS),
   waitMs: milliseconds(0, MAX_TIMER_MS),
   watchdog: oneOf(true, false),
   reentrant: oneOf(true, false),

@@ -34,7 +34,7 @@ export interface RedisStoreOptions {
   waitForReplicas?: ReplicaOptions;
   /**
    * Only with `redlock`: a node that was restarted, or lost its data, votes again only after the longest ttl in use, when all
-   * locks that it may have forgotten have ended. A node that writes to disk before it answers (`appendfsync always`) need not
+   * locks that it may have forgotten have ended, and two seconds more, for the fencing tokens. A node that writes to disk before it answers (`appendfsync always`) need not
    * wait after a restart. When off, two calls can hold one lock after a node came back empty: only fencing tokens help then.
    * @default true
    */

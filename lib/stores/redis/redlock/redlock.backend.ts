@@ -197,7 +197,8 @@ export class RedlockBackend implements LockBackend, WaitQueue {
       owner,
       // It is held for as long as a majority keeps it.
       remainingMs: majority.map((holding) => holding.remainingMs).sort((a, b) => b - a)[this.#quorum - 1]!,
-      // A majority knows the token that was issued; a node that granted late may have voted for any other.
+      // A majority knows the token that was issued; a node that granted late may have voted for any other. Where votes came
+      // to agree beside a write-back, the values have the token of that instead, which is larger.
       fencingToken: agreed(
         majority.map((holding) => holding.fencingToken),
         this.#quorum,
