@@ -1,4 +1,7 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { openBackend } from '../../lib/compose/open-backend.js';
+import { processName } from '../../lib/compose/process-name.js';
+import { resolveOptions } from '../../lib/compose/redis-lock-options.js';
 import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
 import type { Vote } from '../../lib/stores/redis/node/node-answers.js';
 import { RedisConnection } from '../../lib/stores/redis/client/redis-connection.js';
@@ -9,7 +12,7 @@ import { clientOf } from '../support/stage.js';
 import { shardOf } from '../support/stored.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, freshKey, granted, releaseOn } from '../support/claims.js';
+import { acquireOn, claimOn, connected, freshKey, granted, now, releaseOn } from '../support/claims.js';
 import { RedlockNodes } from '../support/redlock-nodes.js';
 
 const HIGH = 3e15;
@@ -156,6 +159,30 @@ describe('Fencing tokens of a Redlock', () => {
     expect(fencingToken).toBeLessThan((Number(seconds) + 2) * 1_000_000);
     await releaseOn(backend, claim);
   });
+
+  it.each([
+    ['the first', 'that asks nodes for their time before they vote', true],
+    ['the second', 'that learns their time from their votes', false],
+  ])(
+    'cost one round trip from %s acquisition of a process %s, though its clock is an hour ahead',
+    async (from, _how, admission) => {
+      const options = resolveOptions({ redlock: nodes.urls, admission, commandTimeoutMs: 20_000 });
+      const ahead = await openBackend(options, () => now() + 3_600_000, processName());
+      onTestFinished(() => ahead.close());
+      await ahead.connect(15_000);
+      const turn = async () => {
+        const claim = claimOn(freshKey());
+        for (const server of nodes.servers) await server.command('DEL', shardOf(claim.key)); // another test may have set it
+        await granted(ahead, claim);
+        await releaseOn(ahead, claim);
+        await nodes.allFree(claim.key);
+      };
+      if (from === 'the second') await turn();
+      await Promise.all(nodes.servers.map((server) => server.resetCalls()));
+      for (let round = 0; round < 5; round++) await turn();
+      for (const server of nodes.servers) expect((await server.calls()).evalsha).toBe(10);
+    },
+  );
 
   it('a fencing token that a majority of a Redlock voted for is issued, although another was being written back', async () => {
     await backend.close();
