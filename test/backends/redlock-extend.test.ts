@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
+import { tokenText } from '../../lib/stores/redis/node/lock-value.js';
 import { until } from '../support/until.js';
 import { claimOn, connected, extendOn, freshKey, granted, releaseOn } from '../support/claims.js';
 import { RedlockNodes } from '../support/redlock-nodes.js';
@@ -38,6 +39,27 @@ describe('Extending a lock of a Redlock', () => {
     await nodes.drop(0, claim.key);
     expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
     expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
+  });
+
+  it('a lock that an extension puts back on a node of a Redlock has the token of its grant there, and says that others may wait', async () => {
+    const claim = claimOn(freshKey());
+    const { fencingToken } = await granted(backend, claim);
+    await nodes.allGranted(claim.key);
+    await nodes.drop(2, claim.key);
+    expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
+    const value = () => nodes.servers[2]!.command('GET', `lock:{${claim.key}}`);
+    expect(await until(value, { what: 'node 2 has it again' })).toBe(`${claim.owner}@${tokenText(fencingToken)}+`);
+    await releaseOn(backend, claim);
+  });
+
+  it('an extension does not put a lock back on a node of a Redlock when the grant has no token', async () => {
+    const claim = await held();
+    await nodes.drop(2, claim.key);
+    const { key, owner, ttlMs } = claim;
+    expect(await extendOn(backend, { key, owner, ttlMs })).toMatchObject({ status: 'extended' });
+    await nodes.allVote(backend); // behind all that was sent on account of the answers
+    expect(await nodes.owners(key)).toEqual([owner, owner, null]);
+    await releaseOn(backend, claim);
   });
 
   it('leaves a node alone on which another owns it', async () => {

@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTes
 import { openBackend } from '../../lib/compose/open-backend.js';
 import { processName } from '../../lib/compose/process-name.js';
 import { resolveOptions } from '../../lib/compose/redis-lock-options.js';
-import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
+import type { AcquireOutcome, LockBackend } from '../../lib/core/backend/lock-backend.js';
 import type { Vote } from '../../lib/stores/redis/node/node-answers.js';
 import { RedisConnection } from '../../lib/stores/redis/client/redis-connection.js';
 import { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
@@ -158,6 +158,22 @@ describe('Fencing tokens of a Redlock', () => {
     const [seconds] = (await nodes.servers[0]!.command('TIME')) as string[];
     expect(fencingToken).toBeLessThan((Number(seconds) + 2) * 1_000_000);
     await releaseOn(backend, claim);
+  });
+
+  it('an attempt of a Redlock is settled once, also when further nodes vote or record its token later', async () => {
+    const claim = claimOn(freshKey());
+    for (const node of [0, 1, 2]) await nodes.setFence(node, claim.key, HIGH + node);
+    nodes.pause(2);
+    const outcomes: AcquireOutcome[] = [];
+    backend.acquire(claim, (outcome) => outcomes.push(outcome));
+    await until(() => outcomes.length > 0, { what: 'two nodes have voted and recorded the token' });
+    nodes.resume();
+    await until(async () => (await nodes.owner(2, claim.key)) === claim.owner, { what: 'the late node has voted' });
+    await nodes.allVote(backend); // behind its answers
+    expect(outcomes).toMatchObject([{ status: 'acquired', grant: { fencingToken: HIGH + 2 } }]);
+    claim.grant = outcomes.flatMap((outcome) => (outcome.status === 'acquired' ? [outcome.grant] : []))[0];
+    await releaseOn(backend, claim);
+    await nodes.allFree(claim.key);
   });
 
   it.each([
