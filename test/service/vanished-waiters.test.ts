@@ -314,6 +314,20 @@ describe('those who wait in several services are all served after', () => {
     expect(await within(AT_MOST_MS, served)).toBe(1);
   });
 
+  it('the waiters of a lock that was deleted by hand are all served, though its next holder did not see them and woke none', async () => {
+    const { served } = await crowd('deleted', server.url);
+    const newcomer = await openLocks({ redis: server.url, ...SETTINGS });
+    await until(
+      async () => {
+        await server.command('DEL', 'lock:{deleted}');
+        const lock = await newcomer.acquire('deleted', { waitMs: 0 }).catch(() => undefined); // a waiter may have been faster
+        return lock?.release();
+      },
+      { what: 'it took the lock' },
+    );
+    expect(await within(AT_MOST_MS, served)).toBe(1);
+  });
+
   it('SCRIPT FLUSH', async () => {
     const { holder, served } = await crowd('script-flush', server.url);
     await server.command('SCRIPT', 'FLUSH');
