@@ -55,18 +55,25 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     what: 'a node that came back without its keys votes (admission: false)',
     options: { admission: false },
     nodes: 3,
-    seed: 1,
-    seconds: 60,
+    seed: 3,
+    seconds: 90,
     caughtBy: 'overlapping holders',
   },
   'token-without-write-back': {
     what: 'a Redlock issues a token that no majority knows',
     inject({ RedisNode }) {
       RedisNode.prototype.raiseFence = () => Promise.resolve({ status: 'raised' });
+      // One node votes ahead of the others, as one does whose clock is ahead: so there is something to write back.
+      const others: object[] = [];
+      const { vote } = RedisNode.prototype;
+      RedisNode.prototype.vote = function (request, admission, proposal, done) {
+        if (others.length < 2 && !others.includes(this)) others.push(this);
+        vote.call(this, request, admission, others.includes(this) ? proposal - 900_000 : proposal, done);
+      };
     },
     nodes: 3,
-    seed: 1,
-    seconds: 10,
+    seed: 3,
+    seconds: 20,
     caughtBy: 'token not above that of an earlier holder',
   },
   'counter-not-seeded': {
@@ -80,14 +87,20 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     seconds: 10,
     caughtBy: 'token not above that of an earlier holder',
   },
-  'votes-far-from-the-clock': {
-    what: 'a Redlock node votes for what its counter says, be that lost or of an older snapshot, however far behind its clock',
-    inject({ VOTE, VOTE_OR_QUEUE }) {
-      for (const script of [VOTE, VOTE_OR_QUEUE]) interceptCommands(script, FIRST_MICROSECOND);
+  'vote-not-kept': {
+    what: 'a Redlock node votes for what it is proposed, and does not keep that in its counter',
+    inject({ RedisNode, VOTE, VOTE_OR_QUEUE }) {
+      for (const script of [VOTE, VOTE_OR_QUEUE]) interceptCommands(script, COUNTER_NOT_WRITTEN);
+      // Processes propose different tokens at the same time, as they do where their clocks differ.
+      const aheadUs = ((process.pid % 3) - 1) * 400_000;
+      const { vote } = RedisNode.prototype;
+      RedisNode.prototype.vote = function (request, admission, proposal, done) {
+        vote.call(this, request, admission, proposal + aheadUs, done);
+      };
     },
     nodes: 3,
-    seed: 209,
-    seconds: 90,
+    seed: 1,
+    seconds: 20,
     caughtBy: 'token not above that of an earlier holder',
   },
   'cohort-after-the-loss': {
@@ -237,6 +250,12 @@ return #KEYS == 1 and 1 or replies`;
 
 /** Lua: the server's time is the first microsecond of all. */
 const FIRST_MICROSECOND = `if command == 'TIME' then return {0, 1} end`;
+
+/** Lua: the counter of a vote, all that is set without a word about its ttl, stays as it is. */
+const COUNTER_NOT_WRITTEN = `
+  local key, _, option = ...
+  if command == 'SET' and option == 'GET' then return call('GET', key) end
+  if command == 'SET' and not option then return {ok = 'OK'} end`;
 
 /** Lua: what is set with a ttl is set without it. */
 const SET_WITHOUT_TTL = `

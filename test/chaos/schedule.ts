@@ -48,8 +48,8 @@ const HABITS: Record<FaultKind, Habit> = {
 };
 
 const GAP_MS = [60, 360] as const;
-/** Between the restarts of nodes, for there is to be a lock most of the time. */
-const RESTART_GAP_MS = 2_000;
+/** Between the restarts of nodes, for there is to be a lock most of the time: for one Redis, and for the nodes of a Redlock. */
+const RESTART_GAP_MS = [2_000, 4_000] as const;
 
 /**
  * A Redlock is in danger where a lock stands on a bare majority, and a node of it loses its data: so it happens often that
@@ -83,11 +83,13 @@ export function planFaults(seed: number, durationMs: number, { nodes, workers }:
     if (target !== 'node') fault.worker = Math.floor(random() * workers);
     if (byMs) fault.byMs = between(byMs);
     const isRestart = kind.startsWith('restart');
+    // A node of a Redlock that has lost its data has no vote for as long as one that has restarted.
+    const mustRest = isRestart || (nodes > 1 && kind.startsWith('flush'));
     const id = `${fault.node} ${fault.worker}`;
-    if ((isRestart && atMs < restartFrom) || atMs < (freeFrom.get(id) ?? 0)) continue;
+    if ((mustRest && atMs < restartFrom) || atMs < (freeFrom.get(id) ?? 0)) continue;
     // Starting a process takes a while, too.
     freeFrom.set(id, atMs + fault.forMs + (isRestart || kind === 'kill-worker' || kind === 'swap-primary' ? 500 : 50));
-    if (isRestart) restartFrom = atMs + RESTART_GAP_MS;
+    if (mustRest) restartFrom = atMs + RESTART_GAP_MS[column];
     faults.push(fault);
     if (kind === 'restart-old' && nodes > 1 && random() < AMONG_LAGGARDS && durationMs - atMs > 1.5 * ABSTAINS_MS) {
       const laggingMs = between([300, 800]);
