@@ -295,6 +295,7 @@ describe('A node of a Redlock', () => {
     const backend = await open({ redlock: durable.urls });
     const claim = claimOn(freshKey(), LONG_MS);
     await granted(backend, claim);
+    await durable.allGranted(claim.key); // two would do for the claim
     await durable.kill(1);
     await durable.servers[1]!.restart();
     await durable.kill(2);
