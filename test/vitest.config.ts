@@ -15,8 +15,8 @@ export default defineConfig({
     pool: 'forks',
     // Loading Nest anew for every file costs more than the tests; no test file changes global state.
     isolate: false,
-    // Two cores: more forks would stretch the timings that the tests look at.
-    maxWorkers: 2,
+    // For two cores: most tests wait for servers, but yet more forks would stretch the timings that they look at.
+    maxWorkers: 3,
     // Vitest fails a run in which a rejection stayed unhandled, even if all tests passed: tests need not look for it.
     dangerouslyIgnoreUnhandledErrors: false,
     testTimeout: 20_000,
