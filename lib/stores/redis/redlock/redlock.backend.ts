@@ -84,7 +84,7 @@ export class RedlockBackend implements LockBackend, WaitQueue {
     else void this.#connectedQuorum(this.#nodeTimeoutMs).then(() => this.#acquire(request, done));
   }
 
-  /** Asks for one holder, whatever `holders` says: to pass a lock on, a majority would have to know a whole block of tokens. */
+  /** Asks for one turn, whatever `turns` says: to pass a lock on, a majority would have to know a whole block of tokens. */
   #acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void {
     const sentAt = this.#now();
     const { place } = request;
