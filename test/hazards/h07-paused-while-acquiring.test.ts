@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { openLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
 import { tryLock } from '../support/naive.js';
+import { votedOn } from '../support/stored.js';
 import { blockEventLoop, clientOf, freeOn, proxyTo, redisServer, redisServers } from '../support/stage.js';
 
 const TTL_MS = 400;
@@ -30,6 +31,7 @@ describe('H7: the client is paused while it acquires, and reads the answers afte
     const redlock = [nodes[0]!.url, nodes[1]!.url, slowWay.url];
     const locks = await openLocks({ redlock, commandTimeoutMs: 10_000 });
     await locks.withLock('scripts are loaded', () => {});
+    await votedOn(nodes, 'scripts are loaded');
     await freeOn(nodes, 'scripts are loaded');
     await Promise.all(nodes.map((node) => node.resetCalls()));
 

@@ -4,7 +4,7 @@ import type { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { tryMajority } from '../support/naive.js';
 import { clientOf, freeOn, redisServers } from '../support/stage.js';
-import { shardOf } from '../support/stored.js';
+import { shardOf, votedOn } from '../support/stored.js';
 
 /** Longer than a test may take: whoever waits for a node that hangs does not end. */
 const NEVER_MS = 60_000;
@@ -59,8 +59,9 @@ describe('H14: nodes of a Redlock hang', () => {
 
   it('this library names three of five nodes that hang, in bounded time, and leaves nothing there when they wake [G164]', async () => {
     const nodes = await redisServers(5);
-    const locks = await openLocks({ redlock: nodes.map(({ url }) => url), commandTimeoutMs: 200 });
+    const locks = await openLocks({ redlock: nodes.map(({ url }) => url), commandTimeoutMs: 1_000 });
     await locks.withLock('all have heard of the ttl', { ttlMs: NEVER_MS }, () => {});
+    await votedOn(nodes, 'all have heard of the ttl');
     await freeOn(nodes, 'all have heard of the ttl');
     const hung = nodes.slice(1, 4);
     const counters = await countersOn(hung);

@@ -1,6 +1,7 @@
 import { LockKeys } from '../../lib/stores/redis/node/lock-keys.js';
 import { readValue } from '../../lib/stores/redis/node/lock-value.js';
 import type { RedisServer } from './redis-server.js';
+import { until } from './until.js';
 
 /** The fencing counter of one server, which all its locks share. */
 export const COUNTER = 'lock:fence';
@@ -8,6 +9,14 @@ export const COUNTER = 'lock:fence';
 /** The fencing counter of a lock on a node of a Redlock. */
 export function shardOf(key: string): string {
   return new LockKeys('lock', 'sharded').fence(key);
+}
+
+/** Waits until every node of a Redlock has voted for a lock: the slower ones may do so long after it is granted. */
+export async function votedOn(nodes: readonly RedisServer[], key: string): Promise<void> {
+  const hasVoted = (node: RedisServer) => node.command('GET', shardOf(key));
+  await until(async () => (await Promise.all(nodes.map(hasVoted))).every(Boolean), {
+    what: `all nodes have voted for "${key}"`,
+  });
 }
 
 /**
