@@ -75,7 +75,7 @@ async function watchQueue(control, isOver) {
   let mostInQueue = 0;
   let looks = 0;
   for (; !isOver(); looks++) {
-    mostInQueue = Math.max(mostInQueue, await control.zcard(`lock:{${KEY}}:queue`));
+    mostInQueue = Math.max(mostInQueue, await control.zcount(`lock:{${KEY}}:queue`, 0, '+inf'));
     await sleep(2);
   }
   return { mostInQueue, looks };

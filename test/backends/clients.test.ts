@@ -221,7 +221,7 @@ describe('Clients', () => {
     const holder = claimOn(freshKey());
     await granted(backend, holder);
     const { key, owner, ttlMs } = claimOn(holder.key);
-    const place = { ticket: owner, isHeard: false };
+    const place = { ticket: owner };
     expect(await acquireOn(backend, { key, owner, ttlMs }, place)).toMatchObject({ queued: true });
     await server.command('SCRIPT', 'FLUSH');
     backend.waitQueue!.leave(key, place);

@@ -47,7 +47,7 @@ describe.each([
     expect(await backend.inspect(key)).toEqual({ owner: value, remainingMs: expect.any(Number) });
     expect(await acquireOn(backend, claimOn(key))).toMatchObject({ status: 'contended', owner: value });
     const claim = claimOn(key);
-    const place = { ticket: claim.owner, isHeard: false };
+    const place = { ticket: claim.owner };
     expect(await acquireOn(backend, claim, place)).toMatchObject({ status: 'contended', owner: value });
     for (let node = 0; node < count; node++) expect(await valueOn(node, key)).toBe(value);
     backend.waitQueue!.leave(key, place);

@@ -20,7 +20,7 @@ const token = async () => (await granted(backend, claimOn(freshKey()))).fencingT
 /** Takes a lock for this many turns, gives it back, and returns the tokens of the first and the last. */
 async function block(key: string, turns: number): Promise<[first: number, last: number]> {
   const claim = claimOn(key);
-  const outcome = await acquireOn(backend, claim, { ticket: claim.owner, isHeard: true, turns });
+  const outcome = await acquireOn(backend, claim, { ticket: claim.owner, turns });
   await releaseOn(backend, claim);
   if (outcome.status !== 'acquired') throw new Error(`not acquired: ${JSON.stringify(outcome)}`);
   return [outcome.grant.fencingToken!, outcome.grant.lastToken!];

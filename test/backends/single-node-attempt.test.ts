@@ -7,7 +7,7 @@ import type { ReplicaWait } from '../../lib/stores/redis/replicas/replica-wait.j
 import { SingleNodeBackend } from '../../lib/stores/redis/single/single-node.backend.js';
 import { acquireOn, claimOn, type Waiting } from '../support/claims.js';
 
-const WAITING: Waiting = { ticket: 'me', isHeard: true, turns: 3 };
+const WAITING: Waiting = { ticket: 'me', turns: 3 };
 const LIMIT_MS = 1_000;
 
 const GRANTED: Vote = { status: 'granted', fencingToken: 7 };

@@ -241,7 +241,7 @@ describe('One Redis server', () => {
     const holder = claimOn(freshKey());
     await granted(backend, holder);
     const claim = claimOn(holder.key);
-    const [place, queue] = [{ ticket: claim.owner, isHeard: false }, `lock:{${claim.key}}:queue`];
+    const [place, queue] = [{ ticket: claim.owner }, `lock:{${claim.key}}:queue`];
     expect(await acquireOn(backend, claim, place)).toMatchObject({ queued: true });
     expect(await server.command('PERSIST', queue)).toBe(1); // or its ttl would end it
     proxy.refuse();
@@ -259,7 +259,7 @@ describe('One Redis server', () => {
     const holder = claimOn(freshKey());
     await granted(backend, holder);
     const claim = claimOn(holder.key);
-    const place = { ticket: claim.owner, isHeard: false };
+    const place = { ticket: claim.owner };
     expect(await acquireOn(backend, claim, place)).toMatchObject({ queued: true });
     const status = async () => (await extendOn(backend, holder)).status;
     proxy.refuse();

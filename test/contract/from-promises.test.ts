@@ -66,7 +66,7 @@ function queueing(acquire: PromiseBackend['acquire']) {
   return { backend: broken({ acquire, waitQueue: { leave } as Partial<WaitQueue> as WaitQueue }), left };
 }
 
-const place = { ticket: 'mine', isHeard: false };
+const place = { ticket: 'mine' };
 
 it('a place is given up when the attempt of a backend of promises rejects', async () => {
   const { backend, left } = queueing(reject);

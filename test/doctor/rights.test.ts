@@ -126,7 +126,9 @@ describe('A user of Redis with the rights that the README names', () => {
     const both = [await open(), await open()] as const;
     const queued = async (key: string) =>
       (
-        await Promise.all(cluster.nodes.map((node) => node.command('ZCARD', `app:lock:{${key}}:queue`).catch(() => 0)))
+        await Promise.all(
+          cluster.nodes.map((node) => node.command('ZCOUNT', `app:lock:{${key}}:queue`, '0', '+inf').catch(() => 0)),
+        )
       ).map(Number);
     await wholePath(both, async (key, count) => {
       const what = `${count} wait for the lock "${key}"`;

@@ -87,7 +87,7 @@ async function step(claim: Claim, known: KeyOnNode, kind: number, drawn: number)
     case 0:
     case 1: {
       const hasPlace = kind === 1;
-      const place = hasPlace ? { ticket: owner, isHeard: false } : undefined;
+      const place = hasPlace ? { ticket: owner } : undefined;
       const before = await timeUs();
       const proposal = before + OFFSETS_US[drawn]!;
       const vote = await answerTo<Vote>((done) => node.vote({ ...claim, place }, { epoch: EPOCH }, proposal, done));

@@ -2,13 +2,13 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { LockKeys } from '../../lib/stores/redis/node/lock-keys.js';
 import { ownerPart, tokenText } from '../../lib/stores/redis/node/lock-value.js';
-import { queueEntry } from '../../lib/stores/redis/scripts/hand-off.js';
+import { HEARD, queueEntry, UNHEARD } from '../../lib/stores/redis/scripts/hand-off.js';
 import * as lua from '../../lib/stores/redis/scripts/lua.js';
 import type { Script } from '../../lib/stores/redis/scripts/script.js';
 import { randomOf } from '../support/random.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
-import { Call, type Answer, type Lock, type Server } from './server.js';
+import { Call, mint, type Answer, type Lock, type Server, type Sign } from './server.js';
 
 const SEQUENCES = 80;
 const STEPS = 30;
@@ -16,15 +16,15 @@ const TTL_MS = 600_000;
 /** A time that no clock shows, and no counter. */
 const FUTURE = 8e15;
 const FOREIGN = 'of another program';
-const CHANNEL = 'processes-that-listen';
-/** Who asks for locks, and as what they stand in a queue. One owner begins like another. */
-const WAITERS = {
-  'x/1': { entry: queueEntry('grant', CHANNEL, 'x/1'), isReached: true },
-  'x/10': { entry: queueEntry('blind-grant', CHANNEL, 'x/10'), isReached: true },
-  'x/2': { entry: queueEntry('grant', 'nobody-listens', 'x/2'), isReached: false },
-};
-type Owner = keyof typeof WAITERS;
-const OWNERS = Object.keys(WAITERS) as Owner[];
+const CHANNEL = 'a-process-that-listens';
+const LISTENING = [CHANNEL];
+/** Who asks for locks, and the channels of their processes. One owner begins like another, and two are of one process. */
+const CHANNELS = { 'x/1': CHANNEL, 'x/10': CHANNEL, 'x/2': 'nobody-listens', 'x/3': 'nobody-listens-either' };
+type Owner = keyof typeof CHANNELS;
+const OWNERS = Object.keys(CHANNELS) as Owner[];
+const SIGNS = [HEARD, UNHEARD];
+/** For how long a process is silent that has had an accident, in microseconds. */
+const SILENCE_US = 3_000_000;
 
 /** One lock of a call. */
 interface Request {
@@ -34,16 +34,23 @@ interface Request {
   takesPlace: boolean;
 }
 
+/** What all locks of a call share. */
+interface Shared {
+  fair: boolean;
+  sign: Sign;
+}
+
 interface Comparison {
   script: Script;
   /** Arguments that all locks of a call share. */
-  shared?(fair: boolean): string[];
+  shared?(shared: Shared): string[];
   args(request: Request): (string | number)[];
   /** Does in the model what the script does. */
-  model(call: Call, request: Request, locks: number, fair: boolean): Answer;
+  model(call: Call, request: Request, locks: number, shared: Shared): Answer;
 }
 
 const names = new LockKeys('lock');
+const entryOf = (owner: Owner) => queueEntry('grant', CHANNELS[owner], owner);
 
 const COMPARISONS: Comparison[] = [
   {
@@ -54,13 +61,13 @@ const COMPARISONS: Comparison[] = [
   },
   {
     script: lua.CONTEND,
-    shared: (fair) => [fair ? '1' : '0'],
+    shared: ({ fair, sign }) => [fair ? '1' : '0', sign],
     args: ({ owner, count, takesPlace }) => {
-      return [ownerPart(owner), TTL_MS, count, takesPlace ? WAITERS[owner].entry : '', ''];
+      return [ownerPart(owner), TTL_MS, count, takesPlace ? entryOf(owner) : '', ''];
     },
-    model: (call, { key, owner, count, takesPlace }, _locks, fair) => {
-      const place = takesPlace ? { ticket: owner, isReached: WAITERS[owner].isReached } : undefined;
-      return call.contend(key, owner, count, place, fair);
+    model: (call, { key, owner, count, takesPlace }, _locks, { fair, sign }) => {
+      const place = takesPlace ? { ticket: owner, channel: CHANNELS[owner] } : undefined;
+      return call.contend(key, owner, count, place, fair, sign);
     },
   },
   {
@@ -70,7 +77,7 @@ const COMPARISONS: Comparison[] = [
   },
   {
     script: lua.WITHDRAW,
-    args: ({ owner }) => [ownerPart(owner), WAITERS[owner].entry],
+    args: ({ owner }) => [ownerPart(owner), entryOf(owner)],
     model: (call, { key, owner }) => call.withdraw(key, owner),
   },
   {
@@ -87,8 +94,10 @@ let heard: string[] = [];
 beforeAll(async () => {
   server = await RedisServer.start();
   listener = new Redis(server.url);
-  listener.on('message', (_channel, message) => heard.push(message));
-  await listener.subscribe(CHANNEL);
+  // A pattern hears all these channels, and does not count as listening to any.
+  listener.on('pmessage', (_pattern, _channel, message) => heard.push(message));
+  await listener.psubscribe('*listens*');
+  await listener.subscribe(...LISTENING);
 });
 afterAll(async () => {
   listener.disconnect();
@@ -101,19 +110,23 @@ const timeUs = async (): Promise<number> => {
 };
 
 /** Runs a script on the server, for all these locks in one call. */
-async function run({ script, shared, args }: Comparison, requests: Request[], fair: boolean): Promise<unknown[]> {
+async function run({ script, shared, args }: Comparison, requests: Request[], ofCall: Shared): Promise<unknown[]> {
   const queues = script === lua.ACQUIRE ? [] : [names.queue];
   const keys = requests.flatMap(({ key }) => [names.lock(key), ...queues.map((queue) => queue.call(names, key))]);
-  const all = [names.fence(''), ...keys, ...(shared?.(fair) ?? []), ...requests.flatMap(args)];
+  const all = [names.fence(''), ...keys, ...(shared?.(ofCall) ?? []), ...requests.flatMap(args)];
   const reply = await server.command('EVAL', script.source, keys.length + 1, ...all);
   return requests.length === 1 ? [reply] : (reply as unknown[]);
 }
 
-/** Runs it in the model, which stays as it is. */
-function runModel({ model }: Comparison, requests: Request[], fair: boolean, known: Server, us: number) {
+/**
+ * Runs it in the model, which stays as it is.
+ * @param us the time by which it mints
+ * @param at the time of the signs that it gives, nearly
+ */
+function runModel(comparison: Comparison, requests: Request[], shared: Shared, known: Server, us: number, at: number) {
   const after = structuredClone(known);
-  const call = new Call(after, us);
-  const answers = requests.map((request) => model(call, request, requests.length, fair));
+  const call = new Call(after, us, mint, at);
+  const answers = requests.map((request) => comparison.model(call, request, requests.length, shared));
   return { after, answers: answers.map(toComparable), messages: call.messages };
 }
 
@@ -140,10 +153,25 @@ async function disturb(known: Server, drawn: number, key: string): Promise<Serve
       return setCounter((await timeUs()) + 1_000);
     case 5: // ahead of the clock for longer than the test lasts
       return setCounter((await timeUs()) + 3_600_000_000);
+    case 6:
+      return silence(known, key, CHANNEL);
+    case 7:
+      return silence(known, key, 'nobody-listens');
     default:
       await server.command('DEL', lock);
       return { ...known, locks: { ...known.locks, [key]: undefined } };
   }
+}
+
+/** A process has given its last sign in a queue so much earlier. */
+async function silence(known: Server, key: string, channel: string): Promise<Server> {
+  const signs = { ...known.signs[key]?.[channel] };
+  for (const sign of SIGNS) {
+    if (signs[sign] === undefined) continue;
+    signs[sign] -= SILENCE_US;
+    await server.command('ZINCRBY', names.queue(key), SILENCE_US, `${sign} ${channel}`);
+  }
+  return { ...known, signs: { ...known.signs, [key]: { ...known.signs[key], [channel]: signs } } };
 }
 
 /** What the server knows. */
@@ -151,7 +179,7 @@ async function read(keys: string[]) {
   const [fence, ...values] = (await server.command('MGET', names.fence(''), ...keys.map((key) => names.lock(key)))) as (
     string | null
   )[];
-  const queues = keys.map((key) => server.command('ZRANGE', names.queue(key), 0, -1));
+  const queues = keys.map((key) => server.command('ZRANGE', names.queue(key), 0, '+inf', 'BYSCORE'));
   const counter = Number(fence ?? NaN);
   return { counter: Number.isNaN(counter) ? undefined : counter, values, queues: await Promise.all(queues) };
 }
@@ -161,7 +189,7 @@ function readModel({ counter, locks, queues }: Server, keys: string[]) {
   return {
     counter,
     values: keys.map((key) => (locks[key] ? valueOf(locks[key]) : null)),
-    queues: keys.map((key) => (queues[key] ?? []).map(({ ticket }) => WAITERS[ticket as Owner].entry)),
+    queues: keys.map((key) => (queues[key] ?? []).map(({ ticket }) => entryOf(ticket as Owner))),
   };
 }
 
@@ -187,29 +215,35 @@ it('one server of the model gives the same answers, sends the same messages and 
   const pick = (count: number) => Math.floor(random() * count);
   for (let sequence = 0; sequence < SEQUENCES; sequence++) {
     const keys = [0, 1].map((key) => `conformance-${seed}-${sequence}-${key}`);
-    let known: Server = { counter: (await read([])).counter, locks: {}, queues: {} };
+    let known: Server = {
+      counter: (await read([])).counter,
+      locks: {},
+      queues: {},
+      signs: {},
+      listening: LISTENING,
+    };
     let sent: string[] = [];
     const done: string[] = [];
     heard = [];
     for (let index = 0; index < STEPS; index++) {
       if (pick(5) === 0) known = await disturb(known, pick(10), keys[pick(2)]!);
       const comparison = COMPARISONS[pick(COMPARISONS.length)]!;
-      const fair = pick(2) === 0;
+      const shared = { fair: pick(2) === 0, sign: SIGNS[pick(2)]! };
       const requests = Array.from({ length: 1 + pick(3) }, () => ({
         key: keys[pick(2)]!,
-        owner: OWNERS[pick(3)]!,
+        owner: OWNERS[pick(OWNERS.length)]!,
         count: 1 + pick(3),
         takesPlace: pick(4) > 0,
       }));
-      done.push(`${comparison.script.name} ${fair ? 'fair ' : ''}${JSON.stringify(requests)}`);
+      done.push(`${comparison.script.name} ${shared.fair ? 'fair ' : ''}${shared.sign} ${JSON.stringify(requests)}`);
       const before = await timeUs();
-      const replies = await run(comparison, requests, fair);
+      const replies = await run(comparison, requests, shared);
       const after = await timeUs();
       const is = await read(keys);
       // The time that the script saw: if it decided, the counter is as far ahead of it as in a model that mints from it.
-      const ahead = runModel(comparison, requests, fair, known, FUTURE).after.counter! - FUTURE;
+      const ahead = runModel(comparison, requests, shared, known, FUTURE, before).after.counter! - FUTURE;
       const us = Math.min(Math.max(is.counter! - ahead, before), after) || before;
-      const model = runModel(comparison, requests, fair, known, us);
+      const model = runModel(comparison, requests, shared, known, us, before);
       expect({ seed, done, answers: replies.map(withoutTtl), ...is }).toEqual({
         seed,
         done,

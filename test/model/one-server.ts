@@ -46,6 +46,8 @@ interface Grant {
 }
 
 const KEYS = [0, 1];
+/** Of a server that no process waits for. */
+const NOBODY = { signs: {}, listening: [] };
 /** Stands among the keys of a call for a lock that another holds. */
 const TAKEN = -1;
 
@@ -106,7 +108,12 @@ export function oneServer(setting: Setting): Model<State> {
   };
 
   const acquire = (state: State, keys: readonly number[]) => {
-    const server: Server = { counter: state.counter, locks: { [TAKEN]: { owner: 'another', token: 0 } }, queues: {} };
+    const server: Server = {
+      counter: state.counter,
+      locks: { [TAKEN]: { owner: 'another', token: 0 } },
+      queues: {},
+      ...NOBODY,
+    };
     const call = new Call(server, state.time, mint);
     const granted = keys.flatMap((key) => {
       const answer = call.acquire(String(key), 'owner', keys.length);
@@ -115,10 +122,10 @@ export function oneServer(setting: Setting): Model<State> {
     return issue(state, server, 'acquire', granted);
   };
   const contend = (state: State, asked: readonly Grant[]) => {
-    const server: Server = { counter: state.counter, locks: {}, queues: {} };
+    const server: Server = { counter: state.counter, locks: {}, queues: {}, ...NOBODY };
     const call = new Call(server, state.time, mint);
     const granted = asked.flatMap(({ key, count }) => {
-      const answer = call.contend(String(key), 'owner', count, undefined, false);
+      const answer = call.contend(String(key), 'owner', count, undefined, false, 'h');
       return typeof answer === 'object' && 'granted' in answer ? [{ key, count, token: answer.granted }] : [];
     });
     return issue(state, server, 'contend', granted);
@@ -126,11 +133,13 @@ export function oneServer(setting: Setting): Model<State> {
   /** A lock that is given back twice in a call goes to a waiter, and from that to the next. */
   const release = (state: State, keys: readonly number[]) => {
     const holder = { owner: '0', token: 0, mayHaveQueue: true };
-    const waiters = () => keys.map((_, index) => ({ ticket: String(index + 1), isReached: true }));
+    const waiters = () => keys.map((_, index) => ({ ticket: String(index + 1), channel: 'inbox' }));
     const server: Server = {
       counter: state.counter,
       locks: Object.fromEntries(KEYS.map((key) => [key, holder])),
       queues: Object.fromEntries(KEYS.map((key) => [key, waiters()])),
+      signs: {},
+      listening: ['inbox'],
     };
     const call = new Call(server, state.time, mint);
     const granted = keys.map((key) => {

@@ -9,9 +9,18 @@ export interface Lock {
 /** A place in a queue. */
 export interface Place {
   ticket: string;
-  /** Whether its process can be granted the lock: it listens, or need not. */
-  isReached: boolean;
+  /** That of its process. */
+  channel: string;
 }
+
+/** Whether a process says that it listens. */
+export type Sign = 'h' | 'u';
+
+/** The times of the last signs that the processes of a queue gave, by channel. */
+export type Signs = Record<string, Partial<Record<Sign, number>>>;
+
+/** A process is silent if another has given a sign so much later, in microseconds. */
+const SILENT_US = 2_000_000;
 
 /** What one server, or one slot of a Cluster, knows. The scripts change it. */
 export interface Server {
@@ -19,6 +28,9 @@ export interface Server {
   counter?: number;
   locks: Record<string, Lock | undefined>;
   queues: Record<string, Place[]>;
+  signs: Record<string, Signs>;
+  /** The channels that are listened to. */
+  listening: readonly string[];
 }
 
 /** What a script knows when it mints. */
@@ -54,6 +66,8 @@ export class Call {
     private readonly server: Server,
     private readonly us: number,
     private readonly mintTokens: Mint = mint,
+    /** The time of the signs that are given. */
+    private readonly signsAt = us,
   ) {}
 
   /** @param locks how many locks the call is for: its first grant reserves a token for each */
@@ -66,17 +80,24 @@ export class Call {
     return { granted: token };
   }
 
-  /** @param place of the waiter, if it takes one in the queue */
-  contend(key: string, owner: string, count: number, place: Place | undefined, fair: boolean): Answer {
+  /**
+   * @param place of the waiter, if it takes one in the queue
+   * @param sign of its process
+   */
+  contend(key: string, owner: string, count: number, place: Place | undefined, fair: boolean, sign: Sign): Answer {
     const { locks, queues } = this.server;
     const queue = (queues[key] ??= []);
     let lock = locks[key];
     const isMine = () => lock?.owner === owner;
-    if (place && !isMine() && (lock || fair)) {
-      if (!queue.some(({ ticket }) => ticket === place.ticket)) queue.push(place);
+    const goesToFirst = !lock && fair && queue[0] !== undefined && queue[0].ticket !== place?.ticket;
+    if (place && !isMine()) {
+      const takesPlace = lock !== undefined || goesToFirst;
+      if (takesPlace && !queue.some(({ ticket }) => ticket === place.ticket)) queue.push(place);
       if (lock?.token !== undefined) locks[key] = { ...lock, mayHaveQueue: true };
+      const signs = ((this.server.signs[key] ??= {})[place.channel] ??= {});
+      if (takesPlace || signs[sign] !== undefined) signs[sign] = this.signsAt;
     }
-    if (!lock && fair && queue[0] && queue[0].ticket !== place?.ticket) {
+    if (goesToFirst) {
       this.#handOff(key);
       lock = locks[key];
     }
@@ -121,8 +142,10 @@ export class Call {
   #handOff(key: string): void {
     const { locks, queues } = this.server;
     delete locks[key];
-    for (let place = queues[key]?.shift(); place; place = queues[key]!.shift()) {
-      if (!place.isReached) continue;
+    for (let place = queues[key]?.[0]; place; place = queues[key]![0]) {
+      const isReached = this.#isReached(key, place);
+      this.#leave(key, place.ticket);
+      if (!isReached) continue;
       const token = this.#mint(1);
       locks[key] = { owner: place.ticket, token, mayHaveQueue: true };
       this.messages.push(`${place.ticket} ${String(token).padStart(16, '0')}`);
@@ -130,8 +153,19 @@ export class Call {
     }
   }
 
+  /** Whether its process is granted the lock: it is not silent, and it listens, or has said that it does not. */
+  #isReached(key: string, { channel }: Place): boolean {
+    const { signs, listening } = this.server;
+    const all = signs[key] ?? {};
+    const { h = 0, u = 0 } = all[channel] ?? {};
+    const latest = Math.max(0, ...Object.values(all).flatMap((times) => Object.values(times)));
+    return latest - Math.max(h, u) <= SILENT_US && (u > h || listening.includes(channel));
+  }
+
+  /** The signs leave with the last place. */
   #leave(key: string, left: string): void {
-    const { queues } = this.server;
+    const { queues, signs } = this.server;
     queues[key] = (queues[key] ?? []).filter(({ ticket }) => ticket !== left);
+    if (queues[key].length === 0) delete signs[key];
   }
 }

@@ -128,6 +128,8 @@ describe('A failover by Sentinel', () => {
   }
 
   function isInQueue(server: RedisServer): Promise<unknown> {
-    return until(async () => (await server.command('ZCARD', 'lock:{key}:queue')) === 1, { what: 'it waits' });
+    return until(async () => (await server.command('ZCOUNT', 'lock:{key}:queue', '0', '+inf')) === 1, {
+      what: 'it waits',
+    });
   }
 });

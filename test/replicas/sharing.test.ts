@@ -90,7 +90,7 @@ describe('The wait for replicas', () => {
           counters.push(await counterOn(primary.replica));
         }),
       );
-      await until(async () => (await primary.server.command('ZCARD', `lock:{${key}}:queue`)) === 1, {
+      await until(async () => (await primary.server.command('ZCOUNT', `lock:{${key}}:queue`, '0', '+inf')) === 1, {
         what: 'they wait',
       });
       await held.release();

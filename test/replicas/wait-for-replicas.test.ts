@@ -258,7 +258,7 @@ describe('With waitForReplicas', () => {
 
   /** So many processes stand in the queue of the lock. */
   function queued(key: string, count = 1): Promise<unknown> {
-    return until(async () => (await primary.server.command('ZCARD', `lock:{${key}}:queue`)) === count, {
+    return until(async () => (await primary.server.command('ZCOUNT', `lock:{${key}}:queue`, '0', '+inf')) === count, {
       what: `${count} wait for the lock`,
     });
   }

@@ -16,7 +16,7 @@ import {
 import * as LUA from '../../lib/stores/redis/scripts/lua.js';
 import { ownerPart, tokenText } from '../../lib/stores/redis/node/lock-value.js';
 import { ScriptRunner, type Reply } from '../../lib/stores/redis/scripts/script-runner.js';
-import { GRANT_TTL_MS, queueEntry, readMessage } from '../../lib/stores/redis/scripts/hand-off.js';
+import { GRANT_TTL_MS, HEARD, queueEntry, readMessage, UNHEARD } from '../../lib/stores/redis/scripts/hand-off.js';
 import type { Script } from '../../lib/stores/redis/scripts/script.js';
 import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
 import { portOf } from '../support/port-of.js';
@@ -70,6 +70,8 @@ afterAll(async () => {
   await server.stop();
 });
 
+const nowUs = () => Date.now() * 1_000;
+
 // What a lock may be like before.
 type Prepare = (keys: Keys) => Promise<unknown>;
 const free: Prepare = () => Promise.resolve();
@@ -110,7 +112,14 @@ const noString: Prepare = ({ lock }) => client.rpush(lock, 'a', 'list');
 
 const entry = (ticket: string) => queueEntry('grant', CHANNEL, ticket);
 const nobody = queueEntry('grant', 'inbox:nobody', 'dead');
-const blind = queueEntry('blind-grant', 'inbox:elsewhere', 'blind');
+const unheard = queueEntry('grant', 'inbox:elsewhere', 'unheard');
+/** The sign of its process. */
+const isUnheard: Prepare = ({ queue }) => client.zadd(queue, -nowUs(), `${UNHEARD} inbox:elsewhere`);
+/** Of the three processes, the second alone has given a sign lately. */
+const oneIsSilent: Prepare = ({ queue }) => {
+  const signs = [`${HEARD} inbox:nobody`, `${HEARD} ${CHANNEL}`, `${UNHEARD} inbox:elsewhere`];
+  return client.zadd(queue, ...signs.flatMap((sign, index) => [(index === 1 ? 0 : 2_500_000) - nowUs(), sign]));
+};
 const wake = queueEntry('wake', CHANNEL, 'woken');
 
 interface Operation {
@@ -132,11 +141,11 @@ const vote = (epoch = '', proposal?: number): Operation => ({
 });
 const contend = (
   ticket: string,
-  { fair = 0, place = entry(ticket), number = '' as number | '', tokens = 1 } = {},
+  { fair = 0, place = entry(ticket), number = '' as number | '', tokens = 1, sign = HEARD as string } = {},
 ): Operation => ({
   script: CONTEND,
   of: withQueue,
-  args: () => [fair, ownerPart(ticket), TTL_MS, tokens, place, number],
+  args: () => [fair, sign, ownerPart(ticket), TTL_MS, tokens, place, number],
 });
 const voteOrQueue = (place: string, epoch = '', proposal?: number): Operation => ({
   script: VOTE_OR_QUEUE,
@@ -247,7 +256,17 @@ const CASES: [what: string, operation: Operation, before: Prepare][] = [
   ['release: with a counter that is ahead', release, both(wanted('me'), counter(AHEAD), waitedFor(entry('first')))],
   ['release: with a counter that is a word', release, both(wanted('me'), counter('word'), waitedFor(entry('first')))],
   ['release: with a counter that is a list', release, both(wanted('me'), counterIsAList, waitedFor(entry('first')))],
-  ['release: to one who is not heard of here', release, both(wanted('me'), waitedFor(blind, entry('second')))],
+  [
+    'release: to one who is not heard of here',
+    release,
+    both(wanted('me'), isUnheard, waitedFor(unheard, entry('second'))),
+  ],
+  [
+    'release: past those who are silent',
+    release,
+    both(wanted('me'), oneIsSilent, waitedFor(nobody, unheard, entry('third'))),
+  ],
+  ['release: to one who is silent, as all are', release, both(wanted('me'), isUnheard, waitedFor(unheard))],
   ['release: wakes one', release, both(wanted('me'), waitedFor(wake, entry('second')))],
   ['release: a queue by hand', release, both(wanted('me'), waitedFor('by hand'))],
   ['release: nobody hears of it', release, both(wanted('me'), waitedFor(nobody))],
@@ -258,7 +277,11 @@ const CASES: [what: string, operation: Operation, before: Prepare][] = [
   ['force release: a lock that is held', forceRelease, held('other')],
   ['force release: to the next', forceRelease, both(wanted('other'), waitedFor(nobody, entry('first')))],
   ['force release: of a process that listens', forceRelease, held('alive/1')],
-  ['force release: of a process that listens, to the next', forceRelease, both(wanted('alive/1'), waitedFor(blind))],
+  [
+    'force release: of a process that listens, to the next',
+    forceRelease,
+    both(wanted('alive/1'), isUnheard, waitedFor(unheard)),
+  ],
   ['force release: a lock that is no string', forceRelease, noString],
   ['force release: a free lock', forceRelease, waitedFor(entry('first'))],
   ['withdraw: from the queue', withdraw, both(wanted('other'), waitedFor(entry('me'), entry('next')))],
@@ -279,6 +302,7 @@ function told(value: unknown, base = AHEAD): unknown {
   if (owner !== undefined) return [owner, told(token, base), flag];
   const number = Number(value);
   if (value === '' || !Number.isFinite(number)) return value;
+  if (number < -TOKEN) return 'minus the time';
   if (number > TOKEN) return number > AHEAD / 2 ? `ahead by ${number - base}` : 'by the clock';
   return number > 100 && number < TOKEN ? `${Math.ceil(number / 5_000) * 5} s` : number;
 }

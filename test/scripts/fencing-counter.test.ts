@@ -38,7 +38,7 @@ const tokenOf = (reply: Reply) => Number(Array.isArray(reply) ? reply[0] : reply
 
 const acquire = (lock: string) => runScript(runner, ACQUIRE, [FENCE, lock], [10_000, 'me@']);
 const contend = (lock: string, count: number) =>
-  runScript(runner, CONTEND, [FENCE, lock, `${lock}:queue`], [0, 'me@', 10_000, count, '', '']);
+  runScript(runner, CONTEND, [FENCE, lock, `${lock}:queue`], [0, 'h', 'me@', 10_000, count, '', '']);
 
 describe.each<[name: string, count: number, mint: (lock: string, nowUs: number) => Promise<Reply>]>([
   ['acquire', 1, acquire],

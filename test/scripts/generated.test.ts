@@ -87,7 +87,7 @@ describe('The generated module of the scripts', () => {
     expect(shared).toEqual([
       ['acquire', 1, 1],
       ['admit', 0, 0],
-      ['contend', 1, 1],
+      ['contend', 1, 2],
       ['extend', 0, 1],
       ['force-release', 1, 1],
       ['inspect', 0, 0],
@@ -151,6 +151,7 @@ describe('The generated module of the scripts', () => {
         `TAKEN ${TAKEN}`,
         `WIPED ${WIPED}`,
         'QUEUE_TTL_MS 10000',
+        'SILENT_US 2000000',
       ]),
     );
   });

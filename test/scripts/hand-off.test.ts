@@ -1,7 +1,14 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { CONTEND, FORCE_RELEASE, RELEASE, WITHDRAW } from '../../lib/stores/redis/scripts/lua.js';
-import { GRANT_TTL_MS, queueEntry, readMessage, type Service } from '../../lib/stores/redis/scripts/hand-off.js';
+import {
+  GRANT_TTL_MS,
+  HEARD,
+  queueEntry,
+  readMessage,
+  type Service,
+  UNHEARD,
+} from '../../lib/stores/redis/scripts/hand-off.js';
 import type { Script } from '../../lib/stores/redis/scripts/script.js';
 import { ScriptRunner, type Reply } from '../../lib/stores/redis/scripts/script-runner.js';
 import { portOf } from '../support/port-of.js';
@@ -52,14 +59,20 @@ const run = (script: Script, keys: string[], ...args: (string | number)[]): Prom
   runScript(runner, script, keys, args);
 const release = (owner: string) => run(RELEASE, KEYS, `${owner}@`);
 const withdraw = (ticket: string, entry: string) => run(WITHDRAW, KEYS, `${ticket}@`, entry);
-const contend = (owner: string, { count = 1, entry = '', number = '' as number | '', fair = 0, ttlMs = TTL_MS } = {}) =>
-  run(CONTEND, KEYS, fair, `${owner}@`, ttlMs, count, entry, number);
+const contend = (
+  owner: string,
+  { count = 1, entry = '', number = '' as number | '', fair = 0, ttlMs = TTL_MS, sign = 'h' } = {},
+) => run(CONTEND, KEYS, fair, sign, `${owner}@`, ttlMs, count, entry, number);
 const entryOf = (ticket: string, service: Service = 'grant', channel = 'inbox:alive') =>
   queueEntry(service, channel, ticket);
 const line = async (...entries: string[]) => {
   for (const [index, entry] of entries.entries()) await client.zadd(QUEUE, String(index + 1), entry);
 };
-const queue = () => client.zrange(QUEUE, '0', '-1');
+/** The last signs of processes, by how many milliseconds ago they were given. */
+const signs = async (ages: Record<string, number>) => {
+  for (const [sign, ageMs] of Object.entries(ages)) await client.zadd(QUEUE, (ageMs - Date.now()) * 1_000, sign);
+};
+const queue = () => client.zrange(QUEUE, '0', '+inf', 'BYSCORE');
 /** Somebody may stand in its queue. */
 const hold = (owner: string) => client.set(LOCK, `${owner}@${TOKEN}+`, 'PX', TTL_MS);
 /** The owner in the value of a lock whose queue may have waiters: all have such values here. */
@@ -210,12 +223,56 @@ describe('a release', () => {
     expect(await client.get(FENCE)).toBe('3000000000000008');
   });
 
-  it('grants it also to one that this node does not see listening, if its entry says that this means nothing', async () => {
+  it('grants it also to one that this node does not see listening, if its last sign says that this means nothing', async () => {
     await hold('me');
-    await line(entryOf('elsewhere', 'blind-grant', 'inbox:elsewhere'), entryOf('next'));
+    await line(entryOf('elsewhere', 'grant', 'inbox:elsewhere'), entryOf('next'));
+    await signs({ [`${UNHEARD} inbox:elsewhere`]: 0 });
     expect(await release('me')).toBe(1);
     expect(await holder()).toBe('elsewhere');
     expect(await queue()).toEqual([entryOf('next')]);
+  });
+
+  it('passes over all whose processes have been silent for longer than a grant stands, however many, in one step [G270]', async () => {
+    const dead = Array.from({ length: 20 }, (_, index) => entryOf(`dead-${index}`, 'grant', `inbox:dead-${index}`));
+    await line(...dead, entryOf('elsewhere', 'grant', 'inbox:elsewhere'), entryOf('next'));
+    for (const index of dead.keys()) await signs({ [`${UNHEARD} inbox:dead-${index}`]: 2_100 });
+    await signs({ [`${UNHEARD} inbox:elsewhere`]: 1_500, [`${HEARD} inbox:alive`]: 50 });
+    await hold('me');
+    expect(await release('me')).toBe(1);
+    expect(await holder()).toBe('elsewhere');
+    expect(await queue()).toEqual([entryOf('next')]);
+  });
+
+  it('passes over a process that is silent also if the server counts it as listening', async () => {
+    await line(entryOf('paused'), entryOf('next', 'grant', 'inbox:elsewhere'));
+    await signs({ [`${HEARD} inbox:alive`]: 2_200, [`${UNHEARD} inbox:elsewhere`]: 100 });
+    await hold('me');
+    await release('me');
+    expect(await holder()).toBe('next');
+    await client.publish('inbox:alive', 'last');
+    await told('inbox:alive last');
+  });
+
+  it('passes over nobody after a pause of the server, in which all were silent', async () => {
+    await line(entryOf('elsewhere', 'grant', 'inbox:elsewhere'), entryOf('next'));
+    await signs({ [`${UNHEARD} inbox:elsewhere`]: 60_900, [`${HEARD} inbox:alive`]: 60_000 });
+    await hold('me');
+    await release('me');
+    expect(await holder()).toBe('elsewhere');
+  });
+
+  it('goes by the later sign of a process: it may have begun, or ceased, to listen', async () => {
+    const dead = entryOf('dead', 'grant', 'inbox:dead');
+    await line(dead);
+    await signs({ [`${UNHEARD} inbox:dead`]: 900, [`${HEARD} inbox:dead`]: 800 });
+    await hold('me');
+    await release('me');
+    expect(await client.exists(LOCK)).toBe(0);
+    await line(dead);
+    await signs({ [`${UNHEARD} inbox:dead`]: 700, [`${HEARD} inbox:dead`]: 800 });
+    await hold('me');
+    await release('me');
+    expect(await holder()).toBe('dead');
   });
 
   it('passes over entries of unknown kinds and flags, which keep their places in the queue [G246]', async () => {
@@ -374,6 +431,39 @@ describe('who waits', () => {
     await contend('a', { entry: entryOf('a') });
     expect(await client.pttl(QUEUE)).toBeGreaterThan(5_000);
     expect(await client.pttl(QUEUE)).toBeLessThanOrEqual(10_000);
+  });
+
+  it('gives a sign for its process with each attempt, for as long as it has a place', async () => {
+    const sign = async (kind: string) => -Number(await client.zscore(QUEUE, `${kind} inbox:alive`));
+    await hold('other');
+    await contend('a', { entry: entryOf('a'), sign: UNHEARD });
+    const first = await sign(UNHEARD);
+    await contend('a', { entry: entryOf('a'), sign: HEARD });
+    expect(await sign(HEARD)).toBeGreaterThan(first);
+    expect(await sign(UNHEARD)).toBe(first);
+    expect(await withdraw('a', entryOf('a'))).toBe(0);
+    expect(await client.exists(QUEUE)).toBe(0);
+  });
+
+  it('gives a sign also when it takes a lock that is free, for its other places', async () => {
+    await hold('other');
+    for (const ticket of ['a', 'b']) await contend(ticket, { entry: entryOf(ticket) });
+    const sign = async () => -Number(await client.zscore(QUEUE, `${HEARD} inbox:alive`));
+    const before = await sign();
+    await client.del(LOCK);
+    await contend('a', { entry: entryOf('a') });
+    expect(await sign()).toBeGreaterThan(before);
+  });
+
+  it('removes the signs of processes that came by long ago when it takes a place', async () => {
+    await line(entryOf('first'));
+    await signs({ [`${HEARD} inbox:gone`]: 11_000, [`${UNHEARD} inbox:lately`]: 9_000 });
+    await hold('other');
+    await contend('a', { entry: entryOf('a') });
+    expect(await client.zrange(QUEUE, '-inf', '(0', 'BYSCORE')).toEqual([
+      `${HEARD} inbox:alive`,
+      `${UNHEARD} inbox:lately`,
+    ]);
   });
 
   it('without a place is refused and leaves nothing', async () => {

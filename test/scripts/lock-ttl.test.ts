@@ -30,7 +30,7 @@ describe('A lock that was taken', () => {
   it.each<[Script, keys: (lock: string) => string[], args: (string | number)[]]>([
     [ACQUIRE, (lock) => ['lock:fence', lock], [TTL_MS, 'me@']],
     [VOTE, (lock) => ['lock:admission', lock, `${lock}:fence`], ['', TTL_MS, `me@${TOKEN}`]],
-    [CONTEND, (lock) => ['lock:fence', lock, `${lock}:queue`], [0, 'me@', TTL_MS, 1, '', '']],
+    [CONTEND, (lock) => ['lock:fence', lock, `${lock}:queue`], [0, 'h', 'me@', TTL_MS, 1, '', '']],
     [
       VOTE_OR_QUEUE,
       (lock) => ['lock:admission', lock, `${lock}:fence`, `${lock}:queue`],

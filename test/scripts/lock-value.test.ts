@@ -12,7 +12,7 @@ import {
   VOTE_OR_QUEUE,
   WITHDRAW,
 } from '../../lib/stores/redis/scripts/lua.js';
-import { queueEntry } from '../../lib/stores/redis/scripts/hand-off.js';
+import { queueEntry, UNHEARD } from '../../lib/stores/redis/scripts/hand-off.js';
 import { ScriptRunner, type Reply } from '../../lib/stores/redis/scripts/script-runner.js';
 import { portOf } from '../support/port-of.js';
 import { RedisServer } from '../support/redis-server.js';
@@ -41,15 +41,21 @@ afterAll(async () => {
 });
 
 const hold = (value: string) => client.set(LOCK, value, 'PX', EARLIER_MS);
-const blind = (ticket: string) => queueEntry('blind-grant', 'inbox:elsewhere', ticket);
+/** Of a process that does not listen. */
+const unheard = (ticket: string) => queueEntry('grant', 'inbox:elsewhere', ticket);
+const queueUp = async (ticket: string) => {
+  await client.zadd(QUEUE, 1, unheard(ticket));
+  await client.zadd(QUEUE, -Date.now() * 1_000, `${UNHEARD} inbox:elsewhere`);
+};
+const places = () => client.zrange(QUEUE, '0', '+inf', 'BYSCORE');
 const wake = (ticket: string) => queueEntry('wake', 'inbox:elsewhere', ticket);
 
 // What each script does for an owner.
 const acquire = (owner: string) => runScript(runner, ACQUIRE, [FENCE, LOCK], [TTL_MS, `${owner}@`]);
 const contend = (owner: string, entry = '') =>
-  runScript(runner, CONTEND, [FENCE, LOCK, QUEUE], [0, `${owner}@`, TTL_MS, 1, entry, '']);
+  runScript(runner, CONTEND, [FENCE, LOCK, QUEUE], [0, UNHEARD, `${owner}@`, TTL_MS, 1, entry, '']);
 const contendFairly = (owner: string, entry = '') =>
-  runScript(runner, CONTEND, [FENCE, LOCK, QUEUE], [1, `${owner}@`, TTL_MS, 1, entry, '']);
+  runScript(runner, CONTEND, [FENCE, LOCK, QUEUE], [1, UNHEARD, `${owner}@`, TTL_MS, 1, entry, '']);
 const vote = (owner: string) => runScript(runner, VOTE, [ADMISSION, LOCK, FENCE], ['', TTL_MS, `${owner}@${LATER}`]);
 const voteOrQueue = (owner: string, entry = '') =>
   runScript(runner, VOTE_OR_QUEUE, [ADMISSION, LOCK, FENCE, QUEUE], ['', TTL_MS, `${owner}@${LATER}`, entry, '']);
@@ -95,7 +101,7 @@ describe.each([
       expect(await client.get(LOCK)).toBe(value);
       expect(await client.pttl(LOCK)).toBeLessThanOrEqual(EARLIER_MS);
       expect(await client.get(FENCE)).toBe(TOKEN);
-      expect(await client.zrange(QUEUE, '0', '-1')).toEqual([wake('somebody else')]);
+      expect(await places()).toEqual([wake('somebody else')]);
     });
 
     it.each<[string, Operate, unknown]>([
@@ -150,12 +156,12 @@ describe.each([
   it('is set when a place in the queue is taken, once, and the ttl stays', async () => {
     await hold(`other@${TOKEN}`);
     for (const ticket of ['a', 'b', 'a']) {
-      await ask(ticket, blind(ticket));
+      await ask(ticket, unheard(ticket));
       expect(await client.get(LOCK)).toBe(`other@${TOKEN}+`);
       expect(await client.pttl(LOCK)).toBeGreaterThan(0);
       expect(await client.pttl(LOCK)).toBeLessThanOrEqual(EARLIER_MS);
     }
-    expect(await client.zrange(QUEUE, '0', '-1')).toEqual([blind('a'), blind('b')]);
+    expect(await places()).toEqual([unheard('a'), unheard('b')]);
   });
 
   it('is not set when no place is taken', async () => {
@@ -180,15 +186,15 @@ describe.each([
     `other@${TOKEN}++`,
   ])('is never set in a value of another program, though the waiter has a place: %j', async (value) => {
     await client.set(LOCK, value);
-    expect(await ask('a', blind('a'))).toEqual([-1, value, expect.any(Number), 0]);
+    expect(await ask('a', unheard('a'))).toEqual([-1, value, expect.any(Number), 0]);
     expect(await client.get(LOCK)).toBe(value);
     expect(await client.pttl(LOCK)).toBe(-1);
-    expect(await client.zrange(QUEUE, '0', '-1')).toEqual([blind('a')]);
+    expect(await places()).toEqual([unheard('a')]);
   });
 
   it('is set in a lock of this library that has no ttl, which it gets none by', async () => {
     await client.set(LOCK, `other@${TOKEN}`);
-    await ask('a', blind('a'));
+    await ask('a', unheard('a'));
     expect(await client.get(LOCK)).toBe(`other@${TOKEN}+`);
     expect(await client.pttl(LOCK)).toBe(-1);
   });
@@ -221,7 +227,7 @@ describe('The + of a value', () => {
     ['force-release', () => runScript(runner, FORCE_RELEASE, [FENCE, LOCK, QUEUE], ['inbox:', 'k'])],
   ])('is there after a hand-over: %s', async (script, pass) => {
     await hold(`me@${TOKEN}+`);
-    await client.zadd(QUEUE, 1, blind('next'));
+    await queueUp('next');
     await pass();
     expect([script, await value()]).toEqual([script, expect.stringMatching(/^next@\d{16}\+$/)]);
   });
@@ -230,14 +236,15 @@ describe('The + of a value', () => {
     await acquire('me');
     await release('me'); // knows the script
     await hold(`me@${TOKEN}`);
-    await client.zadd(QUEUE, 1, blind('next'));
+    await queueUp('next');
     await server.resetCalls();
     expect(await release('me')).toBe(1);
     const { zrange, zrem, set, publish, time, get, del } = await server.calls();
     expect({ zrange, zrem, set, publish, time, get, del }).toEqual({ get: 1, del: 1 });
-    expect(await client.zrange(QUEUE, '0', '-1')).toEqual([blind('next')]);
+    expect(await places()).toEqual([unheard('next')]);
 
     await hold(`me@${TOKEN}+`);
+    await client.zadd(QUEUE, 2, unheard('another'));
     await server.resetCalls();
     expect(await release('me')).toBe(1);
     expect(await server.calls()).toMatchObject({ zrange: 1, zrem: 1, publish: 1 });
@@ -246,12 +253,12 @@ describe('The + of a value', () => {
 
   it('comes back with the next sign of a waiter when the lock was deleted by hand and taken meanwhile', async () => {
     await acquire('first');
-    await contend('a', blind('a'));
-    await contend('b', blind('b'));
+    await contend('a', unheard('a'));
+    await contend('b', unheard('b'));
     await client.del(LOCK);
     await acquire('second');
     expect(await value()).toMatch(/^second@\d{16}$/);
-    await contend('b', blind('b'));
+    await contend('b', unheard('b'));
     expect(await value()).toMatch(/^second@\d{16}\+$/);
     await release('second');
     expect(await value()).toMatch(/^a@\d{16}\+$/); // in their order
@@ -261,13 +268,13 @@ describe('The + of a value', () => {
 
   it('is not needed by a waiter that asks when the lock is free: it takes the lock, and the others stay in the queue', async () => {
     await acquire('first');
-    await contend('a', blind('a'));
-    await contend('b', blind('b'));
+    await contend('a', unheard('a'));
+    await contend('b', unheard('b'));
     await client.del(LOCK);
     await acquire('second');
     await release('second'); // without a look into the queue
     expect(await value()).toBe(null);
-    expect(Number(await contend('a', blind('a')))).toBeGreaterThan(0);
+    expect(Number(await contend('a', unheard('a')))).toBeGreaterThan(0);
     await release('a');
     expect(await value()).toMatch(/^b@\d{16}\+$/);
   });

@@ -3,7 +3,7 @@ import { until } from './until.js';
 
 /** How many wait for a lock, as the server knows: one for each process, in fair mode one for each call. */
 export async function queued(server: RedisServer, key: string): Promise<number> {
-  return Number(await server.command('ZCARD', `lock:{${key}}:queue`));
+  return Number(await server.command('ZCOUNT', `lock:{${key}}:queue`, '0', '+inf')); // below are the signs of processes
 }
 
 export async function untilQueued(server: RedisServer, key: string, count: number): Promise<void> {

@@ -135,8 +135,6 @@ export interface LockBackend {
 export interface Place {
   /** Where locks are handed over this is also the owner value of the attempt. */
   readonly ticket: string;
-  /** Whether the backend listened when it was taken. If not, its turn is not taken from it for want of a listener. */
-  readonly isHeard: boolean;
   /** Its number in the order of arrival, or 0 where that is not known; undefined before it was first queued. */
   readonly number?: number;
 }

@@ -1,11 +1,4 @@
-import type {
-  AcquireOutcome,
-  AcquireRequest,
-  LockBackend,
-  Place,
-  WaitListener,
-  WaitQueue,
-} from '../backend/lock-backend.js';
+import type { AcquireOutcome, AcquireRequest, LockBackend, Place, WaitListener } from '../backend/lock-backend.js';
 import { BackOff } from './back-off.js';
 
 /**
@@ -98,7 +91,7 @@ export class Contender<Waiter> {
     this.#state = 'asking';
     this.#wasWoken = this.#isWoken;
     this.#isWoken = false;
-    const place = turns === undefined || !waitQueue ? undefined : { ...this.#takePlace(waitQueue) };
+    const place = turns === undefined || !waitQueue ? undefined : { ...this.#takePlace() };
     const owner = place && waitQueue?.handsOver ? place.ticket : nextOwner();
     this.#attemptedAt = now();
     this.#askedOnceAt = place && this.#isQueued ? undefined : this.#attemptedAt;
@@ -133,11 +126,6 @@ export class Contender<Waiter> {
     const { waitQueue } = this.all.backend;
     if (waitQueue && !waitQueue.isListening) waitQueue.listen(this.all.listener);
     const isListening = waitQueue?.isListening ?? false;
-    // A release would pass its place over.
-    if (waitQueue?.handsOver && this.#place?.isHeard && !isListening) {
-      this.#renewPlace(waitQueue);
-      return undefined;
-    }
     // A contender without a place in the queue is not woken: it takes one at once.
     if (this.#isWoken || (!this.#place && isListening && remainingMs !== undefined)) return undefined;
     return queued && isListening && remainingMs !== undefined
@@ -179,10 +167,10 @@ export class Contender<Waiter> {
     this.#state = 'idle';
   }
 
-  #takePlace({ isListening }: WaitQueue): Place {
+  #takePlace(): Place {
     if (!this.#place) {
       const { byTicket, nextOwner } = this.all;
-      this.#place = { ticket: nextOwner(), isHeard: isListening };
+      this.#place = { ticket: nextOwner() };
       byTicket.set(this.#place.ticket, this);
     }
     return this.#place;
@@ -191,14 +179,6 @@ export class Contender<Waiter> {
   #noteQueued({ queued, number }: Extract<AcquireOutcome, { status: 'contended' }>): void {
     this.#isQueued ||= queued;
     if (queued && this.#place) this.#place.number = number ?? this.#place.number ?? 0;
-  }
-
-  /** Its process does not hear any more when its turn comes: in its old order it is granted the lock all the same. */
-  #renewPlace(waitQueue: WaitQueue): void {
-    const { number } = this.#place!;
-    this.#leavePlace();
-    this.#takePlace(waitQueue);
-    this.#place!.number = number;
   }
 
   #leavePlace(): void {

@@ -36,7 +36,9 @@ export function commandRights(key: string, channel: string, waitsForReplicas: bo
     { name: 'time', probe: ['TIME'], purpose: lock },
     { name: 'zadd', probe: ['ZADD', key, 'XX', '1', ''], purpose: wait },
     { name: 'zrange', probe: ['ZRANGE', key, '0', '0'], purpose: wait },
+    { name: 'zmscore', probe: ['ZMSCORE', key, ''], purpose: wait },
     { name: 'zrem', probe: ['ZREM', key, ''], purpose: wait },
+    { name: 'zremrangebyscore', probe: ['ZREMRANGEBYSCORE', key, '1', '0'], purpose: wait },
     { name: 'publish', probe: ['PUBLISH', channel, ''], purpose: wait },
     { name: 'pubsub|numsub', probe: ['PUBSUB', 'NUMSUB', channel], purpose: 'handOver' },
   ];

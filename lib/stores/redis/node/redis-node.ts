@@ -13,7 +13,7 @@ import {
   VOTE_OR_QUEUE,
   WITHDRAW,
 } from '../scripts/lua.js';
-import { queueEntry, readMessage, type Service } from '../scripts/hand-off.js';
+import { HEARD, queueEntry, readMessage, UNHEARD } from '../scripts/hand-off.js';
 import type { Script } from '../scripts/script.js';
 import { ScriptFault } from '../scripts/script-fault.js';
 import { ScriptRunner, type Reply, type ScriptRunnerListener } from '../scripts/script-runner.js';
@@ -160,7 +160,8 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
       return;
     }
     const entry = place ? this.#entry(place) : '';
-    const args = [fair ? 1 : 0, ownerPart(owner), ttlMs, turns, entry, place?.number ?? ''];
+    const sign = this.isListening && !this.connection.client.isCluster ? HEARD : UNHEARD;
+    const args = [fair ? 1 : 0, sign, ownerPart(owner), ttlMs, turns, entry, place?.number ?? ''];
     this.#runner.run(CONTEND, [keys.fence(key), keys.lock(key), keys.queue(key)], args, this.#voteOf, done);
   }
 
@@ -338,8 +339,7 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     return [this.#keys.fenceToHandOver(key), this.#keys.lock(key), this.#keys.queue(key)];
   }
 
-  #entry({ ticket, isHeard }: Place): string {
-    const granted: Service = isHeard && !this.connection.client.isCluster ? 'grant' : 'blind-grant';
-    return queueEntry(this.#settings.handsOver ? granted : 'wake', this.#inbox.channel, ticket);
+  #entry({ ticket }: Place): string {
+    return queueEntry(this.#settings.handsOver ? 'grant' : 'wake', this.#inbox.channel, ticket);
   }
 }

@@ -8,14 +8,18 @@ export const PROTOCOL = 2;
 export const GRANT_TTL_MS = 2_000;
 
 /**
- * How `lua/parts/hand-off.lua` serves a place whose turn has come. A `grant` needs a process that receives the message; if
- * there is none, the next place is served. A `blind-grant` stands until it expires: for a process that does not listen yet,
- * and in a Cluster, where PUBLISH counts the listeners of one node only. A `wake` is for a Redlock, where no node can grant
- * alone.
+ * How `lua/parts/hand-off.lua` serves a place whose turn has come: a `wake` is for a Redlock, where no node can grant alone.
  */
-export type Service = 'grant' | 'blind-grant' | 'wake';
+export type Service = 'grant' | 'wake';
 
-const KINDS: Record<Service, string> = { grant: 'g', 'blind-grant': 'b', wake: 'w' };
+const KINDS: Record<Service, string> = { grant: 'g', wake: 'w' };
+
+/**
+ * The sign that a process gives in a queue with each attempt. Of one that is `HEARD` a grant needs listeners; if there are
+ * none, the next place is served. One that is `UNHEARD` is granted the lock in any case: it does not listen yet, or it is a
+ * Cluster, where PUBLISH counts the listeners of one node only.
+ */
+export const [HEARD, UNHEARD] = ['h', 'u'] as const;
 
 /**
  * An entry in the queue of a lock: how to serve it, the channel that its process listens to, and its ticket, which is

@@ -173,94 +173,129 @@ export const CONTEND: Script = {
   order: 3,
   locksPerCall: 50,
   sharedKeys: 1,
-  sharedArgs: 1,
-  sha: '63ed41301902a6ce030f088457a32fb5173dc61a',
+  sharedArgs: 2,
+  sha: '33798790ae2fdeac4af4a934c337980a9d17f06d',
   source: `local us, minted
 local fence = KEYS[1]
-local fair = ARGV[1]
+local fair, sign = ARGV[1], ARGV[2]
 if #KEYS > 3 then
   local function each(lock, queue, owner, ttl, count, entry, number)
     local QUEUE_TTL_MS = '10000'
     local value = redis.pcall('GET', lock)
     if type(value) == 'table' then return {value.err} end
     local mine = value and (string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner)
+    local other_is_first
+    if not value and fair == '1' then
+      local first_entry = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1]
+      other_is_first = first_entry and first_entry ~= entry
+    end
     local was_gone
-    if not mine and entry ~= '' and (value or fair == '1') then
-      local before = number
-      number = tonumber(before) or 0
-      if number == 0 then
-        local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
-        if not us then
-          local time = redis.call('TIME')
-          us = time[1] * 1000000 + time[2]
-        end
-        number = math.max(us, (tonumber(last) or 0) + 1)
+    if not mine and entry ~= '' then
+      if not us then
+        local time = redis.call('TIME')
+        us = time[1] * 1000000 + time[2]
       end
-      was_gone = redis.pcall('ZADD', queue, 'NX', number, entry) == 1 and before ~= '' and 1 or 0
-      redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
-      if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
-        redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
+      local process = sign .. string.match(entry, '^%S+( %S+)')
+      if value or other_is_first then
+        local before = number
+        number = tonumber(before) or 0
+        if number == 0 then
+          local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
+          number = math.max(us, (tonumber(last) or 0) + 1)
+        end
+        local is_new = redis.pcall('ZADD', queue, 'NX', number, entry) == 1
+        was_gone = is_new and before ~= '' and 1 or 0
+        if is_new then redis.pcall('ZREMRANGEBYSCORE', queue, QUEUE_TTL_MS * 1000 - us, '(0') end
+        redis.pcall('ZADD', queue, -us, process)
+        redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
+        if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
+          redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
+        end
+      else
+        redis.pcall('ZADD', queue, 'XX', -us, process)
       end
     end
-    if not value and fair == '1' then
-      local first = redis.pcall('ZRANGE', queue, 0, 0)[1]
-      if first and first ~= entry then
-        local GRANT_TTL_MS = '2000'
-        local passed_over = '0' -- a number costs Redis more, and most queues are empty
-        while true do
-          local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
-          local kind, channel, ticket
-          if next_entry then kind, channel, ticket = string.match(next_entry, '^([gbw]) (%S+) (.+)$') end
-          if next_entry and not kind then
-            passed_over = passed_over + 1
-          elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
+    if other_is_first then
+      local GRANT_TTL_MS = '2000'
+      local SILENT_US = 2000000
+      local passed_over = '0' -- a number costs Redis more, and most queues are empty
+      local latest -- the time of the latest sign, once a process may be silent
+      while true do
+        local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
+        local next_entry = places[1]
+        local kind, channel, ticket
+        if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
+        if next_entry and not kind then
+          passed_over = passed_over + 1
+        elseif not next_entry then
+          redis.call('DEL', lock)
+          break
+        else
+          local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel)
+          local heard_at, unheard_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[2]) or 0)
+          local sign_at = math.max(heard_at, unheard_at)
+          if not us then
+            local time = redis.call('TIME')
+            us = time[1] * 1000000 + time[2]
+          end
+          if not latest and us - sign_at > SILENT_US then
+            latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
+          end
+          local is_silent = latest and latest - sign_at > SILENT_US
+          local is_last = not places[2] and passed_over == '0' -- all signs leave with it
+          local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
+          if left ~= 1 then
             redis.call('DEL', lock)
             break
-          else
-            local message, listeners = ticket, nil
-            if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
-            if kind == 'w' then
-              redis.call('DEL', lock)
-            elseif listeners ~= 0 then
-              local count = 1
-              if not us then
-                local time = redis.call('TIME')
-                us = time[1] * 1000000 + time[2]
-              end
-              local first = math.max(us, (minted or 0) + 1)
-              local token = string.format('%016.0f', first)
-              local final = count == 1 and token or string.format('%016.0f', first + count - 1)
-              local before = redis.pcall('SET', fence, final, 'GET')
-              local problem = type(before) == 'table' and before.err or nil
-              local counter = not problem and not minted and tonumber(before or 0)
-              if counter and counter >= first then
-                first = counter + 1
-                local highest = counter + count
-                token = string.format('%016.0f', first)
-                final = string.format('%016.0f', highest)
-                if highest < 9e15 then
-                  problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-                else
-                  problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-                end
-                if problem then redis.pcall('SET', fence, before) end
-              end
-              if not problem then minted = first + count - 1 end
-              if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
-                redis.call('DEL', lock)
-              elseif kind == 'b' or listeners then
-                message = ticket .. ' ' .. token
-              end
+          end
+          local message, listeners = ticket, nil
+          local is_blind = kind == 'g' and unheard_at > heard_at
+          if is_silent then
+            listeners = 0
+          elseif kind == 'g' and not is_blind then
+            listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2])
+          end
+          if kind == 'w' then
+            redis.call('DEL', lock)
+          elseif listeners ~= 0 then
+            local count = 1
+            if not us then
+              local time = redis.call('TIME')
+              us = time[1] * 1000000 + time[2]
             end
-            if listeners ~= 0 then
-              local heard = redis.pcall('PUBLISH', channel, message)
-              if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+            local first = math.max(us, (minted or 0) + 1)
+            local token = string.format('%016.0f', first)
+            local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+            local before = redis.pcall('SET', fence, final, 'GET')
+            local problem = type(before) == 'table' and before.err or nil
+            local counter = not problem and not minted and tonumber(before or 0)
+            if counter and counter >= first then
+              first = counter + 1
+              local highest = counter + count
+              token = string.format('%016.0f', first)
+              final = string.format('%016.0f', highest)
+              if highest < 9e15 then
+                problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+              else
+                problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+              end
+              if problem then redis.pcall('SET', fence, before) end
+            end
+            if not problem then minted = first + count - 1 end
+            if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
+              redis.call('DEL', lock)
+            elseif is_blind or listeners then
+              message = ticket .. ' ' .. token
             end
           end
+          if listeners ~= 0 then
+            local heard = redis.pcall('PUBLISH', channel, message)
+            if is_blind or (type(heard) == 'number' and heard > 0) then break end
+          end
         end
-        value = redis.call('GET', lock)
-        mine = value and string.sub(value, 1, -18) == owner
       end
+      value = redis.call('GET', lock)
+      mine = value and string.sub(value, 1, -18) == owner
     end
     if value and not mine then
       if entry == '' then return {redis.call('PTTL', lock), value} end
@@ -295,99 +330,138 @@ if #KEYS > 3 then
       redis.call('DEL', lock)
       return {problem}
     end
-    if entry ~= '' then redis.pcall('ZREM', queue, entry) end
+    if entry ~= '' then
+      if redis.pcall('ZREM', queue, entry) == 1 then
+        if not redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1] then redis.pcall('DEL', queue) end
+      end
+    end
     return token
   end
   local replies = {}
   for i = 0, (#KEYS - 1) / 2 - 1 do
-    replies[i + 1] = each(KEYS[2 * i + 2], KEYS[2 * i + 3], ARGV[5 * i + 2], ARGV[5 * i + 3], ARGV[5 * i + 4], ARGV[5 * i + 5], ARGV[5 * i + 6])
+    replies[i + 1] = each(KEYS[2 * i + 2], KEYS[2 * i + 3], ARGV[5 * i + 3], ARGV[5 * i + 4], ARGV[5 * i + 5], ARGV[5 * i + 6], ARGV[5 * i + 7])
   end
   return replies
 end
 local lock, queue = KEYS[2], KEYS[3]
-local owner, ttl, count = ARGV[2], ARGV[3], ARGV[4]
-local entry, number = ARGV[5], ARGV[6]
+local owner, ttl, count = ARGV[3], ARGV[4], ARGV[5]
+local entry, number = ARGV[6], ARGV[7]
 local QUEUE_TTL_MS = '10000'
 local value = redis.pcall('GET', lock)
 if type(value) == 'table' then return {value.err} end
 local mine = value and (string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner)
+local other_is_first
+if not value and fair == '1' then
+  local first_entry = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1]
+  other_is_first = first_entry and first_entry ~= entry
+end
 local was_gone
-if not mine and entry ~= '' and (value or fair == '1') then
-  local before = number
-  number = tonumber(before) or 0
-  if number == 0 then
-    local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
-    if not us then
-      local time = redis.call('TIME')
-      us = time[1] * 1000000 + time[2]
-    end
-    number = math.max(us, (tonumber(last) or 0) + 1)
+if not mine and entry ~= '' then
+  if not us then
+    local time = redis.call('TIME')
+    us = time[1] * 1000000 + time[2]
   end
-  was_gone = redis.pcall('ZADD', queue, 'NX', number, entry) == 1 and before ~= '' and 1 or 0
-  redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
-  if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
-    redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
+  local process = sign .. string.match(entry, '^%S+( %S+)')
+  if value or other_is_first then
+    local before = number
+    number = tonumber(before) or 0
+    if number == 0 then
+      local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
+      number = math.max(us, (tonumber(last) or 0) + 1)
+    end
+    local is_new = redis.pcall('ZADD', queue, 'NX', number, entry) == 1
+    was_gone = is_new and before ~= '' and 1 or 0
+    if is_new then redis.pcall('ZREMRANGEBYSCORE', queue, QUEUE_TTL_MS * 1000 - us, '(0') end
+    redis.pcall('ZADD', queue, -us, process)
+    redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
+    if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
+      redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
+    end
+  else
+    redis.pcall('ZADD', queue, 'XX', -us, process)
   end
 end
-if not value and fair == '1' then
-  local first = redis.pcall('ZRANGE', queue, 0, 0)[1]
-  if first and first ~= entry then
-    local GRANT_TTL_MS = '2000'
-    local passed_over = '0' -- a number costs Redis more, and most queues are empty
-    while true do
-      local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
-      local kind, channel, ticket
-      if next_entry then kind, channel, ticket = string.match(next_entry, '^([gbw]) (%S+) (.+)$') end
-      if next_entry and not kind then
-        passed_over = passed_over + 1
-      elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
+if other_is_first then
+  local GRANT_TTL_MS = '2000'
+  local SILENT_US = 2000000
+  local passed_over = '0' -- a number costs Redis more, and most queues are empty
+  local latest -- the time of the latest sign, once a process may be silent
+  while true do
+    local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
+    local next_entry = places[1]
+    local kind, channel, ticket
+    if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
+    if next_entry and not kind then
+      passed_over = passed_over + 1
+    elseif not next_entry then
+      redis.call('DEL', lock)
+      break
+    else
+      local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel)
+      local heard_at, unheard_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[2]) or 0)
+      local sign_at = math.max(heard_at, unheard_at)
+      if not us then
+        local time = redis.call('TIME')
+        us = time[1] * 1000000 + time[2]
+      end
+      if not latest and us - sign_at > SILENT_US then
+        latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
+      end
+      local is_silent = latest and latest - sign_at > SILENT_US
+      local is_last = not places[2] and passed_over == '0' -- all signs leave with it
+      local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
+      if left ~= 1 then
         redis.call('DEL', lock)
         break
-      else
-        local message, listeners = ticket, nil
-        if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
-        if kind == 'w' then
-          redis.call('DEL', lock)
-        elseif listeners ~= 0 then
-          local count = 1
-          if not us then
-            local time = redis.call('TIME')
-            us = time[1] * 1000000 + time[2]
-          end
-          local first = math.max(us, (minted or 0) + 1)
-          local token = string.format('%016.0f', first)
-          local final = count == 1 and token or string.format('%016.0f', first + count - 1)
-          local before = redis.pcall('SET', fence, final, 'GET')
-          local problem = type(before) == 'table' and before.err or nil
-          local counter = not problem and not minted and tonumber(before or 0)
-          if counter and counter >= first then
-            first = counter + 1
-            local highest = counter + count
-            token = string.format('%016.0f', first)
-            final = string.format('%016.0f', highest)
-            if highest < 9e15 then
-              problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-            else
-              problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-            end
-            if problem then redis.pcall('SET', fence, before) end
-          end
-          if not problem then minted = first + count - 1 end
-          if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
-            redis.call('DEL', lock)
-          elseif kind == 'b' or listeners then
-            message = ticket .. ' ' .. token
-          end
+      end
+      local message, listeners = ticket, nil
+      local is_blind = kind == 'g' and unheard_at > heard_at
+      if is_silent then
+        listeners = 0
+      elseif kind == 'g' and not is_blind then
+        listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2])
+      end
+      if kind == 'w' then
+        redis.call('DEL', lock)
+      elseif listeners ~= 0 then
+        local count = 1
+        if not us then
+          local time = redis.call('TIME')
+          us = time[1] * 1000000 + time[2]
         end
-        if listeners ~= 0 then
-          local heard = redis.pcall('PUBLISH', channel, message)
-          if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+        local first = math.max(us, (minted or 0) + 1)
+        local token = string.format('%016.0f', first)
+        local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+        local before = redis.pcall('SET', fence, final, 'GET')
+        local problem = type(before) == 'table' and before.err or nil
+        local counter = not problem and not minted and tonumber(before or 0)
+        if counter and counter >= first then
+          first = counter + 1
+          local highest = counter + count
+          token = string.format('%016.0f', first)
+          final = string.format('%016.0f', highest)
+          if highest < 9e15 then
+            problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+          else
+            problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+          end
+          if problem then redis.pcall('SET', fence, before) end
+        end
+        if not problem then minted = first + count - 1 end
+        if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
+          redis.call('DEL', lock)
+        elseif is_blind or listeners then
+          message = ticket .. ' ' .. token
         end
       end
+      if listeners ~= 0 then
+        local heard = redis.pcall('PUBLISH', channel, message)
+        if is_blind or (type(heard) == 'number' and heard > 0) then break end
+      end
     end
-    value = redis.call('GET', lock)
-    mine = value and string.sub(value, 1, -18) == owner
   end
+  value = redis.call('GET', lock)
+  mine = value and string.sub(value, 1, -18) == owner
 end
 if value and not mine then
   if entry == '' then return {redis.call('PTTL', lock), value} end
@@ -422,7 +496,11 @@ if problem then
   redis.call('DEL', lock)
   return {problem}
 end
-if entry ~= '' then redis.pcall('ZREM', queue, entry) end
+if entry ~= '' then
+  if redis.pcall('ZREM', queue, entry) == 1 then
+    if not redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1] then redis.pcall('DEL', queue) end
+  end
+end
 return token`,
 };
 
@@ -476,7 +554,7 @@ export const FORCE_RELEASE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: '7f939efe70da68acf68b60f91c4ba51f47b12255',
+  sha: '6ea788466500221389d26aa54b25630954978a0f',
   source: `local us, minted
 local fence = KEYS[1]
 local inbox = ARGV[1]
@@ -493,19 +571,44 @@ if #KEYS > 3 then
       if owner then redis.pcall('PUBLISH', inbox .. process, owner .. ' ' .. TAKEN .. ' ' .. key) end
     end
     local GRANT_TTL_MS = '2000'
+    local SILENT_US = 2000000
     local passed_over = '0' -- a number costs Redis more, and most queues are empty
+    local latest -- the time of the latest sign, once a process may be silent
     while true do
-      local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
+      local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
+      local next_entry = places[1]
       local kind, channel, ticket
-      if next_entry then kind, channel, ticket = string.match(next_entry, '^([gbw]) (%S+) (.+)$') end
+      if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
       if next_entry and not kind then
         passed_over = passed_over + 1
-      elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
+      elseif not next_entry then
         redis.call('DEL', lock)
         break
       else
+        local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel)
+        local heard_at, unheard_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[2]) or 0)
+        local sign_at = math.max(heard_at, unheard_at)
+        if not us then
+          local time = redis.call('TIME')
+          us = time[1] * 1000000 + time[2]
+        end
+        if not latest and us - sign_at > SILENT_US then
+          latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
+        end
+        local is_silent = latest and latest - sign_at > SILENT_US
+        local is_last = not places[2] and passed_over == '0' -- all signs leave with it
+        local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
+        if left ~= 1 then
+          redis.call('DEL', lock)
+          break
+        end
         local message, listeners = ticket, nil
-        if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
+        local is_blind = kind == 'g' and unheard_at > heard_at
+        if is_silent then
+          listeners = 0
+        elseif kind == 'g' and not is_blind then
+          listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2])
+        end
         if kind == 'w' then
           redis.call('DEL', lock)
         elseif listeners ~= 0 then
@@ -535,13 +638,13 @@ if #KEYS > 3 then
           if not problem then minted = first + count - 1 end
           if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
             redis.call('DEL', lock)
-          elseif kind == 'b' or listeners then
+          elseif is_blind or listeners then
             message = ticket .. ' ' .. token
           end
         end
         if listeners ~= 0 then
           local heard = redis.pcall('PUBLISH', channel, message)
-          if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+          if is_blind or (type(heard) == 'number' and heard > 0) then break end
         end
       end
     end
@@ -566,19 +669,44 @@ else
   if owner then redis.pcall('PUBLISH', inbox .. process, owner .. ' ' .. TAKEN .. ' ' .. key) end
 end
 local GRANT_TTL_MS = '2000'
+local SILENT_US = 2000000
 local passed_over = '0' -- a number costs Redis more, and most queues are empty
+local latest -- the time of the latest sign, once a process may be silent
 while true do
-  local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
+  local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
+  local next_entry = places[1]
   local kind, channel, ticket
-  if next_entry then kind, channel, ticket = string.match(next_entry, '^([gbw]) (%S+) (.+)$') end
+  if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
   if next_entry and not kind then
     passed_over = passed_over + 1
-  elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
+  elseif not next_entry then
     redis.call('DEL', lock)
     break
   else
+    local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel)
+    local heard_at, unheard_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[2]) or 0)
+    local sign_at = math.max(heard_at, unheard_at)
+    if not us then
+      local time = redis.call('TIME')
+      us = time[1] * 1000000 + time[2]
+    end
+    if not latest and us - sign_at > SILENT_US then
+      latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
+    end
+    local is_silent = latest and latest - sign_at > SILENT_US
+    local is_last = not places[2] and passed_over == '0' -- all signs leave with it
+    local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
+    if left ~= 1 then
+      redis.call('DEL', lock)
+      break
+    end
     local message, listeners = ticket, nil
-    if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
+    local is_blind = kind == 'g' and unheard_at > heard_at
+    if is_silent then
+      listeners = 0
+    elseif kind == 'g' and not is_blind then
+      listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2])
+    end
     if kind == 'w' then
       redis.call('DEL', lock)
     elseif listeners ~= 0 then
@@ -608,13 +736,13 @@ while true do
       if not problem then minted = first + count - 1 end
       if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
         redis.call('DEL', lock)
-      elseif kind == 'b' or listeners then
+      elseif is_blind or listeners then
         message = ticket .. ' ' .. token
       end
     end
     if listeners ~= 0 then
       local heard = redis.pcall('PUBLISH', channel, message)
-      if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+      if is_blind or (type(heard) == 'number' and heard > 0) then break end
     end
   end
 end
@@ -712,7 +840,7 @@ export const RELEASE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: '4f2311a5a79bcf5d57b6513074e08fe4466dfe65',
+  sha: '5efd4011eb6a2c7d3ddb3a04ac3ceeb4da0db222',
   source: `local us, minted
 local fence = KEYS[1]
 if #KEYS > 3 then
@@ -722,19 +850,44 @@ if #KEYS > 3 then
       if string.sub(value, 1, -17) == owner then return redis.call('DEL', lock) end
       if string.sub(value, 1, -18) ~= owner then return -1 end
       local GRANT_TTL_MS = '2000'
+      local SILENT_US = 2000000
       local passed_over = '0' -- a number costs Redis more, and most queues are empty
+      local latest -- the time of the latest sign, once a process may be silent
       while true do
-        local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
+        local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
+        local next_entry = places[1]
         local kind, channel, ticket
-        if next_entry then kind, channel, ticket = string.match(next_entry, '^([gbw]) (%S+) (.+)$') end
+        if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
         if next_entry and not kind then
           passed_over = passed_over + 1
-        elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
+        elseif not next_entry then
           redis.call('DEL', lock)
           break
         else
+          local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel)
+          local heard_at, unheard_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[2]) or 0)
+          local sign_at = math.max(heard_at, unheard_at)
+          if not us then
+            local time = redis.call('TIME')
+            us = time[1] * 1000000 + time[2]
+          end
+          if not latest and us - sign_at > SILENT_US then
+            latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
+          end
+          local is_silent = latest and latest - sign_at > SILENT_US
+          local is_last = not places[2] and passed_over == '0' -- all signs leave with it
+          local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
+          if left ~= 1 then
+            redis.call('DEL', lock)
+            break
+          end
           local message, listeners = ticket, nil
-          if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
+          local is_blind = kind == 'g' and unheard_at > heard_at
+          if is_silent then
+            listeners = 0
+          elseif kind == 'g' and not is_blind then
+            listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2])
+          end
           if kind == 'w' then
             redis.call('DEL', lock)
           elseif listeners ~= 0 then
@@ -764,13 +917,13 @@ if #KEYS > 3 then
             if not problem then minted = first + count - 1 end
             if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
               redis.call('DEL', lock)
-            elseif kind == 'b' or listeners then
+            elseif is_blind or listeners then
               message = ticket .. ' ' .. token
             end
           end
           if listeners ~= 0 then
             local heard = redis.pcall('PUBLISH', channel, message)
-            if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+            if is_blind or (type(heard) == 'number' and heard > 0) then break end
           end
         end
       end
@@ -793,19 +946,44 @@ if type(value) == 'string' then
   if string.sub(value, 1, -17) == owner then return redis.call('DEL', lock) end
   if string.sub(value, 1, -18) ~= owner then return -1 end
   local GRANT_TTL_MS = '2000'
+  local SILENT_US = 2000000
   local passed_over = '0' -- a number costs Redis more, and most queues are empty
+  local latest -- the time of the latest sign, once a process may be silent
   while true do
-    local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
+    local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
+    local next_entry = places[1]
     local kind, channel, ticket
-    if next_entry then kind, channel, ticket = string.match(next_entry, '^([gbw]) (%S+) (.+)$') end
+    if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
     if next_entry and not kind then
       passed_over = passed_over + 1
-    elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
+    elseif not next_entry then
       redis.call('DEL', lock)
       break
     else
+      local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel)
+      local heard_at, unheard_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[2]) or 0)
+      local sign_at = math.max(heard_at, unheard_at)
+      if not us then
+        local time = redis.call('TIME')
+        us = time[1] * 1000000 + time[2]
+      end
+      if not latest and us - sign_at > SILENT_US then
+        latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
+      end
+      local is_silent = latest and latest - sign_at > SILENT_US
+      local is_last = not places[2] and passed_over == '0' -- all signs leave with it
+      local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
+      if left ~= 1 then
+        redis.call('DEL', lock)
+        break
+      end
       local message, listeners = ticket, nil
-      if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
+      local is_blind = kind == 'g' and unheard_at > heard_at
+      if is_silent then
+        listeners = 0
+      elseif kind == 'g' and not is_blind then
+        listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2])
+      end
       if kind == 'w' then
         redis.call('DEL', lock)
       elseif listeners ~= 0 then
@@ -835,13 +1013,13 @@ if type(value) == 'string' then
         if not problem then minted = first + count - 1 end
         if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
           redis.call('DEL', lock)
-        elseif kind == 'b' or listeners then
+        elseif is_blind or listeners then
           message = ticket .. ' ' .. token
         end
       end
       if listeners ~= 0 then
         local heard = redis.pcall('PUBLISH', channel, message)
-        if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+        if is_blind or (type(heard) == 'number' and heard > 0) then break end
       end
     end
   end
@@ -1037,101 +1215,140 @@ export const VOTE_OR_QUEUE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 2,
-  sha: 'afc9529fac8382ae0ecd31bd7145e82dc8c854ff',
+  sha: 'c4117b6a6149ac7c37835bc0db0db83b58a1fe4f',
   source: `local us, minted
 local admission = KEYS[1]
 local epoch, ttl = ARGV[1], ARGV[2]
 if #KEYS > 4 then
   local function each(lock, fence, queue, vote, entry, number)
     local owner, proposal = string.sub(vote, 1, -17), string.sub(vote, -16)
-    local fair = '0'
+    local fair, sign = '0', 'h'
     local QUEUE_TTL_MS = '10000'
     local value = redis.pcall('GET', lock)
     if type(value) == 'table' then return {value.err} end
     local mine = value and (string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner)
+    local other_is_first
+    if not value and fair == '1' then
+      local first_entry = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1]
+      other_is_first = first_entry and first_entry ~= entry
+    end
     local was_gone
-    if not mine and entry ~= '' and (value or fair == '1') then
-      local before = number
-      number = tonumber(before) or 0
-      if number == 0 then
-        local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
-        if not us then
-          local time = redis.call('TIME')
-          us = time[1] * 1000000 + time[2]
-        end
-        number = math.max(us, (tonumber(last) or 0) + 1)
+    if not mine and entry ~= '' then
+      if not us then
+        local time = redis.call('TIME')
+        us = time[1] * 1000000 + time[2]
       end
-      was_gone = redis.pcall('ZADD', queue, 'NX', number, entry) == 1 and before ~= '' and 1 or 0
-      redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
-      if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
-        redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
+      local process = sign .. string.match(entry, '^%S+( %S+)')
+      if value or other_is_first then
+        local before = number
+        number = tonumber(before) or 0
+        if number == 0 then
+          local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
+          number = math.max(us, (tonumber(last) or 0) + 1)
+        end
+        local is_new = redis.pcall('ZADD', queue, 'NX', number, entry) == 1
+        was_gone = is_new and before ~= '' and 1 or 0
+        if is_new then redis.pcall('ZREMRANGEBYSCORE', queue, QUEUE_TTL_MS * 1000 - us, '(0') end
+        redis.pcall('ZADD', queue, -us, process)
+        redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
+        if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
+          redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
+        end
+      else
+        redis.pcall('ZADD', queue, 'XX', -us, process)
       end
     end
-    if not value and fair == '1' then
-      local first = redis.pcall('ZRANGE', queue, 0, 0)[1]
-      if first and first ~= entry then
-        local GRANT_TTL_MS = '2000'
-        local passed_over = '0' -- a number costs Redis more, and most queues are empty
-        while true do
-          local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
-          local kind, channel, ticket
-          if next_entry then kind, channel, ticket = string.match(next_entry, '^([gbw]) (%S+) (.+)$') end
-          if next_entry and not kind then
-            passed_over = passed_over + 1
-          elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
+    if other_is_first then
+      local GRANT_TTL_MS = '2000'
+      local SILENT_US = 2000000
+      local passed_over = '0' -- a number costs Redis more, and most queues are empty
+      local latest -- the time of the latest sign, once a process may be silent
+      while true do
+        local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
+        local next_entry = places[1]
+        local kind, channel, ticket
+        if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
+        if next_entry and not kind then
+          passed_over = passed_over + 1
+        elseif not next_entry then
+          redis.call('DEL', lock)
+          break
+        else
+          local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel)
+          local heard_at, unheard_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[2]) or 0)
+          local sign_at = math.max(heard_at, unheard_at)
+          if not us then
+            local time = redis.call('TIME')
+            us = time[1] * 1000000 + time[2]
+          end
+          if not latest and us - sign_at > SILENT_US then
+            latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
+          end
+          local is_silent = latest and latest - sign_at > SILENT_US
+          local is_last = not places[2] and passed_over == '0' -- all signs leave with it
+          local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
+          if left ~= 1 then
             redis.call('DEL', lock)
             break
-          else
-            local message, listeners = ticket, nil
-            if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
-            if kind == 'w' then
-              redis.call('DEL', lock)
-            elseif listeners ~= 0 then
-              local count = 1
-              if not us then
-                local time = redis.call('TIME')
-                us = time[1] * 1000000 + time[2]
-              end
-              local first = math.max(us, (minted or 0) + 1)
-              local token = string.format('%016.0f', first)
-              local final = count == 1 and token or string.format('%016.0f', first + count - 1)
-              local before = redis.pcall('SET', fence, final, 'GET')
-              local problem = type(before) == 'table' and before.err or nil
-              local counter = not problem and not minted and tonumber(before or 0)
-              if counter and counter >= first then
-                first = counter + 1
-                local highest = counter + count
-                token = string.format('%016.0f', first)
-                final = string.format('%016.0f', highest)
-                if highest < 9e15 then
-                  problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-                else
-                  problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-                end
-                if problem then redis.pcall('SET', fence, before) end
-              end
-              if not problem then minted = first + count - 1 end
-              if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
-                redis.call('DEL', lock)
-              elseif kind == 'b' or listeners then
-                message = ticket .. ' ' .. token
-              end
+          end
+          local message, listeners = ticket, nil
+          local is_blind = kind == 'g' and unheard_at > heard_at
+          if is_silent then
+            listeners = 0
+          elseif kind == 'g' and not is_blind then
+            listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2])
+          end
+          if kind == 'w' then
+            redis.call('DEL', lock)
+          elseif listeners ~= 0 then
+            local count = 1
+            if not us then
+              local time = redis.call('TIME')
+              us = time[1] * 1000000 + time[2]
             end
-            if listeners ~= 0 then
-              local heard = redis.pcall('PUBLISH', channel, message)
-              if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+            local first = math.max(us, (minted or 0) + 1)
+            local token = string.format('%016.0f', first)
+            local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+            local before = redis.pcall('SET', fence, final, 'GET')
+            local problem = type(before) == 'table' and before.err or nil
+            local counter = not problem and not minted and tonumber(before or 0)
+            if counter and counter >= first then
+              first = counter + 1
+              local highest = counter + count
+              token = string.format('%016.0f', first)
+              final = string.format('%016.0f', highest)
+              if highest < 9e15 then
+                problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+              else
+                problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+              end
+              if problem then redis.pcall('SET', fence, before) end
+            end
+            if not problem then minted = first + count - 1 end
+            if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
+              redis.call('DEL', lock)
+            elseif is_blind or listeners then
+              message = ticket .. ' ' .. token
             end
           end
+          if listeners ~= 0 then
+            local heard = redis.pcall('PUBLISH', channel, message)
+            if is_blind or (type(heard) == 'number' and heard > 0) then break end
+          end
         end
-        value = redis.call('GET', lock)
-        mine = value and string.sub(value, 1, -18) == owner
       end
+      value = redis.call('GET', lock)
+      mine = value and string.sub(value, 1, -18) == owner
     end
     if value and not mine then
       if entry == '' then return {redis.call('PTTL', lock), value} end
       return {redis.call('PTTL', lock), value, number, was_gone}
     end
-    if entry ~= '' then redis.pcall('ZREM', queue, entry) end
+    if entry ~= '' then
+      if redis.pcall('ZREM', queue, entry) == 1 then
+        if not redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1] then redis.pcall('DEL', queue) end
+      end
+    end
     if mine then
       redis.call('PEXPIRE', lock, ttl)
       return string.match(value, '@(%d+)%+?$')
@@ -1187,94 +1404,133 @@ end
 local lock, fence, queue = KEYS[2], KEYS[3], KEYS[4]
 local vote, entry, number = ARGV[3], ARGV[4], ARGV[5]
 local owner, proposal = string.sub(vote, 1, -17), string.sub(vote, -16)
-local fair = '0'
+local fair, sign = '0', 'h'
 local QUEUE_TTL_MS = '10000'
 local value = redis.pcall('GET', lock)
 if type(value) == 'table' then return {value.err} end
 local mine = value and (string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner)
+local other_is_first
+if not value and fair == '1' then
+  local first_entry = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1]
+  other_is_first = first_entry and first_entry ~= entry
+end
 local was_gone
-if not mine and entry ~= '' and (value or fair == '1') then
-  local before = number
-  number = tonumber(before) or 0
-  if number == 0 then
-    local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
-    if not us then
-      local time = redis.call('TIME')
-      us = time[1] * 1000000 + time[2]
-    end
-    number = math.max(us, (tonumber(last) or 0) + 1)
+if not mine and entry ~= '' then
+  if not us then
+    local time = redis.call('TIME')
+    us = time[1] * 1000000 + time[2]
   end
-  was_gone = redis.pcall('ZADD', queue, 'NX', number, entry) == 1 and before ~= '' and 1 or 0
-  redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
-  if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
-    redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
+  local process = sign .. string.match(entry, '^%S+( %S+)')
+  if value or other_is_first then
+    local before = number
+    number = tonumber(before) or 0
+    if number == 0 then
+      local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
+      number = math.max(us, (tonumber(last) or 0) + 1)
+    end
+    local is_new = redis.pcall('ZADD', queue, 'NX', number, entry) == 1
+    was_gone = is_new and before ~= '' and 1 or 0
+    if is_new then redis.pcall('ZREMRANGEBYSCORE', queue, QUEUE_TTL_MS * 1000 - us, '(0') end
+    redis.pcall('ZADD', queue, -us, process)
+    redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
+    if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
+      redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
+    end
+  else
+    redis.pcall('ZADD', queue, 'XX', -us, process)
   end
 end
-if not value and fair == '1' then
-  local first = redis.pcall('ZRANGE', queue, 0, 0)[1]
-  if first and first ~= entry then
-    local GRANT_TTL_MS = '2000'
-    local passed_over = '0' -- a number costs Redis more, and most queues are empty
-    while true do
-      local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
-      local kind, channel, ticket
-      if next_entry then kind, channel, ticket = string.match(next_entry, '^([gbw]) (%S+) (.+)$') end
-      if next_entry and not kind then
-        passed_over = passed_over + 1
-      elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
+if other_is_first then
+  local GRANT_TTL_MS = '2000'
+  local SILENT_US = 2000000
+  local passed_over = '0' -- a number costs Redis more, and most queues are empty
+  local latest -- the time of the latest sign, once a process may be silent
+  while true do
+    local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
+    local next_entry = places[1]
+    local kind, channel, ticket
+    if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
+    if next_entry and not kind then
+      passed_over = passed_over + 1
+    elseif not next_entry then
+      redis.call('DEL', lock)
+      break
+    else
+      local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel)
+      local heard_at, unheard_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[2]) or 0)
+      local sign_at = math.max(heard_at, unheard_at)
+      if not us then
+        local time = redis.call('TIME')
+        us = time[1] * 1000000 + time[2]
+      end
+      if not latest and us - sign_at > SILENT_US then
+        latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
+      end
+      local is_silent = latest and latest - sign_at > SILENT_US
+      local is_last = not places[2] and passed_over == '0' -- all signs leave with it
+      local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
+      if left ~= 1 then
         redis.call('DEL', lock)
         break
-      else
-        local message, listeners = ticket, nil
-        if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
-        if kind == 'w' then
-          redis.call('DEL', lock)
-        elseif listeners ~= 0 then
-          local count = 1
-          if not us then
-            local time = redis.call('TIME')
-            us = time[1] * 1000000 + time[2]
-          end
-          local first = math.max(us, (minted or 0) + 1)
-          local token = string.format('%016.0f', first)
-          local final = count == 1 and token or string.format('%016.0f', first + count - 1)
-          local before = redis.pcall('SET', fence, final, 'GET')
-          local problem = type(before) == 'table' and before.err or nil
-          local counter = not problem and not minted and tonumber(before or 0)
-          if counter and counter >= first then
-            first = counter + 1
-            local highest = counter + count
-            token = string.format('%016.0f', first)
-            final = string.format('%016.0f', highest)
-            if highest < 9e15 then
-              problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-            else
-              problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-            end
-            if problem then redis.pcall('SET', fence, before) end
-          end
-          if not problem then minted = first + count - 1 end
-          if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
-            redis.call('DEL', lock)
-          elseif kind == 'b' or listeners then
-            message = ticket .. ' ' .. token
-          end
+      end
+      local message, listeners = ticket, nil
+      local is_blind = kind == 'g' and unheard_at > heard_at
+      if is_silent then
+        listeners = 0
+      elseif kind == 'g' and not is_blind then
+        listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2])
+      end
+      if kind == 'w' then
+        redis.call('DEL', lock)
+      elseif listeners ~= 0 then
+        local count = 1
+        if not us then
+          local time = redis.call('TIME')
+          us = time[1] * 1000000 + time[2]
         end
-        if listeners ~= 0 then
-          local heard = redis.pcall('PUBLISH', channel, message)
-          if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+        local first = math.max(us, (minted or 0) + 1)
+        local token = string.format('%016.0f', first)
+        local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+        local before = redis.pcall('SET', fence, final, 'GET')
+        local problem = type(before) == 'table' and before.err or nil
+        local counter = not problem and not minted and tonumber(before or 0)
+        if counter and counter >= first then
+          first = counter + 1
+          local highest = counter + count
+          token = string.format('%016.0f', first)
+          final = string.format('%016.0f', highest)
+          if highest < 9e15 then
+            problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+          else
+            problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+          end
+          if problem then redis.pcall('SET', fence, before) end
+        end
+        if not problem then minted = first + count - 1 end
+        if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
+          redis.call('DEL', lock)
+        elseif is_blind or listeners then
+          message = ticket .. ' ' .. token
         end
       end
+      if listeners ~= 0 then
+        local heard = redis.pcall('PUBLISH', channel, message)
+        if is_blind or (type(heard) == 'number' and heard > 0) then break end
+      end
     end
-    value = redis.call('GET', lock)
-    mine = value and string.sub(value, 1, -18) == owner
   end
+  value = redis.call('GET', lock)
+  mine = value and string.sub(value, 1, -18) == owner
 end
 if value and not mine then
   if entry == '' then return {redis.call('PTTL', lock), value} end
   return {redis.call('PTTL', lock), value, number, was_gone}
 end
-if entry ~= '' then redis.pcall('ZREM', queue, entry) end
+if entry ~= '' then
+  if redis.pcall('ZREM', queue, entry) == 1 then
+    if not redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1] then redis.pcall('DEL', queue) end
+  end
+end
 if mine then
   redis.call('PEXPIRE', lock, ttl)
   return string.match(value, '@(%d+)%+?$')
@@ -1331,31 +1587,58 @@ export const WITHDRAW: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: '66b6ccf615ce0197a05511f5f94f782be413cab9',
+  sha: 'd3ec18414e0d5bd5f4b75ff357fc27bae1679605',
   source: `local us, minted
 local fence = KEYS[1]
 if #KEYS > 3 then
   local function each(lock, queue, owner, entry)
-    redis.pcall('ZREM', queue, entry)
+    if redis.pcall('ZREM', queue, entry) == 1 then
+      if not redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1] then redis.pcall('DEL', queue) end
+    end
     local value = redis.pcall('GET', lock)
     if type(value) == 'table' then return {value.err} end
     if not value then return 0 end
     local mine = string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner
     if not mine then return 0 end
     local GRANT_TTL_MS = '2000'
+    local SILENT_US = 2000000
     local passed_over = '0' -- a number costs Redis more, and most queues are empty
+    local latest -- the time of the latest sign, once a process may be silent
     while true do
-      local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
+      local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
+      local next_entry = places[1]
       local kind, channel, ticket
-      if next_entry then kind, channel, ticket = string.match(next_entry, '^([gbw]) (%S+) (.+)$') end
+      if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
       if next_entry and not kind then
         passed_over = passed_over + 1
-      elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
+      elseif not next_entry then
         redis.call('DEL', lock)
         break
       else
+        local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel)
+        local heard_at, unheard_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[2]) or 0)
+        local sign_at = math.max(heard_at, unheard_at)
+        if not us then
+          local time = redis.call('TIME')
+          us = time[1] * 1000000 + time[2]
+        end
+        if not latest and us - sign_at > SILENT_US then
+          latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
+        end
+        local is_silent = latest and latest - sign_at > SILENT_US
+        local is_last = not places[2] and passed_over == '0' -- all signs leave with it
+        local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
+        if left ~= 1 then
+          redis.call('DEL', lock)
+          break
+        end
         local message, listeners = ticket, nil
-        if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
+        local is_blind = kind == 'g' and unheard_at > heard_at
+        if is_silent then
+          listeners = 0
+        elseif kind == 'g' and not is_blind then
+          listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2])
+        end
         if kind == 'w' then
           redis.call('DEL', lock)
         elseif listeners ~= 0 then
@@ -1385,13 +1668,13 @@ if #KEYS > 3 then
           if not problem then minted = first + count - 1 end
           if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
             redis.call('DEL', lock)
-          elseif kind == 'b' or listeners then
+          elseif is_blind or listeners then
             message = ticket .. ' ' .. token
           end
         end
         if listeners ~= 0 then
           local heard = redis.pcall('PUBLISH', channel, message)
-          if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+          if is_blind or (type(heard) == 'number' and heard > 0) then break end
         end
       end
     end
@@ -1405,26 +1688,53 @@ if #KEYS > 3 then
 end
 local lock, queue = KEYS[2], KEYS[3]
 local owner, entry = ARGV[1], ARGV[2]
-redis.pcall('ZREM', queue, entry)
+if redis.pcall('ZREM', queue, entry) == 1 then
+  if not redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1] then redis.pcall('DEL', queue) end
+end
 local value = redis.pcall('GET', lock)
 if type(value) == 'table' then return {value.err} end
 if not value then return 0 end
 local mine = string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner
 if not mine then return 0 end
 local GRANT_TTL_MS = '2000'
+local SILENT_US = 2000000
 local passed_over = '0' -- a number costs Redis more, and most queues are empty
+local latest -- the time of the latest sign, once a process may be silent
 while true do
-  local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
+  local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
+  local next_entry = places[1]
   local kind, channel, ticket
-  if next_entry then kind, channel, ticket = string.match(next_entry, '^([gbw]) (%S+) (.+)$') end
+  if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
   if next_entry and not kind then
     passed_over = passed_over + 1
-  elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
+  elseif not next_entry then
     redis.call('DEL', lock)
     break
   else
+    local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel)
+    local heard_at, unheard_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[2]) or 0)
+    local sign_at = math.max(heard_at, unheard_at)
+    if not us then
+      local time = redis.call('TIME')
+      us = time[1] * 1000000 + time[2]
+    end
+    if not latest and us - sign_at > SILENT_US then
+      latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
+    end
+    local is_silent = latest and latest - sign_at > SILENT_US
+    local is_last = not places[2] and passed_over == '0' -- all signs leave with it
+    local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
+    if left ~= 1 then
+      redis.call('DEL', lock)
+      break
+    end
     local message, listeners = ticket, nil
-    if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
+    local is_blind = kind == 'g' and unheard_at > heard_at
+    if is_silent then
+      listeners = 0
+    elseif kind == 'g' and not is_blind then
+      listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2])
+    end
     if kind == 'w' then
       redis.call('DEL', lock)
     elseif listeners ~= 0 then
@@ -1454,13 +1764,13 @@ while true do
       if not problem then minted = first + count - 1 end
       if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
         redis.call('DEL', lock)
-      elseif kind == 'b' or listeners then
+      elseif is_blind or listeners then
         message = ticket .. ' ' .. token
       end
     end
     if listeners ~= 0 then
       local heard = redis.pcall('PUBLISH', channel, message)
-      if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+      if is_blind or (type(heard) == 'number' and heard > 0) then break end
     end
   end
 end

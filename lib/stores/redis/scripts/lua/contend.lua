@@ -26,9 +26,9 @@ local us, minted
 
 local fence = KEYS[1] -- once a call
 local lock, queue = KEYS[2], KEYS[3]
-local fair = ARGV[1] -- once a call
-local owner, ttl, count = ARGV[2], ARGV[3], ARGV[4]
-local entry, number = ARGV[5], ARGV[6]
+local fair, sign = ARGV[1], ARGV[2] -- once a call
+local owner, ttl, count = ARGV[3], ARGV[4], ARGV[5]
+local entry, number = ARGV[6], ARGV[7]
 
 -- @include refuse-or-queue
 count = tonumber(count)
@@ -38,5 +38,7 @@ if problem then
   redis.call('DEL', lock)
   return {problem}
 end
-if entry ~= '' then redis.pcall('ZREM', queue, entry) end
+if entry ~= '' then
+  -- @include leave-queue
+end
 return token

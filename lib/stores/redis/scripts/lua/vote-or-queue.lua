@@ -32,9 +32,11 @@ local epoch, ttl = ARGV[1], ARGV[2] -- once a call
 local vote, entry, number = ARGV[3], ARGV[4], ARGV[5]
 
 local owner, proposal = string.sub(vote, 1, -17), string.sub(vote, -16)
-local fair = '0'
+local fair, sign = '0', 'h'
 -- @include refuse-or-queue
-if entry ~= '' then redis.pcall('ZREM', queue, entry) end
+if entry ~= '' then
+  -- @include leave-queue
+end
 if mine then
   redis.call('PEXPIRE', lock, ttl)
   return string.match(value, '@(%d+)%+?$')

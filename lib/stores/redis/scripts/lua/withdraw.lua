@@ -19,7 +19,7 @@ local fence = KEYS[1] -- once a call
 local lock, queue = KEYS[2], KEYS[3]
 local owner, entry = ARGV[1], ARGV[2]
 
-redis.pcall('ZREM', queue, entry)
+-- @include leave-queue
 local value = redis.pcall('GET', lock)
 if type(value) == 'table' then return {value.err} end
 if not value then return 0 end

@@ -1,34 +1,59 @@
--- Passes `lock`, which is given back, to the first in its `queue` who hears of it, or deletes it.
+-- Passes `lock`, which is given back, to the first in its `queue` whose process is there, or deletes it.
 --
 -- needs  lock, fence, queue, us, minted
 --
 -- An entry names its kind, the channel of its process, and its ticket. A lock that is granted has the ticket as its owner,
 -- until it is confirmed or GRANT_TTL_MS are over.
---   g  is granted the lock if its process listens
---   b  is granted the lock in any case: its process does not listen yet, or listens at another node of a Cluster
+--   g  is granted the lock
 --   w  is woken, and the lock is deleted: no node of a Redlock can grant alone
 -- What is none of these, or has flags behind the letter, is of a version to come: it is passed over, and keeps its place.
 --
--- A process that does not hear its message is gone, so the next is served. Its listeners are counted before it is
--- granted the lock: replicas pass messages on to processes that are not counted here, and a waiter that is passed over
+-- The signs of the processes stand in the same set, see refuse-or-queue.lua. A process is silent if another has given a sign
+-- more than SILENT_US after its last one: each asks every second, so it is dead or paused, and the next is served. Signs are
+-- compared with each other and not with the time, so a pause of the server makes nobody silent.
+--
+-- A process that listens, and does not hear its message, is gone, so the next is served. Its listeners are counted before
+-- it is granted the lock: replicas pass messages on to processes that are not counted here, and a waiter that is passed over
 -- must not begin. Where they may not be counted the message has no token, so the waiter confirms the lock before it
 -- begins. Where no token can be minted it has none either: the lock is free, the waiter asks for it, and learns what is
--- wrong with the counter.
+-- wrong with the counter. A process that has said that it does not listen is granted the lock in any case.
 
 local GRANT_TTL_MS = '2000'
+local SILENT_US = 2000000
 local passed_over = '0' -- a number costs Redis more, and most queues are empty
+local latest -- the time of the latest sign, once a process may be silent
 while true do
-  local next_entry = redis.pcall('ZRANGE', queue, passed_over, passed_over)[1]
+  local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
+  local next_entry = places[1]
   local kind, channel, ticket
-  if next_entry then kind, channel, ticket = string.match(next_entry, '^([gbw]) (%S+) (.+)$') end
+  if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
   if next_entry and not kind then
     passed_over = passed_over + 1
-  elseif not next_entry or redis.pcall('ZREM', queue, next_entry) ~= 1 then
+  elseif not next_entry then
     redis.call('DEL', lock)
     break
   else
+    local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel)
+    local heard_at, unheard_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[2]) or 0)
+    local sign_at = math.max(heard_at, unheard_at)
+    -- @include ask-time
+    if not latest and us - sign_at > SILENT_US then
+      latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
+    end
+    local is_silent = latest and latest - sign_at > SILENT_US
+    local is_last = not places[2] and passed_over == '0' -- all signs leave with it
+    local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
+    if left ~= 1 then
+      redis.call('DEL', lock)
+      break
+    end
     local message, listeners = ticket, nil
-    if kind == 'g' then listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) end
+    local is_blind = kind == 'g' and unheard_at > heard_at
+    if is_silent then
+      listeners = 0
+    elseif kind == 'g' and not is_blind then
+      listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2])
+    end
     if kind == 'w' then
       redis.call('DEL', lock)
     elseif listeners ~= 0 then
@@ -36,13 +61,13 @@ while true do
       -- @include mint
       if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
         redis.call('DEL', lock)
-      elseif kind == 'b' or listeners then
+      elseif is_blind or listeners then
         message = ticket .. ' ' .. token
       end
     end
     if listeners ~= 0 then
       local heard = redis.pcall('PUBLISH', channel, message)
-      if kind == 'b' or (type(heard) == 'number' and heard > 0) then break end
+      if is_blind or (type(heard) == 'number' and heard > 0) then break end
     end
   end
 end
