@@ -53,7 +53,7 @@ export async function commandCalls(control) {
   const info = await control.info('commandstats');
   let calls = 0;
   for (const [, name, count] of info.matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm)) {
-    if (!/^(info|config\|resetstat|zcard)$/.test(name)) calls += Number(count);
+    if (!/^(info|config\|resetstat|zcount)$/.test(name)) calls += Number(count);
   }
   return calls;
 }

@@ -12,7 +12,8 @@ export interface Turn {
 
 /** A process of its own that holds locks, to be stopped and killed. It ends with the test. */
 export class LockProcess extends DrivenProcess {
-  static start(options: RedisLockModuleOptions): Promise<LockProcess> {
+  /** @param options those of the module; or the port of a node of a Cluster */
+  static start(options: RedisLockModuleOptions | { clusterPort: number }): Promise<LockProcess> {
     const running = new LockProcess(new URL('lock-process.worker.mjs', import.meta.url), options);
     onTestFinished(() => running.kill());
     return running.ready();
@@ -20,6 +21,11 @@ export class LockProcess extends DrivenProcess {
 
   acquire(key: string, options: AcquireOptions = {}): Promise<{ owner: string; fencingToken: number }> {
     return this.ask('acquire', key, options);
+  }
+
+  /** Has so many lock services of the process wait for a lock: Redis cannot tell them from as many processes. */
+  waitInMany(key: string, services: number, request: AcquireOptions = {}): Promise<void> {
+    return this.ask('waitInMany', key, services, request);
   }
 
   release(key: string): Promise<boolean> {

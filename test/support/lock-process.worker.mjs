@@ -1,9 +1,13 @@
 // A process of its own that holds locks: started by lock-process.ts, told what to do by messages.
 import { setImmediate as yieldToEvents } from 'node:timers/promises';
+import { Cluster } from 'ioredis';
 import { load, serve, settings } from './serve-duties.mjs';
 
 const { openLocks } = await load('compose/open-locks.js');
-const { service: locks } = await openLocks(settings);
+const { clusterPort, ...options } = settings;
+if (clusterPort) options.redis = () => new Cluster([{ host: '127.0.0.1', port: clusterPort }]);
+const open = async () => (await openLocks(options)).service;
+const locks = await open();
 const held = new Map();
 const acquiring = new Map();
 let looking;
@@ -15,6 +19,10 @@ const duties = {
     const lock = await locks.acquire(key, { ...request, signal: controller.signal });
     held.set(key, lock);
     return { owner: lock.owner, fencingToken: lock.fencingToken };
+  },
+  async waitInMany(key, services, request) {
+    const all = await Promise.all(Array.from({ length: services }, open));
+    for (const each of all) void each.acquire(key, request);
   },
   abort: (key) => acquiring.get(key).abort(new Error('aborted')),
   release: (key) => held.get(key).release(),
