@@ -164,6 +164,25 @@ describe('a lock that is released while another service waits', () => {
   });
 });
 
+describe('a hot key', () => {
+  it.each([2, 8])(
+    'costs three commands a turn among %i services that wait for it all the time [G300]',
+    async (count) => {
+      const services = await Promise.all(Array.from({ length: count }, open));
+      let turns = 0;
+      const work = async (locks: LockService, until: number) => {
+        while (turns < until) await locks.withLock('hot', { waitMs: 60_000 }, () => void turns++);
+      };
+      const all = (until: number) => Promise.all(services.map((locks) => work(locks, until)));
+      await all(50); // until they listen
+      await server.resetCalls();
+      turns = 0;
+      await all(1_000);
+      expect((await scriptCalls(server)) / turns).toBeLessThan(3.2);
+    },
+  );
+});
+
 describe('who waits', () => {
   it('waiters ask Redis a few times a second at most [G100]', async () => {
     const [locks, others] = [await open(), await open()];

@@ -17,6 +17,7 @@ import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-option
 import { RedisHandOver } from '../../lib/stores/redis/node/node-answers.js';
 import { GRANT_TTL_MS } from '../../lib/stores/redis/scripts/hand-off.js';
 import type { LockService } from '../../lib/core/service/lock.service.js';
+import { ContestedKeys } from '../../lib/core/waiting/contested-keys.js';
 import { FAIR, LockQueues, MUTEX, type LockKind } from '../../lib/core/waiting/lock-queue.js';
 import type { RefusalGate } from '../../lib/core/waiting/refusal-gate.js';
 import { Calls, Closing, Waiter } from '../../lib/core/waiting/waiter.js';
@@ -192,6 +193,30 @@ describe('the queue of a key', () => {
     await asks[0]!.answer({ ...OTHERS, queued: false });
     expect(log).toEqual(['ask', 'ask']);
     expect(asks[1]!.waiting).toMatchObject({ tokens: 1 });
+  });
+
+  it('takes its place with its first attempt for a key that it waited for a moment ago, unless it tries once', async () => {
+    const { asks, call, acquire, granted, release, ticket, wake } = await waitingOne();
+    await vi.advanceTimersByTimeAsync(900);
+    await wake(ticket);
+    await asks[2]!.answer(granted());
+    await release(call.lease);
+    const [tries, waits] = [acquire({ waitMs: 0 }), acquire()];
+    await asks[3]!.answer(granted());
+    expect(asks[3]!.waiting).toBeUndefined();
+    await release(tries.lease);
+    expect(asks[4]!.waiting).toMatchObject({ tokens: 1 });
+    await asks[4]!.answer(granted());
+    await release(waits.lease);
+    await vi.advanceTimersByTimeAsync(1_000);
+    acquire();
+    expect(asks[5]!.waiting).toBeUndefined();
+  });
+
+  it('remembers at most a thousand keys that it had to wait for', () => {
+    const keys = new ContestedKeys(() => performance.now());
+    for (let index = 0; index <= 1_000; index++) keys.note(`key ${index}`);
+    expect([0, 1, 1_000].map((index) => keys.has(`key ${index}`))).toEqual([false, true, true]);
   });
 
   it('asks with the same ticket each time', async () => {

@@ -14,6 +14,7 @@ import { validityMs } from '../time/clock.js';
 import type { InFlight } from '../time/in-flight.js';
 import { onAbort } from './abort-listener.js';
 import { Contender, Contenders } from './contender.js';
+import { ContestedKeys } from './contested-keys.js';
 import { answeredTooLate, closed, contended, timedOut, type HolderSeen, type Knowledge } from './refusals.js';
 import { WaiterList, type Closing, type Waiter } from './waiter.js';
 
@@ -63,6 +64,8 @@ export class LockQueues implements WaitListener, LeaseListener {
   /** Counts the attempts whose answer is still to come. */
   readonly inFlight: InFlight;
   readonly contenders: Contenders<Waiter>;
+  /** Made when a call had to wait: an uncontended call passes by. */
+  #contested?: ContestedKeys;
   readonly #queues = new Map<string, LockQueue>();
 
   constructor(
@@ -92,6 +95,16 @@ export class LockQueues implements WaitListener, LeaseListener {
   /** How many calls of this process wait for the key. */
   waiting(key: string): number {
     return this.#queues.get(key)?.size ?? 0;
+  }
+
+  /** Whether a call of this process had to wait for the key a moment ago. */
+  wasContested(key: string): boolean {
+    return this.#contested !== undefined && this.#contested.has(key);
+  }
+
+  /** Called when another process holds the key, or held it until now. */
+  noteContested(key: string): void {
+    (this.#contested ??= new ContestedKeys(this.now)).note(key);
   }
 
   /** The waiter is granted a lease, or refused, sooner or later. */
@@ -259,7 +272,8 @@ export class LockQueue {
     if (this.#seen) this.#seen.askedAt ??= now();
     // An attempt that will probably win, or has no waiter behind it, does without a place, which costs arguments.
     const hasCompany = this.#seen !== undefined || this.#waiters.size > this.#served;
-    const takesPlace = contender.hasPlace || (kind.width === Infinity ? !waiter.triesOnce : hasCompany);
+    const waits = hasCompany || (!waiter.triesOnce && this.queues.wasContested(this.key));
+    const takesPlace = contender.hasPlace || (kind.width === Infinity ? !waiter.triesOnce : waits);
     const passes = kind.width === 1 ? Math.min(limits.cohortPasses, this.#waiters.size - 1) : 0;
     const request = contender.ask(waiter.request.ttlMs, takesPlace ? 1 + passes : undefined);
     inFlight.begin();
@@ -337,6 +351,7 @@ export class LockQueue {
     const { owner, remainingMs } = refusal;
     const answeredAt = this.queues.now();
     this.#seen = { owner, endsAt: remainingMs === undefined ? undefined : answeredAt + remainingMs };
+    this.queues.noteContested(this.key);
     this.#refuseTriers();
     const { waiter } = contender;
     if (waiter && waiter.closing.phase !== 'open') this.#refuse(waiter, closed(this.key));
@@ -371,6 +386,7 @@ export class LockQueue {
   ): void {
     const { kind, leases } = this.queues;
     this.#waiters.remove(waiter);
+    if (this.#seen?.owner !== undefined) this.queues.noteContested(this.key); // until now: the refusal may have been long ago
     this.#seen = undefined;
     // In fair mode the lock may have been taken from one lease before it was granted to the next.
     if (kind.capacity === 1 && this.#leases.length > 0) {
