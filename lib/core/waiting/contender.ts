@@ -1,26 +1,31 @@
 import type { AcquireOutcome, AcquireRequest, LockBackend, Place, WaitListener } from '../backend/lock-backend.js';
 import { BackOff } from './back-off.js';
+import { CHECK_MS, Checks, type Check } from './checks.js';
 
-/**
- * A contender asks again after this time at the latest, in milliseconds: shorter than a grant that is not confirmed stands, so
- * that no waiter is stuck for longer than that, whatever message, queue or lock was lost.
- */
-const CHECK_MS = 1_000;
 /** A wait until the holder's lease ends must find it ended. */
 const AFTER_EXPIRY_MS = 1;
+
+/** Hears from the wait queue of the backend, and from contenders. */
+export interface ContendersListener<Waiter> extends WaitListener {
+  /** The pause of a contender is over. */
+  onDue(contender: Contender<Waiter>): void;
+}
 
 /** All contenders of a service: one with a place in the queue of the store is found by its ticket. */
 export class Contenders<Waiter> {
   readonly byTicket = new Map<string, Contender<Waiter>>();
+  /** Of the contenders that wait for a message. None is stuck for longer than that, whatever message, queue or lock was lost. */
+  readonly checks: Checks;
 
   constructor(
     readonly backend: LockBackend,
     readonly now: () => number,
     /** Makes the owner values of attempts, and the tickets of places. */
     readonly nextOwner: () => string,
-    /** Hears from the wait queue of the backend. */
-    readonly listener: WaitListener,
-  ) {}
+    readonly listener: ContendersListener<Waiter>,
+  ) {
+    this.checks = new Checks(now);
+  }
 }
 
 /**
@@ -34,9 +39,13 @@ export class Contenders<Waiter> {
  * - `asking`: an attempt is in flight.
  * - `waiting`: it asks again when it is woken, or when its pause is over.
  */
-export class Contender<Waiter> {
+export class Contender<Waiter> implements Check {
   /** The waiter that it asks for; undefined when that one gave up during an attempt, and no other has taken it over. */
   waiter?: Waiter;
+  list?: { remove(check: Check): void };
+  next?: Check;
+  previous?: Check;
+  dueAt = 0;
   #state: 'idle' | 'asking' | 'waiting' = 'idle';
   #attemptedAt = 0;
   #place?: { -readonly [Each in keyof Place]: Place[Each] };
@@ -62,7 +71,7 @@ export class Contender<Waiter> {
 
   /** Whether it lets time go by before it asks again: it waits, or rests. */
   get isPausing(): boolean {
-    return this.#timer !== undefined;
+    return this.#timer !== undefined || this.list !== undefined;
   }
 
   /** Whether it has a place in the queue of the store, or would have one by its next attempt. */
@@ -134,13 +143,17 @@ export class Contender<Waiter> {
   }
 
   /**
-   * Waits until it is woken.
-   * @param timer ends the wait at the latest
-   * @param isSplit the vote was split: only the timer ends the pause
+   * Waits until it is woken, or its pause is over.
+   * @param isSplit the vote was split: only the time ends the pause
    */
-  wait(timer: NodeJS.Timeout, isSplit: boolean): void {
-    this.#timer = timer;
+  wait(pauseMs: number, isSplit: boolean): void {
+    if (pauseMs < CHECK_MS || isSplit) this.#timer = setTimeout(Contender.#pauseIsOver, pauseMs, this);
+    else this.all.checks.add(this);
     if (!isSplit) this.#state = 'waiting';
+  }
+
+  onDue(): void {
+    this.all.listener.onDue(this);
   }
 
   /** Its turn may have come. @returns whether it waits for that; otherwise it is remembered for the answer in flight */
@@ -164,8 +177,12 @@ export class Contender<Waiter> {
   #stopWaiting(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
+    this.list?.remove(this);
     this.#state = 'idle';
   }
+
+  // One function for all, as a closure for each contender is memory that lives as long as it waits.
+  static readonly #pauseIsOver = (contender: Contender<unknown>): void => contender.onDue();
 
   #takePlace(): Place {
     if (!this.#place) {

@@ -5,7 +5,6 @@ import type {
   HandOver,
   LockBackend,
   ReleaseOutcome,
-  WaitListener,
 } from '../backend/lock-backend.js';
 import { LockUnavailableError, type NodeError } from '../../api/errors.js';
 import type { Lease } from '../lease/lease.js';
@@ -13,7 +12,7 @@ import type { LeaseListener, Leases } from '../lease/leases.js';
 import { validityMs } from '../time/clock.js';
 import type { InFlight } from '../time/in-flight.js';
 import { onAbort } from './abort-listener.js';
-import { Contender, Contenders } from './contender.js';
+import { Contender, Contenders, type ContendersListener } from './contender.js';
 import { ContestedKeys } from './contested-keys.js';
 import { answeredTooLate, closed, contended, timedOut, type HolderSeen, type Knowledge } from './refusals.js';
 import { WaiterList, type Closing, type Waiter } from './waiter.js';
@@ -55,7 +54,7 @@ const BEGIN_WITH = 0.45;
 const PASSED_WITHIN = 1 / 3;
 
 /** The queues of all keys that calls of this process want or hold. */
-export class LockQueues implements WaitListener, LeaseListener {
+export class LockQueues implements ContendersListener<Waiter>, LeaseListener {
   readonly backend: LockBackend;
   readonly now: () => number;
   readonly kind: LockKind;
@@ -146,6 +145,10 @@ export class LockQueues implements WaitListener, LeaseListener {
 
   onHandOver(ticket: string, handOver: HandOver): void {
     this.#wake(this.contenders.byTicket.get(ticket), handOver);
+  }
+
+  onDue(contender: Contender<Waiter>): void {
+    this.#queues.get(contender.key)!.onDue(contender);
   }
 
   onTaken(key: string, owner: string): void {
@@ -266,6 +269,11 @@ export class LockQueue {
     if (!handOver || since === undefined || !this.#beginWith(contender, handOver, since)) this.#ask(contender);
   }
 
+  /** The pause of a contender is over. */
+  onDue(contender: Contender<Waiter>): void {
+    this.#ask(contender);
+  }
+
   #ask(contender: Contender<Waiter>): void {
     const { backend, inFlight, kind, limits, now } = this.queues;
     const waiter = contender.waiter!;
@@ -362,7 +370,7 @@ export class LockQueue {
     }
     const pauseMs = contender.pauseMs(refusal, answeredAt);
     if (pauseMs === undefined) this.#ask(contender);
-    else contender.wait(setTimeout(LockQueue.#pauseIsOver, pauseMs, this, contender), remainingMs === undefined);
+    else contender.wait(pauseMs, remainingMs === undefined);
   }
 
   /** The waiters behind a failed attempt do not make the same one again, or a queue would fail one by one. */
@@ -438,10 +446,9 @@ export class LockQueue {
     if (signal?.aborted) this.#giveUp(waiter, signal.reason);
   }
 
-  // Functions for all queues, as a closure for each waiter is memory that lives as long as it waits.
+  // One function for all queues, as a closure for each waiter is memory that lives as long as it waits.
   static readonly #timeIsOver = (queue: LockQueue, waiter: Waiter): void =>
     queue.#giveUp(waiter, timedOut(waiter, queue.#known));
-  static readonly #pauseIsOver = (queue: LockQueue, contender: Contender<Waiter>): void => queue.#ask(contender);
 
   /** A lease that is not extended, or has another ttl, has to be one of its own. */
   #canPassOn({ grant, ttlMs, sentAt, deadline, isUnsettled }: Lease, { request }: Waiter): boolean {
