@@ -85,7 +85,8 @@ async function play(kind: LockKind, waiting: Waiting, seed: number): Promise<Rec
     else if (chance < 0.7) for (let each = int(4); each >= 0; each--) store.next();
     else if (chance < 0.85 && held.length > 0) release(pick(held));
     else if (chance < 0.87) store.isListening = false;
-    else if (chance < 0.88 && held.length > 0) engine.leases.lose(pick(held).lease, 'stolen');
+    else if (chance < 0.875) store.loseQueue();
+    else if (chance < 0.885 && held.length > 0) engine.leases.lose(pick(held).lease, 'stolen');
     else await vi.advanceTimersByTimeAsync(pick([1, 5, 50, 300, 1_000, 6_000]));
     if (random() < 0.7) await settled();
     check();

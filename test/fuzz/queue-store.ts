@@ -66,6 +66,11 @@ export class QueueStore {
     return this.#queue.length;
   }
 
+  /** Loses all places in its queue. */
+  loseQueue(): void {
+    this.#queue.length = 0;
+  }
+
   /** One command runs, is answered, or one message is delivered. */
   next(): void {
     const [step] = this.#steps.splice(Math.floor(this.random() * this.#steps.length), 1);
@@ -165,7 +170,9 @@ export class QueueStore {
       const tokens = this.capacity === 1 ? { fencingToken, lastToken: this.#lastToken } : {};
       return { status: 'acquired', grant: { key, owner, ...tokens }, sentAt };
     }
-    if (place && !this.#queue.includes(id)) this.#queue.push(id);
+    const isNew = place !== undefined && !this.#queue.includes(id);
+    const placeWasLost = isNew && place.number !== undefined;
+    if (isNew) this.#queue.push(id);
     this.#giveOut();
     if (this.#holders.has(owner)) return this.#acquire({ key, owner, ttlMs, place, turns }, sentAt);
     const [holder, endsAt] = [...this.#holders][0] ?? [undefined, this.now()];
@@ -174,6 +181,7 @@ export class QueueStore {
       owner: holder,
       remainingMs: holder === undefined ? undefined : endsAt - this.now(),
       queued: place !== undefined,
+      placeWasLost,
     };
   }
 

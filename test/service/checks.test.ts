@@ -1,9 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { CHECK_MS, Checks, type Check } from '../../lib/core/waiting/checks.js';
+import { CHECK_MS, Checks, OTHERS_CHECK_MS, type Check } from '../../lib/core/waiting/checks.js';
 import { openLocks } from '../support/open-locks.js';
+import { queued, untilQueued, untilSubscribers } from '../support/queue.js';
 import { loadScripts, scriptCalls } from '../support/script-calls.js';
-import { redisServer } from '../support/stage.js';
+import { proxyTo, redisServer } from '../support/stage.js';
 import { until } from '../support/until.js';
 
 const MEASURED_MS = 3_000;
@@ -31,7 +32,7 @@ describe('the checks of a service', () => {
       ['later', 20],
     ] as const) {
       await vi.advanceTimersByTimeAsync(afterMs);
-      checks.add(check(name));
+      checks.add(check(name), 'key');
     }
     expect(vi.getTimerCount()).toBe(1);
     await vi.advanceTimersByTimeAsync(CHECK_MS - 111);
@@ -46,10 +47,10 @@ describe('the checks of a service', () => {
   it('do not come due when they were removed, and later when they were added again', async () => {
     const { due, checks, check } = setUp();
     const [removed, again] = [check('removed'), check('added again')];
-    for (const each of [removed, again]) checks.add(each);
+    for (const each of [removed, again]) checks.add(each, 'key');
     await vi.advanceTimersByTimeAsync(500);
     removed.list!.remove(removed);
-    checks.add(again);
+    checks.add(again, 'key');
     await vi.advanceTimersByTimeAsync(CHECK_MS - 1);
     expect(due).toEqual([]);
     await vi.advanceTimersByTimeAsync(1);
@@ -58,7 +59,7 @@ describe('the checks of a service', () => {
 
   it('let the event loop go on between some hundred of them and the next', async () => {
     const { due, checks, check } = setUp();
-    for (let index = 0; index < 2_000; index++) checks.add(check('one'));
+    for (let index = 0; index < 2_000; index++) checks.add(check('one'), 'key');
     await vi.advanceTimersByTimeAsync(CHECK_MS);
     expect(due.length).toBeLessThanOrEqual(500);
     await vi.advanceTimersByTimeAsync(20);
@@ -90,6 +91,67 @@ it('a process that waits for 10 000 keys looks after each of them every second, 
   abort();
   await Promise.all(waits);
   await until(async () => (await server.command('DBSIZE')) === 10_000, { what: 'all places are left' });
+});
+
+it('10 000 fair calls that wait for one key cost a process at most 50 calls a second [G302]', async () => {
+  const server = await redisServer();
+  await loadScripts(server);
+  const locks = await openLocks({ redis: server.url, fair: true, maxWaiters: 10_000 });
+  await server.command('MSET', 'lock:{key}', 'a person', 'lock:{before}', 'a person');
+  const earlier = locks.acquire('before');
+  await untilSubscribers(server, 1);
+  await server.command('DEL', 'lock:{before}');
+  await (await earlier).release();
+  const { signal, abort } = abortable();
+  const waits = Array.from({ length: 10_000 }, () => locks.acquire('key', { waitMs: 600_000, signal }).catch(() => {}));
+  await untilQueued(server, 'key', 10_000);
+  await server.resetCalls();
+  const begin = performance.now();
+  await sleep(OTHERS_CHECK_MS + CHECK_MS);
+  const [calls, { zadd = 0 }] = [await scriptCalls(server), await server.calls()];
+  const seconds = (performance.now() - begin) / 1_000;
+  expect(calls / seconds).toBeLessThan(50);
+  expect(zadd / 2).toBeGreaterThan(10_000); // all of them once, and the first on behalf of all
+  abort();
+  await Promise.all(waits);
+  await until(async () => (await server.command('DBSIZE')) === 2, { what: 'all places are left' });
+});
+
+describe('the fair calls of a process', () => {
+  /** Ten calls of one process wait, in their order, for a lock that another has. */
+  const waitingTen = async () => {
+    const server = await redisServer();
+    const proxy = await proxyTo(server);
+    const holder = await (await openLocks({ redis: server.url, fair: true })).acquire('key');
+    const locks = await openLocks({ redis: proxy.url, fair: true });
+    const order: number[] = [];
+    const calls = Array.from({ length: 10 }, (_, index) => locks.withLock('key', () => void order.push(index)));
+    await untilQueued(server, 'key', 10);
+    await untilSubscribers(server, 1);
+    return { server, proxy, holder, order, calls };
+  };
+
+  it('the fair calls of a process whose places were lost have them again as soon as one has noticed [G303]', async () => {
+    const { server, holder, order, calls } = await waitingTen();
+    await server.command('DEL', 'lock:{key}:queue');
+    const isBack = async () => (await queued(server, 'key')) === 10;
+    await until(isBack, { what: 'all have their places again', timeoutMs: OTHERS_CHECK_MS / 2 });
+    await holder.release();
+    await Promise.all(calls);
+    expect(order).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+  });
+
+  it('are served soon when all were passed over, as their subscription was dead', async () => {
+    const { server, proxy, holder, order, calls } = await waitingTen();
+    proxy.hideCloses();
+    await server.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
+    await untilSubscribers(server, 0);
+    const begin = performance.now();
+    await holder.release();
+    await Promise.all(calls);
+    expect(order[0]).toBe(0);
+    expect(performance.now() - begin).toBeLessThan(OTHERS_CHECK_MS);
+  });
 });
 
 function abortable() {

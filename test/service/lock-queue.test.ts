@@ -659,6 +659,79 @@ describe('the queue of a key', () => {
     expect(log).toEqual([`release ${asks[1]!.claim.owner}`]); // never passed on
   });
 
+  /** Three calls wait, each with a place of its own. */
+  const waitingThree = async () => {
+    const set = setUp({}, true, FAIR);
+    set.listening.isOn = true;
+    const controllers = [1, 2, 3].map(() => new AbortController());
+    const calls = controllers.map(({ signal }) => set.acquire({ signal }));
+    for (const ask of [...set.asks]) await ask.answer(OTHERS);
+    const owners = set.asks.map(({ claim }) => claim.owner);
+    set.asks.length = 0;
+    /** Who has asked since this was called last, by its number. */
+    const asked = () => set.asks.splice(0).map(({ claim }) => owners.indexOf(claim.owner));
+    return { ...set, calls, controllers, owners, asked };
+  };
+
+  it('in fair mode has the first call look each second, and the others every five seconds', async () => {
+    const { asks, asked } = await waitingThree();
+    for (let second = 1; second <= 4; second++) {
+      await vi.advanceTimersByTimeAsync(999);
+      expect(asks).toEqual([]);
+      await vi.advanceTimersByTimeAsync(1);
+      await asks[0]!.answer(OTHERS);
+      expect(asked()).toEqual([0]);
+    }
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(asked()).toEqual([0, 1, 2]);
+  });
+
+  it('in fair mode has the next call look when the first is gone, a second after that has looked', async () => {
+    const { asks, asked, controllers } = await waitingThree();
+    await vi.advanceTimersByTimeAsync(1_000);
+    await asks[0]!.answer(OTHERS);
+    await vi.advanceTimersByTimeAsync(700);
+    controllers[0]!.abort('gone');
+    await vi.advanceTimersByTimeAsync(299);
+    expect(asked()).toEqual([0]);
+    await vi.advanceTimersByTimeAsync(1);
+    expect(asked()).toEqual([1]);
+  });
+
+  it('in fair mode has only the first call look when the lease of the holder ends', async () => {
+    const { asks, asked } = await waitingThree();
+    await vi.advanceTimersByTimeAsync(1_000);
+    await asks[0]!.answer({ ...OTHERS, remainingMs: 300 });
+    await vi.advanceTimersByTimeAsync(301);
+    expect(asked()).toEqual([0, 0]);
+  });
+
+  it.each<[string, AcquireOutcome]>([
+    ['had lost its place', { ...OTHERS, placeWasLost: true }],
+    ['could not ask', DOWN],
+  ])('in fair mode has the others look at once when the first call %s', async (_what, outcome) => {
+    const { asks, asked } = await waitingThree();
+    await vi.advanceTimersByTimeAsync(1_000);
+    await asks[0]!.answer(outcome);
+    expect(asked()).toEqual([0, 1, 2]);
+  });
+
+  it('in fair mode has a call take the lock that the first one finds granted to it', async () => {
+    const { asks, asked, calls, granted, owners } = await waitingThree();
+    await vi.advanceTimersByTimeAsync(1_000);
+    await asks[0]!.answer({ ...OTHERS, owner: owners[2] });
+    await asks[1]!.answer(granted());
+    expect(asked()).toEqual([0, 2]);
+    expect(calls[2]!.lease?.state).toBe('held');
+  });
+
+  it('in fair mode has the next call look at once when the first finds that the lock is its own', async () => {
+    const { asks, asked, granted } = await waitingThree();
+    await vi.advanceTimersByTimeAsync(1_000);
+    await asks[0]!.answer(granted());
+    expect(asked()).toEqual([0, 1]);
+  });
+
   it('in fair mode gives up one place when one gives up', async () => {
     const controller = new AbortController();
     const { asks, log, acquire, queues } = setUp({}, true, FAIR);

@@ -54,6 +54,8 @@ export type AcquireOutcome =
       queued: boolean;
       /** The number of its place, if it has one and the number is known. */
       number?: number;
+      /** It had a place before, which was lost: those of other contenders of this process may be, too. */
+      placeWasLost?: boolean;
       /** The same attempt may have run before, with another answer. */
       isRepeated?: boolean;
     }

@@ -1,7 +1,12 @@
 import { LinkedList, type Linked } from '../time/linked-list.js';
 
-/** A contender with a place in the queue of the store asks again after this time at the latest, in milliseconds. */
+/**
+ * After this time at the latest, in milliseconds, the store is asked again on behalf of those who wait for a key: shorter than a
+ * grant that is not confirmed stands, so that no waiter is stuck for longer than that, whatever message, queue or lock was lost.
+ */
 export const CHECK_MS = 1_000;
+/** Where a key has many contenders here, the first asks for it, and the others so often: in half the time that a queue outlives. */
+export const OTHERS_CHECK_MS = 5_000;
 
 /** What comes due within this part of its period is checked along: few large batches instead of many small ones. */
 const COALESCE = 1 / 10;
@@ -26,18 +31,33 @@ class CheckList extends LinkedList<Check> {
 
 /** Keeps the time of all checks of a service with one timer, which does not keep the process alive. */
 export class Checks {
-  readonly #list = new CheckList(CHECK_MS);
+  readonly #lists = {
+    key: new CheckList(CHECK_MS),
+    soon: new CheckList(0),
+    other: new CheckList(OTHERS_CHECK_MS),
+  };
   #timer?: NodeJS.Timeout;
   #timerDue = Infinity;
 
   constructor(private readonly now: () => number) {}
 
-  /** Checks it after its period. */
-  add(check: Check): void {
+  /** Checks it after a while: a key, or one of the other contenders for it. */
+  add(check: Check, which: 'key' | 'other'): void {
+    this.#wakeAt(this.#push(check, this.#lists[which]));
+  }
+
+  /** Checks these as soon as may be, in their order. */
+  hurry(checks: Iterable<Check>): void {
+    for (const check of checks) this.#push(check, this.#lists.soon);
+    this.#look();
+  }
+
+  /** @returns when it comes due */
+  #push(check: Check, list: CheckList): number {
     check.list?.remove(check);
-    check.dueAt = this.now() + this.#list.periodMs;
-    this.#list.push(check);
-    this.#wakeAt(check.dueAt);
+    check.dueAt = this.now() + list.periodMs;
+    list.push(check);
+    return check.dueAt;
   }
 
   #wakeAt(dueAt: number): void {
@@ -48,15 +68,19 @@ export class Checks {
   }
 
   #look(): void {
-    const list = this.#list;
-    const due = this.now() + list.periodMs * COALESCE;
-    let left = CHECKS_AT_ONCE;
-    for (let check = list.first; check && check.dueAt <= due && left > 0; check = list.first) {
-      left--;
-      list.remove(check);
-      check.onDue();
-    }
     this.#timerDue = Infinity;
-    if (list.first) this.#wakeAt(Math.max(list.first.dueAt, this.now() + PAUSE_MS));
+    const now = this.now();
+    const lists = Object.values(this.#lists);
+    let left = CHECKS_AT_ONCE;
+    for (const list of lists) {
+      const due = now + list.periodMs * COALESCE;
+      for (let check = list.first; check && check.dueAt <= due && left > 0; check = list.first) {
+        left--;
+        list.remove(check);
+        check.onDue();
+      }
+    }
+    const next = Math.min(...lists.map(({ first }) => first?.dueAt ?? Infinity));
+    this.#wakeAt(Math.max(next, this.now() + PAUSE_MS));
   }
 }

@@ -7,14 +7,14 @@ const AFTER_EXPIRY_MS = 1;
 
 /** Hears from the wait queue of the backend, and from contenders. */
 export interface ContendersListener<Waiter> extends WaitListener {
-  /** The pause of a contender is over. */
+  /** A contender that waits, or rests, is to ask again. */
   onDue(contender: Contender<Waiter>): void;
 }
 
 /** All contenders of a service: one with a place in the queue of the store is found by its ticket. */
 export class Contenders<Waiter> {
   readonly byTicket = new Map<string, Contender<Waiter>>();
-  /** Of the contenders that wait for a message. None is stuck for longer than that, whatever message, queue or lock was lost. */
+  /** Of those that wait for a message. */
   readonly checks: Checks;
 
   constructor(
@@ -23,6 +23,8 @@ export class Contenders<Waiter> {
     /** Makes the owner values of attempts, and the tickets of places. */
     readonly nextOwner: () => string,
     readonly listener: ContendersListener<Waiter>,
+    /** Whether a key may have several. Then the key is checked each second, and each of them less often. */
+    readonly areMany: boolean,
   ) {
     this.checks = new Checks(now);
   }
@@ -67,6 +69,10 @@ export class Contender<Waiter> implements Check {
 
   get isAsking(): boolean {
     return this.#state === 'asking';
+  }
+
+  get isWaiting(): boolean {
+    return this.#state === 'waiting';
   }
 
   /** Whether it lets time go by before it asks again: it waits, or rests. */
@@ -128,18 +134,24 @@ export class Contender<Waiter> implements Check {
 
   /**
    * Prepares to wait after a refusal.
-   * @returns for how long, in milliseconds; undefined when it has to ask again at once
+   * @param isFirst whether it is the first of this process: it asks when the holder's lease ends, on behalf of all
+   * @returns for how long, in milliseconds, `Infinity`: until it is woken, or checked; undefined when it has to ask again at once
    */
-  pauseMs(refusal: Extract<AcquireOutcome, { status: 'contended' }>, answeredAt: number): number | undefined {
+  pauseMs(
+    refusal: Extract<AcquireOutcome, { status: 'contended' }>,
+    answeredAt: number,
+    isFirst: boolean,
+  ): number | undefined {
     const { remainingMs, queued } = refusal;
     const { waitQueue } = this.all.backend;
     if (waitQueue && !waitQueue.isListening) waitQueue.listen(this.all.listener);
     const isListening = waitQueue?.isListening ?? false;
     // A contender without a place in the queue is not woken: it takes one at once.
     if (this.#isWoken || (!this.#place && isListening && remainingMs !== undefined)) return undefined;
-    return queued && isListening && remainingMs !== undefined
-      ? Math.min(CHECK_MS, Math.max(0, remainingMs) + AFTER_EXPIRY_MS)
-      : (this.#backOff ??= new BackOff()).next(remainingMs, answeredAt - this.#attemptedAt);
+    if (!queued || !isListening || remainingMs === undefined)
+      return (this.#backOff ??= new BackOff()).next(remainingMs, answeredAt - this.#attemptedAt);
+    const leaseEndsMs = Math.max(0, remainingMs) + AFTER_EXPIRY_MS;
+    return isFirst && leaseEndsMs < CHECK_MS ? leaseEndsMs : Infinity;
   }
 
   /**
@@ -147,8 +159,8 @@ export class Contender<Waiter> implements Check {
    * @param isSplit the vote was split: only the time ends the pause
    */
   wait(pauseMs: number, isSplit: boolean): void {
-    if (pauseMs < CHECK_MS || isSplit) this.#timer = setTimeout(Contender.#pauseIsOver, pauseMs, this);
-    else this.all.checks.add(this);
+    if (pauseMs === Infinity) this.all.checks.add(this, this.all.areMany ? 'other' : 'key');
+    else this.#timer = setTimeout(Contender.#pauseIsOver, pauseMs, this);
     if (!isSplit) this.#state = 'waiting';
   }
 

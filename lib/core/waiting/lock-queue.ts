@@ -12,6 +12,7 @@ import type { LeaseListener, Leases } from '../lease/leases.js';
 import { validityMs } from '../time/clock.js';
 import type { InFlight } from '../time/in-flight.js';
 import { onAbort } from './abort-listener.js';
+import type { Check } from './checks.js';
 import { Contender, Contenders, type ContendersListener } from './contender.js';
 import { ContestedKeys } from './contested-keys.js';
 import { answeredTooLate, closed, contended, timedOut, type HolderSeen, type Knowledge } from './refusals.js';
@@ -78,7 +79,7 @@ export class LockQueues implements ContendersListener<Waiter>, LeaseListener {
     this.limits = parts.limits;
     this.leases = parts.leases;
     this.inFlight = parts.inFlight;
-    this.contenders = new Contenders(parts.backend, parts.now, parts.nextOwner, this);
+    this.contenders = new Contenders(parts.backend, parts.now, parts.nextOwner, this, parts.kind.width > 1);
   }
 
   /** How much it keeps: nothing unless keys are held or waited for in this process. */
@@ -140,7 +141,7 @@ export class LockQueues implements ContendersListener<Waiter>, LeaseListener {
   onTurn(ticket?: string): void {
     const { byTicket } = this.contenders;
     if (ticket !== undefined) this.#wake(byTicket.get(ticket));
-    else for (const contender of [...byTicket.values()]) this.#wake(contender);
+    else this.contenders.checks.hurry([...byTicket.values()].filter((contender) => contender.wake()));
   }
 
   onHandOver(ticket: string, handOver: HandOver): void {
@@ -165,6 +166,20 @@ export class LockQueues implements ContendersListener<Waiter>, LeaseListener {
   }
 }
 
+/** Has one of the contenders for a key ask every second, so that the store hears of this process, and it of what was lost. */
+class KeyCheck implements Check {
+  list?: { remove(check: Check): void };
+  next?: Check;
+  previous?: Check;
+  dueAt = 0;
+
+  constructor(private readonly queue: LockQueue) {}
+
+  onDue(): void {
+    this.queue.check();
+  }
+}
+
 /**
  * All calls of this process that want one lock, in the order of their arrival. As many contenders as the kind of the lock is
  * wide ask for it on behalf of the first waiters. A contender whose waiter gives up asks for the next waiter that has none.
@@ -183,6 +198,8 @@ export class LockQueue {
   /** Held in this process; most keys have one lease at a time, and a set of one is as small as can be. */
   #leases: readonly Lease[] = NONE;
   #cohort?: Cohort;
+  /** Where there may be several contenders, and one has waited. */
+  #check?: KeyCheck;
   #seen?: HolderSeen;
 
   constructor(
@@ -269,12 +286,20 @@ export class LockQueue {
     if (!handOver || since === undefined || !this.#beginWith(contender, handOver, since)) this.#ask(contender);
   }
 
-  /** The pause of a contender is over. */
+  /** A contender that waits, or rests, is to ask again. */
   onDue(contender: Contender<Waiter>): void {
-    this.#ask(contender);
+    this.#ask(contender, contender.waiter === this.#waiters.first);
   }
 
-  #ask(contender: Contender<Waiter>): void {
+  /** Has the first contender that waits ask on behalf of all. */
+  check(): void {
+    let waiter = this.#waiters.first;
+    while (waiter && !waiter.contender?.isWaiting) waiter = waiter.next;
+    if (waiter) this.#ask(waiter.contender!, true);
+  }
+
+  /** @param isCheck it asks on behalf of the others, too, which asked longer ago */
+  #ask(contender: Contender<Waiter>, isCheck = false): void {
     const { backend, inFlight, kind, limits, now } = this.queues;
     const waiter = contender.waiter!;
     if (this.#seen) this.#seen.askedAt ??= now();
@@ -288,7 +313,7 @@ export class LockQueue {
     backend.acquire(request, (outcome) => {
       contender.answered(outcome);
       if (!contender.waiter) this.#left = without(this.#left, contender);
-      this.#conclude(contender, request, outcome);
+      this.#conclude(contender, request, outcome, isCheck);
       inFlight.end();
     });
   }
@@ -315,16 +340,19 @@ export class LockQueue {
     return true;
   }
 
-  #conclude(contender: Contender<Waiter>, request: AcquireRequest, outcome: AcquireOutcome): void {
+  #conclude(contender: Contender<Waiter>, request: AcquireRequest, outcome: AcquireOutcome, isCheck: boolean): void {
     switch (outcome.status) {
       case 'acquired':
         this.#acquired(contender, request, outcome);
+        if (isCheck) this.check(); // who takes what was granted to it says nothing of the others
         break;
       case 'contended':
         this.#contended(contender, outcome);
+        if (isCheck) this.#checkOthers(contender, outcome);
         break;
       case 'unavailable':
         this.#unavailable(contender, outcome.causes);
+        if (isCheck) this.#hurryOthers(contender);
         break;
     }
     this.#goOn();
@@ -360,6 +388,7 @@ export class LockQueue {
     const answeredAt = this.queues.now();
     this.#seen = { owner, endsAt: remainingMs === undefined ? undefined : answeredAt + remainingMs };
     this.queues.noteContested(this.key);
+    this.#noteSign(refusal);
     this.#refuseTriers();
     const { waiter } = contender;
     if (waiter && waiter.closing.phase !== 'open') this.#refuse(waiter, closed(this.key));
@@ -368,9 +397,36 @@ export class LockQueue {
       this.#end(contender);
       return;
     }
-    const pauseMs = contender.pauseMs(refusal, answeredAt);
+    const pauseMs = contender.pauseMs(refusal, answeredAt, contender.waiter === this.#waiters.first);
     if (pauseMs === undefined) this.#ask(contender);
     else contender.wait(pauseMs, remainingMs === undefined);
+  }
+
+  /** The store has heard of this process a moment ago: the key is checked a second later. */
+  #noteSign({ queued }: { queued: boolean }): void {
+    const { contenders } = this.queues;
+    if (queued && contenders.areMany) contenders.checks.add((this.#check ??= new KeyCheck(this)), 'key');
+  }
+
+  /** Acts for the other contenders on what one has learned that asked on behalf of all. */
+  #checkOthers(
+    contender: Contender<Waiter>,
+    { owner, placeWasLost }: { owner?: string; placeWasLost?: boolean },
+  ): void {
+    if (placeWasLost) {
+      this.#hurryOthers(contender);
+      return;
+    }
+    const granted = owner === undefined ? undefined : this.queues.contenders.byTicket.get(owner);
+    if (granted !== contender && granted?.isWaiting) this.#ask(granted); // the message is late, or lost
+  }
+
+  /** Has all other contenders that wait ask soon. */
+  #hurryOthers(contender: Contender<Waiter>): void {
+    if (this.#contending < 2) return;
+    const { checks } = this.queues.contenders;
+    const waiting = this.#waiters.filter((each) => each.contender !== contender && !!each.contender?.isWaiting);
+    checks.hurry(waiting.map((waiter) => waiter.contender!));
   }
 
   /** The waiters behind a failed attempt do not make the same one again, or a queue would fail one by one. */
@@ -520,6 +576,7 @@ export class LockQueue {
   #drop(contender: Contender<Waiter>): void {
     this.#part(contender);
     this.#contending--;
+    if (this.#contending === 0) this.#check?.list?.remove(this.#check);
     // Without a contender, nothing keeps the knowledge of other holders up to date.
     if (this.#contending === 0 && this.queues.kind.capacity > 1) this.#seen = undefined;
   }

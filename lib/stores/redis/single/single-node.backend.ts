@@ -80,8 +80,9 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
       }
       if (vote.status === 'refused') {
         if (undo && !place) this.#undo(request);
-        const { owner, remainingMs, number } = vote;
-        const refusal = { status: 'contended', owner, remainingMs, queued: place !== undefined, number } as const;
+        const { owner, remainingMs, number, wasPassedOver: placeWasLost } = vote;
+        const queued = place !== undefined;
+        const refusal = { status: 'contended', owner, remainingMs, queued, number, placeWasLost } as const;
         return undo ? { ...refusal, isRepeated: true } : refusal;
       }
       undo ||= vote.mayHaveRun;
