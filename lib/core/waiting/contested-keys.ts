@@ -1,31 +1,38 @@
-/** For how long a key is remembered, in milliseconds. */
-const REMEMBERED_MS = 1_000;
-/** How many keys are remembered at most. */
-const AT_MOST = 1_000;
+/** How long a generation lasts, in milliseconds, and how many keys it has at most. */
+const GENERATION_MS = 1_000;
+const KEYS = 500;
 
 /**
- * The keys that calls of this process had to wait for a moment ago. The next call for one of them will probably have to wait,
- * too: it takes its place in the queue of the store with its first attempt, which saves the one that would be refused.
+ * The keys that calls of this process had to wait for a moment ago: one second to two. The next call for one of them will
+ * probably have to wait, too: it takes its place in the queue of the store with its first attempt, which saves the one that would
+ * be refused. There are two generations of keys, as it is costly to find the oldest entry of a Map that is written all the time.
  */
 export class ContestedKeys {
-  /** When each was last contested, the latest at the end. */
-  readonly #contestedAt = new Map<string, number>();
+  #recent = new Set<string>();
+  #before = new Set<string>();
+  #since = -Infinity;
 
   constructor(private readonly now: () => number) {}
 
   note(key: string): void {
-    this.#contestedAt.delete(key);
-    this.#contestedAt.set(key, this.now());
-    if (this.#contestedAt.size <= AT_MOST) return;
-    const [oldest] = this.#contestedAt.keys();
-    this.#contestedAt.delete(oldest!);
+    this.#age();
+    if (this.#recent.size >= KEYS) this.#begin(this.#recent);
+    this.#recent.add(key);
   }
 
   has(key: string): boolean {
-    const contestedAt = this.#contestedAt.get(key);
-    if (contestedAt === undefined) return false;
-    if (this.now() - contestedAt < REMEMBERED_MS) return true;
-    this.#contestedAt.delete(key);
-    return false;
+    this.#age();
+    return this.#recent.has(key) || this.#before.has(key);
+  }
+
+  #age(): void {
+    const ageMs = this.now() - this.#since;
+    if (ageMs >= GENERATION_MS) this.#begin(ageMs < 2 * GENERATION_MS ? this.#recent : new Set());
+  }
+
+  #begin(before: Set<string>): void {
+    this.#before = before;
+    this.#recent = new Set();
+    this.#since = this.now();
   }
 }

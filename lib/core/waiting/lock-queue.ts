@@ -288,7 +288,7 @@ export class LockQueue {
 
   /** A contender that waits, or rests, is to ask again. */
   onDue(contender: Contender<Waiter>): void {
-    this.#ask(contender, contender.waiter === this.#waiters.first);
+    this.#ask(contender, this.queues.contenders.areMany && contender.waiter === this.#waiters.first);
   }
 
   /** Has the first contender that waits ask on behalf of all. */
