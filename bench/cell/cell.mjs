@@ -1,5 +1,6 @@
 /** One cell: one contestant in one scenario, once, in processes and on redis-servers of its own. */
 import { SCENARIOS } from '../scenarios/index.mjs';
+import { startRedisCluster } from './redis-cluster.mjs';
 import { startRedisServers } from './redis-servers.mjs';
 import { WorkerProcess } from './worker-process.mjs';
 
@@ -10,13 +11,15 @@ const { scenario: id, contestant, quick, counting, scratch } = JSON.parse(proces
 
 async function run() {
   const scenario = SCENARIOS[id];
-  const servers = await startRedisServers(scenario.nodes ?? 1);
+  const { masters, nodes = 1 } = scenario;
+  const servers = await (masters ? startRedisCluster(masters, scratch) : startRedisServers(nodes));
   const workers = Array.from({ length: scenario.processes ?? 1 }, () => new WorkerProcess());
   const terms = {
     ports: servers.map(({ port }) => port),
     ttlMs: TTL_MS,
     waitMs: WAIT_MS,
     processes: workers.length,
+    isCluster: masters !== undefined,
     ...scenario.terms,
   };
   await Promise.all(workers.map((worker) => worker.run('open', { scenario: id, contestant, counting, ...terms })));

@@ -22,6 +22,22 @@ export function countCommands(ports) {
   return () => commands;
 }
 
+/**
+ * Counts how often this process writes to sockets to the ports: commands that leave together are one write.
+ * @returns the count so far
+ */
+export function countWrites(ports) {
+  let writes = 0;
+  for (const name of ['_write', '_writev']) {
+    const write = Socket.prototype[name];
+    Socket.prototype[name] = function countingWrite(...args) {
+      if (ports.includes(this.remotePort)) writes++;
+      return write.apply(this, args);
+    };
+  }
+  return () => writes;
+}
+
 /** Reads requests of RESP: an array of bulk strings each. */
 class RequestReader {
   #line = '';

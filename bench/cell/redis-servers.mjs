@@ -5,12 +5,13 @@ import { connect } from '../contestants/clients.mjs';
 
 /** Empty redis-servers of this cell. They die with its process group. */
 export function startRedisServers(count) {
-  return Promise.all(Array.from({ length: count }, startRedisServer));
+  return Promise.all(Array.from({ length: count }, () => startRedisServer()));
 }
 
-async function startRedisServer() {
+/** @param settings further arguments, made of the port of the server */
+export async function startRedisServer(settings = () => []) {
   const port = await freePort();
-  const args = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no'];
+  const args = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', ...settings(port)];
   // The server of `provideRedisServer`. With the C locale: Redis refuses to start under one that is not installed.
   const env = { ...process.env, LC_ALL: 'C' };
   const child = spawn(process.env.REDIS_SERVER, args, { env, stdio: ['ignore', 'pipe', 'inherit'] });
@@ -33,12 +34,14 @@ async function startRedisServer() {
 }
 
 async function freePort() {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address();
-  server.close();
-  await once(server, 'close');
-  return port;
+  for (;;) {
+    const server = createServer().listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const { port } = server.address();
+    server.close();
+    await once(server, 'close');
+    if (port <= 55_535) return port; // the bus of a Cluster has a port 10 000 higher
+  }
 }
 
 /** CPU time that a server has used, in microseconds. */
@@ -56,4 +59,10 @@ export async function commandCalls(control) {
     if (!/^(info|config\|resetstat|zcount)$/.test(name)) calls += Number(count);
   }
   return calls;
+}
+
+/** Calls of scripts since `CONFIG RESETSTAT`: how many commands the library has sent for its locks. */
+export async function scriptCalls(control) {
+  const info = await control.info('commandstats');
+  return Number(/^cmdstat_evalsha:calls=(\d+)/m.exec(info)?.[1] ?? 0);
 }

@@ -22,6 +22,11 @@ export class WorkerProcess {
     });
   }
 
+  /** Ends it as a crash does. Its tasks are rejected. */
+  kill() {
+    this.#child.kill('SIGKILL');
+  }
+
   run(task, terms = {}) {
     const id = this.#sequence++;
     return new Promise((resolve, reject) => {

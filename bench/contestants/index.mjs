@@ -25,6 +25,7 @@ export const CONTESTANTS = {
       'redlock',
       'second-round-trips',
       'keys-left-redlock',
+      'growth',
     ],
   },
   'raw-queue': { title: 'raw queue', takesPart: ['contended', 'wake-up'] },

@@ -1,4 +1,5 @@
 import 'reflect-metadata';
+import { Cluster } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /** Where the built library is; another copy can be measured by `BENCH_DIST`. */
@@ -12,20 +13,31 @@ export function library(path) {
   return import(modules + path);
 }
 
-export async function open({ ports, ttlMs, waitMs, fair }) {
+export async function open({ ports, isCluster, ttlMs, waitMs, fair }) {
   const { openLocks } = await library('compose/open-locks.js');
-  const urls = ports.map((port) => `redis://127.0.0.1:${port}`);
-  const source = urls.length > 1 ? { redlock: urls } : { redis: urls[0] };
+  const source = sourceOf(ports, isCluster);
   const { service } = await openLocks({ ...source, ttlMs, waitMs, ...(fair && { fair }) });
-  if (urls.length > 1) await untilNodesVote(service);
+  if (source.redlock) await untilNodesVote(service);
   return {
     acquire: (key) => service.acquire(key),
     release: (lock) => lock.release(),
     hold: (key, ttl) => service.acquire(key, { ttlMs: ttl }),
     /** How much the service keeps in memory. */
     size: () => service.size,
+    diagnose: () => service.diagnose(),
     close: () => service.onApplicationShutdown(),
   };
+}
+
+/** So many lock services of this process: to Redis they are as many processes. */
+export function openMany(terms, count) {
+  return Promise.all(Array.from({ length: count }, () => open(terms)));
+}
+
+function sourceOf(ports, isCluster) {
+  if (isCluster) return { redis: () => new Cluster([{ host: '127.0.0.1', port: ports[0] }]) };
+  const urls = ports.map((port) => `redis://127.0.0.1:${port}`);
+  return urls.length > 1 ? { redlock: urls } : { redis: urls[0] };
 }
 
 /** New nodes of a Redlock do not vote before leases that they may have forgotten have ended. */

@@ -1,3 +1,4 @@
+import { ROUND_TRIPS_MS } from '../scenarios/redlock-far.mjs';
 import { number, percent, times } from './format.mjs';
 
 const rate = ['turns/s', ({ rate: value }) => number(value)];
@@ -92,6 +93,58 @@ export const COLUMNS = {
     ['longest ms', ({ maxMs }) => number(maxMs)],
     ['acquired before the release', ({ violations }) => number(violations)],
   ],
+  'dead-places': [
+    ['turns', ({ turns }) => number(turns)],
+    ['undisturbed', ({ undisturbed }) => number(undisturbed)],
+    ['of those', ({ share }) => percent(share)],
+    ['longest pause ms', ({ longestPauseMs }) => number(longestPauseMs)],
+  ],
+  'hot-key': ['few', 'some', 'many'].flatMap((name) => [
+    ['services', (figures) => number(figures[`${name}.services`])],
+    ['turns/s', (figures) => number(figures[`${name}.rate`])],
+    ['commands a turn', (figures) => number(figures[`${name}.commands`])],
+  ]),
+  'cluster-hand-offs': [
+    ['hand-offs', ({ turns }) => number(turns)],
+    ['messages on the bus, each', ({ messages }) => number(messages)],
+    ['bytes on the bus, each', ({ bytes }) => number(bytes)],
+    ['wake-up on the same node, p50 ms', ({ sameP50Ms }) => number(sameP50Ms)],
+    ['p90 ms', ({ sameP90Ms }) => number(sameP90Ms)],
+    ['on another node, p50 ms', ({ otherP50Ms }) => number(otherP50Ms)],
+    ['p90 ms', ({ otherP90Ms }) => number(otherP90Ms)],
+    ['p90 to same', ({ p90ToSame }) => times(p90ToSame)],
+  ],
+  waiting: [
+    ['calls that wait', ({ waits }) => number(waits)],
+    ['failed', ({ failures }) => number(failures)],
+    ['keys with a queue in Redis', ({ queuedShare }) => percent(queuedShare)],
+    ['commands/s', ({ commands }) => number(commands)],
+    ['for 1 000 calls', ({ commandsPer1000 }) => number(commandsPer1000)],
+    ['locks lost', ({ violations }) => number(violations)],
+    ['error', ({ error }) => shortened(error)],
+  ],
+  burst: [
+    ['calls', ({ turns }) => number(turns)],
+    ['failed', ({ failures }) => number(failures)],
+    ['all ended in ms', ({ ms }) => number(ms)],
+    ['error', ({ error }) => shortened(error)],
+  ],
+  'held-in-cluster': [
+    ['Cluster: commands a round', (figures) => number(figures['cluster.commands'])],
+    ['writes a node', (figures) => number(figures['cluster.writesOfNode'])],
+    ['client CPU µs a lock', (figures) => number(figures['cluster.clientUs'])],
+    ['one Redis: commands a round', (figures) => number(figures['one.commands'])],
+    ['writes', (figures) => number(figures['one.writesOfNode'])],
+    ['client CPU µs a lock', (figures) => number(figures['one.clientUs'])],
+    ['CPU to one Redis', ({ clientUsToOne }) => times(clientUsToOne)],
+    ['lost', ({ violations }) => number(violations)],
+  ],
+  'redlock-far': ROUND_TRIPS_MS.flatMap((ms) => [
+    [`${ms} ms: granted`, (figures) => percent(figures[`${ms}.granted`])],
+    ['p50 ms', (figures) => number(figures[`${ms}.p50Ms`])],
+    ['errors with advice', (figures) => percent(figures[`${ms}.errorsThatAdvise`])],
+    ['found by the doctor', (figures) => figures[`${ms}.isFound`]],
+  ]),
 };
 
 function shortened(error) {

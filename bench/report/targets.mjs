@@ -155,6 +155,75 @@ export const TARGETS = [
     of: (own) => own.keysLeft,
     atMost: 4_097,
   },
+  ...['dead-places', 'dead-places-cluster'].map((scenario) => ({
+    scenario,
+    title: `Twenty killed${scenario.endsWith('cluster') ? ', Cluster' : ''}: turns of two others to those undisturbed`,
+    of: (own) => own.share,
+    atLeast: 0.8,
+  })),
+  {
+    scenario: 'hot-key',
+    title: '2, 32 and 128 services on one key: most commands a turn',
+    of: (own) => own.mostCommands,
+    atMost: 3.2,
+  },
+  ...[3, 9].map((masters) => ({
+    scenario: `hand-offs-cluster-${masters}`,
+    title: `Cluster of ${masters}: bytes on the bus a hand-off`,
+    of: (own) => own.bytes,
+    atMost: 0,
+  })),
+  {
+    scenario: 'hand-offs-cluster-3',
+    title: 'Cluster of 3: p90 of a wake-up on another node to the same node',
+    of: (own) => own.p90ToSame,
+    atMost: 2,
+  },
+  {
+    scenario: 'waits-2x100k',
+    title: '100 000 keys waited for by two: failed',
+    of: (own) => own.failures,
+    atMost: 0,
+  },
+  { scenario: 'burst', title: '300 000 wanted in one tick: failed', of: (own) => own.failures, atMost: 0 },
+  {
+    scenario: 'held-beside-waits',
+    title: '1 000 held beside 35 000 waits: lost',
+    of: (own) => own.violations,
+    atMost: 0,
+  },
+  { scenario: 'waits-10k', title: '10 000 keys waited for: commands a second', of: (own) => own.commands, atMost: 300 },
+  {
+    scenario: 'waits-fair-10k',
+    title: '10 000 fair calls for one key: commands a second',
+    of: (own) => own.commands,
+    atMost: 50,
+  },
+  {
+    scenario: 'held-cluster',
+    title: '20 000 held in a Cluster: writes a node and round',
+    of: (own) => own['cluster.writesOfNode'],
+    atMost: 30,
+  },
+  {
+    scenario: 'held-cluster',
+    title: "20 000 held in a Cluster: client CPU to one Redis'",
+    of: (own) => own.clientUsToOne,
+    atMost: 1.3,
+  },
+  { scenario: 'held-cluster', title: '20 000 held in a Cluster: lost', of: (own) => own.violations, atMost: 0 },
+  {
+    scenario: 'redlock-far',
+    title: 'Redlock, 100 ms away: granted',
+    of: (own) => own['100.granted'],
+    atLeast: 1,
+  },
+  {
+    scenario: 'redlock-far',
+    title: 'Redlock, 210 ms away: errors that name commandTimeoutMs',
+    of: (own) => own['210.errorsThatAdvise'],
+    atLeast: 1,
+  },
 ];
 
 /** @returns the targets of the scenarios that ran, each with its value, that of the least code, and whether it is met */

@@ -4,11 +4,17 @@
  * in its client processes). One with `once` is not repeated: chance has no part in its figures.
  */
 import { CONTESTANTS } from '../contestants/index.mjs';
+import { clusterHandOffs } from './cluster-hand-offs.mjs';
 import { contended } from './contended.mjs';
 import { crowd } from './crowd.mjs';
+import { deadPlaces } from './dead-places.mjs';
 import { dueTogether } from './due-together.mjs';
+import { heldInCluster } from './held-in-cluster.mjs';
 import { held } from './held.mjs';
+import { hotKey } from './hot-key.mjs';
 import { keysLeft } from './keys-left.mjs';
+import { burst, waiting } from './overload.mjs';
+import { redlockFar } from './redlock-far.mjs';
 import { redlock } from './redlock.mjs';
 import { secondRoundTrips } from './second-round-trips.mjs';
 import { uncontended } from './uncontended.mjs';
@@ -41,6 +47,37 @@ export const SCENARIOS = {
     groups: ['keys-left-redlock'],
     nodes: 5,
   }),
+  'dead-places': deadPlaces({ title: 'Twenty waiting processes are killed, one Redis' }),
+  'dead-places-cluster': deadPlaces({ title: 'Twenty waiting processes are killed, a Cluster of 3', masters: 3 }),
+  'hot-key': hotKey,
+  'hand-offs-cluster-3': clusterHandOffs({ title: 'Hand-offs in a Cluster of 3, 100 a second', masters: 3 }),
+  'hand-offs-cluster-9': clusterHandOffs({ title: 'Hand-offs in a Cluster of 9, 100 a second', masters: 9 }),
+  'waits-2x100k': waiting({
+    title: '100 000 keys (quick: 10 000), each waited for by two processes',
+    waits: 100_000,
+    quickWaits: 10_000,
+    processes: 2,
+  }),
+  'waits-10k': waiting({
+    title: '10 000 keys (quick: 2 000) waited for by one process',
+    waits: 10_000,
+    quickWaits: 2_000,
+  }),
+  'waits-fair-10k': waiting({
+    title: '10 000 calls (quick: 2 000) that wait for one key, fair mode',
+    waits: 10_000,
+    quickWaits: 2_000,
+    areOfOneKey: true,
+  }),
+  'held-beside-waits': waiting({
+    title: '1 000 held locks beside 35 000 waits (quick: 5 000) of the same process',
+    waits: 35_000,
+    quickWaits: 5_000,
+    held: 1_000,
+  }),
+  burst,
+  'held-cluster': heldInCluster,
+  'redlock-far': redlockFar,
 };
 
 /** @returns whether a contestant takes part in a scenario */

@@ -1,0 +1,73 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { startRedisServers, scriptCalls } from '../cell/redis-servers.mjs';
+import { countWrites } from '../cell/command-counter.mjs';
+import { cpuUs, sum } from '../cell/statistics.mjs';
+import { open } from '../contestants/library.mjs';
+
+const MASTERS = 3;
+const FULL = { locks: 20_000, ttlMs: 18_000, rounds: 3 };
+const QUICK = { locks: 4_000, ttlMs: 6_000, rounds: 2 };
+const IN_FLIGHT = 1_000;
+
+/** What it costs to keep very many locks of a Cluster, whose commands may name keys of one slot only, against one Redis. */
+export const heldInCluster = {
+  title: `20 000 held locks (quick: 4 000) in a Cluster of ${MASTERS}, and on one Redis`,
+  kind: 'held-in-cluster',
+  groups: ['growth'],
+  masters: MASTERS,
+  processes: 2,
+  once: true,
+
+  async coordinate({ servers, workers: [inCluster, onOne], quick }) {
+    const terms = quick ? QUICK : FULL;
+    const [single] = await startRedisServers(1);
+    const cluster = await held(inCluster, servers, terms);
+    const one = await held(onOne, [single], terms);
+    return { cluster, one, clientUsToOne: cluster.clientUs / one.clientUs, violations: cluster.lost + one.lost };
+  },
+
+  tasks: {
+    async acquire(client, { locks, ttlMs, ports }) {
+      client.writes = countWrites(ports);
+      const contestant = await open({ ...client.terms, ports, isCluster: ports.length > 1 });
+      client.held = [];
+      const acquireSome = async () => {
+        while (client.held.length < locks) {
+          const index = client.held.push(undefined) - 1;
+          client.held[index] = await contestant.hold(`held:${index}`, ttlMs);
+        }
+      };
+      await Promise.all(Array.from({ length: IN_FLIGHT }, acquireSome));
+      await sleep(ttlMs / 2); // into the steady state
+    },
+
+    async keep({ writes, held: locks }, { ms }) {
+      const writesBefore = writes();
+      const cpuBefore = process.cpuUsage();
+      await sleep(ms);
+      const clientUs = cpuUs(cpuBefore);
+      return { clientUs, writes: writes() - writesBefore, lost: locks.filter(({ isHeld }) => !isHeld).length };
+    },
+  },
+};
+
+/** @returns what one round of extensions costs */
+async function held(worker, servers, { locks, ttlMs, rounds }) {
+  await worker.run('acquire', { locks, ttlMs, ports: servers.map(({ port }) => port) });
+  await Promise.all(servers.map(({ control }) => control.config('RESETSTAT')));
+  const { clientUs, writes, lost } = await worker.run('keep', { ms: (rounds * ttlMs) / 3 });
+  const total = async (count) => sum(await Promise.all(servers.map(({ control }) => count(control))));
+  const extensions = await total(extended);
+  const perRound = locks / extensions;
+  return {
+    commands: (await total(scriptCalls)) * perRound,
+    writesOfNode: (writes * perRound) / servers.length,
+    clientUs: clientUs / extensions,
+    lost,
+  };
+}
+
+/** How many extensions there were: each is one PEXPIRE within a script. */
+async function extended(control) {
+  return Number(/^cmdstat_pexpire:calls=(\d+)/m.exec(await control.info('commandstats'))?.[1] ?? 0);
+}

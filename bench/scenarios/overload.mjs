@@ -1,0 +1,116 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { scriptCalls } from '../cell/redis-servers.mjs';
+import { nowMs, sum } from '../cell/statistics.mjs';
+
+const SECONDS = 20;
+const QUICK_SECONDS = 5;
+/** From the first call until all have their places, and for so long what is checked has come into step. */
+const SETTLE_MS = 5_000;
+/** What holds all keys that are waited for: a value as the library writes it, of a process that is none of ours. */
+const HOLDER = 'bench/1/abcdefghijkl/0@0000000000000001+';
+const HELD_TTL_MS = 9_000;
+
+/**
+ * Very many calls that wait, and nothing moves: whether they fail, what they ask of Redis, and what becomes of the locks that
+ * their process holds.
+ * @param waits how many calls of each process wait
+ * @param areOfOneKey they wait for one key; otherwise each for its own
+ * @param held how many locks each process holds beside that
+ */
+export function waiting({ title, waits, quickWaits, processes = 1, areOfOneKey = false, held = 0 }) {
+  return {
+    title,
+    kind: 'waiting',
+    groups: ['growth'],
+    processes,
+    terms: { fair: areOfOneKey, waitMs: 300_000 },
+    once: true,
+
+    async coordinate({ servers: [{ control }], workers, quick }) {
+      const count = quick ? quickWaits : waits;
+      const seconds = quick ? QUICK_SECONDS : SECONDS;
+      const keys = areOfOneKey ? 1 : count;
+      await hold(control, keys);
+      const everyWorker = (task, terms) => Promise.all(workers.map((worker) => worker.run(task, terms)));
+      if (held > 0) await everyWorker('hold', { held });
+      const keysBefore = await control.dbsize();
+      await everyWorker('wait', { count, areOfOneKey });
+      await sleep(quick ? SETTLE_MS / 2 : SETTLE_MS);
+      await control.config('RESETSTAT');
+      const begin = nowMs();
+      await sleep(seconds * 1_000);
+      const commands = ((await scriptCalls(control)) / (nowMs() - begin)) * 1_000;
+      const ends = await everyWorker('look');
+      return {
+        waits: count * processes,
+        failures: sum(ends.map(({ failures }) => failures)),
+        error: ends.find(({ error }) => error)?.error,
+        commands,
+        commandsPer1000: commands / ((count * processes) / 1_000),
+        queuedShare: ((await control.dbsize()) - keysBefore) / keys,
+        ...(held > 0 && { violations: sum(ends.map(({ lost }) => lost)) }),
+      };
+    },
+
+    tasks: {
+      async hold(client, { held: count }) {
+        const { contestant } = client;
+        const acquiring = Array.from({ length: count }, (_, index) => contestant.hold(`held:${index}`, HELD_TTL_MS));
+        client.held = await Promise.all(acquiring);
+      },
+
+      /** All at once. */
+      wait(client, { count, areOfOneKey: isOne }) {
+        client.ends = { failures: 0 };
+        const failed = ({ name, message }) => {
+          client.ends.failures++;
+          client.ends.error ??= `${name}: ${message}`;
+        };
+        for (let index = 0; index < count; index++) {
+          client.contestant.acquire(isOne ? 'awaited:0' : `awaited:${index}`).catch(failed);
+        }
+      },
+
+      look: ({ ends, held: locks = [] }) => ({ ...ends, lost: locks.filter(({ isHeld }) => !isHeld).length }),
+    },
+  };
+}
+
+/** Locks that nobody gives back. */
+async function hold(control, count) {
+  for (let first = 0; first < count; first += 1_000) {
+    const batch = control.pipeline();
+    for (let index = first; index < Math.min(count, first + 1_000); index++) {
+      batch.set(`lock:{awaited:${index}}`, HOLDER, 'PX', 600_000);
+    }
+    await batch.exec();
+  }
+}
+
+const BURST = 300_000;
+const QUICK_BURST = 30_000;
+
+/** Very many locks that are free, wanted within one tick. */
+export const burst = {
+  title: '300 000 free locks (quick: 30 000) wanted in one tick',
+  kind: 'burst',
+  groups: ['growth'],
+  once: true,
+
+  coordinate: ({ workers: [worker], quick }) => worker.run('acquire', { count: quick ? QUICK_BURST : BURST }),
+
+  tasks: {
+    async acquire({ contestant }, { count }) {
+      let failures = 0;
+      let error;
+      const failed = ({ name, message }) => {
+        failures++;
+        error ??= `${name}: ${message}`;
+      };
+      const begin = nowMs();
+      const acquiring = Array.from({ length: count }, (_, index) => contestant.acquire(`burst:${index}`).catch(failed));
+      await Promise.all(acquiring);
+      return { turns: count, failures, error, ms: nowMs() - begin };
+    },
+  },
+};
