@@ -185,6 +185,12 @@ export const TARGETS = [
     of: (own) => own.failures,
     atMost: 0,
   },
+  {
+    scenario: 'held-beside-waits',
+    title: '35 000 waits beside 1 000 held: failed',
+    of: (own) => own.failures,
+    atMost: 0,
+  },
   { scenario: 'burst', title: '300 000 wanted in one tick: failed', of: (own) => own.failures, atMost: 0 },
   {
     scenario: 'held-beside-waits',

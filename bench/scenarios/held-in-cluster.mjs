@@ -5,7 +5,7 @@ import { cpuUs, sum } from '../cell/statistics.mjs';
 import { open } from '../contestants/library.mjs';
 
 const MASTERS = 3;
-const FULL = { locks: 20_000, ttlMs: 18_000, rounds: 3 };
+const FULL = { locks: 20_000, ttlMs: 12_000, rounds: 2 };
 const QUICK = { locks: 4_000, ttlMs: 6_000, rounds: 2 };
 const IN_FLIGHT = 1_000;
 

@@ -9,6 +9,8 @@ const SETTLE_MS = 5_000;
 /** What holds all keys that are waited for: a value as the library writes it, of a process that is none of ours. */
 const HOLDER = 'bench/1/abcdefghijkl/0@0000000000000001+';
 const HELD_TTL_MS = 9_000;
+/** Some 10 000 calls a second begin to wait. */
+const [WAITS_AT_ONCE, PAUSE_MS] = [500, 50];
 
 /**
  * Very many calls that wait, and nothing moves: whether they fail, what they ask of Redis, and what becomes of the locks that
@@ -59,8 +61,8 @@ export function waiting({ title, waits, quickWaits, processes = 1, areOfOneKey =
         client.held = await Promise.all(acquiring);
       },
 
-      /** All at once. */
-      wait(client, { count, areOfOneKey: isOne }) {
+      /** Not at once, which is what `burst` does. */
+      async wait(client, { count, areOfOneKey: isOne }) {
         client.ends = { failures: 0 };
         const failed = ({ name, message }) => {
           client.ends.failures++;
@@ -68,6 +70,7 @@ export function waiting({ title, waits, quickWaits, processes = 1, areOfOneKey =
         };
         for (let index = 0; index < count; index++) {
           client.contestant.acquire(isOne ? 'awaited:0' : `awaited:${index}`).catch(failed);
+          if (index % WAITS_AT_ONCE === 0) await sleep(PAUSE_MS);
         }
       },
 
