@@ -79,8 +79,8 @@ export function waiting({ title, waits, quickWaits, processes = 1, areOfOneKey =
   };
 }
 
-/** Locks that nobody gives back. */
-async function hold(control, count) {
+/** Locks that nobody gives back: `awaited:0` and so on. */
+export async function hold(control, count) {
   for (let first = 0; first < count; first += 1_000) {
     const batch = control.pipeline();
     for (let index = first; index < Math.min(count, first + 1_000); index++) {

@@ -1,0 +1,136 @@
+/**
+ * Measures what the operations of the library cost on one Redis: docs/scale.md and bench/scale.mjs have figures from here.
+ *
+ *     npm run build && node --expose-gc bench/costs.mjs
+ *
+ * CPU is that of the client process and of the server; bytes are those that the server read and wrote, by `INFO stats`. Memory
+ * of the process is its heap after garbage collection, with many of something and without; of Redis, it is `MEMORY USAGE`.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { redisCpuUs, scriptCalls, startRedisServer } from './cell/redis-servers.mjs';
+import { cpuUs } from './cell/statistics.mjs';
+import { open, openMany } from './contestants/library.mjs';
+import { provideRedisServer } from './provide-redis-server.mjs';
+import { number, table } from './report/format.mjs';
+import { hold } from './scenarios/overload.mjs';
+import { freshKeys, turns } from './scenarios/turns-in-slices.mjs';
+
+const TURNS = 30_000;
+const HELD = 20_000;
+const WAITS = 5_000;
+const PLACES = 50;
+
+await provideRedisServer();
+const server = await startRedisServer();
+const { control } = server;
+const terms = { ports: [server.port], ttlMs: 30_000, waitMs: 600_000 };
+const operations = [];
+const sizes = [];
+
+try {
+  await takeTurns(1);
+  await takeTurns(50);
+  await handOver();
+  await holdMany();
+  await waitForMany();
+  await waitForOne();
+} finally {
+  server.kill();
+}
+console.log(table(['one', 'commands', 'client CPU µs', 'Redis CPU µs', 'bytes to Redis', 'bytes back'], operations));
+console.log(`\n${table(['each', 'bytes in the process', 'bytes in Redis'], sizes)}`);
+process.exit();
+
+async function takeTurns(inFlight) {
+  const locks = await open(terms);
+  const nextKey = freshKeys('order');
+  const take = () => turns(locks, nextKey, { count: TURNS, inFlight });
+  await take(); // warm up
+  await measure(`turn on a key of its own, ${inFlight} in flight`, take, () => TURNS);
+  await locks.close();
+}
+
+async function handOver() {
+  const services = await openMany(terms, 2);
+  const each = async (service) => {
+    for (let turn = 0; turn < TURNS / 2; turn++) await service.release(await service.acquire('handed over'));
+  };
+  const take = () => Promise.all(services.map(each));
+  await take(); // warm up
+  await measure('turn on one key, in turn with another process', take, () => TURNS);
+  for (const service of services) await service.close();
+}
+
+async function holdMany() {
+  const locks = await open(terms);
+  const ttlMs = 6_000;
+  const before = heap();
+  const held = await Promise.all(Array.from({ length: HELD }, (_, index) => locks.hold(`held:${index}`, ttlMs)));
+  sizes.push(['held lock', number((heap() - before) / HELD), await memoryOf('lock:{held:777}')]);
+  await sleep(ttlMs);
+  const count = () => callsOf('pexpire');
+  await measure(`extension of one of ${HELD} held locks`, () => sleep(2 * ttlMs), count);
+  await Promise.all(held.map((lock) => lock.release()));
+  await locks.close();
+}
+
+async function waitForMany() {
+  const locks = await open(terms);
+  await hold(control, WAITS);
+  const before = heap();
+  const waits = Array.from({ length: WAITS }, (_, index) => locks.acquire(`awaited:${index}`));
+  await sleep(3_000);
+  const bytes = [number((heap() - before) / WAITS), await memoryOf('lock:{awaited:777}:queue')];
+  sizes.push(['call that waits for a key of its own, with the queue of that key', ...bytes]);
+  const seconds = 6;
+  const count = () => WAITS * seconds;
+  await measure(`check of one of ${WAITS} keys that are waited for`, () => sleep(seconds * 1_000), count);
+  await control.del(...waits.map((_, index) => `lock:{awaited:${index}}`));
+  await Promise.all(waits.map(async (lock) => locks.release(await lock)));
+  await locks.close();
+}
+
+/** Calls of one process behind each other; then processes in a queue. */
+async function waitForOne() {
+  await hold(control, 1);
+  const [first, ...others] = await openMany(terms, PLACES);
+  const before = heap();
+  for (let index = 0; index < WAITS; index++) void first.acquire('awaited:0');
+  await sleep(2_000);
+  sizes.push(['call that waits behind others of its process', number((heap() - before) / WAITS), 0]);
+  const queue = 'lock:{awaited:0}:queue';
+  const alone = await memoryOf(queue);
+  for (const each of others) void each.acquire('awaited:0');
+  await sleep(2_000);
+  sizes.push(['further process in the queue of a key', '', number(((await memoryOf(queue)) - alone) / others.length)]);
+}
+
+/** @param counted how many operations `work` has done */
+async function measure(what, work, counted) {
+  await control.config('RESETSTAT');
+  const redisBefore = await redisCpuUs(control);
+  const before = process.cpuUsage();
+  await work();
+  const clientUs = cpuUs(before);
+  const redisUs = (await redisCpuUs(control)) - redisBefore;
+  const [commands, bytes, count] = [await scriptCalls(control), await bytesOf(control), await counted()];
+  operations.push([what, ...[commands, clientUs, redisUs, ...bytes].map((total) => number(total / count))]);
+}
+
+async function bytesOf() {
+  const info = await control.info('stats');
+  return ['input', 'output'].map((name) => Number(new RegExp(`total_net_${name}_bytes:(\\d+)`).exec(info)[1]));
+}
+
+async function callsOf(command) {
+  return Number(new RegExp(`cmdstat_${command}:calls=(\\d+)`).exec(await control.info('commandstats'))[1]);
+}
+
+function memoryOf(key) {
+  return control.memory('USAGE', key, 'SAMPLES', 0);
+}
+
+function heap() {
+  globalThis.gc();
+  return process.memoryUsage().heapUsed;
+}
