@@ -6,9 +6,13 @@
  * CPU is that of the client process and of the server; bytes are those that the server read and wrote, by `INFO stats`. Memory
  * of the process is its heap after garbage collection, with many of something and without; of Redis, it is `MEMORY USAGE`.
  */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { redisCpuUs, scriptCalls, startRedisServer } from './cell/redis-servers.mjs';
-import { cpuUs } from './cell/statistics.mjs';
+import { startRedisCluster } from './cell/redis-cluster.mjs';
+import { cpuUs, sum } from './cell/statistics.mjs';
 import { open, openMany } from './contestants/library.mjs';
 import { provideRedisServer } from './provide-redis-server.mjs';
 import { number, table } from './report/format.mjs';
@@ -19,6 +23,9 @@ const TURNS = 30_000;
 const HELD = 20_000;
 const WAITS = 5_000;
 const PLACES = 50;
+const PUBLISHED = 20_000;
+/** As long as those of the library, and in a slot of the first node. */
+const CHANNEL = 'lock:inbox:2:host-name/12345/abcdefghijkl:{bar}';
 
 await provideRedisServer();
 const server = await startRedisServer();
@@ -34,6 +41,7 @@ try {
   await holdMany();
   await waitForMany();
   await waitForOne();
+  await publish();
 } finally {
   server.kill();
 }
@@ -103,6 +111,31 @@ async function waitForOne() {
   for (const each of others) void each.acquire('awaited:0');
   await sleep(2_000);
   sizes.push(['further process in the queue of a key', '', number(((await memoryOf(queue)) - alone) / others.length)]);
+}
+
+/** What a message to all nodes of a Cluster costs the node that sends it, and each that gets it. */
+async function publish() {
+  const scratch = mkdtempSync(join(tmpdir(), 'costs-'));
+  const nodes = await startRedisCluster(3, scratch);
+  const [sender, ...others] = nodes.map((node) => node.control);
+  const message = 'm'.repeat(CHANNEL.length);
+  for (const command of ['publish', 'spublish']) {
+    const cpuOf = (clients) => Promise.all(clients.map(redisCpuUs)).then(sum);
+    const [senderBefore, othersBefore] = [await cpuOf([sender]), await cpuOf(others)];
+    for (let count = 0; count < PUBLISHED; count++) await sender[command](CHANNEL, message);
+    const sent = ((await cpuOf([sender])) - senderBefore) / PUBLISHED;
+    const received = ((await cpuOf(others)) - othersBefore) / PUBLISHED / others.length;
+    operations.push([
+      `${command} in a Cluster of 3: its node, each other`,
+      1,
+      '',
+      `${number(sent)}, ${number(received)}`,
+      '',
+      '',
+    ]);
+  }
+  for (const node of nodes) node.kill();
+  rmSync(scratch, { recursive: true });
 }
 
 /** @param counted how many operations `work` has done */
