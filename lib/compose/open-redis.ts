@@ -32,6 +32,7 @@ export async function openRedis(
     awaitedReplicas: waitForReplicas?.count ?? 0,
     fair,
     needsAdmission: false,
+    now,
   };
   const [node] = await openNodes([source], settings, clientName(options));
   const problem = unfit(node!);
@@ -60,6 +61,7 @@ export async function openRedlock(
     awaitedReplicas: 0,
     fair: false,
     needsAdmission: admission,
+    now,
   };
   const nodes = await openNodes(sources, settings, clientName(options));
   const problem = unfitTogether(nodes, options);

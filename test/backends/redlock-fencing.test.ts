@@ -56,10 +56,11 @@ describe('Fencing tokens of a Redlock', () => {
       for (let turn = 1; turn <= count; turn++) {
         const claim = claimOn(keys[next++ % keys.length]!);
         await granted(backend, claim);
-        // The slowest node is behind by the turns before.
-        if (turn === count) await nodes.allGranted(claim.key);
+        // The slowest node is behind by the turns before: by so few that none of its votes and releases has to wait.
+        const isTenth = turn % 10 === 0;
+        if (isTenth) await nodes.allGranted(claim.key);
         await releaseOn(backend, claim);
-        if (turn === count) await nodes.allFree(claim.key);
+        if (isTenth) await nodes.allFree(claim.key);
       }
     };
     await turns(100);

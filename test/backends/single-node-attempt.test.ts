@@ -32,10 +32,11 @@ async function attempt(
   const sentAt: number[] = [];
   const givenBack: string[] = [];
   const node = {
-    acquire: (_request: AcquireRequest, told: (vote: Vote) => void) => {
-      sentAt.push(now);
+    acquire: (_request: AcquireRequest, done: (vote: Vote, sentAt: number) => void) => {
+      const sent = now;
+      sentAt.push(sent);
       now += voteMs;
-      queueMicrotask(() => told(votes[sentAt.length - 1]!));
+      queueMicrotask(() => done(votes[sentAt.length - 1]!, sent));
     },
     release: ({ owner }: Grant) => void givenBack.push(`release ${owner}`),
     leave: (_key: string, { ticket }: Place) => void givenBack.push(`leave ${ticket}`),

@@ -178,9 +178,9 @@ describe('Of the operations of one tick', () => {
     expect(calls.map(({ script, locks }) => [script.name, ...locks])).toEqual([
       ['release', 'released'],
       ['vote', 'a', 'c'],
+      ['acquire', 'before', 'after'],
       ['vote', 'b', 'e'],
       ['vote', 'd'],
-      ['acquire', 'before', 'after'],
     ]);
     const { keys, args } = calls[1]!;
     expect(keys).toEqual(['admission', 'a', 'a:fence', 'c', 'c:fence']);
@@ -189,10 +189,9 @@ describe('Of the operations of one tick', () => {
     expect(await Promise.all(answers)).toEqual(['a', 'before', 'b', 'c', 'released', 'd', 'e', 'after']);
   });
 
-  it('those with very many different ttls are sent before they are all gathered', async () => {
-    const ttls = Array.from({ length: 40 }, (_, index) => 1_000 + index);
+  it('those with very many different ttls are sent in calls of their own', async () => {
+    const ttls = Array.from({ length: 30 }, (_, index) => 1_000 + index);
     const answers = ttls.map((ttl) => runScript(runner, ACQUIRE, [FENCE, `lock ${ttl}`], [ttl, 'me@']));
-    expect(calls).toHaveLength(32);
     await endOfTick();
     expect(calls.map(({ args }) => args[0])).toEqual(ttls);
     answerAll(calls);

@@ -17,6 +17,8 @@ export interface AcquireRequest {
   readonly place?: Place;
   /** For how many turns of calls of this process: so many fencing tokens are minted, one after the other. 1 if undefined. */
   readonly turns?: number;
+  /** Who asks. An attempt that waits in this process, and is not wanted any more when its turn comes, need not be sent. */
+  readonly asker?: { readonly isWanted: boolean };
 }
 
 /** A grant: made by the backend, which may keep notes of its own in it, and given back to it as it is. */
@@ -98,7 +100,10 @@ export interface Taken {
  * backend of one that is written with promises.
  */
 export interface LockBackend {
-  /** The longest an attempt to acquire with this ttl can take, in milliseconds. */
+  /**
+   * The longest an attempt to acquire with this ttl can take, in milliseconds; `Infinity` while operations are in flight that
+   * it may have to wait for.
+   */
   attemptTimeoutMs(ttlMs: number): number;
   acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void;
   /** A grant that this backend did not make itself is taken, too: another process may have made it. */

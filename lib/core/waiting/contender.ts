@@ -67,6 +67,11 @@ export class Contender<Waiter> implements Check {
     private readonly all: Contenders<Waiter>,
   ) {}
 
+  /** Whether its attempt is of use: asked when that has waited in this process, and is about to be sent. */
+  get isWanted(): boolean {
+    return this.waiter !== undefined;
+  }
+
   get isAsking(): boolean {
     return this.#state === 'asking';
   }
@@ -110,7 +115,7 @@ export class Contender<Waiter> implements Check {
     const owner = place && waitQueue?.handsOver ? place.ticket : nextOwner();
     this.#attemptedAt = now();
     this.#askedOnceAt = place && this.#isQueued ? undefined : this.#attemptedAt;
-    return { key: this.key, owner, ttlMs, place, turns };
+    return { key: this.key, owner, ttlMs, place, turns, asker: this };
   }
 
   /** Its attempt was answered. */

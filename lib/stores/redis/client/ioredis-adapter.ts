@@ -216,8 +216,12 @@ export class IoredisAdapter implements RedisClient {
 
   #refused(call: ScriptCall, error: unknown, bySha: boolean): void {
     const isUnknown = bySha && error instanceof Error && error.message.startsWith('NOSCRIPT');
-    if (isUnknown && call.isWanted) this.#run(call, false);
-    else call.failed(faultOf(error));
+    if (isUnknown && call.isWanted) {
+      call.sentAgain();
+      this.#run(call, false);
+    } else {
+      call.failed(faultOf(error));
+    }
   }
 
   async call(command: string, ...args: (string | number)[]): Promise<unknown> {

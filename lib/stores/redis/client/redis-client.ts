@@ -92,6 +92,8 @@ export interface ScriptCall {
   readonly args: readonly (string | number)[];
   /** Whether it may be sent a second time, where the server did not know the script. */
   readonly isWanted: boolean;
+  /** Called before it is sent a second time: the server answered that it does not know the script. */
+  sentAgain(): void;
   answered(reply: unknown): void;
   failed(fault: CommandFault): void;
 }

@@ -50,6 +50,10 @@ import type { RedisConnection, RedisConnectionListener } from '../client/redis-c
 import { ReleaseRetry, type PendingRelease, type Releaser } from './release-retry.js';
 import type { ServerIdentity } from '../client/server-identity.js';
 
+/** Advice for a call whose time was over before its attempt was sent. */
+const CONGESTED =
+  'This process asks for more locks at a time than it can be answered: raise waitMs, or ask for fewer together.';
+
 /** Settings of a node. */
 export interface NodeSettings {
   /** First part of every key: `<keyPrefix>:{<key>}`. */
@@ -66,6 +70,8 @@ export interface NodeSettings {
   fair: boolean;
   /** Whether an answer counts only on the connection of its command: another one may lead to a server that has restarted. */
   needsAdmission: boolean;
+  /** The clock of the service, in milliseconds: says when a command was sent. @default monotonic, which never is ahead of it */
+  now?: () => number;
 }
 
 /** Learns what a node hears, and that it can be asked again. */
@@ -105,10 +111,10 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     settings: NodeSettings,
   ) {
     this.#settings = settings;
-    const { commandTimeoutMs, needsAdmission, keyPrefix, processName } = settings;
+    const { commandTimeoutMs, needsAdmission, keyPrefix, processName, now } = settings;
     const { client, clientName } = connection;
     this.#retry = new ReleaseRetry(this);
-    this.#runner = new ScriptRunner(client, commandTimeoutMs, { sameConnection: needsAdmission, listener: this });
+    this.#runner = new ScriptRunner(client, commandTimeoutMs, { sameConnection: needsAdmission, listener: this, now });
     this.#keys = new LockKeys(keyPrefix, countersOf(settings.handsOver, client.isCluster), client.keyPrefix);
     this.#inbox = new Inbox({ client, clientName, channel: this.#keys.inbox(processName), listener: this });
     connection.listen(this);
@@ -122,6 +128,11 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     return this.connection.isReady;
   }
 
+  /** The longest that an operation which comes now can take, in milliseconds; `Infinity` if it may have to wait to be sent. */
+  get longestMs(): number {
+    return this.#runner.longestMs;
+  }
+
   /** Whether waiters hear of it when their turn comes. */
   get isListening(): boolean {
     return this.#inbox.isOpen;
@@ -133,7 +144,8 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
    */
   problem(silence: string): NodeError | undefined {
     if (!this.isReady) return this.connection.problem;
-    return this.#runner.isAnswered ? undefined : new NodeError(this.name, silence);
+    if (this.#runner.isAnswered) return undefined;
+    return new NodeError(this.name, silence, this.#runner.isCongested ? CONGESTED : undefined);
   }
 
   /** Reports to this listener from now on. Messages are heard only once the inbox is open. */
@@ -150,45 +162,52 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     this.#inbox.check();
   }
 
-  /** Attempts to acquire a lock. With a place, a refused attempt is queued. */
-  acquire({ key, owner, ttlMs, place, turns = 1 }: AcquireRequest, done: (vote: Vote) => void): void {
+  /**
+   * Attempts to acquire a lock. With a place, a refused attempt is queued.
+   * @param done its second argument says when the attempt was sent; when it failed, if it never was
+   */
+  acquire(
+    { key, owner, ttlMs, place, turns = 1, asker }: AcquireRequest,
+    done: (vote: Vote, sentAt: number) => void,
+  ): void {
     const { fair } = this.#settings;
     const keys = this.#keys;
     if (!place && !fair && turns === 1) {
       const args = [ttlMs, ownerPart(owner)];
-      this.#runner.run(ACQUIRE, [keys.fence(key), keys.lock(key)], args, this.#voteOf, done);
+      this.#runner.run(ACQUIRE, [keys.fence(key), keys.lock(key)], args, this.#voteOf, done, asker);
       return;
     }
     const entry = place ? this.#entry(place) : '';
     const sign = this.isListening && !this.connection.client.isCluster ? HEARD : UNHEARD;
     const args = [fair ? 1 : 0, sign, ownerPart(owner), ttlMs, turns, entry, place?.number ?? ''];
-    this.#runner.run(CONTEND, [keys.fence(key), keys.lock(key), keys.queue(key)], args, this.#voteOf, done);
+    this.#runner.run(CONTEND, [keys.fence(key), keys.lock(key), keys.queue(key)], args, this.#voteOf, done, asker);
   }
 
   /**
    * Attempts to acquire a lock on one of the nodes of a Redlock.
    * @param admission undefined: the node votes whenever it answers
    * @param proposal the fencing token that the node is to vote for, if its clock and its counter allow it
+   * @param done as of `acquire`
    */
   vote(
-    { key, owner, ttlMs, place }: AcquireRequest,
+    { key, owner, ttlMs, place, asker }: AcquireRequest,
     admission: Admission | undefined,
     proposal: number,
-    done: (vote: Vote) => void,
+    done: (vote: Vote, sentAt: number) => void,
   ): void {
     const keys = this.#keys;
     const epoch = admission?.epoch ?? '';
     const value = ownerPart(owner) + tokenText(proposal);
     if (!place) {
       const names = [keys.admission(key), keys.lock(key), keys.fence(key)];
-      this.#runner.run(VOTE, names, [epoch, ttlMs, value], this.#voteOf, done);
+      this.#runner.run(VOTE, names, [epoch, ttlMs, value], this.#voteOf, done, asker);
       return;
     }
     // A process that does not listen cannot be woken.
     const entry = this.isListening ? this.#entry(place) : '';
     const names = [keys.admission(key), keys.lock(key), keys.fence(key), keys.queue(key)];
     const args = [epoch, ttlMs, value, entry, place.number ?? ''];
-    this.#runner.run(VOTE_OR_QUEUE, names, args, this.#voteOf, done);
+    this.#runner.run(VOTE_OR_QUEUE, names, args, this.#voteOf, done, asker);
   }
 
   /** @param longestMs the longest ttl in use, as far as the caller knows */
@@ -208,8 +227,15 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     this.#release({ key, owner: place.ticket, entry: this.#entry(place), standsMs: Infinity });
   }
 
-  /** Extends a lock. With `restore`, a lock that is absent is put back, with the token of its grant. */
-  extend(request: ExtendRequest, mode: 'keep' | 'restore', done: (extension: NodeExtension) => void): void {
+  /**
+   * Extends a lock. With `restore`, a lock that is absent is put back, with the token of its grant.
+   * @param done as of `acquire`
+   */
+  extend(
+    request: ExtendRequest,
+    mode: 'keep' | 'restore',
+    done: (extension: NodeExtension, sentAt: number) => void,
+  ): void {
     const { grant, ttlMs } = request;
     const keys = [this.#keys.lock(grant.key)];
     const args = [ttlMs, ownerPart(grant.owner)];

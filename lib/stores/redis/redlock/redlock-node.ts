@@ -59,17 +59,30 @@ export class RedlockNode implements RedisNodeListener {
     return vote instanceof NodeError ? vote : undefined;
   }
 
-  acquire(attempt: RedlockAttempt, request: AcquireRequest, proposal: number, done: (vote: Vote) => void): void {
+  /** @param done its second argument says when the vote was sent, if it was */
+  acquire(
+    attempt: RedlockAttempt,
+    request: AcquireRequest,
+    proposal: number,
+    done: (vote: Vote, sentAt: number) => void,
+  ): void {
     const trace = attempt.trace(this.at);
+    const refused = (fault: Fault) => done(fault, Infinity);
+    const asker = {
+      // A release overtakes a vote that waits in this process: the vote must not run behind it.
+      get isWanted() {
+        return !trace.over && (attempt.fencingToken !== undefined || request.asker?.isWanted !== false);
+      },
+    };
     const ask = () => {
       const admitted = this.admission?.vote();
-      if (admitted instanceof NodeError) void Promise.resolve(notAsked(admitted)).then(done);
+      if (admitted instanceof NodeError) void Promise.resolve(notAsked(admitted)).then(refused);
       else {
         trace.votedOn = this.#generation;
-        this.node.vote(request, admitted, proposal, this.#noting('takes', trace, done));
+        this.node.vote({ ...request, asker }, admitted, proposal, this.#noting('takes', trace, done));
       }
     };
-    this.#announceThen(attempt, request.ttlMs, ask, done);
+    this.#announceThen(attempt, request.ttlMs, ask, refused);
   }
 
   /**
@@ -82,10 +95,11 @@ export class RedlockNode implements RedisNodeListener {
     void raising.then(done);
   }
 
-  extend(attempt: RedlockAttempt, ttlMs: number, done: (extension: NodeExtension) => void): void {
+  /** @param done as of `acquire` */
+  extend(attempt: RedlockAttempt, ttlMs: number, done: (extension: NodeExtension, sentAt: number) => void): void {
     const request = { grant: attempt, ttlMs };
     const ask = () => this.node.extend(request, 'keep', this.#noting('keeps', attempt.trace(this.at), done));
-    this.#announceThen(attempt, ttlMs, ask, done);
+    this.#announceThen(attempt, ttlMs, ask, (fault) => done(fault, Infinity));
   }
 
   /** Puts the lock back on this node, which has lost it, as its answer to an extension says. Its value needs its token. */
@@ -194,17 +208,17 @@ export class RedlockNode implements RedisNodeListener {
   #noting<Answer extends Vote | NodeExtension>(
     command: 'takes' | 'keeps',
     trace: Trace,
-    done?: (answer: Answer) => void,
-  ): (answer: Answer) => void {
+    done?: (answer: Answer, sentAt: number) => void,
+  ): (answer: Answer, sentAt: number) => void {
     trace.open++;
-    return (answer) => {
+    return (answer, sentAt) => {
       if (answer.status !== 'fault') trace.mayBeThere = THERE.has(answer.status);
       else if (answer.mayHaveRun) {
         trace.mayBeThere = true;
         trace.mayComeLate ||= command === 'takes';
       } else if (answer.wiped !== undefined) this.admission?.revoke(answer.wiped);
       settle(trace);
-      done?.(answer);
+      done?.(answer, sentAt);
     };
   }
 }

@@ -75,7 +75,9 @@ export class RedlockBackend implements LockBackend, WaitQueue {
 
   /** Time for connections that are being made, one round of votes, and one to write the token back. */
   attemptTimeoutMs(): number {
-    return 3 * this.#nodeTimeoutMs;
+    let longestMs = 0;
+    for (const { node } of this.#nodes) longestMs = Math.max(longestMs, node.longestMs);
+    return this.#nodeTimeoutMs + 2 * longestMs;
   }
 
   acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void {
@@ -86,12 +88,22 @@ export class RedlockBackend implements LockBackend, WaitQueue {
 
   /** Asks for one turn, whatever `turns` says: to pass a lock on, a majority would have to know a whole block of tokens. */
   #acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void {
-    const sentAt = this.#now();
     const { place } = request;
     const attempt = new RedlockAttempt(request);
     const queued = place !== undefined && this.isListening;
-    const proposal = this.#proposals.next(sentAt);
-    const votes = this.#poll<Vote>((node, voted) => node.acquire(attempt, request, proposal, voted));
+    const proposal = this.#proposals.next(this.#now());
+    /** When the first of the granted votes was sent: the lock stands on their nodes for its ttl from then on, at least. */
+    let sentAt = Infinity;
+    const votes = this.#poll<Vote>((node, voted, at) =>
+      node.acquire(attempt, request, proposal, (vote, voteSentAt) => {
+        if (vote.status === 'granted') {
+          sentAt = Math.min(sentAt, voteSentAt);
+          const { fencingToken, nodeTimeUs: timeUs } = vote;
+          if (timeUs !== undefined) this.#proposals.learnVote(fencingToken, { node: at, timeUs, askedAt: voteSentAt });
+        }
+        voted(vote);
+      }),
+    );
     const conclude = (outcome: Issue) => {
       if (outcome.status === 'issued') {
         attempt.fencingToken = outcome.fencingToken;
@@ -116,12 +128,7 @@ export class RedlockBackend implements LockBackend, WaitQueue {
         conclude(tally);
       }
     };
-    votes.each((vote, node) => {
-      if (vote.status === 'granted' && vote.nodeTimeUs !== undefined) {
-        this.#proposals.learnVote(vote.fencingToken, { node, timeUs: vote.nodeTimeUs, askedAt: sentAt });
-      }
-      decide();
-    });
+    votes.each(decide);
   }
 
   /**
@@ -131,8 +138,13 @@ export class RedlockBackend implements LockBackend, WaitQueue {
   extend({ grant, ttlMs }: ExtendRequest, done: (outcome: ExtendOutcome) => void): void {
     const attempt = this.#attemptOf(grant);
     noteTtl(attempt, ttlMs);
-    const sentAt = this.#now();
-    const extensions = this.#poll<NodeExtension>((node, extended) => node.extend(attempt, ttlMs, extended));
+    let sentAt = Infinity; // as of votes
+    const extensions = this.#poll<NodeExtension>((node, extended) =>
+      node.extend(attempt, ttlMs, (extension, extensionSentAt) => {
+        if (extension.status === 'extended') sentAt = Math.min(sentAt, extensionSentAt);
+        extended(extension);
+      }),
+    );
     extensions.decide(
       (answers, open) => tallyExtension(answers, open, this.#quorum),
       (outcome) => {
@@ -247,8 +259,8 @@ export class RedlockBackend implements LockBackend, WaitQueue {
     });
   }
 
-  #poll<Answer>(ask: (node: RedlockNode, done: (answer: Answer) => void) => void): Poll<Answer> {
-    return new Poll(this.#nodes.length, (at, done) => ask(this.#nodes[at]!, done));
+  #poll<Answer>(ask: (node: RedlockNode, done: (answer: Answer) => void, at: number) => void): Poll<Answer> {
+    return new Poll(this.#nodes.length, (at, done) => ask(this.#nodes[at]!, done, at));
   }
 
   /** Whether a majority can be asked. */

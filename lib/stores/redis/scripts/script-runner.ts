@@ -1,20 +1,19 @@
 import { performance } from 'node:perf_hooks';
 import { nextTick, setImmediate } from '../../../core/time/event-loop.js';
-import { LinkedList, type Linked } from '../../../core/time/linked-list.js';
-import type { CommandFault, RedisClient, Route, ScriptCall } from '../client/redis-client.js';
+import type { CommandFault, RedisClient, Route } from '../client/redis-client.js';
+import {
+  Command,
+  COMMANDS_IN_FLIGHT,
+  Lane,
+  type CommandListener,
+  type Operation,
+  type Reply,
+  type Wanted,
+} from './lane.js';
 import type { Script } from './script.js';
 import { ScriptFault, scriptFaultOf } from './script-fault.js';
 
-/** The answer of a script to one operation. Numbers come as strings from clients with `stringNumbers`. */
-export type Reply = number | string | (number | string)[];
-
-/** One operation of a caller: a part of a command. */
-interface Operation {
-  read: (answer: Reply | ScriptFault) => unknown;
-  /** Called with the result of `read`. */
-  done: (value: never) => void;
-  failed: (reason: unknown) => void;
-}
+export type { Reply, Wanted } from './lane.js';
 
 /** Learns whether the server answers. */
 export interface ScriptRunnerListener {
@@ -31,48 +30,69 @@ export interface ScriptRunnerOptions {
   /** An answer counts only if its command was sent on the connection that it came on. @default false */
   sameConnection?: boolean;
   listener?: ScriptRunnerListener;
+  /** The clock that the time of sending is read from. @default the monotonic clock */
+  now?: () => number;
 }
 
 // Shared: while a server is down, an error for each operation would cost more than everything else.
 const STILL_OPEN = new ScriptFault('it does not answer (an earlier command is still in flight)', false);
 const NOT_CONNECTED = new ScriptFault('not connected', false, true);
-
-/** How many commands of one script and route may differ in what their locks share: each is looked at for each operation. */
-const ALIKE_AT_ONCE = 8;
+const WITHDRAWN = new ScriptFault('withdrawn before it was sent', false);
 
 /**
  * Runs scripts on one client. An operation that comes while nothing is in flight is sent at once, so batching never delays
  * a lone call. While the server is at work, the operations of one tick travel together: one EVALSHA for up to 50 locks, or
  * 100 to extend (in a Cluster: of the same slot), sent as soon as one of these is full, at the latest at the end of the tick.
  *
- * A command that is not answered in time is given up, but remembered: until it settles nothing more is sent along its
- * route, so a server that hangs costs one time limit once, and has a bounded number of commands queued for it.
+ * What is in flight to a server is bounded: further commands wait in their lane, where they fill up, and are sent as answers
+ * come in. So a server that is busy takes longer, and fails nothing. It hangs if it answers nothing for the time limit: then
+ * its commands are given up, but remembered, and until they settle nothing more is sent along their routes. So a server that
+ * hangs costs one time limit once, and has a bounded number of commands queued for it: docs/adr/0026-overload.md.
  */
-export class ScriptRunner {
+export class ScriptRunner implements CommandListener {
   readonly #client: RedisClient;
   readonly #timeoutMs: number;
   readonly #sameConnection: boolean;
   readonly #listener?: ScriptRunnerListener;
-  /** Commands that are sent by the end of this tick, by script and, in a Cluster, slot. */
-  #gathered = new Map<Script | string, GatheredCommand>();
-  /** Commands in flight that are not overdue, in the order in which they come due: one timer serves all. */
-  readonly #open = new LinkedList<Command>();
+  readonly #now: () => number;
+  /** By the last part of their routes: the server where it is known, else the slot. */
+  readonly #lanes = new Map<number | string, Lane>();
+  /** The lanes that commands of this tick wait in. */
+  #gathering = new Set<Lane>();
+  /** How many commands wait, or are in flight and not overdue. */
+  #unsettled = 0;
+  /** One timer serves all that is in flight. */
   #timer?: NodeJS.Timeout;
-  /** The overdue commands, by each part of their route. */
+  /** The overdue commands, by each part of their route that they block. */
   readonly #overdue = new Map<number | string, Set<Command>>();
   readonly #sendGathered = () => this.#flush();
 
-  /** @param timeoutMs how long a command may take, in milliseconds */
-  constructor(client: RedisClient, timeoutMs: number, { sameConnection = false, listener }: ScriptRunnerOptions = {}) {
+  /** @param timeoutMs how long the server may answer nothing, in milliseconds */
+  constructor(
+    client: RedisClient,
+    timeoutMs: number,
+    { sameConnection = false, listener, now = () => performance.now() }: ScriptRunnerOptions = {},
+  ) {
     this.#client = client;
     this.#timeoutMs = timeoutMs;
     this.#sameConnection = sameConnection;
     this.#listener = listener;
+    this.#now = now;
   }
 
-  /** Whether every command that was sent has been answered. */
+  /** Whether every command was answered. */
   get isAnswered(): boolean {
-    return !this.#open.first && this.#overdue.size === 0;
+    return this.#unsettled === 0 && this.#overdue.size === 0;
+  }
+
+  /** Whether so much is in flight that an operation which comes now may have to wait in this process. */
+  get isCongested(): boolean {
+    return this.#unsettled >= COMMANDS_IN_FLIGHT;
+  }
+
+  /** The longest that an operation which comes now can take, in milliseconds: one time limit for each command before it. */
+  get longestMs(): number {
+    return this.isCongested ? Infinity : (this.#unsettled + 1) * this.#timeoutMs;
   }
 
   /**
@@ -89,85 +109,109 @@ export class ScriptRunner {
     read: (answer: Reply | ScriptFault) => T | PromiseLike<T>,
   ): Promise<T> {
     return new Promise<T>((resolve, reject) => {
-      this.#gather(script, keys, args, { read, done: resolve, failed: reject });
+      this.#gather(script, { keys, args, read, done: resolve, failed: reject });
     });
   }
 
   /**
    * Like `ask`, without a promise: `done` is called with the result of `read`, after this has returned. Neither may throw.
+   * @param done its second argument says when the command was sent, by the clock of the service; when it failed, if it never was
+   * @param wanted asked before an operation that had to wait is sent: if it is not wanted any more, it fails instead
    */
   run<T>(
     script: Script,
     keys: readonly string[],
     args: readonly (string | number)[],
     read: (answer: Reply | ScriptFault) => T,
-    done: (value: T) => void,
+    done: (value: T, sentAt: number) => void,
+    wanted?: Wanted,
   ): void {
-    this.#gather(script, keys, args, { read, done, failed: throwLater });
+    this.#gather(script, { keys, args, read, done, failed: throwLater, wanted });
   }
 
-  #gather(script: Script, keys: readonly string[], args: readonly (string | number)[], operation: Operation): void {
+  #gather(script: Script, operation: Operation): void {
+    const { keys, args } = operation;
+    const { generation } = this.#client;
     const route = this.#client.routeOf(keys[0]!);
-    if (this.#overdue.size > 0 && route.some((part) => this.#isBlocked(part))) {
-      void Promise.resolve().then(() => deliver(operation, STILL_OPEN));
+    if (this.#isBlocked(route)) {
+      this.#drop([operation], STILL_OPEN);
       return;
     }
-    if (this.#gathered.size === 0) {
-      if (!this.#open.first) {
-        this.#send(new Command(script, route, [operation], keys, args, this));
-        return;
-      }
-      nextTick(this.#sendGathered);
-    }
-    const id = this.#client.isCluster ? `${script.name}:${route[0]}` : script;
-    let command = this.#gathered.get(id);
-    let before: GatheredCommand | undefined;
-    for (let others = 0; command && !sharesWith(command, keys, args); [before, command] = [command, command.other]) {
-      if (++others < ALIKE_AT_ONCE) continue;
-      this.#flush();
-      before = command = undefined;
-      break;
-    }
-    if (command) {
-      for (let at = script.sharedKeys; at < keys.length; at++) command.keys.push(keys[at]!);
-      for (let at = script.sharedArgs; at < args.length; at++) command.args.push(args[at]!);
-    } else {
-      command = new Command(script, route, [], [...keys], [...args], this) as GatheredCommand;
-      if (before) before.other = command;
-      else this.#gathered.set(id, command);
-    }
+    const lane = this.#laneOf(route.at(-1)!);
+    const kind = this.#client.isCluster ? `${script.name}:${route[0]}` : script;
+    const waiting = lane.commandFor(kind, keys, args, generation);
+    const command = waiting ?? new Command(script, route, lane, generation, this);
     command.operations.push(operation);
-    // Full: the server works on it while more is gathered. All are sent, or an acquire would go before an earlier release.
-    if (command.operations.length === script.locksPerCall) this.#flush();
+    if (this.#unsettled === 0) {
+      this.#unsettled++;
+      this.#send(command);
+      return;
+    }
+    if (!waiting) {
+      this.#unsettled++;
+      lane.wait(kind, command);
+      if (this.#gathering.size === 0) nextTick(this.#sendGathered);
+      this.#gathering.add(lane);
+    }
+    // The server works on it while more is gathered. All are sent, or an acquire would go before an earlier release.
+    if (command.isFull) this.#flush();
   }
 
   #flush(): void {
-    if (this.#gathered.size === 0) return; // a full command has sent them already
-    const commands: GatheredCommand[] = [];
-    for (const command of this.#gathered.values()) {
-      for (let next: GatheredCommand | undefined = command; next; next = next.other) commands.push(next);
+    const lanes = this.#gathering;
+    this.#gathering = new Set();
+    for (const lane of lanes) this.#sendFrom(lane);
+  }
+
+  /** Sends what waits in a lane, as far as there is room. */
+  #sendFrom(lane: Lane): void {
+    for (let command = lane.next(); command; command = lane.next()) {
+      this.#drop(command.withdrawn(), WITHDRAWN);
+      if (command.isWanted) this.#send(command);
+      else this.#unsettled--;
     }
-    this.#gathered = new Map(); // a Map that is cleared drags its earlier tables along in old memory
-    if (commands.length > 1) commands.sort((a, b) => a.script.order - b.script.order);
-    for (const command of commands) this.#send(command);
   }
 
   #send(command: Command): void {
-    // The client's offline queue would send it when the server is back, which is too late to be of use.
-    if (!this.#client.isReady) {
-      void Promise.resolve().then(() => fail(command, NOT_CONNECTED));
+    const { generation, isReady } = this.#client;
+    // The client's offline queue would send it when the server is back, which is too late to be of use. And a server that was
+    // checked for a restart was so on the connection that the command was meant for.
+    const isOffline = !isReady || (this.#sameConnection && command.generation !== generation);
+    if (isOffline || this.#isBlocked(command.route)) {
+      this.#unsettled--;
+      this.#drop(command.taken(), isOffline ? NOT_CONNECTED : STILL_OPEN);
       return;
     }
-    command.generation = this.#client.generation;
-    command.dueAt = performance.now() + this.#timeoutMs;
-    this.#open.push(command);
-    if (!this.#timer) this.#timer = setTimeout(() => this.#lookForOverdue(), this.#timeoutMs).unref();
+    command.complete();
+    command.generation = generation;
+    command.sentAt = this.#now();
+    const now = performance.now();
+    command.lane.sending(command, now);
+    if (!this.#timer) this.#lookAgainAt(now + this.#timeoutMs);
     this.#client.run(command);
+  }
+
+  /** Answers operations that were never sent, but not at once: their callers may just be asking. */
+  #drop(operations: readonly Operation[], fault: ScriptFault): void {
+    if (operations.length === 0) return;
+    void Promise.resolve().then(() => {
+      for (const operation of operations) deliver(operation, fault, this.#now());
+    });
+  }
+
+  /** Called by a command that is sent a second time, behind others: the server answers, and may take its time anew. */
+  sentAgain(command: Command): void {
+    const { lane } = command;
+    const now = performance.now();
+    lane.heard(command, now);
+    lane.remove(command);
+    lane.sending(command, now);
   }
 
   /** Called by a command that the server has answered. */
   answered(command: Command, answer: unknown): void {
-    this.#settle(command); // before any callback acts on the answers
+    // Before any callback acts on the answers; and the server works on what is sent while they are read.
+    if (this.#settle(command, true)) this.#sendFrom(command.lane);
     // The client may resend commands that were open when a connection broke: then another, or a restarted, server answers.
     if (this.#sameConnection && command.generation !== this.#client.generation) {
       fail(command, new ScriptFault('answered on a different connection than the command was sent on', true));
@@ -178,49 +222,83 @@ export class ScriptRunner {
       fail(command, new ScriptFault(`unexpected answer to the script ${command.script.name}`, true));
       return;
     }
-    taken(command).forEach((operation, index) => {
+    const { sentAt } = command;
+    command.taken().forEach((operation, index) => {
       const reply = replies[index] as Reply;
       // An error in the reply, unlike one that the script throws, means that nothing was changed.
       const isError = Array.isArray(reply) && reply.length === 1;
-      deliver(operation, isError ? new ScriptFault(String(reply[0]).replace(/\.$/, ''), false) : reply);
+      deliver(operation, isError ? new ScriptFault(String(reply[0]).replace(/\.$/, ''), false) : reply, sentAt);
     });
   }
 
   /** Called by a command that gets no answer. */
   failed(command: Command, fault: CommandFault): void {
-    this.#settle(command);
+    const hasMadeRoom = this.#settle(command, fault.kind === 'refused');
     if (fault.kind === 'overdue') this.#pause(command);
+    if (hasMadeRoom) this.#sendFrom(command.lane);
     fail(command, scriptFaultOf(fault));
   }
 
-  #settle(command: Command): void {
-    if (command.list) {
-      this.#open.remove(command);
-      return;
+  /**
+   * @param isHeard whether the server has answered
+   * @returns whether its lane was full
+   */
+  #settle(command: Command, isHeard: boolean): boolean {
+    const { lane } = command;
+    if (isHeard) lane.heard(command, performance.now());
+    if (!command.list) {
+      this.#unblock(command.route, command);
+      if (this.#overdue.size === 0) this.#listener?.onAnswering();
+      return false;
     }
-    this.#unblock(command.route, command);
-    if (this.#overdue.size === 0) this.#listener?.onAnswering();
+    const wasFull = !lane.hasRoom;
+    lane.remove(command);
+    this.#unsettled--;
+    return wasFull;
+  }
+
+  #lookAgainAt(dueAt: number): void {
+    this.#timer = setTimeout(() => this.#lookForOverdue(), Math.ceil(dueAt - performance.now())).unref();
   }
 
   #lookForOverdue(): void {
-    // After a pause of this process timers run first: answers that arrived meanwhile are read before they are given up.
+    // After a pause of this process timers run first: answers that arrived meanwhile are read before they are given up. What
+    // is not overdue by now is not so then, however long the process takes until it comes to that.
+    const now = performance.now();
     setImmediate(() => {
-      const now = performance.now();
-      for (let command = this.#open.first; command; command = this.#open.first) {
-        if (command.dueAt > now) {
-          this.#timer = setTimeout(() => this.#lookForOverdue(), Math.ceil(command.dueAt - now)).unref();
-          return;
+      let dueAt = performance.now() + this.#timeoutMs;
+      for (const [server, lane] of this.#lanes) {
+        for (let owed = lane.owed; owed; owed = lane.owed) {
+          if (owed.since + this.#timeoutMs > now) {
+            dueAt = Math.min(dueAt, owed.since + this.#timeoutMs);
+            break;
+          }
+          this.#giveUp(owed.command);
         }
-        this.#open.remove(command);
-        this.#block(command);
-        this.#listener?.onOverdue(() => this.#overdue.get(command.route[0]!)?.has(command) ?? false);
-        fail(command, new ScriptFault(`no answer within ${this.#timeoutMs} ms`, true));
+        this.#sendFrom(lane); // what waits is given up, too, unless there is a new connection
+        if (lane.isIdle) this.#lanes.delete(server);
       }
-      this.#timer = undefined; // not before: the loop has also looked at the commands that callbacks sent meanwhile
+      // Not before: callbacks may have sent commands meanwhile.
+      this.#timer = undefined;
+      if (this.#unsettled > 0) this.#lookAgainAt(dueAt);
     });
   }
 
-  #isBlocked(part: number | string): boolean {
+  #giveUp(command: Command): void {
+    const { route, lane } = command;
+    lane.remove(command);
+    this.#unsettled--;
+    // Where the server has answered later commands, only the slot is blocked: it is another node that owes the answer.
+    this.#block(command, lane.isPassed(command) ? route.slice(0, 1) : route);
+    this.#listener?.onOverdue(() => this.#overdue.get(route[0]!)?.has(command) ?? false);
+    fail(command, new ScriptFault(`no answer within ${this.#timeoutMs} ms`, true));
+  }
+
+  #isBlocked(route: Route): boolean {
+    return this.#overdue.size > 0 && route.some((part) => this.#isBlockedAt(part));
+  }
+
+  #isBlockedAt(part: number | string): boolean {
     const commands = this.#overdue.get(part);
     if (!commands) return false;
     if (this.#client.forgetsOpenCommands) {
@@ -230,15 +308,15 @@ export class ScriptRunner {
     return commands.size > 0;
   }
 
-  #block(command: Command): void {
-    for (const part of command.route) {
+  #block(command: Command, parts: Route): void {
+    for (const part of parts) {
       const commands = this.#overdue.get(part);
       if (commands) commands.add(command);
       else this.#overdue.set(part, new Set([command]));
     }
   }
 
-  #unblock(route: Command['route'], command: Command): void {
+  #unblock(route: Route, command: Command): void {
     for (const part of route) {
       const commands = this.#overdue.get(part);
       if (commands?.delete(command) && commands.size === 0) this.#overdue.delete(part);
@@ -247,8 +325,14 @@ export class ScriptRunner {
 
   /** Blocks the route for as long as a command may take. */
   #pause(command: Command): void {
-    this.#block(command);
+    this.#block(command, command.route);
     setTimeout(() => this.#unblock(command.route, command), this.#timeoutMs).unref();
+  }
+
+  #laneOf(server: number | string): Lane {
+    let lane = this.#lanes.get(server);
+    if (!lane) this.#lanes.set(server, (lane = new Lane()));
+    return lane;
   }
 }
 
@@ -256,65 +340,10 @@ function isReply(value: unknown): value is Reply {
   return typeof value === 'number' || typeof value === 'string' || Array.isArray(value);
 }
 
-/** One call of a script: open until the server has answered. */
-class Command implements ScriptCall, Linked<Command> {
-  /** Stands for the connection that it was sent on. */
-  generation?: unknown;
-  dueAt = 0;
-  list?: { remove(command: Command): void };
-  next?: Command;
-  previous?: Command;
-
-  constructor(
-    readonly script: Script,
-    readonly route: Route,
-    public operations: Operation[],
-    /** The keys of all its operations. */
-    public keys: readonly string[],
-    /** The arguments of all its operations. */
-    public args: readonly (string | number)[],
-    private readonly runner: ScriptRunner,
-  ) {}
-
-  /** False once its operations were given up: then it is not sent again to a server that does not know its script. */
-  get isWanted(): boolean {
-    return this.operations.length > 0;
-  }
-
-  answered(reply: unknown): void {
-    this.runner.answered(this, reply);
-  }
-
-  failed(fault: CommandFault): void {
-    this.runner.failed(this, fault);
-  }
-}
-
-/** A command that is not sent yet and takes more operations. */
-type GatheredCommand = Command & {
-  keys: string[];
-  args: (string | number)[];
-  /** One of the same script and route whose locks share other keys or arguments, such as another ttl. */
-  other?: GatheredCommand;
-};
-
-const NOTHING: never[] = [];
-
-/** Whether one call can do a further operation: all have the shared keys and arguments. */
-function sharesWith(
-  { script, keys, args }: Command,
-  ofNext: readonly string[],
-  argsOfNext: readonly (string | number)[],
-): boolean {
-  for (let at = 0; at < script.sharedKeys; at++) if (keys[at] !== ofNext[at]) return false;
-  for (let at = 0; at < script.sharedArgs; at++) if (args[at] !== argsOfNext[at]) return false;
-  return true;
-}
-
 /** Answers one operation. A reader that throws must not keep the other operations of its command from their answers. */
-function deliver({ read, done, failed }: Operation, answer: Reply | ScriptFault): void {
+function deliver({ read, done, failed }: Operation, answer: Reply | ScriptFault, sentAt: number): void {
   try {
-    done(read(answer) as never);
+    done(read(answer) as never, sentAt);
   } catch (error) {
     failed(error);
   }
@@ -325,14 +354,7 @@ function throwLater(error: unknown): void {
   void Promise.reject(error);
 }
 
-/** Answers all operations of a command with a fault. */
+/** Answers all operations of a command that was sent with a fault. */
 function fail(command: Command, fault: ScriptFault): void {
-  for (const operation of taken(command)) deliver(operation, fault);
-}
-
-/** Takes the operations out of a command that is settled: it may live on in old memory for a while, and should hold little. */
-function taken(command: Command): Operation[] {
-  const { operations } = command;
-  command.operations = command.keys = command.args = NOTHING;
-  return operations;
+  for (const operation of command.taken()) deliver(operation, fault, command.sentAt);
 }

@@ -46,14 +46,13 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
     this.#replicas = replicas;
   }
 
-  /** One time limit to reconnect, and one for the last command sent; then the wait for replicas. */
+  /** One time limit to reconnect, the last command sent, and those before it; then the wait for replicas. */
   attemptTimeoutMs(): number {
-    return 2 * this.#commandTimeoutMs + (this.#replicas?.timeoutMs ?? 0);
+    return this.#commandTimeoutMs + this.#node.longestMs + (this.#replicas?.timeoutMs ?? 0);
   }
 
   acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void {
-    const sentAt = this.#now();
-    this.#node.acquire(request, (vote) => {
+    this.#node.acquire(request, (vote, sentAt) => {
       if (vote.status === 'granted' && !this.#replicas) {
         done({ status: 'acquired', grant: granted(request, vote.fencingToken), sentAt });
         return;
@@ -65,7 +64,10 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
     });
   }
 
-  /** Rides out a short break of the connection: its owner value makes it safe to send the same attempt again. */
+  /**
+   * Rides out a short break of the connection: its owner value makes it safe to send the same attempt again.
+   * @param sentAt when it was sent; when it failed, if it never was
+   */
   async #outcomeOf(vote: Vote, request: AcquireRequest, sentAt: number): Promise<AcquireOutcome> {
     const startedAt = sentAt;
     const { place } = request;
@@ -92,8 +94,9 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
         if (undo) this.#undo(request);
         return { status: 'unavailable', causes: [error] };
       }
-      sentAt = this.#now();
-      vote = await new Promise((resolve) => this.#node.acquire(request, resolve));
+      [vote, sentAt] = await new Promise<[Vote, number]>((resolve) =>
+        this.#node.acquire(request, (...answer) => resolve(answer)),
+      );
     }
   }
 
@@ -105,9 +108,9 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
 
   extend(request: ExtendRequest, done: (outcome: ExtendOutcome) => void): void {
     noteTtl(request.grant, request.ttlMs);
-    const sentAt = this.#now();
-    const extended = (extension: NodeExtension) => done(extendOutcome(extension, sentAt));
-    if (this.#replicas) void this.#replicas.extend(request).then(extended);
+    const extended = (extension: NodeExtension, sentAt: number) => done(extendOutcome(extension, sentAt));
+    const askedAt = this.#now();
+    if (this.#replicas) void this.#replicas.extend(request).then((extension) => extended(extension, askedAt));
     else this.#node.extend(request, 'keep', extended);
   }
 

@@ -1,0 +1,388 @@
+import { Redis } from 'ioredis';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
+import type { RedisClient, ScriptCall } from '../../lib/stores/redis/client/redis-client.js';
+import { COMMANDS_IN_FLIGHT } from '../../lib/stores/redis/scripts/lane.js';
+import { ACQUIRE, EXTEND, RELEASE } from '../../lib/stores/redis/scripts/lua.js';
+import type { Script } from '../../lib/stores/redis/scripts/script.js';
+import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
+import { ScriptRunner, type Reply, type Wanted } from '../../lib/stores/redis/scripts/script-runner.js';
+import { openLocks } from '../support/open-locks.js';
+import { portOf } from '../support/port-of.js';
+import { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+
+const LIMIT_MS = 1_000;
+const IN_FLIGHT = COMMANDS_IN_FLIGHT * ACQUIRE.locksPerCall;
+const STILL_OPEN = { message: 'it does not answer (an earlier command is still in flight)', mayHaveRun: false };
+const OVERDUE = { message: `no answer within ${LIMIT_MS} ms`, mayHaveRun: true };
+
+const endOfTick = () => new Promise<void>((resolve) => setImmediate(resolve));
+const keysOf = (script: Script, lock: string): string[] => {
+  if (script === RELEASE) return ['fence', lock, `${lock}:queue`];
+  return script === ACQUIRE ? ['fence', lock] : [lock];
+};
+const argsOf = (script: Script): (string | number)[] => (script === RELEASE ? ['me@'] : [10_000, 'me@']);
+const locks = (count: number, name = 'key') => Array.from({ length: count }, (_, index) => `${name}:${index}`);
+
+describe('Of the operations for a server that is busy', () => {
+  let calls: ScriptCall[];
+  let client: RedisClient & { generation: unknown };
+  let runner: ScriptRunner;
+  let now: number;
+  const answers: (Reply | ScriptFault)[] = [];
+  const sentAt: number[] = [];
+
+  beforeEach(() => {
+    calls = [];
+    answers.length = sentAt.length = now = 0;
+    client = { isReady: true, isCluster: false, generation: 1, routeOf: () => [0] } as unknown as typeof client;
+    client.run = (call) => void calls.push(call);
+    runner = new ScriptRunner(client, LIMIT_MS, { now: () => now });
+    onTestFinished(async () => {
+      while (calls.length > 0) await answerNext(); // what is open would come due while other tests run
+    });
+  });
+
+  function run(script: Script, lock: string, wanted?: Wanted, args = argsOf(script)): void {
+    const done = (answer: Reply | ScriptFault, at: number) => {
+      answers.push(answer);
+      sentAt.push(at);
+    };
+    runner.run(script, keysOf(script, lock), args, (answer) => answer, done, wanted);
+  }
+
+  /** The server answers the oldest command that it has, and the runner may send others. @returns the number of its locks */
+  async function answerNext(): Promise<number> {
+    const call = calls.shift()!;
+    const { sharedKeys } = call.script as Script;
+    const eachKeys = call.script.sha === RELEASE.sha ? 2 : 1;
+    const owned = call.keys.slice(sharedKeys).filter((_, index) => index % eachKeys === 0);
+    call.answered(owned.length === 1 ? owned[0] : owned);
+    await endOfTick();
+    return owned.length;
+  }
+
+  /** As many commands are in flight as may be, each for one acquire, or for 50. */
+  async function fill(): Promise<void> {
+    for (let command = 0; command < COMMANDS_IN_FLIGHT; command++) {
+      run(ACQUIRE, `first:${command}`);
+      await endOfTick();
+    }
+  }
+  const sent = () => calls.map(({ script, keys }) => [(script as Script).name, ...keys]);
+
+  it('a bounded number of commands is in flight, and the next is sent when one is answered', async () => {
+    for (const lock of locks(10_000)) run(ACQUIRE, lock);
+    await endOfTick();
+    expect(calls).toHaveLength(COMMANDS_IN_FLIGHT);
+    let most = 0;
+    while (calls.length > 0) {
+      await answerNext();
+      most = Math.max(most, calls.length);
+    }
+    expect(most).toBe(COMMANDS_IN_FLIGHT);
+    expect(answers).toEqual(locks(10_000));
+  });
+
+  it('those that come one by one fill the commands that wait', async () => {
+    await fill();
+    for (const lock of locks(1_000)) {
+      run(ACQUIRE, lock);
+      if (lock.endsWith('0')) await endOfTick();
+    }
+    expect(calls).toHaveLength(COMMANDS_IN_FLIGHT);
+    for (let command = 0; command < COMMANDS_IN_FLIGHT; command++) await answerNext();
+    const sizes: number[] = [];
+    while (calls.length > 0) sizes.push(await answerNext());
+    expect(sizes).toEqual(Array(1_000 / ACQUIRE.locksPerCall).fill(ACQUIRE.locksPerCall));
+  });
+
+  it('releases and extensions are sent in turn, and before acquires that came earlier', async () => {
+    await fill();
+    for (const lock of locks(150, 'acquired')) run(ACQUIRE, lock);
+    for (const lock of locks(150, 'released')) run(RELEASE, lock);
+    await endOfTick();
+    for (const lock of locks(300, 'extended')) run(EXTEND, lock);
+    await endOfTick();
+    const names: string[] = [];
+    for (let command = 0; command < COMMANDS_IN_FLIGHT; command++) await answerNext();
+    for (const [name] of sent()) names.push(name!);
+    const urgent = names.slice(0, 6);
+    expect([...urgent].sort()).toEqual([...Array<string>(3).fill('extend'), ...Array<string>(3).fill('release')]);
+    expect(urgent.slice(0, 4).filter((name) => name === 'extend')).toHaveLength(2);
+    expect(names.slice(6)).toEqual(['acquire', 'acquire', 'acquire']);
+  });
+
+  it('no release is overtaken by a later acquire of its lock, which joins a command that waits [G260]', async () => {
+    await fill();
+    run(ACQUIRE, 'another');
+    await endOfTick();
+    run(RELEASE, 'passed on');
+    run(ACQUIRE, 'passed on');
+    await answerNext(); // in the same tick, before any of them is in its place
+    await answerNext();
+    expect(sent().slice(-2)).toEqual([
+      ['release', 'fence', 'passed on', 'passed on:queue'],
+      ['acquire', 'fence', 'another', 'passed on'],
+    ]);
+  });
+
+  it('one that was withdrawn while it waited is not sent, and no other of its command is harmed', async () => {
+    await fill();
+    const withdrawn = { isWanted: true };
+    const lists = [locks(ACQUIRE.locksPerCall, 'all'), ['a', 'b', 'c']];
+    for (const lock of lists[0]!) run(ACQUIRE, lock, withdrawn);
+    run(ACQUIRE, 'a');
+    run(ACQUIRE, 'b', withdrawn);
+    run(ACQUIRE, 'c', { isWanted: true });
+    await endOfTick();
+    withdrawn.isWanted = false;
+    for (let command = 0; command < COMMANDS_IN_FLIGHT; command++) await answerNext();
+    expect(sent()).toEqual([['acquire', 'fence', 'a', 'c']]);
+    expect(calls[0]!.args).toEqual([10_000, 'me@', 'me@']);
+    await answerNext();
+    const faults = answers.filter((answer) => answer instanceof ScriptFault);
+    expect(faults).toHaveLength(lists[0]!.length + 1);
+    expect(faults[0]).toMatchObject({ mayHaveRun: false, disconnected: false });
+    expect(answers).toEqual(expect.arrayContaining(['a', 'c']));
+  });
+
+  it('one that waited counts from when it was sent, not from when it was asked for [G261]', async () => {
+    await fill();
+    run(ACQUIRE, 'waits');
+    await endOfTick();
+    now = 700;
+    await answerNext();
+    now = 900;
+    while (calls.length > 0) await answerNext();
+    expect(answers.at(-1)).toBe('waits');
+    expect(sentAt).toEqual([...Array<number>(COMMANDS_IN_FLIGHT).fill(0), 700]);
+  });
+
+  it('all that differ in what a command shares are sent, with bounded search for commands to join', async () => {
+    await fill();
+    for (const [index, lock] of locks(1_000).entries()) run(ACQUIRE, lock, undefined, [10_000 + index, 'me@']);
+    while (calls.length > 0) await answerNext();
+    expect(answers.slice(COMMANDS_IN_FLIGHT)).toEqual(locks(1_000));
+  });
+
+  it('none that waits is sent on another connection than it was meant for, where that counts', async () => {
+    runner = new ScriptRunner(client, LIMIT_MS, { sameConnection: true });
+    await fill();
+    run(ACQUIRE, 'waits');
+    await endOfTick();
+    client.generation = 2;
+    await answerNext();
+    expect(answers.at(-1)).toMatchObject({ message: 'not connected', mayHaveRun: false, disconnected: true });
+    expect(sent().some((call) => call.includes('waits'))).toBe(false);
+  });
+
+  it('all that wait fail when the connection is lost, and none is kept for later', async () => {
+    await fill();
+    for (const lock of locks(1_000)) run(ACQUIRE, lock);
+    await endOfTick();
+    Object.assign(client, { isReady: false });
+    await answerNext();
+    expect(answers.slice(1)).toEqual(
+      Array(1_000).fill(expect.objectContaining({ message: 'not connected', mayHaveRun: false, disconnected: true })),
+    );
+    expect(calls).toHaveLength(COMMANDS_IN_FLIGHT - 1);
+  });
+
+  describe('with time limits', () => {
+    beforeEach(() => {
+      vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'], now: 0 });
+      vi.spyOn(performance, 'now').mockImplementation(() => Date.now());
+      onTestFinished(() => void vi.restoreAllMocks().useRealTimers());
+    });
+    async function pass(ms: number): Promise<void> {
+      vi.advanceTimersByTime(ms);
+      await endOfTick();
+    }
+
+    it('none fails as long as the server answers one command within the limit [G262]', async () => {
+      for (const lock of locks(5_000)) run(ACQUIRE, lock);
+      await endOfTick();
+      while (calls.length > 0) {
+        await pass(LIMIT_MS - 1);
+        await answerNext();
+      }
+      expect(answers).toEqual(locks(5_000));
+      expect(Date.now()).toBeGreaterThan(100 * (LIMIT_MS - 1));
+    });
+
+    it('all fail after one limit when the server hangs: those that were sent may have run, those that waited not [G263]', async () => {
+      for (const lock of locks(5_000)) run(ACQUIRE, lock);
+      await pass(LIMIT_MS - 1);
+      expect(answers).toEqual([]);
+      await pass(1);
+      const inFlight = (COMMANDS_IN_FLIGHT - 1) * ACQUIRE.locksPerCall + 1;
+      expect(answers.filter((answer) => (answer as ScriptFault).mayHaveRun)).toHaveLength(inFlight);
+      expect(answers).toEqual(
+        expect.arrayContaining([expect.objectContaining(OVERDUE), expect.objectContaining(STILL_OPEN)]),
+      );
+      expect(answers).toHaveLength(5_000);
+      run(ACQUIRE, 'later');
+      await endOfTick();
+      expect(answers.at(-1)).toMatchObject(STILL_OPEN);
+      expect(calls).toHaveLength(COMMANDS_IN_FLIGHT);
+    });
+
+    it('a command that the server passes over has the time of one limit, and blocks its slot only', async () => {
+      client.routeOf = (key) => [clusterSlot(key), 'node'];
+      Object.assign(client, { isCluster: true });
+      run(EXTEND, '{a}');
+      await endOfTick();
+      const [passedOver] = calls.splice(0);
+      for (let round = 0; round < 3; round++) {
+        run(EXTEND, '{b}');
+        await pass(LIMIT_MS / 2 - 1);
+        await answerNext();
+      }
+      expect(answers).toEqual(['{b}', '{b}', expect.objectContaining(OVERDUE), '{b}']);
+      run(EXTEND, '{a}');
+      run(EXTEND, '{b}');
+      await endOfTick();
+      expect(sent()).toEqual([['extend', '{b}']]);
+      expect(answers.at(-1)).toMatchObject(STILL_OPEN);
+      passedOver!.answered('{a}');
+      run(EXTEND, '{a}');
+      await endOfTick();
+      expect(sent()).toEqual([
+        ['extend', '{b}'],
+        ['extend', '{a}'],
+      ]);
+    });
+  });
+});
+
+describe('A burst', () => {
+  let server: RedisServer;
+  let client: Redis;
+
+  beforeAll(async () => {
+    server = await RedisServer.start();
+    client = new Redis(server.url);
+    await client.ping();
+  });
+  beforeEach(() => client.flushall());
+  afterEach(() => server.resume());
+  afterAll(async () => {
+    client.disconnect();
+    await server.stop();
+  });
+
+  it('of 100 000 acquires in one tick is served, in full commands, each lock with its token [G264]', async () => {
+    const runner = new ScriptRunner(portOf(client), LIMIT_MS);
+    await server.resetCalls();
+    const tokens = new Set<number>();
+    for (const lock of locks(100_000)) {
+      runner.run(ACQUIRE, keysOf(ACQUIRE, lock), argsOf(ACQUIRE), Number, (token) => void tokens.add(token));
+    }
+    await until(() => tokens.size === 100_000, { what: 'all are granted', timeoutMs: 60_000 });
+    expect((await server.calls()).evalsha).toBe(1 + 100_000 / ACQUIRE.locksPerCall);
+  });
+
+  it('of 35 000 acquires does not hold up extensions that come after it [G265]', async () => {
+    const runner = new ScriptRunner(portOf(client), 60_000);
+    for (const lock of locks(1_000, 'held')) await acquired(runner, lock);
+    server.pause();
+    const order: ('acquired' | 'extended')[] = [];
+    const ask = (script: Script, lock: string, what: (typeof order)[number]) =>
+      runner.run(script, keysOf(script, lock), argsOf(script), Number, (reply) => reply > 0 && order.push(what));
+    for (const lock of locks(35_000)) ask(ACQUIRE, lock, 'acquired');
+    await endOfTick();
+    for (const lock of locks(1_000, 'held')) ask(EXTEND, lock, 'extended');
+    await endOfTick();
+    server.resume();
+    await until(() => order.length === 36_000, { what: 'all are answered', timeoutMs: 60_000 });
+    const before = order.slice(0, order.lastIndexOf('extended') + 1);
+    expect(before.filter((what) => what === 'extended')).toHaveLength(1_000);
+    expect(before.length - 1_000).toBeLessThanOrEqual(2 * IN_FLIGHT);
+  });
+
+  it('of 50 000 calls of a service is served, and so are their releases [G266]', async () => {
+    const service = await openLocks({ redis: server.url, ttlMs: 60_000, waitMs: 300_000 });
+    const held = await Promise.all(locks(50_000).map((key) => service.acquire(key, { watchdog: false })));
+    expect(held.filter((lock) => !lock.isHeld)).toEqual([]);
+    await Promise.all(held.map((lock) => lock.release()));
+    expect(await client.dbsize()).toBe(1); // the counter
+  });
+
+  it('keeps no call waiting for longer than its waitMs, and what that has withdrawn is not sent [G267]', async () => {
+    const service = await openLocks({ redis: server.url, ttlMs: 60_000, waitMs: 300_000 });
+    await (await service.acquire('warm-up')).release();
+    server.pause();
+    const others = locks(10_000).map((key) => service.acquire(key, { watchdog: false }));
+    await expect(service.acquire('short', { waitMs: 20 })).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    server.resume();
+    const held = await Promise.all(others);
+    const fence = Number(await client.get('lock:fence'));
+    expect(Math.max(...held.map((lock) => lock.fencingToken!))).toBe(fence); // no token was minted for it
+    expect(await client.exists('lock:{short}')).toBe(0);
+    await Promise.all(held.map((lock) => lock.release()));
+    expect(service.size).toBe(0);
+  });
+
+  it('of releases is waited for when the service closes [G268]', async () => {
+    const service = await openLocks({ redis: server.url, waitMs: 300_000 });
+    const held = await Promise.all(locks(20_000).map((key) => service.acquire(key)));
+    for (const lock of held) void lock.release();
+    await service.beforeApplicationShutdown();
+    await service.onApplicationShutdown();
+    expect(await client.dbsize()).toBe(1); // the counter
+  });
+
+  it('for a server that hangs costs one time limit [G269]', async () => {
+    const service = await openLocks({ redis: server.url, waitMs: 300_000, commandTimeoutMs: LIMIT_MS });
+    await (await service.acquire('warm-up')).release();
+    server.pause();
+    const begin = performance.now();
+    const outcomes = await Promise.allSettled(locks(35_000).map((key) => service.acquire(key)));
+    expect(performance.now() - begin).toBeLessThan(10 * LIMIT_MS);
+    expect(outcomes.filter(({ status }) => status === 'fulfilled')).toEqual([]);
+    server.resume();
+    await server.resetCalls();
+    const isServed = () =>
+      service.acquire('later').then(
+        () => true,
+        () => false,
+      );
+    await until(isServed, { what: 'it serves again' });
+    const { evalsha } = await server.calls();
+    expect(evalsha).toBeLessThan(4 * COMMANDS_IN_FLIGHT); // with the releases of those that had been sent
+  });
+
+  const acquired = (runner: ScriptRunner, lock: string) =>
+    runner.ask(ACQUIRE, keysOf(ACQUIRE, lock), argsOf(ACQUIRE), (answer) => answer);
+});
+
+describe('A server that is kept busy by another client', () => {
+  it('fails nothing as long as it answers something within the time limit', async () => {
+    const server = await RedisServer.start();
+    const [client, other] = [new Redis(server.url), new Redis(server.url)];
+    await Promise.all([client.ping(), other.ping()]);
+    const runner = new ScriptRunner(portOf(client), 400);
+    let isBusy = true;
+    const busy =
+      "local from = redis.call('TIME') repeat local now = redis.call('TIME') local ms = (now[1] - from[1]) * 1000 + (now[2] - from[2]) / 1000 until ms > 100";
+    const keepBusy = async () => {
+      while (isBusy) await other.eval(busy, 0);
+    };
+    const keeping = keepBusy();
+    const faults: ScriptFault[] = [];
+    let done = 0;
+    for (const lock of locks(20_000)) {
+      const read = (answer: Reply | ScriptFault) => void (answer instanceof ScriptFault && faults.push(answer));
+      runner.run(ACQUIRE, keysOf(ACQUIRE, lock), argsOf(ACQUIRE), read, () => void done++);
+    }
+    await until(() => done === 20_000, { what: 'all are answered', timeoutMs: 60_000 });
+    isBusy = false;
+    await keeping;
+    expect(faults.slice(0, 3)).toEqual([]);
+    client.disconnect();
+    other.disconnect();
+    await server.stop();
+  });
+});
