@@ -10,6 +10,7 @@ import { ScriptRunner, type Reply, type Wanted } from '../../lib/stores/redis/sc
 import { openLocks } from '../support/open-locks.js';
 import { portOf } from '../support/port-of.js';
 import { RedisServer } from '../support/redis-server.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
 const LIMIT_MS = 1_000;
@@ -273,7 +274,7 @@ describe('A burst', () => {
     await server.stop();
   });
 
-  it('of 100 000 acquires in one tick is served, in full commands, each lock with its token [G264]', async () => {
+  it('of 100 000 acquires in one tick is served, in full commands, each lock with its token', async () => {
     const runner = new ScriptRunner(portOf(client), LIMIT_MS);
     await server.resetCalls();
     const tokens = new Set<number>();
@@ -332,6 +333,34 @@ describe('A burst', () => {
     await service.beforeApplicationShutdown();
     await service.onApplicationShutdown();
     expect(await client.dbsize()).toBe(1); // the counter
+  });
+
+  it('through a proxy is served when its connection breaks while most of it waits', async () => {
+    const proxy = await TcpProxy.start(server.port);
+    onTestFinished(() => proxy.stop());
+    const service = await openLocks({ redis: proxy.url, ttlMs: 60_000, waitMs: 300_000 });
+    await (await service.acquire('warm-up')).release();
+    proxy.hold();
+    const burst = Promise.all(locks(10_000).map((key) => service.acquire(key, { watchdog: false })));
+    await endOfTick();
+    proxy.cut();
+    proxy.release();
+    const held = await burst;
+    expect(new Set(held.map((lock) => lock.fencingToken)).size).toBe(10_000);
+    await Promise.all(held.map((lock) => lock.release()));
+    await until(async () => (await client.dbsize()) === 1, { what: 'only the counter is left' });
+  });
+
+  it('fails no call of a service whose server is far away, although all answers take much longer than one', async () => {
+    const proxy = await TcpProxy.start(server.port);
+    onTestFinished(() => proxy.stop());
+    const service = await openLocks({ redis: proxy.url, ttlMs: 60_000, waitMs: 300_000, commandTimeoutMs: 250 });
+    proxy.roundTripMs = 100;
+    const begin = performance.now();
+    const held = await Promise.all(locks(5_000).map((key) => service.acquire(key, { watchdog: false })));
+    expect(performance.now() - begin).toBeGreaterThan(300); // three times the bounded number of commands, and some
+    proxy.roundTripMs = 0;
+    await Promise.all(held.map((lock) => lock.release()));
   });
 
   it('for a server that hangs costs one time limit [G269]', async () => {
