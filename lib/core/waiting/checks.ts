@@ -1,11 +1,11 @@
 import { LinkedList, type Linked } from '../time/linked-list.js';
 
 /**
- * After this time at the latest, in milliseconds, the store is asked again on behalf of those who wait for a key: shorter than a
- * grant that is not confirmed stands, so that no waiter is stuck for longer than that, whatever message, queue or lock was lost.
+ * The period of the checks of a key, in milliseconds: shorter than a grant that is not confirmed stands, so that no waiter is stuck
+ * for longer than that, whatever message, queue or lock was lost.
  */
 export const CHECK_MS = 1_000;
-/** Where a key has many contenders here, the first asks for it, and the others so often: in half the time that a queue outlives. */
+/** The period of the contenders for a key that has many here, docs/adr/0029-checks.md: half the time a queue stands without a sign. */
 export const OTHERS_CHECK_MS = 5_000;
 
 /** What comes due within this part of its period is checked along: few large batches instead of many small ones. */
@@ -15,7 +15,7 @@ const CHECKS_AT_ONCE = 500;
 /** After so many milliseconds the next ones are: meanwhile answers are read, and others have their time. */
 const PAUSE_MS = 3;
 
-/** One that is to be checked after a while, unless it is removed from its list before. */
+/** A key, or a contender, that is to be checked after a while, unless it is removed from its list before. */
 export interface Check extends Linked<Check> {
   dueAt: number;
   /** It is in no list any more. */
