@@ -21,7 +21,7 @@ export interface RedisStoreOptions {
    */
   keyPrefix?: string;
   /**
-   * How long one command may take before its node counts as unavailable, in milliseconds, 10 to 60 000.
+   * How long a node may owe answers and give none before it counts as unavailable, in milliseconds, 10 to 60 000.
    * @default 1000; for each node of a Redlock 5 % of the ttl, at least 50 and at most 200
    */
   commandTimeoutMs?: number;
