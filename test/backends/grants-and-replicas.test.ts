@@ -14,8 +14,9 @@ function told({ replicas, isReady = true }: { replicas?: ReplicaWait; isReady?: 
     isReady,
   } as unknown as RedisNode;
   const heard: unknown[] = [];
-  new SingleNodeBackend(node, 1_000, () => 0, replicas, vi.fn<LockBackend['report']>()).listen({
+  new SingleNodeBackend(node, 1_000, () => 0, replicas, vi.fn<LockBackend['report']>()).listen('key', {
     onTurn: (ticket) => heard.push([ticket, undefined]),
+    onListening: () => {},
     onHandOver: (ticket, handOver) => heard.push([ticket, handOver.grantOf('key').fencingToken]),
     onTaken: () => {},
   });

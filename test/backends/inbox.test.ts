@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import { Inbox } from '../../lib/stores/redis/node/inbox.js';
+import { PlainInbox } from '../../lib/stores/redis/node/inbox.js';
 import { portOf } from '../support/port-of.js';
 import { subscribers, untilSubscribers } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
@@ -20,20 +20,20 @@ function inboxOf(options: object = {}, serverPort = server.port) {
   const port = portOf(source);
   const heard: string[] = [];
   const changes: boolean[] = [];
-  const inbox: Inbox = new Inbox({
+  const inbox: PlainInbox = new PlainInbox({
     client: port,
     clientName: 'inbox',
     channel: 'inbox:me',
     listener: {
       onMessage: (text) => heard.push(text),
-      onChange: () => changes.push(inbox.isOpen),
+      onChange: () => changes.push(inbox.isOpen()),
     },
   });
   onTestFinished(() => {
     inbox.close();
     source.disconnect();
   });
-  const isOpen = () => until(() => inbox.isOpen, { what: 'it listens' });
+  const isOpen = () => until(() => inbox.isOpen(), { what: 'it listens' });
   return { inbox, source, port, heard, changes, isOpen };
 }
 
@@ -43,9 +43,9 @@ describe('an inbox', () => {
   it('connects only when it is opened, once, however often that is', async () => {
     const { inbox, source, changes, isOpen } = inboxOf();
     await source.ping();
-    expect([inbox.isOpen, await subscribers(server)]).toEqual([false, 0]);
+    expect([inbox.isOpen(), await subscribers(server)]).toEqual([false, 0]);
     for (let time = 0; time < 5; time++) inbox.open();
-    expect(inbox.isOpen).toBe(false); // not before the server has answered
+    expect(inbox.isOpen()).toBe(false); // not before the server has answered
     await isOpen();
     inbox.open();
     await source.ping();
@@ -87,7 +87,7 @@ describe('an inbox', () => {
     await isOpen();
     proxy.refuse();
     proxy.cut();
-    await until(() => !inbox.isOpen, { what: 'it notices' });
+    await until(() => !inbox.isOpen(), { what: 'it notices' });
     await proxy.accept();
     await isOpen();
     expect(changes).toEqual([true, false, true]);
@@ -102,7 +102,7 @@ describe('an inbox', () => {
     await until(
       () => {
         inbox.open();
-        return inbox.isOpen;
+        return inbox.isOpen();
       },
       { what: 'it listens again' },
     );
@@ -115,7 +115,7 @@ describe('an inbox', () => {
     inbox.open();
     await isOpen();
     inbox.close();
-    expect(inbox.isOpen).toBe(false);
+    expect(inbox.isOpen()).toBe(false);
     await untilSubscribers(server, 0);
     await publish('too late');
     expect(await source.ping()).toBe('PONG');
@@ -128,7 +128,7 @@ describe('an inbox', () => {
     inbox.close();
     await source.ping();
     await source.ping();
-    expect([await subscribers(server), changes, inbox.isOpen]).toEqual([0, [], false]);
+    expect([await subscribers(server), changes, inbox.isOpen()]).toEqual([0, [], false]);
   });
 
   it('that may not subscribe stays closed', async () => {
@@ -140,7 +140,7 @@ describe('an inbox', () => {
     const refused = async () => (await server.command('ACL', 'LOG')) as unknown[];
     await until(async () => (await refused()).length > 0, { what: 'the server has refused it' });
     await source.ping();
-    expect([inbox.isOpen, changes]).toEqual([false, []]);
+    expect([inbox.isOpen(), changes]).toEqual([false, []]);
   });
 
   describe('that is checked', () => {
@@ -195,7 +195,7 @@ describe('an inbox', () => {
       await source.ping();
       inbox.check();
       await quiet();
-      expect([inbox.isOpen, changes]).toEqual([true, [true]]);
+      expect([inbox.isOpen(), changes]).toEqual([true, [true]]);
     });
 
     it('is checked again after a check that the client never settled', async () => {

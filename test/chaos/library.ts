@@ -4,7 +4,7 @@
  */
 export { RedisConnection } from '../../lib/stores/redis/client/redis-connection.js';
 export { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
-export { Inbox } from '../../lib/stores/redis/node/inbox.js';
+export { PlainInbox } from '../../lib/stores/redis/node/inbox.js';
 export { RedlockBackend } from '../../lib/stores/redis/redlock/redlock.backend.js';
 export { SingleNodeBackend } from '../../lib/stores/redis/single/single-node.backend.js';
 export { Clock, validityMs } from '../../lib/core/time/clock.js';

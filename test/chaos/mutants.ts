@@ -121,8 +121,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'subscription-never-doubted': {
     what: 'a process waits for messages on a connection that the server has closed',
-    inject({ Inbox }) {
-      Inbox.prototype.check = () => {};
+    inject({ PlainInbox }) {
+      PlainInbox.prototype.check = () => {};
     },
     nodes: 1,
     seed: 2,
@@ -157,10 +157,11 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
         backend.forceRelease = async function (key) {
           return (await forceRelease.call(this, key)) && { from: [] };
         };
-        backend.listen = function (listener) {
-          const { onTurn, onHandOver } = listener;
-          listen.call(this, {
+        backend.listen = function (key, listener) {
+          const { onTurn, onListening, onHandOver } = listener;
+          listen.call(this, key, {
             onTurn: onTurn.bind(listener),
+            onListening: onListening.bind(listener),
             onHandOver: onHandOver.bind(listener),
             onTaken: () => {},
           });

@@ -78,13 +78,10 @@ export class QueueStore {
   }
 
   #backend(): LockBackend {
-    const isListening = () => this.isListening;
     const waitQueue = {
       handsOver: this.waiting === 'hands over',
-      get isListening() {
-        return isListening();
-      },
-      listen: (listener: WaitListener) => {
+      isListening: () => this.isListening,
+      listen: (_key: string, listener: WaitListener) => {
         this.#listener = listener;
         this.#later(() => {
           this.isListening = true;

@@ -37,8 +37,8 @@ beforeAll(async () => {
     fair: false,
     needsAdmission: true,
   });
-  node.openInbox(); // a vote takes a place in the queue only where its process listens
-  await until(() => node.isListening, { what: 'the node listens' });
+  node.openInbox('any'); // a vote takes a place in the queue only where its process listens
+  await until(() => node.isListening('any'), { what: 'the node listens' });
 });
 afterAll(async () => {
   await node.close();

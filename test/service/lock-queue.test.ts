@@ -52,10 +52,8 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true, kind: Lock
   const waitQueue = {
     handsOver,
     leave: (_key: string, { ticket }: Place) => void log.push(`leave ${ticket}`),
-    get isListening() {
-      return listening.isOn;
-    },
-    listen: (each: WaitListener) => {
+    isListening: () => listening.isOn,
+    listen: (_key: string, each: WaitListener) => {
       log.push('listen');
       listener = each;
     },

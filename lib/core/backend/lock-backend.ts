@@ -158,12 +158,12 @@ export interface HandOver {
 export interface WaitQueue {
   /** Whether a release hands the lock over to the first in the queue, or only wakes it to try for itself. */
   readonly handsOver: boolean;
-  /** Whether the listener will be called when the turn of a place comes. */
-  readonly isListening: boolean;
-  /** Begins to listen for turns, unless it does already. */
-  listen(listener: WaitListener): void;
-  /** Checks that messages still arrive. Called when an expected one has not come. */
-  checkListening(): void;
+  /** Whether the listener will be called when the turn of a place comes that waits for this key. */
+  isListening(key: string): boolean;
+  /** Begins to listen for turns at this key, unless it does already. The listener is the same in all calls. */
+  listen(key: string, listener: WaitListener): void;
+  /** Checks that messages about this key still arrive. Called when an expected one has not come. */
+  checkListening(key: string): void;
   /** Gives up a place, and the lock if that was handed over to it meanwhile. */
   leave(key: string, place: Place): void;
 }
@@ -172,6 +172,8 @@ export interface WaitQueue {
 export interface WaitListener {
   /** The turn of a ticket may have come; without one that of all, because listening has begun, or was interrupted. */
   onTurn(ticket?: string): void;
+  /** Listening has begun for this key, and for others not: the turn of a place there may have come before. */
+  onListening(key: string): void;
   /** The lock was handed over to a ticket: its holder has to extend it at once. */
   onHandOver(ticket: string, handOver: HandOver): void;
   /** A lock may have been taken by force from this owner value. */

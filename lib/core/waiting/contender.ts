@@ -124,7 +124,7 @@ export class Contender<Waiter> implements Check {
     switch (outcome.status) {
       case 'acquired':
         // The grant came without a message.
-        if (this.#isQueued && !this.#wasWoken) this.all.backend.waitQueue?.checkListening();
+        if (this.#isQueued && !this.#wasWoken) this.all.backend.waitQueue?.checkListening(this.key);
         this.#dropPlace();
         break;
       case 'contended':
@@ -149,8 +149,8 @@ export class Contender<Waiter> implements Check {
   ): number | undefined {
     const { remainingMs, queued } = refusal;
     const { waitQueue } = this.all.backend;
-    if (waitQueue && !waitQueue.isListening) waitQueue.listen(this.all.listener);
-    const isListening = waitQueue?.isListening ?? false;
+    if (waitQueue && !waitQueue.isListening(this.key)) waitQueue.listen(this.key, this.all.listener);
+    const isListening = waitQueue?.isListening(this.key) ?? false;
     // A contender without a place in the queue is not woken: it takes one at once.
     if (this.#isWoken || (!this.#place && isListening && remainingMs !== undefined)) return undefined;
     if (!queued || !isListening || remainingMs === undefined)

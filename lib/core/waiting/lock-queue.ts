@@ -144,6 +144,10 @@ export class LockQueues implements ContendersListener<Waiter>, LeaseListener {
     else this.contenders.checks.hurry([...byTicket.values()].filter((contender) => contender.wake()));
   }
 
+  onListening(key: string): void {
+    this.#queues.get(key)?.onListening();
+  }
+
   onHandOver(ticket: string, handOver: HandOver): void {
     this.#wake(this.contenders.byTicket.get(ticket), handOver);
   }
@@ -278,6 +282,13 @@ export class LockQueue {
     const mayBeFree = this.#free > 0;
     for (const waiter of this.#waiters.filter((each) => each.closing === closing && !(mayBeFree && each.contender)))
       this.#giveUp(waiter, closed(this.key));
+  }
+
+  /** Messages arrive from now on: the turn of a contender with a place may have come before. */
+  onListening(): void {
+    for (const { contender } of this.#waiters.filter((each) => each.contender?.hasPlace ?? false)) {
+      if (contender?.wake()) this.onTurn(contender);
+    }
   }
 
   /** The turn of a contender that waits may have come. @param handOver the lock was handed over to it */

@@ -2,6 +2,7 @@ import { performance } from 'node:perf_hooks';
 import { setTimeout as delay } from 'node:timers/promises';
 import { inTime } from '../../../core/time/time-limit.js';
 import type { RedisClient, Subscription } from '../client/redis-client.js';
+import { HEARD, UNHEARD } from '../scripts/hand-off.js';
 
 /** Receives what an inbox hears. */
 export interface InboxListener {
@@ -25,13 +26,32 @@ const ECHO_LIMIT_MS = 1_000;
 /** The message that an inbox publishes to itself. No ticket looks like it. */
 const ECHO = '?';
 
+/** Where this process hears that its turn has come. */
+export interface Inbox {
+  /** The name of its channel in the entries of queues. */
+  readonly channel: string;
+  /** Whether messages about a key arrive. */
+  isOpen(key: string): boolean;
+  /** What the process says of its listening with each attempt. */
+  signOf(key: string): typeof HEARD | typeof UNHEARD;
+  /** Begins to listen for messages about a key, unless it does already. */
+  open(key: string): void;
+  /**
+   * Checks that messages still arrive, unless one did a moment ago, and subscribes anew if they do not. Call it when an
+   * expected message has not come.
+   * @param key the key that it was about; undefined when any message may be lost
+   */
+  check(key?: string): void;
+  close(): void;
+}
+
 /**
  * The channel on which this process hears, for all its keys, that its turn has come.
  *
  * A subscription can be dead without the client noticing: the server, or a device in between, has dropped the connection, and
  * a subscriber sends nothing that would reveal it. When there is reason for doubt the inbox publishes a message to itself.
  */
-export class Inbox {
+export class PlainInbox implements Inbox {
   readonly channel: string;
   readonly #client: RedisClient;
   readonly #clientName: string;
@@ -48,8 +68,13 @@ export class Inbox {
     this.#listener = listener;
   }
 
-  get isOpen(): boolean {
+  isOpen(): boolean {
     return this.#isOpen;
+  }
+
+  /** In a Cluster it may listen at another node than the one that counts the listeners. */
+  signOf(): typeof HEARD | typeof UNHEARD {
+    return this.#isOpen && !this.#client.isCluster ? HEARD : UNHEARD;
   }
 
   /** Subscribes, and again after each break of the connection. */
@@ -67,10 +92,6 @@ export class Inbox {
     });
   }
 
-  /**
-   * Checks that messages still arrive, unless one did a moment ago, and subscribes anew if they do not. Call it when an
-   * expected message has not come.
-   */
   check(): void {
     if (!this.#isOpen || this.#isChecking || performance.now() - this.#heardAt < HEARD_LATELY_MS) return;
     void this.#check(this.#subscription!);

@@ -13,12 +13,12 @@ import {
   VOTE_OR_QUEUE,
   WITHDRAW,
 } from '../scripts/lua.js';
-import { HEARD, queueEntry, readMessage, UNHEARD } from '../scripts/hand-off.js';
+import { queueEntry, readMessage } from '../scripts/hand-off.js';
 import type { Script } from '../scripts/script.js';
 import { ScriptFault } from '../scripts/script-fault.js';
 import { ScriptRunner, type Reply, type ScriptRunnerListener } from '../scripts/script-runner.js';
 import { InFlight } from '../../../core/time/in-flight.js';
-import { Inbox, type InboxListener } from './inbox.js';
+import { PlainInbox, type Inbox, type InboxListener } from './inbox.js';
 import { countersOf, LockKeys } from './lock-keys.js';
 import { ownerPart, tokenText } from './lock-value.js';
 import type {
@@ -116,7 +116,7 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     this.#retry = new ReleaseRetry(this);
     this.#runner = new ScriptRunner(client, commandTimeoutMs, { sameConnection: needsAdmission, listener: this, now });
     this.#keys = new LockKeys(keyPrefix, countersOf(settings.handsOver, client.isCluster), client.keyPrefix);
-    this.#inbox = new Inbox({ client, clientName, channel: this.#keys.inbox(processName), listener: this });
+    this.#inbox = new PlainInbox({ client, clientName, channel: this.#keys.inbox(processName), listener: this });
     connection.listen(this);
   }
 
@@ -133,9 +133,9 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     return this.#runner.longestMs;
   }
 
-  /** Whether waiters hear of it when their turn comes. */
-  get isListening(): boolean {
-    return this.#inbox.isOpen;
+  /** Whether waiters for a key hear of it when their turn comes. */
+  isListening(key: string): boolean {
+    return this.#inbox.isOpen(key);
   }
 
   /**
@@ -153,13 +153,13 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     this.#listener = listener;
   }
 
-  /** Begins to listen for messages, unless it does already. */
-  openInbox(): void {
-    if (!this.#closed) this.#inbox.open();
+  /** Begins to listen for messages about a key, unless it does already. */
+  openInbox(key: string): void {
+    if (!this.#closed) this.#inbox.open(key);
   }
 
-  checkListening(): void {
-    this.#inbox.check();
+  checkListening(key: string): void {
+    this.#inbox.check(key);
   }
 
   /**
@@ -178,8 +178,7 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
       return;
     }
     const entry = place ? this.#entry(place) : '';
-    const sign = this.isListening && !this.connection.client.isCluster ? HEARD : UNHEARD;
-    const args = [fair ? 1 : 0, sign, ownerPart(owner), ttlMs, turns, entry, place?.number ?? ''];
+    const args = [fair ? 1 : 0, this.#inbox.signOf(key), ownerPart(owner), ttlMs, turns, entry, place?.number ?? ''];
     this.#runner.run(CONTEND, [keys.fence(key), keys.lock(key), keys.queue(key)], args, this.#voteOf, done, asker);
   }
 
@@ -204,7 +203,7 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
       return;
     }
     // A process that does not listen cannot be woken.
-    const entry = this.isListening ? this.#entry(place) : '';
+    const entry = this.isListening(key) ? this.#entry(place) : '';
     const names = [keys.admission(key), keys.lock(key), keys.fence(key), keys.queue(key)];
     const args = [epoch, ttlMs, value, entry, place.number ?? ''];
     this.#runner.run(VOTE_OR_QUEUE, names, args, this.#voteOf, done, asker);

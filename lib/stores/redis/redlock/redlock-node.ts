@@ -134,13 +134,17 @@ export class RedlockNode implements RedisNodeListener {
   }
 
   /** Reports to this listener from now on, and opens the inbox. */
-  listen(listener: WaitListener): void {
+  listen(key: string, listener: WaitListener): void {
     this.#listener = listener;
-    this.node.openInbox();
+    this.node.openInbox(key);
   }
 
   onTurn(ticket?: string): void {
     this.#listener?.onTurn(ticket);
+  }
+
+  onListening(key: string): void {
+    this.#listener?.onListening(key);
   }
 
   onHandOver(ticket: string, handOver: HandOver): void {

@@ -90,7 +90,7 @@ export class RedlockBackend implements LockBackend, WaitQueue {
   #acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void {
     const { place } = request;
     const attempt = new RedlockAttempt(request);
-    const queued = place !== undefined && this.isListening;
+    const queued = place !== undefined && this.isListening(request.key);
     const proposal = this.#proposals.next(this.#now());
     /** When the first of the granted votes was sent: the lock stands on their nodes for its ttl from then on, at least. */
     let sentAt = Infinity;
@@ -170,22 +170,23 @@ export class RedlockBackend implements LockBackend, WaitQueue {
     for (const { node } of this.#nodes) if (node.isReady) node.leave(key, place);
   }
 
-  get isListening(): boolean {
-    return this.#nodes.filter(({ node }) => node.isListening).length >= this.#quorum;
+  isListening(key: string): boolean {
+    return this.#nodes.filter(({ node }) => node.isListening(key)).length >= this.#quorum;
   }
 
-  listen(listener: WaitListener): void {
+  listen(key: string, listener: WaitListener): void {
     const wakes = (this.#wakes ??= new RedlockWakes(this.#quorum, (ticket) => listener.onTurn(ticket)));
     const ofNode: WaitListener = {
       onTurn: (ticket) => (ticket === undefined ? listener.onTurn() : wakes.note(ticket)),
+      onListening: (each) => listener.onListening(each),
       onHandOver: (ticket) => wakes.note(ticket), // no node grants alone
       onTaken: (key, owner) => listener.onTaken(key, owner),
     };
-    for (const node of this.#nodes) node.listen(ofNode);
+    for (const node of this.#nodes) node.listen(key, ofNode);
   }
 
-  checkListening(): void {
-    for (const { node } of this.#nodes) node.checkListening();
+  checkListening(key: string): void {
+    for (const { node } of this.#nodes) node.checkListening(key);
   }
 
   problems(silence: string): NodeError[] {

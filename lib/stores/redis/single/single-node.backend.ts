@@ -122,13 +122,14 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
     this.#node.leave(key, place);
   }
 
-  get isListening(): boolean {
-    return this.#node.isListening;
+  isListening(key: string): boolean {
+    return this.#node.isListening(key);
   }
 
-  listen(listener: WaitListener): void {
+  listen(key: string, listener: WaitListener): void {
     this.#node.listen({
       onTurn: (ticket) => listener.onTurn(ticket),
+      onListening: (each) => listener.onListening(each),
       onHandOver: (ticket, handOver) => {
         // A lock is not held before its replicas have it, and none is begun that cannot be extended now.
         if (this.#replicas || !this.#node.isReady) listener.onTurn(ticket);
@@ -136,11 +137,11 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
       },
       onTaken: (key, owner) => listener.onTaken(key, owner),
     });
-    this.#node.openInbox();
+    this.#node.openInbox(key);
   }
 
-  checkListening(): void {
-    this.#node.checkListening();
+  checkListening(key: string): void {
+    this.#node.checkListening(key);
   }
 
   problems(silence: string): NodeError[] {
