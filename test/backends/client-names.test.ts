@@ -92,15 +92,19 @@ describe('CLIENT LIST', () => {
     expect((await server.calls())['client|setname']).toBe(1);
   });
 
-  it('shows what listens in a Cluster', async () => {
+  it.each([
+    ['', OURS],
+    [' without sharded publish/subscribe', `ioredis-cluster(subscriber):${OURS}*`],
+  ])('shows what listens in a Cluster%s', async (without, name) => {
     const cluster = await RedisCluster.start();
     onTestFinished(() => cluster.stop());
+    if (without) await cluster.forbid();
     const nodes = cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port }));
     await (await openLocks({ redis: () => new Cluster(nodes) })).acquire('key');
     const waiting = (await openLocks({ redis: () => new Cluster(nodes) })).acquire('key');
     waiting.catch(() => {});
     const all = async () => (await Promise.all(cluster.nodes.map(names))).flat();
-    await until(async () => (await all()).includes(`ioredis-cluster(subscriber):${OURS}*`), {
+    await until(async () => (await all()).includes(name), {
       what: 'what listens has the name',
     });
   });

@@ -113,7 +113,8 @@ describe('A user of Redis with the rights that the README names', () => {
   it('a user with the rights in the README may do all that a Cluster needs, with the further rights that are named there [G234]', async () => {
     const cluster = await RedisCluster.start();
     onTestFinished(() => cluster.stop());
-    const also = ['+cluster|slots', '+cluster|info', '+asking', 'resetkeys', '~app:lock:*'];
+    const sharded = ['+ssubscribe', '+sunsubscribe', '+spublish', '+pubsub|shardnumsub'];
+    const also = ['+cluster|slots', '+cluster|info', '+asking', ...sharded, 'resetkeys', '~app:lock:*'];
     const logins = await Promise.all(cluster.nodes.map((node) => aclUser(node, { also })));
     const open = () =>
       openLocks({

@@ -97,27 +97,34 @@ describe('a process whose subscription the server has closed without its knowled
     for (const node of nodes.servers) await untilSubscribers(node, 2);
   });
 
-  it('a process with a dead subscription listens again to a Cluster [G104]', async () => {
-    const cluster = await RedisCluster.start();
-    onTestFinished(() => cluster.stop());
-    const proxies = await Promise.all(cluster.nodes.map(({ port }) => proxyTo(port)));
-    const natMap = Object.fromEntries(
-      cluster.nodes.map(({ port }, index) => [`127.0.0.1:${port}`, { host: '127.0.0.1', port: proxies[index]!.port }]),
-    );
-    const services = await Promise.all(
-      [{ natMap }, {}].map((options) =>
-        openLocks({ redis: () => new Cluster([{ host: '127.0.0.1', port: cluster.nodes[0]!.port }], options) }),
-      ),
-    );
-    const listening = async () =>
-      (await Promise.all(cluster.nodes.map((node) => subscribers(node)))).reduce((sum, count) => sum + count);
-    const [victim, other] = services.map((locks) => contender(locks, 'half-open'));
-    await until(async () => (await listening()) === 2, { what: 'both listen' });
-    for (const proxy of proxies) proxy.hideCloses();
-    for (const node of cluster.nodes) await node.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
-    await until(async () => (await listening()) === 2, { what: 'both listen again' });
-    expect(await shareOf(victim!, [other!], 10)).toBeGreaterThan(0.5);
-  });
+  it.each([true, false])(
+    'a process with a dead subscription listens again to a Cluster (sharded: %s) [G104]',
+    async (sharded) => {
+      const cluster = await RedisCluster.start();
+      onTestFinished(() => cluster.stop());
+      if (!sharded) await cluster.forbid();
+      const proxies = await Promise.all(cluster.nodes.map(({ port }) => proxyTo(port)));
+      const natMap = Object.fromEntries(
+        cluster.nodes.map(({ port }, index) => [
+          `127.0.0.1:${port}`,
+          { host: '127.0.0.1', port: proxies[index]!.port },
+        ]),
+      );
+      const services = await Promise.all(
+        [{ natMap }, {}].map((options) =>
+          openLocks({ redis: () => new Cluster([{ host: '127.0.0.1', port: cluster.nodes[0]!.port }], options) }),
+        ),
+      );
+      const listening = async () =>
+        (await Promise.all(cluster.nodes.map((node) => subscribers(node)))).reduce((sum, count) => sum + count);
+      const [victim, other] = services.map((locks) => contender(locks, 'half-open'));
+      await until(async () => (await listening()) === 2, { what: 'both listen' });
+      for (const proxy of proxies) proxy.hideCloses();
+      for (const node of cluster.nodes) await node.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
+      await until(async () => (await listening()) === 2, { what: 'both listen again' });
+      expect(await shareOf(victim!, [other!], 10)).toBeGreaterThan(0.5);
+    },
+  );
 
   it('a process with a dead subscription keeps its place in the queue of a fair lock, although a release found that nobody hears it [G105]', async () => {
     const proxy = await proxyTo(server.port);

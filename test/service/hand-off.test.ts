@@ -307,10 +307,11 @@ it.each(HANDED)('clients of the application may have %s: they are handed locks, 
   await until(async () => (await scriptCalls(server)) === 2, { what: 'it extends what was handed over' });
 });
 
-describe('in a Cluster', () => {
+describe('in a Cluster without sharded publish/subscribe', () => {
   let cluster: RedisCluster;
   beforeAll(async () => {
     cluster = await RedisCluster.start(3);
+    await cluster.forbid();
     await Promise.all(cluster.nodes.map(loadScripts));
   });
   afterAll(() => cluster.stop());
@@ -331,7 +332,17 @@ describe('in a Cluster', () => {
   it.each(CLUSTERS)('locks are handed over on every node (%s)', async (name, options) => {
     // Who has lost the password could not subscribe.
     for (const node of cluster.nodes) {
-      await node.command('ACL', 'SETUSER', 'app', 'on', '>secret', 'allkeys', 'allchannels', 'allcommands');
+      await node.command(
+        'ACL',
+        'SETUSER',
+        'app',
+        'on',
+        '>secret',
+        'allkeys',
+        'allchannels',
+        'allcommands',
+        '-ssubscribe',
+      );
       await node.command('ACL', 'SETUSER', 'default', options.redisOptions?.password ? 'resetchannels' : 'allchannels');
     }
     onTestFinished(async () => {

@@ -8,6 +8,8 @@ interface Link {
   readonly server: Socket;
   /** The server's bytes no longer reach the client. */
   mute: boolean;
+  /** Its client has subscribed to channels. */
+  subscribes: boolean;
   /** Nor does it learn that the server has closed the connection. */
   hidesClose: boolean;
 }
@@ -54,6 +56,11 @@ export class TcpProxy {
   dropReplies(): void {
     this.#mute = true;
     for (const link of this.#links) link.mute = true;
+  }
+
+  /** From now on nothing comes through the present connections on which a client has subscribed to channels. */
+  muteSubscriptions(): void {
+    for (const link of this.#links) link.mute ||= link.subscribes;
   }
 
   /** Ends `dropReplies`. A connection that lost a reply is cut: its client would take the next reply for the lost one. */
@@ -123,7 +130,7 @@ export class TcpProxy {
 
   #link(client: Socket): void {
     const server = connect(this.targetPort, '127.0.0.1');
-    const link: Link = { client, server, mute: this.#mute, hidesClose: false };
+    const link: Link = { client, server, mute: this.#mute, subscribes: false, hidesClose: false };
     this.#links.add(link);
     this.made++;
     client.setNoDelay();
@@ -153,6 +160,7 @@ export class TcpProxy {
 
   #forward(link: Link, bytes: Buffer): void {
     link.server.write(bytes);
+    link.subscribes ||= /\r\ns?subscribe\r\n/i.test(bytes.toString('latin1'));
     const cut = this.#cutRequest;
     if (!cut?.match.test(bytes.toString('latin1'))) return;
     this.#cutRequest = undefined;

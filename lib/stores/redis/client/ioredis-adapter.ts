@@ -10,6 +10,8 @@ import type {
   RedisClientListener,
   Route,
   ScriptCall,
+  ShardedListener,
+  ShardedSubscription,
   Subscription,
   SubscriptionListener,
 } from './redis-client.js';
@@ -274,16 +276,22 @@ export class IoredisAdapter implements RedisClient {
     return this.#cluster.duplicate([], { lazyConnect: true, redisOptions });
   }
 
+  subscribeSharded(connectionName: string, listener: ShardedListener): ShardedSubscription {
+    // A key prefix would be put before channels, too: they count as keys.
+    const own = { connectionName, keyPrefix: '', enableOfflineQueue: false, retryStrategy: () => null };
+    return new IoredisShardedSubscription(this.#single.duplicate({ ...SUBSCRIBER, ...own }), listener);
+  }
+
   // On a connection of its own: under RESP2 one that has subscribed takes no other commands.
-  async trySubscribing(channel: string, connectionName: string, timeoutMs: number): Promise<Answer> {
+  async trySubscribing(channel: string, connectionName: string, timeoutMs: number, how?: 'sharded'): Promise<Answer> {
     let own: Redis | undefined;
     const timer = setTimeout(() => own?.disconnect(), timeoutMs);
     try {
-      const once = { enableReadyCheck: false, retryStrategy: () => null };
+      const once = { keyPrefix: '', enableReadyCheck: false, retryStrategy: () => null };
       own = this.#single.duplicate({ ...SUBSCRIBER, connectionName, ...once });
       own.on('error', () => {}); // the promise rejects with it
       await own.connect();
-      const value = await own.subscribe(channel);
+      const value = await (how === 'sharded' ? own.ssubscribe(channel) : own.subscribe(channel));
       await own.quit().catch(() => {}); // so that the server has closed it when this returns
       return { value };
     } catch (error) {
@@ -337,6 +345,43 @@ class IoredisSubscription implements Subscription {
   close(): void {
     this.#isClosed = true;
     (this.client as Redis).stream?.destroy(); // a half-open connection would wait for an answer to its end
+    this.client.disconnect();
+  }
+}
+
+class IoredisShardedSubscription implements ShardedSubscription {
+  #isClosed = false;
+
+  constructor(
+    private readonly client: Redis,
+    listener: ShardedListener,
+  ) {
+    const unlessClosed = (report: () => void) => {
+      if (!this.#isClosed) report();
+    };
+    client
+      .on('error', () => {}) // as above; and of an unsubscription that the server has sent, for which ioredis 5 finds no command
+      .on('smessage', (channel: string, text: string) => unlessClosed(() => listener.message(channel, text)))
+      .on('ready', () => unlessClosed(() => listener.opened()))
+      .on('end', () => unlessClosed(() => listener.closed()));
+    client.connect().catch(() => {}); // reported by the events
+  }
+
+  async subscribe(channel: string): Promise<void> {
+    try {
+      await this.client.ssubscribe(channel);
+    } catch (error) {
+      throw faultOf(error);
+    }
+  }
+
+  unsubscribe(channel: string): void {
+    this.client.sunsubscribe(channel).catch(() => {}); // without its connection it is gone anyway
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.client.stream?.destroy(); // a half-open connection would wait for an answer to its end
     this.client.disconnect();
   }
 }

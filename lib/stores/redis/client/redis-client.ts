@@ -58,8 +58,13 @@ export interface RedisClient {
   duplicate(connectionName: string): RedisClient;
   /** Subscribes to a channel on a connection of its own, and again after each break of it. */
   subscribe(channel: string, connectionName: string, listener: SubscriptionListener): Subscription;
+  /**
+   * Opens a connection of its own for sharded publish/subscribe: only for a master of a Cluster. It is not made again, and the
+   * key prefix is not put before the names of channels.
+   */
+  subscribeSharded(connectionName: string, listener: ShardedListener): ShardedSubscription;
   /** Tries whether a channel may be subscribed to, on a connection of its own. Never rejects. */
-  trySubscribing(channel: string, connectionName: string, timeoutMs: number): Promise<Answer>;
+  trySubscribing(channel: string, connectionName: string, timeoutMs: number, how?: 'sharded'): Promise<Answer>;
 }
 
 /** Learns of changes of a client's connection. */
@@ -119,6 +124,24 @@ export class CommandFault extends Error {
 export interface Subscription {
   /** Stops reporting, and closes its connection. */
   close(): void;
+}
+
+/** Subscriptions to channels in the slots of one master of a Cluster, on one connection. */
+export interface ShardedSubscription {
+  /** Settles when messages arrive that are published on the channel from now on. Rejects with a `CommandFault`. */
+  subscribe(channel: string): Promise<void>;
+  unsubscribe(channel: string): void;
+  /** Stops reporting, and closes the connection. */
+  close(): void;
+}
+
+/** Learns of messages, and of changes of their connection. */
+export interface ShardedListener {
+  message(channel: string, text: string): void;
+  /** Channels can be subscribed to. */
+  opened(): void;
+  /** The connection broke, or could not be made, and all subscriptions are gone. */
+  closed(): void;
 }
 
 /** Learns of messages, and of changes of a subscription. */

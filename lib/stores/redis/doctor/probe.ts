@@ -3,7 +3,7 @@ import type { ExaminedNode } from './diagnosis.js';
 import type { Examiner } from './doctor.js';
 import { countersOf, LockKeys } from '../node/lock-keys.js';
 import { findOddCounters } from './counters.js';
-import { commandRights, type Right } from './rights.js';
+import { commandRights, purposeOf, type Right } from './rights.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import { problemOf } from '../client/problem-of.js';
 import type { Answer, RedisClient } from '../client/redis-client.js';
@@ -72,10 +72,14 @@ export class NodeProbe implements Examiner {
     const keys = new LockKeys(keyPrefix, countersOf(handsOver, isCluster), this.#clientPrefix);
     const key = prefix + keys.lock(`doctor:${processName}`);
     const channel = keys.inbox(`doctor:${processName}`);
-    const rights = commandRights(key, channel, awaitedReplicas > 0);
+    const shard = isCluster && handsOver ? keys.channelOf('doctor', channel) : undefined;
+    const rights = commandRights(key, channel, awaitedReplicas > 0, shard);
     const endsAt = performance.now() + timeoutMs;
     try {
-      const listening = client.trySubscribing(channel, this.connection.clientName, timeoutMs * FOR_ONE_STEP);
+      const { clientName } = this.connection;
+      const stepMs = timeoutMs * FOR_ONE_STEP;
+      const listening = client.trySubscribing(channel, clientName, stepMs);
+      const sharding = shard === undefined ? undefined : client.trySubscribing(shard, clientName, stepMs, 'sharded');
       const trials = [...rights, ...this.#selection(client)];
       // All at once, so that a server that is far away is checked in time, too.
       const [clock, [info, save, fsync, ...tried], odd] = await Promise.all([
@@ -105,6 +109,7 @@ export class NodeProbe implements Examiner {
       addPersistence(diagnosis, save!, fsync!);
       tried.forEach((answer, index) => noteRefusal(diagnosis, trials[index]!.name, answer));
       noteRefusal(diagnosis, 'subscribe', await listening);
+      if (sharding) noteRefusal(diagnosis, 'ssubscribe', await sharding);
       noteRefusal(diagnosis, 'info', info!);
       noteRefusal(diagnosis, 'config|get', save!);
       if (odd.length > 0) diagnosis.oddCounters = odd;
@@ -216,7 +221,8 @@ function noteRefusal(diagnosis: ExaminedNode, right: string, answer: Answer): vo
     else if (/access (a|one of the) channels?/.test(refusal)) missingRights.push('&');
     else missingRights.push(`+${right}`);
   } else if (/unknown (sub)?command/i.test(refusal)) {
-    unknownCommands.push(right);
+    // Redis 6.2 has no sharded publish/subscribe, and does without.
+    if (purposeOf(`+${right}`) !== 'sharding') unknownCommands.push(right);
   } else if (refusal.startsWith('READONLY')) {
     diagnosis.readOnly = true;
     diagnosis.role = 'replica';

@@ -8,22 +8,33 @@ export interface Right {
   purpose: Purpose;
 }
 
-export type Purpose = 'locks' | 'waiting' | 'handOver' | 'doctor';
+export type Purpose = 'locks' | 'waiting' | 'handOver' | 'sharding' | 'doctor';
 
 /** The consequence of a missing right, by its purpose. */
 export const WITHOUT: Record<Purpose, string> = {
   locks: 'no lock can be taken',
   waiting: 'locks are not handed over, and calls that have to wait take longer or fail',
   handOver: 'a lock that is handed over is confirmed before the work under it begins, which takes one more round trip',
+  sharding: 'each lock that is handed over sends a message to all nodes of the Cluster',
   doctor: 'less can be checked',
 };
 
 const NO_SCRIPT = '0'.repeat(40);
 
-/** All commands of the library, its scripts included, that can be tried on the connection for locks. */
-export function commandRights(key: string, channel: string, waitsForReplicas: boolean): Right[] {
+/**
+ * All commands of the library, its scripts included, that can be tried on the connection for locks.
+ * @param shard a channel for sharded messages, where they are used
+ */
+export function commandRights(key: string, channel: string, waitsForReplicas: boolean, shard?: string): Right[] {
   const [lock, wait] = ['locks', 'waiting'] as const;
   const toWait: Right = { name: 'wait', probe: ['WAIT', '0', '1'], purpose: lock };
+  const sharded: Right[] =
+    shard === undefined
+      ? []
+      : [
+          { name: 'spublish', probe: ['SPUBLISH', shard, ''], purpose: 'sharding' },
+          { name: 'pubsub|shardnumsub', probe: ['PUBSUB', 'SHARDNUMSUB', shard], purpose: 'sharding' },
+        ];
   return [
     ...(waitsForReplicas ? [toWait] : []),
     { name: 'evalsha', probe: ['EVALSHA', NO_SCRIPT, '1', key], purpose: lock },
@@ -41,6 +52,7 @@ export function commandRights(key: string, channel: string, waitsForReplicas: bo
     { name: 'zremrangebyscore', probe: ['ZREMRANGEBYSCORE', key, '1', '0'], purpose: wait },
     { name: 'publish', probe: ['PUBLISH', channel, ''], purpose: wait },
     { name: 'pubsub|numsub', probe: ['PUBSUB', 'NUMSUB', channel], purpose: 'handOver' },
+    ...sharded,
   ];
 }
 
@@ -48,6 +60,7 @@ export function commandRights(key: string, channel: string, waitsForReplicas: bo
 export function purposeOf(right: string): Purpose {
   if (right.startsWith('~')) return 'locks';
   if (right.startsWith('&') || right === '+subscribe') return 'waiting';
-  const all = commandRights('', '', true);
+  if (right === '+ssubscribe') return 'sharding';
+  const all = commandRights('', '', true, '');
   return all.find(({ name }) => right === `+${name}`)?.purpose ?? 'doctor';
 }

@@ -20,11 +20,11 @@ export interface InboxOptions {
 }
 
 /** How long after a message the subscription is trusted, in milliseconds. */
-const HEARD_LATELY_MS = 500;
+export const HEARD_LATELY_MS = 500;
 /** How long a published message may take to arrive, in milliseconds. */
-const ECHO_LIMIT_MS = 1_000;
+export const ECHO_LIMIT_MS = 1_000;
 /** The message that an inbox publishes to itself. No ticket looks like it. */
-const ECHO = '?';
+export const ECHO = '?';
 
 /** Where this process hears that its turn has come. */
 export interface Inbox {

@@ -80,6 +80,11 @@ export class LockKeys {
     return `${this.prefix}:inbox:${PROTOCOL}:${processName}`.replace(/\s/g, '_');
   }
 
+  /** The channel of a process, by its `inbox`, for the locks in the slot of this one. It is in the same slot. */
+  channelOf(key: string, inbox: string): string {
+    return `${inbox}:{${this.#slotTag(key)}}`;
+  }
+
   #slotTag(key: string): string {
     return tagOfSlot(clusterSlot(this.clientPrefix + this.lock(key)));
   }

@@ -18,7 +18,8 @@ import type { Script } from '../scripts/script.js';
 import { ScriptFault } from '../scripts/script-fault.js';
 import { ScriptRunner, type Reply, type ScriptRunnerListener } from '../scripts/script-runner.js';
 import { InFlight } from '../../../core/time/in-flight.js';
-import { PlainInbox, type Inbox, type InboxListener } from './inbox.js';
+import { PlainInbox, type Inbox } from './inbox.js';
+import { ShardedInbox, type ShardedInboxListener } from './sharded-inbox.js';
 import { countersOf, LockKeys } from './lock-keys.js';
 import { ownerPart, tokenText } from './lock-value.js';
 import type {
@@ -84,7 +85,7 @@ export interface RedisNodeListener extends WaitListener {
  * The lock operations of one Redis server (or Cluster). None of them rejects, except for a bug. A `done` callback is called
  * once, after the method has returned, and in the order in which the server answered.
  */
-export class RedisNode implements RedisConnectionListener, ScriptRunnerListener, InboxListener, Releaser {
+export class RedisNode implements RedisConnectionListener, ScriptRunnerListener, ShardedInboxListener, Releaser {
   readonly #runner: ScriptRunner;
   readonly #settings: NodeSettings;
   readonly #keys: LockKeys;
@@ -97,7 +98,7 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
   });
   readonly #extensionOf = this.#reader(extensionOf);
   readonly #releaseOf = this.#reader(releaseOf);
-  readonly #inbox: Inbox;
+  #inbox: Inbox;
   /** Releases that are not confirmed. An attempt that was never sent needs none, so a server that is down adds nothing. */
   readonly #retry: ReleaseRetry;
   readonly #releasing = new InFlight();
@@ -111,12 +112,12 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     settings: NodeSettings,
   ) {
     this.#settings = settings;
-    const { commandTimeoutMs, needsAdmission, keyPrefix, processName, now } = settings;
-    const { client, clientName } = connection;
+    const { commandTimeoutMs, handsOver, needsAdmission, keyPrefix, now } = settings;
+    const { client } = connection;
     this.#retry = new ReleaseRetry(this);
     this.#runner = new ScriptRunner(client, commandTimeoutMs, { sameConnection: needsAdmission, listener: this, now });
-    this.#keys = new LockKeys(keyPrefix, countersOf(settings.handsOver, client.isCluster), client.keyPrefix);
-    this.#inbox = new PlainInbox({ client, clientName, channel: this.#keys.inbox(processName), listener: this });
+    this.#keys = new LockKeys(keyPrefix, countersOf(handsOver, client.isCluster), client.keyPrefix);
+    this.#inbox = handsOver && client.isCluster ? this.#shardedInbox() : this.#plainInbox();
     connection.listen(this);
   }
 
@@ -338,6 +339,17 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     this.#listener?.onTurn();
   }
 
+  onListening(key: string): void {
+    this.#listener?.onListening(key);
+  }
+
+  /** A Cluster has no sharded publish/subscribe: each message goes to all of its nodes. */
+  onRefused(): void {
+    this.#inbox.close();
+    this.#inbox = this.#plainInbox();
+    if (!this.#closed) this.#inbox.open('');
+  }
+
   /** Tries once to release a lock, or to leave a queue. */
   giveBack(item: PendingRelease, done: (isConfirmed: boolean) => void): void {
     this.#giveBack(item, ({ status }) => done(status !== 'fault'));
@@ -358,6 +370,22 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     const keys = this.#keysToHandOver(key);
     if (entry === undefined) this.#runner.run(RELEASE, keys, [ownerPart(owner)], this.#releaseOf, done);
     else this.#runner.run(WITHDRAW, keys, [ownerPart(owner), entry], this.#releaseOf, done);
+  }
+
+  #plainInbox(): PlainInbox {
+    const { client, clientName } = this.connection;
+    return new PlainInbox({
+      client,
+      clientName,
+      channel: this.#keys.inbox(this.#settings.processName),
+      listener: this,
+    });
+  }
+
+  #shardedInbox(): ShardedInbox {
+    const { client, clientName } = this.connection;
+    const { processName } = this.#settings;
+    return new ShardedInbox({ client, clientName, keys: this.#keys, processName, listener: this });
   }
 
   #keysToHandOver(key: string): string[] {

@@ -16,8 +16,9 @@ const KINDS: Record<Service, string> = { grant: 'g', wake: 'w' };
 
 /**
  * The sign that a process gives in a queue with each attempt. Of one that is `HEARD` a grant needs listeners; if there are
- * none, the next place is served. One that is `UNHEARD` is granted the lock in any case: it does not listen yet, or it is a
- * Cluster, where PUBLISH counts the listeners of one node only.
+ * none, the next place is served. In a Cluster those of the channel of the slot are counted. One that is `UNHEARD` is granted
+ * the lock in any case: it does not listen yet, or listens to messages for all nodes of a Cluster, where PUBLISH counts the
+ * listeners of one node only.
  */
 export const [HEARD, UNHEARD] = ['h', 'u'] as const;
 

@@ -174,7 +174,7 @@ export const CONTEND: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 2,
-  sha: '33798790ae2fdeac4af4a934c337980a9d17f06d',
+  sha: 'c89bf498b8ade039e9d577bdf808a6cca699276b',
   source: `local us, minted
 local fence = KEYS[1]
 local fair, sign = ARGV[1], ARGV[2]
@@ -219,6 +219,7 @@ if #KEYS > 3 then
       local GRANT_TTL_MS = '2000'
       local SILENT_US = 2000000
       local passed_over = '0' -- a number costs Redis more, and most queues are empty
+      local tag = string.match(fence, '{%w+}$')
       local latest -- the time of the latest sign, once a process may be silent
       while true do
         local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
@@ -250,10 +251,12 @@ if #KEYS > 3 then
           end
           local message, listeners = ticket, nil
           local is_blind = kind == 'g' and unheard_at > heard_at
+          local is_sharded = tag and kind == 'g' and not is_blind
+          if is_sharded then channel = channel .. ':' .. tag end
           if is_silent then
             listeners = 0
           elseif kind == 'g' and not is_blind then
-            listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2])
+            listeners = tonumber(redis.pcall('PUBSUB', is_sharded and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
           end
           if kind == 'w' then
             redis.call('DEL', lock)
@@ -289,7 +292,7 @@ if #KEYS > 3 then
             end
           end
           if listeners ~= 0 then
-            local heard = redis.pcall('PUBLISH', channel, message)
+            local heard = redis.pcall(is_sharded and 'SPUBLISH' or 'PUBLISH', channel, message)
             if is_blind or (type(heard) == 'number' and heard > 0) then break end
           end
         end
@@ -385,6 +388,7 @@ if other_is_first then
   local GRANT_TTL_MS = '2000'
   local SILENT_US = 2000000
   local passed_over = '0' -- a number costs Redis more, and most queues are empty
+  local tag = string.match(fence, '{%w+}$')
   local latest -- the time of the latest sign, once a process may be silent
   while true do
     local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
@@ -416,10 +420,12 @@ if other_is_first then
       end
       local message, listeners = ticket, nil
       local is_blind = kind == 'g' and unheard_at > heard_at
+      local is_sharded = tag and kind == 'g' and not is_blind
+      if is_sharded then channel = channel .. ':' .. tag end
       if is_silent then
         listeners = 0
       elseif kind == 'g' and not is_blind then
-        listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2])
+        listeners = tonumber(redis.pcall('PUBSUB', is_sharded and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
       end
       if kind == 'w' then
         redis.call('DEL', lock)
@@ -455,7 +461,7 @@ if other_is_first then
         end
       end
       if listeners ~= 0 then
-        local heard = redis.pcall('PUBLISH', channel, message)
+        local heard = redis.pcall(is_sharded and 'SPUBLISH' or 'PUBLISH', channel, message)
         if is_blind or (type(heard) == 'number' and heard > 0) then break end
       end
     end
@@ -554,7 +560,7 @@ export const FORCE_RELEASE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: '6ea788466500221389d26aa54b25630954978a0f',
+  sha: 'e883774c96eb4a6a99aa199f365703ca262d0c54',
   source: `local us, minted
 local fence = KEYS[1]
 local inbox = ARGV[1]
@@ -568,11 +574,17 @@ if #KEYS > 3 then
     else
       local TAKEN = 'taken'
       local owner, process = string.match(value, '^((.+)/%w+)@%d+%+?$')
-      if owner then redis.pcall('PUBLISH', inbox .. process, owner .. ' ' .. TAKEN .. ' ' .. key) end
+      if owner then
+        local channel, message = inbox .. process, owner .. ' ' .. TAKEN .. ' ' .. key
+        local tag = string.match(fence, '{%w+}$') -- of the slot, in a Cluster
+        local heard = tag and redis.pcall('SPUBLISH', channel .. ':' .. tag, message)
+        if type(heard) ~= 'number' or heard == 0 then redis.pcall('PUBLISH', channel, message) end
+      end
     end
     local GRANT_TTL_MS = '2000'
     local SILENT_US = 2000000
     local passed_over = '0' -- a number costs Redis more, and most queues are empty
+    local tag = string.match(fence, '{%w+}$')
     local latest -- the time of the latest sign, once a process may be silent
     while true do
       local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
@@ -604,10 +616,12 @@ if #KEYS > 3 then
         end
         local message, listeners = ticket, nil
         local is_blind = kind == 'g' and unheard_at > heard_at
+        local is_sharded = tag and kind == 'g' and not is_blind
+        if is_sharded then channel = channel .. ':' .. tag end
         if is_silent then
           listeners = 0
         elseif kind == 'g' and not is_blind then
-          listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2])
+          listeners = tonumber(redis.pcall('PUBSUB', is_sharded and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
         end
         if kind == 'w' then
           redis.call('DEL', lock)
@@ -643,7 +657,7 @@ if #KEYS > 3 then
           end
         end
         if listeners ~= 0 then
-          local heard = redis.pcall('PUBLISH', channel, message)
+          local heard = redis.pcall(is_sharded and 'SPUBLISH' or 'PUBLISH', channel, message)
           if is_blind or (type(heard) == 'number' and heard > 0) then break end
         end
       end
@@ -666,11 +680,17 @@ if type(value) == 'table' then
 else
   local TAKEN = 'taken'
   local owner, process = string.match(value, '^((.+)/%w+)@%d+%+?$')
-  if owner then redis.pcall('PUBLISH', inbox .. process, owner .. ' ' .. TAKEN .. ' ' .. key) end
+  if owner then
+    local channel, message = inbox .. process, owner .. ' ' .. TAKEN .. ' ' .. key
+    local tag = string.match(fence, '{%w+}$') -- of the slot, in a Cluster
+    local heard = tag and redis.pcall('SPUBLISH', channel .. ':' .. tag, message)
+    if type(heard) ~= 'number' or heard == 0 then redis.pcall('PUBLISH', channel, message) end
+  end
 end
 local GRANT_TTL_MS = '2000'
 local SILENT_US = 2000000
 local passed_over = '0' -- a number costs Redis more, and most queues are empty
+local tag = string.match(fence, '{%w+}$')
 local latest -- the time of the latest sign, once a process may be silent
 while true do
   local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
@@ -702,10 +722,12 @@ while true do
     end
     local message, listeners = ticket, nil
     local is_blind = kind == 'g' and unheard_at > heard_at
+    local is_sharded = tag and kind == 'g' and not is_blind
+    if is_sharded then channel = channel .. ':' .. tag end
     if is_silent then
       listeners = 0
     elseif kind == 'g' and not is_blind then
-      listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2])
+      listeners = tonumber(redis.pcall('PUBSUB', is_sharded and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
     end
     if kind == 'w' then
       redis.call('DEL', lock)
@@ -741,7 +763,7 @@ while true do
       end
     end
     if listeners ~= 0 then
-      local heard = redis.pcall('PUBLISH', channel, message)
+      local heard = redis.pcall(is_sharded and 'SPUBLISH' or 'PUBLISH', channel, message)
       if is_blind or (type(heard) == 'number' and heard > 0) then break end
     end
   end
@@ -840,7 +862,7 @@ export const RELEASE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: '5efd4011eb6a2c7d3ddb3a04ac3ceeb4da0db222',
+  sha: 'daf6ffd46210f09cf70023e86623202fabc8d968',
   source: `local us, minted
 local fence = KEYS[1]
 if #KEYS > 3 then
@@ -852,6 +874,7 @@ if #KEYS > 3 then
       local GRANT_TTL_MS = '2000'
       local SILENT_US = 2000000
       local passed_over = '0' -- a number costs Redis more, and most queues are empty
+      local tag = string.match(fence, '{%w+}$')
       local latest -- the time of the latest sign, once a process may be silent
       while true do
         local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
@@ -883,10 +906,12 @@ if #KEYS > 3 then
           end
           local message, listeners = ticket, nil
           local is_blind = kind == 'g' and unheard_at > heard_at
+          local is_sharded = tag and kind == 'g' and not is_blind
+          if is_sharded then channel = channel .. ':' .. tag end
           if is_silent then
             listeners = 0
           elseif kind == 'g' and not is_blind then
-            listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2])
+            listeners = tonumber(redis.pcall('PUBSUB', is_sharded and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
           end
           if kind == 'w' then
             redis.call('DEL', lock)
@@ -922,7 +947,7 @@ if #KEYS > 3 then
             end
           end
           if listeners ~= 0 then
-            local heard = redis.pcall('PUBLISH', channel, message)
+            local heard = redis.pcall(is_sharded and 'SPUBLISH' or 'PUBLISH', channel, message)
             if is_blind or (type(heard) == 'number' and heard > 0) then break end
           end
         end
@@ -948,6 +973,7 @@ if type(value) == 'string' then
   local GRANT_TTL_MS = '2000'
   local SILENT_US = 2000000
   local passed_over = '0' -- a number costs Redis more, and most queues are empty
+  local tag = string.match(fence, '{%w+}$')
   local latest -- the time of the latest sign, once a process may be silent
   while true do
     local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
@@ -979,10 +1005,12 @@ if type(value) == 'string' then
       end
       local message, listeners = ticket, nil
       local is_blind = kind == 'g' and unheard_at > heard_at
+      local is_sharded = tag and kind == 'g' and not is_blind
+      if is_sharded then channel = channel .. ':' .. tag end
       if is_silent then
         listeners = 0
       elseif kind == 'g' and not is_blind then
-        listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2])
+        listeners = tonumber(redis.pcall('PUBSUB', is_sharded and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
       end
       if kind == 'w' then
         redis.call('DEL', lock)
@@ -1018,7 +1046,7 @@ if type(value) == 'string' then
         end
       end
       if listeners ~= 0 then
-        local heard = redis.pcall('PUBLISH', channel, message)
+        local heard = redis.pcall(is_sharded and 'SPUBLISH' or 'PUBLISH', channel, message)
         if is_blind or (type(heard) == 'number' and heard > 0) then break end
       end
     end
@@ -1215,7 +1243,7 @@ export const VOTE_OR_QUEUE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 2,
-  sha: 'c4117b6a6149ac7c37835bc0db0db83b58a1fe4f',
+  sha: 'e793ee9b46835050d5579553e74e2864aabd51c6',
   source: `local us, minted
 local admission = KEYS[1]
 local epoch, ttl = ARGV[1], ARGV[2]
@@ -1262,6 +1290,7 @@ if #KEYS > 4 then
       local GRANT_TTL_MS = '2000'
       local SILENT_US = 2000000
       local passed_over = '0' -- a number costs Redis more, and most queues are empty
+      local tag = string.match(fence, '{%w+}$')
       local latest -- the time of the latest sign, once a process may be silent
       while true do
         local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
@@ -1293,10 +1322,12 @@ if #KEYS > 4 then
           end
           local message, listeners = ticket, nil
           local is_blind = kind == 'g' and unheard_at > heard_at
+          local is_sharded = tag and kind == 'g' and not is_blind
+          if is_sharded then channel = channel .. ':' .. tag end
           if is_silent then
             listeners = 0
           elseif kind == 'g' and not is_blind then
-            listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2])
+            listeners = tonumber(redis.pcall('PUBSUB', is_sharded and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
           end
           if kind == 'w' then
             redis.call('DEL', lock)
@@ -1332,7 +1363,7 @@ if #KEYS > 4 then
             end
           end
           if listeners ~= 0 then
-            local heard = redis.pcall('PUBLISH', channel, message)
+            local heard = redis.pcall(is_sharded and 'SPUBLISH' or 'PUBLISH', channel, message)
             if is_blind or (type(heard) == 'number' and heard > 0) then break end
           end
         end
@@ -1444,6 +1475,7 @@ if other_is_first then
   local GRANT_TTL_MS = '2000'
   local SILENT_US = 2000000
   local passed_over = '0' -- a number costs Redis more, and most queues are empty
+  local tag = string.match(fence, '{%w+}$')
   local latest -- the time of the latest sign, once a process may be silent
   while true do
     local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
@@ -1475,10 +1507,12 @@ if other_is_first then
       end
       local message, listeners = ticket, nil
       local is_blind = kind == 'g' and unheard_at > heard_at
+      local is_sharded = tag and kind == 'g' and not is_blind
+      if is_sharded then channel = channel .. ':' .. tag end
       if is_silent then
         listeners = 0
       elseif kind == 'g' and not is_blind then
-        listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2])
+        listeners = tonumber(redis.pcall('PUBSUB', is_sharded and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
       end
       if kind == 'w' then
         redis.call('DEL', lock)
@@ -1514,7 +1548,7 @@ if other_is_first then
         end
       end
       if listeners ~= 0 then
-        local heard = redis.pcall('PUBLISH', channel, message)
+        local heard = redis.pcall(is_sharded and 'SPUBLISH' or 'PUBLISH', channel, message)
         if is_blind or (type(heard) == 'number' and heard > 0) then break end
       end
     end
@@ -1587,7 +1621,7 @@ export const WITHDRAW: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: 'd3ec18414e0d5bd5f4b75ff357fc27bae1679605',
+  sha: '888eabb01d110b52de854f3fce7055e378b46f2d',
   source: `local us, minted
 local fence = KEYS[1]
 if #KEYS > 3 then
@@ -1603,6 +1637,7 @@ if #KEYS > 3 then
     local GRANT_TTL_MS = '2000'
     local SILENT_US = 2000000
     local passed_over = '0' -- a number costs Redis more, and most queues are empty
+    local tag = string.match(fence, '{%w+}$')
     local latest -- the time of the latest sign, once a process may be silent
     while true do
       local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
@@ -1634,10 +1669,12 @@ if #KEYS > 3 then
         end
         local message, listeners = ticket, nil
         local is_blind = kind == 'g' and unheard_at > heard_at
+        local is_sharded = tag and kind == 'g' and not is_blind
+        if is_sharded then channel = channel .. ':' .. tag end
         if is_silent then
           listeners = 0
         elseif kind == 'g' and not is_blind then
-          listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2])
+          listeners = tonumber(redis.pcall('PUBSUB', is_sharded and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
         end
         if kind == 'w' then
           redis.call('DEL', lock)
@@ -1673,7 +1710,7 @@ if #KEYS > 3 then
           end
         end
         if listeners ~= 0 then
-          local heard = redis.pcall('PUBLISH', channel, message)
+          local heard = redis.pcall(is_sharded and 'SPUBLISH' or 'PUBLISH', channel, message)
           if is_blind or (type(heard) == 'number' and heard > 0) then break end
         end
       end
@@ -1699,6 +1736,7 @@ if not mine then return 0 end
 local GRANT_TTL_MS = '2000'
 local SILENT_US = 2000000
 local passed_over = '0' -- a number costs Redis more, and most queues are empty
+local tag = string.match(fence, '{%w+}$')
 local latest -- the time of the latest sign, once a process may be silent
 while true do
   local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
@@ -1730,10 +1768,12 @@ while true do
     end
     local message, listeners = ticket, nil
     local is_blind = kind == 'g' and unheard_at > heard_at
+    local is_sharded = tag and kind == 'g' and not is_blind
+    if is_sharded then channel = channel .. ':' .. tag end
     if is_silent then
       listeners = 0
     elseif kind == 'g' and not is_blind then
-      listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2])
+      listeners = tonumber(redis.pcall('PUBSUB', is_sharded and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
     end
     if kind == 'w' then
       redis.call('DEL', lock)
@@ -1769,7 +1809,7 @@ while true do
       end
     end
     if listeners ~= 0 then
-      local heard = redis.pcall('PUBLISH', channel, message)
+      local heard = redis.pcall(is_sharded and 'SPUBLISH' or 'PUBLISH', channel, message)
       if is_blind or (type(heard) == 'number' and heard > 0) then break end
     end
   end

@@ -31,7 +31,12 @@ if type(value) == 'table' then
 else
   local TAKEN = 'taken'
   local owner, process = string.match(value, '^((.+)/%w+)@%d+%+?$')
-  if owner then redis.pcall('PUBLISH', inbox .. process, owner .. ' ' .. TAKEN .. ' ' .. key) end
+  if owner then
+    local channel, message = inbox .. process, owner .. ' ' .. TAKEN .. ' ' .. key
+    local tag = string.match(fence, '{%w+}$') -- of the slot, in a Cluster
+    local heard = tag and redis.pcall('SPUBLISH', channel .. ':' .. tag, message)
+    if type(heard) ~= 'number' or heard == 0 then redis.pcall('PUBLISH', channel, message) end
+  end
 end
 -- @include hand-off
 return {1, value}

@@ -17,10 +17,14 @@
 -- must not begin. Where they may not be counted the message has no token, so the waiter confirms the lock before it
 -- begins. Where no token can be minted it has none either: the lock is free, the waiter asks for it, and learns what is
 -- wrong with the counter. A process that has said that it does not listen is granted the lock in any case.
+--
+-- In a Cluster, whose `fence` ends in the tag of its slot, a process that listens does so to the channel of that slot. If the
+-- slot has moved meanwhile nobody hears it here.
 
 local GRANT_TTL_MS = '2000'
 local SILENT_US = 2000000
 local passed_over = '0' -- a number costs Redis more, and most queues are empty
+local tag = string.match(fence, '{%w+}$')
 local latest -- the time of the latest sign, once a process may be silent
 while true do
   local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
@@ -49,10 +53,12 @@ while true do
     end
     local message, listeners = ticket, nil
     local is_blind = kind == 'g' and unheard_at > heard_at
+    local is_sharded = tag and kind == 'g' and not is_blind
+    if is_sharded then channel = channel .. ':' .. tag end
     if is_silent then
       listeners = 0
     elseif kind == 'g' and not is_blind then
-      listeners = tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2])
+      listeners = tonumber(redis.pcall('PUBSUB', is_sharded and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
     end
     if kind == 'w' then
       redis.call('DEL', lock)
@@ -66,7 +72,7 @@ while true do
       end
     end
     if listeners ~= 0 then
-      local heard = redis.pcall('PUBLISH', channel, message)
+      local heard = redis.pcall(is_sharded and 'SPUBLISH' or 'PUBLISH', channel, message)
       if is_blind or (type(heard) == 'number' and heard > 0) then break end
     end
   end
