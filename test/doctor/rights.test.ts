@@ -145,6 +145,28 @@ describe('A user of Redis with the rights that the README names', () => {
 });
 
 describe('The doctor', () => {
+  it('names the rights to sharded messages in a Cluster, where locks are handed over without them, too', async () => {
+    const cluster = await RedisCluster.start();
+    onTestFinished(() => cluster.stop());
+    const also = ['+cluster|slots', '+cluster|info'];
+    const [login] = await Promise.all(cluster.nodes.map((node) => aclUser(node, { also })));
+    const [{ port }] = cluster.nodes as [RedisServer];
+    const locks = await openLocks({
+      redis: () => new Cluster([{ host: '127.0.0.1', port }], { redisOptions: login! }),
+    });
+    const { nodes, findings } = await locks.diagnose<NodeDiagnosis>();
+    const sharded = ['+pubsub|shardnumsub', '+spublish', '+ssubscribe'];
+    expect(nodes.map(({ missingRights }) => [...missingRights].sort())).toEqual([sharded, sharded, sharded]);
+    const consequences = findings
+      .filter(({ code }) => code === 'missing-rights')
+      .map(({ severity, message }) => {
+        return [severity, /: (each lock .*)\. Add them/.exec(message)?.[1]];
+      });
+    expect(consequences).toEqual(
+      nodes.map(() => ['warning', 'each lock that is handed over sends a message to all nodes of the Cluster']),
+    );
+  });
+
   /** Nobody is asked for INFO but by the doctor. */
   const quiet = (login: RedisOptions) => ({ ...login, enableReadyCheck: false });
 

@@ -2,6 +2,7 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { CONTEND, FORCE_RELEASE, RELEASE, WITHDRAW } from '../../lib/stores/redis/scripts/lua.js';
 import {
+  DEAF,
   GRANT_TTL_MS,
   HEARD,
   queueEntry,
@@ -230,6 +231,17 @@ describe('a release', () => {
     expect(await release('me')).toBe(1);
     expect(await holder()).toBe('elsewhere');
     expect(await queue()).toEqual([entryOf('next')]);
+  });
+
+  it('grants it also to one that can hear nothing, and sends it no message', async () => {
+    await hold('me');
+    await line(entryOf('deaf'), entryOf('next'));
+    await signs({ [`${UNHEARD} inbox:alive`]: 20, [`${HEARD} inbox:alive`]: 10, [`${DEAF} inbox:alive`]: 0 });
+    expect(await release('me')).toBe(1);
+    expect(await holder()).toBe('deaf');
+    expect(await queue()).toEqual([entryOf('next')]);
+    await client.publish('inbox:alive', 'last');
+    await told('inbox:alive last');
   });
 
   it('passes over all whose processes have been silent for longer than a grant stands, however many, in one step [G270]', async () => {

@@ -50,6 +50,17 @@ const SUBSCRIBER = {
   autoResubscribe: false, // the inbox reports when it listens again, so it subscribes itself
 } satisfies RedisOptions;
 
+/** Options of a subscriber to sharded messages. */
+const SHARD_SUBSCRIBER = {
+  ...SUBSCRIBER,
+  keyPrefix: '', // it would be put before channels, too: they count as keys
+  enableOfflineQueue: false,
+  enableAutoPipelining: false,
+  enableReadyCheck: false, // it can subscribe while the server loads its data
+  reconnectOnError: null,
+  retryStrategy: () => null, // whoever still waits has the next one made
+} satisfies RedisOptions;
+
 const ONE_SERVER: Route = [0];
 
 /**
@@ -277,9 +288,7 @@ export class IoredisAdapter implements RedisClient {
   }
 
   subscribeSharded(connectionName: string, listener: ShardedListener): ShardedSubscription {
-    // A key prefix would be put before channels, too: they count as keys.
-    const own = { connectionName, keyPrefix: '', enableOfflineQueue: false, retryStrategy: () => null };
-    return new IoredisShardedSubscription(this.#single.duplicate({ ...SUBSCRIBER, ...own }), listener);
+    return new IoredisShardedSubscription(this.#single.duplicate({ ...SHARD_SUBSCRIBER, connectionName }), listener);
   }
 
   // On a connection of its own: under RESP2 one that has subscribed takes no other commands.

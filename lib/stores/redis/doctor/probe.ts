@@ -72,7 +72,7 @@ export class NodeProbe implements Examiner {
     const keys = new LockKeys(keyPrefix, countersOf(handsOver, isCluster), this.#clientPrefix);
     const key = prefix + keys.lock(`doctor:${processName}`);
     const channel = keys.inbox(`doctor:${processName}`);
-    const shard = isCluster && handsOver ? keys.channelOf('doctor', channel) : undefined;
+    const shard = isCluster && handsOver ? keys.channelOf(0, channel) : undefined;
     const rights = commandRights(key, channel, awaitedReplicas > 0, shard);
     const endsAt = performance.now() + timeoutMs;
     try {

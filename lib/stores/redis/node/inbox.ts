@@ -2,7 +2,7 @@ import { performance } from 'node:perf_hooks';
 import { setTimeout as delay } from 'node:timers/promises';
 import { inTime } from '../../../core/time/time-limit.js';
 import type { RedisClient, Subscription } from '../client/redis-client.js';
-import { HEARD, UNHEARD } from '../scripts/hand-off.js';
+import { HEARD, UNHEARD, type Sign } from '../scripts/hand-off.js';
 
 /** Receives what an inbox hears. */
 export interface InboxListener {
@@ -33,7 +33,7 @@ export interface Inbox {
   /** Whether messages about a key arrive. */
   isOpen(key: string): boolean;
   /** What the process says of its listening with each attempt. */
-  signOf(key: string): typeof HEARD | typeof UNHEARD;
+  signOf(key: string): Sign;
   /** Begins to listen for messages about a key, unless it does already. */
   open(key: string): void;
   /**
@@ -73,7 +73,7 @@ export class PlainInbox implements Inbox {
   }
 
   /** In a Cluster it may listen at another node than the one that counts the listeners. */
-  signOf(): typeof HEARD | typeof UNHEARD {
+  signOf(): Sign {
     return this.#isOpen && !this.#client.isCluster ? HEARD : UNHEARD;
   }
 

@@ -80,9 +80,9 @@ export class LockKeys {
     return `${this.prefix}:inbox:${PROTOCOL}:${processName}`.replace(/\s/g, '_');
   }
 
-  /** The channel of a process, by its `inbox`, for the locks in the slot of this one. It is in the same slot. */
-  channelOf(key: string, inbox: string): string {
-    return `${inbox}:{${this.#slotTag(key)}}`;
+  /** The channel of a process, by its `inbox`, for the locks in a slot of a Cluster. It is in that slot, too. */
+  channelOf(slot: number, inbox: string): string {
+    return `${inbox}:{${tagOfSlot(slot)}}`;
   }
 
   #slotTag(key: string): string {

@@ -346,8 +346,9 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
   /** A Cluster has no sharded publish/subscribe: each message goes to all of its nodes. */
   onRefused(): void {
     this.#inbox.close();
-    this.#inbox = this.#plainInbox();
-    if (!this.#closed) this.#inbox.open('');
+    const plain = this.#plainInbox();
+    this.#inbox = plain;
+    if (!this.#closed) plain.open();
   }
 
   /** Tries once to release a lock, or to leave a queue. */

@@ -1,9 +1,10 @@
 import { performance } from 'node:perf_hooks';
 import { setTimeout as delay } from 'node:timers/promises';
 import { inTime } from '../../../core/time/time-limit.js';
+import { clusterSlot } from '../client/cluster-slot.js';
 import { CommandFault, type RedisClient, type ShardedSubscription } from '../client/redis-client.js';
 import { ECHO, ECHO_LIMIT_MS, HEARD_LATELY_MS, type Inbox, type InboxListener } from './inbox.js';
-import { HEARD, UNHEARD } from '../scripts/hand-off.js';
+import { DEAF, HEARD, type Sign } from '../scripts/hand-off.js';
 import type { LockKeys } from './lock-keys.js';
 
 /** Receives what a sharded inbox hears. */
@@ -26,6 +27,7 @@ export interface ShardedInboxOptions {
 
 /** The channel of this process for the locks of one slot. */
 interface Channel {
+  readonly name: string;
   isOpen: boolean;
   /** The keys that were to be listened for while it was not open. */
   readonly keys: Set<string>;
@@ -36,7 +38,8 @@ interface Channel {
 /** The connection to one master, with the channels of slots that it has. */
 interface Shard {
   readonly master: string;
-  readonly channels: Map<string, Channel>;
+  /** By their slots. */
+  readonly channels: Map<number, Channel>;
   subscription?: ShardedSubscription;
   isReady: boolean;
   isChecking: boolean;
@@ -82,24 +85,23 @@ export class ShardedInbox implements Inbox {
     return this.#find(key)?.isOpen ?? false;
   }
 
-  signOf(key: string): typeof HEARD | typeof UNHEARD {
+  signOf(key: string): Sign {
     const channel = this.#find(key);
     if (channel) channel.usedAt = performance.now();
-    return channel?.isOpen ? HEARD : UNHEARD;
+    return channel?.isOpen ? HEARD : DEAF;
   }
 
   open(key: string): void {
-    const master = this.#masterOf(key);
-    const shard = master === undefined ? undefined : (this.#shards.get(master) ?? this.#connect(master, key));
+    const { slot, master } = this.#routeOf(key);
+    const shard = this.#shards.get(master) ?? this.#connect(master, slot);
     if (!shard) return; // the next attempt has it opened
-    const name = this.#nameOf(key);
     const usedAt = performance.now();
-    let channel = shard.channels.get(name);
+    let channel = shard.channels.get(slot);
     if (!channel) {
-      for (const other of this.#shards.values()) other.channels.delete(name); // its slot has moved
-      channel = { isOpen: false, keys: new Set(), usedAt, heardAt: 0 };
-      shard.channels.set(name, channel);
-      if (shard.isReady) void this.#subscribe(shard, name, channel);
+      for (const other of this.#shards.values()) other.channels.delete(slot); // it has moved
+      channel = { name: this.#nameOf(slot), isOpen: false, keys: new Set(), usedAt, heardAt: 0 };
+      shard.channels.set(slot, channel);
+      if (shard.isReady) void this.#subscribe(shard, slot, channel);
     }
     channel.usedAt = usedAt;
     if (!channel.isOpen) channel.keys.add(key);
@@ -107,13 +109,14 @@ export class ShardedInbox implements Inbox {
 
   check(key?: string): void {
     if (key !== undefined) {
-      const shard = this.#shards.get(this.#masterOf(key) ?? '');
-      if (shard) void this.#check(shard, this.#nameOf(key));
+      const { slot, master } = this.#routeOf(key);
+      const shard = this.#shards.get(master);
+      if (shard) void this.#check(shard, slot);
       return;
     }
     for (const shard of this.#shards.values()) {
-      const [name] = shard.channels.keys();
-      if (name !== undefined) void this.#check(shard, name);
+      const [slot] = shard.channels.keys();
+      if (slot !== undefined) void this.#check(shard, slot);
     }
   }
 
@@ -124,7 +127,7 @@ export class ShardedInbox implements Inbox {
     this.#shards.clear();
   }
 
-  #connect(master: string, key: string): Shard | undefined {
+  #connect(master: string, slot: number): Shard | undefined {
     const client = this.#clientOf(master);
     const now = performance.now();
     const connectedAt = this.#connectedAt.get(master);
@@ -134,64 +137,64 @@ export class ShardedInbox implements Inbox {
     this.#shards.set(master, shard);
     shard.subscription = client.subscribeSharded(this.#clientName, {
       message: (name, text) => {
-        const channel = shard.channels.get(name);
+        const channel = shard.channels.get(clusterSlot(name));
         if (channel) channel.heardAt = performance.now();
         if (text !== ECHO) this.#listener.onMessage(text);
       },
       opened: () => {
         shard.isReady = true;
-        for (const [name, channel] of shard.channels) void this.#subscribe(shard, name, channel);
+        for (const [each, channel] of shard.channels) void this.#subscribe(shard, each, channel);
       },
       closed: () => this.#drop(shard),
     });
     // A user who may subscribe, but not publish, would be passed over in each queue.
-    client.call('spublish', this.#nameOf(key), ECHO).catch((error: unknown) => this.#noteRefusal(error));
+    client.call('spublish', this.#nameOf(slot), ECHO).catch((error: unknown) => this.#noteRefusal(error));
     this.#sweeping ??= setInterval(() => this.#sweep(), IDLE_MS / 2).unref();
     return shard;
   }
 
   /** Never rejects. */
-  async #subscribe(shard: Shard, name: string, channel: Channel): Promise<void> {
+  async #subscribe(shard: Shard, slot: number, channel: Channel): Promise<void> {
     try {
-      await shard.subscription!.subscribe(name);
+      await shard.subscription!.subscribe(channel.name);
     } catch (error) {
-      if (shard.channels.get(name) === channel) shard.channels.delete(name);
+      if (shard.channels.get(slot) === channel) shard.channels.delete(slot);
       this.#noteRefusal(error);
       return;
     }
     channel.isOpen = true;
-    if (shard.channels.get(name) !== channel || !this.#has(shard)) return;
+    if (shard.channels.get(slot) !== channel || !this.#has(shard)) return;
     const keys = [...channel.keys];
     channel.keys.clear();
     for (const key of keys) this.#listener.onListening(key);
   }
 
   /** Publishes a message to this process on one of the channels. Never rejects. */
-  async #check(shard: Shard, name: string): Promise<void> {
-    const channel = shard.channels.get(name);
+  async #check(shard: Shard, slot: number): Promise<void> {
+    const channel = shard.channels.get(slot);
     const askedAt = performance.now();
     if (!channel?.isOpen || shard.isChecking || askedAt - channel.heardAt < HEARD_LATELY_MS) return;
     shard.isChecking = true;
     try {
       const publishing =
-        this.#clientOf(shard.master)?.call('spublish', name, ECHO) ?? Promise.reject(new Error('gone'));
+        this.#clientOf(shard.master)?.call('spublish', channel.name, ECHO) ?? Promise.reject(new Error('gone'));
       const listeners = await inTime(publishing, ECHO_LIMIT_MS, () => {
         throw new Error('no answer');
       });
       if (Number(listeners) > 0 && channel.heardAt < askedAt) await delay(ECHO_LIMIT_MS, undefined, { ref: false });
     } catch (error) {
       // Of another master by now. Everything else is inconclusive.
-      if (error instanceof CommandFault && error.message.startsWith('MOVED ')) shard.channels.delete(name);
+      if (error instanceof CommandFault && error.message.startsWith('MOVED ')) shard.channels.delete(slot);
       return;
     } finally {
       shard.isChecking = false;
     }
-    if (shard.channels.get(name) === channel && channel.heardAt < askedAt) this.#drop(shard);
+    if (shard.channels.get(slot) === channel && channel.heardAt < askedAt) this.#drop(shard);
   }
 
   #noteRefusal(error: unknown): void {
-    const isRefused = error instanceof CommandFault && error.kind === 'refused';
-    if (isRefused && !TRANSIENT.test(error.message) && this.#shards.size > 0) this.#listener.onRefused();
+    const isRefused = error instanceof CommandFault && error.kind === 'refused' && !TRANSIENT.test(error.message);
+    if (isRefused && this.#shards.size > 0) this.#listener.onRefused(); // once: its listener closes it
   }
 
   /** Forgets a connection that is of no use. All that wait ask again, and have their channels opened where they are now. */
@@ -206,9 +209,9 @@ export class ShardedInbox implements Inbox {
   #sweep(): void {
     const usedSince = performance.now() - IDLE_MS;
     for (const shard of this.#shards.values()) {
-      for (const [name, { usedAt }] of shard.channels) {
+      for (const [slot, { name, usedAt }] of shard.channels) {
         if (usedAt >= usedSince) continue;
-        shard.channels.delete(name);
+        shard.channels.delete(slot);
         shard.subscription?.unsubscribe(name);
       }
       if (shard.channels.size === 0) this.#drop(shard);
@@ -224,20 +227,21 @@ export class ShardedInbox implements Inbox {
   }
 
   #find(key: string): Channel | undefined {
-    const master = this.#masterOf(key);
-    return master === undefined ? undefined : this.#shards.get(master)?.channels.get(this.#nameOf(key));
+    const { slot, master } = this.#routeOf(key);
+    return this.#shards.get(master)?.channels.get(slot);
   }
 
-  #masterOf(key: string): string | undefined {
-    const [, master] = this.#client.routeOf(this.#keys.lock(key));
-    return master === undefined ? undefined : String(master);
+  /** The slot of a lock, and the master that has it, as far as that is known. */
+  #routeOf(key: string): { slot: number; master: string } {
+    const [slot, master = ''] = this.#client.routeOf(this.#keys.lock(key));
+    return { slot: Number(slot), master: String(master) };
   }
 
   #clientOf(master: string): RedisClient | undefined {
     return this.#client.masters().find(({ name }) => name === master);
   }
 
-  #nameOf(key: string): string {
-    return this.#keys.channelOf(key, this.channel);
+  #nameOf(slot: number): string {
+    return this.#keys.channelOf(slot, this.channel);
   }
 }

@@ -18,9 +18,11 @@ const KINDS: Record<Service, string> = { grant: 'g', wake: 'w' };
  * The sign that a process gives in a queue with each attempt. Of one that is `HEARD` a grant needs listeners; if there are
  * none, the next place is served. In a Cluster those of the channel of the slot are counted. One that is `UNHEARD` is granted
  * the lock in any case: it does not listen yet, or listens to messages for all nodes of a Cluster, where PUBLISH counts the
- * listeners of one node only.
+ * listeners of one node only. One that is `DEAF` does not listen, and is sent no message, which would go to all nodes.
  */
-export const [HEARD, UNHEARD] = ['h', 'u'] as const;
+export const [HEARD, UNHEARD, DEAF] = ['h', 'u', 'd'] as const;
+
+export type Sign = typeof HEARD | typeof UNHEARD | typeof DEAF;
 
 /**
  * An entry in the queue of a lock: how to serve it, the channel that its process listens to, and its ticket, which is

@@ -174,7 +174,7 @@ export const CONTEND: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 2,
-  sha: 'c89bf498b8ade039e9d577bdf808a6cca699276b',
+  sha: 'a931eb954599d724f0a4a917ebfc881ac6b78dd3',
   source: `local us, minted
 local fence = KEYS[1]
 local fair, sign = ARGV[1], ARGV[2]
@@ -219,7 +219,6 @@ if #KEYS > 3 then
       local GRANT_TTL_MS = '2000'
       local SILENT_US = 2000000
       local passed_over = '0' -- a number costs Redis more, and most queues are empty
-      local tag = string.match(fence, '{%w+}$')
       local latest -- the time of the latest sign, once a process may be silent
       while true do
         local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
@@ -232,9 +231,9 @@ if #KEYS > 3 then
           redis.call('DEL', lock)
           break
         else
-          local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel)
-          local heard_at, unheard_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[2]) or 0)
-          local sign_at = math.max(heard_at, unheard_at)
+          local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
+          local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
+          local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
           if not us then
             local time = redis.call('TIME')
             us = time[1] * 1000000 + time[2]
@@ -250,13 +249,13 @@ if #KEYS > 3 then
             break
           end
           local message, listeners = ticket, nil
-          local is_blind = kind == 'g' and unheard_at > heard_at
-          local is_sharded = tag and kind == 'g' and not is_blind
-          if is_sharded then channel = channel .. ':' .. tag end
+          local is_blind = kind == 'g' and sign_at > heard_at
+          local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
+          if slot_tag then channel = channel .. ':' .. slot_tag end
           if is_silent then
             listeners = 0
           elseif kind == 'g' and not is_blind then
-            listeners = tonumber(redis.pcall('PUBSUB', is_sharded and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
+            listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
           end
           if kind == 'w' then
             redis.call('DEL', lock)
@@ -292,7 +291,8 @@ if #KEYS > 3 then
             end
           end
           if listeners ~= 0 then
-            local heard = redis.pcall(is_sharded and 'SPUBLISH' or 'PUBLISH', channel, message)
+            if is_blind and deaf_at == sign_at then break end
+            local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
             if is_blind or (type(heard) == 'number' and heard > 0) then break end
           end
         end
@@ -388,7 +388,6 @@ if other_is_first then
   local GRANT_TTL_MS = '2000'
   local SILENT_US = 2000000
   local passed_over = '0' -- a number costs Redis more, and most queues are empty
-  local tag = string.match(fence, '{%w+}$')
   local latest -- the time of the latest sign, once a process may be silent
   while true do
     local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
@@ -401,9 +400,9 @@ if other_is_first then
       redis.call('DEL', lock)
       break
     else
-      local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel)
-      local heard_at, unheard_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[2]) or 0)
-      local sign_at = math.max(heard_at, unheard_at)
+      local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
+      local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
+      local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
       if not us then
         local time = redis.call('TIME')
         us = time[1] * 1000000 + time[2]
@@ -419,13 +418,13 @@ if other_is_first then
         break
       end
       local message, listeners = ticket, nil
-      local is_blind = kind == 'g' and unheard_at > heard_at
-      local is_sharded = tag and kind == 'g' and not is_blind
-      if is_sharded then channel = channel .. ':' .. tag end
+      local is_blind = kind == 'g' and sign_at > heard_at
+      local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
+      if slot_tag then channel = channel .. ':' .. slot_tag end
       if is_silent then
         listeners = 0
       elseif kind == 'g' and not is_blind then
-        listeners = tonumber(redis.pcall('PUBSUB', is_sharded and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
+        listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
       end
       if kind == 'w' then
         redis.call('DEL', lock)
@@ -461,7 +460,8 @@ if other_is_first then
         end
       end
       if listeners ~= 0 then
-        local heard = redis.pcall(is_sharded and 'SPUBLISH' or 'PUBLISH', channel, message)
+        if is_blind and deaf_at == sign_at then break end
+        local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
         if is_blind or (type(heard) == 'number' and heard > 0) then break end
       end
     end
@@ -560,7 +560,7 @@ export const FORCE_RELEASE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: 'e883774c96eb4a6a99aa199f365703ca262d0c54',
+  sha: 'ddc0878700fd3b1c0a42771db04f4bbae16971f2',
   source: `local us, minted
 local fence = KEYS[1]
 local inbox = ARGV[1]
@@ -576,15 +576,14 @@ if #KEYS > 3 then
       local owner, process = string.match(value, '^((.+)/%w+)@%d+%+?$')
       if owner then
         local channel, message = inbox .. process, owner .. ' ' .. TAKEN .. ' ' .. key
-        local tag = string.match(fence, '{%w+}$') -- of the slot, in a Cluster
-        local heard = tag and redis.pcall('SPUBLISH', channel .. ':' .. tag, message)
+        local slot_tag = string.match(fence, '{%w+}$') -- in a Cluster
+        local heard = slot_tag and redis.pcall('SPUBLISH', channel .. ':' .. slot_tag, message)
         if type(heard) ~= 'number' or heard == 0 then redis.pcall('PUBLISH', channel, message) end
       end
     end
     local GRANT_TTL_MS = '2000'
     local SILENT_US = 2000000
     local passed_over = '0' -- a number costs Redis more, and most queues are empty
-    local tag = string.match(fence, '{%w+}$')
     local latest -- the time of the latest sign, once a process may be silent
     while true do
       local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
@@ -597,9 +596,9 @@ if #KEYS > 3 then
         redis.call('DEL', lock)
         break
       else
-        local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel)
-        local heard_at, unheard_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[2]) or 0)
-        local sign_at = math.max(heard_at, unheard_at)
+        local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
+        local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
+        local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
         if not us then
           local time = redis.call('TIME')
           us = time[1] * 1000000 + time[2]
@@ -615,13 +614,13 @@ if #KEYS > 3 then
           break
         end
         local message, listeners = ticket, nil
-        local is_blind = kind == 'g' and unheard_at > heard_at
-        local is_sharded = tag and kind == 'g' and not is_blind
-        if is_sharded then channel = channel .. ':' .. tag end
+        local is_blind = kind == 'g' and sign_at > heard_at
+        local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
+        if slot_tag then channel = channel .. ':' .. slot_tag end
         if is_silent then
           listeners = 0
         elseif kind == 'g' and not is_blind then
-          listeners = tonumber(redis.pcall('PUBSUB', is_sharded and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
+          listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
         end
         if kind == 'w' then
           redis.call('DEL', lock)
@@ -657,7 +656,8 @@ if #KEYS > 3 then
           end
         end
         if listeners ~= 0 then
-          local heard = redis.pcall(is_sharded and 'SPUBLISH' or 'PUBLISH', channel, message)
+          if is_blind and deaf_at == sign_at then break end
+          local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
           if is_blind or (type(heard) == 'number' and heard > 0) then break end
         end
       end
@@ -682,15 +682,14 @@ else
   local owner, process = string.match(value, '^((.+)/%w+)@%d+%+?$')
   if owner then
     local channel, message = inbox .. process, owner .. ' ' .. TAKEN .. ' ' .. key
-    local tag = string.match(fence, '{%w+}$') -- of the slot, in a Cluster
-    local heard = tag and redis.pcall('SPUBLISH', channel .. ':' .. tag, message)
+    local slot_tag = string.match(fence, '{%w+}$') -- in a Cluster
+    local heard = slot_tag and redis.pcall('SPUBLISH', channel .. ':' .. slot_tag, message)
     if type(heard) ~= 'number' or heard == 0 then redis.pcall('PUBLISH', channel, message) end
   end
 end
 local GRANT_TTL_MS = '2000'
 local SILENT_US = 2000000
 local passed_over = '0' -- a number costs Redis more, and most queues are empty
-local tag = string.match(fence, '{%w+}$')
 local latest -- the time of the latest sign, once a process may be silent
 while true do
   local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
@@ -703,9 +702,9 @@ while true do
     redis.call('DEL', lock)
     break
   else
-    local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel)
-    local heard_at, unheard_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[2]) or 0)
-    local sign_at = math.max(heard_at, unheard_at)
+    local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
+    local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
+    local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
     if not us then
       local time = redis.call('TIME')
       us = time[1] * 1000000 + time[2]
@@ -721,13 +720,13 @@ while true do
       break
     end
     local message, listeners = ticket, nil
-    local is_blind = kind == 'g' and unheard_at > heard_at
-    local is_sharded = tag and kind == 'g' and not is_blind
-    if is_sharded then channel = channel .. ':' .. tag end
+    local is_blind = kind == 'g' and sign_at > heard_at
+    local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
+    if slot_tag then channel = channel .. ':' .. slot_tag end
     if is_silent then
       listeners = 0
     elseif kind == 'g' and not is_blind then
-      listeners = tonumber(redis.pcall('PUBSUB', is_sharded and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
+      listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
     end
     if kind == 'w' then
       redis.call('DEL', lock)
@@ -763,7 +762,8 @@ while true do
       end
     end
     if listeners ~= 0 then
-      local heard = redis.pcall(is_sharded and 'SPUBLISH' or 'PUBLISH', channel, message)
+      if is_blind and deaf_at == sign_at then break end
+      local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
       if is_blind or (type(heard) == 'number' and heard > 0) then break end
     end
   end
@@ -862,7 +862,7 @@ export const RELEASE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: 'daf6ffd46210f09cf70023e86623202fabc8d968',
+  sha: '2fff34aa2ddb27b8fbfe15f6b9f0a5f3d862e74d',
   source: `local us, minted
 local fence = KEYS[1]
 if #KEYS > 3 then
@@ -874,7 +874,6 @@ if #KEYS > 3 then
       local GRANT_TTL_MS = '2000'
       local SILENT_US = 2000000
       local passed_over = '0' -- a number costs Redis more, and most queues are empty
-      local tag = string.match(fence, '{%w+}$')
       local latest -- the time of the latest sign, once a process may be silent
       while true do
         local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
@@ -887,9 +886,9 @@ if #KEYS > 3 then
           redis.call('DEL', lock)
           break
         else
-          local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel)
-          local heard_at, unheard_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[2]) or 0)
-          local sign_at = math.max(heard_at, unheard_at)
+          local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
+          local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
+          local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
           if not us then
             local time = redis.call('TIME')
             us = time[1] * 1000000 + time[2]
@@ -905,13 +904,13 @@ if #KEYS > 3 then
             break
           end
           local message, listeners = ticket, nil
-          local is_blind = kind == 'g' and unheard_at > heard_at
-          local is_sharded = tag and kind == 'g' and not is_blind
-          if is_sharded then channel = channel .. ':' .. tag end
+          local is_blind = kind == 'g' and sign_at > heard_at
+          local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
+          if slot_tag then channel = channel .. ':' .. slot_tag end
           if is_silent then
             listeners = 0
           elseif kind == 'g' and not is_blind then
-            listeners = tonumber(redis.pcall('PUBSUB', is_sharded and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
+            listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
           end
           if kind == 'w' then
             redis.call('DEL', lock)
@@ -947,7 +946,8 @@ if #KEYS > 3 then
             end
           end
           if listeners ~= 0 then
-            local heard = redis.pcall(is_sharded and 'SPUBLISH' or 'PUBLISH', channel, message)
+            if is_blind and deaf_at == sign_at then break end
+            local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
             if is_blind or (type(heard) == 'number' and heard > 0) then break end
           end
         end
@@ -973,7 +973,6 @@ if type(value) == 'string' then
   local GRANT_TTL_MS = '2000'
   local SILENT_US = 2000000
   local passed_over = '0' -- a number costs Redis more, and most queues are empty
-  local tag = string.match(fence, '{%w+}$')
   local latest -- the time of the latest sign, once a process may be silent
   while true do
     local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
@@ -986,9 +985,9 @@ if type(value) == 'string' then
       redis.call('DEL', lock)
       break
     else
-      local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel)
-      local heard_at, unheard_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[2]) or 0)
-      local sign_at = math.max(heard_at, unheard_at)
+      local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
+      local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
+      local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
       if not us then
         local time = redis.call('TIME')
         us = time[1] * 1000000 + time[2]
@@ -1004,13 +1003,13 @@ if type(value) == 'string' then
         break
       end
       local message, listeners = ticket, nil
-      local is_blind = kind == 'g' and unheard_at > heard_at
-      local is_sharded = tag and kind == 'g' and not is_blind
-      if is_sharded then channel = channel .. ':' .. tag end
+      local is_blind = kind == 'g' and sign_at > heard_at
+      local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
+      if slot_tag then channel = channel .. ':' .. slot_tag end
       if is_silent then
         listeners = 0
       elseif kind == 'g' and not is_blind then
-        listeners = tonumber(redis.pcall('PUBSUB', is_sharded and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
+        listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
       end
       if kind == 'w' then
         redis.call('DEL', lock)
@@ -1046,7 +1045,8 @@ if type(value) == 'string' then
         end
       end
       if listeners ~= 0 then
-        local heard = redis.pcall(is_sharded and 'SPUBLISH' or 'PUBLISH', channel, message)
+        if is_blind and deaf_at == sign_at then break end
+        local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
         if is_blind or (type(heard) == 'number' and heard > 0) then break end
       end
     end
@@ -1243,7 +1243,7 @@ export const VOTE_OR_QUEUE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 2,
-  sha: 'e793ee9b46835050d5579553e74e2864aabd51c6',
+  sha: 'd17ad60a4a6265e84d86cb06d0660236e3d49e17',
   source: `local us, minted
 local admission = KEYS[1]
 local epoch, ttl = ARGV[1], ARGV[2]
@@ -1290,7 +1290,6 @@ if #KEYS > 4 then
       local GRANT_TTL_MS = '2000'
       local SILENT_US = 2000000
       local passed_over = '0' -- a number costs Redis more, and most queues are empty
-      local tag = string.match(fence, '{%w+}$')
       local latest -- the time of the latest sign, once a process may be silent
       while true do
         local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
@@ -1303,9 +1302,9 @@ if #KEYS > 4 then
           redis.call('DEL', lock)
           break
         else
-          local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel)
-          local heard_at, unheard_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[2]) or 0)
-          local sign_at = math.max(heard_at, unheard_at)
+          local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
+          local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
+          local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
           if not us then
             local time = redis.call('TIME')
             us = time[1] * 1000000 + time[2]
@@ -1321,13 +1320,13 @@ if #KEYS > 4 then
             break
           end
           local message, listeners = ticket, nil
-          local is_blind = kind == 'g' and unheard_at > heard_at
-          local is_sharded = tag and kind == 'g' and not is_blind
-          if is_sharded then channel = channel .. ':' .. tag end
+          local is_blind = kind == 'g' and sign_at > heard_at
+          local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
+          if slot_tag then channel = channel .. ':' .. slot_tag end
           if is_silent then
             listeners = 0
           elseif kind == 'g' and not is_blind then
-            listeners = tonumber(redis.pcall('PUBSUB', is_sharded and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
+            listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
           end
           if kind == 'w' then
             redis.call('DEL', lock)
@@ -1363,7 +1362,8 @@ if #KEYS > 4 then
             end
           end
           if listeners ~= 0 then
-            local heard = redis.pcall(is_sharded and 'SPUBLISH' or 'PUBLISH', channel, message)
+            if is_blind and deaf_at == sign_at then break end
+            local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
             if is_blind or (type(heard) == 'number' and heard > 0) then break end
           end
         end
@@ -1475,7 +1475,6 @@ if other_is_first then
   local GRANT_TTL_MS = '2000'
   local SILENT_US = 2000000
   local passed_over = '0' -- a number costs Redis more, and most queues are empty
-  local tag = string.match(fence, '{%w+}$')
   local latest -- the time of the latest sign, once a process may be silent
   while true do
     local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
@@ -1488,9 +1487,9 @@ if other_is_first then
       redis.call('DEL', lock)
       break
     else
-      local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel)
-      local heard_at, unheard_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[2]) or 0)
-      local sign_at = math.max(heard_at, unheard_at)
+      local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
+      local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
+      local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
       if not us then
         local time = redis.call('TIME')
         us = time[1] * 1000000 + time[2]
@@ -1506,13 +1505,13 @@ if other_is_first then
         break
       end
       local message, listeners = ticket, nil
-      local is_blind = kind == 'g' and unheard_at > heard_at
-      local is_sharded = tag and kind == 'g' and not is_blind
-      if is_sharded then channel = channel .. ':' .. tag end
+      local is_blind = kind == 'g' and sign_at > heard_at
+      local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
+      if slot_tag then channel = channel .. ':' .. slot_tag end
       if is_silent then
         listeners = 0
       elseif kind == 'g' and not is_blind then
-        listeners = tonumber(redis.pcall('PUBSUB', is_sharded and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
+        listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
       end
       if kind == 'w' then
         redis.call('DEL', lock)
@@ -1548,7 +1547,8 @@ if other_is_first then
         end
       end
       if listeners ~= 0 then
-        local heard = redis.pcall(is_sharded and 'SPUBLISH' or 'PUBLISH', channel, message)
+        if is_blind and deaf_at == sign_at then break end
+        local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
         if is_blind or (type(heard) == 'number' and heard > 0) then break end
       end
     end
@@ -1621,7 +1621,7 @@ export const WITHDRAW: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: '888eabb01d110b52de854f3fce7055e378b46f2d',
+  sha: 'e7fc214bc311f00cee44bfeea7401bec402cf559',
   source: `local us, minted
 local fence = KEYS[1]
 if #KEYS > 3 then
@@ -1637,7 +1637,6 @@ if #KEYS > 3 then
     local GRANT_TTL_MS = '2000'
     local SILENT_US = 2000000
     local passed_over = '0' -- a number costs Redis more, and most queues are empty
-    local tag = string.match(fence, '{%w+}$')
     local latest -- the time of the latest sign, once a process may be silent
     while true do
       local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
@@ -1650,9 +1649,9 @@ if #KEYS > 3 then
         redis.call('DEL', lock)
         break
       else
-        local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel)
-        local heard_at, unheard_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[2]) or 0)
-        local sign_at = math.max(heard_at, unheard_at)
+        local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
+        local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
+        local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
         if not us then
           local time = redis.call('TIME')
           us = time[1] * 1000000 + time[2]
@@ -1668,13 +1667,13 @@ if #KEYS > 3 then
           break
         end
         local message, listeners = ticket, nil
-        local is_blind = kind == 'g' and unheard_at > heard_at
-        local is_sharded = tag and kind == 'g' and not is_blind
-        if is_sharded then channel = channel .. ':' .. tag end
+        local is_blind = kind == 'g' and sign_at > heard_at
+        local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
+        if slot_tag then channel = channel .. ':' .. slot_tag end
         if is_silent then
           listeners = 0
         elseif kind == 'g' and not is_blind then
-          listeners = tonumber(redis.pcall('PUBSUB', is_sharded and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
+          listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
         end
         if kind == 'w' then
           redis.call('DEL', lock)
@@ -1710,7 +1709,8 @@ if #KEYS > 3 then
           end
         end
         if listeners ~= 0 then
-          local heard = redis.pcall(is_sharded and 'SPUBLISH' or 'PUBLISH', channel, message)
+          if is_blind and deaf_at == sign_at then break end
+          local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
           if is_blind or (type(heard) == 'number' and heard > 0) then break end
         end
       end
@@ -1736,7 +1736,6 @@ if not mine then return 0 end
 local GRANT_TTL_MS = '2000'
 local SILENT_US = 2000000
 local passed_over = '0' -- a number costs Redis more, and most queues are empty
-local tag = string.match(fence, '{%w+}$')
 local latest -- the time of the latest sign, once a process may be silent
 while true do
   local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
@@ -1749,9 +1748,9 @@ while true do
     redis.call('DEL', lock)
     break
   else
-    local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel)
-    local heard_at, unheard_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[2]) or 0)
-    local sign_at = math.max(heard_at, unheard_at)
+    local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
+    local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
+    local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
     if not us then
       local time = redis.call('TIME')
       us = time[1] * 1000000 + time[2]
@@ -1767,13 +1766,13 @@ while true do
       break
     end
     local message, listeners = ticket, nil
-    local is_blind = kind == 'g' and unheard_at > heard_at
-    local is_sharded = tag and kind == 'g' and not is_blind
-    if is_sharded then channel = channel .. ':' .. tag end
+    local is_blind = kind == 'g' and sign_at > heard_at
+    local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
+    if slot_tag then channel = channel .. ':' .. slot_tag end
     if is_silent then
       listeners = 0
     elseif kind == 'g' and not is_blind then
-      listeners = tonumber(redis.pcall('PUBSUB', is_sharded and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
+      listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
     end
     if kind == 'w' then
       redis.call('DEL', lock)
@@ -1809,7 +1808,8 @@ while true do
       end
     end
     if listeners ~= 0 then
-      local heard = redis.pcall(is_sharded and 'SPUBLISH' or 'PUBLISH', channel, message)
+      if is_blind and deaf_at == sign_at then break end
+      local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
       if is_blind or (type(heard) == 'number' and heard > 0) then break end
     end
   end

@@ -33,8 +33,8 @@ else
   local owner, process = string.match(value, '^((.+)/%w+)@%d+%+?$')
   if owner then
     local channel, message = inbox .. process, owner .. ' ' .. TAKEN .. ' ' .. key
-    local tag = string.match(fence, '{%w+}$') -- of the slot, in a Cluster
-    local heard = tag and redis.pcall('SPUBLISH', channel .. ':' .. tag, message)
+    local slot_tag = string.match(fence, '{%w+}$') -- in a Cluster
+    local heard = slot_tag and redis.pcall('SPUBLISH', channel .. ':' .. slot_tag, message)
     if type(heard) ~= 'number' or heard == 0 then redis.pcall('PUBLISH', channel, message) end
   end
 end

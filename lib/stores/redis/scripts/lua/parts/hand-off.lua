@@ -17,6 +17,7 @@
 -- must not begin. Where they may not be counted the message has no token, so the waiter confirms the lock before it
 -- begins. Where no token can be minted it has none either: the lock is free, the waiter asks for it, and learns what is
 -- wrong with the counter. A process that has said that it does not listen is granted the lock in any case.
+-- One that can hear nothing is sent no message: it finds the lock when it asks, as it does when it begins to listen.
 --
 -- In a Cluster, whose `fence` ends in the tag of its slot, a process that listens does so to the channel of that slot. If the
 -- slot has moved meanwhile nobody hears it here.
@@ -24,7 +25,6 @@
 local GRANT_TTL_MS = '2000'
 local SILENT_US = 2000000
 local passed_over = '0' -- a number costs Redis more, and most queues are empty
-local tag = string.match(fence, '{%w+}$')
 local latest -- the time of the latest sign, once a process may be silent
 while true do
   local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
@@ -37,9 +37,9 @@ while true do
     redis.call('DEL', lock)
     break
   else
-    local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel)
-    local heard_at, unheard_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[2]) or 0)
-    local sign_at = math.max(heard_at, unheard_at)
+    local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
+    local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
+    local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
     -- @include ask-time
     if not latest and us - sign_at > SILENT_US then
       latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
@@ -52,13 +52,13 @@ while true do
       break
     end
     local message, listeners = ticket, nil
-    local is_blind = kind == 'g' and unheard_at > heard_at
-    local is_sharded = tag and kind == 'g' and not is_blind
-    if is_sharded then channel = channel .. ':' .. tag end
+    local is_blind = kind == 'g' and sign_at > heard_at
+    local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
+    if slot_tag then channel = channel .. ':' .. slot_tag end
     if is_silent then
       listeners = 0
     elseif kind == 'g' and not is_blind then
-      listeners = tonumber(redis.pcall('PUBSUB', is_sharded and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
+      listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
     end
     if kind == 'w' then
       redis.call('DEL', lock)
@@ -72,7 +72,8 @@ while true do
       end
     end
     if listeners ~= 0 then
-      local heard = redis.pcall(is_sharded and 'SPUBLISH' or 'PUBLISH', channel, message)
+      if is_blind and deaf_at == sign_at then break end
+      local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
       if is_blind or (type(heard) == 'number' and heard > 0) then break end
     end
   end
