@@ -6,12 +6,12 @@ const ALL_CONTESTANTS = Object.keys(CONTESTANTS);
 const ALL_SCENARIOS = Object.keys(SCENARIOS);
 
 export const USAGE = `npm run bench -- [options]
-  --quick               one repetition, short, with two of the peers: about six minutes
+  --quick               one repetition, short, with two of the peers: about nine minutes
   --only a,b            scenarios: ${ALL_SCENARIOS.join(' ')}
   --contestants a,b     or "all": ${ALL_CONTESTANTS.join(' ')}
   --repetitions n       3 by default
   --peer-repetitions n  of the peers; as many by default
-  --limit s             a cell that takes longer is given up, 60 s by default
+  --limit s             a cell that takes longer is given up, 60 s by default; some have 120 s
   --publish             write docs/performance.md and its plots from this run
   --render file.json    write them from the results of an earlier run, and run nothing`;
 

@@ -16,6 +16,7 @@ if (!existsSync(here('node_modules'))) {
 // Only now: what they import has just been installed.
 const { readArguments, USAGE } = await import('./arguments.mjs');
 const { planCells } = await import('./plan.mjs');
+const { SCENARIOS } = await import('./scenarios/index.mjs');
 const { runCell } = await import('./run-cell.mjs');
 const { describeMachine } = await import('./report/machine.mjs');
 const { summarise } = await import('./report/summary.mjs');
@@ -43,7 +44,7 @@ async function run() {
     cells: [],
   };
   for (const [index, cell] of cells.entries()) {
-    const result = await runCell(cell, settings.limitMs);
+    const result = await runCell(cell, SCENARIOS[cell.scenario].limitMs ?? settings.limitMs);
     results.cells.push(result);
     console.error(progress(result, index + 1, cells.length));
   }

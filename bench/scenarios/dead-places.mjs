@@ -19,6 +19,7 @@ export function deadPlaces({ title, masters }) {
     masters,
     processes: DYING_PROCESSES + 1,
     once: true,
+    limitMs: 120_000,
 
     async coordinate({ servers, workers: [alive, ...dying], quick }) {
       const ms = quick ? 6_000 : 20_000;

@@ -17,6 +17,7 @@ export const heldInCluster = {
   masters: MASTERS,
   processes: 2,
   once: true,
+  limitMs: 120_000,
 
   async coordinate({ servers, workers: [inCluster, onOne], quick }) {
     const terms = quick ? QUICK : FULL;

@@ -1,7 +1,8 @@
 /**
  * What is measured. A scenario is an object with `title`, `groups` (which contestants take part), `baseline` (whom the
  * others are compared with), `coordinate(cell)` (runs in the process of the cell, returns its figures) and `tasks` (run
- * in its client processes). One with `once` is not repeated: chance has no part in its figures.
+ * in its client processes). One with `once` is not repeated: chance has no part in its figures. One with `limitMs` takes long,
+ * and may take so long.
  */
 import { CONTESTANTS } from '../contestants/index.mjs';
 import { clusterHandOffs } from './cluster-hand-offs.mjs';

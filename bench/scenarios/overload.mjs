@@ -27,6 +27,7 @@ export function waiting({ title, waits, quickWaits, processes = 1, areOfOneKey =
     processes,
     terms: { fair: areOfOneKey, waitMs: 300_000 },
     once: true,
+    limitMs: 120_000,
 
     async coordinate({ servers: [{ control }], workers, quick }) {
       const count = quick ? quickWaits : waits;
