@@ -229,6 +229,17 @@ describe('a sharded inbox', () => {
       expect([inbox.isOpen(KEY), heard.at(-1), log.at(-1)]).toEqual([false, 'change', 'a closes']);
     });
 
+    it('is of no use when it may not publish any more', async () => {
+      const { inbox, heard, refusals, opened } = setUp();
+      inbox.open(KEY);
+      await opened();
+      await vi.advanceTimersByTimeAsync(1_000);
+      refusals.set('a spublish', new CommandFault('NOPERM no permissions', 'refused'));
+      inbox.check(KEY);
+      await settled();
+      expect(heard.at(-1)).toBe('refused');
+    });
+
     it('forgets the channel alone when its slot has moved', async () => {
       const { inbox, log, refusals, opened } = setUp();
       for (const key of [KEY, OTHER_SLOT]) inbox.open(key);

@@ -183,8 +183,9 @@ export class ShardedInbox implements Inbox {
       });
       if (Number(listeners) > 0 && channel.heardAt < askedAt) await delay(ECHO_LIMIT_MS, undefined, { ref: false });
     } catch (error) {
-      // Of another master by now. Everything else is inconclusive.
+      // Of another master by now. Everything else that may pass is inconclusive.
       if (error instanceof CommandFault && error.message.startsWith('MOVED ')) shard.channels.delete(slot);
+      this.#noteRefusal(error);
       return;
     } finally {
       shard.isChecking = false;
