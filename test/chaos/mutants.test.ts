@@ -20,7 +20,7 @@ const CHANGES: Record<string, string[]> = {
   'counter-not-seeded': ofScripts(SCRIPTS_THAT_MINT),
   'vote-not-kept': ['RedisNode.vote', ...ofScripts(['VOTE', 'VOTE_OR_QUEUE'])],
   'cohort-after-the-loss': [...ofScripts(EXTEND_SCRIPTS), 'LockQueue.giveBack'],
-  'subscription-never-doubted': ['Inbox.check'],
+  'subscription-never-doubted': ['PlainInbox.check'],
   'refusals-in-microtasks': ['RefusalGate.settle'],
   'replica-is-kept': ['RedisConnection.leaveReplica'],
   'taken-by-force-and-passed-on': ofBackends('forceRelease', 'listen'),
