@@ -19,21 +19,21 @@ const load = {
 
 /** What one operation costs: what a number stands for, the number, and what has measured it. */
 const costs = {
-  redisUs: ['µs of Redis for a command that is sent alone', 15, '`bench/costs.mjs`: half of a turn'],
-  clientUs: ['µs of the process for it', 16, '`bench/costs.mjs`: half of a turn'],
-  bytes: ['bytes there and back for it', 190, '`bench/costs.mjs`: half of a turn'],
+  redisUs: ['µs of Redis for a command that is sent alone', 13, '`bench/costs.mjs`: half of a turn'],
+  clientUs: ['µs of the process for it', 15, '`bench/costs.mjs`: half of a turn'],
+  bytes: ['bytes there and back for it', 187, '`bench/costs.mjs`: half of a turn'],
   turn: ['commands for a turn', 2, 'row `one-at-a-time`'],
   contestedTurn: ['commands for a turn that is handed over', 3, 'row `hot-key`'],
-  contestedUs: ['µs of Redis for such a turn, with its message', 90, '`bench/costs.mjs`'],
+  contestedUs: ['µs of Redis for such a turn, with its message', 55, '`bench/costs.mjs`'],
   extension: ['commands for an extension: locks of a process are seldom in one slot', 1, 'row `held-cluster`'],
   check: ['commands a second for a key that a process waits for, for the same reason', 1, 'row `waits-10k`'],
   messageBytes: ['bytes of a message on the bus', 2_340, 'row `hand-offs-cluster-3`'],
-  sentUs: ['µs of the node that sends it, for each node that gets it', 2, '`bench/costs.mjs`'],
-  receivedUs: ['µs of each node that gets it', 2.3, '`bench/costs.mjs`'],
-  heldInProcess: ['bytes of the process for a lock that it holds', 900, '`bench/costs.mjs`'],
+  sentUs: ['µs of the node that sends it, for each node that gets it', 2.5, '`bench/costs.mjs`: the difference'],
+  receivedUs: ['µs of each node that gets it', 2.5, '`bench/costs.mjs`'],
+  heldInProcess: ['bytes of the process for a lock that it holds', 885, '`bench/costs.mjs`'],
   heldInRedis: ['bytes of Redis for it', 120, '`bench/costs.mjs`'],
-  waitingInProcess: ['bytes of the process for a call that waits', 1_700, '`bench/costs.mjs`'],
-  waitingInRedis: ['bytes of Redis for the queue of its key', 270, '`bench/costs.mjs`'],
+  waitingInProcess: ['bytes of the process for a call that waits', 1_517, '`bench/costs.mjs`'],
+  waitingInRedis: ['bytes of Redis for the queue of its key', 264, '`bench/costs.mjs`'],
 };
 
 const valuesOf = (named) => Object.fromEntries(Object.entries(named).map(([name, [, value]]) => [name, value]));
