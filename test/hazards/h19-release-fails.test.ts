@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { openLocks } from '../support/open-locks.js';
 import { tryLock, unlock } from '../support/naive.js';
+import { until } from '../support/until.js';
 import { clientOf, freeOn, proxyTo, redisServer } from '../support/stage.js';
 
 const COMMAND_TIMEOUT_MS = 300;
@@ -39,6 +40,7 @@ describe('H19: Redis goes away while the work runs', () => {
     });
     expect(await paid).toBe('the card is charged');
     await server.restart();
+    await until(() => locks.withLock('another', () => true).catch(() => false), { what: 'Redis is reached again' });
     const refused = locks.withLock('key', async () => {
       await server.kill();
       throw new Error('the card is refused');
