@@ -12,6 +12,10 @@ class CarelessProcess extends DrivenProcess {
     return running.ready();
   }
 
+  static launched(options: RedisLockModuleOptions): Promise<CarelessProcess> {
+    return CarelessProcess.launch(options).ready();
+  }
+
   static launch(options: RedisLockModuleOptions): CarelessProcess {
     return new CarelessProcess(new URL('careless-loop.worker.mjs', import.meta.url), options);
   }
@@ -46,16 +50,23 @@ function expectPaced({ calls, tookMs }: { calls: number; tookMs: number }): void
 }
 
 describe('a loop that asks again at once leaves the event loop running', () => {
-  it.each(['acquire', 'acquire with a short waitMs', 'tryAcquire', 'inspect', 'forceRelease'])(
-    'a loop that asks again at once while Redis hangs leaves the event loop running, and has at most 100 calls a second of %s refused [G53]',
-    async (call) => {
-      const hung = await RedisServer.start();
-      onTestFinished(() => hung.stop());
-      const careless = await CarelessProcess.start({ redis: hung.url, commandTimeoutMs: 50 });
+  describe('while Redis hangs', () => {
+    let hung: RedisServer;
+    let careless: CarelessProcess;
+    beforeAll(async () => {
+      hung = await RedisServer.start();
+      careless = await CarelessProcess.launched({ redis: hung.url, commandTimeoutMs: 50 });
       hung.pause();
-      expectPaced(await careless.loop(call, 600));
-    },
-  );
+    });
+    afterAll(() => Promise.all([careless.kill(), hung.stop()]));
+
+    it.each(['acquire', 'acquire with a short waitMs', 'tryAcquire', 'inspect', 'forceRelease'])(
+      'a loop that asks again at once while Redis hangs leaves the event loop running, and has at most 100 calls a second of %s refused [G53]',
+      async (call) => {
+        expectPaced(await careless.loop(call, 600));
+      },
+    );
+  });
 
   it.each(['acquire', 'tryAcquire'])(
     'while all nodes of a Redlock hang, and has at most 100 calls a second of %s refused',
