@@ -59,7 +59,7 @@ const CONGESTED =
 export interface NodeSettings {
   /** First part of every key: `<keyPrefix>:{<key>}`. */
   keyPrefix: string;
-  /** How long a command may take, in milliseconds. */
+  /** How long the server may owe answers and give none, in milliseconds. */
   commandTimeoutMs: number;
   /** The name of this process, which its inbox is named after. */
   processName: string;
