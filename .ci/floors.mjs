@@ -14,7 +14,7 @@ const REDIS = ['api', 'core/time', 'core/backend'];
 
 /** Each room of lib/, low to high, with the rooms and packages that it may import. What is no room names all those below it. */
 const ROOMS = {
-  api: [],
+  api: ['rxjs'],
   'core/time': [],
   'core/keys': ['api'],
   'core/options': ['api'],

@@ -13,6 +13,7 @@ export {
   type LockOutcome,
 } from './api/errors.js';
 export type { LockEvent } from './api/events.js';
+export type { Leader, LeaderOptions, LeaderState, Leadership, LeadershipEnd } from './api/leader.js';
 export type { Lock, LockInfo } from './api/lock.js';
 export type {
   AcquireOptions,

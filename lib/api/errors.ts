@@ -217,17 +217,28 @@ export class LockLostError extends LockError {
   }
 }
 
-/** A call that holds a lock asked for the same lock with `reentrant: false`: it would wait for itself. HTTP status 500. */
+/**
+ * A call would wait for itself: it holds a lock and asked for the same one with `reentrant: false`; or it would wait for the lock
+ * of an election while its own process leads. HTTP status 500.
+ */
 export class LockSelfDeadlockError extends LockError {
   override name = 'LockSelfDeadlockError';
   readonly code = 'LOCK_SELF_DEADLOCK';
 
-  constructor(override readonly key: string) {
-    super(
-      `Lock "${key}" is already held by this call, which would wait for itself. ` +
-        'Set reentrant: true, or do not nest calls that lock the same key.',
-      500,
+  constructor(
+    override readonly key: string,
+    problem = 'is already held by this call, which would wait for itself. ' +
+      'Set reentrant: true, or do not nest calls that lock the same key.',
+  ) {
+    super(`Lock "${key}" ${problem}`, 500, key);
+  }
+
+  /** The error of a call that would wait until its own process leads no more. @internal */
+  static underLeader(key: string): LockSelfDeadlockError {
+    return new LockSelfDeadlockError(
       key,
+      'is that of an election, and this process leads: the call would wait for as long as it does. ' +
+        'Put work of the leader under @LeaderOnly or @WhileLeader, or lock another key.',
     );
   }
 }

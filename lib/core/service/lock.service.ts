@@ -5,17 +5,24 @@ import { diagnosisOf, REPORT_TIMEOUT_MS } from '../backend/report.js';
 import type { LockDiagnosis, NodeReport } from '../../api/diagnosis.js';
 import { LockContendedError, LockOptionsError, LockSelfDeadlockError, type LockOutcome } from '../../api/errors.js';
 import type { LockEvent } from '../../api/events.js';
+import type { Leader, LeaderOptions, Leadership } from '../../api/leader.js';
 import type { Lease } from '../lease/lease.js';
 import { LockHandle } from '../lease/lock-handle.js';
 import type { Lock, LockInfo } from '../../api/lock.js';
 import type { AcquireOptions, LossOptions, TryAcquireOptions, WithLockOptions } from '../../api/options.js';
 import { resolveRequest, type CallKind, type LockRequest } from '../options/call-options.js';
+import { resolveLeaderOptions } from '../options/leader-options.js';
 import type { ResolvedServiceOptions } from '../options/service-options.js';
+import { Election } from './election.js';
+import { loopTurn } from '../time/event-loop.js';
 import { LockContext } from './lock-context.js';
 import { lockInfo } from './lock-info.js';
 import { LockEngine } from '../engine/lock-engine.js';
 import type { Closable, Shutdown } from './shutdown.js';
 import { TransactionCheck } from './transaction-check.js';
+
+/** No caller hears of a loss: the signal of the leadership says it, and its state. */
+const WITHOUT_CALLER: LossOptions = { onLost: 'ignore' };
 
 /** The work of a call under its lock. */
 export type Work<T> = (lock: Lock) => T | PromiseLike<T>;
@@ -47,6 +54,7 @@ export class LockService {
   readonly #backend: LockBackend;
   readonly #engine: LockEngine;
   readonly #held = new LockContext();
+  readonly #elections = new Map<string, Election>();
   readonly #events = new Subject<LockEvent>();
   readonly #transactions?: TransactionCheck;
   readonly #shutdown: Shutdown;
@@ -69,6 +77,7 @@ export class LockService {
       timeoutMs: options.shutdownTimeoutMs,
       held: this.#held,
       engine: this.#engine,
+      elections: this.#elections,
     };
     shutdown.join(this.#closable);
   }
@@ -152,6 +161,40 @@ export class LockService {
   }
 
   /**
+   * Takes part in the election of a key, from this call on until the application closes: one process of all that take part
+   * leads at a time. There is one election for each registration and key, however often it is asked for.
+   *
+   * The leader holds the lock of the key; `acquire` and the like wait for it, and fail in the process that leads.
+   * @throws LockKeyError, LockOptionsError; also when the election was begun with other options
+   */
+  leader(key: string, options: LeaderOptions = {}): Leader {
+    return this.#electionOf(key, options);
+  }
+
+  /**
+   * Calls the work in each term of this process, under a handle of its own on the leader's lock. If it throws, the process
+   * resigns, and campaigns again after a pause.
+   * @internal
+   */
+  whileLeader(key: string, options: LeaderOptions, work: (term: Leadership) => PromiseLike<unknown>): void {
+    const underLock = (term: Leadership, lock: LockHandle) => this.#run(lock, WITHOUT_CALLER, () => work(term));
+    const election = this.#electionOf(key, options);
+    this.#held.outside(() => election.whileLeader(underLock));
+  }
+
+  /**
+   * Runs the work if this process leads, under a handle of its own on the leader's lock.
+   * @returns undefined when it does not lead
+   * @throws LockLostError when the lock was lost meanwhile
+   * @internal
+   */
+  async ifLeader<T>(key: string, options: LeaderOptions, work: Work<T>): Promise<T | undefined> {
+    const running = this.#electionOf(key, options).run((lock) => this.#run(lock, undefined, work));
+    if (!running) await loopTurn(); // a loop of calls that are skipped would stop the event loop
+    return running;
+  }
+
+  /**
    * The holder of a lock, since when and for how long it is held.
    * @returns null when it is free
    * @throws LockUnavailableError
@@ -219,6 +262,7 @@ export class LockService {
     this.#shutdown.leave(this.#closable);
     await this.#engine.settled();
     await this.#backend.close();
+    for (const election of this.#elections.values()) election.end();
     this.#events.complete();
   }
 
@@ -244,6 +288,9 @@ export class LockService {
   }
 
   #join(key: string, request: LockRequest, method?: string): Promise<LockHandle> {
+    if (request.waitMs > 0 && this.#elections.get(key)?.isLeader) {
+      return this.#engine.refuse(LockSelfDeadlockError.underLeader(key));
+    }
     const { closing } = this.#shutdown;
     if (closing.phase !== 'closed') this.#transactions?.check(key, request.onTransaction, method);
     return this.#engine.acquire(key, request, closing);
@@ -254,6 +301,27 @@ export class LockService {
     if (!held) return this.#join(key, request, method);
     if (!request.reentrant) return this.#engine.refuse(new LockSelfDeadlockError(key));
     return LockHandle.another(held, this.#engine.leases);
+  }
+
+  #electionOf(key: string, given: LeaderOptions): Election {
+    checkKey(key);
+    const options = resolveLeaderOptions(given, this.#options.marginMs);
+    let election = this.#elections.get(key);
+    if (!election) {
+      const { newcomers: closing } = this.#shutdown;
+      election = new Election({
+        key,
+        options,
+        backend: this.#backend,
+        engine: this.#engine,
+        held: this.#held,
+        closing,
+      });
+      this.#elections.set(key, election);
+      this.#held.outside(() => election!.begin());
+    }
+    election.refuseOthers(options);
+    return election;
   }
 
   async #ask<T>(key: string, question: (backend: LockBackend) => Promise<T>): Promise<T> {

@@ -1,5 +1,6 @@
 import type { LockEngine } from '../engine/lock-engine.js';
 import { Closing } from '../waiting/waiter.js';
+import type { Election } from './election.js';
 import type { LockContext } from './lock-context.js';
 
 /** The parts of a lock service that closing it needs. */
@@ -8,6 +9,8 @@ export interface Closable {
   readonly timeoutMs: number;
   readonly held: LockContext;
   readonly engine: LockEngine;
+  /** Its elections, by key. */
+  readonly elections: ReadonlyMap<string, Election>;
 }
 
 /**
@@ -17,14 +20,14 @@ export interface Closable {
 export class Shutdown {
   readonly #services = new Set<Closable>();
   /** The closing for calls that hold no lock. */
-  readonly #newcomers = new Closing();
+  readonly newcomers = new Closing();
   /** The closing for calls that run under a lock. */
   readonly #holders = new Closing();
   #drained?: Promise<void>;
 
   join(service: Closable): void {
     this.#services.add(service);
-    if (this.#newcomers.phase !== 'open') service.engine.leases.askToEnd();
+    if (this.newcomers.phase !== 'open') service.engine.leases.askToEnd();
   }
 
   leave(service: Closable): void {
@@ -34,14 +37,17 @@ export class Shutdown {
   /** The closing that applies to the call that runs now. */
   get closing(): Closing {
     for (const { held } of this.#services) if (held.any) return this.#holders;
-    return this.#newcomers;
+    return this.newcomers;
   }
 
   /** Asks work under a lock to end, and rejects waiting calls that hold no lock. Locks that are free can still be acquired. */
   begin(): void {
-    if (this.#newcomers.phase !== 'open') return;
-    this.#advance(this.#newcomers, 'waiting-ends'); // before any work ends: its lock must not go to a call that is refused
-    for (const { engine } of this.#services) engine.leases.askToEnd();
+    if (this.newcomers.phase !== 'open') return;
+    this.#advance(this.newcomers, 'waiting-ends'); // before any work ends: its lock must not go to a call that is refused
+    for (const { engine, elections } of this.#services) {
+      engine.leases.askToEnd();
+      for (const election of elections.values()) election.stopCampaigning();
+    }
   }
 
   /**
@@ -54,7 +60,7 @@ export class Shutdown {
 
   async #drain(): Promise<void> {
     this.begin();
-    this.#newcomers.phase = 'closed';
+    this.newcomers.phase = 'closed';
     await this.#idle();
     this.#advance(this.#holders, 'closed');
     for (const { engine } of this.#services) engine.leases.end();

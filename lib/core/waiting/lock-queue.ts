@@ -318,7 +318,8 @@ export class LockQueue {
     const hasCompany = this.#seen !== undefined || this.#waiters.size > this.#served;
     const waits = hasCompany || (!waiter.triesOnce && this.queues.wasContested(this.key));
     const takesPlace = contender.hasPlace || (kind.width === Infinity ? !waiter.triesOnce : waits);
-    const passes = kind.width === 1 ? Math.min(limits.cohortPasses, this.#waiters.size - 1) : 0;
+    const mayPass = kind.width === 1 && waiter.request.cohort !== false;
+    const passes = mayPass ? Math.min(limits.cohortPasses, this.#waiters.size - 1) : 0;
     const request = contender.ask(waiter.request.ttlMs, takesPlace ? 1 + passes : undefined);
     inFlight.begin();
     backend.acquire(request, (outcome) => {
@@ -519,7 +520,7 @@ export class LockQueue {
 
   /** A lease that is not extended, or has another ttl, has to be one of its own. */
   #canPassOn({ grant, ttlMs, sentAt, deadline, isUnsettled }: Lease, { request }: Waiter): boolean {
-    if (this.#cohort?.grant !== grant) return false;
+    if (this.#cohort?.grant !== grant || request.cohort === false) return false;
     const { nextToken, lastToken, endsAt } = this.#cohort;
     const now = this.queues.now();
     if (nextToken > lastToken || now >= endsAt || isUnsettled) return false;

@@ -14,6 +14,8 @@ export interface WaitRequest {
   readonly ttlMs: number;
   readonly waitMs: number;
   readonly watchdog: boolean;
+  /** Whether the lock may be passed on within the process, to this call and from it. @default true */
+  readonly cohort?: boolean;
   /** The signal of the caller: the call rejects with its reason. */
   readonly signal?: AbortSignal;
 }

@@ -1,0 +1,26 @@
+import type { LeaderOptions } from '../../api/leader.js';
+import { checkMargin, LEASE_CHECKS } from './call-options.js';
+import { checked, refuseUnknown, unfit } from './checks.js';
+
+const DEFAULTS = { ttlMs: 15_000 } as const satisfies Required<LeaderOptions>;
+
+/**
+ * Checks the options of an election and fills in their defaults.
+ * @param marginMs that of the service
+ * @throws LockOptionsError for an unknown name or a value out of bounds
+ */
+export function resolveLeaderOptions(options: LeaderOptions, marginMs: number): Required<LeaderOptions> {
+  checkLeaderOptions(options);
+  const resolved = { ...DEFAULTS, ...checked(options, LEADER_CHECKS) };
+  checkMargin(resolved.ttlMs, marginMs);
+  return resolved;
+}
+
+/** @throws LockOptionsError for an unknown name, or a value that is out of bounds for every service */
+export function checkLeaderOptions(options: LeaderOptions, also: readonly string[] = []): void {
+  if (typeof options !== 'object' || options === null) throw unfit('options', options, 'an object');
+  refuseUnknown(options, [...Object.keys(LEADER_CHECKS), ...also]);
+  checked(options, LEADER_CHECKS);
+}
+
+const LEADER_CHECKS = { ttlMs: LEASE_CHECKS.ttlMs };

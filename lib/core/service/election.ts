@@ -1,0 +1,212 @@
+import { ReplaySubject, type Observable } from 'rxjs';
+import { LockOptionsError } from '../../api/errors.js';
+import type { Leader, LeaderOptions, LeaderState, Leadership, LeadershipEnd } from '../../api/leader.js';
+import type { LockBackend } from '../backend/lock-backend.js';
+import type { LockEngine } from '../engine/lock-engine.js';
+import type { LockHandle } from '../lease/lock-handle.js';
+import type { Closing } from '../waiting/waiter.js';
+import type { LockContext } from './lock-context.js';
+import { Term, type LeaderWork } from './term.js';
+
+/** As long as a timer can be set for: then the election asks for its lock anew. */
+const ENDLESS_MS = 2 ** 31 - 1;
+/** Pauses between campaigns while the store cannot be asked, in milliseconds: the first, and the longest. */
+const WHILE_UNAVAILABLE_MS = [200, 3_000] as const;
+/** Pauses after work of the leader has failed, in milliseconds: the first, and the longest. */
+const AFTER_FAILURE_MS = [1_000, 60_000] as const;
+/** Where releases do not hand locks over, in milliseconds: long enough for all others to ask before the one that resigned. */
+const AFTER_RESIGNATION_MS = 500;
+
+/** The parts of an election. */
+export interface ElectionParts {
+  readonly key: string;
+  readonly options: Required<LeaderOptions>;
+  readonly backend: LockBackend;
+  readonly engine: LockEngine;
+  readonly held: LockContext;
+  /** The closing for calls that hold no lock. */
+  readonly closing: Closing;
+}
+
+/** Work that is called in each term. */
+type WorkOfTerm = (term: Leadership, lock: LockHandle) => Promise<unknown>;
+
+/**
+ * The part of this process in the election of one key. The election is the lock of that key: whoever holds it leads, and its
+ * fencing token is the term.
+ *
+ * ```
+ * campaigning ──▶ leading      the lock was granted
+ * leading     ──▶ ending       the lock was lost, the process resigned, its work failed, the application closes: the signal aborts
+ * ending      ──▶ campaigning  the work of the term has ended, and the lock was released
+ * campaigning, ending ──▶ closed   the application closes
+ * ```
+ *
+ * Whether it leads is computed when asked, from the deadline of the lock. `state$` follows: what it says has happened before.
+ * A campaign that the store does not serve is repeated after a pause, for ever.
+ */
+export class Election implements Leader {
+  readonly key: string;
+  readonly state$: Observable<LeaderState>;
+  readonly #options: Required<LeaderOptions>;
+  readonly #engine: LockEngine;
+  readonly #held: LockContext;
+  readonly #closing: Closing;
+  readonly #handsOver: boolean;
+  readonly #states = new ReplaySubject<LeaderState>(1);
+  readonly #works: WorkOfTerm[] = [];
+  readonly #unavailable = new Pauses(...WHILE_UNAVAILABLE_MS);
+  readonly #failures = new Pauses(...AFTER_FAILURE_MS);
+  /** The present term, until its lock was released. */
+  #term?: Term;
+  #endPause?: () => void;
+
+  constructor({ key, options, backend, engine, held, closing }: ElectionParts) {
+    this.key = key;
+    this.state$ = this.#states.asObservable();
+    this.#options = options;
+    this.#engine = engine;
+    this.#held = held;
+    this.#closing = closing;
+    this.#handsOver = backend.waitQueue?.handsOver === true;
+    this.#states.next({ status: 'campaigning' });
+  }
+
+  get isLeader(): boolean {
+    return this.#term?.isOpen === true;
+  }
+
+  get term(): number | undefined {
+    return this.isLeader ? this.#term!.term : undefined;
+  }
+
+  /** @throws LockOptionsError unless these are the options that it was begun with */
+  refuseOthers({ ttlMs }: Required<LeaderOptions>): void {
+    if (ttlMs === this.#options.ttlMs) return;
+    throw new LockOptionsError(
+      `The election of "${this.key}" was begun with ttlMs ${this.#options.ttlMs}: got ttlMs ${ttlMs}. There is one election ` +
+        'for each registration and key: give the same options wherever it is named.',
+    );
+  }
+
+  /** Calls the work in each term, and in the present one. */
+  whileLeader(work: WorkOfTerm): void {
+    this.#works.push(work);
+    if (this.isLeader) this.#start(work, this.#term!);
+  }
+
+  /**
+   * Runs work under the lock if this process leads, or if this call already runs under the lock of the term.
+   * @returns undefined when it does not
+   */
+  run<T>(work: LeaderWork<T>): Promise<T> | undefined {
+    const term = this.#term;
+    return term && (term.isOpen || this.#isWorkOf(term)) ? term.run(work) : undefined;
+  }
+
+  async resign(): Promise<void> {
+    const term = this.#term;
+    if (!term) return;
+    term.giveUp('resigned');
+    if (this.#isWorkOf(term)) return;
+    await term.over;
+    await term.close();
+  }
+
+  /** Begins to campaign. Called once. */
+  begin(): void {
+    void this.#campaign();
+  }
+
+  /** The application closes: a campaign that pauses ends. One that waits is refused, and a leadership ends by its lock. */
+  stopCampaigning(): void {
+    this.#endPause?.();
+  }
+
+  /** The application has closed, whatever work still runs. */
+  end(): void {
+    this.#states.next({ status: 'closed' });
+    this.#states.complete();
+  }
+
+  async #campaign(): Promise<void> {
+    while (this.#closing.phase === 'open') {
+      const lock = await this.#elected();
+      if (!lock) continue;
+      this.#unavailable.reset();
+      const reason = await this.#lead(new Term(lock, this.#engine.leases));
+      if (this.#closing.phase !== 'open') break;
+      this.#states.next({ status: 'campaigning' });
+      if (reason === 'failed') await this.#pause(this.#failures.next());
+      else if (reason === 'resigned' && !this.#handsOver) await this.#pause(AFTER_RESIGNATION_MS);
+    }
+    this.end();
+  }
+
+  /** @returns undefined when the lock could not be had; a pause has passed since, unless the application closes */
+  async #elected(): Promise<LockHandle | undefined> {
+    const request = { ttlMs: this.#options.ttlMs, waitMs: ENDLESS_MS, watchdog: true, cohort: false };
+    try {
+      return await this.#engine.acquire(this.key, request, this.#closing);
+    } catch {
+      // The reason is in an event of the service. Whatever it is, there may be a leader again later.
+      await this.#pause(this.#unavailable.next());
+      return undefined;
+    }
+  }
+
+  async #lead(term: Term): Promise<LeadershipEnd> {
+    const since = performance.now();
+    this.#term = term;
+    this.#states.next({ status: 'leading', leadership: term });
+    for (const work of this.#works) this.#start(work, term);
+    const reason = await term.over;
+    this.#states.next({ status: 'ending', leadership: term, reason });
+    await term.close();
+    this.#term = undefined;
+    if (performance.now() - since > this.#failures.longestMs) this.#failures.reset();
+    return reason;
+  }
+
+  #start(work: WorkOfTerm, term: Term): void {
+    if (!term.isOpen) return;
+    term.run((lock) => work(term, lock)).catch(() => term.giveUp('failed'));
+  }
+
+  /** Whether this call is work of the term, which waits for it. */
+  #isWorkOf(term: Term): boolean {
+    return this.#held.isUnder(term.lease);
+  }
+
+  async #pause(ms: number): Promise<void> {
+    if (this.#closing.phase !== 'open') return;
+    let timer: NodeJS.Timeout | undefined;
+    await new Promise<void>((resolve) => {
+      this.#endPause = resolve;
+      timer = setTimeout(resolve, ms);
+    });
+    clearTimeout(timer);
+  }
+}
+
+/** Pauses that grow, jittered, so that processes that failed together do not try again together. */
+class Pauses {
+  #nextMs: number;
+
+  constructor(
+    private readonly firstMs: number,
+    readonly longestMs: number,
+  ) {
+    this.#nextMs = firstMs;
+  }
+
+  next(): number {
+    const pauseMs = this.#nextMs * (0.5 + Math.random());
+    this.#nextMs = Math.min(this.longestMs, this.#nextMs * 2);
+    return pauseMs;
+  }
+
+  reset(): void {
+    this.#nextMs = this.firstMs;
+  }
+}

@@ -1,0 +1,335 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import {
+  LockKeyError,
+  LockLostError,
+  LockOptionsError,
+  LockSelfDeadlockError,
+  LockUnavailableError,
+  type Leader,
+  type LeaderState,
+  type Leadership,
+} from 'nest-redis-lock';
+import type { LockService } from '../../lib/core/service/lock.service.js';
+import { Gate } from '../support/gate.js';
+import { openLocks } from '../support/open-locks.js';
+import { untilQueued } from '../support/queue.js';
+import { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+
+let server: RedisServer;
+beforeAll(async () => {
+  server = await RedisServer.start();
+});
+afterAll(() => server.stop());
+beforeEach(async () => {
+  await server.command('FLUSHALL');
+});
+
+const open = (options = {}) => openLocks({ redis: server.url, shutdownTimeoutMs: 10_000, ...options });
+const elected = (leader: Leader) => until(() => leader.isLeader, { what: 'it is elected' });
+
+/** The states from now on, by their names: `ending` with its reason. */
+function statesOf(leader: Leader): string[] {
+  const states: string[] = [];
+  leader.state$.subscribe((state) => states.push(state.status === 'ending' ? `ending: ${state.reason}` : state.status));
+  return states;
+}
+
+/** Work that begins in each term and lasts until the test ends it. */
+function work(locks: LockService, key: string, options = {}) {
+  const terms: Leadership[] = [];
+  const gate = new Gate();
+  let ended = 0;
+  locks.whileLeader(key, options, async (term) => {
+    terms.push(term);
+    await gate.opened;
+    ended++;
+  });
+  return { terms, gate, ended: () => ended };
+}
+
+describe('an election', () => {
+  it('has one leader, whose term is the fencing token of the lock with the key', async () => {
+    const [a, b] = await Promise.all([open(), open()]);
+    const first = a.leader('outbox');
+    await elected(first);
+    const second = b.leader('outbox');
+    await untilQueued(server, 'outbox', 1);
+    expect(second.isLeader).toBe(false);
+    expect(second.term).toBeUndefined();
+    expect(first.term).toBeGreaterThan(0);
+    expect(await a.inspect('outbox')).toMatchObject({ fencingToken: first.term });
+    const { remainingMs } = (await b.inspect('outbox'))!;
+    expect(remainingMs).toBeGreaterThan(10_000);
+    expect(remainingMs).toBeLessThanOrEqual(15_000);
+  });
+
+  it('is one for each registration and key, however often it is asked for, and refuses other options [G316]', async () => {
+    const [a, other] = await Promise.all([open(), openLocks({ redis: server.url }, 'other')]);
+    const leader = a.leader('outbox', { ttlMs: 15_000 });
+    expect(a.leader('outbox')).toBe(leader);
+    expect(a.leader('inbox')).not.toBe(leader);
+    expect(other.leader('outbox')).not.toBe(leader);
+    const refused = () => a.leader('outbox', { ttlMs: 5_000 });
+    expect(refused).toThrow(LockOptionsError);
+    expect(refused).toThrow('was begun with ttlMs 15000: got ttlMs 5000');
+    expect(() => a.leader('outbox', { waitMs: 1 } as object)).toThrow('There is no option "waitMs"');
+    expect(() => a.leader('outbox', { ttlMs: 1 })).toThrow(LockOptionsError);
+    expect(() => a.leader('')).toThrow(LockKeyError);
+  });
+
+  it('is independent of the elections of other keys in the same process', async () => {
+    const [a, b] = await Promise.all([open(), open()]);
+    const [outbox, inbox] = [a.leader('outbox'), a.leader('inbox')];
+    await Promise.all([elected(outbox), elected(inbox)]);
+    b.leader('outbox');
+    await untilQueued(server, 'outbox', 1);
+    await outbox.resign();
+    expect(outbox.isLeader).toBe(false);
+    expect(inbox.isLeader).toBe(true);
+  });
+
+  it('puts a leader that resigns behind all who wait, and each term has a greater token and another owner [G318]', async () => {
+    const services = await Promise.all([open(), open(), open()]);
+    const owners: string[] = [];
+    const terms: number[] = [];
+    const order: number[] = [];
+    const leaders: Leader[] = [];
+    for (const [index, locks] of services.entries()) {
+      locks.events$.subscribe((event) => event.type === 'acquired' && owners.push(event.owner));
+      const leader = locks.leader('outbox');
+      leader.state$.subscribe((state) => {
+        if (state.status !== 'leading') return;
+        order.push(index);
+        terms.push(state.leadership.term);
+      });
+      if (index === 0) await elected(leader);
+      else await untilQueued(server, 'outbox', index);
+      leaders.push(leader);
+    }
+    for (let turn = 0; turn < 5; turn++) {
+      const leader = leaders[turn % 3]!;
+      await elected(leader);
+      await untilQueued(server, 'outbox', 2);
+      await leader.resign();
+    }
+    await elected(leaders[2]!);
+    expect(order).toEqual([0, 1, 2, 0, 1, 2]);
+    expect(terms).toEqual([...terms].sort((x, y) => x - y));
+    expect(new Set(terms).size).toBe(6);
+    expect(new Set(owners).size).toBe(6);
+  });
+
+  it('does not pass the lock on within the process: another process that waited leads before calls of this one have it [G326]', async () => {
+    const [a, b] = await Promise.all([open({ cohortMs: 60_000, ttlMs: 15_000 }), open()]);
+    const holder = await b.acquire('outbox');
+    const first = a.leader('outbox');
+    await untilQueued(server, 'outbox', 1);
+    const second = b.leader('outbox');
+    const call = a.acquire('outbox'); // behind its own election
+    await holder.release();
+    await elected(first);
+    await untilQueued(server, 'outbox', 1);
+    await first.resign();
+    await elected(second);
+    await second.resign();
+    const lock = await call;
+    expect(lock.isHeld).toBe(true);
+    await lock.release();
+  });
+
+  it('says each state once and in order, when it is so, and a late subscriber hears the last one [G315]', async () => {
+    const locks = await open();
+    const holder = await locks.acquire('outbox');
+    const leader = locks.leader('outbox');
+    const states = statesOf(leader);
+    const seen: boolean[] = [];
+    leader.state$.subscribe(() => seen.push(leader.isLeader));
+    expect(states).toEqual(['campaigning']);
+    await holder.release();
+    await elected(leader);
+    expect(states).toEqual(['campaigning', 'leading']);
+    expect(statesOf(leader)).toEqual(['leading']);
+    const last = new Promise<LeaderState>((resolve) => leader.state$.subscribe({ next: (state) => resolve(state) }));
+    expect(await last).toMatchObject({ status: 'leading', leadership: { term: leader.term, isHeld: true } });
+
+    await locks.forceRelease('outbox');
+    expect(leader.isLeader).toBe(false);
+    await elected(leader);
+    await leader.resign();
+    await locks.onApplicationShutdown();
+    const whole = ['campaigning', 'leading', 'ending: expired', 'campaigning', 'leading', 'ending: resigned'];
+    expect(states.slice(0, 6)).toEqual(whole);
+    expect(states.at(-1)).toBe('closed');
+    expect(seen.slice(0, 6)).toEqual([false, true, false, false, true, false]);
+    expect(statesOf(leader)).toEqual(['closed']);
+  });
+});
+
+describe('the work of a leader', () => {
+  it('is called in each term with the leadership, and the lock is released only when it has ended [G312]', async () => {
+    const [a, b] = await Promise.all([open(), open()]);
+    const ofA = work(a, 'outbox');
+    const leader = a.leader('outbox');
+    await until(() => ofA.terms.length === 1, { what: 'the work runs' });
+    const [term] = ofA.terms;
+    expect(term).toMatchObject({ key: 'outbox', term: leader.term, isHeld: true });
+    const ofB = work(b, 'outbox');
+    await untilQueued(server, 'outbox', 1);
+
+    let resigned = false;
+    const resigning = leader.resign().then(() => (resigned = true));
+    expect(term!.signal.aborted).toBe(true);
+    expect(term!.signal.reason).toBeInstanceOf(LockUnavailableError);
+    expect(leader.isLeader).toBe(false);
+    term!.assertHeld();
+    await b.isLocked('outbox'); // a round trip later
+    expect([resigned, ofB.terms.length]).toEqual([false, 0]);
+    ofA.gate.open();
+    await resigning;
+    expect(ofA.ended()).toBe(1);
+    expect(() => term!.assertHeld()).toThrow(LockLostError);
+    await until(() => ofB.terms.length === 1, { what: 'the work of the next leader runs' });
+    expect(ofB.terms[0]!.term).toBeGreaterThan(term!.term);
+    ofB.gate.open();
+  });
+
+  it('runs under a handle of its own: to release it resigns nothing, and nested calls take the lock again', async () => {
+    const locks = await open();
+    const leader = locks.leader('outbox');
+    await elected(leader);
+    const released = await locks.ifLeader('outbox', {}, async (lock) => {
+      expect(locks.current()).toBe(lock);
+      expect(lock.fencingToken).toBe(leader.term);
+      await (await locks.acquire('outbox')).release();
+      return lock.release();
+    });
+    expect(released).toBe(true);
+    expect(leader.isLeader).toBe(true);
+    expect(await locks.isLocked('outbox')).toBe(true);
+  });
+
+  it('is skipped by followers, and by a leader that resigns, except within its work', async () => {
+    const [a, b] = await Promise.all([open(), open()]);
+    await elected(a.leader('outbox'));
+    expect(await b.ifLeader('outbox', {}, () => 'ran')).toBeUndefined();
+    const gate = new Gate();
+    const tick = a.ifLeader('outbox', {}, async () => {
+      await gate.opened;
+      return a.ifLeader('outbox', {}, () => 'nested');
+    });
+    const resigning = a.leader('outbox').resign();
+    expect(await a.ifLeader('outbox', {}, () => 'ran')).toBeUndefined();
+    gate.open();
+    expect(await tick).toBe('nested');
+    await resigning;
+  });
+
+  it('may resign: it does not wait for itself', async () => {
+    const locks = await open();
+    const leader = locks.leader('outbox');
+    await elected(leader);
+    const { term } = leader;
+    await locks.ifLeader('outbox', {}, () => leader.resign());
+    await until(() => leader.isLeader && leader.term! > term!, { what: 'it leads again' });
+  });
+
+  it('that throws ends the term, and is called again after a pause', async () => {
+    const locks = await open();
+    const leader = locks.leader('outbox');
+    const states = statesOf(leader);
+    const began: number[] = [];
+    locks.whileLeader('outbox', {}, async () => {
+      began.push(performance.now());
+      throw new Error('broken');
+    });
+    await until(() => began.length === 2, { what: 'it is called again' });
+    expect(began[1]! - began[0]!).toBeGreaterThan(450);
+    expect(states.slice(0, 4)).toEqual(['campaigning', 'leading', 'ending: failed', 'campaigning']);
+  });
+
+  it('ends the term of no one when it throws after that is over', async () => {
+    const locks = await open();
+    const leader = locks.leader('outbox');
+    const states = statesOf(leader);
+    locks.whileLeader('outbox', {}, async ({ signal }) => {
+      await new Promise((aborted) => signal.addEventListener('abort', aborted));
+      signal.throwIfAborted();
+    });
+    await elected(leader);
+    await leader.resign();
+    await elected(leader);
+    expect(states).toEqual(['campaigning', 'leading', 'ending: resigned', 'campaigning', 'leading']);
+  });
+});
+
+describe('a call that would wait for the leader of its own process', () => {
+  it('fails at once and says why, and one that tries once finds the lock taken [G317]', async () => {
+    const locks = await open();
+    await elected(locks.leader('outbox'));
+    const refused = await locks.acquire('outbox').catch((error: unknown) => error);
+    expect(refused).toBeInstanceOf(LockSelfDeadlockError);
+    expect(String(refused)).toContain('this process leads');
+    await expect(locks.withLock('outbox', () => {})).rejects.toBeInstanceOf(LockSelfDeadlockError);
+    expect(await locks.tryAcquire('outbox')).toBeNull();
+  });
+});
+
+describe('closing the application', () => {
+  it('aborts the signal of the leader first, waits for its work, and releases the lock to the next one [G319]', async () => {
+    const [a, b] = await Promise.all([open(), open()]);
+    const ofA = work(a, 'outbox');
+    const leader = a.leader('outbox');
+    const states = statesOf(leader);
+    await until(() => ofA.terms.length === 1, { what: 'the work runs' });
+    const next = b.leader('outbox');
+    await untilQueued(server, 'outbox', 1);
+
+    const [term] = ofA.terms;
+    const closing = a.onApplicationShutdown();
+    expect(term!.signal.aborted).toBe(true);
+    expect(term!.isHeld).toBe(true);
+    expect(leader.isLeader).toBe(false);
+    await b.isLocked('outbox');
+    expect(next.isLeader).toBe(false);
+    ofA.gate.open();
+    await closing;
+    expect(states).toEqual(['campaigning', 'leading', 'ending: closing', 'closed']);
+    await elected(next);
+  });
+
+  it('ends the campaign of a follower, and begins none', async () => {
+    const [a, b] = await Promise.all([open(), open()]);
+    await elected(a.leader('outbox'));
+    const states = statesOf(b.leader('outbox'));
+    await untilQueued(server, 'outbox', 1);
+    const closing = b.onApplicationShutdown();
+    const late = statesOf(b.leader('late'));
+    await closing;
+    expect(states).toEqual(['campaigning', 'closed']);
+    expect(late).toEqual(['closed']);
+    expect(await a.isLocked('late')).toBe(false);
+    await untilQueued(server, 'outbox', 0);
+  });
+
+  it('says that the election is over even if the work does not end', async () => {
+    const locks = await open({ shutdownTimeoutMs: 20 });
+    const { terms } = work(locks, 'outbox');
+    const states = statesOf(locks.leader('outbox'));
+    await until(() => terms.length === 1, { what: 'the work runs' });
+    await locks.onApplicationShutdown();
+    expect(states).toEqual(['campaigning', 'leading', 'ending: closing', 'closed']);
+    expect(() => terms[0]!.assertHeld()).toThrow(LockLostError);
+  });
+});
+
+describe('an election in memory', () => {
+  it('is won at once, and again after each resignation', async () => {
+    const locks = await openLocks({ memory: true });
+    const leader = locks.leader('outbox');
+    await elected(leader);
+    const { term } = leader;
+    await leader.resign();
+    await until(() => leader.isLeader && leader.term! > term!, { what: 'it leads again' });
+  });
+});
