@@ -1,11 +1,35 @@
+import { Inject } from '@nestjs/common';
 import { LockOptionsError } from '../../api/errors.js';
 import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
 import { LockService } from '../../core/service/lock.service.js';
+import { getLockServiceToken } from './tokens.js';
 
 /** The property in which an instance has the service of a registration. Nest's error names it when the module is missing. */
 export function serviceProperty(registration: string): symbol {
   const beside = registration === DEFAULT_REGISTRATION ? '' : `{ name: "${registration}" }`;
   return Symbol.for(`LockService of RedisLockModule.forRoot(${beside})`);
+}
+
+/**
+ * Has Nest inject the service into instances of the class, so that a missing module fails the start of the application.
+ * @param name `Class.method`, for messages
+ * @returns finds the service of an instance
+ */
+export function injectInto(
+  target: object,
+  { registration, name }: { registration: string; name: string },
+): (self: unknown) => LockService {
+  const property = serviceProperty(registration);
+  Inject(getLockServiceToken(registration))(target, property);
+  return (self) => {
+    const service = (self as Record<symbol, unknown> | undefined)?.[property];
+    if (service) return injectedService(service, name);
+    throw new LockOptionsError(
+      `${target.constructor.name} has no LockService: the instance was not made by Nest, or the method was called ` +
+        'without its object. It did not run. Let Nest make it, by useClass or with moduleRef.create in a factory; ' +
+        'in a test by Test.createTestingModule, with RedisLockModule.forRoot({ memory: true }).',
+    );
+  };
 }
 
 /**

@@ -1,9 +1,9 @@
-import { Inject, Logger, type ExecutionContext } from '@nestjs/common';
+import { Logger, type ExecutionContext } from '@nestjs/common';
 import { isObservable, Observable, throwError } from 'rxjs';
 import { LockError, LockOptionsError } from '../../api/errors.js';
 import { loopTurn } from '../../core/time/event-loop.js';
 import type { LockService } from '../../core/service/lock.service.js';
-import { injectedService, serviceProperty } from '../injection/injected-service.js';
+import { injectInto } from '../injection/injected-service.js';
 import { InterceptedCall, notAsync } from './intercepted-call.js';
 import {
   isThenable,
@@ -17,8 +17,8 @@ import {
 import { lockedInterceptorOf } from './locked.interceptor.js';
 import { lockedStream } from './locked-stream.js';
 import type { AnswerArgs, LockedDecorator, LockedKey, LockedOptions } from './locked.types.js';
+import { copyMetadata } from '../injection/copy-metadata.js';
 import { refuseStandard } from '../injection/refuse-standard.js';
-import { getLockServiceToken } from '../injection/tokens.js';
 
 /**
  * Makes a key of the whole `ExecutionContext`, for handlers: `@Locked(fromContext((context) => …))`.
@@ -198,27 +198,6 @@ function keyOfCall(plan: LockedPlan, args: unknown[]): string {
       'run. Let Nest call the handler (a GraphQL field resolver needs fieldResolverEnhancers: ["interceptors"]), or use ' +
       'a key made of arguments.',
   );
-}
-
-/** Has Nest inject the service into instances of the class, so that a missing module fails the start of the application. */
-function injectInto(target: object, { registration, name }: LockedPlan): (self: unknown) => LockService {
-  const property = serviceProperty(registration);
-  Inject(getLockServiceToken(registration))(target, property);
-  return (self) => {
-    const service = (self as Record<symbol, unknown> | undefined)?.[property];
-    if (service) return injectedService(service, name);
-    throw new LockOptionsError(
-      `${target.constructor.name} has no LockService: the instance was not made by Nest, or the method was called ` +
-        'without its object. It did not run. Let Nest make it, by useClass or with moduleRef.create in a factory; ' +
-        'in a test by Test.createTestingModule, with RedisLockModule.forRoot({ memory: true }).',
-    );
-  };
-}
-
-function copyMetadata(from: object, to: object): void {
-  for (const key of Reflect.getOwnMetadataKeys(from)) {
-    Reflect.defineMetadata(key, Reflect.getOwnMetadata(key, from), to);
-  }
 }
 
 function isObservableType(type: unknown): boolean {
