@@ -43,7 +43,17 @@ const ROOMS = {
   'nest/injection': ['api', 'core/options', 'core/service', '@nestjs'],
   'nest/filters': ['api', '@nestjs', 'rxjs'],
   'nest/locked': ['api', ...CORE, 'core/service', 'nest/injection', 'nest/filters', '@nestjs', 'rxjs'],
-  'nest/module': ['api', 'core/options', 'core/service', 'compose', 'nest/injection', 'nest/locked', '@nestjs'],
+  'nest/leader': ['api', ...CORE, 'core/service', 'nest/injection', '@nestjs'],
+  'nest/module': [
+    'api',
+    'core/options',
+    'core/service',
+    'compose',
+    'nest/injection',
+    'nest/locked',
+    'nest/leader',
+    '@nestjs',
+  ],
   'nest/fencing': ['api', 'core/time', 'core/keys', 'fencing', 'nest/injection', 'nest/locked', '@nestjs'],
 };
 

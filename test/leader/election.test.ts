@@ -49,7 +49,7 @@ function work(locks: LockService, key: string, options = {}) {
 }
 
 describe('an election', () => {
-  it('has one leader, whose term is the fencing token of the lock with the key', async () => {
+  it('an election has one leader, whose term is the fencing token of the lock with the key', async () => {
     const [a, b] = await Promise.all([open(), open()]);
     const first = a.leader('outbox');
     await elected(first);
@@ -64,7 +64,7 @@ describe('an election', () => {
     expect(remainingMs).toBeLessThanOrEqual(15_000);
   });
 
-  it('is one for each registration and key, however often it is asked for, and refuses other options [G316]', async () => {
+  it('there is one election for each registration and key, however often it is asked for, and refuses other options [G316]', async () => {
     const [a, other] = await Promise.all([open(), openLocks({ redis: server.url }, 'other')]);
     const leader = a.leader('outbox', { ttlMs: 15_000 });
     expect(a.leader('outbox')).toBe(leader);
@@ -78,7 +78,7 @@ describe('an election', () => {
     expect(() => a.leader('')).toThrow(LockKeyError);
   });
 
-  it('is independent of the elections of other keys in the same process', async () => {
+  it('an election is independent of those of other keys in the same process', async () => {
     const [a, b] = await Promise.all([open(), open()]);
     const [outbox, inbox] = [a.leader('outbox'), a.leader('inbox')];
     await Promise.all([elected(outbox), elected(inbox)]);
@@ -89,7 +89,7 @@ describe('an election', () => {
     expect(inbox.isLeader).toBe(true);
   });
 
-  it('puts a leader that resigns behind all who wait, and each term has a greater token and another owner [G318]', async () => {
+  it('a leader that resigns is behind all who wait, and each term has a greater token and another owner [G318]', async () => {
     const services = await Promise.all([open(), open(), open()]);
     const owners: string[] = [];
     const terms: number[] = [];
@@ -120,7 +120,7 @@ describe('an election', () => {
     expect(new Set(owners).size).toBe(6);
   });
 
-  it('does not pass the lock on within the process: another process that waited leads before calls of this one have it [G326]', async () => {
+  it('an election does not pass its lock on within the process: another process that waited leads before calls of this one have it [G326]', async () => {
     const [a, b] = await Promise.all([open({ cohortMs: 60_000, ttlMs: 15_000 }), open()]);
     const holder = await b.acquire('outbox');
     const first = a.leader('outbox');
@@ -138,7 +138,7 @@ describe('an election', () => {
     await lock.release();
   });
 
-  it('says each state once and in order, when it is so, and a late subscriber hears the last one [G315]', async () => {
+  it('a leader says each state once and in order, when it is so, and a late subscriber hears the last one [G315]', async () => {
     const locks = await open();
     const holder = await locks.acquire('outbox');
     const leader = locks.leader('outbox');
@@ -167,7 +167,7 @@ describe('an election', () => {
 });
 
 describe('the work of a leader', () => {
-  it('is called in each term with the leadership, and the lock is released only when it has ended [G312]', async () => {
+  it('the work of a leader is called in each term with the leadership, and the lock is released only when it has ended [G312]', async () => {
     const [a, b] = await Promise.all([open(), open()]);
     const ofA = work(a, 'outbox');
     const leader = a.leader('outbox');
@@ -194,7 +194,7 @@ describe('the work of a leader', () => {
     ofB.gate.open();
   });
 
-  it('runs under a handle of its own: to release it resigns nothing, and nested calls take the lock again', async () => {
+  it('the work of a leader runs under a handle of its own: to release it resigns nothing, and nested calls take the lock again', async () => {
     const locks = await open();
     const leader = locks.leader('outbox');
     await elected(leader);
@@ -209,7 +209,7 @@ describe('the work of a leader', () => {
     expect(await locks.isLocked('outbox')).toBe(true);
   });
 
-  it('is skipped by followers, and by a leader that resigns, except within its work', async () => {
+  it('work for leaders is skipped by followers, and by a leader that resigns, except within its work', async () => {
     const [a, b] = await Promise.all([open(), open()]);
     await elected(a.leader('outbox'));
     expect(await b.ifLeader('outbox', {}, () => 'ran')).toBeUndefined();
@@ -225,7 +225,7 @@ describe('the work of a leader', () => {
     await resigning;
   });
 
-  it('may resign: it does not wait for itself', async () => {
+  it('the work of a leader may resign: it does not wait for itself', async () => {
     const locks = await open();
     const leader = locks.leader('outbox');
     await elected(leader);
@@ -234,7 +234,7 @@ describe('the work of a leader', () => {
     await until(() => leader.isLeader && leader.term! > term!, { what: 'it leads again' });
   });
 
-  it('that throws ends the term, and is called again after a pause', async () => {
+  it('work that throws ends the term, and is called again after a pause', async () => {
     const locks = await open();
     const leader = locks.leader('outbox');
     const states = statesOf(leader);
@@ -248,7 +248,7 @@ describe('the work of a leader', () => {
     expect(states.slice(0, 4)).toEqual(['campaigning', 'leading', 'ending: failed', 'campaigning']);
   });
 
-  it('ends the term of no one when it throws after that is over', async () => {
+  it('work that throws after its term is over ends no other one', async () => {
     const locks = await open();
     const leader = locks.leader('outbox');
     const states = statesOf(leader);
@@ -264,7 +264,7 @@ describe('the work of a leader', () => {
 });
 
 describe('a call that would wait for the leader of its own process', () => {
-  it('fails at once and says why, and one that tries once finds the lock taken [G317]', async () => {
+  it('a call that would wait for the leader of its own process fails at once and says why, and one that tries once finds the lock taken [G317]', async () => {
     const locks = await open();
     await elected(locks.leader('outbox'));
     const refused = await locks.acquire('outbox').catch((error: unknown) => error);
@@ -276,7 +276,7 @@ describe('a call that would wait for the leader of its own process', () => {
 });
 
 describe('closing the application', () => {
-  it('aborts the signal of the leader first, waits for its work, and releases the lock to the next one [G319]', async () => {
+  it('closing the application aborts the signal of the leader first, waits for its work, and releases the lock to the next one [G319]', async () => {
     const [a, b] = await Promise.all([open(), open()]);
     const ofA = work(a, 'outbox');
     const leader = a.leader('outbox');
@@ -298,7 +298,7 @@ describe('closing the application', () => {
     await elected(next);
   });
 
-  it('ends the campaign of a follower, and begins none', async () => {
+  it('closing the application ends the campaign of a follower, and none begins after that', async () => {
     const [a, b] = await Promise.all([open(), open()]);
     await elected(a.leader('outbox'));
     const states = statesOf(b.leader('outbox'));
@@ -312,7 +312,7 @@ describe('closing the application', () => {
     await untilQueued(server, 'outbox', 0);
   });
 
-  it('says that the election is over even if the work does not end', async () => {
+  it('a leader says that the election is over even if the work does not end', async () => {
     const locks = await open({ shutdownTimeoutMs: 20 });
     const { terms } = work(locks, 'outbox');
     const states = statesOf(locks.leader('outbox'));
@@ -324,7 +324,7 @@ describe('closing the application', () => {
 });
 
 describe('an election in memory', () => {
-  it('is won at once, and again after each resignation', async () => {
+  it('an election in memory is won at once, and again after each resignation', async () => {
     const locks = await openLocks({ memory: true });
     const leader = locks.leader('outbox');
     await elected(leader);

@@ -189,7 +189,12 @@ export class LockService {
    * @internal
    */
   async ifLeader<T>(key: string, options: LeaderOptions, work: Work<T>): Promise<T | undefined> {
-    const running = this.#electionOf(key, options).run((lock) => this.#run(lock, undefined, work));
+    let running: Promise<T> | undefined;
+    try {
+      running = this.#electionOf(key, options).run((lock) => this.#run(lock, undefined, work));
+    } catch (error) {
+      return this.#engine.refuse(error);
+    }
     if (!running) await loopTurn(); // a loop of calls that are skipped would stop the event loop
     return running;
   }

@@ -2,6 +2,7 @@ import { ConfigurableModuleBuilder } from '@nestjs/common';
 import { LockOptionsError } from '../../api/errors.js';
 import { lockServiceProvider, type LockModuleKind } from './lock-service.provider.js';
 import { LockShutdownModule } from './lock-shutdown.module.js';
+import { LeaderModule } from '../leader/leader.module.js';
 import { lockedInterceptorOf } from '../locked/locked.interceptor.js';
 import { getLockServiceToken } from '../injection/tokens.js';
 
@@ -35,7 +36,7 @@ export function lockModuleDefinition<Options extends object, FactoryMethod exten
       return {
         ...definition,
         global: isGlobal,
-        imports: [...(definition.imports ?? []), LockShutdownModule],
+        imports: [...(definition.imports ?? []), LockShutdownModule, LeaderModule],
         providers: [...(definition.providers ?? []), lockServiceProvider(kind, optionsToken, name), interceptor],
         exports: [getLockServiceToken(name), interceptor],
       };

@@ -1,0 +1,75 @@
+import { LockError, LockOptionsError } from '../../api/errors.js';
+import type { LeaderOptions } from '../../api/leader.js';
+import { KeyTemplate } from '../../core/keys/key-template.js';
+import { checkLeaderOptions } from '../../core/options/leader-options.js';
+import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
+
+/** Options of `@LeaderOnly` and `@WhileLeader`. */
+export interface LeaderMethodOptions extends LeaderOptions {
+  /**
+   * The `name` of the registration that keeps the election.
+   * @default the registration without a name
+   */
+  registration?: string;
+}
+
+/** The election of one method: read and checked when the class is defined. */
+export class LeaderPlan {
+  readonly registration: string;
+  readonly options: LeaderOptions;
+
+  /** @throws LockOptionsError */
+  constructor(
+    readonly decorator: '@LeaderOnly' | '@WhileLeader',
+    readonly key: string,
+    given: LeaderMethodOptions,
+    readonly property: string | symbol,
+    /** `Class.method`, for messages. */
+    readonly name: string,
+  ) {
+    try {
+      checkLeaderOptions(given, ['registration']);
+      const { registration = DEFAULT_REGISTRATION, ...options } = given;
+      if (typeof registration !== 'string' || registration === '') {
+        throw new LockOptionsError(
+          `registration must be the name of a registration: got ${JSON.stringify(registration)}.`,
+        );
+      }
+      if (new KeyTemplate(key).origin !== 'static') {
+        throw new LockOptionsError(`the key "${key}" has to be a text: an election begins before there are any calls.`);
+      }
+      this.registration = registration;
+      this.options = options;
+    } catch (error) {
+      if (!(error instanceof LockError)) throw error;
+      throw new LockOptionsError(`${decorator} on ${name}: ${error.message}`, { cause: error });
+    }
+  }
+}
+
+const PLAN = Symbol.for('nest-redis-lock:leader-plan');
+
+/** @throws LockOptionsError when the method has another one */
+export function setLeaderPlan(method: object, plan: LeaderPlan): void {
+  if (leaderPlanOf(method)) {
+    throw new LockOptionsError(`${plan.name} has two of @LeaderOnly and @WhileLeader: each method has one election.`);
+  }
+  Reflect.defineMetadata(PLAN, plan, method);
+}
+
+export function leaderPlanOf(method: object): LeaderPlan | undefined {
+  return Reflect.getOwnMetadata(PLAN, method) as LeaderPlan | undefined;
+}
+
+/** The plans of the methods of a class. Reads none of the properties of its instances. */
+export function leaderPlansOf(prototype: object | null): LeaderPlan[] {
+  const plans = new Map<PropertyKey, LeaderPlan | undefined>();
+  for (let owner = prototype; owner !== null && owner !== Object.prototype; owner = Reflect.getPrototypeOf(owner)) {
+    for (const name of Reflect.ownKeys(owner)) {
+      if (plans.has(name)) continue; // overridden
+      const method: unknown = Reflect.getOwnPropertyDescriptor(owner, name)?.value;
+      plans.set(name, typeof method === 'function' ? leaderPlanOf(method) : undefined);
+    }
+  }
+  return [...plans.values()].filter((plan) => plan !== undefined);
+}

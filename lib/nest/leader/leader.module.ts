@@ -1,0 +1,107 @@
+import { Inject, Logger, Module, type OnApplicationBootstrap, type OnModuleInit } from '@nestjs/common';
+import { ModulesContainer } from '@nestjs/core';
+import { LockLostError, LockOptionsError } from '../../api/errors.js';
+import type { Leadership } from '../../api/leader.js';
+import type { LockService } from '../../core/service/lock.service.js';
+import { injectedService, serviceProperty } from '../injection/injected-service.js';
+import { leaderPlansOf, type LeaderPlan } from './leader-plan.js';
+
+type NestModule = ModulesContainer extends Map<string, infer Value> ? Value : never;
+type Host = NestModule['providers'] extends Map<unknown, infer Value> ? Value : never;
+
+/** A method with an election, and the instance to call it on. */
+interface LeaderMethod {
+  readonly plan: LeaderPlan;
+  readonly instance: object;
+  readonly service: LockService;
+}
+
+/**
+ * Finds the methods with `@LeaderOnly` and `@WhileLeader` when the application starts, and begins their elections. Every
+ * registration imports it, and an application has one instance. Classes of lazy modules are not found: there the first call of a
+ * method with `@LeaderOnly` begins its election.
+ */
+@Module({})
+export class LeaderModule implements OnModuleInit, OnApplicationBootstrap {
+  #methods: readonly LeaderMethod[] = [];
+
+  constructor(@Inject(ModulesContainer) private readonly modules: ModulesContainer) {}
+
+  /** All instances are there. @throws LockOptionsError */
+  onModuleInit(): void {
+    const methods = [...this.modules.values()].flatMap((module) =>
+      [...module.providers.values(), ...module.controllers.values()].flatMap((host) => leaderMethods(module, host)),
+    );
+    // An instance with two injection tokens, as by useExisting, is found twice.
+    const isFirst = ({ plan, instance }: LeaderMethod, index: number) =>
+      methods.findIndex((each) => each.plan === plan && each.instance === instance) === index;
+    this.#methods = methods.filter(isFirst);
+  }
+
+  onApplicationBootstrap(): void {
+    for (const { plan, instance, service } of this.#methods) {
+      if (plan.decorator === '@LeaderOnly') service.leader(plan.key, plan.options);
+      else service.whileLeader(plan.key, plan.options, (leadership) => call(plan, instance, leadership));
+    }
+  }
+}
+
+/** @throws LockOptionsError */
+function leaderMethods(module: NestModule, host: Host): LeaderMethod[] {
+  const instance: unknown = host.instance;
+  const prototype: unknown = host.isNotMetatype
+    ? typeof instance === 'object' && instance !== null && Reflect.getPrototypeOf(instance)
+    : host.metatype?.prototype;
+  if (typeof prototype !== 'object' || prototype === null) return [];
+  return leaderPlansOf(prototype).map((plan) => {
+    const where = `${plan.name} in ${module.name} is ${plan.decorator}`;
+    if (!host.isDependencyTreeStatic()) {
+      throw new LockOptionsError(
+        `${where}, but its class is of request scope, or injects one that is: a process leads whether there is a request or ` +
+          'not. Move the method to a class of the default scope.',
+      );
+    }
+    if (host.isTransient) {
+      throw new LockOptionsError(
+        `${where}, but its class is of transient scope: Nest makes an instance for each class that injects it. Move the ` +
+          'method to a class of the default scope.',
+      );
+    }
+    return { plan, instance: instance as object, service: serviceOf(where, plan, instance as object) };
+  });
+}
+
+function serviceOf(where: string, plan: LeaderPlan, instance: object): LockService {
+  const service: unknown = Reflect.get(instance, serviceProperty(plan.registration));
+  if (service !== undefined) return injectedService(service, plan.name);
+  throw new LockOptionsError(
+    `${where}, but has no LockService: Nest injects into what it creates itself, not into what useFactory or useValue ` +
+      `provides. Write useClass, or moduleRef.create(${instance.constructor.name}) in the factory.`,
+  );
+}
+
+/** Calls a method for one term. @throws its error, which ends the term */
+async function call({ name, property, key }: LeaderPlan, instance: object, leadership: Leadership): Promise<void> {
+  try {
+    await (instance as Record<PropertyKey, (leadership: Leadership) => unknown>)[property]!(leadership);
+  } catch (error) {
+    const { signal } = leadership;
+    if (!signal.aborted || !isOfItsEnd(error, signal)) {
+      const resigned = signal.aborted
+        ? 'as its term had ended'
+        : 'this process resigns, and campaigns again after a pause';
+      new Logger('WhileLeader').error(
+        `${name} failed as the leader of "${key}"; ${resigned}: ${String(error)}`,
+        error instanceof Error ? error.stack : undefined,
+      );
+    }
+    throw error;
+  }
+}
+
+/** Whether the work only says that it was ended. */
+function isOfItsEnd(error: unknown, signal: AbortSignal): boolean {
+  return (
+    error === signal.reason || error instanceof LockLostError || (error instanceof Error && error.name === 'AbortError')
+  );
+}
