@@ -1,0 +1,140 @@
+import { performance } from 'node:perf_hooks';
+import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { LockLostError, type Leader } from 'nest-redis-lock';
+import { NodeError } from '../../lib/api/errors.js';
+import type { AcquireOutcome, AcquireRequest } from '../../lib/core/backend/lock-backend.js';
+import { resolveServiceOptions } from '../../lib/core/options/service-options.js';
+import { LockService } from '../../lib/core/service/lock.service.js';
+import { Shutdown } from '../../lib/core/service/shutdown.js';
+import { monotonic } from '../../lib/core/time/clock.js';
+import { MemoryBackend } from '../../lib/stores/memory/memory.backend.js';
+import { openLocks } from '../support/open-locks.js';
+import { untilQueued } from '../support/queue.js';
+import { redisServer, redisServers } from '../support/stage.js';
+import { until } from '../support/until.js';
+
+const TTL_MS = 700;
+
+const elected = (leader: Leader) => until(() => leader.isLeader, { what: 'it is elected' });
+
+/** What `leader.state$` has said since now. */
+function statesOf(leader: Leader): string[] {
+  const states: string[] = [];
+  leader.state$.subscribe((state) => states.push(state.status === 'ending' ? `ending: ${state.reason}` : state.status));
+  return states;
+}
+
+describe('a leader whose Redis fails', () => {
+  it('a leader steps down at its deadline while Redis hangs, and leads again in a later term when Redis answers [G323]', async () => {
+    const server = await redisServer();
+    const locks = await openLocks({ redis: server.url });
+    const leader = locks.leader('outbox', { ttlMs: TTL_MS });
+    const states = statesOf(leader);
+    const reasons: unknown[] = [];
+    locks.whileLeader('outbox', { ttlMs: TTL_MS }, async ({ signal }) => {
+      await new Promise((aborted) => signal.addEventListener('abort', aborted));
+      reasons.push(signal.reason, leader.isLeader);
+    });
+    await elected(leader);
+    const { term } = leader;
+    server.pause();
+    const pausedAt = performance.now();
+    await until(() => reasons.length > 0, { what: 'its signal aborts' });
+    expect(performance.now() - pausedAt).toBeLessThan(TTL_MS + 300);
+    expect(reasons).toEqual([expect.any(LockLostError), false]);
+    server.resume();
+    await elected(leader);
+    expect(leader.term).toBeGreaterThan(term!);
+    expect(states.slice(0, 3)).toEqual(['campaigning', 'leading', 'ending: unavailable']);
+    expect(states.slice(-2)).toEqual(['campaigning', 'leading']);
+  });
+
+  it('a leader leads again in a later term after Redis was killed and came back without data [G324]', async () => {
+    const server = await redisServer();
+    const locks = await openLocks({ redis: server.url });
+    const leader = locks.leader('outbox', { ttlMs: TTL_MS });
+    await elected(leader);
+    const { term } = leader;
+    await server.kill();
+    await until(() => !leader.isLeader, { what: 'it steps down' });
+    await server.restart();
+    await elected(leader);
+    expect(leader.term).toBeGreaterThan(term!);
+  });
+
+  it('a leader that another one has replaced after FLUSHALL steps down at its next extension, and its term is smaller [G325]', async () => {
+    const server = await redisServer();
+    const [a, b] = await Promise.all([openLocks({ redis: server.url }), openLocks({ redis: server.url })]);
+    const old = a.leader('outbox', { ttlMs: TTL_MS });
+    await elected(old);
+    const { term } = old;
+    const states = statesOf(old);
+    await server.command('FLUSHALL');
+    const next = b.leader('outbox', { ttlMs: TTL_MS });
+    await elected(next);
+    expect(next.term).toBeGreaterThan(term!);
+    await until(() => !old.isLeader, { what: 'the old one steps down' });
+    await untilQueued(server, 'outbox', 1);
+    expect(states).toEqual(['leading', 'ending: stolen', 'campaigning']);
+    expect(next.isLeader).toBe(true);
+  });
+});
+
+it('an election is held on a Redlock, and whoever resigns there lets another one lead [G329]', async () => {
+  const urls = (await redisServers(3)).map(({ url }) => url);
+  const [a, b] = await Promise.all([openLocks({ redlock: urls }), openLocks({ redlock: urls })]);
+  const first = a.leader('outbox', { ttlMs: 2_000 });
+  await elected(first);
+  const { term } = first;
+  const second = b.leader('outbox', { ttlMs: 2_000 });
+  await until(() => b.isLocked('outbox'), { what: 'the other one sees the lock' });
+  await first.resign();
+  await elected(second);
+  expect(first.isLeader).toBe(false);
+  expect(second.term).toBeGreaterThan(term!);
+});
+
+describe('an outage of ten minutes, in simulated time,', () => {
+  /** Locks in memory that cannot be asked while it is down. */
+  class Outage extends MemoryBackend {
+    isDown = true;
+    attempts = 0;
+
+    override acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void {
+      this.attempts++;
+      if (this.isDown) queueMicrotask(() => done({ status: 'unavailable', causes: [new NodeError('it', 'is down')] }));
+      else super.acquire(request, done);
+    }
+  }
+
+  afterEach(() => {
+    vi.useRealTimers();
+    vi.restoreAllMocks();
+  });
+
+  it('an election goes on through an outage of ten minutes with few attempts, and is won seconds after it', async () => {
+    let now = 0;
+    vi.spyOn(performance, 'now').mockImplementation(() => now);
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    const backend = new Outage(monotonic);
+    const options = resolveServiceOptions({ shutdownTimeoutMs: 0 });
+    const parts = { registration: 'default', now: monotonic, processName: 'host/1/x', shutdown: new Shutdown() };
+    const locks = LockService.of({ backend, options, ...parts });
+    onTestFinished(() => locks.onApplicationShutdown());
+    const leader = locks.leader('outbox');
+    const later = async (ms: number) => {
+      for (let passed = 0; passed < ms; passed += 500) {
+        now += 500;
+        await vi.advanceTimersByTimeAsync(500);
+        await new Promise((resolve) => void setImmediate(resolve)); // refusals are settled by the event loop
+      }
+    };
+    await later(600_000);
+    expect(leader.isLeader).toBe(false);
+    expect(backend.attempts).toBeGreaterThan(100);
+    expect(backend.attempts).toBeLessThan(600);
+    backend.isDown = false;
+    await later(5_000);
+    expect(leader.isLeader).toBe(true);
+  });
+});

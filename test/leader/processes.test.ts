@@ -1,0 +1,79 @@
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { FencedStore } from '../hazards/fenced-store.js';
+import { untilQueued } from '../support/queue.js';
+import { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+import { LeaderJournal, LeaderProcess, type Entry } from './leader-process.js';
+
+const TTL_MS = 1_000;
+const journal = new LeaderJournal();
+let server: RedisServer;
+let processes: LeaderProcess[] = [];
+
+const begun = (count: number) =>
+  until(() => journal.entries('began').length === count, { what: `there is a leader for the ${count}. time` });
+
+/** Of three processes the leader is killed, the next one is stopped for longer than its lease, the third resigns, and one closes. */
+beforeAll(async () => {
+  server = await RedisServer.start();
+  const start = (name: string) => LeaderProcess.start(name, journal, { redis: server.url, shutdownTimeoutMs: 10_000 });
+  processes = await Promise.all(['a', 'b', 'c'].map(start));
+  const [a, b, c] = processes;
+  for (const [index, each] of processes.entries()) {
+    await each.campaign('outbox', { ttlMs: TTL_MS });
+    if (index === 0) await begun(1);
+    else await untilQueued(server, 'outbox', index);
+  }
+  await a!.kill();
+  await begun(2);
+  b!.pause();
+  await begun(3);
+  b!.resume();
+  await until(() => journal.entries('late').length === 1, { what: 'the stopped leader writes too late' });
+  await untilQueued(server, 'outbox', 1);
+  await c!.resign('outbox');
+  await begun(4);
+  await untilQueued(server, 'outbox', 1);
+  await b!.close();
+  await begun(5);
+  await until(() => journal.entries('held').some(({ term }) => term === lastTerm()), { what: 'the last one looks' });
+}, 30_000);
+
+afterAll(async () => {
+  await Promise.all(processes.map((each) => each.kill()));
+  await server.stop();
+  journal.remove();
+});
+
+const lastTerm = () => journal.entries('began').at(-1)!.term;
+const byTime = (entries: Entry[]) => [...entries].sort((one, other) => Number(one.at - other.at));
+
+it('of three processes one leads after the other, through kill -9, SIGSTOP, a resignation and a shutdown, in rising terms [G311]', () => {
+  const began = journal.entries('began');
+  expect(began.map(({ process }) => process)).toEqual(['a', 'b', 'c', 'b', 'c']);
+  const terms = began.map(({ term }) => term);
+  expect(terms).toEqual([...new Set(terms)].sort((one, other) => one - other));
+});
+
+it('at no moment do two processes pass assertHeld, though leaders are killed, stopped, resign and close [G310]', () => {
+  const terms = byTime(journal.entries('held')).map(({ term }) => term);
+  expect(terms.length).toBeGreaterThan(50);
+  expect(new Set(terms).size).toBe(5);
+  // A leader that passed after a later one had passed would stand behind that.
+  expect(terms).toEqual([...terms].sort((one, other) => one - other));
+});
+
+it('the write of a leader that was stopped for longer than its lease is refused by its term at the resource [G313]', () => {
+  const store = new FencedStore();
+  const late = journal.entries('late');
+  const refused = journal.entries('held', 'late').filter(({ term, process }) => !store.write(process, term));
+  expect(late.map(({ process }) => process)).toEqual(['b']);
+  expect(refused).toEqual(late);
+});
+
+it('the work of a leader that resigns or closes has ended before that of the next one begins [G314]', () => {
+  const [third, fourth, fifth] = journal.entries('began').slice(2);
+  const ended = (entry: Entry) => journal.entries('ended').find(({ term }) => term === entry.term)!.at;
+  expect(ended(third!)).toBeLessThan(fourth!.at);
+  expect(ended(fourth!)).toBeLessThan(fifth!.at);
+});
