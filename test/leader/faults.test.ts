@@ -49,6 +49,24 @@ describe('a leader whose Redis fails', () => {
     expect(states.slice(-2)).toEqual(['campaigning', 'leading']);
   });
 
+  it('a leader stays the leader, in the same term, through an outage that is shorter than its lease', async () => {
+    const server = await redisServer();
+    const locks = await openLocks({ redis: server.url, commandTimeoutMs: 100 });
+    const failed: string[] = [];
+    locks.events$.subscribe(({ type }) => failed.push(type));
+    const leader = locks.leader('outbox', { ttlMs: 2_000 });
+    const states = statesOf(leader);
+    await elected(leader);
+    const { term } = leader;
+    server.pause();
+    await until(() => failed.includes('extension-failed'), { what: 'an extension fails' });
+    server.resume();
+    const remainingMs = () => server.command('PTTL', 'lock:{outbox}');
+    await until(async () => Number(await remainingMs()) > 1_600, { what: 'the lease was extended' });
+    expect(leader.term).toBe(term);
+    expect(states).toEqual(['campaigning', 'leading']);
+  });
+
   it('a leader leads again in a later term after Redis was killed and came back without data [G324]', async () => {
     const server = await redisServer();
     const locks = await openLocks({ redis: server.url });

@@ -4,9 +4,13 @@ import type { Redis } from 'ioredis';
 import {
   fromContext,
   InjectLockService,
+  LeaderOnly,
   Locked,
   RedisLockModule,
+  WhileLeader,
   type AcquireOptions,
+  type Leader,
+  type Leadership,
   type LockedOptions,
   type LockService,
   type RedisLockModuleOptions,
@@ -619,6 +623,64 @@ export async function services(locks: LockService): Promise<void> {
   await locks.acquire('x', ofWork);
   // @ts-expect-error -- a lock is told by its key
   await locks.acquire(5);
+}
+
+const LeaderComposed = () => applyDecorators(LeaderOnly('x'), WhileLeader('x'));
+
+export class Leaders {
+  @LeaderOnly('x')
+  async nothing(): Promise<void> {}
+
+  @LeaderOnly('x', { ttlMs: 5_000, registration: 'billing' })
+  async maybe(_id: string): Promise<number | undefined> {
+    return 1;
+  }
+
+  @LeaderComposed()
+  async composed(): Promise<void> {}
+
+  @WhileLeader('x')
+  async whileLeader({ term, signal }: Leadership): Promise<string> {
+    return `${term.toFixed()} ${signal.aborted}`;
+  }
+
+  @WhileLeader('x', { ttlMs: 5_000 })
+  async withoutParameter(): Promise<void> {}
+
+  // @ts-expect-error -- a follower returns undefined
+  @LeaderOnly('x')
+  async always(): Promise<number> {
+    return 1;
+  }
+
+  // @ts-expect-error -- synchronous
+  @LeaderOnly('x')
+  synchronous(): void {}
+
+  // @ts-expect-error -- the method takes something else than a leadership
+  @WhileLeader('x')
+  async otherParameter(_id: string): Promise<void> {}
+
+  // @ts-expect-error -- synchronous
+  @WhileLeader('x')
+  synchronousToo(_term: Leadership): void {}
+
+  // @ts-expect-error -- it waits without an end
+  @LeaderOnly('x', { waitMs: 5 })
+  async waits(): Promise<void> {}
+}
+
+export function leaders(locks: LockService): Leader {
+  const leader = locks.leader('x', { ttlMs: 5_000 });
+  // @ts-expect-error -- undefined while it does not lead
+  leader.term.toFixed();
+  leader.state$.subscribe((state) => {
+    if (state.status === 'leading') state.leadership.assertHeld();
+    if (state.status === 'ending') return state.reason === 'resigned';
+    // @ts-expect-error -- only of a leader
+    return state.leadership;
+  });
+  return leader;
 }
 
 export class Injected {
