@@ -29,10 +29,22 @@ export interface HeldLock {
   release(): Promise<unknown>;
 }
 
+/** One term of a worker as the leader. */
+export interface LeaderTerm {
+  lock: HeldLock;
+  /** When this campaign began. */
+  askedAt: number;
+  /** Aborts when the work of the term has to end. */
+  signal: AbortSignal;
+  resign(): Promise<void>;
+}
+
 export interface Contestant {
   acquire(key: string, wish: Wish): Promise<HeldLock>;
   /** Takes a lock away from whoever has it, if anybody does; peers cannot. */
   forceRelease?(key: string): Promise<boolean>;
+  /** Takes part in an election, and calls the work in each term; peers have none. */
+  campaign?(key: string, ttlMs: number, work: (term: LeaderTerm) => Promise<void>): void;
   close(): unknown;
 }
 
@@ -66,17 +78,31 @@ async function openLibrary({ mutant, ports, options, ...terms }: OpenTerms): Pro
   const { service } = await openLocks({ ...settings, ...source } as RedisLockModuleOptions);
   return {
     async acquire(key, wish) {
-      const lock = await service.acquire(key, wish);
-      const { provisionalTtlMs, sentAt } = (lock as LockHandle).lease;
-      // What was handed over a moment ago stands on a grant that may be older than its deadline tells.
-      return {
-        ...heldByLibrary(lock),
-        sentAt: provisionalTtlMs === undefined ? deadlineOf(lock) - validityMs(wish.ttlMs, 0) : sentAt,
-        grantMs: provisionalTtlMs,
-      };
+      return justGranted(await service.acquire(key, wish), validityMs(wish.ttlMs, 0));
+    },
+    campaign(key, ttlMs, work) {
+      const leader = service.leader(key, { ttlMs });
+      let askedAt = nowMs();
+      leader.state$.subscribe(({ status }) => {
+        if (status === 'campaigning') askedAt = nowMs();
+      });
+      service.whileLeader(key, { ttlMs }, ({ signal }) => {
+        const lock = justGranted(service.current(key), validityMs(ttlMs, 0));
+        return work({ lock, askedAt, signal, resign: () => leader.resign() });
+      });
     },
     forceRelease: (key) => service.forceRelease(key),
     close: () => service.onApplicationShutdown(),
+  };
+}
+
+/** A lock that was handed over a moment ago stands on a grant that may be older than its deadline tells. */
+function justGranted(lock: Lock, validMs: number): HeldLock {
+  const { provisionalTtlMs, sentAt } = (lock as LockHandle).lease;
+  return {
+    ...heldByLibrary(lock),
+    sentAt: provisionalTtlMs === undefined ? deadlineOf(lock) - validMs : sentAt,
+    grantMs: provisionalTtlMs,
   };
 }
 

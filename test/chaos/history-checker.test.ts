@@ -282,6 +282,12 @@ describe('a history with something left', () => {
     ]);
   });
 
+  it('a campaign may be answered late: it waits for as long as another one leads', () => {
+    const asked: Entry = { at: 0, type: 'asked', worker: 3, key: 'a', turn: '3.0.0', endlessly: true };
+    const [, ...granted] = turnOf({ turn: '3.0.0', worker: 3, from: 60_000, to: 60_001 });
+    expect(rulesBroken([asked, ...granted])).toEqual([]);
+  });
+
   describe('a worker that was not served after the nemesis', () => {
     const healed: Entry = { at: 100, type: 'healed', workers: [0, 1] };
     const calm = (worker: number, number: number, asked: number, from: number) =>

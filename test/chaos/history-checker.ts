@@ -242,7 +242,8 @@ function endless(history: readonly Entry[], answerMs: number): Violation[] {
   const hung = of(history, 'hung').map(({ worker }) =>
     violation('operation without an end', `worker ${worker} did not end when it was told to`),
   );
-  const late = of(history, 'asked').flatMap(({ at, turn, worker, key }) => {
+  const limited = of(history, 'asked').filter(({ endlessly }) => !endlessly);
+  const late = limited.flatMap(({ at, turn, worker, key }) => {
     const answeredAt = answers.get(turn);
     const hits = faults.filter((fault) => fault.worker === worker);
     if (answeredAt === undefined) {

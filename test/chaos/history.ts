@@ -45,50 +45,52 @@ interface Access<Type> {
  * What happened, as those who took part wrote it down at once. `at` is in milliseconds of the monotonic clock, which all
  * processes of a machine share.
  */
-export type Entry = { at: number } & (
-  | ({ type: 'asked'; worker: number; key: string } & OfTurn)
-  /**
-   * The lock was had. `sentAt`: when, by the deadline of its lease, the command was sent that won it; `until`: that
-   * deadline; both undefined for peers whose locks know no deadline. `grantMs`: it was begun with a grant for so long,
-   * which is younger than `sentAt`.
-   */
-  | ({
-      type: 'granted';
-      ttlMs: number;
-      token?: number;
-      owner?: string;
-      sentAt?: number;
-      until?: number;
-      grantMs?: number;
-    } & OfTurn)
-  /** The holder looked, and would have gone on to write. */
-  | ({ type: 'held'; until?: number } & OfTurn)
-  /** Written just before the release is called, and the moment a loss is told or seen. */
-  | ({ type: 'ended'; how: 'released' | 'lost' } & OfTurn)
-  /** The acquire rejected. */
-  | ({ type: 'refused'; code: string } & OfTurn)
-  /** Its event loop runs: written again and again, by a timer. */
-  | { type: 'beat'; process: string; worker: number }
-  /** By the one who started it. */
-  | { type: 'exited'; process: string; worker: number }
-  /**
-   * A process took the lock away from whoever had it, between `at` and `answered`: that is when it knew, undefined if
-   * nobody had it, or it did not learn of it. What it has sent to nodes that hang may run until `until`.
-   */
-  | { type: 'forced'; process: string; key: string; answered?: number; until: number }
-  | { type: 'unhandled'; worker: number; message: string }
-  /** The process did not end when it was told to. */
-  | { type: 'hung'; worker: number }
-  /** By the resource. */
-  | (Access<'read'> & OfTurn)
-  | (Access<'write'> & OfTurn)
-  /** By the nemesis, with when it was undone. `forgets`: what the node knew before is certainly gone by then. */
-  | { type: 'fault'; kind: FaultKind; until: number; node?: number; worker?: number; forgets?: boolean }
-  /** All faults are undone; these workers run. */
-  | { type: 'healed'; workers: number[] }
-  /** It was still there when it had to be gone. */
-  | { type: 'left-behind'; node: number; key: string }
-);
+export type Entry = { at: number } &
+  /** `endlessly`: a campaign, which waits for as long as another one leads. */
+  (
+    | ({ type: 'asked'; worker: number; key: string; endlessly?: true } & OfTurn)
+    /**
+     * The lock was had. `sentAt`: when, by the deadline of its lease, the command was sent that won it; `until`: that
+     * deadline; both undefined for peers whose locks know no deadline. `grantMs`: it was begun with a grant for so long,
+     * which is younger than `sentAt`.
+     */
+    | ({
+        type: 'granted';
+        ttlMs: number;
+        token?: number;
+        owner?: string;
+        sentAt?: number;
+        until?: number;
+        grantMs?: number;
+      } & OfTurn)
+    /** The holder looked, and would have gone on to write. */
+    | ({ type: 'held'; until?: number } & OfTurn)
+    /** Written just before the release is called, and the moment a loss is told or seen. */
+    | ({ type: 'ended'; how: 'released' | 'lost' } & OfTurn)
+    /** The acquire rejected. */
+    | ({ type: 'refused'; code: string } & OfTurn)
+    /** Its event loop runs: written again and again, by a timer. */
+    | { type: 'beat'; process: string; worker: number }
+    /** By the one who started it. */
+    | { type: 'exited'; process: string; worker: number }
+    /**
+     * A process took the lock away from whoever had it, between `at` and `answered`: that is when it knew, undefined if
+     * nobody had it, or it did not learn of it. What it has sent to nodes that hang may run until `until`.
+     */
+    | { type: 'forced'; process: string; key: string; answered?: number; until: number }
+    | { type: 'unhandled'; worker: number; message: string }
+    /** The process did not end when it was told to. */
+    | { type: 'hung'; worker: number }
+    /** By the resource. */
+    | (Access<'read'> & OfTurn)
+    | (Access<'write'> & OfTurn)
+    /** By the nemesis, with when it was undone. `forgets`: what the node knew before is certainly gone by then. */
+    | { type: 'fault'; kind: FaultKind; until: number; node?: number; worker?: number; forgets?: boolean }
+    /** All faults are undone; these workers run. */
+    | { type: 'healed'; workers: number[] }
+    /** It was still there when it had to be gone. */
+    | { type: 'left-behind'; node: number; key: string }
+  );
 
 export type EntryOf<Type extends Entry['type']> = Extract<Entry, { type: Type }>;
 

@@ -22,6 +22,7 @@ export {
   WITHDRAW,
 } from '../../lib/stores/redis/scripts/lua.js';
 export { LockQueue } from '../../lib/core/waiting/lock-queue.js';
+export { Term } from '../../lib/core/service/term.js';
 export { openLocks } from '../../lib/compose/open-locks.js';
 export type { LockService } from '../../lib/core/service/lock.service.js';
 export { RefusalGate } from '../../lib/core/waiting/refusal-gate.js';

@@ -26,6 +26,7 @@ const CHANGES: Record<string, string[]> = {
   'taken-by-force-and-passed-on': ofBackends('forceRelease', 'listen'),
   'extension-that-always-counts': ofScripts(EXTEND_SCRIPTS),
   'held-until-told': ['Lease.lose', 'Lease.release', 'Lease.state'],
+  'leader-releases-first': ['Term.close'],
   'lock-without-ttl': ofScripts(['ACQUIRE', 'VOTE', 'CONTEND', 'VOTE_OR_QUEUE']),
 };
 

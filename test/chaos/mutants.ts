@@ -209,6 +209,21 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     seconds: 10,
     caughtBy: 'overlapping holders',
   },
+  'leader-releases-first': {
+    what: 'the lock of a leader is released before its work has ended',
+    inject({ Term: { prototype } }) {
+      const { close } = prototype;
+      prototype.close = function () {
+        this.lease.handles = 1; // those of the work do not count
+        void this['lock'].release();
+        return close.call(this);
+      };
+    },
+    nodes: 1,
+    seed: 3,
+    seconds: 20,
+    caughtBy: 'overlapping holders',
+  },
   'lock-without-ttl': {
     what: 'a lock is set without a ttl',
     inject({ ACQUIRE, VOTE, CONTEND, VOTE_OR_QUEUE }) {

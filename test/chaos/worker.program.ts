@@ -3,7 +3,14 @@ import { connect } from 'node:net';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { randomOf } from '../support/random.js';
-import { openContestant, type Contestant, type HeldLock, type OpenTerms, type Wish } from './contestants.js';
+import {
+  openContestant,
+  type Contestant,
+  type HeldLock,
+  type LeaderTerm,
+  type OpenTerms,
+  type Wish,
+} from './contestants.js';
 import { CALM_KEY, nowMs } from './history.js';
 import { Journal } from './journal.js';
 import type { Turn } from './liveness.js';
@@ -40,6 +47,12 @@ const BEAT_MS = 100;
  * last give up, so that there are tokens for some that ask later.
  */
 const COHORT = { turns: 12, acting: 3, leaving: 4, laterMs: 20 };
+/** The elections that all workers take part in. */
+const ELECTIONS = ['leader 1', 'leader 2'];
+/** Leaders resign after this time at the latest, in milliseconds: some before the nemesis ends their terms, some do not. */
+const LONGEST_TERM_MS = 1_500;
+/** Work of a leader ends within this time after it was asked to, in milliseconds. */
+const ENDS_WITHIN_MS = 50;
 /** A forced release that was sent to a node that hangs may run until so much later, in milliseconds. */
 const LATE_MS = 3_000;
 
@@ -67,6 +80,10 @@ const beat = () => journal.note({ type: 'beat', process: self, worker });
 beat();
 const beating = setInterval(beat, BEAT_MS);
 process.send?.('ready');
+for (const key of ELECTIONS) {
+  const ttlMs = pick(ttlsMs);
+  contestant.campaign?.(key, ttlMs, (term) => lead(term, key, ttlMs));
+}
 await Promise.all(Array.from({ length: terms.parallel }, () => takeTurns(contestant)));
 await Promise.all(cohorts);
 await contestant.close();
@@ -146,18 +163,32 @@ async function takeTurn(locks: Contestant, key: string, plan: TurnPlan): Promise
   const asked = await (terms.careless ? insist : ask)(locks, turn, key, plan.wish);
   if (!asked) return;
   const { lock, askedAt } = asked;
-  journal.note({
-    type: 'granted',
-    turn,
-    ttlMs: plan.wish.ttlMs,
-    token: lock.token,
-    owner: lock.owner,
-    sentAt: lock.sentAt,
-    until: lock.until(),
-    grantMs: lock.grantMs,
-  });
+  noteGranted(turn, plan.wish.ttlMs, lock);
   if (key === CALM_KEY) process.send?.({ worker, askedAt, grantedAt: nowMs() } satisfies Turn);
   await increment(lock, turn, key, plan.holdMs());
+}
+
+function noteGranted(turn: string, ttlMs: number, lock: HeldLock): void {
+  const { token, owner, sentAt, grantMs } = lock;
+  journal.note({ type: 'granted', turn, ttlMs, token, owner, sentAt, until: lock.until(), grantMs });
+}
+
+/** One term as the leader: it counts as a turn, which ends a little after the work was asked to end. */
+async function lead({ lock, askedAt, signal, resign }: LeaderTerm, key: string, ttlMs: number): Promise<void> {
+  const turn = `${self}.${turns++}`;
+  journal.note({ type: 'asked', worker, turn, key, endlessly: true }, askedAt);
+  noteGranted(turn, ttlMs, lock);
+  const { isHeld, end } = watched(lock, turn);
+  const { token } = lock;
+  const resignsAt = nowMs() + random() * LONGEST_TERM_MS;
+  while (!signal.aborted && isHeld()) {
+    const { accepted, value } = await resource.access({ turn, key, token });
+    if (accepted && (random() < 0.5 || isHeld())) await resource.access({ turn, key, token, base: value });
+    if (nowMs() >= resignsAt) void resign();
+    await sleep(LOOK_MS);
+  }
+  await sleep(random() * ENDS_WITHIN_MS);
+  end('released'); // unless it was lost: until here no other one may lead
 }
 
 /** @returns undefined when it was refused */
@@ -187,7 +218,8 @@ async function insist(locks: Contestant, turn: string, key: string, wish: Wish):
   return undefined;
 }
 
-async function increment(lock: HeldLock, turn: string, key: string, holdMs: number): Promise<void> {
+/** Writes down how a turn holds its lock, and how that ends: once. */
+function watched(lock: HeldLock, turn: string) {
   let ended = false;
   const end = (how: 'released' | 'lost') => {
     if (!ended) journal.note({ type: 'ended', turn, how });
@@ -200,6 +232,11 @@ async function increment(lock: HeldLock, turn: string, key: string, holdMs: numb
     else end('lost');
     return !ended;
   };
+  return { isHeld, end };
+}
+
+async function increment(lock: HeldLock, turn: string, key: string, holdMs: number): Promise<void> {
+  const { isHeld, end } = watched(lock, turn);
   const { token } = lock;
   if (isHeld()) {
     const { accepted, value } = await resource.access({ turn, key, token });
