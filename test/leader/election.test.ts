@@ -1,3 +1,4 @@
+import { inspect } from 'node:util';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import {
   LockKeyError,
@@ -152,6 +153,7 @@ describe('an election', () => {
     expect(statesOf(leader)).toEqual(['leading']);
     const last = new Promise<LeaderState>((resolve) => leader.state$.subscribe({ next: (state) => resolve(state) }));
     expect(await last).toMatchObject({ status: 'leading', leadership: { term: leader.term, isHeld: true } });
+    expect(inspect(await last)).toBe("{ status: 'leading', leadership: { key: 'outbox', isHeld: true } }");
 
     await locks.forceRelease('outbox');
     expect(leader.isLeader).toBe(false);

@@ -1,3 +1,4 @@
+import { inspect } from 'node:util';
 import { LockLostError, LockUnavailableError } from '../../api/errors.js';
 import type { Leadership, LeadershipEnd } from '../../api/leader.js';
 import { LockHandle } from '../lease/lock-handle.js';
@@ -92,6 +93,10 @@ export class Term implements Leadership {
   /** The fields that are logged or sent: not its internals. */
   toJSON(): { key: string; isHeld: boolean } {
     return { key: this.key, isHeld: this.isHeld };
+  }
+
+  [inspect.custom](): object {
+    return this.toJSON();
   }
 }
 

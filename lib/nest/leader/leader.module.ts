@@ -87,11 +87,11 @@ async function call({ name, property, key }: LeaderPlan, instance: object, leade
   } catch (error) {
     const { signal } = leadership;
     if (!signal.aborted || !isOfItsEnd(error, signal)) {
-      const resigned = signal.aborted
-        ? 'as its term had ended'
-        : 'this process resigns, and campaigns again after a pause';
+      const what = signal.aborted
+        ? ' after its term had ended'
+        : '; this process resigns, and campaigns again after a pause';
       new Logger('WhileLeader').error(
-        `${name} failed as the leader of "${key}"; ${resigned}: ${String(error)}`,
+        `${name} failed as the leader of "${key}"${what}: ${String(error)}`,
         error instanceof Error ? error.stack : undefined,
       );
     }
