@@ -10,12 +10,14 @@ import { loopTurn } from '../../lib/core/time/event-loop.js';
 const TTL_MS = 30_000;
 const VALIDITY_MS = TTL_MS - 302;
 
-/** Time passes only as the test says. */
+/** Time passes only as the test says, and without jitter. */
 beforeEach(() => {
+  vi.spyOn(Math, 'random').mockReturnValue(0);
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'], now: 0 });
 });
 afterEach(() => {
   vi.useRealTimers();
+  vi.restoreAllMocks();
 });
 
 const now = () => Date.now();
@@ -77,6 +79,18 @@ function neverAnswered(ttlMs: number): { kennel: Kennel; lease: Lease } {
 }
 
 describe('Watchdog', () => {
+  it('extends in each process at a pace of its own, up to a tenth earlier, so that those that were extended together drift apart [G283]', async () => {
+    vi.mocked(Math.random).mockReturnValueOnce(0).mockReturnValueOnce(0.5).mockReturnValueOnce(1);
+    const kennels = [new Kennel(), new Kennel(), new Kennel()];
+    for (const kennel of kennels) kennel.watch('a');
+    await vi.advanceTimersByTimeAsync(TTL_MS);
+    expect(kennels.map(({ extended }) => extended.map(({ at }) => at))).toEqual([
+      [10_000, 20_000, 30_000],
+      [9_500, 19_000, 28_500],
+      [9_000, 18_000, 27_000],
+    ]);
+  });
+
   it('extends each time a third of the ttl has passed', async () => {
     const kennel = new Kennel();
     kennel.watch('a');

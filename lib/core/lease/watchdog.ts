@@ -4,6 +4,11 @@ import type { Lease } from './lease.js';
 
 /** First try after this part of the ttl, so that two more fit in before the deadline. */
 const EXTEND_AFTER = 1 / 3;
+/**
+ * By up to this part the first try is earlier, in each process by another: processes whose leases were extended at the same
+ * moment, as after an outage, drift apart. Never later, so that a loss is noticed within a third of the ttl.
+ */
+const JITTER = 1 / 10;
 /** First try for a lease of which `marginMs` takes a large part, as a part of the rest. */
 const EXTEND_AFTER_AT_MOST = 1 / 2;
 /** Next try after a failed one, as a part of the lease. */
@@ -47,6 +52,8 @@ class Queue extends LinkedList<Lease> {
  */
 export class Watchdog {
   readonly #listener: WatchdogListener;
+  /** The same for all leases, so that those of one ttl come due in order. */
+  readonly #extendAfter: number;
   /** By ttl; negative for leases that are not extended. */
   readonly #queues = new Map<number, Queue>();
   /** Leases with an extension in flight or failed, and those that come due before the last of their queue. */
@@ -54,8 +61,10 @@ export class Watchdog {
   #timer?: NodeJS.Timeout;
   #timerDue = Infinity;
 
-  constructor(listener: WatchdogListener) {
+  /** @param random from 0 to 1, for the jitter */
+  constructor(listener: WatchdogListener, random = Math.random()) {
     this.#listener = listener;
+    this.#extendAfter = EXTEND_AFTER * (1 - JITTER * random);
   }
 
   /** How many leases it watches. */
@@ -73,7 +82,7 @@ export class Watchdog {
   /** Watches a lease that was granted or extended: it is due when it should be extended, or ends. */
   watch(lease: Lease): void {
     this.unwatch(lease);
-    const extendAfterMs = Math.min(lease.ttlMs * EXTEND_AFTER, leaseMs(lease) * EXTEND_AFTER_AT_MOST);
+    const extendAfterMs = Math.min(lease.ttlMs * this.#extendAfter, leaseMs(lease) * EXTEND_AFTER_AT_MOST);
     lease.dueAt = lease.kept ? lease.sentAt + extendAfterMs : lease.deadline;
     this.#wakeAt(lease.dueAt);
     const queue = this.#queueOf(lease);
