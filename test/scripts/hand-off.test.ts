@@ -233,6 +233,15 @@ describe('a release', () => {
     expect(await queue()).toEqual([entryOf('next')]);
   });
 
+  it('tells the fencing token also to one that this node is not known to see listening', async () => {
+    await hold('me');
+    await line(entryOf('elsewhere'));
+    await signs({ [`${UNHEARD} inbox:alive`]: 0 });
+    await release('me');
+    await told('inbox:alive elsewhere');
+    expect(await client.get(LOCK)).toBe(`elsewhere@${tokens[0]}+`);
+  });
+
   it('grants it also to one that can hear nothing, and sends it no message', async () => {
     await hold('me');
     await line(entryOf('deaf'), entryOf('next'));

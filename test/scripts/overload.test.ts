@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
-import type { RedisClient, ScriptCall } from '../../lib/stores/redis/client/redis-client.js';
+import type { CommandFault, RedisClient, ScriptCall } from '../../lib/stores/redis/client/redis-client.js';
 import { COMMANDS_IN_FLIGHT } from '../../lib/stores/redis/scripts/lane.js';
 import { ACQUIRE, EXTEND, RELEASE } from '../../lib/stores/redis/scripts/lua.js';
 import type { Script } from '../../lib/stores/redis/scripts/script.js';
@@ -213,6 +213,18 @@ describe('Of the operations for a server that is busy', () => {
       expect(Date.now()).toBeGreaterThan(100 * (LIMIT_MS - 1));
     });
 
+    it.each([
+      ['refuses one', (call: ScriptCall) => call.failed({ kind: 'refused', message: 'OOM' } as CommandFault)],
+      ['says of one that it does not know the script', (call: ScriptCall) => call.sentAgain()],
+    ])('none is given up as long as the server at least %s within the limit', async (_what, answer) => {
+      await fill();
+      for (const call of [...calls]) {
+        await pass(LIMIT_MS - 1);
+        answer(call);
+      }
+      expect(answers).not.toContainEqual(expect.objectContaining(OVERDUE));
+    });
+
     it('all fail after one limit when the server hangs: those that were sent may have run, those that waited not [G263]', async () => {
       for (const lock of locks(5_000)) run(ACQUIRE, lock);
       await pass(LIMIT_MS - 1);
@@ -324,6 +336,21 @@ describe('A burst', () => {
     expect(await client.exists('lock:{short}')).toBe(0);
     await Promise.all(held.map((lock) => lock.release()));
     expect(service.size).toBe(0);
+  });
+
+  it('takes no place in a queue for a call whose waitMs was over before its attempt was sent', async () => {
+    const service = await openLocks({ redis: server.url, ttlMs: 60_000, waitMs: 300_000 });
+    await client.set('lock:{taken}', 'another');
+    await expect(service.acquire('taken', { waitMs: 100 })).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
+    await until(async () => (await client.exists('lock:{taken}:queue')) === 0, { what: 'it has left the queue' });
+    await server.resetCalls();
+    server.pause();
+    const others = locks(10_000).map((key) => service.acquire(key, { watchdog: false }));
+    await expect(service.acquire('taken', { waitMs: 20 })).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    server.resume();
+    const held = await Promise.all(others);
+    await Promise.all(held.map((lock) => lock.release()));
+    expect((await server.calls()).zadd).toBeUndefined();
   });
 
   it('of releases is waited for when the service closes [G268]', async () => {
