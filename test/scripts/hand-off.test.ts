@@ -282,6 +282,15 @@ describe('a release', () => {
     expect(await holder()).toBe('elsewhere');
   });
 
+  it('leaves no signs behind the last place', async () => {
+    await hold('me');
+    await line(entryOf('dead', 'grant', 'inbox:dead'), entryOf('last'));
+    await signs({ [`${HEARD} inbox:dead`]: 900, [`${HEARD} inbox:alive`]: 0 });
+    await release('me');
+    expect(await holder()).toBe('last');
+    expect(await client.exists(QUEUE)).toBe(0);
+  });
+
   it('goes by the later sign of a process: it may have begun, or ceased, to listen', async () => {
     const dead = entryOf('dead', 'grant', 'inbox:dead');
     await line(dead);

@@ -147,6 +147,27 @@ describe('Of the operations for a server that is busy', () => {
     expect(faults).toHaveLength(lists[0]!.length + 1);
     expect(faults[0]).toMatchObject({ mayHaveRun: false, disconnected: false });
     expect(answers).toEqual(expect.arrayContaining(['a', 'c']));
+    expect(runner.isAnswered).toBe(true);
+  });
+
+  it('the next are sent also when one fails', async () => {
+    await fill();
+    for (const lock of locks(2 * ACQUIRE.locksPerCall)) run(ACQUIRE, lock);
+    await endOfTick();
+    for (const call of calls.splice(0, 2)) call.failed({ kind: 'refused', message: 'OOM' } as CommandFault);
+    expect(sent().slice(-2)).toEqual([
+      ['acquire', 'fence', ...locks(2 * ACQUIRE.locksPerCall).slice(0, ACQUIRE.locksPerCall)],
+      ['acquire', 'fence', ...locks(2 * ACQUIRE.locksPerCall).slice(ACQUIRE.locksPerCall)],
+    ]);
+  });
+
+  it('no more is known than that one limit is enough for each that is in flight, and nothing if one may have to wait', async () => {
+    for (let inFlight = 0; inFlight < COMMANDS_IN_FLIGHT; inFlight++) {
+      expect(runner.longestMs).toBe((inFlight + 1) * LIMIT_MS);
+      run(ACQUIRE, `first:${inFlight}`);
+      await endOfTick();
+    }
+    expect(runner.longestMs).toBe(Infinity);
   });
 
   it('one that waited counts from when it was sent, not from when it was asked for [G261]', async () => {

@@ -705,6 +705,15 @@ describe('the queue of a key', () => {
     expect(asked()).toEqual([0, 0]);
   });
 
+  it('in fair mode has the others look at once when the first call finds its place lost as the lease of the holder ends', async () => {
+    const { asks, asked } = await waitingThree();
+    await vi.advanceTimersByTimeAsync(1_000);
+    await asks[0]!.answer({ ...OTHERS, remainingMs: 300 });
+    await vi.advanceTimersByTimeAsync(301);
+    await asks[1]!.answer({ ...OTHERS, placeWasLost: true });
+    expect(asked()).toEqual([0, 0, 1, 2]);
+  });
+
   it.each<[string, AcquireOutcome]>([
     ['had lost its place', { ...OTHERS, placeWasLost: true }],
     ['could not ask', DOWN],
