@@ -1,6 +1,7 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { PlainInbox } from '../../lib/stores/redis/node/inbox.js';
+import { HEARD, UNHEARD } from '../../lib/stores/redis/scripts/hand-off.js';
 import { portOf } from '../support/port-of.js';
 import { subscribers, untilSubscribers } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
@@ -51,6 +52,16 @@ describe('an inbox', () => {
     await source.ping();
     expect(changes).toEqual([true]);
     expect(await subscribers(server)).toBe(1);
+  });
+
+  it('is counted on by others once it listens, but not in a Cluster, where it may do so at another node', async () => {
+    const { inbox, port, isOpen } = inboxOf();
+    expect(inbox.signOf()).toBe(UNHEARD);
+    inbox.open();
+    await isOpen();
+    expect(inbox.signOf()).toBe(HEARD);
+    Object.assign(port, { isCluster: true });
+    expect(inbox.signOf()).toBe(UNHEARD);
   });
 
   it('tells what is published on its channel, and nothing else', async () => {

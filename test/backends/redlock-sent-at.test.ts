@@ -23,7 +23,9 @@ function redlock(nodesSent: readonly Sent[]): LockBackend {
     node: { isListening: () => false },
     acquire(_attempt: unknown, _request: unknown, fencingToken: number, done: (vote: Vote, sentAt: number) => void) {
       const granted: Vote = { status: 'granted', fencingToken };
-      queueMicrotask(() => done(isGranted ? granted : { status: 'refused', owner: 'other' }, sentAt));
+      queueMicrotask(() =>
+        done(isGranted ? granted : { status: 'refused', owner: 'other', remainingMs: 1_000 }, sentAt),
+      );
     },
     extend(_attempt: unknown, _ttlMs: number, done: (extension: NodeExtension, sentAt: number) => void) {
       queueMicrotask(() => done({ status: isGranted ? 'extended' : 'absent' }, sentAt));

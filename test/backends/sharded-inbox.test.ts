@@ -271,6 +271,15 @@ describe('a sharded inbox', () => {
     expect(inbox.isOpen(KEY)).toBe(true);
   });
 
+  it('says nothing of a channel that is open only after it was closed', async () => {
+    const { inbox, heard, connections } = setUp();
+    inbox.open(KEY);
+    connections[0]!.opened();
+    inbox.close();
+    await settled();
+    expect([heard, inbox.isOpen(KEY)]).toEqual([[], false]);
+  });
+
   it('closes all its connections, and says nothing more', async () => {
     const { inbox, log, heard, cluster, opened } = setUp();
     inbox.open(KEY);

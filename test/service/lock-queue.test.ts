@@ -17,6 +17,7 @@ import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-option
 import { RedisHandOver } from '../../lib/stores/redis/node/node-answers.js';
 import { GRANT_TTL_MS } from '../../lib/stores/redis/scripts/hand-off.js';
 import type { LockService } from '../../lib/core/service/lock.service.js';
+import { OTHERS_CHECK_MS } from '../../lib/core/waiting/checks.js';
 import { ContestedKeys } from '../../lib/core/waiting/contested-keys.js';
 import { FAIR, LockQueues, MUTEX, type LockKind } from '../../lib/core/waiting/lock-queue.js';
 import type { RefusalGate } from '../../lib/core/waiting/refusal-gate.js';
@@ -128,6 +129,7 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true, kind: Lock
     granted,
     release,
     suspect: (key: string, owner: string) => listener.onTaken(key, owner),
+    listens: () => listener.onListening(KEY),
     wake: (ticket?: string, fencingToken?: number) => {
       if (ticket === undefined || fencingToken === undefined) listener.onTurn(ticket);
       else listener.onHandOver(ticket, new RedisHandOver(ticket, fencingToken));
@@ -658,6 +660,16 @@ describe('the queue of a key', () => {
     expect(log).toEqual([`release ${asks[1]!.claim.owner}`]); // never passed on
   });
 
+  it('asks again at once when messages about its key arrive from then on, as its turn may have come before', async () => {
+    const { asks, acquire, listens } = setUp({}, true, FAIR);
+    for (let call = 0; call < 3; call++) acquire();
+    for (const ask of [...asks].slice(0, 2)) await ask.answer(OTHERS);
+    listens();
+    expect(asks.slice(3).map(({ claim }) => claim.owner)).toEqual(asks.slice(0, 2).map(({ claim }) => claim.owner));
+    await asks[2]!.answer(OTHERS); // it may be older than that
+    expect(asks[5]!.claim.owner).toBe(asks[2]!.claim.owner);
+  });
+
   /** Three calls wait, each with a place of its own. */
   const waitingThree = async () => {
     const set = setUp({}, true, FAIR);
@@ -750,6 +762,13 @@ describe('the queue of a key', () => {
     controller.abort('gone');
     expect(log).toEqual([`leave ${asks[1]!.claim.owner}`]);
     expect(queues.waiting(KEY)).toBe(1);
+  });
+
+  it('in fair mode looks no more for a key when all calls have given up', async () => {
+    const { asks, controllers, queues } = await waitingThree();
+    for (const each of controllers) each.abort('gone');
+    await vi.advanceTimersByTimeAsync(2 * OTHERS_CHECK_MS);
+    expect([asks, queues.size, vi.getTimerCount()]).toEqual([[], 0, 0]);
   });
 });
 
