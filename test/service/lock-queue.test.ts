@@ -736,6 +736,14 @@ describe('the queue of a key', () => {
     expect(asked()).toEqual([0, 1, 2]);
   });
 
+  it('in fair mode has only the next call look when the first gave up before it could ask', async () => {
+    const { asks, asked, controllers } = await waitingThree();
+    await vi.advanceTimersByTimeAsync(1_000);
+    controllers[0]!.abort('gone');
+    await asks[0]!.answer(DOWN);
+    expect(asked()).toEqual([0, 1]);
+  });
+
   it('in fair mode has a call take the lock that the first one finds granted to it', async () => {
     const { asks, asked, calls, granted, owners } = await waitingThree();
     await vi.advanceTimersByTimeAsync(1_000);

@@ -353,6 +353,7 @@ export class LockQueue {
   }
 
   #conclude(contender: Contender<Waiter>, request: AcquireRequest, outcome: AcquireOutcome, isCheck: boolean): void {
+    const isLeft = !contender.waiter;
     switch (outcome.status) {
       case 'acquired':
         this.#acquired(contender, request, outcome);
@@ -364,7 +365,10 @@ export class LockQueue {
         break;
       case 'unavailable':
         this.#unavailable(contender, outcome.causes);
-        if (isCheck) this.#hurryOthers(contender);
+        if (!isCheck) break;
+        // Nobody waited for its answer any more, so it may not even have been sent: that says nothing of the others.
+        if (isLeft) this.check();
+        else this.#hurryOthers(contender);
         break;
     }
     this.#goOn();
