@@ -27,7 +27,7 @@ function setUp() {
   const connections: ShardedListener[] = [];
   /** By the master, and the command. */
   const refusals = new Map<string, CommandFault>();
-  const cluster = { master: 'a', listeners: 1 };
+  const cluster = { master: 'a', listeners: 1, hangs: false };
   const answer = <T>(what: string, value: T): Promise<T> => {
     const fault = refusals.get(what);
     return fault ? Promise.reject(fault) : Promise.resolve(value);
@@ -44,7 +44,7 @@ function setUp() {
       return {
         subscribe: async (channel: string) => {
           log.push(`${name} subscribes ${channel.slice(channel.indexOf('{'))}`);
-          await answer(`${name} ssubscribe`, undefined);
+          await (cluster.hangs ? new Promise<never>(() => {}) : answer(`${name} ssubscribe`, undefined));
         },
         unsubscribe: (channel: string) => void log.push(`${name} unsubscribes ${channel.slice(channel.indexOf('{'))}`),
         close: () => void log.push(`${name} closes`),
@@ -190,6 +190,22 @@ describe('a sharded inbox', () => {
     expect(log.filter((line) => line === 'a connects')).toHaveLength(2);
   });
 
+  it('forgets a connection on which a subscription is not answered, and has all who wait ask again', async () => {
+    const { inbox, log, heard, cluster, opened } = setUp();
+    inbox.open(KEY);
+    await opened();
+    cluster.hangs = true;
+    inbox.open(OTHER_SLOT);
+    await vi.advanceTimersByTimeAsync(4_000);
+    expect([inbox.isOpen(KEY), log.at(-1)]).toEqual([true, `a subscribes ${tag(OTHER_SLOT)}`]);
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect([inbox.isOpen(KEY), heard.at(-1), log.at(-1)]).toEqual([false, 'change', 'a closes']);
+    cluster.hangs = false;
+    inbox.open(OTHER_SLOT);
+    await opened();
+    expect([inbox.isOpen(OTHER_SLOT), heard.at(-1)]).toEqual([true, `listens for ${OTHER_SLOT}`]);
+  });
+
   it('connects to a master that refuses connections at most twice a second, however often it is asked', async () => {
     const { inbox, log, heard, connections } = setUp();
     for (let at = 0; at < 2_000; at += 10) {
@@ -227,6 +243,18 @@ describe('a sharded inbox', () => {
       vi.useRealTimers(); // it waits for the message by a timer that cannot be faked
       await until(() => !inbox.isOpen(KEY), { what: 'it has noticed' });
       expect([inbox.isOpen(KEY), heard.at(-1), log.at(-1)]).toEqual([false, 'change', 'a closes']);
+    });
+
+    it('is checked by a channel that is open, if there is no reason to doubt one in particular', async () => {
+      const { inbox, log, cluster, opened } = setUp();
+      cluster.hangs = true;
+      inbox.open(KEY);
+      await opened();
+      cluster.hangs = false;
+      inbox.open(OTHER_SLOT);
+      await vi.advanceTimersByTimeAsync(1_000);
+      inbox.check();
+      expect(log.at(-1)).toBe(`a checks ${tag(OTHER_SLOT)}`);
     });
 
     it('is of no use when it may not publish any more', async () => {

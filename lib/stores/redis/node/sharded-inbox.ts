@@ -47,6 +47,8 @@ interface Shard {
 
 /** A channel that is not used for so long is left, in milliseconds. Whoever waits uses it each second. */
 const IDLE_MS = 60_000;
+/** How long a subscription may take, in milliseconds: a connection that is half open never answers. */
+const SUBSCRIBE_LIMIT_MS = 5_000;
 /** A connection to a master is made at most once in this time, in milliseconds. */
 const CONNECT_EVERY_MS = 500;
 /** Refusals that end by themselves: of a slot that moves, or a server that cannot answer now. */
@@ -115,8 +117,8 @@ export class ShardedInbox implements Inbox {
       return;
     }
     for (const shard of this.#shards.values()) {
-      const [slot] = shard.channels.keys();
-      if (slot !== undefined) void this.#check(shard, slot);
+      const open = [...shard.channels].find(([, { isOpen }]) => isOpen);
+      if (open) void this.#check(shard, open[0]);
     }
   }
 
@@ -156,7 +158,10 @@ export class ShardedInbox implements Inbox {
   /** Never rejects. */
   async #subscribe(shard: Shard, slot: number, channel: Channel): Promise<void> {
     try {
-      await shard.subscription!.subscribe(channel.name);
+      await inTime(shard.subscription!.subscribe(channel.name), SUBSCRIBE_LIMIT_MS, () => {
+        this.#drop(shard);
+        throw new Error('no answer');
+      });
     } catch (error) {
       if (shard.channels.get(slot) === channel) shard.channels.delete(slot);
       this.#noteRefusal(error);
