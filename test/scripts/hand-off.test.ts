@@ -282,6 +282,19 @@ describe('a release', () => {
     expect(await holder()).toBe('elsewhere');
   });
 
+  it('passes over only who is silent after the clock of the server was set back', async () => {
+    await line(
+      entryOf('silent', 'grant', 'inbox:silent'),
+      entryOf('elsewhere', 'grant', 'inbox:elsewhere'),
+      entryOf('before', 'grant', 'inbox:before'),
+    );
+    await signs({ [`${UNHEARD} inbox:silent`]: 2_500, [`${UNHEARD} inbox:elsewhere`]: 500 });
+    await signs({ [`${UNHEARD} inbox:before`]: -3_600_000 });
+    await hold('me');
+    await release('me');
+    expect(await holder()).toBe('elsewhere');
+  });
+
   it('leaves no signs behind the last place', async () => {
     await hold('me');
     await line(entryOf('dead', 'grant', 'inbox:dead'), entryOf('last'));

@@ -174,7 +174,7 @@ export const CONTEND: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 2,
-  sha: 'a931eb954599d724f0a4a917ebfc881ac6b78dd3',
+  sha: '8dfabb946fb3160afbfe50d86d3e8e9a01e9c0f5',
   source: `local us, minted
 local fence = KEYS[1]
 local fair, sign = ARGV[1], ARGV[2]
@@ -239,7 +239,7 @@ if #KEYS > 3 then
             us = time[1] * 1000000 + time[2]
           end
           if not latest and us - sign_at > SILENT_US then
-            latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
+            latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
           end
           local is_silent = latest and latest - sign_at > SILENT_US
           local is_last = not places[2] and passed_over == '0' -- all signs leave with it
@@ -408,7 +408,7 @@ if other_is_first then
         us = time[1] * 1000000 + time[2]
       end
       if not latest and us - sign_at > SILENT_US then
-        latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
+        latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
       end
       local is_silent = latest and latest - sign_at > SILENT_US
       local is_last = not places[2] and passed_over == '0' -- all signs leave with it
@@ -560,7 +560,7 @@ export const FORCE_RELEASE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: 'ddc0878700fd3b1c0a42771db04f4bbae16971f2',
+  sha: '09907eda7ea82cd3bf7989b53ea0d1f32c126792',
   source: `local us, minted
 local fence = KEYS[1]
 local inbox = ARGV[1]
@@ -604,7 +604,7 @@ if #KEYS > 3 then
           us = time[1] * 1000000 + time[2]
         end
         if not latest and us - sign_at > SILENT_US then
-          latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
+          latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
         end
         local is_silent = latest and latest - sign_at > SILENT_US
         local is_last = not places[2] and passed_over == '0' -- all signs leave with it
@@ -710,7 +710,7 @@ while true do
       us = time[1] * 1000000 + time[2]
     end
     if not latest and us - sign_at > SILENT_US then
-      latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
+      latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
     end
     local is_silent = latest and latest - sign_at > SILENT_US
     local is_last = not places[2] and passed_over == '0' -- all signs leave with it
@@ -862,7 +862,7 @@ export const RELEASE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: '2fff34aa2ddb27b8fbfe15f6b9f0a5f3d862e74d',
+  sha: '7fc79017c81f5e3c412f0d3274b2c6783b53b4ba',
   source: `local us, minted
 local fence = KEYS[1]
 if #KEYS > 3 then
@@ -894,7 +894,7 @@ if #KEYS > 3 then
             us = time[1] * 1000000 + time[2]
           end
           if not latest and us - sign_at > SILENT_US then
-            latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
+            latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
           end
           local is_silent = latest and latest - sign_at > SILENT_US
           local is_last = not places[2] and passed_over == '0' -- all signs leave with it
@@ -993,7 +993,7 @@ if type(value) == 'string' then
         us = time[1] * 1000000 + time[2]
       end
       if not latest and us - sign_at > SILENT_US then
-        latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
+        latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
       end
       local is_silent = latest and latest - sign_at > SILENT_US
       local is_last = not places[2] and passed_over == '0' -- all signs leave with it
@@ -1243,7 +1243,7 @@ export const VOTE_OR_QUEUE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 2,
-  sha: 'd17ad60a4a6265e84d86cb06d0660236e3d49e17',
+  sha: '5873a89062412250282d924971761c0cb5b2b4e3',
   source: `local us, minted
 local admission = KEYS[1]
 local epoch, ttl = ARGV[1], ARGV[2]
@@ -1310,7 +1310,7 @@ if #KEYS > 4 then
             us = time[1] * 1000000 + time[2]
           end
           if not latest and us - sign_at > SILENT_US then
-            latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
+            latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
           end
           local is_silent = latest and latest - sign_at > SILENT_US
           local is_last = not places[2] and passed_over == '0' -- all signs leave with it
@@ -1495,7 +1495,7 @@ if other_is_first then
         us = time[1] * 1000000 + time[2]
       end
       if not latest and us - sign_at > SILENT_US then
-        latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
+        latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
       end
       local is_silent = latest and latest - sign_at > SILENT_US
       local is_last = not places[2] and passed_over == '0' -- all signs leave with it
@@ -1621,7 +1621,7 @@ export const WITHDRAW: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: 'e7fc214bc311f00cee44bfeea7401bec402cf559',
+  sha: 'f6f590b41998b40e419fca46936f7b59e19fc352',
   source: `local us, minted
 local fence = KEYS[1]
 if #KEYS > 3 then
@@ -1657,7 +1657,7 @@ if #KEYS > 3 then
           us = time[1] * 1000000 + time[2]
         end
         if not latest and us - sign_at > SILENT_US then
-          latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
+          latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
         end
         local is_silent = latest and latest - sign_at > SILENT_US
         local is_last = not places[2] and passed_over == '0' -- all signs leave with it
@@ -1756,7 +1756,7 @@ while true do
       us = time[1] * 1000000 + time[2]
     end
     if not latest and us - sign_at > SILENT_US then
-      latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
+      latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
     end
     local is_silent = latest and latest - sign_at > SILENT_US
     local is_last = not places[2] and passed_over == '0' -- all signs leave with it

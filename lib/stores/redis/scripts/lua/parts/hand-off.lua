@@ -10,7 +10,8 @@
 --
 -- The signs of the processes stand in the same set, see refuse-or-queue.lua. A process is silent if another has given a sign
 -- more than SILENT_US after its last one: each asks every second, so it is dead or paused, and the next is served. Signs are
--- compared with each other and not with the time, so a pause of the server makes nobody silent.
+-- compared with each other and not with the time, so a pause of the server makes nobody silent. A sign from the future was
+-- given before the clock was set back: it counts as one of now.
 --
 -- A process that listens, and does not hear its message, is gone, so the next is served. Its listeners are counted before
 -- it is granted the lock: replicas pass messages on to processes that are not counted here, and a waiter that is passed over
@@ -42,7 +43,7 @@ while true do
     local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
     -- @include ask-time
     if not latest and us - sign_at > SILENT_US then
-      latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
+      latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
     end
     local is_silent = latest and latest - sign_at > SILENT_US
     local is_last = not places[2] and passed_over == '0' -- all signs leave with it
