@@ -3,7 +3,8 @@ import { LockUnavailableError } from '../../lib/index.js';
 import { openLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
 import { tryMajority } from '../support/naive.js';
-import { clientOf, ownersOf, redisServers } from '../support/stage.js';
+import { votedOn } from '../support/stored.js';
+import { clientOf, freeOn, ownersOf, redisServers } from '../support/stage.js';
 
 const TTL_MS = 2_000;
 
@@ -25,9 +26,18 @@ describe('H11: a node of a Redlock restarts without its keys', () => {
     const options = { ttlMs: TTL_MS, commandTimeoutMs: 500 };
     const a = await openLocks({ redlock, ...options });
     const b = await openLocks({ redlock, ...options });
-    for (const node of nodes.slice(3)) await node.command('SET', 'lock:{key}', 'somebody who gives up', 'PX', 60_000);
+    await a.withLock('scripts are loaded', () => {});
+    await votedOn(nodes, 'scripts are loaded');
+    await freeOn(nodes, 'scripts are loaded');
+    for (const node of nodes.slice(3)) {
+      await node.command('SET', 'lock:{key}', 'somebody who gives up', 'PX', 60_000);
+      await node.resetCalls();
+    }
     const lock = await a.acquire('key', { watchdog: false });
-    for (const node of nodes.slice(3)) await node.command('DEL', 'lock:{key}');
+    for (const node of nodes.slice(3)) {
+      await until(async () => ((await node.calls()).evalsha ?? 0) > 0, { what: 'it has refused its vote' });
+      await node.command('DEL', 'lock:{key}');
+    }
     await nodes[2]!.kill();
     await nodes[2]!.restart();
     expect(await ownersOf(nodes, 'key')).toEqual([lock.owner, lock.owner, null, null, null]);
