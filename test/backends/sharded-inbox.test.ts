@@ -34,9 +34,9 @@ function setUp() {
   };
   const masters = ['a', 'b'].map((name) => ({
     name,
-    call: (command: string, channel: string, text: string) => {
-      if (text === '?') log.push(`${name} checks ${channel.slice(channel.indexOf('{'))}`);
-      return answer(`${name} ${command}`, cluster.listeners);
+    publishSharded: (channel: string) => {
+      log.push(`${name} checks ${channel.slice(channel.indexOf('{'))}`);
+      return answer(`${name} spublish`, cluster.listeners);
     },
     subscribeSharded: (_name: string, listener: ShardedListener) => {
       log.push(`${name} connects`);

@@ -5,6 +5,7 @@ import type { LockService } from '../../lib/core/service/lock.service.js';
 import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
 import { LockProcess } from '../support/lock-process.js';
 import { openLocks } from '../support/open-locks.js';
+import { portOf } from '../support/port-of.js';
 import { queued } from '../support/queue.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import type { RedisServer } from '../support/redis-server.js';
@@ -31,6 +32,14 @@ const keysFor = (cluster: RedisCluster, name: string): string[] =>
   cluster.nodes.map((node) => {
     for (let index = 0; ; index++) if (serverOf(cluster, `${name} ${index}`) === node) return `${name} ${index}`;
   });
+
+/** A channel of sharded messages for a master. */
+function channelOn({ nodes }: RedisCluster, master: string): string {
+  for (let index = 0; ; index++) {
+    const at = Math.floor((clusterSlot(`inbox:{${index}}`) * nodes.length) / 16_384);
+    if (master.endsWith(`:${nodes[at]!.port}`)) return `inbox:{${index}}`;
+  }
+}
 
 async function sum(servers: readonly RedisServer[], count: (server: RedisServer) => Promise<number>): Promise<number> {
   return (await Promise.all(servers.map(count))).reduce((a, b) => a + b, 0);
@@ -110,6 +119,36 @@ describe('In a Cluster with sharded publish/subscribe', () => {
       expect((await sum(cluster.nodes, messagesOnTheBus)) - before).toBe(0);
     },
   );
+
+  it.each(CLIENTS)('messages that a process sends to itself reach it (%s)', async (_name, options) => {
+    for (const node of cluster.nodes) {
+      await node.command('ACL', 'SETUSER', 'app', 'on', '>secret', 'allkeys', 'allchannels', 'allcommands');
+    }
+    const client = connect(cluster, options);
+    onTestFinished(() => client.disconnect());
+    await client.ping();
+    const listeners = await Promise.all(
+      portOf(client)
+        .masters()
+        .map(async (master) => {
+          const channel = channelOn(cluster, master.name);
+          return new Promise<string>((resolve, reject) => {
+            const subscription = master.subscribeSharded('inbox', {
+              message: (name, text) => resolve(`${name} ${text}`),
+              opened: () => {
+                subscription
+                  .subscribe(channel)
+                  .then(() => master.publishSharded(channel, 'text'))
+                  .catch(reject);
+              },
+              closed: () => reject(new Error('closed')),
+            });
+            onTestFinished(() => subscription.close());
+          }).then((heard) => heard === `${channel} text`);
+        }),
+    );
+    expect(listeners).toEqual([true, true, true]);
+  });
 
   it('a process listens on each master that it waits on, with one connection, and on none after it was closed [G292]', async () => {
     const client = connect(cluster);

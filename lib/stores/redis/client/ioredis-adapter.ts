@@ -291,6 +291,20 @@ export class IoredisAdapter implements RedisClient {
     return new IoredisShardedSubscription(this.#single.duplicate({ ...SHARD_SUBSCRIBER, connectionName }), listener);
   }
 
+  async publishSharded(channel: string, text: string): Promise<number> {
+    const node = this.#single;
+    // The channel counts as a key, and `call` puts the prefix of `this` before it.
+    const unprefixed = {
+      options: { ...node.options, keyPrefix: '', enableAutoPipelining: false },
+      sendCommand: (command: Parameters<Redis['sendCommand']>[0]) => node.sendCommand(command),
+    };
+    try {
+      return Number(await node.call.call(unprefixed as unknown as Redis, 'spublish', channel, text));
+    } catch (error) {
+      throw faultOf(error);
+    }
+  }
+
   // On a connection of its own: under RESP2 one that has subscribed takes no other commands.
   async trySubscribing(channel: string, connectionName: string, timeoutMs: number, how?: 'sharded'): Promise<Answer> {
     let own: Redis | undefined;

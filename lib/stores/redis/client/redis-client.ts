@@ -63,6 +63,12 @@ export interface RedisClient {
    * key prefix is not put before the names of channels.
    */
   subscribeSharded(connectionName: string, listener: ShardedListener): ShardedSubscription;
+  /**
+   * Publishes a sharded message: only for a master of a Cluster. The key prefix is not put before the name of the channel.
+   * Rejects with a `CommandFault`.
+   * @returns how many listen to the channel
+   */
+  publishSharded(channel: string, text: string): Promise<number>;
   /** Tries whether a channel may be subscribed to, on a connection of its own. Never rejects. */
   trySubscribing(channel: string, connectionName: string, timeoutMs: number, how?: 'sharded'): Promise<Answer>;
 }

@@ -150,7 +150,7 @@ export class ShardedInbox implements Inbox {
       closed: () => this.#drop(shard),
     });
     // A user who may subscribe, but not publish, would be passed over in each queue.
-    client.call('spublish', this.#nameOf(slot), ECHO).catch((error: unknown) => this.#noteRefusal(error));
+    client.publishSharded(this.#nameOf(slot), ECHO).catch((error: unknown) => this.#noteRefusal(error));
     this.#sweeping ??= setInterval(() => this.#sweep(), IDLE_MS / 2).unref();
     return shard;
   }
@@ -182,11 +182,11 @@ export class ShardedInbox implements Inbox {
     shard.isChecking = true;
     try {
       const publishing =
-        this.#clientOf(shard.master)?.call('spublish', channel.name, ECHO) ?? Promise.reject(new Error('gone'));
+        this.#clientOf(shard.master)?.publishSharded(channel.name, ECHO) ?? Promise.reject(new Error('gone'));
       const listeners = await inTime(publishing, ECHO_LIMIT_MS, () => {
         throw new Error('no answer');
       });
-      if (Number(listeners) > 0 && channel.heardAt < askedAt) await delay(ECHO_LIMIT_MS, undefined, { ref: false });
+      if (listeners > 0 && channel.heardAt < askedAt) await delay(ECHO_LIMIT_MS, undefined, { ref: false });
     } catch (error) {
       // Of another master by now. Everything else that may pass is inconclusive.
       if (error instanceof CommandFault && error.message.startsWith('MOVED ')) shard.channels.delete(slot);
