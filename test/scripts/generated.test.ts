@@ -89,6 +89,7 @@ describe('The generated module of the scripts', () => {
       ['admit', 0, 0],
       ['contend', 1, 2],
       ['extend', 0, 1],
+      ['extend-across', 1, 1],
       ['force-release', 1, 1],
       ['inspect', 0, 0],
       ['raise-fence', 0, 0],

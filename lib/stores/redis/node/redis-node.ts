@@ -17,6 +17,7 @@ import { queueEntry, readMessage } from '../scripts/hand-off.js';
 import type { Script } from '../scripts/script.js';
 import { ScriptFault } from '../scripts/script-fault.js';
 import { ScriptRunner, type Reply, type ScriptRunnerListener } from '../scripts/script-runner.js';
+import { ExtensionsAcrossSlots } from './extensions-across-slots.js';
 import { InFlight } from '../../../core/time/in-flight.js';
 import { PlainInbox, type Inbox } from './inbox.js';
 import { ShardedInbox, type ShardedInboxListener } from './sharded-inbox.js';
@@ -97,6 +98,8 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     return vote;
   });
   readonly #extensionOf = this.#reader(extensionOf);
+  /** Of a Cluster only. */
+  readonly #acrossSlots?: ExtensionsAcrossSlots;
   readonly #releaseOf = this.#reader(releaseOf);
   #inbox: Inbox;
   /** Releases that are not confirmed. An attempt that was never sent needs none, so a server that is down adds nothing. */
@@ -118,6 +121,9 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     this.#runner = new ScriptRunner(client, commandTimeoutMs, { sameConnection: needsAdmission, listener: this, now });
     this.#keys = new LockKeys(keyPrefix, countersOf(handsOver, client.isCluster), client.keyPrefix);
     this.#inbox = handsOver && client.isCluster ? this.#shardedInbox() : this.#plainInbox();
+    if (client.isCluster) {
+      this.#acrossSlots = new ExtensionsAcrossSlots(this.#runner, client.keyPrefix, this.#extensionOf);
+    }
     connection.listen(this);
   }
 
@@ -237,10 +243,16 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     done: (extension: NodeExtension, sentAt: number) => void,
   ): void {
     const { grant, ttlMs } = request;
-    const keys = [this.#keys.lock(grant.key)];
-    const args = [ttlMs, ownerPart(grant.owner)];
-    if (mode === 'restore') args.push(tokenText(grant.fencingToken ?? 0));
-    this.#runner.run(mode === 'restore' ? RESTORE : EXTEND, keys, args, this.#extensionOf, done);
+    const lock = this.#keys.lock(grant.key);
+    const owner = ownerPart(grant.owner);
+    if (mode === 'restore') {
+      const args = [ttlMs, owner, tokenText(grant.fencingToken ?? 0)];
+      this.#runner.run(RESTORE, [lock], args, this.#extensionOf, done);
+    } else if (this.#acrossSlots) {
+      this.#acrossSlots.extend({ lock, ttlMs, owner, done });
+    } else {
+      this.#runner.run(EXTEND, [lock], [ttlMs, owner], this.#extensionOf, done);
+    }
   }
 
   /**

@@ -8,6 +8,8 @@ export class ScriptFault extends Error {
     readonly mayHaveRun: boolean,
     /** The connection failed, not the command: the same command may pass on the next one. */
     readonly disconnected = false,
+    /** The server has answered with an error. */
+    readonly isRefused = false,
   ) {
     super(message);
   }
@@ -22,5 +24,5 @@ export class ScriptFault extends Error {
 export function scriptFaultOf({ message, kind }: CommandFault): ScriptFault {
   if (kind !== 'refused') return new ScriptFault(message, true, kind === 'disconnected');
   // Redis names a script that failed halfway; a call that it refuses beforehand (NOAUTH, NOPERM, ...) has not run.
-  return new ScriptFault(message, message.includes('user_script'));
+  return new ScriptFault(message, message.includes('user_script'), false, true);
 }

@@ -138,7 +138,7 @@ export class ScriptRunner implements CommandListener {
       return;
     }
     const lane = this.#laneOf(route.at(-1)!);
-    const kind = this.#client.isCluster ? `${script.name}:${route[0]}` : script;
+    const kind = this.#client.isCluster && !script.acrossSlots ? `${script.name}:${route[0]}` : script;
     const waiting = lane.commandFor(kind, keys, args, generation);
     const command = waiting ?? new Command(script, route, lane, generation, this);
     command.operations.push(operation);

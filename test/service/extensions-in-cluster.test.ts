@@ -1,0 +1,86 @@
+import { Cluster } from 'ioredis';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
+import { EXTEND_ACROSS } from '../../lib/stores/redis/scripts/lua.js';
+import { openLocks } from '../support/open-locks.js';
+import { RedisCluster } from '../support/redis-cluster.js';
+import { until } from '../support/until.js';
+
+const LOCKS = 600;
+const TTL_MS = 6_000;
+
+describe('In a Cluster', () => {
+  let cluster: RedisCluster;
+  /** Of the library. */
+  let client: Cluster;
+
+  beforeAll(async () => {
+    cluster = await RedisCluster.start(3);
+  });
+  afterAll(() => cluster.stop());
+  beforeEach(async () => {
+    client = new Cluster(
+      cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port })),
+      { keyPrefix: 'app:' },
+    );
+    onTestFinished(() => client.disconnect());
+    await client.ping();
+  });
+
+  /** Holds locks of many slots, and waits until each was extended by the watchdog. */
+  async function hold(name: string) {
+    const locks = await openLocks({ redis: client, ttlMs: TTL_MS });
+    const keys = Array.from({ length: LOCKS }, (_, index) => `${name}:${index}`);
+    const held = await Promise.all(keys.map((key) => locks.acquire(key)));
+    await Promise.all(cluster.nodes.map((node) => node.resetCalls()));
+    const until2nd = Date.now() + TTL_MS;
+    await until(() => Date.now() > until2nd && held.every((lock) => lock.remainingMs > TTL_MS / 2), {
+      what: 'all are extended',
+      timeoutMs: 5 * TTL_MS,
+    });
+    return { keys, held };
+  }
+  const commands = async () => {
+    const calls = await Promise.all(cluster.nodes.map((node) => node.calls()));
+    return calls.reduce((total, { evalsha = 0, eval: evaluated = 0 }) => total + evalsha + evaluated, 0);
+  };
+
+  it('very many locks are extended with few commands, whatever their slots [G284]', async () => {
+    const { keys, held } = await hold('held');
+    const slots = new Set(keys.map((key) => clusterSlot(`app:lock:{${key}}`))).size;
+    expect(slots).toBeGreaterThan(LOCKS / 2);
+    expect(await commands()).toBeLessThan(slots / 2);
+    expect(held.every((lock) => lock.isHeld)).toBe(true);
+  });
+
+  it('locks are extended by slot where the servers refuse to use keys of several slots in one script [G285]', async () => {
+    const evalsha = client.evalsha.bind(client) as (...args: unknown[]) => Promise<unknown>;
+    let refused = 0;
+    client.evalsha = ((sha: string, ...args: unknown[]) => {
+      if (sha !== EXTEND_ACROSS.sha) return evalsha(sha, ...args);
+      refused++;
+      const error = new Error('ERR Script tried accessing undeclared key');
+      return Promise.reject(Object.assign(error, { name: 'ReplyError' }));
+    }) as typeof client.evalsha;
+    const { held } = await hold('refused');
+    expect(refused).toBeGreaterThan(0);
+    expect(refused).toBeLessThan(20); // it is not tried again for a while
+    expect(held.every((lock) => lock.isHeld)).toBe(true);
+  });
+
+  it('a lock that was taken is lost, and no other that is extended with it [G286]', async () => {
+    const locks = await openLocks({ redis: client, ttlMs: TTL_MS });
+    const keys = Array.from({ length: LOCKS }, (_, index) => `lost:${index}`);
+    const held = await Promise.all(keys.map((key) => locks.acquire(key)));
+    await client.set('lock:{lost:7}', 'another', 'PX', 60_000);
+    await client.del('lock:{lost:8}');
+    await until(() => held[7]!.signal.aborted && held[8]!.signal.aborted, {
+      what: 'the loss is found',
+      timeoutMs: 2 * TTL_MS,
+    });
+    expect(held[7]!.signal.reason).toMatchObject({ reason: 'stolen' });
+    expect(held[8]!.signal.reason).toMatchObject({ reason: 'expired' });
+    expect(held.filter((lock) => !lock.isHeld)).toHaveLength(2);
+    expect(await client.get('lock:{lost:7}')).toBe('another');
+  });
+});
