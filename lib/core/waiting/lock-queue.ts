@@ -286,9 +286,8 @@ export class LockQueue {
 
   /** Messages arrive from now on: the turn of a contender with a place may have come before. */
   onListening(): void {
-    for (const { contender } of this.#waiters.filter((each) => each.contender?.hasPlace ?? false)) {
-      if (contender?.wake()) this.onTurn(contender);
-    }
+    const contenders = this.#waiters.filter((each) => each.contender?.hasPlace ?? false).map((each) => each.contender!);
+    this.queues.contenders.checks.hurry(contenders.filter((contender) => contender.wake()));
   }
 
   /** The turn of a contender that waits may have come. @param handOver the lock was handed over to it */
