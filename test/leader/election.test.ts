@@ -153,7 +153,10 @@ describe('an election', () => {
     expect(statesOf(leader)).toEqual(['leading']);
     const last = new Promise<LeaderState>((resolve) => leader.state$.subscribe({ next: (state) => resolve(state) }));
     expect(await last).toMatchObject({ status: 'leading', leadership: { term: leader.term, isHeld: true } });
-    expect(inspect(await last)).toBe("{ status: 'leading', leadership: { key: 'outbox', isHeld: true } }");
+    const shown = `{ key: 'outbox', term: ${leader.term}, isHeld: true }`;
+    expect(inspect(await last, { breakLength: Infinity })).toBe(`{ status: 'leading', leadership: ${shown} }`);
+    expect(inspect(leader)).toBe(`{ key: 'outbox', isLeader: true, term: ${leader.term} }`);
+    expect(JSON.parse(JSON.stringify(leader))).toEqual({ key: 'outbox', isLeader: true, term: leader.term });
 
     await locks.forceRelease('outbox');
     expect(leader.isLeader).toBe(false);

@@ -1,3 +1,4 @@
+import { inspect } from 'node:util';
 import { ReplaySubject, type Observable } from 'rxjs';
 import { LockOptionsError } from '../../api/errors.js';
 import type { Leader, LeaderOptions, LeaderState, Leadership, LeadershipEnd } from '../../api/leader.js';
@@ -78,6 +79,16 @@ export class Election implements Leader {
 
   get term(): number | undefined {
     return this.isLeader ? this.#term!.term : undefined;
+  }
+
+  /** The fields that are logged or sent: not its internals. */
+  toJSON(): { key: string; isLeader: boolean; term: number | undefined } {
+    const { key, isLeader } = this;
+    return { key, isLeader, term: isLeader ? this.#term!.lease.fencingToken : undefined };
+  }
+
+  [inspect.custom](): object {
+    return this.toJSON();
   }
 
   /** @throws LockOptionsError unless these are the options that it was begun with */

@@ -91,8 +91,8 @@ export class Term implements Leadership {
   }
 
   /** The fields that are logged or sent: not its internals. */
-  toJSON(): { key: string; isHeld: boolean } {
-    return { key: this.key, isHeld: this.isHeld };
+  toJSON(): { key: string; term: number | undefined; isHeld: boolean } {
+    return { key: this.key, term: this.lease.fencingToken, isHeld: this.isHeld };
   }
 
   [inspect.custom](): object {
