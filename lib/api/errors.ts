@@ -108,7 +108,8 @@ export class LockContendedError extends LockRefusal {
         ? `gave up after waiting ${Math.round(waitedMs)} ms. Raise waitMs`
         : `${maxWaiters} calls of this process are already waiting for it. Raise maxWaiters`;
     super(
-      `Lock "${key}" ${by}${lease}; ${waited}, shorten the work under the lock, or set onContended to do something else.`,
+      `Lock "${key}" ${by}${lease}; ${waited}, or shorten the work under the lock. ` +
+        'To do something else instead, use tryAcquire, or onContended of @Locked.',
       409,
       key,
     );

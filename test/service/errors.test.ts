@@ -36,7 +36,8 @@ describe('the message', () => {
   it('of a contended lock says who holds it, for how long, and what to do', () => {
     expect(new LockContendedError('k', 10.4, holder, 20.6).message).toBe(
       'Lock "k" is held by pid 17 on web-3 (its lease runs for another 21 ms); gave up after waiting 10 ms. ' +
-        'Raise waitMs, shorten the work under the lock, or set onContended to do something else.',
+        'Raise waitMs, or shorten the work under the lock. ' +
+        'To do something else instead, use tryAcquire, or onContended of @Locked.',
     );
     expect(new LockContendedError('k', 1, { owner: 'x' }).message).toContain(
       'is held by owner "x"; gave up after waiting',
