@@ -1,4 +1,5 @@
-import { applyDecorators, Inject, Injectable, Module, Scope, SetMetadata, type Provider } from '@nestjs/common';
+import { applyDecorators, Inject, Injectable, Module, Scope, SetMetadata } from '@nestjs/common';
+import type { INestApplication, Provider } from '@nestjs/common';
 import { LazyModuleLoader, REQUEST } from '@nestjs/core';
 import { Cron, ScheduleModule, SchedulerRegistry } from '@nestjs/schedule';
 import {
@@ -258,12 +259,22 @@ describe('an application does not start', () => {
     ],
     ['of transient scope', [Transient], 'but its class is of transient scope'],
     ['that Nest did not make', [{ provide: Relay, useValue: new Relay() }], 'is @WhileLeader, but has no LockService'],
-    ['whose options differ', [Relay, Shorter], 'was begun with ttlMs 15000: got ttlMs 1000'],
-  ])('an application does not start with a leader in a class %s [G322]', async (_, providers, message) => {
-    const starting = makeApp({ providers });
-    await expect(starting).rejects.toBeInstanceOf(LockOptionsError);
-    await expect(starting).rejects.toThrow(message);
-  });
+    [
+      'whose options differ from those of another',
+      [Relay, Shorter],
+      'Relay.relay and Shorter.tick take part in the election of "outbox" with ttlMs 15000 and 1000',
+    ],
+  ])(
+    'an application does not start with a leader in a class %s, and begins no election [G322]',
+    async (_, providers, message) => {
+      let begun!: INestApplication;
+      const starting = makeApp({ providers }, undefined, (app) => (begun = app));
+      await expect(starting).rejects.toBeInstanceOf(LockOptionsError);
+      await expect(starting).rejects.toThrow(message);
+      expect(await begun.get(LockService).isLocked('outbox')).toBe(false);
+      await begun.close();
+    },
+  );
 });
 
 describe('a class is not defined', () => {
@@ -277,8 +288,9 @@ describe('a class is not defined', () => {
     LeaderOnly(key as string, options as object) as MethodDecorator & ClassDecorator;
 
   it.each<[what: string, decorator: () => MethodDecorator & ClassDecorator, message: string]>([
-    ['a key that is made of arguments', () => loose('outbox:{0}'), 'the key "outbox:{0}" has to be a text'],
-    ['a key that is none', () => loose(''), '@LeaderOnly on Jobs.run: the key "" cannot be read'],
+    ['a key that is made of arguments', () => loose('outbox:{0}'), 'before there are any calls: got "outbox:{0}"'],
+    ['an empty key', () => loose(''), '@LeaderOnly on Jobs.run: the key must be a fixed text like "outbox"'],
+    ['a forgotten key', () => loose(undefined), 'before there are any calls: got undefined'],
     [
       'an option that is none',
       () => loose('outbox', { waitMs: 1 }),

@@ -11,9 +11,14 @@ const DEFAULTS = { ttlMs: 15_000 } as const satisfies Required<LeaderOptions>;
  */
 export function resolveLeaderOptions(options: LeaderOptions, marginMs: number): Required<LeaderOptions> {
   checkLeaderOptions(options);
-  const resolved = { ...DEFAULTS, ...checked(options, LEADER_CHECKS) };
+  const resolved = withLeaderDefaults(options);
   checkMargin(resolved.ttlMs, marginMs);
   return resolved;
+}
+
+/** @throws LockOptionsError for a value out of bounds */
+export function withLeaderDefaults(options: LeaderOptions): Required<LeaderOptions> {
+  return { ...DEFAULTS, ...checked(options, LEADER_CHECKS) };
 }
 
 /** @throws LockOptionsError for an unknown name, or a value that is out of bounds for every service */

@@ -1,6 +1,7 @@
 import { LockError, LockOptionsError } from '../../api/errors.js';
 import type { LeaderOptions } from '../../api/leader.js';
 import { KeyTemplate } from '../../core/keys/key-template.js';
+import { unfit } from '../../core/options/checks.js';
 import { checkLeaderOptions } from '../../core/options/leader-options.js';
 import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
 
@@ -35,8 +36,8 @@ export class LeaderPlan {
           `registration must be the name of a registration: got ${JSON.stringify(registration)}.`,
         );
       }
-      if (new KeyTemplate(key).origin !== 'static') {
-        throw new LockOptionsError(`the key "${key}" has to be a text: an election begins before there are any calls.`);
+      if (typeof key !== 'string' || key === '' || new KeyTemplate(key).origin !== 'static') {
+        throw unfit('the key', key, 'a fixed text like "outbox", since an election begins before there are any calls');
       }
       this.registration = registration;
       this.options = options;

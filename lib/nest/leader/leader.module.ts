@@ -2,6 +2,7 @@ import { Inject, Logger, Module, type OnApplicationBootstrap, type OnModuleInit 
 import { ModulesContainer } from '@nestjs/core';
 import { LockLostError, LockOptionsError } from '../../api/errors.js';
 import type { Leadership } from '../../api/leader.js';
+import { withLeaderDefaults } from '../../core/options/leader-options.js';
 import type { LockService } from '../../core/service/lock.service.js';
 import { injectedService, serviceProperty } from '../injection/injected-service.js';
 import { leaderPlansOf, type LeaderPlan } from './leader-plan.js';
@@ -36,6 +37,7 @@ export class LeaderModule implements OnModuleInit, OnApplicationBootstrap {
     const isFirst = ({ plan, instance }: LeaderMethod, index: number) =>
       methods.findIndex((each) => each.plan === plan && each.instance === instance) === index;
     this.#methods = methods.filter(isFirst);
+    for (const method of this.#methods) refuseClash(method, this.#methods);
   }
 
   onApplicationBootstrap(): void {
@@ -69,6 +71,22 @@ function leaderMethods(module: NestModule, host: Host): LeaderMethod[] {
     }
     return { plan, instance: instance as object, service: serviceOf(where, plan, instance as object) };
   });
+}
+
+/**
+ * Looked at before any election begins, so that an application that does not start never leads.
+ * @throws LockOptionsError when another method has the same election, but not the same options
+ */
+function refuseClash({ plan, service }: LeaderMethod, methods: readonly LeaderMethod[]): void {
+  const ttlOf = ({ options }: LeaderPlan) => withLeaderDefaults(options).ttlMs;
+  const isClash = (each: LeaderMethod) =>
+    each.service === service && each.plan.key === plan.key && ttlOf(each.plan) !== ttlOf(plan);
+  const other = methods.find(isClash)?.plan;
+  if (!other) return;
+  throw new LockOptionsError(
+    `${plan.name} and ${other.name} take part in the election of "${plan.key}" with ttlMs ${ttlOf(plan)} and ` +
+      `${ttlOf(other)}. There is one election for each registration and key: give the same options wherever it is named.`,
+  );
 }
 
 function serviceOf(where: string, plan: LeaderPlan, instance: object): LockService {
