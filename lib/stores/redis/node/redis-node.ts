@@ -16,7 +16,7 @@ import {
 import { queueEntry, readMessage } from '../scripts/hand-off.js';
 import type { Script } from '../scripts/script.js';
 import { ScriptFault } from '../scripts/script-fault.js';
-import { ScriptRunner, type Reply, type ScriptRunnerListener } from '../scripts/script-runner.js';
+import { ScriptRunner, type Reply, type ScriptRunnerListener, type Sending } from '../scripts/script-runner.js';
 import { ExtensionsAcrossSlots } from './extensions-across-slots.js';
 import { InFlight } from '../../../core/time/in-flight.js';
 import { PlainInbox, type Inbox } from './inbox.js';
@@ -194,26 +194,26 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
    * @param admission undefined: the node votes whenever it answers
    * @param proposal the fencing token that the node is to vote for, if its clock and its counter allow it
    * @param done as of `acquire`
+   * @returns whether it waits to be sent; undefined if it never will be
    */
   vote(
     { key, owner, ttlMs, place, asker }: AcquireRequest,
     admission: Admission | undefined,
     proposal: number,
     done: (vote: Vote, sentAt: number) => void,
-  ): void {
+  ): Sending | undefined {
     const keys = this.#keys;
     const epoch = admission?.epoch ?? '';
     const value = ownerPart(owner) + tokenText(proposal);
     if (!place) {
       const names = [keys.admission(key), keys.lock(key), keys.fence(key)];
-      this.#runner.run(VOTE, names, [epoch, ttlMs, value], this.#voteOf, done, asker);
-      return;
+      return this.#runner.run(VOTE, names, [epoch, ttlMs, value], this.#voteOf, done, asker);
     }
     // A process that does not listen cannot be woken.
     const entry = this.isListening(key) ? this.#entry(place) : '';
     const names = [keys.admission(key), keys.lock(key), keys.fence(key), keys.queue(key)];
     const args = [epoch, ttlMs, value, entry, place.number ?? ''];
-    this.#runner.run(VOTE_OR_QUEUE, names, args, this.#voteOf, done, asker);
+    return this.#runner.run(VOTE_OR_QUEUE, names, args, this.#voteOf, done, asker);
   }
 
   /** @param longestMs the longest ttl in use, as far as the caller knows */

@@ -1,3 +1,4 @@
+import type { Sending } from '../scripts/script-runner.js';
 import { RedisGrant } from '../node/node-answers.js';
 
 /** The state of a lock on one node, as far as its answers show. */
@@ -8,6 +9,8 @@ export interface Trace {
   mayComeLate: boolean;
   /** Stands for the connection that its vote was asked on. */
   votedOn?: unknown;
+  /** Whether its vote waits to be sent; undefined once no answer is open any more. */
+  vote?: Sending;
   /** How many answers are still to come. */
   open: number;
   /** The attempt was refused, lost or released: the lock is not put back. */

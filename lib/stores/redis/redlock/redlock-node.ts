@@ -79,7 +79,7 @@ export class RedlockNode implements RedisNodeListener {
       if (admitted instanceof NodeError) void Promise.resolve(notAsked(admitted)).then(refused);
       else {
         trace.votedOn = this.#generation;
-        this.node.vote({ ...request, asker }, admitted, proposal, this.#noting('takes', trace, done));
+        trace.vote = this.node.vote({ ...request, asker }, admitted, proposal, this.#noting('takes', trace, done));
       }
     };
     this.#announceThen(attempt, request.ttlMs, ask, refused);
@@ -117,7 +117,10 @@ export class RedlockNode implements RedisNodeListener {
       return;
     }
     trace.over = true;
-    if (!trace.mayBeThere && trace.open === 0) {
+    // A vote that waits in this process is withdrawn: to release it would only hold up others.
+    const isWithdrawn = trace.open === 1 && !trace.mayComeLate && trace.vote?.isWaiting;
+    if (!trace.mayBeThere && (trace.open === 0 || isWithdrawn)) {
+      if (isWithdrawn) this.#releaseAfterwards(attempt, trace);
       void Promise.resolve({ status: 'gone' } as const).then(done);
       return;
     }
@@ -234,6 +237,7 @@ function settle(trace: Trace): void {
 function conclude(trace: Trace): void {
   const { afterwards } = trace;
   trace.afterwards = undefined;
+  trace.vote = undefined;
   afterwards?.();
 }
 

@@ -22,6 +22,12 @@ export interface Wanted {
   readonly isWanted: boolean;
 }
 
+/** Says whether an operation was sent. */
+export interface Sending {
+  /** Whether it waits in this process: if it is not wanted by the time there is room for it, it is never sent. */
+  readonly isWaiting: boolean;
+}
+
 /** One operation of a caller: a part of a command. */
 export interface Operation {
   keys: readonly string[];
@@ -41,7 +47,7 @@ export interface CommandListener {
 }
 
 /** One call of a script, for one operation or for many: open until the server has answered. */
-export class Command implements ScriptCall, Linked<Command> {
+export class Command implements ScriptCall, Sending, Linked<Command> {
   operations: Operation[] = [];
   /** The keys of all its operations, from when it is sent. */
   keys: readonly string[] = NOTHING;

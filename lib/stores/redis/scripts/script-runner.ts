@@ -8,12 +8,13 @@ import {
   type CommandListener,
   type Operation,
   type Reply,
+  type Sending,
   type Wanted,
 } from './lane.js';
 import type { Script } from './script.js';
 import { ScriptFault, scriptFaultOf } from './script-fault.js';
 
-export type { Reply, Wanted } from './lane.js';
+export type { Reply, Sending, Wanted } from './lane.js';
 
 /** Learns whether the server answers. */
 export interface ScriptRunnerListener {
@@ -117,6 +118,7 @@ export class ScriptRunner implements CommandListener {
    * Like `ask`, without a promise: `done` is called with the result of `read`, after this has returned. Neither may throw.
    * @param done its second argument says when the command was sent, by the clock of the service; when it failed, if it never was
    * @param wanted asked before an operation that had to wait is sent: if it is not wanted any more, it fails instead
+   * @returns whether it waits to be sent; undefined if it never will be
    */
   run<T>(
     script: Script,
@@ -125,17 +127,17 @@ export class ScriptRunner implements CommandListener {
     read: (answer: Reply | ScriptFault) => T,
     done: (value: T, sentAt: number) => void,
     wanted?: Wanted,
-  ): void {
-    this.#gather(script, { keys, args, read, done, failed: throwLater, wanted });
+  ): Sending | undefined {
+    return this.#gather(script, { keys, args, read, done, failed: throwLater, wanted });
   }
 
-  #gather(script: Script, operation: Operation): void {
+  #gather(script: Script, operation: Operation): Sending | undefined {
     const { keys, args } = operation;
     const { generation } = this.#client;
     const route = this.#client.routeOf(keys[0]!);
     if (this.#isBlocked(route)) {
       this.#drop([operation], STILL_OPEN);
-      return;
+      return undefined;
     }
     const lane = this.#laneOf(route.at(-1)!);
     const kind = this.#client.isCluster && !script.acrossSlots ? `${script.name}:${route[0]}` : script;
@@ -145,7 +147,7 @@ export class ScriptRunner implements CommandListener {
     if (this.#unsettled === 0) {
       this.#unsettled++;
       this.#send(command);
-      return;
+      return command;
     }
     if (!waiting) {
       this.#unsettled++;
@@ -155,6 +157,7 @@ export class ScriptRunner implements CommandListener {
     }
     // The server works on it while more is gathered. All are sent, or an acquire would go before an earlier release.
     if (command.isFull) this.#flush();
+    return command;
   }
 
   #flush(): void {
