@@ -1,4 +1,4 @@
-import { Cluster, type RedisOptions } from 'ioredis';
+import { Cluster, type ClusterOptions, type RedisOptions } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { LockService } from '../../lib/core/service/lock.service.js';
 import type { NodeDiagnosis } from '../../lib/stores/redis/doctor/diagnosis.js';
@@ -165,6 +165,30 @@ describe('The doctor', () => {
     expect(consequences).toEqual(
       nodes.map(() => ['warning', 'each lock that is handed over sends a message to all nodes of the Cluster']),
     );
+  });
+
+  it('tries the keys and channels that locks of a Cluster have, whichever of its options has the key prefix', async () => {
+    const cluster = await RedisCluster.start();
+    onTestFinished(() => cluster.stop());
+    const sharded = ['+ssubscribe', '+sunsubscribe', '+spublish', '+pubsub|shardnumsub'];
+    const also = ['+cluster|slots', '+cluster|info', ...sharded, 'resetkeys', '~app:lock:*'];
+    const [login] = await Promise.all(cluster.nodes.map((node) => aclUser(node, { also })));
+    const [{ port }] = cluster.nodes as [RedisServer];
+    const options: ClusterOptions[] = [
+      { keyPrefix: 'app:', redisOptions: login! },
+      { redisOptions: { ...login!, keyPrefix: 'app:' } },
+      { keyPrefix: 'app:', redisOptions: { ...login!, keyPrefix: 'of its nodes:' } },
+    ];
+    const missing = await Promise.all(
+      options.map(async (each) => {
+        const locks = await openLocks({ redis: () => new Cluster([{ host: '127.0.0.1', port }], each) });
+        await locks.withLock('key', () => {});
+        const { nodes } = await locks.diagnose<NodeDiagnosis>();
+        return nodes.map(({ missingRights }) => missingRights);
+      }),
+    );
+    expect(missing).toEqual(options.map(() => [[], [], []]));
+    expect((await Promise.all(cluster.nodes.map((node) => refusals(node)))).flat()).toEqual([]);
   });
 
   /** Nobody is asked for INFO but by the doctor. */

@@ -247,6 +247,8 @@ export class IoredisAdapter implements RedisClient {
 
   async ask(commands: readonly (readonly [command: string, ...args: string[]])[]): Promise<Answer[]> {
     const pipeline = this.#client.pipeline();
+    // The key prefix of a Cluster's `redisOptions` is one of each node's client, too, but the keys that it is given have one.
+    if (this.cluster) Object.assign(pipeline, { options: { ...this.#single.options, keyPrefix: '' } });
     for (const [command, ...args] of commands) pipeline.call(command, ...args);
     const results = await pipeline.exec().catch((error: unknown) => {
       throw faultOf(error);

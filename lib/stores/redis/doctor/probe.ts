@@ -67,7 +67,7 @@ export class NodeProbe implements Examiner {
   async #check(client: RedisClient, timeoutMs: number): Promise<ExaminedNode> {
     const { keyPrefix, processName, awaitedReplicas, handsOver, commandTimeoutMs } = this.usage;
     const { isCluster } = this.connection.client;
-    // A Cluster adds its key prefix itself; the clients of its nodes do not.
+    // `ask` does not put the key prefix of a Cluster before the keys of one of its masters.
     const prefix = client === this.connection.client ? '' : this.#clientPrefix;
     const keys = new LockKeys(keyPrefix, countersOf(handsOver, isCluster), this.#clientPrefix);
     const key = prefix + keys.lock(`doctor:${processName}`);
