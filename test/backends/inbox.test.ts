@@ -1,9 +1,10 @@
-import { Redis } from 'ioredis';
+import { Cluster, Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { PlainInbox } from '../../lib/stores/redis/node/inbox.js';
 import { HEARD, UNHEARD } from '../../lib/stores/redis/scripts/hand-off.js';
 import { portOf } from '../support/port-of.js';
 import { subscribers, untilSubscribers } from '../support/queue.js';
+import { RedisCluster } from '../support/redis-cluster.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
@@ -16,7 +17,10 @@ beforeEach(() => untilSubscribers(server, 0));
 afterAll(() => server.stop());
 
 function inboxOf(options: object = {}, serverPort = server.port) {
-  const source = new Redis({ host: '127.0.0.1', port: serverPort, ...options });
+  return inboxOn(new Redis({ host: '127.0.0.1', port: serverPort, ...options }));
+}
+
+function inboxOn<Client extends Redis | Cluster>(source: Client) {
   source.on('error', () => {}); // as the application would
   const port = portOf(source);
   const heard: string[] = [];
@@ -152,6 +156,38 @@ describe('an inbox', () => {
     await until(async () => (await refused()).length > 0, { what: 'the server has refused it' });
     await source.ping();
     expect([inbox.isOpen(), changes]).toEqual([false, []]);
+  });
+
+  describe('whose subscription is never answered', () => {
+    it.each(['one server', 'a Cluster'])('subscribes anew on another connection (%s)', async (what) => {
+      let nodes: readonly RedisServer[] = [server];
+      if (what === 'a Cluster') {
+        const cluster = await RedisCluster.start();
+        onTestFinished(() => cluster.stop());
+        nodes = cluster.nodes;
+      }
+      const proxies = await Promise.all(nodes.map(({ port }) => TcpProxy.start(port)));
+      onTestFinished(async () => void (await Promise.all(proxies.map((proxy) => proxy.stop()))));
+      const to = proxies.map(({ port }) => ({ host: '127.0.0.1', port }));
+      const natMap = Object.fromEntries(nodes.map(({ port }, index) => [`127.0.0.1:${port}`, to[index]!]));
+      const source = what === 'a Cluster' ? new Cluster(to, { natMap }) : new Redis(to[0]!);
+      const { inbox, heard, changes } = inboxOn(source);
+      await source.ping();
+      for (const proxy of proxies) proxy.mutesSubscribers = true;
+      inbox.open();
+      await until(() => proxies.some(({ hasMuted }) => hasMuted), { what: 'it subscribes' });
+      for (const proxy of proxies) proxy.mutesSubscribers = false;
+      await until(
+        () => {
+          inbox.open(); // as whoever waits does each second
+          return inbox.isOpen();
+        },
+        { what: 'it listens' },
+      );
+      await nodes[0]!.command('PUBLISH', 'inbox:me', 'a ticket');
+      await until(() => heard.length > 0, { what: 'it hears' });
+      expect([heard, changes]).toEqual([['a ticket'], [true]]);
+    });
   });
 
   describe('that is checked', () => {

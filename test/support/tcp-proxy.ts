@@ -21,6 +21,8 @@ export class TcpProxy {
   made = 0;
   /** How much longer a request and its reply take together, in milliseconds, as on a long way. */
   roundTripMs = 0;
+  /** Whether nothing comes through a connection any more once its client subscribes. */
+  mutesSubscribers = false;
   #listener!: Server;
   #held = false;
   #mute = false;
@@ -50,6 +52,11 @@ export class TcpProxy {
   /** Destroys all present connections. */
   cut(): void {
     for (const link of this.#links) destroy(link);
+  }
+
+  /** Whether nothing comes through one of the present connections. */
+  get hasMuted(): boolean {
+    return [...this.#links].some(({ mute }) => mute);
   }
 
   /** From now on requests reach the server and run, but no reply comes back, on new connections neither. */
@@ -161,6 +168,7 @@ export class TcpProxy {
   #forward(link: Link, bytes: Buffer): void {
     link.server.write(bytes);
     link.subscribes ||= /\r\ns?subscribe\r\n/i.test(bytes.toString('latin1'));
+    link.mute ||= this.mutesSubscribers && link.subscribes;
     const cut = this.#cutRequest;
     if (!cut?.match.test(bytes.toString('latin1'))) return;
     this.#cutRequest = undefined;

@@ -3,17 +3,18 @@ import { checkMade, isClient } from './check-source.js';
 import { clusterSlot } from './cluster-slot.js';
 import { faultOf, isReplyError, loadIoredis, problemOfIoredis } from './ioredis.js';
 import { refusesCredentials, refusesDatabase } from './refusals.js';
-import type {
-  Answer,
-  ConnectionFailure,
-  RedisClient,
-  RedisClientListener,
-  Route,
-  ScriptCall,
-  ShardedListener,
-  ShardedSubscription,
-  Subscription,
-  SubscriptionListener,
+import {
+  SUBSCRIBE_LIMIT_MS,
+  type Answer,
+  type ConnectionFailure,
+  type RedisClient,
+  type RedisClientListener,
+  type Route,
+  type ScriptCall,
+  type ShardedListener,
+  type ShardedSubscription,
+  type Subscription,
+  type SubscriptionListener,
 } from './redis-client.js';
 import type { Cluster, IoredisClient, Redis, RedisOptions, RedisSource } from './source.js';
 
@@ -46,7 +47,7 @@ const DUPLICATE = {
 /** Options of a subscriber: a connection of its own, so that the client it is made from is neither changed nor blocked. */
 const SUBSCRIBER = {
   lazyConnect: true,
-  socketTimeout: 5_000, // a subscription that hangs is made anew
+  socketTimeout: SUBSCRIBE_LIMIT_MS, // a subscription that hangs is made anew
   autoResubscribe: false, // the inbox reports when it listens again, so it subscribes itself
 } satisfies RedisOptions;
 
@@ -343,11 +344,13 @@ export class IoredisAdapter implements RedisClient {
 
 class IoredisSubscription implements Subscription {
   #isClosed = false;
+  /** Runs while SUBSCRIBE is not answered. */
+  #limit?: NodeJS.Timeout;
 
   constructor(
     private readonly client: IoredisClient,
     channel: string,
-    listener: SubscriptionListener,
+    private readonly listener: SubscriptionListener,
   ) {
     const unlessClosed = (report: () => void) => {
       if (!this.#isClosed) report();
@@ -356,19 +359,37 @@ class IoredisSubscription implements Subscription {
       .on('error', () => {}) // the connection for commands has the same troubles, and reports them
       .on('message', (_channel: string, text: string) => unlessClosed(() => listener.message(text)))
       .on('ready', () => {
-        // A refusal, for lack of rights, is not reported: the subscription never opens.
+        clearTimeout(this.#limit);
+        if (!this.#isClosed) this.#limit = setTimeout(() => this.#end(), SUBSCRIBE_LIMIT_MS).unref();
         client.subscribe(channel).then(
-          () => unlessClosed(() => listener.opened()),
-          () => {},
+          () => {
+            clearTimeout(this.#limit);
+            unlessClosed(() => listener.opened());
+          },
+          (error: unknown) => {
+            // A refusal, for lack of rights, is not reported: the subscription never opens.
+            if (faultOf(error).kind === 'refused') clearTimeout(this.#limit);
+          },
         );
       })
-      .on('close', () => unlessClosed(() => listener.closed()))
+      .on('close', () => {
+        clearTimeout(this.#limit);
+        unlessClosed(() => listener.closed());
+      })
       .on('end', () => unlessClosed(() => listener.ended()));
     client.connect().catch(() => {}); // reported by the events
   }
 
+  /** The client may not notice that its connection is dead: that of a Cluster sets no time limit for its subscriber. */
+  #end(): void {
+    this.close();
+    this.listener.closed();
+    this.listener.ended();
+  }
+
   close(): void {
     this.#isClosed = true;
+    clearTimeout(this.#limit);
     (this.client as Redis).stream?.destroy(); // a half-open connection would wait for an answer to its end
     this.client.disconnect();
   }

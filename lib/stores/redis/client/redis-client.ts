@@ -46,7 +46,7 @@ export interface RedisClient {
   run(call: ScriptCall): void;
   /** Sends one command. */
   call(command: string, ...args: (string | number)[]): Promise<unknown>;
-  /** Sends several commands at once. Rejects when the connection fails. */
+  /** Sends several commands at once; to a master of a Cluster without its key prefix. Rejects when the connection fails. */
   ask(commands: readonly (readonly [command: string, ...args: string[]])[]): Promise<Answer[]>;
 
   /** The client itself; for a Cluster, one for each master, which sends to it alone and does not know the Cluster's key prefix. */
@@ -72,6 +72,12 @@ export interface RedisClient {
   /** Tries whether a channel may be subscribed to, on a connection of its own. Never rejects. */
   trySubscribing(channel: string, connectionName: string, timeoutMs: number, how?: 'sharded'): Promise<Answer>;
 }
+
+/**
+ * How long Redis may leave a SUBSCRIBE or SSUBSCRIBE unanswered, in milliseconds: a connection that is half open never answers
+ * it, and a subscriber sends nothing else.
+ */
+export const SUBSCRIBE_LIMIT_MS = 5_000;
 
 /** Learns of changes of a client's connection. */
 export interface RedisClientListener {
@@ -157,6 +163,6 @@ export interface SubscriptionListener {
   opened(): void;
   /** Its connection broke, or could not be made. */
   closed(): void;
-  /** It is not made again. */
+  /** It is not made again, also because SUBSCRIBE was not answered in time. */
   ended(): void;
 }

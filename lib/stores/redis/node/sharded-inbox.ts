@@ -2,7 +2,12 @@ import { performance } from 'node:perf_hooks';
 import { setTimeout as delay } from 'node:timers/promises';
 import { inTime } from '../../../core/time/time-limit.js';
 import { clusterSlot } from '../client/cluster-slot.js';
-import { CommandFault, type RedisClient, type ShardedSubscription } from '../client/redis-client.js';
+import {
+  CommandFault,
+  SUBSCRIBE_LIMIT_MS,
+  type RedisClient,
+  type ShardedSubscription,
+} from '../client/redis-client.js';
 import { ECHO, ECHO_LIMIT_MS, HEARD_LATELY_MS, type Inbox, type InboxListener } from './inbox.js';
 import { DEAF, HEARD, type Sign } from '../scripts/hand-off.js';
 import type { LockKeys } from './lock-keys.js';
@@ -47,8 +52,6 @@ interface Shard {
 
 /** A channel that is not used for so long is left, in milliseconds. Whoever waits uses it each second. */
 const IDLE_MS = 60_000;
-/** How long a subscription may take, in milliseconds: a connection that is half open never answers. */
-const SUBSCRIBE_LIMIT_MS = 5_000;
 /** A connection to a master is made at most once in this time, in milliseconds. */
 const CONNECT_EVERY_MS = 500;
 /** Refusals that end by themselves: of a slot that moves, or a server that cannot answer now. */
