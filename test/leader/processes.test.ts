@@ -9,6 +9,9 @@ const TTL_MS = 1_000;
 const journal = new LeaderJournal();
 let server: RedisServer;
 let processes: LeaderProcess[] = [];
+/** The names of the leaders after the first: either process may ask first when the lease of a dead leader has ended. */
+let successor: string;
+let other: string;
 
 const begun = (count: number) =>
   until(() => journal.entries('began').length === count, { what: `there is a leader for the ${count}. time` });
@@ -18,23 +21,25 @@ beforeAll(async () => {
   server = await RedisServer.start();
   const start = (name: string) => LeaderProcess.start(name, journal, { redis: server.url, shutdownTimeoutMs: 10_000 });
   processes = await Promise.all(['a', 'b', 'c'].map(start));
-  const [a, b, c] = processes;
+  const named = (name: string) => processes['abc'.indexOf(name)]!;
   for (const [index, each] of processes.entries()) {
     await each.campaign('outbox', { ttlMs: TTL_MS });
     if (index === 0) await begun(1);
     else await untilQueued(server, 'outbox', index);
   }
-  await a!.kill();
+  await named('a').kill();
   await begun(2);
-  b!.pause();
+  successor = journal.entries('began')[1]!.process;
+  other = successor === 'b' ? 'c' : 'b';
+  named(successor).pause();
   await begun(3);
-  b!.resume();
+  named(successor).resume();
   await until(() => journal.entries('late').length === 1, { what: 'the stopped leader writes too late' });
   await untilQueued(server, 'outbox', 1);
-  await c!.resign('outbox');
+  await named(other).resign('outbox');
   await begun(4);
   await untilQueued(server, 'outbox', 1);
-  await b!.close();
+  await named(successor).close();
   await begun(5);
   await until(() => journal.entries('held').some(({ term }) => term === lastTerm()), { what: 'the last one looks' });
 }, 30_000);
@@ -50,7 +55,7 @@ const byTime = (entries: Entry[]) => [...entries].sort((one, other) => Number(on
 
 it('of three processes one leads after the other, through kill -9, SIGSTOP, a resignation and a shutdown, in rising terms [G311]', () => {
   const began = journal.entries('began');
-  expect(began.map(({ process }) => process)).toEqual(['a', 'b', 'c', 'b', 'c']);
+  expect(began.map(({ process }) => process)).toEqual(['a', successor, other, successor, other]);
   const terms = began.map(({ term }) => term);
   expect(terms).toEqual([...new Set(terms)].sort((one, other) => one - other));
 });
@@ -67,7 +72,7 @@ it('the write of a leader that was stopped for longer than its lease is refused 
   const store = new FencedStore();
   const late = journal.entries('late');
   const refused = journal.entries('held', 'late').filter(({ term, process }) => !store.write(process, term));
-  expect(late.map(({ process }) => process)).toEqual(['b']);
+  expect(late.map(({ process }) => process)).toEqual([successor]);
   expect(refused).toEqual(late);
 });
 
