@@ -12,6 +12,8 @@ import { GRANT_TTL_MS } from '../scripts/hand-off.js';
 import type { Reply } from '../scripts/script-runner.js';
 import { readValue } from './lock-value.js';
 
+export type { Sending } from '../scripts/script-runner.js';
+
 export { LIMIT_US } from '../scripts/fence.js';
 
 /** Why a node did not do an operation, or did not confirm it. */

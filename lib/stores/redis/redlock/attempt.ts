@@ -1,5 +1,4 @@
-import type { Sending } from '../scripts/script-runner.js';
-import { RedisGrant } from '../node/node-answers.js';
+import { RedisGrant, type Sending } from '../node/node-answers.js';
 
 /** The state of a lock on one node, as far as its answers show. */
 export interface Trace {
