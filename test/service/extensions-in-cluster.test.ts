@@ -1,13 +1,13 @@
 import { Cluster } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
-import { EXTEND_ACROSS } from '../../lib/stores/redis/scripts/lua.js';
+import { EXTEND, EXTEND_ACROSS } from '../../lib/stores/redis/scripts/lua.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import { until } from '../support/until.js';
 
 const LOCKS = 600;
-const TTL_MS = 6_000;
+const TTL_MS = 4_000;
 
 describe('In a Cluster', () => {
   let cluster: RedisCluster;
@@ -66,6 +66,19 @@ describe('In a Cluster', () => {
     expect(refused).toBeGreaterThan(0);
     expect(refused).toBeLessThan(20); // it is not tried again for a while
     expect(held.every((lock) => lock.isHeld)).toBe(true);
+  });
+
+  it('many locks with a short ttl are extended by slot, at once', async () => {
+    const evalsha = client.evalsha.bind(client) as (...args: unknown[]) => Promise<unknown>;
+    const sent: string[] = [];
+    client.evalsha = ((sha: string, ...args: unknown[]) => {
+      sent.push(sha);
+      return evalsha(sha, ...args);
+    }) as typeof client.evalsha;
+    const locks = await openLocks({ redis: client, ttlMs: 900 });
+    await Promise.all(Array.from({ length: 100 }, (_, index) => locks.acquire(`short:${index}`)));
+    await until(() => sent.filter((sha) => sha === EXTEND.sha).length > 200, { what: 'they are extended' });
+    expect(sent).not.toContain(EXTEND_ACROSS.sha);
   });
 
   it('a lock that was taken is lost, and no other that is extended with it [G286]', async () => {

@@ -9,6 +9,8 @@ import type { NodeExtension } from './node-answers.js';
 const MANY = 50;
 /** For so many milliseconds these are gathered: each write to a node costs more than the extensions in it. */
 const GATHERING_MS = 20;
+/** With a ttl shorter than this, in milliseconds, there is no time for that. */
+const SHORT_TTL_MS = 1_000;
 /** After so many milliseconds extensions across slots are tried again where they did not work. */
 const AGAIN_MS = 60_000;
 
@@ -43,7 +45,8 @@ export class ExtensionsAcrossSlots {
   ) {}
 
   extend(extension: Extension): void {
-    if (performance.now() < this.#againAt) this.#extendAlone(extension, extension.done);
+    const mayWait = extension.ttlMs >= SHORT_TTL_MS && performance.now() >= this.#againAt;
+    if (!mayWait) this.#extendAlone(extension, extension.done);
     else if (this.#gathered.push(extension) === 1) nextTick(() => this.#endTick());
   }
 
