@@ -100,6 +100,9 @@ export class RedlockBackend implements LockBackend, WaitQueue {
           sentAt = Math.min(sentAt, voteSentAt);
           const { fencingToken, nodeTimeUs: timeUs } = vote;
           if (timeUs !== undefined) this.#proposals.learnVote(fencingToken, { node: at, timeUs, askedAt: voteSentAt });
+        } else if (vote.status === 'refused' && vote.wasPassedOver) {
+          // Messages of the other nodes are enough to be woken, so a subscription that broke with this one would not be missed.
+          this.checkListening(request.key);
         }
         voted(vote);
       }),
