@@ -8,6 +8,7 @@ export {
   LockSelfDeadlockError,
   LockUnavailableError,
   NodeError,
+  type Contention,
   type LockErrorCode,
   type LockLostReason,
   type LockOutcome,

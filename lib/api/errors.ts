@@ -82,23 +82,31 @@ function withoutFrames(error: Error): void {
   error.stack = `${error.name}: ${error.message}`;
 }
 
+/** What is known of a lock that others hold. */
+export interface Contention {
+  /** The holder, if it is known. */
+  readonly holder?: LockHolder;
+  /** How long the holder's lease still runs if it is not extended, in milliseconds; Infinity for a key without ttl. */
+  readonly remainingMs?: number;
+  /** Set when the call did not wait, as this many calls of this process waited already. */
+  readonly maxWaiters?: number;
+}
+
 /** Another holder kept the lock for the whole `waitMs`. HTTP status 409. */
-export class LockContendedError extends LockRefusal {
+export class LockContendedError extends LockRefusal implements Contention {
   override name = 'LockContendedError';
   readonly code = 'LOCK_CONTENDED';
   /** How long this call waited, in whole milliseconds. */
   readonly waitedMs: number;
+  readonly holder?: LockHolder;
   /** How long the holder's lease still runs if it is not extended, in whole milliseconds; Infinity for a key without ttl. */
   readonly remainingMs?: number;
+  readonly maxWaiters?: number;
 
   constructor(
     override readonly key: string,
     waitedMs: number,
-    /** The holder, if it is known. */
-    readonly holder?: LockHolder,
-    remainingMs?: number,
-    /** Set when the call did not wait, as this many calls of this process waited already. */
-    readonly maxWaiters?: number,
+    { holder, remainingMs, maxWaiters }: Contention = {},
   ) {
     const by = holder ? `is held by ${describeHolder(holder)}` : 'is held by others';
     const more = remainingMs === Infinity ? 'without end' : `for another ${Math.round(remainingMs ?? 0)} ms`;
@@ -114,7 +122,9 @@ export class LockContendedError extends LockRefusal {
       key,
     );
     this.waitedMs = Math.round(waitedMs);
+    this.holder = holder;
     if (remainingMs !== undefined) this.remainingMs = Math.round(remainingMs);
+    this.maxWaiters = maxWaiters;
     withoutFrames(this);
   }
 }

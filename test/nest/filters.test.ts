@@ -300,12 +300,12 @@ describe.each(HTTP_ADAPTERS)('a filter that was made by new, on %s,', (_name, ma
     @Get('local')
     @UseFilters(new LockHttpExceptionFilter())
     async local(): Promise<never> {
-      throw new LockContendedError('k', 0, undefined, 1_500);
+      throw new LockContendedError('k', 0, { remainingMs: 1_500 });
     }
 
     @Get('global')
     async global(): Promise<never> {
-      throw new LockContendedError('k', 0, undefined, 1_500);
+      throw new LockContendedError('k', 0, { remainingMs: 1_500 });
     }
   }
 
@@ -368,7 +368,7 @@ describe.each(HTTP_ADAPTERS)('Retry-After on %s', (_name, makeAdapter) => {
     [undefined, null],
   ])('of a lock that is held for %s ms more is %s', async (remainingMs, expected) => {
     const { url } = await start();
-    thrown = new LockContendedError('k', 0, undefined, remainingMs);
+    thrown = new LockContendedError('k', 0, { remainingMs });
     expect(await header(`${url}/intercepted`)).toBe(expected);
     expect(await header(`${url}/filtered`)).toBe(expected);
     expect(await header(`${url}/thrown`)).toBe(null);
@@ -383,7 +383,7 @@ describe.each(HTTP_ADAPTERS)('Retry-After on %s', (_name, makeAdapter) => {
 
   it('is not set on a response that has begun, and its error is not replaced', async () => {
     const { url, log } = await start();
-    thrown = new LockContendedError('k', 0, undefined, 1_000);
+    thrown = new LockContendedError('k', 0, { remainingMs: 1_000 });
     const response = await fetch(`${url}/begun`);
     expect([await response.text(), response.headers.get('retry-after')]).toEqual(['begun', null]);
     expect(log.lines).toEqual([expect.stringMatching(/^error LockContendedError/)]);

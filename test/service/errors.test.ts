@@ -18,7 +18,7 @@ const holder = { owner: 'web-3/17/random/1', host: 'web-3', pid: 17 };
 
 describe('every error', () => {
   it.each<[LockError, string, number, string | undefined]>([
-    [new LockContendedError('k', 10, holder, 20), 'LOCK_CONTENDED', 409, 'k'],
+    [new LockContendedError('k', 10, { holder, remainingMs: 20 }), 'LOCK_CONTENDED', 409, 'k'],
     [LockUnavailableError.from('acquired', 'k', []), 'LOCK_UNAVAILABLE', 503, 'k'],
     [new LockLostError('k', 'expired'), 'LOCK_LOST', 503, 'k'],
     [new LockSelfDeadlockError('k'), 'LOCK_SELF_DEADLOCK', 500, 'k'],
@@ -34,12 +34,12 @@ describe('every error', () => {
 
 describe('the message', () => {
   it('of a contended lock says who holds it, for how long, and what to do', () => {
-    expect(new LockContendedError('k', 10.4, holder, 20.6).message).toBe(
+    expect(new LockContendedError('k', 10.4, { holder, remainingMs: 20.6 }).message).toBe(
       'Lock "k" is held by pid 17 on web-3 (its lease runs for another 21 ms); gave up after waiting 10 ms. ' +
         'Raise waitMs, or shorten the work under the lock. ' +
         'To do something else instead, use tryAcquire, or onContended of @Locked.',
     );
-    expect(new LockContendedError('k', 1, { owner: 'x' }).message).toContain(
+    expect(new LockContendedError('k', 1, { holder: { owner: 'x' } }).message).toContain(
       'is held by owner "x"; gave up after waiting',
     );
     expect(new LockContendedError('k', 1).message).toContain('is held by others; gave up after waiting');
@@ -77,9 +77,12 @@ describe('the message', () => {
 
 describe('a contended lock', () => {
   it('tells times in whole milliseconds', () => {
-    expect(new LockContendedError('k', 10.4, holder, 20.6)).toMatchObject({ waitedMs: 10, remainingMs: 21 });
-    expect(new LockContendedError('k', 10, holder, Infinity).remainingMs).toBe(Infinity);
-    expect(new LockContendedError('k', 10, holder).remainingMs).toBeUndefined();
+    expect(new LockContendedError('k', 10.4, { holder, remainingMs: 20.6 })).toMatchObject({
+      waitedMs: 10,
+      remainingMs: 21,
+    });
+    expect(new LockContendedError('k', 10, { holder, remainingMs: Infinity }).remainingMs).toBe(Infinity);
+    expect(new LockContendedError('k', 10, { holder }).remainingMs).toBeUndefined();
   });
 });
 
@@ -102,7 +105,7 @@ describe('a refusal', () => {
   const causes = [new NodeError('a:1', 'down'), new NodeError('b:2', 'hangs')];
 
   it.each([
-    ['a contended lock', new LockContendedError('k', 10, holder, 20)],
+    ['a contended lock', new LockContendedError('k', 10, { holder, remainingMs: 20 })],
     ['an unavailable lock', LockUnavailableError.from('acquired', 'k', causes)],
     ['a node', causes[0]!],
   ])('of %s is printed as one line, which is its stack, too', (_what, error) => {
@@ -119,7 +122,7 @@ describe('a refusal', () => {
   });
 
   it('names the method that asked, once', () => {
-    const error = new LockContendedError('k', 10, holder).of('Orders.pay').of('Orders.payAll');
+    const error = new LockContendedError('k', 10, { holder }).of('Orders.pay').of('Orders.payAll');
     expect(error.method).toBe('Orders.pay');
     expect(error.message).toMatch(/^Orders\.pay: Lock "k" is held by/);
     expect(error.stack).toBe(`LockContendedError: ${error.message}`);

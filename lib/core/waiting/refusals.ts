@@ -47,12 +47,13 @@ export function timedOut(call: Refused, known: Knowledge): LockContendedError | 
 export function contended({ waitedMs }: Refused, known: Knowledge, maxWaiters?: number): LockContendedError {
   const { key, lease, seen, now } = known;
   if (lease) {
-    return new LockContendedError(key, waitedMs, parseOwner(lease.grant.owner), lease.remainingMs, maxWaiters);
+    const holder = parseOwner(lease.grant.owner);
+    return new LockContendedError(key, waitedMs, { holder, remainingMs: lease.remainingMs, maxWaiters });
   }
   const { owner, endsAt } = seen ?? {};
   const holder = owner === undefined ? undefined : parseOwner(owner);
   const remainingMs = endsAt === undefined ? undefined : Math.max(0, endsAt - now);
-  return new LockContendedError(key, waitedMs, holder, remainingMs, maxWaiters);
+  return new LockContendedError(key, waitedMs, { holder, remainingMs, maxWaiters });
 }
 
 /** Nothing was left of a lease when its grant was answered. */
