@@ -15,9 +15,10 @@ export {
 } from './api/errors.js';
 export type { LockEvent } from './api/events.js';
 export type { Leader, LeaderOptions, LeaderState, Leadership, LeadershipEnd } from './api/leader.js';
-export type { Lock, LockInfo } from './api/lock.js';
+export type { Lock, LockInfo, LockSet } from './api/lock.js';
 export type {
   AcquireOptions,
+  HoldOptions,
   LeaseOptions,
   LockServiceOptions,
   LossOptions,
@@ -46,7 +47,7 @@ export { RedisFence, type RedisFenceOptions } from './fencing/redis-fence.js';
 export { SqlFence, type SqlFenceOptions, type SqlQuery } from './fencing/sql-fence.js';
 export { StaleTokenError, type StaleTokenDetails } from './fencing/stale-token.error.js';
 export type { IoredisClient, RedisSource } from './stores/redis/client/source.js';
-export { LockService, type Work } from './core/service/lock.service.js';
+export { LockService, type Work, type WorkOfSet } from './core/service/lock.service.js';
 export { Fenced, FencingToken, type FencedOptions, type FencingTokenOptions } from './nest/fencing/fenced.decorator.js';
 export { FENCE_STORE, FencingTokenGuard } from './nest/fencing/fencing-token.guard.js';
 export type { LockErrorAnswer } from './nest/filters/lock-error-answer.js';

@@ -20,8 +20,8 @@ export type LockEvent =
   | ({ type: 'extension-failed'; causes: readonly NodeError[] } & OfLock)
   /** A held lock was lost. */
   | ({ type: 'lost'; reason: LockLostReason } & OfLock)
-  /** A lock was released. */
-  | ({ type: 'released' } & OfLock)
+  /** A lock was released, or its work has ended and it is kept until then because of `holdMs`. */
+  | ({ type: 'released'; keptUntil?: Date } & OfLock)
   /** The application closes and waits for this lock to be released, for `timeoutMs` at most. */
   | ({ type: 'closing'; timeoutMs: number } & OfLock)
   /** A release was not confirmed; it is repeated in the background. */

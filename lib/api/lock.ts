@@ -40,10 +40,38 @@ export interface Lock extends AsyncDisposable {
 
   /**
    * Releases the lock; further calls do nothing. Never throws: when the store cannot be asked, the release is repeated in the
-   * background, and the lease ends by itself.
+   * background, and the lease ends by itself. A lock with `holdMs` is kept in the store until then.
    * @returns `true` when the lock was removed (of a nested lock: when it is still held by the outer one); `false` when it
    *   was not this owner's any more, or that is unknown
    */
+  release(): Promise<boolean>;
+}
+
+/** Several locks that were acquired all or none: what `acquireAll` returns, and `withLock([…])` passes to the work. */
+export interface LockSet extends AsyncDisposable {
+  /** Their keys, each once, in the order in which they are acquired: that of their code units. */
+  readonly keys: readonly string[];
+  /**
+   * The lock of one of the keys, with a fencing token of its own.
+   * @throws LockOptionsError for a key that is not of the set
+   */
+  get(key: string): Lock;
+  /** Aborted, with a `LockLostError` as its reason, the moment the first of them is lost. The others are held and extended on. */
+  readonly signal: AbortSignal;
+  /** Aborted when the application begins to close, as `closing` of each of them. */
+  readonly closing: AbortSignal;
+  /** Whether all of them are held now. */
+  readonly isHeld: boolean;
+  /** Milliseconds until the first deadline of them, 0 unless all are held. */
+  readonly remainingMs: number;
+  /** Throws unless all of them are held now. @throws LockLostError of the first that is not */
+  assertHeld(): void;
+  /**
+   * Extends each of them, as `Lock.extend` does.
+   * @throws the error of the first that could not be extended, when all were tried
+   */
+  extend(ttlMs?: number): Promise<void>;
+  /** Releases each of them, whatever becomes of the others; further calls do nothing. @returns whether all were removed */
   release(): Promise<boolean>;
 }
 

@@ -32,6 +32,17 @@ export interface LeaseOptions {
   onTransaction?: 'warn' | 'refuse' | 'allow';
 }
 
+/** For how long a lock is kept at least. */
+export interface HoldOptions {
+  /**
+   * Keep the lock for at least this long, however the work ends, in milliseconds, 0 to 86 400 000; on a Redlock at most the
+   * `ttlMs` of the registration. It counts from when the store was asked for the lock with success: a crash does not shorten
+   * it, nor does closing the application. What is still waited for, or given back before the call has it, is not kept.
+   * @default 0: until the work has ended
+   */
+  holdMs?: number;
+}
+
 /** What to do when the lock was lost while the work ran. */
 export interface LossOptions {
   /**
@@ -102,15 +113,15 @@ export interface LockServiceOptions extends LeaseOptions, LossOptions {
   shutdownTimeoutMs?: number;
 }
 
-/** Options of `LockService.acquire`. */
-export interface AcquireOptions extends LeaseOptions {
+/** Options of `LockService.acquire` and `acquireAll`. */
+export interface AcquireOptions extends LeaseOptions, HoldOptions {
   /** Gives up waiting: the call rejects with `signal.reason`. It does not end a lock that is held. */
   signal?: AbortSignal;
   /** Only for `withLock` and `@Locked`: here `lock.signal` reports a loss. */
   onLost?: never;
 }
 
-/** Options of `LockService.tryAcquire`. */
+/** Options of `LockService.tryAcquire` and `tryAcquireAll`. */
 export interface TryAcquireOptions extends Omit<AcquireOptions, 'waitMs'> {
   /** It never waits. */
   waitMs?: never;

@@ -62,7 +62,16 @@ class RedisLocks implements ComposedLocks {
         if (report.refusal) throw report.refusal;
         notices.push(blockOf(registration, report), ...abstentions(report, problems));
       }
-      const service = LockService.of({ backend, options, registration, now, processName: name, shutdown });
+      const service = LockService.of({
+        backend,
+        options,
+        registration,
+        now,
+        processName: name,
+        shutdown,
+        // A node of a Redlock that has restarted does not vote for as long as the longest lock could stand.
+        longestHoldMs: servers.kind === 'redlock' ? options.ttlMs : undefined,
+      });
       return { service, notices };
     } catch (error) {
       await backend.close();

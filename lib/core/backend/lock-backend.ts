@@ -108,8 +108,11 @@ export interface LockBackend {
   acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void;
   /** A grant that this backend did not make itself is taken, too: another process may have made it. */
   extend(request: ExtendRequest, done: (outcome: ExtendOutcome) => void): void;
-  /** Repeated in the background until it is confirmed, or the lock has ended by itself. Takes any grant, as `extend` does. */
-  release(grant: Grant, done: (outcome: ReleaseOutcome) => void): void;
+  /**
+   * Repeated in the background until it is confirmed, or the lock has ended by itself. Takes any grant, as `extend` does.
+   * @param keptForMs for so long from now on the lock stands, shown as kept, and is given to nobody; then it ends by itself
+   */
+  release(grant: Grant, done: (outcome: ReleaseOutcome) => void, keptForMs?: number): void;
   /**
    * The known problems of the nodes that keep an attempt waiting.
    * @param silence the problem of a node that is connected, but owes an answer

@@ -2,6 +2,8 @@ import { types } from 'node:util';
 import { LockKeyError } from '../../api/errors.js';
 
 const MAX_KEY_BYTES = 1024;
+/** All are asked for at once. */
+const MAX_KEYS = 100;
 
 /** @throws LockKeyError for a key that is empty, over 1 KiB, or that Redis Cluster would misread */
 export function checkKey(key: unknown, status: 400 | 500 = 500): asserts key is string {
@@ -24,6 +26,18 @@ export function checkKey(key: unknown, status: 400 | 500 = 500): asserts key is 
       status,
     );
   }
+}
+
+/**
+ * The keys of a set of locks, each once, in the order in which all calls acquire them: then none waits for one that waits for it
+ * (Havender, Avoiding deadlock in multitasking systems, 1968).
+ * @throws LockKeyError for a list that is empty or too long, and for keys as `checkKey`
+ */
+export function checkKeys(keys: readonly unknown[], status: 400 | 500 = 500): string[] {
+  for (const key of keys) checkKey(key, status);
+  const set = [...new Set(keys as string[])].sort(); // by code units
+  if (set.length > 0 && set.length <= MAX_KEYS) return set;
+  throw new LockKeyError(`Locks are acquired together by 1 to ${MAX_KEYS} keys: got ${set.length}.`, status);
 }
 
 /** Why a value cannot be a part of a key. */

@@ -81,6 +81,8 @@ export class Lease implements Linked<Lease> {
   isUnsettled = false;
   /** The error of the last extension, if it failed. */
   fault?: Error;
+  /** Until when the store keeps it at least, by the clock, however its work ends. */
+  keptUntil = 0;
   readonly #owner: LeaseOwner;
   #state: LeaseState = 'held';
   #deadline: number;
@@ -136,6 +138,11 @@ export class Lease implements Linked<Lease> {
   /** Whether an extension is in flight; one at a time. Does not look at the deadline. */
   get isExtending(): boolean {
     return this.#state === 'extending' || this.#state === 'unknown';
+  }
+
+  /** For how long the store is to keep it from now on, whether it is held or not, in milliseconds; 0: no longer than its work. */
+  get keptForMs(): number {
+    return this.keptUntil === 0 ? 0 : Math.max(0, Math.ceil(this.keptUntil - this.#owner.now()));
   }
 
   get remainingMs(): number {

@@ -1,5 +1,5 @@
 import type { ExtendOutcome, Grant, LockBackend, ReleaseOutcome } from '../backend/lock-backend.js';
-import { LockUnavailableError, type LockLostReason } from '../../api/errors.js';
+import { LockUnavailableError, NodeError, type LockLostReason } from '../../api/errors.js';
 import type { LockEvent } from '../../api/events.js';
 import { checkTtl } from '../options/call-options.js';
 import { setImmediate } from '../time/event-loop.js';
@@ -38,8 +38,8 @@ export class Leases implements LeaseOwner, WatchdogListener {
   readonly #watchdog = new Watchdog(this);
   /** Leases whose loss was found, and not acted on yet. */
   readonly #found = new Set<Lease>();
-  /** Grants that are released once their leases have ended in the store, too. */
-  readonly #afterwards = new Map<NodeJS.Timeout, Grant>();
+  /** Leases that are released once they have ended in the store, too. */
+  readonly #afterwards = new Map<NodeJS.Timeout, Lease>();
   #whenIdle?: () => void;
   #isClosing = false;
 
@@ -93,6 +93,19 @@ export class Leases implements LeaseOwner, WatchdogListener {
     if (outcome.status === 'unavailable') throw LockUnavailableError.from('extended', lease.key, outcome.causes);
   }
 
+  /**
+   * Extends a lease by its ttl, and has the store keep the lock for at least `holdMs`, even if this process dies.
+   * @returns until when that is, by the clock; the lease is kept until then once that is its `keptUntil`
+   * @throws LockUnavailableError
+   */
+  async keepFor(lease: Lease, holdMs: number): Promise<number> {
+    if (lease.isHeld && lease.keptForMs >= holdMs) return lease.keptUntil; // by a call around this one
+    const outcome = await this.#extendNow(lease, lease.ttlMs, holdMs);
+    if (outcome.status === 'extended' && lease.isHeld) return outcome.sentAt + holdMs;
+    const causes = outcome.status === 'unavailable' ? outcome.causes : [lostBefore(lease.lostReason)];
+    throw LockUnavailableError.from('kept', lease.key, causes);
+  }
+
   /** Finds out whether it is still held, if that can be done without changing when it ends. */
   check(lease: Lease): void {
     if (lease.kept) void this.#extendNow(lease, lease.ttlMs);
@@ -106,10 +119,11 @@ export class Leases implements LeaseOwner, WatchdogListener {
     // In this order and at once: no extension is sent, and no waiter let in, behind the release.
     this.#watchdog.unwatch(lease);
     lease.release();
+    const { keptForMs } = lease;
     let isPassedOn = false;
     const givenBack = new Promise<ReleaseOutcome>((resolve) => (isPassedOn = this.listener.giveBack(lease, resolve)));
     this.#reportIdle();
-    if (!isPassedOn) return givenBack.then((outcome) => this.#released(lease, outcome));
+    if (!isPassedOn) return givenBack.then((outcome) => this.#released(lease, outcome, keptForMs));
     this.#released(lease, PASSED_ON);
     return RELEASED;
   }
@@ -150,9 +164,9 @@ export class Leases implements LeaseOwner, WatchdogListener {
   end(): void {
     for (const lease of this.#watchdog.leases) lease.lose('shutdown');
     this.settle();
-    for (const [timer, grant] of this.#afterwards) {
+    for (const [timer, { grant, keptForMs }] of this.#afterwards) {
       clearTimeout(timer);
-      this.#backend.release(grant, ignore);
+      this.#backend.release(grant, ignore, keptForMs);
     }
     this.#afterwards.clear();
     this.#watchdog.stop();
@@ -167,7 +181,7 @@ export class Leases implements LeaseOwner, WatchdogListener {
       this.#found.delete(lease);
       this.#watchdog.unwatch(lease);
       const reason = lease.lostReason;
-      if (reason === 'shutdown') this.#backend.release(lease.grant, ignore);
+      if (reason === 'shutdown') this.#backend.release(lease.grant, ignore, lease.keptForMs);
       else if (reason !== 'stolen') this.#releaseAfterwards(lease);
       this.listener.onLost(lease);
       this.#reportIdle();
@@ -194,19 +208,25 @@ export class Leases implements LeaseOwner, WatchdogListener {
     else if (!lease.isExtending) this.#watchdog.unwatch(lease);
   }
 
-  async #extendNow(lease: Lease, ttlMs: number): Promise<ExtendOutcome> {
+  async #extendNow(lease: Lease, ttlMs: number, holdMs?: number): Promise<ExtendOutcome> {
     while (lease.isExtending) await lease.answered(); // one at a time, so that the last answer is that of the last command
     if (!lease.isHeld) return ENDED;
-    return new Promise((resolve) => this.#extend(lease, ttlMs, resolve));
+    return new Promise((resolve) => this.#extend(lease, ttlMs, resolve, holdMs));
   }
 
-  #extend(lease: Lease, ttlMs: number, done: (outcome: ExtendOutcome) => void = ignore): void {
+  /** The lease counts on its ttl, which may be shorter than the time for which the store is to keep the lock. */
+  #extend(
+    lease: Lease,
+    ttlMs: number,
+    done: (outcome: ExtendOutcome) => void = ignore,
+    holdMs = lease.keptForMs,
+  ): void {
     if (!lease.beginExtension(ttlMs)) {
       done(ENDED);
       return;
     }
     this.#watchdog.watchExtending(lease);
-    this.#backend.extend({ grant: lease.grant, ttlMs }, (outcome) => {
+    this.#backend.extend({ grant: lease.grant, ttlMs: Math.max(ttlMs, holdMs, lease.keptForMs) }, (outcome) => {
       this.#extended(lease, outcome);
       done(outcome);
     });
@@ -237,10 +257,10 @@ export class Leases implements LeaseOwner, WatchdogListener {
     });
   }
 
-  #released(lease: Lease, outcome: ReleaseOutcome): boolean {
+  #released(lease: Lease, outcome: ReleaseOutcome, keptForMs = 0): boolean {
     switch (outcome.status) {
       case 'released':
-        this.#emit(() => ({ type: 'released', ...identity(lease) }));
+        this.#emit(() => ({ type: 'released', ...until(keptForMs), ...identity(lease) }));
         return true;
       case 'gone':
         // Since when is unknown: the work may not have been alone.
@@ -257,16 +277,17 @@ export class Leases implements LeaseOwner, WatchdogListener {
    * The store may keep the key for longer than the lease ran here: an extension that was given up may still run, and a
    * clock that was set ahead ended the lease too early.
    */
-  #releaseAfterwards({ grant, ttlMs: keptTtlMs, provisionalTtlMs = keptTtlMs }: Lease): void {
+  #releaseAfterwards(lease: Lease): void {
+    const { ttlMs: keptTtlMs, provisionalTtlMs = keptTtlMs } = lease;
     const ttlMs = Math.min(provisionalTtlMs, keptTtlMs);
     const timer = setTimeout(
       () => {
         this.#afterwards.delete(timer);
-        this.#backend.release(grant, ignore);
+        this.#backend.release(lease.grant, ignore, lease.keptForMs);
       },
       ttlMs - validityMs(ttlMs, this.marginMs),
     ).unref();
-    this.#afterwards.set(timer, grant);
+    this.#afterwards.set(timer, lease);
   }
 
   #reportIdle(): void {
@@ -281,6 +302,14 @@ const SOON = Promise.resolve();
 
 /** Ignores the outcome of a release: the backend retries it. */
 function ignore(): void {}
+
+function lostBefore(reason: LockLostReason): NodeError {
+  return new NodeError('the store', `the lock was lost again before it could be kept (${reason})`, 'Try again.');
+}
+
+function until(keptForMs: number): { keptUntil?: Date } {
+  return keptForMs > 0 ? { keptUntil: new Date(Date.now() + keptForMs) } : {};
+}
 
 /** The fields of an event that identify a lease. */
 export function identity({ key, grant, fencingToken }: Lease): { key: string; owner: string; fencingToken?: number } {

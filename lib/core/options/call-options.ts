@@ -3,7 +3,8 @@ import type { AcquireOptions, LockServiceOptions, WithLockOptions } from '../../
 import { checked, DAY_MS, milliseconds, oneOf, refuseUnknown, unfit, type Check } from './checks.js';
 
 /** The options of one call, with the defaults of its service. */
-export type LockRequest = Required<Omit<WithLockOptions, 'signal'>> & Pick<AcquireOptions, 'signal'>;
+export type LockRequest = Required<Omit<WithLockOptions, 'signal' | 'holdMs'>> &
+  Pick<AcquireOptions, 'signal' | 'holdMs'>;
 
 /** The defaults of a service for its calls, and the options that bound them. */
 export interface CallDefaults extends LockRequest, Pick<LockServiceOptions, 'insideTransaction'> {
@@ -22,8 +23,11 @@ export const LEASE_CHECKS = {
   onLost: oneOf('reject', 'ignore'),
 } satisfies Record<string, Check>;
 
+/** Checks of options that a call and a locked method have. */
+const METHOD_CHECKS = { ...LEASE_CHECKS, holdMs: milliseconds(0, DAY_MS) };
+
 const CALL_CHECKS: Readonly<Record<keyof LockRequest, Check>> = {
-  ...LEASE_CHECKS,
+  ...METHOD_CHECKS,
   signal: (name, value) => {
     if (!(value instanceof AbortSignal)) throw unfit(name, value, 'an AbortSignal');
   },
@@ -67,8 +71,8 @@ export function resolveRequest(
 
 /** @throws LockOptionsError for options that a locked method cannot have, or with a value out of bounds */
 export function checkRequest(options: object, also: readonly string[] = []): void {
-  refuseUnknown(options, [...Object.keys(LEASE_CHECKS), ...also]);
-  checked(options, LEASE_CHECKS);
+  refuseUnknown(options, [...Object.keys(METHOD_CHECKS), ...also]);
+  checked(options, METHOD_CHECKS);
 }
 
 /** @throws LockOptionsError */
@@ -82,6 +86,16 @@ export function checkMargin(ttlMs: number, marginMs: number): void {
   if (marginMs >= ttlMs * 0.9) {
     throw new LockOptionsError(`marginMs must leave a tenth of ttlMs: got marginMs ${marginMs} with ttlMs ${ttlMs}.`);
   }
+}
+
+/** @throws LockOptionsError */
+export function checkHold(holdMs: number, longestMs: number): void {
+  if (holdMs <= longestMs) return;
+  throw new LockOptionsError(
+    `holdMs must be at most the ttlMs of the registration, ${longestMs}, on a Redlock: got ${holdMs}. A node that has ` +
+      'restarted votes only when every lock that it may have forgotten has ended, and so would wait for as long. ' +
+      'Raise ttlMs of the registration, or keep the lock on one Redis.',
+  );
 }
 
 /** Refuses `onTransaction: 'refuse'` where it could have no effect, since it would look safe. @throws LockOptionsError */

@@ -2,12 +2,15 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { LockOptionsError } from '../../api/errors.js';
 import type { Lease } from '../lease/lease.js';
 import type { LockHandle } from '../lease/lock-handle.js';
+import { listed, LockSetHandle } from '../lease/lock-set-handle.js';
 import type { Lock } from '../../api/lock.js';
 
 interface Frame {
   /** Undefined once it was found released. */
   lock?: LockHandle;
   lease: Lease;
+  /** Of which the lock is one. */
+  set?: LockSetHandle;
   outer: Frame | undefined;
 }
 
@@ -15,8 +18,13 @@ interface Frame {
 export class LockContext {
   readonly #context = new AsyncLocalStorage<Frame>();
 
-  run<T>(lock: LockHandle, work: (lock: Lock) => T): T {
-    return this.#context.run({ lock, lease: lock.lease, outer: this.#innermost() }, work, lock);
+  run<T, Held extends LockHandle | LockSetHandle>(held: Held, work: (held: Held) => T): T {
+    if (!(held instanceof LockSetHandle)) {
+      return this.#context.run({ lock: held, lease: held.lease, outer: this.#innermost() }, work, held);
+    }
+    const outermost = this.#innermost();
+    const frame = held.locks.reduce((outer, lock): Frame => ({ lock, lease: lock.lease, set: held, outer }), outermost);
+    return this.#context.run(frame!, work, held);
   }
 
   /** Runs what goes on for longer than the call: it does not run under the locks of that. */
@@ -31,11 +39,16 @@ export class LockContext {
 
   /**
    * The innermost lock that is not released yet, held or lost; with a key, the innermost of that key.
-   * @throws LockOptionsError when there is none
+   * @throws LockOptionsError when there is none, or several were acquired at once and none is named
    */
   current(key?: string): Lock {
     const fits = (lock: LockHandle) => !lock.isReleased && (key === undefined || lock.key === key);
     const frame = this.#find(({ lock }) => lock !== undefined && fits(lock));
+    if (frame?.set && key === undefined) {
+      throw new LockOptionsError(
+        `current() was called under several locks: name one of ${listed(frame.set.keys)}, as in current("${frame.lock!.key}").`,
+      );
+    }
     if (frame) return frame.lock!;
     const which = key === undefined ? 'any lock' : `the lock "${key}"`;
     throw new LockOptionsError(

@@ -1,6 +1,6 @@
 import { Subject, type Observable } from 'rxjs';
 import type { LockBackend } from '../backend/lock-backend.js';
-import { checkKey } from '../keys/key.js';
+import { checkKey, checkKeys } from '../keys/key.js';
 import { diagnosisOf, REPORT_TIMEOUT_MS } from '../backend/report.js';
 import type { LockDiagnosis, NodeReport } from '../../api/diagnosis.js';
 import { LockContendedError, LockOptionsError, LockSelfDeadlockError, type LockOutcome } from '../../api/errors.js';
@@ -8,16 +8,20 @@ import type { LockEvent } from '../../api/events.js';
 import type { Leader, LeaderOptions, Leadership } from '../../api/leader.js';
 import type { Lease } from '../lease/lease.js';
 import { LockHandle } from '../lease/lock-handle.js';
-import type { Lock, LockInfo } from '../../api/lock.js';
+import { LockSetHandle } from '../lease/lock-set-handle.js';
+import type { Lock, LockInfo, LockSet } from '../../api/lock.js';
 import type { AcquireOptions, LossOptions, TryAcquireOptions, WithLockOptions } from '../../api/options.js';
-import { resolveRequest, type CallKind, type LockRequest } from '../options/call-options.js';
+import { checkHold, resolveRequest, type CallKind, type LockRequest } from '../options/call-options.js';
 import { resolveLeaderOptions } from '../options/leader-options.js';
 import type { ResolvedServiceOptions } from '../options/service-options.js';
+import { acquireAll } from './acquire-all.js';
 import { Election } from './election.js';
 import { loopTurn } from '../time/event-loop.js';
 import { LockContext } from './lock-context.js';
 import { lockInfo } from './lock-info.js';
 import { LockEngine } from '../engine/lock-engine.js';
+import { unfit } from '../options/checks.js';
+import type { WaitRequest } from '../waiting/waiter.js';
 import type { Closable, Shutdown } from './shutdown.js';
 import { TransactionCheck } from './transaction-check.js';
 
@@ -26,6 +30,15 @@ const WITHOUT_CALLER: LossOptions = { onLost: 'ignore' };
 
 /** The work of a call under its lock. */
 export type Work<T> = (lock: Lock) => T | PromiseLike<T>;
+
+/** The work of a call under its locks. */
+export type WorkOfSet<T> = (locks: LockSet) => T | PromiseLike<T>;
+
+/** The request of one of the locks of a call. */
+type WaitingRequest = LockRequest & Pick<WaitRequest, 'since' | 'isProbe'>;
+
+/** What a call acquires. */
+type Held = LockHandle | LockSetHandle;
 
 /** The parts of a lock service. */
 export interface LockServiceParts {
@@ -39,6 +52,8 @@ export interface LockServiceParts {
   processName: string;
   /** The shutdown of the application, which closes all its lock services at once. */
   shutdown: Shutdown;
+  /** The longest `holdMs` that the store can keep. @default any */
+  longestHoldMs?: number;
 }
 
 /** Acquires, keeps and releases locks. Inject it: `RedisLockModule` provides one for each registration. */
@@ -52,27 +67,39 @@ export class LockService {
   /** The same options, for calls that do not wait. */
   readonly #onlyOnce: ResolvedServiceOptions;
   readonly #backend: LockBackend;
+  readonly #now: () => number;
   readonly #engine: LockEngine;
   readonly #held = new LockContext();
   readonly #elections = new Map<string, Election>();
   readonly #events = new Subject<LockEvent>();
   readonly #transactions?: TransactionCheck;
   readonly #shutdown: Shutdown;
+  readonly #longestHoldMs: number;
   readonly #closable: Closable;
   #closing?: Promise<void>;
 
-  private constructor({ backend, options, registration, now, processName, shutdown }: LockServiceParts) {
+  private constructor({
+    backend,
+    options,
+    registration,
+    now,
+    processName,
+    shutdown,
+    longestHoldMs = Infinity,
+  }: LockServiceParts) {
     this.registration = registration;
     this.events$ = this.#events.asObservable();
     this.#options = options;
     this.#onlyOnce = { ...options, waitMs: 0 };
     this.#backend = backend;
+    this.#now = now;
     if (options.insideTransaction) {
       const warn = (key: string, message: string) => this.#emit(() => ({ type: 'warning', key, message }));
       this.#transactions = new TransactionCheck(options.insideTransaction, warn);
     }
     this.#engine = new LockEngine({ backend, now, limits: options, processName, events: this.#events });
     this.#shutdown = shutdown;
+    this.#longestHoldMs = longestHoldMs;
     this.#closable = {
       timeoutMs: options.shutdownTimeoutMs,
       held: this.#held,
@@ -114,20 +141,50 @@ export class LockService {
   }
 
   /**
-   * Runs the work under a lock: acquired before, extended while it runs, released after, whatever the outcome.
+   * Acquires the locks of all keys, 1 to 100, or none: in one round trip if they are free. Otherwise those before the first that
+   * is not are held while that one is waited for, for up to `waitMs` milliseconds in all. All calls go by one order of keys, so
+   * none waits for another that waits for it; work under a single lock that acquires more can still do that.
+   * @throws like `acquire`; the `key` of the error is that of the lock that was refused
+   */
+  acquireAll(keys: readonly string[], options?: AcquireOptions): Promise<LockSet> {
+    return this.#acquireAll(keys, options, 'acquire');
+  }
+
+  /**
+   * Acquires the locks of all keys if all are free; tries exactly once.
+   * @returns null when another holder has one of them
+   * @throws like `acquireAll`, except that contention is no error
+   */
+  async tryAcquireAll(keys: readonly string[], options?: TryAcquireOptions): Promise<LockSet | null> {
+    try {
+      return await this.#acquireAll(keys, options, 'tryAcquire');
+    } catch (error) {
+      if (error instanceof LockContendedError) return null;
+      throw error;
+    }
+  }
+
+  /**
+   * Runs the work under a lock: acquired before, extended while it runs, released after, whatever the outcome. With a list of
+   * keys, under all of their locks: see `acquireAll`.
    * @returns the result of the work
    * @throws like `acquire`; the error of the work; LockLostError when the lock was lost meanwhile (see `onLost`)
    */
   withLock<T>(key: string, work: Work<T>): Promise<T>;
   withLock<T>(key: string, options: WithLockOptions, work: Work<T>): Promise<T>;
-  async withLock<T>(key: string, ...rest: [Work<T>] | [WithLockOptions, Work<T>]): Promise<T> {
+  withLock<T>(keys: readonly string[], work: WorkOfSet<T>): Promise<T>;
+  withLock<T>(keys: readonly string[], options: WithLockOptions, work: WorkOfSet<T>): Promise<T>;
+  async withLock<T>(
+    key: string | readonly string[],
+    ...rest: [(held: never) => T | PromiseLike<T>] | [WithLockOptions, (held: never) => T | PromiseLike<T>]
+  ): Promise<T> {
     const [options, work] = rest.length === 1 ? [undefined, rest[0]] : rest;
     if (typeof work !== 'function') {
       return this.#engine.refuse(
         new LockOptionsError(`withLock(key, options, work) needs a function as its last argument: got ${typeof work}.`),
       );
     }
-    return this.#run(await this.#acquire(key, options, 'withLock'), options, work);
+    return this.#run(await this.#acquireOneOrAll(key, options), options, work as (held: Held) => T | PromiseLike<T>);
   }
 
   /**
@@ -137,24 +194,24 @@ export class LockService {
    * @internal
    */
   async withLockOr<T>(
-    key: string,
+    key: string | readonly string[],
     options: WithLockOptions | undefined,
-    work: Work<T>,
+    work: () => T | PromiseLike<T>,
     onRefused: (error: unknown) => T | PromiseLike<T>,
     method?: string,
   ): Promise<T> {
-    let lock: LockHandle;
+    let held: Held;
     try {
-      lock = await this.#acquire(key, options, 'withLock', method);
+      held = await this.#acquireOneOrAll(key, options, method);
     } catch (error) {
       return onRefused(error);
     }
-    return this.#run(lock, options, work);
+    return this.#run(held, options, work);
   }
 
   /**
    * The lock that this call runs under, by its async context: the innermost one, or the one of the key.
-   * @throws LockOptionsError when this call runs under no such lock
+   * @throws LockOptionsError when this call runs under no such lock, or under several that were acquired at once
    */
   current(key?: string): Lock {
     return this.#held.current(key);
@@ -282,17 +339,84 @@ export class LockService {
    */
   #acquire(key: string, options: WithLockOptions | undefined, call: CallKind, method?: string): Promise<LockHandle> {
     try {
-      const defaults = call === 'tryAcquire' ? this.#onlyOnce : this.#options;
-      const request = options === undefined ? defaults : resolveRequest(options, defaults, call);
+      const request = this.#requestOf(options, call);
       checkKey(key);
-      const held = this.#held.heldLease(key);
-      return held ? this.#acquireHeld(key, request, held, method) : this.#join(key, request, method);
+      const lock = this.#acquireOne(key, request, method);
+      return request.holdMs ? this.#kept(lock, request) : lock;
     } catch (error) {
       return this.#engine.refuse(error);
     }
   }
 
-  #join(key: string, request: LockRequest, method?: string): Promise<LockHandle> {
+  #acquireOneOrAll(
+    key: string | readonly string[],
+    options: WithLockOptions | undefined,
+    method?: string,
+  ): Promise<Held> {
+    return typeof key === 'string' || !Array.isArray(key)
+      ? this.#acquire(key as string, options, 'withLock', method)
+      : this.#acquireAll(key, options, 'withLock', method);
+  }
+
+  async #acquireAll(
+    given: readonly string[],
+    options: WithLockOptions | undefined,
+    call: CallKind,
+    method?: string,
+  ): Promise<LockSetHandle> {
+    try {
+      const request = this.#requestOf(options, call);
+      if (!Array.isArray(given)) throw unfit('keys', given, 'an array of keys');
+      const keys = checkKeys(given);
+      request.signal?.throwIfAborted();
+      const since = this.#now();
+      const probing = { ...request, waitMs: 0, isProbe: request.waitMs > 0 };
+      const waiting = { ...request, since };
+      const locks = acquireAll(
+        keys,
+        (key) => this.#acquireOne(key, probing, method),
+        request.waitMs > 0 ? (key) => this.#acquireOne(key, waiting, method) : undefined,
+      );
+      const set = locks.then((held) => new LockSetHandle(held));
+      return await (request.holdMs ? this.#kept(set, request) : set);
+    } catch (error) {
+      return this.#engine.refuse(error);
+    }
+  }
+
+  /** @throws LockOptionsError */
+  #requestOf(options: WithLockOptions | undefined, call: CallKind): LockRequest {
+    const defaults = call === 'tryAcquire' ? this.#onlyOnce : this.#options;
+    if (options === undefined) return defaults;
+    const request = resolveRequest(options, defaults, call);
+    if (request.holdMs) checkHold(request.holdMs, this.#longestHoldMs);
+    return request;
+  }
+
+  #acquireOne(key: string, request: WaitingRequest, method?: string): Promise<LockHandle> {
+    const held = this.#held.heldLease(key);
+    return held ? this.#acquireHeld(key, request, held, method) : this.#join(key, request, method);
+  }
+
+  /**
+   * Has the store keep what was acquired for at least `holdMs`, before its caller gets it. It is kept from the moment on that
+   * nothing else can refuse the call: what is given back before is released at once.
+   */
+  async #kept<H extends Held>(acquiring: Promise<H>, { holdMs, signal }: LockRequest): Promise<H> {
+    const held = await acquiring;
+    const leases = leasesOf(held);
+    try {
+      const until = await Promise.all(leases.map((lease) => this.#engine.leases.keepFor(lease, holdMs!)));
+      signal?.throwIfAborted();
+      leases.forEach((lease, index) => (lease.keptUntil = Math.max(lease.keptUntil, until[index]!)));
+      return held;
+    } catch (error) {
+      void held.release();
+      return this.#engine.refuse(error);
+    }
+  }
+
+  #join(key: string, request: WaitingRequest, method?: string): Promise<LockHandle> {
     if (request.waitMs > 0 && this.#elections.get(key)?.isLeader) {
       return this.#engine.refuse(LockSelfDeadlockError.underLeader(key));
     }
@@ -301,7 +425,12 @@ export class LockService {
     return this.#engine.acquire(key, request, closing);
   }
 
-  async #acquireHeld(key: string, request: LockRequest, held: Lease | undefined, method?: string): Promise<LockHandle> {
+  async #acquireHeld(
+    key: string,
+    request: WaitingRequest,
+    held: Lease | undefined,
+    method?: string,
+  ): Promise<LockHandle> {
     for (; held?.state === 'unknown'; held = this.#held.heldLease(key)) await held.answered();
     if (!held) return this.#join(key, request, method);
     if (!request.reentrant) return this.#engine.refuse(new LockSelfDeadlockError(key));
@@ -338,17 +467,21 @@ export class LockService {
     }
   }
 
-  async #run<T>(lock: LockHandle, options: LossOptions | undefined, work: Work<T>): Promise<T> {
-    const { lease } = lock;
+  async #run<T, H extends Held>(
+    held: H,
+    options: LossOptions | undefined,
+    work: (held: H) => T | PromiseLike<T>,
+  ): Promise<T> {
     const { onLost = this.#options.onLost } = options ?? {};
     let outcome: { status: 'fulfilled'; value: T } | { status: 'rejected'; reason: unknown };
     try {
-      outcome = { status: 'fulfilled', value: await this.#held.run(lock, work) };
+      outcome = { status: 'fulfilled', value: await this.#held.run(held, work) };
     } catch (reason) {
       outcome = { status: 'rejected', reason };
     }
-    await lock.release();
-    if (lease.isLost && onLost === 'reject') throw lease.lostError(outcome satisfies LockOutcome);
+    await held.release();
+    const lost = onLost === 'reject' ? leasesOf(held).find((lease) => lease.isLost) : undefined;
+    if (lost) throw lost.lostError(outcome satisfies LockOutcome);
     if (outcome.status === 'rejected') throw outcome.reason;
     return outcome.value;
   }
@@ -356,4 +489,8 @@ export class LockService {
   #emit(event: () => LockEvent): void {
     if (this.#events.observed) this.#events.next(event());
   }
+}
+
+function leasesOf(held: Held): Lease[] {
+  return held instanceof LockSetHandle ? held.locks.map(({ lease }) => lease) : [held.lease];
 }

@@ -240,7 +240,7 @@ export class LockQueue {
     this.#waiters.push(waiter);
     const { signal, waitMs, ttlMs } = waiter.request;
     // An attempt ends by itself: a call that asks at once, and has the time for it, needs no timer.
-    if (!asks || signal || waitMs <= backend.attemptTimeoutMs(ttlMs)) this.#limit(waiter);
+    if (!asks || signal || waiter.wasRefused || waitMs <= backend.attemptTimeoutMs(ttlMs)) this.#limit(waiter);
     if (waiter.isSettled) return;
     if (asks) this.#begin(waiter);
     else this.#takeOver(waiter);
@@ -255,7 +255,7 @@ export class LockQueue {
       this.#grant(next, grant, this.#cohort!.nextToken++, ttlMs, sentAt);
       return true;
     }
-    this.queues.backend.release(lease.grant, done);
+    this.queues.backend.release(lease.grant, done, lease.keptForMs);
     this.#noteTaken();
     this.#goOn();
     return false;
@@ -521,12 +521,12 @@ export class LockQueue {
   static readonly #timeIsOver = (queue: LockQueue, waiter: Waiter): void =>
     queue.#giveUp(waiter, timedOut(waiter, queue.#known));
 
-  /** A lease that is not extended, or has another ttl, has to be one of its own. */
-  #canPassOn({ grant, ttlMs, sentAt, deadline, isUnsettled }: Lease, { request }: Waiter): boolean {
+  /** A lease that is not extended, or has another ttl, has to be one of its own; one that is kept ends with the time. */
+  #canPassOn({ grant, ttlMs, sentAt, deadline, isUnsettled, keptForMs }: Lease, { request }: Waiter): boolean {
     if (this.#cohort?.grant !== grant || request.cohort === false) return false;
     const { nextToken, lastToken, endsAt } = this.#cohort;
     const now = this.queues.now();
-    if (nextToken > lastToken || now >= endsAt || isUnsettled) return false;
+    if (nextToken > lastToken || now >= endsAt || isUnsettled || keptForMs > 0) return false;
     return request.watchdog && request.ttlMs === ttlMs && now < sentAt + (deadline - sentAt) * PASSED_WITHIN;
   }
 

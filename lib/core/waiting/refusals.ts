@@ -25,7 +25,11 @@ export interface Knowledge {
 
 /** The call that is refused. */
 interface Refused {
+  /** When it joined the queue of the key. */
+  readonly startedAt: number;
   readonly waitedMs: number;
+  /** Whether it was refused before, a moment ago, and now waits. */
+  readonly wasRefused: boolean;
   readonly triesOnce: boolean;
 }
 
@@ -35,8 +39,9 @@ const ANSWER_DUE_MS = 200;
 /** The refusal of a call whose time is over: it names the holder, or says that the store owes an answer. */
 export function timedOut(call: Refused, known: Knowledge): LockContendedError | LockUnavailableError {
   const { key, lease, seen, now } = known;
-  const unansweredMs = seen ? now - (seen.askedAt ?? now) : call.waitedMs;
-  if (lease || (seen ? unansweredMs < ANSWER_DUE_MS : call.triesOnce)) return contended(call, known);
+  const unansweredMs = now - (seen ? (seen.askedAt ?? now) : call.startedAt);
+  const isKnownHeld = seen !== undefined || call.wasRefused;
+  if (lease || (isKnownHeld ? unansweredMs < ANSWER_DUE_MS : call.triesOnce)) return contended(call, known);
   const silence = `no answer for ${Math.round(unansweredMs)} ms, and waitMs is over`;
   const problems = known.backend.problems(silence);
   const causes = problems.length > 0 ? problems : [new NodeError('the store', silence)];

@@ -18,6 +18,10 @@ export interface WaitRequest {
   readonly cohort?: boolean;
   /** The signal of the caller: the call rejects with its reason. */
   readonly signal?: AbortSignal;
+  /** Since when the caller waits, by the clock, if it was refused before, and now waits for the lock. */
+  readonly since?: number;
+  /** Whether the caller goes on when it is refused, so that this is no event. @default false */
+  readonly isProbe?: boolean;
 }
 
 /** How far the closing of the application has come, for all calls of one kind. */
@@ -51,8 +55,8 @@ export class Calls {
   }
 
   /** Ends a call that was refused. @param reject lets its caller know */
-  refused({ key }: Waiter, reason: unknown, reject: (reason: unknown) => void): void {
-    if (this.events.observed) this.#emit(failureEvent(key, reason));
+  refused({ key, request }: Waiter, reason: unknown, reject: (reason: unknown) => void): void {
+    if (this.events.observed && !request.isProbe) this.#emit(failureEvent(key, reason));
     this.gate.settle(reason, () => {
       reject(reason);
       this.inFlight.end();
@@ -114,7 +118,7 @@ export class Waiter implements Linked<Waiter> {
   }
 
   get waitedMs(): number {
-    return this.calls.now() - this.startedAt;
+    return this.calls.now() - (this.request.since ?? this.startedAt);
   }
 
   /** Until the deadline; never negative. */
@@ -125,6 +129,10 @@ export class Waiter implements Linked<Waiter> {
   /** Whether the call does not wait at all, but tries once. */
   get triesOnce(): boolean {
     return this.request.waitMs === 0;
+  }
+
+  get wasRefused(): boolean {
+    return this.request.since !== undefined;
   }
 
   /** Whether something ends its waiting already. */

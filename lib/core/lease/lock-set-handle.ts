@@ -1,0 +1,74 @@
+import { inspect } from 'node:util';
+import { LockOptionsError } from '../../api/errors.js';
+import type { Lock, LockSet } from '../../api/lock.js';
+import type { LockHandle } from './lock-handle.js';
+
+/** The handles of several locks. Each is kept, extended and released for itself. */
+export class LockSetHandle implements LockSet {
+  #signal?: AbortSignal;
+  #closing?: AbortSignal;
+
+  /** @param locks at least one, in the order in which they were acquired */
+  constructor(readonly locks: readonly LockHandle[]) {}
+
+  get keys(): readonly string[] {
+    return this.locks.map(({ key }) => key);
+  }
+
+  get(key: string): Lock {
+    const lock = this.locks.find((each) => each.key === key);
+    if (lock) return lock;
+    throw new LockOptionsError(`get("${key}") was called on the locks ${listed(this.keys)}: it is none of these keys.`);
+  }
+
+  get signal(): AbortSignal {
+    const signals = this.locks.map(({ signal }) => signal); // asking each may abort it
+    return (this.#signal ??= AbortSignal.any(signals));
+  }
+
+  get closing(): AbortSignal {
+    const signals = this.locks.map(({ closing }) => closing);
+    return (this.#closing ??= AbortSignal.any(signals));
+  }
+
+  get isHeld(): boolean {
+    return this.locks.every(({ isHeld }) => isHeld);
+  }
+
+  get remainingMs(): number {
+    return Math.min(...this.locks.map(({ remainingMs }) => remainingMs));
+  }
+
+  assertHeld(): void {
+    for (const lock of this.locks) lock.assertHeld();
+  }
+
+  async extend(ttlMs?: number): Promise<void> {
+    const outcomes = await Promise.allSettled(this.locks.map((lock) => lock.extend(ttlMs)));
+    for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason;
+  }
+
+  async release(): Promise<boolean> {
+    const released = await Promise.all(this.locks.map((lock) => lock.release()));
+    return released.every(Boolean);
+  }
+
+  /** The fields that are logged or sent: not its internals. */
+  toJSON(): object {
+    const { locks, isHeld, remainingMs } = this;
+    return { locks: locks.map((lock) => lock.toJSON()), isHeld, remainingMs };
+  }
+
+  [inspect.custom](): object {
+    return this.toJSON();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.release();
+  }
+}
+
+/** `"a", "b"`. */
+export function listed(keys: readonly string[]): string {
+  return keys.map((key) => `"${key}"`).join(', ');
+}

@@ -1,0 +1,54 @@
+import { LockContendedError } from '../../api/errors.js';
+import type { LockHandle } from '../lease/lock-handle.js';
+
+/**
+ * Acquires the locks of all keys, or none. All that are free are acquired at once; from the first that is not, the others are
+ * given back, that one is waited for in its queue, and then the rest are asked for as before. As all calls go by one order,
+ * none waits for a lock whose holder waits for it, and as each wait is a place in a queue, none waits for ever.
+ * @param keys each once, in order
+ * @param tryAcquire tries exactly once
+ * @param wait acquires the lock, waiting for it; without it the first refusal ends the call
+ * @throws the refusal that ended it: what was acquired by then is released
+ */
+export async function acquireAll(
+  keys: readonly string[],
+  tryAcquire: (key: string) => Promise<LockHandle>,
+  wait?: (key: string) => Promise<LockHandle>,
+): Promise<LockHandle[]> {
+  const held: LockHandle[] = [];
+  try {
+    for (let rest = keys; rest.length > 0; rest = keys.slice(held.length)) {
+      const { granted, refusal } = await tried(rest, tryAcquire);
+      held.push(...granted);
+      if (refusal === undefined) break;
+      if (!wait || !(refusal instanceof LockContendedError)) throw refusal;
+      held.push(await wait(keys[held.length]!));
+    }
+    return held;
+  } catch (error) {
+    for (const lock of held) void lock.release(); // at once, so that none of them goes on when this call has ended
+    throw error;
+  }
+}
+
+/**
+ * Tries all keys at once, and gives back what was granted behind the first refusal.
+ * @returns the refusal: any other than that a lock is held by others comes first
+ */
+async function tried(
+  keys: readonly string[],
+  tryAcquire: (key: string) => Promise<LockHandle>,
+): Promise<{ granted: LockHandle[]; refusal?: Error }> {
+  const attempts = await Promise.allSettled(keys.map(tryAcquire));
+  const granted: LockHandle[] = [];
+  let refusal: Error | undefined;
+  for (const attempt of attempts) {
+    if (attempt.status === 'rejected') {
+      const reason = attempt.reason as Error;
+      if (refusal === undefined || (refusal instanceof LockContendedError && !(reason instanceof LockContendedError)))
+        refusal = reason;
+    } else if (refusal === undefined) granted.push(attempt.value);
+    else void attempt.value.release(); // sent before this call asks again
+  }
+  return { granted, refusal };
+}
