@@ -6,7 +6,7 @@ import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
 import { LockProcess } from '../support/lock-process.js';
 import { openLocks } from '../support/open-locks.js';
 import { portOf } from '../support/port-of.js';
-import { queued } from '../support/queue.js';
+import { queued, untilQueued } from '../support/queue.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { loadScripts, scriptCalls } from '../support/script-calls.js';
@@ -186,6 +186,26 @@ describe('In a Cluster with sharded publish/subscribe', () => {
     await waits.onApplicationShutdown();
     await listens(0, 0, 0);
     expect(await client.ping()).toBe('PONG');
+  });
+
+  it('an election in a Cluster hands its lock over to the next when the leader resigns or closes [G309]', async () => {
+    const services = [await open(cluster), await open(cluster), await open(cluster)];
+    const leaders = services.map((service) => service.leader('election in a Cluster'));
+    const terms: number[] = [];
+    const leads = async () => {
+      const leader = await until(() => leaders.find(({ isLeader }) => isLeader), { what: 'a leader' });
+      terms.push(leader.term!);
+      return leader;
+    };
+    const first = await leads();
+    await untilQueued(serverOf(cluster, 'election in a Cluster'), 'election in a Cluster', 2);
+    await first.resign();
+    const second = await leads();
+    await services[leaders.indexOf(second)]!.onApplicationShutdown();
+    const third = await leads();
+    expect(new Set([first, second, third]).size).toBe(3);
+    expect(terms).toEqual([...terms].sort((a, b) => a - b));
+    expect(leaders.filter(({ isLeader }) => isLeader)).toEqual([third]);
   });
 
   it('a killed process that waits for a lock of a Cluster is passed over at once, and the next is granted it [G293]', async () => {

@@ -1,0 +1,173 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { LockEvent } from '../../lib/api/events.js';
+import type { LockService } from '../../lib/core/service/lock.service.js';
+import { Gate } from '../support/gate.js';
+import { openLocks } from '../support/open-locks.js';
+import { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+
+let server: RedisServer;
+beforeAll(async () => {
+  server = await RedisServer.start();
+});
+afterAll(() => server.stop());
+
+const open = (options: { ttlMs?: number; cohortMs?: number } = {}) => openLocks({ redis: server.url, ...options });
+const leftMs = async (key: string) => Number(await server.command('PTTL', `lock:{${key}}`));
+const isFree = async (key: string) => (await leftMs(key)) === -2;
+const valueOf = async (key: string) => String(await server.command('GET', `lock:{${key}}`));
+const queued = (key: string) =>
+  until(async () => (await server.keys(`lock:{${key}}:queue`)).length === 1, { what: `a waiter for ${key}` });
+
+async function eventsOf(locks: LockService): Promise<LockEvent[]> {
+  const events: LockEvent[] = [];
+  locks.events$.subscribe((event) => events.push(event));
+  return events;
+}
+
+describe('a lock with holdMs', () => {
+  it('is kept for so long however its work ended, and says until when [G340]', async () => {
+    const [locks, others] = [await open(), await open()];
+    const events = await eventsOf(locks);
+    const boom = new Error('boom');
+    await expect(locks.withLock('kept', { holdMs: 800 }, () => Promise.reject(boom))).rejects.toBe(boom);
+    const endedAt = Date.now();
+    expect(await leftMs('kept')).toBeLessThanOrEqual(800);
+    const refused: unknown = await others.acquire('kept', { waitMs: 0 }).catch((error: unknown) => error);
+    expect(refused).toMatchObject({ code: 'LOCK_CONTENDED', holder: { pid: process.pid } });
+    const keptUntil = (refused as { keptUntil: Date }).keptUntil.getTime();
+    expect(keptUntil).toBeGreaterThan(endedAt);
+    expect(keptUntil).toBeLessThanOrEqual(endedAt + 900);
+    expect(String(refused)).toContain('kept until');
+    expect(await others.inspect('kept')).toMatchObject({ keptUntil: expect.any(Date) as Date });
+    await until(() => events.find(({ type }) => type === 'released'), { what: 'the event' });
+    expect(events.find(({ type }) => type === 'released')).toMatchObject({ keptUntil: expect.any(Date) as Date });
+    const waited = await others.acquire('kept', { waitMs: 5_000 });
+    expect(Date.now()).toBeGreaterThanOrEqual(keptUntil - 100);
+    await waited.release();
+    expect(await isFree('kept')).toBe(true);
+  });
+
+  it('stands in the store for so long before the call begins, and whenever it is extended [G341]', async () => {
+    const locks = await open({ ttlMs: 200 });
+    const lock = await locks.acquire('crash', { holdMs: 20_000 });
+    expect(await leftMs('crash')).toBeGreaterThan(19_000); // what a crash would leave
+    expect(lock.remainingMs).toBeLessThanOrEqual(200);
+    const first = lock.remainingMs;
+    await until(() => lock.remainingMs > first - 50, { what: 'an extension' });
+    await lock.extend(100);
+    expect(await leftMs('crash')).toBeGreaterThan(18_000);
+    await lock.release();
+    expect(await leftMs('crash')).toBeGreaterThan(18_000);
+  });
+
+  it('stands for so long also when it was handed over [G342]', async () => {
+    const [locks, others] = [await open(), await open()];
+    const held = await others.acquire('handed');
+    const acquiring = locks.acquire('handed', { ttlMs: 1_000, holdMs: 10_000 });
+    await queued('handed');
+    await held.release();
+    const lock = await acquiring;
+    expect(await leftMs('handed')).toBeGreaterThan(9_000);
+    await lock.release();
+    expect(await leftMs('handed')).toBeGreaterThan(8_000);
+  });
+
+  it('is released at once when the call gives up before it has it [G343]', async () => {
+    const locks = await open();
+    const events = await eventsOf(locks);
+    const giveUp = new AbortController();
+    const reason = new Error('enough');
+    locks.events$.subscribe(({ type }) => type === 'acquired' && giveUp.abort(reason));
+    await expect(locks.acquire('gave-up', { holdMs: 10_000, signal: giveUp.signal })).rejects.toBe(reason);
+    await until(() => isFree('gave-up'), { what: 'the lock to be free' });
+    expect(events.find(({ type }) => type === 'released')).not.toHaveProperty('keptUntil');
+  });
+
+  it('is held for longer when a nested call wants that, or that call fails [G344]', async () => {
+    const locks = await open();
+    await locks.withLock('nested', { holdMs: 500 }, async () => {
+      await locks.withLock('nested', { holdMs: 9_000 }, async () =>
+        expect(await leftMs('nested')).toBeGreaterThan(8_500),
+      );
+      await locks.withLock('nested', { holdMs: 100 }, () => Promise.resolve());
+    });
+    expect(await leftMs('nested')).toBeGreaterThan(8_000);
+    const outer = locks.withLock('failing', async () => {
+      await server.command('DEL', 'lock:{failing}');
+      const inner = locks.withLock('failing', { holdMs: 1_000 }, () => Promise.resolve('never'));
+      await expect(inner).rejects.toThrow(/could not be kept: .*lost again before it could be kept \(expired\)/);
+    });
+    await expect(outer).rejects.toMatchObject({ code: 'LOCK_LOST' });
+    expect(await isFree('failing')).toBe(true);
+  });
+
+  it('is left by a shutdown [G345]', async () => {
+    const locks = await open();
+    await locks.acquire('closing', { holdMs: 10_000 });
+    await locks.acquire('not-kept');
+    await locks.onApplicationShutdown();
+    expect(await leftMs('closing')).toBeGreaterThan(9_000);
+    expect(await valueOf('closing')).toMatch(/=$/);
+    expect(await isFree('not-kept')).toBe(true);
+  });
+
+  it('is not passed on within the process, nor handed over, before its time is over [G346]', async () => {
+    const [locks, others] = [await open({ cohortMs: 5_000 }), await open()];
+    const gate = new Gate();
+    const first = locks.withLock('turns', { holdMs: 700 }, () => gate.opened);
+    await until(async () => !(await isFree('turns')), { what: 'the first to hold it' });
+    const heldFrom: number[] = [];
+    const waiting = [locks, locks, others].map((service) =>
+      service.withLock('turns', () => Promise.resolve(heldFrom.push(Date.now()))),
+    );
+    await queued('turns');
+    gate.open();
+    await first;
+    const endsAt = Date.now() + (await leftMs('turns'));
+    expect(heldFrom).toEqual([]);
+    await Promise.all(waiting);
+    expect(Math.min(...heldFrom)).toBeGreaterThanOrEqual(endsAt - 20);
+  });
+
+  it('is kept when its lease was lost here, and stands in the store [G347]', async () => {
+    const locks = await open();
+    const lock = await locks.acquire('lost', { ttlMs: 60, watchdog: false, holdMs: 10_000 });
+    await new Promise((resolve) => lock.signal.addEventListener('abort', resolve));
+    await until(async () => (await valueOf('lost')).endsWith('='), { what: 'the lock to be kept' });
+    expect(await leftMs('lost')).toBeGreaterThan(9_000);
+    expect(await lock.release()).toBe(false);
+    expect(await leftMs('lost')).toBeGreaterThan(9_000);
+  });
+
+  it('of a set is kept from the moment on that all of them are acquired [G348]', async () => {
+    const [locks, others] = [await open(), await open()];
+    const held = await others.acquire('s2');
+    const acquiring = locks.acquireAll(['s1', 's2'], { holdMs: 2_000 });
+    await queued('s2');
+    const waitedFrom = performance.now();
+    await until(() => performance.now() > waitedFrom + 150, { what: 'a while' });
+    await held.release();
+    const set = await acquiring;
+    expect(await leftMs('s1')).toBeGreaterThan(1_900);
+    await set.release();
+    expect((await valueOf('s1')).endsWith('=') && (await valueOf('s2')).endsWith('=')).toBe(true);
+    const refused = await others.tryAcquireAll(['s1', 's3']);
+    expect(refused).toBeNull();
+  });
+
+  it('of a Redlock is kept by a majority, for the ttl of the registration at most [G349]', async () => {
+    const nodes = await Promise.all([RedisServer.start(), RedisServer.start(), RedisServer.start()]);
+    try {
+      const locks = await openLocks({ redlock: nodes.map(({ url }) => url), admission: false, ttlMs: 5_000 });
+      await expect(locks.acquire('quorum', { holdMs: 5_001 })).rejects.toThrow(
+        /holdMs must be at most the ttlMs of the registration, 5000, on a Redlock: got 5001/,
+      );
+      await locks.withLock('quorum', { ttlMs: 1_000, holdMs: 5_000 }, () => Promise.resolve());
+      expect(await locks.inspect('quorum')).toMatchObject({ keptUntil: expect.any(Date) as Date });
+      expect(await locks.tryAcquire('quorum')).toBeNull();
+    } finally {
+      await Promise.all(nodes.map((node) => node.stop()));
+    }
+  });
+});
