@@ -90,6 +90,8 @@ export interface Contention {
   readonly remainingMs?: number;
   /** Set when the call did not wait, as this many calls of this process waited already. */
   readonly maxWaiters?: number;
+  /** The keys of the locks that the refused call held meanwhile, the outermost first; by default none. */
+  readonly holding?: readonly string[];
 }
 
 /** Another holder kept the lock for the whole `waitMs`. HTTP status 409. */
@@ -102,11 +104,13 @@ export class LockContendedError extends LockRefusal implements Contention {
   /** How long the holder's lease still runs if it is not extended, in whole milliseconds; Infinity for a key without ttl. */
   readonly remainingMs?: number;
   readonly maxWaiters?: number;
+  /** The keys of the locks that this call held meanwhile, by its async context, the outermost first; empty where it held none. */
+  readonly holding: readonly string[];
 
   constructor(
     override readonly key: string,
     waitedMs: number,
-    { holder, remainingMs, maxWaiters }: Contention = {},
+    { holder, remainingMs, maxWaiters, holding = [] }: Contention = {},
   ) {
     const by = holder ? `is held by ${describeHolder(holder)}` : 'is held by others';
     const more = remainingMs === Infinity ? 'without end' : `for another ${Math.round(remainingMs ?? 0)} ms`;
@@ -117,7 +121,8 @@ export class LockContendedError extends LockRefusal implements Contention {
         : `${maxWaiters} calls of this process are already waiting for it. Raise maxWaiters`;
     super(
       `Lock "${key}" ${by}${lease}; ${waited}, or shorten the work under the lock. ` +
-        'To do something else instead, use tryAcquire, or onContended of @Locked.',
+        'To do something else instead, use tryAcquire, or onContended of @Locked.' +
+        whatItHeld(key, holding),
       409,
       key,
     );
@@ -125,8 +130,20 @@ export class LockContendedError extends LockRefusal implements Contention {
     this.holder = holder;
     if (remainingMs !== undefined) this.remainingMs = Math.round(remainingMs);
     this.maxWaiters = maxWaiters;
+    this.holding = holding;
     withoutFrames(this);
   }
+}
+
+/** The sentence on the locks that a refused call held: its wait may have been one half of a deadlock. */
+function whatItHeld(key: string, holding: readonly string[]): string {
+  if (holding.length === 0) return '';
+  const held = inWords(holding.map((each) => `"${each}"`));
+  const [one, both] = holding.length === 1 ? [held, 'both'] : ['one of them', 'all'];
+  return (
+    ` This call held ${held} meanwhile: if the holder of "${key}" waits for ${one}, neither gets on; ` +
+    `take ${both} at once with acquireAll.`
+  );
 }
 
 /** The error of one node, which did not answer, or not as it should. Never holds credentials. */

@@ -126,6 +126,17 @@ describe('when somebody else holds the lock', () => {
     await expect(service.outer()).rejects.toMatchObject({ code: 'LOCK_CONTENDED', key: 'order' });
     await expect(service.outerAnswering()).rejects.toMatchObject({ code: 'LOCK_CONTENDED', key: 'order' });
   });
+
+  it('a refused locked method names the locks of the methods that called it [G372]', async () => {
+    const { orders: service, locks } = await orders();
+    await using _held = await locks.acquire('order');
+    await expect(service.outer()).rejects.toMatchObject({
+      method: 'Orders.throwing',
+      holding: ['outer'],
+      message: expect.stringMatching(/^Orders\.throwing: Lock "order" .* This call held "outer" meanwhile: /),
+    });
+    await expect(service.throwing()).rejects.toMatchObject({ holding: [] });
+  });
 });
 
 describe('a handler when somebody else holds the lock', () => {

@@ -62,6 +62,15 @@ export class LockContext {
     return this.#find(({ lease }) => lease.key === key && lease.isAlive)?.lease;
   }
 
+  /** All leases that this call holds now, each once, the outermost first; undefined where there are none. */
+  heldLeases(): readonly Lease[] | undefined {
+    let frame = this.#context.getStore();
+    if (!frame) return undefined;
+    const leases: Lease[] = [];
+    for (; frame; frame = frame.outer) if (frame.lease.isAlive) leases.push(frame.lease);
+    return leases.length > 0 ? [...new Set(leases.reverse())] : undefined;
+  }
+
   /** Whether this call runs under any lock. */
   get any(): boolean {
     return this.#find(({ lease }) => lease.isAlive) !== undefined;

@@ -40,6 +40,11 @@ type WaitingRequest = LockRequest & Pick<WaitRequest, 'since' | 'isProbe'>;
 /** What a call acquires. */
 type Held = LockHandle | LockSetHandle;
 
+/** The request of a call that holds these leases meanwhile: its refusal names them. */
+function underLocks<Request extends object>(request: Request, held: readonly Lease[] | undefined) {
+  return held ? { ...request, holding: held.map(({ key }) => key) } : request;
+}
+
 /** The parts of a lock service. */
 export interface LockServiceParts {
   backend: LockBackend;
@@ -394,8 +399,11 @@ export class LockService {
   }
 
   #acquireOne(key: string, request: WaitingRequest, method?: string): Promise<LockHandle> {
-    const held = this.#held.heldLease(key);
-    return held ? this.#acquireHeld(key, request, held, method) : this.#join(key, request, method);
+    const held = this.#held.heldLeases();
+    if (!held) return this.#join(key, request, method);
+    const lease = held.find((each) => each.key === key);
+    if (lease) return this.#acquireHeld(key, request, lease, method);
+    return this.#join(key, underLocks(request, held), method);
   }
 
   /**
@@ -432,7 +440,7 @@ export class LockService {
     method?: string,
   ): Promise<LockHandle> {
     for (; held?.state === 'unknown'; held = this.#held.heldLease(key)) await held.answered();
-    if (!held) return this.#join(key, request, method);
+    if (!held) return this.#join(key, underLocks(request, this.#held.heldLeases()), method);
     if (!request.reentrant) return this.#engine.refuse(new LockSelfDeadlockError(key));
     return LockHandle.another(held, this.#engine.leases);
   }

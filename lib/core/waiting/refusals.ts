@@ -31,6 +31,8 @@ interface Refused {
   /** Whether it was refused before, a moment ago, and now waits. */
   readonly wasRefused: boolean;
   readonly triesOnce: boolean;
+  /** The keys that it holds meanwhile. */
+  readonly holding?: readonly string[];
 }
 
 /** How long an answer may take before the last one counts as out of date, in milliseconds. */
@@ -49,16 +51,16 @@ export function timedOut(call: Refused, known: Knowledge): LockContendedError | 
 }
 
 /** The refusal of a call whose lock is held by others. @param maxWaiters given when the call may not even wait */
-export function contended({ waitedMs }: Refused, known: Knowledge, maxWaiters?: number): LockContendedError {
+export function contended({ waitedMs, holding }: Refused, known: Knowledge, maxWaiters?: number): LockContendedError {
   const { key, lease, seen, now } = known;
   if (lease) {
     const holder = parseOwner(lease.grant.owner);
-    return new LockContendedError(key, waitedMs, { holder, remainingMs: lease.remainingMs, maxWaiters });
+    return new LockContendedError(key, waitedMs, { holder, remainingMs: lease.remainingMs, maxWaiters, holding });
   }
   const { owner, endsAt } = seen ?? {};
   const holder = owner === undefined ? undefined : parseOwner(owner);
   const remainingMs = endsAt === undefined ? undefined : Math.max(0, endsAt - now);
-  return new LockContendedError(key, waitedMs, { holder, remainingMs, maxWaiters });
+  return new LockContendedError(key, waitedMs, { holder, remainingMs, maxWaiters, holding });
 }
 
 /** Nothing was left of a lease when its grant was answered. */

@@ -22,6 +22,8 @@ export interface WaitRequest {
   readonly since?: number;
   /** Whether the caller goes on when it is refused, so that this is no event. @default false */
   readonly isProbe?: boolean;
+  /** The keys that the call holds meanwhile, where there are any: a refusal names them. */
+  readonly holding?: readonly string[];
 }
 
 /** How far the closing of the application has come, for all calls of one kind. */
@@ -133,6 +135,11 @@ export class Waiter implements Linked<Waiter> {
 
   get wasRefused(): boolean {
     return this.request.since !== undefined;
+  }
+
+  /** The keys that its call holds meanwhile. */
+  get holding(): readonly string[] | undefined {
+    return this.request.holding;
   }
 
   /** Whether something ends its waiting already. */

@@ -1,0 +1,98 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { LockContendedError } from '../../lib/api/errors.js';
+import type { LockService } from '../../lib/core/service/lock.service.js';
+import { openLocks } from '../support/open-locks.js';
+import { RedisServer } from '../support/redis-server.js';
+
+let server: RedisServer;
+beforeAll(async () => {
+  server = await RedisServer.start();
+});
+afterAll(() => server.stop());
+
+const WAIT = { waitMs: 20 };
+const work = async () => {};
+const refusalOf = (call: Promise<unknown>): Promise<LockContendedError> =>
+  call.then(
+    () => Promise.reject(new Error('it was granted')),
+    (error: LockContendedError) => error,
+  );
+
+/** Two services that share their locks where there is a server, and one where there is none. */
+const openPair = async (isOnRedis: boolean): Promise<[LockService, LockService]> => {
+  const locks = await openLocks(isOnRedis ? { redis: server.url } : { memory: true });
+  return [locks, isOnRedis ? await openLocks({ redis: server.url }) : locks];
+};
+
+describe('a refused call that holds other locks', () => {
+  it.each([
+    ['in memory', false],
+    ['on Redis', true],
+  ])('a refused call names the locks that it holds meanwhile, %s [G370]', async (_, isOnRedis) => {
+    const [locks, others] = await openPair(isOnRedis);
+    const taken = await others.acquire('b');
+    const error = await refusalOf(
+      locks.withLock('a', async () => {
+        await new Promise(setImmediate);
+        await locks.withLock('b', WAIT, work);
+      }),
+    );
+    expect(error).toMatchObject({ code: 'LOCK_CONTENDED', key: 'b', holding: ['a'] });
+    expect(error.message).toMatch(
+      / onContended of @Locked\. This call held "a" meanwhile: if the holder of "b" waits for "a", neither gets on; take both at once with acquireAll\.$/,
+    );
+    await taken.release();
+  });
+
+  it('a refused call names each lock that it holds once, the outermost first, and none that it gave back or lost', async () => {
+    const [locks] = await openPair(false);
+    const taken = await locks.acquire('z');
+    const error = await refusalOf(
+      locks.withLock('a', () =>
+        locks.withLock('gone', (gone) =>
+          locks.withLock('forced', { onLost: 'ignore' }, () =>
+            locks.withLock('b', () =>
+              locks.withLock('a', async () => {
+                await gone.release();
+                await locks.forceRelease('forced');
+                await locks.withLock('z', { waitMs: 0 }, work);
+              }),
+            ),
+          ),
+        ),
+      ),
+    );
+    expect(error.holding).toEqual(['a', 'b']);
+    expect(error.message).toContain(
+      'This call held "a" and "b" meanwhile: if the holder of "z" waits for one of them, neither gets on; take all at once',
+    );
+    await taken.release();
+  });
+
+  it('a refused call names none where it holds none, whatever other calls of the process hold [G371]', async () => {
+    const [locks] = await openPair(false);
+    const [taken, another] = [await locks.acquire('b'), await locks.acquire('a')];
+    const error = await refusalOf(locks.withLock('b', WAIT, work));
+    expect(error.holding).toEqual([]);
+    expect(error.message).not.toContain('This call held');
+    await Promise.all([taken.release(), another.release()]);
+  });
+
+  it('the locks of a call are named in its own refusal alone', async () => {
+    const [locks] = await openPair(false);
+    await locks.withLock('a', () => locks.withLock('b', work));
+    const taken = await locks.acquire('b');
+    expect((await refusalOf(locks.acquire('b', { waitMs: 0 }))).holding).toEqual([]);
+    await taken.release();
+  });
+
+  it('a call that may not even wait, as too many do, names the locks that it holds', async () => {
+    const locks = await openLocks({ memory: true, maxWaiters: 1 });
+    const taken = await locks.acquire('b');
+    const first = locks.acquire('b');
+    const error = await refusalOf(locks.withLock('a', () => locks.acquire('b')));
+    expect(error).toMatchObject({ maxWaiters: 1, holding: ['a'] });
+    await taken.release();
+    await (await first).release();
+  });
+});
