@@ -95,6 +95,13 @@ export interface LockServiceOptions extends LeaseOptions, LossOptions {
    */
   insideTransaction?: () => boolean;
   /**
+   * What to do when calls take locks under other locks in different orders, so that two of them could wait for each other:
+   * nothing; `warn` in the log, once for each pair of kinds of keys; or `throw` `LockOptionsError` before the lock is asked for.
+   * A kind is the key without its ids. Up to 1 000 kinds are checked, in the orders that this process has seen.
+   * @default 'off'
+   */
+  lockOrder?: 'off' | 'warn' | 'throw';
+  /**
    * Start the application without waiting for the store: until it is there each acquire fails with `LockUnavailableError`.
    * @default false
    */

@@ -23,6 +23,7 @@ const DEFAULTS = {
   maxWaiters: 10_000,
   cohortPasses: 100,
   cohortMs: 100,
+  lockOrder: 'off',
   lazyConnect: false,
   connectTimeoutMs: 5_000,
   shutdownTimeoutMs: 10_000,
@@ -36,6 +37,7 @@ export const SERVICE_CHECKS: Readonly<Record<keyof LockServiceOptions, Check>> =
   maxWaiters: count(1, 1_000_000),
   cohortPasses: count(0, 1_000),
   cohortMs: milliseconds(0, 60_000),
+  lockOrder: oneOf('off', 'warn', 'throw'),
   insideTransaction: (name, value) => {
     if (typeof value !== 'function') throw unfit(name, value, 'a function that returns true or false');
   },

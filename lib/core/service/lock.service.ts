@@ -19,6 +19,7 @@ import { Election } from './election.js';
 import { loopTurn } from '../time/event-loop.js';
 import { LockContext } from './lock-context.js';
 import { lockInfo } from './lock-info.js';
+import { LockOrder, type LockedMethod } from './lock-order.js';
 import { LockEngine } from '../engine/lock-engine.js';
 import { unfit } from '../options/checks.js';
 import type { WaitRequest } from '../waiting/waiter.js';
@@ -78,6 +79,7 @@ export class LockService {
   readonly #elections = new Map<string, Election>();
   readonly #events = new Subject<LockEvent>();
   readonly #transactions?: TransactionCheck;
+  readonly #order?: LockOrder;
   readonly #shutdown: Shutdown;
   readonly #longestHoldMs: number;
   readonly #closable: Closable;
@@ -98,10 +100,10 @@ export class LockService {
     this.#onlyOnce = { ...options, waitMs: 0 };
     this.#backend = backend;
     this.#now = now;
-    if (options.insideTransaction) {
-      const warn = (key: string, message: string) => this.#emit(() => ({ type: 'warning', key, message }));
-      this.#transactions = new TransactionCheck(options.insideTransaction, warn);
-    }
+    const { insideTransaction, lockOrder } = options;
+    const warn = (key: string, message: string) => this.#emit(() => ({ type: 'warning', key, message }));
+    if (insideTransaction) this.#transactions = new TransactionCheck(insideTransaction, warn);
+    if (lockOrder !== 'off') this.#order = new LockOrder(lockOrder === 'warn' ? warn : undefined);
     this.#engine = new LockEngine({ backend, now, limits: options, processName, events: this.#events });
     this.#shutdown = shutdown;
     this.#longestHoldMs = longestHoldMs;
@@ -195,7 +197,7 @@ export class LockService {
   /**
    * Like `withLock`, for callers that tell a refusal from an error of the work.
    * @param onRefused called with the reason of a refusal; its result or error is the outcome
-   * @param method `Class.method`, for messages
+   * @param method the method that is locked, for messages
    * @internal
    */
   async withLockOr<T>(
@@ -203,7 +205,7 @@ export class LockService {
     options: WithLockOptions | undefined,
     work: () => T | PromiseLike<T>,
     onRefused: (error: unknown) => T | PromiseLike<T>,
-    method?: string,
+    method?: LockedMethod,
   ): Promise<T> {
     let held: Held;
     try {
@@ -211,6 +213,7 @@ export class LockService {
     } catch (error) {
       return onRefused(error);
     }
+    if (method && this.#order) for (const lease of leasesOf(held)) this.#order.note(lease, method);
     return this.#run(held, options, work);
   }
 
@@ -340,13 +343,20 @@ export class LockService {
 
   /**
    * Not an async function: its hops would come between each answer and its waiter.
-   * @param method `Class.method`, where the lock is that of `@Locked`
+   * @param method where the lock is that of `@Locked`
    */
-  #acquire(key: string, options: WithLockOptions | undefined, call: CallKind, method?: string): Promise<LockHandle> {
+  #acquire(
+    key: string,
+    options: WithLockOptions | undefined,
+    call: CallKind,
+    method?: LockedMethod,
+  ): Promise<LockHandle> {
     try {
       const request = this.#requestOf(options, call);
       checkKey(key);
-      const lock = this.#acquireOne(key, request, method);
+      const held = this.#held.heldLeases();
+      if (held) this.#checkOrder([key], request, held, method, this[call]);
+      const lock = this.#acquireOne(key, request, held, method);
       return request.holdMs ? this.#kept(lock, request) : lock;
     } catch (error) {
       return this.#engine.refuse(error);
@@ -356,7 +366,7 @@ export class LockService {
   #acquireOneOrAll(
     key: string | readonly string[],
     options: WithLockOptions | undefined,
-    method?: string,
+    method?: LockedMethod,
   ): Promise<Held> {
     return typeof key === 'string' || !Array.isArray(key)
       ? this.#acquire(key as string, options, 'withLock', method)
@@ -367,22 +377,24 @@ export class LockService {
     given: readonly string[],
     options: WithLockOptions | undefined,
     call: CallKind,
-    method?: string,
+    method?: LockedMethod,
   ): Promise<LockSetHandle> {
     try {
       const request = this.#requestOf(options, call);
       if (!Array.isArray(given)) throw unfit('keys', given, 'an array of keys');
       const keys = checkKeys(given);
       request.signal?.throwIfAborted();
+      const held = this.#held.heldLeases();
+      if (held) this.#checkOrder(keys, request, held, method, call === 'withLock' ? this.withLock : this[`${call}All`]);
       const since = this.#now();
       const probing = { ...request, waitMs: 0, isProbe: request.waitMs > 0 };
       const waiting = { ...request, since };
       const locks = acquireAll(
         keys,
-        (key) => this.#acquireOne(key, probing, method),
-        request.waitMs > 0 ? (key) => this.#acquireOne(key, waiting, method) : undefined,
+        (key) => this.#acquireOne(key, probing, this.#held.heldLeases(), method),
+        request.waitMs > 0 ? (key) => this.#acquireOne(key, waiting, this.#held.heldLeases(), method) : undefined,
       );
-      const set = locks.then((held) => new LockSetHandle(held));
+      const set = locks.then((all) => new LockSetHandle(all));
       return await (request.holdMs ? this.#kept(set, request) : set);
     } catch (error) {
       return this.#engine.refuse(error);
@@ -398,8 +410,30 @@ export class LockService {
     return request;
   }
 
-  #acquireOne(key: string, request: WaitingRequest, method?: string): Promise<LockHandle> {
-    const held = this.#held.heldLeases();
+  /**
+   * Checks the order of the locks that a call waits for; one that does not wait cannot be part of a deadlock.
+   * @param entry the method that was called
+   */
+  #checkOrder(
+    keys: readonly string[],
+    { waitMs }: LockRequest,
+    held: readonly Lease[],
+    method: LockedMethod | undefined,
+    entry: (...args: never) => unknown,
+  ): void {
+    if (!this.#order || waitMs === 0) return;
+    for (const key of keys) {
+      if (!held.some((lease) => lease.key === key)) this.#order.check(key, held, method, entry);
+    }
+  }
+
+  /** @param held what the call holds already */
+  #acquireOne(
+    key: string,
+    request: WaitingRequest,
+    held: readonly Lease[] | undefined,
+    method?: LockedMethod,
+  ): Promise<LockHandle> {
     if (!held) return this.#join(key, request, method);
     const lease = held.find((each) => each.key === key);
     if (lease) return this.#acquireHeld(key, request, lease, method);
@@ -424,12 +458,12 @@ export class LockService {
     }
   }
 
-  #join(key: string, request: WaitingRequest, method?: string): Promise<LockHandle> {
+  #join(key: string, request: WaitingRequest, method?: LockedMethod): Promise<LockHandle> {
     if (request.waitMs > 0 && this.#elections.get(key)?.isLeader) {
       return this.#engine.refuse(LockSelfDeadlockError.underLeader(key));
     }
     const { closing } = this.#shutdown;
-    if (closing.phase !== 'closed') this.#transactions?.check(key, request.onTransaction, method);
+    if (closing.phase !== 'closed') this.#transactions?.check(key, request.onTransaction, method?.name);
     return this.#engine.acquire(key, request, closing);
   }
 
@@ -437,7 +471,7 @@ export class LockService {
     key: string,
     request: WaitingRequest,
     held: Lease | undefined,
-    method?: string,
+    method?: LockedMethod,
   ): Promise<LockHandle> {
     for (; held?.state === 'unknown'; held = this.#held.heldLease(key)) await held.answered();
     if (!held) return this.#join(key, underLocks(request, this.#held.heldLeases()), method);

@@ -20,6 +20,8 @@ export type AnyKey = string | ContextKey | ((...args: never[]) => string);
 export class LockedPlan {
   readonly origin: KeyOrigin;
   readonly registration: string;
+  /** The text of the key; undefined where a function makes it. */
+  readonly template?: string;
   readonly onContended: OnContended;
   /** Undefined: the options of the service. */
   readonly options?: Omit<WithLockOptions, 'signal'>;
@@ -60,6 +62,7 @@ export class LockedPlan {
     } else {
       const template = new KeyTemplate(key);
       this.origin = template.origin;
+      this.template = key;
       this.#makeKey =
         template.origin === 'request'
           ? (context) => template.render(requestValues(context as ExecutionContext))

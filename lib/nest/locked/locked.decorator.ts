@@ -153,7 +153,7 @@ async function promiseUnderLock(
     if (isObservable(value)) throw undeclaredStream(plan, 'a Promise of an Observable');
     return value;
   };
-  return service.withLockOr(key, plan.options, work, (error) => plan.whenRefused(error, args), plan.name);
+  return service.withLockOr(key, plan.options, work, (error) => plan.whenRefused(error, args), plan);
 }
 
 function streamUnderLock(
@@ -172,7 +172,7 @@ function streamUnderLock(
       const value = await plan.whenRefused(error, args);
       if (plan.onContended !== 'skip') instead(value);
     };
-    return service.withLockOr(key, { ...plan.options, signal }, work, whenRefused, plan.name);
+    return service.withLockOr(key, { ...plan.options, signal }, work, whenRefused, plan);
   }, open);
 }
 

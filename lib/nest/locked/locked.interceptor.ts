@@ -51,7 +51,7 @@ export class LockedInterceptor implements NestInterceptor {
             { ...plan.options, signal },
             work,
             async (error) => instead(await plan.whenRefused(error, [context])),
-            plan.name,
+            plan,
           ),
         () => call.run(() => next.handle()),
         call,
