@@ -10,7 +10,6 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop());
 
-const WAIT = { waitMs: 20 };
 const work = async () => {};
 const refusalOf = (call: Promise<unknown>): Promise<LockContendedError> =>
   call.then(
@@ -26,15 +25,15 @@ const openPair = async (isOnRedis: boolean): Promise<[LockService, LockService]>
 
 describe('a refused call that holds other locks', () => {
   it.each([
-    ['in memory', false],
-    ['on Redis', true],
-  ])('a refused call names the locks that it holds meanwhile, %s [G370]', async (_, isOnRedis) => {
+    ['in memory', false, 20],
+    ['on Redis', true, 0],
+  ])('a refused call names the locks that it holds meanwhile, %s [G370]', async (_, isOnRedis, waitMs) => {
     const [locks, others] = await openPair(isOnRedis);
     const taken = await others.acquire('b');
     const error = await refusalOf(
       locks.withLock('a', async () => {
         await new Promise(setImmediate);
-        await locks.withLock('b', WAIT, work);
+        await locks.withLock('b', { waitMs }, work);
       }),
     );
     expect(error).toMatchObject({ code: 'LOCK_CONTENDED', key: 'b', holding: ['a'] });
@@ -72,17 +71,17 @@ describe('a refused call that holds other locks', () => {
   it('a refused call names none where it holds none, whatever other calls of the process hold [G371]', async () => {
     const [locks] = await openPair(false);
     const [taken, another] = [await locks.acquire('b'), await locks.acquire('a')];
-    const error = await refusalOf(locks.withLock('b', WAIT, work));
+    const error = await refusalOf(locks.withLock('b', { waitMs: 20 }, work));
     expect(error.holding).toEqual([]);
     expect(error.message).not.toContain('This call held');
     await Promise.all([taken.release(), another.release()]);
   });
 
   it('the locks of a call are named in its own refusal alone', async () => {
-    const [locks] = await openPair(false);
+    const locks = await openLocks({ memory: true, waitMs: 0 });
     await locks.withLock('a', () => locks.withLock('b', work));
     const taken = await locks.acquire('b');
-    expect((await refusalOf(locks.acquire('b', { waitMs: 0 }))).holding).toEqual([]);
+    expect((await refusalOf(locks.acquire('b'))).holding).toEqual([]);
     await taken.release();
   });
 

@@ -57,7 +57,7 @@ describe('the check of the order of locks', () => {
     expect(warnings).toEqual([]);
   });
 
-  it('an order that closes a cycle of three is found, and all three are named [G374]', async () => {
+  it('an order that closes a cycle of three or four is found, and all of them are named [G374]', async () => {
     const [locks, warnings] = await open();
     await take(locks, 'a', 'b');
     await take(locks, 'b', 'c');
@@ -65,6 +65,9 @@ describe('the check of the order of locks', () => {
     expect(warnings).toEqual([
       expect.stringMatching(/ takes "a" under "c"; .* takes "b" under "a"; .* takes "c" under "b"\. /),
     ]);
+    await take(locks, 'c', 'd');
+    await take(locks, 'd', 'a');
+    expect(warnings[1]).toMatch(/ takes "a" under "d"; .* takes "b" .* takes "c" under "b"; .* takes "d" under "c"\. /);
   });
 
   it('an order that was reported is not one that others are measured by', async () => {
@@ -115,6 +118,17 @@ describe('the check of the order of locks', () => {
     await take(locks, letters(999), 'a');
     expect(warnings).toEqual([]);
     await take(locks, 'b', 'a');
+    expect(warnings).toHaveLength(1);
+  });
+
+  it('orders beyond the first 10 000 are not remembered, and those before go on to be', async () => {
+    const [locks, warnings] = await open();
+    const all = Array.from({ length: 145 }, (_, kind) => letters(kind)); // 145 * 144 / 2 orders
+    await take(locks, ...all);
+    await take(locks, 'x', 'y');
+    await take(locks, 'y', 'x');
+    expect(warnings).toEqual([]);
+    await take(locks, all[1]!, all[0]!);
     expect(warnings).toHaveLength(1);
   });
 

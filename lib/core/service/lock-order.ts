@@ -66,6 +66,7 @@ export class LockOrder {
     const wanted = this.#classOf(key, method?.template);
     if (!wanted) return;
     const seen: (() => void)[] = [];
+    let by = method?.name;
     for (const lease of held) {
       const noted = this.#noted.get(lease);
       const before = noted?.keyClass ?? this.#classOf(lease.key);
@@ -74,8 +75,8 @@ export class LockOrder {
       if (this.#warned.has(pair)) continue;
       const path = pathBetween(wanted, before);
       if (!path && this.#orders >= MAX_ORDERS) continue;
-      const by = noted ? ` (${noted.method})` : '';
-      const order = `${method?.name ?? callSite(entry)} takes "${key}" under "${lease.key}"${by}`;
+      by ??= callSite(entry);
+      const order = `${by} takes "${key}" under "${lease.key}"${noted ? ` (${noted.method})` : ''}`;
       if (path) this.#report(key, pair, before === wanted ? unsorted(order) : inverted(order, path));
       else seen.push(() => before.taken.set(wanted, order));
     }
