@@ -88,6 +88,8 @@ export interface Contention {
   readonly holder?: LockHolder;
   /** How long the holder's lease still runs if it is not extended, in milliseconds; Infinity for a key without ttl. */
   readonly remainingMs?: number;
+  /** When the lock is free again, by the clock of this process, if the holder's work has ended and it is kept for its `holdMs`. */
+  readonly keptUntil?: Date;
   /** Set when the call did not wait, as this many calls of this process waited already. */
   readonly maxWaiters?: number;
   /** The keys of the locks that the refused call held meanwhile, the outermost first; by default none. */
@@ -103,6 +105,7 @@ export class LockContendedError extends LockRefusal implements Contention {
   readonly holder?: LockHolder;
   /** How long the holder's lease still runs if it is not extended, in whole milliseconds; Infinity for a key without ttl. */
   readonly remainingMs?: number;
+  readonly keptUntil?: Date;
   readonly maxWaiters?: number;
   /** The keys of the locks that this call held meanwhile, by its async context, the outermost first; empty where it held none. */
   readonly holding: readonly string[];
@@ -110,17 +113,20 @@ export class LockContendedError extends LockRefusal implements Contention {
   constructor(
     override readonly key: string,
     waitedMs: number,
-    { holder, remainingMs, maxWaiters, holding = [] }: Contention = {},
+    { holder, remainingMs, keptUntil, maxWaiters, holding = [] }: Contention = {},
   ) {
-    const by = holder ? `is held by ${describeHolder(holder)}` : 'is held by others';
+    const by = holder ? describeHolder(holder) : 'others';
     const more = remainingMs === Infinity ? 'without end' : `for another ${Math.round(remainingMs ?? 0)} ms`;
     const lease = remainingMs === undefined ? '' : ` (its lease runs ${more})`;
+    const state = keptUntil
+      ? `is kept until ${keptUntil.toISOString()} by the holdMs of ${by}`
+      : `is held by ${by}${lease}`;
     const waited =
       maxWaiters === undefined
         ? `gave up after waiting ${Math.round(waitedMs)} ms. Raise waitMs`
         : `${maxWaiters} calls of this process are already waiting for it. Raise maxWaiters`;
     super(
-      `Lock "${key}" ${by}${lease}; ${waited}, or shorten the work under the lock. ` +
+      `Lock "${key}" ${state}; ${waited}, or ${keptUntil ? 'lower holdMs' : 'shorten the work under the lock'}. ` +
         'To do something else instead, use tryAcquire, or onContended of @Locked.' +
         whatItHeld(key, holding),
       409,
@@ -129,6 +135,7 @@ export class LockContendedError extends LockRefusal implements Contention {
     this.waitedMs = Math.round(waitedMs);
     this.holder = holder;
     if (remainingMs !== undefined) this.remainingMs = Math.round(remainingMs);
+    if (keptUntil) this.keptUntil = keptUntil;
     this.maxWaiters = maxWaiters;
     this.holding = holding;
     withoutFrames(this);

@@ -87,6 +87,8 @@ export interface LockInfo {
   since?: Date;
   /** Milliseconds until its lease ends unless it is extended. */
   remainingMs: number;
+  /** When it is free again, by the clock of this process, if the work under it has ended and it is kept for its `holdMs`. */
+  keptUntil?: Date;
   /**
    * The fencing token of its holder; while a lock is passed on within a process, the last of those that are reserved for
    * that. `undefined` when another program wrote the key, or the nodes of a Redlock do not agree. On a Redlock it is larger than

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { LockContendedError } from '../../lib/index.js';
 import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
 import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
-import { acquireOn, claimOn, connected, freshKey } from '../support/claims.js';
+import { acquireOn, claimOn, connected, freshKey, granted, releaseOn } from '../support/claims.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedlockNodes } from '../support/redlock-nodes.js';
 import { until } from '../support/until.js';
@@ -16,6 +16,8 @@ const FOREIGN = [
   'long@12345678901234567',
   'twice@1795336344243000++',
   'spaced@1795336344243000 ',
+  'kept-twice@1795336344243000==',
+  'both@1795336344243000+=',
   '@',
   '@5',
   '@1795336344243000',
@@ -78,6 +80,44 @@ describe.each([
       await Promise.all(nodes.servers.map((_server, node) => nodes.drop(node, key)));
     },
   );
+
+  it('a lock that is kept is shown with the time until then, to calls that are refused, too; a waiter gets it then [G332]', async () => {
+    const [locks, kept] = [await openLocks(options), claimOn(freshKey())];
+    const { key } = kept;
+    const { fencingToken } = await granted(backend, kept);
+    const keptAt = Date.now();
+    expect(await releaseOn(backend, kept, 500)).toEqual({ status: 'released' });
+    const waiting = locks.acquire(key);
+    const info = (await locks.inspect(key))!;
+    expect(info).toMatchObject({ holder: { owner: kept.owner }, fencingToken });
+    const error = (await locks.acquire(key, { waitMs: 0 }).catch((reason: unknown) => reason)) as LockContendedError;
+    expect(error).toBeInstanceOf(LockContendedError);
+    expect(error.message).toMatch(/ is kept until .+ by the holdMs of pid 1 on host; .+ or lower holdMs\. /);
+    const lock = await waiting;
+    expect(Date.now() - keptAt).toBeGreaterThanOrEqual(499);
+    for (const { keptUntil, remainingMs } of [info, error]) {
+      expect(remainingMs).toBeLessThanOrEqual(500);
+      expect(keptUntil!.getTime() - keptAt).toBeGreaterThanOrEqual(490);
+      expect(keptUntil!.getTime()).toBeLessThanOrEqual(Date.now() + 100);
+    }
+    expect(lock.fencingToken).toBeGreaterThan(fencingToken);
+    expect((await locks.inspect(key))!.keptUntil).toBeUndefined();
+    const held = (await locks
+      .acquire(key, { waitMs: 0, reentrant: false })
+      .catch((reason: unknown) => reason)) as Error;
+    expect(held.message).toContain(' is held by ');
+    await lock.release();
+  });
+
+  it('a lock that is kept, and whose ttl was taken away by hand, is held without end', async () => {
+    const [locks, key] = [await openLocks(options), freshKey()];
+    for (const server of nodes.servers) await server.command('SET', `lock:{${key}}`, 'me@1795336344243000=');
+    expect(await locks.inspect(key)).toMatchObject({ holder: { owner: 'me' }, remainingMs: Infinity });
+    const error = (await locks.acquire(key, { waitMs: 0 }).catch((reason: unknown) => reason)) as LockContendedError;
+    expect(error.keptUntil).toBeUndefined();
+    expect(error.message).toContain('is held by owner "me" (its lease runs without end)');
+    await backend.forceRelease(key);
+  });
 
   it('a holder is shown without the token that its value has in Redis, also when others wait for the lock [G249]', async () => {
     const [locks, others] = [await openLocks(options), await openLocks(options)];

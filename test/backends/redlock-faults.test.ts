@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
-import { RELEASE } from '../../lib/stores/redis/scripts/lua.js';
+import { KEEP, RELEASE } from '../../lib/stores/redis/scripts/lua.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 import {
@@ -172,6 +172,72 @@ describe('A Redlock of 3', () => {
       expect(await nodes.owners(claim.key)).toEqual([null, null, null]);
     },
   );
+
+  it.each([
+    ['acquire', 'acquired'],
+    ['extend', 'extended'],
+  ] as const)(
+    'a lock is kept also on a slow node that did not know the script of the %s, and for no longer [G334]',
+    async (late, status) => {
+      await backend.close();
+      backend = await connected({
+        redlock: proxies.map(({ url }) => url),
+        commandTimeoutMs: 60_000,
+        admission: false,
+      });
+      let claim = claimOn(freshKey(), 60_000);
+      if (late === 'extend') claim = await held(60_000);
+      const slow = nodes.servers[2]!;
+      await slow.command('SCRIPT', 'FLUSH');
+      await slow.command('SCRIPT', 'LOAD', KEEP.source);
+      nodes.pause(2);
+      expect(await (late === 'acquire' ? acquireOn(backend, claim) : extendOn(backend, claim))).toMatchObject({
+        status,
+      });
+      expect(await releaseOn(backend, claim, 30_000)).toEqual({ status: 'released' });
+      nodes.resume();
+      await backend.close(); // nothing is under way any more
+      expect((await slow.calls()).eval).toBeGreaterThan(0);
+      for (const server of nodes.servers) {
+        expect(await server.command('GET', `lock:{${claim.key}}`)).toMatch(new RegExp(`^${claim.owner}@\\d{16}=$`));
+        expect(await server.command('PTTL', `lock:{${claim.key}}`)).toBeLessThanOrEqual(30_000);
+      }
+    },
+  );
+
+  it('a lock is kept on a majority while a node is down, and on that node for what is left once it is back', async () => {
+    const claim = await held(60_000);
+    await nodes.kill(2);
+    expect(await releaseOn(backend, claim, 50_000)).toEqual({ status: 'released' });
+    expect(await backend.inspect(claim.key)).toMatchObject({ owner: claim.owner, isKept: true });
+    const refusal = { status: 'contended', owner: claim.owner, isKept: true };
+    expect(await acquireOn(backend, claimOn(claim.key))).toMatchObject(refusal);
+    await nodes.restart(); // it kept its data
+    const valueThere = () => nodes.servers[2]!.command('GET', `lock:{${claim.key}}`);
+    await until(async () => String(await valueThere()).endsWith('='), { what: 'it is kept there, too' });
+    expect(await nodes.servers[2]!.command('PTTL', `lock:{${claim.key}}`)).toBeLessThan(50_000);
+    await backend.forceRelease(claim.key);
+  });
+
+  it('a lock that only a minority is known to keep is shown as held', async () => {
+    const claim = await held(60_000);
+    proxies[1]!.hold();
+    proxies[2]!.hold();
+    const releasing = releaseOn(backend, claim, 50_000);
+    await until(async () => String(await nodes.servers[0]!.command('GET', `lock:{${claim.key}}`)).endsWith('='), {
+      what: 'one node keeps it',
+    });
+    const other = await connected({ redlock: nodes.urls, commandTimeoutMs: 2_000, admission: false });
+    expect((await other.inspect(claim.key))!.isKept).toBeUndefined();
+    const refusal = await acquireOn(other, claimOn(claim.key));
+    expect(refusal).toMatchObject({ status: 'contended', owner: claim.owner });
+    expect(refusal).not.toHaveProperty('isKept', true);
+    await other.close();
+    for (const proxy of proxies) proxy.release();
+    await releasing;
+    await until(async () => (await backend.inspect(claim.key))?.isKept, { what: 'a majority keeps it' });
+    await backend.forceRelease(claim.key);
+  });
 
   it('gives back the votes of an attempt whose connections broke', async () => {
     await nodes.allVote(backend); // so that each node knows the script, and runs it without an answer

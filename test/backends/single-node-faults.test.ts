@@ -46,6 +46,7 @@ describe('One Redis server', () => {
   });
 
   const owner = (key: string) => ownerOn(server, key);
+  const valueOf = async ({ key }: { key: string }) => String(await server.command('GET', `lock:{${key}}`));
   const free = (key: string) => until(async () => (await owner(key)) === null, { what: 'the lock is free' });
   const atProxy = () => [expect.objectContaining({ node: `127.0.0.1:${proxy.port}` })];
 
@@ -224,6 +225,37 @@ describe('One Redis server', () => {
     await until(async () => (await server.calls()).del === 2, { what: 'what is left is released' });
     expect((await server.calls()).get).toBe(2); // each release reads its lock
     for (const claim of [long, shortened]) expect(await owner(claim.key)).toBeNull();
+  });
+
+  it('a lock that is to be kept while its server cannot be reached is kept for what is left, and released if nothing is [G333]', async () => {
+    const [kept, over] = [claimOn(freshKey(), 60_000), claimOn(freshKey(), 60_000)];
+    for (const claim of [kept, over]) await granted(backend, claim);
+    await server.resetCalls();
+    proxy.refuse();
+    proxy.cut();
+    for (const [claim, forMs] of [[kept, 50_000] as const, [over, 200] as const]) {
+      expect(await releaseOn(backend, claim, forMs)).toEqual({ status: 'unavailable', causes: atProxy() });
+    }
+    const releasedAt = now();
+    await until(async () => now() > releasedAt + 210, { what: 'one of them need not be kept any more' });
+    await proxy.accept();
+    await until(async () => (await server.calls()).del === 1, { what: 'that is released' });
+    expect(await owner(over.key)).toBeNull();
+    await until(async () => (await valueOf(kept)).endsWith('='), { what: 'the other is kept' });
+    expect(await server.command('PTTL', `lock:{${kept.key}}`)).toBeLessThanOrEqual(50_000 - 210);
+    await backend.forceRelease(kept.key);
+  });
+
+  it('a lock that a server which hung keeps too late is not kept for longer', async () => {
+    const claim = claimOn(freshKey(), 60_000);
+    await granted(backend, claim);
+    server.pause();
+    expect(await releaseOn(backend, claim, 50_000)).toEqual({ status: 'unavailable', causes: atProxy() });
+    server.resume();
+    const isCorrected = async () => Number(await server.command('PTTL', `lock:{${claim.key}}`)) <= 50_000 - 300;
+    await until(isCorrected, { what: 'it is kept for what is left' });
+    expect(await valueOf(claim)).toMatch(/=$/);
+    await backend.forceRelease(claim.key);
   });
 
   it('an attempt that the server runs only when its lease would be over is undone [G69]', async () => {

@@ -108,6 +108,27 @@ it('a release of a backend of promises is repeated until it is confirmed', async
   expect(failures).toBe(-1);
 });
 
+it('a lock that a backend of promises does not keep at once is kept for what is left, and released when nothing is', async () => {
+  const toy = new ToyBackend(now);
+  const times: (number | undefined)[] = [];
+  const { release } = toy;
+  toy.release = (grant, keptForMs) => {
+    times.push(keptForMs);
+    return keptForMs === undefined ? release.call(toy, grant) : reject();
+  };
+  const backend = fromPromises(toy, now);
+  const claim = claimOn('key', 60_000);
+  await acquireOn(backend, claim);
+  expect(await releaseOn(backend, claim, 150)).toMatchObject({ status: 'unavailable' });
+  await until(async () => (await backend.inspect('key')) === undefined, { what: 'it is released' });
+  expect(times[0]).toBe(150);
+  expect(times.at(-1)).toBeUndefined();
+  const tries = times.slice(0, -1) as number[];
+  expect(tries.length).toBeGreaterThan(1);
+  expect(tries.at(-1)).toBeLessThanOrEqual(50);
+  expect(tries).toEqual([...tries].sort((a, b) => b - a));
+});
+
 it.each([
   ['rejects', reject, 'the disk is full'],
   ['never settles', hang, 'no answer within 20 ms'],

@@ -244,38 +244,108 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       expect(await releaseOn(backend, claim)).toEqual({ status: 'gone' });
     });
 
+    it('a lock that is kept is shown so, and granted to nobody', async () => {
+      const kept = claimOn(freshKey());
+      const { fencingToken } = await granted(backend, kept);
+      expect(await releaseOn(backend, kept, 15_000)).toEqual({ status: 'released' });
+      const remainingMs = expect.toSatisfy((ms: number) => ms > 5_000 && ms <= 15_000);
+      const shown = { owner: kept.owner, isKept: true, remainingMs };
+      expect(await backend.inspect(kept.key)).toMatchObject({ ...shown, fencingToken });
+      expect(await acquireOn(backend, claimOn(kept.key))).toMatchObject({ ...shown, status: 'contended' });
+      await backend.forceRelease(kept.key);
+    });
+
+    it('a lock that is kept ends by itself when that time is over, not before [G330]', async () => {
+      const kept = claimOn(freshKey());
+      const { fencingToken } = await granted(backend, kept);
+      const keptAt = now();
+      expect(await releaseOn(backend, kept, 200)).toEqual({ status: 'released' });
+      const next = claimOn(kept.key);
+      await takes(next);
+      expect(now() - keptAt).toBeGreaterThanOrEqual(199); // Redis counts whole milliseconds
+      expect(next.grant!.fencingToken).toBeGreaterThan(fencingToken);
+      expect((await backend.inspect(next.key))!.isKept).toBeUndefined();
+      await releaseOn(backend, next);
+    });
+
+    it('a lock is kept for longer than its ttl', async () => {
+      const kept = claimOn(freshKey(), 300);
+      await granted(backend, kept);
+      expect(await releaseOn(backend, kept, 60_000)).toEqual({ status: 'released' });
+      expect((await backend.inspect(kept.key))!.remainingMs).toBeGreaterThan(30_000);
+      await backend.forceRelease(kept.key);
+    });
+
+    it('an attempt and an extension that come late leave a kept lock as it is, also those of its owner [G331]', async () => {
+      const kept = claimOn(freshKey(), 60_000);
+      await granted(backend, kept);
+      await releaseOn(backend, kept, 5_000);
+      expect(await extendOn(backend, kept)).toEqual({ status: 'lost', reason: 'stolen' });
+      expect(await acquireOn(backend, { ...kept })).toMatchObject({ status: 'contended', owner: kept.owner });
+      const holding = await backend.inspect(kept.key);
+      expect(holding).toMatchObject({ owner: kept.owner, isKept: true });
+      expect(holding!.remainingMs).toBeLessThanOrEqual(5_000);
+      await backend.forceRelease(kept.key);
+    });
+
+    it('a lock that is kept is taken by force, and then is free', async () => {
+      const kept = claimOn(freshKey());
+      await granted(backend, kept);
+      await releaseOn(backend, kept, 60_000);
+      expect(await backend.forceRelease(kept.key)).toEqual({ from: [kept.owner] });
+      expect(await backend.inspect(kept.key)).toBeUndefined();
+      const next = claimOn(kept.key);
+      await takes(next);
+      await releaseOn(backend, next);
+    });
+
+    it('a lock of another holder is not kept, and neither is a free one', async () => {
+      const key = freshKey();
+      expect(await releaseOn(backend, claimOn(key), 60_000)).toEqual({ status: 'gone' });
+      expect(await backend.inspect(key)).toBeUndefined();
+      const holder = claimOn(key);
+      await granted(backend, holder);
+      expect(await releaseOn(backend, claimOn(key), 60_000)).toEqual({ status: 'gone' });
+      const holding = await backend.inspect(key);
+      expect(holding!.owner).toBe(holder.owner);
+      expect(holding!.isKept).toBeUndefined();
+      await releaseOn(backend, holder);
+    });
+
     it('each of 300 simultaneous operations gets its own answer', async () => {
       const held = Array.from({ length: 300 }, () => claimOn(freshKey('many')));
       const tokens = await Promise.all(held.map((claim) => granted(backend, claim)));
 
       const operations = [
         (claim: Claim) => releaseOn(backend, claim),
+        (claim: Claim) => releaseOn(backend, claim, 60_000),
         (claim: Claim) => extendOn(backend, claim),
         (claim: Claim) => backend.inspect(claim.key),
         ({ key }: Claim) => releaseOn(backend, claimOn(key)),
         ({ key }: Claim) => extendOn(backend, claimOn(key)),
         ({ key }: Claim) => acquireOn(backend, claimOn(key)),
       ];
-      const answers = await Promise.all(held.map((claim, index) => operations[index % 6]!(claim)));
+      const answers = await Promise.all(held.map((claim, index) => operations[index % 7]!(claim)));
       expect(answers).toEqual(
         held.map(
           ({ owner }, index) =>
             [
+              { status: 'released' },
               { status: 'released' },
               { status: 'extended', sentAt: expect.any(Number) },
               expect.objectContaining({ owner, fencingToken: tokens[index]!.fencingToken }),
               { status: 'gone' },
               { status: 'lost', reason: 'stolen' },
               { status: 'contended', owner, remainingMs: expect.any(Number), queued: false },
-            ][index % 6],
+            ][index % 7],
         ),
       );
 
       const after = await Promise.all(held.map(({ key }) => backend.inspect(key)));
       expect(after.map((holding) => holding?.owner)).toEqual(
-        held.map(({ owner }, index) => (index % 6 === 0 ? undefined : owner)),
+        held.map(({ owner }, index) => (index % 7 === 0 ? undefined : owner)),
       );
-      await Promise.all(held.map((claim) => releaseOn(backend, claim)));
+      await Promise.all(held.map(({ key }) => backend.forceRelease(key)));
     });
 
     it.each([

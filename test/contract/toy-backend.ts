@@ -7,6 +7,7 @@ interface Entry {
   fencingToken: number;
   since: number;
   endsAt: number;
+  isKept?: boolean;
 }
 
 /** As small as a backend can be: a `Map`, and a delay where a store would have a network. It keeps no queue. */
@@ -28,9 +29,9 @@ export class ToyBackend implements PromiseBackend {
   async acquire({ key, owner, ttlMs, turns = 1 }: AcquireRequest) {
     const entry = await this.#seen(key);
     const now = this.now();
-    if (entry && entry.owner !== owner) {
+    if (entry && (entry.owner !== owner || entry.isKept)) {
       const remainingMs = entry.endsAt - now;
-      return { status: 'contended', owner: entry.owner, remainingMs, queued: false } as const;
+      return { status: 'contended', owner: entry.owner, remainingMs, isKept: entry.isKept, queued: false } as const;
     }
     const fencingToken = this.#lastToken + 1;
     const lastToken = (this.#lastToken += turns);
@@ -40,22 +41,26 @@ export class ToyBackend implements PromiseBackend {
 
   async extend({ grant: { key, owner }, ttlMs }: ExtendRequest) {
     const entry = await this.#seen(key);
-    if (entry?.owner !== owner) return { status: 'lost', reason: entry ? 'stolen' : 'expired' } as const;
+    if (entry?.owner !== owner || entry.isKept) {
+      return { status: 'lost', reason: entry ? 'stolen' : 'expired' } as const;
+    }
     entry.endsAt = this.now() + ttlMs;
     return { status: 'extended' } as const;
   }
 
-  async release({ key, owner }: Grant) {
-    if ((await this.#seen(key))?.owner !== owner) return { status: 'gone' } as const;
-    this.#entries.delete(key);
+  async release({ key, owner }: Grant, keptForMs = 0) {
+    const entry = await this.#seen(key);
+    if (entry?.owner !== owner) return { status: 'gone' } as const;
+    if (keptForMs > 0) Object.assign(entry, { isKept: true, endsAt: this.now() + keptForMs });
+    else this.#entries.delete(key);
     return { status: 'released' } as const;
   }
 
   async inspect(key: string): Promise<Holding | undefined> {
     const entry = await this.#seen(key);
     if (!entry) return undefined;
-    const { owner, fencingToken, since, endsAt } = entry;
-    return { owner, fencingToken, remainingMs: endsAt - this.now(), heldForMs: this.now() - since };
+    const { owner, fencingToken, since, endsAt, isKept } = entry;
+    return { owner, fencingToken, remainingMs: endsAt - this.now(), heldForMs: this.now() - since, isKept };
   }
 
   async forceRelease(key: string) {

@@ -7,6 +7,7 @@ import {
   EXTEND_ACROSS,
   FORCE_RELEASE,
   INSPECT,
+  KEEP,
   RAISE_FENCE,
   RELEASE,
   RESTORE,
@@ -85,6 +86,8 @@ const held = (owner: string, ttlMs = TTL_MS, token = TOKEN) => heldAs(ownerPart(
 /** Others may wait for it. */
 const wanted = (owner: string, ttlMs = TTL_MS, token = TOKEN) =>
   heldAs(`${ownerPart(owner)}${tokenText(token)}+`, ttlMs);
+/** Its work has ended. */
+const kept = (owner: string, ttlMs = TTL_MS) => heldAs(`${ownerPart(owner)}${tokenText(TOKEN)}=`, ttlMs);
 const waitedFor =
   (...entries: string[]): Prepare =>
   ({ queue }) =>
@@ -167,6 +170,7 @@ const raise: Operation = {
 };
 const inspect: Operation = { script: INSPECT, of: lockOnly, args: () => [] };
 const release: Operation = { script: RELEASE, of: withQueue, args: () => ['me@'] };
+const keep: Operation = { script: KEEP, of: lockOnly, args: () => [TTL_MS, 'me@'] };
 const forceRelease: Operation = { script: FORCE_RELEASE, of: withQueue, args: () => ['inbox:', 'k'] };
 const withdraw: Operation = { script: WITHDRAW, of: withQueue, args: () => ['me@', entry('me')] };
 
@@ -182,7 +186,9 @@ const CASES: [what: string, operation: Operation, before: Prepare][] = [
   ['acquire: a counter that is out of range', acquire, counter(9e15)],
   ['acquire: a counter that is a word', acquire, counter('word')],
   ['acquire: a counter that is a list', acquire, counterIsAList],
+  ['acquire: its own lock, which is kept', acquire, kept('me', GRANT_TTL_MS)],
   ['vote: a free lock', vote(), free],
+  ['vote: its own lock, which is kept', vote(), kept('me', GRANT_TTL_MS)],
   ['vote: a counter that is behind', vote(), counter(TOKEN)],
   ['vote: its own lock', vote(), held('me', GRANT_TTL_MS)],
   ['vote: its own lock, with a queue', vote(), wanted('me', GRANT_TTL_MS)],
@@ -209,6 +215,8 @@ const CASES: [what: string, operation: Operation, before: Prepare][] = [
     contend('me', { number: 0.5 }),
     both(wanted('other'), waitedFor(entry('first'))),
   ],
+  ['contend: a place behind a lock that is kept', contend('me'), kept('other')],
+  ['contend: its own lock, which is kept', contend('me', { place: '' }), kept('me', GRANT_TTL_MS)],
   ['contend: without a place', contend('me', { place: '' }), held('other')],
   ['contend: what was granted to it', contend('me'), both(wanted('me', GRANT_TTL_MS), waitedFor(entry('me')))],
   ['contend: its own lock without a queue', contend('me'), held('me', GRANT_TTL_MS)],
@@ -223,6 +231,7 @@ const CASES: [what: string, operation: Operation, before: Prepare][] = [
   ['vote or queue: its own lock', voteOrQueue(wake), held('me', GRANT_TTL_MS)],
   ['vote or queue: its own lock, with a queue', voteOrQueue(wake), both(wanted('me'), waitedFor(wake))],
   ['vote or queue: a place', voteOrQueue(wake), held('other')],
+  ['vote or queue: a place behind a lock that is kept', voteOrQueue(wake), kept('other')],
   ['vote or queue: a place behind others', voteOrQueue(wake), both(wanted('other'), waitedFor(entry('first')))],
   ['vote or queue: no place', voteOrQueue(''), held('other')],
   ['vote or queue: a lock that is no string', voteOrQueue(wake), noString],
@@ -233,6 +242,7 @@ const CASES: [what: string, operation: Operation, before: Prepare][] = [
   ['vote or queue: a counter that is a list', voteOrQueue(wake), counterIsAList],
   ['extend: its own lock', extend, held('me', GRANT_TTL_MS)],
   ['extend: its own lock, with a queue', extend, wanted('me', GRANT_TTL_MS)],
+  ['extend: its own lock, which is kept', extend, kept('me', GRANT_TTL_MS)],
   ['extend: a free lock', extend, free],
   ['extend: a lock of another', extend, held('other')],
   ['extend: a lock of another, with a queue', extend, wanted('other')],
@@ -244,6 +254,7 @@ const CASES: [what: string, operation: Operation, before: Prepare][] = [
   ['extend-across: a lock that is no string', extendAcross, noString],
   ['restore: its own lock', restore, held('me', GRANT_TTL_MS)],
   ['restore: its own lock, with a queue', restore, wanted('me', GRANT_TTL_MS)],
+  ['restore: its own lock, which is kept', restore, kept('me', GRANT_TTL_MS)],
   ['restore: a free lock', restore, free],
   ['restore: a lock of another', restore, held('other')],
   ['restore: a lock of another, with a queue', restore, wanted('other')],
@@ -256,13 +267,22 @@ const CASES: [what: string, operation: Operation, before: Prepare][] = [
   ['raise the fence: a lock of another', raise, both(held('other'), counter(TOKEN))],
   ['raise the fence: a counter that is a word', raise, both(held('me'), counter('word'))],
   ['raise the fence: a counter that is a list', raise, both(held('me'), counterIsAList)],
+  ['raise the fence: its own lock, which is kept', raise, both(kept('me'), counter(TOKEN))],
+  ['keep: its own lock', keep, held('me', GRANT_TTL_MS)],
+  ['keep: its own lock, with a queue', keep, both(wanted('me', GRANT_TTL_MS), waitedFor(entry('first')))],
+  ['keep: its own lock, which is kept', keep, kept('me', GRANT_TTL_MS)],
+  ['keep: a free lock', keep, free],
+  ['keep: a lock of another', keep, held('other')],
+  ['keep: a lock that is no string', keep, noString],
   ['inspect: a lock that is held', inspect, both(held('other'), counter(AHEAD))],
   ['inspect: a lock that is waited for', inspect, wanted('other')],
+  ['inspect: a lock that is kept', inspect, kept('other')],
   ['inspect: a lock of another program', inspect, heldAs('other')],
   ['inspect: a free lock', inspect, free],
   ['release: its own lock', release, held('me')],
   ['release: its own lock, which nobody waits for any more', release, wanted('me')],
   ['release: its own lock, with a queue that its value does not know', release, both(held('me'), waitedFor(wake))],
+  ['release: its own lock, which is kept', release, both(kept('me'), waitedFor(entry('first')))],
   ['release: to the next', release, both(wanted('me'), waitedFor(nobody, entry('first'), entry('second')))],
   ['release: with a counter that is ahead', release, both(wanted('me'), counter(AHEAD), waitedFor(entry('first')))],
   ['release: with a counter that is a word', release, both(wanted('me'), counter('word'), waitedFor(entry('first')))],
@@ -287,6 +307,7 @@ const CASES: [what: string, operation: Operation, before: Prepare][] = [
   ['release: a lock that is no string', release, noString],
   ['force release: a lock that is held', forceRelease, held('other')],
   ['force release: to the next', forceRelease, both(wanted('other'), waitedFor(nobody, entry('first')))],
+  ['force release: a lock that is kept, to the next', forceRelease, both(kept('other'), waitedFor(entry('first')))],
   ['force release: of a process that listens', forceRelease, held('alive/1')],
   [
     'force release: of a process that listens, to the next',
@@ -298,6 +319,7 @@ const CASES: [what: string, operation: Operation, before: Prepare][] = [
   ['withdraw: from the queue', withdraw, both(wanted('other'), waitedFor(entry('me'), entry('next')))],
   ['withdraw: what was granted to it', withdraw, both(wanted('me'), counter(AHEAD), waitedFor(entry('next')))],
   ['withdraw: what it has without a queue', withdraw, held('me')],
+  ['withdraw: what is kept', withdraw, both(kept('me'), waitedFor(entry('me'), entry('next')))],
   ['withdraw: the last in the queue', withdraw, both(wanted('me'), waitedFor(nobody))],
   ['withdraw: a lock that is no string', withdraw, noString],
 ];
@@ -309,7 +331,7 @@ const CASES: [what: string, operation: Operation, before: Prepare][] = [
 function told(value: unknown, base = AHEAD): unknown {
   if (Array.isArray(value)) return value.map((each) => told(each, base));
   if (value instanceof ScriptFault) return value.message.replace(/(lock:fence:)\w+/, '$1shard');
-  const [, owner, token, flag] = /^(.*@)(\d{16})(\+?)$/.exec(String(value)) ?? [];
+  const [, owner, token, flag] = /^(.*@)(\d{16})([+=]?)$/.exec(String(value)) ?? [];
   if (owner !== undefined) return [owner, told(token, base), flag];
   const number = Number(value);
   if (value === '' || !Number.isFinite(number)) return value;

@@ -92,6 +92,7 @@ describe('The generated module of the scripts', () => {
       ['extend-across', 1, 1],
       ['force-release', 1, 1],
       ['inspect', 0, 0],
+      ['keep', 0, 0],
       ['raise-fence', 0, 0],
       ['release', 1, 0],
       ['restore', 0, 1],

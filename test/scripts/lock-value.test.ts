@@ -5,6 +5,7 @@ import {
   CONTEND,
   EXTEND,
   FORCE_RELEASE,
+  KEEP,
   RAISE_FENCE,
   RELEASE,
   RESTORE,
@@ -22,6 +23,8 @@ const [FENCE, LOCK, QUEUE, ADMISSION] = ['lock:fence', 'lock:{k}', 'lock:{k}:que
 const TTL_MS = 30_000;
 /** How long a lock is held before a script, in milliseconds. */
 const EARLIER_MS = 5_000;
+/** How long it is kept, in milliseconds. */
+const KEPT_MS = 10_000;
 const TOKEN = '1700000000000000';
 const LATER = '1700000000000009';
 
@@ -63,6 +66,7 @@ const extend = (owner: string) => runScript(runner, EXTEND, [LOCK], [TTL_MS, `${
 const restore = (owner: string) => runScript(runner, RESTORE, [LOCK], [TTL_MS, `${owner}@`, LATER]);
 const raise = (owner: string) => runScript(runner, RAISE_FENCE, [LOCK, FENCE], [`${owner}@`, LATER]);
 const release = (owner: string) => runScript(runner, RELEASE, [FENCE, LOCK, QUEUE], [`${owner}@`]);
+const keep = (owner: string) => runScript(runner, KEEP, [LOCK], [KEPT_MS, `${owner}@`]);
 const withdraw = (owner: string) => runScript(runner, WITHDRAW, [FENCE, LOCK, QUEUE], [`${owner}@`, wake(owner)]);
 
 type Operate = (owner: string) => Promise<Reply>;
@@ -70,6 +74,8 @@ const flags = [
   ['without a queue', ''],
   ['with a queue', '+'],
 ] as const;
+const KEPT = ['while it is kept', '='] as const;
+const REFUSED = [expect.any(Number), expect.any(String)];
 
 describe.each([
   ['x/1', 'x/10'],
@@ -78,7 +84,7 @@ describe.each([
   ['x@1700000000000000', 'x'],
   ['1', '11'],
 ])('The lock of %s', (holder, other) => {
-  describe.each(flags)('%s', (_name, flag) => {
+  describe.each([...flags, KEPT])('%s', (_name, flag) => {
     const value = `${holder}@${TOKEN}${flag}`;
     const refusal = [expect.any(Number), value];
     beforeEach(() => client.set(FENCE, TOKEN));
@@ -93,6 +99,7 @@ describe.each([
       ['restore', restore, -1],
       ['raise-fence', raise, 0],
       ['release', release, -1],
+      ['keep', keep, -1],
       ['withdraw', withdraw, 0],
     ])(`is not that of ${other}: %s`, async (_script, operate, answer) => {
       await hold(value);
@@ -103,6 +110,43 @@ describe.each([
       expect(await client.get(FENCE)).toBe(TOKEN);
       expect(await places()).toEqual([wake('somebody else')]);
     });
+
+    it('is kept for its own owner, with its token and a = for the +, for the time of the last repetition', async () => {
+      await hold(value);
+      for (const ttlMs of [EARLIER_MS, 60_000]) {
+        await client.pexpire(LOCK, ttlMs);
+        expect(await keep(holder)).toBe(1);
+        expect(await client.get(LOCK)).toBe(`${holder}@${TOKEN}=`);
+        expect(await client.pttl(LOCK)).toBeGreaterThan(EARLIER_MS);
+        expect(await client.pttl(LOCK)).toBeLessThanOrEqual(KEPT_MS);
+      }
+    });
+  });
+
+  it.each<[string, Operate, unknown]>([
+    ['acquire', acquire, REFUSED],
+    ['contend', contend, REFUSED],
+    ['contend in fair mode', contendFairly, REFUSED],
+    ['vote', vote, REFUSED],
+    ['vote-or-queue', voteOrQueue, REFUSED],
+    ['extend', extend, -1],
+    ['restore', restore, -1],
+    ['raise-fence', raise, 0],
+    ['withdraw', withdraw, 0],
+  ])('stays as it is while it is kept, also for its own owner: %s', async (_script, operate, answer) => {
+    const value = `${holder}@${TOKEN}=`;
+    await client.set(FENCE, TOKEN);
+    await hold(value);
+    expect(await operate(holder)).toEqual(answer);
+    expect(await client.get(LOCK)).toBe(value);
+    expect(await client.pttl(LOCK)).toBeGreaterThan(0);
+    expect(await client.pttl(LOCK)).toBeLessThanOrEqual(EARLIER_MS);
+    expect(await client.get(FENCE)).toBe(TOKEN);
+  });
+
+  describe.each(flags)('%s, as long as its work goes on,', (_name, flag) => {
+    const value = `${holder}@${TOKEN}${flag}`;
+    beforeEach(() => client.set(FENCE, TOKEN));
 
     it.each<[string, Operate, unknown]>([
       ['acquire', acquire, TOKEN],
@@ -192,6 +236,14 @@ describe.each([
     expect(await places()).toEqual([unheard('a')]);
   });
 
+  it('is not set in a lock that is kept, which nobody gives back, though the waiter has a place', async () => {
+    await hold(`other@${TOKEN}=`);
+    await ask('a', unheard('a'));
+    expect(await client.get(LOCK)).toBe(`other@${TOKEN}=`);
+    expect(await client.pttl(LOCK)).toBeLessThanOrEqual(EARLIER_MS);
+    expect(await places()).toEqual([unheard('a')]);
+  });
+
   it('is set in a lock of this library that has no ttl, which it gets none by', async () => {
     await client.set(LOCK, `other@${TOKEN}`);
     await ask('a', unheard('a'));
@@ -227,6 +279,16 @@ describe('The + of a value', () => {
     ['force-release', () => runScript(runner, FORCE_RELEASE, [FENCE, LOCK, QUEUE], ['inbox:', 'k'])],
   ])('is there after a hand-over: %s', async (script, pass) => {
     await hold(`me@${TOKEN}+`);
+    await queueUp('next');
+    await pass();
+    expect([script, await value()]).toEqual([script, expect.stringMatching(/^next@\d{16}\+$/)]);
+  });
+
+  it.each([
+    ['release', () => release('me')],
+    ['force-release', () => runScript(runner, FORCE_RELEASE, [FENCE, LOCK, QUEUE], ['inbox:', 'k'])],
+  ])('is there after a lock that was kept goes to the next before its time: %s', async (script, pass) => {
+    await hold(`me@${TOKEN}=`);
     await queueUp('next');
     await pass();
     expect([script, await value()]).toEqual([script, expect.stringMatching(/^next@\d{16}\+$/)]);

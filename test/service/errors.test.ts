@@ -45,6 +45,15 @@ describe('the message', () => {
     expect(new LockContendedError('k', 1).message).toContain('is held by others; gave up after waiting');
   });
 
+  it('of a lock that is kept says until when, by whom, and what to do', () => {
+    const keptUntil = new Date(Date.UTC(2027, 0, 2, 3, 4, 5, 678));
+    expect(new LockContendedError('k', 10.4, { holder, remainingMs: 20.6, keptUntil }).message).toBe(
+      'Lock "k" is kept until 2027-01-02T03:04:05.678Z by the holdMs of pid 17 on web-3; ' +
+        'gave up after waiting 10 ms. Raise waitMs, or lower holdMs. ' +
+        'To do something else instead, use tryAcquire, or onContended of @Locked.',
+    );
+  });
+
   it('of an unavailable lock gives each advice once, and says of which servers to check that they can be reached', () => {
     const message = (...causes: NodeError[]) => LockUnavailableError.from('acquired', 'k', causes).message;
     const down = new NodeError('a:1', 'down');

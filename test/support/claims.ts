@@ -68,9 +68,9 @@ export function extendOn(backend: LockBackend, claim: Claim): Promise<ExtendOutc
   return new Promise((resolve) => backend.extend({ grant: grantOf(claim), ttlMs: claim.ttlMs }, resolve));
 }
 
-/** One release, as a promise. */
-export function releaseOn(backend: LockBackend, claim: Claim): Promise<ReleaseOutcome> {
-  return new Promise((resolve) => backend.release(grantOf(claim), resolve));
+/** One release, as a promise. @param keptForMs how long it is kept instead */
+export function releaseOn(backend: LockBackend, claim: Claim, keptForMs?: number): Promise<ReleaseOutcome> {
+  return new Promise((resolve) => backend.release(grantOf(claim), resolve, keptForMs));
 }
 
 /** What it was granted, or what somebody would hold who had its owner value. */

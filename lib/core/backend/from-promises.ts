@@ -29,7 +29,7 @@ export interface PromiseBackend
     request: AcquireRequest,
   ): Promise<{ status: 'acquired'; grant: Grant } | Exclude<AcquireOutcome, { status: 'acquired' }>>;
   extend(request: ExtendRequest): Promise<{ status: 'extended' } | Exclude<ExtendOutcome, { status: 'extended' }>>;
-  release(grant: Grant): Promise<ReleaseOutcome>;
+  release(grant: Grant, keptForMs?: number): Promise<ReleaseOutcome>;
 }
 
 /**
@@ -49,8 +49,8 @@ const LONGEST_PAUSE_MS = 3_200;
 class LimitedBackend implements LockBackend {
   /** Until when the store may have what it granted, by the clock. */
   readonly #ends = new WeakMap<Grant, number>();
-  /** What is released again and again. */
-  readonly #unreleased = new Set<Grant>();
+  /** What is released again and again, with the time until which it is kept, by the clock. */
+  readonly #unreleased = new Map<Grant, number>();
   readonly #closing = new AbortController();
 
   constructor(
@@ -105,9 +105,10 @@ class LimitedBackend implements LockBackend {
     );
   }
 
-  release(grant: Grant, done: (outcome: ReleaseOutcome) => void): void {
-    void this.#released(grant).then((outcome) => {
-      if (outcome.status === 'unavailable') this.#repeatRelease(grant);
+  release(grant: Grant, done: (outcome: ReleaseOutcome) => void, keptForMs = 0): void {
+    const keptUntil = this.now() + keptForMs;
+    void this.#released(grant, keptUntil).then((outcome) => {
+      if (outcome.status === 'unavailable') this.#repeatRelease(grant, keptUntil);
       done(outcome);
     });
   }
@@ -141,7 +142,7 @@ class LimitedBackend implements LockBackend {
 
   async close(): Promise<void> {
     this.#closing.abort();
-    await Promise.all([...this.#unreleased].map((grant) => this.#released(grant)));
+    await Promise.all([...this.#unreleased].map((pending) => this.#released(...pending)));
     await this.backend.close?.();
   }
 
@@ -149,18 +150,21 @@ class LimitedBackend implements LockBackend {
     this.#ends.set(grant, Math.max(this.#ends.get(grant) ?? 0, this.now() + ttlMs + driftMs(ttlMs)));
   }
 
-  #released(grant: Grant): Promise<ReleaseOutcome> {
-    return this.#limited(() => this.backend.release(grant)).catch((error: unknown) => this.#unavailable(error));
+  #released(grant: Grant, keptUntil: number): Promise<ReleaseOutcome> {
+    const keptForMs = Math.ceil(keptUntil - this.now());
+    return this.#limited(() => this.backend.release(grant, keptForMs > 0 ? keptForMs : undefined)).catch(
+      (error: unknown) => this.#unavailable(error),
+    );
   }
 
   /** In the background, after pauses that grow. */
-  #repeatRelease(grant: Grant): void {
+  #repeatRelease(grant: Grant, keptUntil = this.now()): void {
     const endsAt = this.#ends.get(grant) ?? this.now() + LONGEST_TTL_MS;
     const { signal } = this.#closing;
-    this.#unreleased.add(grant);
+    this.#unreleased.set(grant, keptUntil);
     const repeat = async () => {
       for (let pauseMs = FIRST_PAUSE_MS; this.now() < endsAt; pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS)) {
-        if ((await this.#released(grant)).status !== 'unavailable') break;
+        if ((await this.#released(grant, keptUntil)).status !== 'unavailable') break;
         await delay(pauseMs, undefined, { ref: false, signal });
       }
       this.#unreleased.delete(grant);

@@ -52,6 +52,8 @@ export type AcquireOutcome =
       owner?: string;
       /** How long the holder's lease still runs; undefined when unknown. */
       remainingMs?: number;
+      /** The lock is kept: the work of its owner has ended. */
+      isKept?: boolean;
       /** Whether it has a place in the queue now. */
       queued: boolean;
       /** The number of its place, if it has one and the number is known. */
@@ -83,6 +85,8 @@ export interface Holding {
   fencingToken?: number;
   /** For how long it is held; undefined when that is unknown. */
   heldForMs?: number;
+  /** It is kept: the work of its owner has ended, and it stands until its time is over. */
+  isKept?: boolean;
 }
 
 /** A lock that was taken by force. */
@@ -110,7 +114,10 @@ export interface LockBackend {
   extend(request: ExtendRequest, done: (outcome: ExtendOutcome) => void): void;
   /**
    * Repeated in the background until it is confirmed, or the lock has ended by itself. Takes any grant, as `extend` does.
-   * @param keptForMs for so long from now on the lock stands, shown as kept, and is given to nobody; then it ends by itself
+   * @param keptForMs above 0: the lock is not given back, but kept. It stands for so long, in milliseconds from now and never
+   *   from later than the command is sent, and then ends by itself. Until then nobody is granted it, not even its owner, who
+   *   cannot extend it either; it is shown as kept, and can be taken by force. `released` says that this is confirmed. A
+   *   repetition keeps it for what is left by then; if nothing is left it is released.
    */
   release(grant: Grant, done: (outcome: ReleaseOutcome) => void, keptForMs?: number): void;
   /**

@@ -1,3 +1,4 @@
+import { keptUntil } from '../backend/kept-until.js';
 import type { Holding } from '../backend/lock-backend.js';
 import type { LockInfo } from '../../api/lock.js';
 import { parseOwner } from '../../api/holder.js';
@@ -6,5 +7,13 @@ import { parseOwner } from '../../api/holder.js';
 export function lockInfo(key: string, holding: Holding, waiters: number): LockInfo {
   const { owner, remainingMs, fencingToken, heldForMs } = holding;
   const since = heldForMs === undefined ? undefined : new Date(Date.now() - heldForMs);
-  return { key, holder: parseOwner(owner), since, remainingMs: Math.round(remainingMs), fencingToken, waiters };
+  return {
+    key,
+    holder: parseOwner(owner),
+    since,
+    remainingMs: Math.round(remainingMs),
+    keptUntil: keptUntil(holding),
+    fencingToken,
+    waiters,
+  };
 }

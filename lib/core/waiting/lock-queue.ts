@@ -399,9 +399,9 @@ export class LockQueue {
   }
 
   #contended(contender: Contender<Waiter>, refusal: Extract<AcquireOutcome, { status: 'contended' }>): void {
-    const { owner, remainingMs } = refusal;
+    const { owner, remainingMs, isKept } = refusal;
     const answeredAt = this.queues.now();
-    this.#seen = { owner, endsAt: remainingMs === undefined ? undefined : answeredAt + remainingMs };
+    this.#seen = { owner, endsAt: remainingMs === undefined ? undefined : answeredAt + remainingMs, isKept };
     this.queues.noteContested(this.key);
     this.#noteSign(refusal);
     this.#refuseTriers();

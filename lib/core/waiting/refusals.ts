@@ -1,3 +1,4 @@
+import { keptUntil } from '../backend/kept-until.js';
 import type { LockBackend } from '../backend/lock-backend.js';
 import { LockContendedError, LockUnavailableError, NodeError } from '../../api/errors.js';
 import type { Lease } from '../lease/lease.js';
@@ -9,6 +10,8 @@ export interface HolderSeen {
   owner?: string;
   /** When the holder's lease ends, if that is known. */
   endsAt?: number;
+  /** The lock is kept: the holder's work has ended. */
+  isKept?: boolean;
   /** When the lock was asked for again; undefined once that is answered. */
   askedAt?: number;
 }
@@ -57,10 +60,11 @@ export function contended({ waitedMs, holding }: Refused, known: Knowledge, maxW
     const holder = parseOwner(lease.grant.owner);
     return new LockContendedError(key, waitedMs, { holder, remainingMs: lease.remainingMs, maxWaiters, holding });
   }
-  const { owner, endsAt } = seen ?? {};
+  const { owner, endsAt, isKept } = seen ?? {};
   const holder = owner === undefined ? undefined : parseOwner(owner);
   const remainingMs = endsAt === undefined ? undefined : Math.max(0, endsAt - now);
-  return new LockContendedError(key, waitedMs, { holder, remainingMs, maxWaiters, holding });
+  const contention = { holder, remainingMs, keptUntil: keptUntil({ isKept, remainingMs }), maxWaiters, holding };
+  return new LockContendedError(key, waitedMs, contention);
 }
 
 /** Nothing was left of a lease when its grant was answered. */

@@ -23,6 +23,8 @@ interface Entry {
   fencingToken: number;
   since: number;
   expiresAt: number;
+  /** The work of its owner has ended. */
+  isKept?: boolean;
 }
 
 /**
@@ -51,8 +53,9 @@ export class MemoryBackend implements LockBackend {
   #acquire({ key, owner, ttlMs, turns = 1 }: AcquireRequest): AcquireOutcome {
     const now = this.#now();
     const holder = this.#live(key);
-    if (holder && holder.owner !== owner) {
-      return { status: 'contended', owner: holder.owner, remainingMs: holder.expiresAt - now, queued: false };
+    if (holder && (holder.owner !== owner || holder.isKept)) {
+      const { isKept, expiresAt } = holder;
+      return { status: 'contended', owner: holder.owner, remainingMs: expiresAt - now, isKept, queued: false };
     }
     // The wall clock in microseconds, as in Redis, so that a restart begins above the earlier tokens; or one more than the
     // last token where that has reached the time: grants in the same millisecond, or a clock that was set back.
@@ -69,19 +72,21 @@ export class MemoryBackend implements LockBackend {
 
   #extend({ grant: { key, owner }, ttlMs }: ExtendRequest): ExtendOutcome {
     const entry = this.#live(key);
-    if (entry?.owner !== owner) return { status: 'lost', reason: entry ? 'stolen' : 'expired' };
+    if (entry?.owner !== owner || entry.isKept) return { status: 'lost', reason: entry ? 'stolen' : 'expired' };
     const sentAt = this.#now();
     entry.expiresAt = sentAt + ttlMs;
     return { status: 'extended', sentAt };
   }
 
-  release(grant: Grant, done: (outcome: ReleaseOutcome) => void): void {
-    void Promise.resolve(this.#release(grant)).then(done);
+  release(grant: Grant, done: (outcome: ReleaseOutcome) => void, keptForMs = 0): void {
+    void Promise.resolve(this.#release(grant, keptForMs)).then(done);
   }
 
-  #release({ key, owner }: Grant): ReleaseOutcome {
-    if (this.#live(key)?.owner !== owner) return { status: 'gone' };
-    this.#entries.delete(key);
+  #release({ key, owner }: Grant, keptForMs: number): ReleaseOutcome {
+    const entry = this.#live(key);
+    if (entry?.owner !== owner) return { status: 'gone' };
+    if (keptForMs > 0) Object.assign(entry, { isKept: true, expiresAt: this.#now() + keptForMs });
+    else this.#entries.delete(key);
     return { status: 'released' };
   }
 
@@ -93,8 +98,8 @@ export class MemoryBackend implements LockBackend {
     const entry = this.#live(key);
     if (!entry) return undefined;
     const now = this.#now();
-    const { owner, fencingToken, since, expiresAt } = entry;
-    return { owner, fencingToken, remainingMs: expiresAt - now, heldForMs: now - since };
+    const { owner, fencingToken, since, expiresAt, isKept } = entry;
+    return { owner, fencingToken, remainingMs: expiresAt - now, heldForMs: now - since, isKept };
   }
 
   async forceRelease(key: string): Promise<Taken | undefined> {

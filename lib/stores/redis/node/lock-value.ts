@@ -1,11 +1,13 @@
-/** The value of a lock in Redis: `<owner>@<token of 16 digits>`, and `+` if its queue may have waiters. */
-const VALUE = /^(.+)@(\d{16})\+?$/s;
+/** The value of a lock in Redis: `<owner>@<token of 16 digits>`, and `+` if its queue may have waiters, or `=` if it is kept. */
+const VALUE = /^(.+)@(\d{16})([+=]?)$/s;
 
 /** The holder of a lock, as its value shows. */
 export interface LockValue {
   owner: string;
   /** The token of its grant: the last one of a block. Undefined in a value that another program wrote. */
   fencingToken?: number;
+  /** The work of the owner has ended, and the lock stands until its time is over. */
+  isKept?: true;
 }
 
 /** The part of the value that scripts compare: without its end, the owner `x/1` would be found in a value of `x/10`. */
@@ -20,6 +22,7 @@ export function tokenText(fencingToken: number): string {
 
 /** Reads a value. One that another program wrote is the owner as it is. */
 export function readValue(value: string): LockValue {
-  const [, owner, token] = VALUE.exec(value) ?? [];
-  return owner === undefined ? { owner: value } : { owner, fencingToken: Number(token) };
+  const [, owner, token, flag] = VALUE.exec(value) ?? [];
+  if (owner === undefined) return { owner: value };
+  return { owner, fencingToken: Number(token), isKept: flag === '=' || undefined };
 }

@@ -40,6 +40,7 @@ export type Vote =
       status: 'refused';
       owner: string;
       remainingMs: number;
+      isKept?: boolean;
       /** The number of its place in the queue, if it has one. */
       number?: number;
       /** Its earlier place was passed over, as the message that its turn had come did not arrive. */
@@ -132,8 +133,8 @@ export function voteOf(reply: Reply, node: string): Vote {
     const error = new NodeError(node, 'it has lost its data, so it does not vote yet', WAIT_FOR_VOTES);
     return { status: 'fault', error, mayHaveRun: false, disconnected: false, wiped: String(reply[1]) };
   } else if (typeof reply[1] === 'string' && !Number.isNaN(Number(reply[0]))) {
-    const { owner } = readValue(reply[1]);
-    const refusal = { status: 'refused', remainingMs: remainingMs(reply[0]), owner } as const;
+    const { owner, isKept } = readValue(reply[1]);
+    const refusal = { status: 'refused', remainingMs: remainingMs(reply[0]), owner, isKept } as const;
     if (reply.length === 2) return refusal;
     return { ...refusal, number: Number(reply[2]), wasPassedOver: Number(reply[3]) === 1 };
   }
@@ -160,7 +161,7 @@ export function seizureOf(reply: Reply): NodeSeizure {
 export function holdingOf(reply: Reply): Holding | undefined {
   if (!Array.isArray(reply)) return undefined;
   const [remaining, value, timeUs] = reply;
-  const { owner, fencingToken } = readValue(String(value));
+  const { owner, fencingToken, isKept } = readValue(String(value));
   // The token is the time of the grant, or up to the limit of votes ahead of it. A clock that was set back since does not say
   // how long ago that was.
   const heldForUs = fencingToken === undefined ? -Infinity : Number(timeUs) - fencingToken;
@@ -169,6 +170,7 @@ export function holdingOf(reply: Reply): Holding | undefined {
     remainingMs: remainingMs(remaining),
     fencingToken,
     heldForMs: heldForUs >= -LIMIT_US ? Math.max(0, Math.floor(heldForUs / 1_000)) : undefined,
+    isKept,
   };
 }
 

@@ -1,3 +1,4 @@
+import { performance } from 'node:perf_hooks';
 import { NodeError } from '../../../api/errors.js';
 import {
   ACQUIRE,
@@ -6,6 +7,7 @@ import {
   EXTEND,
   FORCE_RELEASE,
   INSPECT,
+  KEEP,
   RAISE_FENCE,
   RELEASE,
   RESTORE,
@@ -256,11 +258,13 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
   }
 
   /**
-   * Releases a lock. Retried in the background until it is confirmed, or the lock has ended by itself.
+   * Releases a lock, or keeps it. Retried in the background until it is confirmed, or the lock has ended by itself.
    * @param forMs how long the lock may stand, in milliseconds; Infinity where an attempt that was not answered may yet run
+   * @param keptUntil until when it is kept, by `performance.now()`: each try keeps it for what is left, and releases it
+   *   when nothing is left. Replicas are not waited for: without this command they have the lock for as long as it was extended.
    */
-  release(grant: Grant, done?: (release: NodeRelease) => void, forMs = standsMs(grant)): void {
-    this.#release({ key: grant.key, owner: grant.owner, standsMs: forMs }, done);
+  release(grant: Grant, done?: (release: NodeRelease) => void, forMs = standsMs(grant), keptUntil?: number): void {
+    this.#release({ key: grant.key, owner: grant.owner, standsMs: forMs, keptUntil }, done);
   }
 
   /**
@@ -379,7 +383,12 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     });
   }
 
-  #giveBack({ key, owner, entry }: PendingRelease, done: (release: NodeRelease) => void): void {
+  #giveBack({ key, owner, entry, keptUntil }: PendingRelease, done: (release: NodeRelease) => void): void {
+    const keptForMs = keptUntil === undefined ? 0 : Math.ceil(keptUntil - performance.now());
+    if (keptForMs > 0) {
+      this.#runner.run(KEEP, [this.#keys.lock(key)], [keptForMs, ownerPart(owner)], this.#releaseOf, done);
+      return;
+    }
     const keys = this.#keysToHandOver(key);
     if (entry === undefined) this.#runner.run(RELEASE, keys, [ownerPart(owner)], this.#releaseOf, done);
     else this.#runner.run(WITHDRAW, keys, [ownerPart(owner), entry], this.#releaseOf, done);

@@ -175,6 +175,9 @@ function refusalOf(votes: Answers<Vote>, quorum: number, queued: boolean): Refus
     quorum,
   );
   if (owner === undefined) return { status: 'contended', queued };
-  const remaining = refusals.filter((vote) => vote.owner === owner).map((vote) => vote.remainingMs);
-  return { status: 'contended', owner, remainingMs: Math.max(...remaining), queued };
+  const holding = refusals.filter((vote) => vote.owner === owner);
+  const keeping = holding.filter((vote) => vote.isKept);
+  const isKept = keeping.length >= quorum || undefined;
+  const remaining = (isKept ? keeping : holding).map((vote) => vote.remainingMs);
+  return { status: 'contended', owner, remainingMs: Math.max(...remaining), isKept, queued };
 }

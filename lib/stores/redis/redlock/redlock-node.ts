@@ -109,11 +109,14 @@ export class RedlockNode implements RedisNodeListener {
     this.node.extend({ grant: attempt, ttlMs }, 'restore', this.#noting<NodeExtension>('takes', trace));
   }
 
-  /** Releases at once, and again if a command that was in flight has run after it. */
+  /**
+   * Releases at once, and again if a command that was in flight has run after it. Where the attempt is kept, all this keeps the
+   * lock for what is left: a vote or a put-back that comes late is one more node that has it.
+   */
   release(attempt: RedlockAttempt, done: (release: NodeRelease) => void): void {
     const trace = attempt.knownTrace(this.at);
     if (!trace) {
-      this.node.release(attempt, done);
+      this.node.release(attempt, done, undefined, attempt.keptUntil);
       return;
     }
     trace.over = true;
@@ -180,7 +183,7 @@ export class RedlockNode implements RedisNodeListener {
       settle(trace);
       done?.(release);
     };
-    this.node.release(attempt, released, trace.mayComeLate ? Infinity : undefined);
+    this.node.release(attempt, released, trace.mayComeLate ? Infinity : undefined, attempt.keptUntil);
   }
 
   #releaseAfterwards(attempt: RedlockAttempt, trace: Trace): void {

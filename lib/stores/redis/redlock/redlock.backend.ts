@@ -1,3 +1,4 @@
+import { performance } from 'node:perf_hooks';
 import { LockUnavailableError, type NodeError } from '../../../api/errors.js';
 import {
   LONGEST_TTL_MS,
@@ -162,8 +163,10 @@ export class RedlockBackend implements LockBackend, WaitQueue {
     );
   }
 
-  release(grant: Grant, done: (outcome: ReleaseOutcome) => void): void {
+  /** Kept is a lock that a majority keeps. A node that has lost it is not given it back. */
+  release(grant: Grant, done: (outcome: ReleaseOutcome) => void, keptForMs = 0): void {
     const attempt = this.#attemptOf(grant);
+    attempt.keptUntil = keptForMs > 0 ? performance.now() + keptForMs : undefined;
     const releases = this.#poll<NodeRelease>((node, released) => node.release(attempt, released));
     releases.decide((answers, open) => tallyRelease(answers, open, this.#quorum), done);
   }
@@ -220,6 +223,7 @@ export class RedlockBackend implements LockBackend, WaitQueue {
         this.#quorum,
       ),
       heldForMs: majority.find((holding) => holding.heldForMs !== undefined)?.heldForMs,
+      isKept: majority.filter((holding) => holding.isKept).length >= this.#quorum || undefined,
     };
   }
 

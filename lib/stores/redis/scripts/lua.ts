@@ -12,7 +12,7 @@ export const ACQUIRE: Script = {
   sharedKeys: 1,
   sharedArgs: 1,
   acrossSlots: false,
-  sha: 'e84aa6ac2c6bb8c2c1f0ce23f7cb7db0b13c5153',
+  sha: 'd0f4142de493c0602945fd0f8b6ed3b75c616cb3',
   source: `local time = redis.call('TIME')
 local now = string.format('%010d%06d', time[1], time[2])
 local locks = #KEYS - 1
@@ -26,7 +26,8 @@ if #KEYS > 2 then
     if not taken then
       local value = redis.pcall('GET', lock)
       if type(value) == 'table' then return {value.err} end
-      local mine = string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner
+      local mine = string.sub(value, 1, -17) == owner
+        or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner)
       if not mine then return {redis.call('PTTL', lock), value} end
       redis.call('PEXPIRE', lock, ttl)
       return string.match(value, '@(%d+)%+?$')
@@ -71,7 +72,8 @@ local taken = redis.pcall('SET', lock, owner .. token, 'PX', ttl, 'NX')
 if not taken then
   local value = redis.pcall('GET', lock)
   if type(value) == 'table' then return {value.err} end
-  local mine = string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner
+  local mine = string.sub(value, 1, -17) == owner
+    or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner)
   if not mine then return {redis.call('PTTL', lock), value} end
   redis.call('PEXPIRE', lock, ttl)
   return string.match(value, '@(%d+)%+?$')
@@ -177,7 +179,7 @@ export const CONTEND: Script = {
   sharedKeys: 1,
   sharedArgs: 2,
   acrossSlots: false,
-  sha: '8dfabb946fb3160afbfe50d86d3e8e9a01e9c0f5',
+  sha: 'a2d45f0eaa3f63abb027efd87199ec3a4bfae725',
   source: `local us, minted
 local fence = KEYS[1]
 local fair, sign = ARGV[1], ARGV[2]
@@ -186,7 +188,8 @@ if #KEYS > 3 then
     local QUEUE_TTL_MS = '10000'
     local value = redis.pcall('GET', lock)
     if type(value) == 'table' then return {value.err} end
-    local mine = value and (string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner)
+    local mine = value and (string.sub(value, 1, -17) == owner
+      or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
     local other_is_first
     if not value and fair == '1' then
       local first_entry = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1]
@@ -355,7 +358,8 @@ local entry, number = ARGV[6], ARGV[7]
 local QUEUE_TTL_MS = '10000'
 local value = redis.pcall('GET', lock)
 if type(value) == 'table' then return {value.err} end
-local mine = value and (string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner)
+local mine = value and (string.sub(value, 1, -17) == owner
+  or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
 local other_is_first
 if not value and fair == '1' then
   local first_entry = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1]
@@ -523,13 +527,14 @@ export const EXTEND: Script = {
   sharedKeys: 0,
   sharedArgs: 1,
   acrossSlots: false,
-  sha: '396f5cc1e02b8829b75ea8c05dab332ccf7c0a09',
+  sha: '9304693803389063ed5b836d4ef4a79d1839b6d8',
   source: `local ttl = ARGV[1]
 if #KEYS > 1 then
   local function each(lock, owner)
     local value = redis.pcall('GET', lock)
     if type(value) == 'string' then
-      local mine = string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner
+      local mine = string.sub(value, 1, -17) == owner
+        or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner)
       return mine and redis.call('PEXPIRE', lock, ttl) or -1
     end
     if not value then return 0 end
@@ -546,7 +551,8 @@ local lock = KEYS[1]
 local owner = ARGV[2]
 local value = redis.pcall('GET', lock)
 if type(value) == 'string' then
-  local mine = string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner
+  local mine = string.sub(value, 1, -17) == owner
+    or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner)
   return mine and redis.call('PEXPIRE', lock, ttl) or -1
 end
 if not value then return 0 end
@@ -565,7 +571,7 @@ export const EXTEND_ACROSS: Script = {
   sharedKeys: 1,
   sharedArgs: 1,
   acrossSlots: true,
-  sha: 'bc3fe69ae8dc0eeab51e4b17656a0401d1ab7787',
+  sha: '58ec6ad54a26f75a38b691b9ad6dd0982c437914',
   source: `local first = KEYS[1]
 local ttl = ARGV[1]
 if #ARGV > 3 then
@@ -574,7 +580,8 @@ if #ARGV > 3 then
     if type(value) ~= 'string' then
       return 0
     end
-    local mine = string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner
+    local mine = string.sub(value, 1, -17) == owner
+      or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner)
     return mine and redis.call('PEXPIRE', lock, ttl) or 0
   end
   local replies = {}
@@ -588,7 +595,8 @@ local value = redis.pcall('GET', lock)
 if type(value) ~= 'string' then
   return 0
 end
-local mine = string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner
+local mine = string.sub(value, 1, -17) == owner
+  or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner)
 return mine and redis.call('PEXPIRE', lock, ttl) or 0`,
 };
 
@@ -848,6 +856,48 @@ return {redis.call('PTTL', lock), value, time[1] * 1000000 + time[2]}`,
 };
 
 /**
+ * Keeps a lock after the work of its owner: it stands for its time, is handed to nobody, and ends by itself.
+ */
+export const KEEP: Script = {
+  name: 'keep',
+  order: 1,
+  locksPerCall: 50,
+  sharedKeys: 0,
+  sharedArgs: 0,
+  acrossSlots: false,
+  sha: 'cdae0a350a8279610e805e9e2fb8b1ca92de1f76',
+  source: `if #KEYS > 1 then
+  local function each(lock, ttl, owner)
+    local value = redis.pcall('GET', lock)
+    if type(value) == 'string' then
+      if string.sub(value, 1, -17) ~= owner and string.sub(value, 1, -18) ~= owner then return -1 end
+      local kept = redis.pcall('SET', lock, string.sub(value, 1, #owner + 16) .. '=', 'PX', ttl)
+      return kept.err and {kept.err} or 1
+    end
+    if not value then return 0 end
+    if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
+    return -1
+  end
+  local replies = {}
+  for i = 0, #KEYS / 1 - 1 do
+    replies[i + 1] = each(KEYS[i + 1], ARGV[2 * i + 1], ARGV[2 * i + 2])
+  end
+  return replies
+end
+local lock = KEYS[1]
+local ttl, owner = ARGV[1], ARGV[2]
+local value = redis.pcall('GET', lock)
+if type(value) == 'string' then
+  if string.sub(value, 1, -17) ~= owner and string.sub(value, 1, -18) ~= owner then return -1 end
+  local kept = redis.pcall('SET', lock, string.sub(value, 1, #owner + 16) .. '=', 'PX', ttl)
+  return kept.err and {kept.err} or 1
+end
+if not value then return 0 end
+if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
+return -1`,
+};
+
+/**
  * Raises the fencing counter of a lock that its owner still holds to a token, and never lowers it: the write-back by
  * which a Redlock makes a token known to a majority before it is issued. A counter that is absent was lost since this node
  * voted, and is not made again: that is left to the votes, which ask whether the node may vote.
@@ -899,7 +949,7 @@ return set.err and {set.err} or 1`,
 
 /**
  * Gives back a lock that its owner still holds: to the first in its queue, or to nobody. A value without + at its end says
- * that nobody can stand in the queue.
+ * that nobody can stand in the queue. A lock that is kept is given back, too: when its time was over before that was confirmed.
  */
 export const RELEASE: Script = {
   name: 'release',
@@ -1115,7 +1165,7 @@ export const RESTORE: Script = {
   sharedKeys: 0,
   sharedArgs: 1,
   acrossSlots: false,
-  sha: '97b7bef6c71e7af5dd8d70b18eae27967fe71375',
+  sha: 'b12b0eaef87f9035f595e2c4da9f0cd2d2606eee',
   source: `local ttl = ARGV[1]
 if #KEYS > 1 then
   local function each(lock, owner, token)
@@ -1125,7 +1175,8 @@ if #KEYS > 1 then
       return set.err and {set.err} or 2
     end
     if type(value) == 'string' then
-      local mine = string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner
+      local mine = string.sub(value, 1, -17) == owner
+        or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner)
       return mine and redis.call('PEXPIRE', lock, ttl) or -1
     end
     if not value then return 0 end
@@ -1146,7 +1197,8 @@ if not value then
   return set.err and {set.err} or 2
 end
 if type(value) == 'string' then
-  local mine = string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner
+  local mine = string.sub(value, 1, -17) == owner
+    or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner)
   return mine and redis.call('PEXPIRE', lock, ttl) or -1
 end
 if not value then return 0 end
@@ -1165,7 +1217,7 @@ export const VOTE: Script = {
   sharedKeys: 1,
   sharedArgs: 2,
   acrossSlots: false,
-  sha: '9f8e0ba3a8c19e9c7d7bfded4fd3f5a4966719a7',
+  sha: '7625c31b195535613c3f832cb7a968e3d0a2420b',
   source: `local admission = KEYS[1]
 local epoch, ttl = ARGV[1], ARGV[2]
 if #KEYS > 3 then
@@ -1175,7 +1227,8 @@ if #KEYS > 3 then
     if not taken then
       value = redis.pcall('GET', lock)
       if type(value) == 'table' then return {value.err} end
-      local mine = string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner
+      local mine = string.sub(value, 1, -17) == owner
+        or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner)
       if not mine then return {redis.call('PTTL', lock), value} end
       redis.call('PEXPIRE', lock, ttl)
       return string.match(value, '@(%d+)%+?$')
@@ -1234,7 +1287,8 @@ local taken = redis.pcall('SET', lock, value, 'PX', ttl, 'NX')
 if not taken then
   value = redis.pcall('GET', lock)
   if type(value) == 'table' then return {value.err} end
-  local mine = string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner
+  local mine = string.sub(value, 1, -17) == owner
+    or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner)
   if not mine then return {redis.call('PTTL', lock), value} end
   redis.call('PEXPIRE', lock, ttl)
   return string.match(value, '@(%d+)%+?$')
@@ -1292,7 +1346,7 @@ export const VOTE_OR_QUEUE: Script = {
   sharedKeys: 1,
   sharedArgs: 2,
   acrossSlots: false,
-  sha: '5873a89062412250282d924971761c0cb5b2b4e3',
+  sha: 'b3f105f0f1bd08ad272f99ee2a243d09408fe57c',
   source: `local us, minted
 local admission = KEYS[1]
 local epoch, ttl = ARGV[1], ARGV[2]
@@ -1303,7 +1357,8 @@ if #KEYS > 4 then
     local QUEUE_TTL_MS = '10000'
     local value = redis.pcall('GET', lock)
     if type(value) == 'table' then return {value.err} end
-    local mine = value and (string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner)
+    local mine = value and (string.sub(value, 1, -17) == owner
+      or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
     local other_is_first
     if not value and fair == '1' then
       local first_entry = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1]
@@ -1488,7 +1543,8 @@ local fair, sign = '0', 'h'
 local QUEUE_TTL_MS = '10000'
 local value = redis.pcall('GET', lock)
 if type(value) == 'table' then return {value.err} end
-local mine = value and (string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner)
+local mine = value and (string.sub(value, 1, -17) == owner
+  or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
 local other_is_first
 if not value and fair == '1' then
   local first_entry = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1]
@@ -1671,7 +1727,7 @@ export const WITHDRAW: Script = {
   sharedKeys: 1,
   sharedArgs: 0,
   acrossSlots: false,
-  sha: 'f6f590b41998b40e419fca46936f7b59e19fc352',
+  sha: '339be1c97f7636b419963d2551b6eed5a5017a8e',
   source: `local us, minted
 local fence = KEYS[1]
 if #KEYS > 3 then
@@ -1682,7 +1738,8 @@ if #KEYS > 3 then
     local value = redis.pcall('GET', lock)
     if type(value) == 'table' then return {value.err} end
     if not value then return 0 end
-    local mine = string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner
+    local mine = string.sub(value, 1, -17) == owner
+      or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner)
     if not mine then return 0 end
     local GRANT_TTL_MS = '2000'
     local SILENT_US = 2000000
@@ -1781,7 +1838,8 @@ end
 local value = redis.pcall('GET', lock)
 if type(value) == 'table' then return {value.err} end
 if not value then return 0 end
-local mine = string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner
+local mine = string.sub(value, 1, -17) == owner
+  or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner)
 if not mine then return 0 end
 local GRANT_TTL_MS = '2000'
 local SILENT_US = 2000000

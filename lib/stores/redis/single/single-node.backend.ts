@@ -1,3 +1,4 @@
+import { performance } from 'node:perf_hooks';
 import { setTimeout as delay } from 'node:timers/promises';
 import { LockUnavailableError, NodeError } from '../../../api/errors.js';
 import {
@@ -82,9 +83,9 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
       }
       if (vote.status === 'refused') {
         if (undo && !place) this.#undo(request);
-        const { owner, remainingMs, number, wasPassedOver: placeWasLost } = vote;
+        const { owner, remainingMs, isKept, number, wasPassedOver: placeWasLost } = vote;
         const queued = place !== undefined;
-        const refusal = { status: 'contended', owner, remainingMs, queued, number, placeWasLost } as const;
+        const refusal = { status: 'contended', owner, remainingMs, isKept, queued, number, placeWasLost } as const;
         return undo ? { ...refusal, isRepeated: true } : refusal;
       }
       undo ||= vote.mayHaveRun;
@@ -114,8 +115,9 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
     else this.#node.extend(request, 'keep', extended);
   }
 
-  release(grant: Grant, done: (outcome: ReleaseOutcome) => void): void {
-    this.#node.release(grant, (release) => done(releaseOutcome(release)));
+  release(grant: Grant, done: (outcome: ReleaseOutcome) => void, keptForMs = 0): void {
+    const keptUntil = keptForMs > 0 ? performance.now() + keptForMs : undefined;
+    this.#node.release(grant, (release) => done(releaseOutcome(release)), undefined, keptUntil);
   }
 
   leave(key: string, place: Place): void {

@@ -1,5 +1,5 @@
 -- Gives back a lock that its owner still holds: to the first in its queue, or to nobody. A value without + at its end says
--- that nobody can stand in the queue.
+-- that nobody can stand in the queue. A lock that is kept is given back, too: when its time was over before that was confirmed.
 --
 -- KEYS   once a call:
 --        fence  the fencing counter

@@ -6,7 +6,7 @@
 --
 -- Places are numbered by the time of the server. So a waiter that was passed over, or was lost with the queue, takes
 -- its place again in the old order. The + tells whoever gives the lock back to look into the queue. What another program
--- wrote stays as it is.
+-- wrote stays as it is, and so does the = of a lock that is kept, which nobody gives back.
 --
 -- With each attempt the process of the waiter gives a sign, for all its places: `sign` and its channel, scored by minus the
 -- time of the server, so before all places. The later of its two signs says whether it listens. Who takes a place removes
@@ -17,7 +17,8 @@ local QUEUE_TTL_MS = '10000'
 
 local value = redis.pcall('GET', lock)
 if type(value) == 'table' then return {value.err} end
-local mine = value and (string.sub(value, 1, -17) == owner or string.sub(value, 1, -18) == owner)
+local mine = value and (string.sub(value, 1, -17) == owner
+  or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
 local other_is_first
 if not value and fair == '1' then
   local first_entry = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1]
