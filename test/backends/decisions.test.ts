@@ -61,6 +61,15 @@ describe('The decision on an attempt of a Redlock', () => {
     expect(decided([granted(5), granted(9), REFUSED], failed)).toEqual({ status: 'contended', queued: false });
   });
 
+  it('a refusal says that the lock is kept, and for how long, if a majority keeps it', () => {
+    const kept: Vote = { ...REFUSED, remainingMs: 500, isKept: true };
+    const refusal = { status: 'contended', owner: 'other', queued: false };
+    expect(decided([kept, REFUSED, kept])).toEqual({ ...refusal, isKept: true, remainingMs: 500 });
+    expect(decided([kept, kept, undefined])).toEqual({ ...refusal, isKept: true, remainingMs: 500 });
+    expect(decided([kept, REFUSED, REFUSED])).toEqual({ ...refusal, remainingMs: 1_000 });
+    expect(decided([kept, REFUSED, undefined])).toEqual({ ...refusal, remainingMs: 1_000 });
+  });
+
   it.each<[what: string, vote: Vote, counts: boolean]>([
     ['voted for less', granted(8), true],
     ['voted for the token', granted(9), true],

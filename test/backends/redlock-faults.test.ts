@@ -229,9 +229,6 @@ describe('A Redlock of 3', () => {
     });
     const other = await connected({ redlock: nodes.urls, commandTimeoutMs: 2_000, admission: false });
     expect((await other.inspect(claim.key))!.isKept).toBeUndefined();
-    const refusal = await acquireOn(other, claimOn(claim.key));
-    expect(refusal).toMatchObject({ status: 'contended', owner: claim.owner });
-    expect(refusal).not.toHaveProperty('isKept', true);
     await other.close();
     for (const proxy of proxies) proxy.release();
     await releasing;

@@ -1,6 +1,15 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { ACQUIRE, EXTEND, INSPECT, RAISE_FENCE, RELEASE, RESTORE, VOTE } from '../../lib/stores/redis/scripts/lua.js';
+import {
+  ACQUIRE,
+  EXTEND,
+  INSPECT,
+  KEEP,
+  RAISE_FENCE,
+  RELEASE,
+  RESTORE,
+  VOTE,
+} from '../../lib/stores/redis/scripts/lua.js';
 import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
 import { ScriptRunner, type Reply } from '../../lib/stores/redis/scripts/script-runner.js';
 import { portOf } from '../support/port-of.js';
@@ -34,6 +43,7 @@ describe('A ScriptRunner', () => {
     await acquire('warm-up');
     await extend('warm-up');
     await inspect('warm-up');
+    await keep('warm-up');
     await release('warm-up');
     await server.resetCalls();
   });
@@ -42,6 +52,7 @@ describe('A ScriptRunner', () => {
     runScript(runner, ACQUIRE, [FENCE, key], [ttlMs, `${owner}@`]);
   const release = (key: string, owner = 'me'): Promise<Reply> =>
     runScript(runner, RELEASE, [FENCE, key, `${key}:queue`], [`${owner}@`]);
+  const keep = (key: string, owner = 'me'): Promise<Reply> => runScript(runner, KEEP, [key], [5_000, `${owner}@`]);
   const extend = (key: string): Promise<Reply> => runScript(runner, EXTEND, [key], [20_000, 'me@']);
   const restore = (key: string): Promise<Reply> => runScript(runner, RESTORE, [key], [20_000, 'me@', RAISED]);
   const inspect = (key: string): Promise<Reply> => runScript(runner, INSPECT, [key], []);
@@ -100,6 +111,14 @@ describe('A ScriptRunner', () => {
     expect(released).toBe(1);
     expect(Number(token)).toBeGreaterThan(1e15);
     expect(await client.get('handed')).toBe(`second@${String(token)}`);
+  });
+
+  it('keeps a lock before it acquires within a tick, and an extension of that tick does not make it last longer', async () => {
+    await acquire('kept');
+    const [token, extended, kept] = await all(() => [acquire('kept', 'second'), extend('kept'), keep('kept')]);
+    expect([kept, extended]).toEqual([1, -1]);
+    expect(token).toEqual([expect.any(Number), expect.stringMatching(/^me@\d{16}=$/)]);
+    expect(await client.pttl('kept')).toBeLessThanOrEqual(5_000);
   });
 
   it('sends operations of different scripts in the order release, extend, acquire, inspect', async () => {

@@ -4,6 +4,7 @@ import {
   EXTEND,
   FORCE_RELEASE,
   INSPECT,
+  KEEP,
   RELEASE,
   WITHDRAW,
 } from '../../lib/stores/redis/scripts/lua.js';
@@ -17,7 +18,7 @@ export async function scriptCalls(server: RedisServer): Promise<number> {
 
 /** From here on no operation takes a second call for a script that the server does not know. */
 export async function loadScripts(server: RedisServer): Promise<void> {
-  for (const script of [ACQUIRE, CONTEND, EXTEND, INSPECT, RELEASE, WITHDRAW, FORCE_RELEASE]) {
+  for (const script of [ACQUIRE, CONTEND, EXTEND, INSPECT, KEEP, RELEASE, WITHDRAW, FORCE_RELEASE]) {
     await server.command('SCRIPT', 'LOAD', script.source);
   }
 }

@@ -29,6 +29,7 @@ export interface PromiseBackend
     request: AcquireRequest,
   ): Promise<{ status: 'acquired'; grant: Grant } | Exclude<AcquireOutcome, { status: 'acquired' }>>;
   extend(request: ExtendRequest): Promise<{ status: 'extended' } | Exclude<ExtendOutcome, { status: 'extended' }>>;
+  /** @param keptForMs as of `LockBackend`, a whole number; undefined: it is given back */
   release(grant: Grant, keptForMs?: number): Promise<ReleaseOutcome>;
 }
 
