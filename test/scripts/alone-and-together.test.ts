@@ -249,6 +249,7 @@ const CASES: [what: string, operation: Operation, before: Prepare][] = [
   ['extend: a lock that is no string', extend, noString],
   ['extend-across: its own lock', extendAcross, held('me', GRANT_TTL_MS)],
   ['extend-across: its own lock, with a queue', extendAcross, wanted('me', GRANT_TTL_MS)],
+  ['extend-across: its own lock, which is kept', extendAcross, kept('me', GRANT_TTL_MS)],
   ['extend-across: a free lock', extendAcross, free],
   ['extend-across: a lock of another', extendAcross, held('other')],
   ['extend-across: a lock that is no string', extendAcross, noString],
