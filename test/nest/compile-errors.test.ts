@@ -37,11 +37,15 @@ const MISTAKES: [member: string, message: string][] = [
   [`@Locked(5) async m(): Promise<number> { return 1; }`, "Argument of type 'number' is not assignable"],
   [
     `@Locked((id: number) => id) async m(_id: number): Promise<number> { return 1; }`,
+    "Type 'number' is not assignable to type 'string | readonly string[]'",
+  ],
+  [
+    `@Locked((id: number) => [id]) async m(_id: number): Promise<number> { return 1; }`,
     "Type 'number' is not assignable to type 'string'",
   ],
   [
     `@Locked(async (id: string) => id) async m(_id: string): Promise<number> { return 1; }`,
-    "Type 'Promise<string>' is not assignable to type 'string'",
+    "Type 'Promise<string>' is not assignable to type 'string | readonly string[]'",
   ],
   [
     `@Locked((order) => order.nope) async m(_order: Order): Promise<number> { return 1; }`,
@@ -98,6 +102,40 @@ const MISTAKES: [member: string, message: string][] = [
   [
     `@Locked(prefix, { onContended: (id: string) => id }) async m(_id: string): Promise<string> { return ''; }`,
     "Type 'ExecutionContext' is not assignable to type 'string'",
+  ],
+  [`@Locked(['x', 5]) async m(): Promise<number> { return 1; }`, "Type 'number' is not assignable to type 'string'"],
+  [`@Locked(['x'], { ttl: 5_000 }) async m(): Promise<number> { return 1; }`, NO_OPTION],
+  [
+    `@Locked(['x:{0}', (id: string) => id]) async m(_id: string): Promise<number> { return 1; }`,
+    "Type '(id: string) => string' is not assignable to type 'string'",
+  ],
+  [
+    `@Locked([fromContext(() => 'x')]) async m(): Promise<number> { return 1; }`,
+    "Type 'ContextKey' is not assignable to type 'string'",
+  ],
+  [
+    `@Locked(['x:{0}', 'y:{3}']) async m(_id: string): Promise<number> { return 1; }`,
+    'the method has no parameter for {3} of the key',
+  ],
+  [
+    `@Locked((id: number) => [String(id)]) async m(_id: string): Promise<number> { return 1; }`,
+    'the key function takes other parameters than the method',
+  ],
+  [
+    `@Locked(['x', 'y'], { onContended: 'skip' }) async m(): Promise<number> { return 1; }`,
+    'a call that is skipped returns undefined',
+  ],
+  [
+    `@Locked(['x', 'y:{0}'], { onContended: (id: number) => id }) async m(_id: string): Promise<number> { return 1; }`,
+    'onContended takes other parameters than the method',
+  ],
+  [
+    `@Locked(['x', 'y:{params.id}'], { onContended: (id: string) => id }) async m(_id: string): Promise<string> { return ''; }`,
+    "Type 'ExecutionContext' is not assignable to type 'string'",
+  ],
+  [
+    `@Locked('x', { holdMs: '5s' }) async m(): Promise<number> { return 1; }`,
+    "'string' is not assignable to type 'number'",
   ],
   [`@Locked('x') m(): number { return 1; }`, NO_STREAM],
   [`@Locked('x') get m(): Promise<void> { return Promise.resolve(); }`, NO_STREAM],

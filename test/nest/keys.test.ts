@@ -162,13 +162,13 @@ describe('a key function', () => {
   it.each<[got: unknown, problem: string]>([
     [
       undefined,
-      '@Locked on AnyLocker.run: the key function returned nothing: return a string. The method did not run.',
+      '@Locked on AnyLocker.run: the key function returned nothing: return a string, or an array of strings. The method did not run.',
     ],
-    [null, 'the key function returned null: return a string.'],
+    [null, 'the key function returned null: return a string, or an array of strings.'],
     ['', "the key of a lock must be a non-empty string: got ''."],
-    [5, 'the key function returned a value of type number: return a string.'],
-    [{}, 'the key function returned a value of type object: return a string.'],
-    [Promise.resolve('x'), 'the key function returned a Promise: return a string.'],
+    [5, 'the key function returned a value of type number: return a string, or an array of strings.'],
+    [{}, 'the key function returned a value of type object: return a string, or an array of strings.'],
+    [Promise.resolve('x'), 'the key function returned a Promise: return a string, or an array of strings.'],
     ['}', 'must not begin with "}"'],
     ['x'.repeat(1_025), 'must not be longer than 1024 bytes'],
   ])('that returns %o is refused, and the method does not run', async (got, problem) => {
@@ -194,8 +194,11 @@ describe('a key function', () => {
 describe('a class is refused, and the method named, for the key', () => {
   it.each<[key: unknown, problem: string]>([
     ['', 'the key "" cannot be read: it is empty.'],
-    [undefined, 'it is of type undefined, not a string.'],
-    [5, 'it is of type number, not a string.'],
+    [
+      undefined,
+      'the key must be a string, an array of strings, or a function that returns one of them: got undefined.',
+    ],
+    [5, 'the key must be a string, an array of strings, or a function that returns one of them: got 5.'],
     ['order:{', 'a brace has no counterpart.'],
     ['order:}', 'a brace has no counterpart.'],
     ['order:{0', 'a brace has no counterpart.'],

@@ -26,6 +26,7 @@ interface Order {
 declare const client: Redis;
 declare const prefix: string;
 declare const anyText: string;
+declare const anyTexts: string[];
 declare const eitherText: 'order:{0}' | 'order:{params.id}';
 
 enum Keys {
@@ -281,6 +282,68 @@ export class Right {
     return '';
   }
 
+  @Locked(['from:{0}', 'to:{1}'])
+  async severalTemplates(_from: string, _to: string): Promise<void> {}
+
+  @Locked(['all', 'from:{0.id}'], { onContended: (order) => order.lines.length })
+  async inferredAnswerBesideTemplates(_order: Order): Promise<number> {
+    return 1;
+  }
+
+  @Locked(['all', 'from:{params.id}'], { onContended: (context) => context.getType() })
+  async inferredContextOfSeveral(_id: number): Promise<string> {
+    return '';
+  }
+
+  @Locked(['all', `${prefix}:{body.id}`], { onContended: (context: ExecutionContext) => context.getType() })
+  async requestTemplatesWithPrefix(_id: number): Promise<string> {
+    return '';
+  }
+
+  @Locked(['a', 'b'], { onContended: (id: string) => id })
+  async severalStatic(_id: string): Promise<string> {
+    return '';
+  }
+
+  @Locked(['a', anyText], { onContended: () => 'busy' })
+  async oneTextNotKnown(_id: string): Promise<string> {
+    return '';
+  }
+
+  @Locked(['a:{0}', anyText], { onContended: (first: string | ExecutionContext) => typeof first })
+  async oneTextNotKnownBesideTemplate(_id: string): Promise<string> {
+    return '';
+  }
+
+  @Locked(anyTexts, { onContended: (first: string | ExecutionContext) => typeof first })
+  async textsNotKnown(_id: string): Promise<string> {
+    return '';
+  }
+
+  @Locked(['a', 'b'] as const, { ttlMs: 1_000, onContended: 'skip' })
+  async skipSeveral(): Promise<void> {}
+
+  @Locked((order: Order) => order.lines.map(({ sku }) => sku))
+  async severalOfKeyFunction(_order: Order): Promise<void> {}
+
+  @Locked((order) => [order.id, 'all'], { onContended: (order) => order.id })
+  async severalOfInferredKeyFunction(_order: Order): Promise<string> {
+    return '';
+  }
+
+  @Locked(fromContext((context) => [context.getClass().name, 'all']), { onContended: (context) => context.getType() })
+  async severalOfContext(_id: number): Promise<string> {
+    return '';
+  }
+
+  @Locked(['x:{0}', 'y'])
+  severalOfStream(_id: string): Observable<number> {
+    throw new Error('not run');
+  }
+
+  @Locked('x', { holdMs: 5_000 })
+  async held(): Promise<void> {}
+
   @Template('order:{0}')
   async asMethodDecorator(_id: string): Promise<void> {}
 
@@ -293,6 +356,7 @@ export class Right {
 
 export const composed: MethodDecorator[] = [
   Locked('order:{0}'),
+  Locked(['from:{0}', 'to:{1}'], { onContended: 'skip' }),
   Locked('order:{params.id}', { onContended: (context) => context.getType() }),
   Locked((order: Order) => order.id),
   Locked((order: Order) => order.id, { onContended: 'skip' }),
@@ -347,6 +411,9 @@ export class Repository<T extends { id: string }, Args extends string[]> {
   async answerOfRequest(_entity: T): Promise<T | string> {
     return _entity;
   }
+
+  @Locked(['entity:{0.id}', 'all'])
+  async severalOfClass(_entity: T): Promise<void> {}
 
   @Locked('entity:{1}')
   async restOfClass(..._args: Args): Promise<void> {}
@@ -554,6 +621,22 @@ export class Wrong {
     return '';
   }
 
+  // @ts-expect-error -- one of the texts is not known
+  @Locked(['a', anyText], { onContended: (id: string) => id })
+  async argumentsOfOneText(_id: string): Promise<string> {
+    return '';
+  }
+
+  // @ts-expect-error -- one of the keys is made of arguments
+  @Locked(['a', 'b:{0}'], { onContended: (context: ExecutionContext) => context.getType() })
+  async contextOfSeveral(_id: string): Promise<string> {
+    return '';
+  }
+
+  // @ts-expect-error -- the method has no second parameter
+  @Locked(['a:{0}', 'b:{1.id}'])
+  async noSuchIndexInSeveral(_id: string): Promise<void> {}
+
   // @ts-expect-error -- a signal belongs to one call
   @Locked('x', { signal: AbortSignal.timeout(5) })
   async signal(): Promise<void> {}
@@ -664,6 +747,10 @@ export class Leaders {
   // @ts-expect-error -- synchronous
   @WhileLeader('x')
   synchronousToo(_term: Leadership): void {}
+
+  // @ts-expect-error -- it leads for as long as it can
+  @LeaderOnly('x', { holdMs: 5 })
+  async holds(): Promise<void> {}
 
   // @ts-expect-error -- it waits without an end
   @LeaderOnly('x', { waitMs: 5 })

@@ -16,7 +16,7 @@ const PLACEHOLDERS = /\{[^{}]*\}/g;
 export interface LockedMethod {
   /** `Class.method`. */
   readonly name: string;
-  /** The text of its key; undefined where a function makes the key. */
+  /** The text of its key; undefined where it has several, or a function makes them. */
   readonly template?: string;
 }
 

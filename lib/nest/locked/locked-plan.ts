@@ -1,31 +1,35 @@
 import type { ExecutionContext } from '@nestjs/common';
-import { checkKey } from '../../core/keys/key.js';
+import { checkKey, checkKeys } from '../../core/keys/key.js';
 import { LockContendedError, LockKeyError, LockOptionsError, LockRefusal } from '../../api/errors.js';
 import type { WithLockOptions } from '../../api/options.js';
 import { checkRequest } from '../../core/options/call-options.js';
+import { unfit } from '../../core/options/checks.js';
 import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
 import { KeyTemplate, type KeyOrigin } from '../../core/keys/key-template.js';
 import { requestValues } from './request-values.js';
 
+/** A key, or those of several locks that are acquired together. */
+export type OneOrMoreKeys = string | readonly string[];
+
 /** A key that is made from the whole context of a request: see `fromContext`. */
 export class ContextKey {
-  constructor(readonly make: (context: ExecutionContext) => string) {}
+  constructor(readonly make: (context: ExecutionContext) => OneOrMoreKeys) {}
 }
 
 export type OnContended = 'throw' | 'skip' | ((...args: never[]) => unknown);
 export type AnyLockedOptions = Omit<WithLockOptions, 'signal'> & { onContended?: OnContended; registration?: string };
-export type AnyKey = string | ContextKey | ((...args: never[]) => string);
+export type AnyKey = OneOrMoreKeys | ContextKey | ((...args: never[]) => OneOrMoreKeys);
 
-/** The key and the options of one `@Locked`: read and checked when the class is defined. */
+/** The keys and the options of one `@Locked`: read and checked when the class is defined. */
 export class LockedPlan {
   readonly origin: KeyOrigin;
   readonly registration: string;
-  /** The text of the key; undefined where a function makes it. */
+  /** The text of the key; undefined where there are several, or a function makes it. */
   readonly template?: string;
   readonly onContended: OnContended;
   /** Undefined: the options of the service. */
   readonly options?: Omit<WithLockOptions, 'signal'>;
-  readonly #makeKey: (input: unknown) => string;
+  readonly #make: KeySource['make'];
 
   /** @throws LockOptionsError */
   constructor(
@@ -52,22 +56,10 @@ export class LockedPlan {
     this.onContended = onContended;
     this.registration = registration;
     this.options = Object.keys(options).length > 0 ? options : undefined;
-    if (key instanceof ContextKey) {
-      this.origin = 'request';
-      this.#makeKey = this.#checked(key.make, 400);
-    } else if (typeof key === 'function') {
-      this.origin = 'arguments';
-      const make = key as (...args: unknown[]) => unknown;
-      this.#makeKey = this.#checked((args: unknown[]) => make(...args), 500);
-    } else {
-      const template = new KeyTemplate(key);
-      this.origin = template.origin;
-      this.template = key;
-      this.#makeKey =
-        template.origin === 'request'
-          ? (context) => template.render(requestValues(context as ExecutionContext))
-          : (args) => template.render((index) => (args as unknown[])[Number(index)]);
-    }
+    const { origin, template, make } = sourceOf(key);
+    this.origin = origin;
+    this.template = template;
+    this.#make = make;
   }
 
   /**
@@ -79,12 +71,12 @@ export class LockedPlan {
   }
 
   /** @throws LockKeyError */
-  keyOfArguments(args: unknown[]): string {
+  keyOfArguments(args: unknown[]): OneOrMoreKeys {
     return this.#key(args);
   }
 
   /** @throws LockKeyError */
-  keyOfRequest(context: ExecutionContext): string {
+  keyOfRequest(context: ExecutionContext): OneOrMoreKeys {
     return this.#key(context);
   }
 
@@ -96,9 +88,9 @@ export class LockedPlan {
     return this.onContended === 'skip' ? undefined : (this.onContended as (...args: unknown[]) => unknown)(...args);
   }
 
-  #key(input: unknown): string {
+  #key(input: unknown): OneOrMoreKeys {
     try {
-      return this.#makeKey(input);
+      return this.#make(input);
     } catch (error) {
       if (!(error instanceof LockKeyError)) throw error;
       const { message, cause, field } = error;
@@ -109,28 +101,80 @@ export class LockedPlan {
       );
     }
   }
+}
 
-  #checked(make: (input: never) => unknown, status: 400 | 500): (input: unknown) => string {
-    return (input) => {
-      let key: unknown;
-      try {
-        key = make(input as never);
-      } catch (cause) {
-        throw new LockKeyError('The key function failed.', status, { cause });
-      }
-      if (isThenable(key)) {
-        // The promise is ignored, and its rejection must not end the process.
-        if (key instanceof Promise) key.catch(() => {});
-        throw new LockKeyError('The key function returned a Promise: return a string.', status);
-      }
-      if (typeof key !== 'string') {
-        const got = key === null ? 'null' : key === undefined ? 'nothing' : `a value of type ${typeof key}`;
-        throw new LockKeyError(`The key function returned ${got}: return a string.`, status);
-      }
-      checkKey(key, status);
-      return key;
-    };
+/** What the key of a call, or its keys, are made of. */
+interface KeySource {
+  readonly origin: KeyOrigin;
+  /** The text of the only key. */
+  readonly template?: string;
+  /**
+   * @param input the arguments of the call, or the context of the request
+   * @throws LockKeyError
+   */
+  readonly make: (input: unknown) => OneOrMoreKeys;
+}
+
+/** @throws LockOptionsError */
+function sourceOf(key: AnyKey): KeySource {
+  if (key instanceof ContextKey) return { origin: 'request', make: checked(key.make, 400) };
+  if (typeof key === 'function') {
+    const make = key as (...args: unknown[]) => unknown;
+    return { origin: 'arguments', make: checked((args: unknown[]) => make(...args), 500) };
   }
+  const templates = Array.from(Array.isArray(key) ? key : [key], templateOf);
+  const origin = originOf(templates);
+  const render = (input: unknown): string[] => {
+    const lookup =
+      origin === 'request'
+        ? requestValues(input as ExecutionContext)
+        : (index: string) => (input as unknown[])[Number(index)];
+    return templates.map((template) => template.render(lookup));
+  };
+  if (Array.isArray(key)) return { origin, make: render };
+  return { origin, template: templates[0]!.template, make: (input) => render(input)[0]! };
+}
+
+function templateOf(text: unknown): KeyTemplate {
+  if (typeof text === 'string') return new KeyTemplate(text);
+  throw unfit('the key', text, 'a string, an array of strings, or a function that returns one of them');
+}
+
+/** @throws LockOptionsError for templates that are rendered at different times, and where there is none */
+function originOf(templates: KeyTemplate[]): KeyOrigin {
+  if (templates.length === 0) throw new LockOptionsError('the array of keys is empty: name at least one.');
+  const ofRequest = templates.find(({ origin }) => origin === 'request');
+  const ofArguments = templates.find(({ origin }) => origin === 'arguments');
+  if (ofRequest && ofArguments) {
+    throw new LockOptionsError(
+      `"${ofArguments.template}" is made of arguments and "${ofRequest.template}" of the request, which are not known ` +
+        'at the same time: make all keys of one of them.',
+    );
+  }
+  return (ofRequest ?? ofArguments)?.origin ?? 'static';
+}
+
+function checked(make: (input: never) => unknown, status: 400 | 500): KeySource['make'] {
+  return (input) => {
+    let key: unknown;
+    try {
+      key = make(input as never);
+    } catch (cause) {
+      throw new LockKeyError('The key function failed.', status, { cause });
+    }
+    if (isThenable(key)) {
+      // The promise is ignored, and its rejection must not end the process.
+      if (key instanceof Promise) key.catch(() => {});
+      throw new LockKeyError('The key function returned a Promise: return a string, or an array of strings.', status);
+    }
+    if (Array.isArray(key)) return checkKeys(key, status);
+    if (typeof key !== 'string') {
+      const got = key === null ? 'null' : key === undefined ? 'nothing' : `a value of type ${typeof key}`;
+      throw new LockKeyError(`The key function returned ${got}: return a string, or an array of strings.`, status);
+    }
+    checkKey(key, status);
+    return key;
+  };
 }
 
 const PLAN = Symbol.for('nest-redis-lock:plan');

@@ -13,6 +13,7 @@ import {
   setPlan,
   type AnyKey,
   type AnyLockedOptions,
+  type OneOrMoreKeys,
 } from './locked-plan.js';
 import { lockedInterceptorOf } from './locked.interceptor.js';
 import { lockedStream } from './locked-stream.js';
@@ -21,19 +22,20 @@ import { copyMetadata } from '../injection/copy-metadata.js';
 import { refuseStandard } from '../injection/refuse-standard.js';
 
 /**
- * Makes a key of the whole `ExecutionContext`, for handlers: `@Locked(fromContext((context) => …))`.
+ * Makes a key, or several, of the whole `ExecutionContext`, for handlers: `@Locked(fromContext((context) => …))`.
  * `LockedInterceptor` takes the lock.
  */
-export function fromContext(make: (context: ExecutionContext) => string): ContextKey {
+export function fromContext(make: (context: ExecutionContext) => string | readonly string[]): ContextKey {
   return new ContextKey(make);
 }
 
 /**
- * Runs the method under a lock: once at a time for each key, across all instances of the application.
+ * Runs the method under a lock: once at a time for each key, across all instances of the application. With an array of keys,
+ * under the locks of all of them, which are acquired together: see `LockService.acquireAll`.
  *
  * @param key a string in which `{0}` stands for the first argument and `{0.customer.id}` for a path in it; for handlers
- *   also `{params.x}`, `{body.x}`, `{query.x}`, `{headers.x}`, `{user.x}`, `{data.x}`, `{args.x}`; or a function of the
- *   method's arguments; or `fromContext(…)`
+ *   also `{params.x}`, `{body.x}`, `{query.x}`, `{headers.x}`, `{user.x}`, `{data.x}`, `{args.x}`; an array of
+ *   such strings; a function of the method's arguments, or `fromContext(…)`, that returns a string or an array
  * @throws LockOptionsError when the class is defined: a key that cannot be read, a bad option, a second `@Locked`,
  *   a class that was compiled without `experimentalDecorators`
  *
@@ -42,12 +44,12 @@ export function fromContext(make: (context: ExecutionContext) => string): Contex
  */
 export function Locked<
   KeyArgs extends unknown[] = [],
-  Key extends LockedKey = never,
+  const Key extends LockedKey = never,
   Args extends unknown[] = [],
   Value = never,
   Way extends 'throw' | 'skip' = 'throw' | 'skip',
 >(
-  key: Key | ((...args: KeyArgs) => string),
+  key: Key | ((...args: KeyArgs) => string | readonly string[]),
   options?: LockedOptions<AnswerArgs<Key, Args>, Value, Way>,
 ): LockedDecorator<Key, KeyArgs, Args, Value, Way>;
 export function Locked(key: AnyKey, options: AnyLockedOptions = {}): MethodDecorator {
@@ -176,12 +178,12 @@ function streamUnderLock(
   }, open);
 }
 
-/** The key of a call, and the service that locks it. */
+/** The key of a call, or its keys, and the service that locks them. */
 async function asked(
   plan: LockedPlan,
   serviceOf: () => LockService,
   args: unknown[],
-): Promise<[key: string, service: LockService]> {
+): Promise<[key: OneOrMoreKeys, service: LockService]> {
   try {
     return [keyOfCall(plan, args), serviceOf()];
   } catch (error) {
@@ -191,7 +193,7 @@ async function asked(
 }
 
 /** The key of a call. One made of the request needs the interceptor: without it the method does not run. */
-function keyOfCall(plan: LockedPlan, args: unknown[]): string {
+function keyOfCall(plan: LockedPlan, args: unknown[]): OneOrMoreKeys {
   if (plan.origin !== 'request') return plan.keyOfArguments(args);
   throw new LockOptionsError(
     `${plan.name} was called without LockedInterceptor, which takes a lock whose key is made of the request: it did not ` +

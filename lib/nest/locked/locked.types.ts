@@ -1,6 +1,6 @@
 import type { ExecutionContext } from '@nestjs/common';
 import type { Observable } from 'rxjs';
-import type { LeaseOptions, LossOptions } from '../../api/options.js';
+import type { HoldOptions, LeaseOptions, LossOptions } from '../../api/options.js';
 import type { ArgumentTemplate, RequestTemplate } from '../../core/keys/key-template.js';
 import type { ContextKey } from './locked-plan.js';
 
@@ -10,7 +10,7 @@ export interface LockedOptions<
   Value = never,
   Way extends 'throw' | 'skip' = 'throw' | 'skip',
 >
-  extends LeaseOptions, LossOptions {
+  extends LeaseOptions, HoldOptions, LossOptions {
   /**
    * What to do when another holder kept the lock for the whole `waitMs`: `throw` a `LockContendedError`; `skip` the
    * call, which then returns `undefined` (so the method has to be one that can); or call a function, and return its
@@ -28,13 +28,29 @@ export interface LockedOptions<
 /** A method that can be locked: its end can be awaited. */
 export type LockableMethod = (...args: never) => Promise<unknown> | Observable<unknown>;
 
-type KeyFunction = (...args: never) => string;
+/** Its result is written out, so that the compiler's errors say what may be returned. */
+type KeyFunction = (...args: never) => string | readonly string[];
 
-/** The source of a key for `@Locked`: a text or template, `fromContext(…)`, or a function of the method's arguments. */
-export type LockedKey = string | ContextKey | KeyFunction;
+/**
+ * The source of a key, or of several, for `@Locked`: a text or template, an array of them, `fromContext(…)`, or a function of the
+ * method's arguments.
+ */
+export type LockedKey = string | readonly string[] | ContextKey | KeyFunction;
+
+/** Each text of an array; what is no array stays as it is. */
+type Each<Key extends LockedKey> = Key extends readonly (infer Text extends string)[] ? Text : Key;
+
+/** What decides of what a key is made: in an array its templates, if it has any, as static texts mix with either kind. */
+type Deciding<Key extends LockedKey> = Key extends readonly (infer Text extends string)[]
+  ? Extract<Text, RequestTemplate | ArgumentTemplate> extends never
+    ? Text
+    : Extract<Text, RequestTemplate | ArgumentTemplate>
+  : Key;
 
 /** The arguments of an `onContended` function, as far as the text of the key is known to the compiler. */
-export type AnswerArgs<Key extends LockedKey, Args extends unknown[]> = Key extends RequestTemplate | ContextKey
+export type AnswerArgs<Key extends LockedKey, Args extends unknown[]> = ArgsFor<Deciding<Key>, Args>;
+
+type ArgsFor<Key, Args extends unknown[]> = Key extends RequestTemplate | ContextKey
   ? [context: ExecutionContext]
   : Key extends ArgumentTemplate | KeyFunction
     ? Args
@@ -84,11 +100,9 @@ type FittingKey<Method extends LockableMethod, Key extends LockedKey> = [Key] ex
 /** The indexes in the text of a key, as far as it is known, that no parameter has. */
 type MissingIn<Key extends LockedKey, Args extends unknown[]> = number extends Args['length']
   ? never
-  : Exclude<IndexIn<Key>, keyof Args>;
+  : Exclude<IndexIn<Each<Key>>, keyof Args>;
 
-type IndexIn<Key extends LockedKey> = Key extends `${string}{${infer Path}}${infer Rest}`
-  ? IndexOf<Path> | IndexIn<Rest>
-  : never;
+type IndexIn<Key> = Key extends `${string}{${infer Path}}${infer Rest}` ? IndexOf<Path> | IndexIn<Rest> : never;
 
 type IndexOf<Path extends string> = Path extends `${bigint}`
   ? Path
@@ -98,7 +112,7 @@ type IndexOf<Path extends string> = Path extends `${bigint}`
 
 type FittingAnswer<Method extends LockableMethod, Key extends LockedKey, Args extends unknown[], Value> =
   Awaited<Value> extends ValueOf<Method>
-    ? [Key] extends [RequestTemplate | ContextKey]
+    ? [Deciding<Key>] extends [RequestTemplate | ContextKey]
       ? unknown
       : FittingArgs<Method, Args, 'onContended takes other parameters than the method'>
     : { error: 'onContended returns another type than the method' };

@@ -1,0 +1,239 @@
+import { Controller, Injectable, Post, type ExecutionContext } from '@nestjs/common';
+import { fromContext, Locked, LockContendedError, LockKeyError, LockOptionsError, LockService } from 'nest-redis-lock';
+import { lastValueFrom, Observable, of } from 'rxjs';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { openApp, post, type TestApp } from '../support/nest-app.js';
+
+@Injectable()
+class Transfers {
+  ran: unknown[] = [];
+  constructor(readonly locks: LockService) {}
+
+  @Locked(['account:{1}', 'account:{0.id}', 'bank'])
+  async transfer(from: { id: string }, to: string): Promise<boolean[]> {
+    this.ran.push(to);
+    return ['bank', `account:${from.id}`, `account:${to}`].map((key) => this.locks.current(key).isHeld);
+  }
+
+  @Locked(['account:{0}', 'bank'], { waitMs: 0, onContended: (id: string) => `${id} is busy` })
+  async answering(id: string): Promise<string> {
+    this.ran.push(id);
+    return id;
+  }
+
+  @Locked(['account:{0}', 'bank'], { waitMs: 0 })
+  async throwing(id: string): Promise<void> {
+    this.ran.push(id);
+  }
+
+  @Locked((ids: string[]) => ids.map((id) => `account:${id}`))
+  async all(ids: string[]): Promise<void> {
+    this.ran.push(ids);
+  }
+
+  @Locked((..._ids: unknown[]) => _ids as string[])
+  async any(..._ids: unknown[]): Promise<void> {
+    this.ran.push('any');
+  }
+
+  @Locked(['single:{0}'])
+  async single(_id: string): Promise<void> {
+    this.locks.current();
+  }
+
+  @Locked(['a', 'b'])
+  static(): Promise<boolean> {
+    return this.locks.isLocked('a');
+  }
+
+  @Locked(['a:{0}', 'b'])
+  stream(id: string): Observable<boolean> {
+    return of(this.locks.current(`a:${id}`).isHeld);
+  }
+
+  @Locked('held', { holdMs: 50 })
+  async held(): Promise<void> {}
+}
+
+@Controller()
+class Orders {
+  ran = 0;
+  constructor(readonly locks: LockService) {}
+
+  @Post('of-request')
+  @Locked(['order:{body.id}', 'user:{body.user}', 'orders'])
+  async ofRequest(): Promise<boolean[]> {
+    this.ran++;
+    return ['orders', 'order:7', 'user:ada'].map((key) => this.locks.current(key).isHeld);
+  }
+
+  @Post('answering')
+  @Locked(['orders', 'order:{body.id}'], {
+    waitMs: 0,
+    onContended: (context: ExecutionContext) => ({ busy: context.switchToHttp().getRequest<Request>().url }),
+  })
+  async answering(): Promise<{ busy: string }> {
+    this.ran++;
+    return { busy: '' };
+  }
+
+  @Post('of-context')
+  @Locked(fromContext((context) => context.switchToHttp().getRequest<{ body: { keys: string[] } }>().body.keys))
+  async ofContext(): Promise<void> {
+    this.ran++;
+  }
+
+  @Post('static')
+  @Locked(['x', 'y'])
+  async static(): Promise<void> {
+    this.ran++;
+  }
+}
+
+describe('@Locked with several keys', () => {
+  let made: TestApp;
+  let transfers: Transfers;
+  let orders: Orders;
+  let url: string;
+
+  beforeAll(async () => {
+    made = await openApp({ providers: [Transfers], controllers: [Orders] });
+    await made.app.listen(0, '127.0.0.1');
+    url = await made.app.getUrl();
+    transfers = made.app.get(Transfers);
+    orders = made.app.get(Orders);
+  });
+  beforeEach(() => {
+    transfers.ran = [];
+    orders.ran = 0;
+    made.acquired.length = 0;
+    made.events.length = 0;
+  });
+  afterAll(() => made.app.close());
+
+  const anyLocked = async (...keys: string[]) =>
+    (await Promise.all(keys.map((key) => made.locks.isLocked(key)))).includes(true);
+
+  it('a method with several templates runs under the locks of all of them, which are released after [G360]', async () => {
+    expect(await transfers.transfer({ id: 'x' }, 'y')).toEqual([true, true, true]);
+    expect(made.acquired.sort()).toEqual(['account:x', 'account:y', 'bank']);
+    expect(await anyLocked('account:x', 'account:y', 'bank')).toBe(false);
+  });
+
+  it('two methods with the same keys in opposite order exclude each other, and both run', async () => {
+    const both = [transfers.transfer({ id: 'x' }, 'y'), transfers.transfer({ id: 'y' }, 'x')];
+    expect(await Promise.all(both)).toEqual([
+      [true, true, true],
+      [true, true, true],
+    ]);
+    expect(made.acquired).toHaveLength(6);
+  });
+
+  it('a stream with several keys holds all of them until it ends', async () => {
+    expect(await lastValueFrom(transfers.stream('x'))).toBe(true);
+    expect(made.acquired.sort()).toEqual(['a:x', 'b']);
+    expect(await anyLocked('a:x', 'b')).toBe(false);
+  });
+
+  it('a method does not run, and holds none of its keys, while one of them is held elsewhere [G361]', async () => {
+    const bank = await made.locks.acquire('bank');
+    const refusal = await transfers.throwing('x').catch((error: unknown) => error);
+    expect(refusal).toBeInstanceOf(LockContendedError);
+    expect(refusal).toMatchObject({ key: 'bank', message: expect.stringContaining('Transfers.throwing') });
+    expect(await transfers.answering('x')).toBe('x is busy');
+    expect([transfers.ran, await made.locks.isLocked('account:x')]).toEqual([[], false]);
+    await bank.release();
+    expect(await transfers.answering('x')).toBe('x');
+  });
+
+  it('a key function that returns an array locks all of its keys, each once [G362]', async () => {
+    await transfers.all(['b', 'a', 'b']);
+    expect(made.acquired.sort()).toEqual(['account:a', 'account:b']);
+    expect(transfers.ran).toEqual([['b', 'a', 'b']]);
+  });
+
+  it.each<[what: string, keys: unknown[], problem: string]>([
+    ['nothing', [], 'locks are acquired together by 1 to 100 keys: got 0.'],
+    ['101 keys', Array.from({ length: 101 }, (_, index) => `key ${index}`), 'by 1 to 100 keys: got 101.'],
+    ['an empty key', ['a', ''], "must be a non-empty string: got ''."],
+    ['a number', ['a', 5], 'must be a non-empty string: got number.'],
+    ['an array in it', ['a', ['b']], 'must be a non-empty string: got object.'],
+  ])('a method whose key function returns an array with %s does not run [G363]', async (_, keys, problem) => {
+    const refusal = await transfers.any(...keys).catch((error: unknown) => error);
+    expect(refusal).toBeInstanceOf(LockKeyError);
+    expect(refusal).toMatchObject({ status: 500, message: expect.stringContaining(problem) });
+    expect((refusal as Error).message).toMatch(/^@Locked on Transfers\.any: .* The method did not run\.$/);
+    expect([transfers.ran, made.acquired]).toEqual([[], []]);
+  });
+
+  it('the keys of a set are named one by one inside, also where the array has a single one [G364]', async () => {
+    await expect(transfers.single('x')).rejects.toThrow('current("single:x")');
+    expect(made.acquired).toEqual(['single:x']);
+  });
+
+  it('an array of request templates is locked by the interceptor, with static texts beside them [G365]', async () => {
+    const answer = await post(`${url}/of-request`, { id: 7, user: 'ada' });
+    expect(await answer.json()).toEqual([true, true, true]);
+    expect(made.acquired.sort()).toEqual(['order:7', 'orders', 'user:ada']);
+    expect(await anyLocked('order:7', 'orders', 'user:ada')).toBe(false);
+  });
+
+  it('a request that lacks what one of the keys is made of is answered with 400, and takes none of the locks', async () => {
+    expect((await post(`${url}/of-request`, { id: 7 })).status).toBe(400);
+    expect((await post(`${url}/of-context`, { keys: [] })).status).toBe(400);
+    expect((await post(`${url}/of-context`, { keys: ['a', ''] })).status).toBe(400);
+    expect([orders.ran, made.acquired]).toEqual([0, []]);
+    expect((await post(`${url}/of-context`, { keys: ['b', 'a'] })).status).toBe(201);
+    expect([orders.ran, made.acquired.sort()]).toEqual([1, ['a', 'b']]);
+  });
+
+  it('a handler with several request templates does not run when it is called directly', async () => {
+    await expect(orders.ofRequest()).rejects.toThrow('was called without LockedInterceptor');
+    expect([orders.ran, made.acquired]).toEqual([0, []]);
+  });
+
+  it('onContended gets the context where one key of several is made of the request', async () => {
+    const lock = await made.locks.acquire('orders');
+    expect(await (await post(`${url}/answering`, { id: 7 })).json()).toEqual({ busy: '/answering' });
+    expect([orders.ran, await made.locks.isLocked('order:7')]).toEqual([0, false]);
+    await lock.release();
+  });
+
+  it('static texts alone are locked by the interceptor of a handler, elsewhere at the call [G366]', async () => {
+    expect(await transfers.static()).toBe(true);
+    expect((await post(`${url}/static`, {})).status).toBe(201);
+    expect(made.acquired.sort()).toEqual(['a', 'b', 'x', 'y']);
+    expect(orders.ran).toBe(1);
+  });
+
+  it('a method with holdMs hands it on to its lock [G367]', async () => {
+    await transfers.held();
+    const released = made.events.find(({ type }) => type === 'released');
+    expect(released).toMatchObject({ key: 'held', keptUntil: expect.any(Date) });
+  });
+});
+
+it.each<[keys: unknown, problem: string]>([
+  [[], 'the array of keys is empty: name at least one.'],
+  [['a:{0}', 'b:{params.id}'], '"a:{0}" is made of arguments and "b:{params.id}" of the request, which are not known'],
+  [
+    ['a', () => 'b'],
+    'the key must be a string, an array of strings, or a function that returns one of them: got a func',
+  ],
+  [['a', fromContext(() => 'b')], 'or a function that returns one of them: got an object.'],
+  [['a', ['b']], 'or a function that returns one of them: got an array.'],
+  [Array(2), 'or a function that returns one of them: got undefined.'],
+  [['a', ''], 'the key "" cannot be read: it is empty.'],
+  [['a', 'b:{0}:{params.id}'], 'it mixes arguments of the method and parts of the request.'],
+])('a class whose method has the keys %o is refused when it is defined [G368]', (keys, problem) => {
+  const define = () => {
+    class Wrong {
+      @(Locked(keys as string) as MethodDecorator)
+      async run(): Promise<void> {}
+    }
+    return Wrong;
+  };
+  expect(define).toThrow(LockOptionsError);
+  expect(define).toThrow(/^@Locked on Wrong.run: /);
+  expect(define).toThrow(problem);
+});
