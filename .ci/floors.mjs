@@ -10,6 +10,7 @@ import ts from 'typescript';
 const lib = fileURLToPath(new URL('../lib', import.meta.url));
 
 const CORE = ['core/time', 'core/keys', 'core/options', 'core/backend'];
+const NEST = ['@nestjs/common', '@nestjs/core'];
 const REDIS = ['api', 'core/time', 'core/backend'];
 
 /** Each room of lib/, low to high, with the rooms and packages that it may import. What is no room names all those below it. */
@@ -40,10 +41,10 @@ const ROOMS = {
   'stores/redis/doctor': [...REDIS, 'stores/redis/client', 'stores/redis/node'],
   compose: ['api', ...CORE, 'core/service', 'stores'],
   fencing: ['api', 'core/keys', 'stores/redis/client'],
-  'nest/injection': ['api', 'core/options', 'core/service', '@nestjs'],
-  'nest/filters': ['api', '@nestjs', 'rxjs'],
-  'nest/locked': ['api', ...CORE, 'core/service', 'nest/injection', 'nest/filters', '@nestjs', 'rxjs'],
-  'nest/leader': ['api', ...CORE, 'core/service', 'nest/injection', '@nestjs'],
+  'nest/injection': ['api', 'core/options', 'core/service', ...NEST],
+  'nest/filters': ['api', ...NEST, 'rxjs'],
+  'nest/locked': ['api', ...CORE, 'core/service', 'nest/injection', 'nest/filters', ...NEST, 'rxjs'],
+  'nest/leader': ['api', ...CORE, 'core/service', 'nest/injection', ...NEST],
   'nest/module': [
     'api',
     'core/options',
@@ -52,9 +53,10 @@ const ROOMS = {
     'nest/injection',
     'nest/locked',
     'nest/leader',
-    '@nestjs',
+    ...NEST,
   ],
-  'nest/fencing': ['api', 'core/time', 'core/keys', 'fencing', 'nest/injection', 'nest/locked', '@nestjs'],
+  'nest/fencing': ['api', 'core/time', 'core/keys', 'fencing', 'nest/injection', 'nest/locked', ...NEST],
+  schedule: ['api', 'core/options', 'nest/injection', 'nest/locked', '@nestjs/schedule'],
 };
 
 const names = Object.keys(ROOMS);
@@ -81,9 +83,10 @@ for (const [room, allowed] of Object.entries(ROOMS)) {
 for (const problem of problems) console.error(problem);
 process.exitCode = problems.length > 0 ? 1 : 0;
 
-/** The room of a file, the door, or the first part of the name of a package. */
+/** The room of a file, the door, or the name of a package. */
 function targetOf(file, specifier) {
-  if (!specifier.startsWith('.')) return specifier.startsWith('node:') ? specifier : specifier.split('/')[0];
+  if (specifier.startsWith('node:')) return specifier;
+  if (!specifier.startsWith('.')) return specifier.split('/', specifier.startsWith('@') ? 2 : 1).join('/');
   const room = relative(lib, dirname(join(lib, dirname(file), specifier)));
   return room === '' ? 'the door' : room;
 }

@@ -5,7 +5,12 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 
 export default defineConfig({
   root,
-  resolve: { alias: { 'nest-redis-lock': `${root}lib/index.ts` } },
+  resolve: {
+    alias: {
+      'nest-redis-lock/schedule': `${root}lib/schedule/index.ts`, // before the name that it begins with
+      'nest-redis-lock': `${root}lib/index.ts`,
+    },
+  },
   test: {
     include: ['test/**/*.test.ts'],
     // These load the built package and have a runner of their own.

@@ -4,6 +4,7 @@ import { diagnosticsOf, type Diagnostic } from '../support/diagnostics.js';
 const HEAD = `
 import { applyDecorators, SetMetadata, type ExecutionContext } from '@nestjs/common';
 import { fromContext, Locked } from 'nest-redis-lock';
+import { LockedCron } from 'nest-redis-lock/schedule';
 import type { Observable } from 'rxjs';
 declare const prefix: string;
 interface Order { id: string }
@@ -137,6 +138,21 @@ const MISTAKES: [member: string, message: string][] = [
     `@Locked('x', { holdMs: '5s' }) async m(): Promise<number> { return 1; }`,
     "'string' is not assignable to type 'number'",
   ],
+  [`@LockedCron('* * * * *', 'x') async m(): Promise<void> {}`, 'Expected 3 arguments, but got 2'],
+  [`@LockedCron('* * * * *', 'x', { name: 'x' }) async m(): Promise<void> {}`, "Property 'holdMs' is missing in type"],
+  [
+    `@LockedCron('* * * * *', 'x', { holdMs: 5, waitMs: 5 }) async m(): Promise<void> {}`,
+    "'waitMs' does not exist in type",
+  ],
+  [
+    `@LockedCron('* * * * *', 'x:{0}', { holdMs: 5 }) async m(_id: string): Promise<void> {}`,
+    'a cron job has no arguments: the key must be a fixed text',
+  ],
+  [
+    `@LockedCron('* * * * *', 'x', { holdMs: 5 }) async m(): Promise<number> { return 1; }`,
+    'a run that is skipped returns undefined: let the method return that, too',
+  ],
+  [`@LockedCron('* * * * *', 'x', { holdMs: 5 }) m(): Observable<void> { throw 1; }`, 'Promise<unknown>'],
   [`@Locked('x') m(): number { return 1; }`, NO_STREAM],
   [`@Locked('x') get m(): Promise<void> { return Promise.resolve(); }`, NO_STREAM],
   [`@Locked('x') m = 5;`, 'the decorator expects 3'],
@@ -144,9 +160,12 @@ const MISTAKES: [member: string, message: string][] = [
 
 /** What must compile. `types.test-d.ts` has more of it. */
 const RIGHT = `
+const ComposedCron = () => applyDecorators(SetMetadata('x', true), LockedCron('* * * * *', 'x', { holdMs: 5 }));
 const Nightly = () => applyDecorators(SetMetadata('nightly', true), Locked('nightly'));
 export class Repository<T extends Order> {
   @Nightly() async composed(): Promise<void> {}
+  @LockedCron(new Date(), prefix, { holdMs: 5, ttlMs: 50, registration: 'x', timeZone: 'UTC' }) async cron(): Promise<void> {}
+  @ComposedCron() async composedCron(): Promise<string | undefined> { return undefined; }
   @Locked('entity:{0.id}') async template(entity: T): Promise<T> { return entity; }
   @Locked((entity: Order) => entity.id) async keyFunction(_entity: T): Promise<void> {}
   @Locked('entity:{0.id}', { onContended: 'skip' }) async skip(entity: T): Promise<T | undefined> { return entity; }

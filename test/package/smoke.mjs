@@ -7,18 +7,19 @@ import { runnerImport } from 'vite';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const appSource = fileURLToPath(new URL('app', import.meta.url));
-const bareSource = fileURLToPath(new URL('without-ioredis', import.meta.url));
+const bareSource = fileURLToPath(new URL('without-optional-peers', import.meta.url));
 const jestSource = fileURLToPath(new URL('jest', import.meta.url));
 
 const NEWEST_PEERS = { rxjs: '7.8.2', 'reflect-metadata': '0.2.2' };
 const OLDEST_PEERS = { rxjs: '7.2.0', 'reflect-metadata': '0.1.13' };
 const NODENEXT = { module: 'nodenext', moduleResolution: 'nodenext' };
 
-/** The newest release of each Nest and the oldest one in `peerDependencies`, and likewise of ioredis. */
+/** The newest release of each Nest and the oldest one in `peerDependencies`, and likewise of ioredis and of @nestjs/schedule. */
 const APPS = [
   {
     type: 'module',
     nest: '12.5.1',
+    schedule: '12.0.2',
     ioredis: ['6.0.0', '5.11.1'],
     peers: NEWEST_PEERS,
     typescript: '6.0.3',
@@ -27,6 +28,7 @@ const APPS = [
   {
     type: 'commonjs',
     nest: '12.2.0',
+    schedule: '12.0.0',
     ioredis: ['6.0.0', '5.4.0'],
     peers: NEWEST_PEERS,
     typescript: '6.0.3',
@@ -35,6 +37,7 @@ const APPS = [
   {
     type: 'commonjs',
     nest: '11.2.10',
+    schedule: '5.0.0',
     ioredis: ['5.11.1', '6.0.0'],
     peers: OLDEST_PEERS,
     typescript: '5.9.3',
@@ -46,6 +49,7 @@ const APPS = [
   {
     type: 'module',
     nest: '11.2.8',
+    schedule: '6.1.3',
     ioredis: ['5.4.0', '6.0.0'],
     peers: NEWEST_PEERS,
     typescript: '5.9.3',
@@ -74,7 +78,7 @@ export async function smokeTest(tarball, folder) {
   try {
     for (const [index, app] of APPS.entries()) await tryApp(app, join(folder, `app-${index}`), tarball, redis);
     for (const [index, app] of [APPS[0], APPS[2]].entries()) {
-      await tryWithoutIoredis(app, join(folder, `app-without-ioredis-${index}`), tarball);
+      await tryWithoutOptionalPeers(app, join(folder, `app-without-optional-peers-${index}`), tarball);
     }
     await tryJest(join(folder, 'app-jest'), tarball);
   } finally {
@@ -89,7 +93,8 @@ async function tryApp(app, folder, tarball, redis) {
   for (const ioredis of app.ioredis) {
     const name = `Nest ${app.nest}, ${app.type === 'module' ? 'ESM' : 'CommonJS'}, ioredis ${ioredis}`;
     await writeJson(join(folder, 'package.json'), packageJson(app, ioredis, tarball));
-    await step(`${name}: install`, () => install(folder, { '@nestjs/core': app.nest, ioredis, ...app.peers }));
+    const versions = { '@nestjs/core': app.nest, '@nestjs/schedule': app.schedule, ioredis, ...app.peers };
+    await step(`${name}: install`, () => install(folder, versions));
     await step(`${name}: compile with TypeScript ${app.typescript}`, () => run('npx', ['--no-install', 'tsc'], folder));
     await step(`${name}: run`, () => runApp(folder, redis));
     await step(`${name}: import and require give one copy`, () => run(process.execPath, ['identity.mjs'], folder));
@@ -99,15 +104,17 @@ async function tryApp(app, folder, tarball, redis) {
   }
 }
 
-async function tryWithoutIoredis(app, folder, tarball) {
+async function tryWithoutOptionalPeers(app, folder, tarball) {
   await mkdir(folder);
   await copyFile(join(bareSource, 'main.ts'), join(folder, 'main.ts'));
   await writeJson(join(folder, 'tsconfig.json'), tsconfig(app));
-  const manifest = packageJson(app, undefined, tarball); // JSON leaves out what is undefined
+  const manifest = packageJson({ ...app, schedule: undefined }, undefined, tarball); // JSON leaves out what is undefined
   await writeJson(join(folder, 'package.json'), manifest);
-  const name = `Nest ${app.nest}, ${app.type === 'module' ? 'ESM' : 'CommonJS'}, no ioredis`;
+  const name = `Nest ${app.nest}, ${app.type === 'module' ? 'ESM' : 'CommonJS'}, no optional peers`;
   await step(`${name}: install`, () => install(folder, { '@nestjs/core': app.nest, ...app.peers }));
-  if (existsSync(join(folder, 'node_modules/ioredis'))) throw new Error('ioredis was installed all the same.');
+  for (const peer of ['ioredis', '@nestjs/schedule']) {
+    if (existsSync(join(folder, 'node_modules', peer))) throw new Error(`${peer} was installed all the same.`);
+  }
   await step(`${name}: compile with TypeScript ${app.typescript}`, () => run('npx', ['--no-install', 'tsc'], folder));
   await step(`${name}: run`, () => run(process.execPath, ['out/main.js'], folder));
 }
@@ -144,7 +151,7 @@ async function install(folder, versions) {
   }
 }
 
-function packageJson({ type, nest, peers, typescript }, ioredis, tarball) {
+function packageJson({ type, nest, schedule, peers, typescript }, ioredis, tarball) {
   return {
     name: 'app',
     version: '1.0.0',
@@ -154,6 +161,7 @@ function packageJson({ type, nest, peers, typescript }, ioredis, tarball) {
       '@nestjs/common': nest,
       '@nestjs/core': nest,
       '@nestjs/platform-express': nest,
+      '@nestjs/schedule': schedule,
       ioredis,
       'nest-redis-lock': `file:${tarball}`,
       ...peers,

@@ -13,6 +13,7 @@ import {
   type Type,
 } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
+import { ScheduleModule, SchedulerRegistry } from '@nestjs/schedule';
 import { Redis } from 'ioredis';
 import {
   InjectLockService,
@@ -24,6 +25,7 @@ import {
   RedisLockModule,
   type Lock,
 } from 'nest-redis-lock';
+import { LockedCron } from 'nest-redis-lock/schedule';
 
 // The application that the packed library is tried in: compiled and started once for each combination of versions.
 
@@ -36,6 +38,7 @@ const DEAD_NODE = '127.0.0.1:1';
 class Orders {
   running = 0;
   mostRunning = 0;
+  readonly nights: string[] = [];
 
   constructor(
     private readonly locks: LockService,
@@ -60,6 +63,16 @@ class Orders {
   @Locked('report:{0}', { registration: 'dead' })
   async report(id: string): Promise<string> {
     return id;
+  }
+
+  @Locked(['account:{0}', 'account:{1}'])
+  async transfer(from: string, to: string): Promise<boolean> {
+    return [from, to].every((id) => this.locks.current(`account:${id}`).isHeld);
+  }
+
+  @LockedCron('0 0 1 1 *', 'nightly', { holdMs: 50, name: 'nightly' })
+  async nightly(): Promise<void> {
+    this.nights.push(this.locks.current().key);
   }
 
   // @ts-expect-error A method that returns a plain value must not compile.
@@ -98,6 +111,7 @@ class OrdersController {
 
 @Module({
   imports: [
+    ScheduleModule.forRoot(),
     RedisLockModule.forRoot({ redis: redisUrl }),
     RedisLockModule.forRoot({ name: 'dead', redis: `redis://${DEAD_NODE}`, lazyConnect: true, commandTimeoutMs: 100 }),
   ],
@@ -150,6 +164,12 @@ async function main(): Promise<void> {
   assert.equal(await orders.reserve({ sku: 'nails' }), undefined, 'a contended call is skipped');
   await nails.release();
   assert.equal(await orders.reserve({ sku: 'nails' }), 'nails');
+
+  assert.equal(await orders.transfer('b', 'a'), true, 'both locks are held');
+
+  app.get(SchedulerRegistry).getCronJob('nightly'); // is scheduled
+  await orders.nightly();
+  assert.deepEqual(orders.nights, ['nightly'], 'the cron job runs under its lock');
 
   for (const path of ['secret/report', 'secret/service-report']) {
     const answer = await answerOf(`${url}/${path}`);

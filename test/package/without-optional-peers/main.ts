@@ -4,7 +4,7 @@ import { Injectable, Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { Locked, LockOptionsError, LockService, RedisLockModule } from 'nest-redis-lock';
 
-// An application that has no ioredis, because its locks are in memory.
+// An application that has no ioredis, because its locks are in memory, and no @nestjs/schedule.
 
 @Injectable()
 class Orders {
@@ -31,6 +31,13 @@ async function main(): Promise<void> {
   await assert.rejects(starting, (error: Error) => {
     assert(error instanceof LockOptionsError);
     assert.match(error.message, /npm install ioredis/);
+    return true;
+  });
+
+  const schedule: string = 'nest-redis-lock/schedule'; // the compiler must not look for its types
+  await assert.rejects(import(schedule), (error: Error & { code?: string }) => {
+    assert.match(error.code!, /MODULE_NOT_FOUND$/);
+    assert.match(error.message, /'@nestjs\/schedule'/);
     return true;
   });
 }

@@ -1,0 +1,1 @@
+export { LockedCron, type LockedCronDecorator, type LockedCronOptions } from './locked-cron.decorator.js';

@@ -1,0 +1,88 @@
+import { Cron, type CronOptions } from '@nestjs/schedule';
+import { LockOptionsError } from '../api/errors.js';
+import { unfit } from '../core/options/checks.js';
+import { refuseStandard } from '../nest/injection/refuse-standard.js';
+import { Locked } from '../nest/locked/locked.decorator.js';
+import { planOf } from '../nest/locked/locked-plan.js';
+
+/** Options of `@LockedCron`: those of `@Cron`, and of the lock. */
+export type LockedCronOptions = CronOptions & {
+  /**
+   * Keep the lock of a run for at least this long, in milliseconds, 1 to 86 400 000; on a Redlock at most the `ttlMs` of the
+   * registration. An instance whose clock is behind by less skips the run that another one has made. Choose it longer than the
+   * clocks of the instances differ, and shorter than the time between two runs.
+   */
+  holdMs: number;
+  /**
+   * How long the lease runs without being extended, in milliseconds: see `@Locked`.
+   * @default that of the registration
+   */
+  ttlMs?: number;
+  /**
+   * The `name` of the registration that keeps the lock.
+   * @default the registration without a name
+   */
+  registration?: string;
+};
+
+type CronTime = Parameters<typeof Cron>[0];
+
+/** A text that nothing is filled into. */
+type FixedText<Key extends string> = Key extends `${string}{${string}`
+  ? { error: 'a cron job has no arguments: the key must be a fixed text' }
+  : unknown;
+
+type CronMethod = (...args: never) => Promise<unknown>;
+
+/** A run that is skipped returns undefined. */
+type CanBeSkipped<Method extends CronMethod> =
+  undefined extends Awaited<ReturnType<Method>>
+    ? unknown
+    : { error: 'a run that is skipped returns undefined: let the method return that, too' };
+
+/** Fits methods that return a Promise of what can be undefined. */
+export interface LockedCronDecorator {
+  <Method extends CronMethod>(
+    target: object,
+    name: string | symbol,
+    descriptor: TypedPropertyDescriptor<Method> & CanBeSkipped<Method>,
+  ): void;
+  /** Never called: with it the decorator fits where a `MethodDecorator` is wanted, as `@Locked` does. */
+  (target: object, name: string | symbol, descriptor: never, never: never): void;
+}
+
+/**
+ * A cron job that one of all instances runs each time: `@Cron` on a method with `@Locked`, whose lock is kept for `holdMs`. The
+ * instances that find it taken skip the run. A job that throws was run, too: the others do not try it again.
+ *
+ * @param cronTime when it runs, as `@Cron` takes it
+ * @param key a fixed text, the same in all instances
+ * @throws LockOptionsError when the class is defined: a key that is no fixed text, `holdMs` left out, what `@Locked` refuses
+ */
+export function LockedCron<const Key extends string>(
+  cronTime: CronTime,
+  key: Key & FixedText<Key>,
+  options: LockedCronOptions,
+): LockedCronDecorator;
+export function LockedCron(cronTime: CronTime, key: string, options: LockedCronOptions): MethodDecorator {
+  return (target, property, descriptor) => {
+    refuseStandard('@LockedCron', property);
+    const where = `@LockedCron on ${target.constructor.name}.${String(property)}`;
+    if (typeof key !== 'string' || /[{}]/.test(key)) {
+      throw unfit(`${where}: the key`, key, 'a fixed text like "nightly", since a cron job has no arguments');
+    }
+    const { holdMs, ttlMs, registration, ...cronOptions } = options ?? {};
+    if (!(holdMs > 0)) {
+      const between = 'longer than the clocks of the instances differ, and shorter than the time between two runs';
+      throw unfit(`${where}: holdMs`, holdMs, `a number of milliseconds, ${between}`);
+    }
+    const locked: MethodDecorator = Locked(key, { holdMs, ttlMs, registration, waitMs: 0, onContended: 'skip' });
+    locked(target, property, descriptor);
+    if (planOf(descriptor.value as object)?.returnsObservable) {
+      throw new LockOptionsError(
+        `${where}: a cron job must return a Promise, since nobody subscribes to an Observable.`,
+      );
+    }
+    Cron(cronTime, cronOptions)(target, property, descriptor);
+  };
+}
