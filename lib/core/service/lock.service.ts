@@ -20,7 +20,7 @@ import { loopTurn } from '../time/event-loop.js';
 import { LockContext } from './lock-context.js';
 import { lockInfo } from './lock-info.js';
 import { LockOrder, type LockedMethod } from './lock-order.js';
-import { LockEngine } from '../engine/lock-engine.js';
+import { LockEngine, type EngineParts } from '../engine/lock-engine.js';
 import { unfit } from '../options/checks.js';
 import type { WaitRequest } from '../waiting/waiter.js';
 import type { Closable, Shutdown } from './shutdown.js';
@@ -60,6 +60,8 @@ export interface LockServiceParts {
   shutdown: Shutdown;
   /** The longest `holdMs` that the store can keep. @default any */
   longestHoldMs?: number;
+  /** Makes its engine. @default a `LockEngine` */
+  engineOf?: (parts: EngineParts) => LockEngine;
 }
 
 /** Acquires, keeps and releases locks. Inject it: `RedisLockModule` provides one for each registration. */
@@ -93,6 +95,7 @@ export class LockService {
     processName,
     shutdown,
     longestHoldMs = Infinity,
+    engineOf = (parts) => new LockEngine(parts),
   }: LockServiceParts) {
     this.registration = registration;
     this.events$ = this.#events.asObservable();
@@ -104,7 +107,7 @@ export class LockService {
     const warn = (key: string, message: string) => this.#emit(() => ({ type: 'warning', key, message }));
     if (insideTransaction) this.#transactions = new TransactionCheck(insideTransaction, warn);
     if (lockOrder !== 'off') this.#order = new LockOrder(lockOrder === 'warn' ? warn : undefined);
-    this.#engine = new LockEngine({ backend, now, limits: options, processName, events: this.#events });
+    this.#engine = engineOf({ backend, now, limits: options, processName, events: this.#events });
     this.#shutdown = shutdown;
     this.#longestHoldMs = longestHoldMs;
     this.#closable = {
