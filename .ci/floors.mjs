@@ -57,6 +57,21 @@ const ROOMS = {
   ],
   'nest/fencing': ['api', 'core/time', 'core/keys', 'fencing', 'nest/injection', 'nest/locked', ...NEST],
   schedule: ['api', 'core/options', 'nest/injection', 'nest/locked', '@nestjs/schedule'],
+  testing: [
+    'api',
+    ...CORE,
+    'core/lease',
+    'core/waiting',
+    'core/engine',
+    'core/service',
+    'stores/memory',
+    'compose',
+    'nest/injection',
+    'nest/locked',
+    'nest/leader',
+    'nest/module',
+    ...NEST,
+  ],
 };
 
 const names = Object.keys(ROOMS);

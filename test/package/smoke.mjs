@@ -121,7 +121,9 @@ async function tryWithoutOptionalPeers(app, folder, tarball) {
 
 async function tryJest(folder, tarball) {
   await mkdir(folder);
-  await copyFile(join(jestSource, 'fake-timers.spec.ts'), join(folder, 'fake-timers.spec.ts'));
+  for (const file of ['fake-timers.spec.ts', 'testing.spec.ts']) {
+    await copyFile(join(jestSource, file), join(folder, file));
+  }
   await writeJson(join(folder, 'tsconfig.json'), tsconfig(JEST_APP));
   const manifest = packageJson(JEST_APP, '5.11.1', tarball);
   Object.assign(manifest.devDependencies, JEST);
@@ -130,7 +132,9 @@ async function tryJest(folder, tarball) {
   await writeJson(join(folder, 'jest.config.json'), { projects });
   const name = `Jest ${JEST.jest}, Nest ${JEST_APP.nest}`;
   await step(`${name}: install`, () => install(folder, { '@nestjs/core': JEST_APP.nest, ...JEST }));
-  await step(`${name}: locks in memory under fake timers`, () => run('npx', ['--no-install', 'jest', '--ci'], folder));
+  await step(`${name}: locks in memory under fake timers, and the testing kit`, () =>
+    run('npx', ['--no-install', 'jest', '--ci'], folder),
+  );
 }
 
 const NPM_FLAGS = [

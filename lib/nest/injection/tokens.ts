@@ -11,6 +11,12 @@ export function getLockServiceToken(registration: string = DEFAULT_REGISTRATION)
   return registration === DEFAULT_REGISTRATION ? LockService : `LockService(${registration})`;
 }
 
+/** The registration whose injection token this is, if it is one. */
+export function registrationOf(token: unknown): string | undefined {
+  if (token === LockService) return DEFAULT_REGISTRATION;
+  return typeof token === 'string' ? /^LockService\((.+)\)$/s.exec(token)?.[1] : undefined;
+}
+
 /** Injects the `LockService` of the registration with this `name`. */
 export function InjectLockService(registration?: string): PropertyDecorator & ParameterDecorator {
   const inject = Inject(getLockServiceToken(registration));

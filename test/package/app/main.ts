@@ -26,6 +26,7 @@ import {
   type Lock,
 } from 'nest-redis-lock';
 import { LockedCron } from 'nest-redis-lock/schedule';
+import { LockBench, withoutLocks } from 'nest-redis-lock/testing';
 
 // The application that the packed library is tried in: compiled and started once for each combination of versions.
 
@@ -178,6 +179,13 @@ async function main(): Promise<void> {
     keepsSecret(answer.body, ['secret', DEAD_NODE, '127.0.0.1']);
   }
   assert(logger.reported(LockUnavailableError, DEAD_NODE), 'the log names the node');
+
+  const bench = new LockBench();
+  await withoutLocks(new Orders(bench.locks, bench.locks), bench).pay('9');
+  assert.deepEqual(
+    bench.journal.map(({ event, key }) => `${event} ${key}`),
+    ['acquired order:9', 'released order:9'],
+  );
 
   redis.disconnect();
   await app.close();

@@ -8,3 +8,9 @@ declare module '@jest/globals' {
     setSystemTime(now: number): void;
   };
 }
+
+declare module 'expect' {
+  export interface Matchers<R, T = unknown> {
+    readonly of?: [R, T];
+  }
+}

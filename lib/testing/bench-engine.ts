@@ -1,0 +1,112 @@
+import {
+  LockContendedError,
+  LockOptionsError,
+  LockUnavailableError,
+  NodeError,
+  type LockLostReason,
+} from '../api/errors.js';
+import { failureEvent } from '../api/events.js';
+import { parseOwner } from '../api/holder.js';
+import { LockEngine, type EngineParts } from '../core/engine/lock-engine.js';
+import type { Lease } from '../core/lease/lease.js';
+import type { LockHandle } from '../core/lease/lock-handle.js';
+import { listed } from '../core/lease/lock-set-handle.js';
+import type { Closing, WaitRequest } from '../core/waiting/waiter.js';
+
+/** How a call is refused. */
+export type Refusal = 'contended' | 'unavailable';
+
+/** An entry of `LockBench.journal`. */
+export type JournalEntry =
+  /** A call was given the lock, for these options; `holdMs` only if it was set. */
+  | { event: 'acquired'; key: string; ttlMs: number; waitMs: number; holdMs?: number }
+  /** A call was not given the lock: as `LockContendedError` or `LockUnavailableError` said. */
+  | { event: 'refused'; key: string; reason: Refusal }
+  | { event: 'released'; key: string }
+  | { event: 'lost'; key: string; reason: LockLostReason };
+
+/** The process that holds locks elsewhere, in owner values. */
+export const ELSEWHERE = 'elsewhere/1/bench';
+const HOLDER = parseOwner(`${ELSEWHERE}/0`);
+const OUTAGE = new NodeError('the store of LockBench', 'it is unavailable, as the test wants it', 'This is no fault.');
+
+/** The request of a call, which has more than the engine needs. */
+type CallRequest = WaitRequest & { readonly holdMs?: number };
+
+/** An engine that refuses calls and loses leases as a test wants it, and keeps a journal. */
+export class BenchEngine extends LockEngine {
+  readonly journal: JournalEntry[] = [];
+  readonly #events: EngineParts['events'];
+  readonly #refusals: { key: string; reason: Refusal; times: number }[] = [];
+  /** The last lease of each key. */
+  readonly #leases = new Map<string, Lease>();
+
+  constructor(parts: EngineParts) {
+    super(parts);
+    this.#events = parts.events;
+    parts.events.subscribe((event) => {
+      if (event.type === 'released') this.journal.push({ event: 'released', key: event.key });
+      else if (event.type === 'lost') this.journal.push({ event: 'lost', key: event.key, reason: event.reason });
+    });
+  }
+
+  get heldKeys(): string[] {
+    return [...this.#leases.values()].filter((lease) => lease.isHeld).map(({ key }) => key);
+  }
+
+  override acquire(key: string, request: CallRequest, closing: Closing): Promise<LockHandle> {
+    const refusal = this.#refusalOf(key, request);
+    const lock = refusal ? this.refuse(refusal) : super.acquire(key, request, closing);
+    // Noted before the caller hears of it. Events would come too early: a lock is passed on before it counts as released.
+    lock.then(
+      ({ lease }) => this.#noteAcquired(lease, request),
+      (error: unknown) => this.#noteRefused(key, error, request.isProbe ?? false, refusal !== undefined),
+    );
+    return lock;
+  }
+
+  refuseNext(key: string, reason: Refusal, times: number): void {
+    this.#refusals.push({ key, reason, times });
+  }
+
+  /** The lease of the key. @throws LockOptionsError when it is not held */
+  leaseOf(key: string): Lease {
+    const lease = this.#leases.get(key);
+    if (lease?.isHeld) return lease;
+    throw new LockOptionsError(
+      `Lock "${key}" cannot be lost: the code under test does not hold it. It holds ${listed(this.heldKeys) || 'none'}.`,
+    );
+  }
+
+  lose(lease: Lease, reason: LockLostReason): void {
+    if (reason === 'unavailable') lease.fault = OUTAGE;
+    this.leases.lose(lease, reason);
+  }
+
+  #refusalOf(key: string, { ttlMs, waitMs, isProbe, holding }: CallRequest): Error | undefined {
+    const refusal = this.#refusals.find((each) => each.key === key);
+    if (!refusal) return undefined;
+    const { reason } = refusal;
+    // A call for several keys that finds one held goes on to wait for it: that is refused then.
+    if (!(isProbe && reason === 'contended') && --refusal.times === 0) {
+      this.#refusals.splice(this.#refusals.indexOf(refusal), 1);
+    }
+    return reason === 'contended'
+      ? new LockContendedError(key, waitMs, { holder: HOLDER, remainingMs: ttlMs, holding })
+      : LockUnavailableError.from('acquired', key, [OUTAGE]);
+  }
+
+  #noteAcquired(lease: Lease, { ttlMs, waitMs, holdMs }: CallRequest): void {
+    this.#leases.set(lease.key, lease);
+    const entry: JournalEntry = { event: 'acquired', key: lease.key, ttlMs, waitMs };
+    this.journal.push(holdMs ? { ...entry, holdMs } : entry);
+  }
+
+  #noteRefused(key: string, error: unknown, isProbe: boolean, isOurs: boolean): void {
+    const goesOn = isProbe && error instanceof LockContendedError;
+    const event = goesOn ? undefined : failureEvent(key, error);
+    if (event?.type !== 'contended' && event?.type !== 'unavailable') return;
+    this.journal.push({ event: 'refused', key, reason: event.type });
+    if (isOurs) this.#events.next(event);
+  }
+}

@@ -1,0 +1,50 @@
+import { LockOptionsError } from '../api/errors.js';
+import { listed } from '../core/lease/lock-set-handle.js';
+import type { JournalEntry } from './bench-engine.js';
+import { LockBench } from './lock-bench.js';
+
+/** Options that `toHaveLocked` compares: of those that are given. */
+export type LockedWith = Partial<Omit<Extract<JournalEntry, { event: 'acquired' }>, 'event' | 'key'>>;
+
+/** The types of the matchers: extend that of your test runner by them. */
+export interface LockMatchers<Result = unknown> {
+  /** The lock is held now, by the code under test or elsewhere: `expect(bench).toHoldLock('order:17')`. */
+  toHoldLock(key: string): Result;
+  /** A call acquired the lock since the journal was empty: `expect(bench).toHaveLocked('order:17', { ttlMs: 5_000 })`. */
+  toHaveLocked(key: string, options?: LockedWith): Result;
+}
+
+/** The outcome of a matcher, as Jest and Vitest want it. */
+interface Verdict {
+  pass: boolean;
+  message: () => string;
+}
+
+/** Matchers for `expect.extend(lockMatchers)` of Jest and Vitest. */
+export const lockMatchers = {
+  toHoldLock(bench: LockBench, key: string): Verdict {
+    const { heldKeys } = checked(bench, 'toHoldLock');
+    const pass = heldKeys.includes(key);
+    return verdict(pass, `lock "${key}"`, 'be held', `held: ${listed(heldKeys) || 'none'}`);
+  },
+
+  toHaveLocked(bench: LockBench, key: string, options: LockedWith = {}): Verdict {
+    const acquired = checked(bench, 'toHaveLocked').journal.filter(({ event }) => event === 'acquired');
+    const wanted = Object.entries({ key, ...options });
+    const pass = acquired.some((entry) =>
+      wanted.every(([name, value]) => (entry as unknown as Record<string, unknown>)[name] === value),
+    );
+    const entries = acquired.map((entry) => `\n  ${JSON.stringify(entry)}`).join('') || 'nothing';
+    return verdict(pass, JSON.stringify({ key, ...options }), 'have been locked', `acquired: ${entries}`);
+  },
+};
+
+function verdict(pass: boolean, subject: string, is: string, got: string): Verdict {
+  return { pass, message: () => `expected ${subject} ${pass ? 'not to' : 'to'} ${is}; ${got}` };
+}
+
+/** @throws LockOptionsError for another subject, whether the matcher is negated or not */
+function checked(bench: unknown, matcher: string): LockBench {
+  if (bench instanceof LockBench) return bench;
+  throw new LockOptionsError(`${matcher} needs a LockBench: write expect(bench).${matcher}(…).`);
+}

@@ -1,0 +1,36 @@
+import { Module, type DynamicModule } from '@nestjs/common';
+import { DEFAULT_REGISTRATION } from '../core/options/service-options.js';
+import { Shutdown } from '../core/service/shutdown.js';
+import { getLockServiceToken } from '../nest/injection/tokens.js';
+import { LeaderModule } from '../nest/leader/leader.module.js';
+import { lockedInterceptorOf } from '../nest/locked/locked.interceptor.js';
+import { LockShutdownModule } from '../nest/module/lock-shutdown.module.js';
+import { LockBench, type LockBenchOptions } from './lock-bench.js';
+
+/** The injection token of the `LockBench` of a registration. */
+export function getLockBenchToken(registration: string = DEFAULT_REGISTRATION): typeof LockBench | string {
+  return registration === DEFAULT_REGISTRATION ? LockBench : `LockBench(${registration})`;
+}
+
+/** Stands in for `RedisLockModule` in a test: the same providers, on a `LockBench`, which it provides, too. */
+@Module({})
+export class LockTestingModule {
+  /** Once for each registration of the application under test. All its modules may inject what it provides. */
+  static forRoot(options: LockBenchOptions = {}): DynamicModule {
+    const { name } = options;
+    const bench = getLockBenchToken(name);
+    const locks = getLockServiceToken(name);
+    const interceptor = lockedInterceptorOf(name);
+    return {
+      module: LockTestingModule,
+      global: true,
+      imports: [LockShutdownModule, LeaderModule],
+      providers: [
+        { provide: bench, inject: [Shutdown], useFactory: (shutdown: Shutdown) => new LockBench(options, shutdown) },
+        { provide: locks, inject: [bench], useFactory: (made: LockBench) => made.locks },
+        interceptor,
+      ],
+      exports: [bench, locks, interceptor],
+    };
+  }
+}

@@ -1,0 +1,277 @@
+import { LockContendedError, LockLostError, LockOptionsError, LockUnavailableError } from 'nest-redis-lock';
+import { LockBench } from 'nest-redis-lock/testing';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { until } from '../support/until.js';
+
+let bench: LockBench;
+beforeEach(() => {
+  bench = new LockBench();
+});
+
+/** Work under the lock, which has begun, and ends when it is called. */
+async function begin(key: string, onSignal: (signal: AbortSignal) => void = () => {}) {
+  let end!: () => void;
+  const ends = new Promise<void>((resolve) => (end = resolve));
+  let call!: Promise<string>;
+  await new Promise<void>((begun, failed) => {
+    call = bench.locks.withLock(key, async ({ signal }) => {
+      onSignal(signal);
+      begun();
+      await ends;
+      return 'done';
+    });
+    call.catch(failed);
+  });
+  return { call, end };
+}
+
+describe('a lock that is held elsewhere', () => {
+  it('a lock held elsewhere on the bench is handed over to the calls that wait when it is released [G420]', async () => {
+    const other = await bench.holdElsewhere('k');
+    const calls = [bench.locks.acquire('k'), bench.locks.acquire('k')];
+    await until(async () => (await bench.locks.inspect('k'))?.waiters === 2, { what: 'both wait' });
+    expect(await bench.locks.tryAcquire('k')).toBeNull();
+    expect((await bench.locks.inspect('k'))!.holder).toEqual({ owner: other.owner, host: 'elsewhere', pid: 1 });
+
+    let hasFirst = false;
+    void calls[0]!.then(() => (hasFirst = true));
+    await other.release();
+    expect(hasFirst).toBe(true);
+    await (await calls[0]!).release();
+    expect(await (await calls[1]!).release()).toBe(true);
+    expect(bench.heldKeys).toEqual([]);
+  });
+
+  it('a lock held elsewhere on the bench refuses a call that does not wait, naming the other process', async () => {
+    await using other = await bench.holdElsewhere('k');
+    const error = await bench.locks.acquire('k', { waitMs: 0 }).catch((reason: unknown) => reason);
+    expect(error).toBeInstanceOf(LockContendedError);
+    expect((error as LockContendedError).holder!.owner).toBe(other.owner);
+    expect((error as Error).message).toContain('Lock "k" is held by pid 1 on elsewhere');
+  });
+
+  it('a lock held elsewhere on the bench is free when its scope ends', async () => {
+    {
+      await using _ = await bench.holdElsewhere('k');
+    }
+    expect(await bench.locks.isLocked('k')).toBe(false);
+  });
+
+  it.each([0, 1, 2, 3, 4])(
+    'a release on the bench that comes %i ticks after a call asked is not missed',
+    async (ticks) => {
+      for (const wasContested of [false, true]) {
+        bench = new LockBench();
+        const other = await bench.holdElsewhere('k');
+        if (wasContested) await bench.locks.tryAcquire('k'); // so that the call asks for a place in the queue at once
+        const since = performance.now();
+        const call = bench.locks.acquire('k');
+        for (let tick = 0; tick < ticks; tick++) await undefined;
+        await other.release();
+        await (await call).release();
+        expect(performance.now() - since).toBeLessThan(700); // a check of the key comes after a second
+      }
+    },
+  );
+
+  it('a lock held elsewhere on the bench can be released by force, and then wakes the calls that wait', async () => {
+    const other = await bench.holdElsewhere('k');
+    const call = bench.locks.acquire('k');
+    await until(async () => (await bench.locks.inspect('k'))?.waiters === 1, { what: 'it waits' });
+    expect(await bench.locks.forceRelease('k')).toBe(true);
+    const lock = await call;
+    await other.release(); // changes nothing
+    expect(lock.isHeld).toBe(true);
+    expect(bench.heldKeys).toEqual(['k']);
+  });
+
+  it('a lock that is held, by the code under test or elsewhere, cannot be taken elsewhere', async () => {
+    await bench.locks.acquire('mine');
+    await bench.holdElsewhere('other');
+    for (const key of ['mine', 'other']) {
+      await expect(bench.holdElsewhere(key)).rejects.toThrow(`Lock "${key}" cannot be held elsewhere: it is held.`);
+    }
+  });
+});
+
+describe('a refusal', () => {
+  it('the bench refuses as many calls as it was given, at once and with the error of production [G421]', async () => {
+    bench.refuse('k', 'contended', { times: 2 });
+    bench.refuse('k', 'unavailable');
+    const events: string[] = [];
+    bench.locks.events$.subscribe(({ type }) => events.push(type));
+    const since = performance.now();
+    const contended = await bench.locks.withLock('k', () => 'ran').catch((error: unknown) => error);
+    expect(contended).toBeInstanceOf(LockContendedError);
+    expect(contended).toMatchObject({ status: 409, key: 'k', waitedMs: 10_000, holder: { host: 'elsewhere' } });
+    expect(await bench.locks.tryAcquire('k')).toBeNull();
+    const unavailable = await bench.locks.withLock('k', () => 'ran').catch((error: unknown) => error);
+    expect(unavailable).toBeInstanceOf(LockUnavailableError);
+    expect(unavailable).toMatchObject({ status: 503, key: 'k', causes: [{ node: 'the store of LockBench' }] });
+    expect(performance.now() - since).toBeLessThan(2_000);
+
+    expect(await bench.locks.withLock('other', () => 'ran')).toBe('ran');
+    expect(await bench.locks.withLock('k', () => 'ran')).toBe('ran');
+    expect(events.slice(0, 3)).toEqual(['contended', 'contended', 'unavailable']);
+  });
+
+  it('a refusal of the bench is not for a call that holds the lock already', async () => {
+    await bench.locks.withLock('k', async () => {
+      bench.refuse('k', 'unavailable');
+      expect(await bench.locks.withLock('k', () => 'ran')).toBe('ran');
+    });
+    await expect(bench.locks.acquire('k')).rejects.toBeInstanceOf(LockUnavailableError);
+  });
+
+  it('a refusal of the bench names the locks that the call held meanwhile', async () => {
+    bench.refuse('inner', 'contended');
+    const nested = bench.locks.withLock('outer', () => bench.locks.acquire('inner'));
+    await expect(nested).rejects.toMatchObject({ key: 'inner', holding: ['outer'] });
+  });
+
+  it.each(['contended', 'unavailable'] as const)('a call for several keys is refused by the bench: %s', async (why) => {
+    bench.refuse('b', why);
+    const refused = bench.locks.acquireAll(['a', 'b', 'c']);
+    await expect(refused).rejects.toMatchObject({ key: 'b', code: `LOCK_${why.toUpperCase()}` });
+    await (await bench.locks.acquireAll(['a', 'b', 'c'])).release();
+    expect(bench.journal.filter(({ event }) => event === 'refused')).toEqual([
+      { event: 'refused', key: 'b', reason: why },
+    ]);
+  });
+
+  it('a refusal with an unknown reason, or for no calls, is refused itself', () => {
+    expect(() => bench.refuse('k', 'broken' as never)).toThrow('reason must be "contended" or "unavailable"');
+    expect(() => bench.refuse('k', 'contended', { times: 0 })).toThrow('times must be a whole number from 1');
+  });
+});
+
+describe('a loss', () => {
+  it.each(['expired', 'stolen', 'unavailable', 'stalled'] as const)(
+    'a loss on the bench aborts the signal in that line, and fails the call with its outcome (%s) [G429]',
+    async (reason) => {
+      let signal!: AbortSignal;
+      const { call, end } = await begin('k', (given) => (signal = given));
+      bench.lose('k', reason);
+      expect(signal.aborted).toBe(true);
+      expect(signal.reason).toMatchObject({ name: 'LockLostError', reason });
+      end();
+      const error = await call.catch((thrown: unknown) => thrown);
+      expect(error).toBeInstanceOf(LockLostError);
+      expect(error).toMatchObject({ key: 'k', reason, outcome: { status: 'fulfilled', value: 'done' } });
+      expect((error as Error).cause !== undefined).toBe(reason === 'unavailable');
+    },
+  );
+
+  it('after a loss on the bench the lock is free: for what the signal aborts, and for calls that wait [G422]', async () => {
+    const first = await bench.locks.acquire('k');
+    const again = new Promise((resolve, reject) => {
+      first.signal.addEventListener('abort', () => bench.locks.acquire('k', { waitMs: 0 }).then(resolve, reject));
+    });
+    bench.lose('k');
+    await again;
+    expect(bench.heldKeys).toEqual(['k']);
+
+    const waits = bench.locks.acquire('k');
+    bench.lose('k', 'stolen');
+    expect((await waits).isHeld).toBe(true);
+  });
+
+  it('a lock that the code under test does not hold cannot be lost', async () => {
+    expect(() => bench.lose('k')).toThrow('the code under test does not hold it. It holds none.');
+    const lock = await bench.locks.acquire('k');
+    await lock.release();
+    await bench.locks.acquire('order:17');
+    await bench.holdElsewhere('k');
+    expect(() => bench.lose('k')).toThrow(LockOptionsError);
+    expect(() => bench.lose('k')).toThrow('It holds "order:17".');
+    expect(() => bench.lose('order:17', 'released' as never)).toThrow('reason must be');
+  });
+
+  it('a leader can be made to lose its lock on the bench', async () => {
+    const leader = bench.locks.leader('outbox');
+    await until(() => leader.isLeader, { what: 'it leads' });
+    bench.lose('outbox', 'unavailable');
+    expect(leader.isLeader).toBe(false);
+    await until(() => leader.isLeader, { what: 'it leads again' });
+  });
+});
+
+describe('the journal', () => {
+  it('the journal of the bench has what was acquired, refused, released and lost, in order [G423]', async () => {
+    const { call, end } = await begin('k');
+    const second = bench.locks.withLock('k', { ttlMs: 5_000, holdMs: 20 }, () => {});
+    await expect(bench.locks.acquire('k', { waitMs: 0 })).rejects.toThrow();
+    end();
+    await call;
+    await second;
+    bench.refuse('other', 'unavailable');
+    await expect(bench.locks.acquire('other')).rejects.toThrow();
+    await bench.locks.acquire('other', { waitMs: 7 });
+    bench.lose('other', 'stolen');
+    await Promise.resolve();
+    expect(bench.journal).toEqual([
+      { event: 'acquired', key: 'k', ttlMs: 30_000, waitMs: 10_000 },
+      { event: 'refused', key: 'k', reason: 'contended' },
+      { event: 'released', key: 'k' },
+      { event: 'acquired', key: 'k', ttlMs: 5_000, waitMs: 10_000, holdMs: 20 },
+      { event: 'released', key: 'k' },
+      { event: 'refused', key: 'other', reason: 'unavailable' },
+      { event: 'acquired', key: 'other', ttlMs: 30_000, waitMs: 7 },
+      { event: 'lost', key: 'other', reason: 'stolen' },
+    ]);
+  });
+
+  it('the journal of the bench has a lock that is passed on within the process as released, then as acquired', async () => {
+    await using other = await bench.holdElsewhere('k');
+    const calls = Array.from({ length: 3 }, () => bench.locks.withLock('k', () => {}));
+    await until(async () => (await bench.locks.inspect('k'))?.waiters === 3, { what: 'all wait' });
+    await other.release();
+    await Promise.all(calls);
+    expect(bench.journal.map(({ event }) => event)).toEqual(
+      ['acquired', 'released', 'acquired', 'released', 'acquired', 'released'], // prettier-ignore
+    );
+  });
+});
+
+describe('under fake timers', () => {
+  beforeEach(() => {
+    vi.useFakeTimers({
+      toFake: ['setTimeout', 'clearTimeout', 'setImmediate', 'queueMicrotask', 'performance', 'Date'],
+    });
+  });
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+
+  it('the bench hands over, refuses and loses locks under fake timers without an advance of the time [G424]', async () => {
+    const other = await bench.holdElsewhere('k');
+    const waits = bench.locks.acquire('k');
+    await other.release();
+    const lock = await waits;
+    bench.lose('k');
+    expect(lock.signal.aborted).toBe(true);
+    await bench.holdElsewhere('k');
+    const waitsToo = bench.locks.acquire('k');
+    await new Promise((resolve) => process.nextTick(resolve));
+    await bench.locks.forceRelease('k');
+    await (await waitsToo).release();
+    bench.refuse('k', 'unavailable', { times: 2 });
+    await expect(bench.locks.acquire('k')).rejects.toBeInstanceOf(LockUnavailableError);
+    await expect(bench.locks.acquire('k')).rejects.toBeInstanceOf(LockUnavailableError);
+    expect(await (await bench.locks.acquire('k')).release()).toBe(true);
+  });
+
+  it('a call that waits for a lock held elsewhere gives up when the time is advanced to the end of waitMs', async () => {
+    await bench.holdElsewhere('k');
+    const waits = bench.locks.acquire('k', { waitMs: 3_000 }).catch((error: unknown) => error);
+    await vi.advanceTimersByTimeAsync(3_000);
+    expect(await waits).toBeInstanceOf(LockContendedError);
+  });
+});
+
+it('the bench refuses options that a registration does not have', () => {
+  expect(() => new LockBench({ keyPrefix: 'x' } as never)).toThrow(
+    'There is no option "keyPrefix": expected name, ttlMs',
+  );
+  expect(() => new LockBench({ waitMs: -1 })).toThrow('waitMs must be');
+});

@@ -1,0 +1,195 @@
+import { Controller, Get, Injectable, Module } from '@nestjs/common';
+import { Test } from '@nestjs/testing';
+import {
+  getLockServiceToken,
+  InjectLockService,
+  LeaderOnly,
+  Locked,
+  LockService,
+  lockedInterceptorOf,
+  LockUnavailableError,
+  RedisLockModule,
+} from 'nest-redis-lock';
+import { getLockBenchToken, LockBench, lockMatchers, LockTestingModule, withoutLocks } from 'nest-redis-lock/testing';
+import type { LockMatchers } from 'nest-redis-lock/testing';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { RecordingLogger } from '../support/nest-app.js';
+
+declare module 'vitest' {
+  // oxlint-disable-next-line typescript/no-explicit-any -- as Vitest declares it
+  interface Matchers<T = any> extends LockMatchers<T> {}
+}
+
+expect.extend(lockMatchers);
+
+@Injectable()
+class Orders {
+  constructor(
+    readonly locks: LockService,
+    @InjectLockService('billing') readonly billing: LockService,
+  ) {}
+
+  @Locked('order:{0}', { waitMs: 500 })
+  async pay(id: string): Promise<string> {
+    return `${id} is paid`;
+  }
+
+  @Locked('invoice:{0}', { registration: 'billing' })
+  async bill(id: string): Promise<string> {
+    return `${id} is billed`;
+  }
+}
+
+@Controller()
+class Handlers {
+  @Get('orders/:id')
+  @Locked('order:{params.id}')
+  async ofRequest(): Promise<string> {
+    return 'shown';
+  }
+}
+
+const UNREACHABLE = { redis: 'redis://127.0.0.1:1', connectTimeoutMs: 10 };
+const registration = RedisLockModule.forRoot(UNREACHABLE);
+const billing = RedisLockModule.forRootAsync({ name: 'billing', useFactory: () => UNREACHABLE });
+
+@Module({ imports: [registration, billing], providers: [Orders], controllers: [Handlers] })
+class AppModule {}
+
+describe('LockTestingModule', () => {
+  it('LockTestingModule takes the place of registrations, by name, with a bench for each [G425]', async () => {
+    const testing = await Test.createTestingModule({
+      imports: [LockTestingModule.forRoot(), LockTestingModule.forRoot({ name: 'billing' })],
+      providers: [Orders],
+      controllers: [Handlers],
+    })
+      .setLogger(new RecordingLogger())
+      .compile();
+    const app = testing.createNestApplication();
+    onTestFinished(() => app.close());
+    await app.listen(0, '127.0.0.1');
+    const [bench, other] = [app.get(LockBench), app.get<LockBench>(getLockBenchToken('billing'))];
+    expect([app.get(Orders).locks, app.get(Orders).billing]).toEqual([bench.locks, other.locks]);
+    expect(other.locks.registration).toBe('billing');
+    expect(app.get(lockedInterceptorOf('billing'))).toBeDefined();
+
+    expect(await app.get(Orders).pay('17')).toBe('17 is paid');
+    bench.refuse('order:17', 'contended');
+    expect((await fetch(`${await app.getUrl()}/orders/17`)).status).toBe(409);
+    bench.refuse('invoice:17', 'unavailable');
+    expect(await app.get(Orders).bill('17')).toBe('17 is billed');
+    other.refuse('invoice:17', 'unavailable');
+    await expect(app.get(Orders).bill('17')).rejects.toThrow('Orders.bill: Lock "invoice:17" could not be acquired');
+    expect(bench.journal.map(({ key }) => key)).toEqual(['order:17', 'order:17', 'order:17']);
+    expect(other.journal.map(({ event }) => event)).toEqual(['acquired', 'released', 'refused']);
+  });
+
+  it('an application with LockTestingModule closes although a test forgot a lock', async () => {
+    const testing = await Test.createTestingModule({ imports: [LockTestingModule.forRoot()] }).compile();
+    await testing.init();
+    const lock = await testing.get(LockService).acquire('forgotten');
+    await testing.close();
+    expect(lock.signal.reason).toMatchObject({ reason: 'shutdown' });
+  });
+
+  it('LockTestingModule takes the place of registrations that are overridden', async () => {
+    const testing = await Test.createTestingModule({ imports: [AppModule] })
+      .overrideModule(registration)
+      .useModule(LockTestingModule.forRoot())
+      .overrideModule(billing)
+      .useModule(LockTestingModule.forRoot({ name: 'billing' }))
+      .compile();
+    onTestFinished(() => testing.close());
+    expect(await testing.get(Orders).pay('17')).toBe('17 is paid');
+    expect(testing.get(LockBench)).toHaveLocked('order:17');
+  });
+});
+
+describe('an application whose module is tested as it is', () => {
+  it('the services of benches take the place of those of an existing application, by name [G426]', async () => {
+    const [bench, other] = [new LockBench(), new LockBench({ name: 'billing' })];
+    const testing = await Test.createTestingModule({ imports: [AppModule] })
+      .overrideProvider(LockService)
+      .useValue(bench.locks)
+      .overrideProvider(getLockServiceToken('billing'))
+      .useValue(other.locks)
+      .setLogger(new RecordingLogger())
+      .compile();
+    const app = testing.createNestApplication();
+    await app.listen(0, '127.0.0.1');
+    const orders = app.get(Orders);
+    expect([await orders.pay('17'), await orders.bill('17')]).toEqual(['17 is paid', '17 is billed']);
+    bench.refuse('order:17', 'contended');
+    expect((await fetch(`${await app.getUrl()}/orders/17`)).status).toBe(409);
+    const lock = await bench.locks.acquire('forgotten');
+    await app.close();
+    expect(lock.signal.reason).toMatchObject({ reason: 'shutdown' });
+    await expect(other.locks.acquire('late')).rejects.toThrow('The application is closing');
+  });
+});
+
+describe('withoutLocks', () => {
+  class Plain {
+    @InjectLockService('billing') readonly locks!: LockService;
+
+    @Locked('order:{0}')
+    async pay(id: string): Promise<string> {
+      return `${id} is paid`;
+    }
+
+    @LeaderOnly('outbox')
+    async relay(): Promise<void> {}
+  }
+  class More extends Plain {}
+
+  it('withoutLocks makes the locked methods of an instance work that was made by new [G427]', async () => {
+    await expect(new More().pay('17')).rejects.toThrow('has no LockService');
+    const bench = new LockBench();
+    const plain = withoutLocks(new More(), bench);
+    expect(await plain.pay('17')).toBe('17 is paid');
+    await plain.relay();
+    expect(bench).toHaveLocked('order:17');
+    bench.refuse('order:17', 'unavailable');
+    await expect(plain.pay('17')).rejects.toBeInstanceOf(LockUnavailableError);
+    expect(plain.locks.registration).toBe('billing');
+    expect(await withoutLocks(new Plain()).pay('18')).toBe('18 is paid');
+    const orders = withoutLocks(new Orders(bench.locks, bench.locks), bench);
+    expect([await orders.pay('19'), await orders.bill('19')]).toEqual(['19 is paid', '19 is billed']);
+  });
+
+  it('withoutLocks refuses an instance that needs no lock service', () => {
+    expect(() => withoutLocks(new (class Nothing {})())).toThrow(
+      'an instance of Nothing, which has no method with @Locked',
+    );
+  });
+});
+
+describe('the matchers', () => {
+  it('the matchers pass and fail, and say what is held, or was acquired [G428]', async () => {
+    const bench = new LockBench();
+    await bench.locks.withLock('order:17', { ttlMs: 5_000 }, () => {
+      expect(bench).toHoldLock('order:17');
+      expect(() => expect(bench).toHoldLock('k')).toThrow('expected lock "k" to be held; held: "order:17"');
+      expect(() => expect(bench).not.toHoldLock('order:17')).toThrow('expected lock "order:17" not to be held');
+    });
+    expect(bench).not.toHoldLock('order:17');
+    await bench.holdElsewhere('order:17');
+    expect(bench).toHoldLock('order:17');
+
+    expect(bench).toHaveLocked('order:17');
+    expect(bench).toHaveLocked('order:17', { ttlMs: 5_000 });
+    expect(bench).not.toHaveLocked('order:18');
+    expect(() => expect(bench).toHaveLocked('order:17', { ttlMs: 6_000 })).toThrow(
+      'expected {"key":"order:17","ttlMs":6000} to have been locked; acquired: \n' +
+        '  {"event":"acquired","key":"order:17","ttlMs":5000,"waitMs":10000}',
+    );
+    expect(() => expect(bench).not.toHaveLocked('order:17')).toThrow('not to have been locked');
+  });
+
+  it.each(['toHoldLock', 'toHaveLocked'] as const)(
+    '%s fails for another subject, also when it is negated',
+    (matcher) => {
+      expect(() => expect('order:17').not[matcher]('order:17')).toThrow(`${matcher} needs a LockBench`);
+    },
+  );
+});
