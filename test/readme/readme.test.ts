@@ -16,6 +16,7 @@ import {
   fromContext, type LockDiagnosis, Locked, LockExceptionFilter, lockKey, LockService, RedisLockModule, type RedisLockModuleOptions,
 } from 'nest-redis-lock';
 import { LockedCron } from 'nest-redis-lock/schedule';
+import { LockBench, LockTestingModule } from 'nest-redis-lock/testing';
 export interface Order { sku: string }
 `;
 
@@ -27,8 +28,8 @@ beforeAll(async () => {
   redis = await RedisServer.start();
   process.env.REDIS_PORT = String(redis.port);
   const blocks = examplesOf('README.md').map((block) => block.replace(/^import .*\n/gm, ''));
-  const tests = blocks.splice(-2).map((body, index) => `export async function testing${index}() {\n${body}\n}\n`);
-  const source = [PRELUDE, ...blocks, ...tests].join('\n');
+  const test = `export async function testing() {\n${blocks.pop()}\n}\n`;
+  const source = [PRELUDE, ...blocks, test].join('\n');
   generated = generate(
     'readme.ts',
     source.replaceAll('redis://localhost:6379', redis.url).replace("'localhost'", "'127.0.0.1'"),
@@ -51,8 +52,7 @@ async function examples() {
     ReportService: new () => { build(id: string): Promise<number>; byHand(): Promise<void> };
     NightlyJobs: new () => { runs: number; cleanUp(): Promise<void> };
     LockErrorsModule: new () => object;
-    testing0(): Promise<void>;
-    testing1(): Promise<void>;
+    testing(): Promise<void>;
   };
 }
 
@@ -141,9 +141,8 @@ describe('the examples of the README', () => {
 
   it('test an application without a Redis', async () => {
     await redis.command('FLUSHALL');
-    const { testing0, testing1 } = await examples();
-    await testing0();
-    await testing1();
+    const { testing } = await examples();
+    await testing();
     expect(await redis.keys()).toEqual([]);
   });
 });
