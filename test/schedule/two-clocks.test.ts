@@ -1,0 +1,52 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+import { CronProcess, type Due } from './cron-process.js';
+
+/** They differ by less than the `holdMs` of the jobs "quick" and "throwing", and by more than that of "brief". */
+const CLOCKS_MS = [0, -300];
+const JOBS = ['quick', 'throwing', 'brief'];
+
+describe('a job of @LockedCron that is due each second in two instances whose clocks differ', () => {
+  let redis: RedisServer;
+  let instances: CronProcess[] = [];
+  let due: Due[];
+
+  /** What both instances did, in each of the seconds in which the job was due in both. */
+  const didOf = (job: string): string[][] => {
+    const ofJob = due.filter((one) => one.job === job);
+    const seconds = [...new Set(ofJob.map(({ second }) => second))];
+    return seconds
+      .map((second) => ofJob.filter((one) => one.second === second).map(({ did }) => did))
+      .filter((both) => both.length === 2)
+      .map((both) => both.sort());
+  };
+
+  beforeAll(async () => {
+    redis = await RedisServer.start();
+    instances = await Promise.all(CLOCKS_MS.map((clockMs) => CronProcess.start(redis.url, clockMs)));
+    await until(
+      async () => {
+        due = (await Promise.all(instances.map((instance) => instance.due()))).flat();
+        return JOBS.every((job) => didOf(job).length >= 2);
+      },
+      { what: 'each job was due twice in both instances' },
+    );
+  });
+  afterAll(async () => {
+    await Promise.all(instances.map((instance) => instance.kill()));
+    await redis.stop();
+  });
+
+  it('runs once each time, in one of them, if holdMs is longer than their clocks differ [G380]', () => {
+    for (const did of didOf('quick')) expect(did).toEqual(['run', 'skip']);
+  });
+
+  it('runs once each time also if it throws [G384]', () => {
+    for (const did of didOf('throwing')) expect(did).toEqual(['run', 'skip']);
+  });
+
+  it('runs in both each time if holdMs is shorter than their clocks differ', () => {
+    for (const did of didOf('brief')) expect(did).toEqual(['run', 'run']);
+  });
+});
