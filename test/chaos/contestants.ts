@@ -12,6 +12,8 @@ export interface Wish {
   watchdog: boolean;
   /** The library's. */
   signal?: AbortSignal;
+  /** Of the library; peers have one for all. */
+  waitMs?: number;
 }
 
 export interface HeldLock {
@@ -29,6 +31,12 @@ export interface HeldLock {
   release(): Promise<unknown>;
 }
 
+/** Several locks, acquired together. */
+export interface HeldSet {
+  get(key: string): HeldLock;
+  release(): Promise<unknown>;
+}
+
 /** One term of a worker as the leader. */
 export interface LeaderTerm {
   lock: HeldLock;
@@ -41,6 +49,8 @@ export interface LeaderTerm {
 
 export interface Contestant {
   acquire(key: string, wish: Wish): Promise<HeldLock>;
+  /** The locks of all keys, or none; not of peers. */
+  acquireAll?(keys: string[], wish: Wish): Promise<HeldSet>;
   /** Takes a lock away from whoever has it, if anybody does; peers cannot. */
   forceRelease?(key: string): Promise<boolean>;
   /** Takes part in an election, and calls the work in each term; peers have none. */
@@ -79,6 +89,13 @@ async function openLibrary({ mutant, ports, options, ...terms }: OpenTerms): Pro
   return {
     async acquire(key, wish) {
       return justGranted(await service.acquire(key, wish), validityMs(wish.ttlMs, 0));
+    },
+    async acquireAll(keys, wish) {
+      const set = await service.acquireAll(keys, wish);
+      return {
+        get: (key) => justGranted(set.get(key), validityMs(wish.ttlMs, 0)),
+        release: () => set.release(),
+      };
     },
     campaign(key, ttlMs, work) {
       const leader = service.leader(key, { ttlMs });

@@ -288,6 +288,14 @@ describe('a history with something left', () => {
     expect(rulesBroken([asked, ...granted])).toEqual([]);
   });
 
+  it('a call that waits until it is served may take as long as a worker after the nemesis, and no longer', () => {
+    const asked: Entry = { at: 0, type: 'asked', worker: 3, key: 'a', turn: '3.0.0', calmly: true };
+    const servedAt = (from: number) => turnOf({ turn: '3.0.0', worker: 3, from, to: from + 1 }).slice(1);
+    expect(rulesBroken([asked, ...servedAt(900)])).toEqual([]);
+    expect(rulesBroken([asked, ...servedAt(1_100)])).toEqual(['operation without an end']);
+    expect(rulesBroken([asked])).toEqual(['operation without an end']);
+  });
+
   describe('a worker that was not served after the nemesis', () => {
     const healed: Entry = { at: 100, type: 'healed', workers: [0, 1] };
     const calm = (worker: number, number: number, asked: number, from: number) =>

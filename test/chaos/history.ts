@@ -1,5 +1,7 @@
 /** The lock that all workers want when the faults are over: no turn from before holds it. */
 export const CALM_KEY = 'calm';
+/** With that one, what some of them want together. */
+export const CALM_SET = [CALM_KEY, 'calm 2'];
 
 /** What the nemesis does. */
 export const FAULT_KINDS = [
@@ -46,9 +48,12 @@ interface Access<Type> {
  * processes of a machine share.
  */
 export type Entry = { at: number } &
-  /** `endlessly`: a campaign, which waits for as long as another one leads. */
+  /**
+   * `endlessly`: a campaign, which waits for as long as another one leads. `calmly`: when the faults are over, by a call that
+   * waits until it is served.
+   */
   (
-    | ({ type: 'asked'; worker: number; key: string; endlessly?: true } & OfTurn)
+    | ({ type: 'asked'; worker: number; key: string; endlessly?: true; calmly?: true } & OfTurn)
     /**
      * The lock was had. `sentAt`: when, by the deadline of its lease, the command was sent that won it; `until`: that
      * deadline; both undefined for peers whose locks know no deadline. `grantMs`: it was begun with a grant for so long,

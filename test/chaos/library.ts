@@ -24,7 +24,8 @@ export {
 export { LockQueue } from '../../lib/core/waiting/lock-queue.js';
 export { Term } from '../../lib/core/service/term.js';
 export { openLocks } from '../../lib/compose/open-locks.js';
-export type { LockService } from '../../lib/core/service/lock.service.js';
+export { LockService } from '../../lib/core/service/lock.service.js';
+export { LockSetHandle } from '../../lib/core/lease/lock-set-handle.js';
 export { RefusalGate } from '../../lib/core/waiting/refusal-gate.js';
 
 export type { LockBackend, WaitQueue } from '../../lib/core/backend/lock-backend.js';

@@ -27,6 +27,8 @@ const CHANGES: Record<string, string[]> = {
   'extension-that-always-counts': ofScripts(EXTEND_SCRIPTS),
   'held-until-told': ['Lease.lose', 'Lease.release', 'Lease.state'],
   'leader-releases-first': ['Term.close'],
+  'set-in-the-order-of-the-caller': ['LockService.acquireAll'],
+  'set-keeps-what-it-gives-back': ['LockService.acquireAll'],
   'lock-without-ttl': ofScripts(['ACQUIRE', 'VOTE', 'CONTEND', 'VOTE_OR_QUEUE']),
 };
 

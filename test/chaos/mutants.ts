@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { Rule } from './history-checker.js';
-import type { Lease, LeaseState, LockBackend, RedisLockSettings, Script, WaitQueue } from './library.js';
+import type { Lease, LeaseState, LockBackend, LockHandle, RedisLockSettings, Script, WaitQueue } from './library.js';
 
 export type Library = typeof import('./library.js');
 
@@ -223,6 +223,40 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     seed: 3,
     seconds: 20,
     caughtBy: 'overlapping holders',
+  },
+  'set-in-the-order-of-the-caller': {
+    what: 'several locks are waited for one after the other, as the caller names them',
+    inject({ LockService: { prototype }, LockSetHandle }) {
+      prototype.acquireAll = async function (keys, options) {
+        const held: LockHandle[] = [];
+        try {
+          for (const key of keys) held.push((await this.acquire(key, options)) as LockHandle);
+        } catch (error) {
+          for (const lock of held) void lock.release();
+          throw error;
+        }
+        return new LockSetHandle(held);
+      };
+    },
+    nodes: 1,
+    seed: 1,
+    seconds: 5,
+    caughtBy: 'operation without an end',
+  },
+  'set-keeps-what-it-gives-back': {
+    what: 'a set that is refused keeps those of its locks that were free',
+    inject({ LockService: { prototype }, LockSetHandle }) {
+      const { acquireAll } = prototype;
+      prototype.acquireAll = async function (keys, options) {
+        const tried = await Promise.all(keys.map((key) => this.tryAcquire(key)));
+        const held = tried.filter((lock) => lock !== null) as LockHandle[];
+        return held.length === keys.length ? new LockSetHandle(held) : acquireAll.call(this, keys, options);
+      };
+    },
+    nodes: 1,
+    seed: 1,
+    seconds: 5,
+    caughtBy: 'no lock after the nemesis',
   },
   'lock-without-ttl': {
     what: 'a lock is set without a ttl',

@@ -7,11 +7,12 @@ import {
   openContestant,
   type Contestant,
   type HeldLock,
+  type HeldSet,
   type LeaderTerm,
   type OpenTerms,
   type Wish,
 } from './contestants.js';
-import { CALM_KEY, nowMs } from './history.js';
+import { CALM_KEY, CALM_SET, nowMs } from './history.js';
 import { Journal } from './journal.js';
 import type { Turn } from './liveness.js';
 import type { Access, Answer } from './resource.program.js';
@@ -47,6 +48,10 @@ const BEAT_MS = 100;
  * last give up, so that there are tokens for some that ask later.
  */
 const COHORT = { turns: 12, acting: 3, leaving: 4, laterMs: 20 };
+/** How many of the turns are under two locks: when the faults are over more, as two that wait for each other show only then. */
+const SETS = { share: 0.1, whenCalm: 0.4 };
+/** Longer than a run goes on when the faults are over, in milliseconds. */
+const UNTIL_SERVED_MS = 60_000;
 /** The elections that all workers take part in. */
 const ELECTIONS = ['leader 1', 'leader 2'];
 /** Leaders resign after this time at the latest, in milliseconds: some before the nemesis ends their terms, some do not. */
@@ -93,7 +98,8 @@ process.disconnect();
 
 async function takeTurns(locks: Contestant): Promise<void> {
   while (running) {
-    await (healed ? takeTurn(locks, CALM_KEY, shortTurn()) : takeTurn(locks, pick(keys), anyTurn()));
+    if (locks.acquireAll && random() < (healed ? SETS.whenCalm : SETS.share)) await takeSet(locks.acquireAll);
+    else await (healed ? takeTurn(locks, CALM_KEY, shortTurn()) : takeTurn(locks, pick(keys), anyTurn()));
     await sleep(random() * 10);
   }
 }
@@ -166,6 +172,37 @@ async function takeTurn(locks: Contestant, key: string, plan: TurnPlan): Promise
   noteGranted(turn, plan.wish.ttlMs, lock);
   if (key === CALM_KEY) process.send?.({ worker, askedAt, grantedAt: nowMs() } satisfies Turn);
   await increment(lock, turn, key, plan.holdMs());
+  await lock.release().catch(() => {}); // peers reject when the lock is not theirs any more
+}
+
+/** A turn under two locks, named in any order: for each of them it counts as a turn. */
+async function takeSet(acquireAll: NonNullable<Contestant['acquireAll']>): Promise<void> {
+  const calmly = healed || undefined;
+  const chosen = new Set(calmly ? CALM_SET : [pick(keys), pick(keys)]);
+  const own = [...chosen].map((key) => ({ key, turn: `${self}.${turns++}` }));
+  if (random() < 0.5) own.reverse();
+  const { wish, holdMs } = calmly ? shortTurn() : anyTurn();
+  const askedAt = nowMs();
+  for (const { key, turn } of own) journal.note({ type: 'asked', worker, turn, key, calmly }, askedAt);
+  const names = own.map(({ key }) => key);
+  let set: HeldSet;
+  try {
+    set = await (calmly ? acquireAll(names, { ...wish, waitMs: UNTIL_SERVED_MS }) : inTime(acquireAll(names, wish)));
+  } catch (error) {
+    for (const { turn } of own) noteRefused(turn, error);
+    await sleep(random() * 50);
+    return;
+  }
+  const grantedAt = nowMs();
+  const increments = own.map(({ key, turn }) => {
+    const lock = set.get(key);
+    if (!lock.isHeld()) return noteRefused(turn, { name: 'lost while another one was waited for' });
+    noteGranted(turn, wish.ttlMs, lock);
+    if (key === CALM_KEY) process.send?.({ worker, askedAt, grantedAt } satisfies Turn);
+    return increment(lock, turn, key, holdMs());
+  });
+  await Promise.all(increments);
+  await set.release();
 }
 
 function noteGranted(turn: string, ttlMs: number, lock: HeldLock): void {
@@ -198,11 +235,15 @@ async function ask(locks: Contestant, turn: string, key: string, wish: Wish): Pr
   try {
     return { askedAt, lock: await inTime(locks.acquire(key, wish)) };
   } catch (error) {
-    const { code, name } = error as { code?: string; name: string };
-    journal.note({ type: 'refused', turn, code: code ?? name });
+    noteRefused(turn, error);
     await sleep(random() * 50);
     return undefined;
   }
+}
+
+function noteRefused(turn: string, reason: unknown): void {
+  const { code, name } = reason as { code?: string; name: string };
+  journal.note({ type: 'refused', turn, code: code ?? name });
 }
 
 /** Asks again at once whenever it is refused; only what was granted is written down. */
@@ -235,6 +276,7 @@ function watched(lock: HeldLock, turn: string) {
   return { isHeld, end };
 }
 
+/** Until it no longer needs its lock, which its caller releases then. */
 async function increment(lock: HeldLock, turn: string, key: string, holdMs: number): Promise<void> {
   const { isHeld, end } = watched(lock, turn);
   const { token } = lock;
@@ -249,11 +291,10 @@ async function increment(lock: HeldLock, turn: string, key: string, holdMs: numb
     }
   }
   if (isHeld()) end('released');
-  await lock.release().catch(() => {}); // peers reject when the lock is not theirs any more
 }
 
 /** What comes later is given back. */
-async function inTime(acquiring: Promise<HeldLock>): Promise<HeldLock> {
+async function inTime<Held extends HeldLock | HeldSet>(acquiring: Promise<Held>): Promise<Held> {
   let isLate = false;
   void acquiring.then(
     (lock) => isLate && lock.release().catch(() => {}),
