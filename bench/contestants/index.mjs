@@ -7,7 +7,7 @@
  *   open({ ports, ttlMs, waitMs, fair, processes }) → { acquire(key) → handle, release(handle), close() }
  *
  * and its result, where it has them, `prepare(keys)` (called once per cell, before anybody acquires) and
- * `hold(key, ttlMs) → { release() }` (a lock that is renewed until released).
+ * `hold(key, ttlMs) → { release() }` (a lock that is renewed until released), `acquireAll(keys) → handle` (all of these, or none).
  */
 export const CONTESTANTS = {
   raw: { title: 'raw client', takesPart: ['uncontended', 'held'] },
@@ -26,13 +26,17 @@ export const CONTESTANTS = {
       'second-round-trips',
       'keys-left-redlock',
       'growth',
+      'sets',
     ],
   },
   'raw-queue': { title: 'raw queue', takesPart: ['contended', 'wake-up'] },
   'raw-confirmed-queue': { title: 'raw queue, confirmed', takesPart: ['wake-up'] },
   'raw-blpop-token': { title: 'raw BLPOP token', takesPart: ['wake-up'] },
   'raw-quorum': { title: 'raw quorum', takesPart: ['redlock'] },
-  'redlock-5': { title: 'redlock 5 beta', takesPart: ['uncontended', 'contended', 'wake-up', 'held', 'redlock'] },
+  'redlock-5': {
+    title: 'redlock 5 beta',
+    takesPart: ['uncontended', 'contended', 'wake-up', 'held', 'redlock', 'sets'],
+  },
   'redlock-4': { title: 'redlock 4', takesPart: ['uncontended', 'contended', 'wake-up', 'redlock'] },
   'sesamecare-redlock': {
     title: '@sesamecare-oss/redlock',

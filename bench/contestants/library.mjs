@@ -20,8 +20,10 @@ export async function open({ ports, isCluster, ttlMs, waitMs, fair }) {
   if (source.redlock) await untilNodesVote(service);
   return {
     acquire: (key) => service.acquire(key),
+    acquireAll: (keys) => service.acquireAll(keys),
     release: (lock) => lock.release(),
     hold: (key, ttl) => service.acquire(key, { ttlMs: ttl }),
+    leader: (key, options) => service.leader(key, options),
     /** How much the service keeps in memory. */
     size: () => service.size,
     diagnose: () => service.diagnose(),

@@ -7,6 +7,8 @@ export async function open({ ports, ttlMs, waitMs }) {
   const redlock = new Redlock(clients, waitMs > 0 ? { retryCount: ENOUGH_ATTEMPTS } : {});
   return {
     acquire: (key) => redlock.acquire([key], ttlMs),
+    /** One Lua for all keys. */
+    acquireAll: (keys) => redlock.acquire(keys, ttlMs),
     release: (lock) => lock.release(),
     hold: (key, ttl) => holdByUsing((work) => redlock.using([key], ttl, work)),
     close: () => clients.forEach((client) => client.disconnect()),

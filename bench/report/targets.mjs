@@ -230,6 +230,24 @@ export const TARGETS = [
     of: (own) => own['210.errorsThatAdvise'],
     atLeast: 1,
   },
+  ...[2, 5].map((size) => ({
+    scenario: `sets-${size}`,
+    title: `Free sets of ${size}: round trips`,
+    of: (own) => own.roundTrips,
+    atMost: 1.2,
+  })),
+  ...['resign', 'close'].map((name) => ({
+    scenario: 'leader',
+    title: `Leader, ${name}: p50 to a wake-up`,
+    of: (own) => own[`${name}.toWake`],
+    atMost: 1.5,
+  })),
+  {
+    scenario: 'leader',
+    title: 'Leader, kill -9: beyond the ttl, ms',
+    of: (own) => own['kill.overTtlMs'],
+    atMost: 50,
+  },
 ];
 
 /** @returns the targets of the scenarios that ran, each with its value, that of the least code, and whether it is met */

@@ -14,10 +14,12 @@ import { heldInCluster } from './held-in-cluster.mjs';
 import { held } from './held.mjs';
 import { hotKey } from './hot-key.mjs';
 import { keysLeft } from './keys-left.mjs';
+import { leader } from './leader.mjs';
 import { burst, waiting } from './overload.mjs';
 import { redlockFar } from './redlock-far.mjs';
 import { redlock } from './redlock.mjs';
 import { secondRoundTrips } from './second-round-trips.mjs';
+import { sets } from './sets.mjs';
 import { uncontended } from './uncontended.mjs';
 import { wakeUp } from './wake-up.mjs';
 
@@ -79,6 +81,9 @@ export const SCENARIOS = {
   burst,
   'held-cluster': heldInCluster,
   'redlock-far': redlockFar,
+  'sets-2': sets({ size: 2 }),
+  'sets-5': sets({ size: 5 }),
+  leader,
 };
 
 /** @returns whether a contestant takes part in a scenario */
