@@ -33,7 +33,7 @@ export type {
 export type { ReplicaOptions } from './stores/redis/options.js';
 export type { LockHolder } from './api/holder.js';
 export type { OddCounter } from './stores/redis/doctor/counters.js';
-export type { FindingCode, NodeDiagnosis } from './stores/redis/doctor/diagnosis.js';
+export type { FindingCode, NodeDiagnosis, ServerName } from './stores/redis/doctor/diagnosis.js';
 export { assertFenced, type FencedWrite } from './fencing/assert-fenced.js';
 export type { FenceStore } from './fencing/fence-store.js';
 export { fencedUpdate, fencedUpsert, type FencedRow, type FencedStatement } from './fencing/fenced-statement.js';

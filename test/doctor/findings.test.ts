@@ -8,6 +8,7 @@ function node(name: string, otherwise: Partial<ExaminedNode> = {}): ExaminedNode
   return {
     name,
     reachable: true,
+    server: 'Redis',
     version: '7.0.15',
     runId: `run ${name}`,
     role: 'master',

@@ -27,6 +27,7 @@ describe('The doctor of one Redis', () => {
         {
           name: nameOf(server),
           reachable: true,
+          server: expect.any(String),
           version: expect.stringMatching(/^\d+\.\d+\.\d+$/),
           runId: expect.stringMatching(/^[0-9a-f]{40}$/),
           role: 'master',
@@ -46,7 +47,7 @@ describe('The doctor of one Redis', () => {
           unknownCommands: [],
           notChecked: [],
           summary: expect.stringMatching(
-            /^Redis [\d.]+, master, 0 replicas, noeviction, append-only file \(fsync always\), clock /,
+            /^\w+ [\d.]+, master, 0 replicas, noeviction, append-only file \(fsync always\), clock /,
           ),
         },
       ],

@@ -46,7 +46,7 @@ describe('An application that starts', () => {
     expect(lines[0]).toMatch(
       new RegExp(
         '^log Locks of "default", on one Redis:\n' +
-          `  127.0.0.1:${server.port}: Redis [\\d.]+, master, 0 replicas, noeviction, ` +
+          `  127.0.0.1:${server.port}: \\w+ [\\d.]+, master, 0 replicas, noeviction, ` +
           'append-only file \\(fsync everysec\\), clock [+-]?\\d+ ms \\(± \\d+\\)$',
       ),
     );

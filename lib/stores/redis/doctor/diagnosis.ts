@@ -1,13 +1,18 @@
 import type { Finding, NodeReport } from '../../../api/diagnosis.js';
 import type { OddCounter } from './counters.js';
 
+/** Servers that speak the protocol of Redis. One that does not name itself counts as Redis. */
+export type ServerName = 'Redis' | 'Valkey' | 'Redict' | 'Dragonfly' | 'KeyDB' | 'Garnet';
+
 /** The state of one Redis server. `undefined` stands for what could not be found out: `notChecked` says why. */
 export interface NodeDiagnosis extends NodeReport {
   /** `host:port`, the path of a socket, or the name of a Sentinel master; in a Cluster one for each master. */
   name: string;
   /** Whether it answered. If not, all but `name`, `problem` and `summary` is empty. */
   reachable: boolean;
-  /** The version of Redis, such as `7.0.15`. */
+  /** The kind of server, by its own words. */
+  server?: ServerName;
+  /** Its own version, such as `7.0.15`, and not that of the Redis that it resembles. */
   version?: string;
   /** Changes with each start of the server: two nodes with the same one are one server. */
   runId?: string;
@@ -22,6 +27,8 @@ export interface NodeDiagnosis extends NodeReport {
   awaitedReplicas?: number;
   /** It is a replica that refuses writes. */
   readOnly?: boolean;
+  /** It and its master both accept writes, and each sends them to the other (KeyDB). */
+  activeReplica?: boolean;
   /** It is part of a Redis Cluster. */
   cluster?: boolean;
   /** The client that asks it is one for a Cluster. */
@@ -52,6 +59,10 @@ export interface NodeDiagnosis extends NodeReport {
   unknownCommands: string[];
   /** The error that it answers to writes, such as `OOM` when its memory is full, or `MISCONF`. */
   refusesWrites?: string;
+  /** The error that it answers to scripts, such as that they are disabled. */
+  refusesScripts?: string;
+  /** It votes only when it is admitted (`admission` of a Redlock), for which it has to have a `runId`. */
+  needsAdmission?: boolean;
   /** The error that it answers when its client selects its database. */
   refusesDatabase?: string;
   /** Fencing counters that are more than a second ahead of its clock, or no number, if there are any. */
@@ -74,6 +85,10 @@ export type FindingCode =
   | 'not-independent'
   /** A replica that takes writes, which its master overwrites. */
   | 'writable-replica'
+  /** A replica and its master both accept writes (KeyDB with `active-replica`). */
+  | 'active-replica'
+  /** A server that runs scripts as transactions only with a setting that it does not show (Garnet). */
+  | 'scripts-not-atomic'
   /** The client goes on in another database than the one it should use. */
   | 'wrong-database'
   | 'read-only-replica'
@@ -82,6 +97,10 @@ export type FindingCode =
   | 'missing-rights'
   | 'unknown-commands'
   | 'refuses-writes'
+  /** Scripts are disabled. */
+  | 'no-scripts'
+  /** A node of a Redlock that does not show when it has restarted, and therefore never votes (Dragonfly). */
+  | 'no-run-id'
   /** Fewer replicas follow the server than each lock waits for. */
   | 'too-few-replicas'
   | 'eviction'

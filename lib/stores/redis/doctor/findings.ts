@@ -1,4 +1,4 @@
-import type { ExaminedNode, FindingCode, RedisFinding, RedisKind } from './diagnosis.js';
+import type { ExaminedNode, FindingCode, RedisFinding, RedisKind, ServerName } from './diagnosis.js';
 import { purposeOf, WITHOUT } from './rights.js';
 
 /** The difference between clocks of nodes from which a finding is made, in milliseconds. */
@@ -46,8 +46,22 @@ function uselessBecause(node: ExaminedNode): About[] {
       `is a replica${of} and refuses writes: it cannot grant locks. Name its master, or let Sentinel find the master.`,
     ]);
   }
-  if (node.version !== undefined && isTooOld(node.version)) {
-    reasons.push(['too-old', `runs Redis ${node.version}: locks need Redis ${OLDEST.join('.')} or newer. Update it.`]);
+  if (node.version !== undefined && isTooOld(node.version, node.server)) {
+    const oldest = `${node.server} ${OLDEST.join('.')}`;
+    reasons.push(['too-old', `runs ${node.server} ${node.version}: locks need ${oldest} or newer. Update it.`]);
+  }
+  if (node.refusesScripts !== undefined) {
+    reasons.push([
+      'no-scripts',
+      `does not run scripts (${node.refusesScripts}): no lock can be taken. Start Garnet with --lua and --lua-transaction-mode.`,
+    ]);
+  }
+  if (node.needsAdmission && node.version !== undefined && node.runId === undefined) {
+    reasons.push([
+      'no-run-id',
+      `is ${node.server}, whose INFO has no run_id: a restart, after which it has forgotten its locks, would not show, ` +
+        'and so it never votes. Use Redis or Valkey for the nodes of a Redlock.',
+    ]);
   }
   if (node.refusesWrites !== undefined) {
     reasons.push([
@@ -80,7 +94,9 @@ function farAway(roundTripMs: number, commandTimeoutMs: number): About {
   ];
 }
 
-function isTooOld(version: string): boolean {
+/** The versions of other servers than Redis and KeyDB are no measure: those began with all that is needed. */
+function isTooOld(version: string, server: ServerName | undefined): boolean {
+  if (server !== 'Redis' && server !== 'KeyDB') return false;
   const [major = 0, minor = 0] = version.split('.').map(Number);
   return major < OLDEST[0] || (major === OLDEST[0] && minor < OLDEST[1]);
 }
@@ -94,11 +110,22 @@ function unsafe(node: ExaminedNode): About[] {
       'reconnects: other processes do not look for locks there. Give its user the right +select, or name a database that it has.';
     about.push(['wrong-database', message]);
   }
-  if (node.role === 'replica' && node.readOnly === false) {
+  if (node.activeReplica) {
+    const message =
+      `is an active replica of ${node.replicaOf}: both accept writes, the newest of which wins later, and two callers can hold ` +
+      'the same lock. Set active-replica no, and name the master.';
+    about.push(['active-replica', message]);
+  } else if (node.role === 'replica' && node.readOnly === false) {
     const message =
       `is a replica of ${node.replicaOf} that accepts writes: its master overwrites them, and locks disappear. ` +
       'Name the master, or make it one (REPLICAOF NO ONE).';
     about.push(['writable-replica', message]);
+  }
+  if (node.server === 'Garnet' && node.refusesScripts === undefined) {
+    const message =
+      'is Garnet, which runs scripts as transactions only with --lua-transaction-mode, and does not show whether it has that: ' +
+      'without it two callers can hold the same lock. Start it with that, or use Redis or Valkey.';
+    about.push(['scripts-not-atomic', message]);
   }
   return about;
 }
@@ -108,20 +135,27 @@ function doubts(node: ExaminedNode, backend: RedisKind): About[] {
   const about: About[] = [];
   if (node.evictionPolicy !== undefined && node.evictionPolicy !== 'noeviction') {
     const when = node.maxMemoryBytes === 0 ? 'once a maxmemory is set and reached' : 'when its memory is full';
+    const set = node.server === 'Dragonfly' ? 'Start it without --cache_mode' : 'Set noeviction';
     about.push([
       'eviction',
       `has the maxmemory-policy ${node.evictionPolicy}: ${when} it may evict locks, and then two callers can hold the same lock. ` +
-        'Set noeviction, or give locks a Redis of their own.',
+        `${set}, or give locks a Redis of their own.`,
     ]);
   }
   const { appendOnly, snapshots } = node.persistence ?? {};
   // A Redlock survives a node that forgets, if that does not vote too soon; a replica has what its master has.
-  if (backend === 'redis' && node.role === 'master' && appendOnly === false && snapshots === false) {
-    about.push([
-      'no-persistence',
-      'keeps nothing on disk: when it restarts all locks are gone, and others can take them before their holders notice. ' +
-        'Set appendonly yes.',
-    ]);
+  if (backend === 'redis' && node.role === 'master' && appendOnly === false) {
+    if (node.server === 'Dragonfly') {
+      const message =
+        'is Dragonfly, which has no append-only file: after a crash all locks since its last snapshot are gone, and others can ' +
+        'take them before their holders notice. Use Redis or Valkey with appendonly yes where that matters.';
+      about.push(['no-persistence', message]);
+    } else if (snapshots === false) {
+      const message =
+        'keeps nothing on disk: when it restarts all locks are gone, and others can take them before their holders notice. ' +
+        (node.server === 'Garnet' ? 'Start it with --aof and --recover.' : 'Set appendonly yes.');
+      about.push(['no-persistence', message]);
+    }
   }
   if (node.cluster && !node.isClusterClient) {
     about.push([

@@ -18,6 +18,8 @@ export interface Usage {
   processName: string;
   /** Whether locks are kept on it alone; if not, it is a node of a Redlock. */
   handsOver: boolean;
+  /** Whether it votes only when it is admitted, as a node of a Redlock. */
+  needsAdmission: boolean;
   /** How many replicas each lock waits for. */
   awaitedReplicas: number;
   /** How long a command may take, in milliseconds. */
@@ -65,7 +67,7 @@ export class NodeProbe implements Examiner {
   }
 
   async #check(client: RedisClient, timeoutMs: number): Promise<ExaminedNode> {
-    const { keyPrefix, processName, awaitedReplicas, handsOver, commandTimeoutMs } = this.usage;
+    const { keyPrefix, processName, needsAdmission, awaitedReplicas, handsOver, commandTimeoutMs } = this.usage;
     const { isCluster } = this.connection.client;
     // `ask` does not put the key prefix of a Cluster before the keys of one of its masters.
     const prefix = client === this.connection.client ? '' : this.#clientPrefix;
@@ -100,6 +102,7 @@ export class NodeProbe implements Examiner {
         missingRights: [],
         unknownCommands: [],
         notChecked: [],
+        ...(needsAdmission && { needsAdmission }),
         ...(awaitedReplicas > 0 && { awaitedReplicas }),
         ...('value' in info! ? readInfo(String(info.value)) : {}),
         ...clock,
@@ -226,6 +229,8 @@ function noteRefusal(diagnosis: ExaminedNode, right: string, answer: Answer): vo
   } else if (refusal.startsWith('READONLY')) {
     diagnosis.readOnly = true;
     diagnosis.role = 'replica';
+  } else if (right === 'eval' && /scripting support disabled/i.test(refusal)) {
+    diagnosis.refusesScripts = refusal; // in the words of Garnet
   } else if (right === 'set' && !/^(MOVED|ASK|CLUSTERDOWN) /.test(refusal)) {
     diagnosis.refusesWrites = refusal;
   } else if (right === 'subscribe') {

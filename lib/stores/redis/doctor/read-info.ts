@@ -1,5 +1,7 @@
 import { infoFields } from '../client/server-info.js';
-import type { ExaminedNode } from './diagnosis.js';
+import type { ExaminedNode, ServerName } from './diagnosis.js';
+
+type Fields = ReadonlyMap<string, string>;
 
 /** Reads the answer to INFO into a diagnosis. */
 export function readInfo(text: string): Partial<ExaminedNode> {
@@ -10,14 +12,17 @@ export function readInfo(text: string): Partial<ExaminedNode> {
   };
   const flag = (name: string): boolean | undefined => (info.has(name) ? info.get(name) === '1' : undefined);
   const role = info.get('role');
-  const isReplica = role === 'slave' || role === 'replica';
-  const appendOnly = flag('aof_enabled');
+  const activeReplica = role === 'active-replica';
+  const isReplica = role === 'slave' || role === 'replica' || activeReplica;
+  const named = nameOf(info);
+  const appendOnly = flag('aof_enabled') ?? otherAppendOnly(info, named.server);
   return {
-    version: info.get('redis_version'),
+    ...named,
     runId: info.get('run_id'),
     role: isReplica ? 'replica' : role === 'master' ? 'master' : undefined,
     replicaOf: isReplica ? `${info.get('master_host')}:${info.get('master_port')}` : undefined,
-    replicationId: info.get('master_replid'),
+    ...(activeReplica && { activeReplica }),
+    replicationId: replicationIdOf(info),
     replicas: number('connected_slaves'),
     readOnly: role === undefined ? undefined : isReplica && info.get('slave_read_only') !== '0',
     cluster: flag('cluster_enabled'),
@@ -25,4 +30,35 @@ export function readInfo(text: string): Partial<ExaminedNode> {
     maxMemoryBytes: number('maxmemory'),
     persistence: appendOnly === undefined ? undefined : { appendOnly },
   };
+}
+
+/** Fields with the own version of a server. Such servers have a `redis_version` too, for clients that look for nothing else. */
+const OWN_VERSION: readonly (readonly [field: string, server: ServerName])[] = [
+  ['valkey_version', 'Valkey'],
+  ['redict_version', 'Redict'],
+  ['dragonfly_version', 'Dragonfly'],
+  ['garnet_version', 'Garnet'],
+];
+
+function nameOf(info: Fields): Pick<ExaminedNode, 'server' | 'version'> {
+  for (const [field, server] of OWN_VERSION) {
+    const version = info.get(field);
+    if (version !== undefined) return { server, version: version.replace(/^df-v/, '') }; // Dragonfly: df-v1.40.1
+  }
+  const version = info.get('redis_version');
+  // KeyDB gives its version as that of Redis. The section `KeyDB` has this field only.
+  return version === undefined ? {} : { server: info.has('mvcc_depth') ? 'KeyDB' : 'Redis', version };
+}
+
+/** Whether a server without `aof_enabled` writes an append-only file, where that is known. */
+function otherAppendOnly(info: Fields, server: ServerName | undefined): boolean | undefined {
+  if (server === 'Dragonfly') return false; // it has snapshots only
+  const garnetBytes = info.get('aof_memory_size');
+  return garnetBytes === undefined ? undefined : garnetBytes !== '-1';
+}
+
+/** Without replication Garnet gives zeros, which do not make two servers related. */
+function replicationIdOf(info: Fields): string | undefined {
+  const id = info.get('master_replid');
+  return id !== undefined && /^0*$/.test(id) ? undefined : id;
 }

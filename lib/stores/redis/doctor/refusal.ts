@@ -1,7 +1,13 @@
 import { LockOptionsError, LockUnavailableError, NodeError, type LockError } from '../../../api/errors.js';
 import type { FindingCode, RedisFinding, RedisKind } from './diagnosis.js';
 
-const UNSAFE: readonly FindingCode[] = ['same-server', 'not-independent', 'writable-replica', 'wrong-database'];
+const UNSAFE: readonly FindingCode[] = [
+  'same-server',
+  'not-independent',
+  'writable-replica',
+  'active-replica',
+  'wrong-database',
+];
 
 /**
  * Why the application must not start: servers on which locks would be given, but not safely; or a single one that can never

@@ -10,8 +10,8 @@ export function whereOf(backend: RedisKind, nodes: readonly ExaminedNode[]): str
 export function summaryOf(node: ExaminedNode): string {
   if (!node.reachable) return `not reachable (${node.problem})`;
   return [
-    node.version && `Redis ${node.version}`,
-    node.role === 'replica' ? `replica of ${node.replicaOf}` : node.role,
+    node.version && `${node.server} ${node.version}`,
+    node.role === 'replica' ? `${node.activeReplica ? 'active ' : ''}replica of ${node.replicaOf}` : node.role,
     node.replicas !== undefined && counted(node.replicas, 'replica'),
     node.cluster && 'in a Cluster',
     node.evictionPolicy,
