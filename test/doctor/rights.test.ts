@@ -1,6 +1,7 @@
 import { Cluster, type ClusterOptions, type RedisOptions } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { LockService } from '../../lib/core/service/lock.service.js';
+import { nodeError } from '../../lib/stores/redis/client/advice.js';
 import type { NodeDiagnosis } from '../../lib/stores/redis/doctor/diagnosis.js';
 import { redisServer } from '../support/stage.js';
 import { letVote } from '../support/let-vote.js';
@@ -253,6 +254,14 @@ describe('The doctor', () => {
       expect(refused.message).toMatch(/Give its user that right \(ACL SETUSER\); LockService.diagnose\(\) names all/);
       expect(refused.message).not.toContain('can be reached');
     }
+  });
+
+  it('the error of a call names the right that a script lacks in the words of Redis 7.2 and Valkey, too [G407]', () => {
+    const { advice } = nodeError(
+      'a:6379',
+      "ERR ACL failure in script: User locks has no permissions to run the 'set' command script: bd6f, on @user_script:1.",
+    );
+    expect(advice).toContain('Give its user that right (ACL SETUSER)');
   });
 
   it('asks for no further right on the nodes of a Redlock, and leaves no key of its own there', async () => {

@@ -7,8 +7,8 @@ export function nodeError(node: string, problem: string, advice = adviceOn(probl
 
 /** A server that refuses a command is up. */
 function adviceOn(problem: string): string | undefined {
-  // Redis refuses the command itself, or a script that calls it.
-  if (/NOPERM|can't run this command/.test(problem)) {
+  // The command itself is refused, or a script that calls it: Redis 7.0 words that otherwise than later versions and Valkey.
+  if (/NOPERM|can't run this command|ACL failure in script/.test(problem)) {
     return 'Give its user that right (ACL SETUSER); LockService.diagnose() names all that are missing.';
   }
   if (problem.includes('WRONGTYPE')) {
