@@ -1,7 +1,7 @@
 import { accessSync, constants, existsSync, statSync } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { unpackRedisServer } from './unpack-redis-server.js';
+import { unpackRedisServer } from './unpack-server.js';
 
 /** What `spawn` needs to start a Redis server. */
 export interface RedisBinary {
