@@ -1,7 +1,7 @@
 import { accessSync, constants, existsSync, statSync } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { unpackRedisServer } from './unpack-server.js';
+import { unpackServer, type PackagedServer } from './unpack-server.js';
 
 /** What `spawn` needs to start a Redis server. */
 export interface RedisBinary {
@@ -16,9 +16,8 @@ export function findRedisServer(): RedisBinary | undefined {
   if (chosen && !isExecutable(chosen)) {
     throw new Error(`REDIS_SERVER must name an executable file, got "${chosen}": correct or unset it.`);
   }
-  const onPath = (process.env.PATH ?? '').split(delimiter).filter(Boolean);
-  const path = chosen || [...onPath, privateFolder()].map((folder) => join(folder, 'redis-server')).find(isExecutable);
-  return path === undefined ? undefined : { path, env: { ...process.env, LC_ALL: 'C' } };
+  const path = chosen || firstIn([...foldersOnPath(), privateFolder()], 'redis-server');
+  return path === undefined ? undefined : binary(path);
 }
 
 /**
@@ -28,16 +27,57 @@ export function findRedisServer(): RedisBinary | undefined {
 export async function provideRedisServer(): Promise<RedisBinary> {
   const found = findRedisServer();
   if (found) return found;
-  try {
-    await unpackRedisServer(privateFolder());
-  } catch (cause) {
-    throw new Error(
-      `No redis-server on the PATH or in .redis/, and none could be unpacked by apt-get and dpkg (${firstError(cause)}): ` +
-        'install it (`apt-get install redis-server`, `brew install redis`) or set REDIS_SERVER=/path/to/redis-server.',
-      { cause },
-    );
-  }
+  const advice =
+    'install it (`apt-get install redis-server`, `brew install redis`) or set REDIS_SERVER=/path/to/redis-server';
+  await unpack(privateFolder(), { executable: 'redis-server' }, 'on the PATH or in .redis/', advice);
   return findRedisServer()!;
+}
+
+/** A kind of server beside the redis-server of the system, for `npm run test:servers`. */
+export interface OtherServer extends PackagedServer {
+  /** The name of its folder in `.redis/`. */
+  readonly name: string;
+}
+
+/**
+ * Finds another kind of server on the `PATH` or in its folder, or else unpacks it there. One of a suite of its own is looked for
+ * in the folder only.
+ */
+export async function provideServer(server: OtherServer): Promise<RedisBinary> {
+  const { name, executable, suite } = server;
+  const own = join(privateFolder(), name);
+  const isNewer = suite !== undefined && suite !== 'backports';
+  const found = firstIn([...(isNewer ? [] : foldersOnPath()), own], executable);
+  if (found !== undefined) return binary(found);
+  const place = isNewer ? `in .redis/${name}/` : `on the PATH or in .redis/${name}/`;
+  const advice = isNewer
+    ? `put one into .redis/${name}/, with the libraries that it needs`
+    : `install it (\`apt-get install ${executable}\`), or put one into .redis/${name}/`;
+  await unpack(own, server, place, advice);
+  return binary(join(own, executable));
+}
+
+/** @param place where it was looked for, in words; `advice` is what to do without it */
+async function unpack(folder: string, server: PackagedServer, place: string, advice: string): Promise<void> {
+  try {
+    await unpackServer(folder, server);
+  } catch (cause) {
+    const problem = `No ${server.executable} ${place}, and none could be unpacked by apt-get and dpkg (${firstError(cause)})`;
+    throw new Error(`${problem}: ${advice}.`, { cause });
+  }
+}
+
+/** With the C locale: from 7.2 on, Redis refuses to start under a locale that is not installed. */
+function binary(path: string): RedisBinary {
+  return { path, env: { ...process.env, LC_ALL: 'C' } };
+}
+
+function foldersOnPath(): string[] {
+  return (process.env.PATH ?? '').split(delimiter).filter(Boolean);
+}
+
+function firstIn(folders: readonly string[], executable: string): string | undefined {
+  return folders.map((folder) => join(folder, executable)).find(isExecutable);
 }
 
 /** `.redis/` beside package-lock.json, wherever this file was compiled to. */

@@ -1,0 +1,85 @@
+import { execFileSync, spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { performance } from 'node:perf_hooks';
+import { fileURLToPath } from 'node:url';
+import { runnerImport } from 'vite';
+
+// Runs the tests that depend on the server against each kind of server, one after the other:
+// npm run test:servers [-- [--all] [names]]
+// A server that is neither on the PATH nor in `.redis/` is unpacked there from the packages of Debian; where that fails the run fails.
+
+/** Those of the stable distribution and its backports. */
+const STABLE = [
+  { name: 'redis', executable: 'redis-server' },
+  { name: 'valkey', executable: 'valkey-server', suite: 'backports' },
+  { name: 'redict', executable: 'redict-server', suite: 'backports' },
+];
+/** Those that change from day to day. */
+const NEWER = [
+  { name: 'redis-sid', executable: 'redis-server', suite: 'sid' },
+  { name: 'redis-experimental', executable: 'redis-server', suite: 'experimental' },
+  { name: 'valkey-sid', executable: 'valkey-server', suite: 'sid' },
+];
+/** What is sent to a server, and understood of its answers: scripts, stores, checks, and the hazards of one server. */
+const TESTS = ['test/scripts', 'test/contract', 'test/doctor', 'test/hazards'];
+/** What the client does about a server that is slow, which is the same for all. */
+const ALIKE = ['test/doctor/far-away.test.ts', 'test/scripts/hung-server.test.ts', 'test/scripts/overload.test.ts'];
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+const servers = chosen(process.argv.slice(2));
+const folder = mkdtempSync(join(tmpdir(), 'test-servers-'));
+process.exitCode = 1;
+try {
+  const finder = await runnerImport(join(root, 'servers/find-redis-server.ts'), { configFile: false });
+  const { provideRedisServer, provideServer } = finder.module;
+  const found = [];
+  // All before the first run: one that is missing is no reason to wait for the others.
+  for (const server of servers) {
+    const { path, env } = await (server.name === 'redis' ? provideRedisServer() : provideServer(server));
+    const says = execFileSync(path, ['--version'], { env, encoding: 'utf8' }); // "Valkey server v=8.0.1 sha=..."
+    found.push({ path, version: says.replace(/ server v=(\S+).*/s, ' $1') });
+  }
+  const results = found.map(test);
+  console.log(`\n${results.map(({ line }) => line).join('\n')}`);
+  process.exitCode = results.every(({ isGreen }) => isGreen) ? 0 : 1;
+} catch (error) {
+  console.error(error.message);
+} finally {
+  rmSync(folder, { recursive: true, force: true });
+}
+
+function chosen(words) {
+  const all = [...STABLE, ...NEWER];
+  const names = words.filter((word) => word !== '--all');
+  const unknown = names.find((name) => !all.some((server) => server.name === name));
+  if (unknown !== undefined) {
+    console.error(`Unknown server ${unknown}: known are ${all.map(({ name }) => name).join(', ')}.`);
+    process.exit(2);
+  }
+  if (names.length > 0) return all.filter(({ name }) => names.includes(name));
+  return words.includes('--all') ? all : STABLE;
+}
+
+function test({ path, version }) {
+  console.log(`\n== ${version} (${path})`);
+  const report = join(folder, 'report.json');
+  rmSync(report, { force: true });
+  const startedAt = performance.now();
+  const { status } = spawnSync(
+    process.execPath,
+    [
+      ...['node_modules/vitest/vitest.mjs', 'run', '--config', 'test/vitest.config.ts', ...TESTS],
+      ...ALIKE.flatMap((file) => ['--exclude', file]),
+      ...['--reporter=dot', '--reporter=json', `--outputFile.json=${report}`],
+    ],
+    { cwd: root, env: { ...process.env, REDIS_SERVER: path, NO_COLOR: '1' }, stdio: ['ignore', 'inherit', 'inherit'] },
+  );
+  const { numPassedTests = 0, numFailedTests = 0 } = JSON.parse(readFileSync(report, 'utf8'));
+  const seconds = Math.round((performance.now() - startedAt) / 1_000);
+  const isGreen = status === 0 && numPassedTests > 0;
+  // A run can fail without a failed test: by an unhandled rejection, or before the first test.
+  const failed = isGreen ? 0 : Math.max(numFailedTests, 1);
+  return { isGreen, line: `${version}: ${numPassedTests} passed, ${failed} failed, ${seconds} s` };
+}

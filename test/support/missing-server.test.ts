@@ -1,0 +1,18 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, it, onTestFinished, vi } from 'vitest';
+import { provideServer } from '../../servers/find-redis-server.js';
+
+it('a kind of server that is not there and cannot be unpacked fails with what to do', async () => {
+  const nothing = await mkdtemp(join(tmpdir(), 'no-programs-'));
+  onTestFinished(() => rm(nothing, { recursive: true }));
+  vi.stubEnv('PATH', nothing); // no server, and no apt-get
+  onTestFinished(() => void vi.unstubAllEnvs());
+  const missing = provideServer({ name: 'missing-redict', executable: 'redict-server', suite: 'backports' });
+  onTestFinished(() => rm(new URL('../../.redis/missing-redict', import.meta.url), { recursive: true, force: true }));
+  await expect(missing).rejects.toThrow(
+    'No redict-server on the PATH or in .redis/missing-redict/, and none could be unpacked by apt-get and dpkg ' +
+      '(spawn apt-get ENOENT): install it (`apt-get install redict-server`), or put one into .redis/missing-redict/.',
+  );
+});
