@@ -117,6 +117,17 @@ describe('several locks, all or none', () => {
     await until(() => events.some(({ type, key }) => type === 'contended' && key === 'e2'), { what: 'the refusal' });
   });
 
+  it('a set whose store cannot be asked reports that', async () => {
+    const stopped = await RedisServer.start();
+    const locks = await openLocks({ redis: stopped.url });
+    await stopped.stop();
+    const types: string[] = [];
+    locks.events$.subscribe(({ type }) => types.push(type));
+    await expect(locks.acquireAll(['o1', 'o2'])).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    await until(() => types.length > 0, { what: 'an event' });
+    expect(new Set(types)).toEqual(new Set(['unavailable']));
+  });
+
   it('what is no list of keys is refused', async () => {
     const locks = await open();
     await expect(locks.acquireAll('abc' as never)).rejects.toThrow('keys must be an array of keys: got "abc"');

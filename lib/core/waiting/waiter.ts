@@ -1,4 +1,5 @@
 import type { Subject } from 'rxjs';
+import { LockContendedError } from '../../api/errors.js';
 import { failureEvent, type LockEvent } from '../../api/events.js';
 import type { Lease } from '../lease/lease.js';
 import { identity, type Leases } from '../lease/leases.js';
@@ -20,7 +21,7 @@ export interface WaitRequest {
   readonly signal?: AbortSignal;
   /** Since when the caller waits, by the clock, if it was refused before, and now waits for the lock. */
   readonly since?: number;
-  /** Whether the caller goes on when it is refused, so that this is no event. @default false */
+  /** Whether the caller goes on to wait when the lock is held by others, so that this is no event. @default false */
   readonly isProbe?: boolean;
   /** The keys that the call holds meanwhile, where there are any: a refusal names them. */
   readonly holding?: readonly string[];
@@ -58,7 +59,8 @@ export class Calls {
 
   /** Ends a call that was refused. @param reject lets its caller know */
   refused({ key, request }: Waiter, reason: unknown, reject: (reason: unknown) => void): void {
-    if (this.events.observed && !request.isProbe) this.#emit(failureEvent(key, reason));
+    const isNews = !(request.isProbe && reason instanceof LockContendedError);
+    if (this.events.observed && isNews) this.#emit(failureEvent(key, reason));
     this.gate.settle(reason, () => {
       reject(reason);
       this.inFlight.end();
