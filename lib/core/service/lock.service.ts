@@ -388,7 +388,8 @@ export class LockService {
       const keys = checkKeys(given);
       request.signal?.throwIfAborted();
       const held = this.#held.heldLeases();
-      if (held) this.#checkOrder(keys, request, held, method, this[call === 'withLock' ? call : `${call}All`]);
+      if (held)
+        this.#checkOrder(keys, request, held, method, this[call === 'withLock' ? call : (`${call}All` as const)]);
       const since = this.#now();
       const probing = { ...request, waitMs: 0, isProbe: request.waitMs > 0 };
       const waiting = { ...request, since };
