@@ -5,7 +5,7 @@ import ts from 'typescript';
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const folder = fileURLToPath(new URL('.generated/', import.meta.url));
 
-/** The TypeScript examples of a page, in their order. */
+/** The TypeScript examples of a page, in their order. Code of other libraries stands in blocks of `typescript`, and is left out. */
 export function examplesOf(page: string): string[] {
   const text = readFileSync(`${root}${page}`, 'utf8');
   return [...text.matchAll(/^```ts\n(.*?)^```/gms)].map((match) => match[1]!);

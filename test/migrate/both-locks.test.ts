@@ -1,0 +1,63 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Test } from '@nestjs/testing';
+import type { Redis } from 'ioredis';
+import { LockService, RedisLockModule } from 'nest-redis-lock';
+import { expect, it, onTestFinished } from 'vitest';
+import { examplesOf, generate } from '../readme/compile.js';
+import { RecordingLogger } from '../support/nest-app.js';
+import { clientOf, redisServer } from '../support/stage.js';
+
+type Run = (key: string, work: () => Promise<void>) => Promise<void>;
+
+const RELEASE = `if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end`;
+
+/** What the libraries of the pages do on one Redis: they set a key if it is free, and try again after a pause. */
+function oldLockOn(client: Redis): Run {
+  let calls = 0;
+  return async (key, work) => {
+    const owner = `${process.pid}/${calls++}`;
+    while ((await client.set(key, owner, 'PX', 10_000, 'NX')) !== 'OK') await sleep(2);
+    try {
+      await work();
+    } finally {
+      await client.eval(RELEASE, 1, key, owner);
+    }
+  };
+}
+
+it('a release that takes both locks excludes the one before it and the one after it, which do not exclude each other', async () => {
+  const server = await redisServer();
+  const old = oldLockOn(clientOf(server));
+  const module = generate('both-locks.ts', examplesOf('docs/migrate.md')[0]!);
+  const { BothLocks } = (await import(/* @vite-ignore */ module)) as { BothLocks: new () => { run: Run } };
+  const testing = await Test.createTestingModule({
+    imports: [RedisLockModule.forRoot({ redis: server.url })],
+    providers: [BothLocks, { provide: 'OLD_LOCK', useValue: old }],
+  })
+    .setLogger(new RecordingLogger())
+    .compile();
+  onTestFinished(() => testing.close());
+  await testing.init();
+  const both: Run = (key, work) => testing.get(BothLocks).run(key, work);
+  const next: Run = (key, work) => testing.get(LockService).withLock(key, work);
+
+  /** The most works that ran at a time, when both releases do ten each. */
+  const together = async (...releases: Run[]) => {
+    let [inside, most] = [0, 0];
+    const work = async () => {
+      most = Math.max(most, ++inside);
+      await sleep(3);
+      inside--;
+    };
+    await Promise.all(
+      releases.map(async (run) => {
+        for (let turn = 0; turn < 10; turn++) await run('order:7', work);
+      }),
+    );
+    return most;
+  };
+  expect(await together(old, both)).toBe(1);
+  expect(await together(both, both)).toBe(1);
+  expect(await together(both, next)).toBe(1);
+  expect(await together(old, next)).toBe(2);
+});
