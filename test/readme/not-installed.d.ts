@@ -44,3 +44,19 @@ declare module '@prisma/client' {
     };
   }
 }
+
+declare module 'bullmq' {
+  export interface Job<Data = unknown> {
+    readonly data: Data;
+    moveToDelayed(timestamp: number, token?: string): Promise<void>;
+  }
+  export class DelayedError extends Error {}
+}
+
+declare module '@nestjs/bullmq' {
+  import type { Job } from 'bullmq';
+  export function Processor(queue: string): ClassDecorator;
+  export abstract class WorkerHost {
+    abstract process(job: Job, token?: string): Promise<unknown>;
+  }
+}

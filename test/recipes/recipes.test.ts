@@ -1,0 +1,119 @@
+import { createRequire } from 'node:module';
+import { Injectable, type Type } from '@nestjs/common';
+import { AbstractGraphQLDriver, GraphQLModule, GraphQLSchemaHost, type GqlModuleOptions } from '@nestjs/graphql';
+import { LockContendedError } from 'nest-redis-lock';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { examplesOf, generate } from '../readme/compile.js';
+import { Gate } from '../support/gate.js';
+import { makeApp, post, startApp } from '../support/nest-app.js';
+import { untilQueued } from '../support/queue.js';
+import { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+import { Job, type WorkerHost } from './bullmq.stand-in.js';
+
+// The copy that Nest uses: Vite would load another one, of the other module format.
+const { graphql } = createRequire(import.meta.url)('graphql') as typeof import('graphql');
+
+let server: RedisServer;
+beforeAll(async () => {
+  server = await RedisServer.start();
+});
+afterAll(() => server.stop());
+
+/** The classes of the example that declares this one. */
+async function recipeWith(name: string): Promise<Record<string, Type>> {
+  const source = examplesOf('docs/recipes.md').find((example) => example.includes(`class ${name} `))!;
+  const runnable = source.replaceAll(/'(?:@nestjs\/)?bullmq'/g, "'../../recipes/bullmq.stand-in.js'");
+  return (await import(/* @vite-ignore */ generate(`recipe-${name}.ts`, runnable))) as Record<string, Type>;
+}
+
+it('the webhook handles an event once that two processes receive at the same time, and answers both alike', async () => {
+  const { Inbox, PaymentsWebhook } = await recipeWith('PaymentsWebhook');
+  const gate = new Gate();
+  const handled: string[] = [];
+  const inbox = {
+    has: async (id: string) => handled.includes(id),
+    handle: async (id: string) => {
+      await gate.opened;
+      handled.push(id);
+    },
+  };
+  const start = () =>
+    startApp(
+      { controllers: [PaymentsWebhook!], providers: [{ provide: Inbox!, useValue: inbox }] },
+      { redis: server.url },
+    );
+  const [one, other] = await Promise.all([start(), start()]);
+  const event = { id: 'evt_1', order: '7' };
+  const first = post(`${one.url}/webhooks/payments`, event);
+  await until(() => one.acquired.length === 1, { what: 'the first process has the lock' });
+  const again = post(`${other.url}/webhooks/payments`, event);
+  await untilQueued(server, 'webhook:evt_1', 1);
+  gate.open();
+  for (const answer of await Promise.all([first, again])) {
+    expect([answer.status, await answer.json()]).toEqual([200, { received: 'evt_1' }]);
+  }
+  expect(handled).toEqual(['evt_1']);
+  expect((await post(`${one.url}/webhooks/payments`, { order: '8' })).status).toBe(400);
+  expect(handled).toEqual(['evt_1']);
+});
+
+it('the worker delays a job whose lock is busy, at no attempt, and does it when the lock is free', async () => {
+  const { Invoices, InvoiceWorker } = await recipeWith('InvoiceWorker');
+  const sent: string[] = [];
+  const invoices = {
+    send: async (customer: string) => {
+      if (customer === 'broke') throw new Error('no address');
+      if (customer === 'nested') throw new LockContendedError('printer', 0);
+      sent.push(customer);
+    },
+  };
+  const { app, locks } = await makeApp(
+    { providers: [InvoiceWorker!, { provide: Invoices!, useValue: invoices }] },
+    { redis: server.url },
+  );
+  const worker = app.get<WorkerHost>(InvoiceWorker!);
+  const job = new Job({ customer: 'ada' });
+  const held = await locks.acquire('customer:ada');
+  await job.runOn(worker);
+  expect(job).toMatchObject({ state: 'delayed', attemptsMade: 0 });
+  expect(job.delayMs).toBeGreaterThan(4_000);
+  expect(sent).toEqual([]);
+  await held.release();
+  await job.runOn(worker);
+  expect(job).toMatchObject({ state: 'completed', attemptsMade: 0 });
+  expect(sent).toEqual(['ada']);
+  for (const customer of ['broke', 'nested']) {
+    const failing = new Job({ customer });
+    await failing.runOn(worker);
+    expect(failing).toMatchObject({ state: 'failed', attemptsMade: 1 });
+  }
+});
+
+/** The part of a driver that serves HTTP is not needed: the test runs the schema itself. */
+@Injectable()
+class SchemaOnly extends AbstractGraphQLDriver {
+  async start(_options: GqlModuleOptions): Promise<void> {}
+  async stop(): Promise<void> {}
+}
+
+it('the mutation sells no seat twice, and a client sees the code of a busy lock and no key', async () => {
+  const { Seats, SeatsResolver } = await recipeWith('SeatsResolver');
+  const { app, locks } = await makeApp(
+    {
+      imports: [GraphQLModule.forRoot({ driver: SchemaOnly, autoSchemaFile: true })],
+      providers: [Seats!, SeatsResolver!],
+    },
+    { redis: server.url },
+  );
+  const { schema } = app.get(GraphQLSchemaHost);
+  const run = (source: string) => graphql({ schema, source, contextValue: { req: { headers: {} } } });
+  const booked = await Promise.all([1, 2, 3].map(() => run('mutation { book(show: "hall") }')));
+  expect(booked.map(({ data, errors }) => data?.book ?? errors![0]!.message).sort()).toEqual([0, 1, 'Sold out.']);
+  expect((await run('{ seatsLeft(show: "hall") }')).data).toEqual({ seatsLeft: 0 });
+
+  await using _held = await locks.acquire('seats:hall');
+  const [busy] = (await run('mutation { book(show: "hall") }')).errors!;
+  expect(busy!.extensions).toMatchObject({ code: 'LOCK_CONTENDED', statusCode: 409 });
+  expect(JSON.stringify(busy)).not.toContain('seats:hall');
+});
