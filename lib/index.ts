@@ -13,12 +13,13 @@ export {
   type LockLostReason,
   type LockOutcome,
 } from './api/errors.js';
-export type { LockEvent } from './api/events.js';
+export type { LockEvent, LockGrant } from './api/events.js';
 export type { Leader, LeaderOptions, LeaderState, Leadership, LeadershipEnd } from './api/leader.js';
-export type { Lock, LockInfo, LockSet } from './api/lock.js';
+export type { Lock, LockInfo, LockSet, LockStats } from './api/lock.js';
 export type {
   AcquireOptions,
   HoldOptions,
+  LabelOptions,
   LeaseOptions,
   LockServiceOptions,
   LossOptions,

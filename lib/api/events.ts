@@ -3,25 +3,33 @@ import type { LockHolder } from './holder.js';
 
 interface OfLock {
   key: string;
+  /** One of few, to count and measure by: see the option `label`. */
+  label: string;
   owner: string;
   /** Undefined for locks without fencing tokens. */
   fencingToken?: number;
 }
 
+/**
+ * How a call came by its lock: it was `free`, or it was `waited` for until its holder in any process gave it back, or it was
+ * `passed` on by a call of this process.
+ */
+export type LockGrant = 'free' | 'waited' | 'passed';
+
 /** An event of `LockService.events$`. */
 export type LockEvent =
   /** A lock was acquired after waiting for `waitedMs`. */
-  | ({ type: 'acquired'; waitedMs: number } & OfLock)
+  | ({ type: 'acquired'; waitedMs: number; grant: LockGrant } & OfLock)
   /** A call gave up: another holder kept the lock. */
-  | { type: 'contended'; key: string; waitedMs: number; holder?: LockHolder }
+  | { type: 'contended'; key: string; label: string; waitedMs: number; holder?: LockHolder }
   /** A call gave up: the store, or too many of its nodes, could not be asked. */
-  | { type: 'unavailable'; key: string; causes: readonly NodeError[] }
+  | { type: 'unavailable'; key: string; label: string; waitedMs: number; causes: readonly NodeError[] }
   /** The watchdog could not extend a lease; it tries again until the deadline. */
   | ({ type: 'extension-failed'; causes: readonly NodeError[] } & OfLock)
-  /** A held lock was lost. */
-  | ({ type: 'lost'; reason: LockLostReason } & OfLock)
-  /** A lock was released, or its work has ended and it is kept until then because of `holdMs`. */
-  | ({ type: 'released'; keptUntil?: Date } & OfLock)
+  /** A held lock was lost after `heldMs`. */
+  | ({ type: 'lost'; reason: LockLostReason; heldMs: number } & OfLock)
+  /** A lock was released after `heldMs`, or its work has ended and it is kept until then because of `holdMs`. */
+  | ({ type: 'released'; heldMs: number; keptUntil?: Date } & OfLock)
   /** The application closes and waits for this lock to be released, for `timeoutMs` at most. */
   | ({ type: 'closing'; timeoutMs: number } & OfLock)
   /** A release was not confirmed; it is repeated in the background. */
@@ -30,9 +38,10 @@ export type LockEvent =
   | { type: 'warning'; key: string; message: string };
 
 /** The event of an acquire that failed; none when it was aborted, or called wrongly. @internal */
-export function failureEvent(key: string, error: unknown): LockEvent | undefined {
-  if (error instanceof LockContendedError) {
-    return { type: 'contended', key, waitedMs: error.waitedMs, holder: error.holder };
-  }
-  return error instanceof LockUnavailableError ? { type: 'unavailable', key, causes: error.causes } : undefined;
+export function failureEvent(
+  error: unknown,
+  of: { readonly key: string; readonly label: string; readonly waitedMs: number },
+): LockEvent | undefined {
+  if (error instanceof LockContendedError) return { type: 'contended', ...of, holder: error.holder };
+  return error instanceof LockUnavailableError ? { type: 'unavailable', ...of, causes: error.causes } : undefined;
 }

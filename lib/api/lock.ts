@@ -75,6 +75,15 @@ export interface LockSet extends AsyncDisposable {
   release(): Promise<boolean>;
 }
 
+/** The locks of this process that have one label. */
+export interface LockStats {
+  label: string;
+  /** How many are held. */
+  held: number;
+  /** How many calls wait. */
+  waiting: number;
+}
+
 /** A held lock, as `inspect` sees it. */
 export interface LockInfo {
   key: string;

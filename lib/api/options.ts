@@ -43,6 +43,16 @@ export interface HoldOptions {
   holdMs?: number;
 }
 
+/** What a lock is for, where locks are counted and measured. */
+export interface LabelOptions {
+  /**
+   * The label of the lock in events and in `stats()`: 1 to 100 characters, one of few, so never an id.
+   * @default the text of the key of `@Locked`, such as `order:{0}`, or `Class.method` where there is none; of other calls the
+   * first part of the key, up to a colon
+   */
+  label?: string;
+}
+
 /** What to do when the lock was lost while the work ran. */
 export interface LossOptions {
   /**
@@ -121,7 +131,7 @@ export interface LockServiceOptions extends LeaseOptions, LossOptions {
 }
 
 /** Options of `LockService.acquire` and `acquireAll`. */
-export interface AcquireOptions extends LeaseOptions, HoldOptions {
+export interface AcquireOptions extends LeaseOptions, HoldOptions, LabelOptions {
   /** Gives up waiting: the call rejects with `signal.reason`. It does not end a lock that is held. */
   signal?: AbortSignal;
   /** Only for `withLock` and `@Locked`: here `lock.signal` reports a loss. */

@@ -54,13 +54,13 @@ export class BenchEngine extends LockEngine {
     return [...this.#leases.values()].filter((lease) => lease.isHeld).map(({ key }) => key);
   }
 
-  override acquire(key: string, request: CallRequest, closing: Closing): Promise<LockHandle> {
+  override acquire(key: string, request: CallRequest, closing: Closing, label?: string): Promise<LockHandle> {
     const refusal = this.#refusalOf(key, request);
-    const lock = refusal ? this.refuse(refusal) : super.acquire(key, request, closing);
+    const lock = refusal ? this.refuse(refusal) : super.acquire(key, request, closing, label);
     // Noted before the caller hears of it. Events would come too early: a lock is passed on before it counts as released.
     lock.then(
       ({ lease }) => this.#noteAcquired(lease, request),
-      (error: unknown) => this.#noteRefused(key, error, request.isProbe ?? false, refusal !== undefined),
+      (error: unknown) => this.#noteRefused(key, label, error, request.isProbe ?? false, refusal !== undefined),
     );
     return lock;
   }
@@ -102,9 +102,11 @@ export class BenchEngine extends LockEngine {
     this.journal.push(holdMs ? { ...entry, holdMs } : entry);
   }
 
-  #noteRefused(key: string, error: unknown, isProbe: boolean, isOurs: boolean): void {
+  #noteRefused(key: string, label: string | undefined, error: unknown, isProbe: boolean, isOurs: boolean): void {
     const goesOn = isProbe && error instanceof LockContendedError;
-    const event = goesOn ? undefined : failureEvent(key, error);
+    const event = goesOn
+      ? undefined
+      : failureEvent(error, { key, label: label ?? this.leases.labels.of(key), waitedMs: 0 });
     if (event?.type !== 'contended' && event?.type !== 'unavailable') return;
     this.journal.push({ event: 'refused', key, reason: event.type });
     if (isOurs) this.#events.next(event);

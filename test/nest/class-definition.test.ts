@@ -94,7 +94,7 @@ it.each<[options: unknown, problem: string]>([
   [5_000, 'the options must be an object: got number.'],
   [
     { ttl: 5 },
-    'There is no option "ttl": expected ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost, holdMs, onContended, registration.',
+    'There is no option "ttl": expected ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost, holdMs, label, onContended, registration.',
   ],
   [{ ttlMs: 5 }, 'ttlMs must be a whole number of milliseconds from 20 to 86400000: got 5.'],
   [{ waitMs: '5' }, 'waitMs must be a whole number of milliseconds from 0 to 2147483647: got "5".'],

@@ -103,3 +103,25 @@ it('listeners of events are locked, with the decorators in either order [G181]',
   await app.get(EventEmitter2).emitAsync('paid', { id: 1 });
   expect(seen.sort()).toEqual(['above:1 1', 'below:1 1']);
 });
+
+it('the label of a locked method is its option, the text of its key, or the name of the method [G414]', async () => {
+  @Injectable()
+  class Orders {
+    @Locked('order:{0}')
+    async byText(_id: string): Promise<void> {}
+
+    @Locked((id: string) => `order:${id}`)
+    async byFunction(_id: string): Promise<void> {}
+
+    @Locked(['order:{0}', 'stock:{0}'], { label: 'order and stock' })
+    async byOption(_id: string): Promise<void> {}
+  }
+  const { app, locks } = await makeApp({ providers: [Orders] });
+  const labels: string[] = [];
+  locks.events$.subscribe((event) => event.type === 'acquired' && labels.push(event.label));
+  const orders = app.get(Orders);
+  await orders.byText('1');
+  await orders.byFunction('2');
+  await orders.byOption('3');
+  expect(labels).toEqual(['order:{0}', 'Orders.byFunction', 'order and stock', 'order and stock']);
+});

@@ -281,25 +281,35 @@ describe('events$', () => {
     const { key, owner, fencingToken } = lock;
     await lock.release();
     expect(events.splice(0)).toEqual([
-      { type: 'acquired', key, owner, fencingToken, waitedMs: expect.any(Number) },
-      { type: 'released', key, owner, fencingToken },
+      { type: 'acquired', key, label: key, owner, fencingToken, waitedMs: expect.any(Number), grant: 'free' },
+      { type: 'released', key, label: key, owner, fencingToken, heldMs: expect.any(Number) },
     ]);
 
     const other = await others.acquire('told');
     await locks.tryAcquire('told');
     const holder = expect.objectContaining({ owner: other.owner });
-    expect(events.splice(0)).toEqual([{ type: 'contended', key, waitedMs: expect.any(Number), holder }]);
+    expect(events.splice(0)).toEqual([{ type: 'contended', key, label: key, waitedMs: expect.any(Number), holder }]);
 
     const lost = await locks.acquire('told-lost');
     await server.command('DEL', 'lock:{told-lost}');
     await lost.release();
     expect(events.splice(0).slice(1)).toEqual([
-      { type: 'lost', reason: 'expired', key: 'told-lost', owner: lost.owner, fencingToken: lost.fencingToken },
+      {
+        type: 'lost',
+        reason: 'expired',
+        key: 'told-lost',
+        label: 'told-lost',
+        owner: lost.owner,
+        fencingToken: lost.fencingToken,
+        heldMs: expect.any(Number),
+      },
     ]);
 
     proxy.hold();
     await expect(locks.acquire('told')).rejects.toThrow();
-    expect(events.splice(0)).toEqual([{ type: 'unavailable', key, causes: [expect.any(Error)] }]);
+    expect(events.splice(0)).toEqual([
+      { type: 'unavailable', key, label: key, waitedMs: expect.any(Number), causes: [expect.any(Error)] },
+    ]);
 
     await locks.onApplicationShutdown();
     expect(completed).toBe(true);

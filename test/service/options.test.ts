@@ -165,10 +165,10 @@ describe('the options of a call', () => {
     const refusals = await Promise.all(calling.map((call) => call.catch((error: unknown) => error)));
     const ofALoss = 'It belongs to withLock and @Locked: here listen to lock.signal, or call lock.assertHeld().';
     expect(refusals.map(String)).toEqual([
-      'LockOptionsError: There is no option "waitMs": expected ttlMs, watchdog, reentrant, onTransaction, holdMs, signal. ' +
+      'LockOptionsError: There is no option "waitMs": expected ttlMs, watchdog, reentrant, onTransaction, holdMs, label, signal. ' +
         'tryAcquire never waits: use acquire, and catch LockContendedError.',
-      `LockOptionsError: There is no option "onLost": expected ttlMs, watchdog, reentrant, onTransaction, holdMs, signal. ${ofALoss}`,
-      `LockOptionsError: There is no option "onLost": expected ttlMs, waitMs, watchdog, reentrant, onTransaction, holdMs, signal. ${ofALoss}`,
+      `LockOptionsError: There is no option "onLost": expected ttlMs, watchdog, reentrant, onTransaction, holdMs, label, signal. ${ofALoss}`,
+      `LockOptionsError: There is no option "onLost": expected ttlMs, waitMs, watchdog, reentrant, onTransaction, holdMs, label, signal. ${ofALoss}`,
     ]);
     expect(await scriptCalls(server)).toBe(0);
   });

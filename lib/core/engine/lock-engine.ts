@@ -1,5 +1,6 @@
 import type { Subject } from 'rxjs';
 import type { LockEvent } from '../../api/events.js';
+import type { LockStats } from '../../api/lock.js';
 import type { AcquireOutcome, LockBackend } from '../backend/lock-backend.js';
 import type { Lease } from '../lease/lease.js';
 import { Leases } from '../lease/leases.js';
@@ -69,14 +70,28 @@ export class LockEngine {
     return this.#queues.waiting(key);
   }
 
+  /** What is held, and what is waited for, by label. */
+  stats(): LockStats[] {
+    const stats = new Map<string, LockStats>();
+    const of = (label: string) => {
+      let entry = stats.get(label);
+      if (!entry) stats.set(label, (entry = { label, held: 0, waiting: 0 }));
+      return entry;
+    };
+    this.leases.countByLabel((label) => of(label).held++);
+    this.#queues.eachWaiter(({ key, label = this.leases.labels.of(key) }) => of(label).waiting++);
+    return [...stats.values()];
+  }
+
   /**
    * Acquires a lock, waiting for up to `waitMs`. Not an async function: its hops would come between each answer and its call.
    * @param closing the closing of the application, for calls of this kind
+   * @param label of the call, if it has one of its own
    * @throws LockUnavailableError when the application is closed; or the reason of a signal that is aborted
    */
-  acquire(key: string, request: WaitRequest, closing: Closing): Promise<LockHandle> {
+  acquire(key: string, request: WaitRequest, closing: Closing, label?: string): Promise<LockHandle> {
     if (closing.phase === 'closed') throw closed(key);
-    const waiter = new Waiter(key, request, closing, this.#calls);
+    const waiter = new Waiter(key, request, closing, this.#calls, label);
     this.#inFlight.begin();
     this.leases.settle(); // a lease that was found lost in this very line is not in the way
     this.#queues.join(waiter);

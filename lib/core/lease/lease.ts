@@ -64,6 +64,10 @@ export class Lease implements Linked<Lease> {
   readonly grant: Grant;
   readonly fencingToken?: number;
   readonly kept: boolean;
+  /** When this process got to know it, by the clock. */
+  readonly begunAt: number;
+  /** Of the call that it was granted to, if it has one of its own. */
+  label?: string;
   /** The ttl that it is extended by, in milliseconds. */
   ttlMs: number;
   /** When the command that won or last extended it was sent. */
@@ -101,6 +105,7 @@ export class Lease implements Linked<Lease> {
     this.sentAt = sentAt;
     this.provisionalTtlMs = provisional ? ttlMs : undefined;
     this.#owner = owner;
+    this.begunAt = owner.now();
     this.#deadline = sentAt + validityMs(ttlMs, owner.marginMs);
   }
 

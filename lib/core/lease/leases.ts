@@ -1,6 +1,7 @@
 import type { ExtendOutcome, Grant, LockBackend, ReleaseOutcome } from '../backend/lock-backend.js';
 import { LockUnavailableError, NodeError, type LockLostReason } from '../../api/errors.js';
 import type { LockEvent } from '../../api/events.js';
+import { Labels } from '../keys/labels.js';
 import { checkTtl } from '../options/call-options.js';
 import { setImmediate } from '../time/event-loop.js';
 import { validityMs } from '../time/clock.js';
@@ -27,12 +28,21 @@ export interface LeaseListener {
   onLost(lease: Lease): void;
 }
 
+/** The fields of an event that identify a lease. */
+interface LeaseIdentity {
+  readonly key: string;
+  readonly label: string;
+  readonly owner: string;
+  readonly fencingToken?: number;
+}
+
 /** All leases of one service: kept, released, or lost. */
 export class Leases implements LeaseOwner, WatchdogListener {
   readonly marginMs: number;
   readonly now: () => number;
   /** Set once, before anything is granted. */
   listener!: LeaseListener;
+  readonly labels = new Labels();
   readonly #backend: LockBackend;
   readonly #emit: (event: () => LockEvent) => void;
   readonly #watchdog = new Watchdog(this);
@@ -120,11 +130,12 @@ export class Leases implements LeaseOwner, WatchdogListener {
     this.#watchdog.unwatch(lease);
     lease.release();
     const { keptForMs } = lease;
+    const heldMs = this.#heldMs(lease);
     let isPassedOn = false;
     const givenBack = new Promise<ReleaseOutcome>((resolve) => (isPassedOn = this.listener.giveBack(lease, resolve)));
     this.#reportIdle();
-    if (!isPassedOn) return givenBack.then((outcome) => this.#released(lease, outcome, keptForMs));
-    this.#released(lease, PASSED_ON);
+    if (!isPassedOn) return givenBack.then((outcome) => this.#released(lease, outcome, heldMs, keptForMs));
+    this.#released(lease, PASSED_ON, heldMs);
     return RELEASED;
   }
 
@@ -157,7 +168,8 @@ export class Leases implements LeaseOwner, WatchdogListener {
   /** Reports that the application waits for the locks that are held, for `timeoutMs` at most. */
   announceWait(timeoutMs: number): void {
     this.settle();
-    for (const lease of this.#watchdog.leases) this.#emit(() => ({ type: 'closing', timeoutMs, ...identity(lease) }));
+    for (const lease of this.#watchdog.leases)
+      this.#emit(() => ({ type: 'closing', timeoutMs, ...this.identity(lease) }));
   }
 
   /** Ends all leases: locks that are still held are lost to the shutdown. */
@@ -181,12 +193,24 @@ export class Leases implements LeaseOwner, WatchdogListener {
       this.#found.delete(lease);
       this.#watchdog.unwatch(lease);
       const reason = lease.lostReason;
+      const heldMs = this.#heldMs(lease);
       if (reason === 'shutdown') this.#backend.release(lease.grant, ignore, lease.keptForMs);
       else if (reason !== 'stolen') this.#releaseAfterwards(lease);
       this.listener.onLost(lease);
       this.#reportIdle();
-      this.#emit(() => ({ type: 'lost', reason, ...identity(lease) }));
+      this.#emit(() => ({ type: 'lost', reason, heldMs, ...this.identity(lease) }));
     }
+  }
+
+  /** The fields of an event that identify a lease. */
+  identity({ key, label = this.labels.of(key), grant, fencingToken }: Lease): LeaseIdentity {
+    return { key, label, owner: grant.owner, fencingToken };
+  }
+
+  /** How many leases of each label there are. */
+  countByLabel(count: (label: string) => void): void {
+    this.settle();
+    for (const { key, label = this.labels.of(key) } of this.#watchdog.leases) count(label);
   }
 
   /** Called by the lease. */
@@ -244,7 +268,7 @@ export class Leases implements LeaseOwner, WatchdogListener {
       case 'unavailable':
         if (!lease.notExtended(outcome.causes[0])) return;
         if (lease.isAlive) this.#watchdog.watchFailed(lease); // its loss may have been acted on by what its signal aborted
-        this.#emit(() => ({ type: 'extension-failed', causes: outcome.causes, ...identity(lease) }));
+        this.#emit(() => ({ type: 'extension-failed', causes: outcome.causes, ...this.identity(lease) }));
         break;
     }
   }
@@ -257,18 +281,18 @@ export class Leases implements LeaseOwner, WatchdogListener {
     });
   }
 
-  #released(lease: Lease, outcome: ReleaseOutcome, keptForMs = 0): boolean {
+  #released(lease: Lease, outcome: ReleaseOutcome, heldMs: number, keptForMs = 0): boolean {
     switch (outcome.status) {
       case 'released':
-        this.#emit(() => ({ type: 'released', ...until(keptForMs), ...identity(lease) }));
+        this.#emit(() => ({ type: 'released', heldMs, ...until(keptForMs), ...this.identity(lease) }));
         return true;
       case 'gone':
         // Since when is unknown: the work may not have been alone.
         lease.foundGone();
-        this.#emit(() => ({ type: 'lost', reason: 'expired', ...identity(lease) }));
+        this.#emit(() => ({ type: 'lost', reason: 'expired', heldMs, ...this.identity(lease) }));
         return false;
       case 'unavailable':
-        this.#emit(() => ({ type: 'release-failed', causes: outcome.causes, ...identity(lease) }));
+        this.#emit(() => ({ type: 'release-failed', causes: outcome.causes, ...this.identity(lease) }));
         return false;
     }
   }
@@ -290,6 +314,10 @@ export class Leases implements LeaseOwner, WatchdogListener {
     this.#afterwards.set(timer, lease);
   }
 
+  #heldMs({ begunAt }: Lease): number {
+    return Math.round(this.now() - begunAt);
+  }
+
   #reportIdle(): void {
     if (this.#whenIdle && this.isIdle) this.#whenIdle();
   }
@@ -309,9 +337,4 @@ function lostBefore(reason: LockLostReason): NodeError {
 
 function until(keptForMs: number): { keptUntil?: Date } {
   return keptForMs > 0 ? { keptUntil: new Date(Date.now() + keptForMs) } : {};
-}
-
-/** The fields of an event that identify a lease. */
-export function identity({ key, grant, fencingToken }: Lease): { key: string; owner: string; fencingToken?: number } {
-  return { key, owner: grant.owner, fencingToken };
 }

@@ -3,14 +3,15 @@ import type { AcquireOptions, LockServiceOptions, WithLockOptions } from '../../
 import { checked, DAY_MS, milliseconds, oneOf, refuseUnknown, unfit, type Check } from './checks.js';
 
 /** The options of one call, with the defaults of its service. */
-export type LockRequest = Required<Omit<WithLockOptions, 'signal' | 'holdMs'>> &
-  Pick<AcquireOptions, 'signal' | 'holdMs'>;
+export type LockRequest = Required<Omit<WithLockOptions, 'signal' | 'holdMs' | 'label'>> &
+  Pick<AcquireOptions, 'signal' | 'holdMs' | 'label'>;
 
 /** The defaults of a service for its calls, and the options that bound them. */
 export interface CallDefaults extends LockRequest, Pick<LockServiceOptions, 'insideTransaction'> {
   marginMs: number;
 }
 
+const MAX_LABEL = 100;
 const MAX_TIMER_MS = 2 ** 31 - 1; // setTimeout fires at once beyond it
 
 /** Checks of options that a service has, too, as the defaults of its calls. */
@@ -24,7 +25,14 @@ export const LEASE_CHECKS = {
 } satisfies Record<string, Check>;
 
 /** Checks of options that a call and a locked method have. */
-const METHOD_CHECKS = { ...LEASE_CHECKS, holdMs: milliseconds(0, DAY_MS) };
+const METHOD_CHECKS = {
+  ...LEASE_CHECKS,
+  holdMs: milliseconds(0, DAY_MS),
+  label: (name: string, value: unknown) => {
+    const isLabel = typeof value === 'string' && value.length > 0 && value.length <= MAX_LABEL;
+    if (!isLabel) throw unfit(name, value, `a text of 1 to ${MAX_LABEL} characters`);
+  },
+};
 
 const CALL_CHECKS: Readonly<Record<keyof LockRequest, Check>> = {
   ...METHOD_CHECKS,

@@ -158,7 +158,7 @@ export class Election implements Leader {
   async #elected(): Promise<LockHandle | undefined> {
     const request = { ttlMs: this.#options.ttlMs, waitMs: ENDLESS_MS, watchdog: true, cohort: false };
     try {
-      return await this.#engine.acquire(this.key, request, this.#closing);
+      return await this.#engine.acquire(this.key, request, this.#closing, this.key);
     } catch {
       // The reason is in an event of the service. Whatever it is, there may be a leader again later.
       await this.#pause(this.#unavailable.next());

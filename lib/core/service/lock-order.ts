@@ -16,6 +16,8 @@ const PLACEHOLDERS = /\{[^{}]*\}/g;
 export interface LockedMethod {
   /** `Class.method`. */
   readonly name: string;
+  /** The label of its locks, unless the option says another. */
+  readonly label: string;
   /** The text of its key; undefined where it has several, or a function makes them. */
   readonly template?: string;
 }

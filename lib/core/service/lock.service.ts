@@ -9,7 +9,7 @@ import type { Leader, LeaderOptions, Leadership } from '../../api/leader.js';
 import type { Lease } from '../lease/lease.js';
 import { LockHandle } from '../lease/lock-handle.js';
 import { LockSetHandle } from '../lease/lock-set-handle.js';
-import type { Lock, LockInfo, LockSet } from '../../api/lock.js';
+import type { Lock, LockInfo, LockSet, LockStats } from '../../api/lock.js';
 import type { AcquireOptions, LossOptions, TryAcquireOptions, WithLockOptions } from '../../api/options.js';
 import { checkHold, resolveRequest, type CallKind, type LockRequest } from '../options/call-options.js';
 import { resolveLeaderOptions } from '../options/leader-options.js';
@@ -268,6 +268,14 @@ export class LockService {
   }
 
   /**
+   * How many locks of each label this process holds, and how many of its calls wait: counted when asked. For gauges, and for a
+   * look from outside.
+   */
+  stats(): LockStats[] {
+    return this.#engine.stats();
+  }
+
+  /**
    * The holder of a lock, since when and for how long it is held.
    * @returns null when it is free
    * @throws LockUnavailableError
@@ -468,7 +476,7 @@ export class LockService {
     }
     const { closing } = this.#shutdown;
     if (closing.phase !== 'closed') this.#transactions?.check(key, request.onTransaction, method?.name);
-    return this.#engine.acquire(key, request, closing);
+    return this.#engine.acquire(key, request, closing, request.label ?? method?.label);
   }
 
   async #acquireHeld(

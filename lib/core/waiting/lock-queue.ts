@@ -7,6 +7,7 @@ import type {
   ReleaseOutcome,
 } from '../backend/lock-backend.js';
 import { LockUnavailableError, type NodeError } from '../../api/errors.js';
+import type { LockGrant } from '../../api/events.js';
 import type { Lease } from '../lease/lease.js';
 import type { LeaseListener, Leases } from '../lease/leases.js';
 import { validityMs } from '../time/clock.js';
@@ -95,6 +96,11 @@ export class LockQueues implements ContendersListener<Waiter>, LeaseListener {
   /** How many calls of this process wait for the key. */
   waiting(key: string): number {
     return this.#queues.get(key)?.size ?? 0;
+  }
+
+  /** Calls back for each call that waits. */
+  eachWaiter(call: (waiter: Waiter) => void): void {
+    for (const queue of this.#queues.values()) queue.eachWaiter(call);
   }
 
   /** Whether a call of this process had to wait for the key a moment ago. */
@@ -220,6 +226,10 @@ export class LockQueue {
     return this.#waiters.size;
   }
 
+  eachWaiter(call: (waiter: Waiter) => void): void {
+    for (let waiter = this.#waiters.first; waiter; waiter = waiter.next) call(waiter);
+  }
+
   join(waiter: Waiter): void {
     const { backend, limits } = this.queues;
     const free = this.#free;
@@ -252,7 +262,7 @@ export class LockQueue {
     const next = this.#waiters.first;
     if (next && this.#canPassOn(lease, next)) {
       const { grant, ttlMs, sentAt } = lease;
-      this.#grant(next, grant, this.#cohort!.nextToken++, ttlMs, sentAt);
+      this.#grant(next, 'passed', grant, this.#cohort!.nextToken++, ttlMs, sentAt);
       return true;
     }
     this.queues.backend.release(lease.grant, done, lease.keptForMs);
@@ -346,7 +356,7 @@ export class LockQueue {
     this.#drop(contender);
     this.#cohort = undefined;
     const grant = handOver.grantOf(this.key);
-    this.#grant(waiter, grant, grant.fencingToken, handOver.ttlMs, since, ttlMs);
+    this.#grant(waiter, 'waited', grant, grant.fencingToken, handOver.ttlMs, since, ttlMs);
     this.#refuseTriers();
     return true;
   }
@@ -386,7 +396,7 @@ export class LockQueue {
     this.#drop(contender);
     if (isOfUse && waiter?.request.ttlMs === request.ttlMs) {
       this.#cohort = cohortOf(grant, answeredAt + limits.cohortMs);
-      this.#grant(waiter, grant, grant.fencingToken, request.ttlMs, sentAt);
+      this.#grant(waiter, this.#seen ? 'waited' : 'free', grant, grant.fencingToken, request.ttlMs, sentAt);
       this.#refuseTriers();
       return;
     }
@@ -457,6 +467,7 @@ export class LockQueue {
 
   #grant(
     waiter: Waiter,
+    how: LockGrant,
     grant: Grant,
     fencingToken: number | undefined,
     ttlMs: number,
@@ -474,8 +485,9 @@ export class LockQueue {
       for (const each of earlier) leases.lose(each, 'stolen');
     }
     const lease = leases.add(grant, fencingToken, ttlMs, sentAt, waiter.request.watchdog, extendTo);
+    lease.label = waiter.label;
     this.#leases = this.#leases.length === 0 ? [lease] : [...this.#leases, lease];
-    waiter.grant(lease);
+    waiter.grant(lease, how);
   }
 
   #refuse(waiter: Waiter, reason: unknown): void {

@@ -1,8 +1,8 @@
 import type { Subject } from 'rxjs';
 import { LockContendedError } from '../../api/errors.js';
-import { failureEvent, type LockEvent } from '../../api/events.js';
+import { failureEvent, type LockEvent, type LockGrant } from '../../api/events.js';
 import type { Lease } from '../lease/lease.js';
-import { identity, type Leases } from '../lease/leases.js';
+import type { Leases } from '../lease/leases.js';
 import { LockHandle } from '../lease/lock-handle.js';
 import type { InFlight } from '../time/in-flight.js';
 import { LinkedList, type Linked } from '../time/linked-list.js';
@@ -45,37 +45,42 @@ export class Calls {
   ) {}
 
   /** Ends a call that was granted a lease. @returns the handle for its caller */
-  granted(waiter: Waiter, lease: Lease): LockHandle | Promise<never> {
+  granted(waiter: Waiter, lease: Lease, grant: LockGrant): LockHandle | Promise<never> {
     const { key, closing, request } = waiter;
     if (this.events.observed) {
-      this.#emit({ type: 'acquired', waitedMs: Math.round(waiter.waitedMs), ...identity(lease) });
+      const waitedMs = Math.round(waiter.waitedMs);
+      this.#emit({ type: 'acquired', waitedMs, grant, ...this.leases.identity(lease) });
     }
     // Both happened at once.
-    if (closing.phase === 'closed') return this.#decline(lease, closed(key));
-    if (request.signal?.aborted) return this.#decline(lease, request.signal.reason);
+    if (closing.phase === 'closed') return this.#decline(waiter, lease, closed(key));
+    if (request.signal?.aborted) return this.#decline(waiter, lease, request.signal.reason);
     this.inFlight.end();
     return new LockHandle(lease, this.leases);
   }
 
   /** Ends a call that was refused. @param reject lets its caller know */
-  refused({ key, request }: Waiter, reason: unknown, reject: (reason: unknown) => void): void {
-    const isNews = !(request.isProbe && reason instanceof LockContendedError);
-    if (this.events.observed && isNews) this.#emit(failureEvent(key, reason));
+  refused(waiter: Waiter, reason: unknown, reject: (reason: unknown) => void): void {
+    const isNews = !(waiter.request.isProbe && reason instanceof LockContendedError);
+    if (this.events.observed && isNews) this.#emit(this.#failure(waiter, reason));
     this.gate.settle(reason, () => {
       reject(reason);
       this.inFlight.end();
     });
   }
 
-  async #decline(lease: Lease, reason: unknown): Promise<never> {
+  async #decline(waiter: Waiter, lease: Lease, reason: unknown): Promise<never> {
     try {
       await Promise.resolve(); // the queue is still at work
       await this.leases.release(lease);
-      if (this.events.observed) this.#emit(failureEvent(lease.key, reason));
+      if (this.events.observed) this.#emit(this.#failure(waiter, reason));
     } finally {
       this.inFlight.end();
     }
     return this.gate.refuse(reason);
+  }
+
+  #failure({ key, label = this.leases.labels.of(key), waitedMs }: Waiter, reason: unknown): LockEvent | undefined {
+    return failureEvent(reason, { key, label, waitedMs: Math.round(waitedMs) });
   }
 
   /** Not at once: observers may ask for locks, and the queue is still at work. */
@@ -107,6 +112,8 @@ export class Waiter implements Linked<Waiter> {
     readonly request: WaitRequest,
     readonly closing: Closing,
     private readonly calls: Calls,
+    /** Undefined: made of the key. */
+    readonly label?: string,
   ) {
     request.signal?.throwIfAborted();
     this.startedAt = calls.now();
@@ -156,9 +163,9 @@ export class Waiter implements Linked<Waiter> {
     this.#stopListening = stopListening;
   }
 
-  grant(lease: Lease): void {
+  grant(lease: Lease, grant: LockGrant): void {
     this.#settle();
-    this.#resolve(this.calls.granted(this, lease));
+    this.#resolve(this.calls.granted(this, lease, grant));
   }
 
   refuse(reason: unknown): void {

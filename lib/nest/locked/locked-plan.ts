@@ -26,6 +26,8 @@ export class LockedPlan {
   readonly registration: string;
   /** The text of the key; undefined where there are several, or a function makes it. */
   readonly template?: string;
+  /** The label of its locks, where the options have none. */
+  readonly label: string;
   readonly onContended: OnContended;
   /** Undefined: the options of the service. */
   readonly options?: Omit<WithLockOptions, 'signal'>;
@@ -59,6 +61,7 @@ export class LockedPlan {
     const { origin, template, make } = sourceOf(key);
     this.origin = origin;
     this.template = template;
+    this.label = template ?? name;
     this.#make = make;
   }
 

@@ -1,6 +1,6 @@
 import type { ExecutionContext } from '@nestjs/common';
 import type { Observable } from 'rxjs';
-import type { HoldOptions, LeaseOptions, LossOptions } from '../../api/options.js';
+import type { HoldOptions, LabelOptions, LeaseOptions, LossOptions } from '../../api/options.js';
 import type { ArgumentTemplate, RequestTemplate } from '../../core/keys/key-template.js';
 import type { ContextKey } from './locked-plan.js';
 
@@ -10,7 +10,7 @@ export interface LockedOptions<
   Value = never,
   Way extends 'throw' | 'skip' = 'throw' | 'skip',
 >
-  extends LeaseOptions, HoldOptions, LossOptions {
+  extends LeaseOptions, HoldOptions, LabelOptions, LossOptions {
   /**
    * What to do when another holder kept the lock for the whole `waitMs`: `throw` a `LockContendedError`; `skip` the
    * call, which then returns `undefined` (so the method has to be one that can); or call a function, and return its

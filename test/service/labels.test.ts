@@ -1,0 +1,97 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { LockEvent } from '../../lib/api/events.js';
+import type { LockService } from '../../lib/core/service/lock.service.js';
+import { openLocks } from '../support/open-locks.js';
+import { untilQueued } from '../support/queue.js';
+import { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+
+let server: RedisServer;
+beforeAll(async () => {
+  server = await RedisServer.start();
+});
+afterAll(() => server.stop());
+
+const open = (options = {}) => openLocks({ redis: server.url, ...options });
+type EventOf<Type extends LockEvent['type']> = Extract<LockEvent, { type: Type }>;
+
+function eventsOf(locks: LockService) {
+  const events: LockEvent[] = [];
+  locks.events$.subscribe((event) => events.push(event));
+  const of = <Type extends LockEvent['type']>(type: Type) =>
+    events.filter((event): event is EventOf<Type> => event.type === type);
+  return { of, came: (type: LockEvent['type'], count = 1) => until(() => of(type).length >= count, { what: type }) };
+}
+
+describe('labels', () => {
+  it('are the option, or the first part of the key, in each event of a lock [G410]', async () => {
+    const [locks, others] = [await open(), await open()];
+    const { of, came } = eventsOf(locks);
+    await locks.withLock('order:17', () => Promise.resolve());
+    await locks.withLock('order:18', { label: 'payments' }, () => Promise.resolve());
+    const held = await others.acquire('order:19');
+    await expect(locks.acquire('order:19', { waitMs: 0, label: 'tries' })).rejects.toThrow('"order:19"');
+    await held.release();
+    const lost = await locks.acquire('lost', { ttlMs: 50, watchdog: false });
+    await came('lost');
+    await lost.release();
+    await came('released', 2);
+    await came('contended');
+    expect(of('acquired').map(({ label }) => label)).toEqual(['order', 'payments', 'lost']);
+    expect(of('released').map(({ label }) => label)).toEqual(['order', 'payments']);
+    expect(of('contended')).toMatchObject([{ key: 'order:19', label: 'tries' }]);
+    expect(of('lost')).toMatchObject([{ label: 'lost' }]);
+    for (const label of ['', 'x'.repeat(101), 7 as never]) {
+      await expect(locks.acquire('k', { label })).rejects.toThrow('label must be a text of 1 to 100 characters');
+    }
+  });
+
+  it('are few, however many keys there are [G411]', async () => {
+    const locks = await openLocks({ memory: true });
+    const { of } = eventsOf(locks);
+    for (let index = 0; index < 150; index++) await locks.withLock(`user${index}:x`, () => Promise.resolve());
+    const labels = new Set(of('acquired').map(({ label }) => label));
+    expect(labels.size).toBe(101);
+    expect(labels).toContain('_other');
+  });
+
+  it('events say how a lock was come by, and for how long it was waited for and held [G412]', async () => {
+    const [locks, others] = [await open(), await open()];
+    const { of, came } = eventsOf(locks);
+    const first = await locks.acquire('a:1');
+    const { remainingMs } = first;
+    await until(() => first.remainingMs < remainingMs - 50, { what: 'a while' });
+    const second = locks.acquire('a:1');
+    await first.release(); // granted alone: it has no turns to pass on
+    await (await second).release();
+    const held = await others.acquire('a:2');
+    const waiting = [locks.acquire('a:2'), locks.acquire('a:2')] as const;
+    await untilQueued(server, 'a:2', 1);
+    await held.release();
+    await (await waiting[0]).release();
+    await (await waiting[1]).release();
+    await came('released', 4);
+    const [free, , waited, passed] = of('acquired');
+    expect(free).toMatchObject({ grant: 'free', waitedMs: expect.any(Number) as number });
+    expect(waited).toMatchObject({ key: 'a:2', grant: 'waited' });
+    expect(passed).toMatchObject({ key: 'a:2', grant: expect.stringMatching(/^(passed|waited)$/) as string });
+    expect(of('released')[0]!.heldMs).toBeGreaterThanOrEqual(40);
+    expect(of('released')[0]!.heldMs).toBeLessThan(10_000);
+  });
+
+  it('what is held and waited for is counted by label [G413]', async () => {
+    const locks = await open();
+    expect(locks.stats()).toEqual([]);
+    const held = await locks.acquireAll(['stock:1', 'stock:2']);
+    const other = await locks.acquire('job', { label: 'jobs' });
+    const waiting = [locks.acquire('stock:1'), locks.acquire('job', { label: 'more jobs' })];
+    expect(locks.stats().sort((a, b) => a.label.localeCompare(b.label))).toEqual([
+      { label: 'jobs', held: 1, waiting: 0 },
+      { label: 'more jobs', held: 0, waiting: 1 },
+      { label: 'stock', held: 2, waiting: 1 },
+    ]);
+    await Promise.all([held.release(), other.release()]);
+    for (const lock of await Promise.all(waiting)) await lock.release();
+    expect(locks.stats()).toEqual([]);
+  });
+});
