@@ -1,3 +1,5 @@
+import { createHash } from 'node:crypto';
+
 /** The holder of a lock, as far as its owner value says. */
 export interface LockHolder {
   /** The owner value as it stands in the store: unique for each acquisition. */
@@ -6,6 +8,11 @@ export interface LockHolder {
   host?: string;
   /** Process id of the holder on that host. */
   pid?: number;
+}
+
+/** A short name of an owner value that does not show it. */
+export function digestOf(owner: string): string {
+  return createHash('sha256').update(owner).digest('hex').slice(0, 16);
 }
 
 /** Reads host and pid out of an owner value; a value of another form is kept as it is. */

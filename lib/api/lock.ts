@@ -90,6 +90,10 @@ export interface LockInfo {
   /** Its holder. */
   holder: LockHolder;
   /**
+   * Names this holding of the lock, for `forceRelease(key, { owner })`: a digest of the owner value, which does not show it.
+   */
+  digest: string;
+  /**
    * When it was acquired, by the clock of this process; `undefined` when another program wrote the key, or the clock of the
    * server was set back since.
    */

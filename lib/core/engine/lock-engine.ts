@@ -1,7 +1,9 @@
 import type { Subject } from 'rxjs';
 import type { LockEvent } from '../../api/events.js';
 import type { LockStats } from '../../api/lock.js';
-import type { AcquireOutcome, LockBackend } from '../backend/lock-backend.js';
+import { LockUnavailableError } from '../../api/errors.js';
+import { digestOf } from '../../api/holder.js';
+import type { AcquireOutcome, LockBackend, ReleaseOutcome } from '../backend/lock-backend.js';
 import type { Lease } from '../lease/lease.js';
 import { Leases } from '../lease/leases.js';
 import type { LockHandle } from '../lease/lock-handle.js';
@@ -110,6 +112,17 @@ export class LockEngine {
     // The lock may have been passed on meanwhile; or it was acquired since, by right.
     for (const lease of this.#queues.leasesOf(key).filter(isTaken)) this.leases.lose(lease, 'expired');
     return taken !== undefined;
+  }
+
+  /** Takes a lock from this holder only, as a release of its own would. @returns whether it had the lock */
+  async forceReleaseFrom(key: string, digest: string): Promise<boolean> {
+    const holding = await this.#backend.inspect(key);
+    if (!holding || digestOf(holding.owner) !== digest) return false;
+    const { owner } = holding;
+    const outcome = await new Promise<ReleaseOutcome>((resolve) => this.#backend.release({ key, owner }, resolve));
+    if (outcome.status === 'unavailable') throw LockUnavailableError.from('released by force', key, outcome.causes);
+    for (const lease of this.#queues.leasesOf(key)) if (lease.grant.owner === owner) this.leases.lose(lease, 'expired');
+    return outcome.status === 'released';
   }
 
   /** Whether locks are available: acquires one beside that of the key, as a server that answers may still refuse writes. */

@@ -1,7 +1,7 @@
 import { keptUntil } from '../backend/kept-until.js';
 import type { Holding } from '../backend/lock-backend.js';
 import type { LockInfo } from '../../api/lock.js';
-import { parseOwner } from '../../api/holder.js';
+import { digestOf, parseOwner } from '../../api/holder.js';
 
 /** The answer of `inspect` for a lock that is held. */
 export function lockInfo(key: string, holding: Holding, waiters: number): LockInfo {
@@ -10,6 +10,7 @@ export function lockInfo(key: string, holding: Holding, waiters: number): LockIn
   return {
     key,
     holder: parseOwner(owner),
+    digest: digestOf(owner),
     since,
     remainingMs: Math.round(remainingMs),
     keptUntil: keptUntil(holding),

@@ -21,7 +21,7 @@ import { LockContext } from './lock-context.js';
 import { lockInfo } from './lock-info.js';
 import { LockOrder, type LockedMethod } from './lock-order.js';
 import { LockEngine, type EngineParts } from '../engine/lock-engine.js';
-import { unfit } from '../options/checks.js';
+import { refuseUnknown, unfit } from '../options/checks.js';
 import type { WaitRequest } from '../waiting/waiter.js';
 import type { Closable, Shutdown } from './shutdown.js';
 import { TransactionCheck } from './transaction-check.js';
@@ -293,11 +293,19 @@ export class LockService {
   /**
    * Takes a lock away from its holder. A holder in this process learns of it at once; in another one at its next extension at
    * the latest, or at once if that process waits, or has waited, for any lock. For operators who know that the holder is gone.
-   * @returns whether the lock had a holder
-   * @throws LockUnavailableError
+   * @param options.owner the `digest` that `inspect` has shown: the lock is taken from this holder only, not from one that came
+   *   after it. One in another process learns of it at its next extension.
+   * @returns whether the lock had a holder; with `owner`, whether it had that one
+   * @throws LockUnavailableError; with `owner` the release may then still happen, to that holder only
    */
-  forceRelease(key: string): Promise<boolean> {
-    return this.#ask(key, () => this.#engine.forceRelease(key));
+  forceRelease(key: string, options: { owner?: string } = {}): Promise<boolean> {
+    return this.#ask(key, () => {
+      refuseUnknown(options, ['owner']);
+      if (!('owner' in options)) return this.#engine.forceRelease(key);
+      const { owner } = options;
+      if (typeof owner !== 'string') throw unfit('owner', owner, 'the digest that inspect has shown'); // not from anybody
+      return this.#engine.forceReleaseFrom(key, owner);
+    });
   }
 
   /**

@@ -1,0 +1,38 @@
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
+import { openLocks } from '../support/open-locks.js';
+import { RedisServer } from '../support/redis-server.js';
+
+let servers: RedisServer[];
+beforeAll(async () => {
+  servers = await Promise.all([RedisServer.start(), RedisServer.start(), RedisServer.start()]);
+});
+afterAll(() => Promise.all(servers.map((server) => server.stop())));
+
+it.each<[string, () => RedisLockModuleOptions]>([
+  ['one Redis', () => ({ redis: servers[0]!.url })],
+  ['a Redlock', () => ({ redlock: servers.map(({ url }) => url), admission: false })],
+  ['memory', () => ({ memory: true })],
+])('a lock is taken by force only from the holder that was shown (%s) [G415]', async (_store, options) => {
+  const locks = await openLocks(options());
+  const key = `shown ${_store}`;
+  const first = await locks.acquire(key);
+  const shown = await locks.inspect(key);
+  expect(shown!.digest).toMatch(/^[0-9a-f]{16}$/);
+  expect(first.owner).not.toContain(shown!.digest);
+  await first.release();
+  expect(await locks.forceRelease(key, { owner: shown!.digest })).toBe(false);
+
+  const second = await locks.acquire(key);
+  expect(await locks.forceRelease(key, { owner: shown!.digest })).toBe(false);
+  expect(second.isHeld).toBe(true);
+
+  const waiting = locks.acquire(key);
+  const now = await locks.inspect(key);
+  expect(await locks.forceRelease(key, { owner: now!.digest })).toBe(true);
+  expect(second.isHeld).toBe(false);
+  expect(second.signal.reason).toMatchObject({ code: 'LOCK_LOST' });
+  await (await waiting).release();
+  await expect(locks.forceRelease(key, { owner: undefined })).rejects.toThrow('owner must be the digest');
+  await expect(locks.forceRelease(key, { force: true } as never)).rejects.toThrow('no option "force"');
+});
