@@ -1,4 +1,4 @@
-export { formatDiagnosis, type Finding, type LockDiagnosis, type NodeReport } from './api/diagnosis.js';
+export { formatDiagnosis, type Finding, type LockDiagnosis, type LockPing, type NodeReport } from './api/diagnosis.js';
 export {
   LockContendedError,
   LockError,

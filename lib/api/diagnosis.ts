@@ -1,3 +1,19 @@
+import type { NodeError } from './errors.js';
+
+/** The answer of `LockService.ping()`. */
+export interface LockPing {
+  /** Name of the registration. */
+  registration: string;
+  /** Whether locks can be had: the servers answer, a quorum of a Redlock votes, and the application does not close. */
+  available: boolean;
+  /** Whether the application has begun to close: from the moment on that `lock.closing` aborts. */
+  closing: boolean;
+  /** How many of the servers answer, and vote on a Redlock; one Redis, a Cluster, and the memory of the process count as one. */
+  nodes: { voting: number; of: number };
+  /** What is wrong, for operators: it names servers, but holds no credentials. On a Redlock also of nodes that are not needed. */
+  problems: NodeError[];
+}
+
 /** A finding for operators about the servers that keep the locks. */
 export interface Finding {
   /**

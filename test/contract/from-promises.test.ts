@@ -147,6 +147,20 @@ it.each([
   },
 );
 
+it.each([
+  ['rejects', reject, 'the disk is full'],
+  ['throws', throwAtOnce, 'the disk is full'],
+  ['never settles', hang, 'no answer within 20 ms'],
+])('a ping of a backend of promises that %s answers with the problem', async (_what, fails, problem) => {
+  const answer = {
+    available: false,
+    nodes: { voting: 0, of: 1 },
+    problems: [expect.objectContaining({ node: 'toy', problem })],
+  };
+  expect(await broken({ inspect: fails }).ping()).toEqual(answer);
+  expect(await broken({ ping: fails }).ping()).toEqual(answer);
+});
+
 it('callbacks of a backend of promises come after the call has returned, once', async () => {
   const backend = broken({}, 1_000);
   const calls: string[] = [];

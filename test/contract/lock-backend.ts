@@ -371,6 +371,13 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       for (const claim of claims) expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
     });
 
+    it('a ping says that locks can be had, and names each node that does not vote', async () => {
+      const { available, nodes, problems } = await backend.ping();
+      expect(available).toBe(true);
+      expect(nodes.voting).toBeGreaterThan(nodes.of / 2);
+      expect(problems).toHaveLength(nodes.of - nodes.voting);
+    });
+
     it('locks leave nothing in Redis but the fencing counters that all locks share', async () => {
       const key = freshKey('left');
       await releaseOn(backend, (await granted(backend, claimOn(key)), claimOn(key)));

@@ -15,10 +15,10 @@ import {
   type Taken,
   type WaitQueue,
 } from './lock-backend.js';
-import type { BackendReport } from './report.js';
+import { PING_KEY, pingOfOne, type BackendPing, type BackendReport } from './report.js';
 
 /** The methods of a lock backend that are optional here. */
-type Optional = 'problems' | 'connect' | 'report' | 'close';
+type Optional = 'problems' | 'connect' | 'ping' | 'report' | 'close';
 
 /** A lock backend that is written with promises. A promise that rejects counts as a store that did not answer. */
 export interface PromiseBackend
@@ -128,6 +128,20 @@ class LimitedBackend implements LockBackend {
 
   async connect(timeoutMs: number): Promise<NodeError[]> {
     return this.backend.connect?.(timeoutMs) ?? [];
+  }
+
+  /** A backend that has no ping of its own is asked to inspect a lock. */
+  async ping(): Promise<BackendPing> {
+    const { backend } = this;
+    try {
+      return await this.#limited(async () => {
+        if (backend.ping) return backend.ping();
+        await backend.inspect(PING_KEY);
+        return pingOfOne();
+      });
+    } catch (error) {
+      return pingOfOne(new NodeError(backend.name, problemOf(error)));
+    }
   }
 
   async report(timeoutMs: number): Promise<BackendReport> {

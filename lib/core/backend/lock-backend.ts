@@ -1,5 +1,5 @@
 import type { NodeError } from '../../api/errors.js';
-import type { BackendReport } from './report.js';
+import type { BackendPing, BackendReport } from './report.js';
 
 /** The longest ttl that a lock can have, in milliseconds. */
 export const LONGEST_TTL_MS = 86_400_000;
@@ -139,6 +139,11 @@ export interface LockBackend {
    * @throws LockUnavailableError after `timeoutMs`, naming the nodes
    */
   connect(timeoutMs: number): Promise<NodeError[]>;
+  /**
+   * Asks each server once whether it answers, on the connections that locks use, and opens none: health checks call it every few
+   * seconds. Takes as long as the time limit of one command at most. Never rejects.
+   */
+  ping(): Promise<BackendPing>;
   /** Checks each server once, for `timeoutMs` at most. Never rejects. */
   report(timeoutMs: number): Promise<BackendReport>;
   /** Tries unconfirmed releases once more, and closes the connections that the backend opened. */

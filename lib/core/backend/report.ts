@@ -1,8 +1,20 @@
-import type { Finding, LockDiagnosis, NodeReport } from '../../api/diagnosis.js';
-import type { LockError } from '../../api/errors.js';
+import type { Finding, LockDiagnosis, LockPing, NodeReport } from '../../api/diagnosis.js';
+import type { LockError, NodeError } from '../../api/errors.js';
 
 /** How long a backend may check its servers, in milliseconds: a server that has not answered by then counts as unreachable. */
 export const REPORT_TIMEOUT_MS = 1_000;
+
+/** The key that a ping looks at. Nobody takes its lock. */
+export const PING_KEY = 'nest-redis-lock:ping';
+
+/** A backend's answer to a ping. */
+export type BackendPing = Pick<LockPing, 'available' | 'nodes' | 'problems'>;
+
+/** The ping of a backend whose store is one, for all it knows. @param problem undefined: it answers */
+export function pingOfOne(problem?: NodeError): BackendPing {
+  const available = problem === undefined;
+  return { available, nodes: { voting: available ? 1 : 0, of: 1 }, problems: available ? [] : [problem] };
+}
 
 /** A backend's report on the servers that keep its locks. */
 export interface BackendReport {

@@ -10,7 +10,7 @@ import type {
   ReleaseOutcome,
   Taken,
 } from '../../core/backend/lock-backend.js';
-import type { BackendReport } from '../../core/backend/report.js';
+import { pingOfOne, type BackendPing, type BackendReport } from '../../core/backend/report.js';
 
 const EXCLUDES_NO_OTHERS: Finding = {
   severity: 'warning',
@@ -110,6 +110,10 @@ export class MemoryBackend implements LockBackend {
 
   async connect(): Promise<[]> {
     return [];
+  }
+
+  async ping(): Promise<BackendPing> {
+    return pingOfOne();
   }
 
   async report(): Promise<BackendReport> {

@@ -21,6 +21,8 @@ import { ScriptFault } from '../scripts/script-fault.js';
 import { ScriptRunner, type Reply, type ScriptRunnerListener, type Sending } from '../scripts/script-runner.js';
 import { ExtensionsAcrossSlots } from './extensions-across-slots.js';
 import { InFlight } from '../../../core/time/in-flight.js';
+import { inTime } from '../../../core/time/time-limit.js';
+import { PING_KEY } from '../../../core/backend/report.js';
 import { PlainInbox, type Inbox } from './inbox.js';
 import { ShardedInbox, type ShardedInboxListener } from './sharded-inbox.js';
 import { countersOf, LockKeys } from './lock-keys.js';
@@ -287,6 +289,18 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
       status: 'seen',
       holding: holdingOf(reply),
     }));
+  }
+
+  /**
+   * Asks the server once, if it is connected: in a Cluster the master of one key, which stands for all. The time limit includes
+   * the time for which the command has to wait in this process.
+   * @returns the problem; undefined when it answered
+   */
+  async ping(): Promise<NodeError | undefined> {
+    if (!this.isReady) return this.connection.problem;
+    const { commandTimeoutMs } = this.#settings;
+    const answer = this.inspect(PING_KEY).then((view) => (view.status === 'fault' ? view.error : undefined));
+    return inTime(answer, commandTimeoutMs, () => nodeError(this.name, `no answer within ${commandTimeoutMs} ms`));
   }
 
   forceRelease(key: string): Promise<NodeSeizure> {

@@ -53,6 +53,11 @@ export class RedlockNode implements RedisNodeListener {
     }
   }
 
+  /** Asks the node once, unless it is known not to vote. @returns why it does not vote */
+  async ping(): Promise<NodeError | undefined> {
+    return (this.node.isReady && this.abstention) || this.node.ping();
+  }
+
   /** Why it does not vote although it answers. */
   get abstention(): NodeError | undefined {
     const vote = this.admission?.vote();

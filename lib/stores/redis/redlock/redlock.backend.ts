@@ -15,6 +15,7 @@ import {
   type WaitListener,
   type WaitQueue,
 } from '../../../core/backend/lock-backend.js';
+import type { BackendPing } from '../../../core/backend/report.js';
 import { unreachable } from '../client/advice.js';
 import { noteTtl, type Fault, type NodeExtension, type NodeRelease, type Vote } from '../node/node-answers.js';
 import {
@@ -248,6 +249,13 @@ export class RedlockBackend implements LockBackend, WaitQueue {
     if (this.#nodes.length - errors.length < this.#quorum) throw unreachable(errors, timeoutMs);
     const abstentions = this.#nodes.filter((node) => node.isReady).map((node) => node.abstention);
     return [...errors, ...abstentions.filter((error) => error !== undefined)];
+  }
+
+  async ping(): Promise<BackendPing> {
+    const answers = await Promise.all(this.#nodes.map((node) => node.ping()));
+    const problems = answers.filter((problem) => problem !== undefined);
+    const nodes = { voting: answers.length - problems.length, of: answers.length };
+    return { available: nodes.voting >= this.#quorum, nodes, problems };
   }
 
   async close(): Promise<void> {

@@ -15,6 +15,7 @@ import {
   type WaitListener,
   type WaitQueue,
 } from '../../../core/backend/lock-backend.js';
+import { pingOfOne, type BackendPing } from '../../../core/backend/report.js';
 import { noteTtl, RedisGrant, type NodeExtension, type NodeRelease, type Vote } from '../node/node-answers.js';
 import { unreachable } from '../client/advice.js';
 import type { RedisNode } from '../node/redis-node.js';
@@ -166,6 +167,10 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
     const error = await this.#node.connection.ready(timeoutMs, 'start');
     if (error) throw unreachable([error], timeoutMs);
     return [];
+  }
+
+  async ping(): Promise<BackendPing> {
+    return pingOfOne(await this.#node.ping());
   }
 
   async close(): Promise<void> {
