@@ -14,12 +14,13 @@ const NEWEST_PEERS = { rxjs: '7.8.2', 'reflect-metadata': '0.2.2' };
 const OLDEST_PEERS = { rxjs: '7.2.0', 'reflect-metadata': '0.1.13' };
 const NODENEXT = { module: 'nodenext', moduleResolution: 'nodenext' };
 
-/** The newest release of each Nest and the oldest one in `peerDependencies`, and likewise of ioredis and of @nestjs/schedule. */
+/** The newest release of each Nest and the oldest one in `peerDependencies`, and likewise of the optional peers. */
 const APPS = [
   {
     type: 'module',
     nest: '12.5.1',
     schedule: '12.0.2',
+    terminus: '12.1.0',
     ioredis: ['6.0.0', '5.11.1'],
     peers: NEWEST_PEERS,
     typescript: '6.0.3',
@@ -29,6 +30,7 @@ const APPS = [
     type: 'commonjs',
     nest: '12.2.0',
     schedule: '12.0.0',
+    terminus: '12.0.0',
     ioredis: ['6.0.0', '5.4.0'],
     peers: NEWEST_PEERS,
     typescript: '6.0.3',
@@ -38,6 +40,7 @@ const APPS = [
     type: 'commonjs',
     nest: '11.2.10',
     schedule: '5.0.0',
+    terminus: '11.0.0',
     ioredis: ['5.11.1', '6.0.0'],
     peers: OLDEST_PEERS,
     typescript: '5.9.3',
@@ -50,6 +53,7 @@ const APPS = [
     type: 'module',
     nest: '11.2.8',
     schedule: '6.1.3',
+    terminus: '11.1.1',
     ioredis: ['5.4.0', '6.0.0'],
     peers: NEWEST_PEERS,
     typescript: '5.9.3',
@@ -93,7 +97,14 @@ async function tryApp(app, folder, tarball, redis) {
   for (const ioredis of app.ioredis) {
     const name = `Nest ${app.nest}, ${app.type === 'module' ? 'ESM' : 'CommonJS'}, ioredis ${ioredis}`;
     await writeJson(join(folder, 'package.json'), packageJson(app, ioredis, tarball));
-    const versions = { '@nestjs/core': app.nest, '@nestjs/schedule': app.schedule, ioredis, ...app.peers };
+    const { nest, schedule, terminus, peers } = app;
+    const versions = {
+      '@nestjs/core': nest,
+      '@nestjs/schedule': schedule,
+      '@nestjs/terminus': terminus,
+      ioredis,
+      ...peers,
+    };
     await step(`${name}: install`, () => install(folder, versions));
     await step(`${name}: compile with TypeScript ${app.typescript}`, () => run('npx', ['--no-install', 'tsc'], folder));
     await step(`${name}: run`, () => runApp(folder, redis));
@@ -108,11 +119,11 @@ async function tryWithoutOptionalPeers(app, folder, tarball) {
   await mkdir(folder);
   await copyFile(join(bareSource, 'main.ts'), join(folder, 'main.ts'));
   await writeJson(join(folder, 'tsconfig.json'), tsconfig(app));
-  const manifest = packageJson({ ...app, schedule: undefined }, undefined, tarball); // JSON leaves out what is undefined
+  const manifest = packageJson({ ...app, schedule: undefined, terminus: undefined }, undefined, tarball); // JSON leaves out what is undefined
   await writeJson(join(folder, 'package.json'), manifest);
   const name = `Nest ${app.nest}, ${app.type === 'module' ? 'ESM' : 'CommonJS'}, no optional peers`;
   await step(`${name}: install`, () => install(folder, { '@nestjs/core': app.nest, ...app.peers }));
-  for (const peer of ['ioredis', '@nestjs/schedule']) {
+  for (const peer of ['ioredis', '@nestjs/schedule', '@nestjs/terminus']) {
     if (existsSync(join(folder, 'node_modules', peer))) throw new Error(`${peer} was installed all the same.`);
   }
   await step(`${name}: compile with TypeScript ${app.typescript}`, () => run('npx', ['--no-install', 'tsc'], folder));
@@ -155,7 +166,7 @@ async function install(folder, versions) {
   }
 }
 
-function packageJson({ type, nest, schedule, peers, typescript }, ioredis, tarball) {
+function packageJson({ type, nest, schedule, terminus, peers, typescript }, ioredis, tarball) {
   return {
     name: 'app',
     version: '1.0.0',
@@ -166,6 +177,7 @@ function packageJson({ type, nest, schedule, peers, typescript }, ioredis, tarba
       '@nestjs/core': nest,
       '@nestjs/platform-express': nest,
       '@nestjs/schedule': schedule,
+      '@nestjs/terminus': terminus,
       ioredis,
       'nest-redis-lock': `file:${tarball}`,
       ...peers,

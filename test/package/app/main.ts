@@ -4,6 +4,7 @@ import { hostname } from 'node:os';
 import {
   ConsoleLogger,
   Controller,
+  Get,
   HttpCode,
   Injectable,
   Module,
@@ -14,6 +15,7 @@ import {
 } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { ScheduleModule, SchedulerRegistry } from '@nestjs/schedule';
+import { HealthCheck, HealthCheckService, TerminusModule, type HealthCheckResult } from '@nestjs/terminus';
 import { Redis } from 'ioredis';
 import {
   InjectLockService,
@@ -26,6 +28,7 @@ import {
   type Lock,
 } from 'nest-redis-lock';
 import { LockedCron } from 'nest-redis-lock/schedule';
+import { LockHealthIndicator } from 'nest-redis-lock/terminus';
 import { LockBench, withoutLocks } from 'nest-redis-lock/testing';
 
 // The application that the packed library is tried in: compiled and started once for each combination of versions.
@@ -110,14 +113,29 @@ class OrdersController {
   }
 }
 
+@Controller('health')
+class HealthController {
+  constructor(
+    private readonly health: HealthCheckService,
+    private readonly locks: LockHealthIndicator,
+  ) {}
+
+  @Get()
+  @HealthCheck()
+  async ready(): Promise<HealthCheckResult> {
+    return this.health.check([() => this.locks.pingCheck('locks')]);
+  }
+}
+
 @Module({
   imports: [
+    TerminusModule,
     ScheduleModule.forRoot(),
     RedisLockModule.forRoot({ redis: redisUrl }),
     RedisLockModule.forRoot({ name: 'dead', redis: `redis://${DEAD_NODE}`, lazyConnect: true, commandTimeoutMs: 100 }),
   ],
-  providers: [Orders],
-  controllers: [OrdersController],
+  providers: [Orders, LockHealthIndicator],
+  controllers: [OrdersController, HealthController],
 })
 class AppModule {}
 
@@ -171,6 +189,12 @@ async function main(): Promise<void> {
   app.get(SchedulerRegistry).getCronJob('nightly'); // is scheduled
   await orders.nightly();
   assert.deepEqual(orders.nights, ['nightly'], 'the cron job runs under its lock');
+
+  const health = await fetch(`${await app.getUrl()}/health`);
+  const { status, details } = (await health.json()) as HealthCheckResult;
+  assert.deepEqual([status, details], ['ok', { locks: { status: 'up', nodes: { voting: 1, of: 1 } } }]);
+  const { dead } = await app.get(LockHealthIndicator).pingCheck('dead', { registration: 'dead' });
+  assert.deepEqual(dead, { status: 'down', message: 'no lock can be taken', nodes: { voting: 0, of: 1 } });
 
   for (const path of ['secret/report', 'secret/service-report']) {
     const answer = await answerOf(`${url}/${path}`);

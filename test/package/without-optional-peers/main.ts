@@ -4,7 +4,7 @@ import { Injectable, Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { Locked, LockOptionsError, LockService, RedisLockModule } from 'nest-redis-lock';
 
-// An application that has no ioredis, because its locks are in memory, and no @nestjs/schedule.
+// An application that has no ioredis, because its locks are in memory, and none of the other optional peers.
 
 @Injectable()
 class Orders {
@@ -34,12 +34,14 @@ async function main(): Promise<void> {
     return true;
   });
 
-  const schedule: string = 'nest-redis-lock/schedule'; // the compiler must not look for its types
-  await assert.rejects(import(schedule), (error: Error & { code?: string }) => {
-    assert.match(error.code!, /MODULE_NOT_FOUND$/);
-    assert.match(error.message, /'@nestjs\/schedule'/);
-    return true;
-  });
+  for (const name of ['schedule', 'terminus']) {
+    const entry: string = `nest-redis-lock/${name}`; // the compiler must not look for its types
+    await assert.rejects(import(entry), (error: Error & { code?: string }) => {
+      assert.match(error.code!, /MODULE_NOT_FOUND$/);
+      assert(error.message.includes(`'@nestjs/${name}'`), error.message);
+      return true;
+    });
+  }
 }
 
 void main();

@@ -1,0 +1,1 @@
+export { LockHealthIndicator, type LockPingCheckOptions } from './lock.health.js';

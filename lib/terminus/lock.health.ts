@@ -1,0 +1,61 @@
+import { Inject, Injectable } from '@nestjs/common';
+import { ModuleRef } from '@nestjs/core';
+import { HealthIndicatorService, type HealthIndicatorResult } from '@nestjs/terminus';
+import type { LockPing } from '../api/diagnosis.js';
+import { milliseconds } from '../core/options/checks.js';
+import type { LockService } from '../core/service/lock.service.js';
+import { inTime } from '../core/time/time-limit.js';
+import { getLockServiceToken } from '../nest/injection/tokens.js';
+
+/** Options of `LockHealthIndicator.pingCheck`. */
+export interface LockPingCheckOptions {
+  /** Name of the registration. @default the one without a name */
+  registration?: string;
+  /** How long the check may take, in milliseconds, 1 to 60 000. @default 1000 */
+  timeoutMs?: number;
+  /** Whether the result says what is wrong with which server: it names their addresses, so not on a public page. @default false */
+  details?: boolean;
+}
+
+const CHECK_TIMEOUT = milliseconds(1, 60_000);
+
+/** Says to `@nestjs/terminus`, 11 and 12, whether locks can be had. For readiness, never for liveness. */
+@Injectable()
+export class LockHealthIndicator {
+  /** @internal Nest makes it. */
+  constructor(
+    // By hand, as applications are also built by tools that emit no types of parameters.
+    @Inject(HealthIndicatorService) private readonly health: HealthIndicatorService,
+    @Inject(ModuleRef) private readonly ref: ModuleRef,
+  ) {}
+
+  /**
+   * `down` when no lock can be had, and from the moment on that the application begins to close. `degraded` when some nodes of a
+   * Redlock do not vote, but are not needed; `up` with `warnings` in versions of Terminus that have no `degraded`. Never rejects:
+   * a mistake in the options is `down`, too.
+   * @param key the name of the check in the result
+   */
+  async pingCheck<const Key extends string>(
+    key: Key,
+    { registration, timeoutMs = 1_000, details = false }: LockPingCheckOptions = {},
+  ): Promise<HealthIndicatorResult<Key>> {
+    const session = this.health.check(key);
+    try {
+      CHECK_TIMEOUT('timeoutMs', timeoutMs);
+      const locks = this.ref.get<LockService>(getLockServiceToken(registration), { strict: false });
+      const ping = await inTime<LockPing>(locks.ping(), timeoutMs, () => {
+        throw new Error(`no answer within ${timeoutMs} ms`);
+      });
+      const { available, closing, nodes, problems } = ping;
+      const data = { nodes, ...(details && { problems: problems.map(({ message }) => message) }) };
+      if (closing) return session.down({ message: 'the application is closing', ...data });
+      if (!available) return session.down({ message: 'no lock can be taken', ...data });
+      if (nodes.voting === nodes.of) return session.up(data);
+      const impaired = { ...data, warnings: [`${nodes.of - nodes.voting} of ${nodes.of} nodes cannot vote`] };
+      // Terminus 11 drops a result of any status but up and down.
+      return typeof session.degraded === 'function' ? session.degraded(impaired) : session.up(impaired);
+    } catch (error) {
+      return session.down({ message: error instanceof Error ? error.message : String(error) });
+    }
+  }
+}

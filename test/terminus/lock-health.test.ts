@@ -1,0 +1,205 @@
+import { get } from 'node:http';
+import { json } from 'node:stream/consumers';
+import { Controller, Get, Injectable, type OnModuleDestroy } from '@nestjs/common';
+import { ModuleRef, type NestApplicationContext } from '@nestjs/core';
+import {
+  HealthCheck,
+  HealthCheckService,
+  HealthIndicatorService,
+  TerminusModule,
+  type HealthCheckResult,
+} from '@nestjs/terminus';
+import { getLockServiceToken, RedisLockModule, type LockService } from 'nest-redis-lock';
+import { LockHealthIndicator, type LockPingCheckOptions } from 'nest-redis-lock/terminus';
+import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { Gate } from '../support/gate.js';
+import { openApp, type TestApp } from '../support/nest-app.js';
+import { RedlockNodes } from '../support/redlock-nodes.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
+import { until } from '../support/until.js';
+
+/** How long Terminus keeps an application open that closes, in milliseconds. */
+const GRACE_MS = 500;
+
+@Controller()
+class HealthController {
+  constructor(
+    private readonly health: HealthCheckService,
+    private readonly locks: LockHealthIndicator,
+  ) {}
+
+  @Get('ready')
+  @HealthCheck()
+  ready(): Promise<HealthCheckResult> {
+    return this.health.check([
+      () => this.locks.pingCheck('one'),
+      () => this.locks.pingCheck('three', { registration: 'three' }),
+    ]);
+  }
+}
+
+/** Has the application stay in its first hook of closing until the gate opens. */
+@Injectable()
+class SlowToClose implements OnModuleDestroy {
+  readonly gate = new Gate();
+
+  async onModuleDestroy(): Promise<void> {
+    await this.gate.opened;
+  }
+}
+
+/** What Terminus 11 provides: results of two statuses only. */
+const ELEVEN = {
+  check: (key: string) => ({
+    up: (data: object) => ({ [key]: { ...data, status: 'up' } }),
+    down: (data: object) => ({ [key]: { ...data, status: 'down' } }),
+  }),
+} as unknown as HealthIndicatorService;
+
+/** The nodes of one registration; the only Redis of the other one is the first of them, behind a proxy. */
+let nodes: RedlockNodes;
+let proxy: TcpProxy;
+let made: TestApp;
+let indicator: LockHealthIndicator;
+let ofEleven: LockHealthIndicator;
+let closed = false;
+
+beforeAll(async () => {
+  nodes = await RedlockNodes.start(3);
+  proxy = await TcpProxy.start(nodes.servers[0]!.port);
+  made = await openApp(
+    {
+      imports: [
+        TerminusModule.forRoot({ logger: false, gracefulShutdownTimeoutMs: GRACE_MS }),
+        RedisLockModule.forRoot({ name: 'three', redlock: nodes.urls }),
+        RedisLockModule.forRoot({ name: 'fresh', redlock: nodes.urls, keyPrefix: 'fresh', lazyConnect: true }),
+      ],
+      controllers: [HealthController],
+      providers: [LockHealthIndicator, SlowToClose],
+    },
+    { redis: proxy.url, commandTimeoutMs: 200 },
+  );
+  await made.app.listen(0, '127.0.0.1');
+  indicator = made.app.get(LockHealthIndicator);
+  ofEleven = new LockHealthIndicator(ELEVEN, made.app.get(ModuleRef));
+});
+beforeEach(async () => {
+  nodes.resume();
+  await proxy.accept();
+  for (const registration of ['default', 'three']) await is('up', { registration });
+});
+afterAll(async () => {
+  nodes.resume();
+  if (!closed) made.app.get(SlowToClose).gate.open();
+  await made.app.close();
+  await proxy.stop();
+  await nodes.stop();
+});
+
+/** The result of the check, once it has this status. */
+const is = (status: string, options?: LockPingCheckOptions, check = indicator) =>
+  until(
+    async () => {
+      const { locks } = await check.pingCheck('locks', options);
+      return locks.status === status ? locks : undefined;
+    },
+    { what: `the check is ${status}` },
+  );
+
+/** On a connection of its own: one that is kept alive would hold up the HTTP server when it closes. */
+async function ready(): Promise<{ code: number | undefined; body: HealthCheckResult }> {
+  const url = `${await made.app.getUrl()}/ready`;
+  return new Promise((resolve, reject) => {
+    const call = get(url, { agent: false }, (answer) => {
+      json(answer).then((body) => resolve({ code: answer.statusCode, body: body as HealthCheckResult }), reject);
+    });
+    call.on('error', reject);
+  });
+}
+
+it('an application whose locks can be had is ready, by HTTP', async () => {
+  const up = { status: 'up', nodes: { voting: 1, of: 1 } };
+  const three = { status: 'up', nodes: { voting: 3, of: 3 } };
+  expect(await ready()).toMatchObject({ code: 200, body: { status: 'ok', details: { one: up, three } } });
+});
+
+it('an application whose Redis is gone is not ready, and no address is shown unless details are wanted [G445]', async () => {
+  proxy.refuse();
+  proxy.cut();
+  const down = { status: 'down', message: 'no lock can be taken', nodes: { voting: 0, of: 1 } };
+  expect(await is('down')).toEqual(down);
+  expect(await is('down', { details: true })).toEqual({
+    ...down,
+    problems: [expect.stringContaining(`127.0.0.1:${proxy.port}: not connected`)],
+  });
+  expect(await is('down', {}, ofEleven)).toEqual(down);
+  expect(await ready()).toMatchObject({ code: 503, body: { status: 'error', error: { one: down } } });
+});
+
+it('a Redlock without a node that it does not need is degraded, and up with a warning in Terminus 11 [G446]', async () => {
+  nodes.pause(2);
+  const impaired = { nodes: { voting: 2, of: 3 }, warnings: ['1 of 3 nodes cannot vote'] };
+  expect(await is('degraded', { registration: 'three' })).toEqual({ status: 'degraded', ...impaired });
+  expect(await is('up', { registration: 'three' }, ofEleven)).toEqual({ status: 'up', ...impaired });
+  const { code, body } = await ready();
+  expect([code, body.status, body.details.three]).toEqual([200, 'degraded', { status: 'degraded', ...impaired }]);
+});
+
+it('a Redlock without a majority is down', async () => {
+  nodes.pause(1, 2);
+  const down = { status: 'down', message: 'no lock can be taken', nodes: { voting: 1, of: 3 } };
+  expect(await is('down', { registration: 'three' })).toEqual(down);
+  expect(await is('down', { registration: 'three' }, ofEleven)).toEqual(down);
+});
+
+it('a Redlock whose nodes were just started is down until they vote', async () => {
+  const problems = Array.from({ length: 3 }, () => expect.stringMatching(/ it votes in \d+ ms/));
+  const waits = { status: 'down', message: 'no lock can be taken', nodes: { voting: 0, of: 3 }, problems };
+  await until(
+    async () => {
+      const { locks } = await indicator.pingCheck('locks', { registration: 'fresh', details: true });
+      return (locks.problems as string[]).every((problem) => problem.includes('it votes in'));
+    },
+    { what: 'its nodes are checked' },
+  );
+  expect(await is('down', { registration: 'fresh', details: true })).toEqual(waits);
+});
+
+it('a check that takes longer than its time limit is down, and so is one with a mistake in its options', async () => {
+  proxy.hold();
+  expect(await is('down', { timeoutMs: 20 })).toEqual({ status: 'down', message: 'no answer within 20 ms' });
+  proxy.release();
+  const { locks } = await indicator.pingCheck('locks', { registration: 'unknown' });
+  expect(locks).toEqual({ status: 'down', message: expect.stringContaining('LockService(unknown)') });
+  const { locks: odd } = await indicator.pingCheck('locks', { timeoutMs: -1 });
+  expect(odd).toEqual({ status: 'down', message: expect.stringContaining('timeoutMs') });
+});
+
+it('an application is not ready from the moment that lock.closing aborts, but grants free locks while Terminus waits [G444]', async () => {
+  const { app, locks } = made;
+  const lock = await locks.acquire('held');
+  const atOnce = new Promise((resolve) => {
+    lock.closing.addEventListener('abort', () => resolve(indicator.pingCheck('locks')));
+  });
+  const over = (app as unknown as NestApplicationContext).close('SIGTERM'); // as enableShutdownHooks() does
+  closed = true;
+  const closing = { status: 'down', message: 'the application is closing', nodes: { voting: 1, of: 1 } };
+  expect(await atOnce).toEqual({ locks: closing });
+  // Terminus itself says nothing yet.
+  expect(await ready()).toMatchObject({ code: 503, body: { status: 'error', error: { one: closing } } });
+
+  app.get(SlowToClose).gate.open();
+  const { code, body } = await until(
+    async () => {
+      const answer = await ready();
+      return answer.body.status === 'shutting_down' ? answer : undefined;
+    },
+    { what: 'Terminus waits' },
+  );
+  expect([code, body.error!.one]).toEqual([503, closing]);
+  const three = app.get<LockService>(getLockServiceToken('three'));
+  expect(await three.withLock('free', () => 'granted')).toBe('granted');
+  expect(await locks.withLock('free', () => 'granted')).toBe('granted');
+  await lock.release();
+  await over;
+});
