@@ -144,6 +144,25 @@ describe('a set that is given up in the middle', () => {
   });
 });
 
+describe('a set whose first locks end while it waits for another', () => {
+  it('a set of which one lock was lost before all were acquired is refused, and leaves nothing [G335]', async () => {
+    const [locks, others] = [await open(), await open()];
+    const holder = await others.acquire('ended:2');
+    const acquiring = locks.acquireAll(['ended:1', 'ended:2'], { ttlMs: 50, watchdog: false });
+    const outcome = acquiring.catch((error: unknown) => error);
+    await untilQueued(server, 'ended:2', 1);
+    await until(async () => !(await heldOf('ended:')).includes('ended:1'), { what: 'the lease of the first has ended' });
+    await holder.release();
+    expect(await outcome).toMatchObject({
+      code: 'LOCK_UNAVAILABLE',
+      key: 'ended:1',
+      message: expect.stringContaining('lost again before all locks of the call were acquired (expired)'),
+    });
+    await untilFree('ended:');
+    expect(locks.size).toBe(0);
+  });
+});
+
 describe('what others do wrong with several locks', () => {
   it('two that name the same keys in opposite orders both get on, and ask a bounded number of times', async () => {
     const TURNS = 40;

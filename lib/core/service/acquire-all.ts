@@ -1,4 +1,4 @@
-import { LockContendedError } from '../../api/errors.js';
+import { LockContendedError, LockUnavailableError, NodeError } from '../../api/errors.js';
 import type { LockHandle } from '../lease/lock-handle.js';
 
 /**
@@ -8,7 +8,8 @@ import type { LockHandle } from '../lease/lock-handle.js';
  * @param keys each once, in order
  * @param tryAcquire tries exactly once
  * @param wait acquires the lock, waiting for it; without it the first refusal ends the call
- * @throws the refusal that ended it: what was acquired by then is released
+ * @throws the refusal that ended it, or LockUnavailableError for a lock that was lost before all were acquired: what was
+ *   acquired by then is released
  */
 export async function acquireAll(
   keys: readonly string[],
@@ -24,11 +25,20 @@ export async function acquireAll(
       if (!wait || !(refusal instanceof LockContendedError)) throw refusal;
       held.push(await wait(keys[held.length]!));
     }
+    const lost = held.find(({ lease }) => !lease.isAlive);
+    if (lost) throw lostMeanwhile(lost);
     return held;
   } catch (error) {
     for (const lock of held) void lock.release(); // at once, so that none of them goes on when this call has ended
     throw error;
   }
+}
+
+/** A set is complete only while all of it is held: the first locks may have ended while later ones were waited for. */
+function lostMeanwhile({ key, lease }: LockHandle): LockUnavailableError {
+  const problem = `the lock was lost again before all locks of the call were acquired (${lease.lostReason})`;
+  const cause = new NodeError('the store', problem, 'Try again; without the watchdog, ttlMs must be longer than waitMs.');
+  return LockUnavailableError.from('acquired', key, [cause]);
 }
 
 /**
