@@ -151,7 +151,9 @@ describe('a set whose first locks end while it waits for another', () => {
     const acquiring = locks.acquireAll(['ended:1', 'ended:2'], { ttlMs: 50, watchdog: false });
     const outcome = acquiring.catch((error: unknown) => error);
     await untilQueued(server, 'ended:2', 1);
-    await until(async () => !(await heldOf('ended:')).includes('ended:1'), { what: 'the lease of the first has ended' });
+    await until(async () => !(await heldOf('ended:')).includes('ended:1'), {
+      what: 'the lease of the first has ended',
+    });
     await holder.release();
     expect(await outcome).toMatchObject({
       code: 'LOCK_UNAVAILABLE',
@@ -159,6 +161,24 @@ describe('a set whose first locks end while it waits for another', () => {
       message: expect.stringContaining('lost again before all locks of the call were acquired (expired)'),
     });
     await untilFree('ended:');
+    expect(locks.size).toBe(0);
+  });
+
+  it('a set that is given up between two of its questions leaves no handle on a lock of the call around it', async () => {
+    const [locks, others] = [await open(), await open()];
+    const holder = await others.acquire('between:1');
+    const reason = new Error('enough');
+    await locks.withLock('between:2', async () => {
+      const giveUp = new AbortController();
+      const isGranted = (key: string, type: string) => key === 'between:1' && type === 'acquired';
+      const watching = locks.events$.subscribe(({ key, type }) => isGranted(key, type) && giveUp.abort(reason));
+      const acquiring = locks.acquireAll(['between:1', 'between:2', 'between:3'], { signal: giveUp.signal });
+      await untilQueued(server, 'between:1', 1);
+      await holder.release();
+      await expect(acquiring).rejects.toBe(reason);
+      watching.unsubscribe();
+    });
+    await untilFree('between:');
     expect(locks.size).toBe(0);
   });
 });

@@ -37,7 +37,11 @@ export async function acquireAll(
 /** A set is complete only while all of it is held: the first locks may have ended while later ones were waited for. */
 function lostMeanwhile({ key, lease }: LockHandle): LockUnavailableError {
   const problem = `the lock was lost again before all locks of the call were acquired (${lease.lostReason})`;
-  const cause = new NodeError('the store', problem, 'Try again; without the watchdog, ttlMs must be longer than waitMs.');
+  const cause = new NodeError(
+    'the store',
+    problem,
+    'Try again; without the watchdog, ttlMs must be longer than waitMs.',
+  );
   return LockUnavailableError.from('acquired', key, [cause]);
 }
 
@@ -49,7 +53,8 @@ async function tried(
   keys: readonly string[],
   tryAcquire: (key: string) => Promise<LockHandle>,
 ): Promise<{ granted: LockHandle[]; refusal?: Error }> {
-  const attempts = await Promise.allSettled(keys.map(tryAcquire));
+  // Async: one that throws at once must not hide what the others are granted.
+  const attempts = await Promise.allSettled(keys.map(async (key) => tryAcquire(key)));
   const granted: LockHandle[] = [];
   let refusal: Error | undefined;
   for (const attempt of attempts) {
