@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { LockEvent } from '../../lib/api/events.js';
 import type { LockService } from '../../lib/core/service/lock.service.js';
 import { Gate } from '../support/gate.js';
@@ -81,7 +81,8 @@ describe('a lock with holdMs', () => {
     locks.events$.subscribe(({ type }) => type === 'acquired' && giveUp.abort(reason));
     await expect(locks.acquire('gave-up', { holdMs: 10_000, signal: giveUp.signal })).rejects.toBe(reason);
     await until(() => isFree('gave-up'), { what: 'the lock to be free' });
-    expect(events.find(({ type }) => type === 'released')).not.toHaveProperty('keptUntil');
+    const released = await until(() => events.find(({ type }) => type === 'released'), { what: 'the event' });
+    expect(released).not.toHaveProperty('keptUntil');
   });
 
   it('is held for longer when a nested call wants that, or that call fails [G344]', async () => {
@@ -138,6 +139,18 @@ describe('a lock with holdMs', () => {
     expect(await leftMs('lost')).toBeGreaterThan(9_000);
     expect(await lock.release()).toBe(false);
     expect(await leftMs('lost')).toBeGreaterThan(9_000);
+  });
+
+  it('is kept for no shorter when the wall clock is set ahead meanwhile [G336]', async () => {
+    const locks = await open();
+    const dateNow = Date.now.bind(Date);
+    onTestFinished(() => void vi.restoreAllMocks());
+    await locks.withLock('clock', { holdMs: 10_000, onLost: 'ignore' }, async () => {
+      vi.spyOn(Date, 'now').mockImplementation(() => dateNow() + 3_600_000);
+    });
+    await until(async () => !/\d$/.test(await valueOf('clock')), { what: 'the lock to be kept or released' });
+    expect(await valueOf('clock')).toMatch(/=$/);
+    expect(await leftMs('clock')).toBeGreaterThan(9_000);
   });
 
   it('of a set is kept from the moment on that all of them are acquired [G348]', async () => {

@@ -1,7 +1,7 @@
 import type { Grant } from '../backend/lock-backend.js';
 import { LockLostError, LockUnavailableError, type LockLostReason, type LockOutcome } from '../../api/errors.js';
 import type { Linked, LinkedList } from '../time/linked-list.js';
-import { validityMs } from '../time/clock.js';
+import { monotonic, validityMs } from '../time/clock.js';
 
 /**
  * - `held`: it may be relied on.
@@ -85,7 +85,10 @@ export class Lease implements Linked<Lease> {
   isUnsettled = false;
   /** The error of the last extension, if it failed. */
   fault?: Error;
-  /** Until when the store keeps it at least, by the clock, however its work ends. */
+  /**
+   * Until when the store keeps it at least, however its work ends. By the monotonic clock: a wall clock that is set ahead ends
+   * a lease early, which is safe, but would end this early, too.
+   */
   keptUntil = 0;
   readonly #owner: LeaseOwner;
   #state: LeaseState = 'held';
@@ -147,7 +150,7 @@ export class Lease implements Linked<Lease> {
 
   /** For how long the store is to keep it from now on, whether it is held or not, in milliseconds; 0: no longer than its work. */
   get keptForMs(): number {
-    return this.keptUntil === 0 ? 0 : Math.max(0, Math.ceil(this.keptUntil - this.#owner.now()));
+    return this.keptUntil === 0 ? 0 : Math.max(0, Math.ceil(this.keptUntil - monotonic()));
   }
 
   get remainingMs(): number {

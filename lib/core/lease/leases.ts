@@ -4,7 +4,7 @@ import type { LockEvent } from '../../api/events.js';
 import { Labels } from '../keys/labels.js';
 import { checkTtl } from '../options/call-options.js';
 import { setImmediate } from '../time/event-loop.js';
-import { validityMs } from '../time/clock.js';
+import { monotonic, validityMs } from '../time/clock.js';
 import { Lease, type LeaseOwner } from './lease.js';
 import { Watchdog, type WatchdogListener } from './watchdog.js';
 
@@ -105,13 +105,14 @@ export class Leases implements LeaseOwner, WatchdogListener {
 
   /**
    * Extends a lease by its ttl, and has the store keep the lock for at least `holdMs`, even if this process dies.
-   * @returns until when that is, by the clock; the lease is kept until then once that is its `keptUntil`
+   * @returns until when that is, by the monotonic clock; the lease is kept until then once that is its `keptUntil`
    * @throws LockUnavailableError
    */
   async keepFor(lease: Lease, holdMs: number): Promise<number> {
     if (lease.isHeld && lease.keptForMs >= holdMs) return lease.keptUntil; // by a call around this one
+    const until = monotonic() + holdMs;
     const outcome = await this.#extendNow(lease, lease.ttlMs, holdMs);
-    if (outcome.status === 'extended' && lease.isHeld) return outcome.sentAt + holdMs;
+    if (outcome.status === 'extended' && lease.isHeld) return until;
     const causes = outcome.status === 'unavailable' ? outcome.causes : [lostBefore(lease.lostReason)];
     throw LockUnavailableError.from('kept', lease.key, causes);
   }
