@@ -133,7 +133,7 @@ describe('a lock with holdMs', () => {
 
   it('is kept when its lease was lost here, and stands in the store [G347]', async () => {
     const locks = await open();
-    const lock = await locks.acquire('lost', { ttlMs: 60, watchdog: false, holdMs: 10_000 });
+    const lock = await locks.acquire('lost', { ttlMs: 150, watchdog: false, holdMs: 10_000 });
     await new Promise((resolve) => lock.signal.addEventListener('abort', resolve));
     await until(async () => (await valueOf('lost')).endsWith('='), { what: 'the lock to be kept' });
     expect(await leftMs('lost')).toBeGreaterThan(9_000);
@@ -151,6 +151,43 @@ describe('a lock with holdMs', () => {
     await until(async () => !/\d$/.test(await valueOf('clock')), { what: 'the lock to be kept or released' });
     expect(await valueOf('clock')).toMatch(/=$/);
     expect(await leftMs('clock')).toBeGreaterThan(9_000);
+  });
+
+  it('stands for the longest holdMs of calls that begin at the same time, however they are extended [G337]', async () => {
+    const locks = await open({ ttlMs: 1_000 });
+    await locks.withLock('both', async (lock) => {
+      const nested = [20_000, 10_000].map((holdMs) => locks.acquire('both', { holdMs }));
+      await Promise.all([...nested, lock.extend(500)]);
+      expect(await leftMs('both')).toBeGreaterThan(19_000);
+      for (const each of nested) await (await each).release();
+    });
+  });
+
+  it('is not passed on within the process, be it kept or given up, though it was granted for several calls in turn', async () => {
+    const [locks, others] = [await open({ ttlMs: 10_000, cohortMs: 60_000 }), await open()];
+    const turn = async (key: string, signal?: AbortSignal) => {
+      const holder = await others.acquire(key);
+      const first = locks.acquire(key, { holdMs: 60_000, signal });
+      const second = locks.acquire(key);
+      await queued(key);
+      await holder.release();
+      return { first, second };
+    };
+    const kept = await turn('kept-turn');
+    await (await kept.first).release();
+    expect(await valueOf('kept-turn')).toMatch(/=$/);
+    await locks.forceRelease('kept-turn');
+    await (await kept.second).release();
+
+    const giveUp = new AbortController();
+    locks.events$.subscribe(
+      ({ type, key }) => type === 'acquired' && key === 'left' && giveUp.abort(new Error('enough')),
+    );
+    const left = await turn('left', giveUp.signal);
+    await expect(left.first).rejects.toThrow('enough');
+    const next = await left.second;
+    expect(await leftMs('left')).toBeLessThanOrEqual(10_000); // that of its own ttl
+    await next.release();
   });
 
   it('of a set is kept from the moment on that all of them are acquired [G348]', async () => {

@@ -90,6 +90,8 @@ export class Lease implements Linked<Lease> {
    * a lease early, which is safe, but would end this early, too.
    */
   keptUntil = 0;
+  /** The same, also for calls that do not have their lock yet: no extension shortens that, and the lock is not passed on. */
+  askedUntil = 0;
   readonly #owner: LeaseOwner;
   #state: LeaseState = 'held';
   #deadline: number;
@@ -150,7 +152,12 @@ export class Lease implements Linked<Lease> {
 
   /** For how long the store is to keep it from now on, whether it is held or not, in milliseconds; 0: no longer than its work. */
   get keptForMs(): number {
-    return this.keptUntil === 0 ? 0 : Math.max(0, Math.ceil(this.keptUntil - monotonic()));
+    return leftMs(this.keptUntil);
+  }
+
+  /** For how long the store is to have it stand at least if it is extended now, in milliseconds. */
+  get askedForMs(): number {
+    return leftMs(this.askedUntil);
   }
 
   get remainingMs(): number {
@@ -274,4 +281,8 @@ export class Lease implements Linked<Lease> {
     }
     return true;
   }
+}
+
+function leftMs(until: number): number {
+  return until === 0 ? 0 : Math.max(0, Math.ceil(until - monotonic()));
 }

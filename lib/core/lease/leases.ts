@@ -111,7 +111,8 @@ export class Leases implements LeaseOwner, WatchdogListener {
   async keepFor(lease: Lease, holdMs: number): Promise<number> {
     if (lease.isHeld && lease.keptForMs >= holdMs) return lease.keptUntil; // by a call around this one
     const until = monotonic() + holdMs;
-    const outcome = await this.#extendNow(lease, lease.ttlMs, holdMs);
+    lease.askedUntil = Math.max(lease.askedUntil, until); // before others extend it, while this call waits for its other locks
+    const outcome = await this.#extendNow(lease, lease.ttlMs);
     if (outcome.status === 'extended' && lease.isHeld) return until;
     const causes = outcome.status === 'unavailable' ? outcome.causes : [lostBefore(lease.lostReason)];
     throw LockUnavailableError.from('kept', lease.key, causes);
@@ -233,25 +234,20 @@ export class Leases implements LeaseOwner, WatchdogListener {
     else if (!lease.isExtending) this.#watchdog.unwatch(lease);
   }
 
-  async #extendNow(lease: Lease, ttlMs: number, holdMs?: number): Promise<ExtendOutcome> {
+  async #extendNow(lease: Lease, ttlMs: number): Promise<ExtendOutcome> {
     while (lease.isExtending) await lease.answered(); // one at a time, so that the last answer is that of the last command
     if (!lease.isHeld) return ENDED;
-    return new Promise((resolve) => this.#extend(lease, ttlMs, resolve, holdMs));
+    return new Promise((resolve) => this.#extend(lease, ttlMs, resolve));
   }
 
   /** The lease counts on its ttl, which may be shorter than the time for which the store is to keep the lock. */
-  #extend(
-    lease: Lease,
-    ttlMs: number,
-    done: (outcome: ExtendOutcome) => void = ignore,
-    holdMs = lease.keptForMs,
-  ): void {
+  #extend(lease: Lease, ttlMs: number, done: (outcome: ExtendOutcome) => void = ignore): void {
     if (!lease.beginExtension(ttlMs)) {
       done(ENDED);
       return;
     }
     this.#watchdog.watchExtending(lease);
-    this.#backend.extend({ grant: lease.grant, ttlMs: Math.max(ttlMs, holdMs, lease.keptForMs) }, (outcome) => {
+    this.#backend.extend({ grant: lease.grant, ttlMs: Math.max(ttlMs, lease.askedForMs) }, (outcome) => {
       this.#extended(lease, outcome);
       done(outcome);
     });

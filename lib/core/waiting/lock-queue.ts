@@ -533,12 +533,12 @@ export class LockQueue {
   static readonly #timeIsOver = (queue: LockQueue, waiter: Waiter): void =>
     queue.#giveUp(waiter, timedOut(waiter, queue.#known));
 
-  /** A lease that is not extended, or has another ttl, has to be one of its own; one that is kept ends with the time. */
-  #canPassOn({ grant, ttlMs, sentAt, deadline, isUnsettled, keptForMs }: Lease, { request }: Waiter): boolean {
+  /** A lease that is not extended, or has another ttl, has to be one of its own; one that is kept, or was to be, stands longer. */
+  #canPassOn({ grant, ttlMs, sentAt, deadline, isUnsettled, askedForMs }: Lease, { request }: Waiter): boolean {
     if (this.#cohort?.grant !== grant || request.cohort === false) return false;
     const { nextToken, lastToken, endsAt } = this.#cohort;
     const now = this.queues.now();
-    if (nextToken > lastToken || now >= endsAt || isUnsettled || keptForMs > 0) return false;
+    if (nextToken > lastToken || now >= endsAt || isUnsettled || askedForMs > 0) return false;
     return request.watchdog && request.ttlMs === ttlMs && now < sentAt + (deadline - sentAt) * PASSED_WITHIN;
   }
 
