@@ -4,6 +4,7 @@ import type { LockService } from '../../lib/core/service/lock.service.js';
 import { Gate } from '../support/gate.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
 let server: RedisServer;
@@ -12,7 +13,8 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop());
 
-const open = (options: { ttlMs?: number; cohortMs?: number } = {}) => openLocks({ redis: server.url, ...options });
+const open = (options: { ttlMs?: number; cohortMs?: number; shutdownTimeoutMs?: number } = {}) =>
+  openLocks({ redis: server.url, ...options });
 const leftMs = async (key: string) => Number(await server.command('PTTL', `lock:{${key}}`));
 const isFree = async (key: string) => (await leftMs(key)) === -2;
 const valueOf = async (key: string) => String(await server.command('GET', `lock:{${key}}`));
@@ -83,6 +85,26 @@ describe('a lock with holdMs', () => {
     await until(() => isFree('gave-up'), { what: 'the lock to be free' });
     const released = await until(() => events.find(({ type }) => type === 'released'), { what: 'the event' });
     expect(released).not.toHaveProperty('keptUntil');
+  });
+
+  it('is released at once when the application has closed before the call has it [G338]', async () => {
+    const locks = await open({ shutdownTimeoutMs: 5_000 });
+    let closing: Promise<void> | undefined;
+    locks.events$.subscribe(({ type }) => type === 'acquired' && (closing = locks.beforeApplicationShutdown()));
+    await expect(locks.acquire('closed', { holdMs: 10_000 })).rejects.toThrow('The application is closing');
+    await closing;
+    expect(await isFree('closed')).toBe(true);
+  });
+
+  it('whose hold is not confirmed fails its call, and is released once it can be [G339]', async () => {
+    const proxy = await TcpProxy.start(server.port);
+    onTestFinished(() => proxy.stop());
+    const locks = await openLocks({ redis: proxy.url, commandTimeoutMs: 200 });
+    locks.events$.subscribe(({ type }) => type === 'acquired' && proxy.dropReplies());
+    await expect(locks.acquire('unconfirmed', { holdMs: 10_000 })).rejects.toThrow(/"unconfirmed" could not be kept/);
+    proxy.passReplies();
+    await until(() => isFree('unconfirmed'), { what: 'the lock to be free' });
+    expect(locks.size).toBe(0);
   });
 
   it('is held for longer when a nested call wants that, or that call fails [G344]', async () => {

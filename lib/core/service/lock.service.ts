@@ -22,6 +22,7 @@ import { lockInfo } from './lock-info.js';
 import { LockOrder, type LockedMethod } from './lock-order.js';
 import { LockEngine, type EngineParts } from '../engine/lock-engine.js';
 import { refuseUnknown, unfit } from '../options/checks.js';
+import { closed } from '../waiting/refusals.js';
 import type { WaitRequest } from '../waiting/waiter.js';
 import type { Closable, Shutdown } from './shutdown.js';
 import { TransactionCheck } from './transaction-check.js';
@@ -480,6 +481,7 @@ export class LockService {
     try {
       const until = await Promise.all(leases.map((lease) => this.#engine.leases.keepFor(lease, holdMs!)));
       signal?.throwIfAborted();
+      if (this.#shutdown.closing.phase === 'closed') throw closed(leases[0]!.key);
       leases.forEach((lease, index) => (lease.keptUntil = Math.max(lease.keptUntil, until[index]!)));
       return held;
     } catch (error) {
