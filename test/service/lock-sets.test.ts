@@ -117,6 +117,28 @@ describe('several locks, all or none', () => {
     await until(() => events.some(({ type, key }) => type === 'contended' && key === 'e2'), { what: 'the refusal' });
   });
 
+  it('a set that does not wait reports that it was refused', async () => {
+    const locks = await open();
+    const keys: string[] = [];
+    locks.events$.subscribe(({ type, key }) => type === 'contended' && keys.push(key));
+    await (await open()).withLock('n2', async () => expect(await locks.tryAcquireAll(['n1', 'n2'])).toBeNull());
+    await until(() => keys.length > 0, { what: 'the event' });
+    expect(keys).toEqual(['n2']);
+  });
+
+  it('a set that does not wait enters what the call holds, and the loss of any of its locks is the error', async () => {
+    const locks = await open();
+    await locks.withLock('n4', async () => {
+      const set = await locks.tryAcquireAll(['n4', 'n5']);
+      expect(set?.keys).toEqual(['n4', 'n5']);
+      expect(await set!.release()).toBe(true);
+    });
+    for (const key of ['n6', 'n7']) {
+      const losing = locks.withLock(['n6', 'n7'], () => locks.forceRelease(key));
+      await expect(losing).rejects.toMatchObject({ code: 'LOCK_LOST', key });
+    }
+  });
+
   it('a set whose store cannot be asked reports that', async () => {
     const stopped = await RedisServer.start();
     const locks = await openLocks({ redis: stopped.url });
