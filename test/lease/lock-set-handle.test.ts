@@ -1,6 +1,13 @@
+import { getEventListeners } from 'node:events';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
 import { LockSetHandle } from '../../lib/core/lease/lock-set-handle.js';
 import type { LockHandle } from '../../lib/core/lease/lock-handle.js';
+import { until } from '../support/until.js';
+
+setFlagsFromString('--expose-gc');
+const collectGarbage = runInNewContext('gc') as () => void;
 
 /** A handle that is lost, and told that the application closes, when the test says so. */
 class StandIn {
@@ -31,6 +38,10 @@ class StandIn {
   assertHeld() {
     this.loss.signal.throwIfAborted();
   }
+
+  async release() {
+    return true;
+  }
 }
 
 function setOfThree() {
@@ -56,6 +67,28 @@ describe('the handle of a set of locks', () => {
     locks[at]!.end.abort();
     expect(closing.aborted).toBe(true);
     expect(set.closing).toBe(closing);
+  });
+
+  it('is freed with its locks, whoever still listens to its signals, and leaves no listener at those that go on', async () => {
+    const { locks, set } = setOfThree();
+    set.signal.addEventListener('abort', () => {});
+    set.closing.addEventListener('abort', () => {});
+    await set.release();
+    for (const { signal, closing } of locks) {
+      expect(getEventListeners(signal, 'abort')).toEqual([]);
+      expect(getEventListeners(closing, 'abort')).toEqual([]);
+    }
+
+    const signals = Array.from({ length: 20 }, () => {
+      const { signal } = setOfThree().set;
+      signal.addEventListener('abort', () => {});
+      return new WeakRef(signal);
+    });
+    const freed = () => {
+      collectGarbage();
+      return signals.filter((each) => each.deref() === undefined).length;
+    };
+    await until(() => freed() >= 15, { what: 'the signals are freed' });
   });
 
   it('runs for as long as the shortest of its leases', () => {

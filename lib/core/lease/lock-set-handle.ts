@@ -7,6 +7,8 @@ import type { LockHandle } from './lock-handle.js';
 export class LockSetHandle implements LockSet {
   #signal?: AbortSignal;
   #closing?: AbortSignal;
+  /** Aborts when the set is released: a lock of a call around this one goes on. */
+  #ended?: AbortController;
 
   /** @param locks at least one, in the order in which they were acquired */
   constructor(readonly locks: readonly LockHandle[]) {}
@@ -23,12 +25,12 @@ export class LockSetHandle implements LockSet {
 
   get signal(): AbortSignal {
     const signals = this.locks.map(({ signal }) => signal); // asking each may abort it
-    return (this.#signal ??= AbortSignal.any(signals));
+    return (this.#signal ??= this.#anyOf(signals));
   }
 
   get closing(): AbortSignal {
     const signals = this.locks.map(({ closing }) => closing);
-    return (this.#closing ??= AbortSignal.any(signals));
+    return (this.#closing ??= this.#anyOf(signals));
   }
 
   get isHeld(): boolean {
@@ -50,6 +52,7 @@ export class LockSetHandle implements LockSet {
 
   async release(): Promise<boolean> {
     const released = await Promise.all(this.locks.map((lock) => lock.release()));
+    this.#ended?.abort();
     return released.every(Boolean);
   }
 
@@ -65,6 +68,18 @@ export class LockSetHandle implements LockSet {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.release();
+  }
+
+  /** Not `AbortSignal.any`: Node 20 never frees a signal of that which has a listener, and most locks end without an abort. */
+  #anyOf(signals: readonly AbortSignal[]): AbortSignal {
+    const any = new AbortController();
+    this.#ended ??= new AbortController();
+    for (const signal of signals) {
+      const abort = () => any.abort(signal.reason);
+      if (signal.aborted) abort();
+      else signal.addEventListener('abort', abort, { once: true, signal: this.#ended.signal });
+    }
+    return any.signal;
   }
 }
 
