@@ -62,7 +62,6 @@ describe('A primary that became a replica and kept its connections', () => {
 
   it('is left where locks wait for replicas, too', async () => {
     const [old, next] = [await address(), await redisServer()];
-    await next.command('CONFIG', 'SET', 'repl-diskless-sync-delay', 0);
     const replica = await redisServer('--replicaof', '127.0.0.1', String(old.server.port));
     const follows = async (primary: RedisServer) =>
       until(async () => String(await primary.command('INFO', 'replication')).includes('state=online'), {

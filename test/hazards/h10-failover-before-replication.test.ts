@@ -10,7 +10,7 @@ import { counterOn } from '../support/stored.js';
 
 /** A primary with a replica that follows it through a proxy, which can hold the stream of changes back. */
 async function replicated(): Promise<{ primary: RedisServer; stream: TcpProxy; replica: RedisServer }> {
-  const primary = await redisServer('--repl-diskless-sync-delay', '0');
+  const primary = await redisServer();
   const stream = await proxyTo(primary);
   const replica = await redisServer('--replicaof', '127.0.0.1', String(stream.port));
   await until(async () => String(await replica.command('INFO', 'replication')).includes('master_link_status:up'), {

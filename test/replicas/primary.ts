@@ -13,7 +13,7 @@ export class Primary {
   ) {}
 
   static async start(): Promise<Primary> {
-    const server = await RedisServer.start({ args: ['--repl-diskless-sync', 'no'] });
+    const server = await RedisServer.start();
     const stream = await TcpProxy.start(server.port);
     const replica = await RedisServer.start({ args: ['--replicaof', `127.0.0.1 ${stream.port}`] });
     const primary = new Primary(server, replica, stream);

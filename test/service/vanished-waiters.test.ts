@@ -344,7 +344,7 @@ describe('those who wait in several services are all served after', () => {
   });
 
   it('the waiters of several services are all served after a failover to a replica, which knows the queue [G123]', async () => {
-    const primary = await RedisServer.start({ args: ['--repl-diskless-sync-delay', '0'] });
+    const primary = await RedisServer.start();
     const replica = await RedisServer.start({ args: ['--replicaof', `127.0.0.1 ${primary.port}`] });
     const proxy = await TcpProxy.start(primary.port);
     onTestFinished(() => Promise.all([proxy.stop(), primary.stop(), replica.stop()]).then(() => {}));

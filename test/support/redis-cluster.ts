@@ -49,7 +49,6 @@ export class RedisCluster {
     const replica = await RedisServer.start({ args: CLUSTER_NODE });
     this.#replicas.push(replica);
     const id = String(await master!.command('CLUSTER', 'MYID'));
-    await master!.command('CONFIG', 'SET', 'repl-diskless-sync', 'no'); // that waits for others for seconds
     for (const { port } of this.nodes) await replica.command('CLUSTER', 'MEET', '127.0.0.1', port);
     const replicate = () =>
       replica.command('CLUSTER', 'REPLICATE', id).then(

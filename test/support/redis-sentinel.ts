@@ -35,7 +35,7 @@ export class SentinelGroup {
   ) {}
 
   static async start(): Promise<SentinelGroup> {
-    const primary = await RedisServer.start({ args: ['--repl-diskless-sync', 'no'] });
+    const primary = await RedisServer.start();
     // With different priorities it is known beforehand who is promoted.
     const replicas: [Replica, Replica] = [await follow(primary, 10), await follow(primary, 100)];
     await acknowledged(primary, replicas.length);

@@ -36,7 +36,7 @@ export class RedisServer {
   static async start({ args = [], port, dir, files = {} }: RedisServerOptions = {}): Promise<RedisServer> {
     const folder = dir ?? (await mkdtemp(join(tmpdir(), 'redis-server-')));
     const ownsDir = dir === undefined;
-    const allArgs = [...debugCommand(await provideRedisServer()), ...args];
+    const allArgs = [...debugCommand(await provideRedisServer()), ...SYNC_AT_ONCE, ...args];
     try {
       for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text);
       const launched = await launchRedisServer({ dir: folder, port, args: allArgs });
@@ -130,6 +130,9 @@ export class RedisServer {
     return admin;
   }
 }
+
+/** By default a primary waits for five seconds before it sends its data, in case more replicas come. */
+const SYNC_AT_ONCE = ['--repl-diskless-sync-delay', '0'];
 
 let debugSettings: string[] | undefined;
 

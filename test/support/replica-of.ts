@@ -8,7 +8,6 @@ export async function replicaOf(
   at: { port: number } = master,
   ...args: string[]
 ): Promise<RedisServer> {
-  await master.command('CONFIG', 'SET', 'repl-diskless-sync-delay', 0);
   const replica = await redisServer('--replicaof', '127.0.0.1', String(at.port), ...args);
   await until(async () => String(await replica.command('INFO', 'replication')).includes('master_link_status:up'), {
     what: 'the replica follows',
