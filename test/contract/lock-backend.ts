@@ -93,18 +93,6 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       expect(await releaseOn(backend, winner)).toEqual({ status: 'gone' });
     });
 
-    it('a lock is free when its ttl is over, and a late release leaves the new holder alone [G3]', async () => {
-      const expired = claimOn(freshKey(), 200);
-      const { sentAt } = await granted(backend, expired);
-      const next = claimOn(expired.key);
-      await takes(next);
-      expect(now() - sentAt).toBeGreaterThanOrEqual(199); // Redis counts whole milliseconds
-
-      expect(await releaseOn(backend, expired)).toEqual({ status: 'gone' });
-      expect((await backend.inspect(next.key))?.owner).toBe(next.owner);
-      await releaseOn(backend, next);
-    });
-
     it('an extension of a held lock starts its ttl anew', async () => {
       const claim = claimOn(freshKey(), 5_000);
       await granted(backend, claim);
@@ -136,61 +124,6 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       expect(await extendOn(backend, expired)).toEqual({ status: 'lost', reason: 'stolen' });
       expect((await backend.inspect(holder.key))?.owner).toBe(holder.owner);
       await releaseOn(backend, holder);
-    });
-
-    it('each grant has a larger fencing token: after a release, an expiry and a forced release [G13]', async () => {
-      const key = freshKey();
-      const tokens: number[] = [];
-      const take = async (ttlMs?: number) => {
-        const claim = claimOn(key, ttlMs);
-        await until(
-          async () => {
-            const outcome = await acquireOn(backend, claim);
-            if (outcome.status === 'acquired') tokens.push(outcome.grant.fencingToken!);
-            return outcome.status === 'acquired';
-          },
-          { what: 'the lock is granted' },
-        );
-        return claim;
-      };
-      await releaseOn(backend, await take());
-      await releaseOn(backend, await take());
-      await take(100);
-      await take(); // after the one before has expired
-      await backend.forceRelease(key);
-      await releaseOn(backend, await take());
-      expect(tokens).toHaveLength(5);
-      expect(tokens).toEqual([...new Set(tokens)].sort((a, b) => a - b));
-      expect(tokens.every(Number.isSafeInteger)).toBe(true);
-    });
-
-    it.each(['release', 'extension'])('a late %s leaves the next holder alone, whenever it comes', async (what) => {
-      await Promise.all(
-        Array.from({ length: 20 }, async (_, index) => {
-          const ending = claimOn(freshKey(), 400);
-          const next = claimOn(ending.key);
-          await takes(ending);
-          await sleep(360 + 4 * index);
-          ending.ttlMs = 20;
-          const late = what === 'release' ? releaseOn(backend, ending) : extendOn(backend, ending);
-          await takes(next);
-          await late;
-          expect((await backend.inspect(next.key))?.owner).toBe(next.owner);
-          await releaseOn(backend, next);
-        }),
-      );
-    });
-
-    it('an extended lock is free when its new ttl is over, not before', async () => {
-      const claim = claimOn(freshKey(), 200);
-      await granted(backend, claim);
-      const extendedAt = now();
-      claim.ttlMs = 400;
-      await extendOn(backend, claim);
-      const next = claimOn(claim.key);
-      await takes(next);
-      expect(now() - extendedAt).toBeGreaterThanOrEqual(399); // Redis counts whole milliseconds
-      await releaseOn(backend, next);
     });
 
     it('a lock keeps its fencing token when it is extended', async () => {
@@ -253,19 +186,6 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       expect(await backend.inspect(kept.key)).toMatchObject({ ...shown, fencingToken });
       expect(await acquireOn(backend, claimOn(kept.key))).toMatchObject({ ...shown, status: 'contended' });
       await backend.forceRelease(kept.key);
-    });
-
-    it('a lock that is kept ends by itself when that time is over, not before [G330]', async () => {
-      const kept = claimOn(freshKey());
-      const { fencingToken } = await granted(backend, kept);
-      const keptAt = now();
-      expect(await releaseOn(backend, kept, 200)).toEqual({ status: 'released' });
-      const next = claimOn(kept.key);
-      await takes(next);
-      expect(now() - keptAt).toBeGreaterThanOrEqual(199); // Redis counts whole milliseconds
-      expect(next.grant!.fencingToken).toBeGreaterThan(fencingToken);
-      expect((await backend.inspect(next.key))!.isKept).toBeUndefined();
-      await releaseOn(backend, next);
     });
 
     it('a lock is kept for longer than its ttl', async () => {
@@ -393,6 +313,89 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       await backend.inspect(freshKey('left'));
 
       await subject.checkLeft?.();
+    });
+
+    // Side by side: they wait for leases to end.
+    describe.concurrent('as time passes', () => {
+      it('a lock is free when its ttl is over, and a late release leaves the new holder alone [G3]', async () => {
+        const expired = claimOn(freshKey(), 200);
+        const { sentAt } = await granted(backend, expired);
+        const next = claimOn(expired.key);
+        await takes(next);
+        expect(now() - sentAt).toBeGreaterThanOrEqual(199); // Redis counts whole milliseconds
+
+        expect(await releaseOn(backend, expired)).toEqual({ status: 'gone' });
+        expect((await backend.inspect(next.key))?.owner).toBe(next.owner);
+        await releaseOn(backend, next);
+      });
+
+      it('each grant has a larger fencing token: after a release, an expiry and a forced release [G13]', async () => {
+        const key = freshKey();
+        const tokens: number[] = [];
+        const take = async (ttlMs?: number) => {
+          const claim = claimOn(key, ttlMs);
+          await until(
+            async () => {
+              const outcome = await acquireOn(backend, claim);
+              if (outcome.status === 'acquired') tokens.push(outcome.grant.fencingToken!);
+              return outcome.status === 'acquired';
+            },
+            { what: 'the lock is granted' },
+          );
+          return claim;
+        };
+        await releaseOn(backend, await take());
+        await releaseOn(backend, await take());
+        await take(100);
+        await take(); // after the one before has expired
+        await backend.forceRelease(key);
+        await releaseOn(backend, await take());
+        expect(tokens).toHaveLength(5);
+        expect(tokens).toEqual([...new Set(tokens)].sort((a, b) => a - b));
+        expect(tokens.every(Number.isSafeInteger)).toBe(true);
+      });
+
+      it.each(['release', 'extension'])('a late %s leaves the next holder alone, whenever it comes', async (what) => {
+        await Promise.all(
+          Array.from({ length: 20 }, async (_, index) => {
+            const ending = claimOn(freshKey(), 400);
+            const next = claimOn(ending.key);
+            await takes(ending);
+            await sleep(360 + 4 * index);
+            ending.ttlMs = 20;
+            const late = what === 'release' ? releaseOn(backend, ending) : extendOn(backend, ending);
+            await takes(next);
+            await late;
+            expect((await backend.inspect(next.key))?.owner).toBe(next.owner);
+            await releaseOn(backend, next);
+          }),
+        );
+      });
+
+      it('an extended lock is free when its new ttl is over, not before', async () => {
+        const claim = claimOn(freshKey(), 200);
+        await granted(backend, claim);
+        const extendedAt = now();
+        claim.ttlMs = 400;
+        await extendOn(backend, claim);
+        const next = claimOn(claim.key);
+        await takes(next);
+        expect(now() - extendedAt).toBeGreaterThanOrEqual(399); // Redis counts whole milliseconds
+        await releaseOn(backend, next);
+      });
+
+      it('a lock that is kept ends by itself when that time is over, not before [G330]', async () => {
+        const kept = claimOn(freshKey());
+        const { fencingToken } = await granted(backend, kept);
+        const keptAt = now();
+        expect(await releaseOn(backend, kept, 200)).toEqual({ status: 'released' });
+        const next = claimOn(kept.key);
+        await takes(next);
+        expect(now() - keptAt).toBeGreaterThanOrEqual(199); // Redis counts whole milliseconds
+        expect(next.grant!.fencingToken).toBeGreaterThan(fencingToken);
+        expect((await backend.inspect(next.key))!.isKept).toBeUndefined();
+        await releaseOn(backend, next);
+      });
     });
   });
 }
