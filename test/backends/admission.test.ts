@@ -1,10 +1,9 @@
-import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { AcquireOutcome, LockBackend } from '../../lib/core/backend/lock-backend.js';
 import { LockUnavailableError } from '../../lib/api/errors.js';
 import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
-import { replicaOf } from '../support/replica-of.js';
 import { clientOf } from '../support/stage.js';
-import type { RedisServer } from '../support/redis-server.js';
+import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 import { acquireOn, claimOn, connected, extendOn, freshKey, granted, opened, releaseOn } from '../support/claims.js';
@@ -20,8 +19,14 @@ async function uptime(server: RedisServer): Promise<number> {
 
 describe('A node of a Redlock', () => {
   let nodes: RedlockNodes;
+  /** One for each test that needs a server that has been up for four seconds: they grow old beside the tests before. */
+  let old: RedisServer[];
   const backends: LockBackend[] = [];
 
+  beforeAll(async () => {
+    old = [await RedisServer.start(), await RedisServer.start()];
+  });
+  afterAll(() => Promise.all(old.map((server) => server.stop())));
   beforeEach(async () => {
     nodes = await RedlockNodes.start(3);
   });
@@ -155,9 +160,10 @@ describe('A node of a Redlock', () => {
   });
 
   it('that was up for longer than the longest ttl before anybody asked votes at once', async () => {
-    await nodes.servers[1]!.command('SET', 'lock:admission', '1 20 another');
-    await until(async () => (await uptime(nodes.servers[1]!)) >= 4, { what: 'it has been up for four seconds' });
-    const backend = await open({ ttlMs: 900 });
+    const [server] = old;
+    await server!.command('SET', 'lock:admission', '1 20 another');
+    await until(async () => (await uptime(server!)) >= 4, { what: 'it has been up for four seconds' });
+    const backend = await open({ redlock: [nodes.urls[0]!, server!.url, nodes.urls[2]!], ttlMs: 900 });
     await withoutAnother(1);
     expect(await attempt(backend, 900)).toMatchObject({ status: 'acquired' });
   });
@@ -178,7 +184,10 @@ describe('A node of a Redlock', () => {
   it('that was a replica until now does not vote, however long it has been up', async () => {
     const proxy = await TcpProxy.start(nodes.servers[1]!.port);
     onTestFinished(() => proxy.stop());
-    const replica = await replicaOf(nodes.servers[1]!);
+    const replica = old[1]!;
+    await replica.command('REPLICAOF', '127.0.0.1', nodes.servers[1]!.port);
+    const follows = async () => String(await replica.command('INFO', 'replication')).includes('master_link_status:up');
+    await until(follows, { what: 'the replica follows' });
     const backend = await open({ redlock: [nodes.urls[0]!, proxy.url, nodes.urls[2]!], ttlMs: 900 });
     await granted(backend, claimOn(freshKey(), 900));
     await until(async () => (await uptime(replica)) >= 4, { what: 'it has been up for four seconds' });
