@@ -12,7 +12,7 @@ import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 import { ownerOn } from '../support/stored.js';
 
-const HOLD_MS = 20;
+const HOLD_MS = 10;
 
 let server: RedisServer;
 beforeAll(async () => {
