@@ -68,16 +68,23 @@ describe('a loop that asks again at once leaves the event loop running', () => {
     );
   });
 
-  it.each(['acquire', 'tryAcquire'])(
-    'while all nodes of a Redlock hang, and has at most 100 calls a second of %s refused',
-    async (call) => {
-      const nodes = await RedlockNodes.start(3);
-      onTestFinished(() => nodes.stop());
-      const careless = await CarelessProcess.start({ redlock: nodes.urls });
+  describe('while a Redlock hangs', () => {
+    let nodes: RedlockNodes;
+    let careless: CarelessProcess;
+    beforeAll(async () => {
+      nodes = await RedlockNodes.start(3);
+      careless = await CarelessProcess.launched({ redlock: nodes.urls });
       nodes.pause(0, 1, 2);
-      expectPaced(await careless.loop(call, 600));
-    },
-  );
+    });
+    afterAll(() => Promise.all([careless.kill(), nodes.stop()]));
+
+    it.each(['acquire', 'tryAcquire'])(
+      'while all nodes of a Redlock hang, and has at most 100 calls a second of %s refused',
+      async (call) => {
+        expectPaced(await careless.loop(call, 600));
+      },
+    );
+  });
 
   it('while Redis is gone, and has its lock when it is back', async () => {
     const gone = await RedisServer.start();
@@ -90,14 +97,21 @@ describe('a loop that asks again at once leaves the event loop running', () => {
     expect(await asking).toMatchObject({ granted: true });
   });
 
-  it.each(['tryAcquire', 'withLock', 'a lock of its own'])(
-    'a loop that asks again at once while its own process holds the lock leaves the event loop running: %s [G54]',
-    async (call) => {
-      const careless = await CarelessProcess.start({ redis: server.url, keyPrefix: call });
+  describe('while its own process holds the lock', () => {
+    let careless: CarelessProcess;
+    beforeAll(async () => {
+      careless = await CarelessProcess.launched({ redis: server.url, keyPrefix: 'its own' });
       await careless.hold();
-      expect((await careless.loop(call)).calls).toBeGreaterThan(1);
-    },
-  );
+    });
+    afterAll(() => careless.kill());
+
+    it.each(['tryAcquire', 'withLock', 'a lock of its own'])(
+      'a loop that asks again at once while its own process holds the lock leaves the event loop running: %s [G54]',
+      async (call) => {
+        expect((await careless.loop(call)).calls).toBeGreaterThan(1);
+      },
+    );
+  });
 
   it.each([{ redis: true }, { memory: true as const }])(
     'until the holder, in the same process, gives the lock back by a timer: %o',
