@@ -25,7 +25,7 @@ export function diagnosticsOf(source: string, settings: ts.CompilerOptions = {})
   host.fileExists = (path) => path === name || ts.sys.fileExists(path);
   host.readFile = (path) => (path === name ? source : ts.sys.readFile(path));
   const program = ts.createProgram([name], merged, host);
-  return ts.getPreEmitDiagnostics(program).map(({ file, start = 0, messageText }) => ({
+  return ts.getPreEmitDiagnostics(program, program.getSourceFile(name)).map(({ file, start = 0, messageText }) => ({
     line: file ? file.getLineAndCharacterOfPosition(start).line + 1 : 0,
     message: ts.flattenDiagnosticMessageText(messageText, '\n'),
   }));
