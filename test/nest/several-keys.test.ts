@@ -157,7 +157,7 @@ describe('@Locked with several keys', () => {
     ['101 keys', Array.from({ length: 101 }, (_, index) => `key ${index}`), 'by 1 to 100 keys: got 101.'],
     ['an empty key', ['a', ''], "must be a non-empty string: got ''."],
     ['a number', ['a', 5], 'must be a non-empty string: got number.'],
-    ['an array in it', ['a', ['b']], 'must be a non-empty string: got object.'],
+    ['an array in it', ['a', ['b']], 'must be a non-empty string: got an array; for several keys use acquireAll.'],
   ])('a method whose key function returns an array with %s does not run [G363]', async (_, keys, problem) => {
     const refusal = await transfers.any(...keys).catch((error: unknown) => error);
     expect(refusal).toBeInstanceOf(LockKeyError);

@@ -8,10 +8,8 @@ const MAX_KEYS = 100;
 /** @throws LockKeyError for a key that is empty, over 1 KiB, or that Redis Cluster would misread */
 export function checkKey(key: unknown, status: 400 | 500 = 500): asserts key is string {
   if (typeof key !== 'string' || key === '') {
-    throw new LockKeyError(
-      `The key of a lock must be a non-empty string: got ${key === '' ? "''" : typeof key}.`,
-      status,
-    );
+    const got = key === '' ? "''" : Array.isArray(key) ? 'an array; for several keys use acquireAll' : typeof key;
+    throw new LockKeyError(`The key of a lock must be a non-empty string: got ${got}.`, status);
   }
   if (key.length > MAX_KEY_BYTES / 4 && Buffer.byteLength(key) > MAX_KEY_BYTES) {
     throw new LockKeyError(

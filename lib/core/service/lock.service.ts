@@ -181,10 +181,11 @@ export class LockService {
    * @returns the result of the work
    * @throws like `acquire`; the error of the work; LockLostError when the lock was lost meanwhile (see `onLost`)
    */
-  withLock<T>(key: string, work: Work<T>): Promise<T>;
-  withLock<T>(key: string, options: WithLockOptions, work: Work<T>): Promise<T>;
   withLock<T>(keys: readonly string[], work: WorkOfSet<T>): Promise<T>;
   withLock<T>(keys: readonly string[], options: WithLockOptions, work: WorkOfSet<T>): Promise<T>;
+  // Last, since some compilers show the error of the last one only.
+  withLock<T>(key: string, work: Work<T>): Promise<T>;
+  withLock<T>(key: string, options: WithLockOptions, work: Work<T>): Promise<T>;
   async withLock<T>(
     key: string | readonly string[],
     ...rest: [(held: never) => T | PromiseLike<T>] | [WithLockOptions, (held: never) => T | PromiseLike<T>]
@@ -410,15 +411,15 @@ export class LockService {
     method?: LockedMethod,
   ): Promise<LockSetHandle> {
     try {
-      const request = this.#requestOf(options, call);
       if (!Array.isArray(given)) throw unfit('keys', given, 'an array of keys');
+      const request = this.#requestOf(options, call);
       const keys = checkKeys(given);
       request.signal?.throwIfAborted();
       const held = this.#held.heldLeases();
       if (held)
         this.#checkOrder(keys, request, held, method, this[call === 'withLock' ? call : (`${call}All` as const)]);
       const since = this.#now();
-      const probing = { ...request, waitMs: 0, isProbe: request.waitMs > 0 };
+      const probing = { ...request, isProbe: request.waitMs > 0 };
       const waiting = { ...request, since };
       const locks = acquireAll(
         keys,

@@ -21,7 +21,7 @@ export interface WaitRequest {
   readonly signal?: AbortSignal;
   /** Since when the caller waits, by the clock, if it was refused before, and now waits for the lock. */
   readonly since?: number;
-  /** Whether the caller goes on to wait when the lock is held by others, so that this is no event. @default false */
+  /** Whether it tries once, and the caller then goes on to wait if the lock is held by others: that is no event. @default false */
   readonly isProbe?: boolean;
   /** The keys that the call holds meanwhile, where there are any: a refusal names them. */
   readonly holding?: readonly string[];
@@ -139,7 +139,7 @@ export class Waiter implements Linked<Waiter> {
 
   /** Whether the call does not wait at all, but tries once. */
   get triesOnce(): boolean {
-    return this.request.waitMs === 0;
+    return this.request.waitMs === 0 || this.request.isProbe === true;
   }
 
   get wasRefused(): boolean {
