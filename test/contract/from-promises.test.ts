@@ -129,6 +129,25 @@ it('a lock that a backend of promises does not keep at once is kept for what is 
   expect(tries).toEqual([...tries].sort((a, b) => b - a));
 });
 
+it('a lock that a backend of promises keeps at its closing is kept for what is left, though the clock was set ahead', async () => {
+  let aheadMs = 0;
+  const clock = () => now() + aheadMs;
+  const toy = new ToyBackend(clock);
+  const times: (number | undefined)[] = [];
+  toy.release = (_grant, keptForMs) => {
+    times.push(keptForMs);
+    return reject();
+  };
+  const backend = fromPromises(toy, clock);
+  const claim = claimOn('key', 60_000);
+  await acquireOn(backend, claim);
+  expect(await releaseOn(backend, claim, 30_000)).toMatchObject({ status: 'unavailable' });
+  aheadMs = 40_000;
+  await backend.close();
+  expect(times.length).toBeGreaterThan(1);
+  expect(times.at(-1)).toBeGreaterThan(20_000);
+});
+
 it.each([
   ['rejects', reject, 'the disk is full'],
   ['never settles', hang, 'no answer within 20 ms'],

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { LockUnavailableError, NodeError } from '../../api/errors.js';
-import { driftMs } from '../time/clock.js';
+import { driftMs, monotonic } from '../time/clock.js';
 import { inTime } from '../time/time-limit.js';
 import {
   LONGEST_TTL_MS,
@@ -50,7 +50,7 @@ const LONGEST_PAUSE_MS = 3_200;
 class LimitedBackend implements LockBackend {
   /** Until when the store may have what it granted, by the clock. */
   readonly #ends = new WeakMap<Grant, number>();
-  /** What is released again and again, with the time until which it is kept, by the clock. */
+  /** What is released again and again, with the time until which it is kept, by the monotonic clock: that never runs ahead. */
   readonly #unreleased = new Map<Grant, number>();
   readonly #closing = new AbortController();
 
@@ -107,7 +107,7 @@ class LimitedBackend implements LockBackend {
   }
 
   release(grant: Grant, done: (outcome: ReleaseOutcome) => void, keptForMs = 0): void {
-    const keptUntil = this.now() + keptForMs;
+    const keptUntil = monotonic() + keptForMs;
     void this.#released(grant, keptUntil).then((outcome) => {
       if (outcome.status === 'unavailable') this.#repeatRelease(grant, keptUntil);
       done(outcome);
@@ -166,14 +166,14 @@ class LimitedBackend implements LockBackend {
   }
 
   #released(grant: Grant, keptUntil: number): Promise<ReleaseOutcome> {
-    const keptForMs = Math.ceil(keptUntil - this.now());
+    const keptForMs = Math.ceil(keptUntil - monotonic());
     return this.#limited(() => this.backend.release(grant, keptForMs > 0 ? keptForMs : undefined)).catch(
       (error: unknown) => this.#unavailable(error),
     );
   }
 
   /** In the background, after pauses that grow. */
-  #repeatRelease(grant: Grant, keptUntil = this.now()): void {
+  #repeatRelease(grant: Grant, keptUntil = 0): void {
     const endsAt = this.#ends.get(grant) ?? this.now() + LONGEST_TTL_MS;
     const { signal } = this.#closing;
     this.#unreleased.set(grant, keptUntil);
