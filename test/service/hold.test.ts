@@ -163,6 +163,16 @@ describe('a lock with holdMs', () => {
     expect(await leftMs('lost')).toBeGreaterThan(9_000);
   });
 
+  it('is kept when its lease was lost here, and the application closes before it has ended in the store', async () => {
+    const locks = await openLocks({ redis: server.url, marginMs: 5_000 });
+    const lock = await locks.acquire('lost-last', { ttlMs: 5_700, watchdog: false, holdMs: 20_000 });
+    await new Promise((resolve) => lock.signal.addEventListener('abort', resolve));
+    expect(await valueOf('lost-last')).not.toMatch(/=$/);
+    await locks.onApplicationShutdown();
+    expect(await valueOf('lost-last')).toMatch(/=$/);
+    expect(await leftMs('lost-last')).toBeGreaterThan(15_000);
+  });
+
   it('is kept for no shorter when the wall clock is set ahead meanwhile [G336]', async () => {
     const locks = await open();
     const dateNow = Date.now.bind(Date);
@@ -183,6 +193,7 @@ describe('a lock with holdMs', () => {
       expect(await leftMs('both')).toBeGreaterThan(19_000);
       for (const each of nested) await (await each).release();
     });
+    expect(await leftMs('both')).toBeGreaterThan(18_000);
   });
 
   it('is not passed on within the process, be it kept or given up, though it was granted for several calls in turn', async () => {
