@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto';
 import { RedisServer } from './redis-server.js';
 import { until } from './until.js';
 
@@ -10,21 +9,13 @@ export class RedisCluster {
 
   private constructor(readonly nodes: readonly RedisServer[]) {}
 
-  /**
-   * Redis keeps a master from serving in its first two seconds, but neither a replica nor one that is promoted. So each
-   * node starts as the replica of a master that is in its nodes.conf only, and takes the slots of that one over.
-   */
+  /** Takes about two seconds: so long Redis keeps a new cluster from serving. */
   static async start(masters = 3): Promise<RedisCluster> {
-    const absent = Array.from({ length: masters }, () => nodeId());
-    const started = await Promise.allSettled(
-      absent.map((_, index) =>
-        RedisServer.start({ args: CLUSTER_NODE, files: { 'nodes.conf': nodesConf(absent, index) } }),
-      ),
-    );
+    const started = await Promise.allSettled(Array.from({ length: masters }, () => startNode()));
     const cluster = new RedisCluster(started.flatMap((node) => (node.status === 'fulfilled' ? [node.value] : [])));
     try {
       for (const node of started) if (node.status === 'rejected') throw node.reason;
-      await cluster.#form(absent);
+      await cluster.#form();
       return cluster;
     } catch (error) {
       await cluster.stop();
@@ -46,7 +37,7 @@ export class RedisCluster {
   /** A replica of the first master. Works once. */
   async addReplica(): Promise<RedisServer> {
     const [master] = this.nodes;
-    const replica = await RedisServer.start({ args: CLUSTER_NODE });
+    const replica = await startNode();
     this.#replicas.push(replica);
     const id = String(await master!.command('CLUSTER', 'MYID'));
     for (const { port } of this.nodes) await replica.command('CLUSTER', 'MEET', '127.0.0.1', port);
@@ -67,13 +58,12 @@ export class RedisCluster {
     return replica;
   }
 
-  async #form(absent: readonly string[]): Promise<void> {
+  async #form(): Promise<void> {
     await Promise.all(
-      this.nodes.map(async (node) => {
-        const serves = async () => String(await node.command('CLUSTER', 'INFO')).includes('cluster_state:ok');
-        // One that has heard too long of no master would only be slower.
-        await until(serves, { what: `the replica on port ${node.port} serves`, timeoutMs: 1_500 }).catch(() => {});
-        await node.command('CLUSTER', 'FAILOVER', 'TAKEOVER');
+      this.nodes.map(async (node, index) => {
+        // Without distinct epochs the nodes would spend their first seconds settling which of them is newer.
+        await node.command('CLUSTER', 'SET-CONFIG-EPOCH', index + 1);
+        await node.command('CLUSTER', 'ADDSLOTS', ...slotsOf(index, this.nodes.length));
       }),
     );
     // Every node meets every other one: gossip alone would take seconds to spread the news.
@@ -82,17 +72,6 @@ export class RedisCluster {
         if (other !== node) await node.command('CLUSTER', 'MEET', '127.0.0.1', other.port);
       }
     }
-    await Promise.all(
-      this.nodes.map(async (node) => {
-        const isSettled = async () => {
-          const nodes = String(await node.command('CLUSTER', 'NODES'));
-          return absent.every((id) => !new RegExp(`^${id}.* \\d+-\\d+$`, 'm').test(nodes));
-        };
-        await until(isSettled, { what: `the node on port ${node.port} knows who has taken the slots over` });
-      }),
-    );
-    // Each forgets them before it can hear of them from another again.
-    await Promise.all(this.nodes.flatMap((node) => absent.map((id) => node.command('CLUSTER', 'FORGET', id))));
     await Promise.all(
       this.nodes.map((node) =>
         until(() => this.#isComplete(node), {
@@ -114,19 +93,12 @@ export class RedisCluster {
   }
 }
 
-const CLUSTER_NODE = ['--cluster-enabled', 'yes', '--cluster-node-timeout', '2000'];
+function startNode(): Promise<RedisServer> {
+  return RedisServer.start({ args: ['--cluster-enabled', 'yes', '--cluster-node-timeout', '2000'] });
+}
 
-const nodeId = () => randomBytes(20).toString('hex');
-
-/** Of a node that replicates an absent master. Distinct epochs, so that the nodes need not settle which of them is newer. */
-function nodesConf(absent: readonly string[], index: number): string {
-  const masters = absent.map((id, each) => {
-    const [first, end] = [each, each + 1].map((part) => Math.floor((part * SLOTS) / absent.length));
-    return `${id} 127.0.0.1:1@1 master - 0 0 0 connected ${first}-${end! - 1}`;
-  });
-  return [
-    `${nodeId()} 127.0.0.1:0@0 myself,slave ${absent[index]} 0 0 0 connected`,
-    ...masters,
-    `vars currentEpoch ${10 * (index + 1)} lastVoteEpoch 0\n`,
-  ].join('\n');
+function slotsOf(index: number, masters: number): number[] {
+  const first = Math.floor((index * SLOTS) / masters);
+  const end = Math.floor(((index + 1) * SLOTS) / masters);
+  return Array.from({ length: end - first }, (_, offset) => first + offset);
 }

@@ -1,6 +1,6 @@
 import { execFileSync, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
@@ -14,8 +14,6 @@ export interface RedisServerOptions {
   readonly port?: number;
   /** Kept by `stop`. Default: a temporary folder that `stop` removes. */
   readonly dir?: string;
-  /** Written into the folder before the start: their texts by their names. */
-  readonly files?: Readonly<Record<string, string>>;
 }
 
 /** A real Redis server on 127.0.0.1, which dies with this process however this process ends. */
@@ -33,12 +31,11 @@ export class RedisServer {
     this.#process = child;
   }
 
-  static async start({ args = [], port, dir, files = {} }: RedisServerOptions = {}): Promise<RedisServer> {
+  static async start({ args = [], port, dir }: RedisServerOptions = {}): Promise<RedisServer> {
     const folder = dir ?? (await mkdtemp(join(tmpdir(), 'redis-server-')));
     const ownsDir = dir === undefined;
     const allArgs = [...debugCommand(await provideRedisServer()), ...SYNC_AT_ONCE, ...args];
     try {
-      for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text);
       const launched = await launchRedisServer({ dir: folder, port, args: allArgs });
       return new RedisServer(launched.process, launched.port, folder, ownsDir, allArgs);
     } catch (error) {
