@@ -87,6 +87,9 @@ describe.each([
     const { fencingToken } = await granted(backend, kept);
     const keptAt = Date.now();
     expect(await releaseOn(backend, kept, 1_000)).toEqual({ status: 'released' });
+    const values = () => Promise.all(nodes.servers.map((server) => server.command('GET', `lock:{${key}}`)));
+    const areKept = async () => (await values()).every((value) => String(value).endsWith('='));
+    await until(areKept, { what: 'all nodes keep it' }); // a majority has confirmed it
     const waiting = locks.acquire(key);
     const info = (await locks.inspect(key))!;
     expect(info).toMatchObject({ holder: { owner: kept.owner }, fencingToken });
