@@ -200,6 +200,14 @@ describe("lockOrder: 'throw'", () => {
     await expect(take(locks, 'a', 'd', 'b')).rejects.toMatchObject({ code: 'LOCK_OPTIONS' }); // and so not b under a
     await take(locks, 'b', 'a');
   });
+
+  it('a call for several keys that is refused leaves no order behind', async () => {
+    const [locks] = await open({ lockOrder: 'throw' });
+    await take(locks, 'z', 'm');
+    await locks.withLock('m', () => expect(locks.acquireAll(['a', 'z'])).rejects.toThrow('in different orders'));
+    await take(locks, 'a', 'm');
+    await expect(take(locks, 'm', 'a')).rejects.toThrow('in different orders');
+  });
 });
 
 describe("lockOrder: 'off'", () => {

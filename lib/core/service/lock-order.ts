@@ -58,17 +58,34 @@ export class LockOrder {
   }
 
   /**
-   * Called in the line in which a call asks for one lock, before that.
-   * @param held the leases of other locks that the call holds
+   * Called in the line in which a call asks for locks, before that.
+   * @param keys what it asks for at once: these have no order among themselves
+   * @param held the leases that the call holds
    * @param method the method whose `@Locked` asks; where there is none, the line that called `entry` is named
    * @throws LockOptionsError where calls are refused
    */
-  check(key: string, held: readonly Lease[], method: LockedMethod | undefined, entry: EntryPoint): void {
-    if (this.#warned.size >= MAX_WARNINGS) return;
-    const wanted = this.#classOf(key, method?.template);
-    if (!wanted) return;
+  check(keys: readonly string[], held: readonly Lease[], method: LockedMethod | undefined, entry: EntryPoint): void {
     const seen: (() => void)[] = [];
     let by = method?.name;
+    const nameOf = () => (by ??= callSite(entry)); // the stack is read once
+    for (const key of keys) {
+      if (!held.some((lease) => lease.key === key)) this.#look(key, held, method?.template, nameOf, seen);
+    }
+    // Not before: a call that is refused takes none of them.
+    for (const add of seen) add();
+  }
+
+  /** @param seen gets what adds the orders that are new */
+  #look(
+    key: string,
+    held: readonly Lease[],
+    template: string | undefined,
+    nameOf: () => string,
+    seen: (() => void)[],
+  ): void {
+    if (this.#warned.size >= MAX_WARNINGS) return;
+    const wanted = this.#classOf(key, template);
+    if (!wanted) return;
     for (const lease of held) {
       const noted = this.#noted.get(lease);
       const before = noted?.keyClass ?? this.#classOf(lease.key);
@@ -76,15 +93,17 @@ export class LockOrder {
       const pair = `${before.name}\n${wanted.name}`;
       if (this.#warned.has(pair)) continue;
       const path = pathBetween(wanted, before);
-      if (!path && this.#orders >= MAX_ORDERS) continue;
-      by ??= callSite(entry);
-      const order = `${by} takes "${key}" under "${lease.key}"${noted ? ` (${noted.method})` : ''}`;
+      if (!path && this.#orders + seen.length >= MAX_ORDERS) continue;
+      const order = `${nameOf()} takes "${key}" under "${lease.key}"${noted ? ` (${noted.method})` : ''}`;
       if (path) this.#report(key, pair, before === wanted ? unsorted(order) : inverted(order, path));
-      else seen.push(() => before.taken.set(wanted, order));
+      else seen.push(() => this.#add(before, wanted, order));
     }
-    // Not before: a call that is refused takes none of them.
-    for (const add of seen) add();
-    this.#orders += seen.length;
+  }
+
+  #add(before: KeyClass, wanted: KeyClass, order: string): void {
+    if (before.taken.has(wanted)) return; // by another key of the same call
+    before.taken.set(wanted, order);
+    this.#orders++;
   }
 
   #report(key: string, pair: string, message: string): void {

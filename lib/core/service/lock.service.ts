@@ -453,10 +453,7 @@ export class LockService {
     method: LockedMethod | undefined,
     entry: (...args: never) => unknown,
   ): void {
-    if (!this.#order || waitMs === 0) return;
-    for (const key of keys) {
-      if (!held.some((lease) => lease.key === key)) this.#order.check(key, held, method, entry);
-    }
+    if (waitMs > 0) this.#order?.check(keys, held, method, entry);
   }
 
   /** @param held what the call holds already */
