@@ -457,12 +457,13 @@ describe('Watchdog, with 10 000 leases due at once,', () => {
   });
 
   it('sends nothing more once the application has closed', async () => {
+    const othersTimers = vi.getTimerCount(); // a client of an earlier file may be about to reconnect
     const { kennel } = manyDue();
     expect(kennel.leases.size).toBe(COUNT);
     kennel.leases.end();
+    expect([kennel.leases.size, vi.getTimerCount() - othersTimers]).toEqual([0, 0]);
     await vi.advanceTimersByTimeAsync(TTL_MS);
     expect(kennel.extended).toHaveLength(EXTENSIONS_AT_ONCE);
     expect(kennel.lost.filter(({ reason }) => reason === 'shutdown')).toHaveLength(COUNT);
-    expect([kennel.leases.size, vi.getTimerCount()]).toEqual([0, 0]);
   });
 });
