@@ -15,12 +15,13 @@ export {
 } from './api/errors.js';
 export type { LockEvent, LockGrant } from './api/events.js';
 export type { Leader, LeaderOptions, LeaderState, Leadership, LeadershipEnd } from './api/leader.js';
-export type { Lock, LockInfo, LockSet, LockStats } from './api/lock.js';
+export type { Lock, LockInfo, LockList, LockSet, LockStats } from './api/lock.js';
 export type {
   AcquireOptions,
   HoldOptions,
   LabelOptions,
   LeaseOptions,
+  ListOptions,
   LockServiceOptions,
   LossOptions,
   TryAcquireOptions,

@@ -192,13 +192,18 @@ export class LockUnavailableError extends LockRefusal {
 
   /** The error of an operation on a lock that the nodes did not serve. */
   static from(operation: string, key: string, causes: readonly NodeError[]): LockUnavailableError {
-    const nodes = causes.map((cause) => cause.message).join('; ') || 'no node answered';
-    return new LockUnavailableError(
-      `Lock "${key}" could not be ${operation}: ${nodes}. ${adviceFor(causes)}`,
-      key,
-      causes,
-    );
+    return new LockUnavailableError(`Lock "${key}" could not be ${operation}: ${whyAndAdvice(causes)}`, key, causes);
   }
+
+  /** The error of a list that the nodes did not serve. */
+  static ofList(causes: readonly NodeError[]): LockUnavailableError {
+    return new LockUnavailableError(`The locks could not be listed: ${whyAndAdvice(causes)}`, undefined, causes);
+  }
+}
+
+function whyAndAdvice(causes: readonly NodeError[]): string {
+  const nodes = causes.map((cause) => cause.message).join('; ') || 'no node answered';
+  return `${nodes}. ${adviceFor(causes)}`;
 }
 
 /** The advice of these problems, each once. */

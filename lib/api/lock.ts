@@ -110,4 +110,20 @@ export interface LockInfo {
   fencingToken?: number;
   /** How many calls of this process wait for it. */
   waiters: number;
+  /**
+   * The processes that wait for it, this one too, in the order of their first places among the first 100 in the queue of the
+   * store. `owner` names such a place. A process that has ended is left out once another has shown that it waits, after some
+   * three seconds, or when the queue ends after ten. Empty for locks in memory, where no other process can wait.
+   */
+  waitingProcesses: LockHolder[];
+}
+
+/** The answer of `LockService.list()`. */
+export interface LockList {
+  /** The locks that are held, or kept, by their keys in the order of their code units. */
+  locks: LockInfo[];
+  /** Whether these are all of them: the store was searched to its end, and there are no more than `limit`. */
+  complete: boolean;
+  /** How many keys the search has looked at, of all programs that use the store: in thousands on Redis, rounded up for each server. */
+  scanned: number;
 }

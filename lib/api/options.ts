@@ -144,5 +144,25 @@ export interface TryAcquireOptions extends Omit<AcquireOptions, 'waitMs'> {
   waitMs?: never;
 }
 
+/** Options of `LockService.list`. */
+export interface ListOptions {
+  /**
+   * The keys of the locks, 1 to 1 024 bytes: `*` stands for any text, every other character for itself.
+   * @default '*'
+   */
+  match?: string;
+  /**
+   * How many locks are listed at most, 1 to 10 000: which of them, if there are more, is not defined.
+   * @default 500
+   */
+  limit?: number;
+  /**
+   * For how long the store is searched, in milliseconds, 1 to 60 000. What was found is then inspected, which takes some
+   * milliseconds more.
+   * @default 1000
+   */
+  budgetMs?: number;
+}
+
 /** Options of `LockService.withLock`. */
 export interface WithLockOptions extends Omit<AcquireOptions, 'onLost'>, LossOptions {}

@@ -168,6 +168,24 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       await releaseOn(backend, claim);
     });
 
+    it('a list has the locks that fit and are held or kept, as an inspection shows them, up to its limit', async () => {
+      const hint = freshKey('listed');
+      const [one, other, free] = [claimOn(`${hint}:1`), claimOn(`${hint}:2`), claimOn(`${hint}:3`)];
+      for (const claim of [one, other, free]) await granted(backend, claim);
+      await releaseOn(backend, other, 20_000);
+      await releaseOn(backend, free);
+      const request = { match: `${hint}:*`, limit: 2, budgetMs: 10_000 };
+      const { locks, complete } = await backend.list(request);
+      expect(complete).toBe(true);
+      expect(locks.sort((a, b) => (a.key < b.key ? -1 : 1))).toMatchObject([
+        { key: one.key, holding: { owner: one.owner, fencingToken: one.grant!.fencingToken } },
+        { key: other.key, holding: { owner: other.owner, isKept: true } },
+      ]);
+      const part = await backend.list({ ...request, limit: 1 });
+      expect([part.locks.length, part.complete]).toEqual([1, false]);
+      for (const claim of [one, other]) await releaseOn(backend, claim);
+    });
+
     it('a forced release frees a lock whoever holds it, and says who did', async () => {
       const claim = claimOn(freshKey());
       expect(await backend.forceRelease(claim.key)).toBeUndefined();

@@ -1,6 +1,14 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { PromiseBackend } from '../../lib/core/backend/from-promises.js';
-import type { AcquireRequest, ExtendRequest, Grant, Holding } from '../../lib/core/backend/lock-backend.js';
+import type {
+  AcquireRequest,
+  ExtendRequest,
+  Grant,
+  Holding,
+  Listed,
+  ListRequest,
+} from '../../lib/core/backend/lock-backend.js';
+import { matcherOf } from '../../lib/core/backend/matcher.js';
 
 interface Entry {
   owner: string;
@@ -58,15 +66,25 @@ export class ToyBackend implements PromiseBackend {
 
   async inspect(key: string): Promise<Holding | undefined> {
     const entry = await this.#seen(key);
-    if (!entry) return undefined;
-    const { owner, fencingToken, since, endsAt, isKept } = entry;
-    return { owner, fencingToken, remainingMs: endsAt - this.now(), heldForMs: this.now() - since, isKept };
+    return entry && this.#holding(entry);
+  }
+
+  async list({ match, limit }: ListRequest): Promise<Listed> {
+    await delay(this.delayMs);
+    const fits = matcherOf(match);
+    const live = [...this.#entries].filter(([key, { endsAt }]) => fits(key) && endsAt > this.now());
+    const locks = live.slice(0, limit).map(([key, entry]) => ({ key, holding: this.#holding(entry) }));
+    return { locks, complete: locks.length === live.length, scanned: this.#entries.size };
   }
 
   async forceRelease(key: string) {
     const entry = await this.#seen(key);
     this.#entries.delete(key);
     return entry && { from: [entry.owner] };
+  }
+
+  #holding({ owner, fencingToken, since, endsAt, isKept }: Entry): Holding {
+    return { owner, fencingToken, remainingMs: endsAt - this.now(), heldForMs: this.now() - since, isKept };
   }
 
   async #seen(key: string): Promise<Entry | undefined> {

@@ -10,6 +10,8 @@ import {
   type ExtendRequest,
   type Grant,
   type Holding,
+  type Listed,
+  type ListRequest,
   type LockBackend,
   type ReleaseOutcome,
   type Taken,
@@ -120,6 +122,15 @@ class LimitedBackend implements LockBackend {
 
   inspect(key: string): Promise<Holding | undefined> {
     return this.#asked('inspected', key, () => this.backend.inspect(key));
+  }
+
+  async list(request: ListRequest): Promise<Listed> {
+    const { backend } = this;
+    try {
+      return await this.#limited(() => backend.list(request), request.budgetMs + this.timeLimitMs);
+    } catch (error) {
+      throw LockUnavailableError.ofList([new NodeError(backend.name, problemOf(error))]);
+    }
   }
 
   forceRelease(key: string): Promise<Taken | undefined> {

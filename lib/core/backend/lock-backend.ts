@@ -1,4 +1,5 @@
 import type { NodeError } from '../../api/errors.js';
+import type { ListOptions } from '../../api/options.js';
 import type { BackendPing, BackendReport } from './report.js';
 
 /** The longest ttl that a lock can have, in milliseconds. */
@@ -87,6 +88,21 @@ export interface Holding {
   heldForMs?: number;
   /** It is kept: the work of its owner has ended, and it stands until its time is over. */
   isKept?: boolean;
+  /** The tickets of the places in its queue, in order, as far as the store shows them. */
+  waiting?: readonly string[];
+}
+
+/** The request of a list of locks. */
+export type ListRequest = Readonly<Required<ListOptions>>;
+
+/** The locks that a backend has found. */
+export interface Listed {
+  /** In any order, each key once, and no more than the limit of the request. */
+  locks: { key: string; holding: Holding }[];
+  /** Whether these are all that fit: neither the limit nor the budget has ended the search. */
+  complete: boolean;
+  /** How many keys of the store were looked at, about. */
+  scanned: number;
 }
 
 /** A lock that was taken by force. */
@@ -127,6 +143,12 @@ export interface LockBackend {
   problems(silence: string): NodeError[];
   /** @throws LockUnavailableError */
   inspect(key: string): Promise<Holding | undefined>;
+  /**
+   * Finds the locks that are held, whoever holds them. It must not hold up other operations, nor leave locks out because a
+   * server did not answer.
+   * @throws LockUnavailableError
+   */
+  list(request: ListRequest): Promise<Listed>;
   /**
    * Takes a lock from its holder.
    * @returns undefined when it had none

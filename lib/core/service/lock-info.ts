@@ -1,11 +1,11 @@
 import { keptUntil } from '../backend/kept-until.js';
 import type { Holding } from '../backend/lock-backend.js';
 import type { LockInfo } from '../../api/lock.js';
-import { digestOf, parseOwner } from '../../api/holder.js';
+import { digestOf, parseOwner, type LockHolder } from '../../api/holder.js';
 
-/** The answer of `inspect` for a lock that is held. */
+/** What `inspect` and `list` say of a lock that is held. */
 export function lockInfo(key: string, holding: Holding, waiters: number): LockInfo {
-  const { owner, remainingMs, fencingToken, heldForMs } = holding;
+  const { owner, remainingMs, fencingToken, heldForMs, waiting = [] } = holding;
   const since = heldForMs === undefined ? undefined : new Date(Date.now() - heldForMs);
   return {
     key,
@@ -16,5 +16,16 @@ export function lockInfo(key: string, holding: Holding, waiters: number): LockIn
     keptUntil: keptUntil(holding),
     fencingToken,
     waiters,
+    waitingProcesses: processesOf(waiting),
   };
+}
+
+/** Each process once: in fair mode it has a place for each of its calls. */
+function processesOf(tickets: readonly string[]): LockHolder[] {
+  const processes = new Map<string, LockHolder>();
+  for (const ticket of tickets) {
+    const process = ticket.slice(0, ticket.lastIndexOf('/'));
+    if (!processes.has(process)) processes.set(process, parseOwner(ticket));
+  }
+  return [...processes.values()];
 }

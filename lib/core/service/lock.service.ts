@@ -9,10 +9,17 @@ import type { Leader, LeaderOptions, Leadership } from '../../api/leader.js';
 import type { Lease } from '../lease/lease.js';
 import { LockHandle } from '../lease/lock-handle.js';
 import { LockSetHandle } from '../lease/lock-set-handle.js';
-import type { Lock, LockInfo, LockSet, LockStats } from '../../api/lock.js';
-import type { AcquireOptions, LossOptions, TryAcquireOptions, WithLockOptions } from '../../api/options.js';
+import type { Lock, LockInfo, LockList, LockSet, LockStats } from '../../api/lock.js';
+import type {
+  AcquireOptions,
+  ListOptions,
+  LossOptions,
+  TryAcquireOptions,
+  WithLockOptions,
+} from '../../api/options.js';
 import { checkHold, resolveRequest, type CallKind, type LockRequest } from '../options/call-options.js';
 import { resolveLeaderOptions } from '../options/leader-options.js';
+import { resolveListOptions } from '../options/list-options.js';
 import type { ResolvedServiceOptions } from '../options/service-options.js';
 import { acquireAll } from './acquire-all.js';
 import { Election } from './election.js';
@@ -278,7 +285,7 @@ export class LockService {
   }
 
   /**
-   * The holder of a lock, since when and for how long it is held.
+   * The holder of a lock, since when and for how long it is held, and who waits for it.
    * @returns null when it is free
    * @throws LockUnavailableError
    */
@@ -290,6 +297,24 @@ export class LockService {
   /** Whether the lock has a holder. @throws LockUnavailableError */
   async isLocked(key: string): Promise<boolean> {
     return (await this.#ask(key, (backend) => backend.inspect(key))) !== undefined;
+  }
+
+  /**
+   * The locks of all processes with the same `keyPrefix` that are held now, or kept. For operators: the store is searched, key
+   * by key, also through those of other programs (docs/operations.md has the costs). A lock that was held during the whole
+   * search is found; one that is acquired or released meanwhile may be listed or not.
+   * @throws LockUnavailableError when a server could not be asked (of a Redlock, a majority), or its user lacks the right to
+   *   search: the list is never partial for such a reason
+   * @throws LockOptionsError
+   */
+  async list(options: ListOptions = {}): Promise<LockList> {
+    try {
+      const { locks, complete, scanned } = await this.#backend.list(resolveListOptions(options));
+      const infos = locks.map(({ key, holding }) => lockInfo(key, holding, this.#engine.waiting(key)));
+      return { locks: infos.sort((a, b) => (a.key < b.key ? -1 : 1)), complete, scanned };
+    } catch (error) {
+      return this.#engine.refuse(error);
+    }
   }
 
   /**

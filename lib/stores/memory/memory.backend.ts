@@ -6,10 +6,13 @@ import type {
   ExtendRequest,
   Grant,
   Holding,
+  Listed,
+  ListRequest,
   LockBackend,
   ReleaseOutcome,
   Taken,
 } from '../../core/backend/lock-backend.js';
+import { matcherOf } from '../../core/backend/matcher.js';
 import { pingOfOne, type BackendPing, type BackendReport } from '../../core/backend/report.js';
 
 const EXCLUDES_NO_OTHERS: Finding = {
@@ -95,11 +98,21 @@ export class MemoryBackend implements LockBackend {
   }
 
   async inspect(key: string): Promise<Holding | undefined> {
-    const entry = this.#live(key);
-    if (!entry) return undefined;
-    const now = this.#now();
-    const { owner, fencingToken, since, expiresAt, isKept } = entry;
-    return { owner, fencingToken, remainingMs: expiresAt - now, heldForMs: now - since, isKept };
+    return this.#holding(key);
+  }
+
+  async list({ match, limit, budgetMs }: ListRequest): Promise<Listed> {
+    const endsAt = this.#now() + budgetMs;
+    const fits = matcherOf(match);
+    const locks: Listed['locks'] = [];
+    let scanned = 0;
+    for (const key of this.#entries.keys()) {
+      const holding = fits(key) ? this.#holding(key) : undefined;
+      if (this.#now() >= endsAt || (holding && locks.length === limit)) return { locks, complete: false, scanned };
+      scanned++;
+      if (holding) locks.push({ key, holding });
+    }
+    return { locks, complete: true, scanned };
   }
 
   async forceRelease(key: string): Promise<Taken | undefined> {
@@ -122,6 +135,14 @@ export class MemoryBackend implements LockBackend {
 
   async close(): Promise<void> {
     this.#entries.clear();
+  }
+
+  #holding(key: string): Holding | undefined {
+    const entry = this.#live(key);
+    if (!entry) return undefined;
+    const now = this.#now();
+    const { owner, fencingToken, since, expiresAt, isKept } = entry;
+    return { owner, fencingToken, remainingMs: expiresAt - now, heldForMs: now - since, isKept };
   }
 
   #live(key: string): Entry | undefined {

@@ -1,6 +1,6 @@
 import type { Duplex } from 'node:stream';
 import { checkMade, isClient } from './check-source.js';
-import { clusterSlot } from './cluster-slot.js';
+import { clusterSlot, SLOTS } from './cluster-slot.js';
 import { faultOf, isReplyError, loadIoredis, problemOfIoredis } from './ioredis.js';
 import { refusesCredentials, refusesDatabase } from './refusals.js';
 import {
@@ -260,6 +260,12 @@ export class IoredisAdapter implements RedisClient {
       if (fault.kind !== 'refused') throw fault;
       return { refusal: fault.message };
     });
+  }
+
+  get servers(): ReadonlySet<string | undefined> {
+    if (!this.isCluster) return new Set([this.name]);
+    const { slots } = this.#cluster;
+    return new Set(Array.from({ length: SLOTS }, (_, slot) => slots[slot]?.[0]));
   }
 
   masters(): readonly RedisClient[] {

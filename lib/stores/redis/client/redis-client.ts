@@ -49,6 +49,11 @@ export interface RedisClient {
   /** Sends several commands at once; to a master of a Cluster without its key prefix. Rejects when the connection fails. */
   ask(commands: readonly (readonly [command: string, ...args: string[]])[]): Promise<Answer[]>;
 
+  /**
+   * The names of the servers that have the keys: in a Cluster the masters of its slots as it knows them, whether or not
+   * `masters` has them. Undefined stands for the master of slots that have none.
+   */
+  readonly servers: ReadonlySet<string | undefined>;
   /** The client itself; for a Cluster, one for each master, which sends to it alone and does not know the Cluster's key prefix. */
   masters(): readonly RedisClient[];
   /**

@@ -31,6 +31,21 @@ export class LockKeys {
     return `${this.prefix}:{${key}}`;
   }
 
+  /**
+   * The pattern by which SCAN finds locks: their names alone end with a brace and have one behind the prefix. It has the prefix
+   * of the client, which no client puts before a pattern.
+   * @param match their keys, in which `*` stands for any text
+   */
+  pattern(match: string): string {
+    return `${this.#head.replace(/[*?[\]\\]/g, '\\$&')}${match.replace(/[?[\]\\]/g, '\\$&')}}`;
+  }
+
+  /** The key of a lock, by the name that SCAN has found; undefined where another program has used a name that no lock has. */
+  keyIn(name: string): string | undefined {
+    const key = name.slice(this.#head.length, -1);
+    return key === '' || key.startsWith('}') ? undefined : key;
+  }
+
   /** The waiters for a lock. */
   queue(key: string): string {
     return `${this.prefix}:{${key}}:queue`;
@@ -83,6 +98,11 @@ export class LockKeys {
   /** The channel of a process, by its `inbox`, for the locks in a slot of a Cluster. It is in that slot, too. */
   channelOf(slot: number, inbox: string): string {
     return `${inbox}:{${tagOfSlot(slot)}}`;
+  }
+
+  /** The beginning of the names of all locks, as Redis has them. */
+  get #head(): string {
+    return `${this.clientPrefix}${this.prefix}:{`;
   }
 
   #slotTag(key: string): string {

@@ -25,6 +25,7 @@ import { inTime } from '../../../core/time/time-limit.js';
 import { PING_KEY } from '../../../core/backend/report.js';
 import { PlainInbox, type Inbox } from './inbox.js';
 import { ShardedInbox, type ShardedInboxListener } from './sharded-inbox.js';
+import { KeyScan, type NodeScan } from './key-scan.js';
 import { countersOf, LockKeys } from './lock-keys.js';
 import { ownerPart, tokenText } from './lock-value.js';
 import type {
@@ -32,6 +33,7 @@ import type {
   ExtendRequest,
   Grant,
   Holding,
+  ListRequest,
   Place,
   WaitListener,
 } from '../../../core/backend/lock-backend.js';
@@ -94,6 +96,7 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
   readonly #runner: ScriptRunner;
   readonly #settings: NodeSettings;
   readonly #keys: LockKeys;
+  readonly #scan: KeyScan;
   // Made once, as nearly every call uses them.
   readonly #voteOf = this.#reader((reply) => {
     const vote = voteOf(reply, this.name);
@@ -124,6 +127,7 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     this.#retry = new ReleaseRetry(this);
     this.#runner = new ScriptRunner(client, commandTimeoutMs, { sameConnection: needsAdmission, listener: this, now });
     this.#keys = new LockKeys(keyPrefix, countersOf(handsOver, client.isCluster), client.keyPrefix);
+    this.#scan = new KeyScan(connection, this.#keys, commandTimeoutMs);
     this.#inbox = handsOver && client.isCluster ? this.#shardedInbox() : this.#plainInbox();
     if (client.isCluster) {
       this.#acrossSlots = new ExtensionsAcrossSlots(this.#runner, client.keyPrefix, this.#extensionOf);
@@ -289,6 +293,11 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
       status: 'seen',
       holding: holdingOf(reply),
     }));
+  }
+
+  /** Searches for locks, held or free meanwhile. Takes the budget of the request, and one time limit more, at most. */
+  scan(request: ListRequest): Promise<NodeScan> {
+    return this.#scan.run(request);
   }
 
   /**

@@ -8,6 +8,8 @@ import {
   type ExtendRequest,
   type Grant,
   type Holding,
+  type Listed,
+  type ListRequest,
   type LockBackend,
   type Place,
   type ReleaseOutcome,
@@ -203,9 +205,41 @@ export class RedlockBackend implements LockBackend, WaitQueue {
 
   /** The holder is the owner that has a majority: minorities of a split vote are no lock. */
   async inspect(key: string): Promise<Holding | undefined> {
+    const view = await this.#view(key);
+    if (Array.isArray(view)) throw this.#unavailable('inspected', key, view);
+    return view;
+  }
+
+  /**
+   * Searches all nodes. A lock that is held stands on a majority of them, and so on one of any other majority: the search is
+   * complete when that of a majority is. What stands on a minority only, by a split vote or a node that was lost, is left out.
+   */
+  async list(request: ListRequest): Promise<Listed> {
+    const scans = await Promise.all(this.#nodes.map(({ node }) => node.scan(request)));
+    const done = scans.filter((scan) => scan.status === 'scanned');
+    if (done.length < this.#quorum) {
+      throw LockUnavailableError.ofList(scans.flatMap((scan) => (scan.status === 'failed' ? scan.errors : [])));
+    }
+    const found = [...new Set(done.flatMap(({ keys }) => keys))];
+    const keys = found.slice(0, request.limit);
+    const views = await Promise.all(keys.map((key) => this.#view(key)));
+    const locks: Listed['locks'] = [];
+    views.forEach((view, at) => {
+      if (Array.isArray(view)) throw LockUnavailableError.ofList(view.map(({ error }) => error));
+      if (view) locks.push({ key: keys[at]!, holding: view });
+    });
+    return {
+      locks,
+      complete: keys.length === found.length && done.filter((scan) => scan.isComplete).length >= this.#quorum,
+      scanned: done.reduce((sum, scan) => sum + scan.scanned, 0),
+    };
+  }
+
+  /** @returns the faults, if too many nodes failed */
+  async #view(key: string): Promise<Holding | Fault[] | undefined> {
     const views = await Promise.all(this.#nodes.map(({ node }) => node.inspect(key)));
     const faults = views.filter(isFault);
-    if (views.length - faults.length < this.#quorum) throw this.#unavailable('inspected', key, faults);
+    if (views.length - faults.length < this.#quorum) return faults;
     const holdings = views.flatMap((view) => (view.status === 'seen' && view.holding ? [view.holding] : []));
     const owner = agreed(
       holdings.map((holding) => holding.owner),

@@ -8,6 +8,8 @@ import {
   type ExtendRequest,
   type Grant,
   type Holding,
+  type Listed,
+  type ListRequest,
   type LockBackend,
   type Place,
   type ReleaseOutcome,
@@ -155,6 +157,19 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
     const view = await this.#node.inspect(key);
     if (view.status === 'fault') throw LockUnavailableError.from('inspected', key, [view.error]);
     return view.holding;
+  }
+
+  async list(request: ListRequest): Promise<Listed> {
+    const scan = await this.#node.scan(request);
+    if (scan.status === 'failed') throw LockUnavailableError.ofList(scan.errors);
+    const keys = scan.keys.slice(0, request.limit);
+    const views = await Promise.all(keys.map((key) => this.#node.inspect(key)));
+    const locks: Listed['locks'] = [];
+    views.forEach((view, at) => {
+      if (view.status === 'fault') throw LockUnavailableError.ofList([view.error]);
+      if (view.holding) locks.push({ key: keys[at]!, holding: view.holding });
+    });
+    return { locks, complete: scan.isComplete && keys.length === scan.keys.length, scanned: scan.scanned };
   }
 
   async forceRelease(key: string): Promise<Taken | undefined> {

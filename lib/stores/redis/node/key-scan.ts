@@ -1,0 +1,109 @@
+import { NodeError } from '../../../api/errors.js';
+import type { ListRequest } from '../../../core/backend/lock-backend.js';
+import { monotonic } from '../../../core/time/clock.js';
+import { inTime } from '../../../core/time/time-limit.js';
+import { nodeError } from '../client/advice.js';
+import { problemOf } from '../client/problem-of.js';
+import type { RedisClient } from '../client/redis-client.js';
+import type { RedisConnection } from '../client/redis-connection.js';
+import type { LockKeys } from './lock-keys.js';
+
+/** How many keys one SCAN looks at: for so long no lock is served, half a millisecond. */
+const KEYS_PER_SCAN = 1_000;
+
+const WITHOUT_RIGHT = 'Give its user the right +scan (ACL SETUSER), which only LockService.list() needs.';
+
+/** The keys of locks that a server, or a Cluster, may have. */
+export type NodeScan =
+  | {
+      status: 'scanned';
+      /** Each once. There may be more than the limit of the request. */
+      keys: string[];
+      /** Whether the search came to its end. */
+      isComplete: boolean;
+      /** How many keys were looked at, about. */
+      scanned: number;
+    }
+  | { status: 'failed'; errors: NodeError[] };
+
+/**
+ * Finds locks by SCAN, on the connection that locks use. It has one command in flight to a server: what is sent meanwhile waits
+ * for one of them at most.
+ */
+export class KeyScan {
+  /** The connections that owe the answer to an overdue command, and are sent no other. */
+  readonly #silent = new WeakSet<object>();
+
+  constructor(
+    private readonly connection: RedisConnection,
+    private readonly keys: LockKeys,
+    private readonly commandTimeoutMs: number,
+  ) {}
+
+  /** Never rejects. A server that cannot be asked fails it all: a list without its locks would look complete. */
+  async run({ match, limit, budgetMs }: ListRequest): Promise<NodeScan> {
+    const { connection } = this;
+    if (!connection.isReady) return { status: 'failed', errors: [connection.problem] };
+    const { client } = connection;
+    const pattern = this.keys.pattern(match);
+    const endsAt = monotonic() + budgetMs;
+    const found = new Set<string>();
+    const errors: NodeError[] = [];
+    let calls = 0;
+    let isComplete = true;
+    const search = async (name: string | undefined) => {
+      const server = client.masters().find((master) => master.name === name);
+      if (!server)
+        throw new NodeError(name ?? client.name, name ? 'not connected' : 'some of its slots have no master');
+      let cursor = '0';
+      do {
+        const page = await this.#scan(server, cursor, pattern);
+        calls++;
+        for (const each of page.names) {
+          const key = this.keys.keyIn(each);
+          if (key !== undefined) found.add(key);
+        }
+        ({ cursor } = page);
+      } while (cursor !== '0' && errors.length === 0 && found.size <= limit && monotonic() < endsAt);
+      isComplete &&= cursor === '0';
+    };
+    const searching = [...client.servers].map((name) =>
+      search(name).catch((error: unknown) => {
+        errors.push(error instanceof NodeError ? error : nodeError(name ?? client.name, problemOf(error)));
+      }),
+    );
+    await Promise.all(searching);
+    if (errors.length > 0) return { status: 'failed', errors };
+    return { status: 'scanned', keys: [...found], isComplete, scanned: calls * KEYS_PER_SCAN };
+  }
+
+  /** @throws NodeError, or what the client throws */
+  async #scan(server: RedisClient, cursor: string, pattern: string): Promise<{ cursor: string; names: string[] }> {
+    const { name, generation } = server;
+    const connection = generation as object | undefined; // none before a node of a Cluster is first asked
+    if (connection && this.#silent.has(connection)) {
+      throw nodeError(name, 'it does not answer (an earlier command is still in flight)');
+    }
+    const asked = server.ask([['SCAN', cursor, 'MATCH', pattern, 'COUNT', String(KEYS_PER_SCAN), 'TYPE', 'string']]);
+    const [answer] = await inTime(asked, this.commandTimeoutMs, () => {
+      if (connection) this.#noteSilence(connection, asked);
+      throw nodeError(name, `no answer within ${this.commandTimeoutMs} ms`);
+    });
+    if (answer && 'refusal' in answer) {
+      const { refusal } = answer;
+      throw nodeError(name, refusal, refusal.startsWith('NOPERM') ? WITHOUT_RIGHT : undefined);
+    }
+    const [next, names] = Array.isArray(answer?.value)
+      ? (answer.value as [cursor?: string | number, names?: unknown])
+      : [];
+    if (next === undefined || !Array.isArray(names)) throw new NodeError(name, 'unexpected answer to SCAN');
+    return { cursor: String(next), names: names.map(String) };
+  }
+
+  #noteSilence(connection: object, asked: Promise<unknown>): void {
+    this.#silent.add(connection);
+    const answered = () => void this.#silent.delete(connection);
+    asked.then(answered, answered);
+    this.connection.suspect(() => this.#silent.has(connection));
+  }
+}
