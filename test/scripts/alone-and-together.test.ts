@@ -168,7 +168,7 @@ const raise: Operation = {
   of: ({ lock, shard }) => [lock, shard],
   args: () => ['me@', tokenText(AHEAD)],
 };
-const inspect: Operation = { script: INSPECT, of: lockOnly, args: () => [] };
+const inspect: Operation = { script: INSPECT, of: ({ lock, queue }) => [lock, queue], args: () => [] };
 const release: Operation = { script: RELEASE, of: withQueue, args: () => ['me@'] };
 const keep: Operation = { script: KEEP, of: lockOnly, args: () => [TTL_MS, 'me@'] };
 const forceRelease: Operation = { script: FORCE_RELEASE, of: withQueue, args: () => ['inbox:', 'k'] };
@@ -277,6 +277,11 @@ const CASES: [what: string, operation: Operation, before: Prepare][] = [
   ['keep: a lock that is no string', keep, noString],
   ['inspect: a lock that is held', inspect, both(held('other'), counter(AHEAD))],
   ['inspect: a lock that is waited for', inspect, wanted('other')],
+  [
+    'inspect: a queue in which all but one are silent',
+    inspect,
+    both(wanted('other'), oneIsSilent, waitedFor(nobody, 'by hand', entry('second'), unheard)),
+  ],
   ['inspect: a lock that is kept', inspect, kept('other')],
   ['inspect: a lock of another program', inspect, heldAs('other')],
   ['inspect: a free lock', inspect, free],

@@ -55,7 +55,7 @@ describe('A ScriptRunner', () => {
   const keep = (key: string, owner = 'me'): Promise<Reply> => runScript(runner, KEEP, [key], [5_000, `${owner}@`]);
   const extend = (key: string): Promise<Reply> => runScript(runner, EXTEND, [key], [20_000, 'me@']);
   const restore = (key: string): Promise<Reply> => runScript(runner, RESTORE, [key], [20_000, 'me@', RAISED]);
-  const inspect = (key: string): Promise<Reply> => runScript(runner, INSPECT, [key], []);
+  const inspect = (key: string): Promise<Reply> => runScript(runner, INSPECT, [key, `${key}:queue`], []);
   // On a node of a Redlock locks have counters of their own.
   const raise = (key: string): Promise<Reply> => runScript(runner, RAISE_FENCE, [key, `${key}:fence`], ['me@', RAISED]);
   const vote = (key: string, epoch = ''): Promise<Reply> =>

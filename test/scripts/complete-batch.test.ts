@@ -11,7 +11,7 @@ import { runScript } from '../support/run-script.js';
 
 const SCRIPTS = [ACQUIRE, EXTEND, INSPECT, RELEASE, VOTE];
 /** How many keys each lock has of its own. */
-const OWN_KEYS: Record<string, number> = { release: 2, vote: 2 };
+const OWN_KEYS: Record<string, number> = { release: 2, vote: 2, inspect: 2 };
 
 interface Call {
   script: Script;
@@ -73,6 +73,7 @@ describe('Of the operations of one tick', () => {
     runScript(runner, script, keysOf(script, lock), script === INSPECT ? [] : ['me@']);
   const keysOf = (script: Script, lock: string): string[] => {
     if (script === RELEASE) return [FENCE, lock, `${lock}:queue`];
+    if (script === INSPECT) return [lock, `${lock}:queue`];
     return script === ACQUIRE ? [FENCE, lock] : [lock];
   };
   const vote = (lock: string, epoch: string): Promise<Reply> =>

@@ -152,6 +152,7 @@ describe('The generated module of the scripts', () => {
         `LIMIT_US ${LIMIT_US}`,
         `TAKEN ${TAKEN}`,
         `WIPED ${WIPED}`,
+        'MOST_PLACES 100',
         'QUEUE_TTL_MS 10000',
         'SILENT_US 2000000',
       ]),

@@ -31,7 +31,7 @@ const KEYS: Record<string, (lock: string) => string[]> = {
   extend: (lock) => [lock],
   restore: (lock) => [lock],
   'raise-fence': (lock) => [lock, 'lock:fence'],
-  inspect: (lock) => [lock],
+  inspect: (lock) => [lock, `${lock}:queue`],
   release: (lock) => ['lock:fence', lock, `${lock}:queue`],
   'force-release': (lock) => ['lock:fence', lock, `${lock}:queue`],
 };

@@ -160,7 +160,7 @@ export function seizureOf(reply: Reply): NodeSeizure {
 
 export function holdingOf(reply: Reply): Holding | undefined {
   if (!Array.isArray(reply)) return undefined;
-  const [remaining, value, timeUs] = reply;
+  const [remaining, value, timeUs, ...waiting] = reply;
   const { owner, fencingToken, isKept } = readValue(String(value));
   // The token is the time of the grant, or up to the limit of votes ahead of it. A clock that was set back since does not say
   // how long ago that was.
@@ -171,6 +171,7 @@ export function holdingOf(reply: Reply): Holding | undefined {
     fencingToken,
     heldForMs: heldForUs >= -LIMIT_US ? Math.max(0, Math.floor(heldForUs / 1_000)) : undefined,
     isKept,
+    waiting: waiting.length > 0 ? waiting.map(String) : undefined,
   };
 }
 

@@ -289,7 +289,8 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
   }
 
   inspect(key: string): Promise<{ status: 'seen'; holding?: Holding } | Fault> {
-    return this.#run<{ status: 'seen'; holding?: Holding }>(INSPECT, [this.#keys.lock(key)], [], (reply) => ({
+    const keys = [this.#keys.lock(key), this.#keys.queue(key)];
+    return this.#run<{ status: 'seen'; holding?: Holding }>(INSPECT, keys, [], (reply) => ({
       status: 'seen',
       holding: holdingOf(reply),
     }));

@@ -259,6 +259,7 @@ export class RedlockBackend implements LockBackend, WaitQueue {
       ),
       heldForMs: majority.find((holding) => holding.heldForMs !== undefined)?.heldForMs,
       isKept: majority.filter((holding) => holding.isKept).length >= this.#quorum || undefined,
+      waiting: merged(holdings.map(({ waiting = [] }) => waiting)),
     };
   }
 
@@ -357,4 +358,16 @@ export class RedlockBackend implements LockBackend, WaitQueue {
       faults.map((fault) => fault.error),
     );
   }
+}
+
+/**
+ * The tickets of all queues, each by the foremost of its places: nodes differ in the order of arrival, and a contender has
+ * no place on a node that was down, or that voted for it.
+ */
+function merged(queues: readonly (readonly string[])[]): string[] | undefined {
+  const places = new Map<string, number>();
+  for (const queue of queues) {
+    queue.forEach((ticket, at) => places.set(ticket, Math.min(at, places.get(ticket) ?? at)));
+  }
+  return places.size > 0 ? [...places].sort(([, a], [, b]) => a - b).map(([ticket]) => ticket) : undefined;
 }

@@ -823,7 +823,7 @@ return {1, value}`,
 };
 
 /**
- * Reads a lock.
+ * Reads a lock, and the first places in its queue.
  */
 export const INSPECT: Script = {
   name: 'inspect',
@@ -832,27 +832,55 @@ export const INSPECT: Script = {
   sharedKeys: 0,
   sharedArgs: 0,
   acrossSlots: false,
-  sha: '5aab4a04831612b3c18703f3e0d274b5841a0a3f',
-  source: `if #KEYS > 1 then
-  local function each(lock)
+  sha: '6d18325797d7247c6f3905abb5d43b541398088b',
+  source: `local SILENT_US = 2000000
+local MOST_PLACES = '100'
+if #KEYS > 2 then
+  local function each(lock, queue)
     local value = redis.pcall('GET', lock)
     if not value then return 0 end
     if type(value) == 'table' then return {value.err} end
     local time = redis.call('TIME')
-    return {redis.call('PTTL', lock), value, time[1] * 1000000 + time[2]}
+    local us = time[1] * 1000000 + time[2]
+    local reply = {redis.call('PTTL', lock), value, us}
+    if string.find(string.sub(value, -17), '^@%d+$') then return reply end -- nobody can stand in the queue
+    local latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
+    for _, entry in ipairs(redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', MOST_PLACES)) do
+      local channel, ticket = string.match(entry, '^[gw] (%S+) (.+)$')
+      if ticket then
+        local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
+        local sign_at = 0
+        for at = 1, 3 do sign_at = math.max(sign_at, -(tonumber(signs[at]) or 0)) end
+        if math.min(us, latest) - sign_at <= SILENT_US then reply[#reply + 1] = ticket end
+      end
+    end
+    return reply
   end
   local replies = {}
-  for i = 0, #KEYS / 1 - 1 do
-    replies[i + 1] = each(KEYS[i + 1])
+  for i = 0, #KEYS / 2 - 1 do
+    replies[i + 1] = each(KEYS[2 * i + 1], KEYS[2 * i + 2])
   end
   return replies
 end
-local lock = KEYS[1]
+local lock, queue = KEYS[1], KEYS[2]
 local value = redis.pcall('GET', lock)
 if not value then return 0 end
 if type(value) == 'table' then return {value.err} end
 local time = redis.call('TIME')
-return {redis.call('PTTL', lock), value, time[1] * 1000000 + time[2]}`,
+local us = time[1] * 1000000 + time[2]
+local reply = {redis.call('PTTL', lock), value, us}
+if string.find(string.sub(value, -17), '^@%d+$') then return reply end -- nobody can stand in the queue
+local latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
+for _, entry in ipairs(redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', MOST_PLACES)) do
+  local channel, ticket = string.match(entry, '^[gw] (%S+) (.+)$')
+  if ticket then
+    local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
+    local sign_at = 0
+    for at = 1, 3 do sign_at = math.max(sign_at, -(tonumber(signs[at]) or 0)) end
+    if math.min(us, latest) - sign_at <= SILENT_US then reply[#reply + 1] = ticket end
+  end
+end
+return reply`,
 };
 
 /**

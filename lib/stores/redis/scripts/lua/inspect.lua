@@ -1,16 +1,36 @@
--- Reads a lock.
+-- Reads a lock, and the first places in its queue.
 --
 -- KEYS   lock
--- reply  {ttl that is left in ms, value, time of the server in us}
+--        queue  its waiters, a sorted set in the order of their arrival
+-- reply  {ttl that is left in ms, value, time of the server in us, ticket, ...}
 --        0        nobody holds it
 --        {error}
 --
+-- The tickets are in the order of their places. Left out are those of processes that are silent, as in hand-off.lua, and of
+-- versions to come. A user that may not read the queue sees none.
+--
 -- @order 4
 
-local lock = KEYS[1]
+local SILENT_US = 2000000
+local MOST_PLACES = '100'
+
+local lock, queue = KEYS[1], KEYS[2]
 
 local value = redis.pcall('GET', lock)
 if not value then return 0 end
 if type(value) == 'table' then return {value.err} end
 local time = redis.call('TIME')
-return {redis.call('PTTL', lock), value, time[1] * 1000000 + time[2]}
+local us = time[1] * 1000000 + time[2]
+local reply = {redis.call('PTTL', lock), value, us}
+if string.find(string.sub(value, -17), '^@%d+$') then return reply end -- nobody can stand in the queue
+local latest = -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0)
+for _, entry in ipairs(redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', MOST_PLACES)) do
+  local channel, ticket = string.match(entry, '^[gw] (%S+) (.+)$')
+  if ticket then
+    local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
+    local sign_at = 0
+    for at = 1, 3 do sign_at = math.max(sign_at, -(tonumber(signs[at]) or 0)) end
+    if math.min(us, latest) - sign_at <= SILENT_US then reply[#reply + 1] = ticket end
+  end
+end
+return reply

@@ -1,0 +1,60 @@
+import { Cluster } from 'ioredis';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import type { LockUnavailableError } from '../../lib/api/errors.js';
+import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
+import { openLocks } from '../support/open-locks.js';
+import { RedisCluster } from '../support/redis-cluster.js';
+import { until } from '../support/until.js';
+
+let cluster: RedisCluster;
+beforeAll(async () => {
+  cluster = await RedisCluster.start();
+});
+afterAll(() => cluster.stop());
+
+const open = (keyPrefix?: string) =>
+  openLocks({
+    redis: () => new Cluster([{ host: '127.0.0.1', port: cluster.nodes[0]!.port }], { keyPrefix }),
+    commandTimeoutMs: 400,
+  });
+
+/** Keys with which each master has some locks. */
+const KEYS = Array.from({ length: 30 }, (_, index) => `order:${index}`).sort();
+
+it('a list of a Cluster has the locks of all masters, with those that wait, whatever the key prefix of its client [G431]', async () => {
+  const [locks, prefixed] = await Promise.all([open(), open('app*:')]);
+  const masterOf = (name: string) => Math.floor((clusterSlot(name) * 3) / 16_384);
+  expect(new Set(KEYS.map((key) => masterOf(`lock:{${key}}`))).size).toBe(3);
+  await prefixed.acquire('other');
+  const held = await Promise.all(KEYS.map((key) => locks.acquire(key)));
+  const waiting = open().then((others) => others.acquire(KEYS[0]!));
+  await until(async () => (await locks.inspect(KEYS[0]!))!.waitingProcesses.length === 1, { what: 'one waits' });
+
+  const list = await locks.list();
+  expect(list.complete).toBe(true);
+  expect(list.locks.map(({ key }) => key)).toEqual(KEYS);
+  expect(list.locks[0]!.waitingProcesses).toMatchObject([{ pid: process.pid }]);
+  expect((await prefixed.list()).locks.map(({ key }) => key)).toEqual(['other']);
+  await Promise.all(held.map((lock) => lock.release()));
+  await (await waiting).release();
+});
+
+it('a list of a Cluster fails, and names the master, if one cannot be asked [G432]', async () => {
+  const locks = await open();
+  const lost = cluster.nodes[2]!;
+  const refused = () =>
+    locks.list().then(
+      () => undefined,
+      (error: unknown) => error as LockUnavailableError,
+    );
+  await locks.list();
+  const named = { code: 'LOCK_UNAVAILABLE', causes: [{ node: `127.0.0.1:${lost.port}` }] };
+  lost.pause();
+  expect(await refused()).toMatchObject(named);
+  lost.resume();
+  await until(async () => (await refused()) === undefined, { what: 'it answers again' });
+
+  await lost.kill();
+  expect(await refused()).toMatchObject(named);
+  expect(await refused()).toMatchObject(named); // the client has no connection to it any more
+});

@@ -1,0 +1,70 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { expect, it } from 'vitest';
+import { CommandFault, type Answer, type RedisClient } from '../../lib/stores/redis/client/redis-client.js';
+import type { RedisConnection } from '../../lib/stores/redis/client/redis-connection.js';
+import { KeyScan } from '../../lib/stores/redis/node/key-scan.js';
+import { LockKeys } from '../../lib/stores/redis/node/lock-keys.js';
+
+type Ask = (cursor: string) => Promise<Answer[]>;
+
+/** Servers that answer SCAN as the test says; the client has a connection to each. */
+function scanOf(servers: Record<string, Ask>, slots: readonly (string | undefined)[] = Object.keys(servers)): KeyScan {
+  const masters = Object.entries(servers).map(([name, ask]) => ({
+    name,
+    generation: {},
+    ask: ([command]: readonly (readonly string[])[]) => ask(command![1]!),
+  }));
+  const client = { name: 'cluster', masters: () => masters, servers: new Set(slots) };
+  const connection = { isReady: true, client: client as unknown as RedisClient, suspect: () => {} };
+  return new KeyScan(connection as unknown as RedisConnection, new LockKeys('lock'), 50);
+}
+
+const page = (cursor: unknown, ...keys: string[]): Answer[] => [
+  { value: [cursor, keys.map((key) => `lock:{${key}}`)] },
+];
+const empty: Ask = () => Promise.resolve(page('0'));
+const REQUEST = { match: '*', limit: 10, budgetMs: 1_000 };
+
+it('a search has one command in flight to each server, goes on where that ended, and has each key once [G439]', async () => {
+  const pages: Record<string, Answer[]> = { 0: page(7, 'a', 'b'), 7: page('9', 'b', 'c'), 9: page('0', 'd') };
+  const inFlight: Record<string, number> = { one: 0, other: 0 };
+  let most = 0;
+  const server =
+    (name: string): Ask =>
+    async (cursor) => {
+      most = Math.max(most, ++inFlight[name]!);
+      await delay(1);
+      inFlight[name]!--;
+      return pages[cursor]!;
+    };
+  const scan = scanOf({ one: server('one'), other: server('other') });
+  expect(await scan.run(REQUEST)).toEqual({
+    status: 'scanned',
+    keys: ['a', 'b', 'c', 'd'],
+    isComplete: true,
+    scanned: 6_000,
+  });
+  expect(most).toBe(1);
+});
+
+it.each<[string, Ask, string]>([
+  ['answers nothing', () => Promise.resolve([]), 'unexpected answer to SCAN'],
+  ['answers something else', () => Promise.resolve([{ value: 'OK' }]), 'unexpected answer to SCAN'],
+  ['does not answer', () => new Promise(() => {}), 'no answer within 50 ms'],
+  ['refuses', () => Promise.resolve([{ refusal: 'ERR unknown command' }]), 'ERR unknown command'],
+  ['has lost its connection', () => Promise.reject(new CommandFault('closed', 'disconnected')), 'closed'],
+])('a search fails, and names the server, if one of several %s', async (_how, ask, problem) => {
+  const scan = scanOf({ one: empty, other: ask });
+  expect(await scan.run(REQUEST)).toMatchObject({ status: 'failed', errors: [{ node: 'other', problem }] });
+});
+
+it('a search fails if slots of a Cluster have no master, or one that the client is not connected to', async () => {
+  const scan = scanOf({ one: empty }, ['one', 'other', undefined]);
+  expect(await scan.run(REQUEST)).toMatchObject({
+    status: 'failed',
+    errors: [
+      { node: 'other', problem: 'not connected' },
+      { node: 'cluster', problem: 'some of its slots have no master' },
+    ],
+  });
+});

@@ -1,0 +1,107 @@
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
+import type { LockService } from '../../lib/core/service/lock.service.js';
+import { openLocks } from '../support/open-locks.js';
+import { queued, untilQueued } from '../support/queue.js';
+import { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+
+let servers: RedisServer[];
+let redis: RedisServer;
+beforeAll(async () => {
+  servers = await Promise.all([RedisServer.start(), RedisServer.start(), RedisServer.start()]);
+  redis = servers[0]!;
+});
+afterAll(() => Promise.all(servers.map((server) => server.stop())));
+
+/** What the owner values of a service begin with: to the store it is a process. */
+async function processOf(locks: LockService): Promise<string> {
+  return locks.withLock(`of ${Math.random()}`, ({ owner }) => beginningOf(owner));
+}
+const beginningOf = (owner: string) => owner.slice(0, owner.lastIndexOf('/'));
+
+const waitingFor = async (locks: LockService, key: string) =>
+  (await locks.inspect(key))!.waitingProcesses.map(({ owner }) => beginningOf(owner));
+
+it.each<[string, RedisLockModuleOptions['fair']]>([
+  ['by default', false],
+  ['in fair mode', true],
+])('inspect and list show the processes that wait, each once, in order (%s) [G434]', async (mode, fair) => {
+  const options = { redis: redis.url, fair };
+  const all = await Promise.all([openLocks(options), openLocks(options), openLocks(options)]);
+  const [holding, second, third] = all;
+  const names = await Promise.all(all.map(processOf));
+  const key = `hot ${mode}`;
+  const lock = await holding!.acquire(key);
+  expect(await waitingFor(holding!, key)).toEqual([]);
+
+  const giveUp = new AbortController();
+  const first = second!.acquire(key, { signal: giveUp.signal }).catch(() => {});
+  await untilQueued(redis, key, 1);
+  const later = [third!.acquire(key), third!.acquire(key)];
+  await untilQueued(redis, key, fair ? 3 : 2);
+  expect(await waitingFor(holding!, key)).toEqual([names[1], names[2]]);
+  const [listed] = (await third!.list({ match: key })).locks;
+  expect(listed).toMatchObject({ key, waiters: 2, waitingProcesses: [{ pid: process.pid }, { pid: process.pid }] });
+  expect(listed!.waitingProcesses.map(({ owner }) => beginningOf(owner))).toEqual([names[1], names[2]]);
+
+  giveUp.abort();
+  await first;
+  await untilQueued(redis, key, fair ? 2 : 1);
+  expect(await waitingFor(holding!, key)).toEqual([names[2]]);
+  await lock.release();
+  for (const each of later) await (await each).release();
+});
+
+it('a process that is silent while others show that they wait is left out of those that wait [G435]', async () => {
+  const [holding, waiting] = [await openLocks({ redis: redis.url }), await openLocks({ redis: redis.url })];
+  const key = 'silent';
+  const lock = await holding.acquire(key);
+  const waits = waiting.acquire(key);
+  await untilQueued(redis, key, 1);
+  const queue = `lock:{${key}}:queue`;
+  const gone = { channel: 'lock:inbox:2:gone/7/process', ticket: 'gone/7/process/1' };
+  await redis.command('ZADD', queue, 1, `g ${gone.channel} ${gone.ticket}`);
+  await redis.command('ZADD', queue, 2, `x ${gone.channel} of a later version`);
+  const signAt = (ms: number) => redis.command('ZADD', queue, -(Date.now() + ms) * 1_000, `h ${gone.channel}`);
+  await signAt(-500);
+  const shown = await holding.inspect(key);
+  expect(shown!.waitingProcesses).toEqual([
+    { owner: gone.ticket, host: 'gone', pid: 7 },
+    expect.objectContaining({ pid: process.pid }),
+  ]);
+  await signAt(-4_000);
+  expect(await waitingFor(holding, key)).toEqual([await processOf(waiting)]);
+
+  await redis.command('DEL', queue);
+  await redis.command('SET', queue, 'of another program');
+  expect(await waitingFor(holding, key)).toEqual([]);
+  await redis.command('DEL', queue);
+  await lock.release();
+  await (await waits).release();
+});
+
+it('the processes that wait for a lock of a Redlock are those of all its nodes [G436]', async () => {
+  const options = { redlock: servers.map(({ url }) => url), admission: false, commandTimeoutMs: 1_000 };
+  const all = await Promise.all([openLocks(options), openLocks(options), openLocks(options)]);
+  const names = await Promise.all(all.map(processOf));
+  const key = 'quorum';
+  const lock = await all[0]!.acquire(key);
+  const onAll = (count: number) =>
+    until(async () => (await Promise.all(servers.map((server) => queued(server, key)))).every((n) => n === count), {
+      what: `${count} wait on all nodes`,
+    });
+  const second = all[1]!.acquire(key);
+  await onAll(1);
+  const third = all[2]!.acquire(key);
+  await onAll(2);
+  expect(await waitingFor(all[0]!, key)).toEqual([names[1], names[2]]);
+  const [place] = (await redis.command('ZRANGE', `lock:{${key}}:queue`, 0, '+inf', 'BYSCORE')) as string[];
+  await redis.command('ZREM', `lock:{${key}}:queue`, place!);
+  expect(await waitingFor(all[0]!, key)).toEqual(expect.arrayContaining([names[1], names[2]]));
+  const [listed] = (await all[0]!.list({ match: key })).locks;
+  expect(listed!.waitingProcesses).toHaveLength(2);
+  await lock.release();
+  await (await second).release();
+  await (await third).release();
+});
