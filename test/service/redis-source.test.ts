@@ -207,5 +207,6 @@ it.each(['a{b:', '{', 'a{}:'])(
 
 it('a client of a Cluster with a whole hash tag as its key prefix is taken', async () => {
   const cluster = new Cluster([{ host: '127.0.0.1', port: 1 }], { lazyConnect: true, keyPrefix: '{app}:' });
+  onTestFinished(() => cluster.disconnect()); // the library connects it, but does not close what it was given
   await openLocks({ redis: cluster, lazyConnect: true });
 });
