@@ -72,22 +72,26 @@ function binary(path: string): RedisBinary {
   return { path, env: { ...process.env, LC_ALL: 'C' } };
 }
 
-function foldersOnPath(): string[] {
+export function foldersOnPath(): string[] {
   return (process.env.PATH ?? '').split(delimiter).filter(Boolean);
 }
 
-function firstIn(folders: readonly string[], executable: string): string | undefined {
+export function firstIn(folders: readonly string[], executable: string): string | undefined {
   return folders.map((folder) => join(folder, executable)).find(isExecutable);
 }
 
-/** `.redis/` beside package-lock.json, wherever this file was compiled to. */
 function privateFolder(): string {
-  let folder = dirname(fileURLToPath(import.meta.url));
-  while (!existsSync(join(folder, 'package-lock.json')) && folder !== dirname(folder)) folder = dirname(folder);
-  return join(folder, '.redis');
+  return ownFolder('.redis');
 }
 
-function isExecutable(path: string): boolean {
+/** A folder beside package-lock.json, wherever this file was compiled to. */
+export function ownFolder(name: string): string {
+  let folder = dirname(fileURLToPath(import.meta.url));
+  while (!existsSync(join(folder, 'package-lock.json')) && folder !== dirname(folder)) folder = dirname(folder);
+  return join(folder, name);
+}
+
+export function isExecutable(path: string): boolean {
   try {
     accessSync(path, constants.X_OK);
     return statSync(path).isFile();
@@ -97,7 +101,7 @@ function isExecutable(path: string): boolean {
 }
 
 /** apt prefixes what went wrong with "E:"; the rest of its output would hide it. */
-function firstError(cause: unknown): string {
+export function firstError(cause: unknown): string {
   const { stderr = '', message } = cause as { stderr?: string; message: string };
   return (/^E: .*$/m.exec(stderr)?.[0] ?? message.split('\n')[0] ?? message).trim().replace(/\.$/, '');
 }
