@@ -1,4 +1,5 @@
 import type { LockLostReason } from '../../api/errors.js';
+import { outsideOfCalls } from '../time/event-loop.js';
 import { LinkedList } from '../time/linked-list.js';
 import type { Lease } from './lease.js';
 
@@ -143,7 +144,7 @@ export class Watchdog {
     this.#timerDue = due;
     // Never early by a rounding: at the deadline the lease counts as ended.
     const delayMs = Math.max(1, Math.ceil(due - this.#listener.now()));
-    this.#timer = setTimeout(() => this.#look(), delayMs).unref();
+    this.#timer = outsideOfCalls(() => setTimeout(() => this.#look(), delayMs)).unref();
   }
 
   #look(): void {

@@ -1,3 +1,4 @@
+import { outsideOfCalls } from '../time/event-loop.js';
 import { LinkedList, type Linked } from '../time/linked-list.js';
 
 /**
@@ -64,7 +65,8 @@ export class Checks {
     if (dueAt >= this.#timerDue) return;
     clearTimeout(this.#timer);
     this.#timerDue = dueAt;
-    this.#timer = setTimeout(() => this.#look(), Math.max(1, Math.ceil(dueAt - this.now()))).unref();
+    const delayMs = Math.max(1, Math.ceil(dueAt - this.now()));
+    this.#timer = outsideOfCalls(() => setTimeout(() => this.#look(), delayMs)).unref();
   }
 
   #look(): void {

@@ -1,4 +1,5 @@
 import type { Duplex } from 'node:stream';
+import { outsideOfCalls } from '../../../core/time/event-loop.js';
 import { checkMade, isClient } from './check-source.js';
 import { clusterSlot, SLOTS } from './cluster-slot.js';
 import { faultOf, isReplyError, loadIoredis, problemOfIoredis } from './ioredis.js';
@@ -286,7 +287,7 @@ export class IoredisAdapter implements RedisClient {
   }
 
   subscribe(channel: string, connectionName: string, listener: SubscriptionListener): Subscription {
-    return new IoredisSubscription(this.#subscriber(connectionName), channel, listener);
+    return outsideOfCalls(() => new IoredisSubscription(this.#subscriber(connectionName), channel, listener));
   }
 
   #subscriber(connectionName: string): IoredisClient {
@@ -297,7 +298,9 @@ export class IoredisAdapter implements RedisClient {
   }
 
   subscribeSharded(connectionName: string, listener: ShardedListener): ShardedSubscription {
-    return new IoredisShardedSubscription(this.#single.duplicate({ ...SHARD_SUBSCRIBER, connectionName }), listener);
+    return outsideOfCalls(
+      () => new IoredisShardedSubscription(this.#single.duplicate({ ...SHARD_SUBSCRIBER, connectionName }), listener),
+    );
   }
 
   async publishSharded(channel: string, text: string): Promise<number> {

@@ -1,5 +1,5 @@
 import { performance } from 'node:perf_hooks';
-import { nextTick, setTimeout } from '../../../core/time/event-loop.js';
+import { nextTick, outsideOfCalls, setTimeout } from '../../../core/time/event-loop.js';
 import { EXTEND, EXTEND_ACROSS } from '../scripts/lua.js';
 import { ScriptFault } from '../scripts/script-fault.js';
 import type { Reply, ScriptRunner } from '../scripts/script-runner.js';
@@ -47,12 +47,12 @@ export class ExtensionsAcrossSlots {
   extend(extension: Extension): void {
     const mayWait = extension.ttlMs >= SHORT_TTL_MS && performance.now() >= this.#againAt;
     if (!mayWait) this.#extendAlone(extension, extension.done);
-    else if (this.#gathered.push(extension) === 1) nextTick(() => this.#endTick());
+    else if (this.#gathered.push(extension) === 1) nextTick(() => outsideOfCalls(() => this.#endTick()));
   }
 
   #endTick(): void {
     if (this.#gathered.length < MANY) this.#sendGathered();
-    else setTimeout(() => this.#sendGathered(), GATHERING_MS).unref();
+    else outsideOfCalls(() => setTimeout(() => this.#sendGathered(), GATHERING_MS)).unref();
   }
 
   #sendGathered(): void {

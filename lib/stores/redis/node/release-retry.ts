@@ -1,3 +1,5 @@
+import { outsideOfCalls } from '../../../core/time/event-loop.js';
+
 /** The release of a lock, or of a ticket's place in its queue, that is not confirmed. */
 export interface PendingRelease {
   key: string;
@@ -48,7 +50,7 @@ export class ReleaseRetry {
   add(item: PendingRelease): void {
     if (this.#closed) return;
     this.#items.set(item, performance.now() + item.standsMs);
-    if (!this.#isTrying) this.#timer ??= setTimeout(() => this.#tryAll(), this.#pauseMs).unref();
+    if (!this.#isTrying && !this.#timer) this.#tryLater();
   }
 
   /** Tries all at once: the server can be reached again. */
@@ -107,7 +109,11 @@ export class ReleaseRetry {
       return;
     }
     this.#pauseMs = Math.min(2 * this.#pauseMs, LONGEST_PAUSE_MS);
-    this.#timer = setTimeout(() => this.#tryAll(), this.#pauseMs).unref();
+    this.#tryLater();
+  }
+
+  #tryLater(): void {
+    this.#timer = outsideOfCalls(() => setTimeout(() => this.#tryAll(), this.#pauseMs)).unref();
   }
 
   #forget(): void {

@@ -1,5 +1,5 @@
 import { NodeError } from '../../../api/errors.js';
-import { nextTick } from '../../../core/time/event-loop.js';
+import { nextTick, outsideOfCalls } from '../../../core/time/event-loop.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import type { ReplicaOptions } from '../options.js';
 import { nodeError } from '../client/advice.js';
@@ -100,7 +100,7 @@ class Lane {
   extend(request: ExtendRequest): Promise<NodeExtension> {
     return new Promise((resolve) => {
       this.#gathered.push({ request, resolve });
-      if (!this.#isBusy) void this.#goRound();
+      if (!this.#isBusy) void outsideOfCalls(() => this.#goRound());
     });
   }
 

@@ -1,5 +1,5 @@
 import { performance } from 'node:perf_hooks';
-import { nextTick, setImmediate } from '../../../core/time/event-loop.js';
+import { nextTick, outsideOfCalls, setImmediate } from '../../../core/time/event-loop.js';
 import type { CommandFault, RedisClient, Route } from '../client/redis-client.js';
 import {
   Command,
@@ -166,13 +166,15 @@ export class ScriptRunner implements CommandListener {
     for (const lane of lanes) this.#sendFrom(lane);
   }
 
-  /** Sends what waits in a lane, as far as there is room. */
+  /** Sends what waits in a lane, as far as there is room: outside of the calls, of which many may travel together. */
   #sendFrom(lane: Lane): void {
-    for (let command = lane.next(); command; command = lane.next()) {
-      this.#drop(command.withdrawn(), WITHDRAWN);
-      if (command.isWanted) this.#send(command);
-      else this.#unsettled--;
-    }
+    outsideOfCalls(() => {
+      for (let command = lane.next(); command; command = lane.next()) {
+        this.#drop(command.withdrawn(), WITHDRAWN);
+        if (command.isWanted) this.#send(command);
+        else this.#unsettled--;
+      }
+    });
   }
 
   #send(command: Command): void {
