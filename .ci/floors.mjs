@@ -58,6 +58,7 @@ const ROOMS = {
   'nest/fencing': ['api', 'core/time', 'core/keys', 'fencing', 'nest/injection', 'nest/locked', ...NEST],
   schedule: ['api', 'core/options', 'nest/injection', 'nest/locked', '@nestjs/schedule'],
   terminus: ['api', 'core/time', 'core/options', 'core/service', 'nest/injection', ...NEST, '@nestjs/terminus'],
+  cli: ['api', 'core/keys', 'core/service', 'compose', 'stores/redis/client', 'stores/redis/redlock'],
   testing: [
     'api',
     ...CORE,

@@ -1,8 +1,10 @@
 import { LockOptionsError } from '../api/errors.js';
 import type { RedisSource } from '../stores/redis/client/source.js';
 import { commandTimeoutOf } from '../stores/redis/options.js';
-import type { ResolvedOptions } from './redis-lock-options.js';
+import { processName } from './process-name.js';
+import { resolveOptions, type RedisLockSettings, type ResolvedOptions } from './redis-lock-options.js';
 import type { LockBackend } from '../core/backend/lock-backend.js';
+import { monotonic } from '../core/time/clock.js';
 import { Doctor } from '../stores/redis/doctor/doctor.js';
 import type { RedisKind } from '../stores/redis/doctor/diagnosis.js';
 import { NodeProbe } from '../stores/redis/doctor/probe.js';
@@ -13,7 +15,11 @@ import { RedlockBackend } from '../stores/redis/redlock/redlock.backend.js';
 import { ReplicaWait } from '../stores/redis/replicas/replica-wait.js';
 import { Proposals } from '../stores/redis/redlock/proposals.js';
 import { AdmissionCheck } from '../stores/redis/redlock/admission.js';
+import { Initialisation } from '../stores/redis/redlock/initialisation.js';
 import { SingleNodeBackend } from '../stores/redis/single/single-node.backend.js';
+
+/** How long a node of a new Redlock may take to look at all of its keys, in milliseconds. */
+const LOOK_TIMEOUT_MS = 10_000;
 
 /** Locks on one Redis server, one Sentinel-managed master, or one Cluster. */
 export async function openRedis(
@@ -51,24 +57,9 @@ export async function openRedlock(
   now: () => number,
   processName: string,
 ): Promise<LockBackend> {
-  const { keyPrefix, ttlMs, admission } = options;
-  const nodeTimeoutMs = commandTimeoutOf('redlock', options);
-  const settings = {
-    keyPrefix,
-    commandTimeoutMs: nodeTimeoutMs,
-    processName,
-    handsOver: false,
-    awaitedReplicas: 0,
-    fair: false,
-    needsAdmission: admission,
-    now,
-  };
-  const nodes = await openNodes(sources, settings, clientName(options));
-  const problem = unfitTogether(nodes, options);
-  if (problem !== undefined) {
-    await Promise.all(nodes.map((node) => node.close()));
-    throw new LockOptionsError(problem);
-  }
+  const { ttlMs, admission } = options;
+  const { nodes, settings } = await openRedlockNodes(sources, options, now, processName);
+  const { commandTimeoutMs: nodeTimeoutMs } = settings;
   const longest = { ms: ttlMs };
   const proposals = new Proposals();
   const checkOf = (node: RedisNode, at: number) =>
@@ -82,6 +73,44 @@ export async function openRedlock(
     proposals,
     report: reportOf('redlock', nodes, settings),
   });
+}
+
+/** Opens the nodes of a new Redlock, which an operator lets vote at once. @throws LockOptionsError */
+export async function openNewRedlock(
+  redlock: RedisSource[],
+  given: Pick<RedisLockSettings, 'keyPrefix' | 'connectTimeoutMs'>,
+): Promise<Initialisation> {
+  const options = resolveOptions({ redlock, commandTimeoutMs: LOOK_TIMEOUT_MS, ...given });
+  const { nodes, settings } = await openRedlockNodes(redlock, options, monotonic, processName());
+  return new Initialisation({
+    nodes,
+    keyPrefix: options.keyPrefix,
+    timeoutMs: options.connectTimeoutMs,
+    report: reportOf('redlock', nodes, settings),
+  });
+}
+
+async function openRedlockNodes(
+  sources: RedisSource[],
+  options: ResolvedOptions,
+  now: () => number,
+  processName: string,
+): Promise<{ nodes: RedisNode[]; settings: NodeSettings }> {
+  const settings = {
+    keyPrefix: options.keyPrefix,
+    commandTimeoutMs: commandTimeoutOf('redlock', options),
+    processName,
+    handsOver: false,
+    awaitedReplicas: 0,
+    fair: false,
+    needsAdmission: options.admission,
+    now,
+  };
+  const nodes = await openNodes(sources, settings, clientName(options));
+  const problem = unfitTogether(nodes, options);
+  if (problem === undefined) return { nodes, settings };
+  await Promise.all(nodes.map((node) => node.close()));
+  throw new LockOptionsError(problem);
 }
 
 /** Makes the report of a backend: each server is checked for its use. */

@@ -108,6 +108,7 @@ async function tryApp(app, folder, tarball, redis) {
     await step(`${name}: install`, () => install(folder, versions));
     await step(`${name}: compile with TypeScript ${app.typescript}`, () => run('npx', ['--no-install', 'tsc'], folder));
     await step(`${name}: run`, () => runApp(folder, redis));
+    await step(`${name}: the command line`, () => runCommandLine(folder, redis));
     await step(`${name}: import and require give one copy`, () => run(process.execPath, ['identity.mjs'], folder));
     if (app.alsoWithoutRequireOfEsm) {
       await step(`${name}: run the CommonJS build`, () => runCommonJsBuild(folder, redis));
@@ -212,6 +213,14 @@ async function runApp(folder, redis, ...flags) {
   const keys = await redis.keys('*');
   const locks = keys.filter((key) => key !== 'lock:fence');
   if (locks.length > 0) throw new Error(`Locks were left behind: ${locks.join(', ')}`);
+}
+
+async function runCommandLine(folder, redis) {
+  const call = (...argv) => run('npx', ['--no-install', 'nest-redis-lock', ...argv], folder, { REDIS_URL: redis.url });
+  const help = await call('--help');
+  if (!help.includes('Usage: nest-redis-lock')) throw new Error(`This is no help: ${help}`);
+  const { nodes } = JSON.parse(await call('doctor', '--json'));
+  if (nodes.length !== 1 || !nodes[0].reachable) throw new Error(`The doctor found ${JSON.stringify(nodes)}.`);
 }
 
 async function runCommonJsBuild(folder, redis) {

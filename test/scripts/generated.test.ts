@@ -91,6 +91,7 @@ describe('The generated module of the scripts', () => {
       ['extend', 0, 1],
       ['extend-across', 1, 1],
       ['force-release', 1, 1],
+      ['initialise', 0, 0],
       ['inspect', 0, 0],
       ['keep', 0, 0],
       ['raise-fence', 0, 0],

@@ -68,6 +68,10 @@ export type NodeAdmission =
     }
   | Fault;
 
+/** The answer of a node that is to vote at once: whether it has a key of the prefix. */
+export type NodeInitialisation =
+  { status: 'new' } | { status: 'used'; key: string } | { status: 'full'; keys: number } | Fault;
+
 export type NodeExtension = { status: 'extended' | 'restored' | 'absent' | 'foreign' } | Fault;
 /** The answer to a release by force: `from` is the owner value that held the lock. */
 export type NodeSeizure = { status: 'taken'; from: string } | { status: 'absent' } | Fault;
@@ -148,6 +152,12 @@ function isToken(number: number): boolean {
 
 export function extensionOf(reply: Reply): NodeExtension {
   return { status: ({ 1: 'extended', 2: 'restored', 0: 'absent' } as const)[Number(reply)] ?? 'foreign' };
+}
+
+export function initialisationOf(reply: Reply): NodeInitialisation {
+  if (!Array.isArray(reply)) return { status: 'new' };
+  const [status, what] = reply;
+  return status === 'used' ? { status, key: String(what) } : { status: 'full', keys: Number(what) };
 }
 
 export function releaseOf(reply: Reply): NodeRelease {

@@ -6,6 +6,7 @@ import {
   CONTEND,
   EXTEND,
   FORCE_RELEASE,
+  INITIALISE,
   INSPECT,
   KEEP,
   RAISE_FENCE,
@@ -40,6 +41,7 @@ import type {
 import {
   extensionOf,
   holdingOf,
+  initialisationOf,
   RedisHandOver,
   releaseOf,
   seizureOf,
@@ -49,6 +51,7 @@ import {
   type Fault,
   type NodeAdmission,
   type NodeExtension,
+  type NodeInitialisation,
   type NodeRelease,
   type NodeSeizure,
   type Vote,
@@ -231,6 +234,16 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
       const [sinceMs, longest, timeUs] = numbers.map(Number) as [number, number, number];
       return { status: 'admitted', epoch: String(epoch), sinceMs, longestMs: longest, timeUs };
     });
+  }
+
+  /**
+   * Looks for keys of the prefix, and if there are none, writes down since when the node has kept all of its locks.
+   * @param identity as it was read before the first look: it is written down, too, so that a start since then shows
+   * @param forMs for how long it shall have kept them, in milliseconds; undefined: nothing is written
+   */
+  initialise({ run }: ServerIdentity, forMs?: number): Promise<NodeInitialisation> {
+    const args = [run, forMs === undefined ? '' : Math.ceil(forMs * 1_000)];
+    return this.#run<NodeInitialisation>(INITIALISE, [this.#keys.admission()], args, initialisationOf);
   }
 
   /**

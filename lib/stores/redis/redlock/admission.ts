@@ -196,13 +196,10 @@ export class AdmissionCheck {
     return (this.#identifying = asked);
   }
 
-  /**
-   * How long it still abstains: until every lock that it may have forgotten has ended, and its time is above all tokens that it
-   * may have forgotten. These were ahead of a node by up to the limit of votes, and its next ones may be as far behind it.
-   */
+  /** How long it still abstains. */
   #waitMs({ since }: KnownServer): number {
     const { ms } = this.#longest;
-    return since + ms + driftMs(ms) + 2 * (LIMIT_US / 1_000) - this.#now();
+    return since + abstentionMs(ms) - this.#now();
   }
 
   #mustWait(waitMs: number): NodeError {
@@ -221,4 +218,14 @@ export class AdmissionCheck {
   get #generation(): unknown {
     return this.#node.connection.client.generation;
   }
+}
+
+/**
+ * How long a node abstains since it has kept all its locks, in milliseconds: until every lock that it may have forgotten has
+ * ended, and its time is above all tokens that it may have forgotten. These were ahead of a node by up to the limit of votes, and
+ * its next ones may be as far behind it.
+ * @param longestMs the longest ttl in use
+ */
+export function abstentionMs(longestMs: number): number {
+  return longestMs + driftMs(longestMs) + 2 * (LIMIT_US / 1_000);
 }

@@ -1,0 +1,73 @@
+import { parseArgs, type ParseArgsConfig } from 'node:util';
+
+/** The command line is wrong. Its message repeats no value of an option, as that may be a URL with a password. */
+export class UsageError extends Error {
+  override name = 'UsageError';
+}
+
+const TEXT = { type: 'string' } as const;
+const TEXTS = { type: 'string', multiple: true } as const;
+const FLAG = { type: 'boolean' } as const;
+
+/** All options of all commands. */
+const OPTIONS = {
+  redis: TEXT,
+  redlock: TEXTS,
+  cluster: TEXTS,
+  sentinel: TEXTS,
+  'sentinel-name': TEXT,
+  prefix: TEXT,
+  json: FLAG,
+  strict: FLAG,
+  limit: TEXT,
+  watch: FLAG,
+  owner: TEXT,
+  force: FLAG,
+  yes: FLAG,
+  wait: TEXT,
+  ttl: TEXT,
+  hold: TEXT,
+  help: { type: 'boolean', short: 'h' },
+} as const satisfies ParseArgsConfig['options'];
+
+export type OptionName = keyof typeof OPTIONS;
+
+/** A command line that was read. */
+export interface CommandLine {
+  /** The command and its arguments. */
+  words: string[];
+  options: ReturnType<typeof parsed>['values'];
+  /** All that follows `--`. */
+  rest: string[];
+}
+
+/** @throws UsageError */
+export function readCommandLine(argv: readonly string[]): CommandLine {
+  const end = argv.indexOf('--');
+  const [args, rest] = end < 0 ? [argv, []] : [argv.slice(0, end), argv.slice(end + 1)];
+  try {
+    const { positionals, values } = parsed(args);
+    return { words: positionals, options: values, rest: [...rest] };
+  } catch (error) {
+    // An argument that was mistyped may hold a password: only the part that can be the name of an option is repeated.
+    const option = /--?[a-z-]*/i.exec((error as Error).message)?.[0] ?? '';
+    const { code } = error as NodeJS.ErrnoException;
+    const problem = code === 'ERR_PARSE_ARGS_INVALID_OPTION_VALUE' ? 'needs another value, or none' : 'is not known';
+    throw new UsageError(`The option ${option} ${problem}.`);
+  }
+}
+
+function parsed(args: readonly string[]) {
+  return parseArgs({ args: [...args], options: OPTIONS, allowPositionals: true });
+}
+
+const UNITS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 } as const;
+
+/** Reads a length of time like `500ms`, `10s`, `1m` or `2h`, in milliseconds. @throws UsageError */
+export function durationOf(option: OptionName, text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const [, number, unit] = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/.exec(text) ?? [];
+  if (unit !== undefined) return Math.round(Number(number) * UNITS[unit as keyof typeof UNITS]);
+  if (text === '0') return 0;
+  throw new UsageError(`--${option} must be a length of time like 500ms, 10s, 1m or 2h.`);
+}

@@ -1,0 +1,40 @@
+import type { Action } from './command.js';
+import { UsageError } from './command-line.js';
+import { confirmed } from './confirm.js';
+import { EXIT } from './exit-codes.js';
+import { linesOf } from './inspect.command.js';
+import { openToLook } from './servers.js';
+import { printable, wrap } from './text.js';
+
+/** Takes a lock from its holder. */
+export const release: Action = async (call) => {
+  const {
+    args: [key = ''],
+    options: { owner, force = false, yes = false },
+    terminal,
+  } = call;
+  if ((owner !== undefined) === force) {
+    throw new UsageError('release needs --owner DIGEST, as inspect shows it, or --force, which takes it from anybody.');
+  }
+  const locks = await openToLook(call);
+  try {
+    let from = owner;
+    if (!yes) {
+      const info = await locks.inspect(key);
+      if (!info || (owner !== undefined && info.digest !== owner)) {
+        terminal.complain(`${printable(key)} is ${info ? 'held by another owner' : 'free'}: nothing to release.`);
+        return EXIT.no;
+      }
+      for (const line of linesOf(info)) terminal.complain(wrap(line, terminal.columns));
+      const question = 'Its work may still run, and another call can get the lock at once. Take it from this holder?';
+      if (!(await confirmed(terminal, question))) return EXIT.no;
+      from = info.digest; // not from one that came while the question was read
+    }
+    const wasHeld = await locks.forceRelease(key, from === undefined ? {} : { owner: from });
+    if (wasHeld) terminal.print(`${printable(key)} was released`);
+    else terminal.complain(`${printable(key)} was not held${from === undefined ? '' : ' by that owner'}.`);
+    return wasHeld ? EXIT.ok : EXIT.no;
+  } finally {
+    await locks.close();
+  }
+};

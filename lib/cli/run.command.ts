@@ -1,0 +1,123 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { constants } from 'node:os';
+import { LockContendedError, LockLostError } from '../api/errors.js';
+import { describeHolder } from '../api/holder.js';
+import type { Lock } from '../api/lock.js';
+import type { Action, Call } from './command.js';
+import { durationOf, UsageError } from './command-line.js';
+import { EXIT } from './exit-codes.js';
+import { openOn } from './servers.js';
+import { printable } from './text.js';
+
+/** The signals that are passed on to the command. */
+const PASSED_ON = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+
+/** A signal that came before the command was started. */
+class Interrupted extends Error {
+  constructor(readonly signal: NodeJS.Signals) {
+    super(`interrupted by ${signal}`);
+  }
+}
+
+/** Runs a command under a lock. */
+export const run: Action = async (call) => {
+  const {
+    args: [key = ''],
+    options,
+    rest,
+    terminal,
+  } = call;
+  if (rest.length === 0) throw new UsageError('run needs a command: run <key> -- <command> [arguments]');
+  const waitMs = durationOf('wait', options.wait);
+  const ttlMs = durationOf('ttl', options.ttl);
+  const holdMs = durationOf('hold', options.hold);
+  const command = new Command(call);
+  try {
+    const locks = await openOn(call, { ttlMs });
+    try {
+      return await locks.withLock(key, { waitMs, holdMs, signal: command.interrupted }, (lock) => command.run(lock));
+    } finally {
+      await locks.close();
+    }
+  } catch (error) {
+    if (error instanceof Interrupted) return codeOf(error.signal);
+    // The messages of these are for applications.
+    if (error instanceof LockContendedError) {
+      const { holder, keptUntil } = error;
+      const state = keptUntil ? `kept until ${keptUntil.toISOString()} by` : 'held by';
+      terminal.complain(printable(`${key} is ${state} ${holder ? describeHolder(holder) : 'others'}.`));
+      return EXIT.busy;
+    }
+    if (error instanceof LockLostError) {
+      terminal.complain(printable(`The lock on ${key} was lost (${error.reason}) while the command ran.`));
+      return EXIT.lost;
+    }
+    throw error;
+  } finally {
+    command.forget();
+  }
+};
+
+/** A command, and the signals that this process passes on to it. */
+class Command {
+  readonly #call: Call;
+  readonly #interruption = new AbortController();
+  #child?: ChildProcess;
+
+  constructor(call: Call) {
+    this.#call = call;
+    for (const signal of PASSED_ON) process.on(signal, this.#pass);
+  }
+
+  /** Aborts at a signal while there is no command that it could be passed on to. */
+  get interrupted(): AbortSignal {
+    return this.#interruption.signal;
+  }
+
+  readonly #pass = (signal: NodeJS.Signals): void => {
+    if (!this.#child) this.#interruption.abort(new Interrupted(signal));
+    // A terminal sends it to the command as well: twice means to many programs not to end in order.
+    else if (signal !== 'SIGINT' || !process.stdin.isTTY) this.#child.kill(signal);
+  };
+
+  /** @returns the code to exit with, when the command has ended */
+  async run(lock: Lock): Promise<number> {
+    this.#interruption.signal.throwIfAborted();
+    lock.assertHeld();
+    const { rest, env, terminal, limits } = this.#call;
+    const [file, ...args] = rest as [string, ...string[]];
+    const token = { LOCK_FENCING_TOKEN: String(lock.fencingToken) };
+    return new Promise((resolve) => {
+      const child = spawn(file, args, { stdio: 'inherit', env: { ...env, ...token } });
+      this.#child = child;
+      let killing: NodeJS.Timeout | undefined;
+      const stop = () => {
+        terminal.complain('The lock is lost: the command is stopped.');
+        child.kill('SIGTERM');
+        killing = setTimeout(() => child.kill('SIGKILL'), limits.graceMs);
+      };
+      const ended = (code: number) => {
+        clearTimeout(killing);
+        lock.signal.removeEventListener('abort', stop);
+        resolve(code);
+      };
+      lock.signal.addEventListener('abort', stop);
+      child.on('error', ({ code }: NodeJS.ErrnoException) => {
+        if (child.pid !== undefined) return; // a signal could not be sent
+        terminal.complain(`${printable(file)} cannot be run (${code}).`);
+        ended(code === 'ENOENT' ? EXIT.notFound : EXIT.cannotRun);
+      });
+      child.on('exit', (code, signal) => ended(code ?? codeOf(signal!)));
+    });
+  }
+
+  /** Passes no more signals on. */
+  forget(): void {
+    for (const signal of PASSED_ON) process.off(signal, this.#pass);
+  }
+}
+
+/** What a shell says of a command that a signal has ended. */
+function codeOf(signal: NodeJS.Signals): number {
+  return 128 + constants.signals[signal];
+}

@@ -1,0 +1,149 @@
+import { readFileSync } from 'node:fs';
+import { LockUnavailableError } from '../api/errors.js';
+import { openLocks } from '../compose/open-locks.js';
+import type { RedisLockSettings } from '../compose/redis-lock-options.js';
+import type { LockService } from '../core/service/lock.service.js';
+import { loadIoredis } from '../stores/redis/client/ioredis.js';
+import type { RedisOptions, RedisSource } from '../stores/redis/client/source.js';
+import type { Call } from './command.js';
+import { UsageError, type CommandLine } from './command-line.js';
+import { printable } from './text.js';
+
+export type Servers = { redis: RedisSource } | { redlock: RedisSource[] };
+
+/** What all servers are logged in to with, unless their URL says otherwise. */
+type Access = Pick<RedisOptions, 'username' | 'password' | 'tls'>;
+
+/**
+ * The servers that the options name, or `REDIS_URL`. User, password and TLS come from the environment: other users of the
+ * machine can see command lines.
+ * @throws UsageError, which repeats no value
+ */
+export function serversOf({ options }: Pick<CommandLine, 'options'>, env: NodeJS.ProcessEnv): Servers {
+  const { redis, redlock, cluster, sentinel, 'sentinel-name': name } = options;
+  const given = Object.entries({ redis, redlock, cluster, sentinel }).flatMap(([option, value]) =>
+    value === undefined ? [] : [`--${option}`],
+  );
+  if (given.length > 1) throw new UsageError(`Give only one of ${given.join(' and ')}.`);
+  if ((sentinel === undefined) !== (name === undefined)) {
+    throw new UsageError('--sentinel host:port,… and --sentinel-name, the name of the master, belong together.');
+  }
+  const access = accessOf(env);
+  if (redlock) return { redlock: listOf(redlock).map((url) => optionsOf('--redlock', url, access)) };
+  if (cluster) return { redis: clusterOf(listOf(cluster), access) };
+  if (sentinel) return { redis: sentinelOf(listOf(sentinel), name!, access, env) };
+  if (redis !== undefined) return { redis: optionsOf('--redis', redis, access) };
+  if (env.REDIS_URL) return { redis: optionsOf('REDIS_URL', env.REDIS_URL, access) };
+  throw new UsageError('Name the servers: --redis, --redlock, --cluster or --sentinel, or set REDIS_URL.');
+}
+
+/** Opens the locks on the servers of a call. @throws LockUnavailableError when they cannot be reached */
+export async function openOn(
+  { servers, keyPrefix, terminal, limits }: Call,
+  settings: RedisLockSettings,
+): Promise<LockService> {
+  try {
+    const connectTimeoutMs = limits.connectMs;
+    const { service, notices } = await openLocks({ ...servers, keyPrefix, connectTimeoutMs, ...settings });
+    for (const { message } of notices) terminal.complain(printable(message));
+    return service;
+  } catch (error) {
+    if (!(error instanceof LockUnavailableError)) throw error;
+    // Its own message is for applications.
+    const nodes = error.causes.map(({ message }) => message).join('; ');
+    throw new LockUnavailableError(`No locks can be had: ${nodes}.`, undefined, error.causes);
+  }
+}
+
+/** The same for commands that grant no lock: without admission, as to ask a node whether it votes writes to it. */
+export function openToLook(
+  call: Call,
+  settings: RedisLockSettings = { commandTimeoutMs: 5_000 },
+): Promise<LockService> {
+  return openOn(call, { admission: false, ...settings });
+}
+
+function accessOf(env: NodeJS.ProcessEnv): Access {
+  const { REDIS_USERNAME, REDIS_PASSWORD, REDIS_TLS = '', REDIS_TLS_CA } = env;
+  if (!['', '0', '1', 'true', 'false'].includes(REDIS_TLS)) throw new UsageError('REDIS_TLS must be 1 or 0.');
+  const access: Access = {};
+  if (REDIS_USERNAME) access.username = REDIS_USERNAME;
+  if (REDIS_PASSWORD) access.password = REDIS_PASSWORD;
+  if (REDIS_TLS_CA) access.tls = { ca: readCertificate(REDIS_TLS_CA) };
+  else if (REDIS_TLS === '1' || REDIS_TLS === 'true') access.tls = {};
+  return access;
+}
+
+function readCertificate(file: string): Buffer {
+  try {
+    return readFileSync(file);
+  } catch (error) {
+    throw new UsageError(`The file of REDIS_TLS_CA cannot be read (${(error as NodeJS.ErrnoException).code}).`);
+  }
+}
+
+/** The options of ioredis for a URL. ioredis would take any option from its query. */
+function optionsOf(origin: string, text: string, access: Access): RedisOptions {
+  if (text.startsWith('/')) return { ...access, path: text };
+  const malformed = `${origin} must be a URL like redis://host:6379, or rediss:// for TLS, or the /path of a socket.`;
+  if (!/^rediss?:\/\/./.test(text) || !URL.canParse(text)) throw new UsageError(malformed);
+  const url = new URL(text);
+  const { protocol, hostname, port, username, password, pathname, searchParams } = url;
+  if (hostname === '' || !/^(\/\d*)?$/.test(pathname)) throw new UsageError(malformed);
+  for (const name of searchParams.keys()) {
+    if (name !== 'family') throw new UsageError(`${origin} has a setting after its "?" that is not known here.`);
+  }
+  const options: RedisOptions = { ...access, host: hostname.replace(/^\[(.*)\]$/, '$1'), port: Number(port || 6379) };
+  try {
+    if (username) options.username = decodeURIComponent(username);
+    if (password) options.password = decodeURIComponent(password);
+  } catch {
+    throw new UsageError(`${origin} has a user or password with a % that must be written as %25.`);
+  }
+  if (pathname.length > 1) options.db = Number(pathname.slice(1));
+  const family = searchParams.get('family');
+  if (family !== null) options.family = Number(family);
+  if (protocol === 'rediss:') options.tls ??= {};
+  return options;
+}
+
+function clusterOf(urls: string[], access: Access): RedisSource {
+  const nodes = urls.map((url) => optionsOf('--cluster', url, access));
+  if (nodes.some(({ host, db }) => host === undefined || db)) {
+    throw new UsageError('--cluster must be a URL with a host, and without a database: a Cluster has only one.');
+  }
+  const [{ username, password, tls, family } = {}] = nodes;
+  return async () => {
+    const { Cluster } = await loadIoredis();
+    return new Cluster(
+      nodes.map(({ host, port }) => ({ host, port })),
+      {
+        lazyConnect: true,
+        redisOptions: { username, password, tls, family },
+        // Certificates are for names, not for the addresses that these stand for.
+        ...(tls && { dnsLookup: (host: string, done: (error: null, address: string) => void) => done(null, host) }),
+      },
+    );
+  };
+}
+
+function sentinelOf(addresses: string[], name: string, access: Access, env: NodeJS.ProcessEnv): RedisOptions {
+  const sentinels = addresses.map((address) => {
+    const [, host, port] = /^([^:/@\s]+|\[[^\]/@]+\])(?::(\d{1,5}))?$/.exec(address) ?? [];
+    if (host === undefined) throw new UsageError('--sentinel must be a list of host:port.');
+    return { host: host.replace(/^\[(.*)\]$/, '$1'), port: Number(port ?? 26_379) };
+  });
+  const { tls } = access;
+  return {
+    ...access,
+    sentinels,
+    name,
+    ...(env.REDIS_SENTINEL_PASSWORD && { sentinelPassword: env.REDIS_SENTINEL_PASSWORD }),
+    ...(tls && { sentinelTLS: tls, enableTLSForSentinelMode: true }),
+  };
+}
+
+/** The items of an option that was repeated, or has commas. A comma in a password of a URL is part of it. */
+function listOf(values: readonly string[]): string[] {
+  return values.flatMap((value) => value.split(/,(?=\s*rediss?:\/\/|[^@]*$)/).map((item) => item.trim()));
+}

@@ -1,0 +1,91 @@
+/** Characters that a terminal obeys, that show nothing, or that turn the text around them: controls, formats, separators. */
+const UNSAFE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
+
+/** A text from elsewhere as one line that a terminal only shows: whoever can write a key must not write to the terminal. */
+export function printable(text: string): string {
+  return text.replace(UNSAFE, (char) => `\\u{${char.codePointAt(0)!.toString(16)}}`);
+}
+
+/** The same for each text in a value. */
+export function printableIn<T>(value: T): T {
+  return JSON.parse(JSON.stringify(value), (_name, part: unknown) =>
+    typeof part === 'string' ? printable(part) : part,
+  ) as T;
+}
+
+/** JSON with the same characters escaped, so that it can be shown on a terminal, too. */
+export function json(value: unknown, indent = 2): string {
+  return JSON.stringify(value, undefined, indent).replace(UNSAFE, (char) =>
+    char === '\n' ? char : unicodeEscape(char),
+  );
+}
+
+function unicodeEscape(char: string): string {
+  return char
+    .split('')
+    .map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
+    .join('');
+}
+
+/** Cuts a text to so many columns. */
+export function fit(text: string, columns: number): string {
+  if (widthOf(text) <= columns) return text;
+  let cut = '';
+  for (const char of text) {
+    if (widthOf(cut + char) >= columns) break;
+    cut += char;
+  }
+  return `${cut}…`;
+}
+
+/** How many columns a text takes at most: letters of other scripts than European ones may be twice as wide. */
+function widthOf(text: string): number {
+  let width = 0;
+  for (const char of text) width += char.codePointAt(0)! < 0x1100 || char === '…' ? 1 : 2;
+  return width;
+}
+
+/** Breaks a line at spaces, with the rest indented below its beginning. A word that is too long stays whole. */
+export function wrap(line: string, columns = Infinity): string {
+  const [indent] = /^ */.exec(line)!;
+  const lines: string[] = [];
+  let current = indent;
+  for (const word of line.trim().split(' ')) {
+    const longer = current.trim() === '' ? current + word : `${current} ${word}`;
+    if (widthOf(longer) <= columns || current.trim() === '') {
+      current = longer;
+    } else {
+      lines.push(current);
+      current = `${indent}  ${word}`;
+    }
+  }
+  return [...lines, current].join('\n');
+}
+
+/** Rows as columns of equal width; the first takes what the others leave, and is cut. */
+export function table(rows: readonly (readonly string[])[], columns: number): string[] {
+  const widths = rows[0]!.map((_, at) => Math.max(...rows.map((row) => widthOf(row[at]!))));
+  const others = widths.slice(1).reduce((sum, width) => sum + width + 2, 0);
+  widths[0] = Math.max(10, Math.min(widths[0]!, columns - others));
+  return rows.map((row) =>
+    fit(
+      row
+        .map((text, at) => padded(fit(text, widths[at]!), widths[at]!))
+        .join('  ')
+        .trimEnd(),
+      columns,
+    ),
+  );
+}
+
+function padded(text: string, width: number): string {
+  return text + ' '.repeat(Math.max(0, width - widthOf(text)));
+}
+
+/** A length of time in words: `350 ms`, `29.9 s`, `12 min`. */
+export function duration(ms: number): string {
+  if (ms === Infinity) return 'no end';
+  if (ms < 1_000) return `${Math.round(ms)} ms`;
+  if (ms < 100_000) return `${(ms / 1_000).toFixed(1)} s`;
+  return ms < 7_200_000 ? `${Math.round(ms / 60_000)} min` : `${Math.round(ms / 3_600_000)} h`;
+}

@@ -1,0 +1,38 @@
+import { main } from '../../lib/cli/main.js';
+
+/** What a command line printed, and exited with. */
+export interface Called {
+  code: number;
+  out: string;
+  err: string;
+}
+
+/** The surroundings of a command line. */
+export interface Surroundings {
+  env?: Record<string, string>;
+  /** The width of the terminal that it prints to. @default it prints to no terminal */
+  columns?: number;
+  /** What a person answers when asked. @default there is nobody to ask */
+  answer?: string | (() => Promise<string>);
+}
+
+/** Calls a command line in this process. */
+export async function call(argv: readonly string[], { env = {}, columns, answer }: Surroundings = {}): Promise<Called> {
+  const called: Called = { code: -1, out: '', err: '' };
+  called.code = await main(
+    argv,
+    { PATH: process.env.PATH, ...env },
+    {
+      columns,
+      canAsk: answer !== undefined,
+      print: (line) => void (called.out += `${line}\n`),
+      complain: (line) => void (called.err += `${line}\n`),
+      ask: async (question) => {
+        called.err += question;
+        return typeof answer === 'function' ? answer() : (answer ?? '');
+      },
+    },
+    { connectMs: 500, graceMs: 300 },
+  );
+  return called;
+}

@@ -1,0 +1,145 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { digestOf } from '../../lib/api/holder.js';
+import { freshKey } from '../support/claims.js';
+import { openLocks } from '../support/open-locks.js';
+import { RedisServer } from '../support/redis-server.js';
+import { call } from './call.js';
+
+const ESC = '\u001b[31m';
+const CSI = '\u009b31m';
+const BIDI = '\u202e';
+
+let server: RedisServer;
+beforeAll(async () => {
+  server = await RedisServer.start({ args: ['--maxmemory-policy', 'noeviction', '--appendonly', 'yes'] });
+});
+afterAll(() => server.stop());
+
+const on = (...argv: string[]) => [...argv, '--redis', server.url];
+
+describe('doctor', () => {
+  it('the command doctor exits with 0 when all is well, 2 for warnings if they count, 1 for errors and 69 without an answer [G476]', async () => {
+    expect(await call(on('doctor'))).toMatchObject({ code: 0, out: expect.stringContaining('on one Redis'), err: '' });
+    await server.command('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru');
+    expect(await call(on('doctor'))).toMatchObject({ code: 0, out: expect.stringContaining('warning:') });
+    expect(await call(on('doctor', '--strict'))).toMatchObject({ code: 2 });
+    await server.command('CONFIG', 'SET', 'maxmemory-policy', 'noeviction', 'maxmemory', '1');
+    expect(await call(on('doctor', '--strict'))).toMatchObject({ code: 1, out: expect.stringContaining('error:') });
+    await server.command('CONFIG', 'SET', 'maxmemory', '0');
+    const nowhere = await call(['doctor', '--redis', 'redis://127.0.0.1:1']);
+    expect(nowhere).toMatchObject({ code: 69, out: '', err: expect.stringContaining('ECONNREFUSED') });
+  });
+
+  it('the command doctor prints the report as JSON', async () => {
+    const { out } = await call(on('doctor', '--json'));
+    expect(JSON.parse(out)).toMatchObject({ backend: 'redis', nodes: [{ name: server.url.slice('redis://'.length) }] });
+  });
+
+  it('the command doctor writes nothing, also on the nodes of a Redlock, which could not be initialised otherwise', async () => {
+    const nodes = await Promise.all([RedisServer.start(), RedisServer.start()]);
+    const urls = [server, ...nodes].map(({ url }) => url).join(',');
+    try {
+      expect(await call(['doctor', '--redlock', urls])).toMatchObject({ code: 0 });
+      expect(await Promise.all(nodes.map((node) => node.keys()))).toEqual([[], []]);
+    } finally {
+      await Promise.all(nodes.map((node) => node.stop()));
+    }
+  });
+
+  it('the command doctor breaks long lines for a terminal', async () => {
+    await server.command('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru');
+    const { out } = await call(on('doctor'), { columns: 80 });
+    await server.command('CONFIG', 'SET', 'maxmemory-policy', 'noeviction');
+    expect(Math.max(...out.split('\n').map((line) => line.length))).toBeLessThanOrEqual(80);
+    expect(out.replaceAll(/\s+/g, ' ')).toContain('Set noeviction, or give locks a Redis of their own.');
+  });
+});
+
+describe('inspect', () => {
+  it('the command inspect shows the holder of a lock, and exits with 1 when it is free', async () => {
+    const locks = await openLocks({ redis: server.url });
+    const key = freshKey();
+    expect(await call(on('inspect', key))).toEqual({ code: 1, out: `${key} is free\n`, err: '' });
+    expect(await call(on('inspect', key, '--json'))).toEqual({ code: 1, out: 'null\n', err: '' });
+    const lock = await locks.acquire(key);
+    const { code, out } = await call(on('inspect', key));
+    expect(code).toBe(0);
+    expect(out).toContain(`pid ${process.pid} on `);
+    expect(out).toContain(digestOf(lock.owner));
+    expect(out).toContain(String(lock.fencingToken));
+    const { out: json } = await call(on('inspect', key, '--json'));
+    expect(JSON.parse(json)).toMatchObject({ key, digest: digestOf(lock.owner), holder: { pid: process.pid } });
+  });
+
+  it('the command inspect takes a key that begins with a dash behind "--"', async () => {
+    expect(await call([...on('inspect'), '--', '--json'])).toMatchObject({ code: 1, out: '--json is free\n' });
+  });
+
+  it('the prefix is that of the application', async () => {
+    const locks = await openLocks({ redis: server.url, keyPrefix: 'other' });
+    await locks.acquire('with-prefix');
+    expect(await call(on('inspect', 'with-prefix'))).toMatchObject({ code: 1 });
+    expect(await call(on('inspect', 'with-prefix', '--prefix', 'other'))).toMatchObject({ code: 0 });
+  });
+
+  it('no text from Redis or the command line reaches the terminal with control characters [G478]', async () => {
+    const key = `${ESC}${CSI}${BIDI}evil\nsecond line`;
+    await server.command('SET', `lock:{${key}}`, `${ESC}owner${CSI}`, 'PX', 60_000);
+    const called = [
+      await call(on('inspect', key)),
+      await call(on('inspect', key, '--json')),
+      await call(on('release', key, '--owner', ESC, '--yes')),
+      await call(on('release', key, '--force'), { answer: 'no' }),
+      await call(on('run', key, '--wait', '0', '--', 'true')),
+      await call(on(`doctor${ESC}`)),
+      await call(on('doctor', `--${ESC}x`)),
+      await call(on('inspect', `free${ESC}`)),
+      await call(on('doctor', '--prefix', ESC)),
+    ];
+    // eslint-disable-next-line no-control-regex
+    const unsafe = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202e]/;
+    expect(called.filter(({ out, err }) => unsafe.test(out + err))).toEqual([]);
+    expect(called[0]).toMatchObject({
+      code: 0,
+      out: expect.stringContaining('\\u{1b}[31m\\u{9b}31m\\u{202e}evil\\u{a}'),
+    });
+    expect(JSON.parse(called[1]!.out)).toMatchObject({ key, holder: { owner: `${ESC}owner${CSI}` } });
+  });
+});
+
+describe('release', () => {
+  it('the command release takes a lock from the holder that was shown only, after a yes [G479]', async () => {
+    const locks = await openLocks({ redis: server.url });
+    const key = freshKey();
+    const held = async () => (await locks.inspect(key))?.digest;
+    const first = await locks.acquire(key);
+    const digest = digestOf(first.owner);
+    expect(await call(on('release', key, '--owner', 'f'.repeat(16), '--yes'))).toMatchObject({ code: 1 });
+    expect(await call(on('release', key, '--owner', 'f'.repeat(16)), { answer: 'y' })).toMatchObject({ code: 1 });
+    expect(await call(on('release', key, '--owner', digest), { answer: 'n' })).toMatchObject({ code: 1 });
+    expect(await call(on('release', key, '--owner', digest))).toMatchObject({ code: 64 }); // nobody to ask
+    expect(await call(on('release', key, '--force'))).toMatchObject({ code: 64 });
+    expect(await call(on('release', key))).toMatchObject({ code: 64 });
+    expect(await call(on('release', key, '--owner', digest, '--force', '--yes'))).toMatchObject({ code: 64 });
+    expect(await held()).toBe(digest);
+    expect(await call(on('release', key, '--owner', digest, '--yes'))).toMatchObject({ code: 0 });
+    expect(await held()).toBeUndefined();
+    await first.release();
+    await locks.acquire(key);
+    expect(await call(on('release', key, '--force', '--yes'))).toMatchObject({ code: 0 });
+    expect(await call(on('release', key, '--force', '--yes'))).toMatchObject({ code: 1 });
+  });
+
+  it('the command release takes nothing from a holder that came while the question was read', async () => {
+    const locks = await openLocks({ redis: server.url });
+    const key = freshKey();
+    const first = await locks.acquire(key);
+    const answer = async () => {
+      await first.release();
+      await locks.acquire(key);
+      return 'yes';
+    };
+    expect(await call(on('release', key, '--force'), { answer })).toMatchObject({ code: 1 });
+    expect(await locks.isLocked(key)).toBe(true);
+  });
+});

@@ -1,0 +1,169 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import type { LockService } from '../../lib/core/service/lock.service.js';
+import { compileLibrary } from '../support/compiled-library.js';
+import { freshKey } from '../support/claims.js';
+import { openLocks as open } from '../../lib/compose/open-locks.js';
+import { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+import { killWithParent } from '../../servers/kill-with-parent.js';
+import { call } from './call.js';
+
+let server: RedisServer;
+let locks: LockService;
+let folder: string;
+beforeAll(async () => {
+  server = await RedisServer.start();
+  locks = (await open({ redis: server.url, shutdownTimeoutMs: 0 })).service;
+  folder = mkdtempSync(join(tmpdir(), 'cli-run-'));
+});
+afterAll(async () => {
+  await locks.onApplicationShutdown();
+  await server.stop();
+  rmSync(folder, { recursive: true });
+});
+
+let files = 0;
+const freshFile = () => join(folder, String(++files));
+const shell = (script: string) => ['--', 'sh', '-c', script];
+/** Says that it runs, and then runs until a signal ends it, with the traps that it is given. */
+const waits = (file: string, traps = '') =>
+  shell(`${traps} echo $$ > ${file}.new && mv ${file}.new ${file}; while :; do sleep 0.05; done`);
+const runs = (file: string) => until(() => existsSync(file), { what: 'the command runs' });
+const isRunning = (pid: number) => {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+};
+const run = (key: string, ...rest: string[]) => call(['run', key, '--redis', server.url, ...rest]);
+
+/** The command line as a process of its own. */
+function start(...argv: string[]): { cli: ChildProcess; ended: Promise<number | string> } {
+  const bin = join(compileLibrary(), 'cli/nest-redis-lock.js');
+  const cli = spawn(process.execPath, [bin, ...argv], {
+    env: { ...process.env, REDIS_URL: server.url },
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
+  killWithParent(cli);
+  onTestFinished(() => void cli.kill('SIGKILL'));
+  return { cli, ended: once(cli, 'exit').then(([code, signal]) => (code ?? signal) as number | string) };
+}
+
+describe('run', () => {
+  it('the command run runs a command under the lock, with its token, exits with its code, and releases the lock [G480]', async () => {
+    const key = freshKey();
+    const file = freshFile();
+    const running = run(key, ...shell(`echo $LOCK_FENCING_TOKEN > ${file}; sleep 0.2; exit 7`));
+    await runs(file);
+    expect(await locks.isLocked(key)).toBe(true);
+    const { fencingToken } = (await locks.inspect(key))!;
+    expect(await running).toMatchObject({ code: 7 });
+    expect(readFileSync(file, 'utf8')).toBe(`${fencingToken}\n`);
+    expect(await locks.isLocked(key)).toBe(false);
+  });
+
+  it.each([
+    ['exits with 128 and the signal that ended the command', shell('kill -9 $$'), 137],
+    ['exits with 127 when there is no such command', ['--', 'no-such-command'], 127],
+    ['exits with 126 when it cannot be run', ['--', tmpdir()], 126],
+  ])('it %s, and releases the lock', async (_what, command, code) => {
+    const key = freshKey();
+    expect(await run(key, ...command)).toMatchObject({ code });
+    expect(await locks.isLocked(key)).toBe(false);
+  });
+
+  it('the command run does not run the command while another holds the lock, and exits with 75 [G481]', async () => {
+    const key = freshKey();
+    const file = freshFile();
+    const lock = await locks.acquire(key);
+    const { code, err } = await run(key, '--wait', '50ms', ...shell(`touch ${file}`));
+    expect({ code, err }).toEqual({ code: 75, err: expect.stringContaining(`is held by pid ${process.pid}`) });
+    expect(await run(key, '--wait', '0', ...shell(`touch ${file}`))).toMatchObject({ code: 75 });
+    expect(existsSync(file)).toBe(false);
+    const waiting = run(key, '--wait', '20s', ...shell(`touch ${file}`));
+    await lock.release();
+    expect(await waiting).toMatchObject({ code: 0 });
+    expect(existsSync(file)).toBe(true);
+  });
+
+  it('it does not run the command without servers, and exits with 69', async () => {
+    const file = freshFile();
+    const { code } = await call(['run', 'x', '--redis', 'redis://127.0.0.1:1', ...shell(`touch ${file}`)]);
+    expect(code).toBe(69);
+    expect(existsSync(file)).toBe(false);
+  });
+
+  it('it keeps the lock for the time of --hold', async () => {
+    const key = freshKey();
+    expect(await run(key, '--hold', '1m', ...shell('exit 0'))).toMatchObject({ code: 0 });
+    expect((await locks.inspect(key))!.keptUntil).toBeInstanceOf(Date);
+  });
+
+  it('the command run stops the command when the lock is lost, and exits with 76 however that ends [G482]', async () => {
+    const key = freshKey();
+    const file = freshFile();
+    const running = run(key, '--ttl', '300ms', ...waits(file, `trap 'echo told > ${file}.told; exit 0' TERM;`));
+    await runs(file);
+    await server.command('SET', `lock:{${key}}`, 'another', 'PX', 60_000);
+    expect(await running).toMatchObject({ code: 76, err: expect.stringContaining('lost') });
+    expect(readFileSync(`${file}.told`, 'utf8')).toBe('told\n');
+    expect(isRunning(Number(readFileSync(file, 'utf8')))).toBe(false);
+    expect(await server.command('GET', `lock:{${key}}`)).toBe('another');
+  });
+
+  it('it kills a command that does not end within the grace time', async () => {
+    const key = freshKey();
+    const file = freshFile();
+    const running = run(key, '--ttl', '300ms', ...waits(file, `trap '' TERM;`));
+    await runs(file);
+    await server.command('DEL', `lock:{${key}}`);
+    expect(await running).toMatchObject({ code: 76 });
+    expect(isRunning(Number(readFileSync(file, 'utf8')))).toBe(false);
+  });
+});
+
+describe('run as a process', () => {
+  it('a signal to the command line is passed on to the command, and the lock is held until that has ended [G483]', async () => {
+    const key = freshKey();
+    const file = freshFile();
+    const { cli, ended } = start('run', key, ...waits(file, `trap 'sleep 0.3; exit 9' TERM;`));
+    await runs(file);
+    cli.kill('SIGTERM');
+    await until(async () => !isRunning(Number(readFileSync(file, 'utf8'))) || locks.isLocked(key), { what: 'held' });
+    expect(await ended).toBe(9);
+    expect(await locks.isLocked(key)).toBe(false);
+  });
+
+  it('a signal while it waits for the lock ends the wait, and the command is never run', async () => {
+    const key = freshKey();
+    const file = freshFile();
+    const lock = await locks.acquire(key);
+    const { cli, ended } = start('run', key, '--wait', '1m', ...shell(`touch ${file}`));
+    await until(async () => Number(await server.command('ZCARD', `lock:{${key}}:queue`)) > 0, { what: 'it waits' });
+    cli.kill('SIGTERM');
+    expect(await ended).toBe(143);
+    expect(await server.command('ZCARD', `lock:{${key}}:queue`)).toBe(0);
+    await lock.release();
+    expect(existsSync(file)).toBe(false);
+  });
+
+  it('the lock of a command line that was killed ends after its ttl, also while the command still runs [G484]', async () => {
+    const key = freshKey();
+    const file = freshFile();
+    const { cli, ended } = start('run', key, '--ttl', '1s', ...waits(file));
+    await runs(file);
+    const pid = Number(readFileSync(file, 'utf8'));
+    onTestFinished(() => void process.kill(pid, 'SIGKILL'));
+    cli.kill('SIGKILL');
+    expect(await ended).toBe('SIGKILL');
+    const lock = await locks.acquire(key, { waitMs: 5_000 });
+    expect(isRunning(pid)).toBe(true);
+    await lock.release();
+  });
+});

@@ -1,0 +1,130 @@
+import { writeFileSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { RedisServer } from '../support/redis-server.js';
+import { call } from './call.js';
+
+const RIGHT = 'the right one';
+const WRONG = 'wr0ng,s3cret@/?%';
+
+let servers: RedisServer[];
+beforeAll(async () => {
+  servers = await Promise.all([1, 2, 3].map(() => RedisServer.start({ args: ['--requirepass', RIGHT] })));
+});
+afterAll(() => Promise.all(servers.map((server) => server.stop())));
+
+const urlOf = ({ port }: RedisServer, password?: string) =>
+  password === undefined
+    ? `redis://127.0.0.1:${port}`
+    : `redis://default:${encodeURIComponent(password)}@127.0.0.1:${port}`;
+const redlock = (password?: string) => servers.map((server) => urlOf(server, password)).join(',');
+
+describe('The credentials of the servers', () => {
+  it('come from a URL or from the environment, for one Redis and for a Redlock', async () => {
+    const [server] = servers as [RedisServer];
+    const env = { REDIS_PASSWORD: RIGHT };
+    expect(await call(['inspect', 'x', '--redis', urlOf(server)], { env })).toMatchObject({ code: 1 });
+    expect(await call(['inspect', 'x'], { env: { ...env, REDIS_URL: urlOf(server) } })).toMatchObject({ code: 1 });
+    expect(await call(['inspect', 'x', '--redlock', redlock()], { env })).toMatchObject({ code: 1 });
+    expect(await call(['inspect', 'x', '--redlock', redlock(RIGHT)])).toMatchObject({ code: 1 });
+    const repeated = servers.flatMap((each) => ['--redlock', urlOf(each, RIGHT)]);
+    expect(await call(['inspect', 'x', ...repeated], { env: { REDIS_PASSWORD: WRONG } })).toMatchObject({ code: 1 });
+    const { code, err } = await call(['inspect', 'x', '--redis', urlOf(server)]);
+    expect({ code, err }).toEqual({ code: 69, err: expect.stringContaining('NOAUTH') });
+  });
+
+  it('no password is ever printed, whatever is wrong [G477]', async () => {
+    const [server] = servers as [RedisServer];
+    const wrong = urlOf(server, WRONG);
+    const env = { REDIS_URL: urlOf(server), REDIS_PASSWORD: WRONG, REDIS_SENTINEL_PASSWORD: WRONG };
+    const commands = [
+      ['doctor'],
+      ['doctor', '--json'],
+      ['inspect', 'x'],
+      ['release', 'x', '--force', '--yes'],
+      ['run', 'x'],
+    ];
+    const tail = (command: string[]) => (command[0] === 'run' ? ['--', 'true'] : []);
+    const called = await Promise.all([
+      ...commands.flatMap((command) => [
+        call([...command, '--redis', wrong, ...tail(command)]),
+        call([...command, ...tail(command)], { env }),
+        call([...command, '--redlock', redlock(WRONG), ...tail(command)]),
+      ]),
+      call(['init', '--redlock', redlock(WRONG)]),
+      // What is not even understood.
+      call(['doctor', wrong]),
+      call([wrong]),
+      call(['doctor', `--${wrong}`]),
+      call(['doctor', `--redsi=${wrong}`]),
+      call(['doctor', `-${wrong}`]),
+      call(['doctor', '--json', '--strict', '--redis', wrong.replace('redis:', 'http:')]),
+      call(['doctor', '--redis', `${wrong}/not-a-number`]),
+      call(['doctor', '--redis', `${wrong}?password=${WRONG}`]),
+      call(['doctor', '--redis', `redis://${WRONG}`]),
+      call(['doctor', '--redis', wrong.replaceAll('%25', '%')]),
+      call(['doctor', '--redlock', wrong]),
+      call(['doctor', '--sentinel', wrong, '--sentinel-name', 'x']),
+      call(['doctor', '--cluster', `${wrong}/1`]),
+      call(['doctor', '--wait', WRONG, '--redis', wrong]),
+      call(['run', 'x', '--wait', WRONG, '--redis', wrong, '--', 'true']),
+      call(['doctor'], { env: { REDIS_URL: WRONG } }),
+      call(['doctor'], { env: { ...env, REDIS_TLS: WRONG } }),
+    ]);
+    expect(new Set(called.map(({ code }) => code))).toEqual(new Set([64, 69]));
+    const parts = ['wr0ng', 's3cret', encodeURIComponent(WRONG)];
+    expect(called.filter(({ out, err }) => parts.some((part) => (out + err).includes(part)))).toEqual([]);
+  });
+
+  it('REDIS_TLS_CA names the file of a certificate, and one that cannot be read is refused', async () => {
+    const [server] = servers as [RedisServer];
+    const folder = mkdtempSync(join(tmpdir(), 'certificates-'));
+    onTestFinished(() => rmSync(folder, { recursive: true }));
+    const env = { REDIS_URL: urlOf(server), REDIS_TLS_CA: join(folder, 'ca.pem') };
+    expect(await call(['doctor'], { env })).toMatchObject({ code: 64, err: expect.stringContaining('ENOENT') });
+    writeFileSync(env.REDIS_TLS_CA, 'no certificate');
+    expect(await call(['doctor'], { env })).toMatchObject({ code: 69 }); // and not in plain text
+    expect(await call(['doctor'], { env: { REDIS_URL: urlOf(server), REDIS_TLS: '1' } })).toMatchObject({ code: 69 });
+  });
+});
+
+describe('Wrong command lines', () => {
+  it.each([
+    ['no command', [], 'Usage: nest-redis-lock'],
+    ['a command that there is not', ['lock'], 'The first word must be a command: doctor'],
+    ['an option that there is not', ['doctor', '--jsn'], 'The option --jsn is not known.'],
+    ['an option of another command', ['doctor', '--force'], 'doctor has no option --force.'],
+    ['no key', ['inspect', '--redis', 'redis://x'], 'inspect takes a key: got 0 words.'],
+    ['two keys', ['inspect', 'a', 'b', '--redis', 'redis://x'], 'inspect takes a key: got 2 words.'],
+    ['an empty key', ['inspect', '', '--redis', 'redis://x'], 'must be a non-empty string'],
+    ['no servers', ['doctor'], 'Name the servers'],
+    [
+      'two kinds of servers',
+      ['doctor', '--redis', 'redis://x', '--cluster', 'redis://x'],
+      'only one of --redis and --cluster',
+    ],
+    ['a Redlock of two', ['doctor', '--redlock', 'redis://x,redis://y'], 'at least 3 independent masters'],
+    ['a Sentinel without a name', ['doctor', '--sentinel', 'x:1'], 'belong together'],
+    [
+      'a wait without a unit',
+      ['run', 'x', '--wait', '10', '--redis', 'redis://x', '--', 'true'],
+      '--wait must be a length of time',
+    ],
+    ['no command to run', ['run', 'x', '--redis', 'redis://x'], 'run needs a command'],
+    ['init on one Redis', ['init', '--redis', 'redis://x'], 'init is for a Redlock'],
+    ['an option that needs a value', ['doctor', '--redis'], 'The option --redis needs another value'],
+  ])('%s exits with 64 and says why', async (_what, argv, message) => {
+    const { code, out, err } = await call(argv);
+    expect({ code, said: out + err }).toEqual({ code: 64, said: expect.stringContaining(message) });
+  });
+
+  it('--help lists all commands', async () => {
+    const { code, out } = await call(['--help']);
+    expect(code).toBe(0);
+    expect(out.match(/^ {2}[a-z]+(?= )/gm)!.map((name) => name.trim())).toEqual(
+      expect.arrayContaining(['doctor', 'inspect', 'release', 'run', 'init']),
+    );
+    expect(Math.max(...out.split('\n').map((line) => line.length))).toBeLessThanOrEqual(80);
+  });
+});
