@@ -2,13 +2,13 @@ import { readFileSync } from 'node:fs';
 import type { RedisOptions } from 'ioredis';
 import type { RedisServer } from '../support/redis-server.js';
 
-const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
-const [name = '', ...rules] = /^ACL SETUSER (.*)$/m.exec(readme)![1]!.split(' ');
+const page = readFileSync(new URL('../../docs/operations.md', import.meta.url), 'utf8');
+const [name = '', ...rules] = /^ACL SETUSER (.*)$/m.exec(page)![1]!.split(' ');
 
-/** The rules of the README that give a right: commands, keys, channels. */
+/** The rules of docs/operations.md that give a right: commands, keys, channels. */
 export const RIGHTS = rules.filter((rule) => /^[+~&]/.test(rule));
 
-/** Makes the user of the README, with changes to its rules. @returns how to log in */
+/** Makes the user of that page, with changes to its rules. @returns how to log in */
 export async function aclUser(
   server: RedisServer,
   { without = [], also = [] }: { without?: readonly string[]; also?: readonly string[] } = {},

@@ -66,8 +66,8 @@ async function bothListen([a, b]: readonly [LockService, LockService], on: reado
   }
 }
 
-describe('A user of Redis with the rights that the README names', () => {
-  it('a user with the rights in the README may do all that locks on one Redis need, and Redis refuses it nothing [G232]', async () => {
+describe('A user of Redis with the rights that docs/operations.md names', () => {
+  it('a user with the documented rights may do all that locks on one Redis need, and Redis refuses it nothing [G232]', async () => {
     const [server] = servers as [RedisServer];
     const redis = await aclUser(server);
     const both = [await openLocks({ redis }), await openLocks({ redis })] as const;
@@ -82,7 +82,7 @@ describe('A user of Redis with the rights that the README names', () => {
     expect(commands.filter((right) => used[right.slice(1)] === undefined)).toEqual([]);
   });
 
-  it('a user with the rights in the README may do all that a Redlock needs, and no node refuses it anything [G233]', async () => {
+  it('a user with the documented rights may do all that a Redlock needs, and no node refuses it anything [G233]', async () => {
     await letVote(servers);
     const redlock = await Promise.all(servers.map((server) => aclUser(server)));
     const both = [
@@ -101,7 +101,7 @@ describe('A user of Redis with the rights that the README names', () => {
     expect((await Promise.all(servers.map((server) => refusals(server)))).flat()).toEqual([]);
   });
 
-  it('may do all that waiting for replicas needs, with the further right that the README names for it', async () => {
+  it('may do all that waiting for replicas needs, with the further right that is documented for it', async () => {
     const primary = await redisServer();
     await replicaOf(primary);
     const redis = await aclUser(primary, { also: ['+wait'] });
@@ -111,7 +111,7 @@ describe('A user of Redis with the rights that the README names', () => {
     expect(await refusals(primary)).toEqual([]);
   });
 
-  it('a user with the rights in the README may do all that a Cluster needs, with the further rights that are named there [G234]', async () => {
+  it('a user with the documented rights may do all that a Cluster needs, with the further rights that are documented for it [G234]', async () => {
     const cluster = await RedisCluster.start();
     onTestFinished(() => cluster.stop());
     const sharded = ['+ssubscribe', '+sunsubscribe', '+spublish', '+pubsub|shardnumsub'];
