@@ -1,4 +1,5 @@
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { basename } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import ts from 'typescript';
 
@@ -18,14 +19,21 @@ export function generate(name: string, source: string): string {
   return `${folder}${name}`;
 }
 
-/** A module of each example in docs, which has all its imports. @returns their paths */
+/**
+ * A module of each example of a page. Its file has the name that its first line says, as others import it, or that of the page.
+ * @returns their paths
+ */
+export function modulesOf(page: string): string[] {
+  return examplesOf(page).map((source, index) => {
+    const [, name = `${basename(page, '.md')}-${index + 1}.ts`] = /^\/\/ (\S+\.ts)\n/.exec(source) ?? [];
+    return generate(name, `${source}\nexport {};\n`);
+  });
+}
+
+/** A module of each example in docs. @returns their paths */
 export function modulesOfDocs(): string[] {
   const pages = readdirSync(`${root}docs`).filter((file) => file.endsWith('.md'));
-  return pages.flatMap((page) =>
-    examplesOf(`docs/${page}`).map((source, index) =>
-      generate(`${page.replace('.md', '')}-${index + 1}.ts`, `${source}\nexport {};\n`),
-    ),
-  );
+  return pages.flatMap((page) => modulesOf(`docs/${page}`));
 }
 
 /** What the compiler says of these files with the settings of this repository: nothing when they are right. */

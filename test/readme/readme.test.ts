@@ -1,77 +1,134 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { Test } from '@nestjs/testing';
-import { LockService } from 'nest-redis-lock';
+import { type LockLostReason, LockService } from 'nest-redis-lock';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { RedisServer } from '../support/redis-server.js';
 import { COUNTER } from '../support/stored.js';
-import { compile, examplesOf, generate, modulesOfDocs } from './compile.js';
+import { compile, examplesOf, generate, modulesOf, modulesOfDocs } from './compile.js';
 
-/** What the examples use without importing it, for shortness; the last one is a body of a function. */
-const PRELUDE = `
-import { Controller, Get, Injectable, Module, Param, Post } from '@nestjs/common';
-import { APP_FILTER } from '@nestjs/core';
-import { Test } from '@nestjs/testing';
-import {
-  fromContext, type LockDiagnosis, Locked, LockExceptionFilter, lockKey, LockService, RedisLockModule, type RedisLockModuleOptions,
-} from 'nest-redis-lock';
-import { LockedCron } from 'nest-redis-lock/schedule';
-import { LockBench, LockTestingModule } from 'nest-redis-lock/testing';
-export interface Order { sku: string }
+/** The table of products that the README leaves to its reader: all instances of an application share it. */
+const STOCK = `
+import { setImmediate as turn } from 'node:timers/promises';
+const counts = new Map<string, number>();
+export class Stock {
+  async count(sku: string): Promise<number> {
+    await turn();
+    return counts.get(sku)!;
+  }
+  async setCount(sku: string, count: number): Promise<void> {
+    await turn();
+    counts.set(sku, count);
+  }
+}
 `;
 
+/** The compiler refuses this list when a reason is missing. */
+const REASONS: Readonly<Record<LockLostReason, true>> = {
+  expired: true,
+  released: true,
+  shutdown: true,
+  stalled: true,
+  stolen: true,
+  unavailable: true,
+};
+
 const root = fileURLToPath(new URL('../..', import.meta.url));
-let generated: string;
 let redis: RedisServer;
 
 beforeAll(async () => {
   redis = await RedisServer.start();
-  process.env.REDIS_PORT = String(redis.port);
-  const blocks = examplesOf('README.md').map((block) => block.replace(/^import .*\n/gm, ''));
-  const test = `export async function testing() {\n${blocks.pop()}\n}\n`;
-  const source = [PRELUDE, ...blocks, test].join('\n');
-  generated = generate(
-    'readme.ts',
-    source.replaceAll('redis://localhost:6379', redis.url).replace("'localhost'", "'127.0.0.1'"),
-  );
+  process.env.REDIS_URL = redis.url;
 });
 
 afterAll(async () => {
   await redis.stop();
 });
 
-/** The examples as a module: what they declare, by name. */
-async function examples() {
-  return (await import(/* @vite-ignore */ generated)) as {
-    AppModule: new () => object;
-    ConfiguredModule: new () => object;
-    OrdersController: new () => object;
-    HealthController: new () => object;
-    OrderService: new () => { pay(id: string): Promise<string> };
-    StockService: new () => { move(order: object, to: string): Promise<void>; reserve(order: object): Promise<void> };
-    ReportService: new () => { build(id: string): Promise<number>; byHand(): Promise<void> };
-    NightlyJobs: new () => { runs: number; cleanUp(): Promise<void> };
-    LockErrorsModule: new () => object;
-    testing(): Promise<void>;
-  };
+type Class<T = object> = new (...args: never[]) => T;
+
+/** The first example of a page that has a text, as a module. */
+async function exampleWith<T>(page: string, text: string): Promise<T> {
+  const found = modulesOf(page).find((_, index) => examplesOf(page)[index]!.includes(text));
+  return (await import(/* @vite-ignore */ found!)) as T;
 }
 
-describe('the examples', () => {
-  it('of the README and of docs compile with all checks on', { timeout: 120_000 }, () => {
-    const ofDocs = modulesOfDocs();
-    expect(ofDocs.length).toBeGreaterThan(15);
-    expect(compile([generated, ...ofDocs])).toBe('');
+it('the examples of the README and of docs compile with all checks on', { timeout: 120_000 }, () => {
+  generate('stock.ts', STOCK);
+  const ofReadme = modulesOf('README.md');
+  const ofDocs = modulesOfDocs();
+  expect(ofReadme).toHaveLength(2);
+  expect(ofDocs.length).toBeGreaterThan(15);
+  expect(compile([...ofReadme, ...ofDocs])).toBe('');
+});
+
+describe('the README', () => {
+  type Shop = { sell(sku: string): Promise<void> };
+
+  async function setCount(sku: string, count: number): Promise<void> {
+    const { Stock } = (await import(/* @vite-ignore */ generate('stock.ts', STOCK))) as {
+      Stock: Class<{ setCount(sku: string, count: number): Promise<void> }>;
+    };
+    await new Stock().setCount(sku, count);
+  }
+
+  /** Runs its shop as two instances, which have ten buyers each for five boxes. @returns how many boxes they sell */
+  async function soldByTwo(file: string, edit: (source: string) => string): Promise<number> {
+    await setCount('tea', 5);
+    const source = examplesOf('README.md')[0]!.replace('redis://localhost:6379', redis.url);
+    const shop = (await import(/* @vite-ignore */ generate(file, edit(source)))) as {
+      Shop: Class<Shop>;
+      ShopModule: Class;
+    };
+    const instances = await Promise.all(
+      [1, 2].map(() => Test.createTestingModule({ imports: [shop.ShopModule] }).compile()),
+    );
+    const buyers = Array.from({ length: 10 }, () => instances.map((instance) => instance.get(shop.Shop).sell('tea')));
+    const outcomes = await Promise.allSettled(buyers.flat());
+    await Promise.all(instances.map((instance) => instance.close()));
+    return outcomes.filter(({ status }) => status === 'fulfilled').length;
+  }
+
+  it('shows a method that sells boxes which are not there, without its decorator', async () => {
+    expect(await soldByTwo('unlocked-shop.ts', (source) => source.replace(/@Locked\(.*/, ''))).toBeGreaterThan(5);
+  });
+
+  it('shows a decorator with which two instances sell no more than there is', async () => {
+    expect(await soldByTwo('locked-shop.ts', (source) => source)).toBe(5);
+  });
+
+  it('shows a test of an application that needs no Redis', async () => {
+    await redis.command('FLUSHALL');
+    await setCount('tea', 1);
+    await import(/* @vite-ignore */ modulesOf('README.md')[1]!);
+    expect(await redis.keys()).toEqual([]);
   });
 });
 
-describe('the examples of the README', () => {
-  it('lock on a real Redis in the first minute', async () => {
-    const { AppModule, HealthController, OrderService, OrdersController, StockService, ReportService, NightlyJobs } =
-      await examples();
+describe('docs/start.md', () => {
+  type Examples = {
+    OrderModule: Class;
+    OrderService: Class<{ pay(id: string): Promise<string> }>;
+    OrdersController: Class;
+    ReportService: Class<{ build(id: string): Promise<number>; byHand(): Promise<void> }>;
+    NightlyJobs: Class<{ runs: number; cleanUp(): Promise<void> }>;
+  };
+
+  /** What its examples declare, by name. */
+  async function examples(): Promise<Examples> {
+    const modules = await Promise.all(modulesOf('docs/start.md').map((path) => import(/* @vite-ignore */ path)));
+    return Object.assign({}, ...modules) as Examples;
+  }
+
+  it('has examples that lock on a real Redis', async () => {
+    const { OrderModule, OrderService, OrdersController, ReportService, NightlyJobs } = await examples();
+    const { StockService } = await exampleWith<{
+      StockService: Class<{ move(order: object, to: string): Promise<void>; takeStock(): Promise<void> }>;
+    }>('docs/handlers.md', 'class StockService');
     const testing = await Test.createTestingModule({
-      imports: [AppModule],
-      controllers: [HealthController, OrdersController],
-      providers: [OrderService, StockService, ReportService, NightlyJobs],
+      imports: [OrderModule],
+      controllers: [OrdersController],
+      providers: [StockService, ReportService, NightlyJobs],
     }).compile();
     const app = testing.createNestApplication();
     await app.listen(0, '127.0.0.1');
@@ -80,7 +137,7 @@ describe('the examples of the README', () => {
 
     expect(await app.get(OrderService).pay('17')).toBe('17 is paid');
     await app.get(StockService).move({ sku: 'x:y' }, 'z');
-    await app.get(StockService).reserve({ sku: 'tea' });
+    await app.get(StockService).takeStock();
     expect(await app.get(ReportService).build('9')).toBeGreaterThan(1e15);
     await app.get(ReportService).byHand();
     await app.get(NightlyJobs).cleanUp();
@@ -89,8 +146,7 @@ describe('the examples of the README', () => {
     const paid = await fetch(`${url}/orders/18/pay`, { method: 'POST' });
     expect(await paid.text()).toBe('18 is paid');
     expect((await fetch(`${url}/orders/import`, { method: 'POST' })).status).toBe(201);
-    const health = await (await fetch(`${url}/health/locks`)).json();
-    expect(health).toMatchObject({ healthy: true, report: { backend: 'redis', nodes: [{ reachable: true }] } });
+    await app.get(LockService).withLock('short', (lock) => expect(lock.remainingMs).toBeLessThan(15_000));
 
     expect([...keys].sort()).toEqual([
       'import:127.0.0.1',
@@ -99,7 +155,8 @@ describe('the examples of the README', () => {
       'order:18',
       'report',
       'report:9',
-      'stock:tea',
+      'short',
+      'stock-taking',
       'stock:x%3Ay:z',
     ]);
     await app.get(LockService).forceRelease('nightly'); // kept for its holdMs
@@ -107,14 +164,17 @@ describe('the examples of the README', () => {
     await app.close();
   });
 
-  it('answer contention without an error in the log', async () => {
-    const { AppModule, LockErrorsModule, OrdersController, OrderService } = await examples();
+  it('answers contention without an error in the log, with the filter of docs/handlers.md', async () => {
+    const { OrderModule, OrdersController } = await examples();
+    const { LockErrorsModule } = await exampleWith<{ LockErrorsModule: Class }>(
+      'docs/handlers.md',
+      'class LockErrorsModule',
+    );
     const errors: unknown[] = [];
     const logger = { log() {}, warn() {}, debug() {}, error: (...entry: unknown[]) => errors.push(entry) };
     const testing = await Test.createTestingModule({
-      imports: [AppModule, LockErrorsModule],
+      imports: [OrderModule, LockErrorsModule],
       controllers: [OrdersController],
-      providers: [OrderService],
     })
       .setLogger(logger)
       .compile();
@@ -129,46 +189,30 @@ describe('the examples of the README', () => {
     await lock.release();
     await app.close();
   });
-
-  it('are set up by a factory', async () => {
-    const { ConfiguredModule } = await examples();
-    const testing = await Test.createTestingModule({ imports: [ConfiguredModule] }).compile();
-    const lock = await testing.get(LockService).acquire('x');
-    expect(lock.remainingMs).toBeLessThan(15_000);
-    await lock.release();
-    await testing.close();
-  });
-
-  it('test an application without a Redis', async () => {
-    await redis.command('FLUSHALL');
-    const { testing } = await examples();
-    await testing();
-    expect(await redis.keys()).toEqual([]);
-  });
 });
 
-describe('the options table', () => {
-  const optionsOf = (page: string) =>
-    [...readFileSync(`${root}${page}`, 'utf8').matchAll(/^\| `(\w+)`/gm)].map((match) => match[1]!);
+it('the tables of docs/options.md name every option there is', async () => {
+  const { resolveOptions } = await import('../../lib/compose/redis-lock-options.js');
+  const complaint = (() => {
+    try {
+      resolveOptions({ memory: true, surely: 'not' } as never);
+      return '';
+    } catch (error) {
+      return (error as Error).message;
+    }
+  })();
+  const options = /expected ([^.]*)\./.exec(complaint)![1]!.split(', ');
+  expect(options).toContain('ttlMs');
+  const page = readFileSync(`${root}docs/options.md`, 'utf8');
+  const named = [...page.matchAll(/^\| `(\w+)`/gm)].map((match) => match[1]!);
+  expect(named).toEqual(expect.arrayContaining(options));
+});
 
-  it('names every option there is', async () => {
-    const { resolveOptions } = await import('../../lib/compose/redis-lock-options.js');
-    const complaint = (() => {
-      try {
-        resolveOptions({ memory: true, surely: 'not' } as never);
-        return '';
-      } catch (error) {
-        return (error as Error).message;
-      }
-    })();
-    const options = /expected ([^.]*)\./.exec(complaint)![1]!.split(', ');
-    expect(options).toContain('ttlMs');
-    expect(optionsOf('docs/options.md')).toEqual(expect.arrayContaining(options));
-  });
-
-  it('has in the README no option that is not in docs/options.md', () => {
-    const common = optionsOf('README.md').filter((name) => !name.startsWith('Lock') && !name.startsWith('Stale'));
-    expect(common.length).toBeGreaterThan(8);
-    expect(optionsOf('docs/options.md')).toEqual(expect.arrayContaining(common));
-  });
+it('the tables of docs/errors.md name every error and every reason of a loss', async () => {
+  const page = readFileSync(`${root}docs/errors.md`, 'utf8');
+  const named = [...page.matchAll(/^\| `([\w]+)`/gm)].map((match) => match[1]!);
+  const errors = Object.keys(await import('nest-redis-lock')).filter(
+    (name) => /^(Lock|Stale)\w+Error$/.test(name) && name !== 'LockError',
+  );
+  expect([...named].sort()).toEqual([...errors, ...Object.keys(REASONS), 'reason'].sort());
 });
