@@ -4,6 +4,7 @@ import type { LockService } from '../../lib/core/service/lock.service.js';
 import { openLocks } from '../support/open-locks.js';
 import { queued, untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
+import { ownerOn } from '../support/stored.js';
 import { until } from '../support/until.js';
 
 let servers: RedisServer[];
@@ -87,6 +88,10 @@ it('the processes that wait for a lock of a Redlock are those of all its nodes [
   const names = await Promise.all(all.map(processOf));
   const key = 'quorum';
   const lock = await all[0]!.acquire(key);
+  // Where it is not yet granted, the next attempt would be.
+  await until(async () => (await Promise.all(servers.map((server) => ownerOn(server, key)))).every(Boolean), {
+    what: 'all nodes have granted',
+  });
   const onAll = (count: number) =>
     until(async () => (await Promise.all(servers.map((server) => queued(server, key)))).every((n) => n === count), {
       what: `${count} wait on all nodes`,

@@ -22,7 +22,8 @@ export const WITHOUT: Record<Purpose, string> = {
 const NO_SCRIPT = '0'.repeat(40);
 
 /**
- * All commands of the library, its scripts included, that can be tried on the connection for locks.
+ * All commands of the library, its scripts included, that can be tried on the connection for locks. `SCAN` is not among them:
+ * only `LockService.list` needs it, whose error names the right, and those who never list would be warned.
  * @param shard a channel for sharded messages, where they are used
  */
 export function commandRights(key: string, channel: string, waitsForReplicas: boolean, shard?: string): Right[] {
