@@ -8,10 +8,16 @@ import { LockKeys } from '../../lib/stores/redis/node/lock-keys.js';
 type Ask = (cursor: string) => Promise<Answer[]>;
 
 /** Servers that answer SCAN as the test says; the client has a connection to each. */
-function scanOf(servers: Record<string, Ask>, slots: readonly (string | undefined)[] = Object.keys(servers)): KeyScan {
+function scanOf(
+  servers: Record<string, Ask>,
+  slots: readonly (string | undefined)[] = Object.keys(servers),
+  generation: () => unknown = () => servers,
+): KeyScan {
   const masters = Object.entries(servers).map(([name, ask]) => ({
     name,
-    generation: {},
+    get generation() {
+      return generation();
+    },
     ask: ([command]: readonly (readonly string[])[]) => ask(command![1]!),
   }));
   const client = { name: 'cluster', masters: () => masters, servers: new Set(slots) };
@@ -56,6 +62,16 @@ it.each<[string, Ask, string]>([
 ])('a search fails, and names the server, if one of several %s', async (_how, ask, problem) => {
   const scan = scanOf({ one: empty, other: ask });
   expect(await scan.run(REQUEST)).toMatchObject({ status: 'failed', errors: [{ node: 'other', problem }] });
+});
+
+it('a search fails if its connection was made anew on the way, as a cursor is of no use to another server', async () => {
+  const one: Ask = (cursor) => Promise.resolve(page(cursor === '0' ? '7' : '0'));
+  expect(await scanOf({ one }).run(REQUEST)).toMatchObject({ status: 'scanned', isComplete: true });
+  const broken = scanOf({ one }, ['one'], () => ({}));
+  expect(await broken.run(REQUEST)).toMatchObject({
+    status: 'failed',
+    errors: [{ node: 'one', problem: 'its connection broke during the search' }],
+  });
 });
 
 it('a search fails if slots of a Cluster have no master, or one that the client is not connected to', async () => {

@@ -56,8 +56,11 @@ export class KeyScan {
       if (!server)
         throw new NodeError(name ?? client.name, name ? 'not connected' : 'some of its slots have no master');
       let cursor = '0';
+      let searched: unknown; // the connection: a cursor means nothing to a server that was restarted, or has taken over
       do {
         const page = await this.#scan(server, cursor, pattern);
+        searched ??= server.generation;
+        if (server.generation !== searched) throw nodeError(server.name, 'its connection broke during the search');
         calls++;
         for (const each of page.names) {
           const key = this.keys.keyIn(each);
