@@ -125,11 +125,20 @@ describe('init', () => {
     expect(await init([], { answer: 'y' })).toMatchObject({ code: 0 });
   });
 
+  it('it looks again at all nodes when the question has been answered', async () => {
+    const answer = async () => {
+      await servers[2]!.command('SET', 'lock:fence:17', '0000000000000001');
+      return 'y';
+    };
+    expect(await init([], { answer })).toMatchObject({ code: 1, out: '' });
+    expect(await admissions()).toEqual([null, null, null]);
+  });
+
   it('it refuses nodes that are not independent masters', async () => {
     const [first, second, third] = servers as [RedisServer, RedisServer, RedisServer];
     const twice = [first.url, second.url, first.url.replace('127.0.0.1', 'localhost')].join(',');
     expect(await call(['init', '--yes', '--redlock', twice])).toMatchObject({ code: 1 });
-    await third.command('REPLICAOF', '127.0.0.1', second.port);
+    await third.command('REPLICAOF', '127.0.0.1', 1); // of another server, so that the nodes do not show it
     expect(await init()).toMatchObject({ code: 1 });
     await third.command('REPLICAOF', 'NO', 'ONE');
     expect(await admissions()).toEqual([null, null, null]);
