@@ -61,6 +61,13 @@ function parsed(args: readonly string[]) {
   return parseArgs({ args: [...args], options: OPTIONS, allowPositionals: true });
 }
 
+/** Reads a whole number. @throws UsageError */
+export function countOf(option: OptionName, text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  if (!/^\d{1,9}$/.test(text)) throw new UsageError(`--${option} must be a whole number.`);
+  return Number(text);
+}
+
 const UNITS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 } as const;
 
 /** Reads a length of time like `500ms`, `10s`, `1m` or `2h`, in milliseconds. @throws UsageError */

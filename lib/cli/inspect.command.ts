@@ -15,7 +15,7 @@ export const inspect: Action = async (call) => {
   const locks = await openToLook(call);
   try {
     const info = await locks.inspect(key);
-    if (options.json) terminal.print(json(info));
+    if (options.json) terminal.print(json(info && withoutOwn(info)));
     else if (info) for (const line of linesOf(info)) terminal.print(wrap(line, terminal.columns));
     else terminal.print(`${printable(key)} is free`);
     return info ? EXIT.ok : EXIT.no;
@@ -24,8 +24,22 @@ export const inspect: Action = async (call) => {
   }
 };
 
+/** A held lock without the count of the calls of this process that wait for it: there are none. */
+export function withoutOwn({ waiters: _, ...info }: LockInfo): Omit<LockInfo, 'waiters'> {
+  return info;
+}
+
 /** A held lock, one line for each thing that is known of it. */
-export function linesOf({ key, holder, digest, since, remainingMs, keptUntil, fencingToken }: LockInfo): string[] {
+export function linesOf({
+  key,
+  holder,
+  digest,
+  since,
+  remainingMs,
+  keptUntil,
+  fencingToken,
+  waitingProcesses,
+}: LockInfo): string[] {
   const known = {
     holder: printable(describeHolder(holder)),
     digest,
@@ -33,6 +47,7 @@ export function linesOf({ key, holder, digest, since, remainingMs, keptUntil, fe
     remaining: duration(remainingMs),
     'kept until': keptUntil?.toISOString(),
     token: fencingToken,
+    waiting: waitingProcesses.map((each) => printable(describeHolder(each))).join(', ') || undefined,
   };
   const fields = Object.entries(known).filter(([, value]) => value !== undefined);
   return [printable(key), ...fields.map(([name, value]) => `  ${name.padEnd(10)}  ${value}`)];

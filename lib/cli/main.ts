@@ -6,6 +6,7 @@ import { doctor } from './doctor.command.js';
 import { EXIT } from './exit-codes.js';
 import { init } from './init.command.js';
 import { inspect } from './inspect.command.js';
+import { list } from './list.command.js';
 import { release } from './release.command.js';
 import { run } from './run.command.js';
 import { serversOf } from './servers.js';
@@ -19,7 +20,7 @@ interface Entry {
   summary: string;
   action: Action;
   options: readonly OptionName[];
-  takes: 'nothing' | 'a key';
+  takes: 'nothing' | 'a key' | 'a pattern at most';
 }
 
 const COMMANDS: Readonly<Record<string, Entry>> = {
@@ -29,6 +30,13 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     action: doctor,
     options: ['strict', 'json'],
     takes: 'nothing',
+  },
+  ls: {
+    usage: '[pattern] [--limit 500] [--watch] [--json]',
+    summary: 'list the locks that are held; * in the pattern stands for any text',
+    action: list,
+    options: ['limit', 'watch', 'json'],
+    takes: 'a pattern at most',
   },
   inspect: {
     usage: '<key> [--json]',
@@ -126,7 +134,8 @@ async function execute(line: CommandLine, surroundings: Pick<Call, 'env' | 'term
   if (unknown !== undefined) throw new UsageError(`${name} has no option --${unknown}.`);
   // A key that begins with a dash stands behind "--".
   const [args, rest] = action === run ? [words, line.rest] : [[...words, ...line.rest], []];
-  if (args.length !== (takes === 'a key' ? 1 : 0))
+  const [least, most] = { nothing: [0, 0], 'a key': [1, 1], 'a pattern at most': [0, 1] }[takes] as [number, number];
+  if (args.length < least || args.length > most)
     throw new UsageError(`${name} takes ${takes}: got ${args.length} words.`);
   if (takes === 'a key') checkKey(args[0]);
   return action({

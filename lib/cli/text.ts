@@ -62,21 +62,21 @@ export function wrap(line: string, columns = Infinity): string {
   return [...lines, current].join('\n');
 }
 
-/** Rows as columns of equal width; the first takes what the others leave, and is cut. */
+/** Rows in aligned columns, the widest of which are cut until all fit. */
 export function table(rows: readonly (readonly string[])[], columns: number): string[] {
   const widths = rows[0]!.map((_, at) => Math.max(...rows.map((row) => widthOf(row[at]!))));
-  const others = widths.slice(1).reduce((sum, width) => sum + width + 2, 0);
-  widths[0] = Math.max(10, Math.min(widths[0]!, columns - others));
+  const excess = () => widths.reduce((sum, width) => sum + width + GAP, -GAP) - columns;
+  while (excess() > 0 && Math.max(...widths) > 1) widths[widths.indexOf(Math.max(...widths))]!--;
   return rows.map((row) =>
-    fit(
-      row
-        .map((text, at) => padded(fit(text, widths[at]!), widths[at]!))
-        .join('  ')
-        .trimEnd(),
-      columns,
-    ),
+    row
+      .map((text, at) => padded(fit(text, widths[at]!), widths[at]!))
+      .join(' '.repeat(GAP))
+      .trimEnd(),
   );
 }
+
+/** The spaces between two columns. */
+const GAP = 2;
 
 function padded(text: string, width: number): string {
   return text + ' '.repeat(Math.max(0, width - widthOf(text)));

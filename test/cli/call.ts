@@ -14,10 +14,15 @@ export interface Surroundings {
   columns?: number;
   /** What a person answers when asked. @default there is nobody to ask */
   answer?: string | (() => Promise<string>);
+  /** Called with each line of the result as it is printed. */
+  printed?: (line: string) => void;
 }
 
 /** Calls a command line in this process. */
-export async function call(argv: readonly string[], { env = {}, columns, answer }: Surroundings = {}): Promise<Called> {
+export async function call(
+  argv: readonly string[],
+  { env = {}, columns, answer, printed }: Surroundings = {},
+): Promise<Called> {
   const called: Called = { code: -1, out: '', err: '' };
   called.code = await main(
     argv,
@@ -25,7 +30,10 @@ export async function call(argv: readonly string[], { env = {}, columns, answer 
     {
       columns,
       canAsk: answer !== undefined,
-      print: (line) => void (called.out += `${line}\n`),
+      print: (line) => {
+        called.out += `${line}\n`;
+        printed?.(line);
+      },
       complain: (line) => void (called.err += `${line}\n`),
       ask: async (question) => {
         called.err += question;

@@ -2,7 +2,9 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { digestOf } from '../../lib/api/holder.js';
 import { freshKey } from '../support/claims.js';
 import { openLocks } from '../support/open-locks.js';
+import { untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
 import { call } from './call.js';
 
 const ESC = '\u001b[31m';
@@ -104,6 +106,67 @@ describe('inspect', () => {
       out: expect.stringContaining('\\u{1b}[31m\\u{9b}31m\\u{202e}evil\\u{a}'),
     });
     expect(JSON.parse(called[1]!.out)).toMatchObject({ key, holder: { owner: `${ESC}owner${CSI}` } });
+  });
+});
+
+describe('ls', () => {
+  it('the command ls lists the locks that are held, by a pattern', async () => {
+    const locks = await openLocks({ redis: server.url, keyPrefix: 'ls' });
+    const ls = (...argv: string[]) => call(on('ls', '--prefix', 'ls', ...argv));
+    expect(await ls()).toEqual({ code: 0, out: '', err: '' });
+    for (const key of ['order:2', 'order:1', 'other']) await locks.acquire(key);
+    const { out } = await ls('order:*');
+    const rows = out.trimEnd().split('\n');
+    expect(rows.map((row) => row.split('\t').length)).toEqual([6, 6]);
+    expect(rows.map((row) => row.split('\t')[0])).toEqual(['order:1', 'order:2']);
+    expect(rows[0]).toContain(`\tpid ${process.pid} on `);
+    expect(JSON.parse((await ls('--json')).out)).toMatchObject({ locks: { length: 3 }, complete: true });
+    expect(await ls('--limit', '2')).toMatchObject({ code: 0, err: expect.stringContaining('These are not all') });
+  });
+
+  it('the command ls prints a table that is as wide as the terminal, whatever the keys are', async () => {
+    const locks = await openLocks({ redis: server.url, keyPrefix: 'wide' });
+    const ls = () => call(on('ls', '--prefix', 'wide'), { columns: 80 });
+    expect(await ls()).toMatchObject({ out: 'no lock is held\n' });
+    await locks.acquire(`${ESC}${'long'.repeat(100)}`);
+    await locks.acquire('\u9396'.repeat(50));
+    const { owner } = await locks.acquire('short');
+    await server.command('SET', 'wide:{foreign}', `${ESC}${'owner'.repeat(100)}`);
+    const { out } = await ls();
+    const lines = out.trimEnd().split('\n');
+    expect(lines[0]).toMatch(/^KEY +HOLDER +DIGEST +HELD +LEFT +WAITING$/);
+    expect(lines).toHaveLength(5);
+    expect(Math.max(...lines.map((line) => line.length))).toBeLessThanOrEqual(80);
+    expect(out).toContain(digestOf(owner)); // whole
+    expect(out).toContain('\\u{1b}[31mlon');
+    expect(out).not.toContain('\u001b');
+  });
+
+  it('the command ls looks again and again with --watch, until it is interrupted', async () => {
+    const locks = await openLocks({ redis: server.url, keyPrefix: 'watch' });
+    const lock = await locks.acquire('a');
+    const shown: string[] = [];
+    const watching = call(on('ls', '--prefix', 'watch', '--watch', '--json'), { printed: (line) => shown.push(line) });
+    const keys = () =>
+      shown.map((line) => (JSON.parse(line) as { locks: { key: string }[] }).locks.map(({ key }) => key));
+    await until(() => keys().length > 0, { what: 'it has looked' });
+    await lock.release();
+    await until(() => keys().at(-1)!.length === 0, { what: 'it has looked again' });
+    process.emit('SIGINT');
+    expect(await watching).toMatchObject({ code: 0 });
+    expect(keys()[0]).toEqual(['a']);
+  });
+
+  it('the commands inspect and ls show the processes that wait', async () => {
+    const [holder, waiter] = [await openLocks({ redis: server.url }), await openLocks({ redis: server.url })];
+    const key = freshKey();
+    const lock = await holder.acquire(key);
+    const waiting = waiter.acquire(key);
+    await untilQueued(server, key, 1);
+    expect((await call(on('inspect', key))).out).toMatch(new RegExp(`waiting +pid ${process.pid} on `));
+    expect((await call(on('ls', key))).out).toMatch(/\t1\n$/);
+    await lock.release();
+    await (await waiting).release();
   });
 });
 

@@ -42,6 +42,7 @@ describe('The credentials of the servers', () => {
       ['doctor'],
       ['doctor', '--json'],
       ['inspect', 'x'],
+      ['ls'],
       ['release', 'x', '--force', '--yes'],
       ['run', 'x'],
     ];
@@ -112,6 +113,12 @@ describe('Wrong command lines', () => {
       '--wait must be a length of time',
     ],
     ['no command to run', ['run', 'x', '--redis', 'redis://x'], 'run needs a command'],
+    ['two patterns', ['ls', 'a', 'b', '--redis', 'redis://x'], 'ls takes a pattern at most: got 2 words.'],
+    [
+      'a limit that is no number',
+      ['ls', '--limit', 'ten', '--redis', 'redis://127.0.0.1:1'],
+      '--limit must be a whole number',
+    ],
     ['init on one Redis', ['init', '--redis', 'redis://x'], 'init is for a Redlock'],
     ['an option that needs a value', ['doctor', '--redis'], 'The option --redis needs another value'],
   ])('%s exits with 64 and says why', async (_what, argv, message) => {
@@ -123,7 +130,7 @@ describe('Wrong command lines', () => {
     const { code, out } = await call(['--help']);
     expect(code).toBe(0);
     expect(out.match(/^ {2}[a-z]+(?= )/gm)!.map((name) => name.trim())).toEqual(
-      expect.arrayContaining(['doctor', 'inspect', 'release', 'run', 'init']),
+      expect.arrayContaining(['doctor', 'ls', 'inspect', 'release', 'run', 'init']),
     );
     expect(Math.max(...out.split('\n').map((line) => line.length))).toBeLessThanOrEqual(80);
   });

@@ -1,0 +1,75 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describeHolder } from '../api/holder.js';
+import type { LockInfo, LockList } from '../api/lock.js';
+import type { Action, Call } from './command.js';
+import { countOf } from './command-line.js';
+import { EXIT } from './exit-codes.js';
+import { withoutOwn } from './inspect.command.js';
+import { openToLook } from './servers.js';
+import { duration, json, printable, table } from './text.js';
+
+/** How long the servers are searched, in milliseconds: a person can wait for longer than a request. */
+const BUDGET_MS = 10_000;
+/** How often `--watch` looks again, in milliseconds. */
+const WATCH_EVERY_MS = 2_000;
+const CLEAR_SCREEN = '\u001b[2J\u001b[H';
+
+const HEADER = ['KEY', 'HOLDER', 'DIGEST', 'HELD', 'LEFT', 'WAITING'];
+
+/** Lists the locks that are held. */
+export const list: Action = async (call) => {
+  const {
+    args: [match],
+    options,
+    terminal,
+  } = call;
+  const limit = countOf('limit', options.limit);
+  const stopped = new AbortController();
+  const stop = () => stopped.abort();
+  const locks = await openToLook(call);
+  if (options.watch) for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, stop);
+  try {
+    for (;;) {
+      const found = await locks.list({ match, limit, budgetMs: BUDGET_MS });
+      if (options.watch && terminal.columns !== undefined && !options.json) terminal.print(CLEAR_SCREEN);
+      show(found, call);
+      if (!options.watch) return EXIT.ok;
+      await sleep(WATCH_EVERY_MS, undefined, { signal: stopped.signal }).catch(() => {});
+      if (stopped.signal.aborted) return EXIT.ok;
+    }
+  } finally {
+    for (const signal of ['SIGINT', 'SIGTERM']) process.off(signal, stop);
+    await locks.close();
+  }
+};
+
+function show({ locks, complete, scanned }: LockList, { options, terminal }: Call): void {
+  if (options.json) {
+    // One line each time, so that a program can read them one by one.
+    terminal.print(json({ locks: locks.map(withoutOwn), complete, scanned }, options.watch ? 0 : 2));
+    return;
+  }
+  const { columns } = terminal;
+  if (columns === undefined) for (const lock of locks) terminal.print(fieldsOf(lock).join('\t'));
+  else if (locks.length > 0) for (const line of table([HEADER, ...locks.map(cellsOf)], columns)) terminal.print(line);
+  else terminal.print('no lock is held');
+  if (!complete) terminal.complain('These are not all: name a narrower pattern, or raise --limit.');
+}
+
+/** A lock for people. */
+function cellsOf({ key, holder, digest, since, remainingMs, keptUntil, waitingProcesses }: LockInfo): string[] {
+  return [
+    printable(key),
+    printable(describeHolder(holder)),
+    digest,
+    keptUntil ? 'kept' : since ? duration(Math.max(0, Date.now() - since.getTime())) : '',
+    duration(remainingMs),
+    waitingProcesses.length > 0 ? String(waitingProcesses.length) : '',
+  ];
+}
+
+/** A lock for programs: the same, with times that can be counted with. */
+function fieldsOf({ key, holder, digest, since, remainingMs, waitingProcesses }: LockInfo): (string | number)[] {
+  const held = since?.toISOString() ?? '';
+  return [printable(key), printable(describeHolder(holder)), digest, held, remainingMs, waitingProcesses.length];
+}
