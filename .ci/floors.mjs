@@ -23,7 +23,8 @@ const ROOMS = {
   'core/lease': ['api', ...CORE],
   'core/waiting': ['api', ...CORE, 'core/lease', 'rxjs'],
   'core/engine': ['api', ...CORE, 'core/lease', 'core/waiting', 'rxjs'],
-  'core/service': ['api', ...CORE, 'core/lease', 'core/waiting', 'core/engine', 'rxjs'],
+  'core/telemetry': ['api', 'core/backend', 'core/lease', 'rxjs'],
+  'core/service': ['api', ...CORE, 'core/lease', 'core/waiting', 'core/engine', 'core/telemetry', 'rxjs'],
   'stores/memory': ['api', 'core/time', 'core/backend'],
   'stores/redis/client': [...REDIS, 'ioredis'],
   'stores/redis': ['api', 'core/options', 'stores/redis/client'],
@@ -59,6 +60,7 @@ const ROOMS = {
   schedule: ['api', 'core/options', 'nest/injection', 'nest/locked', '@nestjs/schedule'],
   terminus: ['api', 'core/time', 'core/options', 'core/service', 'nest/injection', ...NEST, '@nestjs/terminus'],
   cli: ['api', 'core/keys', 'core/service', 'compose', 'stores/redis/client', 'stores/redis/redlock'],
+  otel: ['api', 'core/options', '@opentelemetry/api'],
   testing: [
     'api',
     ...CORE,

@@ -34,6 +34,16 @@ export type {
 } from './compose/redis-lock-options.js';
 export type { ReplicaOptions } from './stores/redis/options.js';
 export type { LockHolder } from './api/holder.js';
+export type {
+  AcquireTrace,
+  HoldTrace,
+  LockEventMessage,
+  LockObserver,
+  LockTelemetry,
+  Observation,
+  ObservedExtension,
+  ObservedLocks,
+} from './api/telemetry.js';
 export type { OddCounter } from './stores/redis/doctor/counters.js';
 export type { FindingCode, NodeDiagnosis, ServerName } from './stores/redis/doctor/diagnosis.js';
 export { assertFenced, type FencedWrite } from './fencing/assert-fenced.js';

@@ -8,6 +8,7 @@ export default defineConfig({
   resolve: {
     alias: {
       'nest-redis-lock/schedule': `${root}lib/schedule/index.ts`, // before the name that it begins with
+      'nest-redis-lock/otel': `${root}lib/otel/index.ts`,
       'nest-redis-lock/terminus': `${root}lib/terminus/index.ts`,
       'nest-redis-lock/testing': `${root}lib/testing/index.ts`,
       'nest-redis-lock': `${root}lib/index.ts`,

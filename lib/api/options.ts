@@ -1,3 +1,5 @@
+import type { LockTelemetry } from './telemetry.js';
+
 /** How a lock is kept; each can be set for the service and for a single call. */
 export interface LeaseOptions {
   /**
@@ -111,6 +113,11 @@ export interface LockServiceOptions extends LeaseOptions, LossOptions {
    * @default 'off'
    */
   lockOrder?: 'off' | 'warn' | 'throw';
+  /**
+   * Observes the calls of this service, such as `otelLocks()` of `nest-redis-lock/otel`: spans and metrics.
+   * @default nothing is observed
+   */
+  telemetry?: LockTelemetry;
   /**
    * Start the application without waiting for the store: until it is there each acquire fails with `LockUnavailableError`.
    * @default false

@@ -21,6 +21,7 @@ const APPS = [
     nest: '12.5.1',
     schedule: '12.0.2',
     terminus: '12.1.0',
+    otel: '1.9.1',
     ioredis: ['6.0.0', '5.11.1'],
     peers: NEWEST_PEERS,
     typescript: '6.0.3',
@@ -31,6 +32,7 @@ const APPS = [
     nest: '12.2.0',
     schedule: '12.0.0',
     terminus: '12.0.0',
+    otel: '1.9.0',
     ioredis: ['6.0.0', '5.4.0'],
     peers: NEWEST_PEERS,
     typescript: '6.0.3',
@@ -41,6 +43,7 @@ const APPS = [
     nest: '11.2.10',
     schedule: '5.0.0',
     terminus: '11.0.0',
+    otel: '1.9.1',
     ioredis: ['5.11.1', '6.0.0'],
     peers: OLDEST_PEERS,
     typescript: '5.9.3',
@@ -54,6 +57,7 @@ const APPS = [
     nest: '11.2.8',
     schedule: '6.1.3',
     terminus: '11.1.1',
+    otel: '1.9.0',
     ioredis: ['5.4.0', '6.0.0'],
     peers: NEWEST_PEERS,
     typescript: '5.9.3',
@@ -97,11 +101,12 @@ async function tryApp(app, folder, tarball, redis) {
   for (const ioredis of app.ioredis) {
     const name = `Nest ${app.nest}, ${app.type === 'module' ? 'ESM' : 'CommonJS'}, ioredis ${ioredis}`;
     await writeJson(join(folder, 'package.json'), packageJson(app, ioredis, tarball));
-    const { nest, schedule, terminus, peers } = app;
+    const { nest, schedule, terminus, otel, peers } = app;
     const versions = {
       '@nestjs/core': nest,
       '@nestjs/schedule': schedule,
       '@nestjs/terminus': terminus,
+      '@opentelemetry/api': otel,
       ioredis,
       ...peers,
     };
@@ -120,11 +125,15 @@ async function tryWithoutOptionalPeers(app, folder, tarball) {
   await mkdir(folder);
   await copyFile(join(bareSource, 'main.ts'), join(folder, 'main.ts'));
   await writeJson(join(folder, 'tsconfig.json'), tsconfig(app));
-  const manifest = packageJson({ ...app, schedule: undefined, terminus: undefined }, undefined, tarball); // JSON leaves out what is undefined
+  const manifest = packageJson(
+    { ...app, schedule: undefined, terminus: undefined, otel: undefined },
+    undefined,
+    tarball,
+  ); // JSON leaves out what is undefined
   await writeJson(join(folder, 'package.json'), manifest);
   const name = `Nest ${app.nest}, ${app.type === 'module' ? 'ESM' : 'CommonJS'}, no optional peers`;
   await step(`${name}: install`, () => install(folder, { '@nestjs/core': app.nest, ...app.peers }));
-  for (const peer of ['ioredis', '@nestjs/schedule', '@nestjs/terminus']) {
+  for (const peer of ['ioredis', '@nestjs/schedule', '@nestjs/terminus', '@opentelemetry/api']) {
     if (existsSync(join(folder, 'node_modules', peer))) throw new Error(`${peer} was installed all the same.`);
   }
   await step(`${name}: compile with TypeScript ${app.typescript}`, () => run('npx', ['--no-install', 'tsc'], folder));
@@ -167,7 +176,7 @@ async function install(folder, versions) {
   }
 }
 
-function packageJson({ type, nest, schedule, terminus, peers, typescript }, ioredis, tarball) {
+function packageJson({ type, nest, schedule, terminus, otel, peers, typescript }, ioredis, tarball) {
   return {
     name: 'app',
     version: '1.0.0',
@@ -179,6 +188,7 @@ function packageJson({ type, nest, schedule, terminus, peers, typescript }, iore
       '@nestjs/platform-express': nest,
       '@nestjs/schedule': schedule,
       '@nestjs/terminus': terminus,
+      '@opentelemetry/api': otel,
       ioredis,
       'nest-redis-lock': `file:${tarball}`,
       ...peers,

@@ -7,6 +7,14 @@ declare module '@nestjs/config' {
   }
 }
 
+declare module '@opentelemetry/sdk-node' {
+  import type { MetricReader } from '@opentelemetry/sdk-metrics';
+  export class NodeSDK {
+    constructor(configuration: { serviceName?: string; metricReaders?: MetricReader[] });
+    start(): void;
+  }
+}
+
 declare module '@nestjs-cls/transactional' {
   export function Transactional(): MethodDecorator;
   export class TransactionHost {

@@ -98,6 +98,7 @@ export class Lease implements Linked<Lease> {
   /** The deadline if the extension in flight was granted. */
   #deadlineIfExtended = 0;
   #lost?: LockLostError;
+  #lostAt = 0;
   #abort?: AbortController;
   #closing?: AbortController;
   #whenAnswered?: (() => void)[];
@@ -244,6 +245,7 @@ export class Lease implements Linked<Lease> {
   lose(reason: LockLostReason): boolean {
     if (!this.#enter('lost')) return false;
     this.#lost = new LockLostError(this.key, reason, undefined, this.fault);
+    this.#lostAt = this.#owner.now();
     this.#owner.foundLost(this);
     this.#abort?.abort(this.#lost);
     return true;
@@ -265,6 +267,11 @@ export class Lease implements Linked<Lease> {
   /** Why it is not held; `unavailable` while that is unknown. */
   get lostReason(): LockLostReason {
     return this.#lost?.reason ?? (this.#state === 'released' ? 'released' : 'unavailable');
+  }
+
+  /** For how long it has been known that it was lost, in milliseconds. */
+  get lostForMs(): number {
+    return this.#owner.now() - this.#lostAt;
   }
 
   get #hasEnded(): boolean {

@@ -43,6 +43,8 @@ export class Leases implements LeaseOwner, WatchdogListener {
   /** Set once, before anything is granted. */
   listener!: LeaseListener;
   readonly labels = new Labels();
+  /** Set where extensions are observed. */
+  onExtension?: (lease: Lease, status: ExtendOutcome['status'], tookMs: number) => void;
   readonly #backend: LockBackend;
   readonly #emit: (event: () => LockEvent) => void;
   readonly #watchdog = new Watchdog(this);
@@ -247,8 +249,10 @@ export class Leases implements LeaseOwner, WatchdogListener {
       return;
     }
     this.#watchdog.watchExtending(lease);
+    const since = this.onExtension ? this.now() : 0;
     this.#backend.extend({ grant: lease.grant, ttlMs: Math.max(ttlMs, lease.askedForMs) }, (outcome) => {
       this.#extended(lease, outcome);
+      this.onExtension?.(lease, outcome.status, this.now() - since);
       done(outcome);
     });
   }

@@ -1,6 +1,7 @@
 import { inspect } from 'node:util';
 import { LockLostError, LockOptionsError } from '../../api/errors.js';
 import { loopTurn } from '../time/event-loop.js';
+import type { LockGrant } from '../../api/events.js';
 import type { Lock } from '../../api/lock.js';
 import type { Lease } from './lease.js';
 import type { Leases } from './leases.js';
@@ -12,6 +13,8 @@ export class LockHandle implements Lock {
   constructor(
     readonly lease: Lease,
     private readonly leases: Leases,
+    /** How its call came by it. */
+    readonly grant: LockGrant | 'reentrant' = 'reentrant',
   ) {}
 
   /** One more handle of a lease. */

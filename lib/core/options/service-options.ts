@@ -6,7 +6,8 @@ import { checked, count, DAY_MS, milliseconds, oneOf, unfit, type Check } from '
 export const DEFAULT_REGISTRATION = 'default';
 
 /** Options of a service with every default filled in and every bound checked. */
-export interface ResolvedServiceOptions extends Required<Omit<LockServiceOptions, 'insideTransaction'>> {
+export interface ResolvedServiceOptions
+  extends Required<Omit<LockServiceOptions, 'insideTransaction' | 'telemetry'>>, Pick<LockServiceOptions, 'telemetry'> {
   /** Undefined: transactions are not detected. */
   insideTransaction?: () => boolean;
 }
@@ -40,6 +41,10 @@ export const SERVICE_CHECKS: Readonly<Record<keyof LockServiceOptions, Check>> =
   lockOrder: oneOf('off', 'warn', 'throw'),
   insideTransaction: (name, value) => {
     if (typeof value !== 'function') throw unfit(name, value, 'a function that returns true or false');
+  },
+  telemetry: (name, value) => {
+    const isOne = typeof value === 'object' && value !== null && 'open' in value && typeof value.open === 'function';
+    if (!isOne) throw unfit(name, value, 'what otelLocks() of nest-redis-lock/otel returns');
   },
   lazyConnect: oneOf(true, false),
   connectTimeoutMs: milliseconds(10, 600_000),

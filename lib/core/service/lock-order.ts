@@ -20,6 +20,8 @@ export interface LockedMethod {
   readonly label: string;
   /** The text of its key; undefined where it has several, or a function makes them. */
   readonly template?: string;
+  /** What it does about contention, if that is no error: see `@Locked`. */
+  readonly onContended?: unknown;
 }
 
 /** A function that the application called, directly or not: frames of the stack above it are those of the library. */

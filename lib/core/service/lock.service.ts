@@ -1,4 +1,4 @@
-import { Subject, type Observable } from 'rxjs';
+import type { Observable } from 'rxjs';
 import type { LockBackend } from '../backend/lock-backend.js';
 import { checkKey, checkKeys } from '../keys/key.js';
 import { diagnosisOf, REPORT_TIMEOUT_MS } from '../backend/report.js';
@@ -17,6 +17,7 @@ import type {
   TryAcquireOptions,
   WithLockOptions,
 } from '../../api/options.js';
+import type { AcquireTrace, HoldTrace } from '../../api/telemetry.js';
 import { checkHold, resolveRequest, type CallKind, type LockRequest } from '../options/call-options.js';
 import { resolveLeaderOptions } from '../options/leader-options.js';
 import { resolveListOptions } from '../options/list-options.js';
@@ -29,6 +30,7 @@ import { lockInfo } from './lock-info.js';
 import { LockOrder, type LockedMethod } from './lock-order.js';
 import { LockEngine, type EngineParts } from '../engine/lock-engine.js';
 import { refuseUnknown, unfit } from '../options/checks.js';
+import { PublishedEvents, Telemetry } from '../telemetry/telemetry.js';
 import { closed } from '../waiting/refusals.js';
 import type { WaitRequest } from '../waiting/waiter.js';
 import type { Closable, Shutdown } from './shutdown.js';
@@ -87,7 +89,8 @@ export class LockService {
   readonly #engine: LockEngine;
   readonly #held = new LockContext();
   readonly #elections = new Map<string, Election>();
-  readonly #events = new Subject<LockEvent>();
+  readonly #events: PublishedEvents;
+  readonly #telemetry: Telemetry;
   readonly #transactions?: TransactionCheck;
   readonly #order?: LockOrder;
   readonly #shutdown: Shutdown;
@@ -106,12 +109,13 @@ export class LockService {
     engineOf = (parts) => new LockEngine(parts),
   }: LockServiceParts) {
     this.registration = registration;
+    this.#events = new PublishedEvents(registration);
     this.events$ = this.#events.asObservable();
     this.#options = options;
     this.#onlyOnce = { ...options, waitMs: 0 };
     this.#backend = backend;
     this.#now = now;
-    const { insideTransaction, lockOrder } = options;
+    const { insideTransaction, lockOrder, telemetry } = options;
     const warn = (key: string, message: string) => this.#emit(() => ({ type: 'warning', key, message }));
     if (insideTransaction) this.#transactions = new TransactionCheck(insideTransaction, warn);
     if (lockOrder !== 'off') this.#order = new LockOrder(lockOrder === 'warn' ? warn : undefined);
@@ -124,6 +128,11 @@ export class LockService {
       engine: this.#engine,
       elections: this.#elections,
     };
+    this.#telemetry = new Telemetry(warn);
+    if (telemetry) {
+      this.#telemetry.open(telemetry, this);
+      this.#engine.leases.onExtension = (...extension) => this.#telemetry.extended(...extension);
+    }
     shutdown.join(this.#closable);
   }
 
@@ -390,6 +399,7 @@ export class LockService {
     await this.#backend.close();
     for (const election of this.#elections.values()) election.end();
     this.#events.complete();
+    this.#telemetry.close();
   }
 
   /** How much it keeps in memory: 0 when nothing is held or waited for. @internal */
@@ -410,6 +420,18 @@ export class LockService {
     try {
       const request = this.#requestOf(options, call);
       checkKey(key);
+      if (!this.#telemetry.ofAcquires) return this.#acquireChecked(key, request, call, method);
+      const trace = this.#traceOf([key], request, method);
+      return this.#telemetry.acquire(trace, goesOnWithout(call, method), () =>
+        this.#acquireChecked(key, request, call, method),
+      );
+    } catch (error) {
+      return this.#engine.refuse(error);
+    }
+  }
+
+  #acquireChecked(key: string, request: LockRequest, call: CallKind, method?: LockedMethod): Promise<LockHandle> {
+    try {
       const held = this.#held.heldLeases();
       if (held) this.#checkOrder([key], request, held, method, this[call]);
       const lock = this.#acquireOne(key, request, held, method);
@@ -429,7 +451,7 @@ export class LockService {
       : this.#acquireAll(key, options, 'withLock', method);
   }
 
-  async #acquireAll(
+  #acquireAll(
     given: readonly string[],
     options: WithLockOptions | undefined,
     call: CallKind,
@@ -439,6 +461,23 @@ export class LockService {
       if (!Array.isArray(given)) throw unfit('keys', given, 'an array of keys');
       const request = this.#requestOf(options, call);
       const keys = checkKeys(given);
+      if (!this.#telemetry.ofAcquires) return this.#acquireSet(keys, request, call, method);
+      const trace = this.#traceOf(keys, request, method);
+      return this.#telemetry.acquire(trace, goesOnWithout(call, method), () =>
+        this.#acquireSet(keys, request, call, method),
+      );
+    } catch (error) {
+      return this.#engine.refuse(error);
+    }
+  }
+
+  async #acquireSet(
+    keys: readonly string[],
+    request: LockRequest,
+    call: CallKind,
+    method?: LockedMethod,
+  ): Promise<LockSetHandle> {
+    try {
       request.signal?.throwIfAborted();
       const held = this.#held.heldLeases();
       if (held)
@@ -572,7 +611,7 @@ export class LockService {
     const { onLost = this.#options.onLost } = options ?? {};
     let outcome: { status: 'fulfilled'; value: T } | { status: 'rejected'; reason: unknown };
     try {
-      outcome = { status: 'fulfilled', value: await this.#held.run(held, work) };
+      outcome = { status: 'fulfilled', value: await this.#held.run(held, this.#observed(held, work)) };
     } catch (reason) {
       outcome = { status: 'rejected', reason };
     }
@@ -583,9 +622,40 @@ export class LockService {
     return outcome.value;
   }
 
+  /** @returns the work, which is observed where anything observes work */
+  #observed<T, H extends Held>(held: H, work: (held: H) => T | PromiseLike<T>): (held: H) => T | PromiseLike<T> {
+    if (!this.#telemetry.ofHolds) return work;
+    const [lease] = leasesOf(held);
+    const { key, label, fencingToken } = this.#engine.leases.identity(lease!);
+    const { registration } = this;
+    const trace: HoldTrace =
+      held instanceof LockSetHandle
+        ? { registration, label, key, keys: held.keys }
+        : { registration, label, key, fencingToken };
+    return () => this.#telemetry.hold(trace, held, () => work(held));
+  }
+
+  #traceOf(keys: readonly string[], { label, ttlMs, waitMs }: LockRequest, method?: LockedMethod): AcquireTrace {
+    const key = keys[0]!;
+    const trace = {
+      registration: this.registration,
+      label: label ?? method?.label ?? this.#engine.leases.labels.of(key),
+      key,
+      ttlMs,
+      waitMs,
+    };
+    return keys.length > 1 ? { ...trace, keys } : trace;
+  }
+
   #emit(event: () => LockEvent): void {
     if (this.#events.observed) this.#events.next(event());
   }
+}
+
+/** Whether the caller goes on without the lock if another holder has it. */
+function goesOnWithout(call: CallKind, method?: LockedMethod): boolean {
+  const { onContended = 'throw' } = method ?? {};
+  return call === 'tryAcquire' || onContended !== 'throw';
 }
 
 function leasesOf(held: Held): Lease[] {

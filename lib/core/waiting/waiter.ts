@@ -55,7 +55,7 @@ export class Calls {
     if (closing.phase === 'closed') return this.#decline(waiter, lease, closed(key));
     if (request.signal?.aborted) return this.#decline(waiter, lease, request.signal.reason);
     this.inFlight.end();
-    return new LockHandle(lease, this.leases);
+    return new LockHandle(lease, this.leases, grant);
   }
 
   /** Ends a call that was refused. @param reject lets its caller know */

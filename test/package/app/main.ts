@@ -16,6 +16,7 @@ import {
 import { NestFactory } from '@nestjs/core';
 import { ScheduleModule, SchedulerRegistry } from '@nestjs/schedule';
 import { HealthCheck, HealthCheckService, TerminusModule, type HealthCheckResult } from '@nestjs/terminus';
+import { INVALID_SPAN_CONTEXT, trace, type Tracer } from '@opentelemetry/api';
 import { Redis } from 'ioredis';
 import {
   InjectLockService,
@@ -27,6 +28,7 @@ import {
   RedisLockModule,
   type Lock,
 } from 'nest-redis-lock';
+import { otelLocks } from 'nest-redis-lock/otel';
 import { LockedCron } from 'nest-redis-lock/schedule';
 import { LockHealthIndicator } from 'nest-redis-lock/terminus';
 import { LockBench, withoutLocks } from 'nest-redis-lock/testing';
@@ -37,6 +39,16 @@ const redisUrl = process.env.REDIS_URL;
 assert(redisUrl, 'REDIS_URL must be set');
 /** Nothing listens there. */
 const DEAD_NODE = '127.0.0.1:1';
+
+/** The names of the spans that were begun. */
+const spans: string[] = [];
+const tracer = {
+  startSpan(name: string) {
+    spans.push(name);
+    return trace.wrapSpanContext(INVALID_SPAN_CONTEXT);
+  },
+};
+const telemetry = otelLocks({ tracerProvider: { getTracer: () => tracer as unknown as Tracer } });
 
 @Injectable()
 class Orders {
@@ -131,7 +143,7 @@ class HealthController {
   imports: [
     TerminusModule,
     ScheduleModule.forRoot(),
-    RedisLockModule.forRoot({ redis: redisUrl }),
+    RedisLockModule.forRoot({ redis: redisUrl, telemetry }),
     RedisLockModule.forRoot({ name: 'dead', redis: `redis://${DEAD_NODE}`, lazyConnect: true, commandTimeoutMs: 100 }),
   ],
   providers: [Orders, LockHealthIndicator],
@@ -185,6 +197,8 @@ async function main(): Promise<void> {
   assert.equal(await orders.reserve({ sku: 'nails' }), 'nails');
 
   assert.equal(await orders.transfer('b', 'a'), true, 'both locks are held');
+
+  assert(spans.includes('acquire order:{0}') && spans.includes('hold order:{0}'), `spans: ${spans.join(', ')}`);
 
   app.get(SchedulerRegistry).getCronJob('nightly'); // is scheduled
   await orders.nightly();

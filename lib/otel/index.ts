@@ -1,0 +1,1 @@
+export { otelLocks, type OtelLocksOptions } from './otel-locks.js';

@@ -1,0 +1,142 @@
+import type { Attributes, BatchObservableCallback, Meter, ObservableCallback } from '@opentelemetry/api';
+import { LockError } from '../api/errors.js';
+import type { LockEvent } from '../api/events.js';
+import type { AcquireTrace, ObservedExtension, ObservedLocks } from '../api/telemetry.js';
+
+/** Buckets in seconds. */
+const ACQUIRE = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
+const HOLD = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3_600];
+/** Those of database clients, and one above a third of the default ttl: a quantile is never above the last of them. */
+const EXTENSION = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30];
+
+/** Why held locks are lost. */
+const REASONS = ['expired', 'stolen', 'unavailable', 'stalled', 'shutdown'];
+
+/** The metrics of one lock service. No attribute of them is a key, an owner, a token, a host or a process. */
+export class LockMeters {
+  readonly #of: Attributes;
+  readonly #acquires;
+  readonly #holds;
+  readonly #extensions;
+  readonly #losses;
+  readonly #releaseFailures;
+  /** The labels that were seen: what is counted by label has a series from then on. */
+  readonly #labels = new Set<string>();
+  readonly #stop: () => void;
+
+  constructor(meter: Meter, locks: ObservedLocks) {
+    this.#of = { 'nest_redis_lock.registration': locks.registration };
+    const histogram = (name: string, description: string, explicitBucketBoundaries: number[]) =>
+      meter.createHistogram(`nest_redis_lock.${name}`, {
+        description,
+        unit: 's',
+        advice: { explicitBucketBoundaries },
+      });
+    this.#acquires = histogram('acquire.duration', 'How long calls took to acquire a lock, or to give up.', ACQUIRE);
+    this.#holds = histogram('hold.duration', 'How long locks were held.', HOLD);
+    this.#extensions = histogram('extension.duration', 'How long extensions of leases took.', EXTENSION);
+    this.#losses = meter.createCounter('nest_redis_lock.losses', {
+      description: 'Locks that were lost while they were held.',
+      unit: '{loss}',
+    });
+    this.#releaseFailures = meter.createCounter('nest_redis_lock.release.failures', {
+      description: 'Releases that were not confirmed, and are repeated.',
+      unit: '{failure}',
+    });
+    this.#releaseFailures.add(0, this.#of);
+    const held = meter.createObservableUpDownCounter('nest_redis_lock.held.count', {
+      description: 'Locks that this process holds.',
+      unit: '{lock}',
+    });
+    const pending = meter.createObservableUpDownCounter('nest_redis_lock.pending_requests', {
+      description: 'Calls of this process that wait for a lock.',
+      unit: '{request}',
+    });
+    const nodes = meter.createObservableUpDownCounter('nest_redis_lock.node.count', {
+      description: 'Servers that keep the locks.',
+      unit: '{node}',
+    });
+    const count: BatchObservableCallback = (result) => {
+      const stats = new Map(locks.stats().map((each) => [each.label, each]));
+      for (const label of stats.keys()) this.#see(label);
+      for (const label of this.#labels) {
+        const { held: heldNow = 0, waiting = 0 } = stats.get(label) ?? {};
+        const attributes = { ...this.#of, 'nest_redis_lock.label': label };
+        result.observe(held, heldNow, attributes);
+        result.observe(pending, waiting, attributes);
+      }
+    };
+    const countNodes: ObservableCallback = async (result) => {
+      const { voting, of } = (await locks.ping()).nodes;
+      result.observe(voting, { ...this.#of, 'nest_redis_lock.state': 'voting' });
+      result.observe(of - voting, { ...this.#of, 'nest_redis_lock.state': 'not_voting' });
+    };
+    meter.addBatchObservableCallback(count, [held, pending]);
+    nodes.addCallback(countNodes);
+    const events = locks.events$.subscribe((event) => this.#note(event));
+    this.#stop = () => {
+      meter.removeBatchObservableCallback(count, [held, pending]);
+      nodes.removeCallback(countNodes);
+      events.unsubscribe();
+    };
+  }
+
+  acquired({ label, outcome, grant, error }: AcquireTrace, tookMs: number): void {
+    this.#see(label);
+    const attributes: Attributes = {
+      ...this.#of,
+      'nest_redis_lock.label': label,
+      'nest_redis_lock.outcome': outcome,
+    };
+    if (grant !== undefined) attributes['nest_redis_lock.grant'] = grant;
+    if (error !== undefined) attributes['error.type'] = errorType(error);
+    this.#acquires.record(tookMs / 1_000, attributes);
+  }
+
+  extended({ tookMs, outcome }: ObservedExtension): void {
+    this.#extensions.record(tookMs / 1_000, { ...this.#of, 'nest_redis_lock.outcome': outcome });
+  }
+
+  close(): void {
+    this.#stop();
+  }
+
+  #note(event: LockEvent): void {
+    switch (event.type) {
+      case 'acquired':
+        this.#see(event.label);
+        break;
+      case 'released':
+        this.#held(event, 'released');
+        break;
+      case 'lost':
+        this.#held(event, 'lost');
+        this.#losses.add(1, this.#loss(event.label, event.reason));
+        break;
+      case 'release-failed':
+        this.#releaseFailures.add(1, this.#of);
+        break;
+    }
+  }
+
+  /** Begins the series of a label with zeros: the first loss would not show as an increase in a series that begins with it. */
+  #see(label: string): void {
+    if (this.#labels.has(label)) return;
+    this.#labels.add(label);
+    for (const reason of REASONS) this.#losses.add(0, this.#loss(label, reason));
+  }
+
+  #held({ label, heldMs }: { label: string; heldMs: number }, end: string): void {
+    this.#holds.record(heldMs / 1_000, { ...this.#of, 'nest_redis_lock.label': label, 'nest_redis_lock.end': end });
+  }
+
+  #loss(label: string, reason: string): Attributes {
+    return { ...this.#of, 'nest_redis_lock.label': label, 'nest_redis_lock.reason': reason };
+  }
+}
+
+/** The code of an error of this library, or the name of another. */
+export function errorType(error: unknown): string {
+  if (error instanceof LockError) return error.code;
+  return error instanceof Error ? error.name : '_OTHER';
+}

@@ -1,0 +1,152 @@
+import {
+  context,
+  metrics,
+  SpanStatusCode,
+  trace as tracing,
+  type Attributes,
+  type MeterProvider,
+  type Span,
+  type Tracer,
+  type TracerProvider,
+} from '@opentelemetry/api';
+import type { LockErrorCode } from '../api/errors.js';
+import type {
+  AcquireTrace,
+  HoldTrace,
+  LockObserver,
+  LockTelemetry,
+  Observation,
+  ObservedExtension,
+  ObservedLocks,
+} from '../api/telemetry.js';
+import { checked, oneOf, refuseUnknown, unfit, type Check } from '../core/options/checks.js';
+import { errorType, LockMeters } from './lock-meters.js';
+
+/** Options of `otelLocks`. */
+export interface OtelLocksOptions {
+  /** Make spans `acquire <label>` and `hold <label>`. @default true */
+  spans?: boolean;
+  /** Record metrics. @default true */
+  metrics?: boolean;
+  /** Whether spans have the keys of locks: without them they have labels only. @default true */
+  spanKeys?: boolean;
+  /** @default the global one, at the time when the locks are opened */
+  tracerProvider?: TracerProvider;
+  /** @default the global one, at the time when the locks are opened */
+  meterProvider?: MeterProvider;
+}
+
+const SCOPE = 'nest-redis-lock';
+
+const providerWith =
+  (method: 'getTracer' | 'getMeter'): Check =>
+  (name, value) => {
+    if (typeof (value as Record<string, unknown> | null)?.[method] !== 'function') {
+      throw unfit(name, value, `an object with a method ${method}`);
+    }
+  };
+
+const CHECKS: Readonly<Record<keyof OtelLocksOptions, Check>> = {
+  spans: oneOf(true, false),
+  metrics: oneOf(true, false),
+  spanKeys: oneOf(true, false),
+  tracerProvider: providerWith('getTracer'),
+  meterProvider: providerWith('getMeter'),
+};
+
+/**
+ * Spans and metrics of OpenTelemetry, for the option `telemetry` of a registration. Start the SDK before the application.
+ * @throws LockOptionsError
+ */
+export function otelLocks(options: OtelLocksOptions = {}): LockTelemetry {
+  refuseUnknown(options, Object.keys(CHECKS));
+  return new OtelLocks(checked(options, CHECKS));
+}
+
+/** Two of the same options are equal, so that modules may register the same locks. */
+class OtelLocks implements LockTelemetry {
+  constructor(private readonly options: OtelLocksOptions) {}
+
+  open(locks: ObservedLocks): LockObserver {
+    const { spans = true, metrics: measures = true, spanKeys = true, tracerProvider, meterProvider } = this.options;
+    const tracer = spans ? (tracerProvider ?? tracing).getTracer(SCOPE) : undefined;
+    const meters = measures ? new LockMeters((meterProvider ?? metrics).getMeter(SCOPE), locks) : undefined;
+    return new OtelObserver(spanKeys, tracer, meters);
+  }
+}
+
+class OtelObserver implements LockObserver {
+  /** Without spans there is nothing to observe of work: how long locks are held is in their events. */
+  readonly hold?: LockObserver['hold'];
+
+  constructor(
+    private readonly spanKeys: boolean,
+    private readonly tracer?: Tracer,
+    private readonly meters?: LockMeters,
+  ) {
+    if (tracer) this.hold = (trace) => this.#hold(tracer, trace);
+  }
+
+  acquire(trace: AcquireTrace): Observation {
+    const startedAt = performance.now();
+    const span = this.tracer && this.#start(this.tracer, 'acquire', trace);
+    return observation(span, () => {
+      this.meters?.acquired(trace, performance.now() - startedAt);
+      if (!span) return;
+      const { outcome, grant, fencingToken, error } = trace;
+      span.setAttributes({
+        'nest_redis_lock.outcome': outcome,
+        'nest_redis_lock.grant': grant,
+        'nest_redis_lock.fencing_token': fencingToken,
+      });
+      if (error !== undefined) failed(span, errorType(error));
+      span.end();
+    });
+  }
+
+  extended(extension: ObservedExtension): void {
+    this.meters?.extended(extension);
+  }
+
+  close(): void {
+    this.meters?.close();
+  }
+
+  #hold(tracer: Tracer, trace: HoldTrace): Observation {
+    const span = this.#start(tracer, 'hold', trace, { 'nest_redis_lock.fencing_token': trace.fencingToken });
+    return observation(span, () => {
+      const { lost } = trace;
+      if (lost) {
+        span.addEvent('lost', { 'nest_redis_lock.reason': lost.reason }, Date.now() - lost.beforeMs);
+        failed(span, 'LOCK_LOST' satisfies LockErrorCode);
+      } else if ('error' in trace) failed(span, errorType(trace.error));
+      span.end();
+    });
+  }
+
+  #start(tracer: Tracer, what: string, trace: AcquireTrace | HoldTrace, more?: Attributes): Span {
+    const { registration, label, key, keys } = trace;
+    const attributes: Attributes = {
+      'nest_redis_lock.registration': registration,
+      'nest_redis_lock.label': label,
+      ...more,
+    };
+    if (this.spanKeys && keys) attributes['nest_redis_lock.keys'] = [...keys];
+    else if (this.spanKeys) attributes['nest_redis_lock.key'] = key;
+    return tracer.startSpan(`${what} ${label}`, { attributes });
+  }
+}
+
+/** What runs under a span has it as its parent. */
+function observation(span: Span | undefined, end: () => void): Observation {
+  return {
+    run: (work) => (span ? context.with(tracing.setSpan(context.active(), span), work) : work()),
+    end,
+  };
+}
+
+/** Without the message of the error, which may name the key. */
+function failed(span: Span, type: string): void {
+  span.setAttribute('error.type', type);
+  span.setStatus({ code: SpanStatusCode.ERROR });
+}
