@@ -57,6 +57,7 @@ const ROOMS = {
     ...NEST,
   ],
   'nest/fencing': ['api', 'core/time', 'core/keys', 'fencing', 'nest/injection', 'nest/locked', ...NEST],
+  page: ['api', 'core/time', 'core/options', 'core/service', 'compose', 'nest/injection', ...NEST, 'rxjs'],
   schedule: ['api', 'core/options', 'nest/injection', 'nest/locked', '@nestjs/schedule'],
   terminus: ['api', 'core/time', 'core/options', 'core/service', 'nest/injection', ...NEST, '@nestjs/terminus'],
   cli: ['api', 'core/keys', 'core/service', 'compose', 'stores/redis/client', 'stores/redis/redlock'],

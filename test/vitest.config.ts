@@ -9,6 +9,8 @@ export default defineConfig({
     alias: {
       'nest-redis-lock/schedule': `${root}lib/schedule/index.ts`, // before the name that it begins with
       'nest-redis-lock/otel': `${root}lib/otel/index.ts`,
+      'nest-redis-lock/page': `${root}lib/page/index.ts`, // before the name that it begins with
+      'nest-redis-lock/schedule': `${root}lib/schedule/index.ts`,
       'nest-redis-lock/terminus': `${root}lib/terminus/index.ts`,
       'nest-redis-lock/testing': `${root}lib/testing/index.ts`,
       'nest-redis-lock': `${root}lib/index.ts`,
@@ -16,8 +18,8 @@ export default defineConfig({
   },
   test: {
     include: ['test/**/*.test.ts'],
-    // These load the built package and have a runner of their own.
-    exclude: ['test/package/**'],
+    // The first load the built package, the second need a browser: each has a runner of its own.
+    exclude: ['test/package/**', 'test/browser/**'],
     globalSetup: ['test/global-setup.ts'],
     setupFiles: ['reflect-metadata'],
     pool: 'forks',

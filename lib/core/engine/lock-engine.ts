@@ -80,9 +80,17 @@ export class LockEngine {
       if (!entry) stats.set(label, (entry = { label, held: 0, waiting: 0 }));
       return entry;
     };
-    this.leases.countByLabel((label) => of(label).held++);
+    this.leases.eachLabel((label) => of(label).held++);
     this.#queues.eachWaiter(({ key, label = this.leases.labels.of(key) }) => of(label).waiting++);
     return [...stats.values()];
+  }
+
+  /** The labels of what is held and waited for, by key. */
+  labels(): Map<string, string> {
+    const labels = new Map<string, string>();
+    this.#queues.eachWaiter(({ key, label = this.leases.labels.of(key) }) => labels.set(key, label));
+    this.leases.eachLabel((label, key) => labels.set(key, label));
+    return labels;
   }
 
   /**

@@ -211,10 +211,10 @@ export class Leases implements LeaseOwner, WatchdogListener {
     return { key, label, owner: grant.owner, fencingToken };
   }
 
-  /** How many leases of each label there are. */
-  countByLabel(count: (label: string) => void): void {
+  /** Calls with the label and the key of each lease. */
+  eachLabel(call: (label: string, key: string) => void): void {
     this.settle();
-    for (const { key, label = this.labels.of(key) } of this.#watchdog.leases) count(label);
+    for (const { key, label = this.labels.of(key) } of this.#watchdog.leases) call(label, key);
   }
 
   /** Called by the lease. */

@@ -293,6 +293,11 @@ export class LockService {
     return this.#engine.stats();
   }
 
+  /** The labels of the locks that this process holds, or waits for, by key. @internal */
+  labels(): Map<string, string> {
+    return this.#engine.labels();
+  }
+
   /**
    * The holder of a lock, since when and for how long it is held, and who waits for it.
    * @returns null when it is free

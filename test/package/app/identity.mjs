@@ -5,6 +5,7 @@ import { createRequire } from 'node:module';
 for (const [entry, known] of [
   ['nest-redis-lock', 'LockService'],
   ['nest-redis-lock/otel', 'otelLocks'],
+  ['nest-redis-lock/page', 'LocksPageModule'],
   ['nest-redis-lock/schedule', 'LockedCron'],
   ['nest-redis-lock/terminus', 'LockHealthIndicator'],
   ['nest-redis-lock/testing', 'LockBench'],

@@ -11,6 +11,8 @@ import {
   Param,
   Post,
   UseInterceptors,
+  type CanActivate,
+  type ExecutionContext,
   type Type,
 } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
@@ -29,6 +31,7 @@ import {
   type Lock,
 } from 'nest-redis-lock';
 import { otelLocks } from 'nest-redis-lock/otel';
+import { LocksPageModule } from 'nest-redis-lock/page';
 import { LockedCron } from 'nest-redis-lock/schedule';
 import { LockHealthIndicator } from 'nest-redis-lock/terminus';
 import { LockBench, withoutLocks } from 'nest-redis-lock/testing';
@@ -125,6 +128,13 @@ class OrdersController {
   }
 }
 
+@Injectable()
+class AdminGuard implements CanActivate {
+  canActivate(context: ExecutionContext): boolean {
+    return context.switchToHttp().getRequest<{ headers: Record<string, string> }>().headers['x-role'] === 'admin';
+  }
+}
+
 @Controller('health')
 class HealthController {
   constructor(
@@ -142,6 +152,7 @@ class HealthController {
 @Module({
   imports: [
     TerminusModule,
+    LocksPageModule.register({ path: 'locks', guards: [AdminGuard] }),
     ScheduleModule.forRoot(),
     RedisLockModule.forRoot({ redis: redisUrl, telemetry }),
     RedisLockModule.forRoot({ name: 'dead', redis: `redis://${DEAD_NODE}`, lazyConnect: true, commandTimeoutMs: 100 }),
@@ -209,6 +220,16 @@ async function main(): Promise<void> {
   assert.deepEqual([status, details], ['ok', { locks: { status: 'up', nodes: { voting: 1, of: 1 } } }]);
   const { dead } = await app.get(LockHealthIndicator).pingCheck('dead', { registration: 'dead' });
   assert.deepEqual(dead, { status: 'down', message: 'no lock can be taken', nodes: { voting: 0, of: 1 } });
+
+  const watched = await locks.acquire('watched');
+  const page = `${await app.getUrl()}/locks`;
+  assert.equal((await fetch(page)).status, 403, 'the page is guarded');
+  const events = await fetch(`${page}/events`, { headers: { 'x-role': 'admin' } });
+  const stream = events.body!.pipeThrough(new TextDecoderStream()).getReader();
+  let shown = '';
+  while (!shown.includes('"watched"')) shown += (await stream.read()).value ?? '';
+  keepsSecret(shown, [watched.owner]);
+  await watched.release();
 
   for (const path of ['secret/report', 'secret/service-report']) {
     const answer = await answerOf(`${url}/${path}`);

@@ -1,0 +1,62 @@
+import type { CanActivate, ExecutionContext, ModuleMetadata, Type } from '@nestjs/common';
+import { LockOptionsError } from '../api/errors.js';
+import { oneOf, refuseUnknown, unfit } from '../core/options/checks.js';
+
+/** A guard as `@UseGuards` takes it. */
+export type PageGuard = Type<CanActivate> | CanActivate;
+
+/** Options of `LocksPageModule.register`. */
+export interface LocksPageOptions {
+  /** Path of the page, such as `admin/locks`; the global prefix of the application comes before it. */
+  path: string;
+  /**
+   * The guards of all its routes, one at least: whoever passes them sees which locks are held, by which processes. `'none'` if
+   * something else protects the page, such as a global guard or a proxy: that is logged as a warning.
+   */
+  guards: readonly PageGuard[] | 'none';
+  /** Modules that export what the guards inject. @default none */
+  imports?: ModuleMetadata['imports'];
+  /** Whether locks can be released by force on the page. @default false */
+  allowRelease?: boolean;
+  /**
+   * Which viewers may do that, with `allowRelease: true`: called for each request after the guards have passed. All others see a
+   * page that is read-only. @default all viewers
+   */
+  mayRelease?: (context: ExecutionContext) => boolean | Promise<boolean>;
+  /** Name of the registration whose locks are shown. @default the one without a name */
+  registration?: string;
+}
+
+const NAMES = ['path', 'guards', 'imports', 'allowRelease', 'mayRelease', 'registration'];
+const BOOLEAN = oneOf(true, false);
+
+/** @throws LockOptionsError */
+export function checkPageOptions(options: LocksPageOptions): void {
+  if (typeof options !== 'object' || options === null) {
+    throw unfit('the argument of LocksPageModule.register', options, 'an object with options');
+  }
+  refuseUnknown(options, NAMES);
+  const { path, guards, allowRelease = false, mayRelease, registration }: Partial<LocksPageOptions> = options;
+  if (typeof path !== 'string') throw unfit('path', path, 'a string, such as "admin/locks"');
+  if (guards !== 'none' && !(Array.isArray(guards) && guards.length > 0 && guards.every(isGuard))) {
+    throw new LockOptionsError(
+      'guards must be a list of one guard at least, classes or instances with canActivate: whoever reaches the page sees which ' +
+        `locks are held, and by whom. Write guards: [AdminGuard], or guards: 'none' if something else protects the page.`,
+    );
+  }
+  BOOLEAN('allowRelease', allowRelease);
+  if (mayRelease !== undefined && typeof mayRelease !== 'function') {
+    throw unfit('mayRelease', mayRelease, 'a function of the ExecutionContext');
+  }
+  if (mayRelease !== undefined && !allowRelease) {
+    throw new LockOptionsError('mayRelease has no effect without allowRelease: true. Add that, or remove mayRelease.');
+  }
+  if (registration !== undefined && (typeof registration !== 'string' || registration === '')) {
+    throw unfit('registration', registration, 'the name of a registration');
+  }
+}
+
+function isGuard(guard: unknown): boolean {
+  const target: unknown = typeof guard === 'function' ? guard.prototype : guard;
+  return typeof (target as Partial<CanActivate> | null | undefined)?.canActivate === 'function';
+}

@@ -1,0 +1,190 @@
+/** The script of the page, for browsers: plain DOM code, which gets what view.ts makes. Texts of the store are set as text only. */
+export const PAGE_SCRIPT = `'use strict';
+(() => {
+  const own = document.currentScript.src;
+  const address = (path) => new URL(path, own).href;
+  const element = (id) => document.getElementById(id);
+  const count = (n, noun) => n + ' ' + noun + (n === 1 ? '' : 's');
+
+  /** The rows that are shown, by key: { row, seenAt, cells, button }. */
+  const shown = new Map();
+  const dialog = element('dialog');
+  let source;
+  let lost;
+  /** The row that the dialog asks about, as it was when the button was pressed. */
+  let asked;
+
+  // What is shown
+
+  function setText(node, text) {
+    if (node.textContent !== text) node.textContent = text;
+  }
+
+  function say(text, isAlarm) {
+    const message = element('message');
+    message.classList.toggle('alarm', isAlarm === true);
+    setText(message, text);
+  }
+
+  function nameOf(process) {
+    if (process.host === undefined) return 'another program';
+    return process.host + ', pid ' + process.pid + (process.isThis ? ' (this process)' : '');
+  }
+
+  function duration(ms) {
+    const seconds = ms / 1000;
+    if (seconds < 10) return seconds.toFixed(1) + ' s';
+    if (seconds < 120) return Math.round(seconds) + ' s';
+    if (seconds < 7200) return Math.round(seconds / 60) + ' min';
+    return Math.round(seconds / 3600) + ' h';
+  }
+
+  function clock(time) {
+    const date = new Date(time);
+    const isToday = date.toDateString() === new Date().toDateString();
+    return isToday ? date.toLocaleTimeString() : date.toLocaleString();
+  }
+
+  function remaining({ row, seenAt, cells }) {
+    const ms = row.remainingMs - (performance.now() - seenAt);
+    const text = ms > 0 ? duration(ms) : 'over';
+    cells.remaining.classList.toggle('alarm', ms <= 0);
+    setText(cells.remaining, row.keptUntil === undefined ? text : text + ', kept until ' + clock(row.keptUntil));
+  }
+
+  function waiting(cell, row) {
+    const here = row.waitingHere === 0 ? [] : [count(row.waitingHere, 'call') + ' of this process'];
+    const names = row.waiting.map(nameOf);
+    const text = JSON.stringify([names, here]);
+    if (cell.dataset.shown === text) return;
+    cell.dataset.shown = text;
+    const list = document.createElement('ol');
+    for (const name of names) list.append(Object.assign(document.createElement('li'), { textContent: name }));
+    cell.replaceChildren(...(names.length > 0 ? [list] : []), ...here);
+  }
+
+  function newEntry() {
+    const line = document.createElement('tr');
+    const cells = {};
+    for (const name of ['key', 'label', 'holder', 'since', 'remaining', 'token', 'waiting']) {
+      cells[name] = document.createElement(name === 'key' ? 'th' : 'td');
+      line.append(cells[name]);
+    }
+    cells.key.scope = 'row';
+    return { line, cells };
+  }
+
+  function fill(entry, row) {
+    const { cells } = entry;
+    Object.assign(entry, { row, seenAt: performance.now() });
+    setText(cells.key, row.key);
+    setText(cells.label, row.label ?? '');
+    setText(cells.holder, nameOf(row.holder));
+    setText(cells.since, row.since === undefined ? 'unknown' : clock(row.since));
+    setText(cells.token, row.token === undefined ? 'unknown' : String(row.token));
+    waiting(cells.waiting, row);
+    remaining(entry);
+    if (row.digest !== undefined && !entry.button) {
+      entry.button = Object.assign(document.createElement('button'), { type: 'button', textContent: 'Release\\u2026' });
+      entry.button.setAttribute('aria-label', 'Release ' + row.key);
+      entry.button.addEventListener('click', () => ask(entry.row));
+      const cell = document.createElement('td');
+      cell.append(entry.button);
+      entry.line.append(cell);
+    }
+  }
+
+  function showRows(rows) {
+    const body = element('rows');
+    const keys = new Set(rows.map(({ key }) => key));
+    for (const [key, { line }] of shown) {
+      if (keys.has(key)) continue;
+      shown.delete(key);
+      line.remove();
+    }
+    // Lines that stay are not moved: the focus, and what is selected, would be lost.
+    rows.forEach((row, index) => {
+      let entry = shown.get(row.key);
+      if (!entry) shown.set(row.key, (entry = newEntry()));
+      fill(entry, row);
+      if (body.children[index] !== entry.line) body.insertBefore(entry.line, body.children[index] ?? null);
+    });
+  }
+
+  function show({ ping, problem, incomplete, rows }) {
+    const servers = element('servers');
+    const { voting, of } = ping.nodes;
+    const state = ping.available ? 'Locks can be taken.' : 'No lock can be taken.';
+    const answering = of === 1 ? '' : ' ' + voting + ' of ' + of + ' servers vote.';
+    setText(servers, [state + answering, ...ping.problems].join('\\n'));
+    servers.classList.toggle('alarm', !ping.available);
+    if (rows === undefined) return say('Not renewed since ' + (element('count').dataset.at ?? 'the start') + ': ' + problem, true);
+    if (element('message').classList.contains('alarm')) say('');
+    showRows(rows);
+    const at = (element('count').dataset.at = new Date().toLocaleTimeString());
+    const found = incomplete === 'rows' ? 'The first ' + rows.length + ' locks that were found' : count(rows.length, 'lock') + ' held';
+    const more = { rows: ': narrow the search by a part of the key.', time: ', perhaps more: the search took too long.' };
+    setText(element('count'), found + ' (' + at + ')' + (more[incomplete] ?? '.'));
+  }
+
+  // Release by force
+
+  function ask(row) {
+    asked = row;
+    setText(element('dialog-key'), row.key);
+    setText(element('dialog-holder'), 'Held by ' + nameOf(row.holder) + '.');
+    dialog.showModal();
+  }
+
+  async function release({ key, digest }) {
+    try {
+      const response = await fetch(address('release'), {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ key, digest }),
+      });
+      const answer = await response.json().catch(() => ({}));
+      if (!response.ok) throw new Error(answer.message || 'the server answered ' + response.status);
+      if (answer.released) say('Released: ' + key);
+      else say('Not released, as it has another holder by now, or none: ' + key);
+    } catch (error) {
+      say('Not confirmed: ' + key + ' (' + error.message + ')');
+    }
+  }
+
+  // The stream
+
+  function watch() {
+    clearTimeout(lost);
+    source?.close();
+    const text = element('filter').value;
+    const pattern = text.includes('*') ? text : '*' + text + '*';
+    source = new EventSource(address(text === '' ? 'events' : 'events?match=' + encodeURIComponent(pattern)));
+    source.onmessage = ({ data }) => {
+      clearTimeout(lost);
+      show(JSON.parse(data));
+    };
+    source.onerror = ({ target }) => {
+      clearTimeout(lost);
+      const isRefused = target.readyState === EventSource.CLOSED;
+      // The browser connects again by itself, unless the answer was an error. Streams also end at times without any fault.
+      lost = setTimeout(() => {
+        say('Not connected. If that lasts, load the page again: you may have to sign in.', true);
+        if (isRefused) watch();
+      }, 5000);
+    };
+  }
+
+  let typing;
+  element('filter').addEventListener('input', () => {
+    clearTimeout(typing);
+    typing = setTimeout(watch, 300);
+  });
+  dialog?.addEventListener('click', ({ target }) => {
+    if (target.id === 'dialog-cancel' || target.id === 'dialog-release') dialog.close();
+    if (target.id === 'dialog-release') void release(asked);
+  });
+  setInterval(() => shown.forEach(remaining), 1000);
+  watch();
+})();
+`;

@@ -1,0 +1,74 @@
+/**
+ * The page itself, without any data: page-script.ts fills it.
+ * @param url the path it was asked for by: where its script is depends on whether that ends with a slash
+ * @param canRelease whether the viewer may release locks by force
+ */
+export function pageText(url: string, canRelease: boolean): string {
+  const path = url.replace(/[?#].*$/s, '');
+  const folder = path.slice(path.lastIndexOf('/') + 1); // none behind a slash
+  const base = `./${folder === '' ? '' : `${escaped(folder)}/`}`;
+  return `<!doctype html>
+<html lang="en">
+  <head>
+    <meta charset="utf-8">
+    <meta name="viewport" content="width=device-width, initial-scale=1">
+    <title>Locks</title>
+    <link rel="icon" href="data:,">
+    <link rel="stylesheet" href="${base}page.css">
+    <script src="${base}page.js" defer></script>
+  </head>
+  <body>
+    <header>
+      <h1>Locks</h1>
+      <p id="servers"></p>
+    </header>
+    <main>
+      <p class="filter">
+        <label for="filter">Key</label>
+        <input id="filter" type="search" autocomplete="off" spellcheck="false" aria-describedby="filter-hint">
+        <span id="filter-hint">a part of it, or a pattern: * stands for any text</span>
+      </p>
+      <p id="message" role="status"></p>
+      <p id="count"></p>
+      <div class="scroll" role="region" aria-labelledby="caption" tabindex="0">
+        <table>
+          <caption id="caption">The locks that are held, by key</caption>
+          <thead>
+            <tr>
+              <th scope="col">Key</th>
+              <th scope="col">Label</th>
+              <th scope="col">Held by</th>
+              <th scope="col">Since</th>
+              <th scope="col">Remaining</th>
+              <th scope="col">Token</th>
+              <th scope="col">Waiting, in order</th>${canRelease ? '\n              <th scope="col">Release</th>' : ''}
+            </tr>
+          </thead>
+          <tbody id="rows"></tbody>
+        </table>
+      </div>
+      <noscript><p>This page needs JavaScript.</p></noscript>
+    </main>${canRelease ? DIALOG : ''}
+  </body>
+</html>
+`;
+}
+
+const DIALOG = `
+    <dialog id="dialog" aria-labelledby="dialog-title" aria-describedby="dialog-holder dialog-text">
+      <h2 id="dialog-title">Release this lock by force?</h2>
+      <p id="dialog-key"></p>
+      <p id="dialog-holder"></p>
+      <p id="dialog-text">
+        Its holder learns of it at its next extension, and its work goes on until then: only a resource that checks fencing tokens
+        refuses what it writes. If the lock has another holder by now, nothing happens.
+      </p>
+      <p class="buttons">
+        <button id="dialog-cancel" type="button" autofocus>Cancel</button>
+        <button id="dialog-release" type="button" class="force">Release</button>
+      </p>
+    </dialog>`;
+
+function escaped(text: string): string {
+  return text.replaceAll(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
+}

@@ -1,0 +1,185 @@
+import type { CanActivate } from '@nestjs/common';
+import helmet from 'helmet';
+import type { LockService } from 'nest-redis-lock';
+import { LocksPageModule } from 'nest-redis-lock/page';
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { LockProcess } from '../support/lock-process.js';
+import { HTTP_ADAPTERS, openApp, type TestApp } from '../support/nest-app.js';
+import { RedisServer } from '../support/redis-server.js';
+import { complaintsOf, openTab, startChromium } from './tab.js';
+
+class Everybody implements CanActivate {
+  canActivate(): boolean {
+    return true;
+  }
+}
+
+let redis: RedisServer;
+let browser: Browser;
+beforeAll(async () => {
+  [redis, browser] = await Promise.all([RedisServer.start(), startChromium()]);
+}, 180_000);
+afterAll(async () => {
+  await browser.close();
+  await redis.stop();
+});
+beforeEach(() => redis.command('FLUSHALL'));
+
+const lineOf = (page: Page, key: string) =>
+  page.getByRole('row').filter({ has: page.getByRole('rowheader', { name: key, exact: true }) });
+const message = (page: Page) => page.getByRole('status');
+const button = (page: Page, key: string) => page.getByRole('button', { name: `Release ${key}`, exact: true });
+/** The name of the element that has the focus. */
+const focused = (page: Page) => page.evaluate<string | null>(`document.activeElement.getAttribute('aria-label')`);
+
+describe.each(HTTP_ADAPTERS)('the page of locks in a browser, on %s', (_adapter, makeAdapter) => {
+  let made: TestApp;
+  let locks: LockService;
+  let admin: string;
+  let readOnly: string;
+  beforeAll(async () => {
+    const guards = [Everybody];
+    made = await openApp(
+      {
+        imports: [
+          LocksPageModule.register({ path: 'admin/locks', guards, allowRelease: true }),
+          LocksPageModule.register({ path: 'locks', guards }),
+        ],
+      },
+      { redis: redis.url },
+      (app) => {
+        app.setGlobalPrefix('api');
+        app.use(helmet());
+      },
+      makeAdapter(),
+    );
+    await made.app.listen(0, '127.0.0.1');
+    locks = made.locks;
+    admin = `${await made.app.getUrl()}/api/admin/locks`;
+    readOnly = `${await made.app.getUrl()}/api/locks`;
+  });
+  afterAll(() => made.app.close());
+
+  it('it shows what another process holds as it happens, and which processes wait [G471]', async () => {
+    const page = await openTab(browser, readOnly);
+    await page.getByText('0 locks held').waitFor();
+    const [holder, waiter] = await Promise.all([
+      LockProcess.start({ redis: redis.url }),
+      LockProcess.start({ redis: redis.url }),
+    ]);
+    const { fencingToken } = await holder.acquire('order:7');
+    const line = lineOf(page, 'order:7');
+    await line.getByText(`pid ${holder.pid}`).waitFor();
+    await line.getByRole('cell', { name: String(fencingToken), exact: true }).waitFor();
+    const waiting = waiter.acquire('order:7', { waitMs: 60_000 });
+    await line
+      .getByRole('listitem')
+      .filter({ hasText: `pid ${waiter.pid}` })
+      .waitFor();
+    await holder.release('order:7');
+    await waiting;
+    await line.getByRole('listitem').waitFor({ state: 'detached' });
+    await line.getByText(`pid ${waiter.pid}`).waitFor();
+    await waiter.release('order:7');
+    await line.waitFor({ state: 'detached' });
+  });
+
+  it('it asks before it releases a lock, and releases only the holding that it asked about [G472]', async () => {
+    const page = await openTab(browser, admin);
+    const holder = await LockProcess.start({ redis: redis.url });
+    await holder.acquire('order:8');
+    await button(page, 'order:8').click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByText(`pid ${holder.pid}`).waitFor();
+    await dialog.getByRole('button', { name: 'Cancel' }).click();
+    await dialog.waitFor({ state: 'hidden' });
+    expect(await locks.isLocked('order:8')).toBe(true);
+
+    await button(page, 'order:8').click();
+    await holder.release('order:8');
+    const next = await locks.acquire('order:8');
+    await dialog.getByRole('button', { name: 'Release' }).click();
+    await message(page)
+      .filter({ hasText: 'Not released, as it has another holder by now, or none: order:8' })
+      .waitFor();
+    expect((await locks.inspect('order:8'))?.holder.owner).toBe(next.owner);
+
+    await lineOf(page, 'order:8').getByText('this process').waitFor();
+    await button(page, 'order:8').click();
+    await dialog.getByRole('button', { name: 'Release' }).click();
+    await message(page).filter({ hasText: 'Released: order:8' }).waitFor();
+    await lineOf(page, 'order:8').waitFor({ state: 'detached' });
+    expect(next.isHeld).toBe(false);
+  });
+
+  it('it has nothing to release with where it is read-only, and the server refuses that, too [G473]', async () => {
+    const lock = await locks.acquire('order:9');
+    const { digest } = (await locks.inspect('order:9'))!;
+    const page = await openTab(browser, readOnly);
+    await lineOf(page, 'order:9').waitFor();
+    expect(await page.locator('button, dialog').count()).toBe(0);
+    expect(await page.locator(':root').innerHTML()).not.toContain(digest);
+    const status = await page.evaluate(
+      async (body) => {
+        const headers = { 'content-type': 'application/json' };
+        return (await fetch('locks/release', { method: 'POST', headers, body })).status;
+      },
+      JSON.stringify({ key: 'order:9', digest }),
+    );
+    expect(status).toBe(403);
+    expect(lock.isHeld).toBe(true);
+    await lock.release();
+  });
+
+  it('it shows a key with markup as text, and breaks no policy under helmet [G474]', async () => {
+    const key = '<img src=x onerror="document.title=1"><script>document.title=2</script>';
+    const lock = await locks.acquire(key);
+    const page = await openTab(browser, admin);
+    await lineOf(page, key).waitFor();
+    await button(page, key).click();
+    await page.getByRole('dialog').getByText(key).waitFor();
+    expect(await page.locator('img').count()).toBe(0);
+    expect(await page.title()).toBe('Locks');
+    await lock.release();
+  });
+
+  it('it can be used by the keyboard alone, and axe finds nothing, in the dark either [G475]', async () => {
+    const lock = await locks.acquire('order:10');
+    for (const colorScheme of ['light', 'dark'] as const) {
+      const page = await openTab(browser, admin, { colorScheme });
+      await button(page, 'order:10').waitFor();
+      expect(await complaintsOf(page)).toEqual([]);
+      for (let presses = 0; presses < 10; presses++) {
+        if ((await focused(page)) === 'Release order:10') break;
+        await page.keyboard.press('Tab');
+      }
+      await page.keyboard.press('Enter');
+      await page.getByRole('dialog').waitFor();
+      expect(await complaintsOf(page)).toEqual([]);
+      await page.keyboard.press('Escape');
+      await page.getByRole('dialog').waitFor({ state: 'hidden' });
+      expect(await focused(page)).toBe('Release order:10');
+      expect(lock.isHeld).toBe(true);
+      if (colorScheme === 'light') continue;
+      await page.keyboard.press('Enter');
+      await page.keyboard.press('Tab'); // from Cancel, which has the focus
+      await page.keyboard.press('Enter');
+      await message(page).filter({ hasText: 'Released: order:10' }).waitFor();
+    }
+    expect(lock.isHeld).toBe(false);
+  });
+
+  it('it finds locks by a part of their keys, or by a pattern', async () => {
+    const held = await Promise.all(['order:1', 'order:2', 'report:1'].map((key) => locks.acquire(key)));
+    const page = await openTab(browser, readOnly);
+    await lineOf(page, 'report:1').waitFor();
+    await page.getByLabel('Key', { exact: true }).fill('port');
+    await page.getByText('1 lock held').waitFor();
+    await page.getByLabel('Key', { exact: true }).fill('order:*');
+    await page.getByText('2 locks held').waitFor();
+    await page.getByLabel('Key', { exact: true }).fill('');
+    await page.getByText('3 locks held').waitFor();
+    await Promise.all(held.map((lock) => lock.release()));
+  });
+});

@@ -1,0 +1,112 @@
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import type { LockService } from 'nest-redis-lock';
+import { LockWatch } from '../../lib/page/lock-watch.js';
+import type { View } from '../../lib/page/view.js';
+import type { Seen } from './viewer.js';
+
+/** How long each listing takes, in milliseconds. */
+let takesMs: number;
+/** Why listing fails. */
+let problem: Error | undefined;
+/** When it was listed, since the test began, and what. */
+let listings: [at: number, match: string | undefined][];
+let startedAt: number;
+let watch: LockWatch;
+beforeEach(() => {
+  vi.useFakeTimers();
+  takesMs = 10;
+  problem = undefined;
+  listings = [];
+  startedAt = Date.now();
+  const locks = {
+    labels: () => new Map(),
+    ping: async () => ({ available: true, nodes: { voting: 1, of: 1 }, problems: [] }),
+    list: async ({ match }: { match?: string }) => {
+      listings.push([Date.now() - startedAt, match]);
+      await new Promise((resolve) => setTimeout(resolve, takesMs));
+      if (problem) throw problem;
+      return { locks: [], complete: true, scanned: 0 };
+    },
+  } as unknown as LockService;
+  watch = new LockWatch(locks, () => Date.now());
+});
+afterEach(() => {
+  watch.end();
+  vi.useRealTimers();
+});
+
+function look(match?: string) {
+  const seen: Seen[] = [];
+  const looking = watch.see(match).subscribe((view: View) => seen.push(JSON.parse(view.json(false)) as Seen));
+  return { seen, leave: () => looking.unsubscribe(), looking };
+}
+
+it('all viewers share one listing a second, and one that comes later sees the last one at once [G468]', async () => {
+  const viewers = Array.from({ length: 50 }, () => look());
+  await vi.advanceTimersByTimeAsync(3_500);
+  expect(listings).toEqual([0, 1_010, 2_020, 3_030].map((at) => [at, undefined]));
+  const late = look();
+  expect(late.seen).toHaveLength(1);
+  expect(viewers.every(({ seen }) => seen.length === 4)).toBe(true);
+});
+
+it('nothing is listed while nobody looks', async () => {
+  await vi.advanceTimersByTimeAsync(5_000);
+  expect(listings).toEqual([]);
+  const viewer = look();
+  await vi.advanceTimersByTimeAsync(500);
+  viewer.leave();
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(listings).toHaveLength(1);
+  expect(vi.getTimerCount()).toBe(0);
+});
+
+it('the store rests twenty times as long as it was asked, however often the page is loaded [G470]', async () => {
+  takesMs = 300;
+  for (let load = 0; load < 100; load++) {
+    const viewer = look(load % 2 === 0 ? undefined : `*${load}*`);
+    await vi.advanceTimersByTimeAsync(200);
+    viewer.leave();
+  }
+  expect(listings.length).toBeGreaterThan(2);
+  const pauses = listings.slice(1).map(([at], index) => at - listings[index]![0]);
+  expect(Math.min(...pauses)).toBeGreaterThanOrEqual(21 * takesMs);
+});
+
+it('lists of different patterns are listed in turn', async () => {
+  takesMs = 50;
+  const viewers = ['a*', 'b*', 'c*'].map(look);
+  await vi.advanceTimersByTimeAsync(9 * 1_050);
+  expect(listings.map(([, match]) => match).join(' ')).toMatch(/^(a\* b\* c\* ?){2,}/);
+  expect(viewers.every(({ seen }) => seen.length >= 2)).toBe(true);
+});
+
+it('an error of the store is shown, and the stream goes on', async () => {
+  const { seen } = look();
+  problem = new Error('Locks could not be listed: 10.0.0.5:6379 does not answer.');
+  await vi.advanceTimersByTimeAsync(100);
+  expect(seen).toEqual([expect.objectContaining({ problem: problem.message })]);
+  problem = undefined;
+  await vi.advanceTimersByTimeAsync(2_000);
+  expect(seen.at(-1)).toMatchObject({ rows: [] });
+  expect(seen.at(-1)).not.toHaveProperty('problem');
+});
+
+it('a stream ends after five minutes, so that the guards look at its viewer again', async () => {
+  const { looking } = look();
+  await vi.advanceTimersByTimeAsync(299_000);
+  expect(looking.closed).toBe(false);
+  await vi.advanceTimersByTimeAsync(1_000);
+  expect(looking.closed).toBe(true);
+});
+
+it('an end completes all streams, also those that begin later, and those whose list is on its way', async () => {
+  const before = look();
+  await vi.advanceTimersByTimeAsync(1);
+  watch.end();
+  const after = look();
+  expect([before.looking.closed, after.looking.closed]).toEqual([true, true]);
+  await vi.advanceTimersByTimeAsync(5_000);
+  expect(listings).toHaveLength(1);
+  expect([...before.seen, ...after.seen]).toEqual([]);
+});

@@ -1,0 +1,352 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { Inject, Injectable, Module, VersioningType, type CanActivate, type ExecutionContext } from '@nestjs/common';
+import {
+  getLockServiceToken,
+  LockOptionsError,
+  LockUnavailableError,
+  RedisLockModule,
+  type LockService,
+} from 'nest-redis-lock';
+import { LocksPageModule, type LocksPageOptions } from 'nest-redis-lock/page';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { HTTP_ADAPTERS, makeApp, openApp, post, startApp, type TestApp } from '../support/nest-app.js';
+import { closeAfter } from '../../lib/page/request.js';
+import { until } from '../support/until.js';
+import { Viewer } from './viewer.js';
+
+@Injectable()
+class Staff {
+  readonly roles = ['reader', 'operator'];
+}
+
+@Module({ providers: [Staff], exports: [Staff] })
+class StaffModule {}
+
+const roleOf = (context: ExecutionContext): string => context.switchToHttp().getRequest().headers['x-role'];
+
+@Injectable()
+class StaffGuard implements CanActivate {
+  constructor(@Inject(Staff) private readonly staff: Staff) {}
+
+  canActivate(context: ExecutionContext): boolean {
+    context.switchToHttp().getRequest().user = { id: roleOf(context) };
+    return this.staff.roles.includes(roleOf(context));
+  }
+}
+
+class Open implements CanActivate {
+  canActivate(): boolean {
+    return true;
+  }
+}
+
+const READER = { 'x-role': 'reader' };
+const OPERATOR = { 'x-role': 'operator' };
+const OWN = { 'sec-fetch-site': 'same-origin' };
+
+describe.each(HTTP_ADAPTERS)('the page of locks on %s', (_adapter, makeAdapter) => {
+  let made: TestApp;
+  let page: string;
+  let readOnly: string;
+  beforeAll(async () => {
+    const guarded = { guards: [StaffGuard], imports: [StaffModule] };
+    made = await openApp(
+      {
+        imports: [
+          LocksPageModule.register({
+            ...guarded,
+            path: 'admin/locks',
+            allowRelease: true,
+            mayRelease: (context) => roleOf(context) === 'operator',
+          }),
+          LocksPageModule.register({ ...guarded, path: 'locks' }),
+        ],
+      },
+      { memory: true },
+      (app) => {
+        app.setGlobalPrefix('api');
+        app.enableVersioning({ type: VersioningType.URI, defaultVersion: '1' });
+      },
+      makeAdapter(),
+    );
+    await made.app.listen(0, '127.0.0.1');
+    const url = await made.app.getUrl();
+    page = `${url}/api/admin/locks`;
+    readOnly = `${url}/api/locks`;
+  });
+  afterAll(() => made.app.close());
+
+  const release = (url: string, body: unknown, headers: Record<string, string>) =>
+    post(`${url}/release`, body, { headers });
+
+  it('none of its routes answers those whom its guards refuse [G461]', async () => {
+    for (const path of ['', '/page.js', '/page.css', '/events']) {
+      expect((await fetch(page + path)).status).toBe(403);
+    }
+    const lock = await made.locks.acquire('guarded');
+    const { digest } = (await made.locks.inspect('guarded'))!;
+    expect((await release(page, { key: 'guarded', digest }, OWN)).status).toBe(403);
+    expect(lock.isHeld).toBe(true);
+    await lock.release();
+  });
+
+  it('it loads its script and its style from where it is, under a global prefix and versions [G466]', async () => {
+    const answer = await fetch(page, { headers: READER });
+    expect(answer.status).toBe(200);
+    expect(answer.headers.get('content-type')).toBe('text/html; charset=utf-8');
+    const loaded = [...(await answer.text()).matchAll(/(?:src|href)="(\.[^"]*)"/g)].map(([, path]) => path!);
+    expect(loaded).toEqual(['./locks/page.css', './locks/page.js']);
+    const types = loaded.map(async (path) => {
+      const file = await fetch(new URL(path, page), { headers: READER });
+      return `${file.status} ${file.headers.get('content-type')}`;
+    });
+    expect(await Promise.all(types)).toEqual(['200 text/css; charset=utf-8', '200 text/javascript; charset=utf-8']);
+  });
+
+  it('it allows a browser nothing but its own files, and to keep nothing [G467]', async () => {
+    for (const path of ['', '/page.js', '/page.css']) {
+      const { headers } = await fetch(page + path, { headers: READER });
+      expect(headers.get('content-security-policy')).toBe(
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; " +
+          "form-action 'none'; frame-ancestors 'none'",
+      );
+      expect(headers.get('cache-control')).toBe('no-store, no-transform');
+      expect(headers.get('x-content-type-options')).toBe('nosniff');
+      expect(headers.get('referrer-policy')).toBe('no-referrer');
+    }
+    const { headers } = (await Viewer.open(`${page}/events`, READER)).response;
+    expect(headers['content-type']).toBe('text/event-stream');
+    expect(headers['x-accel-buffering']).toBe('no');
+    expect(headers['cache-control']).toMatch(/no-store.*no-transform/);
+  });
+
+  it('viewers who may not release see neither owner values nor their digests, and are refused [G462]', async () => {
+    const lock = await made.locks.acquire('secret', { label: 'secrets' });
+    const { digest } = (await made.locks.inspect('secret'))!;
+    for (const url of [page, readOnly]) {
+      const viewer = await Viewer.open(`${url}/events`, READER);
+      const row = await viewer.sees('the lock', ({ rows }) => rows?.find(({ key }) => key === 'secret'));
+      expect(row).toMatchObject({
+        label: 'secrets',
+        token: lock.fencingToken,
+        holder: { pid: process.pid, isThis: true },
+      });
+      expect(viewer.text).not.toContain(lock.owner);
+      expect(viewer.text).not.toContain(lock.owner.split('/')[2]);
+      expect(viewer.text).not.toContain(digest);
+      expect((await release(url, { key: 'secret', digest }, { ...READER, ...OWN })).status).toBe(403);
+    }
+    expect((await release(readOnly, { key: 'secret', digest }, { ...OPERATOR, ...OWN })).status).toBe(403);
+    expect(lock.isHeld).toBe(true);
+    await lock.release();
+  });
+
+  it('it releases only the holding that was shown, and logs who did it [G463]', async () => {
+    const first = await made.locks.acquire('taken');
+    const viewer = await Viewer.open(`${page}/events`, OPERATOR);
+    const find = (seen: { rows?: { key: string; digest?: string }[] }) => seen.rows?.find(({ key }) => key === 'taken');
+    const { digest } = await viewer.sees('the first holder', find);
+    expect(viewer.text).not.toContain(first.owner);
+    await first.release();
+    const second = await made.locks.acquire('taken');
+
+    const late = await release(page, { key: 'taken', digest }, { ...OPERATOR, ...OWN });
+    expect([late.status, await late.json()]).toEqual([200, { released: false }]);
+    expect(second.isHeld).toBe(true);
+
+    const row = await viewer.sees('the second holder', ({ rows }) =>
+      rows?.find((each) => each.key === 'taken' && each.digest !== digest),
+    );
+    const answer = await release(page, { key: 'taken', digest: row.digest }, { ...OPERATOR, ...OWN });
+    expect([answer.status, await answer.json()]).toEqual([200, { released: true }]);
+    expect(second.isHeld).toBe(false);
+    expect(made.log.lines.filter((line) => line.startsWith('warn Lock "taken"'))).toEqual([
+      'warn Lock "taken" was not released, as it has another holder by now, or none: asked for on the page of locks by user "operator".',
+      'warn Lock "taken" was released by force: asked for on the page of locks by user "operator".',
+    ]);
+  });
+
+  it('it releases nothing that another site has a browser send [G464]', async () => {
+    const lock = await made.locks.acquire('forged');
+    const { digest } = (await made.locks.inspect('forged'))!;
+    const body = { key: 'forged', digest };
+    const host = new URL(page).host;
+    const foreign: Record<string, string>[] = [
+      { 'sec-fetch-site': 'cross-site' },
+      { 'sec-fetch-site': 'same-site' },
+      { 'sec-fetch-site': 'none' },
+      { 'sec-fetch-site': 'cross-site', origin: `http://${host}` },
+      { origin: 'http://example.com' },
+      { origin: `http://${host}.example.com` },
+      { origin: 'null' },
+      {},
+    ];
+    for (const headers of foreign) expect((await release(page, body, { ...OPERATOR, ...headers })).status).toBe(403);
+    for (const type of [
+      'text/plain',
+      'application/x-www-form-urlencoded',
+      'multipart/form-data',
+      'application/jsonp',
+    ]) {
+      const { status } = await release(page, body, { ...OPERATOR, ...OWN, 'content-type': type });
+      expect(status).toBe(415);
+    }
+    expect(lock.isHeld).toBe(true);
+
+    const own = await release(page, body, { ...OPERATOR, origin: `http://${host}` });
+    expect([own.status, await own.json()]).toEqual([200, { released: true }]);
+    expect(lock.isHeld).toBe(false);
+  });
+
+  it('it refuses requests that name no lock', async () => {
+    for (const body of [
+      {},
+      { key: 'k' },
+      { key: 'k', digest: 7 },
+      { key: ['k'], digest: 'd' },
+      { key: '', digest: 'd' },
+      [],
+    ]) {
+      expect((await release(page, body, { ...OPERATOR, ...OWN })).status).toBe(400);
+    }
+    const given = await fetch(`${page}/events?match=a&match=b`, { headers: READER });
+    expect(given.status).toBe(400);
+  });
+
+  it('it shows who waits, and what is kept', async () => {
+    const kept = await made.locks.acquire('kept', { holdMs: 60_000 });
+    await kept.release();
+    const lock = await made.locks.acquire('waited for');
+    const waiting = made.locks.acquire('waited for');
+    const viewer = await Viewer.open(`${readOnly}/events`, READER);
+    const rows = await viewer.sees(
+      'the call that waits',
+      (seen) => seen.rows?.some((row) => row.key === 'waited for') && seen.rows,
+    );
+    expect(rows).toEqual(
+      expect.arrayContaining([
+        expect.objectContaining({ key: 'kept', keptUntil: expect.any(Number) }),
+        expect.objectContaining({ key: 'waited for', waitingHere: 1, since: expect.any(Number) }),
+      ]),
+    );
+    await lock.release();
+    await (await waiting).release();
+    await made.locks.forceRelease('kept');
+  });
+
+  it('it shows the locks that match', async () => {
+    const locks = await Promise.all(['order:1', 'order:2', 'report:1'].map((key) => made.locks.acquire(key)));
+    const viewer = await Viewer.open(`${readOnly}/events?match=${encodeURIComponent('order:*')}`, READER);
+    const keys = await viewer.sees('rows', ({ rows }) => rows?.map(({ key }) => key));
+    expect(keys).toEqual(['order:1', 'order:2']);
+    await Promise.all(locks.map((lock) => lock.release()));
+  });
+});
+
+describe.each(HTTP_ADAPTERS)('an application on %s that closes', (_adapter, makeAdapter) => {
+  it('it ends the streams of the page, and is not held up by those who look at it [G469]', async () => {
+    const made = await openApp(
+      { imports: [LocksPageModule.register({ path: 'locks', guards: [Open] })] },
+      { memory: true },
+      undefined,
+      makeAdapter(),
+    );
+    await made.app.listen(0, '127.0.0.1');
+    const url = `${await made.app.getUrl()}/locks/events`;
+    const viewer = await Viewer.open(url);
+    await viewer.sees('the list', ({ rows }) => rows);
+    const closing = made.app.close();
+    await until(() => viewer.hasEnded, { what: 'the stream ends' });
+    await closing;
+  });
+});
+
+it('the connection of a client that does not read is cut off when its stream has ended [G465]', async () => {
+  const server = createServer((request, response) => {
+    response.write(Buffer.alloc(20_000_000)); // more than the sockets take
+    closeAfter(request as never, response);
+    response.end();
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  await Viewer.openDeaf(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  const closed = once(server, 'close');
+  server.close();
+  await closed;
+});
+
+describe('LocksPageModule.register', () => {
+  it('it needs guards for all routes, or the word that there are none [G460]', () => {
+    const without = [undefined, [], null, 'None', Open, [undefined], [Open, () => true], [class {}]];
+    for (const guards of without) {
+      const options = { path: 'locks', guards } as LocksPageOptions;
+      expect(() => LocksPageModule.register(options)).toThrow(LockOptionsError);
+      expect(() => LocksPageModule.register(options)).toThrow('guards must be a list of one guard at least');
+    }
+    LocksPageModule.register({ path: 'locks', guards: [Open, new Open()] });
+  });
+
+  it('it warns of a page without guards of its own', async () => {
+    const { log } = await makeApp({ imports: [LocksPageModule.register({ path: 'locks', guards: 'none' })] });
+    expect(log.lines).toEqual([expect.stringMatching(/^warn The page "locks" has no guards of its own/)]);
+  });
+
+  it.each<[string, object]>([
+    ['path must be a string', { path: undefined }],
+    ['no option "readOnly"', { readOnly: true }],
+    ['allowRelease must be true or false', { allowRelease: 'yes' }],
+    ['mayRelease must be a function', { allowRelease: true, mayRelease: true }],
+    ['mayRelease has no effect without allowRelease: true', { mayRelease: () => true }],
+    ['registration must be the name', { registration: '' }],
+  ])('it refuses wrong options: %s', (message, options) => {
+    const given = { path: 'locks', guards: [Open], ...options } as LocksPageOptions;
+    expect(() => LocksPageModule.register(given)).toThrow(LockOptionsError);
+    expect(() => LocksPageModule.register(given)).toThrow(message);
+  });
+
+  it('it says what to write where it is imported without it', async () => {
+    await expect(openApp({ imports: [LocksPageModule] })).rejects.toThrow('LocksPageModule.register({ path, guards })');
+  });
+
+  it('a page that is asked whether a viewer may release answers nobody when that fails', async () => {
+    const mayRelease = (): boolean => {
+      throw new Error('no session');
+    };
+    const { url, locks } = await startApp({
+      imports: [LocksPageModule.register({ path: 'locks', guards: [Open], allowRelease: true, mayRelease })],
+    });
+    const lock = await locks.acquire('k');
+    const { digest } = (await locks.inspect('k'))!;
+    for (const path of ['', '/events']) expect((await fetch(`${url}/locks${path}`)).status).toBe(500);
+    expect((await post(`${url}/locks/release`, { key: 'k', digest }, { headers: OWN })).status).toBe(500);
+    expect(lock.isHeld).toBe(true);
+    await lock.release();
+  });
+
+  it('a store that does not answer a release is reported as that', async () => {
+    const { url, locks } = await startApp({
+      imports: [LocksPageModule.register({ path: '/', guards: [Open], allowRelease: true })],
+    });
+    vi.spyOn(locks, 'forceRelease').mockRejectedValue(new LockUnavailableError('10.0.0.5 does not answer', 'k'));
+    const answer = await post(`${url}/release`, { key: 'k', digest: 'd' }, { headers: OWN });
+    expect(answer.status).toBe(503);
+    expect(await answer.text()).not.toContain('10.0.0.5');
+  });
+
+  it('a page of another registration shows the locks of that one', async () => {
+    const { app, url } = await startApp({
+      imports: [
+        RedisLockModule.forRoot({ name: 'second', memory: true }),
+        LocksPageModule.register({ path: 'locks', guards: [Open] }),
+        LocksPageModule.register({ path: 'second', guards: [Open], registration: 'second' }),
+      ],
+    });
+    const lock = await app.get<LockService>(getLockServiceToken('second')).acquire('of the second');
+    const first = await Viewer.open(`${url}/locks/events`);
+    const second = await Viewer.open(`${url}/second/events`);
+    await second.sees('the lock', ({ rows }) => rows?.some(({ key }) => key === 'of the second'));
+    expect(await first.sees('a list', ({ rows }) => rows)).toEqual([]);
+    await lock.release();
+  });
+});

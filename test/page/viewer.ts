@@ -1,0 +1,75 @@
+import { get, type IncomingMessage } from 'node:http';
+import { onTestFinished } from 'vitest';
+import { until } from '../support/until.js';
+
+/** What the page is sent, as far as the tests read it. */
+export interface Seen {
+  ping: { available: boolean; nodes: { voting: number; of: number }; problems: string[] };
+  problem?: string;
+  incomplete?: string;
+  rows?: {
+    key: string;
+    label?: string;
+    remainingMs: number;
+    token?: number;
+    digest?: string;
+    holder: { pid?: number };
+  }[];
+}
+
+/** A browser that looks at the stream of a page, on a connection of its own. */
+export class Viewer {
+  readonly seen: Seen[] = [];
+  /** The stream as it was sent. */
+  text = '';
+  hasEnded = false;
+
+  private constructor(readonly response: IncomingMessage) {
+    response.setEncoding('utf8').on('data', (text: string) => {
+      this.text += text;
+      const events = this.text.split('\n\n').slice(0, -1);
+      const data = events.flatMap((event) => /^data: (.*)$/m.exec(event)?.[1] ?? []);
+      for (const each of data.slice(this.seen.length)) this.seen.push(JSON.parse(each));
+    });
+    response.on('close', () => (this.hasEnded = true)).on('error', () => {});
+  }
+
+  /** It leaves when the test has finished. */
+  static async open(url: string, headers: Record<string, string> = {}): Promise<Viewer> {
+    const response = await open(url, headers);
+    onTestFinished(() => void response.destroy());
+    return new Viewer(response);
+  }
+
+  /** One that never reads. */
+  static async openDeaf(url: string, headers: Record<string, string> = {}): Promise<IncomingMessage> {
+    const response = await open(url, headers);
+    onTestFinished(() => void response.destroy());
+    return response;
+  }
+
+  leave(): void {
+    this.response.destroy();
+  }
+
+  /** Waits until it sees this; what it saw before does not count. */
+  sees<T>(what: string, condition: (seen: Seen) => T): Promise<NonNullable<T>> {
+    let next = this.seen.length === 0 ? 0 : this.seen.length - 1;
+    return until(
+      () => {
+        while (next < this.seen.length) {
+          const found = condition(this.seen[next++]!);
+          if (found) return found;
+        }
+        return undefined;
+      },
+      { what: `the viewer sees ${what}` },
+    );
+  }
+}
+
+function open(url: string, headers: Record<string, string>): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    get(url, { agent: false, headers }, resolve).on('error', reject);
+  });
+}
