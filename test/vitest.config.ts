@@ -7,9 +7,8 @@ export default defineConfig({
   root,
   resolve: {
     alias: {
-      'nest-redis-lock/schedule': `${root}lib/schedule/index.ts`, // before the name that it begins with
-      'nest-redis-lock/otel': `${root}lib/otel/index.ts`,
-      'nest-redis-lock/page': `${root}lib/page/index.ts`, // before the name that it begins with
+      'nest-redis-lock/otel': `${root}lib/otel/index.ts`, // before the name that it begins with
+      'nest-redis-lock/page': `${root}lib/page/index.ts`,
       'nest-redis-lock/schedule': `${root}lib/schedule/index.ts`,
       'nest-redis-lock/terminus': `${root}lib/terminus/index.ts`,
       'nest-redis-lock/testing': `${root}lib/testing/index.ts`,
