@@ -11,7 +11,7 @@ import {
   RedisLockModule,
   type RedisLockModuleOptions,
 } from 'nest-redis-lock';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { RecordingLogger } from '../support/nest-app.js';
 import { until } from '../support/until.js';
 
@@ -140,6 +140,15 @@ describe('two registrations under one name', () => {
     return made;
   };
   const lazily = { lazyConnect: true, shutdownTimeoutMs: 0 };
+
+  // Nothing closes what an application opened that does not start: its clients would reconnect for ever.
+  beforeEach(() => {
+    vi.spyOn(Redis.prototype, 'connect').mockResolvedValue();
+  });
+  afterEach(async () => {
+    await new Promise(setImmediate); // a client may be made after the refusal
+    vi.restoreAllMocks();
+  });
 
   it.each<[what: string, options: () => [Options | DynamicModule, Options | DynamicModule], differing: string]>([
     ['a setting', () => [{ memory: true }, { memory: true, ttlMs: 5_000 }], 'ttlMs'],
