@@ -251,7 +251,8 @@ export class IoredisAdapter implements RedisClient {
     const pipeline = this.#client.pipeline();
     // The key prefix of a Cluster's `redisOptions` is one of each node's client, too, but the keys that it is given have one.
     if (this.cluster) Object.assign(pipeline, { options: { ...this.#single.options, keyPrefix: '' } });
-    for (const [command, ...args] of commands) pipeline.call(command, ...args);
+    // ioredis 5.4 puts the key prefix before the keys of commands in lower case only.
+    for (const [command, ...args] of commands) pipeline.call(command.toLowerCase(), ...args);
     const results = await pipeline.exec().catch((error: unknown) => {
       throw faultOf(error);
     });
