@@ -1,16 +1,18 @@
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
-// Puts another Nest or ioredis into node_modules, to run the tests with it: node .ci/install-peers.mjs 11 5.4.0
-// `npm ci` takes it out again.
+// Puts another Nest and another ioredis into node_modules, and runs the tests that depend on them:
+// npm run test:peers -- 11 5.4.0 [arguments for Vitest]
+// `npm ci` takes them out again.
 
-const [nest, ioredis] = process.argv.slice(2);
+const root = fileURLToPath(new URL('..', import.meta.url));
+const [nest, ioredis, ...vitestArguments] = process.argv.slice(2);
 if (!/^1[12]$/.test(nest ?? '') || !/^\d+(\.\d+){0,2}$/.test(ioredis ?? '')) {
-  console.error('Which Nest, 11 or 12, and which ioredis? For example: node .ci/install-peers.mjs 11 5.4.0');
+  console.error('Which Nest, 11 or 12, and which ioredis? For example: npm run test:peers -- 11 5.4.0');
   process.exit(2);
 }
 
-/** The majors that go with Nest 11. Nest 12 is what `npm ci` installs. */
+/** The majors of the packages that go with Nest 11. Nest 12 is what `npm ci` installs. */
 const NEST_11 = {
   common: 11,
   core: 11,
@@ -25,12 +27,24 @@ const NEST_11 = {
   testing: 11,
   websockets: 11,
 };
+/** Where a test meets Nest or ioredis. Those of other folders do so by the same code, and some compile the sources of the library. */
+const TESTS = [
+  ...['nest', 'schedule', 'terminus', 'testing'],
+  ...['contract', 'scripts', 'backends', 'replicas', 'doctor', 'resource'],
+].map((folder) => `test/${folder}`);
 
 const packages = [`ioredis@${ioredis}`];
 if (nest === '11') packages.push(...Object.entries(NEST_11).map(([name, major]) => `@nestjs/${name}@${major}`));
 // Development tools may name newer peers than these: the tests find out whether they work.
-const { status } = spawnSync('npm', ['install', '--no-save', '--no-package-lock', '--legacy-peer-deps', ...packages], {
-  cwd: fileURLToPath(new URL('..', import.meta.url)),
-  stdio: ['ignore', 'inherit', 'inherit'],
-});
-process.exitCode = status ?? 1;
+run('npm', ['install', '--no-save', '--no-package-lock', '--legacy-peer-deps', ...packages]);
+// A test of what Nest 12 alone can do says so in its title.
+const filter = nest === '11' ? ['-t', String.raw`^(?!.*\[Nest 12\])`] : [];
+const tests = vitestArguments.length > 0 ? vitestArguments : TESTS;
+const vitest = ['node_modules/vitest/vitest.mjs', 'run', '--config', 'test/vitest.config.ts'];
+run(process.execPath, [...vitest, ...filter, ...tests]);
+
+function run(command, args) {
+  const { status, error } = spawnSync(command, args, { cwd: root, stdio: ['ignore', 'inherit', 'inherit'] });
+  if (error) throw error;
+  if (status !== 0) process.exit(status ?? 1);
+}

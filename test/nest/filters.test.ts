@@ -381,7 +381,7 @@ describe.each(HTTP_ADAPTERS)('Retry-After on %s', (_name, makeAdapter) => {
     expect(await header(`${url}/filtered`)).toBe(null);
   });
 
-  it('is not set on a response that has begun, and its error is not replaced', async () => {
+  it('is not set on a response that has begun, and its error is not replaced [Nest 12]', async () => {
     const { url, log } = await start();
     thrown = new LockContendedError('k', 0, { remainingMs: 1_000 });
     const response = await fetch(`${url}/begun`);

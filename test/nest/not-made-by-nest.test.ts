@@ -41,7 +41,7 @@ async function start(metadata: ModuleMetadata): Promise<TestingModule> {
   const app = await Test.createTestingModule({ imports: [locks, billing, OrdersModule] })
     .setLogger(new RecordingLogger())
     .compile();
-  onTestFinished(() => app.close());
+  onTestFinished(() => app.close().catch(() => {})); // Nest 11 fails again with what the start failed with
   return app.init();
 }
 

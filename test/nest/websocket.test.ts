@@ -98,7 +98,7 @@ it('makes the key of the user of the socket', async () => {
   expect(await ask('user')).toMatchObject({ data: 'user:ada' });
 });
 
-it('tells the client nothing but that it failed, when the lock is held or the message has no key', async () => {
+it('tells the client nothing but that it failed, when the lock is held or the message has no key [Nest 12]', async () => {
   const { ask, locks, acquired } = await connect();
   await using _held = await locks.acquire('user:ada');
   const failed = { status: 'error', message: 'Internal server error' };

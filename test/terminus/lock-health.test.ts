@@ -136,7 +136,7 @@ it('an application whose Redis is gone is not ready, and no address is shown unl
   expect(await ready()).toMatchObject({ code: 503, body: { status: 'error', error: { one: down } } });
 });
 
-it('a Redlock without a node that it does not need is degraded, and up with a warning in Terminus 11 [G446]', async () => {
+it('a Redlock without a node that it does not need is degraded, and up with a warning in Terminus 11 [Nest 12] [G446]', async () => {
   nodes.pause(2);
   const impaired = { nodes: { voting: 2, of: 3 }, warnings: ['1 of 3 nodes cannot vote'] };
   expect(await is('degraded', { registration: 'three' })).toEqual({ status: 'degraded', ...impaired });
