@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 
-const list = readFileSync(new URL('../docs/README.md', import.meta.url), 'utf8');
+const list = readFileSync(new URL('../docs/index.md', import.meta.url), 'utf8');
 
-/** The sections of docs/README.md, the one list of all pages: their titles, and their pages with what these are about. */
+/** The sections of docs/index.md, the one list of all pages: their titles, and their pages with what these are about. */
 export const sections = list
   .split(/^## /m)
   .slice(1)

@@ -14,7 +14,7 @@ const LINK = /(!?)\[((?:[^[\]]|\[[^\]]*\])*)\]\((?!\w+:)([^)\s#]*)(#[^)\s]*)?\)/
 
 rmSync(pages, { recursive: true, force: true });
 cpSync(join(root, 'docs'), pages, { recursive: true });
-rmSync(join(pages, 'README.md')); // the list of all pages, which the site has as its sidebar
+rmSync(join(pages, 'index.md')); // the list of all pages, which the site has as its sidebar
 for (const page of readdirSync(pages, { recursive: true, encoding: 'utf8' })) {
   if (page.endsWith('.md')) stage(posix.join('docs', page), page);
 }
@@ -25,7 +25,10 @@ function stage(from, to) {
   const text = readFileSync(join(root, from), 'utf8').replaceAll(LINK, (link, picture, text, path, anchor = '') => {
     if (path === '') return link;
     const target = onSite(from, posix.join(posix.dirname(from), path));
-    return target === undefined ? text : `${picture}[${text}](${relative(dirname(to), target)}${anchor})`;
+    if (target === undefined) return text;
+    // A file that is no page is on the site as it is, if it is linked.
+    if (!picture && !target.endsWith('.md')) cpSync(join(root, 'docs', target), join(pages, 'public', target));
+    return `${picture}[${text}](${relative(dirname(to), target)}${anchor})`;
   });
   writeFileSync(join(pages, to), text);
 }
@@ -38,6 +41,6 @@ function onSite(from, path) {
   const isFolder = statSync(join(root, path), { throwIfNoEntry: false })?.isDirectory();
   if (isFolder === undefined) throw new Error(`${from} links to ${path}, which is not there.`);
   if (path === 'README.md') return 'index.md';
-  if (!path.startsWith('docs/') || path === 'docs/README.md') return undefined;
+  if (!path.startsWith('docs/') || path === 'docs/index.md') return undefined;
   return relative('docs', isFolder ? posix.join(path, readdirSync(join(root, path)).sort()[0]) : path);
 }

@@ -55,9 +55,9 @@ describe.each(all)('%s', (page) => {
   });
 });
 
-it('docs/README.md, which the sidebar of the site is made of, lists every page of docs once', () => {
-  const listed = linksOf('docs/README.md').map(({ path }) => path);
-  const others = docs.filter((file) => file !== 'README.md').map((file) => `docs/${file}`);
+it('docs/index.md, which the sidebar of the site is made of, lists every page of docs once', () => {
+  const listed = linksOf('docs/index.md').map(({ path }) => path);
+  const others = docs.filter((file) => file !== 'index.md').map((file) => `docs/${file}`);
   expect([...listed].sort()).toEqual([...others, 'docs/adr'].sort());
 });
 
