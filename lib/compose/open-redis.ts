@@ -18,7 +18,7 @@ import { AdmissionCheck } from '../stores/redis/redlock/admission.js';
 import { Initialisation } from '../stores/redis/redlock/initialisation.js';
 import { SingleNodeBackend } from '../stores/redis/single/single-node.backend.js';
 
-/** How long a node of a new Redlock may take to look at all of its keys, in milliseconds. */
+/** How long a node of a new Redlock may take to answer what it is asked, in milliseconds. */
 const LOOK_TIMEOUT_MS = 10_000;
 
 /** Locks on one Redis server, one Sentinel-managed master, or one Cluster. */
@@ -85,7 +85,8 @@ export async function openNewRedlock(
   return new Initialisation({
     nodes,
     keyPrefix: options.keyPrefix,
-    timeoutMs: options.connectTimeoutMs,
+    connectTimeoutMs: options.connectTimeoutMs,
+    timeoutMs: LOOK_TIMEOUT_MS,
     report: reportOf('redlock', nodes, settings),
   });
 }

@@ -144,6 +144,22 @@ describe('init', () => {
     expect(await admissions()).toEqual([null, null, null]);
   });
 
+  it('it names the right that it lacks', async () => {
+    const [first] = servers as [RedisServer];
+    await first.command('ACL', 'SETUSER', 'default', '-scan');
+    expect(await init()).toMatchObject({ code: 69, err: expect.stringContaining('+scan') });
+    await first.command('ACL', 'SETUSER', 'default', '+scan');
+    expect(await admissions()).toEqual([null, null, null]);
+  });
+
+  it('it refuses a server with so many keys that the look would hold it up', async () => {
+    const [first] = servers as [RedisServer];
+    await first.command('DEBUG', 'POPULATE', 110_000, 'foreign', 1);
+    const { code, err } = await init();
+    await first.command('FLUSHALL');
+    expect({ code, err }).toEqual({ code: 1, err: expect.stringContaining('more than 100000 keys') });
+  });
+
   it('it looks at the keys of the prefix only, whatever characters that has', async () => {
     const prefix = 'a*[b]?\\';
     const [first] = servers as [RedisServer];

@@ -129,6 +129,8 @@ describe('run', () => {
 });
 
 describe('run as a process', () => {
+  beforeAll(() => void compileLibrary(), 60_000);
+
   it('a signal to the command line is passed on to the command, and the lock is held until that has ended [G483]', async () => {
     const key = freshKey();
     const file = freshFile();

@@ -10,13 +10,18 @@ import { abstentionMs } from './admission.js';
 /** For longer than this no client has a node wait, whatever its ttl. */
 const EVER_MS = abstentionMs(LONGEST_TTL_MS);
 
+const WITHOUT_RIGHT =
+  'its user lacks a right: beside those that locks need, only a look at all keys needs +scan (ACL SETUSER)';
+
 /** What an initialisation needs. */
 export interface InitialisationParts {
   /** All nodes of the Redlock. */
   nodes: readonly RedisNode[];
   /** First part of every key. */
   keyPrefix: string;
-  /** How long a server may take to be reached, and to say what it is, in milliseconds. */
+  /** How long a server may take to be reached, in milliseconds. */
+  connectTimeoutMs: number;
+  /** How long it may take to say what it is, in milliseconds. */
   timeoutMs: number;
   /** Checks the servers: they must be independent masters. */
   report: (timeoutMs: number) => Promise<BackendReport>;
@@ -45,12 +50,14 @@ export interface InitialisationOutcome {
 export class Initialisation {
   readonly keyPrefix: string;
   readonly #nodes: readonly RedisNode[];
+  readonly #connectTimeoutMs: number;
   readonly #timeoutMs: number;
   readonly #report: InitialisationParts['report'];
 
-  constructor({ nodes, keyPrefix, timeoutMs, report }: InitialisationParts) {
+  constructor({ nodes, keyPrefix, connectTimeoutMs, timeoutMs, report }: InitialisationParts) {
     this.#nodes = nodes;
     this.keyPrefix = keyPrefix;
+    this.#connectTimeoutMs = connectTimeoutMs;
     this.#timeoutMs = timeoutMs;
     this.#report = report;
   }
@@ -94,7 +101,7 @@ export class Initialisation {
   }
 
   async #identity(node: RedisNode): Promise<ServerIdentity | NodeError> {
-    const problem = await node.connection.ready(this.#timeoutMs);
+    const problem = await node.connection.ready(this.#connectTimeoutMs);
     if (problem) return problem;
     const late = () => new NodeError(node.name, `no answer within ${this.#timeoutMs} ms`);
     return inTime<ServerIdentity | NodeError>(
@@ -123,7 +130,7 @@ export class Initialisation {
     const answer = await node.initialise(identity, forMs);
     switch (answer.status) {
       case 'fault':
-        return unavailability(answer.error);
+        return unavailability(isForbidden(answer.error) ? new NodeError(node.name, WITHOUT_RIGHT) : answer.error);
       case 'new':
         return undefined;
       case 'used':
@@ -135,6 +142,11 @@ export class Initialisation {
         };
     }
   }
+}
+
+/** Before 7.2 Redis does not say which command of a script it refuses. */
+function isForbidden({ problem }: NodeError): boolean {
+  return /NOPERM|can't run this command|ACL failure/.test(problem);
 }
 
 function unavailability({ message }: NodeError): InitialisationProblem {

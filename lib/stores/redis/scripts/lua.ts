@@ -834,7 +834,7 @@ export const INITIALISE: Script = {
   sharedKeys: 0,
   sharedArgs: 0,
   acrossSlots: false,
-  sha: '0ebc8a83889907d22829c4a69bbef6cbe4cf5db9',
+  sha: '12f32b8358e190003888b4e1b4b61c49e1b88144',
   source: `if #KEYS > 1 then
   local function each(admission, run, age)
     local prefix = string.sub(admission, 1, -#'admission' - 1)
@@ -845,7 +845,7 @@ export const INITIALISE: Script = {
       if page.err then return {page.err} end
       if page[2][1] then return {'used', page[2][1]} end
       cursor, looked = page[1], looked + 1000
-    until cursor == '0' or looked >= 1000000
+    until cursor == '0' or looked >= 100000
     if cursor ~= '0' then return {'full', looked} end
     if age == '' then return 0 end
     local time = redis.call('TIME')
@@ -869,7 +869,7 @@ repeat
   if page.err then return {page.err} end
   if page[2][1] then return {'used', page[2][1]} end
   cursor, looked = page[1], looked + 1000
-until cursor == '0' or looked >= 1000000
+until cursor == '0' or looked >= 100000
 if cursor ~= '0' then return {'full', looked} end
 if age == '' then return 0 end
 local time = redis.call('TIME')

@@ -23,7 +23,7 @@ repeat
   if page.err then return {page.err} end
   if page[2][1] then return {'used', page[2][1]} end
   cursor, looked = page[1], looked + 1000
-until cursor == '0' or looked >= 1000000
+until cursor == '0' or looked >= 100000
 if cursor ~= '0' then return {'full', looked} end
 if age == '' then return 0 end
 local time = redis.call('TIME')
