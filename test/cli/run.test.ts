@@ -1,6 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
@@ -33,7 +33,7 @@ const shell = (script: string) => ['--', 'sh', '-c', script];
 /** Says that it runs, and then runs until a signal ends it, with the traps that it is given. */
 const waits = (file: string, traps = '') =>
   shell(`${traps} echo $$ > ${file}.new && mv ${file}.new ${file}; while :; do sleep 0.05; done`);
-const runs = (file: string) => until(() => existsSync(file), { what: 'the command runs' });
+const runs = (file: string) => until(() => existsSync(file), { what: 'the command has written its file' });
 const isRunning = (pid: number) => {
   try {
     return process.kill(pid, 0);
@@ -108,7 +108,7 @@ describe('run', () => {
   it('the command run stops the command when the lock is lost, and exits with 76 however that ends [G482]', async () => {
     const key = freshKey();
     const file = freshFile();
-    const running = run(key, '--ttl', '300ms', ...waits(file, `trap 'echo told > ${file}.told; exit 0' TERM;`));
+    const running = run(key, '--ttl', '1s', ...waits(file, `trap 'echo told > ${file}.told; exit 0' TERM;`));
     await runs(file);
     await server.command('SET', `lock:{${key}}`, 'another', 'PX', 60_000);
     expect(await running).toMatchObject({ code: 76, err: expect.stringContaining('lost') });
@@ -120,7 +120,7 @@ describe('run', () => {
   it('it kills a command that does not end within the grace time', async () => {
     const key = freshKey();
     const file = freshFile();
-    const running = run(key, '--ttl', '300ms', ...waits(file, `trap '' TERM;`));
+    const running = run(key, '--ttl', '1s', ...waits(file, `trap '' TERM;`));
     await runs(file);
     await server.command('DEL', `lock:{${key}}`);
     expect(await running).toMatchObject({ code: 76 });
@@ -134,10 +134,16 @@ describe('run as a process', () => {
   it('a signal to the command line is passed on to the command, and the lock is held until that has ended [G483]', async () => {
     const key = freshKey();
     const file = freshFile();
-    const { cli, ended } = start('run', key, ...waits(file, `trap 'sleep 0.3; exit 9' TERM;`));
+    const { cli, ended } = start(
+      'run',
+      key,
+      ...waits(file, `trap 'touch ${file}.told; while [ ! -e ${file}.go ]; do sleep 0.02; done; exit 9' TERM;`),
+    );
     await runs(file);
     cli.kill('SIGTERM');
-    await until(async () => !isRunning(Number(readFileSync(file, 'utf8'))) || locks.isLocked(key), { what: 'held' });
+    await runs(`${file}.told`);
+    expect(await locks.isLocked(key)).toBe(true);
+    writeFileSync(`${file}.go`, '');
     expect(await ended).toBe(9);
     expect(await locks.isLocked(key)).toBe(false);
   });
