@@ -1,6 +1,7 @@
 /**
- * Copies docs/ and the README to website/.pages, from where the site is built. The Markdown stays as it is but for links that a
- * site cannot have: what is not on the site is named without a link, and the README, its first page, is called index.md.
+ * Copies docs/ and the README to website/.pages, from where the site is built: for pages outside of its folder VitePress does not
+ * find Vue. The Markdown stays as it is but for links that a site cannot have: what is not on the site is named without a link,
+ * and the README, its first page, is called index.md.
  */
 import { cpSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join, posix, relative } from 'node:path';
