@@ -32,7 +32,7 @@ import { PAGE_SCRIPT } from './page-script.js';
 import { PAGE_STYLE } from './page-style.js';
 import { pageText } from './page-text.js';
 import { refuseForeign } from './same-origin.js';
-import { closeAfter, type PageRequest, type PageResponse } from './request.js';
+import { cutOff, type PageRequest, type PageResponse } from './request.js';
 
 const logger = new Logger('LocksPage');
 
@@ -74,7 +74,6 @@ export function pageController(options: LocksPageOptions): Type<unknown> {
     @Sse('events')
     @PageHeaders()
     events(
-      @Req() request: PageRequest,
       @Res() response: PageResponse,
       @MayRelease() canRelease: boolean,
       @Query('match') match?: unknown,
@@ -85,7 +84,7 @@ export function pageController(options: LocksPageOptions): Type<unknown> {
         .see(match)
         .pipe(
           map((view) => ({ data: view.json(canRelease) })),
-          tap({ complete: () => closeAfter(request, response) }),
+          tap({ complete: () => cutOff(response) }),
         );
     }
 

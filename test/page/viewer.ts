@@ -41,17 +41,6 @@ export class Viewer {
     return new Viewer(response);
   }
 
-  /** One that never reads. */
-  static async openDeaf(url: string, headers: Record<string, string> = {}): Promise<IncomingMessage> {
-    const response = await open(url, headers);
-    onTestFinished(() => void response.destroy());
-    return response;
-  }
-
-  leave(): void {
-    this.response.destroy();
-  }
-
   /** Waits until it sees this; what it saw before does not count. */
   sees<T>(what: string, condition: (seen: Seen) => T): Promise<NonNullable<T>> {
     let next = this.seen.length === 0 ? 0 : this.seen.length - 1;
