@@ -1,7 +1,7 @@
 import { formatDiagnosis } from '../api/diagnosis.js';
 import type { Action } from './command.js';
 import { EXIT } from './exit-codes.js';
-import { openToLook } from './servers.js';
+import { openToLook } from './open.js';
 import { json, printableIn, wrap } from './text.js';
 
 /** Checks the servers, as an application does when it starts. */

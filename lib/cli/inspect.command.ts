@@ -2,7 +2,7 @@ import { describeHolder } from '../api/holder.js';
 import type { LockInfo } from '../api/lock.js';
 import type { Action } from './command.js';
 import { EXIT } from './exit-codes.js';
-import { openToLook } from './servers.js';
+import { openToLook } from './open.js';
 import { duration, json, printable, wrap } from './text.js';
 
 /** Shows who holds a lock. */
@@ -25,8 +25,8 @@ export const inspect: Action = async (call) => {
 };
 
 /** A held lock without the count of the calls of this process that wait for it: there are none. */
-export function withoutOwn({ waiters: _, ...info }: LockInfo): Omit<LockInfo, 'waiters'> {
-  return info;
+export function withoutOwn(info: LockInfo): Omit<LockInfo, 'waiters'> {
+  return { ...info, waiters: undefined } as Omit<LockInfo, 'waiters'>; // JSON leaves it out
 }
 
 /** A held lock, one line for each thing that is known of it. */

@@ -5,7 +5,7 @@ import type { Action, Call } from './command.js';
 import { countOf } from './command-line.js';
 import { EXIT } from './exit-codes.js';
 import { withoutOwn } from './inspect.command.js';
-import { openToLook } from './servers.js';
+import { openToLook } from './open.js';
 import { duration, json, printable, table } from './text.js';
 
 /** How long the servers are searched, in milliseconds: a person can wait for longer than a request. */

@@ -3,7 +3,7 @@ import { UsageError } from './command-line.js';
 import { confirmed } from './confirm.js';
 import { EXIT } from './exit-codes.js';
 import { linesOf } from './inspect.command.js';
-import { openToLook } from './servers.js';
+import { openToLook } from './open.js';
 import { printable, wrap } from './text.js';
 
 /** Takes a lock from its holder. */

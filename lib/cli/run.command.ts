@@ -6,7 +6,7 @@ import type { Lock } from '../api/lock.js';
 import type { Action, Call } from './command.js';
 import { durationOf, UsageError } from './command-line.js';
 import { EXIT } from './exit-codes.js';
-import { openOn } from './servers.js';
+import { openOn } from './open.js';
 import { printable } from './text.js';
 
 /** The signals that are passed on to the command. */

@@ -1,13 +1,7 @@
 import { readFileSync } from 'node:fs';
-import { LockUnavailableError } from '../api/errors.js';
-import { openLocks } from '../compose/open-locks.js';
-import type { RedisLockSettings } from '../compose/redis-lock-options.js';
-import type { LockService } from '../core/service/lock.service.js';
 import { loadIoredis } from '../stores/redis/client/ioredis.js';
 import type { RedisOptions, RedisSource } from '../stores/redis/client/source.js';
-import type { Call } from './command.js';
 import { UsageError, type CommandLine } from './command-line.js';
-import { printable } from './text.js';
 
 export type Servers = { redis: RedisSource } | { redlock: RedisSource[] };
 
@@ -35,32 +29,6 @@ export function serversOf({ options }: Pick<CommandLine, 'options'>, env: NodeJS
   if (redis !== undefined) return { redis: optionsOf('--redis', redis, access) };
   if (env.REDIS_URL) return { redis: optionsOf('REDIS_URL', env.REDIS_URL, access) };
   throw new UsageError('Name the servers: --redis, --redlock, --cluster or --sentinel, or set REDIS_URL.');
-}
-
-/** Opens the locks on the servers of a call. @throws LockUnavailableError when they cannot be reached */
-export async function openOn(
-  { servers, keyPrefix, terminal, limits }: Call,
-  settings: RedisLockSettings,
-): Promise<LockService> {
-  try {
-    const connectTimeoutMs = limits.connectMs;
-    const { service, notices } = await openLocks({ ...servers, keyPrefix, connectTimeoutMs, ...settings });
-    for (const { message } of notices) terminal.complain(printable(message));
-    return service;
-  } catch (error) {
-    if (!(error instanceof LockUnavailableError)) throw error;
-    // Its own message is for applications.
-    const nodes = error.causes.map(({ message }) => message).join('; ');
-    throw new LockUnavailableError(`No locks can be had: ${nodes}.`, undefined, error.causes);
-  }
-}
-
-/** The same for commands that grant no lock: without admission, as to ask a node whether it votes writes to it. */
-export function openToLook(
-  call: Call,
-  settings: RedisLockSettings = { commandTimeoutMs: 5_000 },
-): Promise<LockService> {
-  return openOn(call, { admission: false, ...settings });
 }
 
 function accessOf(env: NodeJS.ProcessEnv): Access {
