@@ -99,13 +99,13 @@ describe.each(HTTP_ADAPTERS)('the page of locks in a browser, on %s', (_adapter,
     await button(page, 'order:8').click();
     await holder.release('order:8');
     const next = await locks.acquire('order:8');
+    await lineOf(page, 'order:8').getByText('this process').waitFor(); // behind the dialog
     await dialog.getByRole('button', { name: 'Release' }).click();
     await message(page)
       .filter({ hasText: 'Not released, as it has another holder by now, or none: order:8' })
       .waitFor();
     expect((await locks.inspect('order:8'))?.holder.owner).toBe(next.owner);
 
-    await lineOf(page, 'order:8').getByText('this process').waitFor();
     await button(page, 'order:8').click();
     await dialog.getByRole('button', { name: 'Release' }).click();
     await message(page).filter({ hasText: 'Released: order:8' }).waitFor();
