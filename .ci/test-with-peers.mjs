@@ -29,7 +29,7 @@ const NEST_11 = {
 };
 /** Where a test meets Nest or ioredis. Those of other folders do so by the same code, and some compile the sources of the library. */
 const TESTS = [
-  ...['nest', 'schedule', 'terminus', 'testing'],
+  ...['nest', 'page', 'schedule', 'terminus', 'testing'],
   ...['contract', 'scripts', 'backends', 'replicas', 'doctor', 'resource'],
 ].map((folder) => `test/${folder}`);
 
