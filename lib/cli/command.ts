@@ -20,9 +20,11 @@ export interface Limits {
   connectMs: number;
   /** How long a command whose lock is lost may take to end by itself. */
   graceMs: number;
+  /** How often `--watch` looks again. */
+  watchMs: number;
 }
 
-export const LIMITS: Limits = { connectMs: 5_000, graceMs: 5_000 };
+export const LIMITS: Limits = { connectMs: 5_000, graceMs: 5_000, watchMs: 2_000 };
 
 /** Does what a command is for. @returns the code to exit with */
 export type Action = (call: Call) => Promise<number>;

@@ -10,8 +10,6 @@ import { duration, json, printable, table } from './text.js';
 
 /** How long the servers are searched, in milliseconds: a person can wait for longer than a request. */
 const BUDGET_MS = 10_000;
-/** How often `--watch` looks again, in milliseconds. */
-const WATCH_EVERY_MS = 2_000;
 const CLEAR_SCREEN = '\u001b[2J\u001b[H';
 
 const HEADER = ['KEY', 'HOLDER', 'DIGEST', 'HELD', 'LEFT', 'WAITING'];
@@ -22,6 +20,7 @@ export const list: Action = async (call) => {
     args: [match],
     options,
     terminal,
+    limits,
   } = call;
   const limit = countOf('limit', options.limit);
   const stopped = new AbortController();
@@ -34,7 +33,7 @@ export const list: Action = async (call) => {
       if (options.watch && terminal.columns !== undefined && !options.json) terminal.print(CLEAR_SCREEN);
       show(found, call);
       if (!options.watch) return EXIT.ok;
-      await sleep(WATCH_EVERY_MS, undefined, { signal: stopped.signal }).catch(() => {});
+      await sleep(limits.watchMs, undefined, { signal: stopped.signal }).catch(() => {});
       if (stopped.signal.aborted) return EXIT.ok;
     }
   } finally {

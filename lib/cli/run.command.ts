@@ -92,8 +92,8 @@ class Command {
       this.#child = child;
       let killing: NodeJS.Timeout | undefined;
       const stop = () => {
-        terminal.complain('The lock is lost: the command is stopped.');
         child.kill('SIGTERM');
+        terminal.complain('The lock is lost: the command is stopped.');
         killing = setTimeout(() => child.kill('SIGKILL'), limits.graceMs);
       };
       const ended = (code: number) => {

@@ -40,7 +40,7 @@ export async function call(
         return typeof answer === 'function' ? answer() : (answer ?? '');
       },
     },
-    { connectMs: 500, graceMs: 300 },
+    { connectMs: 500, graceMs: 300, watchMs: 50 },
   );
   return called;
 }

@@ -134,6 +134,16 @@ describe('init', () => {
     expect(await admissions()).toEqual([null, null, null]);
   });
 
+  it('it writes another epoch each time, so that votes from before a flush do not count after it', async () => {
+    const epochs: string[] = [];
+    for (const _ of [1, 2]) {
+      expect(await init()).toMatchObject({ code: 0 });
+      epochs.push(String((await admissions())[0]).split(' ')[0]!);
+      await Promise.all(servers.map((server) => server.command('FLUSHALL')));
+    }
+    expect(epochs[0]).not.toBe(epochs[1]);
+  });
+
   it('it refuses nodes that are not independent masters', async () => {
     const [first, second, third] = servers as [RedisServer, RedisServer, RedisServer];
     const twice = [first.url, second.url, first.url.replace('127.0.0.1', 'localhost')].join(',');

@@ -108,11 +108,11 @@ describe('run', () => {
   it('the command run stops the command when the lock is lost, and exits with 76 however that ends [G482]', async () => {
     const key = freshKey();
     const file = freshFile();
-    const running = run(key, '--ttl', '1s', ...waits(file, `trap 'echo told > ${file}.told; exit 0' TERM;`));
+    const running = run(key, '--ttl', '1s', ...waits(file, `trap 'echo trapped > ${file}.trapped; exit 0' TERM;`));
     await runs(file);
     await server.command('SET', `lock:{${key}}`, 'another', 'PX', 60_000);
     expect(await running).toMatchObject({ code: 76, err: expect.stringContaining('lost') });
-    expect(readFileSync(`${file}.told`, 'utf8')).toBe('told\n');
+    expect(readFileSync(`${file}.trapped`, 'utf8')).toBe('trapped\n');
     expect(isRunning(Number(readFileSync(file, 'utf8')))).toBe(false);
     expect(await server.command('GET', `lock:{${key}}`)).toBe('another');
   });
@@ -137,11 +137,11 @@ describe('run as a process', () => {
     const { cli, ended } = start(
       'run',
       key,
-      ...waits(file, `trap 'touch ${file}.told; while [ ! -e ${file}.go ]; do sleep 0.02; done; exit 9' TERM;`),
+      ...waits(file, `trap 'touch ${file}.trapped; while [ ! -e ${file}.go ]; do sleep 0.02; done; exit 9' TERM;`),
     );
     await runs(file);
     cli.kill('SIGTERM');
-    await runs(`${file}.told`);
+    await runs(`${file}.trapped`);
     expect(await locks.isLocked(key)).toBe(true);
     writeFileSync(`${file}.go`, '');
     expect(await ended).toBe(9);

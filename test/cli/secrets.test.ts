@@ -54,6 +54,8 @@ describe('The credentials of the servers', () => {
         call([...command, '--redlock', redlock(WRONG), ...tail(command)]),
       ]),
       call(['init', '--redlock', redlock(WRONG)]),
+      call(['doctor', '--cluster', wrong]),
+      call(['doctor', '--sentinel', `127.0.0.1:${server.port}`, '--sentinel-name', 'x'], { env }),
       // What is not even understood.
       call(['doctor', wrong]),
       call([wrong]),
