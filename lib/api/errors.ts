@@ -190,12 +190,12 @@ export class LockUnavailableError extends LockRefusal {
     withoutFrames(this);
   }
 
-  /** The error of an operation on a lock that the nodes did not serve. */
+  /** The error of an operation on a lock that the nodes did not serve. @internal */
   static from(operation: string, key: string, causes: readonly NodeError[]): LockUnavailableError {
     return new LockUnavailableError(`Lock "${key}" could not be ${operation}: ${whyAndAdvice(causes)}`, key, causes);
   }
 
-  /** The error of a list that the nodes did not serve. */
+  /** The error of a list that the nodes did not serve. @internal */
   static ofList(causes: readonly NodeError[]): LockUnavailableError {
     return new LockUnavailableError(`The locks could not be listed: ${whyAndAdvice(causes)}`, undefined, causes);
   }

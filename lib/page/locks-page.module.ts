@@ -1,4 +1,4 @@
-import { Inject, Logger, Module, Optional, type DynamicModule, type OnModuleInit } from '@nestjs/common';
+import { Inject, Logger, Module, Optional, type DynamicModule } from '@nestjs/common';
 import { LockOptionsError } from '../api/errors.js';
 import { LockWatches } from './lock-watch.js';
 import { pageController } from './page.controller.js';
@@ -15,7 +15,7 @@ class LockWatchModule {}
  * [AdminGuard] })`. Read-only, unless `allowRelease` is set.
  */
 @Module({})
-export class LocksPageModule implements OnModuleInit {
+export class LocksPageModule {
   /** @internal Nest makes one for each page. @throws LockOptionsError */
   constructor(@Optional() @Inject(OPTIONS) private readonly options?: LocksPageOptions) {
     if (!options) throw new LockOptionsError('Import LocksPageModule.register({ path, guards }), not LocksPageModule.');
