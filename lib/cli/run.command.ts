@@ -102,6 +102,7 @@ class Command {
         resolve(code);
       };
       lock.signal.addEventListener('abort', stop);
+      if (lock.signal.aborted) stop(); // lost while the command was started
       child.on('error', ({ code }: NodeJS.ErrnoException) => {
         if (child.pid !== undefined) return; // a signal could not be sent
         terminal.complain(`${printable(file)} cannot be run (${code}).`);

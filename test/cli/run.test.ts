@@ -3,7 +3,8 @@ import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { LockHandle } from '../../lib/core/lease/lock-handle.js';
 import type { LockService } from '../../lib/core/service/lock.service.js';
 import { compileLibrary } from '../support/compiled-library.js';
 import { freshKey } from '../support/claims.js';
@@ -27,6 +28,8 @@ afterAll(async () => {
   rmSync(folder, { recursive: true });
 });
 
+afterEach(() => void vi.restoreAllMocks());
+
 let files = 0;
 const freshFile = () => join(folder, String(++files));
 const shell = (script: string) => ['--', 'sh', '-c', script];
@@ -40,6 +43,24 @@ const isRunning = (pid: number) => {
   } catch {
     return false;
   }
+};
+/** Has this stream of the process be that of a terminal, and no other. */
+const terminalIs = (stream?: 'stdin' | 'stdout' | 'stderr') => {
+  for (const name of ['stdin', 'stdout', 'stderr'] as const) {
+    const { isTTY } = process[name];
+    process[name].isTTY = name === stream;
+    onTestFinished(() => void (process[name].isTTY = isTTY));
+  }
+};
+/** The process is paused for longer than a ttl of 1 s where `run` asks whether the lock is held. */
+const pausesAtTheStart = (when: 'before' | 'after') => {
+  const { assertHeld } = LockHandle.prototype;
+  const pause = () => void Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_200);
+  vi.spyOn(LockHandle.prototype, 'assertHeld').mockImplementationOnce(function (this: LockHandle) {
+    if (when === 'before') pause();
+    assertHeld.call(this);
+    if (when === 'after') pause();
+  });
 };
 const run = (key: string, ...rest: string[]) => call(['run', key, '--redis', server.url, ...rest]);
 
@@ -125,6 +146,24 @@ describe('run', () => {
     await server.command('DEL', `lock:{${key}}`);
     expect(await running).toMatchObject({ code: 76 });
     expect(isRunning(Number(readFileSync(file, 'utf8')))).toBe(false);
+  });
+});
+
+describe('run of a process that is paused', () => {
+  it('a command whose lock is lost before its start is never started', async () => {
+    const file = freshFile();
+    pausesAtTheStart('before');
+    expect(await run(freshKey(), '--ttl', '1s', ...shell(`touch ${file}`))).toMatchObject({ code: 76 });
+    expect(existsSync(file)).toBe(false);
+  });
+
+  it('a command whose lock is lost while it is started is stopped at once', async () => {
+    const file = freshFile();
+    pausesAtTheStart('after');
+    const script = `i=0; while [ $i -lt 60 ]; do sleep 0.05; i=$((i + 1)); done; touch ${file}`;
+    const { code, err } = await run(freshKey(), '--ttl', '1s', ...shell(script));
+    expect({ code, err }).toEqual({ code: 76, err: expect.stringContaining('the command is stopped') });
+    expect(existsSync(file)).toBe(false);
   });
 });
 
