@@ -10,7 +10,9 @@ import { openOn } from './open.js';
 import { printable } from './text.js';
 
 /** The signals that are passed on to the command. */
-const PASSED_ON = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+const PASSED_ON = ['SIGINT', 'SIGQUIT', 'SIGTERM', 'SIGHUP'] as const;
+/** Those of them that a terminal sends to the command as well. */
+const OF_TERMINAL: ReadonlySet<NodeJS.Signals> = new Set(['SIGINT', 'SIGQUIT']);
 
 /** A signal that came before the command was started. */
 class Interrupted extends Error {
@@ -76,8 +78,8 @@ class Command {
 
   readonly #pass = (signal: NodeJS.Signals): void => {
     if (!this.#child) this.#interruption.abort(new Interrupted(signal));
-    // A terminal sends it to the command as well: twice means to many programs not to end in order.
-    else if (signal !== 'SIGINT' || !process.stdin.isTTY) this.#child.kill(signal);
+    // Twice means to many programs not to end in order.
+    else if (!OF_TERMINAL.has(signal) || !isAtTerminal()) this.#child.kill(signal);
   };
 
   /** @returns the code to exit with, when the command has ended */
@@ -116,6 +118,11 @@ class Command {
   forget(): void {
     for (const signal of PASSED_ON) process.off(signal, this.#pass);
   }
+}
+
+/** Whether this process, and with it the command, is that of a terminal: one of its streams may be a file or a pipe all the same. */
+function isAtTerminal(): boolean {
+  return [process.stdin, process.stdout, process.stderr].some(({ isTTY }) => isTTY);
 }
 
 /** What a shell says of a command that a signal has ended. */

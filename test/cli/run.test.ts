@@ -99,6 +99,33 @@ describe('run', () => {
     expect(await locks.isLocked(key)).toBe(false);
   });
 
+  it.each(['SIGINT', 'SIGQUIT', 'SIGTERM', 'SIGHUP'] as const)('%s is passed on to the command', async (signal) => {
+    const file = freshFile();
+    const before = process.listenerCount(signal);
+    terminalIs();
+    const running = run(freshKey(), ...waits(file, `trap 'exit 9' ${signal.slice('SIG'.length)};`));
+    await runs(file);
+    process.emit(signal, signal);
+    expect(await running).toMatchObject({ code: 9 });
+    expect(process.listenerCount(signal)).toBe(before);
+  });
+
+  it.each(['stdin', 'stdout', 'stderr'] as const)(
+    'what a terminal sends to the command itself is not passed on, where one is known by its %s',
+    async (stream) => {
+      const file = freshFile();
+      const traps = `trap 'touch ${file}.twice' INT QUIT; trap 'exit 9' TERM;`;
+      const running = run(freshKey(), ...waits(file, traps));
+      await runs(file);
+      terminalIs(stream);
+      process.emit('SIGINT', 'SIGINT');
+      process.emit('SIGQUIT', 'SIGQUIT');
+      process.emit('SIGTERM', 'SIGTERM');
+      expect(await running).toMatchObject({ code: 9 });
+      expect(existsSync(`${file}.twice`)).toBe(false);
+    },
+  );
+
   it('the command run does not run the command while another holds the lock, and exits with 75 [G481]', async () => {
     const key = freshKey();
     const file = freshFile();
