@@ -89,9 +89,18 @@ class Command {
     const { rest, env, terminal, limits } = this.#call;
     const [file, ...args] = rest as [string, ...string[]];
     const token = { LOCK_FENCING_TOKEN: String(lock.fencingToken) };
+    const cannotRun = ({ code }: NodeJS.ErrnoException) => {
+      terminal.complain(`${printable(file)} cannot be run (${code}).`);
+      return code === 'ENOENT' ? EXIT.notFound : EXIT.cannotRun;
+    };
+    let child: ChildProcess;
+    try {
+      child = spawn(file, args, { stdio: 'inherit', env: { ...env, ...token } });
+    } catch (error) {
+      return cannotRun(error as NodeJS.ErrnoException); // some reasons are thrown, others are events
+    }
+    this.#child = child;
     return new Promise((resolve) => {
-      const child = spawn(file, args, { stdio: 'inherit', env: { ...env, ...token } });
-      this.#child = child;
       let killing: NodeJS.Timeout | undefined;
       const stop = () => {
         child.kill('SIGTERM');
@@ -105,10 +114,8 @@ class Command {
       };
       lock.signal.addEventListener('abort', stop);
       if (lock.signal.aborted) stop(); // lost while the command was started
-      child.on('error', ({ code }: NodeJS.ErrnoException) => {
-        if (child.pid !== undefined) return; // a signal could not be sent
-        terminal.complain(`${printable(file)} cannot be run (${code}).`);
-        ended(code === 'ENOENT' ? EXIT.notFound : EXIT.cannotRun);
+      child.on('error', (error) => {
+        if (child.pid === undefined) ended(cannotRun(error)); // otherwise a signal could not be sent
       });
       child.on('exit', (code, signal) => ended(code ?? codeOf(signal!)));
     });

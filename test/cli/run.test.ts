@@ -93,6 +93,8 @@ describe('run', () => {
     ['exits with 128 and the signal that ended the command', shell('kill -9 $$'), 137],
     ['exits with 127 when there is no such command', ['--', 'no-such-command'], 127],
     ['exits with 126 when it cannot be run', ['--', tmpdir()], 126],
+    ['exits with 126 when its path leads through a file', ['--', `${process.execPath}/x`], 126],
+    ['exits with 126 when it has no name', ['--', ''], 126],
   ])('it %s, and releases the lock', async (_what, command, code) => {
     const key = freshKey();
     expect(await run(key, ...command)).toMatchObject({ code });
