@@ -56,8 +56,9 @@ function optionsOf(origin: string, text: string, access: Access): RedisOptions {
   const malformed = `${origin} must be a URL like redis://host:6379, or rediss:// for TLS, or the /path of a socket.`;
   if (!/^rediss?:\/\/./.test(text) || !URL.canParse(text)) throw new UsageError(malformed);
   const url = new URL(text);
-  const { protocol, hostname, port, username, password, pathname, searchParams } = url;
-  if (hostname === '' || !/^(\/\d*)?$/.test(pathname)) throw new UsageError(malformed);
+  const { protocol, hostname, port, username, password, pathname, searchParams, hash } = url;
+  // A password with a # that is not escaped ends the URL there: what comes before it would be taken for a host and its port.
+  if (hostname === '' || !/^(\/\d*)?$/.test(pathname) || hash !== '') throw new UsageError(malformed);
   for (const name of searchParams.keys()) {
     if (name !== 'family') throw new UsageError(`${origin} has a setting after its "?" that is not known here.`);
   }

@@ -67,6 +67,7 @@ describe('The credentials of the servers', () => {
       call(['doctor', '--redis', `${wrong}?password=${WRONG}`]),
       call(['doctor', '--redis', `redis://${WRONG}`]),
       call(['doctor', '--redis', wrong.replaceAll('%25', '%')]),
+      call(['doctor', '--redis', `redis://wr0ng:${server.port}#s3cret@127.0.0.1`]),
       call(['doctor', '--redlock', wrong]),
       call(['doctor', '--sentinel', wrong, '--sentinel-name', 'x']),
       call(['doctor', '--cluster', `${wrong}/1`]),
