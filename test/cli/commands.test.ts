@@ -97,6 +97,8 @@ describe('inspect', () => {
       await call(on('doctor', `--${ESC}x`)),
       await call(on('inspect', `free${ESC}`)),
       await call(on('doctor', '--prefix', ESC)),
+      await call(on('ls', '*evil*')).then((listed) => ({ ...listed, out: listed.out.replaceAll('\t', ' ') })),
+      await call(['inspect', 'x', '--redis', `/${ESC}`]),
     ];
     // eslint-disable-next-line no-control-regex
     const unsafe = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202e]/;
@@ -183,6 +185,7 @@ describe('release', () => {
     expect(await call(on('release', key, '--owner', digest))).toMatchObject({ code: 64 }); // nobody to ask
     expect(await call(on('release', key, '--force'))).toMatchObject({ code: 64 });
     expect(await call(on('release', key))).toMatchObject({ code: 64 });
+    expect(await call(on('release', key, '--yes'))).toMatchObject({ code: 64 });
     expect(await call(on('release', key, '--owner', digest, '--force', '--yes'))).toMatchObject({ code: 64 });
     expect(await held()).toBe(digest);
     expect(await call(on('release', key, '--owner', digest, '--yes'))).toMatchObject({ code: 0 });

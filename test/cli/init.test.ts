@@ -118,6 +118,23 @@ describe('init', () => {
     for (const { problem } of refused) expect(problem).toMatch(/^it votes in 1[12]\d{4} ms/);
   });
 
+  it('a node that restarts at the end of the look is known by the run that it had before', async () => {
+    const [first] = servers as [RedisServer];
+    const original = RedisNode.prototype.initialise;
+    let looks = 0;
+    vi.spyOn(RedisNode.prototype, 'initialise').mockImplementation(async function (this: RedisNode, identity, forMs) {
+      const answer = await original.call(this, identity, forMs);
+      if (forMs === undefined && this.name === nameOf(first) && ++looks === 2) {
+        await first.restart();
+        await until(() => this.isReady, { what: 'the connection stands' });
+      }
+      return answer;
+    });
+    const [, run] = /run_id:(\w+)/.exec(String(await first.command('INFO', 'server')))!;
+    expect(await init()).toMatchObject({ code: 0 });
+    expect((await admissions())[0]).toMatch(new RegExp(` ${run}$`));
+  });
+
   it('the command init asks first, and does nothing without a yes or a terminal', async () => {
     expect(await init([], { answer: '' })).toMatchObject({ code: 1, out: '' });
     expect(await init([])).toMatchObject({ code: 64 });

@@ -69,6 +69,7 @@ function start(...argv: string[]): { cli: ChildProcess; ended: Promise<number | 
   const bin = join(compileLibrary(), 'cli/nest-redis-lock.js');
   const cli = spawn(process.execPath, [bin, ...argv], {
     env: { ...process.env, REDIS_URL: server.url },
+    detached: true, // a process group of its own, as a shell would make
     stdio: ['ignore', 'ignore', 'inherit'],
   });
   killWithParent(cli);
@@ -214,6 +215,14 @@ describe('run as a process', () => {
     writeFileSync(`${file}.go`, '');
     expect(await ended).toBe(9);
     expect(await locks.isLocked(key)).toBe(false);
+  });
+
+  it('the command is in the process group of the command line, so that a terminal stops and continues both', async () => {
+    const file = freshFile();
+    const { cli, ended } = start('run', freshKey(), ...waits(file, `trap 'exit 9' CONT;`));
+    await runs(file);
+    process.kill(-cli.pid!, 'SIGCONT');
+    expect(await ended).toBe(9);
   });
 
   it('a signal while it waits for the lock ends the wait, and the command is never run', async () => {
