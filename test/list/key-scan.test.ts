@@ -53,6 +53,13 @@ it('a search has one command in flight to each server, goes on where that ended,
   expect(most).toBe(1);
 });
 
+it('a search ends at the limit, and is complete only if that on each server is', async () => {
+  const endless: Ask = () => Promise.resolve(page('7', 'a', 'b'));
+  const last: Ask = () => delay(5).then(() => page('0', 'c'));
+  const scan = scanOf({ one: endless, other: last });
+  expect(await scan.run({ ...REQUEST, limit: 1 })).toMatchObject({ isComplete: false, scanned: 2_000 });
+});
+
 it.each<[string, Ask, string]>([
   ['answers nothing', () => Promise.resolve([]), 'unexpected answer to SCAN'],
   ['answers something else', () => Promise.resolve([{ value: 'OK' }]), 'unexpected answer to SCAN'],
