@@ -122,7 +122,10 @@ export interface LockInfo {
 export interface LockList {
   /** The locks that are held, or kept, by their keys in the order of their code units. */
   locks: LockInfo[];
-  /** Whether these are all of them: the store was searched to its end, and there are no more than `limit`. */
+  /**
+   * Whether these are all of them: the store was searched to its end, there are no more than `limit`, and on a Redlock no other
+   * lock may have a majority with the nodes that do not answer.
+   */
   complete: boolean;
   /** How many keys the search has looked at, of all programs that use the store: in thousands on Redis, rounded up for each server. */
   scanned: number;

@@ -52,7 +52,10 @@ function show({ locks, complete, scanned }: LockList, { options, terminal }: Cal
   if (columns === undefined) for (const lock of locks) terminal.print(fieldsOf(lock).join('\t'));
   else if (locks.length > 0) for (const line of table([HEADER, ...locks.map(cellsOf)], columns)) terminal.print(line);
   else terminal.print('no lock is held');
-  if (!complete) terminal.complain('These are not all: name a narrower pattern, or raise --limit.');
+  if (!complete)
+    terminal.complain(
+      'These may not be all: name a narrower pattern, raise --limit, or see by doctor whether all nodes answer.',
+    );
 }
 
 /** A lock for people. */

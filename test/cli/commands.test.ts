@@ -123,7 +123,7 @@ describe('ls', () => {
     expect(rows.map((row) => row.split('\t')[0])).toEqual(['order:1', 'order:2']);
     expect(rows[0]).toContain(`\tpid ${process.pid} on `);
     expect(JSON.parse((await ls('--json')).out)).toMatchObject({ locks: { length: 3 }, complete: true });
-    expect(await ls('--limit', '2')).toMatchObject({ code: 0, err: expect.stringContaining('These are not all') });
+    expect(await ls('--limit', '2')).toMatchObject({ code: 0, err: expect.stringContaining('These may not be all') });
   });
 
   it('the command ls prints a table that is as wide as the terminal, whatever the keys are', async () => {

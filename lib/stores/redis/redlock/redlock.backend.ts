@@ -50,6 +50,13 @@ export interface RedlockSettings {
   report: LockBackend['report'];
 }
 
+/** What the nodes say of a lock. */
+interface View {
+  holding?: Holding;
+  /** No owner has a majority of the answers, but one would with the nodes that did not answer. */
+  mayBeHeld?: boolean;
+}
+
 /**
  * Redlock over independent masters (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/): a lock
  * is held when a majority of the nodes granted it. All nodes are asked at once, each with its own time limit, and the
@@ -207,12 +214,13 @@ export class RedlockBackend implements LockBackend, WaitQueue {
   async inspect(key: string): Promise<Holding | undefined> {
     const view = await this.#view(key);
     if (Array.isArray(view)) throw this.#unavailable('inspected', key, view);
-    return view;
+    return view.holding;
   }
 
   /**
    * Searches all nodes. A lock that is held stands on a majority of them, and so on one of any other majority: the search is
-   * complete when that of a majority is. What stands on a minority only, by a split vote or a node that was lost, is left out.
+   * complete when that of a majority is. What stands on a minority only, by a split vote or a node that was lost, is left out;
+   * if the nodes that did not answer could make it a majority, the list is not complete.
    */
   async list(request: ListRequest): Promise<Listed> {
     const scans = await Promise.all(this.#nodes.map(({ node }) => node.scan(request)));
@@ -224,30 +232,30 @@ export class RedlockBackend implements LockBackend, WaitQueue {
     const keys = found.slice(0, request.limit);
     const views = await Promise.all(keys.map((key) => this.#view(key)));
     const locks: Listed['locks'] = [];
+    let complete = keys.length === found.length && done.filter((scan) => scan.isComplete).length >= this.#quorum;
     views.forEach((view, at) => {
       if (Array.isArray(view)) throw LockUnavailableError.ofList(view.map(({ error }) => error));
-      if (view) locks.push({ key: keys[at]!, holding: view });
+      if (view.holding) locks.push({ key: keys[at]!, holding: view.holding });
+      else if (view.mayBeHeld) complete = false;
     });
     return {
       locks,
-      complete: keys.length === found.length && done.filter((scan) => scan.isComplete).length >= this.#quorum,
+      complete,
       scanned: done.reduce((sum, scan) => sum + scan.scanned, 0),
     };
   }
 
   /** @returns the faults, if too many nodes failed */
-  async #view(key: string): Promise<Holding | Fault[] | undefined> {
+  async #view(key: string): Promise<View | Fault[]> {
     const views = await Promise.all(this.#nodes.map(({ node }) => node.inspect(key)));
     const faults = views.filter(isFault);
     if (views.length - faults.length < this.#quorum) return faults;
     const holdings = views.flatMap((view) => (view.status === 'seen' && view.holding ? [view.holding] : []));
-    const owner = agreed(
-      holdings.map((holding) => holding.owner),
-      this.#quorum,
-    );
-    if (owner === undefined) return undefined;
+    const owners = holdings.map((holding) => holding.owner);
+    const owner = agreed(owners, this.#quorum);
+    if (owner === undefined) return { mayBeHeld: agreed(owners, this.#quorum - faults.length) !== undefined };
     const majority = holdings.filter((holding) => holding.owner === owner);
-    return {
+    const holding: Holding = {
       owner,
       // It is held for as long as a majority keeps it.
       remainingMs: majority.map((holding) => holding.remainingMs).sort((a, b) => b - a)[this.#quorum - 1]!,
@@ -261,6 +269,7 @@ export class RedlockBackend implements LockBackend, WaitQueue {
       isKept: majority.filter((holding) => holding.isKept).length >= this.#quorum || undefined,
       waiting: merged(holdings.map(({ waiting = [] }) => waiting)),
     };
+    return { holding };
   }
 
   async forceRelease(key: string): Promise<Taken | undefined> {
