@@ -31,7 +31,9 @@ export const init: Action = async ({ options, servers, keyPrefix, terminal, limi
     const { initialised, problems } = await redlock.initialise();
     for (const name of initialised) terminal.print(`${printable(name)} votes`);
     if (problems.length === 0) return EXIT.ok;
-    return refused(problems, initialised.length === 0 ? 'No node was initialised.' : 'Not all nodes were initialised.');
+    // One that does not answer may have been.
+    const isNone = initialised.length === 0 && problems.every(({ isUnavailable }) => !isUnavailable);
+    return refused(problems, isNone ? 'No node was initialised.' : 'Not all nodes were initialised.');
   } finally {
     await redlock.close();
   }

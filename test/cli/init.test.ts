@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { NodeError } from '../../lib/api/errors.js';
 import { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
 import { freshKey } from '../support/claims.js';
 import { openLocks } from '../support/open-locks.js';
@@ -101,6 +102,20 @@ describe('init', () => {
     const locks = await open();
     await locks.acquire(freshKey()); // by the two
     expect((await locks.ping()).nodes).toEqual({ voting: 2, of: 3 });
+  });
+
+  it('a node that has not said that it was initialised may have been, and that is said', async () => {
+    const original = RedisNode.prototype.initialise;
+    vi.spyOn(RedisNode.prototype, 'initialise').mockImplementation(async function (this: RedisNode, identity, forMs) {
+      const answer = await original.call(this, identity, forMs);
+      if (forMs === undefined) return answer;
+      const error = new NodeError(this.name, 'no answer');
+      return { status: 'fault', error, mayHaveRun: true, disconnected: false };
+    });
+    const { code, out, err } = await init();
+    expect({ code, out }).toEqual({ code: 69, out: '' });
+    for (const server of servers) expect(err).toContain(`${nameOf(server)}: no answer: it may have been initialised`);
+    expect(err).toContain('Not all nodes were initialised.');
   });
 
   it('a node that restarts after the command init, or while it is at work, waits like any other [G489]', async () => {

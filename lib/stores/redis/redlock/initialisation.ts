@@ -34,7 +34,10 @@ export interface InitialisationProblem {
   isUnavailable: boolean;
 }
 
-/** The nodes that were initialised, by their names, and why the others were not: nothing was written on those. */
+/**
+ * The nodes that were initialised, by their names, and why the others were not. Nothing was written on those, unless one of them
+ * did not answer any more.
+ */
 export interface InitialisationOutcome {
   initialised: string[];
   problems: InitialisationProblem[];
@@ -129,8 +132,12 @@ export class Initialisation {
   async #ask(node: RedisNode, identity: ServerIdentity, forMs?: number): Promise<InitialisationProblem | undefined> {
     const answer = await node.initialise(identity, forMs);
     switch (answer.status) {
-      case 'fault':
-        return unavailability(isForbidden(answer.error) ? new NodeError(node.name, WITHOUT_RIGHT) : answer.error);
+      case 'fault': {
+        const { error, mayHaveRun } = answer;
+        if (isForbidden(error)) return unavailability(new NodeError(node.name, WITHOUT_RIGHT));
+        if (forMs === undefined || !mayHaveRun) return unavailability(error);
+        return unavailability(new NodeError(node.name, `${error.problem}: it may have been initialised all the same`));
+      }
       case 'new':
         return undefined;
       case 'used':
