@@ -884,7 +884,7 @@ return set.err and {set.err} or 0`,
 export const INSPECT: Script = {
   name: 'inspect',
   order: 4,
-  locksPerCall: 50,
+  locksPerCall: 5,
   sharedKeys: 0,
   sharedArgs: 0,
   acrossSlots: false,
