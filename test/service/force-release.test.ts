@@ -34,5 +34,6 @@ it.each<[string, () => RedisLockModuleOptions]>([
   expect(second.signal.reason).toMatchObject({ code: 'LOCK_LOST' });
   await (await waiting).release();
   await expect(locks.forceRelease(key, { owner: undefined })).rejects.toThrow('owner must be the digest');
+  await expect(locks.forceRelease(key, { owner: now!.holder.owner })).rejects.toThrow('owner must be the digest');
   await expect(locks.forceRelease(key, { force: true } as never)).rejects.toThrow('no option "force"');
 });

@@ -5,6 +5,7 @@ import { diagnosisOf, REPORT_TIMEOUT_MS } from '../backend/report.js';
 import type { LockDiagnosis, LockPing, NodeReport } from '../../api/diagnosis.js';
 import { LockContendedError, LockOptionsError, LockSelfDeadlockError, type LockOutcome } from '../../api/errors.js';
 import type { LockEvent } from '../../api/events.js';
+import { parseOwner } from '../../api/holder.js';
 import type { Leader, LeaderOptions, Leadership } from '../../api/leader.js';
 import type { Lease } from '../lease/lease.js';
 import { LockHandle } from '../lease/lock-handle.js';
@@ -338,13 +339,16 @@ export class LockService {
    *   after it. One in another process learns of it at its next extension.
    * @returns whether the lock had a holder; with `owner`, whether it had that one
    * @throws LockUnavailableError; with `owner` the release may then still happen, to that holder only
+   * @throws LockOptionsError when `owner` is no digest, such as the owner value of a `LockHolder`
    */
   forceRelease(key: string, options: { owner?: string } = {}): Promise<boolean> {
     return this.#ask(key, () => {
       refuseUnknown(options, ['owner']);
       if (!('owner' in options)) return this.#engine.forceRelease(key);
       const { owner } = options;
-      if (typeof owner !== 'string') throw unfit('owner', owner, 'the digest that inspect has shown'); // not from anybody
+      // Not from anybody; and an owner value, as `LockHolder.owner`, would match none.
+      if (typeof owner !== 'string' || parseOwner(owner).pid !== undefined)
+        throw unfit('owner', owner, 'the digest that inspect has shown');
       return this.#engine.forceReleaseFrom(key, owner);
     });
   }
