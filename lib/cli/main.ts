@@ -136,7 +136,9 @@ async function execute(line: CommandLine, surroundings: Pick<Call, 'env' | 'term
   const [args, rest] = action === run ? [words, line.rest] : [[...words, ...line.rest], []];
   const [least, most] = { nothing: [0, 0], 'a key': [1, 1], 'a pattern at most': [0, 1] }[takes] as [number, number];
   if (args.length < least || args.length > most)
-    throw new UsageError(`${name} takes ${takes}: got ${args.length} words.`);
+    throw new UsageError(
+      `${name} takes ${takes}${action === run ? ', and its command behind "--"' : ''}: got ${args.length} words.`,
+    );
   if (takes === 'a key') checkKey(args[0]);
   return action({
     args,

@@ -115,6 +115,11 @@ describe('Wrong command lines', () => {
       ['run', 'x', '--wait', '10', '--redis', 'redis://x', '--', 'true'],
       '--wait must be a length of time',
     ],
+    [
+      'a command without "--"',
+      ['run', 'x', 'true', '--redis', 'redis://x'],
+      'run takes a key, and its command behind "--": got 2 words.',
+    ],
     ['no command to run', ['run', 'x', '--redis', 'redis://x'], 'run needs a command'],
     ['two patterns', ['ls', 'a', 'b', '--redis', 'redis://x'], 'ls takes a pattern at most: got 2 words.'],
     [
