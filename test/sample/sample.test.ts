@@ -8,33 +8,42 @@ import { buildSampleApp, ROOT, SampleApp } from './sample-app.js';
 beforeAll(buildSampleApp, 60_000);
 
 describe('npm start', () => {
-  it('shows three instances on Redis: the stock sold exactly, one nightly job, a killed holder replaced', async () => {
-    const sample = new SampleApp(['--json']);
-    expect(await sample.exitCode(), sample.stderr).toBe(0);
-    const { unlocked, locked, nights, crash, ...run } = sample.figures;
-    expect(run).toEqual({ locks: 'redis', instances: 3, problems: [] });
-    expect(unlocked.sold).toBeGreaterThan(unlocked.stock);
-    expect(unlocked).toMatchObject({ errors: 0, oversold: unlocked.sold - unlocked.stock });
-    expect(locked).toMatchObject({ sold: locked.stock, oversold: 0, errors: 0, left: 0 });
-    expect(locked.soldOut).toBe(locked.buyers - locked.stock);
-    expect(nights).toEqual({ nights: 3, ticks: 9, ran: 3, skipped: 6 });
-    expect(crash).toMatchObject({ lateWriteRefused: true, boxes: crash.boxesExpected });
-    expect(crash.pause).toMatchObject({ lateWriteRefused: true, answeredStatus: 503, boxes: 17 });
-    expect(sample.stderr).toMatch(/oversold +\d+ ! +0\n/);
-    expect(sample.stderr).toContain('All figures hold.');
-  }, 90_000);
+  // Both at the same time: they mostly wait, for nights and leases.
+  it.concurrent(
+    'shows three instances on Redis: the stock sold exactly, one nightly job, a killed holder replaced',
+    async () => {
+      const sample = new SampleApp(['--json']);
+      expect(await sample.exitCode(), sample.stderr).toBe(0);
+      const { unlocked, locked, nights, crash, ...run } = sample.figures;
+      expect(run).toEqual({ locks: 'redis', instances: 3, problems: [] });
+      expect(unlocked.sold).toBeGreaterThan(unlocked.stock);
+      expect(unlocked).toMatchObject({ errors: 0, oversold: unlocked.sold - unlocked.stock });
+      expect(locked).toMatchObject({ sold: locked.stock, oversold: 0, errors: 0, left: 0 });
+      expect(locked.soldOut).toBe(locked.buyers - locked.stock);
+      expect(nights).toEqual({ nights: 3, ticks: 9, ran: 3, skipped: 6 });
+      expect(crash).toMatchObject({ lateWriteRefused: true, boxes: crash.boxesExpected });
+      expect(crash.pause).toMatchObject({ lateWriteRefused: true, answeredStatus: 503, boxes: 17 });
+      expect(sample.stderr).toMatch(/oversold +\d+ ! +0\n/);
+      expect(sample.stderr).toContain('All figures hold.');
+    },
+    90_000,
+  );
 
-  it('shows the same on memory with one instance, and says what that cannot show', async () => {
-    const sample = new SampleApp(['--memory', '--json']);
-    expect(await sample.exitCode(), sample.stderr).toBe(0);
-    const { unlocked, locked, nights, crash, ...run } = sample.figures;
-    expect(run).toEqual({ locks: 'memory', instances: 1, problems: [] });
-    expect(unlocked.oversold).toBeGreaterThan(0);
-    expect(locked).toMatchObject({ sold: locked.stock, oversold: 0, errors: 0, left: 0 });
-    expect(nights).toEqual({ nights: 3, ticks: 9, ran: 3, skipped: 6 });
-    expect(crash).toMatchObject({ lateWriteRefused: true, boxes: crash.boxesExpected });
-    expect(sample.stderr).toContain('What it cannot show: several instances.');
-  }, 90_000);
+  it.concurrent(
+    'shows the same on memory with one instance, and says what that cannot show',
+    async () => {
+      const sample = new SampleApp(['--memory', '--json']);
+      expect(await sample.exitCode(), sample.stderr).toBe(0);
+      const { unlocked, locked, nights, crash, ...run } = sample.figures;
+      expect(run).toEqual({ locks: 'memory', instances: 1, problems: [] });
+      expect(unlocked.oversold).toBeGreaterThan(0);
+      expect(locked).toMatchObject({ sold: locked.stock, oversold: 0, errors: 0, left: 0 });
+      expect(nights).toEqual({ nights: 3, ticks: 9, ran: 3, skipped: 6 });
+      expect(crash).toMatchObject({ lateWriteRefused: true, boxes: crash.boxesExpected });
+      expect(sample.stderr).toContain('What it cannot show: several instances.');
+    },
+    90_000,
+  );
 
   it('stays up with --serve until Ctrl-C', async () => {
     const sample = new SampleApp(['--serve', '--memory']);
