@@ -1,4 +1,3 @@
-import type { Observable } from 'rxjs';
 import type { LockPing } from './diagnosis.js';
 import type { LockLostReason } from './errors.js';
 import type { LockEvent, LockGrant } from './events.js';
@@ -61,7 +60,6 @@ export interface LockTelemetry {
 /** The lock service that is observed. */
 export interface ObservedLocks {
   readonly registration: string;
-  readonly events$: Observable<LockEvent>;
   stats(): LockStats[];
   ping(): Promise<LockPing>;
 }
@@ -71,6 +69,8 @@ export interface LockObserver {
   acquire(trace: AcquireTrace): Observation;
   hold?(trace: HoldTrace): Observation;
   extended(extension: ObservedExtension): void;
+  /** Called with each event of its locks. Without it they are made only for those who subscribe to `events$`. */
+  noted?(event: LockEvent): void;
   close(): void;
 }
 

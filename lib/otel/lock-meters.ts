@@ -73,11 +73,9 @@ export class LockMeters {
     };
     meter.addBatchObservableCallback(count, [held, pending]);
     nodes.addCallback(countNodes);
-    const events = locks.events$.subscribe((event) => this.#note(event));
     this.#stop = () => {
       meter.removeBatchObservableCallback(count, [held, pending]);
       nodes.removeCallback(countNodes);
-      events.unsubscribe();
     };
   }
 
@@ -101,7 +99,7 @@ export class LockMeters {
     this.#stop();
   }
 
-  #note(event: LockEvent): void {
+  note(event: LockEvent): void {
     switch (event.type) {
       case 'acquired':
         this.#see(event.label);

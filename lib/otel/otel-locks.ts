@@ -78,6 +78,7 @@ class OtelLocks implements LockTelemetry {
 class OtelObserver implements LockObserver {
   /** Without spans there is nothing to observe of work: how long locks are held is in their events. */
   readonly hold?: LockObserver['hold'];
+  readonly noted?: LockObserver['noted'];
 
   constructor(
     private readonly spanKeys: boolean,
@@ -85,6 +86,7 @@ class OtelObserver implements LockObserver {
     private readonly meters?: LockMeters,
   ) {
     if (tracer) this.hold = (trace) => this.#hold(tracer, trace);
+    if (meters) this.noted = (event) => meters.note(event);
   }
 
   acquire(trace: AcquireTrace): Observation {

@@ -56,6 +56,7 @@ describe('the channel nest-redis-lock:acquire', () => {
       { outcome: 'contended', error: { code: 'LOCK_CONTENDED' }, waitedMs },
       { outcome: 'acquired', grant: expect.stringMatching(/waited|passed/) as string, waitedMs },
     ]);
+    for (const { trace } of messages) expect(trace).not.toHaveProperty('result', expect.anything()); // the lock has its owner
     await until(() => events.some(({ type }) => type === 'contended'), { what: 'the events' });
     expect(owner).toMatch(/\/\d+\//);
     const withoutErrors = messages.map(({ trace }) => ({ ...trace, error: undefined }));
@@ -158,11 +159,16 @@ describe('the option telemetry', () => {
       throw new Error('out of spans');
     };
     const run = <T>(work: () => T) => work();
-    const observer = { acquire: () => ({ run, end: broken }), hold: broken, extended: broken, close: broken };
+    const ends = () => ({ run, end: broken });
+    const others = { noted: broken, extended: broken, close: broken };
+    const observer = { acquire: ends, hold: ends, ...others };
+    const later = { acquire: broken, hold: broken, ...others };
     const locks = await openLocks({ memory: true, telemetry: { open: () => observer } });
     const warnings: string[] = [];
     locks.events$.subscribe((event) => event.type === 'warning' && warnings.push(event.message));
     expect(await locks.withLock('k', async (lock) => (await lock.extend(), 'done'))).toBe('done');
+    Object.assign(observer, later);
+    expect(await locks.withLock('k', () => Promise.resolve('done'))).toBe('done');
     expect(locks.stats()).toEqual([]);
     expect(warnings).toEqual(['The telemetry of locks has failed, and may again: Error: out of spans.']);
     await locks.onApplicationShutdown();

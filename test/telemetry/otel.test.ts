@@ -1,4 +1,4 @@
-import { context, metrics, SpanStatusCode, trace } from '@opentelemetry/api';
+import { context, createNoopMeter, metrics, SpanStatusCode, trace, type Meter } from '@opentelemetry/api';
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks';
 import {
   AggregationTemporality,
@@ -12,6 +12,7 @@ import { Locked, RedisLockModule } from 'nest-redis-lock';
 import { otelLocks, type OtelLocksOptions } from 'nest-redis-lock/otel';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { makeApp } from '../support/nest-app.js';
+import { loopTurn } from '../../lib/core/time/event-loop.js';
 import { openLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
 
@@ -132,6 +133,16 @@ describe('spans', () => {
     expect(JSON.stringify(spans().map(({ status, events }) => [status, events]))).not.toMatch(/secret|job/);
   });
 
+  it('have a loss at the time when it was found', async () => {
+    const { telemetry, spans } = sdk();
+    const locks = await openLocks({ memory: true });
+    const lost = { reason: 'expired', beforeMs: 60_000 } as const;
+    telemetry.open(locks).hold!({ registration: 'default', label: 'k', key: 'k', lost }).end();
+    const [seconds] = spans()[0]!.events[0]!.time;
+    expect(seconds).toBeGreaterThan(Date.now() / 1_000 - 70);
+    expect(seconds).toBeLessThan(Date.now() / 1_000 - 55);
+  });
+
   it('have no keys with spanKeys off, and are not made with spans off [G458]', async () => {
     const without = sdk({ spanKeys: false });
     const locks = await openLocks({ memory: true, telemetry: without.telemetry });
@@ -195,6 +206,28 @@ describe('metrics', () => {
       'pending_requests',
       'release.failures',
     ]);
+  });
+
+  it('that cannot be recorded cost no lock, and a warning says so once [G493]', async () => {
+    const record = () => {
+      throw new Error('out of series');
+    };
+    const meter = Object.assign(Object.create(createNoopMeter()) as Meter, { createHistogram: () => ({ record }) });
+    const telemetry = otelLocks({ spans: false, meterProvider: { getMeter: () => meter } });
+    const locks = await openLocks({ memory: true, telemetry });
+    const warnings: string[] = [];
+    locks.events$.subscribe((event) => event.type === 'warning' && warnings.push(event.message));
+    expect(await locks.withLock('k', () => Promise.resolve('done'))).toBe('done');
+    await loopTurn(); // an error of a subscriber of events$ would end the process there
+    expect(warnings).toEqual(['The telemetry of locks has failed, and may again: Error: out of series.']);
+  });
+
+  it('count releases that are not confirmed', async () => {
+    const { telemetry, points } = sdk();
+    const locks = await openLocks({ memory: true });
+    const observer = telemetry.open(locks);
+    observer.noted!({ type: 'release-failed', key: 'k', label: 'k', owner: 'o', causes: [] });
+    expect((await points()).get('release.failures')).toEqual([{ registration: 'default', value: 1 }]);
   });
 
   it('ask closed locks nothing', async () => {

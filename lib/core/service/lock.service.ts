@@ -131,7 +131,7 @@ export class LockService {
     };
     this.#telemetry = new Telemetry(warn);
     if (telemetry) {
-      this.#telemetry.open(telemetry, this);
+      this.#telemetry.open(telemetry, this, this.events$);
       this.#engine.leases.onExtension = (...extension) => this.#telemetry.extended(...extension);
     }
     shutdown.join(this.#closable);

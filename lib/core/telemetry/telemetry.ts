@@ -1,6 +1,6 @@
 import { channel, tracingChannel, type TracingChannel } from 'node:diagnostics_channel';
 import { performance } from 'node:perf_hooks';
-import { Subject } from 'rxjs';
+import { Subject, type Observable } from 'rxjs';
 import { LockContendedError, LockError, LockUnavailableError } from '../../api/errors.js';
 import type { LockEvent } from '../../api/events.js';
 import type {
@@ -60,8 +60,11 @@ export class Telemetry {
     return this.#observer?.hold !== undefined || holds.hasSubscribers;
   }
 
-  open(telemetry: LockTelemetry, locks: ObservedLocks): void {
-    this.#observer = telemetry.open(locks);
+  open(telemetry: LockTelemetry, locks: ObservedLocks, events$: Observable<LockEvent>): void {
+    const observer = (this.#observer = telemetry.open(locks));
+    if (!observer.noted) return;
+    // What a subscriber throws would end the process.
+    events$.subscribe((event) => this.#safely(event.key, () => observer.noted?.(event)));
   }
 
   close(): void {
@@ -129,8 +132,9 @@ export class Telemetry {
     try {
       return observe();
     } catch (error) {
-      if (!this.#hasFailed) this.warn(key, `The telemetry of locks has failed, and may again: ${String(error)}.`);
-      this.#hasFailed = true;
+      if (this.#hasFailed) return undefined;
+      this.#hasFailed = true; // before the warning, which is an event, and as such observed
+      this.warn(key, `The telemetry of locks has failed, and may again: ${String(error)}.`);
       return undefined;
     }
   }
