@@ -1,6 +1,9 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
+import { loopTurn } from '../../lib/core/time/event-loop.js';
+import { Checks } from '../../lib/core/waiting/checks.js';
+import { ReleaseRetry } from '../../lib/stores/redis/node/release-retry.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
@@ -16,14 +19,16 @@ const request = new AsyncLocalStorage<string>();
 /** The commands that ioredis sends: how many locks each is for, and the request in whose context it is sent. */
 function commandsSent() {
   const sent: { locks: number; in?: string }[] = [];
+  const others: { command: string; in?: string }[] = [];
   const note = (message: unknown) => {
     const { command, args } = message as { command: string; args: string[] };
-    if (command === 'evalsha')
-      sent.push({ locks: args.filter((arg) => /^lock:\{.*\}$/.test(arg)).length, in: request.getStore() });
+    const isScript = command === 'evalsha';
+    if (!isScript) others.push({ command, in: request.getStore() });
+    else sent.push({ locks: args.filter((arg) => /^lock:\{.*\}$/.test(arg)).length, in: request.getStore() });
   };
   subscribe('tracing:ioredis:command:start', note);
   onTestFinished(() => void unsubscribe('tracing:ioredis:command:start', note));
-  return sent;
+  return Object.assign(sent, { others });
 }
 
 it('sends what it gathers of several calls in the trace of none of them, and a lone command in that of its call [G454]', async () => {
@@ -52,4 +57,59 @@ it('extends leases in the trace of no call [G455]', async () => {
   await until(() => sent.length >= 3, { what: 'some extensions' });
   expect(sent.map((command) => command.in)).toEqual(sent.map(() => undefined));
   await Promise.all([first.release(), second.release()]);
+});
+
+it('subscribes, and checks for a call that waits, in the trace of no call [G495]', async () => {
+  const [holder, waiter] = await Promise.all([openLocks({ redis: server.url }), openLocks({ redis: server.url })]);
+  const held = await holder.acquire('waited for');
+  const sent = commandsSent();
+  const waiting = request.run('A', () => waiter.acquire('waited for'));
+  await until(() => sent.others.some(({ command }) => command === 'subscribe'), { what: 'it subscribes' });
+  await until(() => sent.some((command) => command.in === undefined), { what: 'a check outside of the call' });
+  const subscriber = sent.others.filter(({ command }) => command !== 'eval'); // the script of the call, where it is not known yet
+  expect(subscriber.map((command) => command.in)).toEqual(subscriber.map(() => undefined));
+  await held.release();
+  await (await waiting).release();
+});
+
+it('checks and repeats in the trace of none what serves several calls, by timers and at once', async () => {
+  const done: string[] = [];
+  const note = (what: string) => done.push(`${what} in ${request.getStore() ?? 'none'}`);
+  let now = 0;
+  const checks = new Checks(() => (now += 1_000)); // due as soon as it is asked
+  const retry = new ReleaseRetry({
+    isReady: true,
+    giveBack: ({ key }, tried) => {
+      note(key);
+      setImmediate(() => tried(false));
+    },
+  });
+  onTestFinished(() => retry.close());
+  request.run('A', () => {
+    checks.add({ dueAt: 0, onDue: () => note('check') }, 'key');
+    retry.add({ key: 'release', owner: 'o', standsMs: 60_000 });
+  });
+  await until(() => done.length === 2, { what: 'a check and a release' });
+  expect(done).toEqual(['check in none', 'release in none']);
+  await loopTurn(); // it was not confirmed
+  request.run('A', () => {
+    checks.hurry([{ dueAt: 0, onDue: () => note('check') }]);
+    retry.hurry();
+  });
+  expect(done.slice(2, 4)).toEqual(['check in none', 'release in none']);
+});
+
+it('repeats a release in the trace of no call, also when the late answer to one shows that the server answers again [G496]', async () => {
+  const locks = await openLocks({ redis: server.url, commandTimeoutMs: 100 });
+  const lock = await locks.acquire('k');
+  const sent = commandsSent();
+  const failures: string[] = [];
+  locks.events$.subscribe(({ type }) => failures.push(type));
+  server.pause();
+  await request.run('A', () => lock.release());
+  const tried = sent.length;
+  server.resume();
+  await until(() => sent.length > tried, { what: 'the release is repeated' });
+  expect(sent[tried]).toEqual({ locks: 1, in: undefined });
+  expect(failures).toContain('release-failed');
 });

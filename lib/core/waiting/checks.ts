@@ -50,7 +50,7 @@ export class Checks {
   /** Checks these as soon as may be, in their order. */
   hurry(checks: Iterable<Check>): void {
     for (const check of checks) this.#push(check, this.#lists.soon);
-    this.#look();
+    outsideOfCalls(() => this.#look());
   }
 
   /** @returns when it comes due */

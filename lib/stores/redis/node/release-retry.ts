@@ -57,7 +57,7 @@ export class ReleaseRetry {
   hurry(): void {
     if (this.#isTrying || this.#items.size === 0) return;
     this.#pauseMs = FIRST_PAUSE_MS;
-    this.#tryAll();
+    outsideOfCalls(() => this.#tryAll());
   }
 
   /** Tries all once more. */
