@@ -112,14 +112,17 @@ export class LockWatch {
 @Injectable()
 export class LockWatches implements OnModuleDestroy {
   readonly #watches = new Map<LockService, LockWatch>();
+  #isOver = false;
 
   of(locks: LockService): LockWatch {
     let watch = this.#watches.get(locks);
     if (!watch) this.#watches.set(locks, (watch = new LockWatch(locks)));
+    if (this.#isOver) watch.end(); // requests still come while work under a lock ends
     return watch;
   }
 
   onModuleDestroy(): void {
+    this.#isOver = true;
     for (const watch of this.#watches.values()) watch.end();
   }
 }

@@ -1,6 +1,10 @@
+import { EventEmitter } from 'node:events';
+import type { Observable } from 'rxjs';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { LockService } from 'nest-redis-lock';
-import { LockWatch } from '../../lib/page/lock-watch.js';
+import { LockWatch, LockWatches } from '../../lib/page/lock-watch.js';
+import { pageController } from '../../lib/page/page.controller.js';
+import type { PageResponse } from '../../lib/page/request.js';
 import type { View } from '../../lib/page/view.js';
 import type { Seen } from './viewer.js';
 
@@ -11,6 +15,7 @@ let problem: Error | undefined;
 /** When it was listed, since the test began, and what. */
 let listings: [at: number, match: string | undefined][];
 let startedAt: number;
+let locks: LockService;
 let watch: LockWatch;
 beforeEach(() => {
   vi.useFakeTimers();
@@ -18,7 +23,7 @@ beforeEach(() => {
   problem = undefined;
   listings = [];
   startedAt = Date.now();
-  const locks = {
+  locks = {
     labels: () => new Map(),
     ping: async () => ({ available: true, nodes: { voting: 1, of: 1 }, problems: [] }),
     list: async ({ match }: { match?: string }) => {
@@ -92,6 +97,18 @@ it('an error of the store is shown, and the stream goes on', async () => {
   expect(seen.at(-1)).not.toHaveProperty('problem');
 });
 
+it('an error costs the list no more than its turn, however long the store took for it', async () => {
+  const { seen } = look();
+  problem = new Error('no answer');
+  takesMs = 2_000;
+  await vi.advanceTimersByTimeAsync(2_000);
+  expect(seen).toHaveLength(1);
+  problem = undefined;
+  takesMs = 10;
+  await vi.advanceTimersByTimeAsync(1_010);
+  expect(seen.at(-1)).toMatchObject({ rows: [] });
+});
+
 it('a stream ends after five minutes, so that the guards look at its viewer again', async () => {
   const { looking } = look();
   await vi.advanceTimersByTimeAsync(299_000);
@@ -109,4 +126,28 @@ it('an end completes all streams, also those that begin later, and those whose l
   await vi.advanceTimersByTimeAsync(5_000);
   expect(listings).toHaveLength(1);
   expect([...before.seen, ...after.seen]).toEqual([]);
+});
+
+it('all pages of a service share one watch, and a viewer who comes while the application closes holds it up no longer than others [G494]', () => {
+  const watches = new LockWatches();
+  expect(watches.of(locks)).toBe(watches.of(locks));
+  watches.onModuleDestroy();
+  for (const each of [locks, { ...locks } as LockService]) {
+    expect(watches.of(each).see().subscribe().closed).toBe(true);
+  }
+});
+
+it('a stream that ends cuts off a client that does not read', async () => {
+  const Page = pageController({ path: 'locks', guards: 'none' }) as new (...parts: [LockService, LockWatches]) => {
+    events(response: PageResponse, canRelease: boolean): Observable<unknown>;
+  };
+  const watches = new LockWatches();
+  const destroy = vi.fn<() => void>();
+  const raw = Object.assign(new EventEmitter(), { destroy }) as never;
+  new Page(locks, watches).events({ raw }, false).subscribe();
+  await vi.advanceTimersByTimeAsync(10_000);
+  watches.onModuleDestroy();
+  expect(destroy).not.toHaveBeenCalled();
+  await vi.advanceTimersByTimeAsync(1_000);
+  expect(destroy).toHaveBeenCalledOnce();
 });
