@@ -23,7 +23,7 @@ import {
   type Type,
 } from '@nestjs/common';
 import { map, tap, type Observable } from 'rxjs';
-import { LockKeyError, LockUnavailableError } from '../api/errors.js';
+import { LockKeyError, LockOptionsError, LockUnavailableError } from '../api/errors.js';
 import type { LockService } from '../core/service/lock.service.js';
 import { getLockServiceToken } from '../nest/injection/tokens.js';
 import { LockWatches } from './lock-watch.js';
@@ -113,6 +113,7 @@ export function pageController(options: LocksPageOptions): Type<unknown> {
         return await this.locks.forceRelease(key, { owner: digest });
       } catch (error) {
         if (error instanceof LockKeyError) throw new BadRequestException('There can be no lock with this key.');
+        if (error instanceof LockOptionsError) throw new BadRequestException('This is no digest of a holder.');
         if (!(error instanceof LockUnavailableError)) throw error;
         logger.error(error);
         throw new ServiceUnavailableException(

@@ -107,17 +107,20 @@ describe.each(HTTP_ADAPTERS)('the page of locks on %s', (_adapter, makeAdapter) 
   });
 
   it('it allows a browser nothing but its own files, and to keep nothing [G467]', async () => {
-    for (const path of ['', '/page.js', '/page.css']) {
-      const { headers } = await fetch(page + path, { headers: READER });
-      expect(headers.get('content-security-policy')).toBe(
-        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; " +
-          "form-action 'none'; frame-ancestors 'none'",
-      );
+    const policy =
+      "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; " +
+      "form-action 'none'; frame-ancestors 'none'";
+    const files = ['', '/page.js', '/page.css'].map((path) => fetch(page + path, { headers: READER }));
+    const nothing = release(page, { key: 'free', digest: 'd' }, { ...OPERATOR, ...OWN });
+    for (const { status, headers } of await Promise.all([...files, nothing])) {
+      expect(status).toBe(200);
+      expect(headers.get('content-security-policy')).toBe(policy);
       expect(headers.get('cache-control')).toBe('no-store, no-transform');
       expect(headers.get('x-content-type-options')).toBe('nosniff');
       expect(headers.get('referrer-policy')).toBe('no-referrer');
     }
     const { headers } = (await Viewer.open(`${page}/events`, READER)).response;
+    expect(headers['content-security-policy']).toBe(policy);
     expect(headers['content-type']).toBe('text/event-stream');
     expect(headers['x-accel-buffering']).toBe('no');
     expect(headers['cache-control']).toMatch(/no-store.*no-transform/);
@@ -208,6 +211,7 @@ describe.each(HTTP_ADAPTERS)('the page of locks on %s', (_adapter, makeAdapter) 
       { key: 'k', digest: 7 },
       { key: ['k'], digest: 'd' },
       { key: '', digest: 'd' },
+      { key: 'k', digest: 'web-1/17/random/1' },
       [],
     ]) {
       expect((await release(page, body, { ...OPERATOR, ...OWN })).status).toBe(400);
@@ -322,6 +326,19 @@ describe('LocksPageModule.register', () => {
     const { digest } = (await locks.inspect('k'))!;
     for (const path of ['', '/events']) expect((await fetch(`${url}/locks${path}`)).status).toBe(500);
     expect((await post(`${url}/locks/release`, { key: 'k', digest }, { headers: OWN })).status).toBe(500);
+    expect(lock.isHeld).toBe(true);
+    await lock.release();
+  });
+
+  it('a viewer of whom mayRelease says anything but true may not release', async () => {
+    const mayRelease = (() => Promise.resolve('admin')) as never;
+    const { url, locks } = await startApp({
+      imports: [LocksPageModule.register({ path: 'locks', guards: [Open], allowRelease: true, mayRelease })],
+    });
+    const lock = await locks.acquire('k');
+    const { digest } = (await locks.inspect('k'))!;
+    expect(await (await fetch(`${url}/locks`)).text()).not.toContain('<dialog');
+    expect((await post(`${url}/locks/release`, { key: 'k', digest }, { headers: OWN })).status).toBe(403);
     expect(lock.isHeld).toBe(true);
     await lock.release();
   });

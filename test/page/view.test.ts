@@ -1,0 +1,52 @@
+import type { LockInfo, LockPing } from 'nest-redis-lock';
+import { describe, expect, it } from 'vitest';
+import { hostName } from '../../lib/compose/process-name.js';
+import { pageText } from '../../lib/page/page-text.js';
+import { MOST_ROWS, viewOf } from '../../lib/page/view.js';
+import type { Seen } from './viewer.js';
+
+const PING: LockPing = {
+  registration: 'default',
+  available: true,
+  closing: false,
+  nodes: { voting: 1, of: 1 },
+  problems: [],
+};
+
+function lockOf(pid: number): LockInfo {
+  const holder = { owner: 'secret', host: hostName(), pid };
+  return { key: 'k', holder, digest: 'd', remainingMs: 1, waiters: 0, waitingProcesses: [holder] };
+}
+
+function shown(locks: LockInfo[], complete: boolean): Seen {
+  return JSON.parse(viewOf({ locks, complete, scanned: 1_000 }, PING).json(false)) as Seen;
+}
+
+describe('what is shown', () => {
+  it('it says of this process alone that it is this one', () => {
+    const { rows } = shown([lockOf(process.pid), lockOf(process.pid + 1)], true);
+    const own = { host: hostName(), pid: process.pid, isThis: true };
+    const other = { host: hostName(), pid: process.pid + 1 };
+    expect(rows?.map(({ holder }) => holder)).toEqual([own, other]);
+  });
+
+  it('it says why there may be more locks: as many as fit, or no more time', () => {
+    const full = Array.from({ length: MOST_ROWS }, () => lockOf(1));
+    expect(shown(full, true).incomplete).toBeUndefined();
+    expect(shown(full, false).incomplete).toBe('rows');
+    expect(shown(full.slice(1), false).incomplete).toBe('time');
+  });
+});
+
+describe('the text of the page', () => {
+  it.each([
+    ['/admin/locks', './locks/page.js'],
+    ['/admin/locks/', './page.js'],
+    ['/admin/locks?from=/a', './locks/page.js'],
+    ['/', './page.js'],
+    ['/a"><script>', './a&#34;&#62;&#60;script&#62;/page.js'],
+    ['/javascript:0', './javascript:0/page.js'],
+  ])('asked for by %s loads %s', (url, script) => {
+    expect(pageText(url, false)).toContain(`<script src="${script}" defer></script>`);
+  });
+});
