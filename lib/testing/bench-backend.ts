@@ -29,9 +29,9 @@ export class BenchBackend extends MemoryBackend {
     });
   }
 
-  override async forceRelease(key: string): Promise<Taken | undefined> {
-    const taken = await super.forceRelease(key);
-    this.elsewhere.delete(key);
+  override async forceRelease(key: string, from?: string): Promise<Taken | undefined> {
+    const taken = await super.forceRelease(key, from);
+    if (taken) this.elsewhere.delete(key);
     this.wake(key);
     return taken;
   }

@@ -195,6 +195,21 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       expect(await releaseOn(backend, claim)).toEqual({ status: 'gone' });
     });
 
+    it('a forced release from an owner frees the lock if that one holds it, or its lock is kept', async () => {
+      const claim = claimOn(freshKey());
+      await granted(backend, claim);
+      for (const other of [claim.owner.slice(0, -1), `${claim.owner}0`, '%']) {
+        expect(await backend.forceRelease(claim.key, other)).toBeUndefined();
+      }
+      expect(await backend.inspect(claim.key)).toMatchObject({ owner: claim.owner });
+      expect(await backend.forceRelease(claim.key, claim.owner)).toEqual({ from: [claim.owner] });
+      expect(await backend.forceRelease(claim.key, claim.owner)).toBeUndefined();
+      await granted(backend, claim);
+      expect(await releaseOn(backend, claim, 60_000)).toEqual({ status: 'released' });
+      expect(await backend.forceRelease(claim.key, claim.owner)).toEqual({ from: [claim.owner] });
+      expect(await backend.inspect(claim.key)).toBeUndefined();
+    });
+
     it('a lock that is kept is shown so, and granted to nobody', async () => {
       const kept = claimOn(freshKey());
       const { fencingToken } = await granted(backend, kept);

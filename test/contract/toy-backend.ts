@@ -77,10 +77,11 @@ export class ToyBackend implements PromiseBackend {
     return { locks, complete: locks.length === live.length, scanned: this.#entries.size };
   }
 
-  async forceRelease(key: string) {
+  async forceRelease(key: string, from?: string) {
     const entry = await this.#seen(key);
+    if (!entry || (from !== undefined && entry.owner !== from)) return undefined;
     this.#entries.delete(key);
-    return entry && { from: [entry.owner] };
+    return { from: [entry.owner] };
   }
 
   #holding({ owner, fencingToken, since, endsAt, isKept }: Entry): Holding {

@@ -83,7 +83,7 @@ const COMPARISONS: Comparison[] = [
   {
     script: lua.FORCE_RELEASE,
     shared: () => [names.inbox()],
-    args: ({ key }) => [key],
+    args: ({ key }) => [key, ''],
     model: (call, { key }) => call.forceRelease(key),
   },
 ];

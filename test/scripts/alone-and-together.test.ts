@@ -171,7 +171,8 @@ const raise: Operation = {
 const inspect: Operation = { script: INSPECT, of: ({ lock, queue }) => [lock, queue], args: () => [] };
 const release: Operation = { script: RELEASE, of: withQueue, args: () => ['me@'] };
 const keep: Operation = { script: KEEP, of: lockOnly, args: () => [TTL_MS, 'me@'] };
-const forceRelease: Operation = { script: FORCE_RELEASE, of: withQueue, args: () => ['inbox:', 'k'] };
+const forceRelease: Operation = { script: FORCE_RELEASE, of: withQueue, args: () => ['inbox:', 'k', ''] };
+const forceReleaseFrom: Operation = { script: FORCE_RELEASE, of: withQueue, args: () => ['inbox:', 'k', 'other'] };
 const withdraw: Operation = { script: WITHDRAW, of: withQueue, args: () => ['me@', entry('me')] };
 
 const CASES: [what: string, operation: Operation, before: Prepare][] = [
@@ -312,6 +313,10 @@ const CASES: [what: string, operation: Operation, before: Prepare][] = [
   ['release: a free lock', release, free],
   ['release: a lock that is no string', release, noString],
   ['force release: a lock that is held', forceRelease, held('other')],
+  ['force release from an owner: its lock', forceReleaseFrom, held('other')],
+  ['force release from an owner: the lock of another', forceReleaseFrom, held('another')],
+  ['force release from an owner: a lock that is kept', forceReleaseFrom, kept('other')],
+  ['force release from an owner: a lock that is no string', forceReleaseFrom, noString],
   ['force release: to the next', forceRelease, both(wanted('other'), waitedFor(nobody, entry('first')))],
   ['force release: a lock that is kept, to the next', forceRelease, both(kept('other'), waitedFor(entry('first')))],
   ['force release: of a process that listens', forceRelease, held('alive/1')],

@@ -366,15 +366,15 @@ describe('a release', () => {
 
   it('by force hands the lock over, too, and tells when there was none', async () => {
     await line(entryOf('first'));
-    expect(await run(FORCE_RELEASE, KEYS, 'inbox:', 'k')).toBe(0);
+    expect(await run(FORCE_RELEASE, KEYS, 'inbox:', 'k', '')).toBe(0);
     await hold('anybody');
-    expect(await run(FORCE_RELEASE, KEYS, 'inbox:', 'k')).toEqual([1, `anybody@${TOKEN}+`]);
+    expect(await run(FORCE_RELEASE, KEYS, 'inbox:', 'k', '')).toEqual([1, `anybody@${TOKEN}+`]);
     expect(await holder()).toBe('first');
   });
 
   it('by force says so to the process that it was taken from, with the key', async () => {
     await hold('alive/3x');
-    expect(await run(FORCE_RELEASE, KEYS, 'inbox:', 'a key of words')).toEqual([1, `alive/3x@${TOKEN}+`]);
+    expect(await run(FORCE_RELEASE, KEYS, 'inbox:', 'a key of words', '')).toEqual([1, `alive/3x@${TOKEN}+`]);
     await told('inbox:alive alive/3x');
     expect(readMessage('alive/3x taken a key of words')).toEqual({ ticket: 'alive/3x', takenKey: 'a key of words' });
     expect(keys).toEqual(['a key of words']);
@@ -382,7 +382,7 @@ describe('a release', () => {
 
   it('by force takes a lock also from another program, which hears nothing', async () => {
     await client.set(LOCK, 'alive/3x');
-    expect(await run(FORCE_RELEASE, KEYS, 'inbox:', 'k')).toEqual([1, 'alive/3x']);
+    expect(await run(FORCE_RELEASE, KEYS, 'inbox:', 'k', '')).toEqual([1, 'alive/3x']);
     await client.publish('inbox:alive', 'last');
     await told('inbox:alive last');
     expect(await client.exists(LOCK)).toBe(0);
@@ -391,7 +391,7 @@ describe('a release', () => {
   it('by force looks into the queue also where the value says that nobody stands there', async () => {
     await client.set(LOCK, `anybody@${TOKEN}`, 'PX', TTL_MS);
     await line(entryOf('first'));
-    expect(await run(FORCE_RELEASE, KEYS, 'inbox:', 'k')).toEqual([1, `anybody@${TOKEN}`]);
+    expect(await run(FORCE_RELEASE, KEYS, 'inbox:', 'k', '')).toEqual([1, `anybody@${TOKEN}`]);
     expect(await holder()).toBe('first');
   });
 });

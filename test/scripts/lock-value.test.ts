@@ -276,7 +276,7 @@ describe('The + of a value', () => {
   it.each([
     ['release', () => release('me')],
     ['withdraw', () => withdraw('me')],
-    ['force-release', () => runScript(runner, FORCE_RELEASE, [FENCE, LOCK, QUEUE], ['inbox:', 'k'])],
+    ['force-release', () => runScript(runner, FORCE_RELEASE, [FENCE, LOCK, QUEUE], ['inbox:', 'k', ''])],
   ])('is there after a hand-over: %s', async (script, pass) => {
     await hold(`me@${TOKEN}+`);
     await queueUp('next');
@@ -286,7 +286,7 @@ describe('The + of a value', () => {
 
   it.each([
     ['release', () => release('me')],
-    ['force-release', () => runScript(runner, FORCE_RELEASE, [FENCE, LOCK, QUEUE], ['inbox:', 'k'])],
+    ['force-release', () => runScript(runner, FORCE_RELEASE, [FENCE, LOCK, QUEUE], ['inbox:', 'k', ''])],
   ])('is there after a lock that was kept goes to the next before its time: %s', async (script, pass) => {
     await hold(`me@${TOKEN}=`);
     await queueUp('next');

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
 
 let servers: RedisServer[];
 beforeAll(async () => {
@@ -36,4 +37,21 @@ it.each<[string, () => RedisLockModuleOptions]>([
   await expect(locks.forceRelease(key, { owner: undefined })).rejects.toThrow('owner must be the digest');
   await expect(locks.forceRelease(key, { owner: now!.holder.owner })).rejects.toThrow('owner must be the digest');
   await expect(locks.forceRelease(key, { force: true } as never)).rejects.toThrow('no option "force"');
+});
+
+it.each<[string, () => RedisLockModuleOptions]>([
+  ['one Redis', () => ({ redis: servers[0]!.url })],
+  ['a Redlock', () => ({ redlock: servers.map(({ url }) => url), admission: false })],
+])('a holder elsewhere that listens learns at once that it was taken from it (%s) [G408]', async (store, options) => {
+  const [locks, others] = await Promise.all([openLocks(options()), openLocks(options())]);
+  const key = `listens ${store}`;
+  const before = await others.acquire(key);
+  const acquiring = locks.acquire(key); // its process listens from now on
+  await until(async () => (await others.inspect(key))?.waitingProcesses.length, { what: 'it waits' });
+  await before.release();
+  const held = await acquiring;
+  const { digest } = (await others.inspect(key))!;
+  expect(await others.forceRelease(key, { owner: digest })).toBe(true);
+  await until(() => held.signal.aborted, { what: 'its signal aborts', timeoutMs: 2_000 }); // its next extension is in 10 s
+  expect(held.signal.reason).toMatchObject({ reason: 'expired' });
 });

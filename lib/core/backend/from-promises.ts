@@ -133,8 +133,8 @@ class LimitedBackend implements LockBackend {
     }
   }
 
-  forceRelease(key: string): Promise<Taken | undefined> {
-    return this.#asked('released by force', key, () => this.backend.forceRelease(key));
+  forceRelease(key: string, from?: string): Promise<Taken | undefined> {
+    return this.#asked('released by force', key, () => this.backend.forceRelease(key, from));
   }
 
   async connect(timeoutMs: number): Promise<NodeError[]> {

@@ -151,10 +151,11 @@ export interface LockBackend {
   list(request: ListRequest): Promise<Listed>;
   /**
    * Takes a lock from its holder.
-   * @returns undefined when it had none
+   * @param from the owner that it is taken from; from any other it is not. Undefined: from whoever holds it
+   * @returns undefined when it had none, or not that one
    * @throws LockUnavailableError
    */
-  forceRelease(key: string): Promise<Taken | undefined>;
+  forceRelease(key: string, from?: string): Promise<Taken | undefined>;
   /**
    * Waits until locks can be taken.
    * @returns the problems of nodes that are not needed for that

@@ -1,9 +1,8 @@
 import type { Subject } from 'rxjs';
 import type { LockEvent } from '../../api/events.js';
 import type { LockStats } from '../../api/lock.js';
-import { LockUnavailableError } from '../../api/errors.js';
 import { digestOf } from '../../api/holder.js';
-import type { AcquireOutcome, LockBackend, ReleaseOutcome } from '../backend/lock-backend.js';
+import type { AcquireOutcome, LockBackend } from '../backend/lock-backend.js';
 import type { Lease } from '../lease/lease.js';
 import { Leases } from '../lease/leases.js';
 import type { LockHandle } from '../lease/lock-handle.js';
@@ -113,24 +112,22 @@ export class LockEngine {
     return this.#gate.refuse(reason);
   }
 
-  /** Takes a lock from its holder. @returns whether it had one */
-  async forceRelease(key: string): Promise<boolean> {
-    const taken = await this.#backend.forceRelease(key);
+  /**
+   * Takes a lock from its holder.
+   * @param digest of the owner that it is taken from; undefined: from whoever holds it
+   * @returns whether it had one, or that one
+   */
+  async forceRelease(key: string, digest?: string): Promise<boolean> {
+    let from: string | undefined;
+    if (digest !== undefined) {
+      from = (await this.#backend.inspect(key))?.owner;
+      if (from === undefined || digestOf(from) !== digest) return false;
+    }
+    const taken = await this.#backend.forceRelease(key, from);
     const isTaken = ({ grant }: Lease) => taken?.from.includes(grant.owner);
     // The lock may have been passed on meanwhile; or it was acquired since, by right.
     for (const lease of this.#queues.leasesOf(key).filter(isTaken)) this.leases.lose(lease, 'expired');
     return taken !== undefined;
-  }
-
-  /** Takes a lock from this holder only, as a release of its own would. @returns whether it had the lock */
-  async forceReleaseFrom(key: string, digest: string): Promise<boolean> {
-    const holding = await this.#backend.inspect(key);
-    if (!holding || digestOf(holding.owner) !== digest) return false;
-    const { owner } = holding;
-    const outcome = await new Promise<ReleaseOutcome>((resolve) => this.#backend.release({ key, owner }, resolve));
-    if (outcome.status === 'unavailable') throw LockUnavailableError.from('released by force', key, outcome.causes);
-    for (const lease of this.#queues.leasesOf(key)) if (lease.grant.owner === owner) this.leases.lose(lease, 'expired');
-    return outcome.status === 'released';
   }
 
   /** Whether locks are available: acquires one beside that of the key, as a server that answers may still refuse writes. */

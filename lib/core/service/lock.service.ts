@@ -336,9 +336,9 @@ export class LockService {
    * Takes a lock away from its holder. A holder in this process learns of it at once; in another one at its next extension at
    * the latest, or at once if that process waits, or has waited, for any lock. For operators who know that the holder is gone.
    * @param options.owner the `digest` that `inspect` has shown: the lock is taken from this holder only, not from one that came
-   *   after it. One in another process learns of it at its next extension.
+   *   after it
    * @returns whether the lock had a holder; with `owner`, whether it had that one
-   * @throws LockUnavailableError; with `owner` the release may then still happen, to that holder only
+   * @throws LockUnavailableError; the release may then still happen
    * @throws LockOptionsError when `owner` is no digest, such as the owner value of a `LockHolder`
    */
   forceRelease(key: string, options: { owner?: string } = {}): Promise<boolean> {
@@ -349,7 +349,7 @@ export class LockService {
       // Not from anybody; and an owner value, as `LockHolder.owner`, would match none.
       if (typeof owner !== 'string' || parseOwner(owner).pid !== undefined)
         throw unfit('owner', owner, 'the digest that inspect has shown');
-      return this.#engine.forceReleaseFrom(key, owner);
+      return this.#engine.forceRelease(key, owner);
     });
   }
 

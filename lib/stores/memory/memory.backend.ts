@@ -115,10 +115,11 @@ export class MemoryBackend implements LockBackend {
     return { locks, complete: true, scanned };
   }
 
-  async forceRelease(key: string): Promise<Taken | undefined> {
+  async forceRelease(key: string, from?: string): Promise<Taken | undefined> {
     const entry = this.#live(key);
+    if (!entry || (from !== undefined && entry.owner !== from)) return undefined;
     this.#entries.delete(key);
-    return entry && { from: [entry.owner] };
+    return { from: [entry.owner] };
   }
 
   async connect(): Promise<[]> {

@@ -326,8 +326,9 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     return inTime(answer, commandTimeoutMs, () => nodeError(this.name, `no answer within ${commandTimeoutMs} ms`));
   }
 
-  forceRelease(key: string): Promise<NodeSeizure> {
-    return this.#run(FORCE_RELEASE, this.#keysToHandOver(key), [this.#keys.inbox(), key], seizureOf);
+  /** @param from the owner that the lock is taken from; '' for whoever holds it */
+  forceRelease(key: string, from = ''): Promise<NodeSeizure> {
+    return this.#run(FORCE_RELEASE, this.#keysToHandOver(key), [this.#keys.inbox(), key, from], seizureOf);
   }
 
   /** Waits for releases in flight, tries the unconfirmed ones once more, then closes the connection. */

@@ -272,8 +272,8 @@ export class RedlockBackend implements LockBackend, WaitQueue {
     return { holding };
   }
 
-  async forceRelease(key: string): Promise<Taken | undefined> {
-    const seizures = await Promise.all(this.#nodes.map(({ node }) => node.forceRelease(key)));
+  async forceRelease(key: string, wanted?: string): Promise<Taken | undefined> {
+    const seizures = await Promise.all(this.#nodes.map(({ node }) => node.forceRelease(key, wanted)));
     const faults = seizures.filter(isFault);
     if (seizures.length - faults.length < this.#quorum) throw this.#unavailable('released by force', key, faults);
     const from = seizures.flatMap((seizure) => (seizure.status === 'taken' ? [seizure.from] : []));

@@ -601,8 +601,8 @@ return mine and redis.call('PEXPIRE', lock, ttl) or 0`,
 };
 
 /**
- * Takes a lock away from whoever holds it: it goes to the first in its queue, or to nobody. The process of the holder
- * gets a message, if it listens.
+ * Takes a lock away from whoever holds it, or from one owner only: it goes to the first in its queue, or to nobody. The process
+ * of the holder gets a message, if it listens.
  */
 export const FORCE_RELEASE: Script = {
   name: 'force-release',
@@ -611,18 +611,20 @@ export const FORCE_RELEASE: Script = {
   sharedKeys: 1,
   sharedArgs: 1,
   acrossSlots: false,
-  sha: '09907eda7ea82cd3bf7989b53ea0d1f32c126792',
+  sha: '684e36e6f5299c51e20f3d4893de276a20b3b512',
   source: `local us, minted
 local fence = KEYS[1]
 local inbox = ARGV[1]
 if #KEYS > 3 then
-  local function each(lock, queue, key)
+  local function each(lock, queue, key, from)
     local value = redis.pcall('GET', lock)
     if not value then return 0 end
     if type(value) == 'table' then
       if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
       value = ''
-    else
+    end
+    if from ~= '' and (string.match(value, '^(.+)@%d+[+=]?$') or value) ~= from then return 0 end
+    if value ~= '' then
       local TAKEN = 'taken'
       local owner, process = string.match(value, '^((.+)/%w+)@%d+%+?$')
       if owner then
@@ -717,18 +719,20 @@ if #KEYS > 3 then
   end
   local replies = {}
   for i = 0, (#KEYS - 1) / 2 - 1 do
-    replies[i + 1] = each(KEYS[2 * i + 2], KEYS[2 * i + 3], ARGV[i + 2])
+    replies[i + 1] = each(KEYS[2 * i + 2], KEYS[2 * i + 3], ARGV[2 * i + 2], ARGV[2 * i + 3])
   end
   return replies
 end
 local lock, queue = KEYS[2], KEYS[3]
-local key = ARGV[2]
+local key, from = ARGV[2], ARGV[3]
 local value = redis.pcall('GET', lock)
 if not value then return 0 end
 if type(value) == 'table' then
   if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
   value = ''
-else
+end
+if from ~= '' and (string.match(value, '^(.+)@%d+[+=]?$') or value) ~= from then return 0 end
+if value ~= '' then
   local TAKEN = 'taken'
   local owner, process = string.match(value, '^((.+)/%w+)@%d+%+?$')
   if owner then

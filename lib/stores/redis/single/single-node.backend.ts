@@ -172,8 +172,8 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
     return { locks, complete: scan.isComplete && keys.length === scan.keys.length, scanned: scan.scanned };
   }
 
-  async forceRelease(key: string): Promise<Taken | undefined> {
-    const seizure = await this.#node.forceRelease(key);
+  async forceRelease(key: string, from?: string): Promise<Taken | undefined> {
+    const seizure = await this.#node.forceRelease(key, from);
     if (seizure.status === 'fault') throw LockUnavailableError.from('released by force', key, [seizure.error]);
     return seizure.status === 'taken' ? { from: [seizure.from] } : undefined;
   }

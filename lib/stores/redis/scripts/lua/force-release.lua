@@ -1,5 +1,5 @@
--- Takes a lock away from whoever holds it: it goes to the first in its queue, or to nobody. The process of the holder
--- gets a message, if it listens.
+-- Takes a lock away from whoever holds it, or from one owner only: it goes to the first in its queue, or to nobody. The process
+-- of the holder gets a message, if it listens.
 --
 -- KEYS   once a call:
 --        fence  the fencing counter
@@ -10,8 +10,9 @@
 --        inbox  what the channels of all processes begin with
 --        for each lock:
 --        key    name of the lock
+--        from   the owner that it is taken from; '' for whoever holds it
 -- reply  {1, the value that it had}  '' if the lock was no string
---        0                           nobody holds it
+--        0                           nobody holds it, or not that owner
 --        {error}
 --
 -- @order 1
@@ -21,14 +22,16 @@ local us, minted
 local fence = KEYS[1] -- once a call
 local lock, queue = KEYS[2], KEYS[3]
 local inbox = ARGV[1] -- once a call
-local key = ARGV[2]
+local key, from = ARGV[2], ARGV[3]
 
 local value = redis.pcall('GET', lock)
 if not value then return 0 end
 if type(value) == 'table' then
   if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
   value = ''
-else
+end
+if from ~= '' and (string.match(value, '^(.+)@%d+[+=]?$') or value) ~= from then return 0 end
+if value ~= '' then
   local TAKEN = 'taken'
   local owner, process = string.match(value, '^((.+)/%w+)@%d+%+?$')
   if owner then
