@@ -171,15 +171,18 @@ describe.each(HTTP_ADAPTERS)('the page of locks in a browser, on %s', (_adapter,
   });
 
   it('it finds locks by a part of their keys, or by a pattern', async () => {
-    const held = await Promise.all(['order:1', 'order:2', 'report:1'].map((key) => locks.acquire(key)));
+    const held = await Promise.all(['order:1', 'order:2', 'report:1', 'a&b#c+d%e'].map((key) => locks.acquire(key)));
     const page = await openTab(browser, readOnly);
     await lineOf(page, 'report:1').waitFor();
     await page.getByLabel('Key', { exact: true }).fill('port');
     await page.getByText('1 lock held').waitFor();
     await page.getByLabel('Key', { exact: true }).fill('order:*');
     await page.getByText('2 locks held').waitFor();
+    await page.getByLabel('Key', { exact: true }).fill('&b#c+d%');
+    await page.getByText('1 lock held').waitFor();
+    await lineOf(page, 'a&b#c+d%e').waitFor();
     await page.getByLabel('Key', { exact: true }).fill('');
-    await page.getByText('3 locks held').waitFor();
+    await page.getByText('4 locks held').waitFor();
     await Promise.all(held.map((lock) => lock.release()));
   });
 });
