@@ -10,8 +10,10 @@ import { RedisServer } from '../support/redis-server.js';
 import { complaintsOf, openTab, startChromium } from './tab.js';
 
 class Everybody implements CanActivate {
+  static isRefused = false;
+
   canActivate(): boolean {
-    return true;
+    return !Everybody.isRefused;
   }
 }
 
@@ -168,6 +170,22 @@ describe.each(HTTP_ADAPTERS)('the page of locks in a browser, on %s', (_adapter,
       await message(page).filter({ hasText: 'Released: order:10' }).waitFor();
     }
     expect(lock.isHeld).toBe(false);
+  });
+
+  it('it says that it is refused, and asks again until it is not', async () => {
+    const page = await openTab(browser, readOnly);
+    await page.getByText('0 locks held').waitFor();
+    Everybody.isRefused = true;
+    try {
+      await page.getByLabel('Key', { exact: true }).fill('order');
+      await message(page).filter({ hasText: 'Not connected' }).waitFor();
+    } finally {
+      Everybody.isRefused = false;
+    }
+    const lock = await locks.acquire('order:11');
+    await lineOf(page, 'order:11').waitFor();
+    await message(page).waitFor({ state: 'hidden' });
+    await lock.release();
   });
 
   it('it finds locks by a part of their keys, or by a pattern', async () => {
