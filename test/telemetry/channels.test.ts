@@ -167,6 +167,13 @@ describe('the option telemetry', () => {
     const warnings: string[] = [];
     locks.events$.subscribe((event) => event.type === 'warning' && warnings.push(event.message));
     expect(await locks.withLock('k', async (lock) => (await lock.extend(), 'done'))).toBe('done');
+    for (const fails of [broken, (work: () => unknown) => (work(), broken())]) {
+      const runs = () => ({ run: fails, end: () => {} });
+      Object.assign(observer, { acquire: runs, hold: runs });
+      let calls = 0;
+      expect(await locks.withLock('k', async () => ++calls)).toBe(1);
+      expect([calls, locks.stats()]).toEqual([1, []]);
+    }
     Object.assign(observer, later);
     expect(await locks.withLock('k', () => Promise.resolve('done'))).toBe('done');
     expect(locks.stats()).toEqual([]);

@@ -9,6 +9,7 @@ import type {
   LockEventMessage,
   LockObserver,
   LockTelemetry,
+  Observation,
   ObservedLocks,
 } from '../../api/telemetry.js';
 import type { ExtendOutcome } from '../backend/lock-backend.js';
@@ -87,7 +88,7 @@ export class Telemetry {
     const observation = this.#safely(trace.key, () => this.#observer?.acquire(trace));
     await traced(acquires, trace, async () => {
       try {
-        held = await (observation ? observation.run(acquire) : acquire());
+        held = await this.#under(observation, trace.key, acquire);
         noteGrant(trace, held);
       } catch (error) {
         refusal = error;
@@ -110,7 +111,7 @@ export class Telemetry {
     const observation = this.#safely(trace.key, () => this.#observer?.hold?.(trace));
     await traced(holds, trace, async () => {
       try {
-        value = await (observation ? observation.run(work) : work());
+        value = await this.#under(observation, trace.key, work);
       } catch (error) {
         trace.error = error;
         throw error;
@@ -125,6 +126,14 @@ export class Telemetry {
   extended({ key }: Lease, status: ExtendOutcome['status'], tookMs: number): void {
     const outcome = status === 'unavailable' ? 'failed' : status;
     this.#safely(key, () => this.#observer?.extended({ tookMs, outcome }));
+  }
+
+  /** Runs the work in the async context of an observation; once, and also if the observer fails before or after it. */
+  #under<T>(observation: Observation | undefined, key: string, work: () => T | PromiseLike<T>): Promise<T> {
+    let running: Promise<T> | undefined;
+    const begin = () => (running ??= (async () => work())());
+    this.#safely(key, () => observation?.run(begin));
+    return begin();
   }
 
   /** Telemetry that fails must not cost a lock, or the result of its work. */
