@@ -29,6 +29,7 @@ const OWN_CLIENT = {
   autoResendUnfulfilledCommands: true, // with 0 retries all fail at the first close; `false` would never settle them
   maxRetriesPerRequest: 0,
   connectTimeout: 2_000,
+  sentinelCommandTimeout: 2_000, // or a Sentinel that hangs would be waited for without end, also by a client that was closed
   disconnectTimeout: 100, // or the process would live for 2 s after a close while Redis is down
   retryStrategy: (attempt: number) => Math.min(attempt * 50, 1_000),
 } satisfies RedisOptions;
