@@ -53,6 +53,18 @@ describe('init', () => {
     await day.acquire(freshKey());
   });
 
+  it('it leaves no connection open, whatever the outcome', async () => {
+    for (const code of [0, 1]) {
+      expect(await init()).toMatchObject({ code });
+      for (const server of servers) {
+        const names = async () => String(await server.command('CLIENT', 'LIST'));
+        await until(async () => !(await names()).includes('name=nest-redis-lock'), {
+          what: 'its connection is closed',
+        });
+      }
+    }
+  });
+
   it.each([
     ['a lock', ['SET', 'lock:{order:7}', 'a/1/b/2@0000000000000001', 'PX', 60_000]],
     ['a fencing counter', ['SET', 'lock:fence:17', '0000000000000001']],

@@ -81,12 +81,14 @@ describe('run', () => {
   it('the command run runs a command under the lock, with its token, exits with its code, and releases the lock [G480]', async () => {
     const key = freshKey();
     const file = freshFile();
-    const running = run(key, ...shell(`echo $LOCK_FENCING_TOKEN > ${file}; sleep 0.2; exit 7`));
+    const argv = ['run', key, '--redis', server.url];
+    const script = `echo $LOCK_FENCING_TOKEN $MINE > ${file}; sleep 0.2; exit 7`;
+    const running = call([...argv, ...shell(script)], { env: { MINE: 'mine' } });
     await runs(file);
     expect(await locks.isLocked(key)).toBe(true);
     const { fencingToken } = (await locks.inspect(key))!;
     expect(await running).toMatchObject({ code: 7 });
-    expect(readFileSync(file, 'utf8')).toBe(`${fencingToken}\n`);
+    expect(readFileSync(file, 'utf8')).toBe(`${fencingToken} mine\n`);
     expect(await locks.isLocked(key)).toBe(false);
   });
 

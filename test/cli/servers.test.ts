@@ -43,7 +43,9 @@ describe('The servers of a command line', () => {
     writeFileSync(join(folder, 'ca.pem'), 'PEM');
     const env = { REDIS_USERNAME: 'user', REDIS_PASSWORD: 'pass', REDIS_SENTINEL_PASSWORD: 'other', REDIS_TLS: '1' };
     const access = { username: 'user', password: 'pass', tls: {} };
-    expect(read(['--redis', 'redis://a'], env)).toEqual({ redis: { host: 'a', port: 6379, ...access } });
+    expect(read(['--redis', 'redis://a'], { ...env, REDIS_URL: 'redis://b' })).toEqual({
+      redis: { host: 'a', port: 6379, ...access },
+    });
     expect(read(['--redis', 'redis://me:mine@a'], env)).toEqual({
       redis: { host: 'a', port: 6379, username: 'me', password: 'mine', tls: {} },
     });

@@ -71,6 +71,10 @@ it('a process that is silent while others show that they wait is left out of tho
     { owner: gone.ticket, host: 'gone', pid: 7 },
     expect.objectContaining({ pid: process.pid }),
   ]);
+  await redis.command('SET', `lock:{${key}}`, 'another@1700000000000000=', 'PX', 60_000, 'GET').then(async (value) => {
+    expect(await waitingFor(holding, key)).toHaveLength(2); // also for a lock that is kept
+    await redis.command('SET', `lock:{${key}}`, value as string, 'PX', 60_000);
+  });
   await signAt(-4_000);
   expect(await waitingFor(holding, key)).toEqual([await processOf(waiting)]);
 
