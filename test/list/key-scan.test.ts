@@ -71,6 +71,20 @@ it.each<[string, Ask, string]>([
   expect(await scan.run(REQUEST)).toMatchObject({ status: 'failed', errors: [{ node: 'other', problem }] });
 });
 
+it('a server that is silent is asked once, also if its connection was made for that', async () => {
+  let asked = 0;
+  const silent: Ask = () => new Promise(() => asked++);
+  const connection = {};
+  const scan = scanOf({ one: silent }, ['one'], () => (asked > 0 ? connection : undefined));
+  for (const problem of ['no answer within 50 ms', 'an earlier command is still in flight']) {
+    expect(await scan.run(REQUEST)).toMatchObject({
+      status: 'failed',
+      errors: [{ node: 'one', problem: expect.stringContaining(problem) }],
+    });
+  }
+  expect(asked).toBe(1);
+});
+
 it('a search fails if its connection was made anew on the way, as a cursor is of no use to another server', async () => {
   const one: Ask = (cursor) => Promise.resolve(page(cursor === '0' ? '7' : '0'));
   expect(await scanOf({ one }).run(REQUEST)).toMatchObject({ status: 'scanned', isComplete: true });

@@ -89,7 +89,8 @@ export class KeyScan {
     }
     const asked = server.ask([['SCAN', cursor, 'MATCH', pattern, 'COUNT', String(KEYS_PER_SCAN), 'TYPE', 'string']]);
     const [answer] = await inTime(asked, this.commandTimeoutMs, () => {
-      if (connection) this.#noteSilence(connection, asked);
+      const owing = connection ?? (server.generation as object | undefined);
+      if (owing) this.#noteSilence(owing, asked);
       throw nodeError(name, `no answer within ${this.commandTimeoutMs} ms`);
     });
     if (answer && 'refusal' in answer) {
