@@ -148,7 +148,7 @@ describe('ls', () => {
     const locks = await openLocks({ redis: server.url, keyPrefix: 'watch' });
     const lock = await locks.acquire('a');
     const shown: string[] = [];
-    const before = process.listenerCount('SIGINT');
+    const before = process.listenerCount('SIGTERM');
     const watching = call(on('ls', '--prefix', 'watch', '--watch', '--json'), { printed: (line) => shown.push(line) });
     const keys = () =>
       shown.map((line) => (JSON.parse(line) as { locks: { key: string }[] }).locks.map(({ key }) => key));
@@ -158,7 +158,7 @@ describe('ls', () => {
     process.emit('SIGINT');
     expect(await watching).toMatchObject({ code: 0 });
     expect(keys()[0]).toEqual(['a']);
-    expect(process.listenerCount('SIGINT')).toBe(before);
+    expect(process.listenerCount('SIGTERM')).toBe(before);
   });
 
   it('the commands inspect and ls show the processes that wait', async () => {
