@@ -132,7 +132,7 @@ export class Telemetry {
   #under<T>(observation: Observation | undefined, key: string, work: () => T | PromiseLike<T>): Promise<T> {
     let running: Promise<T> | undefined;
     const begin = () => (running ??= (async () => work())());
-    this.#safely(key, () => observation?.run(begin));
+    this.#safely(key, () => void observation?.run(begin));
     return begin();
   }
 
