@@ -8,6 +8,7 @@ import { openLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
 
 const TTL_MS = 10_000;
+const KEY = 'overdue'; // other files may have left locks in memory
 
 afterEach(() => {
   vi.restoreAllMocks();
@@ -15,7 +16,7 @@ afterEach(() => {
 
 /** A lock whose time is over, which nothing in this process has found out yet, and all that happens from then on. */
 async function overdue(locks: LockService) {
-  const lock = await locks.acquire('key', { ttlMs: TTL_MS });
+  const lock = await locks.acquire(KEY, { ttlMs: TTL_MS });
   if (!(lock instanceof LockHandle)) throw new Error('This is no lock of the library.');
   const { signal } = lock;
   const happened: string[] = [];
@@ -23,7 +24,8 @@ async function overdue(locks: LockService) {
   for (const name of ['acquire', 'extend', 'release'] as const) {
     const send = MemoryBackend.prototype[name] as (...args: unknown[]) => void;
     vi.spyOn(MemoryBackend.prototype, name).mockImplementation(function (this: MemoryBackend, ...args: unknown[]) {
-      happened.push(`sent: ${name}`);
+      const [of] = args as [{ key?: string; grant?: { key: string } }];
+      if ((of.key ?? of.grant?.key) === KEY) happened.push(`sent: ${name}`);
       send.apply(this, args);
     });
   }
@@ -59,7 +61,7 @@ describe('a lock whose time is over', () => {
       const locks = await openLocks({ memory: true });
       const { lock, signal, happened } = await overdue(locks);
       const sizeBefore = locks.size;
-      const waiting = locks.acquire('key', { ttlMs: TTL_MS }); // behind it
+      const waiting = locks.acquire(KEY, { ttlMs: TTL_MS }); // behind it
       expect(ask(lock)).toBe(answer);
       expect(ask(lock)).toBe(answer);
       expect(signal.reason).toMatchObject({ code: 'LOCK_LOST', reason: 'stalled' });
@@ -77,7 +79,7 @@ describe('a lock whose time is over', () => {
     const locks = await openLocks({ memory: true });
     const { lock } = await overdue(locks);
     const isHeld = [lock.isHeld];
-    const next = locks.tryAcquire('key');
+    const next = locks.tryAcquire(KEY);
     expect(isHeld).toEqual([false]);
     expect(await next).toMatchObject({ isHeld: true });
   });
@@ -85,7 +87,7 @@ describe('a lock whose time is over', () => {
   it('can be asked for again by a listener of its signal', async () => {
     const locks = await openLocks({ memory: true });
     const { lock, signal } = await overdue(locks);
-    const next = new Promise((resolve) => signal.addEventListener('abort', () => resolve(locks.tryAcquire('key'))));
+    const next = new Promise((resolve) => signal.addEventListener('abort', () => resolve(locks.tryAcquire(KEY))));
     expect(lock.isHeld).toBe(false);
     expect(await next).toMatchObject({ isHeld: true });
   });
@@ -101,7 +103,7 @@ describe('a lock whose time is over', () => {
 
   it('ends the waiting of an application that closes meanwhile', async () => {
     const locks = await openLocks({ memory: true, shutdownTimeoutMs: 60_000 });
-    const lock = await locks.acquire('key', { ttlMs: TTL_MS });
+    const lock = await locks.acquire(KEY, { ttlMs: TTL_MS });
     const closed = locks.beforeApplicationShutdown();
     await new Promise((resolve) => setImmediate(resolve)); // it waits
     const real = performance.now.bind(performance);
