@@ -123,7 +123,7 @@ export const PAGE_SCRIPT = `'use strict';
     showRows(rows);
     const at = (element('count').dataset.at = new Date().toLocaleTimeString());
     const found = incomplete === 'rows' ? 'The first ' + rows.length + ' locks that were found' : count(rows.length, 'lock') + ' held';
-    const more = { rows: ': narrow the search by a part of the key.', time: ', perhaps more: the search took too long.' };
+    const more = { rows: ': narrow the search by a part of the key.', time: ', perhaps more: the search was cut short, or a server did not answer.' };
     setText(element('count'), found + ' (' + at + ')' + (more[incomplete] ?? '.'));
   }
 

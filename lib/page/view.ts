@@ -19,7 +19,7 @@ interface Shown {
   ping: Pick<LockPing, 'available' | 'nodes'> & { problems: string[] };
   /** Why the locks could not be listed. */
   problem?: string;
-  /** Why there may be more locks than rows: there are as many rows as fit, or listing them took too long. */
+  /** Why there may be more locks than rows: there are as many rows as fit, or the search was cut short, or a server did not answer. */
   incomplete?: 'rows' | 'time';
   rows?: {
     key: string;
