@@ -172,14 +172,13 @@ describe('A Redis that takes connections and does not answer', () => {
     proxy.cut();
     if (client) await until(() => broken(client), { what: 'the client knows of the break' });
     expect(await attempt(backend)).toEqual(unavailable(expect.stringMatching(/^not connected/)));
-    const calls = (async () => {
-      for (let call = 0; call < 20; call++) {
-        expect(await attempt(backend)).toEqual(unavailable(expect.stringMatching(/^not connected/)));
-      }
-      return 'all were refused';
-    })();
-    const late = new Promise((resolve) => setTimeout(resolve, commandTimeoutMs, 'each was waited for'));
-    expect(await Promise.race([calls, late])).toBe('all were refused');
+    let waitedFor = 0;
+    for (let call = 0; call < 20; call++) {
+      const since = performance.now();
+      expect(await attempt(backend)).toEqual(unavailable(expect.stringMatching(/^not connected/)));
+      if (performance.now() - since > commandTimeoutMs / 2) waitedFor++;
+    }
+    expect(waitedFor).toBeLessThanOrEqual(1); // the process may have been paused
     proxy.release();
     const acquired = async () => (await attempt(backend)).status === 'acquired';
     await until(acquired, { what: 'it is of use again' });
