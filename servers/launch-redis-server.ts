@@ -25,7 +25,7 @@ export async function launchRedisServer({ dir, port, args = [] }: LaunchOptions)
   const { path, env } = await provideRedisServer();
   const settings = ['--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', '--dir', dir, ...args];
   for (;;) {
-    const candidate = port ?? candidatePort();
+    const candidate = port ?? (await candidatePort());
     const child = spawn(path, ['--port', String(candidate), ...settings], { env, stdio: ['ignore', 'pipe', 'pipe'] });
     killWithParent(child);
     try {

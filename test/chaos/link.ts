@@ -28,7 +28,7 @@ export class Link {
 
   static async open(nodePort: number): Promise<Link> {
     for (;;) {
-      const link = new Link(candidatePort(), nodePort);
+      const link = new Link(await candidatePort(), nodePort);
       try {
         await link.#listen();
         return link;

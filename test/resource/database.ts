@@ -22,7 +22,7 @@ const CONNECTIONS = 20;
 async function openPGlite(): Promise<Database> {
   const db = await PGlite.create();
   for (;;) {
-    const port = candidatePort();
+    const port = await candidatePort();
     const server = new PGLiteSocketServer({ db, host: '127.0.0.1', port, maxConnections: CONNECTIONS });
     try {
       await server.start();

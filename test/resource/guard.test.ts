@@ -298,7 +298,7 @@ describe('FencingTokenGuard', () => {
   });
 
   it('answers 503 when nobody listens at the database', async () => {
-    const pool = new Pool({ host: '127.0.0.1', port: candidatePort(), user: 'nobody' });
+    const pool = new Pool({ host: '127.0.0.1', port: await candidatePort(), user: 'nobody' });
     onTestFinished(() => pool.end());
     const { url, writes } = await startShop(new SqlFence((text, values) => pool.query(text, values)));
     expect((await put(`${url}/stock/tea`, tea(TOKEN))).status).toBe(503);

@@ -120,7 +120,7 @@ class Sentinel {
     const binary = await provideRedisServer();
     const dir = await mkdtemp(join(tmpdir(), 'redis-sentinel-'));
     for (;;) {
-      const port = candidatePort();
+      const port = await candidatePort();
       const config = join(dir, 'sentinel.conf');
       await writeFile(
         config,

@@ -1,5 +1,8 @@
+import { once } from 'node:events';
+import { createServer } from 'node:net';
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { candidatePort } from '../../servers/candidate-port.js';
 import { RedisServer } from './redis-server.js';
 import { TcpProxy } from './tcp-proxy.js';
 import { until } from './until.js';
@@ -177,5 +180,24 @@ describe('until', () => {
 
   it('names what it waited for', async () => {
     await expect(until(() => false, { what: 'pigs fly', timeoutMs: 10 })).rejects.toThrow('in vain until pigs fly');
+  });
+});
+
+describe('candidatePort', () => {
+  it('gives no port again before hundreds of others, and stays clear of the ports of outgoing connections', async () => {
+    const ports: number[] = [];
+    for (let count = 0; count < 400; count++) ports.push(await candidatePort());
+    expect(new Set(ports).size).toBe(400);
+    expect(Math.min(...ports)).toBeGreaterThan(10_000);
+    expect(Math.max(...ports)).toBeLessThan(20_000);
+  });
+
+  it('keeps other processes out of the block of ports that it goes round in', async () => {
+    const port = await candidatePort();
+    const first = port - (port % 500);
+    const another = createServer();
+    another.listen({ port: first, host: '127.0.0.1', exclusive: true });
+    const [error] = await once(another, 'error');
+    expect(error).toMatchObject({ code: 'EADDRINUSE', port: first });
   });
 });

@@ -35,7 +35,7 @@ export class TcpProxy {
 
   static async start(targetPort: number): Promise<TcpProxy> {
     for (;;) {
-      const proxy = new TcpProxy(candidatePort(), targetPort);
+      const proxy = new TcpProxy(await candidatePort(), targetPort);
       try {
         await proxy.accept();
         return proxy;
