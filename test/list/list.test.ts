@@ -219,6 +219,21 @@ it('list() alone needs the right +scan: its error names it, and the doctor does 
   expect(await keysOf(locks)).toEqual(['key']);
 });
 
+it('says of no lock of a Redlock that it is free, if a node that does not answer may make it held [G497]', async () => {
+  const locks = await openLocks(redlock({ keyPrefix: 'asked' }));
+  onTestFinished(() => servers.forEach((server) => server.resume()));
+  await servers[0]!.command('SET', 'asked:{leftover}', 'host/1/random/1@1700000000000000', 'PX', 60_000);
+  expect(await locks.isLocked('leftover')).toBe(false);
+
+  servers[2]!.pause();
+  const unknown = { code: 'LOCK_UNAVAILABLE', key: 'leftover', causes: [{ node: nameOf(servers[2]!) }] };
+  await expect(locks.isLocked('leftover')).rejects.toMatchObject(unknown);
+  await expect(locks.inspect('leftover')).rejects.toMatchObject(unknown);
+  const owner = '0123456789abcdef';
+  await expect(locks.forceRelease('leftover', { owner })).rejects.toMatchObject(unknown);
+  expect(await locks.isLocked('another')).toBe(false); // nobody has a vote on the nodes that answer
+});
+
 it('a list of a Redlock needs a majority, and leaves out what stands on a minority [G433]', async () => {
   const locks = await openLocks(redlock({ keyPrefix: 'votes' }));
   onTestFinished(() => servers.forEach((server) => server.resume()));

@@ -24,16 +24,14 @@ function nodeThat(says: Says, at: number, isComplete: boolean): RedisNode {
   } as unknown as RedisNode;
 }
 
+function redlockOf(says: Says[], complete: boolean[] = says.map(() => true)): RedlockBackend {
+  const nodes = says.map((each, at) => ({ node: nodeThat(each, at, complete[at]!) }) as unknown as RedlockNode);
+  return new RedlockBackend({ nodes, nodeTimeoutMs: 50, now: () => 0, proposals: new Proposals(), report });
+}
+
 /** The list of a Redlock of these nodes. */
-function listOf(nodes: Says[], complete: boolean[] = nodes.map(() => true)) {
-  const all = nodes.map((says, at) => ({ node: nodeThat(says, at, complete[at]!) }) as unknown as RedlockNode);
-  return new RedlockBackend({
-    nodes: all,
-    nodeTimeoutMs: 50,
-    now: () => 0,
-    proposals: new Proposals(),
-    report,
-  }).list(REQUEST);
+function listOf(says: Says[], complete?: boolean[]) {
+  return redlockOf(says, complete).list(REQUEST);
 }
 
 const held: Says = { owner: 'a' };
@@ -60,9 +58,12 @@ it.each<[string, Says[], boolean]>([
   ['is on a minority whatever the one says that does not answer', [held, 'free', 'free', 'free', 'nothing'], true],
   ['is nowhere, whatever the one says that does not answer', ['free', 'free', 'nothing'], true],
 ])(
-  'a list of a Redlock leaves out a lock that %s, and is complete only where that is certain',
+  'a list of a Redlock leaves out a lock that %s, and is complete only where that is certain, as `inspect` says free only there',
   async (_where, nodes, complete) => {
     expect(await listOf(nodes)).toMatchObject({ locks: [], complete });
+    const holding = redlockOf(nodes).inspect('key');
+    if (complete) expect(await holding).toBeUndefined();
+    else await expect(holding).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE', key: 'key' });
   },
 );
 

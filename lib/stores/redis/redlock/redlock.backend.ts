@@ -53,8 +53,8 @@ export interface RedlockSettings {
 /** What the nodes say of a lock. */
 interface View {
   holding?: Holding;
-  /** No owner has a majority of the answers, but one would with the nodes that did not answer. */
-  mayBeHeld?: boolean;
+  /** Of the nodes that did not answer, if an owner who has no majority of the answers would have one with them. */
+  undecidedBy?: readonly Fault[];
 }
 
 /**
@@ -210,10 +210,11 @@ export class RedlockBackend implements LockBackend, WaitQueue {
     return problems.filter((problem) => problem !== undefined);
   }
 
-  /** The holder is the owner that has a majority: minorities of a split vote are no lock. */
+  /** The holder is the owner that has a majority: minorities of a split vote are no lock, unless silent nodes may add to them. */
   async inspect(key: string): Promise<Holding | undefined> {
     const view = await this.#view(key);
     if (Array.isArray(view)) throw this.#unavailable('inspected', key, view);
+    if (view.undecidedBy) throw this.#unavailable('inspected', key, view.undecidedBy);
     return view.holding;
   }
 
@@ -236,7 +237,7 @@ export class RedlockBackend implements LockBackend, WaitQueue {
     views.forEach((view, at) => {
       if (Array.isArray(view)) throw LockUnavailableError.ofList(view.map(({ error }) => error));
       if (view.holding) locks.push({ key: keys[at]!, holding: view.holding });
-      else if (view.mayBeHeld) complete = false;
+      else if (view.undecidedBy) complete = false;
     });
     return {
       locks,
@@ -253,7 +254,10 @@ export class RedlockBackend implements LockBackend, WaitQueue {
     const holdings = views.flatMap((view) => (view.status === 'seen' && view.holding ? [view.holding] : []));
     const owners = holdings.map((holding) => holding.owner);
     const owner = agreed(owners, this.#quorum);
-    if (owner === undefined) return { mayBeHeld: agreed(owners, this.#quorum - faults.length) !== undefined };
+    if (owner === undefined) {
+      const mayBeHeld = agreed(owners, this.#quorum - faults.length) !== undefined;
+      return mayBeHeld ? { undecidedBy: faults } : {};
+    }
     const majority = holdings.filter((holding) => holding.owner === owner);
     const holding: Holding = {
       owner,
