@@ -351,6 +351,7 @@ describe('A node of a Redlock', () => {
     const backend = await open({ redlock: clients, commandTimeoutMs: 20_000 });
     const claim = claimOn(freshKey(), LONG_MS);
     await granted(backend, claim);
+    await until(() => nodes.owner(1, claim.key), { what: 'the slow one has voted, too' });
     await releaseOn(backend, claim);
     await nodes.allFree(claim.key);
     const counter = await nodes.fence(1, claim.key);

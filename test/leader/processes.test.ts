@@ -13,8 +13,12 @@ let processes: LeaderProcess[] = [];
 let successor: string;
 let other: string;
 
-const begun = (count: number) =>
-  until(() => journal.entries('began').length === count, { what: `there is a leader for the ${count}. time` });
+/** Waits for the leader, and until it has looked once whether it is held. */
+const begun = async (count: number) => {
+  const what = `there is a leader for the ${count}. time, which has looked`;
+  await until(() => journal.entries('began').length === count && hasLooked(lastTerm()), { what });
+};
+const hasLooked = (term: number) => journal.entries('held').some((entry) => entry.term === term);
 
 /** Of three processes the leader is killed, the next one is stopped for longer than its lease, the third resigns, and one closes. */
 beforeAll(async () => {
@@ -41,7 +45,6 @@ beforeAll(async () => {
   await untilQueued(server, 'outbox', 1);
   await named(successor).close();
   await begun(5);
-  await until(() => journal.entries('held').some(({ term }) => term === lastTerm()), { what: 'the last one looks' });
 }, 30_000);
 
 afterAll(async () => {
