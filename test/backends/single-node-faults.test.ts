@@ -340,7 +340,7 @@ describe('One Redis server', () => {
     const unavailable = { status: 'unavailable', causes: atProxy() };
     const start = now();
     const attempt = await acquireOn(backend, claim);
-    expect(now() - start).toBeLessThan(backend.attemptTimeoutMs(claim.ttlMs) + 2_000); // a busy machine
+    expect(now() - start).toBeLessThan(backend.attemptTimeoutMs() + 2_000); // a busy machine
     expect(attempt).toEqual(unavailable);
     expect(await extendOn(backend, claim)).toEqual(unavailable);
     await expect(backend.inspect(claim.key)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE', causes: atProxy() });

@@ -125,7 +125,7 @@ it('a lock that a backend of promises does not keep at once is kept for what is 
   expect(times.at(-1)).toBeUndefined();
   const tries = times.slice(0, -1) as number[];
   expect(tries.length).toBeGreaterThan(1);
-  expect(tries.at(-1)).toBeLessThanOrEqual(50);
+  expect(tries.at(-1)).toBeLessThanOrEqual(51); // after a pause of 100 ms, and timers may fire a part of one earlier
   expect(tries).toEqual([...tries].sort((a, b) => b - a));
 });
 

@@ -6,6 +6,7 @@ import { resolveServiceOptions } from '../../lib/core/options/service-options.js
 import { LockService } from '../../lib/core/service/lock.service.js';
 import { Shutdown } from '../../lib/core/service/shutdown.js';
 import { now } from '../support/claims.js';
+import { until } from '../support/until.js';
 import { ToyBackend } from './toy-backend.js';
 
 /** Lock services of two processes that share a toy backend. */
@@ -65,4 +66,27 @@ it('a lock on a backend without tokens works, and says so when it is asked for i
   expect(() => lock.fencingToken).toThrow('Lock "key" has no fencing token: its store mints none.');
   await lock.extend();
   expect(await lock.release()).toBe(true);
+});
+
+it('a set that has waited for one lock has for the others what is left of its time, though the store owes their answers [G499]', async () => {
+  const toy = new ToyBackend(now);
+  const { acquire } = toy;
+  let asked = 0;
+  toy.acquire = (request) => (request.key === 'b' && asked++ > 0 ? new Promise(() => {}) : acquire.call(toy, request));
+  toy.attemptTimeoutMs = () => 10_000;
+  const [one, other] = services(toy);
+  const holder = await one.acquire('a');
+  const ended: string[] = [];
+  const refused = async (name: string, call: Promise<unknown>) => {
+    await expect(call).rejects.toMatchObject({ code: expect.stringMatching(/^LOCK_(CONTENDED|UNAVAILABLE)$/) });
+    ended.push(name);
+  };
+  const set = refused('set', other.acquireAll(['a', 'b'], { waitMs: 1_000 }));
+  const half = performance.now() + 600;
+  await until(() => performance.now() > half, { what: 'more than half of that is over' });
+  await holder.release();
+  await until(() => asked === 2, { what: 'it asks for the second one again' });
+  const single = refused('single', other.acquire('b', { waitMs: 700 }));
+  await Promise.all([set, single]);
+  expect(ended).toEqual(['set', 'single']);
 });

@@ -69,9 +69,12 @@ describe('with fair: true', () => {
     expect(await locks!.inspect('declined')).toMatchObject({ waiters: 1 });
     await lock.release();
     await (await third).release();
-    // The next is granted before the answer to a release is read, or after it.
+    // It was handed over to the first, which gave it back, or that had given up a moment before.
+    const count = (type: string) => events.filter((each) => each === type).length;
     expect(events.slice(0, 3)).toEqual(['acquired', 'lost', 'acquired']);
-    expect(events.slice(3).sort()).toEqual([...Array(2).fill('acquired'), ...Array(3).fill('released')]);
+    expect([3, 4]).toContain(count('acquired'));
+    expect(count('released')).toBe(count('acquired') - 1);
+    expect(events).toHaveLength(2 * count('acquired'));
     expect(locks!.size).toBe(0);
   });
 

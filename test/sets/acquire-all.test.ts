@@ -17,11 +17,15 @@ function locksThat(refuse: Record<string, Error>) {
     calls.push(`try ${key}`);
     return refuse[key] ? Promise.reject(refuse[key]) : Promise.resolve(lockOf(key));
   };
+  const tryAgain = (key: string) => {
+    calls.push(`again ${key}`);
+    return Promise.resolve(lockOf(key));
+  };
   const wait = (key: string) => {
     calls.push(`wait ${key}`);
     return Promise.resolve(lockOf(key));
   };
-  return { calls, tryAcquire, wait };
+  return { calls, tryAcquire, later: { wait, tryAgain } };
 }
 
 describe('the acquisition of several locks', () => {
@@ -31,17 +35,17 @@ describe('the acquisition of several locks', () => {
       ['a', 'z', 'held'],
     ]) {
       const down = new LockUnavailableError('down', 'z');
-      const { calls, tryAcquire, wait } = locksThat({ held: new LockContendedError('held', 0), z: down });
-      await expect(acquireAll(keys, tryAcquire, wait)).rejects.toBe(down);
+      const { calls, tryAcquire, later } = locksThat({ held: new LockContendedError('held', 0), z: down });
+      await expect(acquireAll(keys, tryAcquire, later)).rejects.toBe(down);
       expect(calls.slice(3)).toEqual(['release a']);
     }
   });
 
   it('gives back what is behind a refusal before it waits, and tries that again', async () => {
-    const { calls, tryAcquire, wait } = locksThat({ b: new LockContendedError('b', 0) });
-    const locks = await acquireAll(['a', 'b', 'c'], tryAcquire, wait);
+    const { calls, tryAcquire, later } = locksThat({ b: new LockContendedError('b', 0) });
+    const locks = await acquireAll(['a', 'b', 'c'], tryAcquire, later);
     expect(locks.map(({ key }) => key)).toEqual(['a', 'b', 'c']);
-    expect(calls).toEqual(['try a', 'try b', 'try c', 'release c', 'wait b', 'try c']);
+    expect(calls).toEqual(['try a', 'try b', 'try c', 'release c', 'wait b', 'again c']);
   });
 
   it('releases what was granted although one of the others threw at once', async () => {

@@ -76,6 +76,24 @@ describe('a set whose Redis fails', () => {
     await untilFree('hang:');
   });
 
+  it('a set is refused when its time is over, though its server owes the answers for longer than that [G498]', async () => {
+    const { proxy, locks } = await throughProxy({ commandTimeoutMs: 10_000 });
+    await locks.withLock('warm', () => {});
+    proxy.hold();
+    const ended: string[] = [];
+    const refused = async (name: string, call: Promise<unknown>) => {
+      await expect(call).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+      ended.push(name);
+    };
+    const calls = [refused('single', locks.acquire('owed:3', { waitMs: 900 }))];
+    calls.push(refused('set', locks.acquireAll(['owed:1', 'owed:2'], { waitMs: 300 })));
+    await Promise.all(calls);
+    expect(ended).toEqual(['set', 'single']);
+    proxy.release();
+    await untilFree('owed:');
+    await until(() => locks.size === 0, { what: 'all attempts have ended' });
+  });
+
   it('a set whose server hangs while it waits is refused when its time is over, and leaves nothing behind', async () => {
     const { proxy, locks } = await throughProxy();
     const holder = await (await open()).acquire('late:2');

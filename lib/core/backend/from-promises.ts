@@ -66,8 +66,8 @@ class LimitedBackend implements LockBackend {
     return this.backend.waitQueue;
   }
 
-  attemptTimeoutMs(ttlMs: number): number {
-    return this.backend.attemptTimeoutMs(ttlMs);
+  attemptTimeoutMs(): number {
+    return this.backend.attemptTimeoutMs();
   }
 
   acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void {
@@ -81,7 +81,7 @@ class LimitedBackend implements LockBackend {
       }
       if (outcome.status === 'contended' && outcome.queued) leave();
     };
-    const attempt = this.#limited(() => backend.acquire(request), backend.attemptTimeoutMs(request.ttlMs), late);
+    const attempt = this.#limited(() => backend.acquire(request), backend.attemptTimeoutMs(), late);
     void attempt.then(
       (outcome) => {
         if (outcome.status !== 'acquired') return done(outcome);

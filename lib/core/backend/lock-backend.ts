@@ -113,7 +113,8 @@ export interface Taken {
 
 /**
  * Holds locks in a store, one attempt at a time: it does not wait for a lock, and knows nothing of leases, calls or Nest.
- * Each method settles within the backend's time limit; an attempt that is given up then is undone by the backend itself.
+ * Each method settles within the backend's time limit of a store that answers nothing, and behind one that is busy when that has
+ * answered; an attempt that is given up is undone by the backend itself.
  *
  * No method throws. `acquire`, `extend` and `release` take a callback, which is called once, after the method has returned, and in the order
  * in which the store answered: promises would not keep that order (docs/adr/0017-batches.md). `fromPromises` makes a
@@ -121,10 +122,10 @@ export interface Taken {
  */
 export interface LockBackend {
   /**
-   * The longest an attempt to acquire with this ttl can take, in milliseconds; `Infinity` while operations are in flight that
+   * The longest an attempt to acquire can take, in milliseconds; `Infinity` while operations are in flight that
    * it may have to wait for.
    */
-  attemptTimeoutMs(ttlMs: number): number;
+  attemptTimeoutMs(): number;
   acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void;
   /** A grant that this backend did not make itself is taken, too: another process may have made it. */
   extend(request: ExtendRequest, done: (outcome: ExtendOutcome) => void): void;

@@ -7,23 +7,26 @@ import type { LockHandle } from '../lease/lock-handle.js';
  * none waits for a lock whose holder waits for it, and as each wait is a place in a queue, none waits for ever.
  * @param keys each once, in order
  * @param tryAcquire tries exactly once
- * @param wait acquires the lock, waiting for it; without it the first refusal ends the call
+ * @param later how a call goes on that has been refused a lock: it waits for that one, and tries the rest again; without it the
+ *   first refusal ends the call
  * @throws the refusal that ended it, or LockUnavailableError for a lock that was lost before all were acquired: what was
  *   acquired by then is released
  */
 export async function acquireAll(
   keys: readonly string[],
   tryAcquire: (key: string) => Promise<LockHandle>,
-  wait?: (key: string) => Promise<LockHandle>,
+  later?: Record<'wait' | 'tryAgain', (key: string) => Promise<LockHandle>>,
 ): Promise<LockHandle[]> {
   const held: LockHandle[] = [];
   try {
+    let tries = tryAcquire;
     for (let rest = keys; rest.length > 0; rest = keys.slice(held.length)) {
-      const { granted, refusal } = await tried(rest, tryAcquire);
+      const { granted, refusal } = await tried(rest, tries);
       held.push(...granted);
       if (refusal === undefined) break;
-      if (!wait || !(refusal instanceof LockContendedError)) throw refusal;
-      held.push(await wait(keys[held.length]!));
+      if (!later || !(refusal instanceof LockContendedError)) throw refusal;
+      held.push(await later.wait(keys[held.length]!));
+      tries = later.tryAgain;
     }
     const lost = held.find(({ lease }) => !lease.isAlive);
     if (lost) throw lostMeanwhile(lost);

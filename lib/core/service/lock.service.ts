@@ -491,14 +491,16 @@ export class LockService {
       const held = this.#held.heldLeases();
       if (held)
         this.#checkOrder(keys, request, held, method, this[call === 'withLock' ? call : (`${call}All` as const)]);
-      const since = this.#now();
-      const probing = { ...request, isProbe: request.waitMs > 0 };
-      const waiting = { ...request, since };
-      const locks = acquireAll(
-        keys,
-        (key) => this.#acquireOne(key, probing, this.#held.heldLeases(), method),
-        request.waitMs > 0 ? (key) => this.#acquireOne(key, waiting, this.#held.heldLeases(), method) : undefined,
-      );
+      const one = (each: WaitingRequest) => (key: string) =>
+        this.#acquireOne(key, each, this.#held.heldLeases(), method);
+      const again = { ...request, since: this.#now() };
+      const locks =
+        request.waitMs > 0
+          ? acquireAll(keys, one({ ...request, isProbe: true }), {
+              tryAgain: one({ ...again, isProbe: true }),
+              wait: one(again),
+            })
+          : acquireAll(keys, one(request));
       const set = locks.then((all) => new LockSetHandle(all));
       return await (request.holdMs ? this.#kept(set, request) : set);
     } catch (error) {

@@ -248,9 +248,10 @@ export class LockQueue {
       return;
     }
     this.#waiters.push(waiter);
-    const { signal, waitMs, ttlMs } = waiter.request;
+    const { signal, since, waitMs } = waiter.request;
+    const leftMs = since === undefined ? waitMs : waiter.remainingMs;
     // An attempt ends by itself: a call that asks at once, and has the time for it, needs no timer.
-    if (!asks || signal || waiter.wasRefused || waitMs <= backend.attemptTimeoutMs(ttlMs)) this.#limit(waiter);
+    if (!asks || signal || waiter.wasRefused || leftMs <= backend.attemptTimeoutMs()) this.#limit(waiter);
     if (waiter.isSettled) return;
     if (asks) this.#begin(waiter);
     else this.#takeOver(waiter);
@@ -516,14 +517,14 @@ export class LockQueue {
   }
 
   /**
-   * Lets a waiter give up when its time is over (a call that tries once has the time of its attempt), or when its signal
+   * Lets a waiter give up when its time is over (a call without any has the time of its attempt), or when its signal
    * aborts.
    */
   #limit(waiter: Waiter): void {
     if (waiter.isLimited) return;
-    const { signal } = waiter.request;
+    const { signal, waitMs } = waiter.request;
     waiter.limitBy(
-      waiter.triesOnce ? undefined : setTimeout(LockQueue.#timeIsOver, Math.ceil(waiter.remainingMs), this, waiter),
+      waitMs === 0 ? undefined : setTimeout(LockQueue.#timeIsOver, Math.ceil(waiter.remainingMs), this, waiter),
       signal && onAbort(signal, () => this.#giveUp(waiter, signal.reason)),
     );
     if (signal?.aborted) this.#giveUp(waiter, signal.reason);

@@ -33,7 +33,6 @@ interface Refused {
   readonly waitedMs: number;
   /** Whether it was refused before, a moment ago, and now waits. */
   readonly wasRefused: boolean;
-  readonly triesOnce: boolean;
   /** The keys that it holds meanwhile. */
   readonly holding?: readonly string[];
 }
@@ -46,7 +45,7 @@ export function timedOut(call: Refused, known: Knowledge): LockContendedError | 
   const { key, lease, seen, now } = known;
   const unansweredMs = now - (seen ? (seen.askedAt ?? now) : call.startedAt);
   const isKnownHeld = seen !== undefined || call.wasRefused;
-  if (lease || (isKnownHeld ? unansweredMs < ANSWER_DUE_MS : call.triesOnce)) return contended(call, known);
+  if (lease || (isKnownHeld && unansweredMs < ANSWER_DUE_MS)) return contended(call, known);
   const silence = `no answer for ${Math.round(unansweredMs)} ms, and waitMs is over`;
   const problems = known.backend.problems(silence);
   const causes = problems.length > 0 ? problems : [new NodeError('the store', silence)];

@@ -19,7 +19,7 @@ export interface WaitRequest {
   readonly cohort?: boolean;
   /** The signal of the caller: the call rejects with its reason. */
   readonly signal?: AbortSignal;
-  /** Since when the caller waits, by the clock, if it was refused before, and now waits for the lock. */
+  /** Since when the caller waits, by the clock, if it was refused before, or waited for another lock that it needs. */
   readonly since?: number;
   /** Whether it tries once, and the caller then goes on to wait if the lock is held by others: that is no event. @default false */
   readonly isProbe?: boolean;
@@ -137,7 +137,7 @@ export class Waiter implements Linked<Waiter> {
     return Math.max(0, this.request.waitMs - this.waitedMs);
   }
 
-  /** Whether the call does not wait at all, but tries once. */
+  /** Whether it does not wait for a lock that others hold, but tries once. A probe is given the time of its call for that. */
   get triesOnce(): boolean {
     return this.request.waitMs === 0 || this.request.isProbe === true;
   }
