@@ -206,7 +206,7 @@ describe('A node of a Redlock', () => {
   });
 
   it('a Redlock node that was flushed notices it in the vote itself, keeps nothing of that vote, and does not vote [G92]', async () => {
-    const backend = await open();
+    const backend = await open({ commandTimeoutMs: 10_000 });
     await granted(backend, claimOn(freshKey(), LONG_MS));
     await nodes.servers[1]!.command('FLUSHALL');
     await withoutAnother(1);

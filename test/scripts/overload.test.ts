@@ -440,7 +440,7 @@ describe('A server that is kept busy by another client', () => {
     const server = await RedisServer.start();
     const [client, other] = [new Redis(server.url), new Redis(server.url)];
     await Promise.all([client.ping(), other.ping()]);
-    const runner = new ScriptRunner(portOf(client), 400);
+    const runner = new ScriptRunner(portOf(client), 1_000);
     let isBusy = true;
     const keepBusy = async () => {
       // Not by a script: from 7.2 on, TIME stands still in one.
@@ -449,11 +449,11 @@ describe('A server that is kept busy by another client', () => {
     const keeping = keepBusy();
     const faults: ScriptFault[] = [];
     let done = 0;
-    for (const lock of locks(20_000)) {
+    for (const lock of locks(30_000)) {
       const read = (answer: Reply | ScriptFault) => void (answer instanceof ScriptFault && faults.push(answer));
       runner.run(ACQUIRE, keysOf(ACQUIRE, lock), argsOf(ACQUIRE), read, () => void done++);
     }
-    await until(() => done === 20_000, { what: 'all are answered', timeoutMs: 60_000 });
+    await until(() => done === 30_000, { what: 'all are answered', timeoutMs: 60_000 });
     isBusy = false;
     await keeping;
     expect(faults.slice(0, 3)).toEqual([]);
