@@ -405,6 +405,13 @@ describe('who gives up', () => {
     expect(await holder()).toBe('other');
   });
 
+  it('is out of the queue, and confirmed to be, also where another program has written something else than a lock', async () => {
+    await client.hset(LOCK, 'by', 'hand');
+    await line(entryOf('b'));
+    expect(await withdraw('b', entryOf('b'))).toBe(-1);
+    expect(await client.exists(QUEUE)).toBe(0);
+    expect(await client.hget(LOCK, 'by')).toBe('hand');
+  });
   it('hands on a lock that was handed over to it', async () => {
     await hold('b');
     await line(entryOf('c'));

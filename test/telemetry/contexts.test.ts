@@ -72,6 +72,22 @@ it('subscribes, and checks for a call that waits, in the trace of no call [G495]
   await (await waiting).release();
 });
 
+it('campaigns, and tells who leads, in the trace of no call, whichever named the election first', async () => {
+  const locks = await openLocks({ redis: server.url });
+  const sent = commandsSent();
+  const leader = request.run('A', () => locks.leader('named by a call'));
+  const told: (string | undefined)[] = [];
+  const watching = leader.state$.subscribe(() => told.push(request.getStore()));
+  const term = new Promise<string | undefined>((resolve) => {
+    request.run('B', () => locks.whileLeader('named by a call', {}, async () => resolve(request.getStore())));
+  });
+  expect(await term).toBeUndefined();
+  expect(sent.length).toBeGreaterThan(0);
+  expect(sent.map((command) => command.in)).toEqual(sent.map(() => undefined));
+  expect(told).toEqual(told.map(() => undefined));
+  watching.unsubscribe();
+});
+
 it('checks and repeats in the trace of none what serves several calls, by timers and at once', async () => {
   const done: string[] = [];
   const note = (what: string) => done.push(`${what} in ${request.getStore() ?? 'none'}`);

@@ -27,11 +27,6 @@ export class LockContext {
     return this.#context.run(frame!, work, held);
   }
 
-  /** Runs what goes on for longer than the call: it does not run under the locks of that. */
-  outside<T>(work: () => T): T {
-    return this.#context.exit(work);
-  }
-
   /** Whether this call runs under a handle of this lease that is not released, be the lease held or lost. */
   isUnder(lease: Lease): boolean {
     return this.#find((frame) => frame.lease === lease && frame.lock?.isReleased === false) !== undefined;

@@ -25,7 +25,7 @@ import { resolveListOptions } from '../options/list-options.js';
 import type { ResolvedServiceOptions } from '../options/service-options.js';
 import { acquireAll } from './acquire-all.js';
 import { Election } from './election.js';
-import { loopTurn } from '../time/event-loop.js';
+import { loopTurn, outsideOfCalls } from '../time/event-loop.js';
 import { LockContext } from './lock-context.js';
 import { lockInfo } from './lock-info.js';
 import { LockOrder, type LockedMethod } from './lock-order.js';
@@ -266,7 +266,7 @@ export class LockService {
   whileLeader(key: string, options: LeaderOptions, work: (term: Leadership) => PromiseLike<unknown>): void {
     const underLock = (term: Leadership, lock: LockHandle) => this.#run(lock, WITHOUT_CALLER, () => work(term));
     const election = this.#electionOf(key, options);
-    this.#held.outside(() => election.whileLeader(underLock));
+    outsideOfCalls(() => election.whileLeader(underLock));
   }
 
   /**
@@ -599,7 +599,7 @@ export class LockService {
         closing,
       });
       this.#elections.set(key, election);
-      this.#held.outside(() => election!.begin());
+      outsideOfCalls(() => election!.begin());
     }
     election.refuseOthers(options);
     return election;

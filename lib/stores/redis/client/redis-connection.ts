@@ -1,5 +1,6 @@
 import { performance } from 'node:perf_hooks';
 import type { NodeError } from '../../../api/errors.js';
+import { outsideOfCalls } from '../../../core/time/event-loop.js';
 import { nodeError } from './advice.js';
 import { openClient } from './ioredis-adapter.js';
 import type { ConnectionFailure, RedisClient } from './redis-client.js';
@@ -140,7 +141,7 @@ export class RedisConnection {
     const giveUp = () => {
       if (generation === this.client.generation && isOpen()) this.client.drop('it does not answer');
     };
-    setTimeout(giveUp, HALF_OPEN_AFTER_MS).unref();
+    outsideOfCalls(() => setTimeout(giveUp, HALF_OPEN_AFTER_MS)).unref();
   }
 
   /**

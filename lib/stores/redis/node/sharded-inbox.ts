@@ -1,5 +1,6 @@
 import { performance } from 'node:perf_hooks';
 import { setTimeout as delay } from 'node:timers/promises';
+import { outsideOfCalls } from '../../../core/time/event-loop.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import { clusterSlot } from '../client/cluster-slot.js';
 import {
@@ -154,7 +155,7 @@ export class ShardedInbox implements Inbox {
     });
     // A user who may subscribe, but not publish, would be passed over in each queue.
     client.publishSharded(this.#nameOf(slot), ECHO).catch((error: unknown) => this.#noteRefusal(error));
-    this.#sweeping ??= setInterval(() => this.#sweep(), IDLE_MS / 2).unref();
+    this.#sweeping ??= outsideOfCalls(() => setInterval(() => this.#sweep(), IDLE_MS / 2)).unref();
     return shard;
   }
 

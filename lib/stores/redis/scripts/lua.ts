@@ -1815,7 +1815,7 @@ export const WITHDRAW: Script = {
   sharedKeys: 1,
   sharedArgs: 0,
   acrossSlots: false,
-  sha: '339be1c97f7636b419963d2551b6eed5a5017a8e',
+  sha: '148352fd062a6e3b59ec83cea70151627983eed1',
   source: `local us, minted
 local fence = KEYS[1]
 if #KEYS > 3 then
@@ -1824,8 +1824,11 @@ if #KEYS > 3 then
       if not redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1] then redis.pcall('DEL', queue) end
     end
     local value = redis.pcall('GET', lock)
-    if type(value) == 'table' then return {value.err} end
-    if not value then return 0 end
+    if type(value) ~= 'string' then
+      if not value then return 0 end
+      if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
+      return -1
+    end
     local mine = string.sub(value, 1, -17) == owner
       or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner)
     if not mine then return 0 end
@@ -1924,8 +1927,11 @@ if redis.pcall('ZREM', queue, entry) == 1 then
   if not redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1] then redis.pcall('DEL', queue) end
 end
 local value = redis.pcall('GET', lock)
-if type(value) == 'table' then return {value.err} end
-if not value then return 0 end
+if type(value) ~= 'string' then
+  if not value then return 0 end
+  if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
+  return -1
+end
 local mine = string.sub(value, 1, -17) == owner
   or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner)
 if not mine then return 0 end

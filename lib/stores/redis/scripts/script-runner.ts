@@ -263,7 +263,8 @@ export class ScriptRunner implements CommandListener {
   }
 
   #lookAgainAt(dueAt: number): void {
-    this.#timer = setTimeout(() => this.#lookForOverdue(), Math.ceil(dueAt - performance.now())).unref();
+    const delayMs = Math.ceil(dueAt - performance.now());
+    this.#timer = outsideOfCalls(() => setTimeout(() => this.#lookForOverdue(), delayMs)).unref();
   }
 
   #lookForOverdue(): void {

@@ -9,6 +9,7 @@
 --        entry  of the waiter in the queue
 -- reply  1        the lock went to the next, or to nobody
 --        0        this owner does not hold it
+--        -1       it is no string
 --        {error}
 --
 -- @order 1
@@ -21,8 +22,9 @@ local owner, entry = ARGV[1], ARGV[2]
 
 -- @include leave-queue
 local value = redis.pcall('GET', lock)
-if type(value) == 'table' then return {value.err} end
-if not value then return 0 end
+if type(value) ~= 'string' then
+  -- @include not-a-string
+end
 -- @include is-mine
 if not mine then return 0 end
 -- @include hand-off
