@@ -70,6 +70,7 @@ class RedisLocks implements ComposedLocks {
         processName: name,
         shutdown,
         // A node of a Redlock that has restarted does not vote for as long as the longest lock could stand.
+        shortestTtlMs: options.waitForReplicas && 3 * options.waitForReplicas.timeoutMs,
         longestHoldMs: servers.kind === 'redlock' ? options.ttlMs : undefined,
       });
       return { service, notices };

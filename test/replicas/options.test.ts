@@ -1,6 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
 import { resolveOptions } from '../../lib/compose/redis-lock-options.js';
+import { openLocks } from '../support/open-locks.js';
+import { replicaOf } from '../support/replica-of.js';
+import { redisServer } from '../support/stage.js';
 
 const redis = 'redis://localhost:6379';
 
@@ -39,5 +42,26 @@ describe('The option waitForReplicas', () => {
     expect(() => resolveOptions(options)).toThrow(
       expect.objectContaining({ code: 'LOCK_OPTIONS', message: expect.stringContaining(message) }),
     );
+  });
+
+  it('refuses a ttl of a call, an extension or an election whose extensions could not end in time', async () => {
+    const server = await redisServer();
+    const locks = await openLocks({
+      redis: server.url,
+      ttlMs: 60_000,
+      waitForReplicas: { count: 1, timeoutMs: 6_000 },
+    });
+    const refusal = {
+      code: 'LOCK_OPTIONS',
+      message: expect.stringContaining('waitForReplicas.timeoutMs, 18000: got '),
+    };
+    await expect(locks.acquire('key', { ttlMs: 17_999 })).rejects.toMatchObject(refusal);
+    await expect(locks.acquireAll(['key'], { ttlMs: 17_999 })).rejects.toMatchObject(refusal);
+    expect(() => locks.leader('key')).toThrow(expect.objectContaining(refusal)); // its default is 15 s
+    expect(() => locks.leader('key', { ttlMs: 18_000 })).not.toThrow();
+    await replicaOf(server);
+    const lock = await locks.acquire('another', { ttlMs: 18_000 });
+    await expect(lock.extend(17_999)).rejects.toMatchObject(refusal);
+    await lock.release();
   });
 });

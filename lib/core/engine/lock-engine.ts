@@ -19,7 +19,7 @@ const PROBE_TTL_MS = 1_000;
 export interface EngineParts {
   readonly backend: LockBackend;
   readonly now: () => number;
-  readonly limits: QueueLimits & { readonly fair: boolean };
+  readonly limits: QueueLimits & { readonly fair: boolean; readonly shortestTtlMs?: number };
   /** The name of this service in owner values. */
   readonly processName: string;
   readonly events: Subject<LockEvent>;
@@ -43,6 +43,7 @@ export class LockEngine {
     this.leases = new Leases({
       backend,
       marginMs: limits.marginMs,
+      shortestTtlMs: limits.shortestTtlMs,
       now,
       emit: (event) => {
         if (events.observed) events.next(event());

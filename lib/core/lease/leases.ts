@@ -12,6 +12,8 @@ import { Watchdog, type WatchdogListener } from './watchdog.js';
 export interface LeasesOptions {
   readonly backend: LockBackend;
   readonly marginMs: number;
+  /** The shortest ttl that its store can extend in time. @default any */
+  readonly shortestTtlMs?: number;
   readonly now: () => number;
   readonly emit: (event: () => LockEvent) => void;
 }
@@ -46,6 +48,7 @@ export class Leases implements LeaseOwner, WatchdogListener {
   /** Set where extensions are observed. */
   onExtension?: (lease: Lease, status: ExtendOutcome['status'], tookMs: number) => void;
   readonly #backend: LockBackend;
+  readonly #shortestTtlMs: number;
   readonly #emit: (event: () => LockEvent) => void;
   readonly #watchdog = new Watchdog(this);
   /** Leases whose loss was found, and not acted on yet. */
@@ -55,8 +58,9 @@ export class Leases implements LeaseOwner, WatchdogListener {
   #whenIdle?: () => void;
   #isClosing = false;
 
-  constructor({ backend, marginMs, now, emit }: LeasesOptions) {
+  constructor({ backend, marginMs, shortestTtlMs = 0, now, emit }: LeasesOptions) {
     this.#backend = backend;
+    this.#shortestTtlMs = shortestTtlMs;
     this.marginMs = marginMs;
     this.now = now;
     this.#emit = emit;
@@ -99,7 +103,7 @@ export class Leases implements LeaseOwner, WatchdogListener {
    * @throws LockLostError, LockUnavailableError, LockOptionsError
    */
   async extend(lease: Lease, ttlMs: number): Promise<void> {
-    checkTtl(ttlMs, this.marginMs);
+    checkTtl(ttlMs, this.marginMs, this.#shortestTtlMs);
     const outcome = await this.#extendNow(lease, ttlMs);
     if (outcome.status === 'lost' || !lease.isHeld) throw lease.lostError();
     if (outcome.status === 'unavailable') throw LockUnavailableError.from('extended', lease.key, outcome.causes);

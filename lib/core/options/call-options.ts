@@ -84,9 +84,19 @@ export function checkRequest(options: object, also: readonly string[] = []): voi
 }
 
 /** @throws LockOptionsError */
-export function checkTtl(ttlMs: number, marginMs: number): void {
+export function checkTtl(ttlMs: number, marginMs: number, shortestMs: number): void {
   LEASE_CHECKS.ttlMs('ttlMs', ttlMs);
   checkMargin(ttlMs, marginMs);
+  checkShortest(ttlMs, shortestMs);
+}
+
+/** @throws LockOptionsError */
+export function checkShortest(ttlMs: number, shortestMs: number): void {
+  if (ttlMs >= shortestMs) return;
+  throw new LockOptionsError(
+    `ttlMs must be at least three times waitForReplicas.timeoutMs, ${shortestMs}: got ${ttlMs}. An extension may wait for the ` +
+      'replicas for so long, and must end before the lease does.',
+  );
 }
 
 /** @throws LockOptionsError */

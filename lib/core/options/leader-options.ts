@@ -1,18 +1,22 @@
 import type { LeaderOptions } from '../../api/leader.js';
-import { checkMargin, LEASE_CHECKS } from './call-options.js';
+import { checkTtl, LEASE_CHECKS } from './call-options.js';
 import { checked, refuseUnknown, unfit } from './checks.js';
 
 const DEFAULTS = { ttlMs: 15_000 } as const satisfies Required<LeaderOptions>;
 
 /**
  * Checks the options of an election and fills in their defaults.
- * @param marginMs that of the service
+ * @param marginMs that of the service, and the shortest ttl that its store can extend in time
  * @throws LockOptionsError for an unknown name or a value out of bounds
  */
-export function resolveLeaderOptions(options: LeaderOptions, marginMs: number): Required<LeaderOptions> {
+export function resolveLeaderOptions(
+  options: LeaderOptions,
+  marginMs: number,
+  shortestMs: number,
+): Required<LeaderOptions> {
   checkLeaderOptions(options);
   const resolved = withLeaderDefaults(options);
-  checkMargin(resolved.ttlMs, marginMs);
+  checkTtl(resolved.ttlMs, marginMs, shortestMs);
   return resolved;
 }
 

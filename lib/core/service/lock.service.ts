@@ -19,7 +19,7 @@ import type {
   WithLockOptions,
 } from '../../api/options.js';
 import type { AcquireTrace, HoldTrace } from '../../api/telemetry.js';
-import { checkHold, resolveRequest, type CallKind, type LockRequest } from '../options/call-options.js';
+import { checkHold, checkShortest, resolveRequest, type CallKind, type LockRequest } from '../options/call-options.js';
 import { resolveLeaderOptions } from '../options/leader-options.js';
 import { resolveListOptions } from '../options/list-options.js';
 import type { ResolvedServiceOptions } from '../options/service-options.js';
@@ -71,6 +71,8 @@ export interface LockServiceParts {
   shutdown: Shutdown;
   /** The longest `holdMs` that the store can keep. @default any */
   longestHoldMs?: number;
+  /** The shortest `ttlMs` that the store can extend in time. @default any */
+  shortestTtlMs?: number;
   /** Makes its engine. @default a `LockEngine` */
   engineOf?: (parts: EngineParts) => LockEngine;
 }
@@ -96,6 +98,7 @@ export class LockService {
   readonly #order?: LockOrder;
   readonly #shutdown: Shutdown;
   readonly #longestHoldMs: number;
+  readonly #shortestTtlMs: number;
   readonly #closable: Closable;
   #closing?: Promise<void>;
 
@@ -107,6 +110,7 @@ export class LockService {
     processName,
     shutdown,
     longestHoldMs = Infinity,
+    shortestTtlMs = 0,
     engineOf = (parts) => new LockEngine(parts),
   }: LockServiceParts) {
     this.registration = registration;
@@ -120,9 +124,10 @@ export class LockService {
     const warn = (key: string, message: string) => this.#emit(() => ({ type: 'warning', key, message }));
     if (insideTransaction) this.#transactions = new TransactionCheck(insideTransaction, warn);
     if (lockOrder !== 'off') this.#order = new LockOrder(lockOrder === 'warn' ? warn : undefined);
-    this.#engine = engineOf({ backend, now, limits: options, processName, events: this.#events });
+    this.#engine = engineOf({ backend, now, limits: { ...options, shortestTtlMs }, processName, events: this.#events });
     this.#shutdown = shutdown;
     this.#longestHoldMs = longestHoldMs;
+    this.#shortestTtlMs = shortestTtlMs;
     this.#closable = {
       timeoutMs: options.shutdownTimeoutMs,
       held: this.#held,
@@ -513,6 +518,7 @@ export class LockService {
     const defaults = call === 'tryAcquire' ? this.#onlyOnce : this.#options;
     if (options === undefined) return defaults;
     const request = resolveRequest(options, defaults, call);
+    checkShortest(request.ttlMs, this.#shortestTtlMs);
     if (request.holdMs) checkHold(request.holdMs, this.#longestHoldMs);
     return request;
   }
@@ -586,7 +592,7 @@ export class LockService {
 
   #electionOf(key: string, given: LeaderOptions): Election {
     checkKey(key);
-    const options = resolveLeaderOptions(given, this.#options.marginMs);
+    const options = resolveLeaderOptions(given, this.#options.marginMs, this.#shortestTtlMs);
     let election = this.#elections.get(key);
     if (!election) {
       const { newcomers: closing } = this.#shutdown;
