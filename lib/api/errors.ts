@@ -229,7 +229,7 @@ const LOST_BECAUSE: Record<LockLostReason, string> = {
   unavailable: 'it could not be extended before its deadline',
   stalled: 'this process was paused or blocked past its deadline',
   shutdown: 'the application closed before the work was done',
-  released: 'it was released before',
+  released: 'it had already been released',
 };
 
 /**

@@ -38,7 +38,7 @@ export interface LeaseOptions {
 export interface HoldOptions {
   /**
    * Keep the lock for at least this long, however the work ends, in milliseconds, 0 to 86 400 000; on a Redlock at most the
-   * `ttlMs` of the registration. It counts from when the store was asked for the lock with success: a crash does not shorten
+   * `ttlMs` of the registration. It counts from when the call has its lock, of several keys all of them: a crash does not shorten
    * it, nor does closing the application. What is still waited for, or given back before the call has it, is not kept.
    * @default 0: until the work has ended
    */

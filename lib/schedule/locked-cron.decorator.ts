@@ -29,7 +29,7 @@ type CronTime = Parameters<typeof Cron>[0];
 
 /** A text that nothing is filled into. */
 type FixedText<Key extends string> = Key extends `${string}{${string}`
-  ? { error: 'a cron job has no arguments: the key must be a fixed text' }
+  ? { error: 'a cron job has no arguments: the key must be a fixed string' }
   : unknown;
 
 type CronMethod = (...args: never) => Promise<unknown>;
@@ -56,7 +56,7 @@ export interface LockedCronDecorator {
  * instances that find it taken skip the run. A job that throws was run, too: the others do not try it again.
  *
  * @param cronTime when it runs, as `@Cron` takes it
- * @param key a fixed text, the same in all instances
+ * @param key a fixed string, the same in all instances
  * @throws LockOptionsError when the class is defined: a key that is no fixed text, `holdMs` left out, what `@Locked` refuses
  */
 export function LockedCron<const Key extends string>(
@@ -69,7 +69,7 @@ export function LockedCron(cronTime: CronTime, key: string, options: LockedCronO
     refuseStandard('@LockedCron', property);
     const where = `@LockedCron on ${target.constructor.name}.${String(property)}`;
     if (typeof key !== 'string' || /[{}]/.test(key)) {
-      throw unfit(`${where}: the key`, key, 'a fixed text like "nightly", since a cron job has no arguments');
+      throw unfit(`${where}: the key`, key, 'a fixed string like "nightly", since a cron job has no arguments');
     }
     const { holdMs, ttlMs, registration, ...cronOptions } = options ?? {};
     if (!(holdMs > 0)) {

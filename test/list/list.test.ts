@@ -150,9 +150,9 @@ it('a list that its limit or its budget has cut short says so [G418]', async () 
 it('list() refuses options that it does not know, or that are out of bounds [G437]', async () => {
   const locks = await openLocks({ memory: true });
   for (const [options, message] of [
-    [{ match: '' }, 'match must be a text of 1 to 1024 bytes: got "".'],
-    [{ match: 'é'.repeat(513) }, 'match must be a text of 1 to 1024 bytes'],
-    [{ match: /order/ }, 'match must be a text of 1 to 1024 bytes: got an object.'],
+    [{ match: '' }, 'match must be a string of 1 to 1024 bytes: got "".'],
+    [{ match: 'é'.repeat(513) }, 'match must be a string of 1 to 1024 bytes'],
+    [{ match: /order/ }, 'match must be a string of 1 to 1024 bytes: got an object.'],
     [{ limit: 0 }, 'limit must be a whole number from 1 to 10000: got 0.'],
     [{ budgetMs: 60_001 }, 'budgetMs must be a whole number of milliseconds from 1 to 60000: got 60001.'],
     [{ budget: 1 }, 'There is no option "budget"'],

@@ -10,7 +10,7 @@ import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
 /** Less than what the pages show, so that the tests see locks outlive it. */
-const TTL_MS = 300;
+const TTL_MS = 1_000;
 
 let server: RedisServer;
 beforeAll(async () => {

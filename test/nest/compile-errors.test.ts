@@ -146,7 +146,7 @@ const MISTAKES: [member: string, message: string][] = [
   ],
   [
     `@LockedCron('* * * * *', 'x:{0}', { holdMs: 5 }) async m(_id: string): Promise<void> {}`,
-    'a cron job has no arguments: the key must be a fixed text',
+    'a cron job has no arguments: the key must be a fixed string',
   ],
   [
     `@LockedCron('* * * * *', 'x', { holdMs: 5 }) async m(): Promise<number> { return 1; }`,

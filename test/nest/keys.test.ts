@@ -129,7 +129,7 @@ describe('a key of arguments', () => {
   it('is refused with the method named, and what to do', async () => {
     expect((await refusalOf('order:{0.id}', {})).message).toBe(
       '@Locked on AnyLocker.run: the key "order:{0.id}" cannot be made: {0.id} is undefined. ' +
-        'Pass a value, or check it before. The method did not run.',
+        'Pass a value, or check it beforehand. The method did not run.',
     );
     expect((await refusalOf('order:{0}', { id: 1 })).message).toContain(
       '{0} is an object without a string form. Name a part of it that is a string or a number. ',

@@ -289,7 +289,7 @@ describe('a class is not defined', () => {
 
   it.each<[what: string, decorator: () => MethodDecorator & ClassDecorator, message: string]>([
     ['a key that is made of arguments', () => loose('outbox:{0}'), 'before there are any calls: got "outbox:{0}"'],
-    ['an empty key', () => loose(''), '@LeaderOnly on Jobs.run: the key must be a fixed text like "outbox"'],
+    ['an empty key', () => loose(''), '@LeaderOnly on Jobs.run: the key must be a fixed string like "outbox"'],
     ['a forgotten key', () => loose(undefined), 'before there are any calls: got undefined'],
     [
       'an option that is none',
@@ -320,13 +320,13 @@ describe('a class is not defined', () => {
       }
       return Static;
     };
-    expect(static_).toThrow('@LeaderOnly belongs on a method of a class that Nest makes: Static.run is none.');
+    expect(static_).toThrow('@LeaderOnly belongs on a method of a class that Nest makes: Static.run is not one.');
     const whole = () => {
       @(loose('a') as ClassDecorator)
       class Whole {}
       return Whole;
     };
-    expect(whole).toThrow('@LeaderOnly belongs on a method of a class that Nest makes: Whole is none.');
+    expect(whole).toThrow('@LeaderOnly belongs on a method of a class that Nest makes: Whole is not one.');
   });
 });
 

@@ -153,8 +153,8 @@ describe('@Locked with several keys', () => {
   });
 
   it.each<[what: string, keys: unknown[], problem: string]>([
-    ['nothing', [], 'locks are acquired together by 1 to 100 keys: got 0.'],
-    ['101 keys', Array.from({ length: 101 }, (_, index) => `key ${index}`), 'by 1 to 100 keys: got 101.'],
+    ['nothing', [], 'a set of locks has 1 to 100 keys: got 0.'],
+    ['101 keys', Array.from({ length: 101 }, (_, index) => `key ${index}`), 'has 1 to 100 keys: got 101.'],
     ['an empty key', ['a', ''], "must be a non-empty string: got ''."],
     ['a number', ['a', 5], 'must be a non-empty string: got number.'],
     ['an array in it', ['a', ['b']], 'must be a non-empty string: got an array; for several keys use acquireAll.'],

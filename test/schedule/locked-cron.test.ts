@@ -45,13 +45,13 @@ it.each<[key: unknown, options: Options, problem: string]>([
   [
     'job:{0}',
     { holdMs: 50 },
-    'the key must be a fixed text like "nightly", since a cron job has no arguments: got "job:{0}"',
+    'the key must be a fixed string like "nightly", since a cron job has no arguments: got "job:{0}"',
   ],
-  ['job:{params.id}', { holdMs: 50 }, 'the key must be a fixed text like "nightly"'],
+  ['job:{params.id}', { holdMs: 50 }, 'the key must be a fixed string like "nightly"'],
   [
     ['a', 'b'],
     { holdMs: 50 },
-    'the key must be a fixed text like "nightly", since a cron job has no arguments: got an array',
+    'the key must be a fixed string like "nightly", since a cron job has no arguments: got an array',
   ],
   [undefined, { holdMs: 50 }, 'got undefined'],
   ['', { holdMs: 50 }, 'the key "" cannot be read: it is empty.'],

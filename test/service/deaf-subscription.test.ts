@@ -126,6 +126,8 @@ describe('a process whose subscription the server has closed without its knowled
       for (const proxy of proxies) proxy.hideCloses();
       for (const node of cluster.nodes) await node.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
       await until(async () => (await listening()) === 2, { what: 'both listen again' });
+      const had = victim!.turns;
+      await until(() => victim!.turns >= had + 5, { what: 'it has turns again' });
       expect(await shareOf(victim!, [other!], 10)).toBeGreaterThan(0.5);
     },
   );

@@ -42,7 +42,7 @@ describe('labels', () => {
     expect(of('contended')).toMatchObject([{ key: 'order:19', label: 'tries' }]);
     expect(of('lost')).toMatchObject([{ label: 'lost' }]);
     for (const label of ['', 'x'.repeat(101), 7 as never]) {
-      await expect(locks.acquire('k', { label })).rejects.toThrow('label must be a text of 1 to 100 characters');
+      await expect(locks.acquire('k', { label })).rejects.toThrow('label must be a string of 1 to 100 characters');
     }
   });
 

@@ -35,7 +35,7 @@ export function checkKeys(keys: readonly unknown[], status: 400 | 500 = 500): st
   for (const key of keys) checkKey(key, status);
   const set = [...new Set(keys as string[])].sort(); // by code units
   if (set.length > 0 && set.length <= MAX_KEYS) return set;
-  throw new LockKeyError(`Locks are acquired together by 1 to ${MAX_KEYS} keys: got ${set.length}.`, status);
+  throw new LockKeyError(`A set of locks has 1 to ${MAX_KEYS} keys: got ${set.length}.`, status);
 }
 
 /** Why a value cannot be a part of a key. */
@@ -43,7 +43,7 @@ export class UnfitPart extends Error {
   constructor(
     message: string,
     /** Advice for the user. */
-    readonly advice = 'Pass a value, or check it before.',
+    readonly advice = 'Pass a value, or check it beforehand.',
   ) {
     super(message);
   }

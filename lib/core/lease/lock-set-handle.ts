@@ -20,7 +20,7 @@ export class LockSetHandle implements LockSet {
   get(key: string): Lock {
     const lock = this.locks.find((each) => each.key === key);
     if (lock) return lock;
-    throw new LockOptionsError(`get("${key}") was called on the locks ${listed(this.keys)}: it is none of these keys.`);
+    throw new LockOptionsError(`get("${key}") was called on the locks ${listed(this.keys)}: it is not one of them.`);
   }
 
   get signal(): AbortSignal {

@@ -30,7 +30,7 @@ const METHOD_CHECKS = {
   holdMs: milliseconds(0, DAY_MS),
   label: (name: string, value: unknown) => {
     const isLabel = typeof value === 'string' && value.length > 0 && value.length <= MAX_LABEL;
-    if (!isLabel) throw unfit(name, value, `a text of 1 to ${MAX_LABEL} characters`);
+    if (!isLabel) throw unfit(name, value, `a string of 1 to ${MAX_LABEL} characters`);
   },
 };
 

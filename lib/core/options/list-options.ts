@@ -9,7 +9,7 @@ const MAX_MATCH_BYTES = 1024;
 const LIST_CHECKS: Readonly<Record<keyof ListOptions, Check>> = {
   match: (name, value) => {
     const isMatch = typeof value === 'string' && value !== '' && Buffer.byteLength(value) <= MAX_MATCH_BYTES;
-    if (!isMatch) throw unfit(name, value, `a text of 1 to ${MAX_MATCH_BYTES} bytes`);
+    if (!isMatch) throw unfit(name, value, `a string of 1 to ${MAX_MATCH_BYTES} bytes`);
   },
   limit: count(1, 10_000),
   budgetMs: milliseconds(1, 60_000),

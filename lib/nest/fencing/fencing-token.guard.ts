@@ -85,7 +85,7 @@ export function fencingClaimOf(
   const headers = values('headers') as Record<string, unknown> | undefined;
   if (!headers) {
     throw new LockOptionsError(
-      `A ${context.getType<string>()} handler has no headers to read ${FENCING_TOKEN_HEADER} from: ` +
+      `A handler of type "${context.getType<string>()}" has no headers to read ${FENCING_TOKEN_HEADER} from: ` +
         'put the token in the message, and check it with a FenceStore.',
     );
   }

@@ -37,7 +37,11 @@ export class LeaderPlan {
         );
       }
       if (typeof key !== 'string' || key === '' || new KeyTemplate(key).origin !== 'static') {
-        throw unfit('the key', key, 'a fixed text like "outbox", since an election begins before there are any calls');
+        throw unfit(
+          'the key',
+          key,
+          'a fixed string like "outbox", since an election begins before there are any calls',
+        );
       }
       this.registration = registration;
       this.options = options;

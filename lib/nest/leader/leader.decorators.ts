@@ -113,7 +113,7 @@ function methodOf(
   const method: unknown = descriptor?.value;
   if (typeof target === 'function' || property === undefined || typeof method !== 'function') {
     const name = property === undefined ? (target as { name?: string }).name : nameOf(target, property);
-    throw new LockOptionsError(`${decorator} belongs on a method of a class that Nest makes: ${name} is none.`);
+    throw new LockOptionsError(`${decorator} belongs on a method of a class that Nest makes: ${name} is not one.`);
   }
   return method as (...args: unknown[]) => unknown;
 }

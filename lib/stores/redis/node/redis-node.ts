@@ -63,7 +63,7 @@ import type { ServerIdentity } from '../client/server-identity.js';
 
 /** Advice for a call whose time was over before its attempt was sent. */
 const CONGESTED =
-  'If it answers others, this process asks for more locks at a time than it can be answered: raise waitMs, or ask for fewer together.';
+  'If it answers others, this process asks for more locks at a time than the server can answer: raise waitMs, or ask for fewer together.';
 
 /** Settings of a node. */
 export interface NodeSettings {
