@@ -19,7 +19,7 @@ import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
 /** How long Terminus keeps an application open that closes, in milliseconds. */
-const GRACE_MS = 500;
+const GRACE_MS = 1_500;
 
 @Controller()
 class HealthController {
