@@ -122,7 +122,8 @@ const isUnheard: Prepare = ({ queue }) => client.zadd(queue, -nowUs(), `${UNHEAR
 /** Of the three processes, the second alone has given a sign lately. */
 const oneIsSilent: Prepare = ({ queue }) => {
   const signs = [`${HEARD} inbox:nobody`, `${HEARD} ${CHANNEL}`, `${UNHEARD} inbox:elsewhere`];
-  return client.zadd(queue, ...signs.flatMap((sign, index) => [(index === 1 ? 0 : 2_500_000) - nowUs(), sign]));
+  const now = nowUs(); // once: signs of the same moment have one order
+  return client.zadd(queue, ...signs.flatMap((sign, index) => [(index === 1 ? 0 : 2_500_000) - now, sign]));
 };
 const wake = queueEntry('wake', CHANNEL, 'woken');
 
