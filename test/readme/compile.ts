@@ -1,4 +1,4 @@
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import ts from 'typescript';
@@ -14,9 +14,13 @@ export function examplesOf(page: string): string[] {
 
 /** Writes a module that can be compiled and imported. @returns its path */
 export function generate(name: string, source: string): string {
+  const path = `${folder}${name}`;
+  // Test files share it: one that is written anew would be loaded anew, with classes that are not those that others have loaded.
+  if (existsSync(path) && readFileSync(path, 'utf8') === source) return path;
   mkdirSync(folder, { recursive: true });
-  writeFileSync(`${folder}${name}`, source);
-  return `${folder}${name}`;
+  writeFileSync(`${path}.${process.pid}`, source);
+  renameSync(`${path}.${process.pid}`, path);
+  return path;
 }
 
 /**
