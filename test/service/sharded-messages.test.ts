@@ -110,7 +110,9 @@ describe('In a Cluster with sharded publish/subscribe', () => {
         await Promise.all(cluster.nodes.map((each) => each.resetCalls()));
         await holder.release();
         const lock = await waiting;
-        counts.push(await sum(cluster.nodes, scriptCalls));
+        const calls = () => sum(cluster.nodes, scriptCalls);
+        await until(async () => (await calls()) >= 2, { what: 'it extends what was handed over' });
+        counts.push(await calls());
         expect(lock.fencingToken).toBeGreaterThan(holder.fencingToken);
         expect((await node.calls()).spublish).toBe(1);
         await lock.release();

