@@ -198,18 +198,18 @@ describe('a lease of its own, from Redis, has', () => {
   it('who follows one that used up a third of its lease', async () => {
     const [locks, others] = [await open(), await open()];
     const holder = await others.acquire('third');
-    const calls = [false, true].map((watchdog) => locks.acquire('third', { watchdog, ttlMs: 900 }));
+    const calls = [false, true].map((watchdog) => locks.acquire('third', { watchdog, ttlMs: 2_100 }));
     await untilQueued(server, 'third', 1);
     await holder.release();
     const first = await calls[0]!;
-    await sleep(310);
+    await sleep(710);
     expect(await first.release()).toBe(true);
     expect((await calls[1]!).owner).not.toBe(first.owner);
   });
 
   it('who follows one whose lease could not be made longer', async () => {
     const proxy = await TcpProxy.start(server.port);
-    const locks = await openLocks({ redis: proxy.url, cohortMs: 60_000, commandTimeoutMs: 100 });
+    const locks = await openLocks({ redis: proxy.url, cohortMs: 60_000, commandTimeoutMs: 300 });
     const others = await open();
     const holder = await others.acquire('not-extended', { ttlMs: 5_000 });
     const requests = [{ ttlMs: 5_000 }, { ttlMs: 20_000 }];
@@ -342,7 +342,7 @@ describe('a crowd of calls', () => {
     const free = await Promise.all([1, 2].map(() => locks.withLock('one-asks', () => true)));
     expect(free).toEqual([true, true]);
     await others.acquire('one-waits');
-    const waits = [1, 2, 3].map(() => locks.acquire('one-waits', { waitMs: 200 }).catch((error: unknown) => error));
+    const waits = [1, 2, 3].map(() => locks.acquire('one-waits', { waitMs: 600 }).catch((error: unknown) => error));
     expect(await waits[2]).toMatchObject({ maxWaiters: 1 });
     expect(await waits[0]).toMatchObject({ code: 'LOCK_CONTENDED', maxWaiters: undefined });
   });
@@ -433,10 +433,10 @@ describe('a lock that is taken by force while it is passed on', () => {
       const before = await others.acquire(key);
       const { turns, over } = calls(locks, key, 1_000);
       await untilQueued(server, key, 1); // from now on it listens
+      const next = waiter.acquire(key);
+      await untilQueued(server, key, 2);
       await before.release();
       await until(() => turns.length > 20, { what: 'it is passed on' });
-      const next = waiter.acquire(key);
-      await untilQueued(server, key, 1);
       await (where === 'here' ? locks : others).forceRelease(key);
       const lock = await next;
       if (where !== 'here') await until(async () => (await queued(server, key)) === 1, { what: 'it has asked Redis' });
