@@ -74,6 +74,7 @@ describe('a process whose subscription the server has closed without its knowled
     ];
     const [victim, ...others] = services.map((locks) => contender(locks, `half-open ${fair}`));
     await untilSubscribers(server, 3);
+    await until(() => [victim!, ...others].every(({ turns }) => turns > 0), { what: 'each has turns' });
     expect(await shareOf(victim!, others, 10)).toBeGreaterThan(0.5);
     proxy.hideCloses();
     await server.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
