@@ -32,30 +32,32 @@ describe('a lock with holdMs', () => {
     const [locks, others] = [await open(), await open()];
     const events = await eventsOf(locks);
     const boom = new Error('boom');
-    await expect(locks.withLock('kept', { holdMs: 800 }, () => Promise.reject(boom))).rejects.toBe(boom);
+    await expect(locks.withLock('kept', { holdMs: 1_200 }, () => Promise.reject(boom))).rejects.toBe(boom);
     const endedAt = Date.now();
-    expect(await leftMs('kept')).toBeLessThanOrEqual(800);
+    const left = await leftMs('kept');
+    expect(left).toBeLessThanOrEqual(1_200);
     const refused: unknown = await others.acquire('kept', { waitMs: 0 }).catch((error: unknown) => error);
     expect(refused).toMatchObject({ code: 'LOCK_CONTENDED', holder: { pid: process.pid } });
     const keptUntil = (refused as { keptUntil: Date }).keptUntil.getTime();
-    expect(keptUntil).toBeGreaterThan(endedAt);
-    expect(keptUntil).toBeLessThanOrEqual(endedAt + 900);
+    expect(keptUntil).toBeGreaterThanOrEqual(endedAt + left - 100);
+    expect(keptUntil).toBeLessThanOrEqual(Date.now() + 1_300);
     expect(String(refused)).toContain('kept until');
     expect(await others.inspect('kept')).toMatchObject({ keptUntil: expect.any(Date) as Date });
     await until(() => events.find(({ type }) => type === 'released'), { what: 'the event' });
     expect(events.find(({ type }) => type === 'released')).toMatchObject({ keptUntil: expect.any(Date) as Date });
     const waited = await others.acquire('kept', { waitMs: 5_000 });
-    expect(Date.now()).toBeGreaterThanOrEqual(keptUntil - 100);
+    expect(Date.now()).toBeGreaterThanOrEqual(endedAt + left - 100);
     await waited.release();
     expect(await isFree('kept')).toBe(true);
   });
 
   it('stands in the store for so long before the call begins, and whenever it is extended [G341]', async () => {
-    const locks = await open({ ttlMs: 200 });
+    const locks = await open({ ttlMs: 1_500 });
     const lock = await locks.acquire('crash', { holdMs: 20_000 });
     expect(await leftMs('crash')).toBeGreaterThan(19_000); // what a crash would leave
-    expect(lock.remainingMs).toBeLessThanOrEqual(200);
+    expect(lock.remainingMs).toBeLessThanOrEqual(1_500);
     const first = lock.remainingMs;
+    await until(() => lock.remainingMs < first - 50, { what: 'a while' });
     await until(() => lock.remainingMs > first - 50, { what: 'an extension' });
     await lock.extend(100);
     expect(await leftMs('crash')).toBeGreaterThan(18_000);
@@ -70,9 +72,9 @@ describe('a lock with holdMs', () => {
     await queued('handed');
     await held.release();
     const lock = await acquiring;
-    expect(await leftMs('handed')).toBeGreaterThan(9_000);
+    expect(await leftMs('handed')).toBeGreaterThan(7_000);
     await lock.release();
-    expect(await leftMs('handed')).toBeGreaterThan(8_000);
+    expect(await leftMs('handed')).toBeGreaterThan(6_000);
   });
 
   it('is released at once when the call gives up before it has it [G343]', async () => {
@@ -99,7 +101,7 @@ describe('a lock with holdMs', () => {
   it('whose hold is not confirmed fails its call, and is released once it can be [G339]', async () => {
     const proxy = await TcpProxy.start(server.port);
     onTestFinished(() => proxy.stop());
-    const locks = await openLocks({ redis: proxy.url, commandTimeoutMs: 200 });
+    const locks = await openLocks({ redis: proxy.url, commandTimeoutMs: 500 });
     locks.events$.subscribe(({ type }) => type === 'acquired' && proxy.dropReplies());
     await expect(locks.acquire('unconfirmed', { holdMs: 10_000 })).rejects.toThrow(/"unconfirmed" could not be kept/);
     proxy.passReplies();
@@ -110,12 +112,12 @@ describe('a lock with holdMs', () => {
   it('is held for longer when a nested call wants that, or that call fails [G344]', async () => {
     const locks = await open();
     await locks.withLock('nested', { holdMs: 500 }, async () => {
-      await locks.withLock('nested', { holdMs: 9_000 }, async () =>
-        expect(await leftMs('nested')).toBeGreaterThan(8_500),
+      await locks.withLock('nested', { holdMs: 20_000 }, async () =>
+        expect(await leftMs('nested')).toBeGreaterThan(18_000),
       );
       await locks.withLock('nested', { holdMs: 100 }, () => Promise.resolve());
     });
-    expect(await leftMs('nested')).toBeGreaterThan(8_000);
+    expect(await leftMs('nested')).toBeGreaterThan(17_000);
     const outer = locks.withLock('failing', async () => {
       await server.command('DEL', 'lock:{failing}');
       const inner = locks.withLock('failing', { holdMs: 1_000 }, () => Promise.resolve('never'));
@@ -130,7 +132,7 @@ describe('a lock with holdMs', () => {
     await locks.acquire('closing', { holdMs: 10_000 });
     await locks.acquire('not-kept');
     await locks.onApplicationShutdown();
-    expect(await leftMs('closing')).toBeGreaterThan(9_000);
+    expect(await leftMs('closing')).toBeGreaterThan(7_000);
     expect(await valueOf('closing')).toMatch(/=$/);
     expect(await isFree('not-kept')).toBe(true);
   });
@@ -138,7 +140,7 @@ describe('a lock with holdMs', () => {
   it('is not passed on within the process, nor handed over, before its time is over [G346]', async () => {
     const [locks, others] = [await open({ cohortMs: 5_000 }), await open()];
     const gate = new Gate();
-    const first = locks.withLock('turns', { holdMs: 700 }, () => gate.opened);
+    const first = locks.withLock('turns', { holdMs: 1_200 }, () => gate.opened);
     await until(async () => !(await isFree('turns')), { what: 'the first to hold it' });
     const heldFrom: number[] = [];
     const waiting = [locks, locks, others].map((service) =>
@@ -155,18 +157,18 @@ describe('a lock with holdMs', () => {
 
   it('is kept when its lease was lost here, and stands in the store [G347]', async () => {
     const locks = await open();
-    const lock = await locks.acquire('lost', { ttlMs: 150, watchdog: false, holdMs: 10_000 });
-    await new Promise((resolve) => lock.signal.addEventListener('abort', resolve));
+    const lock = await locks.acquire('lost', { ttlMs: 400, watchdog: false, holdMs: 10_000 });
+    await until(() => lock.signal.aborted, { what: 'the lease to end here' });
     await until(async () => (await valueOf('lost')).endsWith('='), { what: 'the lock to be kept' });
-    expect(await leftMs('lost')).toBeGreaterThan(9_000);
+    expect(await leftMs('lost')).toBeGreaterThan(7_000);
     expect(await lock.release()).toBe(false);
-    expect(await leftMs('lost')).toBeGreaterThan(9_000);
+    expect(await leftMs('lost')).toBeGreaterThan(7_000);
   });
 
   it('is kept when its lease was lost here, and the application closes before it has ended in the store', async () => {
     const locks = await openLocks({ redis: server.url, marginMs: 5_000 });
     const lock = await locks.acquire('lost-last', { ttlMs: 5_700, watchdog: false, holdMs: 20_000 });
-    await new Promise((resolve) => lock.signal.addEventListener('abort', resolve));
+    await until(() => lock.signal.aborted, { what: 'the lease to end here' });
     expect(await valueOf('lost-last')).not.toMatch(/=$/);
     await locks.onApplicationShutdown();
     expect(await valueOf('lost-last')).toMatch(/=$/);
@@ -182,18 +184,18 @@ describe('a lock with holdMs', () => {
     });
     await until(async () => !/\d$/.test(await valueOf('clock')), { what: 'the lock to be kept or released' });
     expect(await valueOf('clock')).toMatch(/=$/);
-    expect(await leftMs('clock')).toBeGreaterThan(9_000);
+    expect(await leftMs('clock')).toBeGreaterThan(7_000);
   });
 
   it('stands for the longest holdMs of calls that begin at the same time, however they are extended [G337]', async () => {
-    const locks = await open({ ttlMs: 1_000 });
+    const locks = await open({ ttlMs: 5_000 });
     await locks.withLock('both', async (lock) => {
       const nested = [20_000, 10_000].map((holdMs) => locks.acquire('both', { holdMs }));
-      await Promise.all([...nested, lock.extend(500)]);
-      expect(await leftMs('both')).toBeGreaterThan(19_000);
+      await Promise.all([...nested, lock.extend(3_000)]);
+      expect(await leftMs('both')).toBeGreaterThan(18_000);
       for (const each of nested) await (await each).release();
     });
-    expect(await leftMs('both')).toBeGreaterThan(18_000);
+    expect(await leftMs('both')).toBeGreaterThan(17_000);
   });
 
   it('is not passed on within the process, be it kept or given up, though it was granted for several calls in turn', async () => {
@@ -226,13 +228,15 @@ describe('a lock with holdMs', () => {
   it('of a set is kept from the moment on that all of them are acquired [G348]', async () => {
     const [locks, others] = [await open(), await open()];
     const held = await others.acquire('s2');
-    const acquiring = locks.acquireAll(['s1', 's2'], { holdMs: 2_000 });
+    const acquiring = locks.acquireAll(['s1', 's2'], { holdMs: 10_000 });
     await queued('s2');
     const waitedFrom = performance.now();
     await until(() => performance.now() > waitedFrom + 150, { what: 'a while' });
+    const allFreeFrom = performance.now();
     await held.release();
     const set = await acquiring;
-    expect(await leftMs('s1')).toBeGreaterThan(1_900);
+    const left = await leftMs('s1');
+    expect(left).toBeGreaterThan(10_000 - (performance.now() - allFreeFrom) - 20);
     await set.release();
     expect((await valueOf('s1')).endsWith('=') && (await valueOf('s2')).endsWith('=')).toBe(true);
     const refused = await others.tryAcquireAll(['s1', 's3']);
@@ -246,7 +250,7 @@ describe('a lock with holdMs', () => {
       await expect(locks.acquire('quorum', { holdMs: 5_001 })).rejects.toThrow(
         /holdMs must be at most the ttlMs of the registration, 5000, on a Redlock: got 5001/,
       );
-      await locks.withLock('quorum', { ttlMs: 1_000, holdMs: 5_000 }, () => Promise.resolve());
+      await locks.withLock('quorum', { ttlMs: 3_000, holdMs: 5_000 }, () => Promise.resolve());
       expect(await locks.inspect('quorum')).toMatchObject({ keptUntil: expect.any(Date) as Date });
       expect(await locks.tryAcquire('quorum')).toBeNull();
     } finally {
