@@ -32,7 +32,7 @@ describe('labels', () => {
     const held = await others.acquire('order:19');
     await expect(locks.acquire('order:19', { waitMs: 0, label: 'tries' })).rejects.toThrow('"order:19"');
     await held.release();
-    const lost = await locks.acquire('lost', { ttlMs: 50, watchdog: false });
+    const lost = await locks.acquire('lost', { ttlMs: 200, watchdog: false });
     await came('lost');
     await lost.release();
     await came('released', 2);

@@ -53,7 +53,7 @@ describe('several locks, all or none', () => {
   it('a call that gives up has nothing of its set any more [G352]', async () => {
     const [locks, others] = [await open(), await open()];
     const held = await others.acquire('g2');
-    const gaveUp = await locks.acquireAll(['g1', 'g2', 'g3'], { waitMs: 50 }).catch((error: unknown) => error);
+    const gaveUp = await locks.acquireAll(['g1', 'g2', 'g3'], { waitMs: 500 }).catch((error: unknown) => error);
     expect(gaveUp).toBeInstanceOf(LockContendedError);
     expect(gaveUp).toMatchObject({ key: 'g2', holder: { pid: process.pid } });
     expect(await locks.tryAcquireAll(['g1', 'g2'])).toBeNull();
@@ -71,7 +71,7 @@ describe('several locks, all or none', () => {
     const locks = await open();
     const gate = new Gate();
     let set: LockSet | undefined;
-    const running = locks.withLock(['l1', 'l2'], { ttlMs: 300 }, async (held) => {
+    const running = locks.withLock(['l1', 'l2'], { ttlMs: 1_500 }, async (held) => {
       set = held;
       await gate.opened;
       return 'done';
@@ -113,7 +113,7 @@ describe('several locks, all or none', () => {
     await (await acquiring).release();
     await until(() => events.filter(({ type }) => type === 'released').length === 2, { what: 'both releases' });
     expect(events.map(({ type }) => type)).not.toContain('contended');
-    await others.withLock('e2', () => expect(locks.acquireAll(['e1', 'e2'], { waitMs: 30 })).rejects.toThrow('"e2"'));
+    await others.withLock('e2', () => expect(locks.acquireAll(['e1', 'e2'], { waitMs: 400 })).rejects.toThrow('"e2"'));
     await until(() => events.some(({ type, key }) => type === 'contended' && key === 'e2'), { what: 'the refusal' });
   });
 

@@ -46,7 +46,7 @@ describe('calls of one process that want the same lock', () => {
   });
 
   it('cost two Redis calls for a grant, and are passed the lock without any for as long as it lasts', async () => {
-    const locks = await open();
+    const locks = await openLocks({ redis: server.url, cohortMs: 60_000 });
     await locks.withLock('warm', () => {});
     await locks.withLock('warm', () => {});
     await server.resetCalls();
@@ -84,7 +84,7 @@ describe('calls of one process that want the same lock', () => {
   it('say who holds it elsewhere, also those who did not ask Redis themselves', async () => {
     const [locks, others] = [await open(), await open()];
     const { owner } = await others.acquire('elsewhere', { ttlMs: 60_000 });
-    const waits = [1, 2, 3, 4].map(() => locks.acquire('elsewhere', { waitMs: 250 }).catch((error: unknown) => error));
+    const waits = [1, 2, 3, 4].map(() => locks.acquire('elsewhere', { waitMs: 600 }).catch((error: unknown) => error));
     for (const error of await Promise.all(waits)) {
       expect(error).toMatchObject({ code: 'LOCK_CONTENDED', holder: { owner, pid: process.pid } });
     }
@@ -95,7 +95,7 @@ it('who waits in vain is told who holds the lock, whatever was under way when th
   const [locks, others] = [await open(), await open()];
   const keys = Array.from({ length: 100 }, (_, index) => `in-vain ${index}`);
   const held = await Promise.all(keys.map((key) => others.acquire(key)));
-  const waits = keys.map((key, index) => locks.acquire(key, { waitMs: 150 + (index % 50) }));
+  const waits = keys.map((key, index) => locks.acquire(key, { waitMs: 500 + (index % 50) }));
   const outcomes = await Promise.allSettled(waits);
   expect(outcomes).toEqual(
     held.map(({ key, owner }) => ({
@@ -184,7 +184,7 @@ describe('the signal of a call', () => {
     await held.release();
     await (await waits[1])!.release();
     const other = await others.acquire('listeners');
-    await expect(locks.acquire('listeners', { signal, waitMs: 50 })).rejects.toThrow('held by');
+    await expect(locks.acquire('listeners', { signal, waitMs: 500 })).rejects.toThrow('held by');
     await other.release();
     await locks.withLock('listeners', { signal }, () => {});
     expect(getEventListeners(signal, 'abort')).toEqual([]);
