@@ -1,3 +1,4 @@
+import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { RedisLockSettings } from '../../lib/compose/redis-lock-options.js';
 import { LockProcess } from '../support/lock-process.js';
@@ -26,16 +27,20 @@ async function hadAtItsEnd(key: string, waiting: Promise<unknown>): Promise<void
   const askedAt = performance.now();
   const remainingMs = (await server.command('PTTL', `lock:{${key}}`)) as number;
   const answeredAt = performance.now();
+  const stalls = monitorEventLoopDelay({ resolution: 5 });
+  stalls.enable();
   await waiting;
   const hadAt = performance.now();
+  stalls.disable();
+  const stalledMs = stalls.max / 1e6; // this process did not run
   expect(remainingMs).toBeGreaterThan(0);
   expect(hadAt).toBeGreaterThan(askedAt + remainingMs - REDIS_CLOCK_MS);
-  expect(hadAt).toBeLessThan(answeredAt + remainingMs + SLACK_MS);
+  expect(hadAt).toBeLessThan(answeredAt + remainingMs + SLACK_MS + stalledMs);
 }
 
 /** A process holds the lock, others wait for it, and the process is killed. */
 async function crashed(key: string, fair: boolean): Promise<void> {
-  const holder = await LockProcess.start({ redis: server.url, ttlMs: 700 });
+  const holder = await LockProcess.start({ redis: server.url, ttlMs: 1_200 });
   const services = await Promise.all([open({ fair }), open({ fair }), open({ fair })]);
   await holder.acquire(key);
   const calls = services.map((locks) => locks.acquire(key, { waitMs: 20_000 }));
@@ -68,7 +73,7 @@ describe('a lock whose holder crashed is had right at the end of its ttl', () =>
 
   it('of a lease that nobody extends and nobody releases', async () => {
     const [locks, others] = [await open(), await open()];
-    const lost = await others.acquire('not-kept', { ttlMs: 500, watchdog: false });
+    const lost = await others.acquire('not-kept', { ttlMs: 900, watchdog: false });
     const waiting = locks.acquire('not-kept');
     await untilQueued(server, 'not-kept', 1);
     await hadAtItsEnd('not-kept', waiting);
@@ -79,13 +84,13 @@ describe('a lock whose holder crashed is had right at the end of its ttl', () =>
 describe('who waits', () => {
   it('is not woken by the extensions of the holder: it looks once a second', async () => {
     const [locks, others] = [await open(), await open()];
-    const holder = await others.acquire('extended', { ttlMs: 600 });
+    const holder = await others.acquire('extended', { ttlMs: 1_200 });
     const waiting = locks.acquire('extended', { waitMs: 1_500 }).catch((error: unknown) => error);
     await untilQueued(server, 'extended', 1);
     await server.resetCalls();
     expect(await waiting).toMatchObject({ code: 'LOCK_CONTENDED' });
-    // Of the holder an extension each 200 ms, of the waiter a look whenever the lease could have ended, and its farewell.
-    expect(await scriptCalls(server)).toBeLessThan(18);
+    // Of the holder an extension each 400 ms, of the waiter a look whenever the lease could have ended, and its farewell.
+    expect(await scriptCalls(server)).toBeLessThan(8);
     expect(holder.isHeld).toBe(true);
     await holder.release();
   });
