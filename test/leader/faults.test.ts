@@ -9,7 +9,7 @@ import { Shutdown } from '../../lib/core/service/shutdown.js';
 import { monotonic } from '../../lib/core/time/clock.js';
 import { MemoryBackend } from '../../lib/stores/memory/memory.backend.js';
 import { openLocks } from '../support/open-locks.js';
-import { untilQueued } from '../support/queue.js';
+import { queued, untilQueued } from '../support/queue.js';
 import { redisServer, redisServers } from '../support/stage.js';
 import { until } from '../support/until.js';
 
@@ -38,14 +38,16 @@ describe('a leader whose Redis fails', () => {
     await elected(leader);
     const { term } = leader;
     server.pause();
-    const pausedAt = performance.now();
+    const late = setTimeout(() => reasons.push('it is late'), TTL_MS + 300); // in its turn behind that of the deadline
     await until(() => reasons.length > 0, { what: 'its signal aborts' });
-    expect(performance.now() - pausedAt).toBeLessThan(TTL_MS + 300);
+    clearTimeout(late);
     expect(reasons).toEqual([expect.any(LockLostError), false]);
     server.resume();
     await elected(leader);
     expect(leader.term).toBeGreaterThan(term!);
-    expect(states.slice(0, 3)).toEqual(['campaigning', 'leading', 'ending: unavailable']);
+    // Stalled: this process did not run when the deadline passed.
+    expect(states.slice(0, 2)).toEqual(['campaigning', 'leading']);
+    expect(states[2]).toMatch(/^ending: (unavailable|stalled)$/);
     expect(states.slice(-2)).toEqual(['campaigning', 'leading']);
   });
 
@@ -54,7 +56,7 @@ describe('a leader whose Redis fails', () => {
     const locks = await openLocks({ redis: server.url, commandTimeoutMs: 100 });
     const failed: string[] = [];
     locks.events$.subscribe(({ type }) => failed.push(type));
-    const leader = locks.leader('outbox', { ttlMs: 2_000 });
+    const leader = locks.leader('outbox', { ttlMs: 3_000 });
     const states = statesOf(leader);
     await elected(leader);
     const { term } = leader;
@@ -62,7 +64,7 @@ describe('a leader whose Redis fails', () => {
     await until(() => failed.includes('extension-failed'), { what: 'an extension fails' });
     server.resume();
     const remainingMs = () => server.command('PTTL', 'lock:{outbox}');
-    await until(async () => Number(await remainingMs()) > 1_600, { what: 'the lease was extended' });
+    await until(async () => Number(await remainingMs()) > 2_400, { what: 'the lease was extended' });
     expect(leader.term).toBe(term);
     expect(states).toEqual(['campaigning', 'leading']);
   });
@@ -83,12 +85,13 @@ describe('a leader whose Redis fails', () => {
   it('a leader that another one has replaced after FLUSHALL steps down at its next extension, and its term is smaller [G325]', async () => {
     const server = await redisServer();
     const [a, b] = await Promise.all([openLocks({ redis: server.url }), openLocks({ redis: server.url })]);
-    const old = a.leader('outbox', { ttlMs: TTL_MS });
+    const ttlMs = 2_000; // the other one has to be faster than the next extension
+    const old = a.leader('outbox', { ttlMs });
     await elected(old);
     const { term } = old;
     const states = statesOf(old);
     await server.command('FLUSHALL');
-    const next = b.leader('outbox', { ttlMs: TTL_MS });
+    const next = b.leader('outbox', { ttlMs });
     await elected(next);
     expect(next.term).toBeGreaterThan(term!);
     await until(() => !old.isLeader, { what: 'the old one steps down' });
@@ -99,13 +102,15 @@ describe('a leader whose Redis fails', () => {
 });
 
 it('an election is held on a Redlock, and whoever resigns there lets another one lead [G329]', async () => {
-  const urls = (await redisServers(3)).map(({ url }) => url);
+  const servers = await redisServers(3);
+  const urls = servers.map(({ url }) => url);
   const [a, b] = await Promise.all([openLocks({ redlock: urls }), openLocks({ redlock: urls })]);
   const first = a.leader('outbox', { ttlMs: 2_000 });
   await elected(first);
   const { term } = first;
   const second = b.leader('outbox', { ttlMs: 2_000 });
-  await until(() => b.isLocked('outbox'), { what: 'the other one sees the lock' });
+  const places = () => Promise.all(servers.map((server) => queued(server, 'outbox')));
+  await until(async () => (await places()).filter((count) => count > 0).length > 1, { what: 'the other one waits' });
   await first.resign();
   await elected(second);
   expect(first.isLeader).toBe(false);
