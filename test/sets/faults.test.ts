@@ -28,7 +28,7 @@ const untilFree = (prefix: string) =>
 async function throughProxy(settings: RedisLockSettings = {}): Promise<{ proxy: TcpProxy; locks: LockService }> {
   const proxy = await TcpProxy.start(server.port);
   onTestFinished(() => proxy.stop());
-  return { proxy, locks: await open({ redis: proxy.url, commandTimeoutMs: 200, ...settings } as RedisLockSettings) };
+  return { proxy, locks: await open({ redis: proxy.url, commandTimeoutMs: 500, ...settings } as RedisLockSettings) };
 }
 
 describe('a set of which one lock has ended', () => {
@@ -239,10 +239,10 @@ describe('what others do wrong with several locks', () => {
       await expect(call).rejects.toMatchObject({ code: 'LOCK_CONTENDED', key: 'time:2' });
       ended.push(name);
     };
-    const set = refused('set', locks.acquireAll(['time:1', 'time:2'], { waitMs: 600 }));
-    const single = refused('single', others.acquire('time:2', { waitMs: 900 }));
+    const set = refused('set', locks.acquireAll(['time:1', 'time:2'], { waitMs: 1_000 }));
+    const single = refused('single', others.acquire('time:2', { waitMs: 1_300 }));
     await untilQueued(server, 'time:1', 1);
-    const half = performance.now() + 400;
+    const half = performance.now() + 510;
     await until(() => performance.now() > half, { what: 'more than half of that is over' });
     await first.release();
     await Promise.all([set, single]);

@@ -98,7 +98,7 @@ it('sets are served after a bounded number of turns of single locks, although th
 });
 
 it('processes that are killed amid an acquisition, and amid the work, leave locks that end with their ttl [G392]', async () => {
-  const DEAD_MS = 600;
+  const DEAD_MS = 1_000;
   const [survivor, acquiring, working] = processes as [SetProcess, SetProcess, SetProcess];
   await working.hold(['work:1', 'work:2', 'amid:2'], DEAD_MS);
   void acquiring.hold(['amid:3', 'amid:1', 'amid:2'], DEAD_MS);
