@@ -5,6 +5,8 @@ export interface Due {
   job: string;
   second: number;
   did: 'run' | 'skip';
+  /** How long after the second began. */
+  lateMs: number;
 }
 
 /** An instance of an application with cron jobs, whose clock is ahead by so much. Whoever starts it kills it. */

@@ -21,7 +21,11 @@ const { LockService, RedisLockModule } = await load('index.js');
 const { LockedCron } = await load('schedule/index.js');
 
 const due = [];
-const note = (job, did) => due.push({ job, did, second: Math.floor((Date.now() + 100) / 1_000) });
+/** A timer may fire a little early: what is at most 100 ms before a second counts as in it. */
+const note = (job, did) => {
+  const now = Date.now() + 100;
+  due.push({ job, did, second: Math.floor(now / 1_000), lateMs: (now % 1_000) - 100 });
+};
 
 class Jobs {
   async quick() {
