@@ -18,7 +18,7 @@ afterAll(() => server.stop());
 describe('with the watchdog on', () => {
   it('a lock has exactly one holder while a handler runs for five times the ttl, though others try all the time [G1]', async () => {
     const [locks, others] = [await openLocks({ redis: server.url }), await openLocks({ redis: server.url })];
-    const ttlMs = 500;
+    const ttlMs = 600;
     let running = true;
     let tries = 0;
     const stolen: string[] = [];
@@ -70,7 +70,7 @@ describe('with the watchdog on', () => {
     onTestFinished(() => cluster.stop());
     const client = new Cluster(cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port })));
     onTestFinished(() => client.disconnect());
-    const locks = await openLocks({ redis: client, ttlMs: 600 });
+    const locks = await openLocks({ redis: client, ttlMs: 1_000 });
     const [hung, ...well] = await Promise.all(['b', 'c', 'a'].map((key) => locks.acquire(key)));
     cluster.nodes[0]!.pause();
     await until(() => !hung!.isHeld, { what: 'the lock of the node that hangs is lost' });
@@ -85,11 +85,11 @@ describe('with the watchdog on', () => {
 
 describe('with the watchdog off', () => {
   it('the signal of a lock without the watchdog aborts at the deadline, before Redis gives the key to others [G37]', async () => {
-    const locks = await openLocks({ redis: server.url, watchdog: false, marginMs: 300 });
-    const validityMs = 600 - 6 - 2 - 300;
+    const locks = await openLocks({ redis: server.url, watchdog: false, marginMs: 1_000 });
+    const validityMs = 1_300 - 13 - 2 - 1_000;
     const order: string[] = [];
     setTimeout(() => order.push('50 ms before'), validityMs - 50);
-    const lock = await locks.acquire('off', { ttlMs: 600 });
+    const lock = await locks.acquire('off', { ttlMs: 1_300 });
     setTimeout(() => order.push('50 ms after'), validityMs + 50);
     lock.signal.addEventListener('abort', () => order.push(`aborted, held: ${lock.isHeld}`));
     expect(order).toEqual([]);
@@ -121,7 +121,7 @@ describe('with the watchdog off', () => {
   it('the error of work that fails after the loss of its lock is kept in the outcome [G42]', async () => {
     const locks = await openLocks({ redis: server.url });
     const failure = new Error('from the work');
-    const working = locks.withLock('fails', { ttlMs: 50, watchdog: false }, async (lock) => {
+    const working = locks.withLock('fails', { ttlMs: 200, watchdog: false }, async (lock) => {
       await until(() => lock.signal.aborted, { what: 'the lock is lost' });
       throw failure;
     });

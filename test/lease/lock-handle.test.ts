@@ -139,8 +139,8 @@ describe('extend', () => {
   it('sets the ttl that the watchdog keeps to from then on', async () => {
     const locks = await openLocks({ redis: server.url });
     const lock = await locks.acquire('kept', { ttlMs: 60_000 });
-    await lock.extend(300);
-    const extended = async () => (await ttlInRedis('kept')) <= 300 && lock.isHeld;
+    await lock.extend(1_500);
+    const extended = async () => (await ttlInRedis('kept')) <= 1_500 && lock.isHeld;
     await server.command('PEXPIRE', 'lock:{kept}', 60_000);
     await until(extended, { what: 'the watchdog has extended the lease by its new ttl' });
     await lock.extend(60_000);
@@ -216,12 +216,12 @@ describe('extend', () => {
 describe('an extend that Redis does not answer', () => {
   it('rejects as unavailable, the lock is held until its deadline, and the watchdog goes on', async () => {
     const proxy = await TcpProxy.start(server.port);
-    const locks = await openLocks({ redis: proxy.url, commandTimeoutMs: 100 });
-    const lock = await locks.acquire('retried', { ttlMs: 1_500 });
+    const locks = await openLocks({ redis: proxy.url, commandTimeoutMs: 300 });
+    const lock = await locks.acquire('retried', { ttlMs: 2_000 });
     proxy.hold();
     await expect(lock.extend(60_000)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE', key: 'retried' });
     expect(lock.isHeld).toBe(true);
-    expect(lock.remainingMs).toBeLessThan(1_500);
+    expect(lock.remainingMs).toBeLessThan(2_000);
     proxy.release();
     await until(() => lock.remainingMs > 10_000, { what: 'the watchdog has extended the lease' });
     await proxy.stop();
