@@ -82,11 +82,12 @@ describe('run', () => {
     const key = freshKey();
     const file = freshFile();
     const argv = ['run', key, '--redis', server.url];
-    const script = `echo $LOCK_FENCING_TOKEN $MINE > ${file}; sleep 0.2; exit 7`;
+    const script = `echo $LOCK_FENCING_TOKEN $MINE > ${file}; while [ ! -e ${file}.go ]; do sleep 0.02; done; exit 7`;
     const running = call([...argv, ...shell(script)], { env: { MINE: 'mine' } });
     await runs(file);
     expect(await locks.isLocked(key)).toBe(true);
     const { fencingToken } = (await locks.inspect(key))!;
+    writeFileSync(`${file}.go`, '');
     expect(await running).toMatchObject({ code: 7 });
     expect(readFileSync(file, 'utf8')).toBe(`${fencingToken} mine\n`);
     expect(await locks.isLocked(key)).toBe(false);
@@ -135,7 +136,7 @@ describe('run', () => {
     const key = freshKey();
     const file = freshFile();
     const lock = await locks.acquire(key);
-    const { code, err } = await run(key, '--wait', '50ms', ...shell(`touch ${file}`));
+    const { code, err } = await run(key, '--wait', '500ms', ...shell(`touch ${file}`));
     expect({ code, err }).toEqual({ code: 75, err: expect.stringContaining(`is held by pid ${process.pid}`) });
     expect(await run(key, '--wait', '0', ...shell(`touch ${file}`))).toMatchObject({ code: 75 });
     expect(existsSync(file)).toBe(false);
