@@ -51,7 +51,7 @@ it('does not start when Redis accepts connections but does not answer', async ()
 
 it('does not start with a wrong password, and does not repeat it', async () => {
   const guarded = await server('--requirepass', 'right');
-  const error = await failureOf({ redis: `redis://:hunter2@127.0.0.1:${guarded.port}`, connectTimeoutMs: 300 });
+  const error = await failureOf({ redis: `redis://:hunter2@127.0.0.1:${guarded.port}`, connectTimeoutMs: 5_000 });
   expect(error.message).toContain(`127.0.0.1:${guarded.port}`);
   expect(error.message).toMatch(/WRONGPASS|NOAUTH/);
   expect(`${error.stack} ${JSON.stringify(error)} ${error.cause}`).not.toContain('hunter2');
@@ -203,7 +203,7 @@ it('works as soon as Redis accepts the credentials that it refused, once it has 
 
 it('does not start when a majority of the Redlock nodes is gone, and names each', async () => {
   const [one, two, alive] = [await deadServer(), await deadServer(), await server()];
-  const error = await failureOf({ redlock: [one.url, two.url, alive.url], connectTimeoutMs: 100 });
+  const error = await failureOf({ redlock: [one.url, two.url, alive.url], connectTimeoutMs: 600 });
   expect(error.message).toContain(`127.0.0.1:${one.port}`);
   expect(error.message).toContain(`127.0.0.1:${two.port}`);
   expect(error.message).not.toContain(`127.0.0.1:${alive.port}`);

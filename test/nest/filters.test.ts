@@ -252,7 +252,7 @@ describe.each(TRANSPORTS)('clients of $name', ({ filter, around, field, open }) 
   ])(
     'clients see from %s whether a lock is busy or down, or their request has no key, and nothing else [G198]',
     async (_what, by) => {
-      const { ask, locks, log } = await open(by, { redis: redis.url, commandTimeoutMs: 200, shutdownTimeoutMs: 0 });
+      const { ask, locks, log } = await open(by, { redis: redis.url, commandTimeoutMs: 500, shutdownTimeoutMs: 0 });
       const held = await locks.acquire('secret-key');
       const busy = await ask('busy');
       expect(busy).toEqual(around(BUSY, 'busy'));

@@ -212,7 +212,7 @@ describe('an outage', () => {
   });
 
   it('is none that one key is of no use, and does not hide one that comes later', async () => {
-    const test = await makeApp({}, { redis: redis.url, commandTimeoutMs: 200 });
+    const test = await makeApp({}, { redis: redis.url, commandTimeoutMs: 500 });
     await redis.command('RPUSH', 'lock:{used}', 'by another program');
     await expect(test.locks.acquire('used')).rejects.toThrow('Another program keeps other data under that key');
     expect(test.log.lines).toEqual([]);
@@ -253,7 +253,7 @@ describe('an outage', () => {
     ['an extension', 'extension-failed', 1_000],
     ['a release', 'release-failed', 60_000],
   ] as const)('begins with %s that fails, too', async (_what, type, ttlMs) => {
-    const test = await makeApp({}, { redis: redis.url, ttlMs, commandTimeoutMs: 100, shutdownTimeoutMs: 0 });
+    const test = await makeApp({}, { redis: redis.url, ttlMs, commandTimeoutMs: 300, shutdownTimeoutMs: 0 });
     const lock = await test.locks.acquire('a');
     await redis.kill();
     if (type === 'release-failed') await lock.release();
@@ -313,12 +313,12 @@ describe('what happens to many locks at once is logged as two lines:', () => {
 
   it('that their releases are not confirmed', async () => {
     const redis = await RedisServer.start({ args: ['--appendonly', 'yes'] });
-    const lock = { redis: redis.url, commandTimeoutMs: 100, shutdownTimeoutMs: 0 };
+    const lock = { redis: redis.url, commandTimeoutMs: 500, shutdownTimeoutMs: 0 };
     const { app, locks, log } = await makeApp({}, lock);
     const held = [];
     for (const key of keys) held.push(await locks.acquire(key));
     await redis.stop();
-    for (const each of held) await each.release();
+    await Promise.all(held.map((each) => each.release()));
     await app.close(); // which logs what it has
     expect(log.lines.filter((line) => line.includes('release'))).toEqual([
       expect.stringMatching(/^warn The release of lock "key 0" was not confirmed and is being retried: 127.*\.$/),

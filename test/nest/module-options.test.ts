@@ -155,7 +155,7 @@ describe('with Redlock', () => {
     const dead = await RedisServer.start();
     await dead.stop();
     const redlock = [dead.url, ...servers.slice(2).map((server) => server.url)];
-    const log = await start(() => RedisLockModule.forRoot({ redlock, connectTimeoutMs: 300 }));
+    const log = await start(() => RedisLockModule.forRoot({ redlock, connectTimeoutMs: 600 }));
     expect(log.lines).toEqual([
       expect.stringMatching(new RegExp(`^warn Locks of .*warning: 127.0.0.1:${dead.port} cannot be reached: `, 's')),
     ]);
