@@ -163,7 +163,7 @@ describe('metrics', () => {
     const { telemetry, points } = sdk();
     const locks = await openLocks({ memory: true, telemetry }, 'stock');
     const held = await locks.acquire('order:7');
-    const waiting = locks.acquire('order:7', { waitMs: 2_000 });
+    const waiting = locks.acquire('order:7', { waitMs: 20_000 });
     expect(await locks.tryAcquire('order:8')).not.toBeNull();
     expect(await locks.tryAcquire('order:7')).toBeNull();
     await held.extend();
