@@ -250,7 +250,8 @@ function endless(history: readonly Entry[], { answerMs, livenessMs }: Terms): Vi
     const answeredAt = answers.get(turn);
     const hits = faults.filter((fault) => fault.worker === worker);
     if (answeredAt === undefined) {
-      const wasKilled = hits.some((fault) => fault.kind === 'kill-worker' && fault.at >= at);
+      // It may ask a moment after the nemesis has noted that it kills it.
+      const wasKilled = hits.some((fault) => fault.kind === 'kill-worker' && fault.until >= at);
       return wasKilled ? [] : [violation('operation without an end', `${key}: turn ${turn} has no answer`)];
     }
     const stopped = hits.filter(({ kind }) => kind === 'stop-worker').map((stop) => shared(stop, at, answeredAt));
