@@ -248,10 +248,9 @@ export class LockQueue {
       return;
     }
     this.#waiters.push(waiter);
-    const { signal, since, waitMs } = waiter.request;
-    const leftMs = since === undefined ? waitMs : waiter.remainingMs;
+    const { signal, waitMs } = waiter.request;
     // An attempt ends by itself: a call that asks at once, and has the time for it, needs no timer.
-    if (!asks || signal || waiter.wasRefused || leftMs <= backend.attemptTimeoutMs()) this.#limit(waiter);
+    if (!asks || signal || waiter.wasRefused || waitMs <= backend.attemptTimeoutMs()) this.#limit(waiter);
     if (waiter.isSettled) return;
     if (asks) this.#begin(waiter);
     else this.#takeOver(waiter);
