@@ -11,7 +11,10 @@ import { RedlockNodes } from '../support/redlock-nodes.js';
 
 /** Longer than any test takes: whoever has to wait for it does not vote in the test. */
 const LONG_MS = 120_000;
-const NODE_MS = 1_000;
+/** Time enough for a node that runs, on a busy machine. */
+const NODE_MS = 10_000;
+/** For calls that wait for a node that has just died. */
+const SHORT_MS = 1_000;
 
 async function uptime(server: RedisServer): Promise<number> {
   return Number(/uptime_in_seconds:(\d+)/.exec(String(await server.command('INFO', 'server')))![1]);
@@ -19,6 +22,8 @@ async function uptime(server: RedisServer): Promise<number> {
 
 describe('A node of a Redlock', () => {
   let nodes: RedlockNodes;
+  /** None of them has been up for longer. */
+  let startedAt: number;
   /** One for each test that needs a server that has been up for four seconds: they grow old beside the tests before. */
   let old: RedisServer[];
   const backends: LockBackend[] = [];
@@ -28,6 +33,7 @@ describe('A node of a Redlock', () => {
   });
   afterAll(() => Promise.all(old.map((server) => server.stop())));
   beforeEach(async () => {
+    startedAt = performance.now();
     nodes = await RedlockNodes.start(3);
   });
   afterEach(async () => {
@@ -54,7 +60,7 @@ describe('A node of a Redlock', () => {
       : [];
   /** Why a node did not vote; '' if it is not known to have refused that. */
   const problemOf = async (backend: LockBackend, node: number) => {
-    const outcome = await attempt(backend, 300);
+    const outcome = await attempt(backend, 700);
     const causes = outcome.status === 'unavailable' ? outcome.causes : [];
     return causes.find((cause) => cause.node === nodes.names(node)[0])?.problem ?? '';
   };
@@ -95,13 +101,16 @@ describe('A node of a Redlock', () => {
 
   it('votes once the longest ttl has passed, as the rest does', async () => {
     for (const server of nodes.servers) await server.command('FLUSHALL');
-    const backend = await open({ ttlMs: 300 });
-    expect(await attempt(backend, 300)).toMatchObject({ status: 'unavailable' });
-    await until(async () => (await attempt(backend, 300)).status === 'acquired', { what: 'they vote' });
+    const backend = await open({ ttlMs: 700 });
+    expect(await attempt(backend, 700)).toMatchObject({ status: 'unavailable' });
+    await until(async () => (await attempt(backend, 700)).status === 'acquired', { what: 'they vote' });
   });
 
   it('that is dead is told to be so, with what became of the connection, not as one that may have restarted', async () => {
-    const opened = [await open(), await open({ admission: false })];
+    const opened = [
+      await open({ commandTimeoutMs: SHORT_MS }),
+      await open({ admission: false, commandTimeoutMs: SHORT_MS }),
+    ];
     await nodes.kill(1);
     await nodes.kill(2);
     for (const backend of opened) {
@@ -119,11 +128,12 @@ describe('A node of a Redlock', () => {
   });
 
   it('a Redlock node that restarted does not vote, neither for clients that were connected nor for later ones [G90]', async () => {
-    const before = await open();
+    const before = await open({ commandTimeoutMs: SHORT_MS });
     await restart(1);
     await withoutAnother(1);
     await until(async () => abstaining(await attempt(before)).includes(nodes.names(1)[0]!), { what: 'it is seen' });
-    expect(abstaining(await attempt(await open()))).toContain(nodes.names(1)[0]);
+    const later = await open({ commandTimeoutMs: SHORT_MS });
+    expect(abstaining(await attempt(later))).toContain(nodes.names(1)[0]);
   });
 
   it('a Redlock node that restarted with the data of an earlier time does not vote [G91]', async () => {
@@ -170,15 +180,15 @@ describe('A node of a Redlock', () => {
 
   it('that was up for longer than the longest ttl, but for less than two seconds more, does not vote yet', async () => {
     await nodes.servers[1]!.command('SET', 'lock:admission', '1 20 another');
-    const backend = await open({ ttlMs: 300 });
+    const backend = await open({ ttlMs: 700 });
     await withoutAnother(1);
     const [, since] = await until(async () => /votes in (\d+) ms/.exec(await problemOf(backend, 1)), {
       what: 'it says for how long it does not vote',
     });
     // By its uptime, less a second: so it waits for as long as the ttl, with drift, and for two seconds.
-    expect(Number(since)).toBeGreaterThan(300);
-    expect(Number(since)).toBeLessThanOrEqual(303 + 2 + 2_000);
-    await until(async () => (await attempt(backend, 300)).status === 'acquired', { what: 'it votes' });
+    expect(Number(since)).toBeGreaterThanOrEqual(700 + 2_000 - (performance.now() - startedAt));
+    expect(Number(since)).toBeLessThanOrEqual(707 + 2 + 2_000);
+    await until(async () => (await attempt(backend, 700)).status === 'acquired', { what: 'it votes' });
   });
 
   it('that was a replica until now does not vote, however long it has been up', async () => {
@@ -206,8 +216,10 @@ describe('A node of a Redlock', () => {
   });
 
   it('a Redlock node that was flushed notices it in the vote itself, keeps nothing of that vote, and does not vote [G92]', async () => {
-    const backend = await open({ commandTimeoutMs: 10_000 });
-    await granted(backend, claimOn(freshKey(), LONG_MS));
+    const backend = await open();
+    const earlier = claimOn(freshKey(), LONG_MS);
+    await granted(backend, earlier);
+    await nodes.allGranted(earlier.key); // a vote that comes after the flush would notice it
     await nodes.servers[1]!.command('FLUSHALL');
     await withoutAnother(1);
     const claim = claimOn(freshKey(), LONG_MS);
@@ -229,7 +241,11 @@ describe('A node of a Redlock', () => {
   it('a Redlock node that restarted waits for the longest ttl that any node has heard of, not only for its own [G94]', async () => {
     const short = await open({ ttlMs: 100 });
     await granted(short, claimOn(freshKey(), 100));
-    await (await connected({ redlock: nodes.urls, ttlMs: LONG_MS })).close(); // it uses a longer one
+    const other = await connected({ redlock: nodes.urls, ttlMs: LONG_MS }); // it uses a longer one
+    await until(async () => (await guard(0)).split(' ')[1] === String(LONG_MS), {
+      what: 'the node that stays has heard',
+    });
+    await other.close();
     await restart(1);
     await nodes.kill(2);
     const why = async () => {
@@ -246,13 +262,18 @@ describe('A node of a Redlock', () => {
   it('hears of a longer ttl before it grants a lock with it, and before it extends one to it', async () => {
     const backend = await open({ ttlMs: 1_000 });
     const longest = async (node: number) => (await guard(node)).split(' ')[1];
-    await granted(backend, claimOn(freshKey(), 5_000));
-    expect(await Promise.all([0, 1, 2].map(longest))).toEqual(['5000', '5000', '5000']);
-    const claim = claimOn(freshKey(), 1_000);
+    const first = claimOn(freshKey(), 25_000);
+    await granted(backend, first);
+    await nodes.allGranted(first.key); // two would do for the claim
+    expect(await Promise.all([0, 1, 2].map(longest))).toEqual(['25000', '25000', '25000']);
+    const claim = claimOn(freshKey(), 20_000);
     await granted(backend, claim);
-    claim.ttlMs = 7_000;
+    await nodes.allGranted(claim.key);
+    claim.ttlMs = 60_000;
     expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
-    expect(await Promise.all([0, 1, 2].map(longest))).toEqual(['7000', '7000', '7000']);
+    const left = () => Promise.all(nodes.servers.map((server) => server.command('PTTL', `lock:{${claim.key}}`)));
+    await until(async () => (await left()).every((ms) => Number(ms) > 20_000), { what: 'all nodes have extended it' });
+    expect(await Promise.all([0, 1, 2].map(longest))).toEqual(['60000', '60000', '60000']);
   });
 
   it('waits for a longer ttl also if a lock was extended to it before anybody knew whether the nodes had restarted', async () => {
@@ -301,7 +322,7 @@ describe('A node of a Redlock', () => {
     for (const server of durable.servers) {
       await server.command('SET', 'lock:admission', '1 20 appendfsync always');
     }
-    const backend = await open({ redlock: durable.urls });
+    const backend = await open({ redlock: durable.urls, commandTimeoutMs: SHORT_MS });
     const claim = claimOn(freshKey(), LONG_MS);
     await granted(backend, claim);
     await durable.allGranted(claim.key); // two would do for the claim
