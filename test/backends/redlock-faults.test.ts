@@ -27,7 +27,7 @@ describe('A Redlock of 3', () => {
     proxies = await Promise.all(nodes.servers.map(({ port }) => TcpProxy.start(port)));
   });
   beforeEach(async () => {
-    backend = await connected({ redlock: proxies.map(({ url }) => url), commandTimeoutMs: 400, admission: false });
+    backend = await connected({ redlock: proxies.map(({ url }) => url), commandTimeoutMs: 900, admission: false });
   });
   afterEach(async () => {
     for (const proxy of proxies) {
@@ -74,14 +74,14 @@ describe('A Redlock of 3', () => {
     const earlier = await held(); // the scripts are known to the nodes
     await releaseOn(backend, earlier);
     await nodes.allFree(earlier.key);
-    const claim = claimOn(freshKey(), 1_000);
+    const claim = claimOn(freshKey(), 1_500);
     const { del = 0 } = await nodes.servers[2]!.calls();
     nodes.pause(2);
     await granted(backend, claim);
     expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
     await releaseOn(backend, claim);
     const releasedAt = now();
-    await until(() => now() > releasedAt + 1_100, { what: 'it would be over' });
+    await until(() => now() > releasedAt + 1_600, { what: 'it would be over' });
     nodes.resume();
     await until(async () => (await nodes.servers[2]!.calls()).del === del + 1, { what: 'the vote is undone' });
   });
@@ -98,8 +98,10 @@ describe('A Redlock of 3', () => {
       await granted(backend, other);
       expect(await releaseOn(backend, other)).toEqual({ status: 'released' });
     }
+    proxies[2]!.refuse(); // so that it is read before it is released
     await nodes.restart();
     expect(await nodes.owner(2, claim.key)).toBe(claim.owner); // it kept its data
+    await proxies[2]!.accept();
     await until(async () => (await nodes.servers[2]!.command('EXISTS', `lock:{${claim.key}}`)) === 0, {
       what: 'the missed release is made up for',
     });
@@ -240,9 +242,13 @@ describe('A Redlock of 3', () => {
     await nodes.allVote(backend); // so that each node knows the script, and runs it without an answer
     const claim = claimOn(freshKey());
     for (const proxy of proxies.slice(1)) proxy.dropReplies();
+    const before = await nodes.fences(claim.key);
     const attempt = acquireOn(backend, claim);
-    await until(() => nodes.owner(1, claim.key), { what: 'node 1 has granted' });
-    await until(() => nodes.owner(2, claim.key), { what: 'node 2 has granted' });
+    for (const node of [1, 2]) {
+      await until(async () => (await nodes.fence(node, claim.key)) > before[node]!, {
+        what: `node ${node} has granted`,
+      });
+    }
     for (const proxy of proxies) proxy.passReplies();
     expect(await attempt).toMatchObject({ status: 'unavailable' });
     await nodes.allFree(claim.key);
