@@ -184,10 +184,12 @@ describe('Fencing tokens of a Redlock', () => {
   ])(
     'cost one round trip from %s acquisition of a process %s, though its clock is an hour ahead',
     async (from, _how, admission) => {
+      await backend.close(); // it sends nothing more
       const options = resolveOptions({ redlock: nodes.urls, admission, commandTimeoutMs: 20_000 });
       const ahead = await openBackend(options, () => now() + 3_600_000, processName());
       onTestFinished(() => ahead.close());
       await ahead.connect(15_000);
+      await until(async () => (await ahead.ping()).nodes.voting === 3, { what: 'all nodes vote' });
       const turn = async () => {
         const claim = claimOn(freshKey());
         for (const server of nodes.servers) await server.command('DEL', shardOf(claim.key)); // another test may have set it
@@ -243,7 +245,7 @@ describe('Fencing tokens of a Redlock', () => {
 
   it('a fencing token that cannot reach a majority is not issued, and the lock is given back [G19]', async () => {
     await backend.close();
-    backend = await connected({ redlock: [proxy.url, ...nodes.urls.slice(1)], commandTimeoutMs: 400 });
+    backend = await connected({ redlock: [proxy.url, ...nodes.urls.slice(1)], commandTimeoutMs: 900 });
     const claim = claimOn(freshKey());
     await nodes.setFence(0, claim.key, HIGH);
     await nodes.setFence(1, claim.key, HIGH + 50);
