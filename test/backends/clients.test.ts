@@ -119,7 +119,7 @@ describe('Clients', () => {
         scripts: { ...(each as unknown as { scriptsSet: object }).scriptsSet },
       }));
     const before = picture();
-    backend = await connected({ redlock: handed });
+    backend = await connected({ redlock: handed, commandTimeoutMs: 10_000 });
     const claim = claimOn(freshKey());
     await granted(backend, claim);
     await releaseOn(backend, claim);

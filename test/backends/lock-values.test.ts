@@ -24,6 +24,9 @@ const FOREIGN = [
   'a person',
 ];
 
+/** Longer than a busy machine lets a process stand still. */
+const KEPT_MS = 1_500;
+
 describe.each([
   ['one server', 1],
   ['a Redlock', 3],
@@ -33,7 +36,7 @@ describe.each([
   let backend: LockBackend;
   beforeAll(async () => {
     nodes = await RedlockNodes.start(count);
-    options = count === 1 ? { redis: nodes.urls[0]! } : { redlock: nodes.urls, commandTimeoutMs: 2_000 };
+    options = count === 1 ? { redis: nodes.urls[0]! } : { redlock: nodes.urls, commandTimeoutMs: 10_000 };
     backend = await connected(options);
   });
   afterAll(async () => {
@@ -65,18 +68,26 @@ describe.each([
   });
 
   it.each([
-    ['is a moment ahead of the clock of its server', 800_000, 0],
-    ['is a second and more ahead of the clock, which was set back', 5_000_000, undefined],
+    ['is a moment ahead of the clock of its server', 800_000, (ms: number | undefined, agoMs: number) => ms! <= agoMs],
+    [
+      'is a second and more ahead of the clock, which was set back',
+      60_000_000,
+      (ms: number | undefined) => ms === undefined,
+    ],
   ])(
     'a lock whose token %s is shown with a time of its grant only if that is known',
-    async (_what, aheadUs, heldForMs) => {
+    async (_what, aheadUs, isRight) => {
       const key = freshKey();
+      const since = performance.now();
       for (const [node, server] of nodes.servers.entries()) {
         const [seconds, micros] = (await server.command('TIME')) as string[];
         const token = Number(seconds) * 1_000_000 + Number(micros) + aheadUs;
         await nodes.put(node, key, `me@${token}`);
       }
-      expect(await backend.inspect(key)).toMatchObject({ owner: 'me', heldForMs });
+      const { owner, heldForMs } = (await backend.inspect(key))!;
+      expect(owner).toBe('me');
+      const agoMs = Math.max(0, performance.now() - since - aheadUs / 1_000 + 2); // 0, unless the machine is busy
+      expect(heldForMs).toSatisfy((ms: number | undefined) => isRight(ms, agoMs));
       await Promise.all(nodes.servers.map((_server, node) => nodes.drop(node, key)));
     },
   );
@@ -86,7 +97,7 @@ describe.each([
     const { key } = kept;
     const { fencingToken } = await granted(backend, kept);
     const keptAt = Date.now();
-    expect(await releaseOn(backend, kept, 1_000)).toEqual({ status: 'released' });
+    expect(await releaseOn(backend, kept, KEPT_MS)).toEqual({ status: 'released' });
     const values = () => Promise.all(nodes.servers.map((server) => server.command('GET', `lock:{${key}}`)));
     const areKept = async () => (await values()).every((value) => String(value).endsWith('='));
     await until(areKept, { what: 'all nodes keep it' }); // a majority has confirmed it
@@ -97,10 +108,10 @@ describe.each([
     expect(error).toBeInstanceOf(LockContendedError);
     expect(error.message).toMatch(/ is kept until .+ by the holdMs of pid 1 on host; .+ or lower holdMs\. /);
     const lock = await waiting;
-    expect(Date.now() - keptAt).toBeGreaterThanOrEqual(999);
+    expect(Date.now() - keptAt).toBeGreaterThanOrEqual(KEPT_MS - 1);
     for (const { keptUntil, remainingMs } of [info, error]) {
-      expect(remainingMs).toBeLessThanOrEqual(1_000);
-      expect(keptUntil!.getTime() - keptAt).toBeGreaterThanOrEqual(990);
+      expect(remainingMs).toBeLessThanOrEqual(KEPT_MS);
+      expect(keptUntil!.getTime() - keptAt).toBeGreaterThanOrEqual(KEPT_MS - 10);
       expect(keptUntil!.getTime()).toBeLessThanOrEqual(Date.now() + 100);
     }
     expect(lock.fencingToken).toBeGreaterThan(fencingToken);
@@ -131,7 +142,7 @@ describe.each([
       (await Promise.all(nodes.servers.map((_server, node) => valueOn(node, key)))).map(String);
     expect((await values()).filter((value) => value.endsWith(`@${token}`)).length).toBeGreaterThan(count / 2);
 
-    for (const waitMs of [0, 50]) {
+    for (const waitMs of [0, 300]) {
       const error = (await others.acquire(key, { waitMs }).catch((reason: unknown) => reason)) as LockContendedError;
       expect(error.holder).toMatchObject({ owner: lock.owner, pid: process.pid });
       const all = `${inspect(error, { depth: Infinity, showHidden: true })} ${JSON.stringify(error)}`;

@@ -68,7 +68,7 @@ describe('A primary that became a replica and kept its connections', () => {
         what: 'the replica follows',
       });
     await follows(old.server);
-    const backend = await inUse({ redis: old.door.url, waitForReplicas: { count: 1, timeoutMs: 2_000 } });
+    const backend = await inUse({ redis: old.door.url, waitForReplicas: { count: 1, timeoutMs: 5_000 } });
     await becomesReplica(old, next);
     await replica.command('REPLICAOF', '127.0.0.1', next.port);
     old.door.retarget(next.port);
@@ -79,7 +79,7 @@ describe('A primary that became a replica and kept its connections', () => {
   it('is left on each node of a Redlock', async () => {
     const old = [await address(), await address(), await address()];
     await letVote(old.map(({ server }) => server));
-    const backend = await inUse({ redlock: old.map(({ door }) => door.url), commandTimeoutMs: 1_000 });
+    const backend = await inUse({ redlock: old.map(({ door }) => door.url), commandTimeoutMs: 3_000 });
     const next = await redisServers(2); // they vote at once
     for (const [index, server] of next.entries()) {
       await becomesReplica(old[index]!, server);

@@ -13,7 +13,7 @@ describe('Extending a lock of a Redlock', () => {
     nodes = await RedlockNodes.start(3);
   });
   beforeEach(async () => {
-    backend = await connected({ redlock: nodes.urls, commandTimeoutMs: 400 });
+    backend = await connected({ redlock: nodes.urls, commandTimeoutMs: 900 });
   });
   afterEach(async () => {
     nodes.resume();

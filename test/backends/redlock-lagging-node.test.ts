@@ -79,7 +79,7 @@ describe('To a node of a Redlock that lags behind', () => {
   });
 
   it('no vote is sent that would put a call which has given up into the queue', async () => {
-    await expect(locks.acquire('taken', { waitMs: 500 })).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
+    await expect(locks.acquire('taken', { waitMs: 1_000 })).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
     await resume();
     await locks.acquire('behind them');
     await until(() => ran.some((command) => command.includes('lock:{behind them}')), { what: 'the node runs it' });
