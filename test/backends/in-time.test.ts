@@ -42,7 +42,7 @@ describe('what is waited for in time', () => {
     await client.ping();
     const late = vi.fn<() => string>(() => 'late');
     const answer = inTime(client.ping(), 10, late);
-    for (const end = performance.now() + 300; performance.now() < end;);
+    for (const end = performance.now() + 800; performance.now() < end;);
     expect(await answer).toBe('PONG');
     await new Promise((resolve) => setImmediate(resolve));
     expect(late).not.toHaveBeenCalled();

@@ -4,7 +4,7 @@ import { openLocks } from '../support/open-locks.js';
 import { clientOf, NaiveProcess, redisServer } from '../support/stage.js';
 
 /** What a busy machine may add to a wait that ends with the ttl. */
-const SLACK_MS = 300;
+const SLACK_MS = 5_000;
 
 describe('H1: the holder crashes between two commands', () => {
   it('a naive lock of SETNX and PEXPIRE stays for ever when its holder crashes between the two', async () => {
@@ -24,7 +24,7 @@ describe('H1: the holder crashes between two commands', () => {
 
   it('this library leaves no lock without an end when the holder crashes, and a waiter gets it when the ttl is over [G148]', async () => {
     const server = await redisServer();
-    const ttlMs = 1_000;
+    const ttlMs = 1_500;
     const holder = await LockProcess.start({ redis: server.url, ttlMs });
     const keys = Array.from({ length: 300 }, (_, index) => `job ${index}`);
     const [first] = keys.map((key) => holder.acquire(key));

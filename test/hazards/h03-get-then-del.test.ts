@@ -10,7 +10,7 @@ describe('H3: the release reads its own value, and then deletes', () => {
     const server = await redisServer();
     const [a, b, c] = [clientOf(server), clientOf(server), clientOf(server)];
 
-    expect(await tryLock(a, 'lock', 'A', 200)).toBe(true);
+    expect(await tryLock(a, 'lock', 'A', 700)).toBe(true);
     const isMine = (await a.get('lock')) === 'A';
     await until(() => tryLock(b, 'lock', 'B', 60_000), { what: "A's lease has ended, and B has the lock" });
     expect(isMine).toBe(true);
@@ -24,7 +24,7 @@ describe('H3: the release reads its own value, and then deletes', () => {
     const a = await openLocks({ redis: wayOfA.url });
     const b = await openLocks({ redis: server.url });
 
-    const lockOfA = await a.acquire('key', { ttlMs: 300 });
+    const lockOfA = await a.acquire('key', { ttlMs: 800 });
     wayOfA.hold();
     const releasing = lockOfA.release(); // sent while A is the holder
     const lockOfB = await b.acquire('key');

@@ -64,7 +64,7 @@ describe('H4: the end of the lease is a time of the clients', () => {
     onTestFinished(() => clock.mockRestore());
     const ahead = await openLocks({ redis: server.url });
 
-    await crashed!.acquire('key', { ttlMs: 800 });
+    await crashed!.acquire('key', { ttlMs: 1_300 });
     expect(await ahead.tryAcquire('key')).toBeNull();
     await crashed!.kill();
     const race = [

@@ -21,7 +21,7 @@ describe('H8: the command ran, and its reply is lost', () => {
   it('this library finds its own value when the reply was lost: it holds the lock with one token, and leaves nothing behind [G156]', async () => {
     const server = await redisServer();
     const way = await proxyTo(server);
-    const locks = await openLocks({ redis: way.url });
+    const locks = await openLocks({ redis: way.url, commandTimeoutMs: 10_000 });
     await locks.withLock('scripts are loaded', () => {});
 
     const cut = way.cutAfterRequest('lock:{key}');

@@ -6,7 +6,7 @@ import { tryMajority } from '../support/naive.js';
 import { votedOn } from '../support/stored.js';
 import { clientOf, freeOn, ownersOf, redisServers } from '../support/stage.js';
 
-const TTL_MS = 2_000;
+const TTL_MS = 2_500;
 
 describe('H11: a node of a Redlock restarts without its keys', () => {
   it('a naive Redlock lets a node that restarted empty vote at once, and there are two holders', async () => {

@@ -32,7 +32,7 @@ describe('H12: the clock of a Redlock node jumps ahead', () => {
     for (const way of waysOfA) way.refuse();
     const stock = new FencedStore();
     const redlock = [...nodes.slice(0, 3), ...waysOfA].map(({ url }) => url);
-    const options = { ttlMs: 3_000, commandTimeoutMs: 500, watchdog: false };
+    const options = { ttlMs: 30_000, commandTimeoutMs: 1_000, watchdog: false };
     const a = await openLocks({ redlock, ...options });
     const b = await openLocks({ redlock: nodes.map(({ url }) => url), ...options });
 

@@ -5,7 +5,7 @@ import { FencedStore } from './fenced-store.js';
 import { tryLock } from '../support/naive.js';
 import { clientOf, redisServer } from '../support/stage.js';
 
-const TTL_MS = 1_500;
+const TTL_MS = 3_000;
 
 describe('H16: everything in Redis is deleted while a lock is held', () => {
   it('a naive lock with a naive token counter refuses the new holder after FLUSHALL, and accepts the old one', async () => {

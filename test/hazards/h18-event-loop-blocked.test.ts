@@ -3,7 +3,7 @@ import { openLocks } from '../support/open-locks.js';
 import { tryLock } from '../support/naive.js';
 import { blockEventLoop, clientOf, redisServer } from '../support/stage.js';
 
-const TTL_MS = 300;
+const TTL_MS = 500;
 
 describe("H18: the event loop of the holder's process is blocked for twice the ttl", () => {
   it('a naive lock that a timer ends still counts as held in the first line after a blocked event loop, although it is free', async () => {

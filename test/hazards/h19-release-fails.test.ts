@@ -4,7 +4,7 @@ import { tryLock, unlock } from '../support/naive.js';
 import { until } from '../support/until.js';
 import { clientOf, freeOn, proxyTo, redisServer } from '../support/stage.js';
 
-const COMMAND_TIMEOUT_MS = 300;
+const COMMAND_TIMEOUT_MS = 700;
 
 describe('H19: Redis goes away while the work runs', () => {
   it('a naive lock replaces the result or error of the work by the failure of its release', async () => {

@@ -86,14 +86,14 @@ describe('H22: the application closes while a handler holds a lock', () => {
       }
     }
 
-    const { app, url, events } = await startApp({ controllers: [Payments] }, { redis: server.url, ttlMs: 900 });
+    const { app, url, events } = await startApp({ controllers: [Payments] }, { redis: server.url, ttlMs: 2_400 });
     const answer = get(`${url}/pay`);
     await began.opened;
     const closing = app.close();
     await until(() => events.some(({ type }) => type === 'closing'), { what: 'it waits for the handler' });
     const ttl = async () => Number(await server.command('PTTL', 'lock:{key}'));
-    await until(async () => (await ttl()) < 700, { what: 'time passes' });
-    await until(async () => (await ttl()) > 700, { what: 'the lock is still kept' });
+    await until(async () => (await ttl()) < 1_800, { what: 'time passes' });
+    await until(async () => (await ttl()) > 1_800, { what: 'the lock is still kept' });
     finish.open();
     expect(await answer).toBe('200 paid');
     await closing;

@@ -8,7 +8,7 @@ import { tryMajority } from '../support/naive.js';
 import { clientOf, freeOn, redisServers } from '../support/stage.js';
 import { shardOf } from '../support/stored.js';
 
-const TTL_MS = 1_000;
+const TTL_MS = 1_500;
 /** Of A, after the snapshot. */
 const TURNS = 3;
 
@@ -46,7 +46,7 @@ describe('H25: a node of a Redlock restarts with an older snapshot', () => {
 
   it('this library gives the next holder a greater token than all whose counts a node with an older snapshot has forgotten [G179]', async () => {
     const nodes = await redisServers(3);
-    const options = { redlock: nodes.map(({ url }) => url), ttlMs: TTL_MS, commandTimeoutMs: 500 };
+    const options = { redlock: nodes.map(({ url }) => url), ttlMs: TTL_MS, commandTimeoutMs: 2_000 };
     const [a, b] = [await openLocks(options), await openLocks(options)];
     const stock = new FencedStore();
     const refuse = (key: string, node: RedisServer) => node.command('SET', `lock:{${key}}`, 'another', 'PX', 60_000);
