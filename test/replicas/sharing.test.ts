@@ -23,8 +23,16 @@ describe('The wait for replicas', () => {
   it('is one for all that are acquired at once', async () => {
     const locks = await open(PATIENTLY);
     const keys = Array.from({ length: 150 }, () => freshKey());
-    const acquireAll = () => Promise.all(keys.map((key) => locks.acquire(key)));
-    // Two script calls bring them, so they may be answered one after the other.
+    const acquireAll = async () => {
+      primary.cutOff(); // until all are granted, or a slow server would answer the first calls before the last
+      const acquiring = Promise.all(keys.map((key) => locks.acquire(key)));
+      const granted = async () =>
+        (await primary.server.command('EXISTS', ...keys.map((key) => `lock:{${key}}`))) === 150;
+      await until(granted, { what: 'all are granted' });
+      primary.uncut();
+      await acquiring;
+    };
+    // Several script calls bring them, so the wait for the first may have begun before the others are answered.
     expect(await primary.waits(acquireAll)).toBeLessThanOrEqual(2);
     for (const key of keys) {
       const { primary: owner, replica } = await primary.owners(key);
@@ -102,10 +110,10 @@ describe('The wait for replicas', () => {
   });
 
   it('an extension with waitForReplicas that the replica does not get is none [G77]', async () => {
-    const locks = await open({ count: 1, timeoutMs: 400 }, { ttlMs: 60_000 });
+    const locks = await open({ count: 1, timeoutMs: 900 }, { ttlMs: 60_000 });
     const lock = await locks.acquire(freshKey());
     primary.cutOff();
-    await expect(lock.extend()).rejects.toThrow('0 of 1 replicas had it within 400 ms');
+    await expect(lock.extend()).rejects.toThrow('0 of 1 replicas had it within 900 ms');
     await primary.letIn();
     await lock.extend();
     expect(lock.isHeld).toBe(true);
@@ -125,7 +133,7 @@ describe('The wait for replicas', () => {
   });
 
   it('ends a lock at its deadline whose extensions the replica does not get', async () => {
-    const locks = await open({ count: 1, timeoutMs: 400 }, { ttlMs: 1_200 });
+    const locks = await open({ count: 1, timeoutMs: 550 }, { ttlMs: 1_700 });
     const work = locks.withLock(freshKey(), async ({ signal }) => {
       primary.cutOff();
       await until(() => signal.aborted, { what: 'the lock is lost' });
@@ -144,7 +152,7 @@ describe('The wait for replicas', () => {
   });
 
   it('is in vain for twice its time at most when others wait in vain', async () => {
-    const locks = await open({ count: 1, timeoutMs: 500 });
+    const locks = await open({ count: 1, timeoutMs: 750 });
     await locks.withLock(freshKey(), () => {});
     const waits = await primary.waits(async () => {
       primary.cutOff();
