@@ -16,12 +16,12 @@ describe('A failover by Sentinel', () => {
     const group = await sentinelGroup();
     const naive = clientOf(group);
     const [plain, withOne] = [await locksOf(group), await locksOf(group, { waitForReplicas: ONE })];
-    const withBoth = await locksOf(group, { waitForReplicas: { count: 2, timeoutMs: 200 } });
+    const withBoth = await locksOf(group, { waitForReplicas: { count: 2, timeoutMs: 700 } });
 
     group.replicas[0].stream.dropReplies(); // the one to be promoted
     expect(await tryLock(naive, 'naive', 'A', 60_000)).toBe(true);
     const [plainLock, lockWithOne] = [await plain.acquire('plain'), await withOne.acquire('with one')];
-    await expect(withBoth.acquire('with both')).rejects.toThrow('1 of 2 replicas had it within 200 ms');
+    await expect(withBoth.acquire('with both')).rejects.toThrow('1 of 2 replicas had it within 700 ms');
 
     await group.primary.kill();
     const promoted = await group.failedOver();
@@ -84,7 +84,7 @@ describe('A failover by Sentinel', () => {
 
   it('waiters of a failover that is longer than commandTimeoutMs are rejected within that time, leave nothing behind, and may ask again [G81]', async () => {
     const group = await sentinelGroup();
-    const [holder, waiter] = [await locksOf(group), await locksOf(group, { commandTimeoutMs: 100 })];
+    const [holder, waiter] = [await locksOf(group), await locksOf(group, { commandTimeoutMs: 600 })];
     const lock = await holder.acquire('key', { ttlMs: 3_000, watchdog: false });
     const waiting = expect(waiter.acquire('key', { waitMs: 60_000 })).rejects.toMatchObject({
       code: 'LOCK_UNAVAILABLE',
