@@ -62,17 +62,22 @@ describe('A Redlock that is far away', () => {
     const { findings } = await (await openLocks({ redlock })).diagnose();
     const commandTimeoutMs = Number(/Set commandTimeoutMs to (\d+)/.exec(findings[0]!.message)![1]);
     const locks = await openLocks({ redlock, commandTimeoutMs });
-    expect(await locks.withLock(freshKey(), () => 'work')).toBe('work');
-    expect((await locks.diagnose()).findings).toEqual([]);
+    const worked = () => locks.withLock(freshKey(), () => 'work').catch(() => undefined);
+    expect(await until(worked, { what: 'a lock was given' })).toBe('work');
+    await until(async () => (await locks.diagnose()).findings.length === 0, { what: 'the doctor finds nothing' });
   });
 });
 
 describe('One Redis that is far away', () => {
   it('the doctor warns when two round trips take longer than a command may [G281]', async () => {
     const locks = await openLocks({ redis: await far(await redisServer(...DURABLE), 600) });
-    const { findings } = await locks.diagnose();
-    expect(findings).toMatchObject([{ severity: 'warning', code: 'round-trip' }]);
-    expect(findings[0]!.message).toMatch(/has 1000 ms for it: locks fail when it takes a little longer\./);
+    const finding = await until(
+      // On a busy machine it may take so long at first that it is an error.
+      async () => (await locks.diagnose()).findings.find(({ severity }) => severity === 'warning'),
+      { what: 'the doctor warns' },
+    );
+    expect(finding.code).toBe('round-trip');
+    expect(finding.message).toMatch(/has 1000 ms for it: locks fail when it takes a little longer\./);
   });
 
   it('says which option to raise when no command is answered in time', async () => {

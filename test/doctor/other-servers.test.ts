@@ -172,7 +172,7 @@ describe('The doctor on servers other than Redis', () => {
       servers.map((server, at) => posingAs(DRAGONFLY.replace('6f2a', `${at}f2a`), server)),
     );
     const found = async (urls: string[], admission?: boolean) => {
-      const locks = await openLocks({ redlock: urls, commandTimeoutMs: 500, admission, lazyConnect: true });
+      const locks = await openLocks({ redlock: urls, commandTimeoutMs: 5_000, admission, lazyConnect: true });
       return codes((await locks.diagnose()).findings);
     };
     const [one, ...others] = doors.map(({ url }) => url);
@@ -187,7 +187,7 @@ describe('The doctor on servers other than Redis', () => {
     const doors = await Promise.all(infos.map((info, at) => posingAs(info, servers[at]!)));
     const locks = await openLocks({
       redlock: doors.map(({ url }) => url),
-      commandTimeoutMs: 500,
+      commandTimeoutMs: 5_000,
       admission: false,
       lazyConnect: true,
     });

@@ -8,7 +8,7 @@ import { replicaOf } from '../support/replica-of.js';
 import { skewedClock } from './skewed-clock.js';
 
 async function findingsOn(...redlock: string[]): Promise<Finding[]> {
-  const locks = await openLocks({ redlock, commandTimeoutMs: 500 });
+  const locks = await openLocks({ redlock, commandTimeoutMs: 5_000 });
   return (await locks.diagnose()).findings;
 }
 
@@ -74,7 +74,7 @@ describe('The doctor of a Redlock', () => {
 
   it('warns of a minority that cannot be used, and calls it an error when no majority is left', async () => {
     const servers = await redisServers(3);
-    const locks = await openLocks({ redlock: servers.map(({ url }) => url), commandTimeoutMs: 500 });
+    const locks = await openLocks({ redlock: servers.map(({ url }) => url), commandTimeoutMs: 5_000 });
     await servers[0]!.kill();
     const { nodes, findings } = await locks.diagnose();
     expect(nodes.map(({ name, reachable }) => [name, reachable])).toEqual([
@@ -93,7 +93,7 @@ describe('The doctor of a Redlock', () => {
 
   it('the doctor finds nodes whose clocks are more than a second apart [G240]', async () => {
     const [one, two, three] = (await redisServers(3)) as [RedisServer, RedisServer, RedisServer];
-    const ahead = await skewedClock(three, 5);
+    const ahead = await skewedClock(three, 60);
     const findings = await findingsOn(one.url, two.url, ahead);
     expect(codes(findings)).toEqual(['warning clocks-differ']);
     const [, fast, ms, slow] = /^The clock of (\S+) is at least (\d+) ms ahead of that of (\S+)\./.exec(
@@ -101,14 +101,14 @@ describe('The doctor of a Redlock', () => {
     )!;
     expect(`redis://${fast}`).toBe(ahead);
     expect([nameOf(one), nameOf(two)]).toContain(slow);
-    expect(Number(ms)).toBeGreaterThan(4_000);
-    expect(Number(ms)).toBeLessThanOrEqual(5_001);
+    expect(Number(ms)).toBeGreaterThan(50_000);
+    expect(Number(ms)).toBeLessThanOrEqual(60_001);
   });
 
   it('cannot tell whether nodes are independent that do not let it ask, and says so', async () => {
     const servers = (await redisServers(3)) as [RedisServer, RedisServer, RedisServer];
     const mute = { ...(await aclUser(servers[2], { without: ['+info'] })), enableReadyCheck: false };
-    const locks = await openLocks({ redlock: [servers[0].url, servers[1].url, mute], commandTimeoutMs: 500 });
+    const locks = await openLocks({ redlock: [servers[0].url, servers[1].url, mute], commandTimeoutMs: 5_000 });
     const { findings } = await locks.diagnose();
     expect(codes(findings)).toEqual(['warning not-checked']);
     expect(findings[0]!.message).toContain('the right +info is needed');

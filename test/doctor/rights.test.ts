@@ -86,8 +86,8 @@ describe('A user of Redis with the rights that docs/operations.md names', () => 
     await letVote(servers);
     const redlock = await Promise.all(servers.map((server) => aclUser(server)));
     const both = [
-      await openLocks({ redlock, commandTimeoutMs: 1_000 }),
-      await openLocks({ redlock, commandTimeoutMs: 1_000 }),
+      await openLocks({ redlock, commandTimeoutMs: 10_000 }),
+      await openLocks({ redlock, commandTimeoutMs: 10_000 }),
     ] as const;
     // Counters that differ are made equal before a token is issued.
     await Promise.all(servers.map((server, index) => server.command('SET', shardOf('path'), 2 ** 52 + index * 1_000)));

@@ -41,7 +41,7 @@ const DURABLE = ['--appendonly', 'yes'];
 describe('An application that starts', () => {
   it('logs what it found in one block', async () => {
     const server = await redisServer(...DURABLE);
-    const lines = await logOf({ redis: server.url });
+    const lines = await logOf({ redis: server.url, commandTimeoutMs: 10_000 });
     expect(lines).toHaveLength(1);
     expect(lines[0]).toMatch(
       new RegExp(
