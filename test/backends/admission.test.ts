@@ -281,7 +281,7 @@ describe('A node of a Redlock', () => {
     onTestFinished(async () => void (await Promise.all(proxies.map((proxy) => proxy.stop()))));
     const clients = proxies.map((proxy) => clientOf(proxy));
     const shortMs = 30_000;
-    const backend = await open({ redlock: clients, ttlMs: shortMs, commandTimeoutMs: 20_000 });
+    const backend = await open({ redlock: clients, ttlMs: shortMs, commandTimeoutMs: 5_000 });
     const claim = claimOn(freshKey(), shortMs);
     await granted(backend, claim);
     // The guard listens to its client, too, and before: it has asked then, but nothing has reached the node.
