@@ -1,0 +1,233 @@
+import { LuaError, Multi, numberOf, Table, textOf, typeOf, type LuaFunction, type LuaValue } from './values.js';
+
+/** What compiled scripts call: operators whose operands can have the wrong type, and the functions of Lua that they use. */
+
+export function toNumber(value: LuaValue): number {
+  const number = numberOf(value);
+  if (number === undefined) throw new LuaError(`attempt to perform arithmetic on a ${typeOf(value)} value`);
+  return number;
+}
+
+export function toText(value: LuaValue): string {
+  if (typeof value === 'string') return value;
+  if (typeof value === 'number') return textOf(value);
+  throw new LuaError(`attempt to concatenate a ${typeOf(value)} value`);
+}
+
+/** Texts by bytes, as in the locale C. */
+export function less(a: LuaValue, b: LuaValue): boolean {
+  if (typeof a === 'number' && typeof b === 'number') return a < b;
+  if (typeof a === 'string' && typeof b === 'string') return a < b;
+  throw new LuaError(`attempt to compare ${typeOf(a)} with ${typeOf(b)}`);
+}
+
+export function lessOrEqual(a: LuaValue, b: LuaValue): boolean {
+  if (typeof a === 'number' && typeof b === 'number') return a <= b;
+  if (typeof a === 'string' && typeof b === 'string') return a <= b;
+  throw new LuaError(`attempt to compare ${typeOf(a)} with ${typeOf(b)}`);
+}
+
+export const greater = (a: LuaValue, b: LuaValue): boolean => less(b, a);
+export const greaterOrEqual = (a: LuaValue, b: LuaValue): boolean => lessOrEqual(b, a);
+
+export function lengthOf(value: LuaValue): number {
+  if (typeof value === 'string' || value instanceof Table) return value.length;
+  throw new LuaError(`attempt to get length of a ${typeOf(value)} value`);
+}
+
+export function index(value: LuaValue, key: LuaValue): LuaValue {
+  if (value instanceof Table) return value.get(key);
+  throw new LuaError(`attempt to index a ${typeOf(value)} value`);
+}
+
+export function setIndex(target: LuaValue, key: LuaValue, value: LuaValue): void {
+  if (!(target instanceof Table)) throw new LuaError(`attempt to index a ${typeOf(target)} value`);
+  target.set(key, value);
+}
+
+export function call(value: LuaValue, args: readonly LuaValue[]): LuaValue | Multi {
+  if (typeof value !== 'function') throw new LuaError(`attempt to call a ${typeOf(value)} value`);
+  return value(...args);
+}
+
+export const first = (result: LuaValue | Multi): LuaValue => (result instanceof Multi ? result.values[0] : result);
+export const all = (result: LuaValue | Multi): readonly LuaValue[] =>
+  result instanceof Multi ? result.values : [result];
+
+/** The results of a function, as many as there are. */
+export const results = (values: readonly LuaValue[]): Multi => new Multi(values);
+
+function textArgument(value: LuaValue, name: string): string {
+  if (typeof value === 'string') return value;
+  if (typeof value === 'number') return textOf(value);
+  throw new LuaError(`bad argument to '${name}' (string expected, got ${typeOf(value)})`);
+}
+
+function numberArgument(value: LuaValue, name: string): number {
+  const number = numberOf(value);
+  if (number === undefined) throw new LuaError(`bad argument to '${name}' (number expected, got ${typeOf(value)})`);
+  return number;
+}
+
+export const globals: Readonly<Record<string, LuaFunction>> = {
+  type: (value) => typeOf(value),
+  tonumber: (value) => numberOf(value),
+  tostring: (value) => (typeof value === 'string' ? value : typeof value === 'number' ? textOf(value) : nameOf(value)),
+};
+
+function nameOf(value: Exclude<LuaValue, string | number>): string {
+  return typeof value === 'boolean' ? String(value) : typeOf(value);
+}
+
+export const math: Readonly<Record<string, LuaFunction>> = {
+  abs: (value) => Math.abs(numberArgument(value, 'abs')),
+  floor: (value) => Math.floor(numberArgument(value, 'floor')),
+  max: (...values) => Math.max(...values.map((value) => numberArgument(value, 'max'))),
+  min: (...values) => Math.min(...values.map((value) => numberArgument(value, 'min'))),
+};
+
+export const string: Readonly<Record<string, LuaFunction>> = {
+  sub(value, from, to = -1) {
+    const text = textArgument(value, 'sub');
+    const start = positionIn(text, numberArgument(from, 'sub'));
+    const end = positionIn(text, numberArgument(to, 'sub'));
+    return text.slice(Math.max(start, 1) - 1, Math.max(end, 0));
+  },
+  match(value, pattern) {
+    const found = patternOf(pattern, 'match').exec(textArgument(value, 'match'));
+    if (!found) return undefined;
+    return found.length === 1 ? found[0] : new Multi(found.slice(1));
+  },
+  find(value, pattern) {
+    const found = patternOf(pattern, 'find').exec(textArgument(value, 'find'));
+    return found ? new Multi([found.index + 1, found.index + found[0].length, ...found.slice(1)]) : undefined;
+  },
+  gsub(value, pattern, replacement) {
+    const by = textArgument(replacement, 'gsub');
+    let count = 0;
+    const every = new RegExp(patternOf(pattern, 'gsub'), 'g');
+    const text = textArgument(value, 'gsub').replace(every, (...found: string[]) => {
+      count++;
+      return by.replace(/%(.)/g, (_, sign: string) => (/\d/.test(sign) ? found[Number(sign)]! : sign));
+    });
+    return new Multi([text, count]);
+  },
+  format(value, ...args) {
+    let next = 0;
+    return textArgument(value, 'format').replace(
+      /%(0?)(\d*)(?:\.(\d+))?(.)/g,
+      (spec, zero: string, width: string, precision: string | undefined, kind: string) => {
+        if (spec === '%%') return '%';
+        const text = formatted(args[next++], kind, precision, spec);
+        if (!zero || text[0] !== '-') return text.padStart(Number(width), zero || ' ');
+        return `-${text.slice(1).padStart(Number(width) - 1, '0')}`;
+      },
+    );
+  },
+};
+
+/** Counted from 1, or from the end where it is negative. */
+function positionIn(text: string, position: number): number {
+  const whole = Math.trunc(position);
+  return whole < 0 ? text.length + whole + 1 : whole;
+}
+
+function formatted(value: LuaValue, kind: string, precision: string | undefined, spec: string): string {
+  if (kind === 's' && precision === undefined) return textArgument(value, 'format');
+  if (kind === 'd' && precision === undefined) return integerText(Math.trunc(numberArgument(value, 'format')));
+  if (kind === 'f' && precision === '0') return integerText(roundToEven(numberArgument(value, 'format')));
+  throw new Error(`The simulation does not know "${spec}" of string.format: add it to test/simulation/lua/library.ts.`);
+}
+
+const integerText = (value: number): string => (Number.isFinite(value) ? BigInt(value).toString() : textOf(value));
+
+/** As C rounds by default. */
+function roundToEven(value: number): number {
+  const floor = Math.floor(value);
+  const rest = value - floor;
+  if (rest !== 0.5) return Math.round(value);
+  return floor % 2 === 0 ? floor : floor + 1;
+}
+
+/** The classes of characters of Lua, as they are in the locale C. */
+const CLASSES: Readonly<Record<string, string>> = {
+  a: 'A-Za-z',
+  d: '0-9',
+  l: 'a-z',
+  s: ' \\t\\n\\v\\f\\r',
+  u: 'A-Z',
+  w: 'A-Za-z0-9',
+  x: 'A-Fa-f0-9',
+};
+const patterns = new Map<string, RegExp>();
+
+/**
+ * A pattern of Lua as a regular expression. In both a repetition is of one character or class, takes as much as it can ("-": as
+ * little), and gives back until the rest fits. What has no equal is refused.
+ */
+function patternOf(value: LuaValue, name: string): RegExp {
+  const pattern = textArgument(value, name);
+  let found = patterns.get(pattern);
+  if (!found) patterns.set(pattern, (found = new RegExp(expressionOf(pattern))));
+  return found;
+}
+
+function expressionOf(pattern: string): string {
+  const refuse = (what: string): never => {
+    throw new Error(
+      `The simulation does not know ${what} in the pattern "${pattern}": see test/simulation/lua/library.ts.`,
+    );
+  };
+  const classOf = (letter: string) => CLASSES[letter.toLowerCase()] ?? refuse(`%${letter}`);
+  let at = pattern.startsWith('^') ? 1 : 0;
+  let expression = at === 1 ? '^' : '';
+
+  const set = (): string => {
+    let text = '[';
+    if (pattern[++at] === '^') text += pattern[at++]!;
+    for (const begin = at; pattern[at] !== ']' || at === begin; at++) {
+      if (at >= pattern.length) refuse('a set without its end');
+      const character = pattern[at]!;
+      if (character === '%') {
+        const escaped = pattern[++at] ?? refuse('% at the end');
+        text += /[a-z]/.test(escaped)
+          ? classOf(escaped)
+          : /[A-Z]/.test(escaped)
+            ? refuse(`%${escaped} in a set`)
+            : literal(escaped);
+      } else {
+        text += character === '-' && at > begin && pattern[at + 1] !== ']' ? '-' : literal(character);
+      }
+    }
+    return `${text}]`;
+  };
+
+  for (; at < pattern.length; at++) {
+    const character = pattern[at]!;
+    if (character === '(' && pattern[at + 1] === ')') refuse('a capture of a position');
+    if (character === '(' || character === ')') {
+      expression += character;
+      continue;
+    }
+    if (character === '$' && at === pattern.length - 1) {
+      expression += '$';
+      continue;
+    }
+    if (character === '%') {
+      const escaped = pattern[++at] ?? refuse('% at the end');
+      if (/[\dbf]/.test(escaped)) refuse(`%${escaped}`);
+      if (/[a-z]/.test(escaped)) expression += `[${classOf(escaped)}]`;
+      else if (/[A-Z]/.test(escaped)) expression += `[^${classOf(escaped)}]`;
+      else expression += literal(escaped);
+    } else if (character === '[') expression += set();
+    else expression += character === '.' ? '[^]' : literal(character);
+    const repetition = pattern[at + 1];
+    if (repetition === '*' || repetition === '+' || repetition === '?' || repetition === '-') {
+      expression += repetition === '-' ? '*?' : repetition;
+      at++;
+    }
+  }
+  return expression;
+}
+
+const literal = (character: string): string => `\\x${character.charCodeAt(0).toString(16).padStart(2, '0')}`;

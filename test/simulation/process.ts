@@ -1,0 +1,236 @@
+import { AsyncLocalStorage, AsyncResource } from 'node:async_hooks';
+import { Heap } from './heap.js';
+import type { Scheduler } from './scheduler.js';
+
+/** Runs in no async context. */
+const outsideOfAll = AsyncLocalStorage.snapshot();
+
+/** The longest time of a timer of Node.js, in milliseconds: beyond it a timer fires at once. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+type Callback = (...args: never[]) => void;
+
+/** What `setTimeout`, `setInterval` and `setImmediate` return. */
+export class SimulatedTimer {
+  /** When it fires, by the monotonic clock in whole milliseconds. */
+  dueMs = 0;
+  /** Among those of one time, the order in which they were set. */
+  order = 0;
+  isLive = true;
+  #hasRef = true;
+  readonly #context = new AsyncResource('SimulatedTimer', { requireManualDestroy: true });
+
+  constructor(
+    private readonly process: SimulatedProcess,
+    private readonly callback: Callback,
+    private readonly args: readonly unknown[],
+    readonly id: number,
+    readonly ms: number,
+    readonly repeats: boolean,
+  ) {}
+
+  run(): void {
+    this.#context.runInAsyncScope(this.callback as (...args: unknown[]) => void, undefined, ...this.args);
+  }
+
+  ref(): this {
+    this.#hasRef = true;
+    return this;
+  }
+
+  unref(): this {
+    this.#hasRef = false;
+    return this;
+  }
+
+  hasRef(): boolean {
+    return this.#hasRef;
+  }
+
+  refresh(): this {
+    if (this.isLive) this.process.arm(this);
+    return this;
+  }
+
+  close(): this {
+    this.isLive = false;
+    return this;
+  }
+
+  [Symbol.toPrimitive](): number {
+    return this.id;
+  }
+
+  [Symbol.dispose](): void {
+    this.isLive = false;
+  }
+}
+
+interface Armed {
+  readonly timer: SimulatedTimer;
+  readonly dueMs: number;
+  readonly order: number;
+}
+
+/**
+ * A process of Node.js in simulated time: its clocks, and its event loop in the phases timers, input, immediates. A callback
+ * takes some microseconds. What happens to a process while its loop is busy waits.
+ */
+export class SimulatedProcess {
+  readonly #timers = new Heap<Armed>((a, b) => a.dueMs < b.dueMs || (a.dueMs === b.dueMs && a.order < b.order));
+  readonly #callbackUs: () => number;
+  #immediates: SimulatedTimer[] = [];
+  #input: (() => void)[] = [];
+  #ids = 0;
+  #order = 0;
+  /** How much time the turn has taken until now; undefined between turns. */
+  #spentUs?: number;
+  /** Until when the last turn took, and what was done between turns. */
+  #freeAt = 0;
+  /** The time of the loop, as its timers see it: it is read once in each phase. */
+  #loopMs = 0;
+  #wake?: { readonly at: number };
+
+  /**
+   * @param wallUs the wall clock when it starts, in microseconds since 1970
+   * @param callbackUs how long a callback takes, in microseconds: at least, and less than
+   */
+  constructor(
+    private readonly scheduler: Scheduler,
+    name: string,
+    {
+      wallUs = 1_700_000_000_000_000,
+      callbackUs: [least, below] = [3, 12],
+    }: { wallUs?: number; callbackUs?: readonly [number, number] } = {},
+  ) {
+    const random = scheduler.stream(`callbacks of ${name}`);
+    this.#callbackUs = () => least + Math.floor(random() * (below - least));
+    this.#wallUs = wallUs - scheduler.now;
+    this.#bornAt = scheduler.now;
+  }
+  readonly #wallUs: number;
+  readonly #bornAt: number;
+
+  /** The time within the simulation that its code is at, in microseconds. */
+  get now(): number {
+    const { now } = this.scheduler;
+    return this.#spentUs === undefined ? Math.max(now, this.#freeAt) : now + this.#spentUs;
+  }
+
+  /** `performance.now()`. Looking at a clock takes a microsecond, so that a loop that waits for it ends. */
+  monotonicMs(): number {
+    this.#spend(1);
+    return (this.now - this.#bornAt) / 1_000;
+  }
+
+  /** `Date.now()` */
+  wallMs(): number {
+    this.#spend(1);
+    return Math.floor((this.#wallUs + this.now) / 1_000);
+  }
+
+  setTimeout(callback: Callback, ms: unknown, args: readonly unknown[], repeats = false): SimulatedTimer {
+    const timer = new SimulatedTimer(this, callback, args, ++this.#ids, timerMs(ms), repeats);
+    this.arm(timer);
+    return timer;
+  }
+
+  setImmediate(callback: Callback, args: readonly unknown[]): SimulatedTimer {
+    const immediate = new SimulatedTimer(this, callback, args, ++this.#ids, 0, false);
+    this.#immediates.push(immediate);
+    this.#planTurn();
+    return immediate;
+  }
+
+  arm(timer: SimulatedTimer): void {
+    timer.dueMs = (this.#spentUs === undefined ? this.#wholeMs() : this.#loopMs) + timer.ms;
+    timer.order = ++this.#order;
+    this.#timers.push({ timer, dueMs: timer.dueMs, order: timer.order });
+    this.#planTurn();
+  }
+
+  /** Something arrives from outside: it is handled in the next turn. */
+  receive(handle: () => void): void {
+    this.#input.push(handle);
+    this.#planTurn();
+  }
+
+  #spend(us: number): void {
+    if (this.#spentUs === undefined) this.#freeAt = this.now + us;
+    else this.#spentUs += us;
+  }
+
+  #wholeMs(): number {
+    return Math.floor((this.now - this.#bornAt) / 1_000);
+  }
+
+  #planTurn(): void {
+    if (this.#spentUs !== undefined) return; // planned at the end of the turn
+    const at = this.#nextTurnAt();
+    if (at === undefined || (this.#wake && this.#wake.at <= at)) return;
+    const wake = { at };
+    this.#wake = wake;
+    this.scheduler.at(at, () => {
+      if (this.#wake !== wake) return;
+      this.#wake = undefined;
+      this.scheduler.begin(this.#turn());
+    });
+  }
+
+  #nextTurnAt(): number | undefined {
+    if (this.#input.length > 0 || this.#immediates.length > 0) return this.now;
+    for (let first; (first = this.#timers.first); this.#timers.pop())
+      if (isDue(first)) return Math.max(this.now, this.#bornAt + first.dueMs * 1_000);
+    return undefined;
+  }
+
+  /** One turn of its event loop: a step for each callback. */
+  *#turn(): Generator<void, void> {
+    this.#spentUs = Math.max(0, this.#freeAt - this.scheduler.now);
+    this.#loopMs = this.#wholeMs();
+    for (let first; (first = this.#timers.first) && first.dueMs <= this.#loopMs;) {
+      this.#timers.pop();
+      if (!isDue(first)) continue;
+      const { timer } = first;
+      if (!timer.repeats) timer.isLive = false;
+      this.#run(() => timer.run());
+      yield;
+      if (timer.repeats && timer.isLive && timer.order === first.order) this.arm(timer);
+    }
+    for (const handle of this.#input.splice(0)) {
+      this.#run(() => outsideOfAll(handle));
+      yield;
+    }
+    this.#loopMs = this.#wholeMs();
+    for (const immediate of this.#immediates.splice(0)) {
+      if (!immediate.isLive) continue;
+      this.#run(() => immediate.run());
+      yield;
+    }
+    this.#freeAt = this.now;
+    this.#spentUs = undefined;
+    this.#planTurn();
+  }
+
+  #run(callback: () => void): void {
+    this.#spend(this.#callbackUs());
+    try {
+      callback();
+    } catch (error) {
+      // As in Node.js, where nobody catches it: the rest of the turn goes on, if the process does.
+      process.nextTick(() => {
+        throw error;
+      });
+    }
+  }
+}
+
+/** Not if it was cleared, or set anew, since. */
+function isDue({ timer, order }: Armed): boolean {
+  return timer.isLive && timer.order === order;
+}
+
+function timerMs(value: unknown): number {
+  const ms = Number(value);
+  return ms >= 1 && ms <= LONGEST_TIMER_MS ? Math.trunc(ms) : 1;
+}

@@ -1,0 +1,220 @@
+import * as scripts from '../../../lib/stores/redis/scripts/lua.js';
+
+type Name = keyof typeof scripts;
+const sources = Object.fromEntries(Object.entries(scripts).map(([name, { source }]) => [name, source])) as Record<
+  Name,
+  string
+>;
+
+/** One command for both servers. A script is named, and given as its source. */
+export interface Step {
+  readonly title: string;
+  readonly args: readonly string[];
+}
+
+/** In microseconds: a time of the server in 2023, at which the tokens of a sequence begin. */
+export const FIRST_US = 1_700_000_000_123_456;
+
+/** The keys whose values are compared after each step. */
+export const LOCKS = ['a', 'b', '{c}'];
+const lockOf = (name: string) => `lock:{${name}}`;
+const queueOf = (name: string) => `${lockOf(name)}:queue`;
+export const KEYS = [...LOCKS.flatMap((name) => [lockOf(name), queueOf(name)]), 'lock:fence', 'lock:admission'];
+/** The one that is listened to. */
+export const CHANNEL = 'inbox';
+
+/** So long that no key expires while a sequence runs, and that its remaining time is no other number of a reply. */
+const TTLS = ['600000', '700000'];
+const OWNERS = ['x/1', 'x/10', 'x/2', 'y y/3', 'é/4', '%d+/5', '@7/6', '/', ''];
+
+/**
+ * Makes random steps on a few keys: commands with values, types and options that fit and that do not, and all scripts of the
+ * library, for one lock and for several, with arguments that the library gives and with others.
+ *
+ * @param random numbers from 0 to below 1
+ * @param us the time of the server when the step runs
+ */
+export function randomStep(random: () => number, us: number): Step {
+  const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)]!;
+  const many = <T>(make: () => T): T[] => Array.from({ length: pick([1, 1, 1, 2, 3]) }, make);
+
+  const key = () => pick(KEYS);
+  const lock = () => pick(LOCKS);
+  const ttl = () => (random() < 0.9 ? pick(TTLS) : pick(['0', '-1', 'x', '', '1.5']));
+  const owner = () => pick(OWNERS);
+  const token = () => (random() < 0.9 ? String(us + Math.floor((random() - 0.5) * 4e6)) : pick(HOSTILE_NUMBERS));
+  const value = () =>
+    pick([
+      () => `${owner()}@${token()}${pick(['', '+', '='])}`,
+      () => token(),
+      () => pick(['no number', '', '@', 'x@12', `x@${'9'.repeat(16)}+`, `${us}.5`, '\0\r\n', ...HOSTILE_NUMBERS]),
+    ])();
+  const score = () =>
+    pick([String(us), String(-us), String(us + 1), '0', '1.5', '-3', '+inf', '-inf', 'abc', '1e3', '']);
+  const entry = (by = owner()) =>
+    pick([
+      `g ${CHANNEL} ${by}`,
+      `w ${CHANNEL} ${by}`,
+      `g nobody ${by}`,
+      `h ${CHANNEL}`,
+      'z of a later version',
+      'g',
+      '',
+    ]);
+  const sign = () => pick([`h ${CHANNEL}`, `u ${CHANNEL}`, `d ${CHANNEL}`]);
+  const rank = () => pick(['0', '1', '5', '-1', '-2', '-9', 'x', '1.0']);
+  const bound = () => pick(['-inf', '+inf', '(0', '0', `(${score()}`, score()]);
+
+  const commands: readonly (() => string[])[] = [
+    () => ['SET', key(), value(), ...pick(OPTIONS_OF_SET)],
+    () => ['GET', key()],
+    () => ['DEL', ...many(key)],
+    () => ['TYPE', key()],
+    () => ['PTTL', key()],
+    () => ['PEXPIRE', key(), ttl()],
+    () => [
+      'ZADD',
+      key(),
+      ...pick([[], ['NX'], ['XX'], ['NX', 'XX']]),
+      ...many(() => [score(), pick([entry(), sign()])]).flat(),
+    ],
+    () => ['ZREM', key(), ...many(entry)],
+    () => ['ZREMRANGEBYSCORE', key(), bound(), bound()],
+    () => ['ZMSCORE', key(), ...many(entry)],
+    () => ['ZRANGE', key(), rank(), rank(), ...pick([[], ['WITHSCORES'], ['LIMIT', '0', '1'], ['BYSCORE']])],
+    () => ['ZRANGE', key(), bound(), bound(), 'BYSCORE', ...pick([[], ['LIMIT', rank(), rank()], ['LIMIT', '0']])],
+    () => ['PUBLISH', pick([CHANNEL, 'nobody']), value()],
+    () => ['PUBSUB', pick(['NUMSUB', 'SHARDNUMSUB']), CHANNEL, 'nobody'],
+    () => [pick(['GET', 'SET', 'ZADD', 'ZRANGE', 'PEXPIRE', 'ZMSCORE', 'EVAL', 'NONSENSE']), key()],
+    () => [
+      'SCAN',
+      '0',
+      'COUNT',
+      '1000',
+      ...pick([[], ['MATCH', 'lock:{[ab]}*'], ['MATCH', '*\\{c*'], ['TYPE', 'zset']]),
+    ],
+    () => ['FLUSHALL'],
+  ];
+
+  /** The keys and arguments of each script: what a call shares, and what it has for each lock. */
+  const calls: Readonly<Record<Name, () => readonly [keys: string[], args: string[]]>> = {
+    ACQUIRE: () => {
+      const names = many(lock);
+      return [
+        ['lock:fence', ...names.map(lockOf)],
+        [ttl(), ...names.map(() => `${owner()}@`)],
+      ];
+    },
+    ADMIT: () => [['lock:admission'], [pick(['run1', 'run2']), pick(['0', '100']), pick(['30000', '60000'])]],
+    CONTEND: () => {
+      const names = many(lock);
+      const each = () => {
+        const by = owner();
+        return [`${by}@`, ttl(), pick(['1', '5']), pick(['', entry(by)]), pick(['', '0', String(us - 5), 'x'])];
+      };
+      return [
+        ['lock:fence', ...names.flatMap((name) => [lockOf(name), queueOf(name)])],
+        [pick(['0', '1']), pick(['h', 'u', 'd']), ...names.flatMap(each)],
+      ];
+    },
+    EXTEND: () => {
+      const names = many(lock);
+      return [names.map(lockOf), [ttl(), ...names.map(() => `${owner()}@`)]];
+    },
+    EXTEND_ACROSS: () => {
+      const names = many(lock);
+      return [[lockOf(names[0]!)], [ttl(), ...names.flatMap((name) => [lockOf(name), `${owner()}@`])]];
+    },
+    FORCE_RELEASE: () => {
+      const names = many(lock);
+      return [
+        ['lock:fence', ...names.flatMap((name) => [lockOf(name), queueOf(name)])],
+        [CHANNEL, ...names.flatMap((name) => [name, pick(['', owner()])])],
+      ];
+    },
+    INITIALISE: () => [['lock:admission'], ['run1', pick(['', '5000000'])]],
+    INSPECT: () => [many(lock).flatMap((name) => [lockOf(name), queueOf(name)]), []],
+    KEEP: () => [[lockOf(lock())], [ttl(), `${owner()}@`]],
+    RAISE_FENCE: () => [
+      [lockOf(lock()), 'lock:fence'],
+      [`${owner()}@`, token()],
+    ],
+    RELEASE: () => {
+      const names = many(lock);
+      return [
+        ['lock:fence', ...names.flatMap((name) => [lockOf(name), queueOf(name)])],
+        names.map(() => `${owner()}@`),
+      ];
+    },
+    RESTORE: () => {
+      const names = many(lock);
+      return [names.map(lockOf), [ttl(), ...names.flatMap(() => [`${owner()}@`, token()])]];
+    },
+    VOTE: () => {
+      const names = many(lock);
+      return [
+        ['lock:admission', ...names.flatMap((name) => [lockOf(name), 'lock:fence'])],
+        [pick(['', String(FIRST_US)]), ttl(), ...names.map(() => `${owner()}@${token()}`)],
+      ];
+    },
+    VOTE_OR_QUEUE: () => {
+      const names = many(lock);
+      return [
+        ['lock:admission', ...names.flatMap((name) => [lockOf(name), 'lock:fence', queueOf(name)])],
+        [
+          pick(['', String(FIRST_US)]),
+          ttl(),
+          ...names.flatMap(() => [`${owner()}@${token()}`, pick(['', entry()]), pick(['', '0'])]),
+        ],
+      ];
+    },
+    WITHDRAW: () => {
+      const names = many(lock);
+      const each = () => {
+        const by = owner();
+        return [`${by}@`, entry(by)];
+      };
+      return [['lock:fence', ...names.flatMap((name) => [lockOf(name), queueOf(name)])], names.flatMap(each)];
+    },
+  };
+
+  if (random() < 0.35) {
+    const args = pick(commands)();
+    return { title: args.join(' '), args };
+  }
+  const name = pick(Object.keys(calls) as Name[]);
+  const [keys, args] = calls[name]();
+  return {
+    title: `${name} ${keys.join(' ')} | ${args.join(' ')}`,
+    args: ['EVAL', sources[name], String(keys.length), ...keys, ...args],
+  };
+}
+
+const HOSTILE_NUMBERS = [
+  '8000000000000000',
+  '9007199254740993',
+  '9'.repeat(16),
+  '12',
+  '-5',
+  'nan',
+  'inf',
+  '0x10',
+  '1e3',
+  '',
+];
+const OPTIONS_OF_SET: readonly (readonly string[])[] = [
+  [],
+  ['PX', '600000'],
+  ['px', '600000', 'nx'],
+  ['NX'],
+  ['XX'],
+  ['GET'],
+  ['KEEPTTL'],
+  ['NX', 'XX'],
+  ['PX'],
+  ['PX', '0'],
+  ['PX', 'z'],
+  ['PX', '600000', 'KEEPTTL'],
+  ['PX', '600000', 'GET', 'NX'],
+  ['NONSENSE'],
+];

@@ -1,0 +1,49 @@
+import { ReplyError, Status, type Reply } from './replies.js';
+
+/** Reads the commands in the bytes of a client, which may come in pieces. */
+export class CommandDecoder {
+  #rest = '';
+
+  /** @returns the commands that are complete */
+  read(bytes: Buffer): string[][] {
+    this.#rest += bytes.toString('latin1');
+    const commands: string[][] = [];
+    for (;;) {
+      const command = this.#next();
+      if (!command) return commands;
+      commands.push(command);
+    }
+  }
+
+  #next(): string[] | undefined {
+    let at = 0;
+    const line = (): number | undefined => {
+      const end = this.#rest.indexOf('\r\n', at);
+      if (end < 0) return undefined;
+      const number = Number(this.#rest.slice(at + 1, end));
+      at = end + 2;
+      return number;
+    };
+    const count = line();
+    if (count === undefined) return undefined;
+    const args: string[] = [];
+    while (args.length < count) {
+      const length = line();
+      if (length === undefined || at + length + 2 > this.#rest.length) return undefined;
+      args.push(this.#rest.slice(at, at + length));
+      at += length + 2;
+    }
+    this.#rest = this.#rest.slice(at);
+    return args;
+  }
+}
+
+/** A reply as RESP2 has it. */
+export function encode(reply: Reply): string {
+  if (reply === null) return '$-1\r\n';
+  if (typeof reply === 'number') return `:${BigInt(reply)}\r\n`;
+  if (typeof reply === 'string') return `$${reply.length}\r\n${reply}\r\n`;
+  if (reply instanceof Status) return `+${reply.text}\r\n`;
+  if (reply instanceof ReplyError) return `-${reply.text}\r\n`;
+  return `*${reply.length}\r\n${reply.map(encode).join('')}`;
+}

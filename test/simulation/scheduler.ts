@@ -1,0 +1,100 @@
+import { randomOf } from '../support/random.js';
+import { Heap } from './heap.js';
+
+interface Event {
+  readonly at: number;
+  /** Events of one time happen in the order in which they were planned. */
+  readonly order: number;
+  readonly run: () => void;
+}
+
+/**
+ * Decides what happens next, in simulated time. All that happens is a step: an event, or one callback of the turn of a process.
+ * Between two steps Node.js runs what is queued by nextTick, and microtasks, if each is taken in a callback of its own: see
+ * `Simulation`.
+ */
+export class Scheduler {
+  #now = 0;
+  #planned = 0;
+  readonly #events = new Heap<Event>((a, b) => a.at < b.at || (a.at === b.at && a.order < b.order));
+  /** The turn that a process is in: it ends before anything else happens. */
+  #turn?: Iterator<void>;
+  readonly #hash = new TraceHash();
+
+  /** @param seed the same seed gives the same numbers */
+  constructor(readonly seed: string) {}
+
+  /** In microseconds since the beginning. */
+  get now(): number {
+    return this.#now;
+  }
+
+  /** When the next step is; undefined: nothing will ever happen, unless something new is planned. */
+  get nextAt(): number | undefined {
+    return this.#turn ? this.#now : this.#events.first?.at;
+  }
+
+  /** Numbers from 0 to below 1, by seed and name: those of one name do not depend on how often others are drawn. */
+  stream(name: string): () => number {
+    return randomOf(hashOf(`${this.seed}/${name}`));
+  }
+
+  at(us: number, run: () => void): void {
+    this.#events.push({ at: Math.max(us, this.#now), order: this.#planned++, run });
+  }
+
+  after(us: number, run: () => void): void {
+    this.at(this.#now + Math.round(us), run);
+  }
+
+  /** Begins the turn of a process: each step takes one callback of it. */
+  begin(turn: Iterator<void>): void {
+    this.#turn = turn;
+  }
+
+  /** @returns whether there was anything to do */
+  step(): boolean {
+    if (this.#turn) {
+      if (!this.#turn.next().done) return true;
+      this.#turn = undefined;
+    }
+    const event = this.#events.pop();
+    if (!event) return false;
+    this.#now = event.at;
+    event.run();
+    return true;
+  }
+
+  /** Notes what has happened: two runs that note the same have the same hash. */
+  trace(line: string): void {
+    this.#hash.add(`${this.#now} ${line}\n`);
+  }
+
+  get hash(): string {
+    return this.#hash.text;
+  }
+}
+
+/** FNV-1a: good enough to tell traces apart, and fast. */
+class TraceHash {
+  #low = 0x811c9dc5;
+  #high = 0x1b873593;
+
+  add(text: string): void {
+    for (let at = 0; at < text.length; at++) {
+      const code = text.charCodeAt(at);
+      this.#low = Math.imul(this.#low ^ code, 0x01000193);
+      this.#high = Math.imul(this.#high ^ code, 0x5bd1e995) ^ (this.#high >>> 15);
+    }
+  }
+
+  get text(): string {
+    return [this.#high, this.#low].map((half) => (half >>> 0).toString(16).padStart(8, '0')).join('');
+  }
+}
+
+function hashOf(text: string): number {
+  let hash = 0x811c9dc5;
+  for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
+  return hash;
+}

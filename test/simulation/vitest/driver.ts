@@ -1,0 +1,60 @@
+import { real } from './globals.js';
+import { simulation } from './simulation.js';
+
+/** Within this time, in microseconds, steps follow each other at once. */
+const SOON_US = 200;
+/** How often the real event loop must have gone round with nothing to do before simulated time goes on by more than that. */
+const IDLE_ROUNDS = 24;
+const STEPS_AT_ONCE = 16;
+/**
+ * For how many rounds, of a real millisecond or more, nothing is planned before it is said that nothing will ever happen: far more
+ * than a module takes to load, on a machine that does other work, too.
+ */
+const STUCK_ROUNDS = 3_000;
+/** How much simulated time a test may take, in microseconds: with a timer that repeats there is always something planned. */
+const LONGEST_TEST_US = 3_600_000_000;
+
+let idleRounds = 0;
+let stuckRounds = 0;
+let watched: { readonly since: number; readonly fail: (error: Error) => void } | undefined;
+
+/**
+ * Has the simulation go on, step by step, for as long as this process lives. Each step is taken in a callback of its own of
+ * the real event loop, so that Node.js runs nextTicks and microtasks after it. What the real event loop still has to do, such
+ * as loading a module, comes first.
+ */
+export function drive(): void {
+  const { scheduler } = simulation();
+  if (scheduler.nextAt === undefined) {
+    if (++stuckRounds === STUCK_ROUNDS)
+      watched?.fail(new Error('Nothing will ever happen: what the test waits for never ends.'));
+    real.setTimeout(drive, 1);
+    return;
+  }
+  stuckRounds = 0;
+  if (watched && scheduler.now - watched.since > LONGEST_TEST_US)
+    watched.fail(new Error(`The test does not end: it has taken ${LONGEST_TEST_US / 1e6} s of simulated time.`));
+  for (let step = 0; step < STEPS_AT_ONCE; step++) real.setImmediate(takeStep);
+  real.setImmediate(drive);
+}
+
+/** Runs a test, which fails as soon as it is clear that it never ends. */
+export async function watch(run: () => Promise<void>): Promise<void> {
+  stuckRounds = 0;
+  const { scheduler } = simulation();
+  const never = new Promise<never>((_, reject) => (watched = { since: scheduler.now, fail: reject }));
+  try {
+    await Promise.race([run(), never]);
+  } finally {
+    watched = undefined;
+  }
+}
+
+function takeStep(): void {
+  const { scheduler } = simulation();
+  const { nextAt } = scheduler;
+  if (nextAt === undefined) return;
+  if (nextAt > scheduler.now + SOON_US && ++idleRounds < IDLE_ROUNDS) return;
+  idleRounds = 0;
+  scheduler.step();
+}

@@ -1,0 +1,45 @@
+import { Network, SimulatedListener, SimulatedSocket } from '../network.js';
+import { SimulatedProcess } from '../process.js';
+import { SimulatedServer } from '../redis/simulated-server.js';
+import { Scheduler } from '../scheduler.js';
+
+/** What one test file runs in: a process in simulated time, with a network of its own. */
+export class Simulation {
+  readonly scheduler: Scheduler;
+  readonly process: SimulatedProcess;
+  readonly network: Network;
+  readonly random: () => number;
+
+  constructor(seed: string) {
+    this.scheduler = new Scheduler(seed);
+    this.process = new SimulatedProcess(this.scheduler, 'test');
+    this.network = new Network(this.scheduler, this.process);
+    this.random = this.scheduler.stream('Math.random');
+  }
+
+  startServer(port: number | undefined, isPersistent: boolean): SimulatedServer {
+    return new SimulatedServer(this.scheduler, this.network, port ?? this.network.freePort(), isPersistent);
+  }
+
+  connect(options: { port: number; host?: string }): SimulatedSocket {
+    return new SimulatedSocket(this.network).connect(options);
+  }
+
+  listener(onConnection?: (socket: SimulatedSocket) => void): SimulatedListener {
+    return new SimulatedListener(this.network, onConnection);
+  }
+}
+
+/** Modules may be loaded anew for each test file; what they have replaced stays. */
+const worker = globalThis as { simulation?: Simulation };
+
+/** The simulation of the test file that runs. */
+export function simulation(): Simulation {
+  if (!worker.simulation) throw new Error('No simulation has begun: is test/simulation/vitest/setup.ts a setup file?');
+  return worker.simulation;
+}
+
+/** Begins a new one: what is left of the last one never happens. */
+export function beginSimulation(seed: string): Simulation {
+  return (worker.simulation = new Simulation(seed));
+}
