@@ -23,7 +23,7 @@ const ROOMS = {
   'core/lease': ['api', ...CORE],
   'core/waiting': ['api', ...CORE, 'core/lease', 'rxjs'],
   'core/engine': ['api', ...CORE, 'core/lease', 'core/waiting', 'rxjs'],
-  'core/telemetry': ['api', 'core/backend', 'core/lease', 'rxjs'],
+  'core/telemetry': ['api', 'core/time', 'core/backend', 'core/lease', 'rxjs'],
   'core/service': ['api', ...CORE, 'core/lease', 'core/waiting', 'core/engine', 'core/telemetry', 'rxjs'],
   'stores/memory': ['api', 'core/time', 'core/backend'],
   'stores/redis/client': [...REDIS, 'ioredis'],

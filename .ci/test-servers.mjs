@@ -22,8 +22,10 @@ const NEWER = [
   { name: 'redis-experimental', executable: 'redis-server', suite: 'experimental' },
   { name: 'valkey-sid', executable: 'valkey-server', suite: 'sid' },
 ];
-/** What is sent to a server, and understood of its answers: scripts, stores, checks, and the hazards of one server. */
-const TESTS = ['test/scripts', 'test/contract', 'test/doctor', 'test/hazards'];
+/** What is sent to a server, and understood of its answers: scripts, stores, checks, the hazards of one server, and what stands in for it. */
+const TESTS = ['test/scripts', 'test/contract', 'test/doctor', 'test/hazards', 'test/simulation/redis'];
+/** With how many random steps the simulated Redis is compared with this one. */
+const DIFFERENTIAL_STEPS = '10000';
 /** What the client does about a server that is slow, which is the same for all. */
 const ALIKE = ['test/doctor/far-away.test.ts', 'test/scripts/hung-server.test.ts', 'test/scripts/overload.test.ts'];
 
@@ -74,7 +76,11 @@ function test({ path, version }) {
       ...ALIKE.flatMap((file) => ['--exclude', file]),
       ...['--reporter=dot', '--reporter=json', `--outputFile.json=${report}`],
     ],
-    { cwd: root, env: { ...process.env, REDIS_SERVER: path, NO_COLOR: '1' }, stdio: ['ignore', 'inherit', 'inherit'] },
+    {
+      cwd: root,
+      env: { ...process.env, REDIS_SERVER: path, DIFFERENTIAL_STEPS, NO_COLOR: '1' },
+      stdio: ['ignore', 'inherit', 'inherit'],
+    },
   );
   const { numPassedTests = 0, numFailedTests = 0 } = JSON.parse(readFileSync(report, 'utf8'));
   const seconds = Math.round((performance.now() - startedAt) / 1_000);

@@ -13,6 +13,9 @@ const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
 const problems = [];
 /** What needs more than to read. */
 const WRITES = { 'release.yml': ['contents', 'pull-requests', 'id-token'], 'codeql.yml': ['security-events'] };
+/** What a job with the right `id-token` may do. */
+const PUBLISHING_ACTIONS = ['actions/setup-node', 'actions/download-artifact'];
+const PUBLISHING_COMMAND = /^npm stage publish \.\/\S+\.tgz(?: --[\w-]+(?:[ =]\w+)?)*$/;
 /** Triggers that run with the rights of this repository on what strangers send. */
 const UNSAFE = ['pull_request_target', 'workflow_run', 'issue_comment'];
 
@@ -29,8 +32,12 @@ for (const file of readdirSync(folder)) {
   for (const job of Object.values(jobs)) {
     check(job['timeout-minutes'] <= 90, `a job on ${job['runs-on']} has no timeout-minutes.`);
     for (const { run } of job.steps) if (run !== undefined) checkCommand(run, check);
+    const mayPublish = rightsOf({ permissions: job.permissions ?? permissions }).some(
+      ([right]) => right === 'id-token',
+    );
+    if (mayPublish) for (const step of job.steps) checkPublishingStep(step, check);
   }
-  for (const [, script] of text.matchAll(/\bnpm run ([\w:]+)/g)) {
+  for (const [, script] of text.matchAll(/\bnpm run (?:--silent )?([\w:]+)/g)) {
     check(script in manifest.scripts, `package.json has no script ${script}.`);
   }
   for (const [line, comment = ''] of text.matchAll(/^.*\buses:.*?(#.*)?$/gm)) {
@@ -53,6 +60,15 @@ function checkCommand(run, check) {
   for (const [, path] of run.matchAll(/\b(?:node|bash) (\S+)/g)) {
     check(existsSync(join(root, path)), `${path} is not there.`);
   }
+}
+
+/**
+ * Whatever runs in a job with `id-token` can publish: a dev tool, an install script, and the `.npmrc` of a checkout. Such a job takes the
+ * tarball that another one packed, and stages it.
+ */
+function checkPublishingStep({ uses, run }, check) {
+  const isGood = uses === undefined ? PUBLISHING_COMMAND.test(run) : PUBLISHING_ACTIONS.includes(uses.split('@')[0]);
+  check(isGood, `a job with id-token only stages a tarball; it must not run: ${(run ?? uses).trim()}`);
 }
 
 /** The matrix is pairwise: each two versions of different things meet. All fit package.json, and the oldest that it allows is there. */

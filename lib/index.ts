@@ -75,6 +75,7 @@ export { ContextKey } from './nest/locked/locked-plan.js';
 export { LockedInterceptor, lockedInterceptorOf } from './nest/locked/locked.interceptor.js';
 export { LeaderOnly, WhileLeader } from './nest/leader/leader.decorators.js';
 export type { LeaderMethodOptions } from './nest/leader/leader-plan.js';
+export { NotLocked } from './nest/injection/not-locked.decorator.js';
 export { lockKey } from './core/keys/lock-key.js';
 export { RedisLockModule } from './nest/module/redis-lock.module.js';
 export type { LockModuleExtras as RedisLockModuleExtras } from './nest/module/lock.module-definition.js';

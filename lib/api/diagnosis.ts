@@ -1,40 +1,41 @@
 import type { NodeError } from './errors.js';
+import { printable, quoted } from './printable.js';
 
 /** The answer of `LockService.ping()`. */
 export interface LockPing {
   /** Name of the registration. */
   registration: string;
-  /** Whether locks can be had: the servers answer, a quorum of a Redlock votes, and the application does not close. */
+  /** Whether locks can be taken: the servers answer, a quorum of a Redlock votes, and the application is not closing. */
   available: boolean;
-  /** Whether the application has begun to close: from the moment on that `lock.closing` aborts. */
+  /** Whether the application has begun to close, which is when `lock.closing` aborts. */
   closing: boolean;
-  /** How many of the servers answer, and vote on a Redlock; one Redis, a Cluster, and the memory of the process count as one. */
+  /**
+   * How many of the servers answer, and on a Redlock vote. One Redis, a Cluster, or the memory of the process counts as one.
+   */
   nodes: { voting: number; of: number };
-  /** What is wrong, for operators: it names servers, but holds no credentials. On a Redlock also of nodes that are not needed. */
+  /** What is wrong, for operators. Names servers, but no credentials. On a Redlock also lists nodes that are not needed. */
   problems: NodeError[];
 }
 
 /** A finding for operators about the servers that keep the locks. */
 export interface Finding {
-  /**
-   * `error`: locks are unsafe, or cannot be had. `warning`: they work, but not always, or not as well as they could.
-   */
+  /** `error`: locks are unsafe, or cannot be taken. `warning`: they work, but not always, or not as well as they could. */
   severity: 'error' | 'warning';
-  /** Its subject, for programs: each backend has codes of its own. */
+  /** Its subject, for programs. Each backend has its own codes. */
   code: string;
-  /** `name` of the node it is about; `undefined` when it is about several or none. */
+  /** `name` of the node it is about; `undefined` if it is about several or none. */
   node?: string;
-  /** What is wrong, what that leads to, and what to do. It holds no credentials. */
+  /** What is wrong, what that leads to, and what to do. Contains no credentials. */
   message: string;
 }
 
-/** The state of one server: each backend adds fields of its own. */
+/** The state of one server. Each backend adds its own fields. */
 export interface NodeReport {
   /** Name of the server, such as `host:port`. */
   name: string;
   /** Whether it answered. */
   reachable: boolean;
-  /** Why it was not reached. */
+  /** Why it could not be reached. */
   problem?: string;
   /** The state in a few words, for people. */
   summary: string;
@@ -51,7 +52,7 @@ export interface LockDiagnosis<Node extends NodeReport = NodeReport> {
   backend: string;
   /** The backend in words: `on one Redis`. */
   where: string;
-  /** When it was made, by the clock of this process, in ISO 8601. */
+  /** When the report was made, by the clock of this process, in ISO 8601. */
   checkedAt: string;
   /** Each server once; none for locks in memory. */
   nodes: Node[];
@@ -59,11 +60,14 @@ export interface LockDiagnosis<Node extends NodeReport = NodeReport> {
   findings: Finding[];
 }
 
+/** How long what is said of one server, or of one finding, may be: more only where a server answers with long texts. */
+const LONGEST = 2_000;
+
 /** A diagnosis as one block of text, for a log: a line for each server, then one for each finding. */
 export function formatDiagnosis({ registration, where, nodes, findings }: LockDiagnosis): string {
   return [
-    `Locks of "${registration}", ${where}${nodes.length > 0 ? ':' : '.'}`,
-    ...nodes.map(({ name, summary }) => `  ${name}: ${summary}`),
-    ...findings.map(({ severity, message }) => `  ${severity}: ${message}`),
+    `Locks of ${quoted(registration)}, ${where}${nodes.length > 0 ? ':' : '.'}`,
+    ...nodes.map(({ name, summary }) => `  ${printable(name)}: ${printable(summary, LONGEST)}`),
+    ...findings.map(({ severity, message }) => `  ${severity}: ${printable(message, LONGEST)}`),
   ].join('\n');
 }

@@ -1,7 +1,8 @@
 import { inspect } from 'node:util';
 import { describeHolder, type LockHolder } from './holder.js';
+import { printable, quoted } from './printable.js';
 
-/** Stable machine-readable code of each error of this library. */
+/** The stable, machine-readable code of each error of this library. */
 export type LockErrorCode =
   | 'LOCK_CONTENDED'
   | 'LOCK_UNAVAILABLE'
@@ -13,23 +14,28 @@ export type LockErrorCode =
 
 /** Why a lock that was held is no longer held. */
 export type LockLostReason =
-  /** The lease ran out without being extended, or it was gone from the store (deleted, flushed, evicted). */
+  /** The lease ended without being extended, or was missing from the store (deleted, flushed, evicted). */
   | 'expired'
   /** Another owner holds it. */
   | 'stolen'
+  /**
+   * It was taken by force, with `forceRelease`: by this process, or by another whose message this one heard. A holder that
+   * hears no message learns of it when it extends the lease: `expired`, or `stolen` if the lock has another owner by then.
+   */
+  | 'forced'
   /** The store, or too many of its nodes, could not be reached until the deadline. */
   | 'unavailable'
   /** This process did not run until the deadline: blocked event loop, stopped, suspended. */
   | 'stalled'
   /** The application closed and the handler did not finish within `shutdownTimeoutMs`. */
   | 'shutdown'
-  /** The lock was released by its own holder before it was asked. */
+  /** Its own holder had already released the lock. */
   | 'released';
 
 /**
- * Base of all errors of this library. It has the form of the `http-errors` package (`status`, `statusCode`,
- * `expose: false`), so Nest's own exception filter answers with the right status and keeps the message, which names
- * keys, holders and nodes, out of the response.
+ * Base class of all errors of this library. It has the same properties as errors of the `http-errors` package (`status`,
+ * `statusCode`, `expose: false`). So Nest's own exception filter answers with the right status, and keeps the message, which
+ * names keys, holders and nodes, out of the response.
  */
 export abstract class LockError extends Error {
   // A literal in each class: names that are taken from classes are lost when a bundler shortens those.
@@ -42,11 +48,11 @@ export abstract class LockError extends Error {
   constructor(
     message: string,
     readonly status: number,
-    /** The key of the lock, where there is one. */
+    /** The key of the lock, if there is one. */
     readonly key?: string,
     options?: { cause?: unknown },
   ) {
-    super(message, options);
+    super(printable(message, Infinity), options); // also what no template has made printable
     this.statusCode = status;
   }
 
@@ -57,11 +63,11 @@ export abstract class LockError extends Error {
 }
 
 /**
- * Base of the errors of calls that were not given their lock. They are made when an answer or a timer comes, so their stacks
- * would be those of sockets and timers, as often as calls are refused. Printed they are one line: the message names all.
+ * Base class of the errors of calls that did not get their lock. They are created when an answer arrives or a timer fires, so
+ * their stacks would only show sockets and timers. That is why they print as one line: the message has all details.
  */
 export abstract class LockRefusal extends LockError {
-  /** `Class.method` whose `@Locked` asked for the lock, where there is one: the message begins with it. */
+  /** The `Class.method` whose `@Locked` asked for the lock, if there is one. The message begins with it. */
   readonly method?: string;
 
   /** Names the method whose call was refused. @internal */
@@ -86,14 +92,16 @@ function withoutFrames(error: Error): void {
 export interface Contention {
   /** The holder, if it is known. */
   readonly holder?: LockHolder;
-  /** How long the holder's lease still runs if it is not extended, in milliseconds; Infinity for a key without ttl. */
+  /** How much longer the holder's lease runs if it is not extended, in milliseconds; Infinity for a key without a ttl. */
   readonly remainingMs?: number;
   /** When the lock is free again, by the clock of this process, if the holder's work has ended and it is kept for its `holdMs`. */
   readonly keptUntil?: Date;
-  /** Set when the call did not wait, as this many calls of this process waited already. */
+  /** Set if the call did not wait because this many calls of this process were already waiting. */
   readonly maxWaiters?: number;
-  /** The keys of the locks that the refused call held meanwhile, the outermost first; by default none. */
+  /** The keys of the locks that the refused call held while it waited, the outermost first; by default none. */
   readonly holding?: readonly string[];
+  /** Whether the holder is known to be this process. @internal */
+  readonly isOwn?: boolean;
 }
 
 /** Another holder kept the lock for the whole `waitMs`. HTTP status 409. */
@@ -103,19 +111,24 @@ export class LockContendedError extends LockRefusal implements Contention {
   /** How long this call waited, in whole milliseconds. */
   readonly waitedMs: number;
   readonly holder?: LockHolder;
-  /** How long the holder's lease still runs if it is not extended, in whole milliseconds; Infinity for a key without ttl. */
+  /** How much longer the holder's lease runs if it is not extended, in whole milliseconds; Infinity for a key without a ttl. */
   readonly remainingMs?: number;
   readonly keptUntil?: Date;
   readonly maxWaiters?: number;
-  /** The keys of the locks that this call held meanwhile, by its async context, the outermost first; empty where it held none. */
+  /**
+   * The keys of the locks that this call held while it waited, by its async context, the outermost first; empty if it held
+   * none.
+   */
   readonly holding: readonly string[];
 
   constructor(
     override readonly key: string,
     waitedMs: number,
-    { holder, remainingMs, keptUntil, maxWaiters, holding = [] }: Contention = {},
+    contention: Contention = {},
   ) {
-    const by = holder ? describeHolder(holder) : 'others';
+    // Not in the signature: the declarations that are published would name what they do not have.
+    const { holder, remainingMs, keptUntil, maxWaiters, holding = [], isOwn = false } = contention;
+    const by = holder ? describeHolder(holder) + (isOwn ? ', which is this process' : '') : 'others';
     const more = remainingMs === Infinity ? 'without end' : `for another ${Math.round(remainingMs ?? 0)} ms`;
     const lease = remainingMs === undefined ? '' : ` (its lease runs ${more})`;
     const state = keptUntil
@@ -126,7 +139,7 @@ export class LockContendedError extends LockRefusal implements Contention {
         ? `gave up after waiting ${Math.round(waitedMs)} ms. Raise waitMs`
         : `${maxWaiters} calls of this process are already waiting for it. Raise maxWaiters`;
     super(
-      `Lock "${key}" ${state}; ${waited}, or ${keptUntil ? 'lower holdMs' : 'shorten the work under the lock'}. ` +
+      `Lock ${quoted(key)} ${state}; ${waited}, or ${keptUntil ? 'lower holdMs' : 'shorten the work under the lock'}. ` +
         'To do something else instead, use tryAcquire, or onContended of @Locked.' +
         whatItHeld(key, holding),
       409,
@@ -145,27 +158,33 @@ export class LockContendedError extends LockRefusal implements Contention {
 /** The sentence on the locks that a refused call held: its wait may have been one half of a deadlock. */
 function whatItHeld(key: string, holding: readonly string[]): string {
   if (holding.length === 0) return '';
-  const held = inWords(holding.map((each) => `"${each}"`));
+  const held = inWords(holding.map(quoted));
   const [one, both] = holding.length === 1 ? [held, 'both'] : ['one of them', 'all'];
   return (
-    ` This call held ${held} meanwhile: if the holder of "${key}" waits for ${one}, neither gets on; ` +
+    ` This call held ${held} meanwhile: if the holder of ${quoted(key)} waits for ${one}, neither can continue; ` +
     `take ${both} at once with acquireAll.`
   );
 }
 
-/** The error of one node, which did not answer, or not as it should. Never holds credentials. */
+/** How much of an answer of a server an error shows, in characters. */
+const LONGEST_PROBLEM = 500;
+
+/** The error of one node that did not answer, or gave an unexpected answer. Never contains credentials. */
 export class NodeError extends Error {
   override name = 'NodeError';
+  /** The problem there, as one line, cut where a server answered with a longer text. */
+  readonly problem: string;
 
   constructor(
     /** Name of the node, such as `host:port`. */
     readonly node: string,
-    /** The problem there. */
-    readonly problem: string,
+    problem: string,
     /** What to do, in sentences; by default to check that the node can be reached. */
     readonly advice?: string,
   ) {
-    super(`${node}: ${problem}`);
+    const shown = printable(problem, LONGEST_PROBLEM);
+    super(`${printable(node)}: ${shown}`);
+    this.problem = shown;
     withoutFrames(this);
   }
 
@@ -175,7 +194,7 @@ export class NodeError extends Error {
   }
 }
 
-/** The store, or too many of its nodes, could not be asked. HTTP status 503. */
+/** The store, or too many of its nodes, could not be reached or used. HTTP status 503. */
 export class LockUnavailableError extends LockRefusal {
   override name = 'LockUnavailableError';
   readonly code = 'LOCK_UNAVAILABLE';
@@ -183,7 +202,7 @@ export class LockUnavailableError extends LockRefusal {
   constructor(
     message: string,
     key?: string,
-    /** One cause for each node that did not answer as it should. */
+    /** One cause for each node that did not answer, or gave an unexpected answer. */
     readonly causes: readonly NodeError[] = [],
   ) {
     super(message, 503, key, causes.length > 0 ? { cause: causes[0] } : undefined);
@@ -192,7 +211,11 @@ export class LockUnavailableError extends LockRefusal {
 
   /** The error of an operation on a lock that the nodes did not serve. @internal */
   static from(operation: string, key: string, causes: readonly NodeError[]): LockUnavailableError {
-    return new LockUnavailableError(`Lock "${key}" could not be ${operation}: ${whyAndAdvice(causes)}`, key, causes);
+    return new LockUnavailableError(
+      `Lock ${quoted(key)} could not be ${operation}: ${whyAndAdvice(causes)}`,
+      key,
+      causes,
+    );
   }
 
   /** The error of a list that the nodes did not serve. @internal */
@@ -226,6 +249,7 @@ export type LockOutcome = { status: 'fulfilled'; value: unknown } | { status: 'r
 const LOST_BECAUSE: Record<LockLostReason, string> = {
   expired: 'its lease ended, or it was deleted from the store',
   stolen: 'another owner holds it',
+  forced: 'it was taken by force, with forceRelease',
   unavailable: 'it could not be extended before its deadline',
   stalled: 'this process was paused or blocked past its deadline',
   shutdown: 'the application closed before the work was done',
@@ -243,12 +267,12 @@ export class LockLostError extends LockError {
   constructor(
     override readonly key: string,
     readonly reason: LockLostReason,
-    /** How the work ended, when it had ended; with `onLost: 'reject'` its result or error is kept here. */
+    /** How the work ended, if it has ended: with `onLost: 'reject'`, its result or error is here. */
     readonly outcome?: LockOutcome,
     cause?: unknown,
   ) {
     super(
-      `Lock "${key}" is no longer held (${reason}): ${LOST_BECAUSE[reason]}. ` +
+      `Lock ${quoted(key)} is no longer held (${reason}): ${LOST_BECAUSE[reason]}. ` +
         'Stop the work when lock.signal aborts, and check the fencing token where it writes.',
       503,
       key,
@@ -258,8 +282,8 @@ export class LockLostError extends LockError {
 }
 
 /**
- * A call would wait for itself: it holds a lock and asked for the same one with `reentrant: false`; or it would wait for the lock
- * of an election while its own process leads. HTTP status 500.
+ * A call would wait for itself: it holds a lock and asked for the same one with `reentrant: false`, or it would wait for the
+ * lock of an election that its own process leads. HTTP status 500.
  */
 export class LockSelfDeadlockError extends LockError {
   override name = 'LockSelfDeadlockError';
@@ -270,7 +294,7 @@ export class LockSelfDeadlockError extends LockError {
     problem = 'is already held by this call, which would wait for itself. ' +
       'Set reentrant: true, or do not nest calls that lock the same key.',
   ) {
-    super(`Lock "${key}" ${problem}`, 500, key);
+    super(`Lock ${quoted(key)} ${problem}`, 500, key);
   }
 
   /** The error of a call that would wait until its own process leads no more. @internal */
@@ -283,14 +307,14 @@ export class LockSelfDeadlockError extends LockError {
   }
 }
 
-/**
- * No usable key could be made: the method does not run. HTTP status 400 where the key is made of a request,
- * otherwise 500.
- */
+/** No usable key could be made, so the method does not run. HTTP status 400 if the key comes from a request, otherwise 500. */
 export class LockKeyError extends LockError {
   override name = 'LockKeyError';
   readonly code = 'LOCK_KEY';
-  /** The part of the request that is missing or unfit, as the key has it: `params.id`. Only where one part alone is to blame. */
+  /**
+   * The part of the request that is missing or cannot be used, as written in the key: `params.id`. Set only if a single part is
+   * the cause.
+   */
   readonly field?: string;
 
   constructor(message: string, status: 400 | 500 = 500, options?: { cause?: unknown; field?: string }) {
@@ -299,7 +323,10 @@ export class LockKeyError extends LockError {
   }
 }
 
-/** The library was set up or called wrongly: what was wrong, what was got, what is expected. HTTP status 500. */
+/**
+ * The library was configured or called wrongly. The message says what was wrong, what it got and what it expects. HTTP status
+ * 500.
+ */
 export class LockOptionsError extends LockError {
   override name = 'LockOptionsError';
   readonly code = 'LOCK_OPTIONS';

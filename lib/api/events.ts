@@ -3,16 +3,16 @@ import type { LockHolder } from './holder.js';
 
 interface OfLock {
   key: string;
-  /** One of few, to count and measure by: see the option `label`. */
+  /** The name under which locks are counted and measured: see the option `label`. */
   label: string;
   owner: string;
-  /** Undefined for locks without fencing tokens. */
+  /** `undefined` for locks without fencing tokens. */
   fencingToken?: number;
 }
 
 /**
- * How a call came by its lock: it was `free`, or it was `waited` for until its holder in any process gave it back, or it was
- * `passed` on by a call of this process.
+ * How a call got its lock: it was `free`; the call `waited` until the holder, in any process, released it; or another call of
+ * this process `passed` it on.
  */
 export type LockGrant = 'free' | 'waited' | 'passed';
 
@@ -22,19 +22,22 @@ export type LockEvent =
   | ({ type: 'acquired'; waitedMs: number; grant: LockGrant } & OfLock)
   /** A call gave up: another holder kept the lock. */
   | { type: 'contended'; key: string; label: string; waitedMs: number; holder?: LockHolder }
-  /** A call gave up: the store, or too many of its nodes, could not be asked. */
+  /** A call gave up: the store, or too many of its nodes, could not be reached or used. */
   | { type: 'unavailable'; key: string; label: string; waitedMs: number; causes: readonly NodeError[] }
   /** The watchdog could not extend a lease; it tries again until the deadline. */
   | ({ type: 'extension-failed'; causes: readonly NodeError[] } & OfLock)
   /** A held lock was lost after `heldMs`. */
   | ({ type: 'lost'; reason: LockLostReason; heldMs: number } & OfLock)
-  /** A lock was released after `heldMs`, or its work has ended and it is kept until then because of `holdMs`. */
+  /** A lock was released after `heldMs`; or its work has ended, and `holdMs` keeps it until `keptUntil`. */
   | ({ type: 'released'; heldMs: number; keptUntil?: Date } & OfLock)
-  /** The application closes and waits for this lock to be released, for `timeoutMs` at most. */
+  /** The application closes, and waits at most `timeoutMs` for this lock to be released. */
   | ({ type: 'closing'; timeoutMs: number } & OfLock)
   /** A release was not confirmed; it is repeated in the background. */
   | ({ type: 'release-failed'; causes: readonly NodeError[] } & OfLock)
-  /** Locks are used wrongly, but work all the same; reported once. `key` is the key of the call that showed it. */
+  /**
+   * Locks are used wrongly, or the store lacks a right, but they still work; reported once. `key` is the key of the call that
+   * revealed it.
+   */
   | { type: 'warning'; key: string; message: string };
 
 /** The event of an acquire that failed; none when it was aborted, or called wrongly. @internal */

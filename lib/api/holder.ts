@@ -1,10 +1,11 @@
 import { createHash } from 'node:crypto';
+import { quoted } from './printable.js';
 
-/** The holder of a lock, as far as its owner value says. */
+/** The holder of a lock, as far as its owner value shows it. */
 export interface LockHolder {
-  /** The owner value as it stands in the store: unique for each acquisition. */
+  /** The owner value as stored: unique for each acquisition. */
   owner: string;
-  /** Host name of the holder's process; `undefined` when another program wrote the key. */
+  /** Host name of the holder's process; `undefined` if another program wrote the key. */
   host?: string;
   /** Process id of the holder on that host. */
   pid?: number;
@@ -23,5 +24,5 @@ export function parseOwner(owner: string): LockHolder {
 
 /** The holder in words, for messages: `pid 17 on web-3`, or the bare owner value. */
 export function describeHolder({ owner, host, pid }: LockHolder): string {
-  return host === undefined ? `owner "${owner}"` : `pid ${pid} on ${host}`;
+  return host === undefined ? `owner ${quoted(owner)}` : `pid ${pid} on ${host}`;
 }

@@ -4,24 +4,27 @@ import type { LockHolder } from './holder.js';
 export interface Lock extends AsyncDisposable {
   /** The key it was acquired with. */
   readonly key: string;
-  /** The value that marks the holder in the store; shared by calls of one process that the lock is passed on between. */
+  /** The value that identifies the holder in the store. Calls of one process share it if the lock is passed on between them. */
   readonly owner: string;
   /**
-   * Greater than that of every earlier holder of this key: give it to the resource and let the resource refuse
-   * a smaller one than it has seen. A safe integer; keep it in a `bigint` column.
+   * Larger than that of every earlier holder of this key. Pass it to the resource, and let the resource refuse a token smaller
+   * than the largest it has seen. A safe integer; store it in a `bigint` column.
    */
   readonly fencingToken: number;
-  /** Aborted, with a `LockLostError` as its reason, the moment the lock is lost. Not aborted by a release. */
+  /**
+   * Aborts, with a `LockLostError` as its reason, the moment the lock is lost. A release does not abort it. Its listeners run
+   * outside of the call that caused the loss: they hold none of its locks.
+   */
   readonly signal: AbortSignal;
   /**
-   * Aborted, with a `LockUnavailableError` as its reason, when the application begins to close: work that has no end of its
-   * own should end then. The lock is still held and extended, so that it can be ended in order. Nested locks share it. A lock
-   * that is released or lost is not notified: ask it for `closing` again.
+   * Aborts, with a `LockUnavailableError` as its reason, when the application begins to close: work that has no end of its own
+   * should end then. The lock is still held and extended, so that the work can end in order. Nested locks share this signal. It
+   * does not abort once the lock was released or lost: read `closing` again then.
    */
   readonly closing: AbortSignal;
-  /** Whether the lock is held now: computed when asked, so also right after the process was paused. */
+  /** Whether the lock is held now. Computed on each read, so it is correct even right after the process was paused. */
   readonly isHeld: boolean;
-  /** Milliseconds until the deadline of the lease, 0 when it is not held. */
+  /** Milliseconds until the deadline of the lease; 0 if the lock is not held. */
   readonly remainingMs: number;
 
   /**
@@ -31,47 +34,46 @@ export interface Lock extends AsyncDisposable {
   assertHeld(): void;
 
   /**
-   * Extends the lease to `ttlMs` from now, and the watchdog keeps to that ttl from then on.
+   * Extends the lease to `ttlMs` from now. Later extensions by the watchdog use the same ttl.
    * @param ttlMs milliseconds; default: the ttl of the lease
-   * @throws LockLostError when the lock is not held any more
-   * @throws LockUnavailableError when the store did not answer; the lock is then held until its present deadline
+   * @throws LockLostError if the lock is no longer held
+   * @throws LockUnavailableError if the store did not answer; the lock is then held until its current deadline
    */
   extend(ttlMs?: number): Promise<void>;
 
   /**
-   * Releases the lock; further calls do nothing. Never throws: when the store cannot be asked, the release is repeated in the
-   * background, and the lease ends by itself. A lock with `holdMs` is kept in the store until then.
-   * @returns `true` when the lock was removed (of a nested lock: when it is still held by the outer one); `false` when it
-   *   was not this owner's any more, or that is unknown
+   * Releases the lock; further calls do nothing. Never throws: if the store cannot be reached, the release is repeated in the
+   * background, and the lease ends by itself. A lock with `holdMs` is kept in the store until that time is over.
+   * @returns `true` if the lock was removed (for a nested lock: if the outer one still holds it); `false` if it no longer
+   *   belonged to this owner, or if that is unknown
    */
   release(): Promise<boolean>;
 }
 
-/** Several locks that were acquired all or none: what `acquireAll` returns, and `withLock([…])` passes to the work. */
+/** Several locks that were acquired together, all or none: what `acquireAll` returns and `withLock([…])` passes to the work. */
 export interface LockSet extends AsyncDisposable {
-  /** Their keys, each once, in the order in which they are acquired: that of their code units. */
+  /** The keys, each once, in the order in which they are acquired: sorted by code units. */
   readonly keys: readonly string[];
-  /**
-   * The lock of one of the keys, with a fencing token of its own.
-   * @throws LockOptionsError for a key that is not of the set
-   */
+  /** The lock of one of the keys, with its own fencing token. @throws LockOptionsError for a key that is not in the set */
   get(key: string): Lock;
-  /** Aborted, with a `LockLostError` as its reason, the moment the first of them is lost. The others are held and extended on. */
+  /**
+   * Aborts, with a `LockLostError` as its reason, the moment the first of them is lost. The others are still held and extended.
+   */
   readonly signal: AbortSignal;
-  /** Aborted when the application begins to close, as `closing` of each of them. */
+  /** Aborts when the application begins to close, like `closing` of each of them. */
   readonly closing: AbortSignal;
   /** Whether all of them are held now. */
   readonly isHeld: boolean;
-  /** Milliseconds until the first deadline of them, 0 unless all are held. */
+  /** Milliseconds until the earliest of their deadlines; 0 unless all are held. */
   readonly remainingMs: number;
   /** Throws unless all of them are held now. @throws LockLostError of the first that is not */
   assertHeld(): void;
   /**
    * Extends each of them, as `Lock.extend` does.
-   * @throws the error of the first that could not be extended, when all were tried
+   * @throws the error of the first that could not be extended, after all were tried
    */
   extend(ttlMs?: number): Promise<void>;
-  /** Releases each of them, whatever becomes of the others; further calls do nothing. @returns whether all were removed */
+  /** Releases each of them, even if others fail; further calls do nothing. @returns whether all were removed */
   release(): Promise<boolean>;
 }
 
@@ -90,43 +92,48 @@ export interface LockInfo {
   /** Its holder. */
   holder: LockHolder;
   /**
-   * Names this holding of the lock, for `forceRelease(key, { owner })`: a digest of the owner value, which does not show it.
+   * Identifies this holding of the lock, for `forceRelease(key, { owner })`. It is a digest, which does not reveal the owner
+   * value.
    */
   digest: string;
   /**
-   * When it was acquired, by the clock of this process; `undefined` when another program wrote the key, or the clock of the
+   * When it was acquired, by the clock of this process; `undefined` if another program wrote the key, or if the clock of the
    * server was set back since.
    */
   since?: Date;
-  /** Milliseconds until its lease ends unless it is extended. */
+  /** Milliseconds until its lease ends, if it is not extended. */
   remainingMs: number;
   /** When it is free again, by the clock of this process, if the work under it has ended and it is kept for its `holdMs`. */
   keptUntil?: Date;
   /**
-   * The fencing token of its holder; while a lock is passed on within a process, the last of those that are reserved for
-   * that. `undefined` when another program wrote the key, or the nodes of a Redlock do not agree. On a Redlock it is larger than
-   * that of the holder where its nodes first voted for different tokens: compare tokens at the resource, not with this one.
+   * The fencing token of its holder. While a lock is passed on within a process, it is the last of the tokens reserved for
+   * these passes. `undefined` if another program wrote the key, or if the nodes of a Redlock do not agree. On a Redlock whose
+   * nodes first voted for different tokens it is larger than that of the holder: compare tokens at the resource, not with this
+   * one.
    */
   fencingToken?: number;
-  /** How many calls of this process wait for it. */
+  /** How many calls of this process wait for it. How many wait inside another process is known to that process alone. */
   waiters: number;
   /**
-   * The processes that wait for it, this one too, in the order of their first places among the first 100 in the queue of the
-   * store. `owner` names such a place. A process that has ended is left out once another has shown that it waits, after some
-   * three seconds, or when the queue ends after ten. Empty for locks in memory, where no other process can wait.
+   * The processes that wait for it, including this one, in the order of their first places among the first 100 in the queue of
+   * the store. `owner` identifies such a place. A process that has ended is left out after about three seconds, once another
+   * process has shown that it waits, or after ten seconds, when the queue ends. Empty for locks in memory, where no other
+   * process can wait.
    */
   waitingProcesses: LockHolder[];
 }
 
 /** The answer of `LockService.list()`. */
 export interface LockList {
-  /** The locks that are held, or kept, by their keys in the order of their code units. */
+  /** The locks that are held or kept, sorted by the code units of their keys. */
   locks: LockInfo[];
   /**
-   * Whether these are all of them: the store was searched to its end, there are no more than `limit`, and on a Redlock no other
-   * lock may have a majority with the nodes that do not answer.
+   * Whether these are all locks: the whole store was searched, there are no more than `limit`, and on a Redlock no other lock
+   * can have a majority with the nodes that do not answer.
    */
   complete: boolean;
-  /** How many keys the search has looked at, of all programs that use the store: in thousands on Redis, rounded up for each server. */
+  /**
+   * How many keys the search looked at, including those of other programs: on Redis in thousands, rounded up for each server.
+   */
   scanned: number;
 }

@@ -3,30 +3,30 @@ import type { LockTelemetry } from './telemetry.js';
 /** How a lock is kept; each can be set for the service and for a single call. */
 export interface LeaseOptions {
   /**
-   * How long the lease runs without being extended, in milliseconds, 20 to 86 400 000. It bounds how long a lock
-   * stays behind after a crash, not how long the work may take: the watchdog extends it every third of this time.
+   * How long the lease runs without being extended, in milliseconds, 20 to 86 400 000. It limits how long a lock stays behind
+   * after a crash, not how long the work may take: the watchdog extends the lease after each third of this time.
    * @default 30000
    */
   ttlMs?: number;
   /**
-   * How long to wait for a lock that another holder has, in milliseconds, 0 to 2 147 483 647. A real deadline, also
-   * when the store does not answer. 0 tries exactly once.
+   * How long to wait for a lock that another holder has, in milliseconds, 0 to 2 147 483 647. This is a real deadline, even if
+   * the store does not answer. 0 tries exactly once, and ends within the time limit of one attempt.
    * @default 10000
    */
   waitMs?: number;
   /**
-   * Extend the lease for as long as the work runs. When off, the lock is lost after `ttlMs`.
+   * Extend the lease for as long as the work runs. If off, the lock is lost after `ttlMs`.
    * @default true
    */
   watchdog?: boolean;
   /**
-   * Let a call that already holds the lock (by its async context) take it again, at no cost. When off, such a call
-   * fails at once with `LockSelfDeadlockError`.
+   * Let a call that already holds the lock (by its async context) take it again, at no cost. If off, such a call fails at once
+   * with `LockSelfDeadlockError`.
    * @default true
    */
   reentrant?: boolean;
   /**
-   * What to do when the lock is taken inside a database transaction, whose commit comes after the release: `warn` in the log,
+   * What to do if the lock is taken inside a database transaction, whose commit comes after the release: `warn` in the log,
    * once for each method with `@Locked` and each first part of a key; `refuse` the call with `LockOptionsError`; or `allow` it.
    * Needs the module option `insideTransaction`.
    * @default 'warn'
@@ -34,23 +34,25 @@ export interface LeaseOptions {
   onTransaction?: 'warn' | 'refuse' | 'allow';
 }
 
-/** For how long a lock is kept at least. */
+/** The minimum time for which a lock is kept. */
 export interface HoldOptions {
   /**
    * Keep the lock for at least this long, however the work ends, in milliseconds, 0 to 86 400 000; on a Redlock at most the
-   * `ttlMs` of the registration. It counts from when the call has its lock, of several keys all of them: a crash does not shorten
-   * it, nor does closing the application. What is still waited for, or given back before the call has it, is not kept.
+   * `ttlMs` of the registration. The time starts when the call has its lock (with several keys, all of them). Neither a crash
+   * nor closing the application shortens it. A lock that the call has not got yet, or gives back before it has all of them, is
+   * not kept. `waitMs` and `signal` apply until the call has its lock, also while the store is asked to keep it.
    * @default 0: until the work has ended
    */
   holdMs?: number;
 }
 
-/** What a lock is for, where locks are counted and measured. */
+/** The name under which a lock is counted and measured. */
 export interface LabelOptions {
   /**
-   * The label of the lock in events and in `stats()`: 1 to 100 characters, one of few, so never an id.
-   * @default the text of the key of `@Locked`, such as `order:{0}`, or `Class.method` where there is none; of other calls the
-   * first part of the key, up to a colon
+   * The label of the lock in events and in `stats()`: 1 to 100 characters. Use only a few different labels, so never put an id
+   * into one.
+   * @default for `@Locked`, the text of its key, such as `order:{0}`, or `Class.method` if there is none; for other calls the
+   *   first part of the key, before its first colon, or `_key` for a key without a colon, since all of that may be data
    */
   label?: string;
 }
@@ -58,25 +60,27 @@ export interface LabelOptions {
 /** What to do when the lock was lost while the work ran. */
 export interface LossOptions {
   /**
-   * `reject`: when the work has settled, the call rejects with `LockLostError`, which carries the outcome.
-   * `ignore`: the call settles as the work did.
+   * `reject`: once the work has settled, the call rejects with `LockLostError`, which carries the outcome. `ignore`: the call
+   * settles as the work did.
    * @default 'reject'
    */
   onLost?: 'reject' | 'ignore';
 }
 
-/** Settings of a lock service, whatever keeps its locks. */
+/** Settings of a lock service, for every kind of store. */
 export interface LockServiceOptions extends LeaseOptions, LossOptions {
   /**
-   * Safety margin in milliseconds: a lease counts as ended this much before the store may end it, beyond the built-in
-   * allowance for clock drift of 1 % + 2 ms. Less than the ttl leaves.
+   * Safety margin in milliseconds: a lease counts as ended this much before the store may end it, in addition to the built-in
+   * allowance for clock drift of 1 % + 2 ms. It must be less than nine tenths of the ttl.
    * @default 0
    */
   marginMs?: number;
   /**
-   * Serve calls strictly in the order in which they reached the store, over all processes: no later call is served first, and
-   * no lock is passed on within a process. It costs about three requests to the store for each acquisition. All processes that
-   * share keys must agree. A store whose nodes have no order of arrival in common (`redlock`) refuses it.
+   * Serve calls in the order in which they reached the store, over all processes, and pass no lock on within a process. A call
+   * can miss a turn, and keeps its place, if at the moment of a release the subscription of its process is broken, its process
+   * has not run for 2 s, or the store's clock has just stepped ahead by more than that. It costs about three requests to the store
+   * for each acquisition. All processes that share keys must agree. A store whose nodes have no order of arrival in common
+   * (`redlock`) refuses it.
    * @default false
    */
   fair?: boolean;
@@ -88,28 +92,29 @@ export interface LockServiceOptions extends LeaseOptions, LossOptions {
   maxWaiters?: number;
   /**
    * How many times in a row a lock is passed on among the calls of one process that waited when the store granted it, before
-   * other processes have their turn, 0 to 1 000. More is faster, less lets others wait for shorter. 0 asks the store each time.
+   * other processes get their turn, 0 to 1 000. More is faster; less shortens the wait of other processes. 0 asks the store
+   * each time.
    * @default 100
    */
   cohortPasses?: number;
   /**
-   * For how long after a grant a lock is passed on within the process, in milliseconds, 0 to 60 000: then other processes
-   * have their turn. Work that takes longer than this is never followed by a pass.
+   * For how long after a grant a lock is passed on within the process, in milliseconds, 0 to 60 000. Then other processes get
+   * their turn. After work that takes longer than this, the lock is never passed on.
    * @default 100
    */
   cohortMs?: number;
   /**
-   * Says whether the running call is inside a database transaction, such as
-   * `() => TransactionHost.getInstance().isTransactionActive()` of nestjs-cls. It is asked in the async context of each call
-   * that asks for a lock, except one that the call holds already. If it throws, or returns something else, that is logged
-   * once, and the lock is acquired. `onTransaction` says what happens inside a transaction.
-   * @default not asked
+   * Returns whether the running call is inside a database transaction, such as
+   * `() => TransactionHost.getInstance().isTransactionActive()` of nestjs-cls. It runs in the async context of each call that
+   * asks for a lock which it does not hold yet. If it throws, or returns anything but a boolean, this is logged once, and the
+   * lock is acquired. `onTransaction` says what happens inside a transaction.
+   * @default transactions are not detected
    */
   insideTransaction?: () => boolean;
   /**
-   * What to do when calls take locks under other locks in different orders, so that two of them could wait for each other:
-   * nothing; `warn` in the log, once for each pair of kinds of keys; or `throw` `LockOptionsError` before the lock is asked for.
-   * A kind is the key without its ids. Up to 1 000 kinds are checked, in the orders that this process has seen.
+   * What to do if calls take locks under other locks in different orders, so that two of them could wait for each other:
+   * nothing; `warn` in the log, once for each pair of kinds of keys; or `throw` a `LockOptionsError` before the call asks for
+   * the lock. A kind is the key without its ids. Up to 1 000 kinds are checked, in the orders that this process has seen.
    * @default 'off'
    */
   lockOrder?: 'off' | 'warn' | 'throw';
@@ -119,7 +124,8 @@ export interface LockServiceOptions extends LeaseOptions, LossOptions {
    */
   telemetry?: LockTelemetry;
   /**
-   * Start the application without waiting for the store: until it is there each acquire fails with `LockUnavailableError`.
+   * Start the application without waiting for the store. Until the store is there, each acquire fails with
+   * `LockUnavailableError`.
    * @default false
    */
   lazyConnect?: boolean;
@@ -129,9 +135,9 @@ export interface LockServiceOptions extends LeaseOptions, LossOptions {
    */
   connectTimeoutMs?: number;
   /**
-   * How long `app.close()` lets work that holds a lock run on, in milliseconds, 0 to 600 000, from the moment on that it gives
-   * out no more locks. Then `lock.signal` aborts (reason `shutdown`), and the locks are released. Several registrations of one
-   * application are waited for together, for the longest of their times.
+   * How long `app.close()` lets work that holds a lock continue, in milliseconds, 0 to 600 000, counted from when no more locks
+   * are granted. Then `lock.signal` aborts (reason `shutdown`), and the locks are released. If an application has several
+   * registrations, `app.close()` waits for all of them together, for the longest of their times.
    * @default 10000
    */
   shutdownTimeoutMs?: number;
@@ -141,7 +147,7 @@ export interface LockServiceOptions extends LeaseOptions, LossOptions {
 export interface AcquireOptions extends LeaseOptions, HoldOptions, LabelOptions {
   /** Gives up waiting: the call rejects with `signal.reason`. It does not end a lock that is held. */
   signal?: AbortSignal;
-  /** Only for `withLock` and `@Locked`: here `lock.signal` reports a loss. */
+  /** Only for `withLock` and `@Locked`. With `acquire`, `lock.signal` reports a loss. */
   onLost?: never;
 }
 
@@ -154,18 +160,18 @@ export interface TryAcquireOptions extends Omit<AcquireOptions, 'waitMs'> {
 /** Options of `LockService.list`. */
 export interface ListOptions {
   /**
-   * The keys of the locks, 1 to 1 024 bytes: `*` stands for any text, every other character for itself.
+   * A pattern for the keys, 1 to 1 024 bytes: `*` stands for any text, every other character for itself.
    * @default '*'
    */
   match?: string;
   /**
-   * How many locks are listed at most, 1 to 10 000: which of them, if there are more, is not defined.
+   * How many locks are listed at most, 1 to 10 000. If there are more, it is undefined which of them are listed.
    * @default 500
    */
   limit?: number;
   /**
-   * For how long the store is searched, in milliseconds, 1 to 60 000. What was found is then inspected, which takes some
-   * milliseconds more.
+   * How long the search of the store may take, in milliseconds, 1 to 60 000. The locks that were found are then inspected,
+   * which takes some more milliseconds.
    * @default 1000
    */
   budgetMs?: number;

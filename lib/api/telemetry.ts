@@ -16,31 +16,34 @@ interface OfCall {
 
 /**
  * One call for a lock, or for several at once, from its beginning until the caller has its answer: the context of the tracing
- * channel `nest-redis-lock:acquire`. What is optional is known at the end.
+ * channel `nest-redis-lock:acquire`. Optional fields are set at the end.
  */
 export interface AcquireTrace extends OfCall {
   readonly ttlMs: number;
   readonly waitMs: number;
-  /** `refused`: by a mistake in the call, or because it would wait for itself. `aborted`: by the signal of the caller. */
+  /** `refused`: the call was wrong, or would wait for itself. `aborted`: the caller's signal aborted. */
   outcome?: 'acquired' | 'contended' | 'unavailable' | 'aborted' | 'refused';
-  /** `reentrant`: the call held the lock already. Several locks were waited for if one of them was. */
+  /** `reentrant`: the call already held the lock. For several locks it is `waited` if the call waited for one of them. */
   grant?: LockGrant | 'reentrant';
   waitedMs?: number;
-  /** Of several locks each has its own, and this is undefined. */
+  /** `undefined` for several locks, each of which has its own. */
   fencingToken?: number;
-  /** What the call rejects with. Contention is none where the caller goes on without the lock: `tryAcquire`, `onContended`. */
+  /**
+   * The error that the call rejects with. Contention is not an error if the caller continues without the lock: `tryAcquire`,
+   * `onContended`.
+   */
   error?: unknown;
 }
 
 /**
  * The work of `withLock`, of a locked method or of a leader, under its lock: the context of the tracing channel
- * `nest-redis-lock:hold`. What is optional but for the token is known at the end.
+ * `nest-redis-lock:hold`. Optional fields, except for the token, are set at the end.
  */
 export interface HoldTrace extends OfCall {
   readonly fencingToken?: number;
-  /** The lock was lost so many milliseconds before the work ended. */
+  /** Set if the lock was lost: why, and how many milliseconds before the work ended. */
   lost?: { reason: LockLostReason; beforeMs: number };
-  /** What the work rejects with. */
+  /** The error that the work rejects with. */
   error?: unknown;
 }
 
@@ -51,7 +54,7 @@ type WithoutOwner<Event> = Event extends unknown
 /** The message of the channel `nest-redis-lock:event`: an event of `LockService.events$`, without owner values. */
 export type LockEventMessage = { registration: string } & WithoutOwner<LockEvent>;
 
-/** The option `telemetry` of a registration: `otelLocks()` of `nest-redis-lock/otel`. Its methods may change with any version. */
+/** The option `telemetry` of a registration: `otelLocks()` of `nest-redis-lock/otel`. Its methods may change in any version. */
 export interface LockTelemetry {
   /** Called when a lock service opens. @returns what observes its calls until it closes */
   open(locks: ObservedLocks): LockObserver;
@@ -64,27 +67,33 @@ export interface ObservedLocks {
   ping(): Promise<LockPing>;
 }
 
-/** Observes the calls of one lock service. If it throws, the locks work on, and a `warning` says so once. */
+/**
+ * Observes the calls of one lock service, in the async context of each call, but outside of the locks that it holds. If it
+ * throws, the locks continue to work, and a `warning` reports it once.
+ */
 export interface LockObserver {
   acquire(trace: AcquireTrace): Observation;
   hold?(trace: HoldTrace): Observation;
   extended(extension: ObservedExtension): void;
-  /** Called with each event of its locks. Without it they are made only for those who subscribe to `events$`. */
+  /**
+   * Called with each event of its locks, outside of all calls. Without this method, events are created only for subscribers of
+   * `events$`.
+   */
   noted?(event: LockEvent): void;
   close(): void;
 }
 
-/** Something that is under way. */
+/** An operation in flight. */
 export interface Observation {
-  /** Runs it: once, at once, and in whatever async context the observer wants. */
+  /** Runs the work: once, synchronously, and in any async context that the observer chooses. */
   run<T>(work: () => T): T;
-  /** Called when it has ended: the trace says how. */
+  /** Called when the operation has ended; the trace says how. */
   end(): void;
 }
 
-/** An extension of a lease that was answered, or given up. */
+/** An extension of a lease that was answered or given up. */
 export interface ObservedExtension {
-  /** Since it was asked for, in milliseconds. */
+  /** How long it took, in milliseconds. */
   tookMs: number;
   outcome: 'extended' | 'failed' | 'lost';
 }

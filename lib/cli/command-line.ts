@@ -27,6 +27,8 @@ const OPTIONS = {
   wait: TEXT,
   ttl: TEXT,
   hold: TEXT,
+  'pass-credentials': FLAG,
+  version: FLAG,
   help: { type: 'boolean', short: 'h' },
 } as const satisfies ParseArgsConfig['options'];
 
@@ -47,14 +49,26 @@ export function readCommandLine(argv: readonly string[]): CommandLine {
   const [args, rest] = end < 0 ? [argv, []] : [argv.slice(0, end), argv.slice(end + 1)];
   try {
     const { positionals, values } = parsed(args);
+    // As a variable of a shell that is not set leaves it.
+    const empty = Object.entries(values).find(([, value]) => [value].flat().includes(''));
+    if (empty) throw withoutValue(`--${empty[0]}`);
     return { words: positionals, options: values, rest: [...rest] };
   } catch (error) {
+    if (error instanceof UsageError) throw error;
     // An argument that was mistyped may hold a password: only the part that can be the name of an option is repeated.
     const option = /--?[a-z-]*/i.exec((error as Error).message)?.[0] ?? '';
     const { code } = error as NodeJS.ErrnoException;
-    const problem = code === 'ERR_PARSE_ARGS_INVALID_OPTION_VALUE' ? 'needs another value, or none' : 'is not known';
-    throw new UsageError(`The option ${option} ${problem}.`);
+    if (code !== 'ERR_PARSE_ARGS_INVALID_OPTION_VALUE') throw new UsageError(`The option ${option} is not known.`);
+    throw takesText(option) ? withoutValue(option) : new UsageError(`${option} takes no value.`);
   }
+}
+
+function takesText(option: string): boolean {
+  return Object.entries(OPTIONS).some(([name, { type }]) => option === `--${name}` && type === 'string');
+}
+
+function withoutValue(option: string): UsageError {
+  return new UsageError(`${option} needs a value. If that begins with a dash, write ${option}=-x.`);
 }
 
 function parsed(args: readonly string[]) {

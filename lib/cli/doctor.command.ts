@@ -2,7 +2,7 @@ import { formatDiagnosis } from '../api/diagnosis.js';
 import type { Action } from './command.js';
 import { EXIT } from './exit-codes.js';
 import { openToLook } from './open.js';
-import { json, printableIn, wrap } from './text.js';
+import { json, wrap } from './text.js';
 
 /** Checks the servers, as an application does when it starts. */
 export const doctor: Action = async (call) => {
@@ -12,7 +12,7 @@ export const doctor: Action = async (call) => {
     const diagnosis = await locks.diagnose();
     if (options.json) terminal.print(json(diagnosis));
     else {
-      const lines = formatDiagnosis(printableIn(diagnosis)).split('\n');
+      const lines = formatDiagnosis(diagnosis).split('\n');
       for (const line of lines) terminal.print(wrap(line, terminal.columns));
     }
     const found = new Set(diagnosis.findings.map(({ severity }) => severity));

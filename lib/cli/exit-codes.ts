@@ -6,7 +6,7 @@ export const EXIT = {
   /** The doctor found warnings, with `--strict`. */
   warnings: 2,
   usage: 64,
-  /** The servers cannot be asked. */
+  /** The servers cannot be reached or used. */
   unavailable: 69,
   /** A fault of this program. */
   fault: 70,

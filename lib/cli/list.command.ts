@@ -1,12 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describeHolder } from '../api/holder.js';
 import type { LockInfo, LockList } from '../api/lock.js';
+import { printable } from '../api/printable.js';
 import type { Action, Call } from './command.js';
 import { countOf } from './command-line.js';
 import { EXIT } from './exit-codes.js';
 import { withoutOwn } from './inspect.command.js';
 import { openToLook } from './open.js';
-import { duration, json, printable, table } from './text.js';
+import { duration, json, table, whole } from './text.js';
 
 /** How long the servers are searched, in milliseconds: a person can wait for longer than a request. */
 const BUDGET_MS = 10_000;
@@ -60,18 +61,27 @@ function show({ locks, complete, scanned }: LockList, { options, terminal }: Cal
 
 /** A lock for people. */
 function cellsOf({ key, holder, digest, since, remainingMs, keptUntil, waitingProcesses }: LockInfo): string[] {
+  const waiting = waitingOf(waitingProcesses);
   return [
     printable(key),
-    printable(describeHolder(holder)),
+    describeHolder(holder),
     digest,
     keptUntil ? 'kept' : since ? duration(Math.max(0, Date.now() - since.getTime())) : '',
     duration(remainingMs),
-    waitingProcesses.length > 0 ? String(waitingProcesses.length) : '',
+    waiting === 'unknown' ? waiting : `${waiting} process${waiting === 1 ? '' : 'es'}`,
   ];
 }
 
 /** A lock for programs: the same, with times that can be counted with. */
 function fieldsOf({ key, holder, digest, since, remainingMs, waitingProcesses }: LockInfo): (string | number)[] {
   const held = since?.toISOString() ?? '';
-  return [printable(key), printable(describeHolder(holder)), digest, held, remainingMs, waitingProcesses.length];
+  return [whole(key), describeHolder(holder), digest, held, remainingMs, waitingOf(waitingProcesses)];
+}
+
+/**
+ * How many processes wait, as far as the queue of the store says. It does not say that nobody waits: a call that waits inside the process of
+ * the holder stands in no queue.
+ */
+function waitingOf({ length }: LockInfo['waitingProcesses']): number | 'unknown' {
+  return length > 0 ? length : 'unknown';
 }

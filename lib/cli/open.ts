@@ -2,8 +2,9 @@ import { LockUnavailableError } from '../api/errors.js';
 import { openLocks } from '../compose/open-locks.js';
 import type { RedisLockSettings } from '../compose/redis-lock-options.js';
 import type { LockService } from '../core/service/lock.service.js';
+import { NEEDS_PASSWORD } from '../stores/redis/client/advice.js';
 import type { Call } from './command.js';
-import { printable } from './text.js';
+import { whole } from './text.js';
 
 /** Opens the locks on the servers of a call. @throws LockUnavailableError when they cannot be reached */
 export async function openOn(
@@ -13,13 +14,16 @@ export async function openOn(
   try {
     const connectTimeoutMs = limits.connectMs;
     const { service, notices } = await openLocks({ ...servers, keyPrefix, connectTimeoutMs, ...settings });
-    for (const { message } of notices) terminal.complain(printable(message));
+    for (const { message } of notices) terminal.complain(whole(message));
     return service;
   } catch (error) {
     if (!(error instanceof LockUnavailableError)) throw error;
     // Its own message is for applications.
     const nodes = error.causes.map(({ message }) => message).join('; ');
-    throw new LockUnavailableError(`No locks can be had: ${nodes}.`, undefined, error.causes);
+    const advice = error.causes.some((cause) => cause.advice === NEEDS_PASSWORD)
+      ? ' Set REDIS_PASSWORD, or put the password into the URL.'
+      : '';
+    throw new LockUnavailableError(`The servers cannot be used: ${nodes}.${advice}`, undefined, error.causes);
   }
 }
 

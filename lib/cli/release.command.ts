@@ -4,7 +4,7 @@ import { confirmed } from './confirm.js';
 import { EXIT } from './exit-codes.js';
 import { linesOf } from './inspect.command.js';
 import { openToLook } from './open.js';
-import { printable, wrap } from './text.js';
+import { whole, wrap } from './text.js';
 
 /** Takes a lock from its holder. */
 export const release: Action = async (call) => {
@@ -13,7 +13,12 @@ export const release: Action = async (call) => {
     options: { owner, force = false, yes = false },
     terminal,
   } = call;
-  if ((owner !== undefined) === force) {
+  if (owner !== undefined && force) {
+    throw new UsageError(
+      'release takes --owner or --force, not both: --owner takes the lock from that holder only, --force from any.',
+    );
+  }
+  if (owner === undefined && !force) {
     throw new UsageError('release needs --owner DIGEST, as inspect shows it, or --force, which takes it from anybody.');
   }
   const locks = await openToLook(call);
@@ -22,7 +27,7 @@ export const release: Action = async (call) => {
     if (!yes) {
       const info = await locks.inspect(key);
       if (!info || (owner !== undefined && info.digest !== owner)) {
-        terminal.complain(`${printable(key)} is ${info ? 'held by another owner' : 'free'}: nothing to release.`);
+        terminal.complain(`${whole(key)} is ${info ? 'held by another owner' : 'free'}: nothing to release.`);
         return EXIT.no;
       }
       for (const line of linesOf(info)) terminal.complain(wrap(line, terminal.columns));
@@ -31,8 +36,8 @@ export const release: Action = async (call) => {
       from = info.digest; // not from one that came while the question was read
     }
     const wasHeld = await locks.forceRelease(key, from === undefined ? {} : { owner: from });
-    if (wasHeld) terminal.print(`${printable(key)} was released`);
-    else terminal.complain(`${printable(key)} was not held${from === undefined ? '' : ' by that owner'}.`);
+    if (wasHeld) terminal.print(`${whole(key)} was released`);
+    else terminal.complain(`${whole(key)} was not held${from === undefined ? '' : ' by that owner'}.`);
     return wasHeld ? EXIT.ok : EXIT.no;
   } finally {
     await locks.close();

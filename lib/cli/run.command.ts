@@ -7,7 +7,8 @@ import type { Action, Call } from './command.js';
 import { durationOf, UsageError } from './command-line.js';
 import { EXIT } from './exit-codes.js';
 import { openOn } from './open.js';
-import { printable } from './text.js';
+import { withoutCredentials } from './servers.js';
+import { whole } from './text.js';
 
 /** The signals that are passed on to the command. */
 const PASSED_ON = ['SIGINT', 'SIGQUIT', 'SIGTERM', 'SIGHUP'] as const;
@@ -47,11 +48,11 @@ export const run: Action = async (call) => {
     if (error instanceof LockContendedError) {
       const { holder, keptUntil } = error;
       const state = keptUntil ? `kept until ${keptUntil.toISOString()} by` : 'held by';
-      terminal.complain(printable(`${key} is ${state} ${holder ? describeHolder(holder) : 'others'}.`));
+      terminal.complain(whole(`${key} is ${state} ${holder ? describeHolder(holder) : 'others'}.`));
       return EXIT.busy;
     }
     if (error instanceof LockLostError) {
-      terminal.complain(printable(`The lock on ${key} was lost (${error.reason}) while the command ran.`));
+      terminal.complain(whole(`The lock on ${key} was lost (${error.reason}) while the command ran.`));
       return EXIT.lost;
     }
     throw error;
@@ -86,16 +87,17 @@ class Command {
   async run(lock: Lock): Promise<number> {
     this.#interruption.signal.throwIfAborted();
     lock.assertHeld();
-    const { rest, env, terminal, limits } = this.#call;
+    const { rest, env, options, terminal, limits } = this.#call;
+    const handedOn = options['pass-credentials'] ? env : withoutCredentials(env);
     const [file, ...args] = rest as [string, ...string[]];
     const token = { LOCK_FENCING_TOKEN: String(lock.fencingToken) };
     const cannotRun = ({ code }: NodeJS.ErrnoException) => {
-      terminal.complain(`${printable(file)} cannot be run (${code}).`);
+      terminal.complain(`${whole(file)} cannot be run (${code}).`);
       return code === 'ENOENT' ? EXIT.notFound : EXIT.cannotRun;
     };
     let child: ChildProcess;
     try {
-      child = spawn(file, args, { stdio: 'inherit', env: { ...env, ...token } });
+      child = spawn(file, args, { stdio: 'inherit', env: { ...handedOn, ...token } });
     } catch (error) {
       return cannotRun(error as NodeJS.ErrnoException); // some reasons are thrown, others are events
     }

@@ -28,6 +28,11 @@ export function serversOf({ options }: Pick<CommandLine, 'options'>, env: NodeJS
   if (sentinel) return { redis: sentinelOf(listOf(sentinel), name!, access, env) };
   if (redis !== undefined) return { redis: optionsOf('--redis', redis, access) };
   if (env.REDIS_URL) return { redis: optionsOf('REDIS_URL', env.REDIS_URL, access) };
+  if (env.REDIS_URL === '') {
+    throw new UsageError(
+      'REDIS_URL is empty: set it to a URL like redis://host:6379, or name the servers with --redis, --redlock, --cluster or --sentinel.',
+    );
+  }
   throw new UsageError('Name the servers: --redis, --redlock, --cluster or --sentinel, or set REDIS_URL.');
 }
 
@@ -40,6 +45,16 @@ function accessOf(env: NodeJS.ProcessEnv): Access {
   if (REDIS_TLS_CA) access.tls = { ca: readCertificate(REDIS_TLS_CA) };
   else if (REDIS_TLS === '1' || REDIS_TLS === 'true') access.tls = {};
   return access;
+}
+
+/**
+ * The environment of a command that has no business with the Redis of the locks. An address alone is no secret, and the command may
+ * mean the same Redis by it.
+ */
+export function withoutCredentials(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  const { REDIS_USERNAME: _user, REDIS_PASSWORD: _password, REDIS_SENTINEL_PASSWORD: _sentinel, ...others } = env;
+  if (others.REDIS_URL?.includes('@')) delete others.REDIS_URL; // before it stand credentials, also in a URL that is malformed
+  return others;
 }
 
 function readCertificate(file: string): Buffer {

@@ -1,16 +1,8 @@
-/** Characters that a terminal obeys, that show nothing, or that turn the text around them: controls, formats, separators. */
-const UNSAFE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
+import { printable, UNSAFE } from '../api/printable.js';
 
-/** A text from elsewhere as one line that a terminal only shows: whoever can write a key must not write to the terminal. */
-export function printable(text: string): string {
-  return text.replace(UNSAFE, (char) => `\\u{${char.codePointAt(0)!.toString(16)}}`);
-}
-
-/** The same for each text in a value. */
-export function printableIn<T>(value: T): T {
-  return JSON.parse(JSON.stringify(value), (_name, part: unknown) =>
-    typeof part === 'string' ? printable(part) : part,
-  ) as T;
+/** A text from elsewhere as one line that a terminal only shows, with nothing left out: programs read it, too. */
+export function whole(text: string): string {
+  return printable(text, Infinity);
 }
 
 /** JSON with the same characters escaped, so that it can be shown on a terminal, too. */

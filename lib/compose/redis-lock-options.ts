@@ -25,7 +25,7 @@ export interface RedisLockSettings extends LockServiceOptions, RedisStoreOptions
 export type RedisLockModuleOptions = RedisLockSettings &
   (
     | {
-        /** Locks in the memory of this process: for unit tests and first steps. They exclude no other process. */
+        /** Locks in the memory of this process, for unit tests and first steps. They do not exclude other processes. */
         memory: true;
         redis?: never;
         redlock?: never;

@@ -1,4 +1,5 @@
 import { LockOptionsError } from '../api/errors.js';
+import { quoted } from '../api/printable.js';
 import { checkFencingToken } from './fencing-token.js';
 import { StaleTokenError, type StaleTokenDetails } from './stale-token.error.js';
 
@@ -25,5 +26,5 @@ export function assertFenced(changedRows: number | null | undefined, write: Fenc
     );
   }
   const { fencingToken, key, resource, isCertain = false } = write;
-  throw new StaleTokenError(fencingToken, { key, resource: resource && `"${resource}"`, isCertain });
+  throw new StaleTokenError(fencingToken, { key, resource: resource && quoted(resource), isCertain });
 }

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { checkKey } from '../core/keys/key.js';
 import { LockOptionsError } from '../api/errors.js';
+import { printable } from '../api/printable.js';
 import type { IoredisClient } from '../stores/redis/client/source.js';
 import type { FenceStore } from './fence-store.js';
 import { checkFencingToken } from './fencing-token.js';
@@ -113,7 +114,7 @@ export class RedisFence implements FenceStore {
     const [passed, seen] = Array.isArray(reply) ? reply.map(Number) : [];
     if (passed === 1) return undefined;
     if (passed === 0 && seen !== undefined) return seen;
-    throw new Error(`Redis answered unexpectedly to the script of a RedisFence: ${JSON.stringify(reply)}.`);
+    throw new Error(`Redis answered unexpectedly to the script of a RedisFence: ${printable(JSON.stringify(reply))}.`);
   }
 
   #keysOf(key: string): [token: string, value: string] {
@@ -129,5 +130,7 @@ function checked(fencingToken: number): string {
 
 function checkMs(name: string, value: unknown): void {
   if (Number.isSafeInteger(value) && (value as number) >= 1 && (value as number) <= 2 ** 47) return;
-  throw new LockOptionsError(`${name} must be whole milliseconds, at least 1: got ${JSON.stringify(value)}.`);
+  throw new LockOptionsError(
+    `${name} must be a whole number of milliseconds, at least 1: got ${JSON.stringify(value)}.`,
+  );
 }

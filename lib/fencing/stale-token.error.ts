@@ -1,4 +1,5 @@
 import { LockError } from '../api/errors.js';
+import { quoted } from '../api/printable.js';
 
 /** Details of a refused write beside its token. */
 export interface StaleTokenDetails {
@@ -30,7 +31,7 @@ export class StaleTokenError extends LockError {
     readonly fencingToken: number,
     { key, resource, seen, isCertain = true }: StaleTokenDetails = {},
   ) {
-    const of = key === undefined ? '' : ` of lock "${key}"`;
+    const of = key === undefined ? '' : ` of lock ${quoted(key)}`;
     const by = resource === undefined ? 'the resource' : resource;
     const newer = `${by} has seen ${seen === undefined ? 'a newer one' : seen}`;
     super(

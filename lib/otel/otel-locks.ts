@@ -19,6 +19,7 @@ import type {
   ObservedExtension,
   ObservedLocks,
 } from '../api/telemetry.js';
+import { VERSION } from '../api/version.js';
 import { checked, oneOf, refuseUnknown, unfit, type Check } from '../core/options/checks.js';
 import { errorType, LockMeters } from './lock-meters.js';
 
@@ -69,8 +70,8 @@ class OtelLocks implements LockTelemetry {
 
   open(locks: ObservedLocks): LockObserver {
     const { spans = true, metrics: measures = true, spanKeys = true, tracerProvider, meterProvider } = this.options;
-    const tracer = spans ? (tracerProvider ?? tracing).getTracer(SCOPE) : undefined;
-    const meters = measures ? new LockMeters((meterProvider ?? metrics).getMeter(SCOPE), locks) : undefined;
+    const tracer = spans ? (tracerProvider ?? tracing).getTracer(SCOPE, VERSION) : undefined;
+    const meters = measures ? new LockMeters((meterProvider ?? metrics).getMeter(SCOPE, VERSION), locks) : undefined;
     return new OtelObserver(spanKeys, tracer, meters);
   }
 }

@@ -2,6 +2,7 @@ import { Injectable, type OnModuleDestroy } from '@nestjs/common';
 import { Observable, takeUntil, timer, type Subscriber } from 'rxjs';
 import type { LockService } from '../core/service/lock.service.js';
 import { monotonic } from '../core/time/clock.js';
+import { outsideOfCalls } from '../core/time/event-loop.js';
 import { MOST_ROWS, viewOf, type View } from './view.js';
 
 /** How often a list is renewed at most, in milliseconds. */
@@ -81,7 +82,8 @@ export class LockWatch {
     const [first] = [...this.#topics.values()].sort((a, b) => a.dueAt - b.dueAt);
     if (!first) return;
     const waitMs = Math.max(first.dueAt, this.#restUntil) - this.now();
-    this.#timer = setTimeout(() => void this.#list(first), Math.max(0, waitMs));
+    const delayMs = Math.max(0, waitMs);
+    this.#timer = outsideOfCalls(() => setTimeout(() => void this.#list(first), delayMs)); // it serves all viewers
   }
 
   async #list(topic: Topic): Promise<void> {

@@ -40,7 +40,7 @@ export function checkPageOptions(options: LocksPageOptions): void {
   if (typeof path !== 'string') throw unfit('path', path, 'a string, such as "admin/locks"');
   if (guards !== 'none' && !(Array.isArray(guards) && guards.length > 0 && guards.every(isGuard))) {
     throw new LockOptionsError(
-      'guards must be a list of one guard at least, classes or instances with canActivate: whoever reaches the page sees which ' +
+      'guards must be a list of at least one guard, classes or instances with canActivate: whoever reaches the page sees which ' +
         `locks are held, and by whom. Write guards: [AdminGuard], or guards: 'none' if something else protects the page.`,
     );
   }

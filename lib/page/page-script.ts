@@ -1,3 +1,5 @@
+import { HEADINGS } from './page-text.js';
+
 /** The script of the page, for browsers: plain DOM code, which gets what view.ts makes. Texts of the store are set as text only. */
 export const PAGE_SCRIPT = `'use strict';
 (() => {
@@ -6,11 +8,14 @@ export const PAGE_SCRIPT = `'use strict';
   const element = (id) => document.getElementById(id);
   const count = (n, noun) => n + ' ' + noun + (n === 1 ? '' : 's');
 
+  const HEADINGS = ${JSON.stringify(HEADINGS)};
+
   /** The rows that are shown, by key: { row, seenAt, cells, button }. */
   const shown = new Map();
   const dialog = element('dialog');
   let source;
   let lost;
+  let registration;
   /** The row that the dialog asks about, as it was when the button was pressed. */
   let asked;
 
@@ -24,6 +29,10 @@ export const PAGE_SCRIPT = `'use strict';
     const message = element('message');
     message.classList.toggle('alarm', isAlarm === true);
     setText(message, text);
+  }
+
+  function textOf(row) {
+    return row.text ?? row.key;
   }
 
   function nameOf(process) {
@@ -47,14 +56,18 @@ export const PAGE_SCRIPT = `'use strict';
 
   function remaining({ row, seenAt, cells }) {
     const ms = row.remainingMs - (performance.now() - seenAt);
-    const text = ms > 0 ? duration(ms) : 'over';
-    cells.remaining.classList.toggle('alarm', ms <= 0);
-    setText(cells.remaining, row.keptUntil === undefined ? text : text + ', kept until ' + clock(row.keptUntil));
+    const isKept = row.keptUntil !== undefined;
+    // A lock that is kept ends by itself, as it should: its work has ended.
+    cells.remaining.classList.toggle('alarm', ms <= 0 && !isKept);
+    const text = ms > 0 ? duration(ms) : isKept ? '' : 'over';
+    setText(cells.remaining, isKept ? [text, 'kept until ' + clock(row.keptUntil)].filter(Boolean).join(', ') : text);
   }
 
   function waiting(cell, row) {
     const here = row.waitingHere === 0 ? [] : [count(row.waitingHere, 'call') + ' of this process'];
     const names = row.waiting.map(nameOf);
+    // Of the calls inside another process nothing is known.
+    if (names.length === 0 && here.length === 0) here.push(row.holder.isThis ? 'none' : 'none in the queue');
     const text = JSON.stringify([names, here]);
     if (cell.dataset.shown === text) return;
     cell.dataset.shown = text;
@@ -66,18 +79,28 @@ export const PAGE_SCRIPT = `'use strict';
   function newEntry() {
     const line = document.createElement('tr');
     const cells = {};
-    for (const name of ['key', 'label', 'holder', 'since', 'remaining', 'token', 'waiting']) {
-      cells[name] = document.createElement(name === 'key' ? 'th' : 'td');
-      line.append(cells[name]);
-    }
+    line.setAttribute('role', 'row'); // also where the style has it be no line of a table
+    ['key', 'registration', 'label', 'holder', 'since', 'remaining', 'token', 'waiting'].forEach((name, index) => {
+      const cell = document.createElement(name === 'key' ? 'th' : 'td');
+      cell.setAttribute('role', name === 'key' ? 'rowheader' : 'cell');
+      cell.dataset.heading = HEADINGS[index];
+      cells[name] = cell;
+      line.append(cell);
+    });
     cells.key.scope = 'row';
+    cells.text = document.createElement('div');
+    cells.key.append(cells.text);
     return { line, cells };
   }
 
   function fill(entry, row) {
     const { cells } = entry;
     Object.assign(entry, { row, seenAt: performance.now() });
-    setText(cells.key, row.key);
+    setText(cells.text, textOf(row));
+    cells.text.classList.toggle('long', textOf(row).length > 200);
+    // Its end is reached by scrolling, with the keys, too.
+    if (textOf(row).length > 200) cells.text.tabIndex = 0;
+    setText(cells.registration, registration);
     setText(cells.label, row.label ?? '');
     setText(cells.holder, nameOf(row.holder));
     setText(cells.since, row.since === undefined ? 'unknown' : clock(row.since));
@@ -86,9 +109,10 @@ export const PAGE_SCRIPT = `'use strict';
     remaining(entry);
     if (row.digest !== undefined && !entry.button) {
       entry.button = Object.assign(document.createElement('button'), { type: 'button', textContent: 'Release\\u2026' });
-      entry.button.setAttribute('aria-label', 'Release ' + row.key);
+      entry.button.setAttribute('aria-label', 'Release ' + textOf(row));
       entry.button.addEventListener('click', () => ask(entry.row));
       const cell = document.createElement('td');
+      cell.setAttribute('role', 'cell');
       cell.append(entry.button);
       entry.line.append(cell);
     }
@@ -111,7 +135,16 @@ export const PAGE_SCRIPT = `'use strict';
     });
   }
 
-  function show({ ping, problem, incomplete, rows }) {
+  function showEmpty(isEmpty, incomplete) {
+    element('rows').closest('.scroll').hidden = isEmpty;
+    element('hint').hidden = isEmpty;
+    element('empty').hidden = !isEmpty;
+    const what = element('filter').value === '' ? 'No lock is held now.' : 'No lock with such a key is held now.';
+    setText(element('empty'), incomplete === undefined ? what : 'No lock was found.');
+  }
+
+  function show({ ping, problem, incomplete, rows, ...view }) {
+    registration = view.registration;
     const servers = element('servers');
     const { voting, of } = ping.nodes;
     const state = ping.available ? 'Locks can be taken.' : 'No lock can be taken.';
@@ -121,6 +154,7 @@ export const PAGE_SCRIPT = `'use strict';
     if (rows === undefined) return say('Not renewed since ' + (element('count').dataset.at ?? 'the start') + ': ' + problem, true);
     if (element('message').classList.contains('alarm')) say('');
     showRows(rows);
+    showEmpty(rows.length === 0, incomplete);
     const at = (element('count').dataset.at = new Date().toLocaleTimeString());
     const found = incomplete === 'rows' ? 'The first ' + rows.length + ' locks that were found' : count(rows.length, 'lock') + ' held';
     const more = { rows: ': narrow the search by a part of the key.', time: ', perhaps more: the search was cut short, or a server did not answer.' };
@@ -131,12 +165,14 @@ export const PAGE_SCRIPT = `'use strict';
 
   function ask(row) {
     asked = row;
-    setText(element('dialog-key'), row.key);
+    setText(element('dialog-key'), textOf(row));
     setText(element('dialog-holder'), 'Held by ' + nameOf(row.holder) + '.');
     dialog.showModal();
   }
 
-  async function release({ key, digest }) {
+  async function release(row) {
+    const { key, digest } = row;
+    const name = textOf(row);
     try {
       const response = await fetch(address('release'), {
         method: 'POST',
@@ -145,10 +181,10 @@ export const PAGE_SCRIPT = `'use strict';
       });
       const answer = await response.json().catch(() => ({}));
       if (!response.ok) throw new Error(answer.message || 'the server answered ' + response.status);
-      if (answer.released) say('Released: ' + key);
-      else say('Not released, as it has another holder by now, or none: ' + key);
+      if (answer.released) say('Released: ' + name);
+      else say('Not released, as it has another holder by now, or none: ' + name);
     } catch (error) {
-      say('Not confirmed: ' + key + ' (' + error.message + ')');
+      say('Not confirmed: ' + name + ' (' + error.message + ')');
     }
   }
 

@@ -59,8 +59,31 @@ table { width: 100%; border-collapse: collapse; font-variant-numeric: tabular-nu
 caption { padding-bottom: 0.25rem; text-align: start; }
 th, td { padding: 0.375rem 0.75rem 0.375rem 0; border-bottom: 1px solid var(--line); text-align: start; vertical-align: top; }
 thead th { white-space: nowrap; }
-tbody th { font-weight: 600; overflow-wrap: anywhere; min-width: 8rem; white-space: pre-wrap; }
+tbody th, tbody td { overflow-wrap: anywhere; min-width: 5rem; }
+tbody td[data-heading='Since'], tbody td[data-heading='Token'], tbody button { white-space: nowrap; }
+tbody th { font-weight: 600; min-width: 10rem; white-space: pre-wrap; }
+tbody th div { max-width: 26rem; }
+tbody th div.long { max-height: 8.7em; overflow-y: auto; }
 ol { margin: 0; padding-inline-start: 1.25rem; }
+
+/* Where the columns would not fit, each lock is a block of its own, and its cells say what they are. */
+@media (max-width: 64rem) {
+  body { padding: 0.75rem; }
+  table, tbody, caption { display: block; }
+  thead { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
+  tbody tr {
+    display: grid;
+    grid-template-columns: repeat(auto-fit, minmax(11rem, 1fr));
+    gap: 0.375rem 1rem;
+    padding: 0.75rem 0;
+    border-bottom: 1px solid var(--line);
+  }
+  tbody th, tbody td { display: block; padding: 0; border: 0; min-width: 0; }
+  tbody td:empty { display: none; }
+  tbody th { grid-column: 1 / -1; }
+  tbody th div { max-width: none; }
+  tbody td[data-heading]::before { content: attr(data-heading); display: block; color: var(--faint); font-size: 0.8125rem; }
+}
 
 dialog {
   max-width: 34rem;
@@ -70,6 +93,6 @@ dialog {
   color: var(--text);
 }
 dialog::backdrop { background: rgb(0 0 0 / 0.5); }
-#dialog-key { font-weight: 600; overflow-wrap: anywhere; white-space: pre-wrap; }
+#dialog-key { font-weight: 600; max-height: 8.7em; overflow-wrap: anywhere; overflow-y: auto; white-space: pre-wrap; }
 .buttons { display: flex; gap: 0.75rem; justify-content: flex-end; }
 `;

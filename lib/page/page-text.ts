@@ -1,25 +1,29 @@
+import { quoted } from '../api/printable.js';
+
 /**
  * The page itself, without any data: page-script.ts fills it.
  * @param url the path it was asked for by: where its script is depends on whether that ends with a slash
  * @param canRelease whether the viewer may release locks by force
+ * @param registration whose locks it shows
  */
-export function pageText(url: string, canRelease: boolean): string {
+export function pageText(url: string, canRelease: boolean, registration: string): string {
   const path = url.replace(/[?#].*$/s, '');
   const folder = path.slice(path.lastIndexOf('/') + 1); // none behind a slash
   const base = `./${folder === '' ? '' : `${escaped(folder)}/`}`;
+  const title = escaped(`Locks of ${quoted(registration)}`);
   return `<!doctype html>
 <html lang="en">
   <head>
     <meta charset="utf-8">
     <meta name="viewport" content="width=device-width, initial-scale=1">
-    <title>Locks</title>
+    <title>${title}</title>
     <link rel="icon" href="data:,">
     <link rel="stylesheet" href="${base}page.css">
     <script src="${base}page.js" defer></script>
   </head>
   <body>
     <header>
-      <h1>Locks</h1>
+      <h1>${title}</h1>
       <p id="servers"></p>
     </header>
     <main>
@@ -31,28 +35,31 @@ export function pageText(url: string, canRelease: boolean): string {
       <p id="message" role="status"></p>
       <p id="count"></p>
       <div class="scroll" role="region" aria-labelledby="caption" tabindex="0">
-        <table>
+        <table role="table">
           <caption id="caption">The locks that are held, by key</caption>
-          <thead>
-            <tr>
-              <th scope="col">Key</th>
-              <th scope="col">Label</th>
-              <th scope="col">Held by</th>
-              <th scope="col">Since</th>
-              <th scope="col">Remaining</th>
-              <th scope="col">Token</th>
-              <th scope="col">Waiting, in order</th>${canRelease ? '\n              <th scope="col">Release</th>' : ''}
+          <thead role="rowgroup">
+            <tr role="row">
+              ${HEADINGS.concat(canRelease ? ['Release'] : [])
+                .map((heading) => `<th scope="col" role="columnheader">${heading}</th>`)
+                .join('\n              ')}
             </tr>
           </thead>
-          <tbody id="rows"></tbody>
+          <tbody id="rows" role="rowgroup"></tbody>
         </table>
       </div>
+      <p id="empty" hidden></p>
+      <p id="hint" class="faint">
+        Waiting are the processes in the queue of the store. Calls that wait inside a process are counted on the page of that process alone.
+      </p>
       <noscript><p>This page needs JavaScript.</p></noscript>
     </main>${canRelease ? DIALOG : ''}
   </body>
 </html>
 `;
 }
+
+/** Of the columns, in their order; page-script.ts repeats them in each cell for narrow screens. */
+export const HEADINGS = ['Key', 'Registration', 'Label', 'Held by', 'Since', 'Remaining', 'Token', 'Waiting, in order'];
 
 const DIALOG = `
     <dialog id="dialog" aria-labelledby="dialog-title" aria-describedby="dialog-holder dialog-text">

@@ -24,6 +24,7 @@ import {
 } from '@nestjs/common';
 import { map, tap, type Observable } from 'rxjs';
 import { LockKeyError, LockOptionsError, LockUnavailableError } from '../api/errors.js';
+import { printable, quoted } from '../api/printable.js';
 import type { LockService } from '../core/service/lock.service.js';
 import { getLockServiceToken } from '../nest/injection/tokens.js';
 import { LockWatches } from './lock-watch.js';
@@ -32,7 +33,7 @@ import { PAGE_SCRIPT } from './page-script.js';
 import { PAGE_STYLE } from './page-style.js';
 import { pageText } from './page-text.js';
 import { refuseForeign } from './same-origin.js';
-import { cutOff, type PageRequest, type PageResponse } from './request.js';
+import { cutOff, newestFor, type PageRequest, type PageResponse } from './request.js';
 
 const logger = new Logger('LocksPage');
 
@@ -56,7 +57,7 @@ export function pageController(options: LocksPageOptions): Type<unknown> {
     @Get()
     @PageHeaders('text/html')
     text(@Req() request: PageRequest, @MayRelease() canRelease: boolean): string {
-      return pageText(request.originalUrl ?? request.url, canRelease);
+      return pageText(request.originalUrl ?? request.url, canRelease, this.locks.registration);
     }
 
     @Get('page.js')
@@ -83,6 +84,7 @@ export function pageController(options: LocksPageOptions): Type<unknown> {
         .of(this.locks)
         .see(match)
         .pipe(
+          newestFor(response),
           map((view) => ({ data: view.json(canRelease) })),
           tap({ complete: () => cutOff(response) }),
         );
@@ -104,7 +106,7 @@ export function pageController(options: LocksPageOptions): Type<unknown> {
       }
       const released = await this.#release(key, digest);
       const outcome = released ? 'released by force' : 'not released, as it has another holder by now, or none';
-      logger.warn(`Lock ${JSON.stringify(key)} was ${outcome}: asked for on the page of locks${userOf(request)}.`);
+      logger.warn(`Lock ${quoted(key)} was ${outcome}: asked for on the page of locks${userOf(request)}.`);
       return { released };
     }
 
@@ -143,5 +145,5 @@ function PageHeaders(type?: string): MethodDecorator {
 
 function userOf({ user }: PageRequest): string {
   const id = user?.id;
-  return typeof id === 'string' || typeof id === 'number' ? ` by user ${JSON.stringify(id)}` : '';
+  return typeof id === 'string' || typeof id === 'number' ? ` by user ${printable(JSON.stringify(id))}` : '';
 }

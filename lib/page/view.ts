@@ -1,10 +1,13 @@
 import type { LockPing } from '../api/diagnosis.js';
 import type { LockHolder } from '../api/holder.js';
 import type { LockInfo, LockList } from '../api/lock.js';
+import { printable } from '../api/printable.js';
 import { hostName } from '../compose/process-name.js';
 
 /** How many locks are shown at most. */
 export const MOST_ROWS = 500;
+/** How much of a key is shown, in characters: all of one that the library can have made. */
+const LONGEST_KEY = 1_024;
 
 /** A process as the page shows it: without its owner value, with which the lock could be released. */
 interface ShownProcess {
@@ -15,7 +18,9 @@ interface ShownProcess {
 
 /** What the page gets, as JSON; page-script.ts reads it. Times are milliseconds since 1970. */
 interface Shown {
-  /** Whether locks can be had. */
+  /** Name of the registration. */
+  registration: string;
+  /** Whether locks can be taken. */
   ping: Pick<LockPing, 'available' | 'nodes'> & { problems: string[] };
   /** Why the locks could not be listed. */
   problem?: string;
@@ -23,13 +28,15 @@ interface Shown {
   incomplete?: 'rows' | 'time';
   rows?: {
     key: string;
+    /** The key as one line that only shows it, where that is another text. */
+    text?: string;
     label?: string;
     holder: ShownProcess;
     since?: number;
     remainingMs: number;
     keptUntil?: number;
     token?: number;
-    /** In their order. */
+    /** The processes in the queue of the store, in their order: calls that wait inside the process of the holder are not among them. */
     waiting: ShownProcess[];
     /** How many calls of this process wait. */
     waitingHere: number;
@@ -58,19 +65,22 @@ export class View {
 
 /** @param labels those that are known, by key */
 export function viewOf(listed: LockList | Error, ping: LockPing, labels?: ReadonlyMap<string, string>): View {
-  const { available, nodes, problems } = ping;
+  const { registration, available, nodes, problems } = ping;
   const servers = { available, nodes, problems: problems.map(({ message }) => message) };
-  if (listed instanceof Error) return new View({ ping: servers, problem: listed.message });
+  if (listed instanceof Error)
+    return new View({ registration, ping: servers, problem: printable(listed.message, Infinity) });
   const incomplete = listed.complete ? undefined : listed.locks.length < MOST_ROWS ? 'time' : 'rows';
   const rows = listed.locks.map((lock) => rowOf(lock, labels?.get(lock.key)));
-  return new View({ ping: servers, incomplete, rows });
+  return new View({ registration, ping: servers, incomplete, rows });
 }
 
 function rowOf(lock: LockInfo, label?: string) {
   const { key, holder, since, remainingMs, keptUntil, fencingToken: token, waitingProcesses, waiters, digest } = lock;
+  const text = printable(key, LONGEST_KEY);
   return {
     key,
-    label,
+    text: text === key ? undefined : text,
+    label: label === undefined ? undefined : printable(label),
     holder: processOf(holder),
     since: since?.getTime(),
     remainingMs,

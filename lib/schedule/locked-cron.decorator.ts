@@ -1,6 +1,9 @@
-import { Cron, type CronOptions } from '@nestjs/schedule';
+import { Cron, SchedulerRegistry, type CronOptions } from '@nestjs/schedule';
 import { LockOptionsError } from '../api/errors.js';
 import { unfit } from '../core/options/checks.js';
+import { noteOn } from '../nest/injection/decorated-methods.js';
+import { nameOf } from '../nest/injection/name-of.js';
+import { refuseBareUse } from '../nest/injection/refuse-bare-use.js';
 import { refuseStandard } from '../nest/injection/refuse-standard.js';
 import { Locked } from '../nest/locked/locked.decorator.js';
 import { planOf } from '../nest/locked/locked-plan.js';
@@ -9,8 +12,8 @@ import { planOf } from '../nest/locked/locked-plan.js';
 export type LockedCronOptions = CronOptions & {
   /**
    * Keep the lock of a run for at least this long, in milliseconds, 1 to 86 400 000; on a Redlock at most the `ttlMs` of the
-   * registration. An instance whose clock is behind by less skips the run that another one has made. Choose it longer than the
-   * clocks of the instances differ, and shorter than the time between two runs.
+   * registration. An instance whose clock is behind by less than this skips the run that another instance has made. Choose a
+   * time longer than the difference between the instances' clocks, and shorter than the time between two runs.
    */
   holdMs: number;
   /**
@@ -52,22 +55,27 @@ export interface LockedCronDecorator {
 }
 
 /**
- * A cron job that one of all instances runs each time: `@Cron` on a method with `@Locked`, whose lock is kept for `holdMs`. The
- * instances that find it taken skip the run. A job that throws was run, too: the others do not try it again.
+ * A cron job that only one of all instances runs each time: `@Cron` on a method with `@Locked`, whose lock is kept for
+ * `holdMs`. Instances that find the lock taken skip the run. A job that throws counts as run: the others do not try it again.
+ * The application needs `ScheduleModule.forRoot()` beside the lock module: without it nothing runs the job, and the start logs
+ * a warning.
  *
  * @param cronTime when it runs, as `@Cron` takes it
  * @param key a fixed string, the same in all instances
- * @throws LockOptionsError when the class is defined: a key that is no fixed text, `holdMs` left out, what `@Locked` refuses
+ * @throws LockOptionsError when the class is defined: for a key that is not a fixed text, a missing `holdMs`, or anything that
+ *   `@Locked` refuses
  */
 export function LockedCron<const Key extends string>(
   cronTime: CronTime,
   key: Key & FixedText<Key>,
   options: LockedCronOptions,
 ): LockedCronDecorator;
-export function LockedCron(cronTime: CronTime, key: string, options: LockedCronOptions): MethodDecorator {
+export function LockedCron(...given: [cronTime: CronTime, key: string, options: LockedCronOptions]): MethodDecorator {
+  refuseBareUse('@LockedCron', "@LockedCron('0 3 * * *', 'key', { holdMs: 60_000 })", given);
+  const [cronTime, key, options] = given;
   return (target, property, descriptor) => {
     refuseStandard('@LockedCron', property);
-    const where = `@LockedCron on ${target.constructor.name}.${String(property)}`;
+    const where = `@LockedCron on ${nameOf(target, property)}`;
     if (typeof key !== 'string' || /[{}]/.test(key)) {
       throw unfit(`${where}: the key`, key, 'a fixed string like "nightly", since a cron job has no arguments');
     }
@@ -84,5 +92,8 @@ export function LockedCron(cronTime: CronTime, key: string, options: LockedCronO
       );
     }
     Cron(cronTime, cronOptions)(target, property, descriptor);
+    const needs = { provider: SchedulerRegistry, module: 'ScheduleModule.forRoot() of @nestjs/schedule' };
+    const name = nameOf(target, property);
+    noteOn(descriptor.value as object, name, { decorator: '@LockedCron', override: 'is never called', needs });
   };
 }

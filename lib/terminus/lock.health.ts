@@ -13,13 +13,16 @@ export interface LockPingCheckOptions {
   registration?: string;
   /** How long the check may take, in milliseconds, 1 to 60 000. @default 1000 */
   timeoutMs?: number;
-  /** Whether the result says what is wrong with which server: it names their addresses, so not on a public page. @default false */
+  /**
+   * Whether the result says what is wrong with each server. It names their addresses, so do not show it publicly.
+   * @default false
+   */
   details?: boolean;
 }
 
 const CHECK_TIMEOUT = milliseconds(1, 60_000);
 
-/** Says to `@nestjs/terminus`, 11 and 12, whether locks can be had. For readiness, never for liveness. */
+/** Tells `@nestjs/terminus`, 11 and 12, whether locks can be taken. For readiness, never for liveness. */
 @Injectable()
 export class LockHealthIndicator {
   /** @internal Nest makes it. */
@@ -30,9 +33,9 @@ export class LockHealthIndicator {
   ) {}
 
   /**
-   * `down` when no lock can be had, and from the moment on that the application begins to close. `degraded` when some nodes of a
-   * Redlock do not vote, but are not needed; `up` with `warnings` in versions of Terminus that have no `degraded`. Never rejects:
-   * a mistake in the options is `down`, too.
+   * `down` if no lock can be taken, and from the moment when the application begins to close. `degraded` if some nodes of a
+   * Redlock do not vote, but are not needed; `up` with `warnings` in versions of Terminus without `degraded`. Never rejects: a
+   * mistake in the options is reported as `down`, too.
    * @param key the name of the check in the result
    */
   async pingCheck<const Key extends string>(

@@ -7,6 +7,7 @@ import {
 } from '../api/errors.js';
 import { failureEvent } from '../api/events.js';
 import { parseOwner } from '../api/holder.js';
+import { quoted } from '../api/printable.js';
 import { LockEngine, type EngineParts } from '../core/engine/lock-engine.js';
 import type { Lease } from '../core/lease/lease.js';
 import type { LockHandle } from '../core/lease/lock-handle.js';
@@ -18,9 +19,9 @@ export type Refusal = 'contended' | 'unavailable';
 
 /** An entry of `LockBench.journal`. */
 export type JournalEntry =
-  /** A call was given the lock, for these options; `holdMs` only if it was set. */
+  /** A call got the lock, with these options; `holdMs` only if it was set. */
   | { event: 'acquired'; key: string; ttlMs: number; waitMs: number; holdMs?: number }
-  /** A call was not given the lock: as `LockContendedError` or `LockUnavailableError` said. */
+  /** A call did not get the lock: it failed with `LockContendedError` or `LockUnavailableError`. */
   | { event: 'refused'; key: string; reason: Refusal }
   | { event: 'released'; key: string }
   | { event: 'lost'; key: string; reason: LockLostReason };
@@ -28,7 +29,23 @@ export type JournalEntry =
 /** The process that holds locks elsewhere, in owner values. */
 export const ELSEWHERE = 'elsewhere/1/bench';
 const HOLDER = parseOwner(`${ELSEWHERE}/0`);
-const OUTAGE = new NodeError('the store of LockBench', 'it is unavailable, as the test wants it', 'This is no fault.');
+const OUTAGE = new NodeError(
+  'the store of LockBench',
+  'it is unavailable, because the test made it so',
+  'The test planned this outage.',
+);
+
+/** Refusals that a test wants. */
+export interface PlannedRefusal {
+  readonly key: string;
+  readonly reason: Refusal;
+  /** How many calls are refused. */
+  readonly times: number;
+  /** The line of the test that wants it. */
+  readonly at: string;
+  /** How many of them were not refused yet. */
+  left: number;
+}
 
 /** The request of a call, which has more than the engine needs. */
 type CallRequest = WaitRequest & { readonly holdMs?: number };
@@ -37,7 +54,7 @@ type CallRequest = WaitRequest & { readonly holdMs?: number };
 export class BenchEngine extends LockEngine {
   readonly journal: JournalEntry[] = [];
   readonly #events: EngineParts['events'];
-  readonly #refusals: { key: string; reason: Refusal; times: number }[] = [];
+  readonly #refusals: PlannedRefusal[] = [];
   /** The last lease of each key. */
   readonly #leases = new Map<string, Lease>();
 
@@ -65,8 +82,13 @@ export class BenchEngine extends LockEngine {
     return lock;
   }
 
-  refuseNext(key: string, reason: Refusal, times: number): void {
-    this.#refusals.push({ key, reason, times });
+  refuseNext(refusal: Omit<PlannedRefusal, 'left'>): void {
+    this.#refusals.push({ ...refusal, left: refusal.times });
+  }
+
+  /** The refusals that did not all come to a call. */
+  get unused(): readonly PlannedRefusal[] {
+    return this.#refusals;
   }
 
   /** The lease of the key. @throws LockOptionsError when it is not held */
@@ -74,7 +96,7 @@ export class BenchEngine extends LockEngine {
     const lease = this.#leases.get(key);
     if (lease?.isHeld) return lease;
     throw new LockOptionsError(
-      `Lock "${key}" cannot be lost: the code under test does not hold it. It holds ${listed(this.heldKeys) || 'none'}.`,
+      `Lock ${quoted(key)} cannot be lost: the code under test does not hold it. It holds ${listed(this.heldKeys) || 'none'}.`,
     );
   }
 
@@ -88,7 +110,7 @@ export class BenchEngine extends LockEngine {
     if (!refusal) return undefined;
     const { reason } = refusal;
     // A call for several keys that finds one held goes on to wait for it: that is refused then.
-    if (!(isProbe && reason === 'contended') && --refusal.times === 0) {
+    if (!(isProbe && reason === 'contended') && --refusal.left === 0) {
       this.#refusals.splice(this.#refusals.indexOf(refusal), 1);
     }
     return reason === 'contended'

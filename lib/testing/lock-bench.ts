@@ -1,11 +1,14 @@
+import { Logger } from '@nestjs/common';
 import { LockOptionsError, type LockLostReason } from '../api/errors.js';
 import type { LockServiceOptions } from '../api/options.js';
+import { quoted } from '../api/printable.js';
 import { processName } from '../compose/process-name.js';
 import { LONGEST_TTL_MS, type AcquireOutcome, type ReleaseOutcome } from '../core/backend/lock-backend.js';
 import { ownerSequence } from '../core/engine/lock-engine.js';
 import { checkKey } from '../core/keys/key.js';
 import { count, oneOf, refuseUnknown } from '../core/options/checks.js';
 import { DEFAULT_REGISTRATION, resolveServiceOptions, SERVICE_CHECKS } from '../core/options/service-options.js';
+import { callSite } from '../core/service/lock-order.js';
 import { LockService } from '../core/service/lock.service.js';
 import { Shutdown } from '../core/service/shutdown.js';
 import { monotonic } from '../core/time/clock.js';
@@ -13,30 +16,30 @@ import { loopTurn } from '../core/time/event-loop.js';
 import { BenchBackend } from './bench-backend.js';
 import { BenchEngine, ELSEWHERE, type JournalEntry, type Refusal } from './bench-engine.js';
 
-/** Options of a `LockBench`: those of a registration, whatever keeps its locks. */
+/** Options of a `LockBench`: those of a registration that do not depend on the store. */
 export interface LockBenchOptions extends LockServiceOptions {
-  /** Name of the registration that it stands in for. @default 'default' */
+  /** Name of the registration that it replaces. @default 'default' */
   name?: string;
-  /** As in a registration. @default 0: `close()` does not wait for a lock that a test forgot to release */
+  /** Like that of a registration. @default 0: `close()` does not wait for a lock that a test forgot to release */
   shutdownTimeoutMs?: number;
 }
 
-/** A lock that another process holds, as far as the code under test can see. */
+/** A lock that, to the code under test, another process holds. */
 export interface LockElsewhere extends AsyncDisposable {
   readonly key: string;
-  /** The owner value of its holder: that of `LockContendedError.holder`. */
+  /** The owner value of its holder, as in `LockContendedError.holder`. */
   readonly owner: string;
-  /** Settles when a waiting call of the code under test, if there is one, has the lock. Further calls do nothing. */
+  /** Releases the lock. Resolves once a waiting call of the code under test, if any, has it. Further calls do nothing. */
   release(): Promise<void>;
 }
 
 const CHECK_REFUSAL = oneOf('contended', 'unavailable');
 const CHECK_TIMES = count(1, 1_000_000);
-const CHECK_REASON = oneOf('expired', 'stolen', 'unavailable', 'stalled');
+const CHECK_REASON = oneOf('expired', 'stolen', 'forced', 'unavailable', 'stalled');
 
-/** Locks in memory for a test, which makes their troubles, contention, outages and losses, and looks at what happened to them. */
+/** Locks in memory for a test, which can cause contention, outages and losses, and check what happened to the locks. */
 export class LockBench {
-  /** The service of the code under test: on memory, and in all else as in production. */
+  /** The service for the code under test: in memory, otherwise the same as in production. */
   readonly locks: LockService;
   readonly #backend = new BenchBackend(monotonic);
   readonly #nextOwner = ownerSequence(ELSEWHERE);
@@ -57,6 +60,7 @@ export class LockBench {
       shutdown,
       engineOf: (parts) => (this.#engine = new BenchEngine(parts)),
     });
+    this.locks.events$.subscribe({ complete: () => this.#reportUnused() }); // when it has closed
   }
 
   /** What happened to the locks of the code under test, in order. Empty it with `journal.length = 0`. */
@@ -70,8 +74,8 @@ export class LockBench {
   }
 
   /**
-   * Takes the lock for another process, which keeps it until it is released: the code under test finds it held, and waits.
-   * @throws LockOptionsError when it is held
+   * Takes the lock as another process, until you release it: the code under test finds it held, and waits. @throws
+   * LockOptionsError if it is already held
    */
   async holdElsewhere(key: string): Promise<LockElsewhere> {
     checkKey(key);
@@ -80,7 +84,7 @@ export class LockBench {
     const outcome = await new Promise<AcquireOutcome>((resolve) => backend.acquire(request, resolve));
     if (outcome.status !== 'acquired') {
       throw new LockOptionsError(
-        `Lock "${key}" cannot be held elsewhere: it is held. Do so before the code under test.`,
+        `Lock ${quoted(key)} cannot be held elsewhere: it is held. Do so before the code under test.`,
       );
     }
     const { grant } = outcome;
@@ -96,8 +100,10 @@ export class LockBench {
   }
 
   /**
-   * Refuses the next calls for the lock at once, with the error that they would get in production in the end: `contended` that
-   * another process kept it for all of `waitMs`, `unavailable` that the store could not be asked. Not a call that holds it.
+   * Refuses the next calls for the lock at once, with the error that they would finally get in production: `contended` if
+   * another process kept the lock for the whole `waitMs`, `unavailable` if the store could not be reached. A call that already
+   * holds the lock is not refused. When the application closes, a refusal that no call got is logged as an error with its key and
+   * its line: the test has not shown what it should.
    * @param times how many calls are refused; default 1
    * @throws LockOptionsError
    */
@@ -105,19 +111,31 @@ export class LockBench {
     checkKey(key);
     CHECK_REFUSAL('reason', reason);
     CHECK_TIMES('times', times);
-    this.#engine.refuseNext(key, reason, times);
+    this.#engine.refuseNext({ key, reason, times, at: callSite(this.refuse) }); // oxlint-disable-line typescript/unbound-method -- for the stack
   }
 
   /**
    * Ends the lease of a lock that the code under test holds: its signal aborts at once, and the call rejects with
-   * `LockLostError` when its work has settled. Whatever the reason, the lock is free then.
+   * `LockLostError` once its work has settled. Whatever the reason, the lock is free afterwards.
    * @param reason why it is lost, as `LockLostError.reason` says; default `expired`
-   * @throws LockOptionsError when the code under test does not hold it
+   * @throws LockOptionsError if the code under test does not hold it
    */
   lose(key: string, reason: Exclude<LockLostReason, 'released' | 'shutdown'> = 'expired'): void {
     CHECK_REASON('reason', reason);
     const lease = this.#engine.leaseOf(key);
     void this.#backend.forceRelease(key); // at once, as what the signal aborts may ask for it again
     this.#engine.lose(lease, reason);
+  }
+
+  /** Nest logs what a hook of its shutdown throws, so a test could not be failed by that either. */
+  #reportUnused(): void {
+    for (const { key, reason, times, left, at } of this.#engine.unused) {
+      const planned = times === 1 ? 'a call' : `${times} calls`;
+      const refused = left === times ? 'no call asked' : `only ${times - left} asked`;
+      new Logger('LockBench').error(
+        `bench.refuse(${quoted(key)}, '${reason}') was to refuse ${planned}, but ${refused} for that lock. ` +
+          `Correct the key, or leave the refusal out (${at}).`,
+      );
+    }
   }
 }

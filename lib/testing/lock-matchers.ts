@@ -1,16 +1,17 @@
 import { LockOptionsError } from '../api/errors.js';
+import { quoted } from '../api/printable.js';
 import { listed } from '../core/lease/lock-set-handle.js';
 import type { JournalEntry } from './bench-engine.js';
 import { LockBench } from './lock-bench.js';
 
-/** Options that `toHaveLocked` compares: of those that are given. */
+/** Options that `toHaveLocked` compares, if given. */
 export type LockedWith = Partial<Omit<Extract<JournalEntry, { event: 'acquired' }>, 'event' | 'key'>>;
 
-/** The types of the matchers: extend that of your test runner by them. */
+/** The types of the matchers: extend the matcher type of your test runner with them. */
 export interface LockMatchers<Result = unknown> {
   /** The lock is held now, by the code under test or elsewhere: `expect(bench).toHoldLock('order:17')`. */
   toHoldLock(key: string): Result;
-  /** A call acquired the lock since the journal was empty: `expect(bench).toHaveLocked('order:17', { ttlMs: 5_000 })`. */
+  /** A call acquired the lock, by the journal: `expect(bench).toHaveLocked('order:17', { ttlMs: 5_000 })`. */
   toHaveLocked(key: string, options?: LockedWith): Result;
 }
 
@@ -25,7 +26,7 @@ export const lockMatchers = {
   toHoldLock(bench: LockBench, key: string): Verdict {
     const { heldKeys } = checked(bench, 'toHoldLock');
     const pass = heldKeys.includes(key);
-    return verdict(pass, `lock "${key}"`, 'be held', `held: ${listed(heldKeys) || 'none'}`);
+    return verdict(pass, `lock ${quoted(key)}`, 'be held', `held: ${listed(heldKeys) || 'none'}`);
   },
 
   toHaveLocked(bench: LockBench, key: string, options: LockedWith = {}): Verdict {

@@ -4,6 +4,7 @@ import { Shutdown } from '../core/service/shutdown.js';
 import { getLockServiceToken } from '../nest/injection/tokens.js';
 import { LeaderModule } from '../nest/leader/leader.module.js';
 import { lockedInterceptorOf } from '../nest/locked/locked.interceptor.js';
+import { DecoratorChecksModule } from '../nest/module/decorator-checks.module.js';
 import { LockShutdownModule } from '../nest/module/lock-shutdown.module.js';
 import { LockBench, type LockBenchOptions } from './lock-bench.js';
 
@@ -12,10 +13,10 @@ export function getLockBenchToken(registration: string = DEFAULT_REGISTRATION): 
   return registration === DEFAULT_REGISTRATION ? LockBench : `LockBench(${registration})`;
 }
 
-/** Stands in for `RedisLockModule` in a test: the same providers, on a `LockBench`, which it provides, too. */
+/** Replaces `RedisLockModule` in a test: the same providers, with locks on a `LockBench`, which it also provides. */
 @Module({})
 export class LockTestingModule {
-  /** Once for each registration of the application under test. All its modules may inject what it provides. */
+  /** Call it once for each registration of the application under test. All modules may inject what it provides. */
   static forRoot(options: LockBenchOptions = {}): DynamicModule {
     const { name } = options;
     const bench = getLockBenchToken(name);
@@ -24,7 +25,7 @@ export class LockTestingModule {
     return {
       module: LockTestingModule,
       global: true,
-      imports: [LockShutdownModule, LeaderModule],
+      imports: [LockShutdownModule, DecoratorChecksModule, LeaderModule],
       providers: [
         { provide: bench, inject: [Shutdown], useFactory: (shutdown: Shutdown) => new LockBench(options, shutdown) },
         { provide: locks, inject: [bench], useFactory: (made: LockBench) => made.locks },

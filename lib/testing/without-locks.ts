@@ -3,11 +3,11 @@ import { registrationOf } from '../nest/injection/tokens.js';
 import { LockBench } from './lock-bench.js';
 
 /**
- * Gives an instance that was made by `new` the lock services that Nest would inject into its properties, so that its methods
- * with `@Locked` and `@LeaderOnly` work, and those of its properties with `@InjectLockService` are set: on memory.
- * @param bench whose `locks` it is given, if it needs those of that registration; by default one of its own
+ * Gives an instance that you made with `new` the lock services that Nest would inject into its properties, with locks in
+ * memory. Its methods with `@Locked` and `@LeaderOnly` then work, and its properties with `@InjectLockService` are set.
+ * @param bench its `locks` are used for its own registration; for others, or without a bench, a new one is made
  * @returns the instance
- * @throws LockOptionsError when its class has none of these
+ * @throws LockOptionsError if its class has none of these
  */
 export function withoutLocks<T extends object>(instance: T, bench = new LockBench()): T {
   const properties = (Reflect.getMetadata(INJECTED_PROPERTIES, instance.constructor) ?? []) as InjectedProperty[];

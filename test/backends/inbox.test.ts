@@ -25,6 +25,7 @@ function inboxOn<Client extends Redis | Cluster>(source: Client) {
   const port = portOf(source);
   const heard: string[] = [];
   const changes: boolean[] = [];
+  const forbidden: string[] = [];
   const inbox: PlainInbox = new PlainInbox({
     client: port,
     clientName: 'inbox',
@@ -32,6 +33,7 @@ function inboxOn<Client extends Redis | Cluster>(source: Client) {
     listener: {
       onMessage: (text) => heard.push(text),
       onChange: () => changes.push(inbox.isOpen()),
+      onForbidden: (command) => forbidden.push(command),
     },
   });
   onTestFinished(() => {
@@ -39,7 +41,7 @@ function inboxOn<Client extends Redis | Cluster>(source: Client) {
     source.disconnect();
   });
   const isOpen = () => until(() => inbox.isOpen(), { what: 'it listens' });
-  return { inbox, source, port, heard, changes, isOpen };
+  return { inbox, source, port, heard, changes, forbidden, isOpen };
 }
 
 const publish = (text: string, channel = 'inbox:me') => server.command('PUBLISH', channel, text);
@@ -146,16 +148,18 @@ describe('an inbox', () => {
     expect([await subscribers(server), changes, inbox.isOpen()]).toEqual([0, [], false]);
   });
 
-  it('that may not subscribe stays closed', async () => {
+  it('that may not subscribe stays closed, and says so once', async () => {
     await server.command('ACL', 'SETUSER', 'deaf', 'on', '>secret', 'allkeys', 'resetchannels', 'allcommands');
-    const { inbox, source, changes } = inboxOf({ username: 'deaf', password: 'secret' });
+    const { inbox, source, changes, forbidden } = inboxOf({ username: 'deaf', password: 'secret' });
     await source.ping();
     await server.resetCalls();
     inbox.open();
     const refused = async () => (await server.command('ACL', 'LOG')) as unknown[];
     await until(async () => (await refused()).length > 0, { what: 'the server has refused it' });
+    await until(() => forbidden.length > 0, { what: 'it says so' });
+    inbox.open();
     await source.ping();
-    expect([inbox.isOpen(), changes]).toEqual([false, []]);
+    expect([inbox.isOpen(), changes, forbidden]).toEqual([false, [], ['subscribe']]);
   });
 
   // On one server the time limit of the client's own connection ends it.

@@ -142,7 +142,7 @@ describe.each(HTTP_ADAPTERS)('the page of locks in a browser, on %s', (_adapter,
     await button(page, key).click();
     await page.getByRole('dialog').getByText(key).waitFor();
     expect(await page.locator('img').count()).toBe(0);
-    expect(await page.title()).toBe('Locks');
+    expect(await page.title()).toBe('Locks of "default"');
     await lock.release();
   });
 
@@ -202,5 +202,77 @@ describe.each(HTTP_ADAPTERS)('the page of locks in a browser, on %s', (_adapter,
     await page.getByLabel('Key', { exact: true }).fill('');
     await page.getByText('4 locks held').waitFor();
     await Promise.all(held.map((lock) => lock.release()));
+  });
+
+  it('it says so when nothing is held, or nothing that is looked for', async () => {
+    const page = await openTab(browser, readOnly);
+    await page.getByText('No lock is held now.').waitFor();
+    expect(await page.getByRole('table').isVisible()).toBe(false);
+    const lock = await locks.acquire('order:12');
+    await lineOf(page, 'order:12').waitFor();
+    expect(await page.getByText('No lock').isVisible()).toBe(false);
+    await page.getByLabel('Key', { exact: true }).fill('cart');
+    await page.getByText('No lock with such a key is held now.').waitFor();
+    await lock.release();
+  });
+
+  it('its title, its heading and each of its rows name the registration [G592]', async () => {
+    const lock = await locks.acquire('order:13');
+    const page = await openTab(browser, readOnly);
+    await lineOf(page, 'order:13').getByRole('cell', { name: 'default', exact: true }).waitFor();
+    expect(await page.title()).toBe('Locks of "default"');
+    await page.getByRole('heading', { name: 'Locks of "default"' }).waitFor();
+    await lock.release();
+  });
+
+  it.each([360, 768, 1280])(
+    'it shows all of a lock on a screen of %i pixels, however long its key is, and axe finds nothing [G591]',
+    async (width) => {
+      const long = `order:${'0123456789'.repeat(100)}`;
+      const held = await Promise.all([long, 'order:14'].map((key) => locks.acquire(key, { label: 'order:{0}' })));
+      const page = await openTab(browser, admin, { viewport: { width, height: 800 } });
+      for (const key of [long, 'order:14']) {
+        const line = lineOf(page, key);
+        await line.waitFor();
+        const cells = await line.locator('th, td').all();
+        expect(cells).toHaveLength(9);
+        for (const cell of cells) {
+          const box = (await cell.boundingBox())!;
+          expect(box.x).toBeGreaterThanOrEqual(0);
+          expect(box.x + box.width).toBeLessThanOrEqual(width);
+          expect(box.width).toBeGreaterThan(60);
+          expect(box.height).toBeLessThan(250);
+        }
+      }
+      expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(width);
+      expect(await complaintsOf(page)).toEqual([]);
+      await Promise.all(held.map((lock) => lock.release()));
+    },
+  );
+
+  it('it raises no alarm about a lock that is kept until its time is over [G593]', async () => {
+    const row = { holder: { host: 'web-1', pid: 1 }, remainingMs: 1, waiting: [], waitingHere: 0 };
+    const view = {
+      registration: 'default',
+      ping: { available: true, nodes: { voting: 1, of: 1 }, problems: [] },
+      rows: [
+        { ...row, key: 'held' },
+        { ...row, key: 'kept', keptUntil: Date.now() },
+      ],
+    };
+    const page = await openTab(browser, readOnly);
+    await page.route('**/events?match=*', (route) =>
+      route.fulfill({ contentType: 'text/event-stream', body: `data: ${JSON.stringify(view)}\n\n` }),
+    );
+    await page.getByLabel('Key', { exact: true }).fill('e');
+    const remaining = (key: string) => lineOf(page, key).locator('[data-heading=Remaining]');
+    await remaining('held')
+      .filter({ hasText: /^over$/ })
+      .waitFor();
+    await remaining('kept')
+      .filter({ hasText: /^kept until [\d:]+$/ })
+      .waitFor();
+    expect(await remaining('held').getAttribute('class')).toBe('alarm');
+    expect(await remaining('kept').getAttribute('class')).not.toBe('alarm');
   });
 });

@@ -59,7 +59,7 @@ it('takes the picture of the page of locks', async () => {
   await locks.acquire('cart:5ac1', { label: 'cart:{0}' });
   await worker1.acquire('import:prices', { ttlMs: 60_000 });
 
-  const page = await openTab(browser, `${url}/admin/locks`, { viewport: { width: 1340, height: 490 } });
+  const page = await openTab(browser, `${url}/admin/locks`, { viewport: { width: 1340, height: 560 } });
   await page.getByText('4 locks held').waitFor();
   await page.getByRole('row').filter({ hasText: 'order:7313' }).getByRole('listitem').nth(2).waitFor();
   await page.screenshot({ path: fileURLToPath(new URL('../../docs/images/page.png', import.meta.url)) });

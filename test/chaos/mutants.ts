@@ -164,6 +164,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
             onListening: onListening.bind(listener),
             onHandOver: onHandOver.bind(listener),
             onTaken: () => {},
+            onWarning: () => {},
           });
         };
       }

@@ -161,16 +161,27 @@ describe('ls', () => {
     expect(process.listenerCount('SIGTERM')).toBe(before);
   });
 
-  it('the commands inspect and ls show the processes that wait', async () => {
+  it('the commands inspect and ls show the processes that wait, and print no number that they cannot know [G589]', async () => {
     const [holder, waiter] = [await openLocks({ redis: server.url }), await openLocks({ redis: server.url })];
     const key = freshKey();
     const lock = await holder.acquire(key);
+    const inside = holder.acquire(key); // waits in the process that holds the lock, so Redis knows nothing of it
+    await until(async () => (await holder.inspect(key))?.waiters === 1, { what: 'it waits' });
+    const [shown, listed, table] = [
+      await call(on('inspect', key)),
+      await call(on('ls', key)),
+      await call(on('ls', key), { columns: 120 }),
+    ];
+    expect(shown.out).toMatch(/waiting +no process in the queue; calls inside the holder's process are not seen\n$/);
+    expect(listed.out).toMatch(/\tunknown\n$/);
+    expect(table.out).toMatch(/WAITING\n.* unknown\n$/);
     const waiting = waiter.acquire(key);
     await untilQueued(server, key, 1);
     expect((await call(on('inspect', key))).out).toMatch(new RegExp(`waiting +pid ${process.pid} on `));
     expect((await call(on('ls', key))).out).toMatch(/\t1\n$/);
+    expect((await call(on('ls', key), { columns: 120 })).out).toMatch(/ 1 process\n$/);
     await lock.release();
-    await (await waiting).release();
+    await Promise.all([inside, waiting].map(async (each) => (await each).release()));
   });
 });
 

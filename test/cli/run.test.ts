@@ -93,6 +93,28 @@ describe('run', () => {
     expect(await locks.isLocked(key)).toBe(false);
   });
 
+  it('it does not hand the credentials of Redis to the command, unless it is told to [G588]', async () => {
+    const key = freshKey();
+    const { port } = server;
+    const given = {
+      REDIS_URL: `redis://:${'%20'}@127.0.0.1:${port}/0`,
+      REDIS_USERNAME: 'default',
+      REDIS_PASSWORD: ' ',
+      REDIS_SENTINEL_PASSWORD: 'third',
+      MINE: 'mine',
+    };
+    const file = freshFile();
+    const ran = async (env: Record<string, string>, ...options: string[]) => {
+      expect(await call(['run', key, ...options, ...shell(`env > ${file}`)], { env })).toMatchObject({ code: 0 });
+      const lines = readFileSync(file, 'utf8').split('\n');
+      return Object.keys(given).filter((name) => lines.some((line) => line.startsWith(`${name}=`)));
+    };
+    expect(await ran(given)).toEqual(['MINE']);
+    expect(await ran(given, '--pass-credentials')).toEqual(Object.keys(given));
+    // An address alone is no secret, and the command may need it.
+    expect(await ran({ REDIS_URL: server.url, MINE: 'mine' })).toEqual(['REDIS_URL', 'MINE']);
+  });
+
   it.each([
     ['exits with 128 and the signal that ended the command', shell('kill -9 $$'), 137],
     ['exits with 127 when there is no such command', ['--', 'no-such-command'], 127],

@@ -1,4 +1,4 @@
-import { writeFileSync, mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
@@ -31,7 +31,19 @@ describe('The credentials of the servers', () => {
     const repeated = servers.flatMap((each) => ['--redlock', urlOf(each, RIGHT)]);
     expect(await call(['inspect', 'x', ...repeated], { env: { REDIS_PASSWORD: WRONG } })).toMatchObject({ code: 1 });
     const { code, err } = await call(['inspect', 'x', '--redis', urlOf(server)]);
-    expect({ code, err }).toEqual({ code: 69, err: expect.stringContaining('NOAUTH') });
+    expect({ code, err }).toEqual({
+      code: 69,
+      err: expect.stringMatching(
+        /needs a password, and none was given: NOAUTH\. Set REDIS_PASSWORD, or put .* URL\.$/m,
+      ),
+    });
+  });
+
+  it('one that a Cluster needs and nobody gave is asked for', async () => {
+    const server = await RedisServer.start({ args: ['--requirepass', RIGHT, '--cluster-enabled', 'yes'] });
+    onTestFinished(() => server.stop());
+    const { code, err } = await call(['doctor', '--cluster', urlOf(server)]);
+    expect({ code, err }).toEqual({ code: 69, err: expect.stringMatching(/NOAUTH .*\. Set REDIS_PASSWORD/) });
   });
 
   it('no password is ever printed, whatever is wrong [G477]', async () => {
@@ -121,17 +133,62 @@ describe('Wrong command lines', () => {
       'run takes a key, and its command behind "--": got 2 words.',
     ],
     ['no command to run', ['run', 'x', '--redis', 'redis://x'], 'run needs a command'],
-    ['two patterns', ['ls', 'a', 'b', '--redis', 'redis://x'], 'ls takes a pattern at most: got 2 words.'],
+    ['two patterns', ['ls', 'a', 'b', '--redis', 'redis://x'], 'ls takes at most one pattern: got 2 words.'],
     [
       'a limit that is no number',
       ['ls', '--limit', 'ten', '--redis', 'redis://127.0.0.1:1'],
       '--limit must be a whole number',
     ],
+    [
+      'both ways to release',
+      ['release', 'x', '--owner', 'a', '--force', '--redis', 'redis://x'],
+      'release takes --owner or --force, not both',
+    ],
     ['init on one Redis', ['init', '--redis', 'redis://x'], 'init is for a Redlock'],
-    ['an option that needs a value', ['doctor', '--redis'], 'The option --redis needs another value'],
+    ['an option without its value', ['doctor', '--redis'], '--redis needs a value.'],
+    ['an option whose value is empty', ['release', 'x', '--owner='], '--owner needs a value.'],
+    ['an option that another one follows', ['release', 'x', '--owner', '--yes'], '--owner needs a value.'],
+    ['a switch with a value', ['doctor', '--json=yes'], '--json takes no value.'],
+    ['help for no command', ['help', 'doctr'], 'There is help for doctor, ls, inspect, release, run, init.'],
   ])('%s exits with 64 and says why', async (_what, argv, message) => {
     const { code, out, err } = await call(argv);
     expect({ code, said: out + err }).toEqual({ code: 64, said: expect.stringContaining(message) });
+  });
+
+  it('an empty REDIS_URL exits with 64 and says that it is empty', async () => {
+    const { code, err } = await call(['doctor'], { env: { REDIS_URL: '' } });
+    expect({ code, err }).toEqual({ code: 64, err: expect.stringContaining('REDIS_URL is empty') });
+  });
+
+  it('--version prints the version of the package, with a command or without', async () => {
+    const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
+      version: string;
+    };
+    for (const argv of [['--version'], ['doctor', '--version']]) {
+      expect(await call(argv)).toEqual({ code: 0, out: `${version}\n`, err: '' });
+    }
+  });
+
+  it.each(['doctor', 'ls', 'inspect', 'release', 'run', 'init'])(
+    'the help of %s is that command alone: its arguments, each of its options, and what it exits with',
+    async (command) => {
+      const { code, out, err } = await call(['help', command]);
+      expect({ code, err }).toEqual({ code: 0, err: '' });
+      expect(out).toContain(`Usage: nest-redis-lock ${command}`);
+      expect(out).toContain('--redis URL');
+      expect(out).toMatch(/^Exit codes: 0/m);
+      const [usage = ''] = out.split('\n');
+      const options = [...usage.matchAll(/--[a-z-]+/g)].map(([name]) => name);
+      for (const option of options) expect(out).toMatch(new RegExp(`^  ${option}\\b.* {2}\\S`, 'm'));
+      expect(await call([command, '--help'])).toEqual({ code, out, err });
+      expect(await call([command, '-h'])).toEqual({ code, out, err });
+      const other = command === 'init' ? 'run' : 'init';
+      expect(out).not.toMatch(new RegExp(`^  ${other} `, 'm'));
+    },
+  );
+
+  it('help alone is the help of all commands', async () => {
+    expect(await call(['help'])).toEqual(await call(['--help']));
   });
 
   it('--help lists all commands', async () => {

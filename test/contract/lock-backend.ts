@@ -105,6 +105,15 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       await releaseOn(backend, claim);
     });
 
+    it('an extension may shorten the time for which a lock stands', async () => {
+      const claim = claimOn(freshKey(), 60_000);
+      await granted(backend, claim);
+      claim.ttlMs = 20_000;
+      expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
+      expect((await backend.inspect(claim.key))!.remainingMs).toBeLessThanOrEqual(20_000);
+      await releaseOn(backend, claim);
+    });
+
     it('an extension of a lock that is gone fails, and does not bring it back', async () => {
       const claim = claimOn(freshKey());
       await granted(backend, claim);

@@ -28,6 +28,17 @@ it('the doctor warns of a fencing counter that is more than a second ahead of th
   expect(findings[0]!.message).toContain(`has the fencing counter lock:fence ${aheadMs} ms ahead of its clock`);
 });
 
+it('the doctor tells a fencing counter that is days ahead from one whose clock was set back [G531]', async () => {
+  const server = await redisServer();
+  await server.command('SET', 'lock:fence', timeUs() + 10 * 86_400_000_000);
+  const { findings, odd } = await examined({ redis: server.url });
+  const { aheadMs } = odd[0]![0]!;
+  expect(aheadMs).toBeGreaterThan(9 * 86_400_000);
+  expect(findings).toMatchObject([{ severity: 'warning', code: 'counter-far-ahead' }]);
+  expect(findings[0]!.message).toContain(`has the fencing counter lock:fence ${aheadMs} ms ahead of its clock`);
+  expect(findings[0]!.message).toContain('Find out who may write it.');
+});
+
 it.each([
   ['a text', 'SET', 'lock:fence', 'word'],
   ['a list', 'RPUSH', 'lock:fence', 'a'],

@@ -163,7 +163,7 @@ describe('an election', () => {
     await elected(leader);
     await leader.resign();
     await locks.onApplicationShutdown();
-    const whole = ['campaigning', 'leading', 'ending: expired', 'campaigning', 'leading', 'ending: resigned'];
+    const whole = ['campaigning', 'leading', 'ending: forced', 'campaigning', 'leading', 'ending: resigned'];
     expect(states.slice(0, 6)).toEqual(whole);
     expect(states.at(-1)).toBe('closed');
     expect(seen.slice(0, 6)).toEqual([false, true, false, false, true, false]);
@@ -228,6 +228,23 @@ describe('the work of a leader', () => {
     gate.open();
     expect(await tick).toBe('nested');
     await resigning;
+  });
+
+  it('work for leaders is skipped when work of a lost term asks for it, whether another process leads by then or not [G505]', async () => {
+    const [a, b] = await Promise.all([open(), open()]);
+    await elected(a.leader('outbox'));
+    const next = b.leader('outbox');
+    await untilQueued(server, 'outbox', 1);
+    const ran: string[] = [];
+    const asks = async () => a.ifLeader('outbox', {}, () => void ran.push('nested'));
+    const tick = a.ifLeader('outbox', {}, async () => {
+      await a.forceRelease('outbox');
+      await asks();
+      await elected(next);
+      await asks();
+    });
+    await expect(tick).rejects.toBeInstanceOf(LockLostError);
+    expect(ran).toEqual([]);
   });
 
   it('the work of a leader may resign: it does not wait for itself', async () => {

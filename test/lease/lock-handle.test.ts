@@ -54,7 +54,7 @@ describe('a lock', () => {
     const lock = await locks.acquire('lost-then-released');
     await locks.forceRelease('lost-then-released');
     expect(await lock.release()).toBe(false);
-    expect(() => lock.assertHeld()).toThrow(expect.objectContaining({ code: 'LOCK_LOST', reason: 'expired' }));
+    expect(() => lock.assertHeld()).toThrow(expect.objectContaining({ code: 'LOCK_LOST', reason: 'forced' }));
   });
 
   it('is given back by release, once: further calls do nothing', async () => {

@@ -5,7 +5,7 @@ import type { RedisConnection } from '../../lib/stores/redis/client/redis-connec
 import { KeyScan } from '../../lib/stores/redis/node/key-scan.js';
 import { LockKeys } from '../../lib/stores/redis/node/lock-keys.js';
 
-type Ask = (cursor: string) => Promise<Answer[]>;
+type Ask = (cursor: string, pattern: string) => Promise<Answer[]>;
 
 /** Servers that answer SCAN as the test says; the client has a connection to each. */
 function scanOf(
@@ -18,7 +18,7 @@ function scanOf(
     get generation() {
       return generation();
     },
-    ask: ([command]: readonly (readonly string[])[]) => ask(command![1]!),
+    ask: ([command]: readonly (readonly string[])[]) => ask(command![1]!, command![3]!),
   }));
   const client = { name: 'cluster', masters: () => masters, servers: new Set(slots) };
   const connection = { isReady: true, client: client as unknown as RedisClient, suspect: () => {} };
@@ -104,4 +104,16 @@ it('a search fails if slots of a Cluster have no master, or one that the client 
       { node: 'cluster', problem: 'some of its slots have no master' },
     ],
   });
+});
+
+it('a search for keys with many stars has Redis look for the text before the first one, and compares the rest itself [G536]', async () => {
+  const patterns: string[] = [];
+  const server: Ask = (_cursor, pattern) => {
+    patterns.push(pattern);
+    return Promise.resolve(page('0', 'a?1-b-c', 'a?1-c-b', 'a?1'));
+  };
+  const match = `a?1${'*'.repeat(500)}b*c`;
+  expect(await scanOf({ one: server }).run({ ...REQUEST, match })).toMatchObject({ keys: ['a?1-b-c'] });
+  expect(await scanOf({ one: server }).run({ ...REQUEST, match: 'a?1' })).toMatchObject({ keys: ['a?1'] });
+  expect(patterns).toEqual(['lock:{a\\?1*}', 'lock:{a\\?1}']);
 });

@@ -178,5 +178,5 @@ function textOf(token?: number): string | null {
 
 /** How long a lock still stands, and the queue. */
 function forgetWhatIsNotModelled(name: string, value: unknown): unknown {
-  return ['remainingMs', 'number', 'wasPassedOver'].includes(name) ? undefined : value;
+  return ['remainingMs', 'number', 'wasPassedOver', 'latestToken'].includes(name) ? undefined : value;
 }

@@ -60,17 +60,24 @@ it('does not start with a wrong password, and does not repeat it', async () => {
 describe('does not wait for Redis to accept credentials that it refused,', () => {
   /** Far more than the run allows: who waits for it fails. */
   const connectTimeoutMs = 600_000;
-  const advice = 'Correct username and password.';
+  const advice =
+    'Put the password into the URL (redis://:password@host:6379), or set the option password of ioredis; for a Cluster in redisOptions.';
 
-  it.each([
-    ['a wrong password', 'ada:hunter2@', 'WRONGPASS invalid username-password pair or user is disabled'],
-    ['no password', '', 'NOAUTH [^.]*'],
-  ])('%s', async (_, credentials, answer) => {
+  it('a wrong password', async () => {
     const { port } = await server('--requirepass', 'right');
-    const { message } = await failureOf({ redis: `redis://${credentials}127.0.0.1:${port}`, connectTimeoutMs });
-    const said = `^Redis cannot be used: 127\\.0\\.0\\.1:${port}: it refused the credentials: ${answer}\\. ${advice}$`;
-    expect(message).toMatch(new RegExp(said));
-    expect(message).not.toContain('hunter2');
+    const { message } = await failureOf({ redis: `redis://ada:hunter2@127.0.0.1:${port}`, connectTimeoutMs });
+    const answer = 'WRONGPASS invalid username-password pair or user is disabled';
+    expect(message).toBe(
+      `Redis cannot be used: 127.0.0.1:${port}: it refused the credentials: ${answer}. Correct username and password.`,
+    );
+  });
+
+  it('no password, and says where to put one', async () => {
+    const { port } = await server('--requirepass', 'right');
+    const { message } = await failureOf({ redis: `redis://127.0.0.1:${port}`, connectTimeoutMs });
+    expect(message).toBe(
+      `Redis cannot be used: 127.0.0.1:${port}: it needs a password, and none was given: NOAUTH. ${advice}`,
+    );
   });
 
   it('of a majority of the Redlock nodes', async () => {
@@ -78,7 +85,7 @@ describe('does not wait for Redis to accept credentials that it refused,', () =>
     const good = await server();
     const redlock = [one, good, two].map(({ port }) => `redis://127.0.0.1:${port}`);
     const { message } = await failureOf({ redlock, connectTimeoutMs });
-    expect(message.match(/it refused the credentials/g)).toHaveLength(2);
+    expect(message.match(/it needs a password, and none was given/g)).toHaveLength(2);
     expect(message.split(advice)).toHaveLength(2);
   });
 });
@@ -179,7 +186,7 @@ it('waits for a server that refuses to select the database because it is busy', 
 it('starts on a Redlock of which one node refuses the credentials', async () => {
   const redlock = (await Promise.all([server('--requirepass', 'right'), server(), server()])).map(({ url }) => url);
   const { log } = await makeApp({}, { redlock, connectTimeoutMs: 20_000, admission: false });
-  expect(log.lines.join()).toContain('it refused the credentials: NOAUTH');
+  expect(log.lines.join()).toContain('it needs a password, and none was given: NOAUTH');
 });
 
 it('works as soon as Redis accepts the credentials that it refused, once it has started', async () => {

@@ -213,7 +213,7 @@ describe('a method that loses its lock', () => {
     const error = await service.loses().catch((reason: unknown) => reason);
     expect(error).toBeInstanceOf(LockLostError);
     const outcome: LockOutcome = { status: 'fulfilled', value: 'written' };
-    expect(error).toMatchObject({ key: 'lost', reason: 'expired', status: 503, outcome });
+    expect(error).toMatchObject({ key: 'lost', reason: 'forced', status: 503, outcome });
   });
 
   it('rejects when it is done, with its error', async () => {

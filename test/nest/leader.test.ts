@@ -97,6 +97,23 @@ describe('@LeaderOnly', () => {
     expect(await tick).toBeInstanceOf(LockLostError);
   });
 
+  it('a method with @LeaderOnly is skipped when work of a lost term calls it, and runs for work of one that resigns', async () => {
+    const { app, locks } = await makeApp({ providers: [Ticker] });
+    const ticker = app.get(Ticker);
+    await untilElected(locks);
+    await locks.ifLeader('outbox', {}, async () => {
+      await locks.leader('outbox').resign();
+      expect(await ticker.tick('of a resigned term')).toContain('of a resigned term in term');
+    });
+    await untilElected(locks);
+    const lost = locks.ifLeader('outbox', {}, async () => {
+      await locks.forceRelease('outbox');
+      expect(await ticker.tick('of a lost term')).toBeUndefined();
+    });
+    await expect(lost).rejects.toBeInstanceOf(LockLostError);
+    expect(ticker.ran).toEqual(['of a resigned term']);
+  });
+
   it('@LeaderOnly works with @Cron, in any order, and keeps the metadata of the method', async () => {
     const Noted = SetMetadata('note', 'kept');
     @Injectable()

@@ -76,6 +76,25 @@ it('keys of one template are of one kind, whatever stands in the placeholders', 
   ]);
 });
 
+it('a method with @Locked for several keys is named in the report', async () => {
+  @Injectable()
+  class Transfers {
+    constructor(readonly locks: LockService) {}
+
+    @Locked((from: string, to: string) => [lockKey`account:${from}`, lockKey`limit:${to}`])
+    async transfer(_from: string, _to: string): Promise<void> {}
+  }
+  const { app, log } = await makeApp({ providers: [Transfers] }, ORDERED);
+  const transfers = app.get(Transfers);
+  await transfers.transfer('1', '2');
+  await transfers.locks.withLock('limit:1', () => transfers.locks.withLock('account:1', async () => {}));
+  expect(log.lines).toEqual([
+    expect.stringContaining(
+      '; Transfers.transfer takes "account:1" before "limit:2" (a call for several keys, which takes them sorted). ',
+    ),
+  ]);
+});
+
 it("with lockOrder 'throw' a locked method does not run, and its error names it", async () => {
   const { app } = await makeApp({ providers: [Shop] }, { memory: true, lockOrder: 'throw' });
   const shop = app.get(Shop);

@@ -306,8 +306,8 @@ describe('what happens to many locks at once is logged as two lines:', () => {
     for (const key of keys) await locks.forceRelease(key);
     await until(() => log.lines.length === 2, { what: 'the rest is logged' });
     expect(log.lines).toEqual([
-      expect.stringMatching(/^error Lock "key 0" \(fencing token \d+\) was lost: expired\.$/),
-      `error 12 more locks were lost (expired): ${rest}.`,
+      expect.stringMatching(/^error Lock "key 0" \(fencing token \d+\) was lost: forced\.$/),
+      `error 12 more locks were lost (forced): ${rest}.`,
     ]);
   });
 

@@ -126,6 +126,12 @@ it('does not repeat a password of a URL that cannot be used', async () => {
   await expect(starting).rejects.not.toThrow('hunter2');
 });
 
+it('says that the URL is empty, as a variable that is not set leaves it', async () => {
+  await expect(start(() => RedisLockModule.forRoot({ redis: '' }))).rejects.toThrow(
+    /: got an empty string\. Is the variable that it comes from set\?$/,
+  );
+});
+
 describe('with Redlock', () => {
   let servers: RedisServer[];
   beforeAll(async () => {
@@ -172,5 +178,5 @@ it('logs a lock that was lost', async () => {
   const locks = app.get(LockService);
   await locks.acquire('x');
   await locks.forceRelease('x');
-  expect(log.lines).toEqual([expect.stringMatching(/^error Lock "x" \(fencing token \d+\) was lost: expired\.$/)]);
+  expect(log.lines).toEqual([expect.stringMatching(/^error Lock "x" \(fencing token \d+\) was lost: forced\.$/)]);
 });

@@ -4,10 +4,12 @@ import {
   getLockServiceToken,
   InjectLockService,
   Locked,
+  LeaderOnly,
   LockService,
   RedisLockModule,
   type RedisLockModuleOptions,
   type RedisLockOptionsFactory,
+  WhileLeader,
 } from 'nest-redis-lock';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { RecordingLogger } from '../support/nest-app.js';
@@ -198,6 +200,23 @@ describe('without the module the application does not start, and the message nam
     await expect(compile({ imports, providers: [NamedService] })).rejects.toThrow(
       /dependencies of the NamedService\..*LockService of RedisLockModule\.forRoot\(\{ name: "billing" \}\)/,
     );
+  });
+
+  it('for a service with an election', async () => {
+    @Injectable()
+    class Leading {
+      @LeaderOnly('x')
+      async run(): Promise<void> {}
+    }
+    @Injectable()
+    class Relay {
+      @WhileLeader('x')
+      async run(): Promise<void> {}
+    }
+    for (const provider of [Leading, Relay]) {
+      const name = `"Symbol(LockService of RedisLockModule.forRoot())"`;
+      await expect(compile({ providers: [provider] })).rejects.toThrow(name);
+    }
   });
 
   it('for a controller', async () => {

@@ -1,6 +1,7 @@
 import { Controller, Get, Inject, Injectable, Module, Scope, type ModuleMetadata, type Provider } from '@nestjs/common';
 import { LazyModuleLoader, ModuleRef } from '@nestjs/core';
 import { Test, type TestingModule } from '@nestjs/testing';
+import { SubscribeMessage } from '@nestjs/websockets';
 import { Locked, LockOptionsError, LockService, RedisLockModule } from 'nest-redis-lock';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { RecordingLogger } from '../support/nest-app.js';
@@ -124,7 +125,8 @@ describe('an application starts with', () => {
     const stubbed = Object.assign(Object.create(Orders.prototype) as Orders, { pay: async () => 'stubbed' });
     const mock = new Proxy({}, { get: (_, name) => (name === 'then' ? undefined : () => undefined) });
     class OfRequest {
-      @Locked('order:{params.id}')
+      @SubscribeMessage('order')
+      @Locked('order:{data.id}')
       async handle(): Promise<void> {}
     }
     class Failing {

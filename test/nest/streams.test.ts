@@ -186,7 +186,7 @@ it('fails at its end when the lock was lost meanwhile', async () => {
   feed.ticks.next(1);
   feed.ticks.complete();
   expect(await failed).toBeInstanceOf(LockLostError);
-  expect(await failed).toMatchObject({ reason: 'expired', outcome: { status: 'fulfilled' } });
+  expect(await failed).toMatchObject({ reason: 'forced', outcome: { status: 'fulfilled' } });
   expect(seen).toEqual([1]);
 });
 

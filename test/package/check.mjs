@@ -14,9 +14,14 @@ const MOST_BYTES = 650_000;
 const folder = await mkdtemp(join(tmpdir(), 'nest-redis-lock-package-'));
 try {
   await step('build', () => run('npm', ['run', 'build'], root));
-  const tarball = await step('pack: what lib/ is built to, user guides, README.md, LICENSE, package.json', pack);
+  await step('the declarations compile by themselves', compileDeclarations);
+  const tarball = await step(
+    'pack: what lib/ is built to, user guides, README.md, SECURITY.md, LICENSE, package.json',
+    pack,
+  );
   await step('publint --strict', () => run('npx', ['--no-install', 'publint', 'run', '--strict', tarball], root));
   await step('are the types wrong?', () => run('npx', ['--no-install', 'attw', '--no-color', tarball], root));
+  await step('sbom: what the package needs at run time is nothing, what it is built with is named', sbom);
   await smokeTest(tarball, folder);
   console.log('The package is good.');
 } catch (error) {
@@ -26,6 +31,16 @@ try {
   await rm(folder, { recursive: true, force: true });
 }
 
+/** As an application compiles them that has `skipLibCheck: false`, for a glance before the applications that do. */
+async function compileDeclarations() {
+  const options = ['--noEmit', '--strict', '--skipLibCheck', 'false', '--experimentalDecorators', '--types', 'node'];
+  const lib = ['--target', 'ES2022', '--lib', 'ES2022', '--module', 'nodenext', '--moduleResolution', 'nodenext'];
+  const entries = Object.values(manifest.exports).flatMap(({ import: esm, require: cjs }) =>
+    [esm, cjs].flatMap((condition) => condition?.types ?? []),
+  );
+  await run('npx', ['--no-install', 'tsc', '--ignoreConfig', ...options, ...lib, ...entries], root);
+}
+
 async function pack() {
   const [packed] = JSON.parse(
     await run('npm', ['pack', '--ignore-scripts', '--json', '--loglevel=silent', '--pack-destination', folder], root),
@@ -33,7 +48,7 @@ async function pack() {
   const files = packed.files.map((file) => file.path);
   const guides = manifest.files.filter((file) => file.startsWith('docs/'));
   assert.ok(guides.includes('docs/fencing.md'));
-  const others = ['LICENSE', 'README.md', ...guides, 'package.json', 'dist/cjs/package.json'];
+  const others = ['LICENSE', 'README.md', 'SECURITY.md', ...guides, 'package.json', 'dist/cjs/package.json'];
   assert.deepEqual(files.toSorted(), [...(await built()), ...others].toSorted());
   assert.deepEqual(
     files.filter((file) => /\.(test|spec|test-d)\.|\.map$/.test(file)),
@@ -55,6 +70,21 @@ async function built() {
   const modules = sources.filter((file) => file.endsWith('.ts')).map((file) => file.slice(0, -'.ts'.length));
   return modules.flatMap((name) =>
     ['esm', 'cjs'].flatMap((format) => [`dist/${format}/${name}.js`, `dist/${format}/${name}.d.ts`]),
+  );
+}
+
+/** The list of components that is published beside each version. */
+async function sbom() {
+  const { metadata, components } = JSON.parse(
+    await run('npm', ['run', '--silent', 'sbom'], root, { npm_config_loglevel: 'silent' }),
+  );
+  assert.equal(metadata.component.purl, `pkg:npm/${manifest.name}@${manifest.version}`);
+  const isForDevelopment = ({ properties }) => properties.some(({ name }) => name === 'cdx:npm:package:development');
+  const names = components.filter(isForDevelopment).map(({ purl }) => purl);
+  assert.ok(names.includes(`pkg:npm/typescript@${manifest.devDependencies.typescript}`));
+  assert.deepEqual(
+    components.filter((component) => !isForDevelopment(component)).map(({ purl }) => purl),
+    [],
   );
 }
 

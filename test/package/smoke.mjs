@@ -96,7 +96,8 @@ export async function smokeTest(tarball, folder) {
 
 async function tryApp(app, folder, tarball, redis) {
   await mkdir(folder);
-  for (const file of ['main.ts', 'identity.mjs']) await copyFile(join(appSource, file), join(folder, file));
+  for (const file of ['main.ts', 'identity.mjs', 'two-copies.mjs'])
+    await copyFile(join(appSource, file), join(folder, file));
   await writeJson(join(folder, 'tsconfig.json'), tsconfig(app));
   for (const ioredis of app.ioredis) {
     const name = `Nest ${app.nest}, ${app.type === 'module' ? 'ESM' : 'CommonJS'}, ioredis ${ioredis}`;
@@ -115,7 +116,11 @@ async function tryApp(app, folder, tarball, redis) {
     await step(`${name}: run`, () => runApp(folder, redis));
     await step(`${name}: the command line`, () => runCommandLine(folder, redis));
     await step(`${name}: import and require give one copy`, () => run(process.execPath, ['identity.mjs'], folder));
+    await step(`${name}: a second copy is found`, () => run(process.execPath, ['two-copies.mjs'], folder));
     if (app.alsoWithoutRequireOfEsm) {
+      await step(`${name}: a second copy is found, of another build`, () =>
+        run(process.execPath, ['--no-experimental-require-module', 'two-copies.mjs'], folder),
+      );
       await step(`${name}: run the CommonJS build`, () => runCommonJsBuild(folder, redis));
     }
   }

@@ -151,3 +151,34 @@ it('a stream that ends cuts off a client that does not read', async () => {
   await vi.advanceTimersByTimeAsync(1_000);
   expect(destroy).toHaveBeenCalledOnce();
 });
+
+it('a stream whose reader is slow skips views, and goes on with the newest one [G590]', async () => {
+  const Page = pageController({ path: 'locks', guards: 'none' }) as new (...parts: [LockService, LockWatches]) => {
+    events(response: PageResponse, canRelease: boolean): Observable<{ data: string }>;
+  };
+  const watches = new LockWatches();
+  const raw = Object.assign(new EventEmitter(), { writableNeedDrain: false, destroy: () => {} });
+  const sent: Seen[] = [];
+  const leaving = new Page(locks, watches)
+    .events({ raw } as never, false)
+    .subscribe(({ data }) => void sent.push(JSON.parse(data) as Seen));
+  await vi.advanceTimersByTimeAsync(100);
+  expect(sent).toHaveLength(1);
+  raw.writableNeedDrain = true; // the reader has not taken it yet
+  await vi.advanceTimersByTimeAsync(20_000);
+  problem = new Error('the newest');
+  await vi.advanceTimersByTimeAsync(5_000);
+  expect(listings.length).toBeGreaterThan(10);
+  expect(sent).toHaveLength(1);
+  raw.writableNeedDrain = false;
+  raw.emit('drain');
+  expect(sent).toHaveLength(2);
+  expect(sent[1]).toMatchObject({ problem: 'the newest' });
+  raw.emit('drain'); // nothing is sent twice
+  expect(sent).toHaveLength(2);
+  await vi.advanceTimersByTimeAsync(2_000);
+  expect(sent.length).toBeGreaterThan(2);
+  leaving.unsubscribe();
+  expect(raw.listenerCount('drain')).toBe(0);
+  watches.onModuleDestroy();
+});

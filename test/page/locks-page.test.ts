@@ -11,9 +11,12 @@ import {
   type LockService,
 } from 'nest-redis-lock';
 import { LocksPageModule, type LocksPageOptions } from 'nest-redis-lock/page';
+import { Subject } from 'rxjs';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { HTTP_ADAPTERS, makeApp, openApp, post, startApp, type TestApp } from '../support/nest-app.js';
+import { LockWatch } from '../../lib/page/lock-watch.js';
 import { cutOff } from '../../lib/page/request.js';
+import type { View } from '../../lib/page/view.js';
 import { until } from '../support/until.js';
 import { Viewer } from './viewer.js';
 
@@ -241,6 +244,22 @@ describe.each(HTTP_ADAPTERS)('the page of locks on %s', (_adapter, makeAdapter) 
     await made.locks.forceRelease('kept');
   });
 
+  it('a reader that stops for a while gets the newest view then, and none of those in between', async () => {
+    const views = new Subject<View>();
+    const see = vi.spyOn(LockWatch.prototype, 'see').mockReturnValue(views);
+    const viewer = await Viewer.open(`${readOnly}/events`, READER);
+    see.mockRestore();
+    viewer.response.pause();
+    const full = 'x'.repeat(200_000);
+    for (let turn = 1; turn <= 200; turn++) {
+      views.next({ json: () => JSON.stringify({ turn, full }) } as unknown as View);
+      await new Promise(setImmediate);
+    }
+    viewer.response.resume();
+    await viewer.sees('the newest view', (seen) => (seen as { turn?: number }).turn === 200);
+    expect(viewer.seen.length).toBeLessThan(100); // as many as the sockets take
+  });
+
   it('it shows the locks that match', async () => {
     const locks = await Promise.all(['order:1', 'order:2', 'report:1'].map((key) => made.locks.acquire(key)));
     const viewer = await Viewer.open(`${readOnly}/events?match=${encodeURIComponent('order:*')}`, READER);
@@ -288,7 +307,7 @@ describe('LocksPageModule.register', () => {
     for (const guards of without) {
       const options = { path: 'locks', guards } as LocksPageOptions;
       expect(() => LocksPageModule.register(options)).toThrow(LockOptionsError);
-      expect(() => LocksPageModule.register(options)).toThrow('guards must be a list of one guard at least');
+      expect(() => LocksPageModule.register(options)).toThrow('guards must be a list of at least one guard');
     }
     LocksPageModule.register({ path: 'locks', guards: [Open, new Open()] });
   });
@@ -366,6 +385,14 @@ describe('LocksPageModule.register', () => {
     const second = await Viewer.open(`${url}/second/events`);
     await second.sees('the lock', ({ rows }) => rows?.some(({ key }) => key === 'of the second'));
     expect(await first.sees('a list', ({ rows }) => rows)).toEqual([]);
+    for (const [path, name] of [
+      ['locks', 'default'],
+      ['second', 'second'],
+    ]) {
+      const text = await (await fetch(`${url}/${path}`)).text();
+      expect(text).toContain(`<title>Locks of &#34;${name}&#34;</title>`);
+      expect(text).toContain(`<h1>Locks of &#34;${name}&#34;</h1>`);
+    }
     await lock.release();
   });
 });

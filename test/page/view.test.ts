@@ -38,7 +38,26 @@ describe('what is shown', () => {
   });
 });
 
+describe('a key', () => {
+  const rowOf = (key: string) => shown([{ ...lockOf(1), key }], true).rows![0]!;
+
+  it('is shown as one line that nothing in it can turn or hide, and as it is to whoever releases it', () => {
+    const key = 'a\n\u202eb\u200b';
+    expect(rowOf(key)).toMatchObject({ key, text: 'a\\u{a}\\u{202e}b\\u{200b}' });
+    expect(rowOf('order:7')).not.toHaveProperty('text');
+  });
+
+  it('is shown whole if the library could have made it, and otherwise cut', () => {
+    expect(rowOf('k'.repeat(1_024))).not.toHaveProperty('text');
+    expect(rowOf('k'.repeat(1_000_000)).text).toBe(`${'k'.repeat(1_024)}… (998976 more characters)`);
+  });
+});
+
 describe('the text of the page', () => {
+  it('names its registration as text', () => {
+    expect(pageText('/', false, '<b>&\n')).toContain('<h1>Locks of &#34;&#60;b&#62;&#38;\\u{a}&#34;</h1>');
+  });
+
   it.each([
     ['/admin/locks', './locks/page.js'],
     ['/admin/locks/', './page.js'],
@@ -47,6 +66,6 @@ describe('the text of the page', () => {
     ['/a"><script>', './a&#34;&#62;&#60;script&#62;/page.js'],
     ['/javascript:0', './javascript:0/page.js'],
   ])('asked for by %s loads %s', (url, script) => {
-    expect(pageText(url, false)).toContain(`<script src="${script}" defer></script>`);
+    expect(pageText(url, false, 'default')).toContain(`<script src="${script}" defer></script>`);
   });
 });

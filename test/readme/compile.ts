@@ -34,6 +34,12 @@ export function modulesOf(page: string): string[] {
   });
 }
 
+/** The first example of a page that has a text, as a module. */
+export async function exampleWith<T>(page: string, text: string): Promise<T> {
+  const found = modulesOf(page).find((_, index) => examplesOf(page)[index]!.includes(text));
+  return (await import(/* @vite-ignore */ found!)) as T;
+}
+
 /** A module of each example in docs. @returns their paths */
 export function modulesOfDocs(): string[] {
   const pages = readdirSync(`${root}docs`).filter((file) => file.endsWith('.md'));

@@ -73,6 +73,22 @@ describe('the package', () => {
   });
 });
 
+describe('what a page of the package names and the package does not have', () => {
+  const absent = (name: string) => name.startsWith('ADR') || !files.some((file) => name.slice(1).startsWith(file));
+
+  it.each(shipped)('is said to be in the repository, in %s', (page) => {
+    const text = readFileSync(`${root}${page}`, 'utf8').replaceAll(/^```.*?^```/gms, '');
+    const names = text.match(/`(?:docs|test|bench|lib)\/[^`]+`|\bADR \d+|`[A-Z_]+\.md`/g) ?? [];
+    expect({ names: names.filter(absent), saysWhere: /\brepository\b/.test(text) }).toSatisfy(
+      (found: { names: string[]; saysWhere: boolean }) => found.saysWhere || found.names.length === 0,
+    );
+  });
+
+  it('is found by what the README says of the repository', () => {
+    expect(readFileSync(`${root}README.md`, 'utf8')).toMatch(/^npm repo nest-redis-lock .*"in the repository"/m);
+  });
+});
+
 describe('what is written about import type', () => {
   const advice = pages.flatMap((page) => {
     const prose = readFileSync(`${root}${page}`, 'utf8').replaceAll(/^```.*?^```/gms, '');

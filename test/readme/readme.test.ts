@@ -5,7 +5,7 @@ import { type LockLostReason, LockService } from 'nest-redis-lock';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { RedisServer } from '../support/redis-server.js';
 import { COUNTER } from '../support/stored.js';
-import { compile, examplesOf, generate, modulesOf, modulesOfDocs } from './compile.js';
+import { compile, examplesOf, exampleWith, generate, modulesOf, modulesOfDocs } from './compile.js';
 
 /** The table of products that the README leaves to its reader: all instances of an application share it. */
 const STOCK = `
@@ -26,6 +26,7 @@ export class Stock {
 /** The compiler refuses this list when a reason is missing. */
 const REASONS: Readonly<Record<LockLostReason, true>> = {
   expired: true,
+  forced: true,
   released: true,
   shutdown: true,
   stalled: true,
@@ -46,12 +47,6 @@ afterAll(async () => {
 });
 
 type Class<T = object> = new (...args: never[]) => T;
-
-/** The first example of a page that has a text, as a module. */
-async function exampleWith<T>(page: string, text: string): Promise<T> {
-  const found = modulesOf(page).find((_, index) => examplesOf(page)[index]!.includes(text));
-  return (await import(/* @vite-ignore */ found!)) as T;
-}
 
 it('the examples of the README and of docs compile with all checks on', { timeout: 120_000 }, () => {
   generate('stock.ts', STOCK);

@@ -1,4 +1,5 @@
 import { Body, Controller, Get, Injectable, Param, Post, Put, UseGuards, type CanActivate } from '@nestjs/common';
+import { APP_FILTER } from '@nestjs/core';
 import { ExecutionContextHost } from '@nestjs/core/helpers/execution-context-host.js';
 import { Redis } from 'ioredis';
 import {
@@ -7,6 +8,7 @@ import {
   FencingToken,
   FencingTokenGuard,
   fencingHeaders,
+  LockExceptionFilter,
   Locked,
   LockOptionsError,
   RedisFence,
@@ -14,9 +16,10 @@ import {
   type FenceStore,
 } from 'nest-redis-lock';
 import { Pool } from 'pg';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { startApp, type TestApp } from '../support/nest-app.js';
 import { candidatePort } from '../../servers/candidate-port.js';
+import { openLocks } from '../support/open-locks.js';
 import { randomOf } from '../support/random.js';
 import { RedisServer } from '../support/redis-server.js';
 import { DATABASES, tableName, type Database } from './database.js';
@@ -92,6 +95,20 @@ class StockController {
   @Post('by-body')
   @Fenced('product:{body.sku}')
   byBody(@Body() _body: object): void {}
+
+  @Post('close')
+  @Fenced('close', { timeoutMs: 60_000, maxAheadMs: 600_000 })
+  close(): void {}
+
+  @Post('close/parameter')
+  closeParameter(@FencingToken('close', { maxAheadMs: 600_000 }) _token: number): void {}
+
+  @Post('any')
+  @Fenced('any', { timeoutMs: 60_000, maxAheadMs: Infinity })
+  any(): void {}
+
+  @Post('any/parameter')
+  anyParameter(@FencingToken('any', { maxAheadMs: Infinity }) _token: number): void {}
 
   @Get(':sku')
   read(@Param('sku') sku: string): { sku: string } {
@@ -226,12 +243,16 @@ describe('FencingTokenGuard', () => {
     expect(await store.raise('product:coffee', TOKEN)).toBe(true);
   });
 
-  it('takes the key that the request names where it is used by itself', async () => {
-    const { url } = await startShop(redisFence());
+  it('remembers no key that only the request names: without @Fenced no request passes, nor reaches the store [G574]', async () => {
+    const asked: string[] = [];
+    const { url, writes, log } = await startShop({ raise: async (key) => asked.push(key) > 0 });
     const path = `${url}/stock/tea/named`;
-    expect((await put(path, { key: 'anything at all', fencingToken: TOKEN }, 'POST')).status).toBe(201);
-    expect((await put(path, { key: 'anything at all', fencingToken: TOKEN - 1 }, 'POST')).status).toBe(412);
-    expect((await put(path, undefined, 'POST')).status).toBe(428);
+    const refused = await put(path, { key: 'anything at all', fencingToken: TOKEN }, 'POST');
+    expect(refused.status).toBe(500);
+    expect(await refused.text()).not.toContain('anything');
+    expect((await put(path, undefined, 'POST')).status).toBe(500);
+    expect([asked, writes.all]).toEqual([[], []]);
+    expect(log.lines.join()).toContain("StockController.named has a FencingTokenGuard but no key: write @Fenced('…')");
   });
 
   it('lets requests without a token pass where it is optional, and no stale or unreadable one', async () => {
@@ -277,6 +298,20 @@ describe('FencingTokenGuard', () => {
     expect(refused.status).toBe(412);
     expect(await refused.text()).not.toContain('secret');
     expect(log.lines.join()).toContain('of lock "product:secret" is too old');
+  });
+
+  it('keeps the key out of the answer to the token of another lock [G569]', async () => {
+    const { url } = await startShop(redisFence());
+    for (const [path, method] of [
+      ['stock/secret', 'PUT'],
+      ['stock/secret/by-parameter', 'POST'],
+    ] as const) {
+      const refused = await put(`${url}/${path}`, { key: 'product:coffee', fencingToken: TOKEN }, method);
+      const text = await refused.text();
+      expect(refused.status).toBe(400);
+      expect(text).toContain('Fencing-Token');
+      expect(text).not.toMatch(/secret|product|coffee/);
+    }
   });
 
   it('the fencing guard answers 503 when Redis hangs or is gone, and lets nobody pass [G32]', async () => {
@@ -330,16 +365,78 @@ describe('FencingTokenGuard', () => {
 
   it('reads the request of a GraphQL context, and refuses what has no headers', async () => {
     const guard = new FencingTokenGuard(redisFence());
+    @Fenced('x')
+    class Resolver {}
     const resolver = (headers: object) => {
-      const context = new ExecutionContextHost([{}, {}, { req: { headers } }, {}], class {}, () => {});
+      const context = new ExecutionContextHost([{}, {}, { req: { headers } }, {}], Resolver, () => {});
       context.setType('graphql');
       return context;
     };
     expect(await guard.canActivate(resolver({ 'fencing-token': 'x=2' }))).toBe(true);
     await expect(guard.canActivate(resolver({ 'fencing-token': 'x=1' }))).rejects.toThrow('too old');
-    const message = new ExecutionContextHost([{}], class {}, () => {});
+    const message = new ExecutionContextHost([{}], Resolver, () => {});
     message.setType('rpc');
     await expect(guard.canActivate(message)).rejects.toBeInstanceOf(LockOptionsError);
+  });
+});
+
+describe('a token that is ahead of the time', () => {
+  const aheadBy = (ms: number) => (Date.now() + ms) * 1_000;
+  const MINUTE = 60_000;
+  const DAY = 1_440 * MINUTE;
+  const FAR = [Number.MAX_SAFE_INTEGER, aheadBy(2 * DAY)];
+
+  it('is refused with 400 if it is by more than a day, and poisons no fence [G570]', async () => {
+    const store = redisFence();
+    const { url, writes } = await startShop(store);
+    for (const token of FAR) {
+      const refused = await put(`${url}/stock/tea/patient`, tea(token));
+      expect([refused.status, await refused.json()]).toEqual([
+        400,
+        expect.objectContaining({ message: 'The Fencing-Token of this request is too far ahead of the time here.' }),
+      ]);
+      expect((await put(`${url}/stock/tea/by-parameter`, tea(token), 'POST')).status).toBe(400);
+    }
+    expect(writes.all).toEqual([]);
+    const allowed = [0, 1, TOKEN, aheadBy(0), aheadBy(DAY / 2)].sort((a, b) => a - b);
+    for (const token of allowed) expect((await put(`${url}/stock/tea/patient`, tea(token))).status).toBe(200);
+  });
+
+  it('may be ahead by maxAheadMs, of which Infinity stands for all tokens there are [G571]', async () => {
+    const { url } = await startShop(redisFence());
+    for (const path of ['stock/close', 'stock/close/parameter']) {
+      const send = async (fencingToken: number) =>
+        (await put(`${url}/${path}`, { key: 'close', fencingToken }, 'POST')).status;
+      expect([await send(aheadBy(0)), await send(aheadBy(30 * MINUTE))]).toEqual([201, 400]);
+    }
+    for (const path of ['stock/any', 'stock/any/parameter']) {
+      const claim = { key: 'any', fencingToken: Number.MAX_SAFE_INTEGER };
+      expect((await put(`${url}/${path}`, claim, 'POST')).status).toBe(201);
+    }
+  });
+
+  it('is told by the clock of the machine, also while a test has faked the date [G572]', async () => {
+    const { url } = await startShop(redisFence());
+    const now = aheadBy(0);
+    vi.useFakeTimers({ toFake: ['Date'] });
+    onTestFinished(() => void vi.useRealTimers());
+    for (const year of ['1971', '2250']) {
+      vi.setSystemTime(new Date(`${year}-01-01`));
+      expect((await put(`${url}/stock/tea/patient`, tea(now))).status).toBe(200);
+      for (const token of FAR) expect((await put(`${url}/stock/tea/patient`, tea(token))).status).toBe(400);
+    }
+  });
+
+  it('is none that a lock has just been given, by Redis or in memory [G573]', async () => {
+    for (const options of [{ redis: redis.url }, { memory: true }] as const) {
+      const { url } = await startShop(redisFence());
+      const locks = await openLocks(options);
+      for (const _ of [1, 2]) {
+        await locks.withLock('close', async (lock) => {
+          expect((await put(`${url}/stock/close`, lock, 'POST')).status).toBe(201);
+        });
+      }
+    }
   });
 });
 
@@ -358,13 +455,73 @@ describe('@FencingToken', () => {
 });
 
 describe('@Fenced', () => {
-  it('refuses what cannot be meant, when the class is defined', () => {
-    expect(() => Fenced('order:{0}')).toThrow('cannot be made of arguments');
-    expect(() => FencingToken('order', { optional: 1 as never })).toThrow(LockOptionsError);
-    expect(() => FencingToken('order:{0}')).toThrow('cannot be made of arguments');
-    expect(() => Fenced('')).toThrow(LockOptionsError);
-    expect(() => Fenced('order:{params}')).toThrow(LockOptionsError);
-    expect(() => Fenced('order', { optional: 'yes' as never })).toThrow(LockOptionsError);
-    expect(() => Fenced('order', { timeoutMs: 0 })).toThrow(LockOptionsError);
+  const defineFenced = (...given: unknown[]) => {
+    class Stock {
+      @((Fenced as (...args: unknown[]) => MethodDecorator)(...given))
+      write(): void {}
+    }
+    return Stock;
+  };
+  const defineToken = (...given: unknown[]) => {
+    class Stock {
+      write(@((FencingToken as (...args: unknown[]) => ParameterDecorator)(...given)) _token: number): void {}
+    }
+    return Stock;
+  };
+
+  it('refuses what cannot be meant, when the class is defined, and names the method [G616]', () => {
+    for (const [decorator, define] of [
+      ['@Fenced', defineFenced],
+      ['@FencingToken', defineToken],
+    ] as const) {
+      const refused = (problem: string, ...given: unknown[]) => {
+        expect(() => define(...given)).toThrow(LockOptionsError);
+        expect(() => define(...given)).toThrow(`${decorator} on Stock.write: ${problem}`);
+      };
+      refused('The key "order:{0}" of a fence cannot be made of arguments', 'order:{0}');
+      for (const key of ['', 'order:{params}', null, 7]) refused('the key ', key);
+      refused('optional must be', 'order', { optional: 'yes' });
+      for (const maxAheadMs of [-1, 999, 1_000.5, NaN, '5000', null])
+        refused('maxAheadMs must be', 'order', { maxAheadMs });
+    }
+    for (const timeoutMs of [0, 60_001, null]) {
+      expect(() => defineFenced('order', { timeoutMs })).toThrow('@Fenced on Stock.write: timeoutMs must be');
+    }
+    const onClass = Fenced('order', { timeoutMs: 0 });
+    expect(() => onClass(class Orders {})).toThrow('@Fenced on Orders: timeoutMs must be');
+  });
+
+  it('@Fenced without a key is refused when the class is defined, since any token would pass [G615]', () => {
+    expect(() => defineFenced()).toThrow(LockOptionsError);
+    expect(() => defineFenced()).toThrow(
+      '@Fenced on Stock.write: the key must be a string like "stock:{params.sku}": got undefined.',
+    );
+    expect(() => defineToken()).not.toThrow();
+  });
+
+  it('the first request without a part of the key of a fence is a warning that names the handler [G617]', async () => {
+    @Controller('stock')
+    class Stock {
+      @Post('fenced')
+      @Fenced('product:{body.sku}')
+      fenced(@Body() _body: object): void {}
+      @Post('token')
+      token(@Body() _body: object, @FencingToken('product:{body.sku}') _token: number): void {}
+    }
+    const store: FenceStore = { raise: async () => true };
+    const { url, log } = await startApp({
+      controllers: [Stock],
+      providers: [
+        { provide: FENCE_STORE, useValue: store },
+        { provide: APP_FILTER, useClass: LockExceptionFilter },
+      ],
+    });
+    for (const path of ['fenced', 'token', 'fenced', 'token']) {
+      expect((await put(`${url}/stock/${path}`, tea(TOKEN), 'POST')).status).toBe(400);
+    }
+    const warning = (where: string) =>
+      `warn ${where}: the key "product:{body.sku}" cannot be made: the request has no body.sku. The method did not run. If no ` +
+      'request has {body.sku}, correct the key. Further requests without it are not logged here.';
+    expect(log.lines).toEqual([warning('@Fenced on Stock.fenced'), warning('@FencingToken on Stock.token')]);
   });
 });

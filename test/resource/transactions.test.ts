@@ -30,7 +30,7 @@ function setUp(open: () => Promise<Database>, writes: Writes): void {
       await Promise.all([first.kill(), second.kill()]);
       await database.pool.query(`DROP TABLE ${table}`);
     };
-  });
+  }, 60_000);
 
   afterAll(async () => {
     await Promise.all([redis.stop(), database.stop()]);

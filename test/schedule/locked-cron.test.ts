@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { ScheduleModule, SchedulerRegistry } from '@nestjs/schedule';
+import { Test } from '@nestjs/testing';
 import { LockOptionsError, LockService } from 'nest-redis-lock';
 import { LockedCron } from 'nest-redis-lock/schedule';
 import { of, Observable } from 'rxjs';
@@ -9,11 +10,17 @@ import { makeApp } from '../support/nest-app.js';
 const NEVER = '0 0 1 1 *';
 
 @Injectable()
+class Crons {
+  @LockedCron(NEVER, 'crons', { holdMs: 30_000 })
+  async run(): Promise<void> {}
+}
+
+@Injectable()
 class Jobs {
   ran: string[] = [];
   constructor(private readonly locks: LockService) {}
 
-  @LockedCron(NEVER, 'nightly', { holdMs: 50, name: 'nightly', timeZone: 'Europe/Berlin', waitForCompletion: true })
+  @LockedCron(NEVER, 'nightly', { holdMs: 30_000, name: 'nightly', timeZone: 'Europe/Berlin', waitForCompletion: true })
   async nightly(): Promise<string | undefined> {
     this.ran.push(this.locks.current().key);
     return 'ran';
@@ -37,6 +44,25 @@ it('a run of @LockedCron is skipped at once, and nothing logged, while another h
   expect([app.get(Jobs).ran, log.lines]).toEqual([[], []]);
   await lock.release();
   expect(await app.get(Jobs).nightly()).toBe('ran');
+});
+
+it('the start of an application warns of @LockedCron without ScheduleModule, which would run its jobs, and names the import [G556]', async () => {
+  class MoreJobs extends Jobs {}
+  const { log } = await makeApp({ providers: [Jobs, MoreJobs, { provide: 'alias', useExisting: Jobs }] });
+  expect(log.lines).toEqual([
+    'warn Jobs.nightly is @LockedCron, but no module imports ScheduleModule.forRoot() of @nestjs/schedule: it never runs by ' +
+      'itself. Add that to the imports of the root module.',
+  ]);
+});
+
+it('the start of an application with ScheduleModule logs nothing of @LockedCron', async () => {
+  const { log } = await makeApp({ imports: [ScheduleModule.forRoot()], providers: [Jobs] });
+  expect(log.lines).toEqual([]);
+});
+
+it('an application does not start with @LockedCron without RedisLockModule, and the error names the import [G557]', async () => {
+  const starting = Test.createTestingModule({ imports: [ScheduleModule.forRoot()], providers: [Crons] }).compile();
+  await expect(starting).rejects.toThrow('RedisLockModule.forRoot()');
 });
 
 type Options = { holdMs?: unknown; ttlMs?: number } | undefined;

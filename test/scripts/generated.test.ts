@@ -154,6 +154,8 @@ describe('The generated module of the scripts', () => {
         `TAKEN ${TAKEN}`,
         `WIPED ${WIPED}`,
         'MOST_PLACES 100',
+        'MOST_UNKNOWN 1000',
+        'PAGE 100',
         'QUEUE_TTL_MS 10000',
         'SILENT_US 2000000',
       ]),

@@ -1,5 +1,5 @@
 import { Redis } from 'ioredis';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { CONTEND, FORCE_RELEASE, RELEASE, WITHDRAW } from '../../lib/stores/redis/scripts/lua.js';
 import {
   DEAF,
@@ -316,6 +316,43 @@ describe('a release', () => {
     await hold('me');
     await release('me');
     expect(await holder()).toBe('dead');
+  });
+
+  it('frees the lock when it may not publish, rather than grant it to processes that hear nothing of it', async () => {
+    await server.command('ACL', 'SETUSER', 'mute', 'on', '>secret', 'allkeys', 'allchannels', '+@all', '-publish');
+    const mute = new Redis({ port: server.port, username: 'mute', password: 'secret' });
+    onTestFinished(() => mute.disconnect());
+    await mute.ping();
+    await line(entryOf('elsewhere', 'grant', 'inbox:elsewhere'), entryOf('alive'));
+    await signs({ [`${UNHEARD} inbox:elsewhere`]: 0, [`${UNHEARD} inbox:alive`]: 0 });
+    await hold('me');
+    expect(await runScript(new ScriptRunner(portOf(mute), 5_000), RELEASE, KEYS, ['me@'])).toBe(1);
+    expect(await client.exists(LOCK)).toBe(0);
+  });
+
+  /** So many places in the queue that this version does not know, and then one that it does. */
+  const crowd = async (count: number) => {
+    const places = Array.from({ length: count }, (_, index) => [index + 1, `x inbox:alive newer-${index}`]);
+    for (let at = 0; at < count; at += 5_000) await client.zadd(QUEUE, ...places.slice(at, at + 5_000).flat());
+    await client.zadd(QUEUE, count + 1, entryOf('known'));
+  };
+
+  it('hands the lock to the first place that it knows behind hundreds that it does not know', async () => {
+    await crowd(900);
+    await hold('me');
+    expect(await release('me')).toBe(1);
+    expect(await holder()).toBe('known');
+    expect(await client.zcard(QUEUE)).toBe(900);
+  });
+
+  it('looks at a bounded number of places that it does not know, and frees the lock when there are more [G533]', async () => {
+    await crowd(20_000);
+    await hold('me');
+    await client.config('RESETSTAT');
+    expect(await release('me')).toBe(1);
+    expect((await server.calls()).zrange).toBeLessThan(100);
+    expect(await client.exists(LOCK)).toBe(0);
+    expect(await client.zcard(QUEUE)).toBe(20_001);
   });
 
   it('passes over entries of unknown kinds and flags, which keep their places in the queue [G246]', async () => {

@@ -161,15 +161,6 @@ describe('Of the operations for a server that is busy', () => {
     ]);
   });
 
-  it('no more is known than that one limit is enough for each that is in flight, and nothing if one may have to wait', async () => {
-    for (let inFlight = 0; inFlight < COMMANDS_IN_FLIGHT; inFlight++) {
-      expect(runner.longestMs).toBe((inFlight + 1) * LIMIT_MS);
-      run(ACQUIRE, `first:${inFlight}`);
-      await endOfTick();
-    }
-    expect(runner.longestMs).toBe(Infinity);
-  });
-
   it('one that waited counts from when it was sent, not from when it was asked for [G261]', async () => {
     await fill();
     run(ACQUIRE, 'waits');

@@ -1,5 +1,9 @@
 import { expect, it } from 'vitest';
 import { problemOfIoredis } from '../../lib/stores/redis/client/ioredis.js';
+import type { IoredisClient } from '../../lib/stores/redis/client/source.js';
+
+const clientWith = (options: object) => ({ isCluster: false, options }) as unknown as IoredisClient;
+const CLIENT = clientWith({});
 
 it.each([
   ["ERR unknown command 'AUTH', with args beginning with: 'secret' ", "ERR unknown command 'AUTH'"],
@@ -11,16 +15,32 @@ it.each([
     'the connection broke before the answer came',
   ],
 ])('an error that reads %j is told as %j', (message, problem) => {
-  expect(problemOfIoredis(new Error(message))).toBe(problem);
+  expect(problemOfIoredis(new Error(message), CLIENT)).toBe(problem);
 });
 
 it('an error of several addresses is told with each of them', () => {
   const errors = [new Error('connect ECONNREFUSED ::1:6379'), new Error('connect ECONNREFUSED 127.0.0.1:6379')];
-  expect(problemOfIoredis(new AggregateError(errors))).toBe(
+  expect(problemOfIoredis(new AggregateError(errors), CLIENT)).toBe(
     'connect ECONNREFUSED ::1:6379, connect ECONNREFUSED 127.0.0.1:6379',
   );
 });
 
 it('what is no error is told as it is', () => {
-  expect(problemOfIoredis('odd')).toBe('odd');
+  expect(problemOfIoredis('odd', CLIENT)).toBe('odd');
+});
+
+it.each([
+  ['a password', { password: 's3cret' }, 'ERR s3cretly: s3cret', 'ERR ***ly: ***'],
+  ['the form that it has in a URL', { password: 'a/b c' }, 'ERR got a%2Fb%20c, a/b c', 'ERR got ***, ***'],
+  ['its decoded form', { password: 'a%2Fbc' }, 'ERR got a/bc', 'ERR got ***'],
+  ['its quoted form', { password: 'a"bc' }, 'ERR got "a\\"bc"', 'ERR got "***"'],
+  ['a percent sign of its own', { password: '100%sure' }, 'ERR got 100%sure', 'ERR got ***'],
+  ['a pattern', { password: '(.*)+$' }, 'ERR got (.*)+$', 'ERR got ***'],
+  ['a password that is a part of another', { password: 'long', sentinelPassword: 'longer' }, 'longer long', '*** ***'],
+  ['a short password as a word', { password: '637' }, "ERR '637' at 127.0.0.1:6379", "ERR '***' at 127.0.0.1:6379"],
+  ['a user name as a word', { username: 'script' }, 'User script: @user_script', 'User ***: @user_script'],
+  ['the name of the default user', { username: 'default' }, 'user default', 'user default'],
+  ['no password', { password: '', username: null }, 'ERR odd', 'ERR odd'],
+])('an error that repeats %s is told without the credentials', (_what, options, message, problem) => {
+  expect(problemOfIoredis(new Error(message), clientWith(options))).toBe(problem);
 });

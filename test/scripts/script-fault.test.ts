@@ -10,7 +10,7 @@ it('a server that is a replica is known by the refusal of a script, and by the e
   const client = new Redis(replica.url);
   onTestFinished(() => client.disconnect());
   const fails = (script: string) => client.eval(script, 1, 'key').catch((error: unknown) => error);
-  const raised = scriptFaultOf(faultOf(await fails(`return redis.call('SET', KEYS[1], '1')`)));
+  const raised = scriptFaultOf(faultOf(await fails(`return redis.call('SET', KEYS[1], '1')`), client));
   expect(raised).toMatchObject({ isReadOnly: true, message: expect.stringContaining('user_script') });
   const caught = await fails(`return { redis.pcall('SET', KEYS[1], '1').err }`);
   expect(new ScriptFault(String((caught as string[])[0]), false).isReadOnly).toBe(true);

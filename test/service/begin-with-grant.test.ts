@@ -4,10 +4,10 @@ import type { AcquireOptions } from '../../lib/api/options.js';
 import { openLocks } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
-import { loadScripts } from '../support/script-calls.js';
+import { loadScripts, scriptCalls } from '../support/script-calls.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { ownerOn } from '../support/stored.js';
+import { COUNTER, ownerOn } from '../support/stored.js';
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -89,6 +89,35 @@ describe('who is handed a lock', () => {
     expect(await owner('taken-away')).toBeNull();
   });
 
+  it('a hand-over whose token is far ahead of what its server has said is confirmed before the work begins [G530]', async () => {
+    const { locks, others } = await services('forged', server.url);
+    const holder = await locks.acquire('forged');
+    const waiting = others.acquire('forged');
+    await untilQueued(server, 'forged', 1);
+    const [entry] = (await server.command('ZRANGE', 'lock:{forged}:queue', '0', '+inf', 'BYSCORE')) as [string];
+    const [, channel, ticket] = entry.split(' ') as [string, string, string];
+    await server.resetCalls();
+    await server.command('PUBLISH', channel, `${ticket} ${Number.MAX_SAFE_INTEGER}`);
+    await until(async () => (await scriptCalls(server)) > 0, { what: 'it asks Redis' });
+    expect(await owner('forged')).toBe(holder.owner);
+    await holder.release();
+    const lock = await waiting;
+    expect(lock.fencingToken).toBeGreaterThan(holder.fencingToken);
+    expect(lock.fencingToken).toBeLessThan(holder.fencingToken + 3_600_000_000);
+    await lock.release();
+  });
+
+  it('begins at once, too, where the counter is far ahead of the clock of its server', async () => {
+    const hourAhead = (Date.now() + 3_600_000) * 1_000;
+    await server.command('SET', COUNTER, hourAhead);
+    onTestFinished(async () => void (await server.command('DEL', COUNTER)));
+    const { proxy, lock } = await handed('ahead');
+    expect(lock.isHeld).toBe(true);
+    expect(lock.fencingToken).toBeGreaterThan(hourAhead);
+    proxy.release();
+    expect(await lock.release()).toBe(true);
+  });
+
   it('leaves nothing behind when it is done before the extension has run', async () => {
     const { proxy, lock } = await handed('done-before');
     const released = lock.release();
@@ -127,6 +156,25 @@ describe('who is handed a lock', () => {
     await untilQueued(server, 'busy-first', 1);
     await holder.release();
     expect(await working).toBe(false);
+  });
+
+  it('a nested call whose signal aborts while it waits to know whether the lock is held rejects at once, and its work does not run', async () => {
+    const { locks, others } = await services('aborted', server.url);
+    const holder = await locks.acquire('aborted');
+    let ran = 0;
+    const working = others.withLock('aborted', async (lock) => {
+      busy(2_300);
+      expect(lock.isHeld).toBe(false); // as far as is known
+      const caller = new AbortController();
+      const reason = new Error('of the caller');
+      const nested = others.withLock('aborted', { signal: caller.signal }, () => void ran++);
+      caller.abort(reason);
+      await expect(nested).rejects.toBe(reason);
+    });
+    await untilQueued(server, 'aborted', 1);
+    await holder.release();
+    await working;
+    expect(ran).toBe(0);
   });
 
   it('is lost when the process was paused before the extension was sent, for longer than the grant stands', async () => {

@@ -12,6 +12,7 @@ import {
 } from '../../lib/api/errors.js';
 import { parseOwner } from '../../lib/api/holder.js';
 import { processName } from '../../lib/compose/process-name.js';
+import { openLocks } from '../support/open-locks.js';
 import { ownerSequence } from '../../lib/core/engine/lock-engine.js';
 
 const holder = { owner: 'web-3/17/random/1', host: 'web-3', pid: 17 };
@@ -45,6 +46,23 @@ describe('the message', () => {
     expect(new LockContendedError('k', 1).message).toContain('is held by others; gave up after waiting');
   });
 
+  it('of a contended lock that this process holds says so', async () => {
+    const locks = await openLocks({ memory: true });
+    await using _held = await locks.acquire('k');
+    const refused = locks.acquire('k', { waitMs: 0 });
+    await expect(refused).rejects.toThrow(
+      /^Lock "k" is held by pid \d+ on \S+, which is this process \(its lease runs/,
+    );
+    await locks.withLock('k2', async () => {
+      await expect(locks.acquire('k', { waitMs: 0 })).rejects.toThrow('which is this process');
+    });
+    await using _kept = await locks.acquire('kept', { holdMs: 60_000 });
+    await _kept.release();
+    await expect(locks.acquire('kept', { waitMs: 0 })).rejects.toThrow(
+      /is kept until \S+ by the holdMs of pid \d+ on \S+;/,
+    );
+  });
+
   it('of a lock that is kept says until when, by whom, and what to do', () => {
     const keptUntil = new Date(Date.UTC(2027, 0, 2, 3, 4, 5, 678));
     expect(new LockContendedError('k', 10.4, { holder, remainingMs: 20.6, keptUntil }).message).toBe(
@@ -74,7 +92,7 @@ describe('the message', () => {
     expect(error.cause).toBe(causes[0]);
   });
 
-  it.each(['expired', 'stolen', 'unavailable', 'stalled', 'shutdown', 'released'] as const)(
+  it.each(['expired', 'stolen', 'forced', 'unavailable', 'stalled', 'shutdown', 'released'] as const)(
     'of a lost lock says why: %s',
     (reason) => {
       expect(new LockLostError('k', reason).message).toMatch(

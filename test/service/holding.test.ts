@@ -38,7 +38,7 @@ describe('a refused call that holds other locks', () => {
     );
     expect(error).toMatchObject({ code: 'LOCK_CONTENDED', key: 'b', holding: ['a'] });
     expect(error.message).toMatch(
-      / onContended of @Locked\. This call held "a" meanwhile: if the holder of "b" waits for "a", neither gets on; take both at once with acquireAll\.$/,
+      / onContended of @Locked\. This call held "a" meanwhile: if the holder of "b" waits for "a", neither can continue; take both at once with acquireAll\.$/,
     );
     await taken.release();
   });
@@ -63,7 +63,7 @@ describe('a refused call that holds other locks', () => {
     );
     expect(error.holding).toEqual(['a', 'b']);
     expect(error.message).toContain(
-      'This call held "a" and "b" meanwhile: if the holder of "z" waits for one of them, neither gets on; take all at once',
+      'This call held "a" and "b" meanwhile: if the holder of "z" waits for one of them, neither can continue; take all at once',
     );
     await taken.release();
   });

@@ -1,6 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { LockEvent } from '../../lib/api/events.js';
 import type { LockService } from '../../lib/core/service/lock.service.js';
+import { Locked, lockKey } from 'nest-redis-lock';
+import { makeApp } from '../support/nest-app.js';
 import { openLocks } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
@@ -12,6 +14,7 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop());
 
+const nothing = () => Promise.resolve();
 const open = (options = {}) => openLocks({ redis: server.url, ...options });
 type EventOf<Type extends LockEvent['type']> = Extract<LockEvent, { type: Type }>;
 
@@ -37,10 +40,10 @@ describe('labels', () => {
     await lost.release();
     await came('released', 2);
     await came('contended');
-    expect(of('acquired').map(({ label }) => label)).toEqual(['order', 'payments', 'lost']);
+    expect(of('acquired').map(({ label }) => label)).toEqual(['order', 'payments', '_key']);
     expect(of('released').map(({ label }) => label)).toEqual(['order', 'payments']);
     expect(of('contended')).toMatchObject([{ key: 'order:19', label: 'tries' }]);
-    expect(of('lost')).toMatchObject([{ label: 'lost' }]);
+    expect(of('lost')).toMatchObject([{ label: '_key' }]);
     for (const label of ['', 'x'.repeat(101), 7 as never]) {
       await expect(locks.acquire('k', { label })).rejects.toThrow('label must be a string of 1 to 100 characters');
     }
@@ -53,6 +56,56 @@ describe('labels', () => {
     const labels = new Set(of('acquired').map(({ label }) => label));
     expect(labels.size).toBe(101);
     expect(labels).toContain('_other');
+  });
+
+  it('are _key for keys without a colon, which may be data as a whole, unless the call has one [G567]', async () => {
+    const locks = await openLocks({ memory: true });
+    const { of } = eventsOf(locks);
+    for (const key of ['ada@example.org', ':ada@example.org', 'nightly']) await locks.withLock(key, nothing);
+    await locks.withLock('nightly', { label: 'nightly' }, nothing);
+    await locks.withLock(['ada@example.org', 'users:ada'], nothing);
+    expect(of('acquired').map(({ label }) => label)).toEqual(['_key', '_key', '_key', 'nightly', '_key', 'users']);
+    await locks.withLock('ada@example.org', async () => {
+      expect(locks.stats()).toEqual([{ label: '_key', held: 1, waiting: 0 }]);
+    });
+  });
+
+  it('of methods, of options and of elections are never _other, however many first parts there are [G568]', async () => {
+    class Orders {
+      @Locked('order:{0}')
+      async byText(_id: string): Promise<void> {}
+
+      @Locked('import')
+      async byFixedText(): Promise<void> {}
+
+      @Locked((id: string) => lockKey`invoice:${id}`)
+      async byFunction(_id: string): Promise<void> {}
+
+      @Locked(['stock:{0}', 'ledger'])
+      async bySeveral(_id: string): Promise<void> {}
+    }
+    const { app, locks } = await makeApp({ providers: [Orders] });
+    for (let index = 0; index < 150; index++) await locks.withLock(`user${index}:x`, nothing);
+    const { of } = eventsOf(locks);
+    const orders = app.get(Orders);
+    await orders.byText('1');
+    await orders.byFixedText();
+    await orders.byFunction('1');
+    await orders.bySeveral('1');
+    await locks.withLock('refund:1', { label: 'refunds' }, nothing);
+    await locks.withLock('refund:1', nothing);
+    const leader = locks.leader('jobs');
+    await until(() => leader.isLeader, { what: 'the process leads' });
+    expect(of('acquired').map(({ label }) => label)).toEqual([
+      'order:{0}',
+      'import',
+      'Orders.byFunction',
+      'Orders.bySeveral',
+      'Orders.bySeveral',
+      'refunds',
+      '_other',
+      'jobs',
+    ]);
   });
 
   it('events say how a lock was come by, and for how long it was waited for and held [G412]', async () => {

@@ -175,6 +175,88 @@ describe('the check of the order of locks', () => {
   });
 });
 
+describe('the order inside a set', () => {
+  it('a set takes its locks in the order of their keys, so a call that takes them the other way round is reported with both places [G508]', async () => {
+    const [locks, warnings] = await open();
+    const moves = () => locks.withLock(['stock:1', 'order:1'], work);
+    const pays = () => locks.withLock('stock:2', () => locks.withLock('order:2', work));
+    await moves();
+    await pays();
+    await pays();
+    expect(warnings).toEqual([
+      expect.stringMatching(
+        new RegExp(
+          `^Locks are taken in different orders: ${SITE} takes "order:2" under "stock:2"; ` +
+            `${SITE} takes "order:1" before "stock:1" \\(a call for several keys, which takes them sorted\\)\\. `,
+        ),
+      ),
+    ]);
+    const lines = [...warnings[0]!.matchAll(/test\.ts:(\d+):/g)].map(([, line]) => Number(line));
+    expect(lines[0]! - lines[1]!).toBe(1); // pays stands below moves
+  });
+
+  it('a cycle within one call is reported: it takes a set under a lock that belongs behind one of the set', async () => {
+    const [locks, warnings] = await open();
+    const call = () => locks.withLock('z:1', () => locks.withLock(['x:1', 'z:2'], work));
+    await call();
+    await call();
+    expect(warnings).toEqual([expect.stringMatching(/^Locks are taken in different orders: /)]);
+  });
+
+  it('a call that is refused leaves no order behind', async () => {
+    const [locks] = await open({ lockOrder: 'throw' });
+    const refused = locks.withLock('z:1', () => locks.withLock(['x:1', 'z:2'], work));
+    await expect(refused).rejects.toThrow(/^Locks are taken in different orders: /);
+    await locks.withLock('x:1', () => locks.withLock('z:1', work)); // it would be the other way round
+  });
+
+  it('such a set is reported, too, when it comes after that call', async () => {
+    const [locks, warnings] = await open();
+    await take(locks, 'b', 'a');
+    await (await locks.acquireAll(['a', 'b'])).release();
+    expect(warnings).toEqual([
+      expect.stringMatching(/takes "a" before "b" \(a call for several keys.*\); .* takes "a" under "b"\. /),
+    ]);
+  });
+
+  it('a cycle goes through sets of any size, and through sets that are taken under a lock', async () => {
+    const [locks, warnings] = await open();
+    await locks.withLock('z', () => locks.withLock(['c', 'a', 'b'], work));
+    await take(locks, 'c', 'y');
+    expect(warnings).toEqual([]);
+    await take(locks, 'y', 'a');
+    expect(warnings).toEqual([
+      expect.stringMatching(
+        / takes "a" under "y"; .* takes "a" before "b" .*; .* takes "b" before "c" .*; .* takes "y" /,
+      ),
+    ]);
+    await take(locks, 'b', 'z');
+    expect(warnings[1]).toMatch(/ takes "z" under "b"; .* takes "b" under "z"\. /);
+  });
+
+  it('steps that all go by the order of keys are no cycle, whatever kinds of keys a set has', async () => {
+    const [locks, warnings] = await open();
+    await locks.withLock(['order:1', 'order:1:items', 'order:2', 'order:2:items'], work);
+    await locks.withLock(['order:1:items', 'order:2'], work);
+    await take(locks, 'order:7', 'order:7:items');
+    expect(warnings).toEqual([]);
+    await take(locks, 'order:7:items', 'order:7');
+    expect(warnings).toEqual([expect.stringContaining('takes "order:7" under "order:7:items"; ')]);
+  });
+
+  it('a set that tries once, and what a call holds of a set already, have no order', async () => {
+    const [locks, warnings] = await open();
+    await locks.withLock(['a', 'b'], { waitMs: 0 }, work);
+    await (await locks.tryAcquireAll(['a', 'b']))!.release();
+    await take(locks, 'b', 'a');
+    await locks.withLock('d', () => locks.withLock(['c', 'd'], { waitMs: 0 }, work));
+    await locks.withLock(['c', 'd'], () => locks.withLock(['c', 'd'], work));
+    expect(warnings).toEqual([]);
+    await locks.withLock('d', () => locks.withLock(['c', 'd'], work));
+    expect(warnings).toEqual([expect.stringContaining('takes "c" under "d"; ')]);
+  });
+});
+
 describe("lockOrder: 'throw'", () => {
   it("with lockOrder 'throw' such a call is refused each time, before Redis is asked [G378]", async () => {
     const server = await RedisServer.start();
@@ -192,6 +274,20 @@ describe("lockOrder: 'throw'", () => {
       expect(await scriptCalls(server)).toBe(0);
     });
     await take(locks, 'a', 'b');
+  });
+
+  it("with lockOrder 'throw' a set whose order others turn round is refused, and so is a call that turns its order round", async () => {
+    const [locks] = await open({ lockOrder: 'throw' });
+    await locks.withLock(['a', 'b'], work);
+    await expect(take(locks, 'b', 'a')).rejects.toThrow('takes "a" before "b"');
+    await take(locks, 'y', 'x');
+    const set = locks.withLock(['y', 'x'], work);
+    await expect(set).rejects.toMatchObject({
+      code: 'LOCK_OPTIONS',
+      message: expect.stringContaining('"x" before "y"'),
+    });
+    expect(await locks.isLocked('x')).toBe(false);
+    await take(locks, 'y', 'x');
   });
 
   it('a call that is refused leaves no order behind', async () => {

@@ -34,11 +34,11 @@ import { keysOfLocks } from '../support/stored.js';
 const KEY = 'key';
 const TERMS = { ttlMs: 30_000, waitMs: 60_000, watchdog: true };
 const LIMITS = { marginMs: 0, maxWaiters: 100, cohortPasses: 100, cohortMs: 100 };
-const OTHERS = { status: 'contended', owner: 'others', remainingMs: 20_000, queued: true } as const;
+const OTHERS = { status: 'contended', owner: 'others', remainingMs: 20_000, queued: true, latestToken: 0 } as const;
 const DOWN = { status: 'unavailable', causes: [new NodeError('node', 'down')] } satisfies AcquireOutcome;
 
 interface Ask {
-  claim: { owner: string; ttlMs: number };
+  claim: Pick<AcquireRequest, 'owner' | 'ttlMs' | 'asker'>;
   waiting?: Place & { tokens: number };
   answer: (outcome: AcquireOutcome) => Promise<void>;
 }
@@ -63,13 +63,13 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true, kind: Lock
   const backend = {
     waitQueue,
     attemptTimeoutMs: () => 1_000,
-    acquire: ({ owner, ttlMs, place, turns = 1 }: AcquireRequest, done: (outcome: AcquireOutcome) => void) => {
+    acquire: ({ owner, ttlMs, asker, place, turns = 1 }: AcquireRequest, done: (outcome: AcquireOutcome) => void) => {
       log.push('ask');
       const answer = (outcome: AcquireOutcome) => {
         done(outcome.status === 'acquired' ? { ...outcome, grant: { ...outcome.grant, owner } } : outcome);
         return settled();
       };
-      asks.push({ claim: { owner, ttlMs }, waiting: place && { ...place, tokens: turns }, answer });
+      asks.push({ claim: { owner, ttlMs, asker }, waiting: place && { ...place, tokens: turns }, answer });
     },
     release: ({ owner }: Grant, done: (outcome: ReleaseOutcome) => void) => {
       log.push(`release ${owner}`);
@@ -95,6 +95,7 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true, kind: Lock
     limits: { ...LIMITS, ...limits },
     leases,
     inFlight,
+    warn: (_key, message) => void log.push(message),
     nextOwner: ownerSequence('host/1/random'),
   });
   const closing = new Closing();
@@ -173,6 +174,53 @@ describe('the queue of a key', () => {
     expect(call.error).toEqual(new Error('a bug'));
   });
 
+  it('refuses a call that asks at once when its waitMs is over, though the store still owes the answer, which is of no use then [G520]', async () => {
+    const { asks, log, acquire, granted, queues } = setUp();
+    const call = acquire({ waitMs: 10_000 });
+    await vi.advanceTimersByTimeAsync(9_990);
+    expect(call.error).toBeUndefined();
+    await vi.advanceTimersByTimeAsync(20);
+    expect(call.error).toMatchObject({
+      code: 'LOCK_UNAVAILABLE',
+      causes: [{ problem: expect.stringMatching(/^no answer for \d+ ms, and waitMs is over$/) }],
+    });
+    expect(asks[0]!.claim.asker?.isWanted).toBe(false);
+    await asks[0]!.answer(granted());
+    expect(log).toEqual(['ask', `release ${asks[0]!.claim.owner}`]);
+    expect(queues.size).toBe(0);
+  });
+
+  it('refuses a call that tries once when the time of an attempt is over, though the store still owes the answer [G521]', async () => {
+    const { asks, acquire } = setUp();
+    const [first, second] = [acquire({ waitMs: 0 }), acquire({ waitMs: 0 })]; // the second hopes for the same attempt
+    await vi.advanceTimersByTimeAsync(990);
+    expect([first.error, second.error]).toEqual([undefined, undefined]);
+    await vi.advanceTimersByTimeAsync(20);
+    const refusal = {
+      code: 'LOCK_UNAVAILABLE',
+      causes: [{ problem: expect.stringMatching(/^no answer for \d+ ms$/) }],
+    };
+    expect([first.error, second.error]).toMatchObject([refusal, refusal]);
+    expect(asks).toHaveLength(1);
+    expect(asks[0]!.claim.asker?.isWanted).toBe(false);
+  });
+
+  it('gives a call that is answered in time no timer, and looks at all that ask with one', async () => {
+    const { asks, acquire, granted, release } = setUp();
+    const call = acquire();
+    const timers = vi.getTimerCount();
+    await asks[0]!.answer(granted());
+    await release(call.lease);
+    for (let turn = 1; turn < 5; turn++) {
+      const next = acquire();
+      expect(vi.getTimerCount()).toBe(timers);
+      await asks[turn]!.answer(granted());
+      await release(next.lease);
+    }
+    await vi.advanceTimersByTimeAsync(1_100);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
   it('asks without a place in the queue as long as the lock may be free, and with one after that', async () => {
     const { asks, log, acquire, granted } = setUp();
     const call = acquire();
@@ -239,9 +287,9 @@ describe('the queue of a key', () => {
 
   it('looks for itself after a second, or when the lease of the holder ends', async () => {
     const { asks } = await waitingOne();
-    await vi.advanceTimersByTimeAsync(999);
+    await vi.advanceTimersByTimeAsync(899);
     expect(asks).toHaveLength(2);
-    await vi.advanceTimersByTimeAsync(1);
+    await vi.advanceTimersByTimeAsync(101); // with what else is checked by then
     expect(asks).toHaveLength(3);
     await asks[2]!.answer({ ...OTHERS, remainingMs: 300 });
     await vi.advanceTimersByTimeAsync(300);

@@ -248,7 +248,7 @@ describe('forceRelease', () => {
     const { signal } = lock;
     const next = locks.acquire('forced-here');
     expect(await locks.forceRelease('forced-here')).toBe(true);
-    expect(signal.reason).toMatchObject({ code: 'LOCK_LOST', reason: 'expired' });
+    expect(signal.reason).toMatchObject({ code: 'LOCK_LOST', reason: 'forced' });
     expect((await next).fencingToken).toBeGreaterThan(lock.fencingToken);
   });
 
@@ -283,14 +283,14 @@ describe('events$', () => {
     const { key, owner, fencingToken } = lock;
     await lock.release();
     expect(events.splice(0)).toEqual([
-      { type: 'acquired', key, label: key, owner, fencingToken, waitedMs: expect.any(Number), grant: 'free' },
-      { type: 'released', key, label: key, owner, fencingToken, heldMs: expect.any(Number) },
+      { type: 'acquired', key, label: '_key', owner, fencingToken, waitedMs: expect.any(Number), grant: 'free' },
+      { type: 'released', key, label: '_key', owner, fencingToken, heldMs: expect.any(Number) },
     ]);
 
     const other = await others.acquire('told');
     await locks.tryAcquire('told');
     const holder = expect.objectContaining({ owner: other.owner });
-    expect(events.splice(0)).toEqual([{ type: 'contended', key, label: key, waitedMs: expect.any(Number), holder }]);
+    expect(events.splice(0)).toEqual([{ type: 'contended', key, label: '_key', waitedMs: expect.any(Number), holder }]);
 
     const lost = await locks.acquire('told-lost');
     await server.command('DEL', 'lock:{told-lost}');
@@ -300,7 +300,7 @@ describe('events$', () => {
         type: 'lost',
         reason: 'expired',
         key: 'told-lost',
-        label: 'told-lost',
+        label: '_key',
         owner: lost.owner,
         fencingToken: lost.fencingToken,
         heldMs: expect.any(Number),
@@ -310,7 +310,7 @@ describe('events$', () => {
     proxy.hold();
     await expect(locks.acquire('told')).rejects.toThrow();
     expect(events.splice(0)).toEqual([
-      { type: 'unavailable', key, label: key, waitedMs: expect.any(Number), causes: [expect.any(Error)] },
+      { type: 'unavailable', key, label: '_key', waitedMs: expect.any(Number), causes: [expect.any(Error)] },
     ]);
 
     await locks.onApplicationShutdown();

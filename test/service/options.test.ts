@@ -185,6 +185,16 @@ describe('the options of a call', () => {
     await expect(locks.tryAcquire('x', untyped({ waitMs: undefined, ttl: 5 }))).rejects.toThrow('option "ttl"');
   });
 
+  it('that are too long are shown with a mark of what is left out, and null is called null', async () => {
+    const locks = await openLocks({ memory: true });
+    await expect(locks.acquire('x', { label: 'a'.repeat(101) })).rejects.toThrow(`: got "${'a'.repeat(40)}…".`);
+    await expect(locks.acquire('x', untyped({ watchdog: 'a'.repeat(40) }))).rejects.toThrow(
+      `: got "${'a'.repeat(40)}".`,
+    );
+    await expect(locks.withLock(untyped<string>(null), async () => {})).rejects.toThrow('string: got null.');
+    await expect(locks.withLock('x', untyped<() => void>(null))).rejects.toThrow('last argument: got null.');
+  });
+
   it('must be an object', async () => {
     const locks = await openLocks({ memory: true });
     await expect(locks.tryAcquire('x', untyped(null))).rejects.toThrow('options must be an object: got null.');

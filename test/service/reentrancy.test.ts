@@ -102,7 +102,7 @@ describe('a nested acquisition of a lock that the call holds', () => {
         return 'done';
       }),
     );
-    await expect(working).rejects.toMatchObject({ reason: 'expired', outcome: { status: 'fulfilled', value: 'done' } });
+    await expect(working).rejects.toMatchObject({ reason: 'forced', outcome: { status: 'fulfilled', value: 'done' } });
   });
 
   it('acquires another key as usual', async () => {
@@ -115,6 +115,39 @@ describe('a nested acquisition of a lock that the call holds', () => {
         await locks.withLock('outer-key', (again) => expect(again.owner).toBe(outer.owner));
       });
       expect(locks.current()).toMatchObject({ key: 'outer-key' });
+    });
+  });
+});
+
+describe('a nested acquisition with a signal', () => {
+  const reason = new Error('of the caller');
+  const aborted = AbortSignal.abort(reason);
+
+  it('a nested call whose signal is aborted rejects with the reason and does not run its work, for one key and for several [G506]', async () => {
+    const locks = await open();
+    let ran = 0;
+    const work = () => void ran++;
+    await locks.withLock(['a', 'b'], async ({ isHeld }) => {
+      await expect(locks.withLock('a', { signal: aborted }, work)).rejects.toBe(reason);
+      await expect(locks.acquire('a', { signal: aborted })).rejects.toBe(reason);
+      await expect(locks.tryAcquire('a', { signal: aborted })).rejects.toBe(reason);
+      await expect(locks.withLock(['a', 'b'], { signal: aborted }, work)).rejects.toBe(reason);
+      await expect(locks.tryAcquireAll(['a', 'b'], { signal: aborted })).rejects.toBe(reason);
+      const caller = new AbortController();
+      const set = locks.withLock(['a', 'b'], { signal: caller.signal }, work);
+      caller.abort(reason); // while the set is acquired
+      await expect(set).rejects.toBe(reason);
+      expect(isHeld).toBe(true);
+    });
+    expect([ran, await isFree('a'), await isFree('b')]).toEqual([0, true, true]);
+  });
+
+  it('a loop of nested calls that are refused by their signal does not stop the event loop', async () => {
+    const locks = await open();
+    await locks.withLock('a', async () => {
+      let hasRun = false;
+      setTimeout(() => (hasRun = true), 1);
+      while (!hasRun) await locks.acquire('a', { signal: aborted }).catch(() => {});
     });
   });
 });

@@ -10,6 +10,7 @@ import { queued, untilQueued } from '../support/queue.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { loadScripts, scriptCalls } from '../support/script-calls.js';
+import { redisServer } from '../support/stage.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
@@ -381,6 +382,62 @@ describe('After the failover of a master of a Cluster', () => {
     });
     await until(async () => (await shardChannels(replica)) === 2, { what: 'they listen' });
   }, 60_000);
+});
+
+describe('A process that loses a right to messages while it runs', () => {
+  let cluster: RedisCluster;
+  beforeAll(async () => {
+    cluster = await RedisCluster.start();
+  });
+  afterAll(() => cluster.stop());
+
+  const LOSSES: [string, string, string[]][] = [
+    ['the right to publish', '+publish', ['-publish']],
+    ['the right to its channels', '&lock:inbox:*', ['resetchannels']],
+  ];
+  const cases = LOSSES.flatMap(([what, ...rest]) => [
+    [`${what} on one server`, 'server', ...rest] as const,
+    [`${what} in a Cluster without sharded messages`, 'cluster', ...rest] as const,
+  ]);
+
+  it.each(cases)(
+    'a process that loses %s while it runs warns once, asks from time to time, and listens again when it has it back [G532]',
+    async (_what, kind, right, loss) => {
+      const servers = kind === 'cluster' ? cluster.nodes : [await redisServer()];
+      const all = ['on', '>secret', 'allkeys', 'allchannels', 'allcommands', '-ssubscribe'];
+      const change = (...rules: string[]) =>
+        Promise.all(servers.map((each) => each.command('ACL', 'SETUSER', 'app', ...rules)));
+      await change('reset', ...all);
+      const login = { username: 'app', password: 'secret' };
+      const services = await Promise.all(
+        [1, 2].map(() =>
+          kind === 'cluster'
+            ? open(cluster, login)
+            : openLocks({ redis: { host: '127.0.0.1', port: servers[0]!.port, ...login } }),
+        ),
+      );
+      const warnings = services.map((locks) => {
+        const heard: string[] = [];
+        locks.events$.subscribe((event) => {
+          if (event.type === 'warning') heard.push(event.message);
+        });
+        return heard;
+      });
+      const counts = services.map((locks) => contend(locks, `loses ${right}`));
+      const listening = async () => (await sum(servers, plainChannels)) === 2;
+      await until(listening, { what: 'both listen' });
+      await change(...loss);
+      await until(() => warnings.every(({ length }) => length > 0), { what: 'both warn' });
+      for (const [warning] of warnings) expect(warning).toContain(`Give its user the right ${right} (ACL SETUSER)`);
+      await until(async () => (await sum(servers, plainChannels)) === 0, { what: 'both have given up listening' });
+      const before = counts.map(({ turns }) => turns);
+      await until(() => counts.every(({ turns }, index) => turns > before[index]! + 3), { what: 'both have turns' });
+      await change(...all);
+      await until(listening, { what: 'both listen again', timeoutMs: 20_000 });
+      expect(warnings.map(({ length }) => length)).toEqual([1, 1]);
+    },
+    60_000,
+  );
 });
 
 it('a process whose connection for sharded messages hangs listens again on a new one [G298]', async () => {

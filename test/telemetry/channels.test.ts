@@ -135,7 +135,7 @@ describe('the channel nest-redis-lock:hold', () => {
       seen.push(context.getStore());
     });
     await expect(locks.withLock('k', () => Promise.reject(new Error('of the work')))).rejects.toThrow('of the work');
-    expect(seen).toEqual(['hold k', of('start')[0]!.fencingToken, 'request']);
+    expect(seen).toEqual(['hold _key', of('start')[0]!.fencingToken, 'request']);
     expect(of('error')).toMatchObject([{ key: 'k', error: { message: 'of the work' } }]);
   });
 });
@@ -147,8 +147,8 @@ describe('the channel nest-redis-lock:event', () => {
     await locks.withLock('k', nothing);
     await until(() => messages.length === 2, { what: 'two events' });
     expect(messages).toEqual([
-      expect.objectContaining({ type: 'acquired', registration: 'stock', key: 'k', label: 'k', grant: 'free' }),
-      expect.objectContaining({ type: 'released', registration: 'stock', key: 'k', label: 'k' }),
+      expect.objectContaining({ type: 'acquired', registration: 'stock', key: 'k', label: '_key', grant: 'free' }),
+      expect.objectContaining({ type: 'released', registration: 'stock', key: 'k', label: '_key' }),
     ]);
   });
 });
@@ -179,6 +179,17 @@ describe('the option telemetry', () => {
     expect(locks.stats()).toEqual([]);
     expect(warnings).toEqual(['The telemetry of locks has failed, and may again: Error: out of spans.']);
     await locks.onApplicationShutdown();
+  });
+
+  it('that fails with what cannot be printed costs no lock and no result either', async () => {
+    const broken = () => {
+      throw Object.create(null);
+    };
+    const acquire = () => ({ run: <T>(work: () => T) => work(), end: broken });
+    const observer = { acquire, hold: acquire, noted: () => {}, extended: () => {}, close: () => {} };
+    const locks = await openLocks({ memory: true, telemetry: { open: () => observer } });
+    expect(await locks.withLock('k', async () => 'done')).toBe('done');
+    expect(locks.stats()).toEqual([]);
   });
 
   it('is refused unless it can be opened', async () => {

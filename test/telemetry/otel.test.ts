@@ -1,3 +1,7 @@
+import { execFileSync } from 'node:child_process';
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { context, createNoopMeter, metrics, SpanStatusCode, trace, type Meter } from '@opentelemetry/api';
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks';
 import {
@@ -14,6 +18,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'v
 import { makeApp } from '../support/nest-app.js';
 import { loopTurn } from '../../lib/core/time/event-loop.js';
 import { openLocks } from '../support/open-locks.js';
+import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
 beforeAll(() => void context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable()));
@@ -37,6 +42,11 @@ function sdk(options: OtelLocksOptions = {}) {
     tracer: tracerProvider.getTracer('test'),
     spans: () => spanExporter.getFinishedSpans(),
     span: (name: string) => spanExporter.getFinishedSpans().find((each) => each.name === name)!,
+    /** The name and the version of each scope that made metrics. */
+    async meters() {
+      await reader.forceFlush();
+      return metricExporter.getMetrics().flatMap(({ scopeMetrics }) => scopeMetrics.map(({ scope }) => scope));
+    },
     /** The points of each metric, by its name without the prefix. */
     async points() {
       metricExporter.reset();
@@ -58,6 +68,33 @@ function sdk(options: OtelLocksOptions = {}) {
     },
   };
 }
+
+describe('the scope of spans and metrics', () => {
+  const root = new URL('../../', import.meta.url);
+  const manifest = JSON.parse(readFileSync(new URL('package.json', root), 'utf8')) as {
+    version: string;
+    scripts: Record<string, string>;
+  };
+
+  it('has the version of the package', async () => {
+    const { telemetry, spans, meters } = sdk();
+    const locks = await openLocks({ memory: true, telemetry });
+    await locks.withLock('order:7', nothing);
+    const scope = expect.objectContaining({ name: 'nest-redis-lock', version: manifest.version }) as object;
+    expect(spans().map(({ instrumentationScope }) => instrumentationScope)).toEqual([scope, scope]);
+    expect(await meters()).toEqual([scope]);
+  });
+
+  it('has the next version after a release has raised it', () => {
+    const copy = mkdtempSync(join(tmpdir(), 'nest-redis-lock-version-'));
+    onTestFinished(() => rmSync(copy, { recursive: true }));
+    for (const file of ['.ci/version.mjs', 'lib/api/version.ts']) cpSync(new URL(file, root), join(copy, file));
+    writeFileSync(join(copy, 'package.json'), '{ "version": "98.7.6-rc.5" }');
+    execFileSync(process.execPath, [join(copy, '.ci/version.mjs')]);
+    expect(readFileSync(join(copy, 'lib/api/version.ts'), 'utf8')).toContain("VERSION = '98.7.6-rc.5';");
+    expect(manifest.scripts['version:raise']).toContain('changeset version && node .ci/version.mjs');
+  });
+});
 
 describe('spans', () => {
   it('have the work below the hold, and the wait beside it, in the trace of the caller [G456]', async () => {
@@ -118,17 +155,17 @@ describe('spans', () => {
         attributes['error.type'],
       ]),
     ).toEqual([
+      ['acquire _key', false, undefined],
       ['acquire job', false, undefined],
-      ['acquire job', false, undefined],
-      ['acquire job', false, undefined],
+      ['acquire _key', false, undefined],
       ['acquire job', true, 'LOCK_CONTENDED'],
-      ['acquire job', false, undefined],
-      ['hold job', true, 'TypeError'],
-      ['acquire job', false, undefined],
-      ['hold job', true, 'LOCK_LOST'],
+      ['acquire _key', false, undefined],
+      ['hold _key', true, 'TypeError'],
+      ['acquire _key', false, undefined],
+      ['hold _key', true, 'LOCK_LOST'],
     ]);
     expect(spans().at(-1)!.events).toMatchObject([
-      { name: 'lost', attributes: { 'nest_redis_lock.reason': 'expired' } },
+      { name: 'lost', attributes: { 'nest_redis_lock.reason': 'forced' } },
     ]);
     expect(JSON.stringify(spans().map(({ status, events }) => [status, events]))).not.toMatch(/secret|job/);
   });
@@ -150,6 +187,10 @@ describe('spans', () => {
     await locks.withLock(['patient:4711', 'patient:4712'], nothing);
     expect(without.spans()).toHaveLength(4);
     expect(JSON.stringify(without.spans().map(({ name, attributes }) => [name, attributes]))).not.toContain('patient:');
+    await locks.withLock('ada@example.org', nothing);
+    await locks.withLock(['ada@example.org', 'bob@example.org'], nothing);
+    expect(without.spans()).toHaveLength(8);
+    expect(JSON.stringify(without.spans().map(({ name, attributes }) => [name, attributes]))).not.toContain('@');
     const off = sdk({ spans: false });
     const others = await openLocks({ memory: true, telemetry: off.telemetry });
     await others.withLock('k', nothing);
@@ -176,7 +217,7 @@ describe('metrics', () => {
       { ...C, state: 'voting', value: 1 },
       { ...C, state: 'not_voting', value: 0 },
     ]);
-    const reasons = ['expired', 'stolen', 'unavailable', 'stalled', 'shutdown'];
+    const reasons = ['expired', 'stolen', 'forced', 'unavailable', 'stalled', 'shutdown'];
     expect(now.get('losses')).toEqual(reasons.map((reason) => ({ ...N, reason, value: 0 })));
     expect(now.get('extension.duration')).toEqual([{ ...C, outcome: 'extended', value: 1 }]);
     expect(now.get('release.failures')).toEqual([{ ...C, value: 0 }]);
@@ -186,7 +227,7 @@ describe('metrics', () => {
     await next.release();
     await until(async () => (await points()).get('hold.duration')?.length === 2, { what: 'a loss and a release' });
     const later = await points();
-    expect(later.get('losses')).toContainEqual({ ...N, reason: 'expired', value: 1 });
+    expect(later.get('losses')).toContainEqual({ ...N, reason: 'forced', value: 1 });
     expect(later.get('hold.duration')).toEqual([
       { ...N, end: 'released', value: 1 },
       { ...N, end: 'lost', value: 1 },
@@ -206,6 +247,17 @@ describe('metrics', () => {
       'pending_requests',
       'release.failures',
     ]);
+  });
+
+  it('say that no server votes while Redis is down, although nothing asks for a lock', async () => {
+    const server = await RedisServer.start();
+    onTestFinished(() => server.stop());
+    const { telemetry, points } = sdk();
+    await openLocks({ redis: server.url, telemetry });
+    const votes = async () => (await points()).get('node.count')?.map(({ value }) => value);
+    expect(await votes()).toEqual([1, 0]);
+    await server.stop();
+    await until(async () => (await votes())?.join() === '0,1', { what: 'no server votes' });
   });
 
   it('that cannot be recorded cost no lock, and a warning says so once [G493]', async () => {
@@ -235,7 +287,7 @@ describe('metrics', () => {
     const locks = await openLocks({ memory: true, telemetry });
     await locks.withLock('k', nothing);
     const asked = [vi.spyOn(locks, 'stats'), vi.spyOn(locks, 'ping')];
-    expect((await points()).get('held.count')).toEqual([{ registration: 'default', label: 'k', value: 0 }]);
+    expect((await points()).get('held.count')).toEqual([{ registration: 'default', label: '_key', value: 0 }]);
     for (const each of asked) expect(each).toHaveBeenCalledOnce();
     await locks.onApplicationShutdown();
     await points();
@@ -254,7 +306,7 @@ describe('otelLocks', () => {
     });
     const locks = await openLocks({ memory: true, telemetry });
     await locks.withLock('k', nothing);
-    expect(exporter.getFinishedSpans().map(({ name }) => name)).toEqual(['acquire k', 'hold k']);
+    expect(exporter.getFinishedSpans().map(({ name }) => name)).toEqual(['acquire _key', 'hold _key']);
   });
 
   it('refuses options that it does not have', () => {

@@ -146,7 +146,7 @@ describe('a refusal', () => {
 });
 
 describe('a loss', () => {
-  it.each(['expired', 'stolen', 'unavailable', 'stalled'] as const)(
+  it.each(['expired', 'stolen', 'forced', 'unavailable', 'stalled'] as const)(
     'a loss on the bench aborts the signal in that line, and fails the call with its outcome (%s) [G429]',
     async (reason) => {
       let signal!: AbortSignal;

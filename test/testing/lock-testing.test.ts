@@ -84,6 +84,27 @@ describe('LockTestingModule', () => {
     expect(other.journal.map(({ event }) => event)).toEqual(['acquired', 'released', 'refused']);
   });
 
+  it('a refusal that no call got is an error in the log when the application closes, with its key and its line [G597]', async () => {
+    const log = new RecordingLogger();
+    const testing = await Test.createTestingModule({ imports: [LockTestingModule.forRoot()] })
+      .setLogger(log)
+      .compile();
+    await testing.init();
+    const bench = testing.get(LockBench);
+    bench.refuse('used', 'contended');
+    bench.refuse('misspelt', 'contended');
+    bench.refuse('rarely', 'unavailable', { times: 3 });
+    for (const key of ['used', 'rarely']) await expect(bench.locks.acquire(key)).rejects.toThrow(`Lock "${key}"`);
+    expect(log.lines).toEqual([]);
+    await testing.close();
+    expect(log.lines).toEqual([
+      expect.stringMatching(
+        /^error bench\.refuse\("misspelt", 'contended'\) was to refuse a call, but no call asked for that lock\. .*lock-testing\.test\.ts:\d+:\d+/,
+      ),
+      expect.stringMatching(/^error bench\.refuse\("rarely", 'unavailable'\) was to refuse 3 calls, but only 1 asked /),
+    ]);
+  });
+
   it('an application with LockTestingModule closes although a test forgot a lock', async () => {
     const testing = await Test.createTestingModule({ imports: [LockTestingModule.forRoot()] }).compile();
     await testing.init();

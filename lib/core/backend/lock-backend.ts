@@ -63,6 +63,8 @@ export type AcquireOutcome =
       placeWasLost?: boolean;
       /** The same attempt may have run before, with another answer. */
       isRepeated?: boolean;
+      /** How far the tokens of the store had come by then, as far as the answer shows. */
+      latestToken?: number;
     }
   | { status: 'unavailable'; causes: NodeError[] };
 
@@ -122,8 +124,8 @@ export interface Taken {
  */
 export interface LockBackend {
   /**
-   * The longest an attempt to acquire can take, in milliseconds; `Infinity` while operations are in flight that
-   * it may have to wait for.
+   * The longest an attempt to acquire can take, in milliseconds, if it has to wait for no other operations. A call that does not
+   * wait for its lock is given this time: behind others its attempt may take longer.
    */
   attemptTimeoutMs(): number;
   acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void;
@@ -189,8 +191,13 @@ export interface Place {
 export interface HandOver {
   /** For how long it stands, in milliseconds from some time after it was first asked for with this ticket. */
   readonly ttlMs: number;
-  /** @param key that of the lock, which the ticket is for */
-  grantOf(key: string): Grant;
+  /**
+   * @param key that of the lock, which the ticket is for
+   * @param latestToken as the only answer to this ticket showed it
+   * @returns undefined when no store that gave this answer can have minted its token since: the message may be forged, so it
+   *   only says to ask
+   */
+  grantOf(key: string, latestToken: number | undefined): Grant | undefined;
 }
 
 /** The queues that a store keeps for its locks. */
@@ -217,4 +224,6 @@ export interface WaitListener {
   onHandOver(ticket: string, handOver: HandOver): void;
   /** A lock may have been taken by force from this owner value. */
   onTaken(key: string, owner: string): void;
+  /** Waiting works worse than it could, for a reason that an operator should know: reported once. */
+  onWarning(message: string): void;
 }

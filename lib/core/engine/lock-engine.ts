@@ -40,14 +40,15 @@ export class LockEngine {
   constructor({ backend, now, limits, processName, events, kind }: EngineParts) {
     this.#backend = backend;
     this.#nextOwner = ownerSequence(processName);
+    const emit = (event: () => LockEvent) => {
+      if (events.observed) events.next(event());
+    };
     this.leases = new Leases({
       backend,
       marginMs: limits.marginMs,
       shortestTtlMs: limits.shortestTtlMs,
       now,
-      emit: (event) => {
-        if (events.observed) events.next(event());
-      },
+      emit,
     });
     this.#queues = new LockQueues({
       backend,
@@ -56,6 +57,7 @@ export class LockEngine {
       limits,
       leases: this.leases,
       inFlight: this.#inFlight,
+      warn: (key, message) => emit(() => ({ type: 'warning', key, message })),
       nextOwner: this.#nextOwner,
     });
     this.leases.listener = this.#queues;
@@ -124,10 +126,17 @@ export class LockEngine {
       from = (await this.#backend.inspect(key))?.owner;
       if (from === undefined || digestOf(from) !== digest) return false;
     }
-    const taken = await this.#backend.forceRelease(key, from);
-    const isTaken = ({ grant }: Lease) => taken?.from.includes(grant.owner);
+    // Before it is sent: the answer to an extension behind it may be read first.
+    const mayBeTaken = this.#queues.leasesOf(key).filter(({ grant }) => from === undefined || grant.owner === from);
+    for (const lease of mayBeTaken) lease.isSaidTaken = true;
+    const taken = await this.#backend.forceRelease(key, from).catch((error: unknown) => {
+      for (const lease of mayBeTaken) this.leases.check(lease);
+      throw error;
+    });
+    const isTaken = ({ grant }: Lease) => taken?.from.includes(grant.owner) === true;
+    for (const lease of mayBeTaken) lease.isSaidTaken = isTaken(lease);
     // The lock may have been passed on meanwhile; or it was acquired since, by right.
-    for (const lease of this.#queues.leasesOf(key).filter(isTaken)) this.leases.lose(lease, 'expired');
+    for (const lease of this.#queues.leasesOf(key).filter(isTaken)) this.leases.lose(lease, 'forced');
     return taken !== undefined;
   }
 

@@ -1,5 +1,6 @@
 import { LockKeyError, LockOptionsError } from '../../api/errors.js';
-import { checkKey, keyPart, UnfitPart } from './key.js';
+import { quoted } from '../../api/printable.js';
+import { checkKey, keyPart, PASS_A_VALUE, UnfitPart } from './key.js';
 
 /** The source of a key's values, which decides when the lock can be acquired. */
 export type KeyOrigin = 'static' | 'arguments' | 'request';
@@ -35,12 +36,15 @@ const FORBIDDEN = new Set(['__proto__', 'prototype', 'constructor']);
  */
 export class KeyTemplate {
   readonly origin: KeyOrigin;
+  /** What stands in its braces: `0.customer.id`. */
+  readonly sources: readonly string[];
   readonly #parts: (string | Reference)[];
 
   /** @throws LockOptionsError for a template that cannot be read */
   constructor(readonly template: string) {
     this.#parts = parse(template);
     const references = this.#parts.filter((part) => typeof part !== 'string');
+    this.sources = references.map(({ source }) => source);
     const fromRequest = references.filter(({ root }) => (REQUEST_ROOTS as readonly string[]).includes(root));
     if (fromRequest.length > 0 && fromRequest.length < references.length) {
       throw unreadable(template, 'it mixes arguments of the method and parts of the request');
@@ -60,10 +64,11 @@ export class KeyTemplate {
   }
 
   #resolve({ source, root, path }: Reference, lookup: Lookup, status: 400 | 500): string {
+    const isOfRequest = this.origin === 'request';
     const refuse = (problem: string, options?: ErrorOptions) =>
-      new LockKeyError(`The key "${this.template}" cannot be made: {${source}} ${problem}`, status, {
+      new LockKeyError(`The key ${quoted(this.template)} cannot be made: ${problem}`, status, {
         ...options,
-        field: this.origin === 'request' ? source : undefined,
+        field: isOfRequest ? source : undefined,
       });
     let value: unknown;
     try {
@@ -71,8 +76,10 @@ export class KeyTemplate {
       for (const name of path) value = value === null || value === undefined ? undefined : (value as never)[name];
       return keyPart(value);
     } catch (error) {
-      if (error instanceof UnfitPart) throw refuse(`${error.message}. ${error.advice}`);
-      throw refuse('cannot be read. See the cause.', { cause: error });
+      if (!(error instanceof UnfitPart)) throw refuse(`{${source}} cannot be read. See the cause.`, { cause: error });
+      if (isOfRequest && value === undefined) throw refuse(`the request has no ${source}.`);
+      const advice = error.advice ?? (isOfRequest ? undefined : PASS_A_VALUE);
+      throw refuse(`{${source}} ${error.message}.${advice === undefined ? '' : ` ${advice}`}`);
     }
   }
 }
@@ -107,7 +114,7 @@ function reference(template: string, source: string): Reference {
 
 function unreadable(template: string, problem: string): LockOptionsError {
   return new LockOptionsError(
-    `the key "${template}" cannot be read: ${problem}. ` +
+    `the key ${quoted(template)} cannot be read: ${problem}. ` +
       'Expected something like "order:{0}", "order:{0.customer.id}" or, for a handler, "order:{params.id}".',
   );
 }

@@ -1,5 +1,6 @@
 import { types } from 'node:util';
 import { LockKeyError } from '../../api/errors.js';
+import { quoted } from '../../api/printable.js';
 
 const MAX_KEY_BYTES = 1024;
 /** All are asked for at once. */
@@ -8,19 +9,20 @@ const MAX_KEYS = 100;
 /** @throws LockKeyError for a key that is empty, over 1 KiB, or that Redis Cluster would misread */
 export function checkKey(key: unknown, status: 400 | 500 = 500): asserts key is string {
   if (typeof key !== 'string' || key === '') {
-    const got = key === '' ? "''" : Array.isArray(key) ? 'an array; for several keys use acquireAll' : typeof key;
+    const kind = key === null ? 'null' : typeof key;
+    const got = key === '' ? "''" : Array.isArray(key) ? 'an array; for several keys use acquireAll' : kind;
     throw new LockKeyError(`The key of a lock must be a non-empty string: got ${got}.`, status);
   }
   if (key.length > MAX_KEY_BYTES / 4 && Buffer.byteLength(key) > MAX_KEY_BYTES) {
     throw new LockKeyError(
       `The key of a lock must not be longer than ${MAX_KEY_BYTES} bytes: got ${Buffer.byteLength(key)}, ` +
-        `beginning with "${key.slice(0, 40)}". Use an id or a hash instead.`,
+        `beginning with ${quoted(key.slice(0, 40))}. Use an id or a hash instead.`,
       status,
     );
   }
   if (key[0] === '}') {
     throw new LockKeyError(
-      `The key of a lock must not begin with "}" (it would end the hash tag): got "${key}".`,
+      `The key of a lock must not begin with "}" (it would end the hash tag): got ${quoted(key)}.`,
       status,
     );
   }
@@ -42,12 +44,15 @@ export function checkKeys(keys: readonly unknown[], status: 400 | 500 = 500): st
 export class UnfitPart extends Error {
   constructor(
     message: string,
-    /** Advice for the user. */
-    readonly advice = 'Pass a value, or check it beforehand.',
+    /** Advice on a value that has no string form; by default there is no value. */
+    readonly advice?: string,
   ) {
     super(message);
   }
 }
+
+/** The advice to a caller that passed no value. */
+export const PASS_A_VALUE = 'Pass a value, or check it beforehand.';
 
 /**
  * The form of a value in a key, escaped so that values never run into each other.

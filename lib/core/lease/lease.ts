@@ -1,7 +1,9 @@
 import type { Grant } from '../backend/lock-backend.js';
 import { LockLostError, LockUnavailableError, type LockLostReason, type LockOutcome } from '../../api/errors.js';
+import { quoted } from '../../api/printable.js';
 import type { Linked, LinkedList } from '../time/linked-list.js';
 import { monotonic, validityMs } from '../time/clock.js';
+import { abort } from '../time/notify.js';
 
 /**
  * - `held`: it may be relied on.
@@ -11,6 +13,8 @@ import { monotonic, validityMs } from '../time/clock.js';
  * - `released`: its holder gave it back.
  */
 export type LeaseState = 'held' | 'extending' | 'unknown' | 'lost' | 'released';
+
+const NONE: readonly number[] = [];
 
 /** The states that may follow each state: none follow the last two. */
 const NEXT: Readonly<Record<LeaseState, readonly LeaseState[]>> = {
@@ -83,6 +87,8 @@ export class Lease implements Linked<Lease> {
   provisionalTtlMs?: number;
   /** An extension by another ttl was sent and not confirmed: which ttl it has in the store is unknown. */
   isUnsettled = false;
+  /** Whether someone says that the lock was taken by force: if the store does not have it any more, that is why. */
+  isSaidTaken = false;
   /** The error of the last extension, if it failed. */
   fault?: Error;
   /**
@@ -90,8 +96,12 @@ export class Lease implements Linked<Lease> {
    * a lease early, which is safe, but would end this early, too.
    */
   keptUntil = 0;
-  /** The same, also for calls that do not have their lock yet: no extension shortens that, and the lock is not passed on. */
-  askedUntil = 0;
+  /** The same for each call that does not have its lock yet: it may still give that up. */
+  #asked: readonly number[] = NONE;
+  /** Until when the store may have it stand, if an extension was for longer than its ttl, by the monotonic clock. */
+  #standsUntil = 0;
+  /** The same for the last extension that was sent. */
+  #sentUntil = 0;
   readonly #owner: LeaseOwner;
   #state: LeaseState = 'held';
   #deadline: number;
@@ -158,7 +168,24 @@ export class Lease implements Linked<Lease> {
 
   /** For how long the store is to have it stand at least if it is extended now, in milliseconds. */
   get askedForMs(): number {
-    return leftMs(this.askedUntil);
+    return leftMs(this.#askedUntil);
+  }
+
+  /** Whether the store may have it stand for longer than by its ttl, or than any call wants it: one has given that up. */
+  get standsTooLong(): boolean {
+    return this.#standsUntil > 0 && this.#standsUntil > Math.max(this.#askedUntil, monotonic() + this.ttlMs);
+  }
+
+  /** A call asks that the store keep it until then, by the monotonic clock: no extension shortens that any more. */
+  askUntil(until: number): void {
+    this.#asked = [...this.#asked, until];
+  }
+
+  /** A call that had asked for it has its lock, so that it is kept, or has given up. */
+  askNoMore(until: number, isKept: boolean): void {
+    const at = this.#asked.indexOf(until);
+    this.#asked = this.#asked.filter((_, index) => index !== at);
+    if (isKept) this.keptUntil = Math.max(this.keptUntil, until);
   }
 
   get remainingMs(): number {
@@ -174,7 +201,7 @@ export class Lease implements Linked<Lease> {
     const { state } = this; // which may abort it
     if (!this.#abort) {
       this.#abort = new AbortController(); // made when asked for: most locks are never asked
-      if (state === 'lost') this.#abort.abort(this.#lost);
+      if (state === 'lost') abort(this.#abort, this.#lost);
     }
     return this.#abort.signal;
   }
@@ -187,8 +214,9 @@ export class Lease implements Linked<Lease> {
   /** The application closes: its work should end. */
   askToEnd(): void {
     this.#closing ??= new AbortController();
-    this.#closing.abort(
-      new LockUnavailableError(`The application is closing: work under lock "${this.key}" should end.`, this.key),
+    abort(
+      this.#closing,
+      new LockUnavailableError(`The application is closing: work under lock ${quoted(this.key)} should end.`, this.key),
     );
   }
 
@@ -200,6 +228,8 @@ export class Lease implements Linked<Lease> {
     if (!this.#enter('extending')) return false;
     if (ttlMs !== this.ttlMs) this.isUnsettled = true;
     this.ttlMs = ttlMs;
+    this.#sentUntil = this.askedForMs > ttlMs ? this.#askedUntil : 0;
+    this.#standsUntil = Math.max(this.#standsUntil, this.#sentUntil);
     this.#deadlineIfExtended = this.#owner.now() + validityMs(ttlMs, this.#owner.marginMs);
     this.#deadline = Math.min(this.#deadline, this.#deadlineIfExtended);
     return true;
@@ -219,6 +249,7 @@ export class Lease implements Linked<Lease> {
     this.sentAt = sentAt;
     this.fault = undefined;
     this.isUnsettled = false;
+    this.#standsUntil = this.#sentUntil;
     this.provisionalTtlMs = undefined;
     this.#deadline = sentAt + validityMs(this.ttlMs, this.#owner.marginMs);
     return true;
@@ -247,13 +278,13 @@ export class Lease implements Linked<Lease> {
     this.#lost = new LockLostError(this.key, reason, undefined, this.fault);
     this.#lostAt = this.#owner.now();
     this.#owner.foundLost(this);
-    this.#abort?.abort(this.#lost);
+    if (this.#abort) abort(this.#abort, this.#lost);
     return true;
   }
 
   /** The release found that the key was not this owner's any more. */
   foundGone(): void {
-    this.#lost = new LockLostError(this.key, 'expired');
+    this.#lost = new LockLostError(this.key, this.isSaidTaken ? 'forced' : 'expired');
   }
 
   /** The error of a lease that is not held. */
@@ -272,6 +303,10 @@ export class Lease implements Linked<Lease> {
   /** For how long it has been known that it was lost, in milliseconds. */
   get lostForMs(): number {
     return this.#owner.now() - this.#lostAt;
+  }
+
+  get #askedUntil(): number {
+    return this.#asked.length === 0 ? this.keptUntil : Math.max(this.keptUntil, ...this.#asked);
   }
 
   get #hasEnded(): boolean {

@@ -30,6 +30,19 @@ export interface LeaseListener {
   onLost(lease: Lease): void;
 }
 
+/** The wish of a call that the store keep a lock for at least so long, however its work ends. */
+export interface Hold {
+  readonly key: string;
+  /** Settles when the store has confirmed it. Rejects with LockUnavailableError. */
+  readonly confirmed: Promise<void>;
+  /** @throws LockUnavailableError when the lock was lost, perhaps after it was confirmed and while others of a set were not */
+  assertHeld(): void;
+  /** The call goes on with its lock: it is kept. */
+  keep(): void;
+  /** The call has ended, confirmed or not: the lock stands for no longer than without it. */
+  giveUp(): void;
+}
+
 /** The fields of an event that identify a lease. */
 interface LeaseIdentity {
   readonly key: string;
@@ -109,24 +122,34 @@ export class Leases implements LeaseOwner, WatchdogListener {
     if (outcome.status === 'unavailable') throw LockUnavailableError.from('extended', lease.key, outcome.causes);
   }
 
-  /**
-   * Extends a lease by its ttl, and has the store keep the lock for at least `holdMs`, even if this process dies.
-   * @returns until when that is, by the monotonic clock; the lease is kept until then once that is its `keptUntil`
-   * @throws LockUnavailableError
-   */
-  async keepFor(lease: Lease, holdMs: number): Promise<number> {
-    if (lease.isHeld && lease.keptForMs >= holdMs) return lease.keptUntil; // by a call around this one
+  /** Extends a lease by its ttl, and has the store keep the lock for at least `holdMs`, even if this process dies. */
+  hold(lease: Lease, holdMs: number): Hold {
+    const { key } = lease;
+    const assertHeld = () => {
+      if (!lease.isHeld) throw lostBefore(lease);
+    };
+    if (lease.isHeld && lease.keptForMs >= holdMs) return { key, assertHeld, ...KEPT_ALREADY }; // by a call around this one
     const until = monotonic() + holdMs;
-    lease.askedUntil = Math.max(lease.askedUntil, until); // before others extend it, while this call waits for its other locks
-    const outcome = await this.#extendNow(lease, lease.ttlMs);
-    if (outcome.status === 'extended' && lease.isHeld) return until;
-    const causes = outcome.status === 'unavailable' ? outcome.causes : [lostBefore(lease.lostReason)];
-    throw LockUnavailableError.from('kept', lease.key, causes);
+    lease.askUntil(until); // before others extend it, while this call waits for its other locks
+    return {
+      key,
+      assertHeld,
+      confirmed: this.#confirmed(lease),
+      keep: () => lease.askNoMore(until, true),
+      giveUp: () => {
+        lease.askNoMore(until, false);
+        void this.#shorten(lease);
+      },
+    };
   }
 
-  /** Finds out whether it is still held, if that can be done without changing when it ends. */
+  /** It may have been taken by force: finds out, if that can be done without changing when it ends. */
   check(lease: Lease): void {
-    if (lease.kept) void this.#extendNow(lease, lease.ttlMs);
+    lease.isSaidTaken = true;
+    if (!lease.kept) return;
+    void this.#extendNow(lease).then(({ status }) => {
+      if (status === 'extended') lease.isSaidTaken = false; // this one was sent after it was said
+    });
   }
 
   /** Releases one handle; the last one releases the lock. A release that fails now is retried by the backend. */
@@ -240,10 +263,24 @@ export class Leases implements LeaseOwner, WatchdogListener {
     else if (!lease.isExtending) this.#watchdog.unwatch(lease);
   }
 
-  async #extendNow(lease: Lease, ttlMs: number): Promise<ExtendOutcome> {
+  /** @throws LockUnavailableError */
+  async #confirmed(lease: Lease): Promise<void> {
+    const outcome = await this.#extendNow(lease);
+    if (outcome.status === 'unavailable') throw LockUnavailableError.from('kept', lease.key, outcome.causes);
+    if (outcome.status === 'lost' || !lease.isHeld) throw lostBefore(lease);
+  }
+
+  /** Extends a lease that stands for longer than anybody wants it, so that it does not. If that fails, the next extension does it. */
+  async #shorten(lease: Lease): Promise<void> {
+    while (lease.isExtending) await lease.answered();
+    if (lease.isHeld && lease.standsTooLong) this.#extend(lease, lease.ttlMs);
+  }
+
+  /** @param ttlMs undefined: the one that it has by then */
+  async #extendNow(lease: Lease, ttlMs?: number): Promise<ExtendOutcome> {
     while (lease.isExtending) await lease.answered(); // one at a time, so that the last answer is that of the last command
     if (!lease.isHeld) return ENDED;
-    return new Promise((resolve) => this.#extend(lease, ttlMs, resolve));
+    return new Promise((resolve) => this.#extend(lease, ttlMs ?? lease.ttlMs, resolve));
   }
 
   /** The lease counts on its ttl, which may be shorter than the time for which the store is to keep the lock. */
@@ -268,7 +305,7 @@ export class Leases implements LeaseOwner, WatchdogListener {
         if (lease.extended(outcome.sentAt)) this.#watchdog.watch(lease);
         break;
       case 'lost':
-        lease.lose(outcome.reason);
+        lease.lose(lease.isSaidTaken ? 'forced' : outcome.reason);
         break;
       case 'unavailable':
         if (!lease.notExtended(outcome.causes[0])) return;
@@ -294,7 +331,7 @@ export class Leases implements LeaseOwner, WatchdogListener {
       case 'gone':
         // Since when is unknown: the work may not have been alone.
         lease.foundGone();
-        this.#emit(() => ({ type: 'lost', reason: 'expired', heldMs, ...this.identity(lease) }));
+        this.#emit(() => ({ type: 'lost', reason: lease.lostReason, heldMs, ...this.identity(lease) }));
         return false;
       case 'unavailable':
         this.#emit(() => ({ type: 'release-failed', causes: outcome.causes, ...this.identity(lease) }));
@@ -330,14 +367,16 @@ export class Leases implements LeaseOwner, WatchdogListener {
 
 const ENDED = { status: 'lost', reason: 'expired' } as const satisfies ExtendOutcome;
 const PASSED_ON = { status: 'released' } as const satisfies ReleaseOutcome;
+const KEPT_ALREADY: Omit<Hold, 'key' | 'assertHeld'> = { confirmed: Promise.resolve(), keep: ignore, giveUp: ignore };
 const RELEASED = Promise.resolve(true);
 const SOON = Promise.resolve();
 
-/** Ignores the outcome of a release: the backend retries it. */
+/** Ignores the outcome of a release, which the backend retries, or that of an extension. */
 function ignore(): void {}
 
-function lostBefore(reason: LockLostReason): NodeError {
-  return new NodeError('the store', `the lock was lost again before it could be kept (${reason})`, 'Try again.');
+function lostBefore({ key, lostReason }: Lease): LockUnavailableError {
+  const problem = `the lock was lost again before it could be kept (${lostReason})`;
+  return LockUnavailableError.from('kept', key, [new NodeError('the store', problem, 'Try again.')]);
 }
 
 function until(keptForMs: number): { keptUntil?: Date } {

@@ -3,6 +3,7 @@ import { LockLostError, LockOptionsError } from '../../api/errors.js';
 import { loopTurn } from '../time/event-loop.js';
 import type { LockGrant } from '../../api/events.js';
 import type { Lock } from '../../api/lock.js';
+import { quoted } from '../../api/printable.js';
 import type { Lease } from './lease.js';
 import type { Leases } from './leases.js';
 
@@ -34,7 +35,7 @@ export class LockHandle implements Lock {
   get fencingToken(): number {
     const { fencingToken } = this.lease;
     if (fencingToken !== undefined) return fencingToken;
-    throw new LockOptionsError(`Lock "${this.key}" has no fencing token: its store mints none.`);
+    throw new LockOptionsError(`Lock ${quoted(this.key)} has no fencing token: its store mints none.`);
   }
 
   get signal(): AbortSignal {

@@ -1,6 +1,8 @@
 import { inspect } from 'node:util';
 import { LockOptionsError } from '../../api/errors.js';
 import type { Lock, LockSet } from '../../api/lock.js';
+import { quoted } from '../../api/printable.js';
+import { abort } from '../time/notify.js';
 import type { LockHandle } from './lock-handle.js';
 
 /** The handles of several locks. Each is kept, extended and released for itself. */
@@ -20,7 +22,9 @@ export class LockSetHandle implements LockSet {
   get(key: string): Lock {
     const lock = this.locks.find((each) => each.key === key);
     if (lock) return lock;
-    throw new LockOptionsError(`get("${key}") was called on the locks ${listed(this.keys)}: it is not one of them.`);
+    throw new LockOptionsError(
+      `get(${quoted(key)}) was called on the locks ${listed(this.keys)}: it is not one of them.`,
+    );
   }
 
   get signal(): AbortSignal {
@@ -75,9 +79,9 @@ export class LockSetHandle implements LockSet {
     const any = new AbortController();
     this.#ended ??= new AbortController();
     for (const signal of signals) {
-      const abort = () => any.abort(signal.reason);
-      if (signal.aborted) abort();
-      else signal.addEventListener('abort', abort, { once: true, signal: this.#ended.signal });
+      const pass = () => abort(any, signal.reason);
+      if (signal.aborted) pass();
+      else signal.addEventListener('abort', pass, { once: true, signal: this.#ended.signal });
     }
     return any.signal;
   }
@@ -85,5 +89,5 @@ export class LockSetHandle implements LockSet {
 
 /** `"a", "b"`. */
 export function listed(keys: readonly string[]): string {
-  return keys.map((key) => `"${key}"`).join(', ');
+  return keys.map(quoted).join(', ');
 }

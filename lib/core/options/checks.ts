@@ -1,4 +1,5 @@
 import { LockOptionsError } from '../../api/errors.js';
+import { quoted } from '../../api/printable.js';
 
 /** Checks the value of an option. @throws LockOptionsError for a value out of bounds: what was wrong, what is expected */
 export type Check = (name: string, value: unknown) => void;
@@ -51,7 +52,7 @@ export function refuseUnknown(
   const hint =
     near === undefined ? Object.entries(meant).find(([name]) => name === unknown)?.[1] : `Did you mean ${near}?`;
   throw new LockOptionsError(
-    `There is no option "${unknown}": expected ${known.join(', ')}.${hint === undefined ? '' : ` ${hint}`}`,
+    `There is no option ${quoted(unknown)}: expected ${known.join(', ')}.${hint === undefined ? '' : ` ${hint}`}`,
   );
 }
 
@@ -61,7 +62,7 @@ export function unfit(name: string, got: unknown, expected: string): LockOptions
 
 /** A short form of a wrong value; of objects only the kind, since they may hold credentials. */
 function describe(value: unknown): string {
-  if (typeof value === 'string') return JSON.stringify(value.slice(0, 40));
+  if (typeof value === 'string') return JSON.stringify(value.length > 40 ? `${value.slice(0, 40)}…` : value);
   if (Array.isArray(value)) return 'an array';
   if (typeof value === 'object' && value !== null) return 'an object';
   return typeof value === 'function' ? 'a function' : String(value);

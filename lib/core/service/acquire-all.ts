@@ -9,13 +9,15 @@ import type { LockHandle } from '../lease/lock-handle.js';
  * @param tryAcquire tries exactly once
  * @param later how a call goes on that has been refused a lock: it waits for that one, and tries the rest again; without it the
  *   first refusal ends the call
- * @throws the refusal that ended it, or LockUnavailableError for a lock that was lost before all were acquired: what was
- *   acquired by then is released
+ * @param signal of the call
+ * @throws the refusal that ended it, the reason of the signal, or LockUnavailableError for a lock that was lost before all were
+ *   acquired: what was acquired by then is released
  */
 export async function acquireAll(
   keys: readonly string[],
   tryAcquire: (key: string) => Promise<LockHandle>,
   later?: Record<'wait' | 'tryAgain', (key: string) => Promise<LockHandle>>,
+  signal?: AbortSignal,
 ): Promise<LockHandle[]> {
   const held: LockHandle[] = [];
   try {
@@ -28,6 +30,7 @@ export async function acquireAll(
       held.push(await later.wait(keys[held.length]!));
       tries = later.tryAgain;
     }
+    signal?.throwIfAborted(); // a lock that the call held before was granted without looking at it
     const lost = held.find(({ lease }) => !lease.isAlive);
     if (lost) throw lostMeanwhile(lost);
     return held;

@@ -1,10 +1,12 @@
 import { inspect } from 'node:util';
-import { ReplaySubject, type Observable } from 'rxjs';
+import { Observable, ReplaySubject } from 'rxjs';
 import { LockOptionsError } from '../../api/errors.js';
 import type { Leader, LeaderOptions, LeaderState, Leadership, LeadershipEnd } from '../../api/leader.js';
+import { quoted } from '../../api/printable.js';
 import type { LockBackend } from '../backend/lock-backend.js';
 import type { LockEngine } from '../engine/lock-engine.js';
 import type { LockHandle } from '../lease/lock-handle.js';
+import { notify } from '../time/notify.js';
 import type { Closing } from '../waiting/waiter.js';
 import type { LockContext } from './lock-context.js';
 import { Term, type LeaderWork } from './term.js';
@@ -64,13 +66,13 @@ export class Election implements Leader {
 
   constructor({ key, options, backend, engine, held, closing }: ElectionParts) {
     this.key = key;
-    this.state$ = this.#states.asObservable();
+    this.state$ = new Observable((observer) => notify(() => this.#states.subscribe(observer)));
     this.#options = options;
     this.#engine = engine;
     this.#held = held;
     this.#closing = closing;
     this.#handsOver = backend.waitQueue?.handsOver === true;
-    this.#states.next({ status: 'campaigning' });
+    this.#tell({ status: 'campaigning' });
   }
 
   get isLeader(): boolean {
@@ -95,7 +97,7 @@ export class Election implements Leader {
   refuseOthers({ ttlMs }: Required<LeaderOptions>): void {
     if (ttlMs === this.#options.ttlMs) return;
     throw new LockOptionsError(
-      `The election of "${this.key}" was begun with ttlMs ${this.#options.ttlMs}: got ttlMs ${ttlMs}. There is one election ` +
+      `The election of ${quoted(this.key)} was begun with ttlMs ${this.#options.ttlMs}: got ttlMs ${ttlMs}. There is one election ` +
         'for each registration and key: give the same options wherever it is named.',
     );
   }
@@ -107,12 +109,12 @@ export class Election implements Leader {
   }
 
   /**
-   * Runs work under the lock if this process leads, or if this call already runs under the lock of the term.
+   * Runs work under the lock if this process leads, or if this call is work of a term that ends and still has its lock.
    * @returns undefined when it does not
    */
   run<T>(work: LeaderWork<T>): Promise<T> | undefined {
     const term = this.#term;
-    return term && (term.isOpen || this.#isWorkOf(term)) ? term.run(work) : undefined;
+    return term && (term.isOpen || (term.isHeld && this.#isWorkOf(term))) ? term.run(work) : undefined;
   }
 
   async resign(): Promise<void> {
@@ -136,8 +138,12 @@ export class Election implements Leader {
 
   /** The application has closed, whatever work still runs. */
   end(): void {
-    this.#states.next({ status: 'closed' });
-    this.#states.complete();
+    this.#tell({ status: 'closed' });
+    notify(() => this.#states.complete());
+  }
+
+  #tell(state: LeaderState): void {
+    notify(() => this.#states.next(state));
   }
 
   async #campaign(): Promise<void> {
@@ -147,7 +153,7 @@ export class Election implements Leader {
       this.#unavailable.reset();
       const reason = await this.#lead(new Term(lock, this.#engine.leases));
       if (this.#closing.phase !== 'open') break;
-      this.#states.next({ status: 'campaigning' });
+      this.#tell({ status: 'campaigning' });
       if (reason === 'failed') await this.#pause(this.#failures.next());
       else if (reason === 'resigned' && !this.#handsOver) await this.#pause(AFTER_RESIGNATION_MS);
     }
@@ -169,10 +175,10 @@ export class Election implements Leader {
   async #lead(term: Term): Promise<LeadershipEnd> {
     const since = performance.now();
     this.#term = term;
-    this.#states.next({ status: 'leading', leadership: term });
+    this.#tell({ status: 'leading', leadership: term });
     for (const work of this.#works) this.#start(work, term);
     const reason = await term.over;
-    this.#states.next({ status: 'ending', leadership: term, reason });
+    this.#tell({ status: 'ending', leadership: term, reason });
     await term.close();
     this.#term = undefined;
     if (performance.now() - since > this.#failures.longestMs) this.#failures.reset();

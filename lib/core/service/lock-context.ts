@@ -4,8 +4,11 @@ import type { Lease } from '../lease/lease.js';
 import type { LockHandle } from '../lease/lock-handle.js';
 import { listed, LockSetHandle } from '../lease/lock-set-handle.js';
 import type { Lock } from '../../api/lock.js';
+import { quoted } from '../../api/printable.js';
 
 interface Frame {
+  /** Of the service whose lock it is. */
+  readonly of: LockContext;
   /** Undefined once it was found released. */
   lock?: LockHandle;
   lease: Lease;
@@ -14,17 +17,30 @@ interface Frame {
   outer: Frame | undefined;
 }
 
-/** The locks that the running call holds, by its async context: the innermost first. */
+/** Of all services of the process, so that what observes a call can be run outside of all locks that the call holds. */
+const context = new AsyncLocalStorage<Frame | undefined>();
+
+/** The locks of one service that the running call holds, by its async context: the innermost first. */
 export class LockContext {
-  readonly #context = new AsyncLocalStorage<Frame>();
+  /**
+   * Runs what observes a call: in the async context of that call, but outside of its locks. A lock that the observer asks for
+   * is held by another, as far as it is concerned.
+   * @param observe gets what runs the observed work under the locks again
+   */
+  static beside<R>(observe: (under: <T>(work: () => T) => T) => R): R {
+    const frame = context.getStore();
+    return context.run(undefined, observe, (work) => context.run(frame, work));
+  }
 
   run<T, Held extends LockHandle | LockSetHandle>(held: Held, work: (held: Held) => T): T {
     if (!(held instanceof LockSetHandle)) {
-      return this.#context.run({ lock: held, lease: held.lease, outer: this.#innermost() }, work, held);
+      return context.run({ of: this, lock: held, lease: held.lease, outer: innermost() }, work, held);
     }
-    const outermost = this.#innermost();
-    const frame = held.locks.reduce((outer, lock): Frame => ({ lock, lease: lock.lease, set: held, outer }), outermost);
-    return this.#context.run(frame!, work, held);
+    const frame = held.locks.reduce<Frame | undefined>(
+      (outer, lock) => ({ of: this, lock, lease: lock.lease, set: held, outer }),
+      innermost(),
+    );
+    return context.run(frame, work, held);
   }
 
   /** Whether this call runs under a handle of this lease that is not released, be the lease held or lost. */
@@ -41,11 +57,11 @@ export class LockContext {
     const frame = this.#find(({ lock }) => lock !== undefined && fits(lock));
     if (frame?.set && key === undefined) {
       throw new LockOptionsError(
-        `current() was called under several locks: name one of ${listed(frame.set.keys)}, as in current("${frame.lock!.key}").`,
+        `current() was called under several locks: name one of ${listed(frame.set.keys)}, as in current(${quoted(frame.lock!.key)}).`,
       );
     }
     if (frame) return frame.lock!;
-    const which = key === undefined ? 'any lock' : `the lock "${key}"`;
+    const which = key === undefined ? 'any lock' : `the lock ${quoted(key)}`;
     throw new LockOptionsError(
       `current() was called outside of ${which}: call it from work under withLock or @Locked. If it was, that work ` +
         'had already returned: is an await missing?',
@@ -59,10 +75,10 @@ export class LockContext {
 
   /** All leases that this call holds now, each once, the outermost first; undefined where there are none. */
   heldLeases(): readonly Lease[] | undefined {
-    let frame = this.#context.getStore();
+    let frame = context.getStore();
     if (!frame) return undefined;
     const leases: Lease[] = [];
-    for (; frame; frame = frame.outer) if (frame.lease.isAlive) leases.push(frame.lease);
+    for (; frame; frame = frame.outer) if (frame.of === this && frame.lease.isAlive) leases.push(frame.lease);
     return leases.length > 0 ? [...new Set(leases.reverse())] : undefined;
   }
 
@@ -71,19 +87,21 @@ export class LockContext {
     return this.#find(({ lease }) => lease.isAlive) !== undefined;
   }
 
-  /**
-   * The innermost frame that still matters. A job that schedules its next run from within would otherwise keep all earlier
-   * runs alive: by their frames, and by the promises of their releases, which Node 20 ties to the frame they were made in.
-   */
-  #innermost(): Frame | undefined {
-    return this.#find((frame) => {
-      if (frame.lock?.isReleased) frame.lock = undefined;
-      return frame.lock !== undefined || frame.lease.isAlive;
-    });
-  }
-
   #find(fits: (frame: Frame) => boolean): Frame | undefined {
-    for (let frame = this.#context.getStore(); frame; frame = frame.outer) if (fits(frame)) return frame;
+    for (let frame = context.getStore(); frame; frame = frame.outer) if (frame.of === this && fits(frame)) return frame;
     return undefined;
   }
+}
+
+/**
+ * The innermost frame that still matters, of any service. A job that schedules its next run from within would otherwise keep all
+ * earlier runs alive: by their frames, and by the promises of their releases, which Node 20 ties to the frame they were made in.
+ */
+function innermost(): Frame | undefined {
+  let frame = context.getStore();
+  for (; frame; frame = frame.outer) {
+    if (frame.lock?.isReleased) frame.lock = undefined;
+    if (frame.lock !== undefined || frame.lease.isAlive) return frame;
+  }
+  return undefined;
 }

@@ -1,4 +1,5 @@
 import { LockOptionsError } from '../../api/errors.js';
+import { quoted } from '../../api/printable.js';
 import type { Lease } from '../lease/lease.js';
 
 /** How many classes of keys are remembered: keys with names in them are unbounded, memory is not. */
@@ -30,8 +31,21 @@ export type EntryPoint = (...args: never[]) => unknown;
 /** All keys that differ in their ids alone. */
 interface KeyClass {
   readonly name: string;
-  /** The classes of the locks that were taken under one of this class, each with how that was first seen. */
-  readonly taken: Map<KeyClass, string>;
+  /** The classes of the locks that were taken while one of this class was held, each with how that was first seen. */
+  readonly taken: Map<KeyClass, Step>;
+}
+
+/** A lock that was taken while another was held. */
+interface Step {
+  /** Says who took which. */
+  readonly order: string;
+  /** Whether its key is smaller than that of the other. */
+  readonly goesBack: boolean;
+}
+
+interface Taken {
+  readonly key: string;
+  readonly keyClass: KeyClass;
 }
 
 interface Noted {
@@ -43,6 +57,9 @@ interface Noted {
  * Finds locks that are taken in different orders, so that two calls could wait for each other: a graph of classes of keys, with
  * an edge from the class of a lock that a call holds to the class of the lock that it asks for. A cycle is a deadlock that may
  * happen; none has to. The idea is that of lockdep, the lock validator of Linux: docs.kernel.org/locking/lockdep-design.html.
+ *
+ * A call for several keys takes them sorted, so it adds an edge from each to the next. Calls that all go by the order of keys do
+ * not wait for each other, whatever classes their keys are of: a cycle counts only if one of its steps goes back.
  */
 export class LockOrder {
   readonly #classes = new Map<string, KeyClass>();
@@ -61,57 +78,96 @@ export class LockOrder {
 
   /**
    * Called in the line in which a call asks for locks, before that.
-   * @param keys what it asks for at once: these have no order among themselves
+   * @param keys what it asks for at once, sorted: each is waited for while those before it are held
    * @param held the leases that the call holds
    * @param method the method whose `@Locked` asks; where there is none, the line that called `entry` is named
    * @throws LockOptionsError where calls are refused
    */
   check(keys: readonly string[], held: readonly Lease[], method: LockedMethod | undefined, entry: EntryPoint): void {
-    const seen: (() => void)[] = [];
+    // A call that is refused takes none of its locks.
+    const undo: (() => void)[] = [];
+    try {
+      this.#lookAt(keys, held, method, entry, undo);
+    } catch (error) {
+      for (const each of undo.reverse()) each();
+      throw error;
+    }
+  }
+
+  /** @param undo gets what takes the orders that are new out again */
+  #lookAt(
+    keys: readonly string[],
+    held: readonly Lease[],
+    method: LockedMethod | undefined,
+    entry: EntryPoint,
+    undo: (() => void)[],
+  ): void {
     let by = method?.name;
     const nameOf = () => (by ??= callSite(entry)); // the stack is read once
+    const outer = held.map((lease) => ({ key: lease.key, ...this.#notedOf(lease) }));
+    let previous: Taken | undefined;
     for (const key of keys) {
-      if (!held.some((lease) => lease.key === key)) this.#look(key, held, method?.template, nameOf, seen);
-    }
-    // Not before: a call that is refused takes none of them.
-    for (const add of seen) add();
-  }
-
-  /** @param seen gets what adds the orders that are new */
-  #look(
-    key: string,
-    held: readonly Lease[],
-    template: string | undefined,
-    nameOf: () => string,
-    seen: (() => void)[],
-  ): void {
-    if (this.#warned.size >= MAX_WARNINGS) return;
-    const wanted = this.#classOf(key, template);
-    if (!wanted) return;
-    for (const lease of held) {
-      const noted = this.#noted.get(lease);
-      const before = noted?.keyClass ?? this.#classOf(lease.key);
-      if (!before || before.taken.has(wanted) || (before === wanted && lease.key <= key)) continue;
-      const pair = `${before.name}\n${wanted.name}`;
-      if (this.#warned.has(pair)) continue;
-      const path = pathBetween(wanted, before);
-      if (!path && this.#orders + seen.length >= MAX_ORDERS) continue;
-      const order = `${nameOf()} takes "${key}" under "${lease.key}"${noted ? ` (${noted.method})` : ''}`;
-      if (path) this.#report(key, pair, before === wanted ? unsorted(order) : inverted(order, path));
-      else seen.push(() => this.#add(before, wanted, order));
+      if (held.some((lease) => lease.key === key)) continue;
+      const keyClass = this.#classOf(key, method?.template);
+      if (!keyClass) continue;
+      const wanted = { key, keyClass };
+      for (const { method: by, ...before } of outer) {
+        const under = `under ${quoted(before.key)}${by === undefined ? '' : ` (${by})`}`;
+        this.#look(before, wanted, () => `${nameOf()} takes ${quoted(key)} ${under}`, undo);
+      }
+      if (previous) {
+        const first = previous;
+        this.#look(
+          first,
+          wanted,
+          () => `${nameOf()} takes ${quoted(first.key)} before ${quoted(key)} (${OF_A_SET})`,
+          undo,
+        );
+      }
+      previous = wanted;
     }
   }
 
-  #add(before: KeyClass, wanted: KeyClass, order: string): void {
-    if (before.taken.has(wanted)) return; // by another key of the same call
-    before.taken.set(wanted, order);
+  /**
+   * @param order says who takes the one before the other
+   * @param undo gets what takes the order out again, if it is new
+   */
+  #look(before: Partial<Taken>, wanted: Taken, order: () => string, undo: (() => void)[]): void {
+    if (this.#warned.size >= MAX_WARNINGS || !isTaken(before)) return;
+    const goesBack = before.key > wanted.key;
+    if (before.keyClass === wanted.keyClass && !goesBack) return;
+    const known = before.keyClass.taken.get(wanted.keyClass);
+    if (known && (known.goesBack || !goesBack)) return;
+    const pair = `${before.keyClass.name}\n${wanted.keyClass.name}`;
+    if (this.#warned.has(pair)) return;
+    const path = pathBetween(wanted.keyClass, before.keyClass, goesBack);
+    if (!path && !known && this.#orders >= MAX_ORDERS) return;
+    const step = { order: order(), goesBack };
+    if (!path) undo.push(this.#add(before.keyClass, wanted.keyClass, step));
+    else if (before.keyClass === wanted.keyClass) this.#report(wanted.key, pair, unsorted(step.order));
+    else this.#report(wanted.key, pair, inverted(step.order, path));
+  }
+
+  /** @returns what takes it out again */
+  #add({ taken }: KeyClass, wanted: KeyClass, step: Step): () => void {
+    const known = taken.get(wanted);
+    taken.set(wanted, step);
+    if (known) return () => void taken.set(wanted, known);
     this.#orders++;
+    return () => {
+      taken.delete(wanted);
+      this.#orders--;
+    };
   }
 
   #report(key: string, pair: string, message: string): void {
     if (!this.warn) throw new LockOptionsError(message);
     this.#warned.add(pair);
     this.warn(key, message);
+  }
+
+  #notedOf(lease: Lease): Partial<Noted> {
+    return this.#noted.get(lease) ?? { keyClass: this.#classOf(lease.key) };
   }
 
   /** Undefined when there are too many. */
@@ -123,12 +179,32 @@ export class LockOrder {
   }
 }
 
-/** How the locks on the shortest way from one class to another were taken, each under the one before; undefined: there is none. */
-function pathBetween(from: KeyClass, to: KeyClass): string[] | undefined {
-  const reached = new Map<KeyClass, string[]>([[from, []]]);
-  for (const [keyClass, path] of reached) {
-    if (keyClass === to) return path;
-    for (const [next, order] of keyClass.taken) if (!reached.has(next)) reached.set(next, [...path, order]);
+/** Says in a report why one lock is taken before another. */
+const OF_A_SET = 'a call for several keys, which takes them sorted';
+
+/** Whether there is room for its class. */
+function isTaken(taken: Partial<Taken>): taken is Taken {
+  return taken.keyClass !== undefined;
+}
+
+/**
+ * How the locks on the shortest way from one class to another were taken, each while the one before was held.
+ * @param goesBack whether a step of the cycle goes back already; else one of the way has to
+ * @returns undefined: there is none
+ */
+function pathBetween(from: KeyClass, to: KeyClass, goesBack: boolean): string[] | undefined {
+  const ways = [{ to: from, path: [] as string[], goesBack }];
+  const reached = { true: new Set<KeyClass>(), false: new Set<KeyClass>() };
+  for (const way of ways) {
+    if (way.to === to && way.goesBack) return way.path;
+    if (way.to === to) continue;
+    for (const [next, step] of way.to.taken) {
+      const isBack = way.goesBack || step.goesBack;
+      const others = reached[`${isBack}`];
+      if (others.has(next)) continue;
+      others.add(next);
+      ways.push({ to: next, path: [...way.path, step.order], goesBack: isBack });
+    }
   }
   return undefined;
 }
@@ -149,7 +225,7 @@ function unsorted(order: string): string {
 }
 
 /** The line of the application that called the entry point. */
-function callSite(entry: EntryPoint): string {
+export function callSite(entry: EntryPoint): string {
   const at: { stack?: unknown } = {};
   Error.captureStackTrace(at, entry);
   const [, frame] = String(at.stack).split('\n');

@@ -4,10 +4,11 @@ import { checkKey, checkKeys } from '../keys/key.js';
 import { diagnosisOf, REPORT_TIMEOUT_MS } from '../backend/report.js';
 import type { LockDiagnosis, LockPing, NodeReport } from '../../api/diagnosis.js';
 import { LockContendedError, LockOptionsError, LockSelfDeadlockError, type LockOutcome } from '../../api/errors.js';
-import type { LockEvent } from '../../api/events.js';
+import { failureEvent, type LockEvent } from '../../api/events.js';
 import { parseOwner } from '../../api/holder.js';
 import type { Leader, LeaderOptions, Leadership } from '../../api/leader.js';
 import type { Lease } from '../lease/lease.js';
+import type { Hold } from '../lease/leases.js';
 import { LockHandle } from '../lease/lock-handle.js';
 import { LockSetHandle } from '../lease/lock-set-handle.js';
 import type { Lock, LockInfo, LockList, LockSet, LockStats } from '../../api/lock.js';
@@ -26,14 +27,16 @@ import type { ResolvedServiceOptions } from '../options/service-options.js';
 import { acquireAll } from './acquire-all.js';
 import { Election } from './election.js';
 import { loopTurn, outsideOfCalls } from '../time/event-loop.js';
+import { inTime } from '../time/time-limit.js';
 import { LockContext } from './lock-context.js';
 import { lockInfo } from './lock-info.js';
 import { LockOrder, type LockedMethod } from './lock-order.js';
 import { LockEngine, type EngineParts } from '../engine/lock-engine.js';
 import { refuseUnknown, unfit } from '../options/checks.js';
 import { PublishedEvents, Telemetry } from '../telemetry/telemetry.js';
-import { closed } from '../waiting/refusals.js';
-import type { WaitRequest } from '../waiting/waiter.js';
+import { unlessAborted } from '../waiting/abort-listener.js';
+import { closed, notKept } from '../waiting/refusals.js';
+import { timeOf, type WaitRequest } from '../waiting/waiter.js';
 import type { Closable, Shutdown } from './shutdown.js';
 import { TransactionCheck } from './transaction-check.js';
 
@@ -77,11 +80,14 @@ export interface LockServiceParts {
   engineOf?: (parts: EngineParts) => LockEngine;
 }
 
-/** Acquires, keeps and releases locks. Inject it: `RedisLockModule` provides one for each registration. */
+/** Acquires, extends and releases locks. Inject it: `RedisLockModule` provides one for each registration. */
 export class LockService {
   /** Name of the registration it belongs to. */
   readonly registration: string;
-  /** Events of the locks of this service; completes when the application has closed. */
+  /**
+   * Events of the locks of this service; completes when the application has closed. Observers run outside of the call that caused
+   * an event: they hold none of its locks.
+   */
   readonly events$: Observable<LockEvent>;
 
   readonly #options: ResolvedServiceOptions;
@@ -134,7 +140,7 @@ export class LockService {
       engine: this.#engine,
       elections: this.#elections,
     };
-    this.#telemetry = new Telemetry(warn);
+    this.#telemetry = new Telemetry(warn, (observe) => LockContext.beside(observe));
     if (telemetry) {
       this.#telemetry.open(telemetry, this, this.events$);
       this.#engine.leases.onExtension = (...extension) => this.#telemetry.extended(...extension);
@@ -150,19 +156,18 @@ export class LockService {
   /**
    * Acquires a lock, waiting for up to `waitMs` milliseconds while another holder has it. Release it in a `finally`, or with
    * `await using`; `withLock` does that by itself.
-   * @throws LockContendedError another holder kept it for the whole `waitMs`
-   * @throws LockUnavailableError the store could not be asked, at the latest after the time limit of one attempt
-   * @throws LockSelfDeadlockError this call holds it already, with `reentrant: false`
-   * @throws LockKeyError, LockOptionsError; or the reason of `signal`
+   * @throws LockContendedError if another holder kept it for the whole `waitMs`
+   * @throws LockUnavailableError if the store could not be reached, at the latest after the time limit of one attempt
+   * @throws LockSelfDeadlockError if this call already holds it, with `reentrant: false`
+   * @throws LockKeyError, LockOptionsError, or the reason of `signal`
    */
   acquire(key: string, options?: AcquireOptions): Promise<Lock> {
     return this.#acquire(key, options, 'acquire');
   }
 
   /**
-   * Acquires a lock if it is free; tries exactly once.
-   * @returns null when another holder has it
-   * @throws like `acquire`, except that contention is no error
+   * Acquires a lock if it is free; tries exactly once. @returns null if another holder has it @throws like `acquire`, except
+   * that contention is not an error
    */
   async tryAcquire(key: string, options?: TryAcquireOptions): Promise<Lock | null> {
     try {
@@ -174,9 +179,9 @@ export class LockService {
   }
 
   /**
-   * Acquires the locks of all keys, 1 to 100, or none: in one round trip if they are free. Otherwise those before the first that
-   * is not are held while that one is waited for, for up to `waitMs` milliseconds in all. All calls go by one order of keys, so
-   * none waits for another that waits for it; work under a single lock that acquires more can still do that.
+   * Acquires the locks of all keys, 1 to 100, or none: in one round trip if they are free. Otherwise it holds those before the
+   * first one that is taken, and waits for that one, for up to `waitMs` milliseconds in all. All calls use the same order of
+   * keys, so no two of them wait for each other; work under one lock that acquires more locks still can.
    * @throws like `acquire`; the `key` of the error is that of the lock that was refused
    */
   acquireAll(keys: readonly string[], options?: AcquireOptions): Promise<LockSet> {
@@ -184,9 +189,8 @@ export class LockService {
   }
 
   /**
-   * Acquires the locks of all keys if all are free; tries exactly once.
-   * @returns null when another holder has one of them
-   * @throws like `acquireAll`, except that contention is no error
+   * Acquires the locks of all keys if all are free; tries exactly once. @returns null if another holder has one of them @throws
+   * like `acquireAll`, except that contention is not an error
    */
   async tryAcquireAll(keys: readonly string[], options?: TryAcquireOptions): Promise<LockSet | null> {
     try {
@@ -198,10 +202,10 @@ export class LockService {
   }
 
   /**
-   * Runs the work under a lock: acquired before, extended while it runs, released after, whatever the outcome. With a list of
-   * keys, under all of their locks: see `acquireAll`.
+   * Runs the work under a lock, which is acquired before, extended while the work runs, and released afterwards, whatever the
+   * outcome. With a list of keys, runs it under all of their locks: see `acquireAll`.
    * @returns the result of the work
-   * @throws like `acquire`; the error of the work; LockLostError when the lock was lost meanwhile (see `onLost`)
+   * @throws like `acquire`; the error of the work; LockLostError if the lock was lost while the work ran (see `onLost`)
    */
   withLock<T>(keys: readonly string[], work: WorkOfSet<T>): Promise<T>;
   withLock<T>(keys: readonly string[], options: WithLockOptions, work: WorkOfSet<T>): Promise<T>;
@@ -215,7 +219,9 @@ export class LockService {
     const [options, work] = rest.length === 1 ? [undefined, rest[0]] : rest;
     if (typeof work !== 'function') {
       return this.#engine.refuse(
-        new LockOptionsError(`withLock(key, options, work) needs a function as its last argument: got ${typeof work}.`),
+        new LockOptionsError(
+          `withLock(key, options, work) needs a function as its last argument: got ${work === null ? 'null' : typeof work}.`,
+        ),
       );
     }
     return this.#run(await this.#acquireOneOrAll(key, options), options, work as (held: Held) => T | PromiseLike<T>);
@@ -245,19 +251,20 @@ export class LockService {
   }
 
   /**
-   * The lock that this call runs under, by its async context: the innermost one, or the one of the key.
-   * @throws LockOptionsError when this call runs under no such lock, or under several that were acquired at once
+   * The lock that this call runs under, by its async context: the innermost one, or the one of the key. @throws
+   * LockOptionsError if this call runs under no such lock, or without a key, if it runs under several that were acquired at
+   * once
    */
   current(key?: string): Lock {
     return this.#held.current(key);
   }
 
   /**
-   * Takes part in the election of a key, from this call on until the application closes: one process of all that take part
-   * leads at a time. There is one election for each registration and key, however often it is asked for.
+   * Takes part in the election of a key, from this call until the application closes. Of all processes that take part, one
+   * leads at a time. There is one election for each registration and key, however often you call this.
    *
-   * The leader holds the lock of the key; `acquire` and the like wait for it, and fail in the process that leads.
-   * @throws LockKeyError, LockOptionsError; also when the election was begun with other options
+   * The leader holds the lock of the key: `acquire` and similar calls wait for it, and fail in the process that leads. @throws
+   * LockKeyError, or LockOptionsError, also if the election was begun with other options
    */
   leader(key: string, options: LeaderOptions = {}): Leader {
     return this.#electionOf(key, options);
@@ -292,8 +299,8 @@ export class LockService {
   }
 
   /**
-   * How many locks of each label this process holds, and how many of its calls wait: counted when asked. For gauges, and for a
-   * look from outside.
+   * How many locks of each label this process holds, and how many of its calls wait. Counted on each call. For gauges and
+   * monitoring.
    */
   stats(): LockStats[] {
     return this.#engine.stats();
@@ -305,8 +312,7 @@ export class LockService {
   }
 
   /**
-   * The holder of a lock, since when and for how long it is held, and who waits for it.
-   * @returns null when it is free
+   * The holder of a lock, since when and for how long it is held, and which processes wait for it. @returns null if it is free
    * @throws LockUnavailableError
    */
   async inspect(key: string): Promise<LockInfo | null> {
@@ -320,10 +326,10 @@ export class LockService {
   }
 
   /**
-   * The locks of all processes with the same `keyPrefix` that are held now, or kept. For operators: the store is searched, key
-   * by key, also through those of other programs (docs/operations.md has the costs). A lock that was held during the whole
-   * search is found; one that is acquired or released meanwhile may be listed or not.
-   * @throws LockUnavailableError when a server could not be asked (of a Redlock, a majority), or its user lacks the right to
+   * The locks of all processes with the same `keyPrefix` that are held or kept now. For operators: this searches the store key
+   * by key, including keys of other programs (docs/operations.md has the costs). A lock that is held during the whole search is
+   * found; one that is acquired or released during the search may be missing.
+   * @throws LockUnavailableError if a server (of a Redlock, a majority) could not be reached, or its user lacks the right to
    *   search: the list is never partial for such a reason
    * @throws LockOptionsError
    */
@@ -338,13 +344,13 @@ export class LockService {
   }
 
   /**
-   * Takes a lock away from its holder. A holder in this process learns of it at once; in another one at its next extension at
-   * the latest, or at once if that process waits, or has waited, for any lock. For operators who know that the holder is gone.
-   * @param options.owner the `digest` that `inspect` has shown: the lock is taken from this holder only, not from one that came
-   *   after it
+   * Takes a lock away from its holder. A holder in this process notices at once. A holder in another process notices at its
+   * next extension at the latest, or at once if that process waits, or has waited, for any lock. The lock is lost with the
+   * reason `forced`, or with what the extension finds: `expired` or `stolen`. For operators who know that the holder is gone.
+   * @param options.owner the `digest` that `inspect` returned: takes the lock only from this holder, not from a later one
    * @returns whether the lock had a holder; with `owner`, whether it had that one
    * @throws LockUnavailableError; the release may then still happen
-   * @throws LockOptionsError when `owner` is no digest, such as the owner value of a `LockHolder`
+   * @throws LockOptionsError if `owner` is not a digest, such as the owner value of a `LockHolder`
    */
   forceRelease(key: string, options: { owner?: string } = {}): Promise<boolean> {
     return this.#ask(key, () => {
@@ -359,8 +365,8 @@ export class LockService {
   }
 
   /**
-   * Checks each server: whether it is reachable and set up safely, and which rights are missing. For a health page; the
-   * start of the application does the same. Takes a second at most, and never rejects.
+   * Checks each server: whether it is reachable and configured safely, and which rights are missing. For a health page; the
+   * application does the same when it starts. Takes a second at most, and never rejects.
    * @typeParam Node the backend's report on a server: `NodeDiagnosis` for Redis
    */
   async diagnose<Node extends NodeReport = NodeReport>(): Promise<LockDiagnosis<Node>> {
@@ -368,8 +374,9 @@ export class LockService {
   }
 
   /**
-   * Whether locks can be had now: asks each server once, on the connection that locks use, and opens none. For readiness checks,
-   * as it costs one command for each server; `diagnose` says more. Takes `commandTimeoutMs` at most, and never rejects.
+   * Whether locks can be taken now. Asks each server once, on the connection that locks use, and opens no new one. Good for
+   * readiness checks, since it costs one command for each server; `diagnose` says more. Takes `commandTimeoutMs` at most, and
+   * never rejects.
    */
   async ping(): Promise<LockPing> {
     const { available, nodes, problems } = await this.#backend.ping();
@@ -446,10 +453,11 @@ export class LockService {
 
   #acquireChecked(key: string, request: LockRequest, call: CallKind, method?: LockedMethod): Promise<LockHandle> {
     try {
+      const since = request.holdMs ? this.#now() : 0;
       const held = this.#held.heldLeases();
       if (held) this.#checkOrder([key], request, held, method, this[call]);
       const lock = this.#acquireOne(key, request, held, method);
-      return request.holdMs ? this.#kept(lock, request) : lock;
+      return request.holdMs ? this.#kept(lock, request, since) : lock;
     } catch (error) {
       return this.#engine.refuse(error);
     }
@@ -494,20 +502,23 @@ export class LockService {
     try {
       request.signal?.throwIfAborted();
       const held = this.#held.heldLeases();
-      if (held)
-        this.#checkOrder(keys, request, held, method, this[call === 'withLock' ? call : (`${call}All` as const)]);
+      const entry = this[call === 'withLock' ? call : (`${call}All` as const)];
+      this.#checkOrder(keys, request, held ?? [], method, entry);
       const one = (each: WaitingRequest) => (key: string) =>
         this.#acquireOne(key, each, this.#held.heldLeases(), method);
       const again = { ...request, since: this.#now() };
+      const { signal } = request;
       const locks =
         request.waitMs > 0
-          ? acquireAll(keys, one({ ...request, isProbe: true }), {
-              tryAgain: one({ ...again, isProbe: true }),
-              wait: one(again),
-            })
-          : acquireAll(keys, one(request));
+          ? acquireAll(
+              keys,
+              one({ ...request, isProbe: true }),
+              { tryAgain: one({ ...again, isProbe: true }), wait: one(again) },
+              signal,
+            )
+          : acquireAll(keys, one(request), undefined, signal);
       const set = locks.then((all) => new LockSetHandle(all));
-      return await (request.holdMs ? this.#kept(set, request) : set);
+      return await (request.holdMs ? this.#kept(set, request, again.since) : set);
     } catch (error) {
       return this.#engine.refuse(error);
     }
@@ -553,20 +564,43 @@ export class LockService {
   /**
    * Has the store keep what was acquired for at least `holdMs`, before its caller gets it. It is kept from the moment on that
    * nothing else can refuse the call: what is given back before is released at once.
+   * @param since when the call began, by the clock: its time counts from then
    */
-  async #kept<H extends Held>(acquiring: Promise<H>, { holdMs, signal }: LockRequest): Promise<H> {
+  async #kept<H extends Held>(acquiring: Promise<H>, request: LockRequest, since: number): Promise<H> {
     const held = await acquiring;
+    const { holdMs, signal } = request;
     const leases = leasesOf(held);
+    let holds: Hold[] = [];
     try {
-      const until = await Promise.all(leases.map((lease) => this.#engine.leases.keepFor(lease, holdMs!)));
+      signal?.throwIfAborted();
+      holds = leases.map((lease) => this.#engine.leases.hold(lease, holdMs!));
+      await this.#confirmed(holds, request, since);
       signal?.throwIfAborted();
       if (this.#shutdown.closing.phase === 'closed') throw closed(leases[0]!.key);
-      leases.forEach((lease, index) => (lease.keptUntil = Math.max(lease.keptUntil, until[index]!)));
+      for (const hold of holds) hold.assertHeld();
+      for (const hold of holds) hold.keep();
       return held;
     } catch (error) {
-      void held.release();
+      void held.release(); // before its holds are given up: what has ended needs to be extended no more
+      for (const hold of holds) hold.giveUp();
+      const { key, label } = this.#engine.leases.identity(leases[0]!);
+      const failure = failureEvent(error, { key, label, waitedMs: Math.round(this.#now() - since) });
+      if (failure) this.#emit(() => failure);
       return this.#engine.refuse(error);
     }
+  }
+
+  /** @throws LockUnavailableError, also when the time of the call is over; or the reason of its signal */
+  #confirmed(holds: readonly Hold[], request: LockRequest, since: number): Promise<unknown> {
+    const askedAt = this.#now();
+    const open = new Set(holds);
+    const all = Promise.all(holds.map((hold) => hold.confirmed.then(() => open.delete(hold))));
+    const leftMs = Math.max(0, timeOf(request, this.#backend) - (askedAt - since));
+    const inItsTime = inTime<unknown>(all, Math.ceil(leftMs), () => {
+      const [first] = open;
+      throw notKept(first!.key, this.#now() - askedAt, request, this.#backend);
+    });
+    return unlessAborted(inItsTime, request.signal);
   }
 
   #join(key: string, request: WaitingRequest, method?: LockedMethod): Promise<LockHandle> {
@@ -584,7 +618,16 @@ export class LockService {
     held: Lease | undefined,
     method?: LockedMethod,
   ): Promise<LockHandle> {
-    for (; held?.state === 'unknown'; held = this.#held.heldLease(key)) await held.answered();
+    const { signal } = request;
+    try {
+      signal?.throwIfAborted();
+      for (; held?.state === 'unknown'; held = this.#held.heldLease(key)) {
+        await unlessAborted(held.answered(), signal);
+        signal?.throwIfAborted();
+      }
+    } catch (reason) {
+      return this.#engine.refuse(reason);
+    }
     if (!held) return this.#join(key, underLocks(request, this.#held.heldLeases()), method);
     if (!request.reentrant) return this.#engine.refuse(new LockSelfDeadlockError(key));
     return LockHandle.another(held, this.#engine.leases);

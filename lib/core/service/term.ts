@@ -1,8 +1,10 @@
 import { inspect } from 'node:util';
 import { LockLostError, LockUnavailableError } from '../../api/errors.js';
 import type { Leadership, LeadershipEnd } from '../../api/leader.js';
+import { quoted } from '../../api/printable.js';
 import { LockHandle } from '../lease/lock-handle.js';
 import type { Leases } from '../lease/leases.js';
+import { abort } from '../time/notify.js';
 
 /** Work of the leader, with a handle of its own on the leader's lock, which it releases. */
 export type LeaderWork<T> = (lock: LockHandle) => Promise<T>;
@@ -61,7 +63,7 @@ export class Term implements Leadership {
   /** Ends the term while its lock is held. Does nothing when it is over. */
   giveUp(reason: 'resigned' | 'failed'): void {
     const why = reason === 'resigned' ? 'this process resigned' : 'its work failed';
-    const ended = `The leadership of "${this.key}" has ended, as ${why}: what runs under it should end, too.`;
+    const ended = `The leadership of ${quoted(this.key)} has ended, as ${why}: what runs under it should end, too.`;
     this.#end(reason, new LockUnavailableError(ended, this.key));
   }
 
@@ -87,7 +89,7 @@ export class Term implements Leadership {
   #end(reason: LeadershipEnd, error: unknown): void {
     if (this.signal.aborted) return;
     this.#resolveOver(reason);
-    this.#ending.abort(error);
+    abort(this.#ending, error);
   }
 
   /** The fields that are logged or sent: not its internals. */

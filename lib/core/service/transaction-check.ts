@@ -1,5 +1,6 @@
 import { LockOptionsError } from '../../api/errors.js';
 import type { LeaseOptions } from '../../api/options.js';
+import { printable, quoted } from '../../api/printable.js';
 
 /** How many subjects a warning is remembered for: keys are unbounded, memory is not. */
 const REMEMBERED = 100;
@@ -21,7 +22,7 @@ export class TransactionCheck {
    */
   check(key: string, onTransaction: LeaseOptions['onTransaction'], method: string | undefined): void {
     if (onTransaction === 'allow' || !this.#isInside(key)) return;
-    const what = method === undefined ? `The lock "${key}" is taken` : `${method} takes the lock "${key}"`;
+    const what = method === undefined ? `The lock ${quoted(key)} is taken` : `${method} takes the lock ${quoted(key)}`;
     const message =
       `${what} inside a transaction: the lock is released before the commit, and its next holder may read ` +
       'stale data. Put @Locked above @Transactional, or take the lock before the transaction begins; see ' +
@@ -53,7 +54,7 @@ export class TransactionCheck {
         const problem = error instanceof Error ? error.message : String(error);
         this.warn(
           key,
-          `insideTransaction failed, so it is unknown whether locks are taken inside transactions: ${problem.replace(/\.$/, '')}.`,
+          `insideTransaction failed, so it is unknown whether locks are taken inside transactions: ${printable(problem.replace(/\.$/, ''))}.`,
         );
       }
       return false;

@@ -3,6 +3,7 @@ import { performance } from 'node:perf_hooks';
 import { Subject, type Observable } from 'rxjs';
 import { LockContendedError, LockError, LockUnavailableError } from '../../api/errors.js';
 import type { LockEvent } from '../../api/events.js';
+import { printable } from '../../api/printable.js';
 import type {
   AcquireTrace,
   HoldTrace,
@@ -16,6 +17,7 @@ import type { ExtendOutcome } from '../backend/lock-backend.js';
 import type { Lease } from '../lease/lease.js';
 import { LockHandle } from '../lease/lock-handle.js';
 import type { LockSetHandle } from '../lease/lock-set-handle.js';
+import { notify } from '../time/notify.js';
 
 const acquires = tracingChannel<unknown, AcquireTrace>('nest-redis-lock:acquire');
 const holds = tracingChannel<unknown, HoldTrace>('nest-redis-lock:hold');
@@ -24,7 +26,10 @@ const events = channel('nest-redis-lock:event');
 /** How a set of locks was come by, as the first of these that one of its locks was. */
 const GRANTS = ['waited', 'passed', 'free', 'reentrant'] as const;
 
-/** The events of a service, which are also published on a channel of Node.js while that has subscribers. */
+/**
+ * The events of a service, which are also published on a channel of Node.js while that has subscribers. Whoever hears of them
+ * runs outside of the call that caused them.
+ */
 export class PublishedEvents extends Subject<LockEvent> {
   constructor(private readonly registration: string) {
     super();
@@ -35,10 +40,21 @@ export class PublishedEvents extends Subject<LockEvent> {
   }
 
   override next(event: LockEvent): void {
+    notify(this.#publish, event);
+  }
+
+  override complete(): void {
+    notify(() => super.complete());
+  }
+
+  readonly #publish = (event: LockEvent): void => {
     super.next(event);
     if (events.hasSubscribers) events.publish(messageOf(this.registration, event));
-  }
+  };
 }
+
+/** Runs what observes a call outside of the locks of that call. @param observe gets what runs the call's own work under them */
+type BesideLocks = <R>(observe: (under: <T>(work: () => T) => T) => R) => R;
 
 /**
  * The telemetry of one service: tracing channels of Node.js, and the observer of the option `telemetry`. Whoever makes a trace
@@ -49,7 +65,10 @@ export class Telemetry {
   #hasFailed = false;
 
   /** @param warn says once that the observer has failed */
-  constructor(private readonly warn: (key: string, message: string) => void) {}
+  constructor(
+    private readonly warn: (key: string, message: string) => void,
+    private readonly besideLocks: BesideLocks,
+  ) {}
 
   /** Whether acquires are observed. */
   get ofAcquires(): boolean {
@@ -62,14 +81,14 @@ export class Telemetry {
   }
 
   open(telemetry: LockTelemetry, locks: ObservedLocks, events$: Observable<LockEvent>): void {
-    const observer = (this.#observer = telemetry.open(locks));
+    const observer = (this.#observer = this.besideLocks(() => telemetry.open(locks)));
     if (!observer.noted) return;
     // What a subscriber throws would end the process.
     events$.subscribe((event) => this.#safely(event.key, () => observer.noted?.(event)));
   }
 
   close(): void {
-    this.#safely('', () => this.#observer?.close());
+    this.besideLocks(() => this.#safely('', () => this.#observer?.close()));
     this.#observer = undefined;
   }
 
@@ -77,7 +96,25 @@ export class Telemetry {
    * Observes an acquire.
    * @param isOptional whether the caller goes on without the lock if another holder has it
    */
-  async acquire<Held extends LockHandle | LockSetHandle>(
+  acquire<Held extends LockHandle | LockSetHandle>(
+    trace: AcquireTrace,
+    isOptional: boolean,
+    acquire: () => Promise<Held>,
+  ): Promise<Held> {
+    return this.besideLocks((under) => this.#acquire(trace, isOptional, () => under(acquire)));
+  }
+
+  /** Observes work under a lock. */
+  hold<T>(trace: HoldTrace, held: LockHandle | LockSetHandle, work: () => T | PromiseLike<T>): Promise<T> {
+    return this.besideLocks((under) => this.#hold(trace, held, () => under(work)));
+  }
+
+  extended({ key }: Lease, status: ExtendOutcome['status'], tookMs: number): void {
+    const outcome = status === 'unavailable' ? 'failed' : status;
+    this.besideLocks(() => this.#safely(key, () => this.#observer?.extended({ tookMs, outcome })));
+  }
+
+  async #acquire<Held extends LockHandle | LockSetHandle>(
     trace: AcquireTrace,
     isOptional: boolean,
     acquire: () => Promise<Held>,
@@ -105,8 +142,7 @@ export class Telemetry {
     return held;
   }
 
-  /** Observes work under a lock. */
-  async hold<T>(trace: HoldTrace, held: LockHandle | LockSetHandle, work: () => T | PromiseLike<T>): Promise<T> {
+  async #hold<T>(trace: HoldTrace, held: LockHandle | LockSetHandle, work: () => T | PromiseLike<T>): Promise<T> {
     let value!: T;
     const observation = this.#safely(trace.key, () => this.#observer?.hold?.(trace));
     await traced(holds, trace, async () => {
@@ -121,11 +157,6 @@ export class Telemetry {
       }
     });
     return value;
-  }
-
-  extended({ key }: Lease, status: ExtendOutcome['status'], tookMs: number): void {
-    const outcome = status === 'unavailable' ? 'failed' : status;
-    this.#safely(key, () => this.#observer?.extended({ tookMs, outcome }));
   }
 
   /** Runs the work in the async context of an observation; once, and also if the observer fails before or after it. */
@@ -143,9 +174,18 @@ export class Telemetry {
     } catch (error) {
       if (this.#hasFailed) return undefined;
       this.#hasFailed = true; // before the warning, which is an event, and as such observed
-      this.warn(key, `The telemetry of locks has failed, and may again: ${String(error)}.`);
+      this.warn(key, `The telemetry of locks has failed, and may again: ${printed(error)}.`);
       return undefined;
     }
+  }
+}
+
+/** Anything can be thrown, also what cannot be printed. */
+function printed(error: unknown): string {
+  try {
+    return printable(String(error));
+  } catch {
+    return 'an error that cannot be printed';
   }
 }
 

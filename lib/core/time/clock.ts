@@ -6,6 +6,9 @@ import { performance } from 'node:perf_hooks';
  */
 export const monotonic = (): number => performance.now();
 
+/** The date, in milliseconds since 1970. Taken on load: test frameworks replace the global `Date` by one that they set. */
+export const machineDate: () => number = Date.now;
+
 /** A wall clock that gained more than this on the monotonic one was set, or slept: below it is rounding and slewing. */
 const JUMP_MS = 100;
 

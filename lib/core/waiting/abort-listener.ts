@@ -20,6 +20,17 @@ export function onAbort(signal: AbortSignal, call: () => void): () => void {
   };
 }
 
+/** Waits for an answer unless a signal aborts before it comes. @throws the reason of the signal */
+export function unlessAborted<T>(answer: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (!signal) return answer;
+  return new Promise((resolve, reject) => {
+    const abort = () => reject(signal.reason);
+    if (signal.aborted) abort();
+    const stopListening = onAbort(signal, abort);
+    answer.finally(stopListening).then(resolve, reject);
+  });
+}
+
 function listen(signal: AbortSignal): Listener {
   const calls = new Set<() => void>();
   const callAll = () => {

@@ -7,14 +7,14 @@ const AFTER_EXPIRY_MS = 1;
 
 /** Hears from the wait queue of the backend, and from contenders. */
 export interface ContendersListener<Waiter> extends WaitListener {
-  /** A contender that waits, or rests, is to ask again. */
+  /** A contender that waits, or rests, is to ask again; or one that asks has been doing so for `CHECK_MS`. */
   onDue(contender: Contender<Waiter>): void;
 }
 
 /** All contenders of a service: one with a place in the queue of the store is found by its ticket. */
 export class Contenders<Waiter> {
   readonly byTicket = new Map<string, Contender<Waiter>>();
-  /** Of those that wait for a message. */
+  /** Of those that wait for a message, and of those that ask for waiters which have no timer yet. */
   readonly checks: Checks;
 
   constructor(
@@ -55,6 +55,7 @@ export class Contender<Waiter> implements Check {
   #isQueued = false;
   /** When it was about to ask with this place, if that happened once: another attempt may have ended a grant. */
   #askedOnceAt?: number;
+  #latestToken?: number;
   /** Whether it was woken since it last began to ask: the answer in flight may be older than that. */
   #isWoken = false;
   /** Whether it was woken before it last began to ask. */
@@ -82,7 +83,7 @@ export class Contender<Waiter> implements Check {
 
   /** Whether it lets time go by before it asks again: it waits, or rests. */
   get isPausing(): boolean {
-    return this.#timer !== undefined || this.list !== undefined;
+    return !this.isAsking && (this.#timer !== undefined || this.list !== undefined);
   }
 
   /** Whether it has a place in the queue of the store, or would have one by its next attempt. */
@@ -98,6 +99,11 @@ export class Contender<Waiter> implements Check {
   /** The earliest time from which a lock counts that was handed over to it; undefined when that is not certain. */
   get handedOverSince(): number | undefined {
     return this.#askedOnceAt;
+  }
+
+  /** How far the tokens of the store had come when it last answered. */
+  get latestToken(): number | undefined {
+    return this.#latestToken;
   }
 
   /**
@@ -121,6 +127,7 @@ export class Contender<Waiter> implements Check {
   /** Its attempt was answered. */
   answered(outcome: AcquireOutcome): void {
     this.#state = 'idle';
+    this.list?.remove(this);
     switch (outcome.status) {
       case 'acquired':
         // The grant came without a message.
@@ -130,6 +137,7 @@ export class Contender<Waiter> implements Check {
       case 'contended':
         this.#noteQueued(outcome);
         if (outcome.isRepeated) this.#askedOnceAt = undefined;
+        this.#latestToken = outcome.latestToken;
         break;
       case 'unavailable':
         this.#leavePlace();

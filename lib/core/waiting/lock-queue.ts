@@ -11,13 +11,14 @@ import type { LockGrant } from '../../api/events.js';
 import type { Lease } from '../lease/lease.js';
 import type { LeaseListener, Leases } from '../lease/leases.js';
 import { validityMs } from '../time/clock.js';
+import { setImmediate } from '../time/event-loop.js';
 import type { InFlight } from '../time/in-flight.js';
 import { onAbort } from './abort-listener.js';
-import type { Check } from './checks.js';
+import { CHECK_MS, type Check } from './checks.js';
 import { Contender, Contenders, type ContendersListener } from './contender.js';
 import { ContestedKeys } from './contested-keys.js';
 import { answeredTooLate, closed, contended, timedOut, type HolderSeen, type Knowledge } from './refusals.js';
-import { WaiterList, type Closing, type Waiter } from './waiter.js';
+import { timeOf, WaiterList, type Closing, type Waiter } from './waiter.js';
 
 /** A kind of lock: how many may want it, and hold it, together. */
 export interface LockKind {
@@ -64,13 +65,15 @@ export class LockQueues implements ContendersListener<Waiter>, LeaseListener {
   readonly leases: Pick<Leases, 'add' | 'check' | 'lose'>;
   /** Counts the attempts whose answer is still to come. */
   readonly inFlight: InFlight;
+  /** @param key of a call that waits */
+  readonly warn: (key: string, message: string) => void;
   readonly contenders: Contenders<Waiter>;
   /** Made when a call had to wait: an uncontended call passes by. */
   #contested?: ContestedKeys;
   readonly #queues = new Map<string, LockQueue>();
 
   constructor(
-    parts: Pick<LockQueues, 'backend' | 'now' | 'kind' | 'limits' | 'leases' | 'inFlight'> & {
+    parts: Pick<LockQueues, 'backend' | 'now' | 'kind' | 'limits' | 'leases' | 'inFlight' | 'warn'> & {
       nextOwner: () => string;
     },
   ) {
@@ -80,6 +83,7 @@ export class LockQueues implements ContendersListener<Waiter>, LeaseListener {
     this.limits = parts.limits;
     this.leases = parts.leases;
     this.inFlight = parts.inFlight;
+    this.warn = parts.warn;
     this.contenders = new Contenders(parts.backend, parts.now, parts.nextOwner, this, parts.kind.width > 1);
   }
 
@@ -166,6 +170,11 @@ export class LockQueues implements ContendersListener<Waiter>, LeaseListener {
     this.#queues.get(key)?.onTaken(owner);
   }
 
+  onWarning(message: string): void {
+    const keys = [...this.#queues.keys()];
+    this.warn(keys.find((key) => this.waiting(key) > 0) ?? keys[0] ?? '', message);
+  }
+
   /** Called by a queue of which nothing is wanted or held any more. */
   forget(key: string): void {
     this.#queues.delete(key);
@@ -248,9 +257,9 @@ export class LockQueue {
       return;
     }
     this.#waiters.push(waiter);
-    const { signal, waitMs } = waiter.request;
-    // An attempt ends by itself: a call that asks at once, and has the time for it, needs no timer.
-    if (!asks || signal || waiter.wasRefused || waitMs <= backend.attemptTimeoutMs()) this.#limit(waiter);
+    // Most calls are answered soon: one that asks at once gets its timer when that has taken as long as a check.
+    const isLong = !waiter.wasRefused && timeOf(waiter.request, backend) >= CHECK_MS;
+    if (!asks || !isLong || waiter.request.signal) this.#limit(waiter);
     if (waiter.isSettled) return;
     if (asks) this.#begin(waiter);
     else this.#takeOver(waiter);
@@ -306,8 +315,12 @@ export class LockQueue {
     if (!handOver || since === undefined || !this.#beginWith(contender, handOver, since)) this.#ask(contender);
   }
 
-  /** A contender that waits, or rests, is to ask again. */
+  /** A contender that waits, or rests, is to ask again; one that asks has been doing so for a while. */
   onDue(contender: Contender<Waiter>): void {
+    if (contender.isAsking) {
+      if (contender.waiter) this.#limit(contender.waiter);
+      return;
+    }
     this.#ask(contender, this.queues.contenders.areMany && contender.waiter === this.#waiters.first);
   }
 
@@ -330,6 +343,7 @@ export class LockQueue {
     const mayPass = kind.width === 1 && waiter.request.cohort !== false;
     const passes = mayPass ? Math.min(limits.cohortPasses, this.#waiters.size - 1) : 0;
     const request = contender.ask(waiter.request.ttlMs, takesPlace ? 1 + passes : undefined);
+    if (!waiter.isLimited) this.queues.contenders.checks.add(contender, 'key');
     inFlight.begin();
     backend.acquire(request, (outcome) => {
       contender.answered(outcome);
@@ -341,7 +355,8 @@ export class LockQueue {
 
   /**
    * Begins with a lock that was handed over, while its lease is extended: docs/adr/0018-begin-with-the-grant.md. A grant is
-   * confirmed first if it is for several holders in turn, or for one whose lease is not extended, and when too little is left.
+   * confirmed first if it is for several holders in turn, or for one whose lease is not extended, when too little is left, and
+   * when the store cannot have minted its token yet.
    * @returns whether it did
    */
   #beginWith(contender: Contender<Waiter>, handOver: HandOver, since: number): boolean {
@@ -352,10 +367,11 @@ export class LockQueue {
     const grantLeftMs = since + validityMs(handOver.ttlMs, limits.marginMs) - now();
     const leftMs = Math.min(grantLeftMs, validityMs(ttlMs, limits.marginMs));
     if (!servesOne || !watchdog || leftMs < handOver.ttlMs * BEGIN_WITH) return false;
+    const grant = handOver.grantOf(this.key, contender.latestToken);
+    if (!grant) return false;
     contender.won();
     this.#drop(contender);
     this.#cohort = undefined;
-    const grant = handOver.grantOf(this.key);
     this.#grant(waiter, 'waited', grant, grant.fencingToken, handOver.ttlMs, since, ttlMs);
     this.#refuseTriers();
     return true;
@@ -515,30 +531,32 @@ export class LockQueue {
       this.#refuse(waiter, timedOut(waiter, this.#known));
   }
 
-  /**
-   * Lets a waiter give up when its time is over (a call without any has the time of its attempt), or when its signal
-   * aborts.
-   */
+  /** Lets a waiter give up when its time is over, or when its signal aborts. */
   #limit(waiter: Waiter): void {
-    if (waiter.isLimited) return;
-    const { signal, waitMs } = waiter.request;
+    if (waiter.isLimited || waiter.isSettled) return;
+    const { signal } = waiter.request;
+    const remainingMs = Math.max(0, timeOf(waiter.request, this.queues.backend) - waiter.waitedMs);
     waiter.limitBy(
-      waitMs === 0 ? undefined : setTimeout(LockQueue.#timeIsOver, Math.ceil(waiter.remainingMs), this, waiter),
+      setTimeout(LockQueue.#timeIsOver, Math.ceil(remainingMs), this, waiter),
       signal && onAbort(signal, () => this.#giveUp(waiter, signal.reason)),
     );
     if (signal?.aborted) this.#giveUp(waiter, signal.reason);
   }
 
   // One function for all queues, as a closure for each waiter is memory that lives as long as it waits.
+  // After a pause of this process timers run first: answers that arrived meanwhile are read before the call is refused.
   static readonly #timeIsOver = (queue: LockQueue, waiter: Waiter): void =>
-    queue.#giveUp(waiter, timedOut(waiter, queue.#known));
+    void setImmediate(() => {
+      if (!waiter.isSettled) queue.#giveUp(waiter, timedOut(waiter, queue.#known));
+    });
 
   /** A lease that is not extended, or has another ttl, has to be one of its own; one that is kept, or was to be, stands longer. */
-  #canPassOn({ grant, ttlMs, sentAt, deadline, isUnsettled, askedForMs }: Lease, { request }: Waiter): boolean {
+  #canPassOn(lease: Lease, { request }: Waiter): boolean {
+    const { grant, ttlMs, sentAt, deadline, isUnsettled, askedForMs, standsTooLong } = lease;
     if (this.#cohort?.grant !== grant || request.cohort === false) return false;
     const { nextToken, lastToken, endsAt } = this.#cohort;
     const now = this.queues.now();
-    if (nextToken > lastToken || now >= endsAt || isUnsettled || askedForMs > 0) return false;
+    if (nextToken > lastToken || now >= endsAt || isUnsettled || askedForMs > 0 || standsTooLong) return false;
     return request.watchdog && request.ttlMs === ttlMs && now < sentAt + (deadline - sentAt) * PASSED_WITHIN;
   }
 

@@ -31,6 +31,7 @@ interface Refused {
   /** When it joined the queue of the key. */
   readonly startedAt: number;
   readonly waitedMs: number;
+  readonly request: { readonly waitMs: number };
   /** Whether it was refused before, a moment ago, and now waits. */
   readonly wasRefused: boolean;
   /** The keys that it holds meanwhile. */
@@ -46,10 +47,24 @@ export function timedOut(call: Refused, known: Knowledge): LockContendedError | 
   const unansweredMs = now - (seen ? (seen.askedAt ?? now) : call.startedAt);
   const isKnownHeld = seen !== undefined || call.wasRefused;
   if (lease || (isKnownHeld && unansweredMs < ANSWER_DUE_MS)) return contended(call, known);
-  const silence = `no answer for ${Math.round(unansweredMs)} ms, and waitMs is over`;
-  const problems = known.backend.problems(silence);
-  const causes = problems.length > 0 ? problems : [new NodeError('the store', silence)];
-  return LockUnavailableError.from('acquired', key, causes);
+  return LockUnavailableError.from('acquired', key, owingFor(unansweredMs, call.request, known.backend));
+}
+
+/** The refusal of a call that has its lock, but whose time is over before the store has said that it keeps that for `holdMs`. */
+export function notKept(
+  key: string,
+  unansweredMs: number,
+  request: Refused['request'],
+  backend: Knowledge['backend'],
+): LockUnavailableError {
+  return LockUnavailableError.from('kept', key, owingFor(unansweredMs, request, backend));
+}
+
+/** The problems of a store that owes an answer when the time of a call is over. */
+function owingFor(ms: number, { waitMs }: Refused['request'], backend: Knowledge['backend']): readonly NodeError[] {
+  const silence = `no answer for ${Math.round(ms)} ms${waitMs > 0 ? ', and waitMs is over' : ''}`;
+  const problems = backend.problems(silence);
+  return problems.length > 0 ? problems : [new NodeError('the store', silence)];
 }
 
 /** The refusal of a call whose lock is held by others. @param maxWaiters given when the call may not even wait */
@@ -57,7 +72,8 @@ export function contended({ waitedMs, holding }: Refused, known: Knowledge, maxW
   const { key, lease, seen, now } = known;
   if (lease) {
     const holder = parseOwner(lease.grant.owner);
-    return new LockContendedError(key, waitedMs, { holder, remainingMs: lease.remainingMs, maxWaiters, holding });
+    const { remainingMs } = lease;
+    return new LockContendedError(key, waitedMs, { holder, remainingMs, maxWaiters, holding, isOwn: true });
   }
   const { owner, endsAt, isKept } = seen ?? {};
   const holder = owner === undefined ? undefined : parseOwner(owner);

@@ -1,6 +1,7 @@
 import type { Subject } from 'rxjs';
 import { LockContendedError } from '../../api/errors.js';
 import { failureEvent, type LockEvent, type LockGrant } from '../../api/events.js';
+import type { LockBackend } from '../backend/lock-backend.js';
 import type { Lease } from '../lease/lease.js';
 import type { Leases } from '../lease/leases.js';
 import { LockHandle } from '../lease/lock-handle.js';
@@ -25,6 +26,14 @@ export interface WaitRequest {
   readonly isProbe?: boolean;
   /** The keys that the call holds meanwhile, where there are any: a refusal names them. */
   readonly holding?: readonly string[];
+}
+
+/** How long a call may take, in milliseconds: one that does not wait has the time of an attempt. */
+export function timeOf(
+  { waitMs }: Pick<WaitRequest, 'waitMs'>,
+  backend: Pick<LockBackend, 'attemptTimeoutMs'>,
+): number {
+  return waitMs > 0 ? waitMs : backend.attemptTimeoutMs();
 }
 
 /** How far the closing of the application has come, for all calls of one kind. */

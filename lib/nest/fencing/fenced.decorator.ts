@@ -1,5 +1,7 @@
+import { inspect } from 'node:util';
 import { applyDecorators, createParamDecorator, SetMetadata, UseGuards, type ExecutionContext } from '@nestjs/common';
-import { LockOptionsError } from '../../api/errors.js';
+import { LockError, LockOptionsError } from '../../api/errors.js';
+import { quoted } from '../../api/printable.js';
 import {
   FENCED_PLAN,
   fencingClaimOf,
@@ -8,12 +10,27 @@ import {
   type HeaderPlan,
 } from './fencing-token.guard.js';
 import { KeyTemplate } from '../../core/keys/key-template.js';
+import { noteOn } from '../injection/decorated-methods.js';
+import { nameOf } from '../injection/name-of.js';
+import { refuseBareUse } from '../injection/refuse-bare-use.js';
 import { refuseStandard } from '../injection/refuse-standard.js';
+import { MissedParts } from '../locked/missed-parts.js';
+
+const DAY_MS = 86_400_000;
+const TIMEOUT_MS = 1_000;
 
 /** Options of `@FencingToken`. */
 export interface FencingTokenOptions {
-  /** Let requests without the header pass. @default false */
+  /** Whether requests without the header may pass. @default false */
   optional?: boolean;
+  /**
+   * How far the token may be ahead of the time of this machine, in milliseconds, at least 1 000; else the answer is 400. A token
+   * is the time of its grant by the clock of Redis. A token from the future would lock out all later holders until then. Choose
+   * more than the clocks of this machine and of Redis differ. `Infinity` accepts all tokens: for a store of your own whose
+   * tokens are not times.
+   * @default 86400000: a day
+   */
+  maxAheadMs?: number;
 }
 
 /** Options of `@Fenced`. */
@@ -23,54 +40,95 @@ export interface FencedOptions extends FencingTokenOptions {
 }
 
 /**
- * Lets a request pass only with a `Fencing-Token` of this key that is not older than one that was seen. On a handler, or
- * a controller for all of its handlers.
+ * Lets a request pass only with a `Fencing-Token` of this key that is not older than any seen before. Put it on a handler, or
+ * on a controller for all of its handlers.
  *
- * @param key the key of the lock, as `@Locked` at the client has it: `stock:{params.sku}`; a request that names another
- *   one is refused, for its token says nothing about this resource
- * @throws LockOptionsError when the class is defined: a key that cannot be read or is made of arguments, a bad option
+ * @param key the key of the lock, as in `@Locked` at the client: `stock:{params.sku}`. A request that names another key is
+ *   refused, because its token says nothing about this resource
+ * @throws LockOptionsError when the class is defined: for a key that is missing, cannot be parsed or uses arguments, or a bad
+ *   option
  */
-export function Fenced(key: string, options: FencedOptions = {}): ClassDecorator & MethodDecorator {
-  const { timeoutMs }: { timeoutMs?: unknown } = options;
-  if (
-    timeoutMs !== undefined &&
-    !(Number.isInteger(timeoutMs) && Number(timeoutMs) >= 1 && Number(timeoutMs) <= 60_000)
-  ) {
-    throw new LockOptionsError(`timeoutMs of @Fenced must be 1 to 60 000 ms: got ${JSON.stringify(timeoutMs)}.`);
-  }
-  const plan: FencedPlan = { ...readPlan(key, options), timeoutMs: options.timeoutMs };
-  const fence = applyDecorators(SetMetadata(FENCED_PLAN, plan), UseGuards(FencingTokenGuard));
+export function Fenced(key: string, options?: FencedOptions): ClassDecorator & MethodDecorator;
+export function Fenced(...given: [key: string, options?: FencedOptions]): ClassDecorator & MethodDecorator {
+  refuseBareUse('@Fenced', "@Fenced('stock:{params.sku}')", given);
+  const [key, options = {}] = given;
   return (target: object, property?: string | symbol, descriptor?: PropertyDescriptor) => {
     refuseStandard('@Fenced', property);
-    fence(target, property, descriptor);
+    const name = nameOf(target, property);
+    const plan = naming(`@Fenced on ${name}`, () => readFencedPlan(key, options));
+    applyDecorators(SetMetadata(FENCED_PLAN, plan), UseGuards(FencingTokenGuard))(target, property, descriptor);
+    const method: unknown = descriptor?.value;
+    if (typeof method !== 'function') return; // on a class
+    const requestKeys = plan.template && [plan.template];
+    noteOn(method, name, { decorator: '@Fenced', override: 'runs without', requestKeys });
   };
 }
 
 /**
- * A parameter with the fencing token of the request, for the write itself: `fencedUpdate({ …, fence: token })`. A request
- * without the header is answered with 428, one that cannot be read or is of another lock with 400.
+ * Injects the fencing token of the request into a parameter, for use in the write itself: `fencedUpdate({ …, fence: token })`.
+ * A request without the header gets the answer 428. If the header cannot be read, is for another lock, or has a token too far
+ * ahead of the time, the answer is 400.
  *
- * @param key the key that the header must name, as with `@Fenced`, which is not needed beside this where the write looks
- *   at the token; by default any
+ * @param key the key that the header must name, as with `@Fenced`; by default any. You do not need `@Fenced` as well if the
+ *   write checks the token
  * @throws LockOptionsError when the class is defined
  */
-export function FencingToken(key?: string, options: FencingTokenOptions = {}): ParameterDecorator {
-  const plan = readPlan(key, options);
-  return createParamDecorator(
-    (_: unknown, context: ExecutionContext): number | undefined => fencingClaimOf(context, plan)?.fencingToken,
-  )();
+export function FencingToken(key?: string, options?: FencingTokenOptions): ParameterDecorator;
+export function FencingToken(...given: [key?: string, options?: FencingTokenOptions]): ParameterDecorator {
+  refuseBareUse('@FencingToken', "@FencingToken('key')", given);
+  const [key, options = {}] = given;
+  return (target, property, index) => {
+    const name = nameOf(target, property);
+    const plan = naming(`@FencingToken on ${name}`, () => readPlan('@FencingToken', key, options));
+    createParamDecorator(
+      (_: unknown, context: ExecutionContext): number | undefined => fencingClaimOf(context, plan)?.fencingToken,
+    )()(target, property, index);
+    const method: unknown = property === undefined ? undefined : Reflect.get(target, property);
+    if (typeof method !== 'function' || !plan.template) return;
+    noteOn(method, name, { decorator: '@FencingToken', requestKeys: [plan.template] });
+  };
 }
 
-function readPlan(key: string | undefined, { optional = false }: { optional?: unknown }): HeaderPlan {
+/** @throws LockOptionsError that begins with the decorator and its place */
+function naming<Plan>(where: string, read: () => Plan): Plan {
+  try {
+    return read();
+  } catch (error) {
+    if (!(error instanceof LockError)) throw error;
+    throw new LockOptionsError(`${where}: ${error.message}`, { cause: error });
+  }
+}
+
+function readFencedPlan(key: unknown, options: FencedOptions): FencedPlan {
+  if (key === undefined) {
+    throw new LockOptionsError('the key must be a string like "stock:{params.sku}": got undefined.');
+  }
+  const { timeoutMs = TIMEOUT_MS }: { timeoutMs?: unknown } = options;
+  if (!(Number.isInteger(timeoutMs) && Number(timeoutMs) >= 1 && Number(timeoutMs) <= 60_000)) {
+    throw new LockOptionsError(`timeoutMs must be 1 to 60 000 ms: got ${inspect(timeoutMs)}.`);
+  }
+  return { ...readPlan('@Fenced', key, options), timeoutMs: timeoutMs as number };
+}
+
+function readPlan(
+  decorator: HeaderPlan['decorator'],
+  key: unknown,
+  { optional = false, maxAheadMs = DAY_MS }: { optional?: unknown; maxAheadMs?: unknown },
+): HeaderPlan {
   if (typeof optional !== 'boolean') {
     throw new LockOptionsError(`optional must be true or false: got ${JSON.stringify(optional)}.`);
   }
-  const template = key === undefined ? undefined : new KeyTemplate(key);
+  if (maxAheadMs !== Infinity && !(Number.isSafeInteger(maxAheadMs) && Number(maxAheadMs) >= 1_000)) {
+    throw new LockOptionsError(
+      `maxAheadMs must be whole milliseconds, at least 1 000, or Infinity: got ${inspect(maxAheadMs)}.`,
+    );
+  }
+  const template = key === undefined ? undefined : new KeyTemplate(key as string);
   if (template?.origin === 'arguments') {
     throw new LockOptionsError(
-      `The key "${key}" of a fence cannot be made of arguments, since the guard runs before there are any: ` +
+      `The key ${quoted(template.template)} of a fence cannot be made of arguments, since the guard runs before there are any: ` +
         'use {params.id} and the like.',
     );
   }
-  return { template, optional };
+  return { decorator, template, optional, maxAheadMs: maxAheadMs as number, missed: new MissedParts('Fenced') };
 }

@@ -7,43 +7,52 @@ import {
   type CanActivate,
   type ExecutionContext,
 } from '@nestjs/common';
-import { LockOptionsError, LockUnavailableError, NodeError } from '../../api/errors.js';
+import { LockKeyError, LockOptionsError, LockUnavailableError, NodeError } from '../../api/errors.js';
+import { quoted } from '../../api/printable.js';
+import { machineDate } from '../../core/time/clock.js';
 import { inTime } from '../../core/time/time-limit.js';
 import type { FenceStore } from '../../fencing/fence-store.js';
 import { FENCING_TOKEN_HEADER, readFencingHeader, type FencingClaim } from '../../fencing/fencing-header.js';
 import { StaleTokenError } from '../../fencing/stale-token.error.js';
 import type { KeyTemplate } from '../../core/keys/key-template.js';
+import { keyErrorOf, type MissedParts } from '../locked/missed-parts.js';
 import { requestValues } from '../locked/request-values.js';
 
-/** The injection token of the `FenceStore` that `FencingTokenGuard` asks: `{ provide: FENCE_STORE, useValue: … }`. */
+/** The injection token of the `FenceStore` that `FencingTokenGuard` uses: `{ provide: FENCE_STORE, useValue: … }`. */
 export const FENCE_STORE = Symbol.for('nest-redis-lock:FENCE_STORE');
 
 /** The demands on the header of a request. */
 export interface HeaderPlan {
+  readonly decorator: '@Fenced' | '@FencingToken';
   /** The key that it must name, for the token of another lock says nothing about this resource. */
   template?: KeyTemplate;
   /** Whether it may be absent. */
-  optional?: boolean;
+  optional: boolean;
+  /** How far the token may be ahead of the time of this machine, in milliseconds. */
+  maxAheadMs: number;
+  readonly missed: MissedParts;
 }
 
 /** The metadata that `@Fenced` attaches to a handler or a controller. */
 export interface FencedPlan extends HeaderPlan {
-  timeoutMs?: number;
+  /** How long the store may take, in milliseconds. */
+  timeoutMs: number;
 }
 
 export const FENCED_PLAN = Symbol.for('nest-redis-lock:fenced');
-const TIMEOUT_MS = 1_000;
+const MICROSECONDS = 1_000;
 const FORM = `${FENCING_TOKEN_HEADER}: <key of the lock>=<fencing token>`;
 
 /**
- * Refuses requests (HTTP, GraphQL) of former holders: those whose `Fencing-Token` is older than one that was seen for its
- * key. It fails closed: 428 without the header, 400 if it cannot be read, 412 if it is too old, 503 while the store
- * cannot be asked.
+ * Refuses requests (HTTP, GraphQL) of former holders: those whose `Fencing-Token` is older than one already seen for its key.
+ * It fails closed: 428 without the header, 400 if it cannot be read, 412 if it is too old, 503 while the store cannot be
+ * reached. A token too far ahead of the time gets 400: it would lock out every later holder.
  *
- * It checks when the request comes in. A request that passed can still be overtaken before it writes: where the handler
- * writes to a database, check the token there again (`fencedUpdate`).
+ * It checks when the request arrives. A request that passed can still be overtaken before it writes: if the handler writes to a
+ * database, check the token there again (`fencedUpdate`).
  *
- * `@Fenced(key)` attaches it; used by itself it takes the key that the request names.
+ * `@Fenced(key)` attaches this guard. Without a key from there no request passes (500): the store remembers each key that it is
+ * asked for, so a client must not be able to name any.
  */
 @Injectable()
 export class FencingTokenGuard implements CanActivate {
@@ -52,7 +61,7 @@ export class FencingTokenGuard implements CanActivate {
   async canActivate(context: ExecutionContext): Promise<true> {
     const plan = planOf(context);
     const claim = fencingClaimOf(context, plan);
-    if (!claim || (await this.#raise(claim, plan?.timeoutMs ?? TIMEOUT_MS))) return true;
+    if (!claim || (await this.#raise(claim, plan.timeoutMs))) return true;
     throw new StaleTokenError(claim.fencingToken, { key: claim.key });
   }
 
@@ -74,18 +83,16 @@ export class FencingTokenGuard implements CanActivate {
 
 /**
  * Reads the header of a request; undefined where it is absent and may be.
- * @throws HttpException 428 when it is absent, 400 when it cannot be read or names another key
+ * @throws HttpException 428 when it is absent, 400 when it cannot be read, names another key, or is too far ahead of the time
  * @throws LockOptionsError when the request is of a kind that has no headers
  */
-export function fencingClaimOf(
-  context: ExecutionContext,
-  { template, optional = false }: HeaderPlan = {},
-): FencingClaim | undefined {
+export function fencingClaimOf(context: ExecutionContext, plan: HeaderPlan): FencingClaim | undefined {
+  const { optional, maxAheadMs } = plan;
   const values = requestValues(context);
   const headers = values('headers') as Record<string, unknown> | undefined;
   if (!headers) {
     throw new LockOptionsError(
-      `A handler of type "${context.getType<string>()}" has no headers to read ${FENCING_TOKEN_HEADER} from: ` +
+      `A handler of type ${quoted(context.getType<string>())} has no headers to read ${FENCING_TOKEN_HEADER} from: ` +
         'put the token in the message, and check it with a FenceStore.',
     );
   }
@@ -96,16 +103,49 @@ export function fencingClaimOf(
   }
   const claim = typeof value === 'string' ? readFencingHeader(value) : undefined;
   if (!claim) throw new BadRequestException(`The request must have one header of the form ${FORM}.`);
-  const expected = template?.render(values);
+  const expected = expectedKey(context, plan);
   if (expected !== undefined && expected !== claim.key) {
-    throw new BadRequestException(
-      `The ${FENCING_TOKEN_HEADER} of this request must be that of the lock "${expected}".`,
-    );
+    // The cause is for the log of the application: clients must not see keys.
+    throw new BadRequestException(`The ${FENCING_TOKEN_HEADER} of this request is that of another lock.`, {
+      cause: new Error(`expected the token of ${quoted(expected)}, got one of ${quoted(claim.key)}`),
+    });
+  }
+  // A fence that has seen such a token would refuse all that locks will ever have.
+  if (claim.fencingToken > (machineDate() + maxAheadMs) * MICROSECONDS) {
+    throw new BadRequestException(`The ${FENCING_TOKEN_HEADER} of this request is too far ahead of the time here.`, {
+      cause: new Error(
+        `the token ${claim.fencingToken} is more than ${maxAheadMs} ms ahead. If a lock has it, compare the clocks of this ` +
+          'machine and of the Redis of the locks, or raise maxAheadMs',
+      ),
+    });
   }
   return claim;
 }
 
-function planOf(context: ExecutionContext): FencedPlan | undefined {
+/** The key that a request must name. @throws LockKeyError that names the handler */
+function expectedKey(context: ExecutionContext, { decorator, template, missed }: HeaderPlan): string | undefined {
+  try {
+    return template?.render(requestValues(context));
+  } catch (error) {
+    if (!(error instanceof LockKeyError)) throw error;
+    const named = keyErrorOf(`${decorator} on ${handlerOf(context)}`, error);
+    missed.warnOnce(named);
+    throw named;
+  }
+}
+
+function handlerOf(context: ExecutionContext): string {
+  return `${context.getClass().name}.${context.getHandler().name}`;
+}
+
+/** @throws LockOptionsError where there is none */
+function planOf(context: ExecutionContext): FencedPlan {
+  const [handler, controller] = [context.getHandler(), context.getClass()];
   const of = (target: object) => Reflect.getMetadata(FENCED_PLAN, target) as FencedPlan | undefined;
-  return of(context.getHandler()) ?? of(context.getClass());
+  const plan = of(handler) ?? of(controller);
+  if (plan) return plan;
+  throw new LockOptionsError(
+    `${handlerOf(context)} has a FencingTokenGuard but no key: write @Fenced('…'), which attaches the guard, with ` +
+      'the key of the lock.',
+  );
 }

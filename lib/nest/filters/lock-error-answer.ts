@@ -3,14 +3,14 @@ import { LockContendedError, LockKeyError, type LockError, type LockErrorCode } 
 
 /** The part of a lock error that clients may see: without keys, holders and servers. */
 export interface LockErrorAnswer {
-  /** The HTTP status of the error, on other transports, too. */
+  /** The HTTP status of the error, also on other transports. */
   statusCode: number;
   code: LockErrorCode;
   /** A sentence without a key. */
   message: string;
-  /** The part of the request that is missing or unfit for a key, as the key has it: `params.id`. */
+  /** The part of the request that is missing or cannot be used in a key, as written in the key: `params.id`. */
   field?: string;
-  /** How long the holder's lease still runs if it is not extended, in whole milliseconds, where that is known. */
+  /** How much longer the holder's lease runs if it is not extended, in whole milliseconds, if that is known. */
   retryAfterMs?: number;
 }
 

@@ -1,12 +1,13 @@
 import { Inject } from '@nestjs/common';
 import { LockOptionsError } from '../../api/errors.js';
+import { quoted } from '../../api/printable.js';
 import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
 import { LockService } from '../../core/service/lock.service.js';
 import { getLockServiceToken } from './tokens.js';
 
 /** The property in which an instance has the service of a registration. Nest's error names it when the module is missing. */
 export function serviceProperty(registration: string): symbol {
-  const beside = registration === DEFAULT_REGISTRATION ? '' : `{ name: "${registration}" }`;
+  const beside = registration === DEFAULT_REGISTRATION ? '' : `{ name: ${quoted(registration)} }`;
   return Symbol.for(`LockService of RedisLockModule.forRoot(${beside})`);
 }
 
@@ -58,7 +59,7 @@ function describe(service: unknown): string {
   const kind = name === undefined ? 'a plain object' : `an object of the class ${name}`;
   const stub = service instanceof LockService ? ' that RedisLockModule did not create' : '';
   return (
-    `${kind}${stub}, as when it is mocked. In a test import RedisLockModule.forRoot({ memory: true }), which needs no ` +
-    'Redis, and leave LockService as it is.'
+    `${kind}${stub}, as when it is mocked. In a test import LockTestingModule.forRoot() of nest-redis-lock/testing, which needs ` +
+    'no Redis, and leave LockService as it is.'
   );
 }

@@ -1,7 +1,12 @@
 import { Inject } from '@nestjs/common';
 import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
 import { LockService } from '../../core/service/lock.service.js';
+import { noteCopy } from './copies.js';
+import { refuseBareUse } from './refuse-bare-use.js';
 import { refuseStandard } from './refuse-standard.js';
+
+// Here, as every entry point that injects the service loads this module, and no bundler leaves it out of them.
+noteCopy();
 
 /**
  * The injection token of the `LockService` of a registration.
@@ -18,7 +23,10 @@ export function registrationOf(token: unknown): string | undefined {
 }
 
 /** Injects the `LockService` of the registration with this `name`. */
-export function InjectLockService(registration?: string): PropertyDecorator & ParameterDecorator {
+export function InjectLockService(registration?: string): PropertyDecorator & ParameterDecorator;
+export function InjectLockService(...given: [registration?: string]): PropertyDecorator & ParameterDecorator {
+  refuseBareUse('@InjectLockService', '@InjectLockService()', given);
+  const [registration] = given;
   const inject = Inject(getLockServiceToken(registration));
   return (target: object, property: string | symbol | undefined, index?: number) => {
     refuseStandard('@InjectLockService', property);

@@ -4,6 +4,7 @@ import { KeyTemplate } from '../../core/keys/key-template.js';
 import { unfit } from '../../core/options/checks.js';
 import { checkLeaderOptions } from '../../core/options/leader-options.js';
 import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
+import { methodsOf, noteOn } from '../injection/decorated-methods.js';
 
 /** Options of `@LeaderOnly` and `@WhileLeader`. */
 export interface LeaderMethodOptions extends LeaderOptions {
@@ -60,21 +61,16 @@ export function setLeaderPlan(method: object, plan: LeaderPlan): void {
     throw new LockOptionsError(`${plan.name} has two of @LeaderOnly and @WhileLeader: each method has one election.`);
   }
   Reflect.defineMetadata(PLAN, plan, method);
+  const override = plan.decorator === '@WhileLeader' ? 'is never called' : 'runs without';
+  noteOn(method, plan.name, { decorator: plan.decorator, override });
 }
 
 export function leaderPlanOf(method: object): LeaderPlan | undefined {
   return Reflect.getOwnMetadata(PLAN, method) as LeaderPlan | undefined;
 }
 
-/** The plans of the methods of a class. Reads none of the properties of its instances. */
-export function leaderPlansOf(prototype: object | null): LeaderPlan[] {
-  const plans = new Map<PropertyKey, LeaderPlan | undefined>();
-  for (let owner = prototype; owner !== null && owner !== Object.prototype; owner = Reflect.getPrototypeOf(owner)) {
-    for (const name of Reflect.ownKeys(owner)) {
-      if (plans.has(name)) continue; // overridden
-      const method: unknown = Reflect.getOwnPropertyDescriptor(owner, name)?.value;
-      plans.set(name, typeof method === 'function' ? leaderPlanOf(method) : undefined);
-    }
-  }
-  return [...plans.values()].filter((plan) => plan !== undefined);
+/** The plans of the methods of a class, without those that are overridden. */
+export function leaderPlansOf(prototype: object): LeaderPlan[] {
+  const methods = [...methodsOf(prototype).values()];
+  return methods.flatMap(([{ method }]) => (method && leaderPlanOf(method)) ?? []);
 }

@@ -4,6 +4,8 @@ import type { LockService } from '../../core/service/lock.service.js';
 import { loopTurn } from '../../core/time/event-loop.js';
 import { copyMetadata } from '../injection/copy-metadata.js';
 import { injectInto } from '../injection/injected-service.js';
+import { nameOf } from '../injection/name-of.js';
+import { refuseBareUse } from '../injection/refuse-bare-use.js';
 import { refuseStandard } from '../injection/refuse-standard.js';
 import { LeaderPlan, setLeaderPlan, type LeaderMethodOptions } from './leader-plan.js';
 
@@ -38,17 +40,20 @@ export interface WhileLeaderDecorator {
 }
 
 /**
- * Runs the method only in the process that leads: elsewhere calls return undefined, and the method does not run. It runs under
- * the leader's lock, with a handle of its own: `locks.current()`, and `LockLostError` when the lock was lost meanwhile.
+ * Runs the method only in the process that leads. In other processes calls return `undefined`, and the method does not run. It
+ * runs under the leader's lock, with its own handle, which `locks.current()` returns; the call rejects with `LockLostError` if
+ * the lock was lost while it ran.
  *
- * The process takes part in the election from the start of the application on.
+ * The process takes part in the election as soon as the application has started.
  *
  * @param key the key of the election: a text, which nothing is filled into
- * @throws LockOptionsError when the class is defined: a key that cannot be read, a bad option; when the application starts: a
- *   class of request or transient scope, options that differ from those of the same election elsewhere
+ * @throws LockOptionsError when the class is defined: for a key that cannot be parsed or a bad option; when the application
+ *   starts: for a class of request or transient scope, or options that differ from those of the same election elsewhere
  */
 export function LeaderOnly(key: string, options?: LeaderMethodOptions): LeaderOnlyDecorator;
-export function LeaderOnly(key: string, options: LeaderMethodOptions = {}): MethodDecorator {
+export function LeaderOnly(...given: [key: string, options?: LeaderMethodOptions]): MethodDecorator {
+  refuseBareUse('@LeaderOnly', "@LeaderOnly('key')", given);
+  const [key, options = {}] = given;
   return (target, property, descriptor: PropertyDescriptor | undefined) => {
     const method = methodOf('@LeaderOnly', target, property, descriptor);
     const plan = new LeaderPlan('@LeaderOnly', key, options, property, nameOf(target, property));
@@ -68,15 +73,17 @@ export function LeaderOnly(key: string, options: LeaderMethodOptions = {}): Meth
 }
 
 /**
- * Calls the method when this process is elected, with the leadership, and again in each later term. Nothing else needs to call
- * it. The lock is held until it has returned: it should end when `leadership.signal` aborts. A method that returns earlier leaves
- * the process the leader. If it throws, that is logged, and the process resigns and campaigns again after a pause.
+ * Calls the method with the leadership when this process is elected, and again in each later term. Your code need not call it.
+ * The lock is held until the method has returned, so it should end when `leadership.signal` aborts. If it returns earlier, the
+ * process stays the leader. If it throws, the error is logged, and the process resigns and campaigns again after a pause.
  *
  * @param key the key of the election: a text, which nothing is filled into
- * @throws LockOptionsError as `@LeaderOnly`
+ * @throws LockOptionsError like `@LeaderOnly`
  */
 export function WhileLeader(key: string, options?: LeaderMethodOptions): WhileLeaderDecorator;
-export function WhileLeader(key: string, options: LeaderMethodOptions = {}): MethodDecorator {
+export function WhileLeader(...given: [key: string, options?: LeaderMethodOptions]): MethodDecorator {
+  refuseBareUse('@WhileLeader', "@WhileLeader('key')", given);
+  const [key, options = {}] = given;
   return (target, property, descriptor: PropertyDescriptor | undefined) => {
     const method = methodOf('@WhileLeader', target, property, descriptor);
     const plan = new LeaderPlan('@WhileLeader', key, options, property, nameOf(target, property));
@@ -112,13 +119,9 @@ function methodOf(
   refuseStandard(decorator, property);
   const method: unknown = descriptor?.value;
   if (typeof target === 'function' || property === undefined || typeof method !== 'function') {
-    const name = property === undefined ? (target as { name?: string }).name : nameOf(target, property);
-    throw new LockOptionsError(`${decorator} belongs on a method of a class that Nest makes: ${name} is not one.`);
+    throw new LockOptionsError(
+      `${decorator} belongs on a method of a class that Nest makes: ${nameOf(target, property)} is not one.`,
+    );
   }
   return method as (...args: unknown[]) => unknown;
-}
-
-function nameOf(target: object, property: string | symbol): string {
-  const owner = typeof target === 'function' ? target : target.constructor;
-  return `${owner.name}.${String(property)}`;
 }

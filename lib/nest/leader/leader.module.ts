@@ -2,13 +2,12 @@ import { Inject, Logger, Module, type OnApplicationBootstrap, type OnModuleInit 
 import { ModulesContainer } from '@nestjs/core';
 import { LockLostError, LockOptionsError } from '../../api/errors.js';
 import type { Leadership } from '../../api/leader.js';
+import { printable, quoted } from '../../api/printable.js';
 import { withLeaderDefaults } from '../../core/options/leader-options.js';
 import type { LockService } from '../../core/service/lock.service.js';
+import { prototypeOf, type NestHost, type NestModule } from '../injection/decorated-methods.js';
 import { injectedService, serviceProperty } from '../injection/injected-service.js';
 import { leaderPlansOf, type LeaderPlan } from './leader-plan.js';
-
-type NestModule = ModulesContainer extends Map<string, infer Value> ? Value : never;
-type Host = NestModule['providers'] extends Map<unknown, infer Value> ? Value : never;
 
 /** A method with an election, and the instance to call it on. */
 interface LeaderMethod {
@@ -49,12 +48,10 @@ export class LeaderModule implements OnModuleInit, OnApplicationBootstrap {
 }
 
 /** @throws LockOptionsError */
-function leaderMethods(module: NestModule, host: Host): LeaderMethod[] {
+function leaderMethods(module: NestModule, host: NestHost): LeaderMethod[] {
   const instance: unknown = host.instance;
-  const prototype: unknown = host.isNotMetatype
-    ? typeof instance === 'object' && instance !== null && Reflect.getPrototypeOf(instance)
-    : host.metatype?.prototype;
-  if (typeof prototype !== 'object' || prototype === null) return [];
+  const prototype = prototypeOf(host);
+  if (!prototype) return [];
   return leaderPlansOf(prototype).map((plan) => {
     const where = `${plan.name} in ${module.name} is ${plan.decorator}`;
     if (!host.isDependencyTreeStatic()) {
@@ -84,7 +81,7 @@ function refuseClash({ plan, service }: LeaderMethod, methods: readonly LeaderMe
   const other = methods.find(isClash)?.plan;
   if (!other) return;
   throw new LockOptionsError(
-    `${plan.name} and ${other.name} take part in the election of "${plan.key}" with ttlMs ${ttlOf(plan)} and ` +
+    `${plan.name} and ${other.name} take part in the election of ${quoted(plan.key)} with ttlMs ${ttlOf(plan)} and ` +
       `${ttlOf(other)}. There is one election for each registration and key: give the same options wherever it is named.`,
   );
 }
@@ -109,7 +106,7 @@ async function call({ name, property, key }: LeaderPlan, instance: object, leade
         ? ' after its term had ended'
         : '; this process resigns, and campaigns again after a pause';
       new Logger('WhileLeader').error(
-        `${name} failed as the leader of "${key}"${what}: ${String(error)}`,
+        `${name} failed as the leader of ${quoted(key)}${what}: ${printable(String(error))}`,
         error instanceof Error ? error.stack : undefined,
       );
     }

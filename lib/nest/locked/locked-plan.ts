@@ -2,10 +2,13 @@ import type { ExecutionContext } from '@nestjs/common';
 import { checkKey, checkKeys } from '../../core/keys/key.js';
 import { LockContendedError, LockKeyError, LockOptionsError, LockRefusal } from '../../api/errors.js';
 import type { WithLockOptions } from '../../api/options.js';
+import { quoted } from '../../api/printable.js';
 import { checkRequest } from '../../core/options/call-options.js';
 import { unfit } from '../../core/options/checks.js';
 import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
 import { KeyTemplate, type KeyOrigin } from '../../core/keys/key-template.js';
+import { noteOn } from '../injection/decorated-methods.js';
+import { keyErrorOf, MissedParts } from './missed-parts.js';
 import { requestValues } from './request-values.js';
 
 /** A key, or those of several locks that are acquired together. */
@@ -26,12 +29,15 @@ export class LockedPlan {
   readonly registration: string;
   /** The text of the key; undefined where there are several, or a function makes it. */
   readonly template?: string;
+  /** The templates of the keys; none where a function makes them. */
+  readonly templates: readonly KeyTemplate[];
   /** The label of its locks, where the options have none. */
   readonly label: string;
   readonly onContended: OnContended;
   /** Undefined: the options of the service. */
   readonly options?: Omit<WithLockOptions, 'signal'>;
   readonly #make: KeySource['make'];
+  readonly #missed = new MissedParts('Locked');
 
   /** @throws LockOptionsError */
   constructor(
@@ -58,8 +64,9 @@ export class LockedPlan {
     this.onContended = onContended;
     this.registration = registration;
     this.options = Object.keys(options).length > 0 ? options : undefined;
-    const { origin, template, make } = sourceOf(key);
+    const { origin, templates, template, make } = sourceOf(key);
     this.origin = origin;
+    this.templates = templates;
     this.template = template;
     this.label = template ?? name;
     this.#make = make;
@@ -80,7 +87,12 @@ export class LockedPlan {
 
   /** @throws LockKeyError */
   keyOfRequest(context: ExecutionContext): OneOrMoreKeys {
-    return this.#key(context);
+    try {
+      return this.#key(context);
+    } catch (error) {
+      if (error instanceof LockKeyError) this.#missed.warnOnce(error);
+      throw error;
+    }
   }
 
   /** The value instead of the method's, as `onContended` says. @throws the reason of any other refusal */
@@ -96,12 +108,7 @@ export class LockedPlan {
       return this.#make(input);
     } catch (error) {
       if (!(error instanceof LockKeyError)) throw error;
-      const { message, cause, field } = error;
-      throw new LockKeyError(
-        `@Locked on ${this.name}: ${message.charAt(0).toLowerCase()}${message.slice(1)} The method did not run.`,
-        error.status as 400 | 500,
-        cause === undefined ? { field } : { cause, field },
-      );
+      throw keyErrorOf(`@Locked on ${this.name}`, error);
     }
   }
 }
@@ -109,6 +116,7 @@ export class LockedPlan {
 /** What the key of a call, or its keys, are made of. */
 interface KeySource {
   readonly origin: KeyOrigin;
+  readonly templates: readonly KeyTemplate[];
   /** The text of the only key. */
   readonly template?: string;
   /**
@@ -120,10 +128,10 @@ interface KeySource {
 
 /** @throws LockOptionsError */
 function sourceOf(key: AnyKey): KeySource {
-  if (key instanceof ContextKey) return { origin: 'request', make: checked(key.make, 400) };
+  if (key instanceof ContextKey) return { origin: 'request', templates: [], make: checked(key.make, 400) };
   if (typeof key === 'function') {
     const make = key as (...args: unknown[]) => unknown;
-    return { origin: 'arguments', make: checked((args: unknown[]) => make(...args), 500) };
+    return { origin: 'arguments', templates: [], make: checked((args: unknown[]) => make(...args), 500) };
   }
   const templates = Array.from(Array.isArray(key) ? key : [key], templateOf);
   const origin = originOf(templates);
@@ -134,8 +142,8 @@ function sourceOf(key: AnyKey): KeySource {
         : (index: string) => (input as unknown[])[Number(index)];
     return templates.map((template) => template.render(lookup));
   };
-  if (Array.isArray(key)) return { origin, make: render };
-  return { origin, template: templates[0]!.template, make: (input) => render(input)[0]! };
+  if (Array.isArray(key)) return { origin, templates, make: render };
+  return { origin, templates, template: templates[0]!.template, make: (input) => render(input)[0]! };
 }
 
 function templateOf(text: unknown): KeyTemplate {
@@ -150,7 +158,7 @@ function originOf(templates: KeyTemplate[]): KeyOrigin {
   const ofArguments = templates.find(({ origin }) => origin === 'arguments');
   if (ofRequest && ofArguments) {
     throw new LockOptionsError(
-      `"${ofArguments.template}" is made of arguments and "${ofRequest.template}" of the request, which are not known ` +
+      `${quoted(ofArguments.template)} is made of arguments and ${quoted(ofRequest.template)} of the request, which are not known ` +
         'at the same time: make all keys of one of them.',
     );
   }
@@ -184,6 +192,8 @@ const PLAN = Symbol.for('nest-redis-lock:plan');
 
 export function setPlan(method: object, plan: LockedPlan): void {
   Reflect.defineMetadata(PLAN, plan, method);
+  const requestKeys = plan.origin === 'request' ? plan.templates : undefined;
+  noteOn(method, plan.name, { decorator: '@Locked', override: 'runs without', requestKeys });
 }
 
 export function planOf(method: object): LockedPlan | undefined {

@@ -19,10 +19,11 @@ import { lockedInterceptorOf } from './locked.interceptor.js';
 import { lockedStream } from './locked-stream.js';
 import type { AnswerArgs, LockedDecorator, LockedKey, LockedOptions } from './locked.types.js';
 import { copyMetadata } from '../injection/copy-metadata.js';
+import { refuseBareUse } from '../injection/refuse-bare-use.js';
 import { refuseStandard } from '../injection/refuse-standard.js';
 
 /**
- * Makes a key, or several, of the whole `ExecutionContext`, for handlers: `@Locked(fromContext((context) => …))`.
+ * Makes a key, or several, from the whole `ExecutionContext`, for handlers: `@Locked(fromContext((context) => …))`.
  * `LockedInterceptor` takes the lock.
  */
 export function fromContext(make: (context: ExecutionContext) => string | readonly string[]): ContextKey {
@@ -30,17 +31,21 @@ export function fromContext(make: (context: ExecutionContext) => string | readon
 }
 
 /**
- * Runs the method under a lock: once at a time for each key, across all instances of the application. With an array of keys,
- * under the locks of all of them, which are acquired together: see `LockService.acquireAll`.
+ * Runs the method under a lock: one call at a time for each key, across all instances of the application. With an array of
+ * keys, it runs under the locks of all of them, which are acquired together: see `LockService.acquireAll`.
  *
- * @param key a string in which `{0}` stands for the first argument and `{0.customer.id}` for a path in it; for handlers
- *   also `{params.x}`, `{body.x}`, `{query.x}`, `{headers.x}`, `{user.x}`, `{data.x}`, `{args.x}`; an array of
- *   such strings; a function of the method's arguments, or `fromContext(…)`, that returns a string or an array
- * @throws LockOptionsError when the class is defined: a key that cannot be read, a bad option, a second `@Locked`,
- *   a class that was compiled without `experimentalDecorators`
+ * **Make a key that protects money from the arguments.** A key of the request (`{params.x}` and the like) is made before the
+ * pipes run, from the text that the client has sent: `17` and `017` are one account to a `ParseIntPipe`, and two locks. Arguments
+ * are what the pipes return: use `{0}`, or a function of them that brings all spellings into one form.
  *
- * A call rejects with `LockContendedError`, `LockUnavailableError`, `LockLostError`, `LockSelfDeadlockError` or
- * `LockKeyError`; in all but `LockLostError` the method did not run.
+ * @param key a string in which `{0}` stands for the first argument and `{0.customer.id}` for a path in it; for handlers also
+ *   `{params.x}`, `{body.x}`, `{query.x}`, `{headers.x}`, `{user.x}`, `{data.x}`, `{args.x}`; an array of such strings; a
+ *   function of the method's arguments, or `fromContext(…)`, that returns a string or an array
+ * @throws LockOptionsError when the class is defined: for a key that cannot be parsed, a bad option, a second `@Locked`, a class
+ *   compiled without `experimentalDecorators`, or `@Locked` without its parentheses
+ *
+ * A call rejects with `LockContendedError`, `LockUnavailableError`, `LockLostError`, `LockSelfDeadlockError` or `LockKeyError`.
+ * Except for `LockLostError`, the method did not run.
  */
 export function Locked<
   KeyArgs extends unknown[] = [],
@@ -52,7 +57,9 @@ export function Locked<
   key: Key | ((...args: KeyArgs) => string | readonly string[]),
   options?: LockedOptions<AnswerArgs<Key, Args>, Value, Way>,
 ): LockedDecorator<Key, KeyArgs, Args, Value, Way>;
-export function Locked(key: AnyKey, options: AnyLockedOptions = {}): MethodDecorator {
+export function Locked(...given: [key: AnyKey, options?: AnyLockedOptions]): MethodDecorator {
+  refuseBareUse('@Locked', "@Locked('key')", given);
+  const [key, options = {}] = given;
   return (target, property, descriptor: PropertyDescriptor | undefined) => {
     refuseStandard('@Locked', property);
     if (typeof target === 'function') {

@@ -12,9 +12,9 @@ export interface LockedOptions<
 >
   extends LeaseOptions, HoldOptions, LabelOptions, LossOptions {
   /**
-   * What to do when another holder kept the lock for the whole `waitMs`: `throw` a `LockContendedError`; `skip` the
-   * call, which then returns `undefined` (so the method has to be one that can); or call a function, and return its
-   * value. It gets the arguments of the method, or the `ExecutionContext` where the key is made of the request.
+   * What to do if another holder kept the lock for the whole `waitMs`: `throw` a `LockContendedError`; `skip` the call, which
+   * then returns `undefined` (so the method's return type must allow that); or call a function and return its value. The
+   * function gets the arguments of the method, or the `ExecutionContext` if the key comes from the request.
    * @default 'throw'
    */
   onContended?: Way | ((...args: Args) => Value);
@@ -32,7 +32,7 @@ export type LockableMethod = (...args: never) => Promise<unknown> | Observable<u
 type KeyFunction = (...args: never) => string | readonly string[];
 
 /**
- * The source of a key, or of several, for `@Locked`: a text or template, an array of them, `fromContext(…)`, or a function of the
+ * What `@Locked` takes as its key or keys: a text or template, an array of these, `fromContext(…)`, or a function of the
  * method's arguments.
  */
 export type LockedKey = string | readonly string[] | ContextKey | KeyFunction;
@@ -135,8 +135,8 @@ type Inferred<Args extends unknown[]> = [Args] extends [unknown[]]
   : { set?: (method: (...args: Args) => never) => void };
 
 /**
- * Fits methods that return a Promise or an Observable, have what the key is made of, and can be answered for. In a
- * decorator composed of others, and as a `MethodDecorator`, it fits all.
+ * Fits methods that return a Promise or an Observable, have the parameters that the key uses, and can return what `onContended`
+ * returns. In a decorator composed of others, and as a `MethodDecorator`, it fits all methods.
  */
 export interface LockedDecorator<
   Key extends LockedKey,

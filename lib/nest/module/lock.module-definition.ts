@@ -1,5 +1,7 @@
 import { ConfigurableModuleBuilder } from '@nestjs/common';
 import { LockOptionsError } from '../../api/errors.js';
+import { quoted } from '../../api/printable.js';
+import { DecoratorChecksModule } from './decorator-checks.module.js';
 import { lockServiceProvider, type LockModuleKind } from './lock-service.provider.js';
 import { LockShutdownModule } from './lock-shutdown.module.js';
 import { LeaderModule } from '../leader/leader.module.js';
@@ -36,7 +38,7 @@ export function lockModuleDefinition<Options extends object, FactoryMethod exten
       return {
         ...definition,
         global: isGlobal,
-        imports: [...(definition.imports ?? []), LockShutdownModule, LeaderModule],
+        imports: [...(definition.imports ?? []), LockShutdownModule, DecoratorChecksModule, LeaderModule],
         providers: [...(definition.providers ?? []), lockServiceProvider(kind, optionsToken, name), interceptor],
         exports: [getLockServiceToken(name), interceptor],
       };
@@ -59,7 +61,7 @@ export function anAsyncForm<T extends Partial<Record<(typeof ASYNC_FORMS)[number
   const unknown = given.find((name) => !ASYNC_OPTIONS.includes(name));
   if (unknown !== undefined) {
     throw new LockOptionsError(
-      `${kind}.forRootAsync has no option "${unknown}": expected ${ASYNC_OPTIONS.join(', ')}. ` +
+      `${kind}.forRootAsync has no option ${quoted(unknown)}: expected ${ASYNC_OPTIONS.join(', ')}. ` +
         'The options of forRoot belong in what the factory returns.',
     );
   }

@@ -1,5 +1,6 @@
 import type { Logger } from '@nestjs/common';
 import type { LockEvent } from '../../api/events.js';
+import { quoted } from '../../api/printable.js';
 import type { LockService } from '../../core/service/lock.service.js';
 import { Outage } from './outage.js';
 
@@ -18,7 +19,7 @@ export function logTroubles(service: LockService, logger: Logger): void {
   const outage = new Outage(service, logger);
   const lost = new Folded<EventOf<'lost'>>(
     ({ key, fencingToken, reason }) =>
-      logger.error(`Lock "${key}" (fencing token ${fencingToken}) was lost: ${reason}.`),
+      logger.error(`Lock ${quoted(key)} (fencing token ${fencingToken}) was lost: ${reason}.`),
     (events) => {
       const reasons = [...new Set(events.map(({ reason }) => reason))].join(', ');
       logger.error(`${events.length} more locks were lost (${reasons}): ${named(events)}.`);
@@ -27,7 +28,7 @@ export function logTroubles(service: LockService, logger: Logger): void {
   const unreleased = new Folded<EventOf<'release-failed'>>(
     ({ key, causes }) => {
       const problems = causes.map((cause) => cause.message).join('; ');
-      logger.warn(`The release of lock "${key}" was not confirmed and is being retried: ${problems}.`);
+      logger.warn(`The release of lock ${quoted(key)} was not confirmed and is being retried: ${problems}.`);
     },
     (events) =>
       logger.warn(
@@ -124,7 +125,7 @@ class KeptLocks {
 
 /** The names of the first of these locks, and the number of the others. */
 function named(locks: readonly { key: string }[]): string {
-  const names = locks.slice(0, NAMED).map(({ key }) => `"${key}"`);
+  const names = locks.slice(0, NAMED).map(({ key }) => quoted(key));
   if (locks.length > NAMED) names.push(`${locks.length - NAMED} more`);
   return names.join(', ');
 }

@@ -1,7 +1,5 @@
 import { ModuleRef, type ModulesContainer } from '@nestjs/core';
-
-/** A module of the application, as Nest keeps it. */
-export type NestModule = ModulesContainer extends Map<string, infer Value> ? Value : never;
+import type { NestModule } from '../injection/decorated-methods.js';
 
 /** The module whose `ModuleRef` this is. */
 export function moduleOf(ref: ModuleRef, modules: ModulesContainer): NestModule {

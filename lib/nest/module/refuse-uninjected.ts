@@ -1,5 +1,6 @@
 import type { ModulesContainer } from '@nestjs/core';
 import { LockOptionsError } from '../../api/errors.js';
+import { methodsOf, prototypeOf } from '../injection/decorated-methods.js';
 import { serviceProperty } from '../injection/injected-service.js';
 import { planOf, type LockedPlan } from '../locked/locked-plan.js';
 
@@ -12,9 +13,10 @@ export function refuseUninjected(modules: ModulesContainer): void {
   for (const module of modules.values()) {
     for (const provider of module.providers.values()) {
       if (!provider.isNotMetatype) continue;
-      const instance: unknown = provider.instance;
-      if (typeof instance !== 'object' || instance === null) continue;
-      const plan = lockedMethods(instance).find(
+      const prototype = prototypeOf(provider);
+      if (!prototype) continue;
+      const instance = provider.instance as object;
+      const plan = lockedMethods(instance, prototype).find(
         ({ registration }) => !Reflect.get(instance, serviceProperty(registration)),
       );
       if (plan === undefined) continue;
@@ -27,23 +29,11 @@ export function refuseUninjected(modules: ModulesContainer): void {
   }
 }
 
-/** The locked methods of an instance. Reads none of its properties: it may be a mock, or have getters that fail. */
-function lockedMethods(instance: object): LockedPlan[] {
-  const seen = new Set<PropertyKey>();
-  const plans: LockedPlan[] = [];
-  for (
-    let owner = Reflect.getPrototypeOf(instance);
-    owner !== null && owner !== Object.prototype;
-    owner = Reflect.getPrototypeOf(owner)
-  ) {
-    for (const name of Reflect.ownKeys(owner)) {
-      if (seen.has(name)) continue; // overridden
-      seen.add(name);
-      const method: unknown = Reflect.getOwnPropertyDescriptor(owner, name)?.value;
-      const plan = typeof method === 'function' ? planOf(method) : undefined;
-      // A lock whose key is made of the request is acquired by the interceptor, which has a service of its own.
-      if (plan && plan.origin !== 'request' && !Object.hasOwn(instance, name)) plans.push(plan);
-    }
-  }
-  return plans;
+/** The locked methods of an instance, without those that it replaces by a property. */
+function lockedMethods(instance: object, prototype: object): LockedPlan[] {
+  return [...methodsOf(prototype)].flatMap(([name, [{ method }]]) => {
+    const plan = method && planOf(method);
+    // A lock whose key is made of the request is acquired by the interceptor, which has a service of its own.
+    return plan && plan.origin !== 'request' && !Object.hasOwn(instance, name) ? plan : [];
+  });
 }

@@ -1,9 +1,11 @@
 import { Logger } from '@nestjs/common';
 import type { ModulesContainer } from '@nestjs/core';
 import { LockOptionsError } from '../../api/errors.js';
+import { quoted } from '../../api/printable.js';
 import type { ComposedLocks } from '../../compose/composition.js';
 import type { LockService } from '../../core/service/lock.service.js';
-import { importersOf, listed, type NestModule } from './nest-modules.js';
+import type { NestModule } from '../injection/decorated-methods.js';
+import { importersOf, listed } from './nest-modules.js';
 
 interface Registration {
   locks: ComposedLocks;
@@ -65,7 +67,7 @@ export function refuseBare(kind: string, bare: NestModule, modules: ModulesConta
 
 function twice(kind: string, name: string, importers: string[], differing: string[]): LockOptionsError {
   return new LockOptionsError(
-    `${listed(importers)} ${importers.length === 1 ? 'registers' : 'register'} ${kind} under one name, "${name}", ` +
+    `${listed(importers)} ${importers.length === 1 ? 'registers' : 'register'} ${kind} under one name, ${quoted(name)}, ` +
       `but with different options (${differing.join(', ')}): locks of one would not exclude those of the other. Register it ` +
       'once, or give one of them a name.',
   );

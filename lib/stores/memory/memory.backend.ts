@@ -31,7 +31,7 @@ interface Entry {
 }
 
 /**
- * Locks in this process, with the leases and the tokens of the real thing: for tests and first steps. There is no other
+ * Locks in this process, with the leases and the tokens of the real thing: for first steps, and for the tests of applications, which have them by LockTestingModule. There is no other
  * process to wait for, so it keeps no queue: the service's own is in the order of arrival.
  */
 export class MemoryBackend implements LockBackend {
@@ -45,8 +45,9 @@ export class MemoryBackend implements LockBackend {
     this.#now = now;
   }
 
+  /** Longer than any attempt: each is answered before a timer could run. */
   attemptTimeoutMs(): number {
-    return 0;
+    return 1_000;
   }
 
   acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void {

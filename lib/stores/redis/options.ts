@@ -5,11 +5,11 @@ import type { ResolvedServiceOptions } from '../../core/options/service-options.
 import { checkSource, isClient } from './client/check-source.js';
 import type { RedisSource } from './client/source.js';
 
-/** How many replicas must have a lock before it counts as held, and for how long they are waited for. */
+/** How many replicas must have a lock before it counts as held, and how long to wait for them. */
 export interface ReplicaOptions {
   /** 1 to 100; Redis itself is not counted. */
   count: number;
-  /** In milliseconds, 1 to 60 000, at most a third of `ttlMs`. A call that comes while others wait may take twice as long. */
+  /** In milliseconds, 1 to 60 000, at most a third of `ttlMs`. A call that starts while others wait may take twice as long. */
   timeoutMs: number;
 }
 
@@ -21,21 +21,22 @@ export interface RedisStoreOptions {
    */
   keyPrefix?: string;
   /**
-   * How long a node may owe answers and give none before it counts as unavailable, in milliseconds, 10 to 60 000.
+   * A node that owes answers and sends none for this long counts as unavailable, in milliseconds, 10 to 60 000.
    * @default 1000; for each node of a Redlock 5 % of the ttl, at least 50 and at most 200
    */
   commandTimeoutMs?: number;
   /**
-   * Wait until this many replicas have a lock, and each extension of it, with the command WAIT on a connection of its own. If
-   * they do not have it in time, the lock is released, and the call fails with `LockUnavailableError`. A lock survives the
-   * failover to a replica that has it; which replica is promoted is not up to this library. Only with `redis`.
-   * @default not waited for
+   * Wait until this many replicas have a lock, and each extension of it, with the command WAIT on a separate connection. If
+   * they do not have it in time, the lock is released, and the call fails with `LockUnavailableError`. A lock survives a
+   * failover to a replica that has it, but this library cannot choose which replica is promoted. Only with `redis`.
+   * @default does not wait for replicas
    */
   waitForReplicas?: ReplicaOptions;
   /**
    * Only with `redlock`: a node that was restarted, or lost its data, votes again only after the longest ttl in use, when all
-   * locks that it may have forgotten have ended, and two seconds more, for the fencing tokens. A node that writes to disk before it answers (`appendfsync always`) need not
-   * wait after a restart. When off, two calls can hold one lock after a node came back empty: only fencing tokens help then.
+   * locks that it may have forgotten have ended, plus two seconds, for the fencing tokens. A node that writes to disk before it
+   * answers (`appendfsync always`) need not wait after a restart. If off, two calls can hold the same lock after a node came
+   * back empty; then only fencing tokens help.
    * @default true
    */
   admission?: boolean;

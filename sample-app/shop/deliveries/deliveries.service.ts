@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { Locked, LockService } from 'nest-redis-lock';
+import { Locked, lockKey, LockService } from 'nest-redis-lock';
 import { WarehouseClient } from '../warehouse/warehouse.client.js';
 import type { Delivery } from './delivery.dto.js';
 
@@ -22,7 +22,7 @@ export class DeliveriesService {
    * Adds the boxes to the stock. `ttlMs` is not how long that may take: it is how long the next one waits when this
    * instance dies in the middle of it.
    */
-  @Locked((delivery: Delivery) => `product:${delivery.sku}`, { ttlMs: 2_000, waitMs: 15_000 })
+  @Locked((delivery: Delivery) => lockKey`product:${delivery.sku}`, { ttlMs: 2_000, waitMs: 15_000 })
   async unload(delivery: Delivery): Promise<Unloaded> {
     const lock = this.locks.current();
     const boxes = (await this.warehouse.boxesOf(delivery.sku, lock)) + delivery.boxes;

@@ -16,7 +16,7 @@ export class ProductsController {
   }
 
   @Post(':sku/purchases')
-  @Locked('product:{params.sku}')
+  @Locked('product:{0}')
   async buy(@Param('sku', ParseSkuPipe) sku: string): Promise<Receipt> {
     return this.products.sell(sku, this.locks.current());
   }

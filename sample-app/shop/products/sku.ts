@@ -1,2 +1,2 @@
-/** Also keeps colons and braces out, which `@Locked('product:{params.sku}')` would escape and `product:${sku}` would not. */
+/** One spelling for each product: no capitals, so that no two skus are one to a database that ignores case. */
 export const SKU = /^[a-z0-9-]{1,40}$/;

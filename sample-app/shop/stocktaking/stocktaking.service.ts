@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Cron } from '@nestjs/schedule';
-import { Locked, LockService } from 'nest-redis-lock';
+import { Locked, lockKey, LockService } from 'nest-redis-lock';
 import { WarehouseClient } from '../warehouse/warehouse.client.js';
 
 export const NIGHTLY_JOB = 'stocktaking';
@@ -23,7 +23,7 @@ export class StocktakingService {
     const boxes: Record<string, number> = {};
     for (const sku of await this.warehouse.skus(night)) {
       // Nobody sells or unloads a product while it is counted.
-      boxes[sku] = await this.locks.withLock(`product:${sku}`, (lock) => this.warehouse.boxesOf(sku, lock));
+      boxes[sku] = await this.locks.withLock(lockKey`product:${sku}`, (lock) => this.warehouse.boxesOf(sku, lock));
     }
     await this.warehouse.fileReport(boxes, night);
   }

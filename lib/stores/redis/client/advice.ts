@@ -5,19 +5,43 @@ export function nodeError(node: string, problem: string, advice = adviceOn(probl
   return new NodeError(node, problem, advice);
 }
 
+/** What to do about a server that needs a password when the client has none. */
+export const NEEDS_PASSWORD =
+  'Put the password into the URL (redis://:password@host:6379), or set the option password of ioredis; for a Cluster in redisOptions.';
+
+/** What to do about errors that say by their first word what is wrong with a server that is up. */
+const ADVICE_ON: Readonly<Record<string, string>> = {
+  OOM: 'Its memory is full: raise maxmemory, or find what fills it. Locks need little of it.',
+  MISCONF:
+    'It cannot write to its disk, and refuses writes until it can (stop-writes-on-bgsave-error): look at its log, and at the space that is left.',
+  NOREPLICAS: 'Too few replicas follow it for min-replicas-to-write: start them, or lower that setting.',
+  BUSY:
+    'A script or function runs too long on that server: find who runs it, and end it with SCRIPT KILL or FUNCTION KILL. Those of ' +
+    'this library take less than a millisecond.',
+};
+
 /** A server that refuses a command is up. */
 function adviceOn(problem: string): string | undefined {
   // The command itself is refused, or a script that calls it: Redis 7.0 words that otherwise than later versions and Valkey.
   if (/NOPERM|can't run this command|ACL failure in script/.test(problem)) {
     return 'Give its user that right (ACL SETUSER); LockService.diagnose() names all that are missing.';
   }
+  // Of the server itself, or of a node of a Cluster by its name: not of a Sentinel, which has a password of its own.
+  if (/^(not connected \(\w+\): )?(\S+: )?NOAUTH/.test(problem)) return NEEDS_PASSWORD;
   if (problem.includes('WRONGTYPE')) {
     return 'Another program keeps other data under that key: use another key, or another keyPrefix.';
   }
   if (/no answer within|does not answer/.test(problem)) {
     return 'Check that the server can be reached. If it can, it is too far away, or too busy, for commandTimeoutMs: raise that option.';
   }
-  return /\b(OOM|MISCONF|NOREPLICAS)\b/.test(problem) ? 'It is up but refuses writes: find out why.' : undefined;
+  if (/fencing counter \S+ is out of range/.test(problem)) {
+    return (
+      'Another program wrote it, or the clock of that server was centuries ahead. Tokens then begin with its time again, and a ' +
+      'resource that has seen a larger one refuses them.'
+    );
+  }
+  const [, code = ''] = /\b(OOM|MISCONF|NOREPLICAS|BUSY) /.exec(problem) ?? [];
+  return ADVICE_ON[code];
 }
 
 /** The error of an application whose start has waited for Redis: `errors` says why it cannot take locks, node by node. */

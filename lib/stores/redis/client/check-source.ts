@@ -128,6 +128,7 @@ export function isClient(source: unknown): source is IoredisClient {
 
 function problemOfUrl(source: string): string | undefined {
   if (source.startsWith('/')) return undefined; // the path of a socket
+  if (source.trim() === '') return 'an empty string. Is the variable that it comes from set?';
   if (!/^rediss?:\/\//.test(source) || !URL.canParse(source)) {
     return 'a string of another form. Write redis://host:port, or the /path of a socket.';
   }

@@ -2,8 +2,9 @@ import type { Duplex } from 'node:stream';
 import { outsideOfCalls } from '../../../core/time/event-loop.js';
 import { checkMade, isClient } from './check-source.js';
 import { clusterSlot, SLOTS } from './cluster-slot.js';
+import { credentialsOf } from './credentials.js';
 import { faultOf, isReplyError, loadIoredis, problemOfIoredis } from './ioredis.js';
-import { refusesCredentials, refusesDatabase } from './refusals.js';
+import { needsLogin, refusesCredentials, refusesDatabase } from './refusals.js';
 import {
   SUBSCRIBE_LIMIT_MS,
   type Answer,
@@ -162,7 +163,7 @@ export class IoredisAdapter implements RedisClient {
 
   readonly #onClose = (): void => {
     const error = this.isOwned ? undefined : this.#single.stream?.errored;
-    if (error) this.#failure = { problem: problemOfIoredis(error) };
+    if (error) this.#failure = { problem: problemOfIoredis(error, this.#client) };
     this.#listener!.closed();
   };
 
@@ -170,7 +171,7 @@ export class IoredisAdapter implements RedisClient {
 
   readonly #onError = (error: Error): void => {
     if (this.#isGivenUp) return; // a consequence of giving it up
-    const failure = { problem: problemOfIoredis(error), refused: refusedBy(error) };
+    const failure = { problem: problemOfIoredis(error, this.#client), refused: refusedBy(error, this.#client) };
     // An error of the Cluster itself only says that all its nodes failed.
     if (this.isCluster) this.#failure ??= failure;
     else this.#failure = failure;
@@ -183,7 +184,7 @@ export class IoredisAdapter implements RedisClient {
   };
 
   readonly #onNodeError = (error: Error, node: string): void => {
-    if (!this.isReady) this.#failure = { problem: `${node}: ${problemOfIoredis(error)}` };
+    if (!this.isReady) this.#failure = { problem: `${node}: ${problemOfIoredis(error, this.#client)}` };
   };
 
   connect(): void {
@@ -236,7 +237,7 @@ export class IoredisAdapter implements RedisClient {
       call.sentAgain();
       this.#run(call, false);
     } else {
-      call.failed(faultOf(error));
+      call.failed(faultOf(error, this.#client));
     }
   }
 
@@ -244,7 +245,7 @@ export class IoredisAdapter implements RedisClient {
     try {
       return await this.#client.call(command, ...args);
     } catch (error) {
-      throw faultOf(error);
+      throw faultOf(error, this.#client);
     }
   }
 
@@ -255,11 +256,11 @@ export class IoredisAdapter implements RedisClient {
     // ioredis 5.4 puts the key prefix before the keys of commands in lower case only.
     for (const [command, ...args] of commands) pipeline.call(command.toLowerCase(), ...args);
     const results = await pipeline.exec().catch((error: unknown) => {
-      throw faultOf(error);
+      throw faultOf(error, this.#client);
     });
     return (results ?? []).map(([error, value]) => {
       if (!error) return { value };
-      const fault = faultOf(error);
+      const fault = faultOf(error, this.#client);
       if (fault.kind !== 'refused') throw fault;
       return { refusal: fault.message };
     });
@@ -315,7 +316,7 @@ export class IoredisAdapter implements RedisClient {
     try {
       return Number(await node.call.call(unprefixed as unknown as Redis, 'spublish', channel, text));
     } catch (error) {
-      throw faultOf(error);
+      throw faultOf(error, this.#client);
     }
   }
 
@@ -332,7 +333,7 @@ export class IoredisAdapter implements RedisClient {
       await own.quit().catch(() => {}); // so that the server has closed it when this returns
       return { value };
     } catch (error) {
-      return { refusal: problemOfIoredis(error) };
+      return { refusal: problemOfIoredis(error, this.#client) };
     } finally {
       clearTimeout(timer);
       own?.disconnect();
@@ -378,8 +379,10 @@ class IoredisSubscription implements Subscription {
             unlessClosed(() => listener.opened());
           },
           (error: unknown) => {
-            // A refusal, for lack of rights, is not reported: the subscription never opens.
-            if (faultOf(error).kind === 'refused') clearTimeout(this.#limit);
+            const { kind, message } = faultOf(error, client);
+            if (kind !== 'refused') return; // the connection has broken, which is reported
+            clearTimeout(this.#limit);
+            unlessClosed(() => listener.refused(message));
           },
         );
       })
@@ -428,7 +431,7 @@ class IoredisShardedSubscription implements ShardedSubscription {
     try {
       await this.client.ssubscribe(channel);
     } catch (error) {
-      throw faultOf(error);
+      throw faultOf(error, this.client);
     }
   }
 
@@ -449,7 +452,9 @@ function nameOf(client: IoredisClient): string {
   return sentinels?.length ? `sentinel master ${name}` : (path ?? `${host}:${port}`);
 }
 
-function refusedBy(error: Error): ConnectionFailure['refused'] {
+function refusedBy(error: Error, client: IoredisClient): ConnectionFailure['refused'] {
+  // After a password that was refused other commands are answered by NOAUTH, too.
+  if (needsLogin(error.message) && credentialsOf(client).passwords.length === 0) return 'login';
   if (refusesCredentials(error.message)) return 'credentials';
   return isOfSelect(error) && refusesDatabase(error.message) ? 'database' : undefined;
 }

@@ -1,6 +1,8 @@
 import { LockOptionsError } from '../../../api/errors.js';
+import { credentialsOf, withoutCredentials } from './credentials.js';
 import { problemOf } from './problem-of.js';
 import { CommandFault } from './redis-client.js';
+import type { IoredisClient } from './source.js';
 
 /** The class of errors that Redis answered with, once ioredis is loaded. */
 let replyError: unknown;
@@ -37,18 +39,22 @@ export function isReplyError(error: unknown): boolean {
   return error.name === 'ReplyError' || (typeof replyError === 'function' && error instanceof replyError);
 }
 
-/** The message of an error of ioredis, without anything that may hold a password. */
-export function problemOfIoredis(error: unknown): string {
+/**
+ * The message of an error of ioredis, without anything that may hold a password.
+ * @param client whose credentials it must not repeat, in whatever words
+ */
+export function problemOfIoredis(error: unknown, client: IoredisClient): string {
   const problem = problemOf(error);
   return problem.startsWith('Reached the max retries per request')
     ? 'the connection broke before the answer came'
-    : problem;
+    : withoutCredentials(problem, credentialsOf(client));
 }
 
-/** The fault of a command that ioredis rejected with this error. */
-export function faultOf(error: unknown): CommandFault {
-  const problem = problemOfIoredis(error);
+/** The fault of a command that this client has rejected with this error. */
+export function faultOf(error: unknown, client: IoredisClient): CommandFault {
+  const problem = problemOfIoredis(error, client);
   if (isReplyError(error)) return new CommandFault(problem, 'refused');
   // The user has set ioredis' option `commandTimeout`.
-  return new CommandFault(problem, problem === 'Command timed out' ? 'overdue' : 'disconnected');
+  const isOverdue = problemOf(error) === 'Command timed out';
+  return new CommandFault(problem, isOverdue ? 'overdue' : 'disconnected');
 }

@@ -100,8 +100,11 @@ export interface RedisClientListener {
 export interface ConnectionFailure {
   /** In words that hold no password. */
   problem: string;
-  /** Set when the server refused one of these, and will do so until its setup is changed. */
-  refused?: 'credentials' | 'database';
+  /**
+   * Set when the server refused one of these, and will do so until its setup is changed. A `login` is refused where the server
+   * needs a password and the client has none.
+   */
+  refused?: 'credentials' | 'login' | 'database';
 }
 
 /** Names the server of a key: the slot and its master's name in a Cluster, else a constant. */
@@ -170,4 +173,6 @@ export interface SubscriptionListener {
   closed(): void;
   /** It is not made again, also because SUBSCRIBE was not answered in time. */
   ended(): void;
+  /** The server refused SUBSCRIBE, and is not asked again. @param refusal as the server said it */
+  refused(refusal: string): void;
 }

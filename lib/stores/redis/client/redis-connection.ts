@@ -1,7 +1,7 @@
 import { performance } from 'node:perf_hooks';
 import type { NodeError } from '../../../api/errors.js';
 import { outsideOfCalls } from '../../../core/time/event-loop.js';
-import { nodeError } from './advice.js';
+import { NEEDS_PASSWORD, nodeError } from './advice.js';
 import { openClient } from './ioredis-adapter.js';
 import type { ConnectionFailure, RedisClient } from './redis-client.js';
 import type { RedisSource } from './source.js';
@@ -13,9 +13,13 @@ const HALF_OPEN_AFTER_MS = 4_000;
 const RENEW_EVERY_MS = 1_000;
 
 /** Refusals that last until the setup is changed. */
-const REFUSALS: Record<NonNullable<ConnectionFailure['refused']>, { what: string; advice: string }> = {
-  credentials: { what: 'the credentials', advice: 'Correct username and password.' },
-  database: { what: 'the database', advice: 'Give its user the right +select, or name a database that it has.' },
+const REFUSALS: Record<NonNullable<ConnectionFailure['refused']>, { problem: string; advice: string }> = {
+  credentials: { problem: 'it refused the credentials', advice: 'Correct username and password.' },
+  login: { problem: 'it needs a password, and none was given', advice: NEEDS_PASSWORD },
+  database: {
+    problem: 'it refused the database',
+    advice: 'Give its user the right +select, or name a database that it has.',
+  },
 };
 
 /** Learns that commands can be sent. */
@@ -94,8 +98,9 @@ export class RedisConnection {
   /** The problem while it is not ready. One error object until it changes, as every call asks for it meanwhile. */
   get problem(): NodeError {
     const { failure, status } = this.client;
-    const cause = failure ? `: ${failure.problem}` : '';
-    const problem = this.#refusal ? `it refused ${this.#refusal.what}${cause}` : `not connected (${status})${cause}`;
+    // What Redis says where nobody has logged in is about HELLO, which no user of this library writes.
+    const cause = failure ? `: ${failure.refused === 'login' ? 'NOAUTH' : failure.problem}` : '';
+    const problem = `${this.#refusal?.problem ?? `not connected (${status})`}${cause}`;
     if (this.#problem?.problem !== problem) this.#problem = nodeError(this.name, problem, this.#advice);
     return this.#problem;
   }
@@ -105,7 +110,7 @@ export class RedisConnection {
     return 'The client was closed, by quit or disconnect, and does not reconnect: hand in one that stays open.';
   }
 
-  get #refusal(): { what: string; advice: string } | undefined {
+  get #refusal(): { problem: string; advice: string } | undefined {
     const refused = this.client.failure?.refused;
     return refused && REFUSALS[refused];
   }

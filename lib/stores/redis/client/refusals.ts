@@ -1,6 +1,11 @@
+/** Whether this answer says that nobody has logged in. */
+export function needsLogin(answer: string): boolean {
+  return answer.startsWith('NOAUTH');
+}
+
 /** Whether this answer says that credentials are wrong or missing. */
 export function refusesCredentials(answer: string): boolean {
-  return /^(NOAUTH|WRONGPASS)/.test(answer);
+  return needsLogin(answer) || answer.startsWith('WRONGPASS');
 }
 
 /** Whether this answer to `SELECT` is final, unlike that of a server that is busy and refuses everything for a while. */

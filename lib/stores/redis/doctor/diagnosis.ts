@@ -110,6 +110,8 @@ export type FindingCode =
   | 'round-trip'
   /** A fencing counter is more than a second ahead of the clock of its server. */
   | 'counter-ahead'
+  /** A fencing counter is more than a day ahead of the clock of its server: another program probably wrote it. */
+  | 'counter-far-ahead'
   /** There is something other than a number where a fencing counter should be. */
   | 'counter-no-number'
   /** The server is part of a Cluster, but its client is not a Cluster client. */

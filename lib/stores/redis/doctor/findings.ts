@@ -1,8 +1,12 @@
+import { printable } from '../../../api/printable.js';
+import type { OddCounter } from './counters.js';
 import type { ExaminedNode, FindingCode, RedisFinding, RedisKind, ServerName } from './diagnosis.js';
 import { purposeOf, WITHOUT } from './rights.js';
 
 /** The difference between clocks of nodes from which a finding is made, in milliseconds. */
 const CLOCK_TOLERANCE_MS = 1_000;
+/** Clocks are not set back by more than this, in milliseconds: a counter that is further ahead was probably written by another program. */
+const FAR_AHEAD_MS = 86_400_000;
 /** The first version with `SET … GET`. */
 const OLDEST = [6, 2] as const;
 
@@ -180,15 +184,21 @@ function doubts(node: ExaminedNode, backend: RedisKind): About[] {
 }
 
 function oddCounters({ oddCounters: odd = [] }: ExaminedNode): About[] {
-  const ahead = odd.filter(({ aheadMs }) => aheadMs !== undefined);
+  const farAhead = odd.filter(({ aheadMs = 0 }) => aheadMs > FAR_AHEAD_MS);
+  const ahead = odd.filter(({ aheadMs = Infinity }) => aheadMs <= FAR_AHEAD_MS);
   const others = odd.filter(({ aheadMs }) => aheadMs === undefined);
   const about: About[] = [];
-  if (ahead.length > 0) {
-    const most = ahead.reduce((a, b) => (b.aheadMs! > a.aheadMs! ? b : a));
+  if (farAhead.length > 0) {
     const message =
-      `has the fencing counter ${counted(most.key, ahead.length)} ${most.aheadMs} ms ahead of its clock: the clock was set ` +
-      'back, or another program wrote it. Tokens grow on, but until the clock has caught up each costs Redis more, and ' +
-      'those that a failover loses can be given again. Let NTP keep the clock right.';
+      `${farthest(farAhead)}: clocks are rarely set back that far, so another program probably wrote it. Find out who may write it. ` +
+      'Locks work, and tokens grow on from there. If you delete the counter, they begin again at the time of the server: ' +
+      'resources that have seen the large ones refuse them until you reset their fences, too.';
+    about.push(['counter-far-ahead', message]);
+  }
+  if (ahead.length > 0) {
+    const message =
+      `${farthest(ahead)}: the clock was set back, or another program wrote it. Tokens grow on, but until the ` +
+      'clock has caught up each costs Redis more, and those that a failover loses can be given again. Let NTP keep the clock right.';
     about.push(['counter-ahead', message]);
   }
   if (others.length > 0) {
@@ -200,8 +210,13 @@ function oddCounters({ oddCounters: odd = [] }: ExaminedNode): About[] {
   return about;
 }
 
+function farthest(ahead: readonly OddCounter[]): string {
+  const most = ahead.reduce((a, b) => (b.aheadMs! > a.aheadMs! ? b : a));
+  return `has the fencing counter ${counted(most.key, ahead.length)} ${most.aheadMs} ms ahead of its clock`;
+}
+
 function counted(key: string, count: number): string {
-  return count === 1 ? key : `${key} (and ${count - 1} more)`;
+  return count === 1 ? printable(key) : `${printable(key)} (and ${count - 1} more)`;
 }
 
 /** Rights and commands that are missing: of those that every lock needs, or of the others. */

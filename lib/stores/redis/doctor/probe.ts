@@ -31,6 +31,10 @@ const FOR_ONE_STEP = 0.9;
 
 /** Rights that only the check itself needs. */
 const FOR_CHECKS = ['info', 'config|get'];
+/** Shows all settings of the server, its passwords included: it is not asked of anybody, and its lack is not reported. */
+const SHOWS_PASSWORDS = 'config|get';
+/** What cannot be seen without it. */
+const WITHOUT_SETTINGS = 'snapshots and appendfsync';
 
 /**
  * Checks a Redis server, or each master of a Cluster, and changes nothing there: rights are tried out by commands on a
@@ -215,6 +219,10 @@ function noteRefusal(diagnosis: ExaminedNode, right: string, answer: Answer): vo
   const { refusal } = answer;
   const { missingRights, unknownCommands, notChecked } = diagnosis;
   const isForbidden = refusal.startsWith('NOPERM'); // which from Redis 7.2 on repeats the name of the user
+  if (isForbidden && right === SHOWS_PASSWORDS) {
+    notChecked.push(`${WITHOUT_SETTINGS}: no right to ${right}`);
+    return;
+  }
   if (FOR_CHECKS.includes(right)) notChecked.push(`${right}: ${isForbidden ? 'no right to it' : refusal}`);
   if (right === 'select' && refusesDatabase(refusal)) {
     diagnosis.refusesDatabase = isForbidden ? 'no right to SELECT' : refusal;

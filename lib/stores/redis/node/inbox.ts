@@ -1,8 +1,11 @@
 import { performance } from 'node:perf_hooks';
 import { setTimeout as delay } from 'node:timers/promises';
 import { inTime } from '../../../core/time/time-limit.js';
-import type { RedisClient, Subscription } from '../client/redis-client.js';
+import { CommandFault, type RedisClient, type Subscription } from '../client/redis-client.js';
 import { HEARD, UNHEARD, type Sign } from '../scripts/hand-off.js';
+
+/** What an inbox needs the right to. */
+export type Listening = 'subscribe' | 'publish';
 
 /** Receives what an inbox hears. */
 export interface InboxListener {
@@ -11,18 +14,26 @@ export interface InboxListener {
   onChange(): void;
 }
 
+/** Receives what a plain inbox hears. */
+export interface PlainInboxListener extends InboxListener {
+  /** The server has refused one of the commands that listening takes, and it had not before. */
+  onForbidden(command: Listening, refusal: string): void;
+}
+
 export interface InboxOptions {
   client: RedisClient;
   /** The name of its connection in `CLIENT LIST`. */
   clientName: string;
   channel: string;
-  listener: InboxListener;
+  listener: PlainInboxListener;
 }
 
 /** How long after a message the subscription is trusted, in milliseconds. */
 export const HEARD_LATELY_MS = 500;
 /** How long a published message may take to arrive, in milliseconds. */
 export const ECHO_LIMIT_MS = 1_000;
+/** After a refusal it is tried again by the first that waits so many milliseconds later: the right may have been given back. */
+const TRY_AGAIN_MS = 5_000;
 /** The message that an inbox publishes to itself. No ticket looks like it. */
 export const ECHO = '?';
 
@@ -55,10 +66,12 @@ export class PlainInbox implements Inbox {
   readonly channel: string;
   readonly #client: RedisClient;
   readonly #clientName: string;
-  readonly #listener: InboxListener;
+  readonly #listener: PlainInboxListener;
   #subscription?: Subscription;
   #isOpen = false;
   #heardAt = 0;
+  /** When listening was last refused, unless it was allowed since. */
+  #refusedAt?: number;
   #isChecking = false;
 
   constructor({ client, clientName, channel, listener }: InboxOptions) {
@@ -79,16 +92,21 @@ export class PlainInbox implements Inbox {
 
   /** Subscribes, and again after each break of the connection. */
   open(): void {
+    if (this.#refusedAt !== undefined && performance.now() - this.#refusedAt < TRY_AGAIN_MS) return;
     this.#subscription ??= this.#client.subscribe(this.channel, this.#clientName, {
       message: (text) => {
         this.#heardAt = performance.now();
         if (text !== ECHO) this.#listener.onMessage(text);
       },
-      opened: () => this.#change(true),
+      opened: () => {
+        if (this.#refusedAt === undefined) this.#change(true);
+        else void this.#tryAgain(this.#subscription!);
+      },
       closed: () => this.#change(false),
       ended: () => {
         this.#subscription = undefined; // the next call that has to wait opens it again
       },
+      refused: (refusal) => this.#forbid('subscribe', refusal),
     });
   }
 
@@ -114,12 +132,39 @@ export class PlainInbox implements Inbox {
       // In a Cluster PUBLISH counts the listeners of one node only.
       const mayCome = this.#client.isCluster || Number(listeners) > 0;
       if (mayCome && this.#heardAt < askedAt) await delay(ECHO_LIMIT_MS, undefined, { ref: false });
-    } catch {
-      return; // not connected, or no right to publish: inconclusive
+    } catch (error) {
+      if (this.#subscription === subscription) this.#noteRefusal(error);
+      return; // inconclusive, if it is not connected
     } finally {
       this.#isChecking = false;
     }
     if (this.#subscription === subscription && this.#isOpen && this.#heardAt < askedAt) this.#renew();
+  }
+
+  /** Messages count as heard again only if they may be published, too. Never rejects. */
+  async #tryAgain(subscription: Subscription): Promise<void> {
+    this.#refusedAt = performance.now();
+    const publishing = this.#client.call('publish', this.channel, ECHO).catch((error: unknown) => error);
+    const refused = await inTime(publishing, ECHO_LIMIT_MS, () => undefined);
+    if (this.#subscription !== subscription || this.#noteRefusal(refused)) return;
+    this.#refusedAt = undefined;
+    this.#change(true);
+  }
+
+  /** @returns whether it is one */
+  #noteRefusal(error: unknown): boolean {
+    const isRefused = error instanceof CommandFault && error.message.startsWith('NOPERM');
+    if (isRefused) this.#forbid('publish', error.message);
+    return isRefused;
+  }
+
+  /** Ceases to listen for a while: processes that believed to hear of their turns would wait for the next check. */
+  #forbid(command: Listening, refusal: string): void {
+    const isNew = this.#refusedAt === undefined;
+    this.#refusedAt = performance.now();
+    this.#drop();
+    this.#change(false);
+    if (isNew) this.#listener.onForbidden(command, refusal);
   }
 
   #renew(): void {

@@ -1,5 +1,6 @@
 import { NodeError } from '../../../api/errors.js';
 import type { ListRequest } from '../../../core/backend/lock-backend.js';
+import { matcherOf } from '../../../core/backend/matcher.js';
 import { monotonic } from '../../../core/time/clock.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import { nodeError } from '../client/advice.js';
@@ -46,6 +47,7 @@ export class KeyScan {
     if (!connection.isReady) return { status: 'failed', errors: [connection.problem] };
     const { client } = connection;
     const pattern = this.keys.pattern(match);
+    const fits = matcherOf(match);
     const endsAt = monotonic() + budgetMs;
     const found = new Set<string>();
     const errors: NodeError[] = [];
@@ -64,7 +66,7 @@ export class KeyScan {
         calls++;
         for (const each of page.names) {
           const key = this.keys.keyIn(each);
-          if (key !== undefined) found.add(key);
+          if (key !== undefined && fits(key)) found.add(key);
         }
         ({ cursor } = page);
       } while (cursor !== '0' && errors.length === 0 && found.size <= limit && monotonic() < endsAt);

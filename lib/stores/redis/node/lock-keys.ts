@@ -34,10 +34,12 @@ export class LockKeys {
   /**
    * The pattern by which SCAN finds locks: their names alone end with a brace and have one behind the prefix. It has the prefix
    * of the client, which no client puts before a pattern.
-   * @param match their keys, in which `*` stands for any text
+   * @param match their keys, in which `*` stands for any text. Only what stands before the first one is in the pattern: the time
+   *   that Redis takes explodes with the number of stars. The rest is for whoever reads the names
    */
   pattern(match: string): string {
-    return `${this.#head.replace(/[*?[\]\\]/g, '\\$&')}${match.replace(/[?[\]\\]/g, '\\$&')}}`;
+    const [start = '', ...rest] = match.split('*');
+    return `${(this.#head + start).replace(/[*?[\]\\]/g, '\\$&')}${rest.length > 0 ? '*' : ''}}`;
   }
 
   /** The key of a lock, by the name that SCAN has found; undefined where another program has used a name that no lock has. */

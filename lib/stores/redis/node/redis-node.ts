@@ -24,7 +24,7 @@ import { ExtensionsAcrossSlots } from './extensions-across-slots.js';
 import { InFlight } from '../../../core/time/in-flight.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import { PING_KEY } from '../../../core/backend/report.js';
-import { PlainInbox, type Inbox } from './inbox.js';
+import { PlainInbox, type Inbox, type Listening, type PlainInboxListener } from './inbox.js';
 import { ShardedInbox, type ShardedInboxListener } from './sharded-inbox.js';
 import { KeyScan, type NodeScan } from './key-scan.js';
 import { countersOf, LockKeys } from './lock-keys.js';
@@ -95,7 +95,9 @@ export interface RedisNodeListener extends WaitListener {
  * The lock operations of one Redis server (or Cluster). None of them rejects, except for a bug. A `done` callback is called
  * once, after the method has returned, and in the order in which the server answered.
  */
-export class RedisNode implements RedisConnectionListener, ScriptRunnerListener, ShardedInboxListener, Releaser {
+export class RedisNode
+  implements RedisConnectionListener, ScriptRunnerListener, ShardedInboxListener, PlainInboxListener, Releaser
+{
   readonly #runner: ScriptRunner;
   readonly #settings: NodeSettings;
   readonly #keys: LockKeys;
@@ -144,11 +146,6 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
 
   get isReady(): boolean {
     return this.connection.isReady;
-  }
-
-  /** The longest that an operation which comes now can take, in milliseconds; `Infinity` if it may have to wait to be sent. */
-  get longestMs(): number {
-    return this.#runner.longestMs;
   }
 
   /** Whether waiters for a key hear of it when their turn comes. */
@@ -403,6 +400,16 @@ export class RedisNode implements RedisConnectionListener, ScriptRunnerListener,
     const plain = this.#plainInbox();
     this.#inbox = plain;
     if (!this.#closed) plain.open();
+  }
+
+  /** The user of Redis has lost, or never had, a right that waiting needs. */
+  onForbidden(command: Listening, refusal: string): void {
+    const isOfChannel = /access (a|one of the) channels?/.test(refusal);
+    const right = isOfChannel ? `&${this.#settings.keyPrefix}:inbox:*` : `+${command}`;
+    this.#listener?.onWarning(
+      `${this.name} does not let calls that wait hear of their turns (${refusal}): they ask from time to time instead. ` +
+        `Give its user the right ${right} (ACL SETUSER).`,
+    );
   }
 
   /** Tries once to release a lock, or to leave a queue. */

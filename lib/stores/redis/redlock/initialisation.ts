@@ -1,4 +1,5 @@
 import { NodeError } from '../../../api/errors.js';
+import { printable } from '../../../api/printable.js';
 import { LONGEST_TTL_MS } from '../../../core/backend/lock-backend.js';
 import type { BackendReport } from '../../../core/backend/report.js';
 import { inTime } from '../../../core/time/time-limit.js';
@@ -141,7 +142,10 @@ export class Initialisation {
       case 'new':
         return undefined;
       case 'used':
-        return { message: `${node.name}: it has been used, as it has the key ${answer.key}`, isUnavailable: false };
+        return {
+          message: `${node.name}: it has been used, as it has the key ${printable(answer.key)}`,
+          isUnavailable: false,
+        };
       case 'full':
         return {
           message: `${node.name}: it has more than ${answer.keys} keys, and would be held up while they are looked at`,

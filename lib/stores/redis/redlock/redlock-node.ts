@@ -166,6 +166,10 @@ export class RedlockNode implements RedisNodeListener {
     this.#listener?.onTaken(key, owner);
   }
 
+  onWarning(message: string): void {
+    this.#listener?.onWarning(message);
+  }
+
   /** The server may have restarted while there was no connection. */
   onReady(): void {
     if (!this.#isClosing) void this.admission?.checked();

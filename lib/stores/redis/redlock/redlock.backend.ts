@@ -86,9 +86,7 @@ export class RedlockBackend implements LockBackend, WaitQueue {
 
   /** Time for connections that are being made, one round of votes, and one to write the token back. */
   attemptTimeoutMs(): number {
-    let longestMs = 0;
-    for (const { node } of this.#nodes) longestMs = Math.max(longestMs, node.longestMs);
-    return this.#nodeTimeoutMs + 2 * longestMs;
+    return 3 * this.#nodeTimeoutMs;
   }
 
   acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void {
@@ -197,6 +195,7 @@ export class RedlockBackend implements LockBackend, WaitQueue {
       onListening: (each) => listener.onListening(each),
       onHandOver: (ticket) => wakes.note(ticket), // no node grants alone
       onTaken: (key, owner) => listener.onTaken(key, owner),
+      onWarning: (message) => listener.onWarning(message),
     };
     for (const node of this.#nodes) node.listen(key, ofNode);
   }

@@ -17,7 +17,7 @@ const NOTHING: never[] = [];
 /** The answer of a script to one operation. Numbers come as strings from clients with `stringNumbers`. */
 export type Reply = number | string | (number | string)[];
 
-/** Says, just before an operation that had to wait is sent, whether its answer is still of use. */
+/** Says, just before an operation is sent, whether its answer is still of use: it, or its caller, may have had to wait. */
 export interface Wanted {
   readonly isWanted: boolean;
 }

@@ -179,7 +179,7 @@ export const CONTEND: Script = {
   sharedKeys: 1,
   sharedArgs: 2,
   acrossSlots: false,
-  sha: 'a2d45f0eaa3f63abb027efd87199ec3a4bfae725',
+  sha: '870d49932a7c7a5e9aeefce3f769afe9bf28f11d',
   source: `local us, minted
 local fence = KEYS[1]
 local fair, sign = ARGV[1], ARGV[2]
@@ -224,16 +224,24 @@ if #KEYS > 3 then
     if other_is_first then
       local GRANT_TTL_MS = '2000'
       local SILENT_US = 2000000
-      local passed_over = '0' -- a number costs Redis more, and most queues are empty
+      local MOST_UNKNOWN = 1000
+      local PAGE = 100
+      local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
+      local at, is_full = 1, #places == 2
+      local passed_over = 0
       local latest -- the time of the latest sign, once a process may be silent
       while true do
-        local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
-        local next_entry = places[1]
+        if is_full and not places[at + 1] then -- whether there is another one is to be known of each
+          places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
+          at, is_full = 1, #places == PAGE
+        end
+        local next_entry = places[at]
+        at = at + 1
         local kind, channel, ticket
         if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
-        if next_entry and not kind then
+        if next_entry and not kind and passed_over < MOST_UNKNOWN then
           passed_over = passed_over + 1
-        elseif not next_entry then
+        elseif not kind then
           redis.call('DEL', lock)
           break
         else
@@ -248,7 +256,7 @@ if #KEYS > 3 then
             latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
           end
           local is_silent = latest and latest - sign_at > SILENT_US
-          local is_last = not places[2] and passed_over == '0' -- all signs leave with it
+          local is_last = not places[at] and passed_over == 0 -- all signs leave with it
           local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
           if left ~= 1 then
             redis.call('DEL', lock)
@@ -299,7 +307,7 @@ if #KEYS > 3 then
           if listeners ~= 0 then
             if is_blind and deaf_at == sign_at then break end
             local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
-            if is_blind or (type(heard) == 'number' and heard > 0) then break end
+            if type(heard) == 'number' and (is_blind or heard > 0) then break end
           end
         end
       end
@@ -394,16 +402,24 @@ end
 if other_is_first then
   local GRANT_TTL_MS = '2000'
   local SILENT_US = 2000000
-  local passed_over = '0' -- a number costs Redis more, and most queues are empty
+  local MOST_UNKNOWN = 1000
+  local PAGE = 100
+  local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
+  local at, is_full = 1, #places == 2
+  local passed_over = 0
   local latest -- the time of the latest sign, once a process may be silent
   while true do
-    local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
-    local next_entry = places[1]
+    if is_full and not places[at + 1] then -- whether there is another one is to be known of each
+      places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
+      at, is_full = 1, #places == PAGE
+    end
+    local next_entry = places[at]
+    at = at + 1
     local kind, channel, ticket
     if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
-    if next_entry and not kind then
+    if next_entry and not kind and passed_over < MOST_UNKNOWN then
       passed_over = passed_over + 1
-    elseif not next_entry then
+    elseif not kind then
       redis.call('DEL', lock)
       break
     else
@@ -418,7 +434,7 @@ if other_is_first then
         latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
       end
       local is_silent = latest and latest - sign_at > SILENT_US
-      local is_last = not places[2] and passed_over == '0' -- all signs leave with it
+      local is_last = not places[at] and passed_over == 0 -- all signs leave with it
       local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
       if left ~= 1 then
         redis.call('DEL', lock)
@@ -469,7 +485,7 @@ if other_is_first then
       if listeners ~= 0 then
         if is_blind and deaf_at == sign_at then break end
         local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
-        if is_blind or (type(heard) == 'number' and heard > 0) then break end
+        if type(heard) == 'number' and (is_blind or heard > 0) then break end
       end
     end
   end
@@ -611,7 +627,7 @@ export const FORCE_RELEASE: Script = {
   sharedKeys: 1,
   sharedArgs: 1,
   acrossSlots: false,
-  sha: '684e36e6f5299c51e20f3d4893de276a20b3b512',
+  sha: 'c07645c436fe52e119d28aec9b1e09a32853af06',
   source: `local us, minted
 local fence = KEYS[1]
 local inbox = ARGV[1]
@@ -636,16 +652,24 @@ if #KEYS > 3 then
     end
     local GRANT_TTL_MS = '2000'
     local SILENT_US = 2000000
-    local passed_over = '0' -- a number costs Redis more, and most queues are empty
+    local MOST_UNKNOWN = 1000
+    local PAGE = 100
+    local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
+    local at, is_full = 1, #places == 2
+    local passed_over = 0
     local latest -- the time of the latest sign, once a process may be silent
     while true do
-      local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
-      local next_entry = places[1]
+      if is_full and not places[at + 1] then -- whether there is another one is to be known of each
+        places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
+        at, is_full = 1, #places == PAGE
+      end
+      local next_entry = places[at]
+      at = at + 1
       local kind, channel, ticket
       if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
-      if next_entry and not kind then
+      if next_entry and not kind and passed_over < MOST_UNKNOWN then
         passed_over = passed_over + 1
-      elseif not next_entry then
+      elseif not kind then
         redis.call('DEL', lock)
         break
       else
@@ -660,7 +684,7 @@ if #KEYS > 3 then
           latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
         end
         local is_silent = latest and latest - sign_at > SILENT_US
-        local is_last = not places[2] and passed_over == '0' -- all signs leave with it
+        local is_last = not places[at] and passed_over == 0 -- all signs leave with it
         local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
         if left ~= 1 then
           redis.call('DEL', lock)
@@ -711,7 +735,7 @@ if #KEYS > 3 then
         if listeners ~= 0 then
           if is_blind and deaf_at == sign_at then break end
           local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
-          if is_blind or (type(heard) == 'number' and heard > 0) then break end
+          if type(heard) == 'number' and (is_blind or heard > 0) then break end
         end
       end
     end
@@ -744,16 +768,24 @@ if value ~= '' then
 end
 local GRANT_TTL_MS = '2000'
 local SILENT_US = 2000000
-local passed_over = '0' -- a number costs Redis more, and most queues are empty
+local MOST_UNKNOWN = 1000
+local PAGE = 100
+local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
+local at, is_full = 1, #places == 2
+local passed_over = 0
 local latest -- the time of the latest sign, once a process may be silent
 while true do
-  local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
-  local next_entry = places[1]
+  if is_full and not places[at + 1] then -- whether there is another one is to be known of each
+    places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
+    at, is_full = 1, #places == PAGE
+  end
+  local next_entry = places[at]
+  at = at + 1
   local kind, channel, ticket
   if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
-  if next_entry and not kind then
+  if next_entry and not kind and passed_over < MOST_UNKNOWN then
     passed_over = passed_over + 1
-  elseif not next_entry then
+  elseif not kind then
     redis.call('DEL', lock)
     break
   else
@@ -768,7 +800,7 @@ while true do
       latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
     end
     local is_silent = latest and latest - sign_at > SILENT_US
-    local is_last = not places[2] and passed_over == '0' -- all signs leave with it
+    local is_last = not places[at] and passed_over == 0 -- all signs leave with it
     local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
     if left ~= 1 then
       redis.call('DEL', lock)
@@ -819,7 +851,7 @@ while true do
     if listeners ~= 0 then
       if is_blind and deaf_at == sign_at then break end
       local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
-      if is_blind or (type(heard) == 'number' and heard > 0) then break end
+      if type(heard) == 'number' and (is_blind or heard > 0) then break end
     end
   end
 end
@@ -1046,7 +1078,7 @@ export const RELEASE: Script = {
   sharedKeys: 1,
   sharedArgs: 0,
   acrossSlots: false,
-  sha: '7fc79017c81f5e3c412f0d3274b2c6783b53b4ba',
+  sha: '03e7beeb3bcdef2fdfb134bb69ee25d4ac674856',
   source: `local us, minted
 local fence = KEYS[1]
 if #KEYS > 3 then
@@ -1057,16 +1089,24 @@ if #KEYS > 3 then
       if string.sub(value, 1, -18) ~= owner then return -1 end
       local GRANT_TTL_MS = '2000'
       local SILENT_US = 2000000
-      local passed_over = '0' -- a number costs Redis more, and most queues are empty
+      local MOST_UNKNOWN = 1000
+      local PAGE = 100
+      local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
+      local at, is_full = 1, #places == 2
+      local passed_over = 0
       local latest -- the time of the latest sign, once a process may be silent
       while true do
-        local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
-        local next_entry = places[1]
+        if is_full and not places[at + 1] then -- whether there is another one is to be known of each
+          places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
+          at, is_full = 1, #places == PAGE
+        end
+        local next_entry = places[at]
+        at = at + 1
         local kind, channel, ticket
         if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
-        if next_entry and not kind then
+        if next_entry and not kind and passed_over < MOST_UNKNOWN then
           passed_over = passed_over + 1
-        elseif not next_entry then
+        elseif not kind then
           redis.call('DEL', lock)
           break
         else
@@ -1081,7 +1121,7 @@ if #KEYS > 3 then
             latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
           end
           local is_silent = latest and latest - sign_at > SILENT_US
-          local is_last = not places[2] and passed_over == '0' -- all signs leave with it
+          local is_last = not places[at] and passed_over == 0 -- all signs leave with it
           local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
           if left ~= 1 then
             redis.call('DEL', lock)
@@ -1132,7 +1172,7 @@ if #KEYS > 3 then
           if listeners ~= 0 then
             if is_blind and deaf_at == sign_at then break end
             local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
-            if is_blind or (type(heard) == 'number' and heard > 0) then break end
+            if type(heard) == 'number' and (is_blind or heard > 0) then break end
           end
         end
       end
@@ -1156,16 +1196,24 @@ if type(value) == 'string' then
   if string.sub(value, 1, -18) ~= owner then return -1 end
   local GRANT_TTL_MS = '2000'
   local SILENT_US = 2000000
-  local passed_over = '0' -- a number costs Redis more, and most queues are empty
+  local MOST_UNKNOWN = 1000
+  local PAGE = 100
+  local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
+  local at, is_full = 1, #places == 2
+  local passed_over = 0
   local latest -- the time of the latest sign, once a process may be silent
   while true do
-    local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
-    local next_entry = places[1]
+    if is_full and not places[at + 1] then -- whether there is another one is to be known of each
+      places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
+      at, is_full = 1, #places == PAGE
+    end
+    local next_entry = places[at]
+    at = at + 1
     local kind, channel, ticket
     if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
-    if next_entry and not kind then
+    if next_entry and not kind and passed_over < MOST_UNKNOWN then
       passed_over = passed_over + 1
-    elseif not next_entry then
+    elseif not kind then
       redis.call('DEL', lock)
       break
     else
@@ -1180,7 +1228,7 @@ if type(value) == 'string' then
         latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
       end
       local is_silent = latest and latest - sign_at > SILENT_US
-      local is_last = not places[2] and passed_over == '0' -- all signs leave with it
+      local is_last = not places[at] and passed_over == 0 -- all signs leave with it
       local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
       if left ~= 1 then
         redis.call('DEL', lock)
@@ -1231,7 +1279,7 @@ if type(value) == 'string' then
       if listeners ~= 0 then
         if is_blind and deaf_at == sign_at then break end
         local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
-        if is_blind or (type(heard) == 'number' and heard > 0) then break end
+        if type(heard) == 'number' and (is_blind or heard > 0) then break end
       end
     end
   end
@@ -1434,7 +1482,7 @@ export const VOTE_OR_QUEUE: Script = {
   sharedKeys: 1,
   sharedArgs: 2,
   acrossSlots: false,
-  sha: 'b3f105f0f1bd08ad272f99ee2a243d09408fe57c',
+  sha: '9a538ad53589471265fea48b7fa322b642b35228',
   source: `local us, minted
 local admission = KEYS[1]
 local epoch, ttl = ARGV[1], ARGV[2]
@@ -1481,16 +1529,24 @@ if #KEYS > 4 then
     if other_is_first then
       local GRANT_TTL_MS = '2000'
       local SILENT_US = 2000000
-      local passed_over = '0' -- a number costs Redis more, and most queues are empty
+      local MOST_UNKNOWN = 1000
+      local PAGE = 100
+      local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
+      local at, is_full = 1, #places == 2
+      local passed_over = 0
       local latest -- the time of the latest sign, once a process may be silent
       while true do
-        local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
-        local next_entry = places[1]
+        if is_full and not places[at + 1] then -- whether there is another one is to be known of each
+          places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
+          at, is_full = 1, #places == PAGE
+        end
+        local next_entry = places[at]
+        at = at + 1
         local kind, channel, ticket
         if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
-        if next_entry and not kind then
+        if next_entry and not kind and passed_over < MOST_UNKNOWN then
           passed_over = passed_over + 1
-        elseif not next_entry then
+        elseif not kind then
           redis.call('DEL', lock)
           break
         else
@@ -1505,7 +1561,7 @@ if #KEYS > 4 then
             latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
           end
           local is_silent = latest and latest - sign_at > SILENT_US
-          local is_last = not places[2] and passed_over == '0' -- all signs leave with it
+          local is_last = not places[at] and passed_over == 0 -- all signs leave with it
           local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
           if left ~= 1 then
             redis.call('DEL', lock)
@@ -1556,7 +1612,7 @@ if #KEYS > 4 then
           if listeners ~= 0 then
             if is_blind and deaf_at == sign_at then break end
             local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
-            if is_blind or (type(heard) == 'number' and heard > 0) then break end
+            if type(heard) == 'number' and (is_blind or heard > 0) then break end
           end
         end
       end
@@ -1667,16 +1723,24 @@ end
 if other_is_first then
   local GRANT_TTL_MS = '2000'
   local SILENT_US = 2000000
-  local passed_over = '0' -- a number costs Redis more, and most queues are empty
+  local MOST_UNKNOWN = 1000
+  local PAGE = 100
+  local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
+  local at, is_full = 1, #places == 2
+  local passed_over = 0
   local latest -- the time of the latest sign, once a process may be silent
   while true do
-    local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
-    local next_entry = places[1]
+    if is_full and not places[at + 1] then -- whether there is another one is to be known of each
+      places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
+      at, is_full = 1, #places == PAGE
+    end
+    local next_entry = places[at]
+    at = at + 1
     local kind, channel, ticket
     if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
-    if next_entry and not kind then
+    if next_entry and not kind and passed_over < MOST_UNKNOWN then
       passed_over = passed_over + 1
-    elseif not next_entry then
+    elseif not kind then
       redis.call('DEL', lock)
       break
     else
@@ -1691,7 +1755,7 @@ if other_is_first then
         latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
       end
       local is_silent = latest and latest - sign_at > SILENT_US
-      local is_last = not places[2] and passed_over == '0' -- all signs leave with it
+      local is_last = not places[at] and passed_over == 0 -- all signs leave with it
       local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
       if left ~= 1 then
         redis.call('DEL', lock)
@@ -1742,7 +1806,7 @@ if other_is_first then
       if listeners ~= 0 then
         if is_blind and deaf_at == sign_at then break end
         local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
-        if is_blind or (type(heard) == 'number' and heard > 0) then break end
+        if type(heard) == 'number' and (is_blind or heard > 0) then break end
       end
     end
   end
@@ -1815,7 +1879,7 @@ export const WITHDRAW: Script = {
   sharedKeys: 1,
   sharedArgs: 0,
   acrossSlots: false,
-  sha: '148352fd062a6e3b59ec83cea70151627983eed1',
+  sha: '40566ea056876308cffb786a0967c276b7fea598',
   source: `local us, minted
 local fence = KEYS[1]
 if #KEYS > 3 then
@@ -1834,16 +1898,24 @@ if #KEYS > 3 then
     if not mine then return 0 end
     local GRANT_TTL_MS = '2000'
     local SILENT_US = 2000000
-    local passed_over = '0' -- a number costs Redis more, and most queues are empty
+    local MOST_UNKNOWN = 1000
+    local PAGE = 100
+    local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
+    local at, is_full = 1, #places == 2
+    local passed_over = 0
     local latest -- the time of the latest sign, once a process may be silent
     while true do
-      local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
-      local next_entry = places[1]
+      if is_full and not places[at + 1] then -- whether there is another one is to be known of each
+        places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
+        at, is_full = 1, #places == PAGE
+      end
+      local next_entry = places[at]
+      at = at + 1
       local kind, channel, ticket
       if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
-      if next_entry and not kind then
+      if next_entry and not kind and passed_over < MOST_UNKNOWN then
         passed_over = passed_over + 1
-      elseif not next_entry then
+      elseif not kind then
         redis.call('DEL', lock)
         break
       else
@@ -1858,7 +1930,7 @@ if #KEYS > 3 then
           latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
         end
         local is_silent = latest and latest - sign_at > SILENT_US
-        local is_last = not places[2] and passed_over == '0' -- all signs leave with it
+        local is_last = not places[at] and passed_over == 0 -- all signs leave with it
         local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
         if left ~= 1 then
           redis.call('DEL', lock)
@@ -1909,7 +1981,7 @@ if #KEYS > 3 then
         if listeners ~= 0 then
           if is_blind and deaf_at == sign_at then break end
           local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
-          if is_blind or (type(heard) == 'number' and heard > 0) then break end
+          if type(heard) == 'number' and (is_blind or heard > 0) then break end
         end
       end
     end
@@ -1937,16 +2009,24 @@ local mine = string.sub(value, 1, -17) == owner
 if not mine then return 0 end
 local GRANT_TTL_MS = '2000'
 local SILENT_US = 2000000
-local passed_over = '0' -- a number costs Redis more, and most queues are empty
+local MOST_UNKNOWN = 1000
+local PAGE = 100
+local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
+local at, is_full = 1, #places == 2
+local passed_over = 0
 local latest -- the time of the latest sign, once a process may be silent
 while true do
-  local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
-  local next_entry = places[1]
+  if is_full and not places[at + 1] then -- whether there is another one is to be known of each
+    places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
+    at, is_full = 1, #places == PAGE
+  end
+  local next_entry = places[at]
+  at = at + 1
   local kind, channel, ticket
   if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
-  if next_entry and not kind then
+  if next_entry and not kind and passed_over < MOST_UNKNOWN then
     passed_over = passed_over + 1
-  elseif not next_entry then
+  elseif not kind then
     redis.call('DEL', lock)
     break
   else
@@ -1961,7 +2041,7 @@ while true do
       latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
     end
     local is_silent = latest and latest - sign_at > SILENT_US
-    local is_last = not places[2] and passed_over == '0' -- all signs leave with it
+    local is_last = not places[at] and passed_over == 0 -- all signs leave with it
     local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
     if left ~= 1 then
       redis.call('DEL', lock)
@@ -2012,7 +2092,7 @@ while true do
     if listeners ~= 0 then
       if is_blind and deaf_at == sign_at then break end
       local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
-      if is_blind or (type(heard) == 'number' and heard > 0) then break end
+      if type(heard) == 'number' and (is_blind or heard > 0) then break end
     end
   end
 end

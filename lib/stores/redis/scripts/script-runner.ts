@@ -91,11 +91,6 @@ export class ScriptRunner implements CommandListener {
     return this.#unsettled >= COMMANDS_IN_FLIGHT;
   }
 
-  /** The longest that an operation which comes now can take, in milliseconds: one time limit for each command before it. */
-  get longestMs(): number {
-    return this.isCongested ? Infinity : (this.#unsettled + 1) * this.#timeoutMs;
-  }
-
   /**
    * Runs a script for one operation.
    * @param keys those that all locks of a call share first; likewise `args`
@@ -117,7 +112,7 @@ export class ScriptRunner implements CommandListener {
   /**
    * Like `ask`, without a promise: `done` is called with the result of `read`, after this has returned. Neither may throw.
    * @param done its second argument says when the command was sent, by the clock of the service; when it failed, if it never was
-   * @param wanted asked before an operation that had to wait is sent: if it is not wanted any more, it fails instead
+   * @param wanted asked before an operation is sent, which may be later: if it is not wanted any more, it fails instead
    * @returns whether it waits to be sent; undefined if it never will be
    */
   run<T>(
@@ -132,7 +127,11 @@ export class ScriptRunner implements CommandListener {
   }
 
   #gather(script: Script, operation: Operation): Sending | undefined {
-    const { keys, args } = operation;
+    const { keys, args, wanted } = operation;
+    if (wanted?.isWanted === false) {
+      this.#drop([operation], WITHDRAWN);
+      return undefined;
+    }
     const { generation } = this.#client;
     const route = this.#client.routeOf(keys[0]!);
     if (this.#isBlocked(route)) {

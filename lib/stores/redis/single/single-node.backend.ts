@@ -50,9 +50,9 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
     this.#replicas = replicas;
   }
 
-  /** One time limit to reconnect, the last command sent, and those before it; then the wait for replicas. */
+  /** One time limit to reconnect, and one for the command; then the wait for replicas. */
   attemptTimeoutMs(): number {
-    return this.#commandTimeoutMs + this.#node.longestMs + (this.#replicas?.timeoutMs ?? 0);
+    return 2 * this.#commandTimeoutMs + (this.#replicas?.timeoutMs ?? 0);
   }
 
   acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void {
@@ -86,9 +86,9 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
       }
       if (vote.status === 'refused') {
         if (undo && !place) this.#undo(request);
-        const { owner, remainingMs, isKept, number, wasPassedOver: placeWasLost } = vote;
-        const queued = place !== undefined;
-        const refusal = { status: 'contended', owner, remainingMs, isKept, queued, number, placeWasLost } as const;
+        const { owner, remainingMs, isKept, number, wasPassedOver: placeWasLost, latestToken } = vote;
+        const seen = { owner, remainingMs, isKept, number, placeWasLost, latestToken };
+        const refusal = { status: 'contended', ...seen, queued: place !== undefined } as const;
         return undo ? { ...refusal, isRepeated: true } : refusal;
       }
       undo ||= vote.mayHaveRun;
@@ -141,6 +141,7 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
         else listener.onHandOver(ticket, handOver);
       },
       onTaken: (key, owner) => listener.onTaken(key, owner),
+      onWarning: (message) => listener.onWarning(message),
     });
     this.#node.openInbox(key);
   }

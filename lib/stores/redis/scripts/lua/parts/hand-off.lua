@@ -7,6 +7,8 @@
 --   g  is granted the lock
 --   w  is woken, and the lock is deleted: no node of a Redlock can grant alone
 -- What is none of these, or has flags behind the letter, is of a version to come: it is passed over, and keeps its place.
+-- Behind MOST_UNKNOWN of them nobody is looked for, as Redis serves nobody else meanwhile: the lock is free, and whoever
+-- waits finds it by its next check.
 --
 -- The signs of the processes stand in the same set, see refuse-or-queue.lua. A process is silent if another has given a sign
 -- more than SILENT_US after its last one: each asks every second, so it is dead or paused, and the next is served. Signs are
@@ -19,22 +21,32 @@
 -- begins. Where no token can be minted it has none either: the lock is free, the waiter asks for it, and learns what is
 -- wrong with the counter. A process that has said that it does not listen is granted the lock in any case.
 -- One that can hear nothing is sent no message: it finds the lock when it asks, as it does when it begins to listen.
+-- Where no message may be published nobody is granted the lock, which would stand in vain.
 --
 -- In a Cluster, whose `fence` ends in the tag of its slot, a process that listens does so to the channel of that slot. If the
 -- slot has moved meanwhile nobody hears it here.
 
 local GRANT_TTL_MS = '2000'
 local SILENT_US = 2000000
-local passed_over = '0' -- a number costs Redis more, and most queues are empty
+local MOST_UNKNOWN = 1000
+local PAGE = 100
+-- A page of the places behind those that were passed over. Numbers cost Redis more than texts, and most queues are empty.
+local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
+local at, is_full = 1, #places == 2
+local passed_over = 0
 local latest -- the time of the latest sign, once a process may be silent
 while true do
-  local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, '2')
-  local next_entry = places[1]
+  if is_full and not places[at + 1] then -- whether there is another one is to be known of each
+    places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
+    at, is_full = 1, #places == PAGE
+  end
+  local next_entry = places[at]
+  at = at + 1
   local kind, channel, ticket
   if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
-  if next_entry and not kind then
+  if next_entry and not kind and passed_over < MOST_UNKNOWN then
     passed_over = passed_over + 1
-  elseif not next_entry then
+  elseif not kind then
     redis.call('DEL', lock)
     break
   else
@@ -46,7 +58,7 @@ while true do
       latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
     end
     local is_silent = latest and latest - sign_at > SILENT_US
-    local is_last = not places[2] and passed_over == '0' -- all signs leave with it
+    local is_last = not places[at] and passed_over == 0 -- all signs leave with it
     local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
     if left ~= 1 then
       redis.call('DEL', lock)
@@ -75,7 +87,7 @@ while true do
     if listeners ~= 0 then
       if is_blind and deaf_at == sign_at then break end
       local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
-      if is_blind or (type(heard) == 'number' and heard > 0) then break end
+      if type(heard) == 'number' and (is_blind or heard > 0) then break end
     end
   end
 end

@@ -1,0 +1,14 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+
+/**
+ * Calls what users have registered to be notified: observers of events and states, listeners of signals. It runs outside of the
+ * call that caused it, and so under none of its locks: docs/adr/0044-called-back.md. A context of its own, as an observer that
+ * calls `enterWith` leaves its store there before Node.js 24: the timers and commands of the library must not be in it.
+ */
+export const notify: <R, Args extends unknown[]>(call: (...args: Args) => R, ...args: Args) => R =
+  AsyncLocalStorage.snapshot();
+
+/** Aborts a signal that users may listen to: at once, with its listeners outside of the call that caused it. */
+export function abort(controller: AbortController, reason: unknown): void {
+  notify(() => controller.abort(reason));
+}

@@ -1,0 +1,67 @@
+import { fileURLToPath } from 'node:url';
+
+/** Where the copies of this package are that this process has loaded. All copies, and all versions, share it. */
+const COPIES = Symbol.for('nest-redis-lock:copies');
+
+/**
+ * Notes that this copy of the package is loaded, and warns if there is another one: a lock service of one copy is not found by
+ * the decorators of the other. A copy that is loaded anew from the same place, as by a test runner, is the same one.
+ */
+export function noteCopy(): void {
+  const here = placeOfThisCode();
+  if (here === undefined) return;
+  const shared = globalThis as { [COPIES]?: Set<string> };
+  const copies = (shared[COPIES] ??= new Set());
+  const [first] = copies;
+  if (copies.has(here)) return;
+  copies.add(here);
+  if (first === undefined) return;
+  process.emitWarning(
+    `This process has loaded nest-redis-lock twice, from ${shown(first)} and ${shown(here)}. Decorators of one copy do not ` +
+      'find the locks of the other. Run npm ls nest-redis-lock to see why, and keep one: npm dedupe, or the same version ' +
+      'everywhere. Where both are in one folder, import and require load different builds: use one of them.',
+    { code: 'NEST_REDIS_LOCK_TWICE' },
+  );
+}
+
+/**
+ * The file, line and column of this code; undefined if they cannot be known. Two copies within one bundle differ in the last. The
+ * stack says it in ES modules, in CommonJS and in bundles, where `import.meta` and `__filename` each do in some only.
+ */
+function placeOfThisCode(): string | undefined {
+  const { stackTraceLimit } = Error;
+  const prepareStackTrace: typeof Error.prepareStackTrace = Reflect.get(Error, 'prepareStackTrace');
+  try {
+    Error.stackTraceLimit = 1;
+    Error.prepareStackTrace = (_error, [site]) =>
+      site && `${fileOf(site.getFileName())}:${site.getLineNumber()}:${site.getColumnNumber()}`;
+    const { stack } = new Error();
+    return typeof stack === 'string' && !stack.startsWith('undefined:') ? stack : undefined;
+  } catch {
+    return undefined;
+  } finally {
+    restore(prepareStackTrace, stackTraceLimit);
+  }
+}
+
+/** Fails as the changes did, where intrinsics are frozen. */
+function restore(prepareStackTrace: typeof Error.prepareStackTrace, stackTraceLimit: number): void {
+  try {
+    Error.prepareStackTrace = prepareStackTrace;
+    Error.stackTraceLimit = stackTraceLimit;
+  } catch {
+    // nothing was changed
+  }
+}
+
+/** Without the query by which a bundler or a test runner loads a file anew. */
+function fileOf(name: string | null | undefined): string | undefined {
+  if (name === null || name === undefined) return undefined;
+  const [file] = name.split('?');
+  return file!.startsWith('file:') ? fileURLToPath(file!) : file;
+}
+
+/** The folder of the build in a package, or the place in a bundle. */
+function shown(place: string): string {
+  return /^(.*[\\/]dist[\\/](?:esm|cjs))[\\/]nest[\\/]injection[\\/]copies\.js:/.exec(place)?.[1] ?? place;
+}

@@ -1,0 +1,87 @@
+import type { ModulesContainer } from '@nestjs/core';
+import { LockOptionsError } from '../../api/errors.js';
+
+/** What a decorator of this library says of its method, for the checks at the start of the application. */
+export interface MethodNote {
+  /** For messages: `@Locked`. */
+  readonly decorator: string;
+  /** What becomes of an override that has no such decorator; undefined where that is no matter. */
+  readonly override?: 'runs without' | 'is never called';
+  /** The templates of its keys, if they are made of the request. */
+  readonly requestKeys?: readonly RequestKey[];
+  /** A provider without which the method never runs by itself, and the import that provides it. */
+  readonly needs?: { readonly provider: { readonly name: string }; readonly module: string };
+}
+
+/** A template like `order:{params.id}`. */
+interface RequestKey {
+  readonly template: string;
+  /** What stands in its braces: `params.id`. */
+  readonly sources: readonly string[];
+}
+
+/** A method where it is declared: the name is `Class.method`. */
+export interface Declared {
+  readonly name: string;
+  /** Undefined: no method, but a getter or another value. */
+  readonly method?: object;
+}
+
+/** A module of the application, as Nest keeps it. */
+export type NestModule = ModulesContainer extends Map<string, infer Value> ? Value : never;
+
+/** A provider or controller of a module, as Nest keeps it. */
+export type NestHost = NestModule['providers'] extends Map<unknown, infer Value> ? Value : never;
+
+const NOTES = Symbol.for('nest-redis-lock:notes');
+
+/**
+ * @param name `Class.method`, for messages
+ * @throws LockOptionsError for `@NotLocked` beside `@Locked`
+ */
+export function noteOn(method: object, name: string, note: MethodNote): void {
+  const notes = [...notesOf(method), note];
+  if (['@Locked', '@NotLocked'].every((each) => notes.some(({ decorator }) => decorator === each))) {
+    throw new LockOptionsError(`${name} is both @Locked and @NotLocked: remove one of them.`);
+  }
+  Reflect.defineMetadata(NOTES, notes, method);
+}
+
+export function notesOf(method: object): readonly MethodNote[] {
+  return (Reflect.getOwnMetadata(NOTES, method) as MethodNote[] | undefined) ?? [];
+}
+
+/** The prototype of what a module provides, if that is an object. */
+export function prototypeOf(host: NestHost): object | undefined {
+  const prototype: unknown = host.isNotMetatype
+    ? typeof host.instance === 'object' && host.instance !== null && Reflect.getPrototypeOf(host.instance)
+    : host.metatype?.prototype;
+  return typeof prototype === 'object' && prototype !== null ? prototype : undefined;
+}
+
+/**
+ * The methods of a class by name, each with those that it overrides behind it. Reads no property of instances: they may be
+ * mocks, or have getters that fail.
+ */
+export function methodsOf(prototype: object): Map<PropertyKey, [Declared, ...Declared[]]> {
+  const methods = new Map<PropertyKey, [Declared, ...Declared[]]>();
+  for (
+    let owner: object | null = prototype;
+    owner !== null && owner !== Object.prototype;
+    owner = Reflect.getPrototypeOf(owner)
+  ) {
+    const type: unknown = Reflect.getOwnPropertyDescriptor(owner, 'constructor')?.value;
+    for (const name of Reflect.ownKeys(owner)) {
+      if (name === 'constructor') continue;
+      const value: unknown = Reflect.getOwnPropertyDescriptor(owner, name)?.value;
+      const declared: Declared = {
+        name: `${typeof type === 'function' ? type.name : 'Object'}.${String(name)}`,
+        method: typeof value === 'function' ? value : undefined,
+      };
+      const overriding = methods.get(name);
+      if (overriding) overriding.push(declared);
+      else methods.set(name, [declared]);
+    }
+  }
+  return methods;
+}

@@ -1,0 +1,112 @@
+import type { ApplicationConfig, ModulesContainer } from '@nestjs/core';
+import { LockOptionsError } from '../../api/errors.js';
+import { quoted } from '../../api/printable.js';
+import { methodsOf, notesOf, prototypeOf, type NestModule } from '../injection/decorated-methods.js';
+
+/**
+ * Refuses keys of the request that no request could make: those of methods that are no handlers, and those with a parameter
+ * that the route of the handler does not have.
+ * @throws LockOptionsError
+ */
+export function refuseRequestKeys(modules: ModulesContainer, config: ApplicationConfig): void {
+  for (const module of modules.values()) {
+    for (const host of [...module.providers.values(), ...module.controllers.values()]) {
+      const prototype = prototypeOf(host);
+      const methods = prototype ? [...methodsOf(prototype).values()] : [];
+      for (const [{ name, method }] of methods) {
+        const problem = method && problemOf(prototype!.constructor, method, module, { modules, config });
+        if (problem) throw new LockOptionsError(`${name} in ${module.name} is ${problem}`);
+      }
+    }
+  }
+}
+
+interface Application {
+  readonly modules: ModulesContainer;
+  readonly config: ApplicationConfig;
+}
+
+/** Says what is wrong with the first key of a method that cannot be made. */
+function problemOf(type: object, method: object, module: NestModule, application: Application): string | undefined {
+  const keys = notesOf(method).flatMap(({ decorator, requestKeys = [] }) =>
+    requestKeys.filter(({ sources }) => sources.length > 0).map((key) => ({ decorator, ...key })),
+  );
+  for (const { decorator, template, sources } of keys) {
+    const what = `${decorator} with the key ${quoted(template)}`;
+    if (!isOfHandler(type, method)) {
+      const advice =
+        decorator === '@Locked'
+          ? 'Make the key of its arguments, as with {0}, or move the decorator to the handler.'
+          : 'Move the decorator to the handler.';
+      return `${what}, which is made of the request, but it is no handler: nothing reads a request for it. ${advice}`;
+    }
+    const missing = missingParameter(routesOf(type, method, module, application), sources);
+    if (missing !== undefined) return `${what}, but ${missing} Correct the key.`;
+  }
+  return undefined;
+}
+
+const PATH = 'path'; // PATH_METADATA of Nest
+const CONTROLLER = '__controller__'; // CONTROLLER_WATERMARK of Nest
+const MODULE_PATH = '__module_path__'; // MODULE_PATH of Nest
+const VERSION = '__version__'; // VERSION_METADATA of Nest
+/** What Nest's decorators of gateways, message handlers and resolvers note on classes and methods. */
+const HANDLER = /^(websockets|microservices|graphql):/;
+
+/** Whether Nest calls the method with a request. All methods of controllers, gateways and resolvers count as such. */
+function isOfHandler(type: object, method: object): boolean {
+  const keys = [type, method].flatMap((each) => Reflect.getMetadataKeys(each) as unknown[]);
+  return keys.some((key) => key === CONTROLLER || key === PATH || (typeof key === 'string' && HANDLER.test(key)));
+}
+
+interface Routes {
+  readonly paths: readonly string[];
+  /** Undefined: they cannot be read from the paths. */
+  readonly parameters?: readonly string[];
+}
+
+/** The routes of a handler; undefined for one that has none. */
+function routesOf(
+  type: object,
+  method: object,
+  module: NestModule,
+  { modules, config }: Application,
+): Routes | undefined {
+  const ofMethod = textsOf(Reflect.getMetadata(PATH, method));
+  if (ofMethod.length === 0) return undefined;
+  const modulePath: unknown =
+    Reflect.getMetadata(MODULE_PATH + modules.applicationId, module.metatype) ??
+    Reflect.getMetadata(MODULE_PATH, module.metatype);
+  const ofModule = `${config.getGlobalPrefix()}/${textsOf(modulePath).join('/')}`;
+  const paths = textsOf(Reflect.getMetadata(PATH, type)).flatMap((ofController) =>
+    ofMethod.map((path) => `/${ofModule}/${ofController}/${path}`.replace(/\/+/g, '/').replace(/(.)\/$/, '$1')),
+  );
+  const versions = [type, method].flatMap((each) => textsOf(Reflect.getMetadata(VERSION, each)));
+  return { paths, parameters: parametersOf([...paths, ...versions].join(' ')) };
+}
+
+function textsOf(metadata: unknown): string[] {
+  return [metadata].flat().filter((each) => typeof each === 'string');
+}
+
+/**
+ * The names of the parameters in paths; undefined where routers differ in how they read them: wildcards, patterns, optional
+ * parts in the style of older versions, quoted names, escapes.
+ */
+function parametersOf(paths: string): string[] | undefined {
+  if (/[*+?()[\]|"\\]|::/.test(paths)) return undefined;
+  return Array.from(paths.matchAll(/:([\p{ID_Start}$_][\p{ID_Continue}$]*)/gu), ([, name]) => name!);
+}
+
+/** Says which parameter of the key is in none of the paths, if there is one. */
+function missingParameter(routes: Routes | undefined, sources: readonly string[]): string | undefined {
+  if (!routes?.parameters) return undefined;
+  const { paths, parameters } = routes;
+  const wanted = sources.flatMap((source) => /^params\.([^.]+)/.exec(source)?.[1] ?? []);
+  const missing = wanted.find((name) => !parameters.includes(name));
+  if (missing === undefined) return undefined;
+  const [routeHas, it] =
+    paths.length === 1 ? [`its route ${paths[0]} has`, 'It has'] : [`its routes ${paths.join(', ')} have`, 'They have'];
+  const names = [...new Set(parameters)].map((name) => quoted(name)).join(', ');
+  return `${routeHas} no parameter ${quoted(missing)}. ${it} ${names || 'none'}.`;
+}

@@ -1,0 +1,178 @@
+import { Controller, Injectable, Post, type Type } from '@nestjs/common';
+import {
+  Fenced,
+  FENCE_STORE,
+  FencingToken,
+  LeaderOnly,
+  Locked,
+  LockOptionsError,
+  NotLocked,
+  WhileLeader,
+  type FenceStore,
+} from 'nest-redis-lock';
+import { LockedCron } from 'nest-redis-lock/schedule';
+import { describe, expect, it } from 'vitest';
+import { makeApp } from '../support/nest-app.js';
+
+@Injectable()
+class Orders {
+  @Locked('order')
+  async pay(): Promise<void> {}
+}
+
+/** What the start of an application with these classes logs. */
+async function logOf(...providers: Type[]): Promise<string[]> {
+  const { log } = await makeApp({ providers });
+  return log.lines;
+}
+
+const RUNS = 'it runs without, except for what it calls by super';
+const NEVER = 'it is never called, unless by your own code';
+
+const warning = (override: string, base: string, decorators: string, effect = RUNS) =>
+  `warn ${override} overrides ${base}, which is ${decorators}, but has no such decorator: ${effect}. Decorate it, too, or say ` +
+  'that this is meant, with @NotLocked().';
+
+describe('an override without a decorator', () => {
+  it('the start of an application warns once of an override without the @Locked of the method of its base class [G555]', async () => {
+    class Unlocked extends Orders {
+      override async pay(): Promise<void> {}
+    }
+    class Further extends Unlocked {}
+    const { log } = await makeApp({
+      providers: [
+        Orders,
+        Unlocked,
+        Further,
+        { provide: 'again', useClass: Unlocked },
+        { provide: 'alias', useExisting: Further },
+      ],
+    });
+    expect(log.lines).toEqual([warning('Unlocked.pay', 'Orders.pay', '@Locked')]);
+  });
+
+  it('the start of an application warns of it on instances of a factory, too', async () => {
+    class Unlocked extends Orders {
+      override async pay(): Promise<void> {}
+    }
+    const { log } = await makeApp({ providers: [{ provide: Orders, useFactory: () => new Unlocked() }] });
+    expect(log.lines).toEqual([warning('Unlocked.pay', 'Orders.pay', '@Locked')]);
+  });
+
+  it('the start of an application warns of an override without another decorator of the library', async () => {
+    @Injectable()
+    class Jobs {
+      @LeaderOnly('report')
+      async report(): Promise<void> {}
+      @WhileLeader('relay')
+      async relay(): Promise<void> {}
+      @LockedCron('0 3 * * *', 'nightly', { holdMs: 60_000 })
+      async nightly(): Promise<void> {}
+    }
+    class OtherJobs extends Jobs {
+      override async report(): Promise<void> {}
+      override async relay(): Promise<void> {}
+      override async nightly(): Promise<void> {}
+    }
+    expect(await logOf(OtherJobs)).toEqual([
+      warning('OtherJobs.report', 'Jobs.report', '@LeaderOnly'),
+      warning('OtherJobs.relay', 'Jobs.relay', '@WhileLeader', NEVER),
+      warning('OtherJobs.nightly', 'Jobs.nightly', '@LockedCron', NEVER),
+    ]);
+    class Stock {
+      @Locked('stock')
+      @Fenced('stock')
+      async write(): Promise<void> {}
+    }
+    @Controller('stock')
+    class OtherStock extends Stock {
+      @Post()
+      override async write(): Promise<void> {}
+    }
+    const store: FenceStore = { raise: async () => true };
+    const { log } = await makeApp({
+      controllers: [OtherStock],
+      providers: [{ provide: FENCE_STORE, useValue: store }],
+    });
+    expect(log.lines).toEqual([warning('OtherStock.write', 'Stock.write', '@Fenced and @Locked')]);
+  });
+
+  it('the start of an application does not warn where an override is decorated, or is said to be meant', async () => {
+    class AlsoLocked extends Orders {
+      @Locked('other')
+      override async pay(): Promise<void> {}
+    }
+    class Meant extends Orders {
+      @NotLocked()
+      override async pay(): Promise<void> {
+        await super.pay();
+      }
+    }
+    class OfMeant extends Meant {
+      override async pay(): Promise<void> {}
+    }
+    class Inheriting extends Orders {
+      async refund(): Promise<void> {}
+    }
+    expect(await logOf(Orders, AlsoLocked, Meant, OfMeant, Inheriting)).toEqual([]);
+  });
+
+  it('an override that calls super runs under the lock of its base class for that time', async () => {
+    class Meant extends Orders {
+      @NotLocked()
+      override async pay(): Promise<void> {
+        await super.pay();
+      }
+    }
+    const { app, acquired } = await makeApp({ providers: [Meant] });
+    await app.get(Meant).pay();
+    expect(acquired).toEqual(['order']);
+  });
+
+  it('an override needs no parameter decorator again, and one alone does not stand for @Locked', async () => {
+    class Stock {
+      async write(@FencingToken('stock') _token: number): Promise<void> {}
+    }
+    class Plain extends Stock {
+      override async write(_token: number): Promise<void> {}
+    }
+    class Tokened extends Orders {
+      override async pay(@FencingToken('order') _token?: number): Promise<void> {}
+    }
+    expect(await logOf(Plain, Tokened)).toEqual([warning('Tokened.pay', 'Orders.pay', '@Locked')]);
+  });
+
+  it('@NotLocked beside @Locked is refused when the class is defined, in either order [G619]', () => {
+    const problem = 'Both.pay is both @Locked and @NotLocked: remove one of them.';
+    const below = () => {
+      class Both {
+        @Locked('order')
+        @NotLocked()
+        async pay(): Promise<void> {}
+      }
+      return Both;
+    };
+    const above = () => {
+      class Both {
+        @NotLocked()
+        @Locked('order')
+        async pay(): Promise<void> {}
+      }
+      return Both;
+    };
+    for (const define of [below, above]) {
+      expect(define).toThrow(LockOptionsError);
+      expect(define).toThrow(problem);
+    }
+  });
+
+  it('@NotLocked is refused where it is no decorator of a method', () => {
+    const define = (place: 'class' | 'property') => () => {
+      const decorate = NotLocked() as (target: object, name?: string, descriptor?: PropertyDescriptor) => void;
+      if (place === 'class') decorate(Orders);
+      else decorate(Orders.prototype, 'none');
+    };
+    expect(define('class')).toThrow(LockOptionsError);
+    expect(define('property')).toThrow('@NotLocked belongs on a method: Orders.none is not one.');
+  });
+});

@@ -1,0 +1,244 @@
+import {
+  Body,
+  Controller,
+  Get,
+  Injectable,
+  Module,
+  Param,
+  Post,
+  Query,
+  RequestMapping,
+  Version,
+  VersioningType,
+  type INestApplication,
+  type Type,
+} from '@nestjs/common';
+import { APP_FILTER, RouterModule } from '@nestjs/core';
+import { Args, Query as GraphQLQuery, Resolver } from '@nestjs/graphql';
+import { MessagePattern } from '@nestjs/microservices';
+import { WsAdapter } from '@nestjs/platform-ws';
+import { SubscribeMessage, WebSocketGateway } from '@nestjs/websockets';
+import {
+  Fenced,
+  FENCE_STORE,
+  FencingToken,
+  fromContext,
+  LockExceptionFilter,
+  Locked,
+  LockOptionsError,
+  type FenceStore,
+} from 'nest-redis-lock';
+import { describe, expect, it } from 'vitest';
+import { HTTP_ADAPTERS, makeApp, post, startApp } from '../support/nest-app.js';
+
+/** A controller with one handler, whose key is made of `{params.id}` unless told otherwise. */
+function controller(controllerPath: string | string[], path: string | string[], key = 'order:{params.id}'): Type {
+  @Controller(controllerPath)
+  class Orders {
+    @Get(path)
+    @Locked(key)
+    async find(): Promise<void> {}
+  }
+  return Orders;
+}
+
+const start = (of: Type, configure?: (app: INestApplication) => unknown) =>
+  makeApp({ controllers: [of] }, { memory: true }, configure);
+
+describe('a part of the key that is a parameter of the route', () => {
+  it('an application does not start when a key names a parameter that its route does not have [G552]', async () => {
+    const starting = start(controller('orders', ':id/items/:item', 'order:{params.idd}'));
+    await expect(starting).rejects.toThrow(LockOptionsError);
+    await expect(starting).rejects.toThrow(
+      'Orders.find in RootTestModule is @Locked with the key "order:{params.idd}", but its route /orders/:id/items/:item has no parameter ' +
+        '"idd". It has "id", "item".',
+    );
+  });
+
+  it('an application does not start when a route without any parameter has a key made of one', async () => {
+    await expect(start(controller('orders', []))).rejects.toThrow('no parameter "id"');
+    await expect(start(controller('orders', ''))).rejects.toThrow(
+      'its route /orders has no parameter "id". It has none.',
+    );
+    await expect(start(controller(['orders', 'bills'], ['a', 'b']))).rejects.toThrow(
+      'its routes /orders/a, /orders/b, /bills/a, /bills/b have no parameter "id". They have none.',
+    );
+  });
+
+  it('an application does not start when a key in an array, or that of @Fenced or @FencingToken, names a parameter that is not there', async () => {
+    @Controller('orders')
+    class Several {
+      @Post(':id')
+      @Locked(['all', 'order:{params.id}', 'item:{params.item.id}'])
+      async change(): Promise<void> {}
+    }
+    await expect(start(Several)).rejects.toThrow(
+      'Several.change in RootTestModule is @Locked with the key "item:{params.item.id}"',
+    );
+    @Controller('stock')
+    class Stock {
+      @Post(':sku')
+      @Fenced('stock:{params.skuu}')
+      async write(): Promise<void> {}
+    }
+    const store: FenceStore = { raise: async () => true };
+    await expect(
+      makeApp({ controllers: [Stock], providers: [{ provide: FENCE_STORE, useValue: store }] }),
+    ).rejects.toThrow('Stock.write in RootTestModule is @Fenced with the key "stock:{params.skuu}"');
+    @Controller('stock')
+    class Tokens {
+      @Post(':sku')
+      write(@FencingToken('stock:{params.SKU}') _token: number): void {}
+    }
+    await expect(start(Tokens)).rejects.toThrow(
+      'Tokens.write in RootTestModule is @FencingToken with the key "stock:{params.SKU}", but its route /stock/:sku has no parameter',
+    );
+  });
+
+  it.each<[what: string, of: Type, configure?: (app: INestApplication) => unknown]>([
+    ['of the handler', controller('orders', ':id')],
+    ['of the controller', controller('orders/:id', 'items')],
+    ['of one of several paths', controller(['orders', 'orders/:id'], ['', 'x'])],
+    ['beside others in one part', controller('orders', 'v:version-:id.json')],
+    ['that is optional', controller('orders', '{:id}')],
+    ['of the global prefix', controller('orders', ''), (app) => app.setGlobalPrefix('tenants/:id')],
+    ['of a path with a wildcard, whose names are not known here', controller('files', '*id')],
+  ])('an application starts with a key made of a parameter %s', async (_, of, configure) => {
+    await expect(start(of, configure)).resolves.toBeDefined();
+  });
+
+  it('an application starts with a key made of a parameter in the path of a module, or in a version', async () => {
+    const Orders = controller('orders', '');
+    @Module({ controllers: [Orders] })
+    class OrdersModule {}
+    const routes = RouterModule.register([{ path: 'tenants/:id', module: OrdersModule }]);
+    await expect(makeApp({ imports: [OrdersModule, routes] })).resolves.toBeDefined();
+    @Controller('orders')
+    class Versioned {
+      @Get()
+      @Version(':id')
+      @Locked('order:{params.id}')
+      async find(): Promise<void> {}
+    }
+    await expect(start(Versioned, (app) => app.enableVersioning({ type: VersioningType.URI }))).resolves.toBeDefined();
+  });
+
+  it('an application starts with a key made of a parameter with a pattern, which Fastify takes', async () => {
+    const Orders = controller('orders', ':id(^\\d+)');
+    const adapter = HTTP_ADAPTERS[1]![1]();
+    await expect(makeApp({ controllers: [Orders] }, { memory: true }, undefined, adapter)).resolves.toBeDefined();
+  });
+
+  it.each(HTTP_ADAPTERS)('a request on %s finds the parameters that the start has found', async (_, adapter) => {
+    @Controller('orders')
+    class Orders {
+      @RequestMapping({ path: [':id', ':id/items/:item-:size'] })
+      @Locked('order:{params.id}')
+      async find(@Param('id') id: string): Promise<string> {
+        return id;
+      }
+    }
+    const { url } = await startApp({ controllers: [Orders] }, { memory: true }, undefined, adapter());
+    for (const path of ['7', '7/items/shoe-42']) expect(await (await fetch(`${url}/orders/${path}`)).text()).toBe('7');
+  });
+});
+
+describe('a key of the request', () => {
+  it.each(['params.id', 'body.id', 'query.id', 'headers.x-id', 'user.id', 'data.id', 'args.id'])(
+    'an application does not start with a key of {%s} on a plain service [G553]',
+    async (part) => {
+      @Injectable()
+      class Orders {
+        @Locked(`order:{${part}}`)
+        async pay(): Promise<void> {}
+      }
+      const providers = [
+        Orders,
+        { provide: 'value', useValue: new Orders() },
+        { provide: 'made', useFactory: () => new Orders() },
+      ];
+      for (const provider of providers) {
+        const starting = makeApp({ providers: [provider] });
+        await expect(starting).rejects.toThrow(LockOptionsError);
+        await expect(starting).rejects.toThrow(
+          `Orders.pay in RootTestModule is @Locked with the key "order:{${part}}", which is made of the request, but it ` +
+            'is no handler',
+        );
+      }
+    },
+  );
+
+  it('an application starts with keys of the request on all kinds of handlers, and with fromContext anywhere', async () => {
+    @Controller('orders')
+    class Orders {
+      @Post()
+      @Locked('order:{body.id}')
+      async create(@Body() _body: object): Promise<void> {}
+      @MessagePattern('create')
+      @Locked('order:{data.id}')
+      async message(): Promise<void> {}
+    }
+    @WebSocketGateway()
+    class Gateway {
+      @Locked('order:{data.id}')
+      @SubscribeMessage('create')
+      async create(): Promise<void> {}
+    }
+    @Resolver()
+    class OrdersResolver {
+      @Locked('order:{args.id}')
+      @GraphQLQuery(() => String)
+      async order(@Args('id') id: string): Promise<string> {
+        return id;
+      }
+    }
+    /** Other libraries call methods of providers with a context, too. */
+    @Injectable()
+    class OfAnotherLibrary {
+      @Locked(fromContext((context) => context.getArgByIndex<string>(0)))
+      async handle(): Promise<void> {}
+    }
+    const providers = [Gateway, OrdersResolver, OfAnotherLibrary];
+    const withSockets = (app: INestApplication) => app.useWebSocketAdapter(new WsAdapter(app));
+    await expect(makeApp({ controllers: [Orders], providers }, { memory: true }, withSockets)).resolves.toBeDefined();
+  });
+
+  it('the first request without a part of the key is logged as a warning, once for each part [G554]', async () => {
+    @Controller('orders')
+    class Orders {
+      @Post()
+      @Locked(['order:{body.idd}', 'shop:{query.shop}'])
+      async create(@Body() body: { idd?: string }, @Query('shop') _shop?: string): Promise<string> {
+        return body.idd!;
+      }
+    }
+    const { url, log } = await startApp({ controllers: [Orders] });
+    const warnings = () => log.lines.filter((line) => line.startsWith('warn '));
+    for (const id of [1, 2]) expect((await post(`${url}/orders`, { id })).status).toBe(400);
+    expect(warnings()).toEqual([
+      'warn @Locked on Orders.create: the key "order:{body.idd}" cannot be made: the request has no body.idd. The ' +
+        'method did not run. If no request has {body.idd}, correct the key. Further requests ' +
+        'without it are not logged here.',
+    ]);
+    expect((await post(`${url}/orders`, { idd: 7 })).status).toBe(400);
+    expect(warnings().slice(1)).toEqual([expect.stringContaining('the request has no query.shop')]);
+    expect(await (await post(`${url}/orders?shop=1`, { idd: 7 })).text()).toBe('7');
+    expect(warnings()).toHaveLength(2);
+  });
+
+  it('a filter logs requests without a part of the key at debug, beside the one warning of it [G618]', async () => {
+    @Controller('orders')
+    class Orders {
+      @Post()
+      @Locked('order:{user.id}')
+      async create(): Promise<void> {}
+    }
+    const { url, log } = await startApp({
+      controllers: [Orders],
+      providers: [{ provide: APP_FILTER, useClass: LockExceptionFilter }],
+    });
+    for (const _ of [1, 2, 3]) expect((await post(`${url}/orders`, {})).status).toBe(400);
+    expect(log.lines).toEqual([expect.stringMatching(/^warn .*: the request has no user\.id\. /)]);
+    expect(log.debugged.filter((line) => line.includes('the request has no user.id'))).toHaveLength(3);
+  });
+});

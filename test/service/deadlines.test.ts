@@ -1,0 +1,88 @@
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import type { TryAcquireOptions } from '../../lib/api/options.js';
+import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
+import type { LockService } from '../../lib/core/service/lock.service.js';
+import { openLocks } from '../support/open-locks.js';
+import { RedisServer } from '../support/redis-server.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
+import { until } from '../support/until.js';
+
+/** So many calls that each need a command of their own take more than 25 round trips. */
+const CALLS = 800;
+const ROUND_TRIP_MS = 300;
+/** Over before the tenth of them. */
+const WAIT_MS = 2_100;
+/** They have another ttl each, so that none travels with another. */
+const TTL_MS = 60_000;
+
+let servers: RedisServer[];
+beforeAll(async () => {
+  servers = await Promise.all([RedisServer.start(), RedisServer.start(), RedisServer.start()]);
+});
+afterAll(() => Promise.all(servers.map((server) => server.stop())));
+
+/** A service whose servers are far away, and to which the connections are just being made anew. */
+async function reconnecting(
+  sourceOf: (urls: string[]) => RedisLockModuleOptions,
+  commandTimeoutMs = 1_000,
+): Promise<{ locks: LockService; connect: () => void }> {
+  const proxies = await Promise.all(servers.map(({ port }) => TcpProxy.start(port)));
+  onTestFinished(async () => void (await Promise.all(proxies.map((proxy) => proxy.stop()))));
+  const locks = await openLocks({ ...sourceOf(proxies.map(({ url }) => url)), commandTimeoutMs });
+  await (await locks.acquire('warm-up', { ttlMs: TTL_MS + CALLS })).release();
+  for (const proxy of proxies) {
+    proxy.hold();
+    proxy.cut();
+    proxy.roundTripMs = ROUND_TRIP_MS;
+  }
+  await until(async () => !(await locks.ping()).available, { what: 'the service to notice' });
+  return { locks, connect: () => proxies.forEach((proxy) => proxy.release()) };
+}
+
+describe.each<[string, (urls: string[]) => RedisLockModuleOptions]>([
+  ['one Redis', ([redis]) => ({ redis: redis! })],
+  ['a Redlock', (redlock) => ({ redlock, admission: false })],
+])('calls that come while the connections are made anew, of %s', (_, sourceOf) => {
+  const acquiring: [
+    string,
+    (locks: LockService, call: number, options: TryAcquireOptions) => Promise<{ release(): unknown } | null>,
+  ][] = [
+    ['that wait end', (locks, call, options) => locks.acquire(`key:${call}`, { ...options, waitMs: WAIT_MS })],
+    ['that try once end', (locks, call, options) => locks.tryAcquire(`key:${call}`, options)],
+    [
+      'for sets end',
+      (locks, call, options) => locks.acquireAll([`key:${call}`, `more:${call}`], { ...options, waitMs: WAIT_MS }),
+    ],
+  ];
+  it.each(acquiring)('%s in time, and what was not sent by then never is [G522]', async (_, acquire) => {
+    const { locks, connect } = await reconnecting(sourceOf);
+    const calls = Array.from({ length: CALLS }, (_, call) =>
+      acquire(locks, call, { ttlMs: TTL_MS + call, watchdog: false }),
+    );
+    connect();
+    const ended = await Promise.allSettled(calls);
+    const refused = ended.filter((call) => call.status === 'rejected');
+    expect(refused.length).toBeGreaterThan(CALLS / 2); // with nothing but time all of them would be granted
+    for (const { reason } of refused) expect(reason).toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    for (const call of ended) if (call.status === 'fulfilled') void call.value?.release();
+    await until(() => locks.size === 0, { what: 'all attempts have ended' });
+  });
+
+  it('end when their waitMs is over before the connection is there, and are not sent then [G528]', async () => {
+    const { locks, connect } = await reconnecting(sourceOf, 20_000);
+    for (const server of servers) await server.resetCalls();
+    await expect(locks.acquire('key', { waitMs: 200 })).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    connect();
+    await until(() => locks.size === 0, { what: 'the attempt has ended' });
+    for (const server of servers) expect(await server.calls()).not.toHaveProperty('evalsha');
+  });
+});
+
+it('a call that tries once gets the lock that it was granted while its process was busy for longer than it may take', async () => {
+  const locks = await openLocks({ redis: servers[0]!.url, commandTimeoutMs: 50 });
+  await (await locks.acquire('warm-up')).release();
+  const call = locks.tryAcquire('busy');
+  const until = performance.now() + 1_500;
+  while (performance.now() < until); // the answer has come long before
+  expect(await call).toMatchObject({ isHeld: true });
+});
