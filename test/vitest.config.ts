@@ -12,6 +12,7 @@ const SIMULATED = [
   'service/{begin-with-grant,called-back,deadlines,exclusion,force-release,given-up-holds,hold,holding,lock-sets}',
   'service/{outage,ping,redlock-waiting,reentrancy,shutdown,width}',
   'sets/faults',
+  'replicas/{options,sharing,wait-for-replicas}',
 ].map((files) => `test/${files}.test.ts`);
 const REAL = 'test/**/*.real.test.ts';
 /** Where nothing is asserted that depends on time: on real servers, too, but side by side. */

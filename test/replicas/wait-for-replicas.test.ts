@@ -214,15 +214,6 @@ describe('With waitForReplicas', () => {
       await primary.isFree(key);
     });
 
-    it('the user may not ask', async () => {
-      await primary.server.command('ACL', 'SETUSER', 'tenant', 'on', 'nopass', '~*', '&*', '+@all', '-wait');
-      const redis = `redis://tenant:any@127.0.0.1:${primary.server.port}`;
-      const locks = await openLocks({ redis, waitForReplicas: PATIENTLY });
-      const key = freshKey();
-      await expect(locks.acquire(key)).rejects.toThrow(/it is unknown whether replicas have it: NOPERM .*'wait'/);
-      await primary.isFree(key);
-    });
-
     it('the lock was taken away meanwhile', async () => {
       const locks = await open(PATIENTLY);
       primary.cutOff();

@@ -8,6 +8,8 @@ interface Command {
   /** How many arguments it has. */
   readonly least: number;
   readonly most?: number;
+  /** A replica refuses it. */
+  readonly writes?: true;
   /** @returns undefined when the reply was pushed */
   run(redis: RedisData, args: readonly string[], subscriber?: Subscriber): Reply | undefined;
 }
@@ -29,9 +31,10 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
       return typeof entry.value === 'string' ? entry.value : WRONG_TYPE;
     },
   },
-  SET: { least: 2, run: set },
+  SET: { least: 2, writes: true, run: set },
   DEL: {
     least: 1,
+    writes: true,
     run(redis, keys) {
       const existing = [...new Set(keys)].filter((key) => redis.entry(key) !== undefined);
       for (const key of existing) redis.change(key, undefined);
@@ -55,33 +58,35 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
   PEXPIRE: {
     least: 2,
     most: 2,
-    run(redis, [key, text]) {
-      const ms = integer(text!);
-      if (ms === undefined) return NO_INTEGER;
-      const entry = redis.entry(key!);
-      if (!entry) return 0;
-      redis.change(key!, ms > 0 ? { ...entry, expiresAt: redis.ms + ms } : undefined);
-      return 1;
-    },
+    writes: true,
+    run: (redis, [key, text]) => expire(redis, key!, integer(text!), redis.ms),
+  },
+  PEXPIREAT: {
+    least: 2,
+    most: 2,
+    writes: true,
+    run: (redis, [key, text]) => expire(redis, key!, integer(text!), 0),
   },
   TIME: {
     least: 0,
     most: 0,
     run: ({ timeUs }) => [String(Math.floor(timeUs / 1e6)), String(timeUs % 1e6)],
   },
-  ZADD: { least: 3, run: zadd },
+  ZADD: { least: 3, writes: true, run: zadd },
   ZREM: {
     least: 2,
-    run: (redis, [key, ...members]) => ofSet(redis, key!, 0, (set) => remove(redis, key!, set, members)),
+    writes: true,
+    run: (redis, [key, ...members]) => ofSet(redis, key!, 0, (set) => redis.removeFrom(key!, set, members)),
   },
   ZREMRANGEBYSCORE: {
     least: 3,
     most: 3,
+    writes: true,
     run(redis, [key, from, to]) {
       const range = rangeOf(from!, to!);
       if (!range) return NO_RANGE;
       const names = (set: SortedSet) => set.within(...range).map(([member]) => member);
-      return ofSet(redis, key!, 0, (set) => remove(redis, key!, set, names(set)));
+      return ofSet(redis, key!, 0, (set) => redis.removeFrom(key!, set, names(set)));
     },
   },
   ZMSCORE: {
@@ -137,6 +142,7 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
   },
   MSET: {
     least: 2,
+    writes: true,
     run(redis, args) {
       for (let at = 0; at < args.length; at += 2) redis.change(args[at]!, { value: args[at + 1]! });
       return OK;
@@ -145,6 +151,7 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
   PERSIST: {
     least: 1,
     most: 1,
+    writes: true,
     run(redis, [key]) {
       const entry = redis.entry(key!);
       if (entry?.expiresAt === undefined) return 0;
@@ -171,6 +178,7 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
   },
   FLUSHALL: {
     least: 0,
+    writes: true,
     run(redis) {
       redis.flush();
       return OK;
@@ -200,18 +208,30 @@ function ofSet(redis: RedisData, key: string, absent: Reply, run: (set: SortedSe
   return typeof value === 'string' ? WRONG_TYPE : run(value);
 }
 
+/** @param sinceMs when the time begins, in milliseconds since 1970 */
+function expire(redis: RedisData, key: string, ms: number | undefined, sinceMs: number): Reply {
+  if (ms === undefined) return NO_INTEGER;
+  const entry = redis.entry(key);
+  if (!entry) return 0;
+  const expiresAt = sinceMs + ms;
+  // On a replica this is the primary's word, which will delete it.
+  redis.change(key, expiresAt > redis.ms || redis.isReplica ? { ...entry, expiresAt } : undefined);
+  return 1;
+}
+
 function set(redis: RedisData, [key, value, ...options]: readonly string[]): Reply {
-  let [ttlMs, condition]: [number | undefined, string | undefined] = [undefined, undefined];
+  let [expiresAt, condition]: [number | undefined, string | undefined] = [undefined, undefined];
   let [returnsOld, keepsTtl] = [false, false];
   for (let at = 0; at < options.length; at++) {
     const option = options[at]!.toUpperCase();
-    if (option === 'PX' && ttlMs === undefined && !keepsTtl && at + 1 < options.length) {
-      ttlMs = integer(options[++at]!);
-      if (ttlMs === undefined) return NO_INTEGER;
-      if (ttlMs <= 0) return new ReplyError("ERR invalid expire time in 'set' command");
+    if ((option === 'PX' || option === 'PXAT') && expiresAt === undefined && !keepsTtl && at + 1 < options.length) {
+      const ms = integer(options[++at]!);
+      if (ms === undefined) return NO_INTEGER;
+      expiresAt = option === 'PX' ? redis.ms + ms : ms;
+      if (ms <= 0) return new ReplyError("ERR invalid expire time in 'set' command");
     } else if ((option === 'NX' || option === 'XX') && (condition ?? option) === option) condition = option;
     else if (option === 'GET') returnsOld = true;
-    else if (option === 'KEEPTTL' && ttlMs === undefined) keepsTtl = true;
+    else if (option === 'KEEPTTL' && expiresAt === undefined) keepsTtl = true;
     else return SYNTAX;
   }
   const before = redis.entry(key!);
@@ -219,8 +239,7 @@ function set(redis: RedisData, [key, value, ...options]: readonly string[]): Rep
   const old = typeof before?.value === 'string' ? before.value : null;
   const isRefused = condition !== undefined && (before === undefined) !== (condition === 'NX');
   if (!isRefused) {
-    const expiresAt = ttlMs === undefined ? (keepsTtl ? before?.expiresAt : undefined) : redis.ms + ttlMs;
-    redis.change(key!, { value: value!, expiresAt });
+    redis.change(key!, { value: value!, expiresAt: keepsTtl ? before?.expiresAt : expiresAt });
   }
   if (returnsOld) return old;
   return isRefused ? null : OK;
@@ -240,22 +259,17 @@ function zadd(redis: RedisData, [key, ...rest]: readonly string[]): Reply {
   }
   const before = redis.entry(key!);
   if (typeof before?.value === 'string') return WRONG_TYPE;
-  const changed = before?.value ?? new SortedSet();
-  let added = 0;
+  const members = before?.value ?? new SortedSet();
+  const added = new Set<string>();
+  const changed: typeof scores = [];
   for (const [member, score] of scores) {
-    const isNew = changed.score(member) === undefined;
+    const isNew = members.score(member) === undefined && !added.has(member);
     if (isNew ? options.has('XX') : options.has('NX')) continue;
-    if (isNew) added++;
-    changed.set(member, score);
+    if (isNew) added.add(member);
+    changed.push([member, score]);
   }
-  if (!before && changed.size > 0) redis.change(key!, { value: changed });
-  return added;
-}
-
-function remove(redis: RedisData, key: string, set: SortedSet, members: readonly string[]): number {
-  const removed = members.filter((member) => set.delete(member)).length;
-  if (set.size === 0) redis.change(key, undefined);
-  return removed;
+  if (changed.length > 0) redis.addTo(key!, members, changed);
+  return added.size;
 }
 
 function zrange(redis: RedisData, [key, from, to, ...options]: readonly string[]): Reply {

@@ -1,24 +1,30 @@
 import type { RedisData } from './redis-data.js';
 import { OK, ReplyError, Status, type Reply } from './replies.js';
+import type { ReplicatedConnection, Replication } from './replication.js';
 
 /** A connection, as its commands know it. */
-export interface ConnectionOfCommands {
+export interface ConnectionOfCommands extends ReplicatedConnection {
   readonly id: number;
   name: string;
   subscriptions: number;
-  send(reply: Reply): void;
+  readonly isBlocked: boolean;
+  /** The name of its last command. */
+  readonly command: string;
   push(message: readonly [string, string, string | number]): void;
-  close(how: 'end' | 'reset'): void;
 }
 
 /** A server, as the commands of connections know it. */
 export interface ServerOfCommands {
   readonly data: RedisData;
+  readonly replication: Replication;
+  readonly priority: number;
   readonly runId: string;
   readonly uptimeS: number;
   readonly calls: Map<string, number>;
   readonly settings: Map<string, string>;
   readonly connections: ReadonlySet<ConnectionOfCommands>;
+  follow(primary: { readonly port: number }): void;
+  promote(): void;
 }
 
 type ConnectionCommand = (
@@ -51,7 +57,24 @@ export const CONNECTION_COMMANDS: Readonly<Record<string, ConnectionCommand>> = 
     }
   },
   INFO: (server, sections) => infoOf(server, sections.map((section) => section.toLowerCase())), // prettier-ignore
-  ROLE: () => ['master', 0, []],
+  ROLE: ({ replication }) => replication.role,
+  REPLICAOF: replicaOf,
+  SLAVEOF: replicaOf,
+  REPLCONF({ replication }, [kind, value], connection) {
+    if (kind === 'ACK') {
+      replication.onAcknowledged(connection, Number(value));
+      return undefined;
+    }
+    if (kind === 'listening-port') connection.listeningPort = Number(value);
+    return OK;
+  },
+  PSYNC: ({ replication }, [id, from], connection) => replication.serve(connection, id!, Number(from)),
+  WAIT({ replication }, [count, timeout], connection) {
+    if (!/^-?\d+$/.test(count ?? '')) return new ReplyError('ERR value is not an integer or out of range');
+    if (!/^-?\d+$/.test(timeout ?? '')) return new ReplyError('ERR timeout is not an integer or out of range');
+    if (Number(timeout) < 0) return new ReplyError('ERR timeout is negative');
+    return replication.wait(connection, Number(count), Number(timeout));
+  },
   QUIT(_server, _args, connection) {
     connection.send(OK);
     connection.close('end');
@@ -61,6 +84,14 @@ export const CONNECTION_COMMANDS: Readonly<Record<string, ConnectionCommand>> = 
   SUNSUBSCRIBE: (server, names, connection) =>
     unsubscribe('sunsubscribe', server.data.shardChannels, names, connection),
 };
+
+function replicaOf(server: ServerOfCommands, [host, port]: readonly string[]): Reply {
+  if (/^no$/i.test(host!) && /^one$/i.test(port!)) server.promote();
+  else if (server.replication.primaryPort === Number(port))
+    return new Status('OK Already connected to specified master');
+  else server.follow({ port: Number(port) });
+  return OK;
+}
 
 function client(server: ServerOfCommands, args: readonly string[], connection: ConnectionOfCommands): Reply {
   const [kind = '', ...rest] = args;
@@ -74,7 +105,7 @@ function client(server: ServerOfCommands, args: readonly string[], connection: C
       return OK;
     case 'LIST': {
       const chosen = [...server.connections].filter(filterOf(rest));
-      return chosen.map((each) => `id=${each.id} name=${each.name} sub=${each.subscriptions} cmd=x\n`).join('');
+      return chosen.map(lineOf).join('');
     }
     case 'KILL': {
       const skipsItself = !/^no$/i.test(rest[rest.findIndex((arg) => /^skipme$/i.test(arg)) + 1] ?? '');
@@ -84,24 +115,44 @@ function client(server: ServerOfCommands, args: readonly string[], connection: C
       for (const each of doomed) each.close('end');
       return doomed.length;
     }
+    case 'UNBLOCK': {
+      const error = /^error$/i.test(rest[1] ?? '')
+        ? new ReplyError('UNBLOCKED client unblocked via CLIENT UNBLOCK')
+        : undefined;
+      const meant = [...server.connections].find(({ id }) => id === Number(rest[0]));
+      return meant && server.replication.unblock(meant, error) ? 1 : 0;
+    }
     default:
       return new ReplyError(`ERR unknown subcommand '${kind}'`);
   }
 }
 
+/** Of `CLIENT LIST`. */
+function lineOf({ id, name, isBlocked, subscriptions, command, listeningPort }: ConnectionOfCommands): string {
+  const flags = (isBlocked ? 'b' : '') + (subscriptions > 0 ? 'P' : '') + (listeningPort > 0 ? 'S' : '') || 'N';
+  return `id=${id} addr=127.0.0.1:0 name=${name} flags=${flags} sub=${subscriptions} cmd=${command} user=default\n`;
+}
+
 /** Of `TYPE pubsub` and `ID 1`. */
 function filterOf([by = '', value = '']: readonly string[]): (connection: ConnectionOfCommands) => boolean {
-  if (/^type$/i.test(by)) return ({ subscriptions }) => /^pubsub$/i.test(value) === subscriptions > 0;
+  if (/^type$/i.test(by)) return (each) => typeOf(each) === value.toLowerCase().replace('slave', 'replica');
   if (/^id$/i.test(by)) return ({ id }) => id === Number(value);
   return () => true;
 }
 
-function infoOf({ runId, uptimeS, calls, settings }: ServerOfCommands, sections: readonly string[]): string {
+function typeOf({ subscriptions, listeningPort }: ConnectionOfCommands): 'normal' | 'pubsub' | 'replica' {
+  if (listeningPort > 0) return 'replica';
+  return subscriptions > 0 ? 'pubsub' : 'normal';
+}
+
+function infoOf(
+  { runId, uptimeS, calls, settings, replication, priority }: ServerOfCommands,
+  sections: readonly string[],
+): string {
   const all: Readonly<Record<string, () => string>> = {
     server: () =>
       `redis_version:7.4.0\r\nredis_mode:standalone\r\nprocess_id:1\r\nrun_id:${runId}\r\nuptime_in_seconds:${uptimeS}\r\n`,
-    replication: () =>
-      `role:master\r\nconnected_slaves:0\r\nmaster_replid:${runId}\r\nmaster_replid2:${'0'.repeat(40)}\r\n`,
+    replication: () => replication.info(priority),
     persistence: () => `loading:0\r\naof_enabled:${settings.get('appendonly') === 'yes' ? 1 : 0}\r\n`,
     memory: () => 'used_memory:1000000\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n',
     commandstats: () => [...calls].map(([name, count]) => `cmdstat_${name}:calls=${count},usec=1\r\n`).join(''),

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { compile, type CompiledScript } from '../lua/compile.js';
+import { numberText } from '../lua/values.js';
 import type { SortedSet } from './sorted-set.js';
 
 /** What is under a key. A sorted set is changed in place. */
@@ -34,6 +35,12 @@ export class RedisData {
   readonly #timeUs: () => number;
   /** While a script runs, for which time stands still. */
   #stoppedUs?: number;
+  /** While changes of the primary are applied. */
+  #isApplying = false;
+  /** A replica takes what has expired for gone, and leaves it to its primary to delete it. */
+  isReplica = false;
+  /** Called with each change, as a command that makes the same change elsewhere. */
+  onEffect?: (effect: readonly string[]) => void;
 
   /**
    * @param nowUs the clock by which keys expire, in microseconds since 1970
@@ -72,18 +79,58 @@ export class RedisData {
   /** What is under the key now. */
   entry(key: string): Entry | undefined {
     const entry = this.#keys.get(key);
-    if (entry?.expiresAt === undefined || this.ms <= entry.expiresAt) return entry;
-    this.#keys.delete(key);
+    if (entry?.expiresAt === undefined || this.#isApplying || this.ms <= entry.expiresAt) return entry;
+    if (!this.isReplica) this.change(key, undefined);
     return undefined;
   }
 
   change(key: string, entry: Entry | undefined): void {
+    const before = this.#keys.get(key);
     if (entry) this.#keys.set(key, entry);
     else this.#keys.delete(key);
+    if (!this.onEffect || this.#isApplying) return;
+    const isSameSet = entry !== undefined && typeof entry.value !== 'string' && entry.value === before?.value;
+    const effects = isSameSet ? [expiryOf(key, entry)] : [...(before ? [['DEL', key]] : []), ...creationOf(key, entry)];
+    for (const effect of effects) this.onEffect(effect);
+  }
+
+  /** @param members with their scores */
+  addTo(key: string, set: SortedSet, members: readonly (readonly [member: string, score: number])[]): void {
+    for (const [member, score] of members) set.set(member, score);
+    if (this.#keys.get(key)?.value !== set) this.change(key, { value: set });
+    else if (members.length > 0) this.#tell(additionOf(key, members));
+  }
+
+  /** @returns how many there were */
+  removeFrom(key: string, set: SortedSet, members: readonly string[]): number {
+    const removed = members.filter((member) => set.delete(member));
+    if (removed.length > 0 && set.size > 0) this.#tell(['ZREM', key, ...removed]);
+    if (set.size === 0) this.change(key, undefined);
+    return removed.length;
   }
 
   flush(): void {
     this.#keys.clear();
+    this.#tell(['FLUSHALL']);
+  }
+
+  /** Runs a change of the primary: it is not refused, and finds what has expired. */
+  applying<T>(run: () => T): T {
+    this.#isApplying = true;
+    try {
+      return run();
+    } finally {
+      this.#isApplying = false;
+    }
+  }
+
+  get isReadOnly(): boolean {
+    return this.isReplica && !this.#isApplying;
+  }
+
+  /** All that it has, as commands. */
+  get snapshot(): (readonly string[])[] {
+    return [...this.#keys].flatMap(([key, entry]) => creationOf(key, entry));
   }
 
   /** Compiles a script, if that was not done yet, so that EVALSHA knows it. */
@@ -98,9 +145,14 @@ export class RedisData {
   }
 
   publish(channels: ReadonlyMap<string, ReadonlySet<Subscriber>>, kind: string, channel: string, text: string): number {
+    this.#tell([kind === 'message' ? 'PUBLISH' : 'SPUBLISH', channel, text]);
     const subscribers = channels.get(channel) ?? new Set();
     for (const subscriber of subscribers) subscriber.push([kind, channel, text]);
     return subscribers.size;
+  }
+
+  #tell(effect: readonly string[]): void {
+    if (!this.#isApplying) this.onEffect?.(effect);
   }
 
   /** The connection has ended. */
@@ -108,4 +160,21 @@ export class RedisData {
     for (const channels of [this.channels, this.shardChannels])
       for (const subscribers of channels.values()) subscribers.delete(subscriber);
   }
+}
+
+/** The commands by which a key comes into being as it is. */
+function creationOf(key: string, entry: Entry | undefined): (readonly string[])[] {
+  if (!entry) return [];
+  const { value, expiresAt } = entry;
+  if (typeof value === 'string')
+    return [['SET', key, value, ...(expiresAt === undefined ? [] : ['PXAT', String(expiresAt)])]];
+  return [additionOf(key, value.members), ...(expiresAt === undefined ? [] : [expiryOf(key, entry)])];
+}
+
+function additionOf(key: string, members: SortedSet['members']): readonly string[] {
+  return ['ZADD', key, ...members.flatMap(([member, score]) => [numberText(score, 17), member])];
+}
+
+function expiryOf(key: string, { expiresAt }: Entry): readonly string[] {
+  return expiresAt === undefined ? ['PERSIST', key] : ['PEXPIREAT', key, String(expiresAt)];
 }

@@ -4,6 +4,8 @@ import { COMMANDS } from './commands.js';
 import { RedisData, type Script, type Subscriber } from './redis-data.js';
 import { endedBy, fromLua, ReplyError, toLua, type Reply } from './replies.js';
 
+const READ_ONLY = new ReplyError("READONLY You can't write against a read only replica.");
+
 /**
  * A Redis server, as far as the library uses one: strings and sorted sets that expire, scripts, publish/subscribe. It knows no
  * network: `execute` runs one command and returns its reply.
@@ -41,9 +43,10 @@ export class RedisEngine {
     const [name = '', ...rest] = args;
     const command = COMMANDS[name.toUpperCase()];
     if (!command) return new ReplyError(`ERR unknown command '${name}'`);
-    const { least, most = Infinity, run } = command;
+    const { least, most = Infinity, writes, run } = command;
     if (rest.length < least || rest.length > most)
       return new ReplyError(`ERR wrong number of arguments for '${name.toLowerCase()}' command`);
+    if (writes && this.data.isReadOnly) return READ_ONLY;
     this.onCommand?.(name, rest);
     return run(this.data, rest, subscriber);
   }

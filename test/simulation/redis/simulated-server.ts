@@ -4,12 +4,20 @@ import { CONNECTION_COMMANDS } from './connection-commands.js';
 import { RedisData, type Entry, type Subscriber } from './redis-data.js';
 import { RedisEngine } from './redis-engine.js';
 import type { Reply } from './replies.js';
+import { Replication, type Lag, type ReplicatedConnection } from './replication.js';
 import { CommandDecoder, encode } from './resp.js';
 
 /** How long a command takes, in microseconds: at least, and less than. */
 const COMMAND_US = [8, 28] as const;
 /** The wall clock of servers at the beginning of a simulation, in microseconds since 1970. */
 const EPOCH_US = 1_700_000_000_000_000;
+
+export interface ServerSettings {
+  /** The port of its primary, whenever it starts. */
+  readonly replicaOf?: number;
+  /** As Sentinel reads it: the replica with the lowest one is promoted, and one with 0 never is. */
+  readonly priority?: number;
+}
 
 /** A Redis server on a port of the network: it runs one command after the other. */
 export class SimulatedServer implements Listener {
@@ -18,6 +26,9 @@ export class SimulatedServer implements Listener {
   readonly settings = new Map<string, string>();
   readonly connections = new Set<Connection>();
   data!: RedisData;
+  replication!: Replication;
+  /** How long changes take to a replica. */
+  lag: Lag = [0, 1];
   /** Changes with each start. */
   runId = '';
   readonly #random: () => number;
@@ -31,11 +42,12 @@ export class SimulatedServer implements Listener {
   #isPaused = false;
 
   constructor(
-    private readonly scheduler: Scheduler,
-    private readonly network: Network,
+    readonly scheduler: Scheduler,
+    readonly network: Network,
     readonly port: number,
     /** Whether it comes back with its data. */
     private readonly isPersistent: boolean,
+    private readonly configured: ServerSettings = {},
   ) {
     this.#random = scheduler.stream(`server ${port}`);
     this.start();
@@ -43,6 +55,21 @@ export class SimulatedServer implements Listener {
 
   get uptimeS(): number {
     return Math.floor((this.scheduler.now - this.#startedAt) / 1_000_000);
+  }
+
+  get priority(): number {
+    return this.configured.priority ?? 100;
+  }
+
+  /** Follows a primary, as by `REPLICAOF`. */
+  follow(primary: { readonly port: number }, lag: Lag = this.lag): void {
+    this.lag = lag;
+    if (this.replication.primaryPort !== primary.port) this.replication.follow(primary.port, lag);
+  }
+
+  /** Becomes a primary, as by `REPLICAOF NO ONE`. */
+  promote(): void {
+    this.replication.promote();
   }
 
   /** @param entries what it has at first */
@@ -53,8 +80,11 @@ export class SimulatedServer implements Listener {
     for (const [key, entry] of entries) this.data.change(key, entry);
     this.#engine = new RedisEngine(this.data, (name, args) => this.#count(name, args));
     this.settings.set('appendonly', this.isPersistent ? 'yes' : 'no').set('appendfsync', 'always');
+    this.replication = new Replication(this, this.runId);
     if (!this.network.listen(this.port, this)) throw new Error(`The simulated port ${this.port} is taken.`);
     this.#isUp = true;
+    const { replicaOf } = this.configured;
+    if (replicaOf !== undefined) this.replication.follow(replicaOf, this.lag, 'new');
   }
 
   /** As kill -9. */
@@ -63,6 +93,7 @@ export class SimulatedServer implements Listener {
     this.#isUp = false;
     this.#isPaused = false;
     this.#queue.length = 0;
+    this.replication.close();
     this.network.close(this.port, this);
     for (const connection of [...this.connections]) connection.close('reset');
   }
@@ -92,14 +123,20 @@ export class SimulatedServer implements Listener {
     this.connections.add(connection);
     return {
       onBytes: (bytes) => {
-        for (const args of connection.decoder.read(bytes)) this.#enqueue(() => this.#answer(connection, args));
+        for (const args of connection.decoder.read(bytes)) this.enqueue(() => this.#answer(connection, args));
       },
-      onEnd: () => this.#enqueue(() => connection.close('end')),
-      onReset: () => this.#enqueue(() => connection.close('reset')),
+      onEnd: () => this.enqueue(() => connection.close('end')),
+      onReset: () => this.enqueue(() => connection.close('reset')),
     };
   }
 
-  #enqueue(run: () => void): void {
+  /** Runs a command of the primary. */
+  execute(command: readonly string[]): void {
+    this.data.applying(() => this.#engine.execute(command));
+  }
+
+  enqueue(run: () => void): void {
+    if (!this.#isUp) return;
     this.#queue.push(run);
     this.#work();
   }
@@ -117,13 +154,25 @@ export class SimulatedServer implements Listener {
 
   #answer(connection: Connection, args: readonly string[]): void {
     if (!connection.isOpen) return;
+    if (connection.isBlocked) {
+      connection.deferred.push(args);
+      return;
+    }
     const [name = '', ...rest] = args;
+    connection.command = name.toLowerCase();
     const own = CONNECTION_COMMANDS[name.toUpperCase()];
     if (own || /^eval(sha)?$/i.test(name)) this.#count(name, rest);
     const reply = own ? own(this, rest, connection) : this.#engine.execute(args, connection);
+    this.replication.propagate(connection);
     if (reply === undefined) return;
     this.scheduler.trace(`${this.port} ${connection.id} ${args.join(' ')} ${encode(reply)}`);
     connection.send(reply);
+  }
+
+  /** What a connection was sent while it was blocked comes first. */
+  resumeAfterBlock(connection: Connection): void {
+    this.#queue.unshift(...connection.deferred.splice(0).map((args) => () => this.#answer(connection, args)));
+    this.#work();
   }
 
   #count(name: string, [sub]: readonly string[]): void {
@@ -135,12 +184,19 @@ export class SimulatedServer implements Listener {
 const WITH_SUBCOMMANDS = /^(acl|client|config|pubsub|script)$/i;
 
 /** The end of a connection at its server. */
-export class Connection implements Subscriber {
+export class Connection implements Subscriber, ReplicatedConnection {
   readonly decoder = new CommandDecoder();
   /** By `CLIENT SETNAME`. */
   name = '';
   subscriptions = 0;
   isOpen = true;
+  isBlocked = false;
+  /** The commands that came since then. */
+  readonly deferred: (readonly string[])[] = [];
+  /** The name of the last one. */
+  command = '';
+  seenOffset = 0;
+  listeningPort = 0;
 
   constructor(
     readonly id: number,
@@ -150,9 +206,23 @@ export class Connection implements Subscriber {
   ) {}
 
   send(reply: Reply): void {
+    this.write(encode(reply));
+  }
+
+  write(text: string): void {
     if (!this.isOpen) return;
-    const bytes = Buffer.from(encode(reply), 'latin1');
+    const bytes = Buffer.from(text, 'latin1');
     this.way(() => this.client.onBytes(bytes));
+  }
+
+  block(): void {
+    this.isBlocked = true;
+  }
+
+  unblock(reply: Reply): void {
+    this.isBlocked = false;
+    this.send(reply);
+    this.server.resumeAfterBlock(this);
   }
 
   push([kind, channel, content]: readonly [string, string, string | number]): void {
@@ -165,6 +235,7 @@ export class Connection implements Subscriber {
     this.isOpen = false;
     this.server.connections.delete(this);
     this.server.data.leave(this);
+    this.server.replication.leave(this);
     this.way(() => (how === 'end' ? this.client.onEnd() : this.client.onReset()));
   }
 }

@@ -3,7 +3,8 @@ import type { RedisServerOptions } from '../../support/redis-server.js';
 import type { SimulatedServer } from '../redis/simulated-server.js';
 import { simulation } from './simulation.js';
 
-const KNOWN_ARGS = ['--appendonly', 'yes', '--appendfsync', 'always', '--save', ''];
+/** The settings that the simulated Redis has. */
+const SETTINGS = ['appendonly', 'appendfsync', 'save', 'replicaof', 'replica-priority'];
 
 /** Stands in for the class of test/support/redis-server.ts, on a simulated server. */
 export class RedisServer {
@@ -12,9 +13,16 @@ export class RedisServer {
   private constructor(private readonly server: SimulatedServer) {}
 
   static async start({ args = [], port }: RedisServerOptions = {}): Promise<RedisServer> {
-    const unknown = args.filter((arg) => !KNOWN_ARGS.includes(arg));
-    if (unknown.length > 0) throw new Error(`The simulated Redis has no settings ${unknown.join(' ')}.`);
-    return new RedisServer(simulation().startServer(port, args.includes('--appendonly')));
+    const settings = settingsOf(args);
+    const unknown = [...settings.keys()].filter((name) => !SETTINGS.includes(name));
+    if (unknown.length > 0) throw new Error(`The simulated Redis has no settings ${unknown.join(', ')}.`);
+    const [primary, priority] = [settings.get('replicaof')?.split(' ')[1], settings.get('replica-priority')];
+    return new RedisServer(
+      simulation().startServer(port, settings.get('appendonly') === 'yes', {
+        replicaOf: primary === undefined ? undefined : Number(primary),
+        priority: priority === undefined ? undefined : Number(priority),
+      }),
+    );
   }
 
   get port(): number {
@@ -83,4 +91,15 @@ export class RedisServer {
     });
     return admin;
   }
+}
+
+/** The settings in the arguments of a server: `--replicaof 127.0.0.1 6379`, in one argument or in several. */
+function settingsOf(args: readonly string[]): ReadonlyMap<string, string> {
+  const settings = new Map<string, string>();
+  let name = '';
+  for (const arg of args) {
+    if (arg.startsWith('--')) settings.set((name = arg.slice(2)), '');
+    else settings.set(name, `${settings.get(name)} ${arg}`.trim());
+  }
+  return settings;
 }

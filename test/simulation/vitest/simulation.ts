@@ -1,6 +1,6 @@
 import { Network, SimulatedListener, SimulatedSocket } from '../network.js';
 import { SimulatedProcess } from '../process.js';
-import { SimulatedServer } from '../redis/simulated-server.js';
+import { SimulatedServer, type ServerSettings } from '../redis/simulated-server.js';
 import { Scheduler } from '../scheduler.js';
 
 /** What one test file runs in: a process in simulated time, with a network of its own. */
@@ -17,8 +17,8 @@ export class Simulation {
     this.random = this.scheduler.stream('Math.random');
   }
 
-  startServer(port: number | undefined, isPersistent: boolean): SimulatedServer {
-    return new SimulatedServer(this.scheduler, this.network, port ?? this.network.freePort(), isPersistent);
+  startServer(port: number | undefined, isPersistent: boolean, settings?: ServerSettings): SimulatedServer {
+    return new SimulatedServer(this.scheduler, this.network, port ?? this.network.freePort(), isPersistent, settings);
   }
 
   connect(options: { port: number; host?: string }): SimulatedSocket {
