@@ -13,6 +13,7 @@ const SIMULATED = [
   'service/{outage,ping,redlock-waiting,reentrancy,shutdown,width}',
   'sets/faults',
   'replicas/{options,sharing,wait-for-replicas}',
+  'simulation/replicas',
 ].map((files) => `test/${files}.test.ts`);
 const REAL = 'test/**/*.real.test.ts';
 /** Where nothing is asserted that depends on time: on real servers, too, but side by side. */

@@ -52,6 +52,8 @@ export type Lag = readonly [least: number, below: number];
 const SNAPSHOT_US = [1_000, 15_000] as const;
 /** After so long a replica tries again that could not connect. */
 const RETRY_US = 1_000_000;
+/** So often a replica acknowledges changes that nobody waits for. */
+const ACKNOWLEDGEMENT_US = 1_000_000;
 const BACKLOG_BYTES = 1_048_576;
 const NO_ID = '0'.repeat(40);
 const UNBLOCKED_BY_ROLE = new ReplyError(
@@ -341,6 +343,8 @@ class Upstream {
   #resync?: { readonly id: string; readonly offset: number };
   /** The commands of a transaction that has not ended. */
   #transaction?: string[][];
+  #acknowledged = 0;
+  #acknowledgesSoon = false;
 
   constructor(
     private readonly server: ReplicatedServer,
@@ -404,7 +408,20 @@ class Upstream {
   }
 
   #acknowledge(): void {
-    this.#send(['REPLCONF', 'ACK', String(this.replication.offset)]);
+    this.#acknowledged = this.replication.offset;
+    this.#send(['REPLCONF', 'ACK', String(this.#acknowledged)]);
+  }
+
+  #acknowledgeSoon(): void {
+    if (this.#acknowledgesSoon) return;
+    this.#acknowledgesSoon = true;
+    this.server.scheduler.after(ACKNOWLEDGEMENT_US, () => {
+      this.#acknowledgesSoon = false;
+      if (this.#isClosed) return;
+      this.server.enqueue(() => {
+        if (this.state === 'connected' && this.#acknowledged < this.replication.offset) this.#acknowledge();
+      });
+    });
   }
 
   /** In order, when the lag is over and the server gets to it. */
@@ -466,8 +483,8 @@ class Upstream {
 
   #goOn(stream: string): void {
     this.state = 'connected';
-    this.#acknowledge();
     this.#apply(Buffer.from(stream, 'latin1'));
+    this.#acknowledge();
   }
 
   #apply(bytes: Buffer): void {
@@ -490,6 +507,7 @@ class Upstream {
       else if (command[0] !== 'MULTI' && command[0] !== 'EXEC') this.server.execute(command);
     }
     this.replication.pass(commands.map(encode).join(''));
+    this.#acknowledgeSoon();
   }
 }
 
