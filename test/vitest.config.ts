@@ -12,7 +12,7 @@ const SIMULATED = [
   'service/{begin-with-grant,called-back,deadlines,exclusion,force-release,given-up-holds,hold,holding,lock-sets}',
   'service/{outage,ping,redlock-waiting,reentrancy,shutdown,width}',
   'sets/faults',
-  'replicas/{options,sharing,wait-for-replicas}',
+  'replicas/{failover,margin,options,replaced-primary,sharing,wait-for-replicas}',
   'simulation/replicas',
 ].map((files) => `test/${files}.test.ts`);
 const REAL = 'test/**/*.real.test.ts';
@@ -35,11 +35,15 @@ const alias = [
 const simulated: TestProjectInlineConfiguration = {
   extends: true,
   resolve: {
-    // In place of the class that starts real servers.
+    // In place of what starts real servers.
     alias: [
       {
         find: /^(\.\.?\/)+(support\/)?redis-server\.js$/,
         replacement: `${root}test/simulation/vitest/redis-server.ts`,
+      },
+      {
+        find: /^(\.\.?\/)+(support\/)?launch-sentinel\.js$/,
+        replacement: `${root}test/simulation/vitest/launch-sentinel.ts`,
       },
     ],
   },

@@ -112,6 +112,18 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     least: 1,
     run: (redis, names, subscriber) => subscribe(redis.shardChannels, 'ssubscribe', names, subscriber),
   },
+  PSUBSCRIBE: {
+    least: 1,
+    run(redis, patterns, subscriber) {
+      for (const pattern of patterns) {
+        const { patterns: all } = redis;
+        if (!all.has(pattern)) all.set(pattern, { isMeant: glob(pattern), subscribers: new Set() });
+        all.get(pattern)!.subscribers.add(subscriber!);
+        subscriber!.push(['psubscribe', pattern, 1]);
+      }
+      return undefined;
+    },
+  },
   PUBSUB: {
     least: 1,
     run(redis, [kind, ...names]) {

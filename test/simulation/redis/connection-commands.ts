@@ -1,4 +1,4 @@
-import type { RedisData } from './redis-data.js';
+import type { Push, RedisData } from './redis-data.js';
 import { OK, ReplyError, Status, type Reply } from './replies.js';
 import type { ReplicatedConnection, Replication } from './replication.js';
 
@@ -10,7 +10,7 @@ export interface ConnectionOfCommands extends ReplicatedConnection {
   readonly isBlocked: boolean;
   /** The name of its last command. */
   readonly command: string;
-  push(message: readonly [string, string, string | number]): void;
+  push(message: Push): void;
 }
 
 /** A server, as the commands of connections know it. */
@@ -27,7 +27,7 @@ export interface ServerOfCommands {
   promote(): void;
 }
 
-type ConnectionCommand = (
+export type ConnectionCommand = (
   server: ServerOfCommands,
   args: readonly string[],
   connection: ConnectionOfCommands,

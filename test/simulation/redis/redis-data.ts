@@ -10,9 +10,18 @@ export interface Entry {
   readonly expiresAt?: number;
 }
 
-/** One that subscribes: gets each message as `['message', channel, text]`, and `subscribe` and the like. */
+/** `['message', channel, text]`, `['pmessage', pattern, channel, text]`, `['subscribe', channel, count]` and the like. */
+export type Push = readonly [kind: string, channel: string, ...content: (string | number)[]];
+
+/** One that subscribes. */
 export interface Subscriber {
-  push(message: readonly [kind: string, channel: string, content: string | number]): void;
+  push(message: Push): void;
+}
+
+/** Those that have subscribed to all channels whose names match. */
+export interface PatternSubscription {
+  readonly isMeant: RegExp;
+  readonly subscribers: Set<Subscriber>;
 }
 
 /** A script that was compiled. */
@@ -28,6 +37,7 @@ const compiled = new Map<string, Script>();
 export class RedisData {
   readonly channels = new Map<string, Set<Subscriber>>();
   readonly shardChannels = new Map<string, Set<Subscriber>>();
+  readonly patterns = new Map<string, PatternSubscription>();
   /** Those that EVALSHA knows, by the SHA-1 of their source. */
   readonly scripts = new Map<string, Script>();
   readonly #keys = new Map<string, Entry>();
@@ -148,7 +158,10 @@ export class RedisData {
     this.#tell([kind === 'message' ? 'PUBLISH' : 'SPUBLISH', channel, text]);
     const subscribers = channels.get(channel) ?? new Set();
     for (const subscriber of subscribers) subscriber.push([kind, channel, text]);
-    return subscribers.size;
+    const matching = kind === 'message' ? [...this.patterns].filter(([, { isMeant }]) => isMeant.test(channel)) : [];
+    for (const [pattern, { subscribers: others }] of matching)
+      for (const subscriber of others) subscriber.push(['pmessage', pattern, channel, text]);
+    return matching.reduce((sum, [, { subscribers: others }]) => sum + others.size, subscribers.size);
   }
 
   #tell(effect: readonly string[]): void {
@@ -159,6 +172,7 @@ export class RedisData {
   leave(subscriber: Subscriber): void {
     for (const channels of [this.channels, this.shardChannels])
       for (const subscribers of channels.values()) subscribers.delete(subscriber);
+    for (const { subscribers } of this.patterns.values()) subscribers.delete(subscriber);
   }
 }
 

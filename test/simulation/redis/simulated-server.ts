@@ -1,7 +1,7 @@
 import type { Listener, Network, Peer } from '../network.js';
 import type { Scheduler } from '../scheduler.js';
-import { CONNECTION_COMMANDS } from './connection-commands.js';
-import { RedisData, type Entry, type Subscriber } from './redis-data.js';
+import { CONNECTION_COMMANDS, type ConnectionCommand } from './connection-commands.js';
+import { RedisData, type Entry, type Push, type Subscriber } from './redis-data.js';
 import { RedisEngine } from './redis-engine.js';
 import type { Reply } from './replies.js';
 import { Replication, type Lag, type ReplicatedConnection } from './replication.js';
@@ -17,6 +17,8 @@ export interface ServerSettings {
   readonly replicaOf?: number;
   /** As Sentinel reads it: the replica with the lowest one is promoted, and one with 0 never is. */
   readonly priority?: number;
+  /** Beside those that every server has. */
+  readonly commands?: Readonly<Record<string, ConnectionCommand>>;
 }
 
 /** A Redis server on a port of the network: it runs one command after the other. */
@@ -25,6 +27,8 @@ export class SimulatedServer implements Listener {
   readonly calls = new Map<string, number>();
   readonly settings = new Map<string, string>();
   readonly connections = new Set<Connection>();
+  /** Called when it begins to answer, or ceases to. */
+  readonly watchers = new Set<() => void>();
   data!: RedisData;
   replication!: Replication;
   /** How long changes take to a replica. */
@@ -51,6 +55,10 @@ export class SimulatedServer implements Listener {
   ) {
     this.#random = scheduler.stream(`server ${port}`);
     this.start();
+  }
+
+  get isAnswering(): boolean {
+    return this.#isUp && !this.#isPaused;
   }
 
   get uptimeS(): number {
@@ -85,6 +93,7 @@ export class SimulatedServer implements Listener {
     this.#isUp = true;
     const { replicaOf } = this.configured;
     if (replicaOf !== undefined) this.replication.follow(replicaOf, this.lag, 'new');
+    this.#tellWatchers();
   }
 
   /** As kill -9. */
@@ -93,6 +102,7 @@ export class SimulatedServer implements Listener {
     this.#isUp = false;
     this.#isPaused = false;
     this.#queue.length = 0;
+    this.#tellWatchers();
     this.replication.close();
     this.network.close(this.port, this);
     for (const connection of [...this.connections]) connection.close('reset');
@@ -106,10 +116,12 @@ export class SimulatedServer implements Listener {
   /** As SIGSTOP: connections stay open, and can be made, and nothing answers. */
   pause(): void {
     this.#isPaused = true;
+    this.#tellWatchers();
   }
 
   resume(): void {
     this.#isPaused = false;
+    this.#tellWatchers();
     this.#work();
   }
 
@@ -160,13 +172,17 @@ export class SimulatedServer implements Listener {
     }
     const [name = '', ...rest] = args;
     connection.command = name.toLowerCase();
-    const own = CONNECTION_COMMANDS[name.toUpperCase()];
+    const own = this.configured.commands?.[name.toUpperCase()] ?? CONNECTION_COMMANDS[name.toUpperCase()];
     if (own || /^eval(sha)?$/i.test(name)) this.#count(name, rest);
     const reply = own ? own(this, rest, connection) : this.#engine.execute(args, connection);
     this.replication.propagate(connection);
     if (reply === undefined) return;
     this.scheduler.trace(`${this.port} ${connection.id} ${args.join(' ')} ${encode(reply)}`);
     connection.send(reply);
+  }
+
+  #tellWatchers(): void {
+    for (const watcher of this.watchers) watcher();
   }
 
   /** What a connection was sent while it was blocked comes first. */
@@ -225,9 +241,9 @@ export class Connection implements Subscriber, ReplicatedConnection {
     this.server.resumeAfterBlock(this);
   }
 
-  push([kind, channel, content]: readonly [string, string, string | number]): void {
-    const isNew = kind === 'subscribe' || kind === 'ssubscribe';
-    this.send([kind, channel, isNew ? ++this.subscriptions : content]);
+  push(message: Push): void {
+    const [kind, channel] = message;
+    this.send(kind.endsWith('subscribe') ? [kind, channel, ++this.subscriptions] : message);
   }
 
   close(how: 'end' | 'reset'): void {

@@ -1,5 +1,6 @@
 import { Network, SimulatedListener, SimulatedSocket } from '../network.js';
 import { SimulatedProcess } from '../process.js';
+import { SimulatedSentinels } from '../redis/sentinel.js';
 import { SimulatedServer, type ServerSettings } from '../redis/simulated-server.js';
 import { Scheduler } from '../scheduler.js';
 
@@ -9,6 +10,8 @@ export class Simulation {
   readonly process: SimulatedProcess;
   readonly network: Network;
   readonly random: () => number;
+  /** By the port of the primary. */
+  readonly #sentinels = new Map<number, SimulatedSentinels>();
 
   constructor(seed: string) {
     this.scheduler = new Scheduler(seed);
@@ -19,6 +22,17 @@ export class Simulation {
 
   startServer(port: number | undefined, isPersistent: boolean, settings?: ServerSettings): SimulatedServer {
     return new SimulatedServer(this.scheduler, this.network, port ?? this.network.freePort(), isPersistent, settings);
+  }
+
+  /** Those that watch over a primary. */
+  sentinels(name: string, primaryPort: number, downAfterMs: number): SimulatedSentinels {
+    let sentinels = this.#sentinels.get(primaryPort);
+    if (!sentinels) {
+      const primary = this.network.listenerOf(primaryPort) as SimulatedServer;
+      sentinels = new SimulatedSentinels(this.scheduler, this.network, { name, primary, downAfterMs });
+      this.#sentinels.set(primaryPort, sentinels);
+    }
+    return sentinels;
   }
 
   connect(options: { port: number; host?: string }): SimulatedSocket {
