@@ -1,6 +1,7 @@
 import { Redis } from 'ioredis';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { replicaOf } from '../support/replica-of.js';
+import { SentinelGroup } from '../support/redis-sentinel.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { clientOf, proxyTo, redisServer } from '../support/stage.js';
 import { until } from '../support/until.js';
@@ -156,6 +157,46 @@ describe('WAIT', () => {
     await primary.command('REPLICAOF', '127.0.0.1', other.port);
     await second;
     await until(() => client.status === 'end', { what: 'its connection is closed' });
+  });
+});
+
+describe('Sentinels', () => {
+  it('name the replicas and each other, tell of a failover, and have the former primary follow when it returns', async () => {
+    const group = await SentinelGroup.start();
+    onTestFinished(() => group.stop());
+    const [{ port, host }, ...others] = group.options.sentinels!;
+    const sentinel = new Redis(port!, host!, { enableReadyCheck: false });
+    const listener = sentinel.duplicate();
+    onTestFinished(() => {
+      for (const client of [sentinel, listener]) client.disconnect();
+    });
+    const portsOf = async (kind: string) => {
+      const found = (await sentinel.call('SENTINEL', kind, group.options.name!)) as string[][];
+      return found.map((fields) => Number(fields[fields.indexOf('port') + 1])).sort();
+    };
+    const replicas = group.replicas.map(({ server }) => server.port);
+    expect(await portsOf('REPLICAS')).toEqual([...replicas].sort());
+    expect(await portsOf('SLAVES')).toEqual([...replicas].sort());
+    expect(await portsOf('SENTINELS')).toEqual(others.map((other) => other.port!).sort());
+    await expect(sentinel.call('SENTINEL', 'MASTER', 'another')).rejects.toThrow('No such master with that name');
+    expect(await sentinel.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', 'another')).toBeNull();
+
+    const messages: string[] = [];
+    listener.on('message', (_channel, message: string) => messages.push(message));
+    await listener.subscribe('+switch-master');
+    await group.primary.kill();
+    const promoted = await group.failedOver();
+    expect(promoted.port).toBe(replicas[0]);
+    await until(() => messages.length > 0, { what: 'it is told' });
+    const { name } = group.options;
+    expect(messages).toEqual([`${name} 127.0.0.1 ${group.primary.port} 127.0.0.1 ${promoted.port}`]);
+
+    await promoted.command('SET', 'key', 1);
+    await group.primary.restart();
+    await until(async () => (await group.primary.command('GET', 'key')) === '1', {
+      what: 'the former primary has the data of the new one',
+      timeoutMs: 30_000,
+    });
   });
 });
 
