@@ -14,6 +14,9 @@ const SIMULATED = [
   'sets/faults',
   'replicas/{failover,margin,options,replaced-primary,sharing,wait-for-replicas}',
   'simulation/replicas',
+  'support/redis-cluster',
+  'service/{extensions-in-cluster,slot-migration}',
+  'backends/cluster-counters',
 ].map((files) => `test/${files}.test.ts`);
 const REAL = 'test/**/*.real.test.ts';
 /** Where nothing is asserted that depends on time: on real servers, too, but side by side. */

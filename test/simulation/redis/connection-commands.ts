@@ -8,6 +8,8 @@ export interface ConnectionOfCommands extends ReplicatedConnection {
   name: string;
   subscriptions: number;
   readonly isBlocked: boolean;
+  isReadOnly: boolean;
+  isAsking: boolean;
   /** The name of its last command. */
   readonly command: string;
   push(message: Push): void;
@@ -19,6 +21,8 @@ export interface ServerOfCommands {
   readonly replication: Replication;
   readonly priority: number;
   readonly runId: string;
+  /** Of a Cluster. */
+  readonly cluster?: object;
   readonly uptimeS: number;
   readonly calls: Map<string, number>;
   readonly settings: Map<string, string>;
@@ -38,7 +42,9 @@ export const CONNECTION_COMMANDS: Readonly<Record<string, ConnectionCommand>> = 
   HELLO: () => new ReplyError('NOPROTO unsupported protocol version'), // so that clients speak RESP2
   PING: (_server, [text]) => text ?? new Status('PONG'),
   ECHO: (_server, [text]) => text!,
-  SELECT: () => OK,
+  SELECT: ({ cluster }, [index]) =>
+    cluster && index !== '0' ? new ReplyError('ERR SELECT is not allowed in cluster mode') : OK,
+  CLUSTER: () => new ReplyError('ERR This instance has cluster support disabled'),
   CLIENT: client,
   CONFIG(server, [kind, name, value]) {
     switch (kind!.toUpperCase()) {
@@ -146,18 +152,19 @@ function typeOf({ subscriptions, listeningPort }: ConnectionOfCommands): 'normal
 }
 
 function infoOf(
-  { runId, uptimeS, calls, settings, replication, priority }: ServerOfCommands,
+  { runId, uptimeS, calls, settings, replication, priority, cluster }: ServerOfCommands,
   sections: readonly string[],
 ): string {
   const all: Readonly<Record<string, () => string>> = {
     server: () =>
-      `redis_version:7.4.0\r\nredis_mode:standalone\r\nprocess_id:1\r\nrun_id:${runId}\r\nuptime_in_seconds:${uptimeS}\r\n`,
+      `redis_version:7.4.0\r\nredis_mode:${cluster ? 'cluster' : 'standalone'}\r\nprocess_id:1\r\nrun_id:${runId}\r\nuptime_in_seconds:${uptimeS}\r\n`,
     replication: () => replication.info(priority),
     persistence: () => `loading:0\r\naof_enabled:${settings.get('appendonly') === 'yes' ? 1 : 0}\r\n`,
     memory: () => 'used_memory:1000000\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n',
+    cluster: () => `cluster_enabled:${cluster ? 1 : 0}\r\n`,
     commandstats: () => [...calls].map(([name, count]) => `cmdstat_${name}:calls=${count},usec=1\r\n`).join(''),
   };
-  const chosen = sections.length > 0 ? sections : ['server', 'replication', 'persistence', 'memory'];
+  const chosen = sections.length > 0 ? sections : ['server', 'replication', 'persistence', 'memory', 'cluster'];
   return chosen.map((section) => `# ${section}\r\n${all[section]?.() ?? ''}`).join('\r\n');
 }
 

@@ -49,6 +49,8 @@ export class RedisData {
   #isApplying = false;
   /** A replica takes what has expired for gone, and leaves it to its primary to delete it. */
   isReplica = false;
+  /** In a Cluster, sends a message to other nodes. */
+  broadcast?: (kind: string, channel: string, text: string) => void;
   /** Called with each change, as a command that makes the same change elsewhere. */
   onEffect?: (effect: readonly string[]) => void;
 
@@ -154,8 +156,15 @@ export class RedisData {
     return script;
   }
 
+  /** @returns how many here have got it */
   publish(channels: ReadonlyMap<string, ReadonlySet<Subscriber>>, kind: string, channel: string, text: string): number {
-    this.#tell([kind === 'message' ? 'PUBLISH' : 'SPUBLISH', channel, text]);
+    if (this.broadcast) this.broadcast(kind, channel, text);
+    else this.#tell([kind === 'message' ? 'PUBLISH' : 'SPUBLISH', channel, text]);
+    return this.deliver(channels, kind, channel, text);
+  }
+
+  /** To those who subscribe here. @returns how many there are */
+  deliver(channels: ReadonlyMap<string, ReadonlySet<Subscriber>>, kind: string, channel: string, text: string): number {
     const subscribers = channels.get(channel) ?? new Set();
     for (const subscriber of subscribers) subscriber.push([kind, channel, text]);
     const matching = kind === 'message' ? [...this.patterns].filter(([, { isMeant }]) => isMeant.test(channel)) : [];

@@ -24,6 +24,8 @@ export class RedisEngine {
   constructor(
     readonly data: RedisData,
     private readonly onCommand?: (name: string, args: readonly string[]) => void,
+    /** Why a script may not run a command, if it may not. */
+    private readonly refusalOfScript?: (name: string, args: readonly string[]) => ReplyError | undefined,
   ) {}
 
   /** Runs a command. @returns undefined when the reply was pushed */
@@ -59,7 +61,7 @@ export class RedisEngine {
       else if (typeof arg === 'number') texts.push(argumentOf(arg));
       else return new ReplyError('ERR Lua redis lib command arguments must be strings or integers');
     }
-    return this.#command(texts) ?? null;
+    return this.refusalOfScript?.(texts[0]!, texts.slice(1)) ?? this.#command(texts) ?? null;
   }
 
   #evaluate([, , count, ...args]: readonly string[], find: () => Script | undefined): Reply {

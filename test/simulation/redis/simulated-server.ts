@@ -1,5 +1,6 @@
 import type { Listener, Network, Peer } from '../network.js';
 import type { Scheduler } from '../scheduler.js';
+import { ClusterNode } from './cluster.js';
 import { CONNECTION_COMMANDS, type ConnectionCommand } from './connection-commands.js';
 import { RedisData, type Entry, type Push, type Subscriber } from './redis-data.js';
 import { RedisEngine } from './redis-engine.js';
@@ -17,6 +18,8 @@ export interface ServerSettings {
   readonly replicaOf?: number;
   /** As Sentinel reads it: the replica with the lowest one is promoted, and one with 0 never is. */
   readonly priority?: number;
+  /** Makes it a node of a Cluster: after so long it takes others for failed that do not answer. */
+  readonly clusterTimeoutMs?: number;
   /** Beside those that every server has. */
   readonly commands?: Readonly<Record<string, ConnectionCommand>>;
 }
@@ -31,6 +34,7 @@ export class SimulatedServer implements Listener {
   readonly watchers = new Set<() => void>();
   data!: RedisData;
   replication!: Replication;
+  readonly cluster?: ClusterNode;
   /** How long changes take to a replica. */
   lag: Lag = [0, 1];
   /** Changes with each start. */
@@ -54,6 +58,8 @@ export class SimulatedServer implements Listener {
     private readonly configured: ServerSettings = {},
   ) {
     this.#random = scheduler.stream(`server ${port}`);
+    const { clusterTimeoutMs } = configured;
+    if (clusterTimeoutMs !== undefined) this.cluster = new ClusterNode(this, clusterTimeoutMs);
     this.start();
   }
 
@@ -86,13 +92,18 @@ export class SimulatedServer implements Listener {
     this.runId = `${this.port}${this.#starts++}`.padEnd(40, 'a');
     this.data = new RedisData({ nowUs: () => EPOCH_US + this.scheduler.now });
     for (const [key, entry] of entries) this.data.change(key, entry);
-    this.#engine = new RedisEngine(this.data, (name, args) => this.#count(name, args));
+    this.#engine = new RedisEngine(
+      this.data,
+      (name, args) => this.#count(name, args),
+      this.cluster && ((name, args) => this.cluster!.refusalOfScript(name, args)),
+    );
     this.settings.set('appendonly', this.isPersistent ? 'yes' : 'no').set('appendfsync', 'always');
     this.replication = new Replication(this, this.runId);
     if (!this.network.listen(this.port, this)) throw new Error(`The simulated port ${this.port} is taken.`);
     this.#isUp = true;
     const { replicaOf } = this.configured;
     if (replicaOf !== undefined) this.replication.follow(replicaOf, this.lag, 'new');
+    this.cluster?.onStart(this.data);
     this.#tellWatchers();
   }
 
@@ -172,9 +183,11 @@ export class SimulatedServer implements Listener {
     }
     const [name = '', ...rest] = args;
     connection.command = name.toLowerCase();
-    const own = this.configured.commands?.[name.toUpperCase()] ?? CONNECTION_COMMANDS[name.toUpperCase()];
+    const command = name.toUpperCase();
+    const own = this.cluster?.commands[command] ?? this.configured.commands?.[command] ?? CONNECTION_COMMANDS[command];
     if (own || /^eval(sha)?$/i.test(name)) this.#count(name, rest);
-    const reply = own ? own(this, rest, connection) : this.#engine.execute(args, connection);
+    const refusal = own ? undefined : this.cluster?.refusalOf(args, connection);
+    const reply = refusal ?? (own ? own(this, rest, connection) : this.#engine.execute(args, connection));
     this.replication.propagate(connection);
     if (reply === undefined) return;
     this.scheduler.trace(`${this.port} ${connection.id} ${args.join(' ')} ${encode(reply)}`);
@@ -211,6 +224,10 @@ export class Connection implements Subscriber, ReplicatedConnection {
   readonly deferred: (readonly string[])[] = [];
   /** The name of the last one. */
   command = '';
+  /** Since `READONLY`. */
+  isReadOnly = false;
+  /** Since `ASKING`, for one command. */
+  isAsking = false;
   seenOffset = 0;
   listeningPort = 0;
 
@@ -243,7 +260,8 @@ export class Connection implements Subscriber, ReplicatedConnection {
 
   push(message: Push): void {
     const [kind, channel] = message;
-    this.send(kind.endsWith('subscribe') ? [kind, channel, ++this.subscriptions] : message);
+    if (kind === 'sunsubscribe') this.send([kind, channel, --this.subscriptions]);
+    else this.send(kind.endsWith('subscribe') ? [kind, channel, ++this.subscriptions] : message);
   }
 
   close(how: 'end' | 'reset'): void {

@@ -4,7 +4,15 @@ import type { SimulatedServer } from '../redis/simulated-server.js';
 import { simulation } from './simulation.js';
 
 /** The settings that the simulated Redis has. */
-const SETTINGS = ['appendonly', 'appendfsync', 'save', 'replicaof', 'replica-priority'];
+const SETTINGS = [
+  'appendonly',
+  'appendfsync',
+  'save',
+  'replicaof',
+  'replica-priority',
+  'cluster-enabled',
+  'cluster-node-timeout',
+];
 
 /** Stands in for the class of test/support/redis-server.ts, on a simulated server. */
 export class RedisServer {
@@ -21,6 +29,7 @@ export class RedisServer {
       simulation().startServer(port, settings.get('appendonly') === 'yes', {
         replicaOf: primary === undefined ? undefined : Number(primary),
         priority: priority === undefined ? undefined : Number(priority),
+        clusterTimeoutMs: settings.has('cluster-enabled') ? Number(settings.get('cluster-node-timeout')) : undefined,
       }),
     );
   }
