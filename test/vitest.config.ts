@@ -1,5 +1,5 @@
 import { fileURLToPath } from 'node:url';
-import { defineConfig, type TestProjectInlineConfiguration } from 'vitest/config';
+import { defineConfig, type TestProjectInlineConfiguration, type ViteUserConfig } from 'vitest/config';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 
@@ -77,12 +77,11 @@ const real = (others: readonly string[]): TestProjectInlineConfiguration => ({
   },
 });
 
-/** With `--mode real` all files run on real servers. */
-export default defineConfig(({ mode }) => ({
+/** What all runs have in common. */
+export const shared = {
   root,
   resolve: { alias },
   test: {
-    projects: mode === 'real' ? [real([])] : [simulated, functional, real([...SIMULATED, ...FUNCTIONAL])],
     setupFiles: ['reflect-metadata'],
     pool: 'forks',
     // Loading Nest anew for every file costs more than the tests; no test file changes global state.
@@ -91,5 +90,14 @@ export default defineConfig(({ mode }) => ({
     dangerouslyIgnoreUnhandledErrors: false,
     testTimeout: 20_000,
     hookTimeout: 20_000,
+  },
+} satisfies ViteUserConfig;
+
+/** With `--mode real` all files run on real servers. */
+export default defineConfig(({ mode }) => ({
+  ...shared,
+  test: {
+    ...shared.test,
+    projects: mode === 'real' ? [real([])] : [simulated, functional, real([...SIMULATED, ...FUNCTIONAL])],
   },
 }));
