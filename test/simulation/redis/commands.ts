@@ -30,6 +30,7 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     },
   },
   SET: { least: 2, run: set },
+  INCR: { least: 1, most: 1, run: incr },
   DEL: {
     least: 1,
     run(redis, keys) {
@@ -224,6 +225,17 @@ function set(redis: RedisData, [key, value, ...options]: readonly string[]): Rep
   }
   if (returnsOld) return old;
   return isRefused ? null : OK;
+}
+
+function incr(redis: RedisData, [key]: readonly string[]): Reply {
+  const before = redis.entry(key!);
+  const text = before?.value ?? '0';
+  if (typeof text !== 'string') return WRONG_TYPE;
+  if (!/^(?:0|-?[1-9]\d*)$/.test(text) || BigInt.asIntN(64, BigInt(text)) !== BigInt(text)) return NO_INTEGER;
+  const next = BigInt(text) + 1n;
+  if (next !== BigInt.asIntN(64, next)) return new ReplyError('ERR increment or decrement would overflow');
+  redis.change(key!, { value: String(next), expiresAt: before?.expiresAt });
+  return Number(next);
 }
 
 function zadd(redis: RedisData, [key, ...rest]: readonly string[]): Reply {

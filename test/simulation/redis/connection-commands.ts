@@ -19,6 +19,7 @@ export interface ServerOfCommands {
   readonly calls: Map<string, number>;
   readonly settings: Map<string, string>;
   readonly connections: ReadonlySet<ConnectionOfCommands>;
+  save(): void;
 }
 
 type ConnectionCommand = (
@@ -51,6 +52,10 @@ export const CONNECTION_COMMANDS: Readonly<Record<string, ConnectionCommand>> = 
     }
   },
   INFO: (server, sections) => infoOf(server, sections.map((section) => section.toLowerCase())), // prettier-ignore
+  SAVE(server) {
+    server.save();
+    return OK;
+  },
   ROLE: () => ['master', 0, []],
   QUIT(_server, _args, connection) {
     connection.send(OK);

@@ -68,6 +68,7 @@ export function randomStep(random: () => number, us: number): Step {
   const commands: readonly (() => string[])[] = [
     () => ['SET', key(), value(), ...pick(OPTIONS_OF_SET)],
     () => ['GET', key()],
+    () => ['INCR', key()],
     () => ['DEL', ...many(key)],
     () => ['TYPE', key()],
     () => ['PTTL', key()],
@@ -191,6 +192,8 @@ export function randomStep(random: () => number, us: number): Step {
 }
 
 const HOSTILE_NUMBERS = [
+  '9223372036854775807',
+  '9223372036854775808',
   '8000000000000000',
   '9007199254740993',
   '9'.repeat(16),

@@ -1,12 +1,17 @@
 import { createHash } from 'node:crypto';
 import { compile, type CompiledScript } from '../lua/compile.js';
-import type { SortedSet } from './sorted-set.js';
+import { SortedSet } from './sorted-set.js';
 
 /** What is under a key. A sorted set is changed in place. */
 export interface Entry {
   readonly value: string | SortedSet;
   /** When it expires, in milliseconds since 1970; undefined: never. */
   readonly expiresAt?: number;
+}
+
+/** As it is now, whatever changes later. */
+export function copyOf({ value, expiresAt }: Entry): Entry {
+  return { value: typeof value === 'string' ? value : new SortedSet(value.members), expiresAt };
 }
 
 /** One that subscribes: gets each message as `['message', channel, text]`, and `subscribe` and the like. */
@@ -67,6 +72,11 @@ export class RedisData {
   /** The names of all keys, in the order in which they came. */
   get names(): string[] {
     return [...this.#keys.keys()].filter((key) => this.entry(key) !== undefined);
+  }
+
+  /** All keys as they are now. */
+  copy(): (readonly [key: string, entry: Entry])[] {
+    return this.names.map((key) => [key, copyOf(this.entry(key)!)]);
   }
 
   /** What is under the key now. */

@@ -1,7 +1,7 @@
 import type { Listener, Network, Peer } from '../network.js';
 import type { Scheduler } from '../scheduler.js';
 import { CONNECTION_COMMANDS } from './connection-commands.js';
-import { RedisData, type Entry, type Subscriber } from './redis-data.js';
+import { copyOf, RedisData, type Entry, type Subscriber } from './redis-data.js';
 import { RedisEngine } from './redis-engine.js';
 import type { Reply } from './replies.js';
 import { CommandDecoder, encode } from './resp.js';
@@ -29,12 +29,14 @@ export class SimulatedServer implements Listener {
   #isUp = false;
   #isBusy = false;
   #isPaused = false;
+  /** What SAVE has written. */
+  #snapshot: readonly (readonly [string, Entry])[] = [];
 
   constructor(
     private readonly scheduler: Scheduler,
     private readonly network: Network,
     readonly port: number,
-    /** Whether it comes back with its data. */
+    /** Whether it comes back with its data, and not with its last snapshot. */
     private readonly isPersistent: boolean,
   ) {
     this.#random = scheduler.stream(`server ${port}`);
@@ -50,7 +52,7 @@ export class SimulatedServer implements Listener {
     this.#startedAt = this.scheduler.now;
     this.runId = `${this.port}${this.#starts++}`.padEnd(40, 'a');
     this.data = new RedisData({ nowUs: () => EPOCH_US + this.scheduler.now });
-    for (const [key, entry] of entries) this.data.change(key, entry);
+    for (const [key, entry] of entries) this.data.change(key, copyOf(entry));
     this.#engine = new RedisEngine(this.data, (name, args) => this.#count(name, args));
     this.settings.set('appendonly', this.isPersistent ? 'yes' : 'no').set('appendfsync', 'always');
     if (!this.network.listen(this.port, this)) throw new Error(`The simulated port ${this.port} is taken.`);
@@ -69,7 +71,11 @@ export class SimulatedServer implements Listener {
 
   restart(): void {
     this.kill();
-    this.start(this.isPersistent ? this.data.names.map((key) => [key, this.data.entry(key)!] as const) : []);
+    this.start(this.isPersistent ? this.data.copy() : this.#snapshot);
+  }
+
+  save(): void {
+    this.#snapshot = this.data.copy();
   }
 
   /** As SIGSTOP: connections stay open, and can be made, and nothing answers. */
