@@ -7,8 +7,9 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 const SIMULATED = [
   'backends/{abandoned-acquire,clients,echoed-credentials,in-time,lock-values}',
   'backends/redlock-{extend,fencing,late-vote,votes}',
+  'hazards/**/!(*.real)',
   'leader/{election,faults}',
-  'lease/{asking,lock-handle,losing}',
+  'lease/**/!(*.real)',
   'service/{begin-with-grant,called-back,deadlines,exclusion,force-release,given-up-holds,hold,holding,lock-sets}',
   'service/{outage,ping,redlock-waiting,reentrancy,shutdown,width}',
   'sets/faults',
