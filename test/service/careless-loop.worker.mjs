@@ -1,4 +1,4 @@
-// A process of its own whose calls ask again at once, whatever they get: started by careless-loops.test.ts.
+// A process of its own whose calls ask again at once, whatever they get: started by careless-loops.real.test.ts.
 import { load, serve, settings } from '../support/serve-duties.mjs';
 
 const { openLocks } = await load('compose/open-locks.js');
