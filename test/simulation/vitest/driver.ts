@@ -46,7 +46,7 @@ export function drive(): void {
 }
 
 /** Runs a test or a hook, which fails as soon as it is clear that it never ends. */
-export async function watch<T>(run: () => T | Promise<T>): Promise<T> {
+export async function watch<T>(run: () => Promise<T>): Promise<T> {
   stuckRounds = 0;
   let entry: Watched;
   const never = new Promise<never>((_, fail) => watched.add((entry = { since: simulation().scheduler.now, fail })));

@@ -1,27 +1,31 @@
-import { TestRunner } from 'vitest';
+import { TestRunner, type RunnerTestCase, type RunnerTestSuite } from 'vitest';
 import { watch } from './driver.js';
 
-type Test = Parameters<typeof TestRunner.getTestFn>[0];
-type Suite = Parameters<typeof TestRunner.getSuiteHooks>[0];
 type Handler = (...args: never[]) => unknown;
+
+/** What `onTestFinished` and `onTestFailed` asked for, where Vitest keeps it. */
+interface Asked {
+  readonly onFinished?: Handler[];
+  readonly onFailed?: Handler[];
+}
 
 /**
  * Runs tests and hooks so that each fails as soon as it is clear that it never ends. It fails for Vitest, too, which then goes on
  * with what comes after it: a test that only its `aroundEach` gave up keeps its place among those that run, until none is left.
  */
 export default class SimulatedRunner extends TestRunner {
-  async runTask(test: Test): Promise<void> {
-    await watch(() => TestRunner.getTestFn(test)());
+  async runTask(test: RunnerTestCase): Promise<void> {
+    await watch(async () => TestRunner.getTestFn(test)());
   }
 
-  override async onBeforeRunSuite(suite: Suite): Promise<void> {
+  override async onBeforeRunSuite(suite: RunnerTestSuite): Promise<void> {
     const hooks = TestRunner.getSuiteHooks(suite);
     for (const list of [hooks.beforeAll, hooks.beforeEach, hooks.afterEach, hooks.afterAll]) watchAll(list);
     await super.onBeforeRunSuite(suite);
   }
 
-  /** Vitest calls this between a test and what `onTestFinished` and `onTestFailed` asked for. */
-  onTaskFinished(test: Test & { onFinished?: Handler[]; onFailed?: Handler[] }): void {
+  /** The test itself has ended; what it asked for comes after this. */
+  onTaskFinished(test: RunnerTestCase & Asked): void {
     for (const list of [test.onFinished, test.onFailed]) watchAll(list ?? []);
   }
 }
