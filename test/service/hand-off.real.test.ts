@@ -39,6 +39,7 @@ it('a released lock reaches a waiter in another process by one release and one c
 
 const HANDED: [string, RedisOptions][] = [
   ['RESP3', {}],
+  ['another database', { db: 3 }],
   ['a password', { username: 'app', password: 'secret' }],
 ];
 

@@ -232,7 +232,6 @@ const HANDED: [string, RedisOptions][] = [
   ['RESP2', { protocol: 2 }],
   ['stringNumbers', { stringNumbers: true }],
   ['a key prefix', { keyPrefix: 'app:' }],
-  ['another database', { db: 3 }],
   ['auto-pipelining', { enableAutoPipelining: true }],
   ['no offline queue', { enableOfflineQueue: false }],
   ['no ready check', { enableReadyCheck: false }],

@@ -33,7 +33,7 @@ export const CONNECTION_COMMANDS: Readonly<Record<string, ConnectionCommand>> = 
   HELLO: () => new ReplyError('NOPROTO unsupported protocol version'), // so that clients speak RESP2
   PING: (_server, [text]) => text ?? new Status('PONG'),
   ECHO: (_server, [text]) => text!,
-  SELECT: () => OK,
+  SELECT: (_server, [database]) => (database === '0' ? OK : new ReplyError('ERR DB index is out of range')), // it has but one
   CLIENT: client,
   CONFIG(server, [kind, name, value]) {
     switch (kind!.toUpperCase()) {
@@ -77,10 +77,10 @@ function client(server: ServerOfCommands, args: readonly string[], connection: C
       return OK;
     case 'SETINFO':
       return OK;
-    case 'LIST': {
-      const chosen = [...server.connections].filter(filterOf(rest));
-      return chosen.map((each) => `id=${each.id} name=${each.name} sub=${each.subscriptions} cmd=x\n`).join('');
-    }
+    case 'INFO':
+      return lineOf(connection);
+    case 'LIST':
+      return [...server.connections].filter(filterOf(rest)).map(lineOf).join('');
     case 'KILL': {
       const skipsItself = !/^no$/i.test(rest[rest.findIndex((arg) => /^skipme$/i.test(arg)) + 1] ?? '');
       const doomed = [...server.connections].filter(
@@ -92,6 +92,11 @@ function client(server: ServerOfCommands, args: readonly string[], connection: C
     default:
       return new ReplyError(`ERR unknown subcommand '${kind}'`);
   }
+}
+
+/** Of `CLIENT LIST`. */
+function lineOf({ id, name, subscriptions }: ConnectionOfCommands): string {
+  return `id=${id} name=${name} sub=${subscriptions} cmd=x\n`;
 }
 
 /** Of `TYPE pubsub` and `ID 1`. */

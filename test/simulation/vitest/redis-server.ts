@@ -1,4 +1,4 @@
-import { Redis } from 'ioredis';
+import { AdminConnection } from '../../support/admin-connection.js';
 import type { RedisServerOptions } from '../../support/redis-server.js';
 import type { SimulatedServer } from '../redis/simulated-server.js';
 import { simulation } from './simulation.js';
@@ -7,9 +7,11 @@ const KNOWN_ARGS = ['--appendonly', 'yes', '--appendfsync', 'always', '--save', 
 
 /** Stands in for the class of test/support/redis-server.ts, on a simulated server. */
 export class RedisServer {
-  #admin?: Redis;
+  readonly #admin: AdminConnection;
 
-  private constructor(private readonly server: SimulatedServer) {}
+  private constructor(private readonly server: SimulatedServer) {
+    this.#admin = new AdminConnection(server.port);
+  }
 
   static async start({ args = [], port }: RedisServerOptions = {}): Promise<RedisServer> {
     const unknown = args.filter((arg) => !KNOWN_ARGS.includes(arg));
@@ -38,8 +40,7 @@ export class RedisServer {
   }
 
   async kill(): Promise<void> {
-    this.#admin?.disconnect();
-    this.#admin = undefined;
+    this.#admin.close();
     this.server.kill();
   }
 
@@ -53,8 +54,7 @@ export class RedisServer {
   }
 
   command(name: string, ...args: (string | number)[]): Promise<unknown> {
-    this.#admin ??= this.#connect();
-    return this.#admin.call(name, ...args);
+    return this.#admin.command(name, ...args);
   }
 
   async keys(pattern = '*'): Promise<string[]> {
@@ -67,20 +67,5 @@ export class RedisServer {
 
   async resetCalls(): Promise<void> {
     this.server.calls.clear();
-  }
-
-  #connect(): Redis {
-    const admin = new Redis(this.port, '127.0.0.1', {
-      protocol: 2,
-      disableClientInfo: true,
-      enableReadyCheck: false,
-      retryStrategy: () => null,
-      commandTimeout: 2_000,
-    });
-    admin.on('error', () => {});
-    admin.on('end', () => {
-      if (this.#admin === admin) this.#admin = undefined;
-    });
-    return admin;
   }
 }
