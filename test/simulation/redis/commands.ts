@@ -1,5 +1,5 @@
 import { numberText } from '../lua/values.js';
-import type { Entry, RedisData, Subscriber } from './redis-data.js';
+import type { Entry, List, RedisData, Subscriber } from './redis-data.js';
 import { OK, ReplyError, Status, type Reply } from './replies.js';
 import { SortedSet, type Bound } from './sorted-set.js';
 
@@ -161,6 +161,21 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
       return entry ? (entry.expiresAt ?? -1) : -2;
     },
   },
+  LPUSH: {
+    least: 2,
+    run: (redis, [key, ...values]) => push(redis, key!, (list) => [...[...values].reverse(), ...list]),
+  },
+  RPUSH: { least: 2, run: (redis, [key, ...values]) => push(redis, key!, (list) => [...list, ...values]) },
+  LLEN: { least: 1, most: 1, run: (redis, [key]) => ofList(redis, key!, ({ length }) => length) },
+  LRANGE: {
+    least: 3,
+    most: 3,
+    run(redis, [key, from, to]) {
+      const [first, last] = [integer(from!), integer(to!)];
+      if (first === undefined || last === undefined) return NO_INTEGER;
+      return ofList(redis, key!, (list) => ranked(list, first, last));
+    },
+  },
   ZCARD: { least: 1, most: 1, run: (redis, [key]) => ofSet(redis, key!, 0, ({ size }) => size) },
   ZCOUNT: {
     least: 3,
@@ -170,6 +185,7 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
       return range ? ofSet(redis, key!, 0, (set) => set.within(...range).length) : NO_RANGE;
     },
   },
+  CONFIG: { least: 2, run: config },
   FLUSHALL: {
     least: 0,
     run(redis) {
@@ -189,16 +205,39 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
   },
 };
 
+/** Those that a full server refuses. */
+export const TAKING_MEMORY: ReadonlySet<string> = new Set(['INCR', 'LPUSH', 'MSET', 'RPUSH', 'SET', 'ZADD']);
+/** Those that change keys, or may. */
+export const WRITING: ReadonlySet<string> = new Set([
+  ...TAKING_MEMORY,
+  ...['DEL', 'FLUSHALL', 'PERSIST', 'PEXPIRE', 'ZREM', 'ZREMRANGEBYSCORE'],
+]);
+
 function typeOf(entry: Entry | undefined): string {
   if (!entry) return 'none';
-  return typeof entry.value === 'string' ? 'string' : 'zset';
+  if (typeof entry.value === 'string') return 'string';
+  return entry.value instanceof SortedSet ? 'zset' : 'list';
 }
 
 /** @param absent the reply where there is no such key */
 function ofSet(redis: RedisData, key: string, absent: Reply, run: (set: SortedSet) => Reply): Reply {
   const value = redis.entry(key)?.value;
   if (value === undefined) return absent;
-  return typeof value === 'string' ? WRONG_TYPE : run(value);
+  return value instanceof SortedSet ? run(value) : WRONG_TYPE;
+}
+
+/** @param run gets an empty one where there is no such key */
+function ofList(redis: RedisData, key: string, run: (list: List) => Reply): Reply {
+  const value = redis.entry(key)?.value ?? [];
+  return typeof value === 'string' || value instanceof SortedSet ? WRONG_TYPE : run(value);
+}
+
+function push(redis: RedisData, key: string, grown: (list: List) => List): Reply {
+  return ofList(redis, key, (list) => {
+    const value = grown(list);
+    redis.change(key, { value, expiresAt: redis.entry(key)?.expiresAt });
+    return value.length;
+  });
 }
 
 function set(redis: RedisData, [key, value, ...options]: readonly string[]): Reply {
@@ -251,8 +290,8 @@ function zadd(redis: RedisData, [key, ...rest]: readonly string[]): Reply {
     scores.push([rest[at + 1]!, score]);
   }
   const before = redis.entry(key!);
-  if (typeof before?.value === 'string') return WRONG_TYPE;
   const changed = before?.value ?? new SortedSet();
+  if (!(changed instanceof SortedSet)) return WRONG_TYPE;
   let added = 0;
   for (const [member, score] of scores) {
     const isNew = changed.score(member) === undefined;
@@ -303,10 +342,13 @@ function byScores(from: string, to: string, [offset, count]: readonly [number, n
 function byRanks(from: string, to: string): Pick | ReplyError {
   const [first, last] = [integer(from), integer(to)];
   if (first === undefined || last === undefined) return NO_INTEGER;
-  return ({ members }) => {
-    const fromEnd = (rank: number) => (rank < 0 ? members.length + rank : rank);
-    return members.slice(Math.max(0, fromEnd(first)), Math.max(0, fromEnd(last) + 1));
-  };
+  return ({ members }) => ranked(members, first, last);
+}
+
+/** Negative ranks count from the end. */
+function ranked<T>(members: readonly T[], first: number, last: number): readonly T[] {
+  const fromEnd = (rank: number) => (rank < 0 ? members.length + rank : rank);
+  return members.slice(Math.max(0, fromEnd(first)), Math.max(0, fromEnd(last) + 1));
 }
 
 /** In the order in which the keys came; the cursor is how many were looked at. */
@@ -344,6 +386,22 @@ function subscribe(
     channels.set(name, subscribers.add(subscriber));
     subscriber.push([kind, name, 1]);
   }
+}
+
+function config({ settings }: RedisData, [kind, ...rest]: readonly string[]): Reply {
+  if (kind!.toUpperCase() === 'GET') {
+    const isMeant = glob(rest[0]!);
+    return [...settings].filter(([name]) => isMeant.test(name)).flat();
+  }
+  if (kind!.toUpperCase() !== 'SET') return new ReplyError(`ERR unknown subcommand '${kind}'. Try CONFIG HELP.`);
+  if (rest.length < 2) return new ReplyError("ERR wrong number of arguments for 'config|set' command");
+  if (rest.length % 2 > 0) return SYNTAX;
+  const names = rest.filter((_, at) => at % 2 === 0);
+  const unknown = names.find((name) => !settings.has(name.toLowerCase()));
+  if (unknown !== undefined)
+    return new ReplyError(`ERR Unknown option or number of arguments for CONFIG SET - '${unknown}'`);
+  for (const [at, name] of names.entries()) settings.set(name.toLowerCase(), rest[2 * at + 1]!);
+  return OK;
 }
 
 function integer(text: string): number | undefined {

@@ -1,4 +1,5 @@
-import type { RedisData } from './redis-data.js';
+import { COMMANDS } from './commands.js';
+import { USED_MEMORY, type RedisData } from './redis-data.js';
 import { OK, ReplyError, Status, type Reply } from './replies.js';
 
 /** A connection, as its commands know it. */
@@ -14,10 +15,10 @@ export interface ConnectionOfCommands {
 /** A server, as the commands of connections know it. */
 export interface ServerOfCommands {
   readonly data: RedisData;
+  readonly port: number;
   readonly runId: string;
   readonly uptimeS: number;
   readonly calls: Map<string, number>;
-  readonly settings: Map<string, string>;
   readonly connections: ReadonlySet<ConnectionOfCommands>;
   save(): void;
 }
@@ -35,21 +36,10 @@ export const CONNECTION_COMMANDS: Readonly<Record<string, ConnectionCommand>> = 
   ECHO: (_server, [text]) => text!,
   SELECT: (_server, [database]) => (database === '0' ? OK : new ReplyError('ERR DB index is out of range')), // it has but one
   CLIENT: client,
-  CONFIG(server, [kind, name, value]) {
-    switch (kind!.toUpperCase()) {
-      case 'GET': {
-        const isMeant = new RegExp(`^${name!.replaceAll('*', '.*')}$`);
-        return [...server.settings].filter(([setting]) => isMeant.test(setting)).flat();
-      }
-      case 'SET':
-        server.settings.set(name!.toLowerCase(), value!);
-        return OK;
-      case 'RESETSTAT':
-        server.calls.clear();
-        return OK;
-      default:
-        return new ReplyError(`ERR unknown subcommand '${kind}'`);
-    }
+  CONFIG(server, args) {
+    if (!/^resetstat$/i.test(args[0]!)) return COMMANDS.CONFIG!.run(server.data, args);
+    server.calls.clear();
+    return OK;
   },
   INFO: (server, sections) => infoOf(server, sections.map((section) => section.toLowerCase())), // prettier-ignore
   SAVE(server) {
@@ -73,8 +63,12 @@ function client(server: ServerOfCommands, args: readonly string[], connection: C
     case 'ID':
       return connection.id;
     case 'SETNAME':
+      if (!/^[!-~]*$/.test(rest[0]!))
+        return new ReplyError('ERR Client names cannot contain spaces, newlines or special characters.');
       connection.name = rest[0]!;
       return OK;
+    case 'GETNAME':
+      return connection.name || null;
     case 'SETINFO':
       return OK;
     case 'INFO':
@@ -106,14 +100,19 @@ function filterOf([by = '', value = '']: readonly string[]): (connection: Connec
   return () => true;
 }
 
-function infoOf({ runId, uptimeS, calls, settings }: ServerOfCommands, sections: readonly string[]): string {
+function infoOf(
+  { data: { settings }, port, runId, uptimeS, calls }: ServerOfCommands,
+  sections: readonly string[],
+): string {
   const all: Readonly<Record<string, () => string>> = {
     server: () =>
-      `redis_version:7.4.0\r\nredis_mode:standalone\r\nprocess_id:1\r\nrun_id:${runId}\r\nuptime_in_seconds:${uptimeS}\r\n`,
+      `redis_version:7.4.0\r\nredis_mode:standalone\r\nprocess_id:1\r\nrun_id:${runId}\r\ntcp_port:${port}\r\nuptime_in_seconds:${uptimeS}\r\n`,
     replication: () =>
       `role:master\r\nconnected_slaves:0\r\nmaster_replid:${runId}\r\nmaster_replid2:${'0'.repeat(40)}\r\n`,
     persistence: () => `loading:0\r\naof_enabled:${settings.get('appendonly') === 'yes' ? 1 : 0}\r\n`,
-    memory: () => 'used_memory:1000000\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n',
+    memory: () =>
+      `used_memory:${USED_MEMORY}\r\nmaxmemory:${settings.get('maxmemory')}\r\n` +
+      `maxmemory_policy:${settings.get('maxmemory-policy')}\r\n`,
     commandstats: () => [...calls].map(([name, count]) => `cmdstat_${name}:calls=${count},usec=1\r\n`).join(''),
   };
   const chosen = sections.length > 0 ? sections : ['server', 'replication', 'persistence', 'memory'];

@@ -68,6 +68,7 @@ interface Simulated {
 
 /** Both servers without keys. */
 async function fresh(): Promise<{ simulated: Simulated }> {
+  await real.config('SET', 'maxmemory', '0');
   await real.flushall();
   heard = [];
   // Its own clock stands still: whatever has expired, or is left of a ttl, is compared by the time that the real server took.
@@ -145,6 +146,7 @@ for at, key in ipairs(KEYS) do
   local type = redis.call('TYPE', key).ok
   local value = false
   if type == 'string' then value = redis.call('GET', key) end
+  if type == 'list' then value = redis.call('LRANGE', key, 0, -1) end
   if type == 'zset' then value = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES') end
   states[at] = { type, redis.call('PTTL', key), value }
 end

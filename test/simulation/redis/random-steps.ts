@@ -84,9 +84,12 @@ export function randomStep(random: () => number, us: number): Step {
     () => ['ZMSCORE', key(), ...many(entry)],
     () => ['ZRANGE', key(), rank(), rank(), ...pick([[], ['WITHSCORES'], ['LIMIT', '0', '1'], ['BYSCORE']])],
     () => ['ZRANGE', key(), bound(), bound(), 'BYSCORE', ...pick([[], ['LIMIT', rank(), rank()], ['LIMIT', '0']])],
+    () => [pick(['LPUSH', 'RPUSH']), key(), ...many(value)],
+    () => ['LLEN', key()],
+    () => ['LRANGE', key(), rank(), rank()],
     () => ['PUBLISH', pick([CHANNEL, 'nobody']), value()],
     () => ['PUBSUB', pick(['NUMSUB', 'SHARDNUMSUB']), CHANNEL, 'nobody'],
-    () => [pick(['GET', 'SET', 'ZADD', 'ZRANGE', 'PEXPIRE', 'ZMSCORE', 'EVAL', 'NONSENSE']), key()],
+    () => [pick(['GET', 'SET', 'ZADD', 'ZRANGE', 'PEXPIRE', 'ZMSCORE', 'RPUSH', 'EVAL', 'NONSENSE']), key()],
     () => [
       'SCAN',
       '0',
@@ -95,6 +98,9 @@ export function randomStep(random: () => number, us: number): Step {
       ...pick([[], ['MATCH', 'lock:{[ab]}*'], ['MATCH', '*\\{c*'], ['TYPE', 'zset']]),
     ],
     () => ['FLUSHALL'],
+    () => ['CONFIG', 'SET', 'maxmemory', pick(['0', '0', '1'])], // full, or not
+    () => ['CONFIG', pick(['GET', 'SET', 'NONSENSE']), pick(['maxmemory-policy', 'nonsense'])],
+    () => ['CONFIG', 'SET', 'nonsense', '1'],
   ];
 
   /** The keys and arguments of each script: what a call shares, and what it has for each lock. */

@@ -4,14 +4,16 @@ import { SortedSet } from './sorted-set.js';
 
 /** What is under a key. A sorted set is changed in place. */
 export interface Entry {
-  readonly value: string | SortedSet;
+  readonly value: string | SortedSet | List;
   /** When it expires, in milliseconds since 1970; undefined: never. */
   readonly expiresAt?: number;
 }
 
+export type List = readonly string[];
+
 /** As it is now, whatever changes later. */
 export function copyOf({ value, expiresAt }: Entry): Entry {
-  return { value: typeof value === 'string' ? value : new SortedSet(value.members), expiresAt };
+  return { value: value instanceof SortedSet ? new SortedSet(value.members) : value, expiresAt };
 }
 
 /** One that subscribes: gets each message as `['message', channel, text]`, and `subscribe` and the like. */
@@ -28,12 +30,23 @@ export interface Script {
 /** Compiled once, for all servers. */
 const compiled = new Map<string, Script>();
 
-/** What a server has: keys that expire, scripts, and who subscribes to its channels. */
+/** How much memory a server says that it uses, in bytes. */
+export const USED_MEMORY = 1_000_000;
+
+/** What a server has: keys that expire, scripts, settings, and who subscribes to its channels. */
 export class RedisData {
   readonly channels = new Map<string, Set<Subscriber>>();
   readonly shardChannels = new Map<string, Set<Subscriber>>();
   /** Those that EVALSHA knows, by the SHA-1 of their source. */
   readonly scripts = new Map<string, Script>();
+  /** What CONFIG knows, by name. */
+  readonly settings = new Map([
+    ['appendfsync', 'everysec'],
+    ['appendonly', 'no'],
+    ['maxmemory', '0'],
+    ['maxmemory-policy', 'noeviction'],
+    ['save', ''],
+  ]);
   readonly #keys = new Map<string, Entry>();
   readonly #nowUs: () => number;
   readonly #timeUs: () => number;
@@ -72,6 +85,14 @@ export class RedisData {
   /** The names of all keys, in the order in which they came. */
   get names(): string[] {
     return [...this.#keys.keys()].filter((key) => this.entry(key) !== undefined);
+  }
+
+  /** Whether it refuses whatever takes more memory. */
+  get isFull(): boolean {
+    const limit = Number(this.settings.get('maxmemory'));
+    if (limit === 0 || limit >= USED_MEMORY) return false;
+    if (this.settings.get('maxmemory-policy') === 'noeviction') return true;
+    throw new Error('The simulated Redis evicts no keys.');
   }
 
   /** All keys as they are now. */

@@ -15,7 +15,6 @@ const EPOCH_US = 1_700_000_000_000_000;
 export class SimulatedServer implements Listener {
   /** How often each command ran, by lower-case name. */
   readonly calls = new Map<string, number>();
-  readonly settings = new Map<string, string>();
   readonly connections = new Set<Connection>();
   data!: RedisData;
   /** Changes with each start. */
@@ -23,6 +22,7 @@ export class SimulatedServer implements Listener {
   readonly #random: () => number;
   readonly #queue: (() => void)[] = [];
   #engine!: RedisEngine;
+  readonly #configured = new Map<string, string>();
   #startedAt = 0;
   #starts = 0;
   #connections = 0;
@@ -43,8 +43,18 @@ export class SimulatedServer implements Listener {
     this.start();
   }
 
+  /** The whole second it is in, less that in which it started: so it is one soon after a start late in a second. */
   get uptimeS(): number {
-    return Math.floor((this.scheduler.now - this.#startedAt) / 1_000_000);
+    const second = (us: number) => Math.floor((EPOCH_US + us) / 1_000_000);
+    return second(this.scheduler.now) - second(this.#startedAt);
+  }
+
+  /** Gives it settings as a file of them does: those of CONFIG SET last until it restarts. */
+  configure(settings: Iterable<readonly [name: string, value: string]>): void {
+    for (const [name, value] of settings) {
+      this.#configured.set(name, value);
+      this.data.settings.set(name, value);
+    }
   }
 
   /** @param entries what it has at first */
@@ -54,7 +64,8 @@ export class SimulatedServer implements Listener {
     this.data = new RedisData({ nowUs: () => EPOCH_US + this.scheduler.now });
     for (const [key, entry] of entries) this.data.change(key, copyOf(entry));
     this.#engine = new RedisEngine(this.data, (name, args) => this.#count(name, args));
-    this.settings.set('appendonly', this.isPersistent ? 'yes' : 'no').set('appendfsync', 'always');
+    for (const [name, value] of this.#configured) this.data.settings.set(name, value);
+    if (this.isPersistent) this.data.settings.set('appendonly', 'yes');
     if (!this.network.listen(this.port, this)) throw new Error(`The simulated port ${this.port} is taken.`);
     this.#isUp = true;
   }

@@ -3,8 +3,6 @@ import type { RedisServerOptions } from '../../support/redis-server.js';
 import type { SimulatedServer } from '../redis/simulated-server.js';
 import { simulation } from './simulation.js';
 
-const KNOWN_ARGS = ['--appendonly', 'yes', '--appendfsync', 'always', '--save', ''];
-
 /** Stands in for the class of test/support/redis-server.ts, on a simulated server. */
 export class RedisServer {
   readonly #admin: AdminConnection;
@@ -14,9 +12,12 @@ export class RedisServer {
   }
 
   static async start({ args = [], port }: RedisServerOptions = {}): Promise<RedisServer> {
-    const unknown = args.filter((arg) => !KNOWN_ARGS.includes(arg));
-    if (unknown.length > 0) throw new Error(`The simulated Redis has no settings ${unknown.join(' ')}.`);
-    return new RedisServer(simulation().startServer(port, args.includes('--appendonly')));
+    const settings = settingsOf(args);
+    const server = simulation().startServer(port, settings.get('appendonly') === 'yes');
+    const unknown = [...settings.keys()].filter((name) => !server.data.settings.has(name));
+    if (unknown.length > 0) throw new Error(`The simulated Redis has no settings ${unknown.join(', ')}.`);
+    server.configure(settings);
+    return new RedisServer(server);
   }
 
   get port(): number {
@@ -68,4 +69,11 @@ export class RedisServer {
   async resetCalls(): Promise<void> {
     this.server.calls.clear();
   }
+}
+
+/** Of arguments such as `--appendonly yes`. */
+function settingsOf(args: readonly string[]): Map<string, string> {
+  const settings = new Map<string, string>();
+  for (let at = 0; at < args.length; at += 2) settings.set(args[at]!.replace(/^--/, ''), args[at + 1] ?? '');
+  return settings;
 }
