@@ -13,7 +13,7 @@ const EPOCH_US = 1_700_000_000_000_000;
 
 /** A Redis server on a port of the network: it runs one command after the other. */
 export class SimulatedServer implements Listener {
-  /** How often each command ran, by lower-case name. */
+  /** How often each command ran since it started, by lower-case name. */
   readonly calls = new Map<string, number>();
   readonly connections = new Set<Connection>();
   data!: RedisData;
@@ -60,6 +60,7 @@ export class SimulatedServer implements Listener {
   /** @param entries what it has at first */
   start(entries: Iterable<readonly [string, Entry]> = []): void {
     this.#startedAt = this.scheduler.now;
+    this.calls.clear();
     this.runId = `${this.port}${this.#starts++}`.padEnd(40, 'a');
     this.data = new RedisData({ nowUs: () => EPOCH_US + this.scheduler.now });
     for (const [key, entry] of entries) this.data.change(key, copyOf(entry));
