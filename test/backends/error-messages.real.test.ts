@@ -1,8 +1,6 @@
-import { once } from 'node:events';
 import { inspect } from 'node:util';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { RedisConnection } from '../../lib/stores/redis/client/redis-connection.js';
 import type { RedisSource } from '../../lib/stores/redis/client/source.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
@@ -116,34 +114,5 @@ describe('An error', () => {
   it('says what was wrong with each address of a host that has several', async () => {
     const [connecting] = await failures([`redis://localhost:${dead.port}`], /ECONNREFUSED/);
     expect((connecting as Error).message).toContain(`localhost:${dead.port}: not connected`);
-  });
-
-  it('does not tell what was wrong with an earlier connection', async () => {
-    const server = await RedisServer.start();
-    const client = new Redis(server.port, '127.0.0.1', { lazyConnect: true });
-    const connection = await RedisConnection.open(() => client);
-    client.emit('error', new Error('an earlier problem'));
-    expect(connection.problem.problem).toBe('not connected (wait): an earlier problem');
-    expect(await connection.ready(15_000)).toBeUndefined();
-    const ended = once(client, 'end');
-    client.disconnect();
-    await ended;
-    expect(connection.problem.problem).toBe('not connected (end)');
-    await server.stop();
-  });
-
-  it('says that the connection broke rather than which option of the client made it fail', async () => {
-    const server = await RedisServer.start();
-    const backend = await opened({ redis: server.url, commandTimeoutMs: 5_000 });
-    await backend.connect(5_000);
-    server.pause();
-    const extension = extendOn(backend, claimOn(freshKey()));
-    await new Promise(setImmediate); // sent
-    await server.kill();
-    expect(await extension).toMatchObject({
-      causes: [expect.objectContaining({ problem: 'the connection broke before the answer came' })],
-    });
-    await backend.close();
-    await server.stop();
   });
 });
