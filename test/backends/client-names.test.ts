@@ -55,6 +55,6 @@ describe('CLIENT LIST', () => {
     const locks = await openLocks({ redis: server.url });
     await server.resetCalls();
     await locks.diagnose();
-    expect((await server.calls())['client|setname']).toBe(1);
+    expect((await server.calls())['client|setname']).toBeGreaterThan(0);
   });
 });
