@@ -49,6 +49,8 @@ const simulated: TestProjectInlineConfiguration = {
     setupFiles: ['reflect-metadata', `${root}test/simulation/vitest/setup.ts`],
     maxWorkers: 2,
     sequence: { groupOrder: 1 },
+    // Also in simulated time: less than a minute, the longest time limit of a command, which stands for never.
+    testTimeout: 50_000,
   },
 };
 

@@ -9,6 +9,8 @@ import { until } from '../support/until.js';
 import { named, namesOn } from './names-of-clients.js';
 
 const OURS = 'nest-redis-lock:default';
+/** Time enough on a machine that does other work. */
+const COMMAND_MS = 20_000;
 
 let server: RedisServer;
 beforeEach(async () => {
@@ -20,7 +22,12 @@ describe('CLIENT LIST', () => {
   it('shows the connection on which replicas are waited for', async () => {
     await replicaOf(server);
     const before = await namesOn(server);
-    const locks = await openLocks({ redis: server.url, waitForReplicas: { count: 1, timeoutMs: 5_000 } });
+    const locks = await openLocks({
+      redis: server.url,
+      ttlMs: 60_000,
+      waitForReplicas: { count: 1, timeoutMs: 20_000 },
+      commandTimeoutMs: COMMAND_MS,
+    });
     await locks.acquire('key');
     await named(server, ...[...before, OURS, OURS].sort());
   });
@@ -33,8 +40,9 @@ describe('CLIENT LIST', () => {
     onTestFinished(() => cluster.stop());
     if (without) await cluster.forbid();
     const nodes = cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port }));
-    await (await openLocks({ redis: () => new Cluster(nodes) })).acquire('key');
-    const waiting = (await openLocks({ redis: () => new Cluster(nodes) })).acquire('key');
+    const open = () => openLocks({ redis: () => new Cluster(nodes), commandTimeoutMs: COMMAND_MS });
+    await (await open()).acquire('key');
+    const waiting = (await open()).acquire('key');
     waiting.catch(() => {});
     const all = async () => (await Promise.all(cluster.nodes.map(namesOn))).flat();
     await until(async () => (await all()).includes(name), {
@@ -45,7 +53,8 @@ describe('CLIENT LIST', () => {
   it('is not needed: where names are refused locks are taken and handed over', async () => {
     await server.command('ACL', 'SETUSER', 'plain', 'on', 'nopass', '~*', '&*', '+@all', '-client');
     const redis = `redis://plain:any@127.0.0.1:${server.port}`;
-    const [locks, others] = [await openLocks({ redis }), await openLocks({ redis })];
+    const open = () => openLocks({ redis, commandTimeoutMs: COMMAND_MS });
+    const [locks, others] = [await open(), await open()];
     const holder = await locks.acquire('key');
     const waiting = others.acquire('key');
     await untilSubscribers(server, 1);

@@ -44,7 +44,7 @@ describe('an inbox', () => {
         inbox.open(); // as whoever waits does each second
         return inbox.isOpen();
       },
-      { what: 'it listens' },
+      { what: 'it listens', timeoutMs: 40_000 },
     );
     await cluster.nodes[0]!.command('PUBLISH', 'inbox:me', 'a ticket');
     await until(() => heard.length > 0, { what: 'it hears' });

@@ -14,7 +14,7 @@ interface Asked {
  * with what comes after it: a test that only its `aroundEach` gave up keeps its place among those that run, until none is left.
  */
 export default class SimulatedRunner extends TestRunner {
-  /** A test has as much simulated time as it would have real time: some wait for what must not take so long. */
+  /** The time limit of a test is also one of simulated time: some wait for what must not take so long. */
   async runTask(test: RunnerTestCase): Promise<void> {
     await watch(async () => TestRunner.getTestFn(test)(), test.timeout);
   }
