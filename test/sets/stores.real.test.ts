@@ -48,7 +48,7 @@ describe('in a Cluster', () => {
   });
 
   it('a master that hangs fails a set, and keeps none of its other locks from being given back [G395]', async () => {
-    const locks = await openCluster({ commandTimeoutMs: 1_000 });
+    const locks = await openCluster({ commandTimeoutMs: 3_000 });
     const set = await locks.acquireAll(keys);
     const [, hangs] = cluster.nodes as [RedisServer, RedisServer, RedisServer];
     hangs.pause();

@@ -15,6 +15,7 @@ interface Command {
 const WRONG_TYPE = new ReplyError('WRONGTYPE Operation against a key holding the wrong kind of value');
 const SYNTAX = new ReplyError('ERR syntax error');
 const NO_INTEGER = new ReplyError('ERR value is not an integer or out of range');
+const NOT_POSITIVE = new ReplyError('ERR value is out of range, must be positive');
 const NO_FLOAT = new ReplyError('ERR value is not a valid float');
 const NO_RANGE = new ReplyError('ERR min or max is not a float');
 
@@ -186,6 +187,16 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     },
   },
   CONFIG: { least: 2, run: config },
+  DEBUG: {
+    least: 2,
+    run(redis, [kind, count, prefix = 'key', size = '0']) {
+      const [keys, bytes] = [integer(count!), integer(size)];
+      if (kind!.toUpperCase() !== 'POPULATE') return SYNTAX;
+      if (keys === undefined || bytes === undefined || keys < 0 || bytes < 0) return NOT_POSITIVE;
+      populate(redis, keys, prefix, bytes);
+      return OK;
+    },
+  },
   FLUSHALL: {
     least: 0,
     run(redis) {
@@ -351,7 +362,7 @@ function ranked<T>(members: readonly T[], first: number, last: number): readonly
   return members.slice(Math.max(0, fromEnd(first)), Math.max(0, fromEnd(last) + 1));
 }
 
-/** In the order in which the keys came; the cursor is how many were looked at. */
+/** In the order in which the keys came; the cursor is the number of the next one. */
 function scan(redis: RedisData, [cursor, ...options]: readonly string[]): Reply {
   let [pattern, type]: [RegExp | undefined, string | undefined] = [undefined, undefined];
   let count: number | undefined = 10;
@@ -366,12 +377,19 @@ function scan(redis: RedisData, [cursor, ...options]: readonly string[]): Reply 
   const from = integer(cursor!);
   if (from === undefined) return new ReplyError('ERR invalid cursor');
   if (count === undefined) return NO_INTEGER;
-  const { names } = redis;
-  const next = from + count;
-  const found = names
-    .slice(from, next)
-    .filter((key) => (!pattern || pattern.test(key)) && (!type || typeOf(redis.entry(key)) === type));
-  return [next < names.length ? String(next) : '0', found];
+  if (count < 1) return SYNTAX;
+  const { names, next = 0 } = redis.part(from, count);
+  const isMeant = (key: string) => (!pattern || pattern.test(key)) && (!type || typeOf(redis.entry(key)) === type);
+  return [String(next), names.filter(isMeant)];
+}
+
+/** Makes keys that are not there yet, for a server that has many. @param bytes the length of each value; 0: as it comes */
+function populate(redis: RedisData, keys: number, prefix: string, bytes: number): void {
+  for (let number = 0; number < keys; number++) {
+    const [key, value] = [`${prefix}:${number}`, `value:${number}`];
+    if (redis.entry(key)) continue;
+    redis.change(key, { value: bytes === 0 ? value : value.slice(0, bytes).padEnd(bytes, '\0') });
+  }
 }
 
 function subscribe(

@@ -19,7 +19,12 @@ export const FIRST_US = 1_700_000_000_123_456;
 export const LOCKS = ['a', 'b', '{c}'];
 const lockOf = (name: string) => `lock:{${name}}`;
 const queueOf = (name: string) => `${lockOf(name)}:queue`;
-export const KEYS = [...LOCKS.flatMap((name) => [lockOf(name), queueOf(name)]), 'lock:fence', 'lock:admission'];
+export const KEYS = [
+  ...LOCKS.flatMap((name) => [lockOf(name), queueOf(name)]),
+  'lock:fence',
+  'lock:admission',
+  'lock:1', // of DEBUG POPULATE
+];
 /** The one that is listened to. */
 export const CHANNEL = 'inbox';
 
@@ -94,9 +99,10 @@ export function randomStep(random: () => number, us: number): Step {
       'SCAN',
       '0',
       'COUNT',
-      '1000',
+      pick(['1000', '1000', '1000', '0', 'x']),
       ...pick([[], ['MATCH', 'lock:{[ab]}*'], ['MATCH', '*\\{c*'], ['TYPE', 'zset']]),
     ],
+    () => ['DEBUG', 'POPULATE', pick(['0', '2', '3', '-1', 'x']), 'lock', ...pick([[], ['0'], ['3'], ['20'], ['-1']])],
     () => ['FLUSHALL'],
     () => ['CONFIG', 'SET', 'maxmemory', pick(['0', '0', '1'])], // full, or not
     () => ['CONFIG', pick(['GET', 'SET', 'NONSENSE']), pick(['maxmemory-policy', 'nonsense'])],

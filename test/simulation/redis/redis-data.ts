@@ -48,6 +48,9 @@ export class RedisData {
     ['save', ''],
   ]);
   readonly #keys = new Map<string, Entry>();
+  /** By which SCAN goes on: each key that comes has the next number, and keeps it. */
+  readonly #numbers = new Map<string, number>();
+  #lastNumber = 0;
   readonly #nowUs: () => number;
   readonly #timeUs: () => number;
   /** While a script runs, for which time stands still. */
@@ -100,21 +103,44 @@ export class RedisData {
     return this.names.map((key) => [key, copyOf(this.entry(key)!)]);
   }
 
+  /**
+   * A part of all keys: those that are there from the first part to the last one are in one of them.
+   *
+   * @param from the number of the first key, 0 at first
+   * @param count how many keys are looked at
+   * @returns where the next part begins; undefined: this is the last one
+   */
+  part(from: number, count: number): { readonly names: readonly string[]; readonly next?: number } {
+    const names: string[] = [];
+    for (const [key, number] of this.#numbers) {
+      if (number < from) continue;
+      if (names.length === count) return { names, next: number };
+      if (this.entry(key) !== undefined) names.push(key);
+    }
+    return { names };
+  }
+
   /** What is under the key now. */
   entry(key: string): Entry | undefined {
     const entry = this.#keys.get(key);
     if (entry?.expiresAt === undefined || this.ms <= entry.expiresAt) return entry;
-    this.#keys.delete(key);
+    this.change(key, undefined);
     return undefined;
   }
 
   change(key: string, entry: Entry | undefined): void {
-    if (entry) this.#keys.set(key, entry);
-    else this.#keys.delete(key);
+    if (entry) {
+      this.#keys.set(key, entry);
+      if (!this.#numbers.has(key)) this.#numbers.set(key, ++this.#lastNumber);
+    } else {
+      this.#keys.delete(key);
+      this.#numbers.delete(key);
+    }
   }
 
   flush(): void {
     this.#keys.clear();
+    this.#numbers.clear();
   }
 
   /** Compiles a script, if that was not done yet, so that EVALSHA knows it. */
