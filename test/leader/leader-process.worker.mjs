@@ -29,7 +29,7 @@ async function work(leadership) {
     }
     note('held', leadership, at);
     if (signal.aborted) endsAt = Math.min(endsAt, performance.now() + ENDS_IN_MS);
-    await sleep(5);
+    await sleep(1);
   }
   note('ended', leadership);
 }

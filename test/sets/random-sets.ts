@@ -33,7 +33,11 @@ async function takeRandomSets(services: readonly LockService[], keys: readonly s
 }
 
 /** Random sets exclude each other by key, all end, and nothing is left. */
-export async function expectSound(services: readonly LockService[], keys: readonly string[], count: number): Promise<void> {
+export async function expectSound(
+  services: readonly LockService[],
+  keys: readonly string[],
+  count: number,
+): Promise<void> {
   const { most, served, refusals, asked } = await takeRandomSets(services, keys, count);
   expect(most).toBe(1);
   expect(asked).toBe(3 * count * services.length);
