@@ -164,8 +164,8 @@ describe('Sentinels', () => {
   it('name the replicas and each other, tell of a failover, and have the former primary follow when it returns', async () => {
     const group = await SentinelGroup.start();
     onTestFinished(() => group.stop());
-    const [{ port, host }, ...others] = group.options.sentinels!;
-    const sentinel = new Redis(port!, host!, { enableReadyCheck: false });
+    const [first, ...others] = group.options.sentinels!;
+    const sentinel = new Redis(first!.port!, first!.host!, { enableReadyCheck: false });
     const listener = sentinel.duplicate();
     onTestFinished(() => {
       for (const client of [sentinel, listener]) client.disconnect();

@@ -305,6 +305,7 @@ class Compiler {
     const functions: Record<string, Readonly<Record<string, LuaFunction>>> = {
       string: library.string,
       math: library.math,
+      table: library.table,
     };
     if (!(name in (functions[room] ?? {}))) return refuse(node, `${room}.${name}`);
     return `lua.${room}.${name}(...${args})`;

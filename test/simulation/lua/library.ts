@@ -86,6 +86,16 @@ export const math: Readonly<Record<string, LuaFunction>> = {
   min: (...values) => Math.min(...values.map((value) => numberArgument(value, 'min'))),
 };
 
+export const table: Readonly<Record<string, LuaFunction>> = {
+  /** At the end of the list: the form with a place in it is not known. */
+  insert(list, value, ...more) {
+    if (!(list instanceof Table)) throw new LuaError(`bad argument to 'insert' (table expected, got ${typeOf(list)})`);
+    if (more.length > 0) throw new Error('The simulation does not know table.insert with a place.');
+    list.set(list.length + 1, value);
+    return undefined;
+  },
+};
+
 export const string: Readonly<Record<string, LuaFunction>> = {
   sub(value, from, to = -1) {
     const text = textArgument(value, 'sub');

@@ -55,10 +55,7 @@ export class ClusterNode {
   /** Messages of publish/subscribe that it has sent to other nodes. */
   readonly #sent = { publish: 0, publishshard: 0 };
 
-  constructor(
-    private readonly server: SimulatedServer,
-    private readonly timeoutMs: number,
-  ) {
+  constructor(private readonly server: SimulatedServer) {
     this.id = `${server.port}`.padEnd(40, 'c');
     this.#random = server.scheduler.stream(`cluster ${server.port}`);
   }
@@ -210,11 +207,12 @@ export class ClusterNode {
 
   /** Looks which nodes answer. */
   #look(): void {
-    const { scheduler } = this.server;
+    const { scheduler, data } = this.server;
+    const timeoutMs = Number(data.settings.get('cluster-node-timeout'));
     for (const { id, port } of this.#known.values()) {
       const isFailed = this.#failed.has(id);
       if (isAnswering(this.server, port) !== isFailed) continue;
-      scheduler.after(this.timeoutMs * 1_000 * (1 + this.#random() / 2), () => {
+      scheduler.after(timeoutMs * 1_000 * (1 + this.#random() / 2), () => {
         if (isAnswering(this.server, port) !== isFailed) return;
         if (isFailed) this.#failed.delete(id);
         else this.#failed.add(id);

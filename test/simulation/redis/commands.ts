@@ -1,5 +1,5 @@
 import { numberText } from '../lua/values.js';
-import type { Entry, RedisData, Subscriber } from './redis-data.js';
+import type { Entry, List, RedisData, Subscriber } from './redis-data.js';
 import { OK, ReplyError, Status, type Reply } from './replies.js';
 import { SortedSet, type Bound } from './sorted-set.js';
 
@@ -8,8 +8,6 @@ interface Command {
   /** How many arguments it has. */
   readonly least: number;
   readonly most?: number;
-  /** A replica refuses it. */
-  readonly writes?: true;
   /** @returns undefined when the reply was pushed */
   run(redis: RedisData, args: readonly string[], subscriber?: Subscriber): Reply | undefined;
 }
@@ -17,6 +15,7 @@ interface Command {
 const WRONG_TYPE = new ReplyError('WRONGTYPE Operation against a key holding the wrong kind of value');
 const SYNTAX = new ReplyError('ERR syntax error');
 const NO_INTEGER = new ReplyError('ERR value is not an integer or out of range');
+const NOT_POSITIVE = new ReplyError('ERR value is out of range, must be positive');
 const NO_FLOAT = new ReplyError('ERR value is not a valid float');
 const NO_RANGE = new ReplyError('ERR min or max is not a float');
 
@@ -31,10 +30,10 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
       return typeof entry.value === 'string' ? entry.value : WRONG_TYPE;
     },
   },
-  SET: { least: 2, writes: true, run: set },
+  SET: { least: 2, run: set },
+  INCR: { least: 1, most: 1, run: incr },
   DEL: {
     least: 1,
-    writes: true,
     run(redis, keys) {
       const existing = [...new Set(keys)].filter((key) => redis.entry(key) !== undefined);
       for (const key of existing) redis.change(key, undefined);
@@ -58,13 +57,11 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
   PEXPIRE: {
     least: 2,
     most: 2,
-    writes: true,
     run: (redis, [key, text]) => expire(redis, key!, integer(text!), redis.ms),
   },
   PEXPIREAT: {
     least: 2,
     most: 2,
-    writes: true,
     run: (redis, [key, text]) => expire(redis, key!, integer(text!), 0),
   },
   TIME: {
@@ -72,16 +69,14 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     most: 0,
     run: ({ timeUs }) => [String(Math.floor(timeUs / 1e6)), String(timeUs % 1e6)],
   },
-  ZADD: { least: 3, writes: true, run: zadd },
+  ZADD: { least: 3, run: zadd },
   ZREM: {
     least: 2,
-    writes: true,
     run: (redis, [key, ...members]) => ofSet(redis, key!, 0, (set) => redis.removeFrom(key!, set, members)),
   },
   ZREMRANGEBYSCORE: {
     least: 3,
     most: 3,
-    writes: true,
     run(redis, [key, from, to]) {
       const range = rangeOf(from!, to!);
       if (!range) return NO_RANGE;
@@ -154,7 +149,6 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
   },
   MSET: {
     least: 2,
-    writes: true,
     run(redis, args) {
       for (let at = 0; at < args.length; at += 2) redis.change(args[at]!, { value: args[at + 1]! });
       return OK;
@@ -163,7 +157,6 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
   PERSIST: {
     least: 1,
     most: 1,
-    writes: true,
     run(redis, [key]) {
       const entry = redis.entry(key!);
       if (entry?.expiresAt === undefined) return 0;
@@ -179,6 +172,21 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
       return entry ? (entry.expiresAt ?? -1) : -2;
     },
   },
+  LPUSH: {
+    least: 2,
+    run: (redis, [key, ...values]) => push(redis, key!, (list) => [...[...values].reverse(), ...list]),
+  },
+  RPUSH: { least: 2, run: (redis, [key, ...values]) => push(redis, key!, (list) => [...list, ...values]) },
+  LLEN: { least: 1, most: 1, run: (redis, [key]) => ofList(redis, key!, ({ length }) => length) },
+  LRANGE: {
+    least: 3,
+    most: 3,
+    run(redis, [key, from, to]) {
+      const [first, last] = [integer(from!), integer(to!)];
+      if (first === undefined || last === undefined) return NO_INTEGER;
+      return ofList(redis, key!, (list) => ranked(list, first, last));
+    },
+  },
   ZCARD: { least: 1, most: 1, run: (redis, [key]) => ofSet(redis, key!, 0, ({ size }) => size) },
   ZCOUNT: {
     least: 3,
@@ -188,9 +196,19 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
       return range ? ofSet(redis, key!, 0, (set) => set.within(...range).length) : NO_RANGE;
     },
   },
+  CONFIG: { least: 2, run: config },
+  DEBUG: {
+    least: 2,
+    run(redis, [kind, count, prefix = 'key', size = '0']) {
+      const [keys, bytes] = [integer(count!), integer(size)];
+      if (kind!.toUpperCase() !== 'POPULATE') return SYNTAX;
+      if (keys === undefined || bytes === undefined || keys < 0 || bytes < 0) return NOT_POSITIVE;
+      populate(redis, keys, prefix, bytes);
+      return OK;
+    },
+  },
   FLUSHALL: {
     least: 0,
-    writes: true,
     run(redis) {
       redis.flush();
       return OK;
@@ -208,16 +226,39 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
   },
 };
 
+/** Those that a full server refuses. */
+export const TAKING_MEMORY: ReadonlySet<string> = new Set(['INCR', 'LPUSH', 'MSET', 'RPUSH', 'SET', 'ZADD']);
+/** Those that change keys, or may. */
+export const WRITING: ReadonlySet<string> = new Set([
+  ...TAKING_MEMORY,
+  ...['DEL', 'FLUSHALL', 'PERSIST', 'PEXPIRE', 'PEXPIREAT', 'ZREM', 'ZREMRANGEBYSCORE'],
+]);
+
 function typeOf(entry: Entry | undefined): string {
   if (!entry) return 'none';
-  return typeof entry.value === 'string' ? 'string' : 'zset';
+  if (typeof entry.value === 'string') return 'string';
+  return entry.value instanceof SortedSet ? 'zset' : 'list';
 }
 
 /** @param absent the reply where there is no such key */
 function ofSet(redis: RedisData, key: string, absent: Reply, run: (set: SortedSet) => Reply): Reply {
   const value = redis.entry(key)?.value;
   if (value === undefined) return absent;
-  return typeof value === 'string' ? WRONG_TYPE : run(value);
+  return value instanceof SortedSet ? run(value) : WRONG_TYPE;
+}
+
+/** @param run gets an empty one where there is no such key */
+function ofList(redis: RedisData, key: string, run: (list: List) => Reply): Reply {
+  const value = redis.entry(key)?.value ?? [];
+  return typeof value === 'string' || value instanceof SortedSet ? WRONG_TYPE : run(value);
+}
+
+function push(redis: RedisData, key: string, grown: (list: List) => List): Reply {
+  return ofList(redis, key, (list) => {
+    const value = grown(list);
+    redis.change(key, { value, expiresAt: redis.entry(key)?.expiresAt });
+    return value.length;
+  });
 }
 
 /** @param sinceMs when the time begins, in milliseconds since 1970 */
@@ -257,6 +298,17 @@ function set(redis: RedisData, [key, value, ...options]: readonly string[]): Rep
   return isRefused ? null : OK;
 }
 
+function incr(redis: RedisData, [key]: readonly string[]): Reply {
+  const before = redis.entry(key!);
+  const text = before?.value ?? '0';
+  if (typeof text !== 'string') return WRONG_TYPE;
+  if (!/^(?:0|-?[1-9]\d*)$/.test(text) || BigInt.asIntN(64, BigInt(text)) !== BigInt(text)) return NO_INTEGER;
+  const next = BigInt(text) + 1n;
+  if (next !== BigInt.asIntN(64, next)) return new ReplyError('ERR increment or decrement would overflow');
+  redis.change(key!, { value: String(next), expiresAt: before?.expiresAt });
+  return Number(next);
+}
+
 function zadd(redis: RedisData, [key, ...rest]: readonly string[]): Reply {
   const options = new Set<string>();
   let at = 0;
@@ -270,8 +322,8 @@ function zadd(redis: RedisData, [key, ...rest]: readonly string[]): Reply {
     scores.push([rest[at + 1]!, score]);
   }
   const before = redis.entry(key!);
-  if (typeof before?.value === 'string') return WRONG_TYPE;
   const members = before?.value ?? new SortedSet();
+  if (!(members instanceof SortedSet)) return WRONG_TYPE;
   const added = new Set<string>();
   const changed: typeof scores = [];
   for (const [member, score] of scores) {
@@ -317,13 +369,16 @@ function byScores(from: string, to: string, [offset, count]: readonly [number, n
 function byRanks(from: string, to: string): Pick | ReplyError {
   const [first, last] = [integer(from), integer(to)];
   if (first === undefined || last === undefined) return NO_INTEGER;
-  return ({ members }) => {
-    const fromEnd = (rank: number) => (rank < 0 ? members.length + rank : rank);
-    return members.slice(Math.max(0, fromEnd(first)), Math.max(0, fromEnd(last) + 1));
-  };
+  return ({ members }) => ranked(members, first, last);
 }
 
-/** In the order in which the keys came; the cursor is how many were looked at. */
+/** Negative ranks count from the end. */
+function ranked<T>(members: readonly T[], first: number, last: number): readonly T[] {
+  const fromEnd = (rank: number) => (rank < 0 ? members.length + rank : rank);
+  return members.slice(Math.max(0, fromEnd(first)), Math.max(0, fromEnd(last) + 1));
+}
+
+/** In the order in which the keys came; the cursor is the number of the next one. */
 function scan(redis: RedisData, [cursor, ...options]: readonly string[]): Reply {
   let [pattern, type]: [RegExp | undefined, string | undefined] = [undefined, undefined];
   let count: number | undefined = 10;
@@ -338,12 +393,19 @@ function scan(redis: RedisData, [cursor, ...options]: readonly string[]): Reply 
   const from = integer(cursor!);
   if (from === undefined) return new ReplyError('ERR invalid cursor');
   if (count === undefined) return NO_INTEGER;
-  const { names } = redis;
-  const next = from + count;
-  const found = names
-    .slice(from, next)
-    .filter((key) => (!pattern || pattern.test(key)) && (!type || typeOf(redis.entry(key)) === type));
-  return [next < names.length ? String(next) : '0', found];
+  if (count < 1) return SYNTAX;
+  const { names, next = 0 } = redis.part(from, count);
+  const isMeant = (key: string) => (!pattern || pattern.test(key)) && (!type || typeOf(redis.entry(key)) === type);
+  return [String(next), names.filter(isMeant)];
+}
+
+/** Makes keys that are not there yet, for a server that has many. @param bytes the length of each value; 0: as it comes */
+function populate(redis: RedisData, keys: number, prefix: string, bytes: number): void {
+  for (let number = 0; number < keys; number++) {
+    const [key, value] = [`${prefix}:${number}`, `value:${number}`];
+    if (redis.entry(key)) continue;
+    redis.change(key, { value: bytes === 0 ? value : value.slice(0, bytes).padEnd(bytes, '\0') });
+  }
 }
 
 function subscribe(
@@ -358,6 +420,22 @@ function subscribe(
     channels.set(name, subscribers.add(subscriber));
     subscriber.push([kind, name, 1]);
   }
+}
+
+function config({ settings }: RedisData, [kind, ...rest]: readonly string[]): Reply {
+  if (kind!.toUpperCase() === 'GET') {
+    const isMeant = glob(rest[0]!);
+    return [...settings].filter(([name]) => isMeant.test(name)).flat();
+  }
+  if (kind!.toUpperCase() !== 'SET') return new ReplyError(`ERR unknown subcommand '${kind}'. Try CONFIG HELP.`);
+  if (rest.length < 2) return new ReplyError("ERR wrong number of arguments for 'config|set' command");
+  if (rest.length % 2 > 0) return SYNTAX;
+  const names = rest.filter((_, at) => at % 2 === 0);
+  const unknown = names.find((name) => !settings.has(name.toLowerCase()));
+  if (unknown !== undefined)
+    return new ReplyError(`ERR Unknown option or number of arguments for CONFIG SET - '${unknown}'`);
+  for (const [at, name] of names.entries()) settings.set(name.toLowerCase(), rest[2 * at + 1]!);
+  return OK;
 }
 
 function integer(text: string): number | undefined {

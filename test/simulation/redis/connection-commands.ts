@@ -1,4 +1,5 @@
-import type { Push, RedisData } from './redis-data.js';
+import { COMMANDS } from './commands.js';
+import { USED_MEMORY, type Push, type RedisData } from './redis-data.js';
 import { OK, ReplyError, Status, type Reply } from './replies.js';
 import type { ReplicatedConnection, Replication } from './replication.js';
 
@@ -20,15 +21,16 @@ export interface ServerOfCommands {
   readonly data: RedisData;
   readonly replication: Replication;
   readonly priority: number;
+  readonly port: number;
   readonly runId: string;
   /** Of a Cluster. */
   readonly cluster?: object;
   readonly uptimeS: number;
   readonly calls: Map<string, number>;
-  readonly settings: Map<string, string>;
   readonly connections: ReadonlySet<ConnectionOfCommands>;
   follow(primary: { readonly port: number }): void;
   promote(): void;
+  save(): void;
 }
 
 export type ConnectionCommand = (
@@ -42,27 +44,19 @@ export const CONNECTION_COMMANDS: Readonly<Record<string, ConnectionCommand>> = 
   HELLO: () => new ReplyError('NOPROTO unsupported protocol version'), // so that clients speak RESP2
   PING: (_server, [text]) => text ?? new Status('PONG'),
   ECHO: (_server, [text]) => text!,
-  SELECT: ({ cluster }, [index]) =>
-    cluster && index !== '0' ? new ReplyError('ERR SELECT is not allowed in cluster mode') : OK,
+  SELECT: (_server, [database]) => (database === '0' ? OK : new ReplyError('ERR DB index is out of range')), // it has but one
   CLUSTER: () => new ReplyError('ERR This instance has cluster support disabled'),
   CLIENT: client,
-  CONFIG(server, [kind, name, value]) {
-    switch (kind!.toUpperCase()) {
-      case 'GET': {
-        const isMeant = new RegExp(`^${name!.replaceAll('*', '.*')}$`);
-        return [...server.settings].filter(([setting]) => isMeant.test(setting)).flat();
-      }
-      case 'SET':
-        server.settings.set(name!.toLowerCase(), value!);
-        return OK;
-      case 'RESETSTAT':
-        server.calls.clear();
-        return OK;
-      default:
-        return new ReplyError(`ERR unknown subcommand '${kind}'`);
-    }
+  CONFIG(server, args) {
+    if (!/^resetstat$/i.test(args[0]!)) return COMMANDS.CONFIG!.run(server.data, args);
+    server.calls.clear();
+    return OK;
   },
   INFO: (server, sections) => infoOf(server, sections.map((section) => section.toLowerCase())), // prettier-ignore
+  SAVE(server) {
+    server.save();
+    return OK;
+  },
   ROLE: ({ replication }) => replication.role,
   REPLICAOF: replicaOf,
   SLAVEOF: replicaOf,
@@ -105,14 +99,18 @@ function client(server: ServerOfCommands, args: readonly string[], connection: C
     case 'ID':
       return connection.id;
     case 'SETNAME':
+      if (!/^[!-~]*$/.test(rest[0]!))
+        return new ReplyError('ERR Client names cannot contain spaces, newlines or special characters.');
       connection.name = rest[0]!;
       return OK;
+    case 'GETNAME':
+      return connection.name || null;
     case 'SETINFO':
       return OK;
-    case 'LIST': {
-      const chosen = [...server.connections].filter(filterOf(rest));
-      return chosen.map(lineOf).join('');
-    }
+    case 'INFO':
+      return lineOf(connection);
+    case 'LIST':
+      return [...server.connections].filter(filterOf(rest)).map(lineOf).join('');
     case 'KILL': {
       const skipsItself = !/^no$/i.test(rest[rest.findIndex((arg) => /^skipme$/i.test(arg)) + 1] ?? '');
       const doomed = [...server.connections].filter(
@@ -152,16 +150,18 @@ function typeOf({ subscriptions, listeningPort }: ConnectionOfCommands): 'normal
 }
 
 function infoOf(
-  { runId, uptimeS, calls, settings, replication, priority, cluster }: ServerOfCommands,
+  { data: { settings }, port, runId, uptimeS, calls, replication, priority, cluster }: ServerOfCommands,
   sections: readonly string[],
 ): string {
   const all: Readonly<Record<string, () => string>> = {
     server: () =>
-      `redis_version:7.4.0\r\nredis_mode:${cluster ? 'cluster' : 'standalone'}\r\nprocess_id:1\r\nrun_id:${runId}\r\nuptime_in_seconds:${uptimeS}\r\n`,
+      `redis_version:7.4.0\r\nredis_mode:${cluster ? 'cluster' : 'standalone'}\r\nprocess_id:1\r\nrun_id:${runId}\r\ntcp_port:${port}\r\nuptime_in_seconds:${uptimeS}\r\n`,
     replication: () => replication.info(priority),
-    persistence: () => `loading:0\r\naof_enabled:${settings.get('appendonly') === 'yes' ? 1 : 0}\r\n`,
-    memory: () => 'used_memory:1000000\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n',
     cluster: () => `cluster_enabled:${cluster ? 1 : 0}\r\n`,
+    persistence: () => `loading:0\r\naof_enabled:${settings.get('appendonly') === 'yes' ? 1 : 0}\r\n`,
+    memory: () =>
+      `used_memory:${USED_MEMORY}\r\nmaxmemory:${settings.get('maxmemory')}\r\n` +
+      `maxmemory_policy:${settings.get('maxmemory-policy')}\r\n`,
     commandstats: () => [...calls].map(([name, count]) => `cmdstat_${name}:calls=${count},usec=1\r\n`).join(''),
   };
   const chosen = sections.length > 0 ? sections : ['server', 'replication', 'persistence', 'memory', 'cluster'];

@@ -73,6 +73,7 @@ interface Simulated {
 
 /** Both servers without keys. */
 async function fresh(): Promise<{ simulated: Simulated }> {
+  await real.config('SET', 'maxmemory', '0');
   await real.flushall();
   heard = [];
   // Its own clock stands still: whatever has expired, or is left of a ttl, is compared by the time that the real server took.

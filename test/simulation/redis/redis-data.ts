@@ -1,13 +1,20 @@
 import { createHash } from 'node:crypto';
 import { compile, type CompiledScript } from '../lua/compile.js';
 import { numberText } from '../lua/values.js';
-import type { SortedSet } from './sorted-set.js';
+import { SortedSet } from './sorted-set.js';
 
 /** What is under a key. A sorted set is changed in place. */
 export interface Entry {
-  readonly value: string | SortedSet;
+  readonly value: string | SortedSet | List;
   /** When it expires, in milliseconds since 1970; undefined: never. */
   readonly expiresAt?: number;
+}
+
+export type List = readonly string[];
+
+/** As it is now, whatever changes later. */
+export function copyOf({ value, expiresAt }: Entry): Entry {
+  return { value: value instanceof SortedSet ? new SortedSet(value.members) : value, expiresAt };
 }
 
 /** `['message', channel, text]`, `['pmessage', pattern, channel, text]`, `['subscribe', channel, count]` and the like. */
@@ -33,14 +40,29 @@ export interface Script {
 /** Compiled once, for all servers. */
 const compiled = new Map<string, Script>();
 
-/** What a server has: keys that expire, scripts, and who subscribes to its channels. */
+/** How much memory a server says that it uses, in bytes. */
+export const USED_MEMORY = 1_000_000;
+
+/** What a server has: keys that expire, scripts, settings, and who subscribes to its channels. */
 export class RedisData {
   readonly channels = new Map<string, Set<Subscriber>>();
   readonly shardChannels = new Map<string, Set<Subscriber>>();
   readonly patterns = new Map<string, PatternSubscription>();
   /** Those that EVALSHA knows, by the SHA-1 of their source. */
   readonly scripts = new Map<string, Script>();
+  /** What CONFIG knows, by name. */
+  readonly settings = new Map([
+    ['appendfsync', 'everysec'],
+    ['appendonly', 'no'],
+    ['cluster-node-timeout', '15000'],
+    ['maxmemory', '0'],
+    ['maxmemory-policy', 'noeviction'],
+    ['save', ''],
+  ]);
   readonly #keys = new Map<string, Entry>();
+  /** By which SCAN goes on: each key that comes has the next number, and keeps it. */
+  readonly #numbers = new Map<string, number>();
+  #lastNumber = 0;
   readonly #nowUs: () => number;
   readonly #timeUs: () => number;
   /** While a script runs, for which time stands still. */
@@ -88,6 +110,36 @@ export class RedisData {
     return [...this.#keys.keys()].filter((key) => this.entry(key) !== undefined);
   }
 
+  /** Whether it refuses whatever takes more memory. */
+  get isFull(): boolean {
+    const limit = Number(this.settings.get('maxmemory'));
+    if (limit === 0 || limit >= USED_MEMORY) return false;
+    if (this.settings.get('maxmemory-policy') === 'noeviction') return true;
+    throw new Error('The simulated Redis evicts no keys.');
+  }
+
+  /** All keys as they are now. */
+  copy(): (readonly [key: string, entry: Entry])[] {
+    return this.names.map((key) => [key, copyOf(this.entry(key)!)]);
+  }
+
+  /**
+   * A part of all keys: those that are there from the first part to the last one are in one of them.
+   *
+   * @param from the number of the first key, 0 at first
+   * @param count how many keys are looked at
+   * @returns where the next part begins; undefined: this is the last one
+   */
+  part(from: number, count: number): { readonly names: readonly string[]; readonly next?: number } {
+    const names: string[] = [];
+    for (const [key, number] of this.#numbers) {
+      if (number < from) continue;
+      if (names.length === count) return { names, next: number };
+      if (this.entry(key) !== undefined) names.push(key);
+    }
+    return { names };
+  }
+
   /** What is under the key now. */
   entry(key: string): Entry | undefined {
     const entry = this.#keys.get(key);
@@ -98,11 +150,16 @@ export class RedisData {
 
   change(key: string, entry: Entry | undefined): void {
     const before = this.#keys.get(key);
-    if (entry) this.#keys.set(key, entry);
-    else this.#keys.delete(key);
+    if (entry) {
+      this.#keys.set(key, entry);
+      if (!this.#numbers.has(key)) this.#numbers.set(key, ++this.#lastNumber);
+    } else {
+      this.#keys.delete(key);
+      this.#numbers.delete(key);
+    }
     if (!this.onEffect || this.#isApplying) return;
-    const isSameSet = entry !== undefined && typeof entry.value !== 'string' && entry.value === before?.value;
-    const effects = isSameSet ? [expiryOf(key, entry)] : [...(before ? [['DEL', key]] : []), ...creationOf(key, entry)];
+    const isSame = entry !== undefined && typeof entry.value !== 'string' && entry.value === before?.value;
+    const effects = isSame ? [expiryOf(key, entry)] : [...(before ? [['DEL', key]] : []), ...creationOf(key, entry)];
     for (const effect of effects) this.onEffect(effect);
   }
 
@@ -123,6 +180,7 @@ export class RedisData {
 
   flush(): void {
     this.#keys.clear();
+    this.#numbers.clear();
     this.#tell(['FLUSHALL']);
   }
 
@@ -191,7 +249,8 @@ function creationOf(key: string, entry: Entry | undefined): (readonly string[])[
   const { value, expiresAt } = entry;
   if (typeof value === 'string')
     return [['SET', key, value, ...(expiresAt === undefined ? [] : ['PXAT', String(expiresAt)])]];
-  return [additionOf(key, value.members), ...(expiresAt === undefined ? [] : [expiryOf(key, entry)])];
+  const addition = value instanceof SortedSet ? additionOf(key, value.members) : ['RPUSH', key, ...value];
+  return [addition, ...(expiresAt === undefined ? [] : [expiryOf(key, entry)])];
 }
 
 function additionOf(key: string, members: SortedSet['members']): readonly string[] {

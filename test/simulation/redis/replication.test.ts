@@ -89,6 +89,7 @@ function simulatedPair(): SimulatedPair {
 /** @returns whether that was done before anything has expired */
 async function compareSequence(seed: number): Promise<boolean> {
   const random = randomOf(seed);
+  for (const server of [real.primary, real.replica]) await server.config('SET', 'maxmemory', '0');
   await real.primary.flushall();
   await replicated();
   real.heard = [];

@@ -2,7 +2,7 @@ import type { Listener, Network, Peer } from '../network.js';
 import type { Scheduler } from '../scheduler.js';
 import { ClusterNode } from './cluster.js';
 import { CONNECTION_COMMANDS, type ConnectionCommand } from './connection-commands.js';
-import { RedisData, type Entry, type Push, type Subscriber } from './redis-data.js';
+import { copyOf, RedisData, type Entry, type Push, type Subscriber } from './redis-data.js';
 import { RedisEngine } from './redis-engine.js';
 import type { Reply } from './replies.js';
 import { Replication, type Lag, type ReplicatedConnection } from './replication.js';
@@ -13,22 +13,21 @@ const COMMAND_US = [8, 28] as const;
 /** The wall clock of servers at the beginning of a simulation, in microseconds since 1970. */
 const EPOCH_US = 1_700_000_000_000_000;
 
-export interface ServerSettings {
+export interface ServerOptions {
   /** The port of its primary, whenever it starts. */
   readonly replicaOf?: number;
   /** As Sentinel reads it: the replica with the lowest one is promoted, and one with 0 never is. */
   readonly priority?: number;
-  /** Makes it a node of a Cluster: after so long it takes others for failed that do not answer. */
-  readonly clusterTimeoutMs?: number;
+  /** Whether it is a node of a Cluster, which takes others for failed that do not answer for its `cluster-node-timeout`. */
+  readonly isInCluster?: boolean;
   /** Beside those that every server has. */
   readonly commands?: Readonly<Record<string, ConnectionCommand>>;
 }
 
 /** A Redis server on a port of the network: it runs one command after the other. */
 export class SimulatedServer implements Listener {
-  /** How often each command ran, by lower-case name. */
+  /** How often each command ran since it started, by lower-case name. */
   readonly calls = new Map<string, number>();
-  readonly settings = new Map<string, string>();
   readonly connections = new Set<Connection>();
   /** Called when it begins to answer, or ceases to. */
   readonly watchers = new Set<() => void>();
@@ -42,24 +41,26 @@ export class SimulatedServer implements Listener {
   readonly #random: () => number;
   readonly #queue: (() => void)[] = [];
   #engine!: RedisEngine;
+  readonly #configured = new Map<string, string>();
   #startedAt = 0;
   #starts = 0;
   #connections = 0;
   #isUp = false;
   #isBusy = false;
   #isPaused = false;
+  /** What SAVE has written. */
+  #snapshot: readonly (readonly [string, Entry])[] = [];
 
   constructor(
     readonly scheduler: Scheduler,
     readonly network: Network,
     readonly port: number,
-    /** Whether it comes back with its data. */
+    /** Whether it comes back with its data, and not with its last snapshot. */
     private readonly isPersistent: boolean,
-    private readonly configured: ServerSettings = {},
+    private readonly options: ServerOptions = {},
   ) {
     this.#random = scheduler.stream(`server ${port}`);
-    const { clusterTimeoutMs } = configured;
-    if (clusterTimeoutMs !== undefined) this.cluster = new ClusterNode(this, clusterTimeoutMs);
+    if (options.isInCluster) this.cluster = new ClusterNode(this);
     this.start();
   }
 
@@ -67,12 +68,22 @@ export class SimulatedServer implements Listener {
     return this.#isUp && !this.#isPaused;
   }
 
+  /** The whole second it is in, less that in which it started: so it is one soon after a start late in a second. */
   get uptimeS(): number {
-    return Math.floor((this.scheduler.now - this.#startedAt) / 1_000_000);
+    const second = (us: number) => Math.floor((EPOCH_US + us) / 1_000_000);
+    return second(this.scheduler.now) - second(this.#startedAt);
+  }
+
+  /** Gives it settings as a file of them does: those of CONFIG SET last until it restarts. */
+  configure(settings: Iterable<readonly [name: string, value: string]>): void {
+    for (const [name, value] of settings) {
+      this.#configured.set(name, value);
+      this.data.settings.set(name, value);
+    }
   }
 
   get priority(): number {
-    return this.configured.priority ?? 100;
+    return this.options.priority ?? 100;
   }
 
   /** Follows a primary, as by `REPLICAOF`. */
@@ -89,19 +100,21 @@ export class SimulatedServer implements Listener {
   /** @param entries what it has at first */
   start(entries: Iterable<readonly [string, Entry]> = []): void {
     this.#startedAt = this.scheduler.now;
+    this.calls.clear();
     this.runId = `${this.port}${this.#starts++}`.padEnd(40, 'a');
     this.data = new RedisData({ nowUs: () => EPOCH_US + this.scheduler.now });
-    for (const [key, entry] of entries) this.data.change(key, entry);
+    for (const [key, entry] of entries) this.data.change(key, copyOf(entry));
     this.#engine = new RedisEngine(
       this.data,
       (name, args) => this.#count(name, args),
       this.cluster && ((name, args) => this.cluster!.refusalOfScript(name, args)),
     );
-    this.settings.set('appendonly', this.isPersistent ? 'yes' : 'no').set('appendfsync', 'always');
+    for (const [name, value] of this.#configured) this.data.settings.set(name, value);
+    if (this.isPersistent) this.data.settings.set('appendonly', 'yes');
     this.replication = new Replication(this, this.runId);
     if (!this.network.listen(this.port, this)) throw new Error(`The simulated port ${this.port} is taken.`);
     this.#isUp = true;
-    const { replicaOf } = this.configured;
+    const { replicaOf } = this.options;
     if (replicaOf !== undefined) this.replication.follow(replicaOf, this.lag, 'new');
     this.cluster?.onStart(this.data);
     this.#tellWatchers();
@@ -121,7 +134,11 @@ export class SimulatedServer implements Listener {
 
   restart(): void {
     this.kill();
-    this.start(this.isPersistent ? this.data.names.map((key) => [key, this.data.entry(key)!] as const) : []);
+    this.start(this.isPersistent ? this.data.copy() : this.#snapshot);
+  }
+
+  save(): void {
+    this.#snapshot = this.data.copy();
   }
 
   /** As SIGSTOP: connections stay open, and can be made, and nothing answers. */
@@ -184,7 +201,7 @@ export class SimulatedServer implements Listener {
     const [name = '', ...rest] = args;
     connection.command = name.toLowerCase();
     const command = name.toUpperCase();
-    const own = this.cluster?.commands[command] ?? this.configured.commands?.[command] ?? CONNECTION_COMMANDS[command];
+    const own = this.cluster?.commands[command] ?? this.options.commands?.[command] ?? CONNECTION_COMMANDS[command];
     if (own || /^eval(sha)?$/i.test(name)) this.#count(name, rest);
     const refusal = own ? undefined : this.cluster?.refusalOf(args, connection);
     const reply = refusal ?? (own ? own(this, rest, connection) : this.#engine.execute(args, connection));

@@ -1,37 +1,32 @@
-import { Redis } from 'ioredis';
+import { AdminConnection } from '../../support/admin-connection.js';
 import type { RedisServerOptions } from '../../support/redis-server.js';
 import type { SimulatedServer } from '../redis/simulated-server.js';
 import { simulation } from './simulation.js';
 
-/** The settings that the simulated Redis has. */
-const SETTINGS = [
-  'appendonly',
-  'appendfsync',
-  'save',
-  'replicaof',
-  'replica-priority',
-  'cluster-enabled',
-  'cluster-node-timeout',
-];
+/** Settings of its place among servers, beside those that CONFIG knows. */
+const OF_ITS_PLACE = ['replicaof', 'replica-priority', 'cluster-enabled'];
 
 /** Stands in for the class of test/support/redis-server.ts, on a simulated server. */
 export class RedisServer {
-  #admin?: Redis;
+  readonly #admin: AdminConnection;
 
-  private constructor(private readonly server: SimulatedServer) {}
+  private constructor(private readonly server: SimulatedServer) {
+    this.#admin = new AdminConnection(server.port);
+  }
 
   static async start({ args = [], port }: RedisServerOptions = {}): Promise<RedisServer> {
     const settings = settingsOf(args);
-    const unknown = [...settings.keys()].filter((name) => !SETTINGS.includes(name));
+    const number = (text?: string) => (text === undefined ? undefined : Number(text));
+    const server = simulation().startServer(port, settings.get('appendonly') === 'yes', {
+      replicaOf: number(settings.get('replicaof')?.split(' ')[1]),
+      priority: number(settings.get('replica-priority')),
+      isInCluster: settings.get('cluster-enabled') === 'yes',
+    });
+    for (const name of OF_ITS_PLACE) settings.delete(name);
+    const unknown = [...settings.keys()].filter((name) => !server.data.settings.has(name));
     if (unknown.length > 0) throw new Error(`The simulated Redis has no settings ${unknown.join(', ')}.`);
-    const [primary, priority] = [settings.get('replicaof')?.split(' ')[1], settings.get('replica-priority')];
-    return new RedisServer(
-      simulation().startServer(port, settings.get('appendonly') === 'yes', {
-        replicaOf: primary === undefined ? undefined : Number(primary),
-        priority: priority === undefined ? undefined : Number(priority),
-        clusterTimeoutMs: settings.has('cluster-enabled') ? Number(settings.get('cluster-node-timeout')) : undefined,
-      }),
-    );
+    server.configure(settings);
+    return new RedisServer(server);
   }
 
   get port(): number {
@@ -55,8 +50,7 @@ export class RedisServer {
   }
 
   async kill(): Promise<void> {
-    this.#admin?.disconnect();
-    this.#admin = undefined;
+    this.#admin.close();
     this.server.kill();
   }
 
@@ -70,8 +64,7 @@ export class RedisServer {
   }
 
   command(name: string, ...args: (string | number)[]): Promise<unknown> {
-    this.#admin ??= this.#connect();
-    return this.#admin.call(name, ...args);
+    return this.#admin.command(name, ...args);
   }
 
   async keys(pattern = '*'): Promise<string[]> {
@@ -85,25 +78,10 @@ export class RedisServer {
   async resetCalls(): Promise<void> {
     this.server.calls.clear();
   }
-
-  #connect(): Redis {
-    const admin = new Redis(this.port, '127.0.0.1', {
-      protocol: 2,
-      disableClientInfo: true,
-      enableReadyCheck: false,
-      retryStrategy: () => null,
-      commandTimeout: 2_000,
-    });
-    admin.on('error', () => {});
-    admin.on('end', () => {
-      if (this.#admin === admin) this.#admin = undefined;
-    });
-    return admin;
-  }
 }
 
 /** The settings in the arguments of a server: `--replicaof 127.0.0.1 6379`, in one argument or in several. */
-function settingsOf(args: readonly string[]): ReadonlyMap<string, string> {
+function settingsOf(args: readonly string[]): Map<string, string> {
   const settings = new Map<string, string>();
   let name = '';
   for (const arg of args) {

@@ -1,7 +1,7 @@
 import { Network, SimulatedListener, SimulatedSocket } from '../network.js';
 import { SimulatedProcess } from '../process.js';
 import { SimulatedSentinels } from '../redis/sentinel.js';
-import { SimulatedServer, type ServerSettings } from '../redis/simulated-server.js';
+import { SimulatedServer, type ServerOptions } from '../redis/simulated-server.js';
 import { Scheduler } from '../scheduler.js';
 
 /** What one test file runs in: a process in simulated time, with a network of its own. */
@@ -20,7 +20,7 @@ export class Simulation {
     this.random = this.scheduler.stream('Math.random');
   }
 
-  startServer(port: number | undefined, isPersistent: boolean, settings?: ServerSettings): SimulatedServer {
+  startServer(port: number | undefined, isPersistent: boolean, settings?: ServerOptions): SimulatedServer {
     return new SimulatedServer(this.scheduler, this.network, port ?? this.network.freePort(), isPersistent, settings);
   }
 

@@ -2,6 +2,7 @@ import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { LockService } from '../../lib/core/service/lock.service.js';
 import { COMMANDS_IN_FLIGHT } from '../../lib/stores/redis/scripts/lane.js';
 import { openLocks } from '../support/open-locks.js';
+import { untilSubscribers } from '../support/queue.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { clientOf, freeOn, redisServers } from '../support/stage.js';
 import { until } from '../support/until.js';
@@ -24,10 +25,14 @@ describe('To a node of a Redlock that lags behind', () => {
     await freeOn(nodes, 'warm-up');
     // It waits once, so that it listens for its turn on all nodes.
     for (const node of nodes) await node.command('SET', 'lock:{taken}', 'another', 'PX', 60_000);
-    await locks.acquire('taken', { waitMs: 1_000 }).catch(() => {});
-    await until(async () => (await late.keys()).every((key) => !key.includes('queue')), {
-      what: 'it has left the queue',
-    });
+    const isQueued = async () => (await late.keys()).some((key) => key.includes('queue'));
+    const patience = new AbortController();
+    const waiting = locks.acquire('taken', { signal: patience.signal });
+    for (const node of nodes) await untilSubscribers(node, 1);
+    await until(isQueued, { what: 'it waits in the queue' });
+    patience.abort();
+    await expect(waiting).rejects.toThrow();
+    await until(async () => !(await isQueued()), { what: 'it has left the queue' });
     const watching = clientOf(late);
     await watching.ping(); // a command of its own that ran while MONITOR begins would confuse the client
     const monitor = await watching.monitor();
@@ -79,7 +84,7 @@ describe('To a node of a Redlock that lags behind', () => {
   });
 
   it('no vote is sent that would put a call which has given up into the queue', async () => {
-    await expect(locks.acquire('taken', { waitMs: 1_000 })).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
+    await expect(locks.acquire('taken', { waitMs: 5_000 })).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
     await resume();
     await locks.acquire('behind them');
     await until(() => ran.some((command) => command.includes('lock:{behind them}')), { what: 'the node runs it' });
