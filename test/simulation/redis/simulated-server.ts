@@ -1,6 +1,6 @@
 import type { Listener, Network, Peer } from '../network.js';
 import type { Scheduler } from '../scheduler.js';
-import { CONNECTION_COMMANDS } from './connection-commands.js';
+import { connectionCommand } from './connection-commands.js';
 import { copyOf, RedisData, type Entry, type Subscriber } from './redis-data.js';
 import { RedisEngine } from './redis-engine.js';
 import type { Reply } from './replies.js';
@@ -100,6 +100,16 @@ export class SimulatedServer implements Listener {
     this.#work();
   }
 
+  /** It does nothing else meanwhile. */
+  sleep(us: number, wakeUp: () => void): void {
+    this.#isBusy = true;
+    this.scheduler.after(us, () => {
+      this.#isBusy = false;
+      wakeUp();
+      this.#work();
+    });
+  }
+
   accept(client: Peer): Peer {
     const connection = new Connection(
       ++this.#connections,
@@ -136,7 +146,7 @@ export class SimulatedServer implements Listener {
   #answer(connection: Connection, args: readonly string[]): void {
     if (!connection.isOpen) return;
     const [name = '', ...rest] = args;
-    const own = CONNECTION_COMMANDS[name.toUpperCase()];
+    const own = connectionCommand(args);
     if (own || /^eval(sha)?$/i.test(name)) this.#count(name, rest);
     const reply = own ? own(this, rest, connection) : this.#engine.execute(args, connection);
     if (reply === undefined) return;
