@@ -170,7 +170,8 @@ describe('run', () => {
 
   it('it does not run the command without servers, and exits with 69', async () => {
     const file = freshFile();
-    const { code } = await call(['run', 'x', '--redis', 'redis://127.0.0.1:1', ...shell(`touch ${file}`)]);
+    const argv = ['run', 'x', '--redis', 'redis://127.0.0.1:1', ...shell(`touch ${file}`)];
+    const { code } = await call(argv, { connectMs: 200 });
     expect(code).toBe(69);
     expect(existsSync(file)).toBe(false);
   });
