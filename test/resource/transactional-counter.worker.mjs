@@ -125,6 +125,13 @@ serve({
   async addMany(method, id, count) {
     await Promise.all(Array.from({ length: count }, () => counter[method](id)));
   },
+  forget() {
+    letCommit?.();
+    mayCommit = Promise.resolve();
+    reads = 0;
+    isAtCommit = false;
+    warnings.length = 0;
+  },
   /** From now on transactions stop before their commit. */
   holdCommits() {
     mayCommit = new Promise((resolve) => (letCommit = resolve));
