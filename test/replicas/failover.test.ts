@@ -15,14 +15,14 @@ const ONE = { count: 1, timeoutMs: 10_000 };
 describe('A failover by Sentinel', () => {
   /** One for each test, which get ready side by side. */
   let groups: SentinelGroup[];
-  let next = 0;
+  let taken = 0;
   beforeAll(async () => {
     groups = await Promise.all(Array.from({ length: 4 }, () => SentinelGroup.start()));
   });
   afterAll(() => Promise.all(groups.map((group) => group.stop())));
 
   it('a failover to a replica that has not received a lock loses it, also when another replica acknowledged it: the second holder has the greater token [G71]', async () => {
-    const group = groups[next++]!;
+    const group = groups[taken++]!;
     const naive = clientOf(group);
     const [plain, withOne] = [await locksOf(group), await locksOf(group, { waitForReplicas: ONE })];
     const withBoth = await locksOf(group, { waitForReplicas: { count: 2, timeoutMs: 1_000 } });
@@ -45,7 +45,7 @@ describe('A failover by Sentinel', () => {
   });
 
   it('a failover to the replica that acknowledged a lock keeps it: others are refused, and its holder extends and releases it [G72]', async () => {
-    const group = groups[next++]!;
+    const group = groups[taken++]!;
     const holder = await locksOf(group, { waitForReplicas: ONE });
     group.replicas[1].stream.dropReplies(); // so it was the other one that acknowledged
     const lock = await holder.acquire('key');
@@ -66,7 +66,7 @@ describe('A failover by Sentinel', () => {
   });
 
   it('waiters outlast a failover if commandTimeoutMs is longer, and the lock is handed over to one on the new primary [G80]', async () => {
-    const group = groups[next++]!;
+    const group = groups[taken++]!;
     const options = { waitForReplicas: ONE, commandTimeoutMs: 20_000 };
     const [holder, waiter] = [await locksOf(group, options), await locksOf(group, options)];
     const lock = await holder.acquire('key');
@@ -92,7 +92,7 @@ describe('A failover by Sentinel', () => {
   });
 
   it('waiters of a failover that is longer than commandTimeoutMs are rejected within that time, leave nothing behind, and may ask again [G81]', async () => {
-    const group = groups[next++]!;
+    const group = groups[taken++]!;
     const [holder, waiter] = [await locksOf(group), await locksOf(group, { commandTimeoutMs: 600 })];
     const lock = await holder.acquire('key', { ttlMs: 3_000, watchdog: false });
     const waiting = expect(waiter.acquire('key', { waitMs: 60_000 })).rejects.toMatchObject({
