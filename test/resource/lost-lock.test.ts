@@ -12,7 +12,10 @@ it('a write that is refused under a lost lock is told as the outcome of its loss
     client.disconnect();
     await redis.stop();
   });
-  const [first, second] = await Promise.all([openLocks({ redis: redis.url }), openLocks({ redis: redis.url })]);
+  const [first, second] = await Promise.all([
+    openLocks({ redis: redis.url, commandTimeoutMs: 20_000 }),
+    openLocks({ redis: redis.url, commandTimeoutMs: 20_000 }),
+  ]);
   const fence = new RedisFence(client);
 
   const late = first.withLock('tea', { ttlMs: 1_000, watchdog: false }, async (lock) => {

@@ -113,7 +113,10 @@ decorate('claimed', Transactional(), Locked('counter:{0}'));
 
 class App {}
 const insideTransaction = () => transactions.getStore() !== undefined;
-Module({ imports: [RedisLockModule.forRoot({ redis, insideTransaction })], providers: [Counter] })(App);
+Module({
+  imports: [RedisLockModule.forRoot({ redis, commandTimeoutMs: 20_000, insideTransaction })],
+  providers: [Counter],
+})(App);
 const warnings = [];
 const logger = { log() {}, warn: (message) => warnings.push(message), error: (message) => warnings.push(message) };
 const app = await NestFactory.createApplicationContext(App, { logger });
