@@ -30,7 +30,7 @@ async function failureOf(
   return error;
 }
 
-it('an application that does not start since nothing listens names host and port, but no password [G188]', async () => {
+it('an application that does not start since nothing listens names host and port, but no password', async () => {
   const { port } = await deadServer();
   const error = await failureOf({ redis: `redis://ada:hunter2@127.0.0.1:${port}`, connectTimeoutMs: 100 });
   expect(error.message).toContain(`127.0.0.1:${port}`);
