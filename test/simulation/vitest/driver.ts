@@ -10,7 +10,7 @@ const STEPS_AT_ONCE = 16;
  * For how many rounds, of a real millisecond or more, nothing is planned before it is said that nothing will ever happen: far more
  * than a module takes to load, on a machine that does other work, too.
  */
-const STUCK_ROUNDS = 3_000;
+const STUCK_ROUNDS = Number(process.env.SIMULATION_STUCK_ROUNDS ?? 3_000);
 /** How much simulated time a hook may take, in milliseconds: with a timer that repeats there is always something planned. */
 const LONGEST_MS = 3_600_000;
 
