@@ -93,7 +93,7 @@ describe('A failover by Sentinel', () => {
 
   it('waiters of a failover that is longer than commandTimeoutMs are rejected within that time, leave nothing behind, and may ask again [G81]', async () => {
     const group = groups[taken++]!;
-    const [holder, waiter] = [await locksOf(group), await locksOf(group, { commandTimeoutMs: 600 })];
+    const [holder, waiter] = [await locksOf(group), await locksOf(group, { commandTimeoutMs: 1_500 })];
     const lock = await holder.acquire('key', { ttlMs: 3_000, watchdog: false });
     const waiting = expect(waiter.acquire('key', { waitMs: 60_000 })).rejects.toMatchObject({
       code: 'LOCK_UNAVAILABLE',
