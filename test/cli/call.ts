@@ -16,6 +16,8 @@ export interface Surroundings {
   answer?: string | (() => Promise<string>);
   /** How long it takes to find that it cannot be connected. @default far longer than a server that is up takes to answer */
   connectMs?: number;
+  /** How long a command that is stopped may take to end. @default far longer than one that ends takes */
+  graceMs?: number;
   /** Called with each line of the result as it is printed. */
   printed?: (line: string) => void;
 }
@@ -23,7 +25,7 @@ export interface Surroundings {
 /** Calls a command line in this process. */
 export async function call(
   argv: readonly string[],
-  { env = {}, columns, answer, connectMs = 20_000, printed }: Surroundings = {},
+  { env = {}, columns, answer, connectMs = 20_000, graceMs = 20_000, printed }: Surroundings = {},
 ): Promise<Called> {
   const called: Called = { code: -1, out: '', err: '' };
   called.code = await main(
@@ -42,7 +44,7 @@ export async function call(
         return typeof answer === 'function' ? answer() : (answer ?? '');
       },
     },
-    { connectMs, graceMs: 300, watchMs: 50 },
+    { connectMs, graceMs, watchMs: 50 },
   );
   return called;
 }
