@@ -55,7 +55,7 @@ it('the examples of the README and of docs compile with all checks on', { timeou
   expect(ofReadme).toHaveLength(2);
   expect(ofDocs.length).toBeGreaterThan(15);
   expect(compile([...ofReadme, ...ofDocs])).toBe('');
-});
+}, 300_000);
 
 describe('the README', () => {
   type Shop = { sell(sku: string): Promise<void> };

@@ -55,8 +55,9 @@ export class Scheduler {
   /** @returns whether there was anything to do */
   step(): boolean {
     if (this.#turn) {
-      if (!this.#turn.next().done) return true;
-      this.#turn = undefined;
+      // Its end is a step, too: only then is it known how far away the next event is.
+      if (this.#turn.next().done) this.#turn = undefined;
+      return true;
     }
     const event = this.#events.pop();
     if (!event) return false;

@@ -6,7 +6,7 @@ export class AdminConnection {
 
   constructor(private readonly port: number) {}
 
-  /** Rejects if the server is dead, or after 2 s without a reply. */
+  /** Rejects if the server is dead, or does not reply for a long time. */
   command(name: string, ...args: (string | number)[]): Promise<unknown> {
     this.#client ??= this.#connect();
     return this.#client.call(name, ...args);
@@ -24,7 +24,7 @@ export class AdminConnection {
       disableClientInfo: true,
       enableReadyCheck: false,
       retryStrategy: () => null,
-      commandTimeout: 2_000,
+      commandTimeout: 20_000,
     });
     // The command in flight rejects with the reason.
     client.on('error', () => {});

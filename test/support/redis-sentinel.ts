@@ -47,7 +47,7 @@ export class SentinelGroup {
     await this.sentinels[0]!.beQuick();
     await until(async () => (await this.#primaryPorts()).every((port) => port !== this.primary.port), {
       what: 'all Sentinels name another primary',
-      timeoutMs: 15_000,
+      timeoutMs: 60_000,
     });
     const [port] = await this.#primaryPorts();
     const { server } = this.replicas.find((replica) => replica.server.port === port)!;

@@ -85,7 +85,7 @@ export class RedisServer {
     if (this.ownsDir) await rm(this.dir, { recursive: true, force: true });
   }
 
-  /** Sends a command on a connection of its own. Rejects if the server is dead, or after 2 s without a reply. */
+  /** Sends a command on a connection of its own. Rejects if the server is dead, or does not reply for a long time. */
   command(name: string, ...args: (string | number)[]): Promise<unknown> {
     return this.#admin.command(name, ...args);
   }

@@ -31,6 +31,7 @@ export interface ServerOfCommands {
   follow(primary: { readonly port: number }): void;
   promote(): void;
   save(): void;
+  sleep(us: number, wakeUp: () => void): void;
 }
 
 export type ConnectionCommand = (
@@ -39,8 +40,13 @@ export type ConnectionCommand = (
   connection: ConnectionOfCommands,
 ) => Reply | undefined;
 
+/** By its name, or that and the first argument; undefined where it is none of these. */
+export function connectionCommand([name = '', kind = '']: readonly string[]): ConnectionCommand | undefined {
+  return CONNECTION_COMMANDS[name.toUpperCase()] ?? CONNECTION_COMMANDS[`${name} ${kind}`.toUpperCase()];
+}
+
 /** What clients send to set up a connection, and tests to look at a server. */
-export const CONNECTION_COMMANDS: Readonly<Record<string, ConnectionCommand>> = {
+const CONNECTION_COMMANDS: Readonly<Record<string, ConnectionCommand>> = {
   HELLO: () => new ReplyError('NOPROTO unsupported protocol version'), // so that clients speak RESP2
   PING: (_server, [text]) => text ?? new Status('PONG'),
   ECHO: (_server, [text]) => text!,
@@ -56,6 +62,10 @@ export const CONNECTION_COMMANDS: Readonly<Record<string, ConnectionCommand>> = 
   SAVE(server) {
     server.save();
     return OK;
+  },
+  'DEBUG SLEEP': (server, [, seconds], connection) => {
+    server.sleep(Number(seconds) * 1e6, () => connection.send(OK));
+    return undefined;
   },
   ROLE: ({ replication }) => replication.role,
   REPLICAOF: replicaOf,

@@ -1,7 +1,7 @@
 import type { Listener, Network, Peer } from '../network.js';
 import type { Scheduler } from '../scheduler.js';
 import { ClusterNode } from './cluster.js';
-import { CONNECTION_COMMANDS, type ConnectionCommand } from './connection-commands.js';
+import { connectionCommand, type ConnectionCommand } from './connection-commands.js';
 import { copyOf, RedisData, type Entry, type Push, type Subscriber } from './redis-data.js';
 import { RedisEngine } from './redis-engine.js';
 import type { Reply } from './replies.js';
@@ -153,6 +153,16 @@ export class SimulatedServer implements Listener {
     this.#work();
   }
 
+  /** It does nothing else meanwhile. */
+  sleep(us: number, wakeUp: () => void): void {
+    this.#isBusy = true;
+    this.scheduler.after(us, () => {
+      this.#isBusy = false;
+      wakeUp();
+      this.#work();
+    });
+  }
+
   accept(client: Peer): Peer {
     const connection = new Connection(
       ++this.#connections,
@@ -199,9 +209,9 @@ export class SimulatedServer implements Listener {
       return;
     }
     const [name = '', ...rest] = args;
-    connection.command = name.toLowerCase();
     const command = name.toUpperCase();
-    const own = this.cluster?.commands[command] ?? this.options.commands?.[command] ?? CONNECTION_COMMANDS[command];
+    connection.command = name.toLowerCase();
+    const own = this.cluster?.commands[command] ?? this.options.commands?.[command] ?? connectionCommand(args);
     if (own || /^eval(sha)?$/i.test(name)) this.#count(name, rest);
     const refusal = own ? undefined : this.cluster?.refusalOf(args, connection);
     const reply = refusal ?? (own ? own(this, rest, connection) : this.#engine.execute(args, connection));

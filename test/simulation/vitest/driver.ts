@@ -10,7 +10,7 @@ const STEPS_AT_ONCE = 16;
  * For how many rounds, of a real millisecond or more, nothing is planned before it is said that nothing will ever happen: far more
  * than a module takes to load, on a machine that does other work, too.
  */
-const STUCK_ROUNDS = 3_000;
+const STUCK_ROUNDS = Number(process.env.SIMULATION_STUCK_ROUNDS ?? 3_000);
 /** How much simulated time a hook may take, in milliseconds: with a timer that repeats there is always something planned. */
 const LONGEST_MS = 3_600_000;
 
@@ -63,7 +63,24 @@ function takeStep(): void {
   const { scheduler } = simulation();
   const { nextAt } = scheduler;
   if (nextAt === undefined) return;
-  if (nextAt > scheduler.now + SOON_US && ++idleRounds < IDLE_ROUNDS) return;
+  if (nextAt > scheduler.now + SOON_US && (++idleRounds < IDLE_ROUNDS || isLoading())) return;
   idleRounds = 0;
   scheduler.step();
+}
+
+/** What Vitest keeps of the modules of this worker. */
+interface WorkerState {
+  readonly resolvingModules: ReadonlySet<string>;
+  readonly evaluatedModules: {
+    readonly idToModuleMap: ReadonlyMap<string, { readonly promise?: Promise<unknown>; readonly evaluated: boolean }>;
+  };
+}
+
+/** Whether a module is being loaded, such as by `import()` in the library: `vi.dynamicImportSettled()` waits for the same. */
+function isLoading(): boolean {
+  const { resolvingModules, evaluatedModules } = (globalThis as unknown as { __vitest_worker__: WorkerState })
+    .__vitest_worker__;
+  if (resolvingModules.size > 0) return true;
+  for (const { promise, evaluated } of evaluatedModules.idToModuleMap.values()) if (promise && !evaluated) return true;
+  return false;
 }
