@@ -52,6 +52,8 @@ export class ClusterNode {
   #epoch = 0;
   #masterId?: string;
   #isOk = false;
+  /** Whose command runs. */
+  #asker = { isAsking: false, isReadOnly: false };
   /** Messages of publish/subscribe that it has sent to other nodes. */
   readonly #sent = { publish: 0, publishshard: 0 };
 
@@ -79,8 +81,17 @@ export class ClusterNode {
 
   /** @returns why the command is not run here, if it is not */
   refusalOf([name = '', ...args]: readonly string[], connection: Connection): ReplyError | undefined {
-    const { isAsking } = connection;
+    this.#asker = { isAsking: connection.isAsking, isReadOnly: connection.isReadOnly };
     connection.isAsking = false;
+    return this.#refusalOf(name, args);
+  }
+
+  /** @returns why a script may not run a command, if it may not */
+  refusalOfScript(name: string, args: readonly string[]): ReplyError | undefined {
+    return this.#refusalOf(name, args) && NOT_LOCAL;
+  }
+
+  #refusalOf(name: string, args: readonly string[]): ReplyError | undefined {
     const keys = keysOf(name, args);
     if (keys.length === 0) return undefined;
     const slot = keySlot(keys[0]!);
@@ -91,18 +102,13 @@ export class ClusterNode {
     const isOfChannels = /^s(un)?subscribe$|^spublish$/i.test(name);
     const missing = isOfChannels ? 0 : keys.filter((key) => this.server.data.entry(key) === undefined).length;
     const target = this.#migrating.get(slot);
+    const { isAsking, isReadOnly } = this.#asker;
     if (owner === this.id && target !== undefined && missing > 0)
       return missing < keys.length ? HALF_MOVED : this.#redirection('ASK', slot, target);
     if (owner !== this.id && this.#importing.has(slot) && isAsking)
       return new Set(keys).size > 1 && missing > 0 ? HALF_MOVED : undefined;
-    if (owner === this.id || (connection.isReadOnly && owner === this.#masterId)) return undefined;
+    if (owner === this.id || (isReadOnly && owner === this.#masterId)) return undefined;
     return this.#redirection('MOVED', slot, owner);
-  }
-
-  /** @returns why a script may not run a command, if it may not */
-  refusalOfScript(name: string, args: readonly string[]): ReplyError | undefined {
-    const isHere = (key: string) => [this.id, this.#masterId].includes(this.#owners[keySlot(key)]);
-    return keysOf(name, args).every(isHere) ? undefined : NOT_LOCAL;
   }
 
   /** Another node tells of itself. */
