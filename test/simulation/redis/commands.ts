@@ -122,8 +122,11 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
   PUBSUB: {
     least: 1,
     run(redis, [kind, ...names]) {
-      if (kind!.toUpperCase() === 'CHANNELS')
-        return [...redis.channels].flatMap(([name, { size }]) => (size > 0 ? [name] : []));
+      const all = { CHANNELS: redis.channels, SHARDCHANNELS: redis.shardChannels }[kind!.toUpperCase()];
+      if (all) {
+        const isMeant = glob(names[0] ?? '*');
+        return [...all].flatMap(([name, { size }]) => (size > 0 && isMeant.test(name) ? [name] : []));
+      }
       const channels = { NUMSUB: redis.channels, SHARDNUMSUB: redis.shardChannels }[kind!.toUpperCase()];
       return channels ? names.flatMap((name) => [name, channels.get(name)?.size ?? 0]) : SYNTAX;
     },
