@@ -1,8 +1,9 @@
+import type { Network } from '../network.js';
+import type { Scheduler } from '../scheduler.js';
 import type { ConnectionCommand } from './connection-commands.js';
 import { keySlot, keysOf, SLOTS } from './cluster-keys.js';
 import type { RedisData } from './redis-data.js';
 import { OK, ReplyError, Status, type Reply } from './replies.js';
-import type { Connection, SimulatedServer } from './simulated-server.js';
 
 /** How long a message between nodes takes, in microseconds: at least, and less than. */
 const BUS_US = [50, 20_000] as const;
@@ -15,6 +16,26 @@ const UNSERVED = new ReplyError('CLUSTERDOWN Hash slot not served');
 const CROSS_SLOT = new ReplyError("CROSSSLOT Keys in request don't hash to the same slot");
 const HALF_MOVED = new ReplyError('TRYAGAIN Multiple keys request during rehashing of slot');
 const NOT_LOCAL = new ReplyError('ERR Script attempted to access a non local key in a cluster node');
+
+/** A server, as far as it is in a Cluster. */
+export interface ClusteredServer {
+  readonly scheduler: Scheduler;
+  readonly network: Network;
+  readonly port: number;
+  readonly data: RedisData;
+  readonly cluster?: ClusterNode;
+  readonly isAnswering: boolean;
+  readonly watchers: Set<() => void>;
+  enqueue(run: () => void): void;
+  follow(primary: { readonly port: number }): void;
+  promote(): void;
+}
+
+/** What a connection has told it. */
+interface Asker {
+  isAsking: boolean;
+  isReadOnly: boolean;
+}
 
 /** A node, as it tells others. */
 interface Config {
@@ -62,11 +83,11 @@ export class ClusterNode {
   #masterId?: string;
   #isOk = false;
   /** Whose command runs. */
-  #asker = { isAsking: false, isReadOnly: false };
+  #asker: Asker = { isAsking: false, isReadOnly: false };
   /** Messages of publish/subscribe that it has sent to other nodes. */
   readonly #sent = { publish: 0, publishshard: 0 };
 
-  constructor(private readonly server: SimulatedServer) {
+  constructor(private readonly server: ClusteredServer) {
     this.id = `${server.port}`.padEnd(40, 'c');
     this.#random = server.scheduler.stream(`cluster ${server.port}`);
   }
@@ -89,7 +110,7 @@ export class ClusterNode {
   }
 
   /** @returns why the command is not run here, if it is not */
-  refusalOf([name = '', ...args]: readonly string[], connection: Connection): ReplyError | undefined {
+  refusalOf([name = '', ...args]: readonly string[], connection: Asker): ReplyError | undefined {
     this.#asker = { isAsking: connection.isAsking, isReadOnly: connection.isReadOnly };
     connection.isAsking = false;
     return this.#refusalOf(name, args);
@@ -450,11 +471,11 @@ export class ClusterNode {
   }
 }
 
-function isAnswering(server: SimulatedServer, port: number): boolean {
+function isAnswering(server: ClusteredServer, port: number): boolean {
   return serverOn(server, port)?.isAnswering ?? false;
 }
 
 /** The server that listens on a port, if there is one. */
-function serverOn({ network }: SimulatedServer, port: number): SimulatedServer | undefined {
-  return network.listenerOf(port) as SimulatedServer | undefined;
+function serverOn({ network }: ClusteredServer, port: number): ClusteredServer | undefined {
+  return network.listenerOf(port) as unknown as ClusteredServer | undefined;
 }

@@ -206,7 +206,7 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
       const [keys, bytes] = [integer(count!), integer(size)];
       if (kind!.toUpperCase() !== 'POPULATE') return SYNTAX;
       if (keys === undefined || bytes === undefined || keys < 0 || bytes < 0) return NOT_POSITIVE;
-      populate(redis, keys, prefix, bytes);
+      redis.applying(() => populate(redis, keys, prefix, bytes)); // replicas do not hear of it
       return OK;
     },
   },
