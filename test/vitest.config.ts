@@ -12,7 +12,10 @@ const SIMULATED = [
   'fuzz/{hostile-server,input,lock-queue}',
   'migrate/{both-locks,ported-services}',
   'nest/{logs,start}',
+  'replicas/**/!(*.real)',
   'scripts/{hung-server,overload}',
+  'simulation/replicas',
+  'support/redis-cluster',
   'telemetry/{contexts,dashboard}',
   'terminus/lock-health',
 ].map((files) => `test/${files}.test.ts`);
@@ -33,11 +36,15 @@ const alias = [
 const simulated: TestProjectInlineConfiguration = {
   extends: true,
   resolve: {
-    // In place of the class that starts real servers.
+    // In place of what starts real servers.
     alias: [
       {
         find: /^(\.\.?\/)+(support\/)?redis-server\.js$/,
         replacement: `${root}test/simulation/vitest/redis-server.ts`,
+      },
+      {
+        find: /^(\.\.?\/)+(support\/)?launch-sentinel\.js$/,
+        replacement: `${root}test/simulation/vitest/launch-sentinel.ts`,
       },
     ],
   },

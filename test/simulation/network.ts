@@ -12,6 +12,13 @@ export interface Peer {
   onReset(): void;
 }
 
+/** What the one who connects is told. */
+export interface Connecting {
+  /** @param server what it is told arrives there later */
+  onOpen(server: Peer): void;
+  onRefused(): void;
+}
+
 /** What accepts connections on a port. */
 export interface Listener {
   /** @returns the end at the server */
@@ -54,6 +61,24 @@ export class Network {
 
   listenerOf(port: number): Listener | undefined {
     return this.#listeners.get(port);
+  }
+
+  /** A server connects to another one. @param client its end */
+  connect(port: number, client: Peer, { onOpen, onRefused }: Connecting): void {
+    const now = () => this.scheduler.now;
+    const [send, reply] = [this.way(now), this.way(now)];
+    send(() => {
+      const peer = this.listenerOf(port)?.accept(client);
+      reply(() => {
+        if (!peer) onRefused();
+        else
+          onOpen({
+            onBytes: (bytes) => send(() => peer.onBytes(bytes)),
+            onEnd: () => send(() => peer.onEnd()),
+            onReset: () => send(() => peer.onReset()),
+          });
+      });
+    });
   }
 
   /** One direction of a connection: what is sent arrives in order. @param nowUs the time at the sender */

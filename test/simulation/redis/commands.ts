@@ -57,14 +57,12 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
   PEXPIRE: {
     least: 2,
     most: 2,
-    run(redis, [key, text]) {
-      const ms = integer(text!);
-      if (ms === undefined) return NO_INTEGER;
-      const entry = redis.entry(key!);
-      if (!entry) return 0;
-      redis.change(key!, ms > 0 ? { ...entry, expiresAt: redis.ms + ms } : undefined);
-      return 1;
-    },
+    run: (redis, [key, text]) => expire(redis, key!, integer(text!), redis.ms),
+  },
+  PEXPIREAT: {
+    least: 2,
+    most: 2,
+    run: (redis, [key, text]) => expire(redis, key!, integer(text!), 0),
   },
   TIME: {
     least: 0,
@@ -74,7 +72,7 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
   ZADD: { least: 3, run: zadd },
   ZREM: {
     least: 2,
-    run: (redis, [key, ...members]) => ofSet(redis, key!, 0, (set) => remove(redis, key!, set, members)),
+    run: (redis, [key, ...members]) => ofSet(redis, key!, 0, (set) => redis.removeFrom(key!, set, members)),
   },
   ZREMRANGEBYSCORE: {
     least: 3,
@@ -83,7 +81,7 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
       const range = rangeOf(from!, to!);
       if (!range) return NO_RANGE;
       const names = (set: SortedSet) => set.within(...range).map(([member]) => member);
-      return ofSet(redis, key!, 0, (set) => remove(redis, key!, set, names(set)));
+      return ofSet(redis, key!, 0, (set) => redis.removeFrom(key!, set, names(set)));
     },
   },
   ZMSCORE: {
@@ -108,6 +106,18 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
   SSUBSCRIBE: {
     least: 1,
     run: (redis, names, subscriber) => subscribe(redis.shardChannels, 'ssubscribe', names, subscriber),
+  },
+  PSUBSCRIBE: {
+    least: 1,
+    run(redis, patterns, subscriber) {
+      for (const pattern of patterns) {
+        const { patterns: all } = redis;
+        if (!all.has(pattern)) all.set(pattern, { isMeant: glob(pattern), subscribers: new Set() });
+        all.get(pattern)!.subscribers.add(subscriber!);
+        subscriber!.push(['psubscribe', pattern, 1]);
+      }
+      return undefined;
+    },
   },
   PUBSUB: {
     least: 1,
@@ -221,7 +231,7 @@ export const TAKING_MEMORY: ReadonlySet<string> = new Set(['INCR', 'LPUSH', 'MSE
 /** Those that change keys, or may. */
 export const WRITING: ReadonlySet<string> = new Set([
   ...TAKING_MEMORY,
-  ...['DEL', 'FLUSHALL', 'PERSIST', 'PEXPIRE', 'ZREM', 'ZREMRANGEBYSCORE'],
+  ...['DEL', 'FLUSHALL', 'PERSIST', 'PEXPIRE', 'PEXPIREAT', 'ZREM', 'ZREMRANGEBYSCORE'],
 ]);
 
 function typeOf(entry: Entry | undefined): string {
@@ -251,18 +261,30 @@ function push(redis: RedisData, key: string, grown: (list: List) => List): Reply
   });
 }
 
+/** @param sinceMs when the time begins, in milliseconds since 1970 */
+function expire(redis: RedisData, key: string, ms: number | undefined, sinceMs: number): Reply {
+  if (ms === undefined) return NO_INTEGER;
+  const entry = redis.entry(key);
+  if (!entry) return 0;
+  const expiresAt = sinceMs + ms;
+  // On a replica this is the primary's word, which will delete it.
+  redis.change(key, expiresAt > redis.ms || redis.isReplica ? { ...entry, expiresAt } : undefined);
+  return 1;
+}
+
 function set(redis: RedisData, [key, value, ...options]: readonly string[]): Reply {
-  let [ttlMs, condition]: [number | undefined, string | undefined] = [undefined, undefined];
+  let [expiresAt, condition]: [number | undefined, string | undefined] = [undefined, undefined];
   let [returnsOld, keepsTtl] = [false, false];
   for (let at = 0; at < options.length; at++) {
     const option = options[at]!.toUpperCase();
-    if (option === 'PX' && ttlMs === undefined && !keepsTtl && at + 1 < options.length) {
-      ttlMs = integer(options[++at]!);
-      if (ttlMs === undefined) return NO_INTEGER;
-      if (ttlMs <= 0) return new ReplyError("ERR invalid expire time in 'set' command");
+    if ((option === 'PX' || option === 'PXAT') && expiresAt === undefined && !keepsTtl && at + 1 < options.length) {
+      const ms = integer(options[++at]!);
+      if (ms === undefined) return NO_INTEGER;
+      expiresAt = option === 'PX' ? redis.ms + ms : ms;
+      if (ms <= 0) return new ReplyError("ERR invalid expire time in 'set' command");
     } else if ((option === 'NX' || option === 'XX') && (condition ?? option) === option) condition = option;
     else if (option === 'GET') returnsOld = true;
-    else if (option === 'KEEPTTL' && ttlMs === undefined) keepsTtl = true;
+    else if (option === 'KEEPTTL' && expiresAt === undefined) keepsTtl = true;
     else return SYNTAX;
   }
   const before = redis.entry(key!);
@@ -270,8 +292,7 @@ function set(redis: RedisData, [key, value, ...options]: readonly string[]): Rep
   const old = typeof before?.value === 'string' ? before.value : null;
   const isRefused = condition !== undefined && (before === undefined) !== (condition === 'NX');
   if (!isRefused) {
-    const expiresAt = ttlMs === undefined ? (keepsTtl ? before?.expiresAt : undefined) : redis.ms + ttlMs;
-    redis.change(key!, { value: value!, expiresAt });
+    redis.change(key!, { value: value!, expiresAt: keepsTtl ? before?.expiresAt : expiresAt });
   }
   if (returnsOld) return old;
   return isRefused ? null : OK;
@@ -301,23 +322,18 @@ function zadd(redis: RedisData, [key, ...rest]: readonly string[]): Reply {
     scores.push([rest[at + 1]!, score]);
   }
   const before = redis.entry(key!);
-  const changed = before?.value ?? new SortedSet();
-  if (!(changed instanceof SortedSet)) return WRONG_TYPE;
-  let added = 0;
+  const members = before?.value ?? new SortedSet();
+  if (!(members instanceof SortedSet)) return WRONG_TYPE;
+  const added = new Set<string>();
+  const changed: typeof scores = [];
   for (const [member, score] of scores) {
-    const isNew = changed.score(member) === undefined;
+    const isNew = members.score(member) === undefined && !added.has(member);
     if (isNew ? options.has('XX') : options.has('NX')) continue;
-    if (isNew) added++;
-    changed.set(member, score);
+    if (isNew) added.add(member);
+    changed.push([member, score]);
   }
-  if (!before && changed.size > 0) redis.change(key!, { value: changed });
-  return added;
-}
-
-function remove(redis: RedisData, key: string, set: SortedSet, members: readonly string[]): number {
-  const removed = members.filter((member) => set.delete(member)).length;
-  if (set.size === 0) redis.change(key, undefined);
-  return removed;
+  if (changed.length > 0) redis.addTo(key!, members, changed);
+  return added.size;
 }
 
 function zrange(redis: RedisData, [key, from, to, ...options]: readonly string[]): Reply {

@@ -1,30 +1,40 @@
 import { COMMANDS } from './commands.js';
-import { USED_MEMORY, type RedisData } from './redis-data.js';
+import { USED_MEMORY, type Push, type RedisData } from './redis-data.js';
 import { OK, ReplyError, Status, type Reply } from './replies.js';
+import type { ReplicatedConnection, Replication } from './replication.js';
 
 /** A connection, as its commands know it. */
-export interface ConnectionOfCommands {
+export interface ConnectionOfCommands extends ReplicatedConnection {
   readonly id: number;
   name: string;
   subscriptions: number;
-  send(reply: Reply): void;
-  push(message: readonly [string, string, string | number]): void;
-  close(how: 'end' | 'reset'): void;
+  readonly isBlocked: boolean;
+  isReadOnly: boolean;
+  isAsking: boolean;
+  /** The name of its last command. */
+  readonly command: string;
+  push(message: Push): void;
 }
 
 /** A server, as the commands of connections know it. */
 export interface ServerOfCommands {
   readonly data: RedisData;
+  readonly replication: Replication;
+  readonly priority: number;
   readonly port: number;
   readonly runId: string;
+  /** Of a Cluster. */
+  readonly cluster?: object;
   readonly uptimeS: number;
   readonly calls: Map<string, number>;
   readonly connections: ReadonlySet<ConnectionOfCommands>;
+  follow(primary: { readonly port: number }): void;
+  promote(): void;
   save(): void;
   sleep(us: number, wakeUp: () => void): void;
 }
 
-type ConnectionCommand = (
+export type ConnectionCommand = (
   server: ServerOfCommands,
   args: readonly string[],
   connection: ConnectionOfCommands,
@@ -41,6 +51,7 @@ const CONNECTION_COMMANDS: Readonly<Record<string, ConnectionCommand>> = {
   PING: (_server, [text]) => text ?? new Status('PONG'),
   ECHO: (_server, [text]) => text!,
   SELECT: (_server, [database]) => (database === '0' ? OK : new ReplyError('ERR DB index is out of range')), // it has but one
+  CLUSTER: () => new ReplyError('ERR This instance has cluster support disabled'),
   CLIENT: client,
   CONFIG(server, args) {
     if (!/^resetstat$/i.test(args[0]!)) return COMMANDS.CONFIG!.run(server.data, args);
@@ -56,7 +67,24 @@ const CONNECTION_COMMANDS: Readonly<Record<string, ConnectionCommand>> = {
     server.sleep(Number(seconds) * 1e6, () => connection.send(OK));
     return undefined;
   },
-  ROLE: () => ['master', 0, []],
+  ROLE: ({ replication }) => replication.role,
+  REPLICAOF: replicaOf,
+  SLAVEOF: replicaOf,
+  REPLCONF({ replication }, [kind, value], connection) {
+    if (kind === 'ACK') {
+      replication.onAcknowledged(connection, Number(value));
+      return undefined;
+    }
+    if (kind === 'listening-port') connection.listeningPort = Number(value);
+    return OK;
+  },
+  PSYNC: ({ replication }, [id, from], connection) => replication.serve(connection, id!, Number(from)),
+  WAIT({ replication }, [count, timeout], connection) {
+    if (!/^-?\d+$/.test(count ?? '')) return new ReplyError('ERR value is not an integer or out of range');
+    if (!/^-?\d+$/.test(timeout ?? '')) return new ReplyError('ERR timeout is not an integer or out of range');
+    if (Number(timeout) < 0) return new ReplyError('ERR timeout is negative');
+    return replication.wait(connection, Number(count), Number(timeout));
+  },
   QUIT(_server, _args, connection) {
     connection.send(OK);
     connection.close('end');
@@ -66,6 +94,14 @@ const CONNECTION_COMMANDS: Readonly<Record<string, ConnectionCommand>> = {
   SUNSUBSCRIBE: (server, names, connection) =>
     unsubscribe('sunsubscribe', server.data.shardChannels, names, connection),
 };
+
+function replicaOf(server: ServerOfCommands, [host, port]: readonly string[]): Reply {
+  if (/^no$/i.test(host!) && /^one$/i.test(port!)) server.promote();
+  else if (server.replication.primaryPort === Number(port))
+    return new Status('OK Already connected to specified master');
+  else server.follow({ port: Number(port) });
+  return OK;
+}
 
 function client(server: ServerOfCommands, args: readonly string[], connection: ConnectionOfCommands): Reply {
   const [kind = '', ...rest] = args;
@@ -93,39 +129,52 @@ function client(server: ServerOfCommands, args: readonly string[], connection: C
       for (const each of doomed) each.close('end');
       return doomed.length;
     }
+    case 'UNBLOCK': {
+      const error = /^error$/i.test(rest[1] ?? '')
+        ? new ReplyError('UNBLOCKED client unblocked via CLIENT UNBLOCK')
+        : undefined;
+      const meant = [...server.connections].find(({ id }) => id === Number(rest[0]));
+      return meant && server.replication.unblock(meant, error) ? 1 : 0;
+    }
     default:
       return new ReplyError(`ERR unknown subcommand '${kind}'`);
   }
 }
 
 /** Of `CLIENT LIST`. */
-function lineOf({ id, name, subscriptions }: ConnectionOfCommands): string {
-  return `id=${id} name=${name} sub=${subscriptions} cmd=x\n`;
+function lineOf({ id, name, isBlocked, subscriptions, command, listeningPort }: ConnectionOfCommands): string {
+  const flags = (isBlocked ? 'b' : '') + (subscriptions > 0 ? 'P' : '') + (listeningPort > 0 ? 'S' : '') || 'N';
+  return `id=${id} addr=127.0.0.1:0 name=${name} flags=${flags} sub=${subscriptions} cmd=${command} user=default\n`;
 }
 
 /** Of `TYPE pubsub` and `ID 1`. */
 function filterOf([by = '', value = '']: readonly string[]): (connection: ConnectionOfCommands) => boolean {
-  if (/^type$/i.test(by)) return ({ subscriptions }) => /^pubsub$/i.test(value) === subscriptions > 0;
+  if (/^type$/i.test(by)) return (each) => typeOf(each) === value.toLowerCase().replace('slave', 'replica');
   if (/^id$/i.test(by)) return ({ id }) => id === Number(value);
   return () => true;
 }
 
+function typeOf({ subscriptions, listeningPort }: ConnectionOfCommands): 'normal' | 'pubsub' | 'replica' {
+  if (listeningPort > 0) return 'replica';
+  return subscriptions > 0 ? 'pubsub' : 'normal';
+}
+
 function infoOf(
-  { data: { settings }, port, runId, uptimeS, calls }: ServerOfCommands,
+  { data: { settings }, port, runId, uptimeS, calls, replication, priority, cluster }: ServerOfCommands,
   sections: readonly string[],
 ): string {
   const all: Readonly<Record<string, () => string>> = {
     server: () =>
-      `redis_version:7.4.0\r\nredis_mode:standalone\r\nprocess_id:1\r\nrun_id:${runId}\r\ntcp_port:${port}\r\nuptime_in_seconds:${uptimeS}\r\n`,
-    replication: () =>
-      `role:master\r\nconnected_slaves:0\r\nmaster_replid:${runId}\r\nmaster_replid2:${'0'.repeat(40)}\r\n`,
+      `redis_version:7.4.0\r\nredis_mode:${cluster ? 'cluster' : 'standalone'}\r\nprocess_id:1\r\nrun_id:${runId}\r\ntcp_port:${port}\r\nuptime_in_seconds:${uptimeS}\r\n`,
+    replication: () => replication.info(priority),
+    cluster: () => `cluster_enabled:${cluster ? 1 : 0}\r\n`,
     persistence: () => `loading:0\r\naof_enabled:${settings.get('appendonly') === 'yes' ? 1 : 0}\r\n`,
     memory: () =>
       `used_memory:${USED_MEMORY}\r\nmaxmemory:${settings.get('maxmemory')}\r\n` +
       `maxmemory_policy:${settings.get('maxmemory-policy')}\r\n`,
     commandstats: () => [...calls].map(([name, count]) => `cmdstat_${name}:calls=${count},usec=1\r\n`).join(''),
   };
-  const chosen = sections.length > 0 ? sections : ['server', 'replication', 'persistence', 'memory'];
+  const chosen = sections.length > 0 ? sections : ['server', 'replication', 'persistence', 'memory', 'cluster'];
   return chosen.map((section) => `# ${section}\r\n${all[section]?.() ?? ''}`).join('\r\n');
 }
 

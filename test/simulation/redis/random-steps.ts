@@ -30,6 +30,8 @@ export const CHANNEL = 'inbox';
 
 /** So long that no key expires while a sequence runs, and that its remaining time is no other number of a reply. */
 const TTLS = ['600000', '700000'];
+/** In milliseconds since 1970: other times cannot be compared, as the clocks differ. */
+const LONG_AGO_MS = '1000000000000';
 const OWNERS = ['x/1', 'x/10', 'x/2', 'y y/3', 'é/4', '%d+/5', '@7/6', '/', ''];
 
 /**
@@ -78,6 +80,8 @@ export function randomStep(random: () => number, us: number): Step {
     () => ['TYPE', key()],
     () => ['PTTL', key()],
     () => ['PEXPIRE', key(), ttl()],
+    () => ['PEXPIREAT', key(), pick([LONG_AGO_MS, '0', '-1', 'x'])],
+    () => ['PERSIST', key()],
     () => [
       'ZADD',
       key(),
@@ -231,5 +235,9 @@ const OPTIONS_OF_SET: readonly (readonly string[])[] = [
   ['PX', 'z'],
   ['PX', '600000', 'KEEPTTL'],
   ['PX', '600000', 'GET', 'NX'],
+  ['PXAT', LONG_AGO_MS],
+  ['PXAT', '0'],
+  ['PXAT', LONG_AGO_MS, 'PX', '600000'],
+  ['KEEPTTL', 'PXAT', LONG_AGO_MS],
   ['NONSENSE'],
 ];

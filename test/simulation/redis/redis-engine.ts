@@ -4,6 +4,7 @@ import { COMMANDS, TAKING_MEMORY, WRITING } from './commands.js';
 import { RedisData, type Script, type Subscriber } from './redis-data.js';
 import { endedBy, fromLua, ReplyError, toLua, type Reply } from './replies.js';
 
+const READ_ONLY = new ReplyError("READONLY You can't write against a read only replica.");
 const OUT_OF_MEMORY = new ReplyError("OOM command not allowed when used memory > 'maxmemory'.");
 
 /**
@@ -27,6 +28,8 @@ export class RedisEngine {
   constructor(
     readonly data: RedisData,
     private readonly onCommand?: (name: string, args: readonly string[]) => void,
+    /** Why a script may not run a command, if it may not. */
+    private readonly refusalOfScript?: (name: string, args: readonly string[]) => ReplyError | undefined,
   ) {}
 
   /** Runs a command. @returns undefined when the reply was pushed */
@@ -49,6 +52,7 @@ export class RedisEngine {
     const { least, most = Infinity, run } = command;
     if (rest.length < least || rest.length > most)
       return new ReplyError(`ERR wrong number of arguments for '${name.toLowerCase()}' command`);
+    if (this.data.isReadOnly && WRITING.has(name.toUpperCase())) return READ_ONLY;
     if (!this.#hasMemoryFor(name.toUpperCase())) return OUT_OF_MEMORY;
     this.onCommand?.(name, rest);
     return run(this.data, rest, subscriber);
@@ -56,7 +60,7 @@ export class RedisEngine {
 
   /** A full server refuses a script no more that has begun to write. */
   #hasMemoryFor(name: string): boolean {
-    if (TAKING_MEMORY.has(name) && !this.#hasWritten && this.data.isFull) return false;
+    if (TAKING_MEMORY.has(name) && !this.#hasWritten && !this.data.isReplica && this.data.isFull) return false;
     if (this.#hasWritten !== undefined) this.#hasWritten ||= WRITING.has(name);
     return true;
   }
@@ -69,7 +73,7 @@ export class RedisEngine {
       else if (typeof arg === 'number') texts.push(argumentOf(arg));
       else return new ReplyError('ERR Lua redis lib command arguments must be strings or integers');
     }
-    return this.#command(texts) ?? null;
+    return this.refusalOfScript?.(texts[0]!, texts.slice(1)) ?? this.#command(texts) ?? null;
   }
 
   #evaluate([, , count, ...args]: readonly string[], find: () => Script | undefined): Reply {

@@ -1,9 +1,11 @@
 import type { Listener, Network, Peer } from '../network.js';
 import type { Scheduler } from '../scheduler.js';
-import { connectionCommand } from './connection-commands.js';
-import { copyOf, RedisData, type Entry, type Subscriber } from './redis-data.js';
+import { ClusterNode } from './cluster.js';
+import { connectionCommand, type ConnectionCommand } from './connection-commands.js';
+import { copyOf, RedisData, type Entry, type Push, type Subscriber } from './redis-data.js';
 import { RedisEngine } from './redis-engine.js';
 import type { Reply } from './replies.js';
+import { Replication, type Lag, type ReplicatedConnection } from './replication.js';
 import { CommandDecoder, encode } from './resp.js';
 
 /** How long a command takes, in microseconds: at least, and less than. */
@@ -11,12 +13,29 @@ const COMMAND_US = [8, 28] as const;
 /** The wall clock of servers at the beginning of a simulation, in microseconds since 1970. */
 const EPOCH_US = 1_700_000_000_000_000;
 
+export interface ServerOptions {
+  /** The port of its primary, whenever it starts. */
+  readonly replicaOf?: number;
+  /** As Sentinel reads it: the replica with the lowest one is promoted, and one with 0 never is. */
+  readonly priority?: number;
+  /** Whether it is a node of a Cluster, which takes others for failed that do not answer for its `cluster-node-timeout`. */
+  readonly isInCluster?: boolean;
+  /** Beside those that every server has. */
+  readonly commands?: Readonly<Record<string, ConnectionCommand>>;
+}
+
 /** A Redis server on a port of the network: it runs one command after the other. */
 export class SimulatedServer implements Listener {
   /** How often each command ran since it started, by lower-case name. */
   readonly calls = new Map<string, number>();
   readonly connections = new Set<Connection>();
+  /** Called when it begins to answer, or ceases to. */
+  readonly watchers = new Set<() => void>();
   data!: RedisData;
+  replication!: Replication;
+  readonly cluster?: ClusterNode;
+  /** How long changes take to a replica. */
+  lag: Lag = [0, 1];
   /** Changes with each start. */
   runId = '';
   readonly #random: () => number;
@@ -33,14 +52,20 @@ export class SimulatedServer implements Listener {
   #snapshot: readonly (readonly [string, Entry])[] = [];
 
   constructor(
-    private readonly scheduler: Scheduler,
-    private readonly network: Network,
+    readonly scheduler: Scheduler,
+    readonly network: Network,
     readonly port: number,
     /** Whether it comes back with its data, and not with its last snapshot. */
     private readonly isPersistent: boolean,
+    private readonly options: ServerOptions = {},
   ) {
     this.#random = scheduler.stream(`server ${port}`);
+    if (options.isInCluster) this.cluster = new ClusterNode(this);
     this.start();
+  }
+
+  get isAnswering(): boolean {
+    return this.#isUp && !this.#isPaused;
   }
 
   /** The whole second it is in, less that in which it started: so it is one soon after a start late in a second. */
@@ -57,6 +82,21 @@ export class SimulatedServer implements Listener {
     }
   }
 
+  get priority(): number {
+    return this.options.priority ?? 100;
+  }
+
+  /** Follows a primary, as by `REPLICAOF`. */
+  follow(primary: { readonly port: number }, lag: Lag = this.lag): void {
+    this.lag = lag;
+    if (this.replication.primaryPort !== primary.port) this.replication.follow(primary.port, lag);
+  }
+
+  /** Becomes a primary, as by `REPLICAOF NO ONE`. */
+  promote(): void {
+    this.replication.promote();
+  }
+
   /** @param entries what it has at first */
   start(entries: Iterable<readonly [string, Entry]> = []): void {
     this.#startedAt = this.scheduler.now;
@@ -64,11 +104,20 @@ export class SimulatedServer implements Listener {
     this.runId = `${this.port}${this.#starts++}`.padEnd(40, 'a');
     this.data = new RedisData({ nowUs: () => EPOCH_US + this.scheduler.now });
     for (const [key, entry] of entries) this.data.change(key, copyOf(entry));
-    this.#engine = new RedisEngine(this.data, (name, args) => this.#count(name, args));
+    this.#engine = new RedisEngine(
+      this.data,
+      (name, args) => this.#count(name, args),
+      this.cluster && ((name, args) => this.cluster!.refusalOfScript(name, args)),
+    );
     for (const [name, value] of this.#configured) this.data.settings.set(name, value);
     if (this.isPersistent) this.data.settings.set('appendonly', 'yes');
+    this.replication = new Replication(this, this.runId);
     if (!this.network.listen(this.port, this)) throw new Error(`The simulated port ${this.port} is taken.`);
     this.#isUp = true;
+    const { replicaOf } = this.options;
+    if (replicaOf !== undefined) this.replication.follow(replicaOf, this.lag, 'new');
+    this.cluster?.onStart(this.data);
+    this.#tellWatchers();
   }
 
   /** As kill -9. */
@@ -77,6 +126,8 @@ export class SimulatedServer implements Listener {
     this.#isUp = false;
     this.#isPaused = false;
     this.#queue.length = 0;
+    this.#tellWatchers();
+    this.replication.close();
     this.network.close(this.port, this);
     for (const connection of [...this.connections]) connection.close('reset');
   }
@@ -93,10 +144,12 @@ export class SimulatedServer implements Listener {
   /** As SIGSTOP: connections stay open, and can be made, and nothing answers. */
   pause(): void {
     this.#isPaused = true;
+    this.#tellWatchers();
   }
 
   resume(): void {
     this.#isPaused = false;
+    this.#tellWatchers();
     this.#work();
   }
 
@@ -120,14 +173,20 @@ export class SimulatedServer implements Listener {
     this.connections.add(connection);
     return {
       onBytes: (bytes) => {
-        for (const args of connection.decoder.read(bytes)) this.#enqueue(() => this.#answer(connection, args));
+        for (const args of connection.decoder.read(bytes)) this.enqueue(() => this.#answer(connection, args));
       },
-      onEnd: () => this.#enqueue(() => connection.close('end')),
-      onReset: () => this.#enqueue(() => connection.close('reset')),
+      onEnd: () => this.enqueue(() => connection.close('end')),
+      onReset: () => this.enqueue(() => connection.close('reset')),
     };
   }
 
-  #enqueue(run: () => void): void {
+  /** Runs a command of the primary. */
+  execute(command: readonly string[]): void {
+    this.data.applying(() => this.#engine.execute(command));
+  }
+
+  enqueue(run: () => void): void {
+    if (!this.#isUp) return;
     this.#queue.push(run);
     this.#work();
   }
@@ -145,13 +204,31 @@ export class SimulatedServer implements Listener {
 
   #answer(connection: Connection, args: readonly string[]): void {
     if (!connection.isOpen) return;
+    if (connection.isBlocked) {
+      connection.deferred.push(args);
+      return;
+    }
     const [name = '', ...rest] = args;
-    const own = connectionCommand(args);
+    const command = name.toUpperCase();
+    connection.command = name.toLowerCase();
+    const own = this.cluster?.commands[command] ?? this.options.commands?.[command] ?? connectionCommand(args);
     if (own || /^eval(sha)?$/i.test(name)) this.#count(name, rest);
-    const reply = own ? own(this, rest, connection) : this.#engine.execute(args, connection);
+    const refusal = own ? undefined : this.cluster?.refusalOf(args, connection);
+    const reply = refusal ?? (own ? own(this, rest, connection) : this.#engine.execute(args, connection));
+    this.replication.propagate(connection);
     if (reply === undefined) return;
     this.scheduler.trace(`${this.port} ${connection.id} ${args.join(' ')} ${encode(reply)}`);
     connection.send(reply);
+  }
+
+  #tellWatchers(): void {
+    for (const watcher of this.watchers) watcher();
+  }
+
+  /** What a connection was sent while it was blocked comes first. */
+  resumeAfterBlock(connection: Connection): void {
+    this.#queue.unshift(...connection.deferred.splice(0).map((args) => () => this.#answer(connection, args)));
+    this.#work();
   }
 
   #count(name: string, [sub]: readonly string[]): void {
@@ -163,12 +240,23 @@ export class SimulatedServer implements Listener {
 const WITH_SUBCOMMANDS = /^(acl|client|config|pubsub|script)$/i;
 
 /** The end of a connection at its server. */
-export class Connection implements Subscriber {
+export class Connection implements Subscriber, ReplicatedConnection {
   readonly decoder = new CommandDecoder();
   /** By `CLIENT SETNAME`. */
   name = '';
   subscriptions = 0;
   isOpen = true;
+  isBlocked = false;
+  /** The commands that came since then. */
+  readonly deferred: (readonly string[])[] = [];
+  /** The name of the last one. */
+  command = '';
+  /** Since `READONLY`. */
+  isReadOnly = false;
+  /** Since `ASKING`, for one command. */
+  isAsking = false;
+  seenOffset = 0;
+  listeningPort = 0;
 
   constructor(
     readonly id: number,
@@ -178,14 +266,29 @@ export class Connection implements Subscriber {
   ) {}
 
   send(reply: Reply): void {
+    this.write(encode(reply));
+  }
+
+  write(text: string): void {
     if (!this.isOpen) return;
-    const bytes = Buffer.from(encode(reply), 'latin1');
+    const bytes = Buffer.from(text, 'latin1');
     this.way(() => this.client.onBytes(bytes));
   }
 
-  push([kind, channel, content]: readonly [string, string, string | number]): void {
-    const isNew = kind === 'subscribe' || kind === 'ssubscribe';
-    this.send([kind, channel, isNew ? ++this.subscriptions : content]);
+  block(): void {
+    this.isBlocked = true;
+  }
+
+  unblock(reply: Reply): void {
+    this.isBlocked = false;
+    this.send(reply);
+    this.server.resumeAfterBlock(this);
+  }
+
+  push(message: Push): void {
+    const [kind, channel] = message;
+    if (kind === 'sunsubscribe') this.send([kind, channel, --this.subscriptions]);
+    else this.send(kind.endsWith('subscribe') ? [kind, channel, ++this.subscriptions] : message);
   }
 
   close(how: 'end' | 'reset'): void {
@@ -193,6 +296,7 @@ export class Connection implements Subscriber {
     this.isOpen = false;
     this.server.connections.delete(this);
     this.server.data.leave(this);
+    this.server.replication.leave(this);
     this.way(() => (how === 'end' ? this.client.onEnd() : this.client.onReset()));
   }
 }

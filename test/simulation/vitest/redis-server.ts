@@ -3,6 +3,9 @@ import type { RedisServerOptions } from '../../support/redis-server.js';
 import type { SimulatedServer } from '../redis/simulated-server.js';
 import { simulation } from './simulation.js';
 
+/** Settings of its place among servers, beside those that CONFIG knows. */
+const OF_ITS_PLACE = ['replicaof', 'replica-priority', 'cluster-enabled'];
+
 /** Stands in for the class of test/support/redis-server.ts, on a simulated server. */
 export class RedisServer {
   readonly #admin: AdminConnection;
@@ -13,7 +16,13 @@ export class RedisServer {
 
   static async start({ args = [], port }: RedisServerOptions = {}): Promise<RedisServer> {
     const settings = settingsOf(args);
-    const server = simulation().startServer(port, settings.get('appendonly') === 'yes');
+    const number = (text?: string) => (text === undefined ? undefined : Number(text));
+    const server = simulation().startServer(port, settings.get('appendonly') === 'yes', {
+      replicaOf: number(settings.get('replicaof')?.split(' ')[1]),
+      priority: number(settings.get('replica-priority')),
+      isInCluster: settings.get('cluster-enabled') === 'yes',
+    });
+    for (const name of OF_ITS_PLACE) settings.delete(name);
     const unknown = [...settings.keys()].filter((name) => !server.data.settings.has(name));
     if (unknown.length > 0) throw new Error(`The simulated Redis has no settings ${unknown.join(', ')}.`);
     server.configure(settings);
@@ -71,9 +80,13 @@ export class RedisServer {
   }
 }
 
-/** Of arguments such as `--appendonly yes`. */
+/** The settings in the arguments of a server: `--replicaof 127.0.0.1 6379`, in one argument or in several. */
 function settingsOf(args: readonly string[]): Map<string, string> {
   const settings = new Map<string, string>();
-  for (let at = 0; at < args.length; at += 2) settings.set(args[at]!.replace(/^--/, ''), args[at + 1] ?? '');
+  let name = '';
+  for (const arg of args) {
+    if (arg.startsWith('--')) settings.set((name = arg.slice(2)), '');
+    else settings.set(name, `${settings.get(name)} ${arg}`.trim());
+  }
   return settings;
 }
