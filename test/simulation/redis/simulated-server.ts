@@ -1,4 +1,6 @@
+import type { RemotePeer } from '../link.js';
 import type { Listener, Network, Peer } from '../network.js';
+import { EPOCH_US } from '../process.js';
 import type { Scheduler } from '../scheduler.js';
 import { CONNECTION_COMMANDS } from './connection-commands.js';
 import { RedisData, type Entry, type Subscriber } from './redis-data.js';
@@ -8,8 +10,6 @@ import { CommandDecoder, encode } from './resp.js';
 
 /** How long a command takes, in microseconds: at least, and less than. */
 const COMMAND_US = [8, 28] as const;
-/** The wall clock of servers at the beginning of a simulation, in microseconds since 1970. */
-const EPOCH_US = 1_700_000_000_000_000;
 
 /** A Redis server on a port of the network: it runs one command after the other. */
 export class SimulatedServer implements Listener {
@@ -82,15 +82,14 @@ export class SimulatedServer implements Listener {
     this.#work();
   }
 
-  accept(client: Peer): Peer {
-    const connection = new Connection(
-      ++this.#connections,
-      this,
-      client,
-      this.network.way(() => this.scheduler.now),
-    );
+  accept(client: RemotePeer): Peer {
+    const { scheduler } = this;
+    const connection = new Connection(++this.#connections, this, client);
     this.connections.add(connection);
     return {
+      get now() {
+        return scheduler.now;
+      },
       onBytes: (bytes) => {
         for (const args of connection.decoder.read(bytes)) this.#enqueue(() => this.#answer(connection, args));
       },
@@ -145,14 +144,12 @@ export class Connection implements Subscriber {
   constructor(
     readonly id: number,
     private readonly server: SimulatedServer,
-    private readonly client: Peer,
-    private readonly way: (arrive: () => void) => void,
+    private readonly client: RemotePeer,
   ) {}
 
   send(reply: Reply): void {
     if (!this.isOpen) return;
-    const bytes = Buffer.from(encode(reply), 'latin1');
-    this.way(() => this.client.onBytes(bytes));
+    this.client.onBytes(Buffer.from(encode(reply), 'latin1'));
   }
 
   push([kind, channel, content]: readonly [string, string, string | number]): void {
@@ -165,6 +162,7 @@ export class Connection implements Subscriber {
     this.isOpen = false;
     this.server.connections.delete(this);
     this.server.data.leave(this);
-    this.way(() => (how === 'end' ? this.client.onEnd() : this.client.onReset()));
+    if (how === 'end') this.client.onEnd();
+    else this.client.onReset();
   }
 }

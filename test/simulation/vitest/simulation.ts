@@ -1,4 +1,4 @@
-import { Network, SimulatedListener, SimulatedSocket } from '../network.js';
+import { Network, type Host } from '../network.js';
 import { SimulatedProcess } from '../process.js';
 import { SimulatedServer } from '../redis/simulated-server.js';
 import { Scheduler } from '../scheduler.js';
@@ -8,25 +8,19 @@ export class Simulation {
   readonly scheduler: Scheduler;
   readonly process: SimulatedProcess;
   readonly network: Network;
+  readonly host: Host;
   readonly random: () => number;
 
   constructor(seed: string) {
     this.scheduler = new Scheduler(seed);
     this.process = new SimulatedProcess(this.scheduler, 'test');
-    this.network = new Network(this.scheduler, this.process);
+    this.network = new Network(this.scheduler);
+    this.host = this.network.hostOf(this.process);
     this.random = this.scheduler.stream('Math.random');
   }
 
   startServer(port: number | undefined, isPersistent: boolean): SimulatedServer {
     return new SimulatedServer(this.scheduler, this.network, port ?? this.network.freePort(), isPersistent);
-  }
-
-  connect(options: { port: number; host?: string }): SimulatedSocket {
-    return new SimulatedSocket(this.network).connect(options);
-  }
-
-  listener(onConnection?: (socket: SimulatedSocket) => void): SimulatedListener {
-    return new SimulatedListener(this.network, onConnection);
   }
 }
 
