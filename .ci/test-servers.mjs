@@ -72,7 +72,7 @@ function test({ path, version }) {
   const { status } = spawnSync(
     process.execPath,
     [
-      ...['node_modules/vitest/vitest.mjs', 'run', '--config', 'test/vitest.config.ts', ...TESTS],
+      ...['node_modules/vitest/vitest.mjs', 'run', '--config', 'test/vitest.config.ts', '--mode', 'real', ...TESTS],
       ...ALIKE.flatMap((file) => ['--exclude', file]),
       ...['--reporter=dot', '--reporter=json', `--outputFile.json=${report}`],
     ],
