@@ -18,10 +18,14 @@ export class RedisEngine {
     pcall: (_line, args) => toLua(this.#executeOfScript(args)),
   };
 
-  /** @param onCommand called with each command that runs, also in scripts */
+  /**
+   * @param onCommand called with each command that runs, also in scripts
+   * @param refuse the answer to a command that the server refuses, also in scripts
+   */
   constructor(
     readonly data: RedisData,
     private readonly onCommand?: (name: string, args: readonly string[]) => void,
+    private readonly refuse?: (name: string) => ReplyError | undefined,
   ) {}
 
   /** Runs a command. @returns undefined when the reply was pushed */
@@ -44,6 +48,8 @@ export class RedisEngine {
     const { least, most = Infinity, run } = command;
     if (rest.length < least || rest.length > most)
       return new ReplyError(`ERR wrong number of arguments for '${name.toLowerCase()}' command`);
+    const refusal = this.refuse?.(name);
+    if (refusal) return refusal;
     this.onCommand?.(name, rest);
     return run(this.data, rest, subscriber);
   }

@@ -5,8 +5,10 @@ import type { Scheduler } from '../scheduler.js';
 import { CONNECTION_COMMANDS } from './connection-commands.js';
 import { RedisData, type Entry, type Subscriber } from './redis-data.js';
 import { RedisEngine } from './redis-engine.js';
+import { refusalOf, refusalOfWrite, type Refusal } from './refusals.js';
 import type { Reply } from './replies.js';
 import { CommandDecoder, encode } from './resp.js';
+import { SortedSet } from './sorted-set.js';
 
 /** How long a command takes, in microseconds: at least, and less than. */
 const COMMAND_US = [8, 28] as const;
@@ -17,6 +19,12 @@ export class SimulatedServer implements Listener {
   readonly calls = new Map<string, number>();
   readonly settings = new Map<string, string>();
   readonly connections = new Set<Connection>();
+  /** Its wall clock: how far it is ahead, in microseconds, and how fast it runs. */
+  readonly clock = { offsetUs: 0, rate: 1 };
+  /** Why it refuses commands. */
+  refusal?: Refusal;
+  /** Called with each command of a client that was answered. */
+  onAnswered?: (args: readonly string[], reply: Reply) => void;
   data!: RedisData;
   /** Changes with each start. */
   runId = '';
@@ -45,13 +53,35 @@ export class SimulatedServer implements Listener {
     return Math.floor((this.scheduler.now - this.#startedAt) / 1_000_000);
   }
 
+  /** By its wall clock, in microseconds since 1970. */
+  clockUs(): number {
+    return EPOCH_US + this.clock.offsetUs + Math.floor(this.scheduler.now * this.clock.rate);
+  }
+
+  get isUp(): boolean {
+    return this.#isUp;
+  }
+
+  /** All that it has, as it is now. */
+  snapshot(): (readonly [string, Entry])[] {
+    return this.data.names.map((key) => {
+      const { value, expiresAt } = this.data.entry(key)!;
+      return [key, { value: typeof value === 'string' ? value : new SortedSet(value.members), expiresAt }];
+    });
+  }
+
   /** @param entries what it has at first */
   start(entries: Iterable<readonly [string, Entry]> = []): void {
     this.#startedAt = this.scheduler.now;
     this.runId = `${this.port}${this.#starts++}`.padEnd(40, 'a');
-    this.data = new RedisData({ nowUs: () => EPOCH_US + this.scheduler.now });
+    this.data = new RedisData({ nowUs: () => this.clockUs() });
     for (const [key, entry] of entries) this.data.change(key, entry);
-    this.#engine = new RedisEngine(this.data, (name, args) => this.#count(name, args));
+    this.refusal = undefined;
+    this.#engine = new RedisEngine(
+      this.data,
+      (name, args) => this.#count(name, args),
+      (name) => refusalOfWrite(this.refusal, name),
+    );
     this.settings.set('appendonly', this.isPersistent ? 'yes' : 'no').set('appendfsync', 'always');
     if (!this.network.listen(this.port, this)) throw new Error(`The simulated port ${this.port} is taken.`);
     this.#isUp = true;
@@ -69,7 +99,7 @@ export class SimulatedServer implements Listener {
 
   restart(): void {
     this.kill();
-    this.start(this.isPersistent ? this.data.names.map((key) => [key, this.data.entry(key)!] as const) : []);
+    this.start(this.isPersistent ? this.snapshot() : []);
   }
 
   /** As SIGSTOP: connections stay open, and can be made, and nothing answers. */
@@ -119,8 +149,10 @@ export class SimulatedServer implements Listener {
     const [name = '', ...rest] = args;
     const own = CONNECTION_COMMANDS[name.toUpperCase()];
     if (own || /^eval(sha)?$/i.test(name)) this.#count(name, rest);
-    const reply = own ? own(this, rest, connection) : this.#engine.execute(args, connection);
+    const run = () => (own ? own(this, rest, connection) : this.#engine.execute(args, connection));
+    const reply = refusalOf(this.refusal, name) ?? run();
     if (reply === undefined) return;
+    this.onAnswered?.(args, reply);
     this.scheduler.trace(`${this.port} ${connection.id} ${args.join(' ')} ${encode(reply)}`);
     connection.send(reply);
   }
