@@ -99,6 +99,7 @@ export class SimulatedSocket extends Duplex implements Peer {
   connecting = false;
   remotePort?: number;
   remoteAddress?: string;
+  bytesRead = 0;
   /** The other end. */
   peer?: RemotePeer;
   readonly #host: Host;
@@ -149,6 +150,7 @@ export class SimulatedSocket extends Duplex implements Peer {
     this.#handle(() => {
       if (this.destroyed || this.readableEnded) return;
       this.#touch();
+      this.bytesRead += bytes.length;
       this.push(bytes);
     });
   }

@@ -226,10 +226,10 @@ export class SimulatedProcess {
     return immediate;
   }
 
-  /** Whether it would run on although nobody sends it anything: how many timers and immediates it has. */
+  /** How many timers and immediates keep it from ending by itself. */
   get pending(): number {
-    const ids = new Set(this.#timers.items.flatMap((armed) => (isDue(armed) ? [armed.timer.id] : [])));
-    return ids.size + this.#immediates.filter(({ isLive }) => isLive).length;
+    const timers = this.#timers.items.filter((armed) => isDue(armed)).map(({ timer }) => timer);
+    return [...timers, ...this.#immediates].filter((timer) => timer.isLive && timer.hasRef()).length;
   }
 
   arm(timer: SimulatedTimer): void {

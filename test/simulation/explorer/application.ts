@@ -307,7 +307,9 @@ export class Application {
     const { resource } = this.world;
     const { key, fencingToken: token } = lock;
     const { isHeld, end } = this.#watch(turn, lock);
-    const keptUntil = this.#nowMs() + this.self.process.trueMs(holdMs) * 0.98 - 3;
+    // Its time began when the call got the lock, before the store was asked to keep it.
+    const keptMs = holdMs > 0 ? (lock as LockHandle).lease.keptForMs : 0;
+    const keptUntil = this.#nowMs() + this.self.process.trueMs(keptMs) * 0.98 - 3;
     if (isHeld()) {
       const { accepted, value } = resource.access({ turn, key, token });
       const until = this.#nowMs() + workMs;

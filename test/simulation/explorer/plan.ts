@@ -158,17 +158,19 @@ function faultsOf({ seed, topology, seconds, processes }: Omit<Plan, 'faults'>):
     const target = FAULT_KINDS[kind];
     const process = target === 'server' ? undefined : between(0, processes - 1);
     const server = target === 'process' ? undefined : between(0, servers - 1);
-    const forUs = between(...(LASTS_MS[kind] ?? [0, 0])) * 1_000;
+    const [leastMs, mostMs] = LASTS_MS[kind] ?? [0, 0];
+    const forUs = Math.min(between(leastMs, mostMs) * 1_000, endUs - at);
     const byUs = BY_MS[kind] && byOf(kind, between(...BY_MS[kind]) * 1_000, loses);
     const whom = `${process} ${server}`;
     const mustRest = LOSSES.includes(kind) || kind === 'crash-kept';
+    if (forUs < leastMs * 1_000) continue;
     if (at < (freeFrom.get(whom) ?? 0) || (mustRest && at < restFrom)) continue;
     freeFrom.set(whom, at + forUs + (byUs !== undefined && kind === 'crash-old' ? byUs : 0) + 50_000);
     if (mustRest) restFrom = at + restUs;
     faults.push({
       at,
       kind,
-      forUs: Math.min(forUs, endUs - at),
+      forUs,
       ...(process !== undefined && { process }),
       ...(server !== undefined && { server }),
       ...(byUs !== undefined && { byUs }),

@@ -58,6 +58,10 @@ export class SimulatedServer implements Listener {
     return EPOCH_US + this.clock.offsetUs + Math.floor(this.scheduler.now * this.clock.rate);
   }
 
+  get isLoading(): boolean {
+    return this.refusal === 'loading';
+  }
+
   get isUp(): boolean {
     return this.#isUp;
   }
