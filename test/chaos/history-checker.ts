@@ -141,7 +141,8 @@ interface Judgement {
 /** Who asked when another had the lock already, or had had it, has a greater token. */
 function tokensBehind(all: readonly Holding[], losses: readonly Loss[], slackMs: number): Judgement {
   const behind = byKey(all).flatMap(behindEarlier);
-  const isExcused = ([earlier, later]: [Holding, Holding]) => losses.some((loss) => excusesToken(loss, earlier, later, slackMs));
+  const isExcused = ([earlier, later]: [Holding, Holding]) =>
+    losses.some((loss) => excusesToken(loss, earlier, later, slackMs));
   const forbidden = behind
     .filter((pair) => !isExcused(pair))
     .map(([earlier, { key, turn, token }]) => {

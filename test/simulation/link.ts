@@ -20,6 +20,10 @@ export interface Connecting {
 /** An end of a connection, as the other one sees it: what it is told arrives later. */
 export type RemotePeer = Omit<Peer, 'now'>;
 
+export type Way = 'requests' | 'replies';
+
+const BOTH_WAYS: readonly Way[] = ['requests', 'replies'];
+
 /** What lies between a process and a server. It carries what they send, in order, until something happens to it. */
 export class Link {
   readonly connections = new Set<Connection>();
@@ -31,8 +35,8 @@ export class Link {
   isMute = false;
   readonly latencyUs: () => number;
   readonly onLost?: (bytes: Buffer) => void;
-  #holds = 0;
-  #held: (() => void)[] = [];
+  readonly #holds = { requests: 0, replies: 0 };
+  readonly #held: Record<Way, (() => void)[]> = { requests: [], replies: [] };
   #cuts = 0;
   #losesReplyTo?: RegExp;
 
@@ -56,14 +60,13 @@ export class Link {
     return connection;
   }
 
-  /** Packets do not arrive until it is released: then they are sent again, as TCP does. */
-  hold(): void {
-    this.#holds++;
+  /** Packets do not arrive until it was released as often: then they are sent again, as TCP does. */
+  hold(ways = BOTH_WAYS): void {
+    for (const way of ways) this.#holds[way]++;
   }
 
-  release(): void {
-    if (this.#holds === 0 || --this.#holds > 0) return;
-    for (const send of this.#held.splice(0)) send();
+  release(ways = BOTH_WAYS): void {
+    for (const way of ways) if (--this.#holds[way] === 0) for (const send of this.#held[way].splice(0)) send();
   }
 
   /** Connections break, and none can be made until it was mended as often as severed. */
@@ -89,8 +92,8 @@ export class Link {
   }
 
   /** Sends now, or when it is released. */
-  whenFree(send: () => void): void {
-    if (this.#holds > 0) this.#held.push(send);
+  whenFree(way: Way, send: () => void): void {
+    if (this.#holds[way] > 0) this.#held[way].push(send);
     else send();
   }
 }
@@ -184,7 +187,7 @@ class Direction implements RemotePeer {
 
   constructor(
     private readonly link: Link,
-    private readonly kind: 'requests' | 'replies',
+    private readonly way: Way,
     /** The time at the sender. */
     private readonly now: () => number,
   ) {}
@@ -209,7 +212,7 @@ class Direction implements RemotePeer {
 
   /** @param lost called instead, where it never arrives */
   pass(arrive: () => void, lost?: () => void): void {
-    this.link.whenFree(() => {
+    this.link.whenFree(this.way, () => {
       if (this.isDead) lost?.();
       else this.link.scheduler.at(this.arrival(), () => (this.isDead ? lost?.() : arrive()));
     });
@@ -217,7 +220,7 @@ class Direction implements RemotePeer {
 
   /** When what is sent now arrives. */
   arrival(): number {
-    this.#last = Math.max(this.#last, this.now() + this.link.latencyUs() + this.link.slowedUs[this.kind]);
+    this.#last = Math.max(this.#last, this.now() + this.link.latencyUs() + this.link.slowedUs[this.way]);
     return this.#last;
   }
 }

@@ -20,6 +20,8 @@ const LOOK_MS = 10;
 const UNTIL_SERVED_MS = 60_000;
 /** Of the turns that begin, where the application does this. */
 const SHARES = { set: 0.15, calmSet: 0.4, hold: 0.15, abort: 0.15, withLock: 0.5, careless: 0.5 };
+/** A leader looks that often, on average twice, in milliseconds. */
+const LEADER_LOOKS_MS = 50;
 const ELECTIONS = ['leader 1', 'leader 2'];
 /** Leaders resign after this time at the latest, in milliseconds. */
 const LONGEST_TERM_MS = 1_500;
@@ -160,7 +162,11 @@ export class Application {
     const watchdog = style < 0.92;
     const ttlMs = watchdog ? this.#pick(TTLS_MS) : Math.min(...TTLS_MS);
     const workMs =
-      style < 0.88 ? this.#random() * 15 : watchdog ? ttlMs * (0.5 + 2 * this.#random()) : (0.5 + this.#random()) * 2 * ttlMs;
+      style < 0.88
+        ? this.#random() * 15
+        : watchdog
+          ? ttlMs * (0.5 + 2 * this.#random())
+          : (0.5 + this.#random()) * 2 * ttlMs;
     const holdMs = this.#does('holds') && this.#random() < SHARES.hold ? 20 + Math.floor(this.#random() * 400) : 0;
     const aborts = this.#does('aborts') && this.#random() < SHARES.abort;
     return { wish: { ttlMs, watchdog, holdMs, ...(aborts && { signal: this.#abortLater() }) }, workMs };
@@ -176,7 +182,12 @@ export class Application {
     return controller.signal;
   }
 
-  async #takeTurn(service: LockService, key: string, { wish, workMs }: TurnPlan, onGranted?: () => void): Promise<void> {
+  async #takeTurn(
+    service: LockService,
+    key: string,
+    { wish, workMs }: TurnPlan,
+    onGranted?: () => void,
+  ): Promise<void> {
     const turn = this.#nextTurn();
     const { number: worker } = this.self;
     const askedAt = this.#nowMs();
@@ -223,7 +234,10 @@ export class Application {
         inOneStep = scheduler.steps === step ? inOneStep + 1 : 0;
         step = scheduler.steps;
         if (inOneStep > CARELESS.times) {
-          this.world.complain('event loop stood still', `process ${this.#name} was refused ${inOneStep} times in one step`);
+          this.world.complain(
+            'event loop stood still',
+            `process ${this.#name} was refused ${inOneStep} times in one step`,
+          );
           await this.#sleep(1_000);
         } else if (times % CARELESS.times === CARELESS.times - 1) await this.#sleep(CARELESS.pauseMs);
       }
@@ -279,9 +293,9 @@ export class Application {
       const resignsAt = this.#nowMs() + this.#random() * LONGEST_TERM_MS;
       while (!signal.aborted && isHeld()) {
         const { accepted, value } = this.world.resource.access({ turn, key, token: lock.fencingToken });
+        await this.#sleep(this.#random() * LEADER_LOOKS_MS);
         if (accepted && isHeld()) this.world.resource.access({ turn, key, token: lock.fencingToken, base: value });
         if (this.#nowMs() >= resignsAt) void leader.resign();
-        await this.#sleep(LOOK_MS);
       }
       await this.#sleep(this.#random() * ENDS_WITHIN_MS);
       end('released'); // unless it was lost: until here no other one may lead
@@ -326,6 +340,7 @@ export class Application {
   #watch(turn: string, lock: Lock) {
     const { marks, witness } = this.world;
     let ended = false;
+    let noted = NaN;
     const end = (how: 'released' | 'lost', at?: number) => {
       if (ended) return;
       ended = true;
@@ -338,7 +353,10 @@ export class Application {
       if (ended) return false;
       if ((lock as LockHandle).lease.state === 'unknown') reach(marks, 'unknown lease');
       else if (lock.isHeld) {
-        this.#note({ type: 'held', turn, until: this.#deadlineOf(lock) });
+        const until = this.#deadlineOf(lock);
+        // Once for each extension, as it says nothing new before; but always if it should have ended.
+        if (!(Math.abs(until - noted) < 0.5 && this.#nowMs() < noted)) this.#note({ type: 'held', turn, until });
+        noted = until;
         witness.held(lock.key, lock.owner, this.self.process.now, turn);
       } else end('lost');
       return !ended;
@@ -356,7 +374,16 @@ export class Application {
     const sentAt = grantMs === undefined ? until - validMs : undefined;
     const standsUntil = Math.max(until, this.#nowMs() + this.self.process.trueMs(holdMs));
     const { owner, fencingToken: token } = lock;
-    this.#note({ type: 'granted', turn, ttlMs: Math.max(ttlMs, holdMs), token, owner, sentAt, until: standsUntil, grantMs });
+    this.#note({
+      type: 'granted',
+      turn,
+      ttlMs: Math.max(ttlMs, holdMs),
+      token,
+      owner,
+      sentAt,
+      until: standsUntil,
+      grantMs,
+    });
   }
 
   #refused(turn: string, error: unknown): void {

@@ -54,6 +54,10 @@ export function inflict(world: World, fault: Fault): void {
     }
     case 'hold':
       return during(() => link.hold(), () => link.release()); // prettier-ignore
+    case 'hold-requests':
+      return during(() => link.hold(['requests']), () => link.release(['requests'])); // prettier-ignore
+    case 'hold-replies':
+      return during(() => link.hold(['replies']), () => link.release(['replies'])); // prettier-ignore
     case 'sever':
       return during(() => link.sever(), () => link.mend()); // prettier-ignore
     case 'isolate':
@@ -65,7 +69,7 @@ export function inflict(world: World, fault: Fault): void {
     case 'lose-reply':
       return link.loseReplyTo(SCRIPT);
     case 'half-open-at-server':
-      return halfOpen(link, server);
+      return [...link.connections].forEach((connection) => connection.halfOpen('server'));
     case 'half-open-at-client':
       return [...link.connections].forEach((connection) => connection.halfOpen('client'));
     case 'pause-server':
@@ -131,12 +135,6 @@ function mute(link: Link): void {
   link.isMute = true;
 }
 
-/** Those that wait for messages, which send little that would show it. */
-function halfOpen(link: Link, server: SimulatedServer): void {
-  void server;
-  for (const connection of [...link.connections]) connection.halfOpen('server');
-}
-
 function flush(world: World, server: SimulatedServer): void {
   server.data.flush();
   lose(world, server, 'flush', { forgets: true });
@@ -164,7 +162,12 @@ interface HowLost {
   readonly at?: number;
 }
 
-function lose(world: World, server: SimulatedServer, kind: LossKind, { forgets, at = world.scheduler.now }: HowLost = {}): void {
+function lose(
+  world: World,
+  server: SimulatedServer,
+  kind: LossKind,
+  { forgets, at = world.scheduler.now }: HowLost = {},
+): void {
   world.lose(server, at);
   const node = world.servers.indexOf(server);
   world.note({ type: 'fault', kind, node, until: world.nowMs, forgets }, at / 1_000);

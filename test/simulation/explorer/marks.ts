@@ -27,6 +27,7 @@ export function reach(marks: Marks, mark: Mark, times = 1): void {
 /** Those that exist on some of these topologies, and were never reached. */
 export function missing(marks: Marks, topologies: readonly Topology[]): Mark[] {
   return (Object.keys(MARKS) as Mark[]).filter(
-    (mark) => !marks.has(mark) && topologies.some((topology) => (MARKS[mark] as readonly Topology[]).includes(topology)),
+    (mark) =>
+      !marks.has(mark) && topologies.some((topology) => (MARKS[mark] as readonly Topology[]).includes(topology)),
   );
 }
