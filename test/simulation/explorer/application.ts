@@ -31,6 +31,8 @@ const ENDS_WITHIN_MS = 50;
 const BURST = 8;
 /** A careless caller that is refused asks again at once, this often; then it pauses. */
 const CARELESS = { times: 50, pauseMs: 20 };
+/** Nobody can be refused as often in one callback: a refusal lets the event loop run. */
+const REFUSALS_IN_ONE_STEP = 10;
 /** A forced release that was sent to a server which hangs may run until so much later, in milliseconds. */
 const LATE_MS = 3_000;
 
@@ -233,7 +235,7 @@ export class Application {
       } catch {
         inOneStep = scheduler.steps === step ? inOneStep + 1 : 0;
         step = scheduler.steps;
-        if (inOneStep > CARELESS.times) {
+        if (inOneStep > REFUSALS_IN_ONE_STEP) {
           this.world.complain(
             'event loop stood still',
             `process ${this.#name} was refused ${inOneStep} times in one step`,
@@ -357,7 +359,7 @@ export class Application {
         // Once for each extension, as it says nothing new before; but always if it should have ended.
         if (!(Math.abs(until - noted) < 0.5 && this.#nowMs() < noted)) this.#note({ type: 'held', turn, until });
         noted = until;
-        witness.held(lock.key, lock.owner, this.self.process.now, turn);
+        witness.held(lock, this.self.process.now, turn);
       } else end('lost');
       return !ended;
     };

@@ -60,22 +60,27 @@ const outsideOfAll = AsyncLocalStorage.snapshot();
 export class Copies {
   readonly #modules = new Map<string, Module>();
   readonly #resolved = new Map<string, string>();
-  readonly #free: Copy[] = [];
+  /** By what they are. */
+  readonly #free = new Map<string, Copy[]>();
 
   constructor(
     private readonly place: LibraryPlace,
     private readonly uses: 'again' | 'once' = 'again',
   ) {}
 
-  /** @param mutant that the library is: such a copy is used once, as mutants may keep something in mind */
+  /** @param mutant that the library is: in the same way for each process of this pid */
   take(home: Home, mutant?: string): Copy {
-    const copy = (mutant === undefined && this.#free.shift()) || new Copy(this, mutant);
-    copy.moveTo(home);
+    const kind = mutant === undefined ? '' : `${mutant} ${home.pid}`;
+    const copy = this.#free.get(kind)?.shift() ?? new Copy(this, kind);
+    copy.moveTo(home, mutant);
     return copy;
   }
 
   giveBack(copy: Copy): void {
-    if (copy.mutant === undefined && this.uses === 'again') this.#free.push(copy);
+    if (this.uses === 'once') return;
+    const free = this.#free.get(copy.kind);
+    if (free) free.push(copy);
+    else this.#free.set(copy.kind, [copy]);
   }
 
   /** The file that this name of a module stands for. */
@@ -124,7 +129,7 @@ export class Copy {
 
   constructor(
     private readonly copies: Copies,
-    readonly mutant: string | undefined,
+    readonly kind: string,
   ) {
     const here = (): Home => {
       if (!this.#home) throw new Error('A copy of the library ran outside of a simulation.');
@@ -167,10 +172,10 @@ export class Copy {
   }
 
   /** From now on it is part of this process. */
-  moveTo(home: Home): void {
+  moveTo(home: Home, mutant?: string): void {
     const isFirst = this.#home === undefined;
     this.#home = home;
-    if (isFirst && this.mutant !== undefined) this.#mutate(this.mutant);
+    if (isFirst && mutant !== undefined) this.#mutate(mutant);
   }
 
   #mutate(name: string): void {

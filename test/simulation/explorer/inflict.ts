@@ -168,7 +168,7 @@ function lose(
   kind: LossKind,
   { forgets, at = world.scheduler.now }: HowLost = {},
 ): void {
-  world.lose(server, at);
+  world.lose(server, at, kind === 'clock-ahead');
   const node = world.servers.indexOf(server);
   world.note({ type: 'fault', kind, node, until: world.nowMs, forgets }, at / 1_000);
 }

@@ -45,6 +45,11 @@ export type FaultKind = keyof typeof FAULT_KINDS;
 /** By these a server may lose locks that it has granted. */
 export const LOSSES: readonly FaultKind[] = ['crash-empty', 'crash-old', 'flush', 'flush-amid-burst', 'jump-clock'];
 
+/** After these a node of a Redlock does not know what it has granted. */
+const FORGETTING: readonly FaultKind[] = ['crash-empty', 'crash-old', 'flush'];
+/** How often that happens amid an isolation of others. */
+const AMID_ISOLATION = 0.5;
+
 /** What the application does beside taking and releasing one lock at a time. */
 export const FEATURES = ['sets', 'holds', 'elections', 'fair', 'aborts', 'careless', 'with-lock'] as const;
 export type Feature = (typeof FEATURES)[number];
@@ -171,6 +176,9 @@ function faultsOf({ seed, topology, seconds, processes }: Omit<Plan, 'faults'>):
     if (at < (freeFrom.get(whom) ?? 0) || (mustRest && at < restFrom)) continue;
     freeFrom.set(whom, at + forUs + (byUs !== undefined && kind === 'crash-old' ? byUs : 0) + 50_000);
     if (mustRest) restFrom = at + restUs;
+    // A Redlock is in danger where a lock stands on a bare majority, and a node of it loses its data.
+    if (servers > 1 && FORGETTING.includes(kind) && random() < AMID_ISOLATION)
+      faults.push(...isolations(at, server!, servers, between(100, 900) * 1_000));
     faults.push({
       at,
       kind,
@@ -180,7 +188,17 @@ function faultsOf({ seed, topology, seconds, processes }: Omit<Plan, 'faults'>):
       ...(byUs !== undefined && { byUs }),
     });
   }
-  return faults;
+  return faults.sort((a, b) => a.at - b.at);
+}
+
+/** As many servers as may be missing are reached by nobody, until just before another one loses its data. */
+function isolations(at: number, server: number, servers: number, forUs: number): Fault[] {
+  return Array.from({ length: (servers - 1) / 2 }, (_, index) => ({
+    at: Math.max(0, at - forUs),
+    kind: 'isolate',
+    forUs: Math.min(at, forUs),
+    server: (server + 1 + index) % servers,
+  }));
 }
 
 /**

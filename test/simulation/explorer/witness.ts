@@ -12,7 +12,16 @@ export interface Loss {
   readonly at: number;
   until: number;
   readonly server?: SimulatedServer;
+  /** Whether the server does not know that it has lost locks, and grants them anew: a node of a Redlock may, too. */
+  readonly isUnnoticed?: boolean;
   readonly key?: string;
+}
+
+/** What a lock says of itself. */
+export interface HeldLock {
+  readonly key: string;
+  readonly owner: string;
+  readonly fencingToken: number;
 }
 
 /** For so long after a loss its holder may not know: the longest ttl, or that of a grant that is not confirmed. */
@@ -33,9 +42,9 @@ export class Witness {
     private readonly servers: readonly SimulatedServer[],
   ) {}
 
-  /** The library says that this owner holds the lock. @param now the time of its process, in microseconds */
-  held(key: string, owner: string, now: number, turn: string): void {
-    const having = this.servers.filter((server) => this.#has(server, key, owner, now));
+  /** The library says that this lock is held. @param now the time of its process, in microseconds */
+  held({ key, owner, fencingToken }: HeldLock, now: number, turn: string): void {
+    const having = this.servers.filter((server) => this.#has(server, { key, owner, fencingToken }, now));
     if (having.length * 2 > this.servers.length) return;
     if (this.losses.some((loss) => loss.key === key && isRecent(loss, now))) return;
     this.#complain('held, but not by the servers', `${key}: turn ${turn} at ${(now / 1_000).toFixed(1)} ms`);
@@ -58,15 +67,17 @@ export class Witness {
     for (const id of this.#highest.keys()) if (id.startsWith(`${server.port} `)) this.#highest.delete(id);
   }
 
-  #has(server: SimulatedServer, key: string, owner: string, now: number): boolean {
+  #has(server: SimulatedServer, { key, owner, fencingToken }: HeldLock, now: number): boolean {
     const entry = server.data.entry(`lock:{${key}}`);
     const value = typeof entry?.value === 'string' ? entry.value : undefined;
     // The process may be a moment ahead of the server.
     const clockMs = (server.clockUs() + now - this.scheduler.now) / 1_000;
     if (value?.startsWith(`${owner}@`)) return entry!.expiresAt === undefined || clockMs <= entry!.expiresAt + 1;
-    const hasLost = this.losses.some((loss) => loss.server === server && isRecent(loss, now));
-    // One server that has lost a lock may grant it anew; of several, that one votes for nobody.
-    return hasLost && (value === undefined || this.servers.length === 1);
+    const losses = this.losses.filter((loss) => loss.server === server && isRecent(loss, now));
+    if (losses.length === 0) return false;
+    // One server that has lost a lock may grant it anew. Of several, that one votes for nobody, and has old locks at most.
+    const mayGrant = this.servers.length === 1 || losses.some(({ isUnnoticed }) => isUnnoticed);
+    return mayGrant || value === undefined || Number(/@(\d+)/.exec(value)?.[1]) < fencingToken;
   }
 
   #complain(rule: string, text: string): void {

@@ -154,8 +154,8 @@ export class World {
   }
 
   /** A server may have lost what it knew. */
-  lose(server: SimulatedServer, at = this.scheduler.now): void {
-    this.witness.losses.push({ at, until: this.scheduler.now, server });
+  lose(server: SimulatedServer, at = this.scheduler.now, isUnnoticed = false): void {
+    this.witness.losses.push({ at, until: this.scheduler.now, server, isUnnoticed });
     this.witness.forget(server);
   }
 

@@ -103,7 +103,8 @@ function infoOf({ runId, uptimeS, isLoading, calls, settings }: ServerOfCommands
       `redis_version:7.4.0\r\nredis_mode:standalone\r\nprocess_id:1\r\nrun_id:${runId}\r\nuptime_in_seconds:${uptimeS}\r\n`,
     replication: () =>
       `role:master\r\nconnected_slaves:0\r\nmaster_replid:${runId}\r\nmaster_replid2:${'0'.repeat(40)}\r\n`,
-    persistence: () => `loading:${isLoading ? 1 : 0}\r\naof_enabled:${settings.get('appendonly') === 'yes' ? 1 : 0}\r\n`,
+    persistence: () =>
+      `loading:${isLoading ? 1 : 0}\r\naof_enabled:${settings.get('appendonly') === 'yes' ? 1 : 0}\r\n`,
     memory: () => 'used_memory:1000000\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n',
     commandstats: () => [...calls].map(([name, count]) => `cmdstat_${name}:calls=${count},usec=1\r\n`).join(''),
   };
