@@ -113,12 +113,13 @@ export class Application {
   burst(act?: (key: string) => void): void {
     if (!this.#service || !this.#isRunning) return;
     const key = this.#pick(this.#keys);
+    const wish = { ttlMs: this.#pick(TTLS_MS) }; // it is not passed on to one that wants another
     let granted = 0;
     const onGranted = () => {
       if (++granted === 3) act?.(key);
     };
     for (let call = 0; call < BURST; call++) {
-      const turn = { wish: { ttlMs: this.#pick(TTLS_MS) }, workMs: this.#random() * (call < 3 ? 5 : 60) };
+      const turn = { wish, workMs: this.#random() * (call < 3 ? 5 : 60) };
       this.#ends.push(this.#takeTurn(this.#service, key, turn, onGranted));
     }
   }
