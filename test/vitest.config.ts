@@ -18,6 +18,7 @@ const REAL = 'test/**/*.real.test.ts';
 const FUNCTIONAL = ['bundle', 'chaos', 'migrate', 'model', 'nest', 'readme', 'recipes', 'schedule', 'testing'].map(
   (folder) => `test/${folder}/**/*.test.ts`,
 );
+FUNCTIONAL.push('test/simulation/explorer.test.ts');
 /** The first load the built package, the second need a browser: each has a runner of its own. */
 const ELSEWHERE = ['test/package/**', 'test/browser/**'];
 

@@ -39,8 +39,9 @@ const NAMES = [
   'process',
 ] as const;
 
-/** Modules that have neither clocks, timers, chance nor state: all copies share them. */
-const SHARED = /\/node_modules\/(?!(ioredis|@ioredis|denque|standard-as-callback|redis-errors|cluster-key-slot)\/)/;
+/** Packages that have neither clocks, timers, chance nor state: all copies share them. `.cache` has the library, compiled. */
+const SHARED =
+  /\/node_modules\/(?!(\.cache|ioredis|@ioredis|denque|standard-as-callback|redis-errors|cluster-key-slot)\/)/;
 
 /** Builtins that depend on nothing but their arguments. */
 const PURE = ['assert', 'async_hooks', 'buffer', 'diagnostics_channel', 'events', 'stream', 'util'];
