@@ -123,6 +123,19 @@ describe('Clients', () => {
     await other.close();
   });
 
+  it('made here give a connection up that was accepted and is never answered, and make it anew', async () => {
+    const door = doors[0]!;
+    backend = await connected({ redis: door.url, commandTimeoutMs: 50 });
+    const { made } = door;
+    door.dropReplies();
+    door.cut();
+    await until(() => door.made > made, { what: 'the connection is made anew, and not answered' });
+    await until(() => door.made > made + 1, { what: 'it is made once more' });
+    door.passReplies();
+    const acquired = async () => (await acquireOn(backend, claimOn(freshKey()))).status === 'acquired';
+    await until(acquired, { what: 'it is of use' });
+  });
+
   it('a client of the application with a socketTimeout gives up a connection that does not answer, and locks can be acquired again [G55]', async () => {
     const door = doors[0]!;
     const handed = new Redis(door.url, { socketTimeout: 200 });
