@@ -1,4 +1,4 @@
-import { CALM_KEY, of, processOf, type Entry, type EntryOf, type FaultKind } from './history.js';
+import { CALM_KEY, of, processOf, type Entry, type EntryOf, type LossKind } from './history.js';
 import { holdingsOf, type Holding } from './holdings.js';
 import { shutOut } from './liveness.js';
 
@@ -20,7 +20,7 @@ export type Rule = (typeof RULES)[number];
 /** What a history is measured by. */
 export interface Terms {
   /** The faults by which the topology may lose a lock while it is held: two holders are allowed after one. */
-  losses: readonly FaultKind[];
+  losses: readonly LossKind[];
   /**
    * Within this time after the nemesis each worker must have a lock again that it had to wait for; and each call be answered that
    * waits until it is served.
@@ -30,6 +30,8 @@ export interface Terms {
   answerMs: number;
   /** The event loop of a process that is not stopped must run that often. */
   beatMs: number;
+  /** From a grant until it is written down. @default 100, as on a machine that is busy */
+  slackMs?: number;
 }
 
 export interface Violation {
@@ -59,8 +61,9 @@ export function checkHistory(entries: readonly Entry[], terms: Terms): Verdict {
   const holdings = holdingsOf(history);
   const lossy = faults.filter(({ kind }) => terms.losses.includes(kind));
   const losses: Loss[] = [...lossy, ...of(history, 'forced')];
+  const { slackMs = 100 } = terms;
   const holders = overlaps(holdings, losses);
-  const tokens = tokensBehind(holdings, losses);
+  const tokens = tokensBehind(holdings, losses, slackMs);
   return {
     violations: [
       ...lostUpdates(history),
@@ -68,7 +71,7 @@ export function checkHistory(entries: readonly Entry[], terms: Terms): Verdict {
       ...byKey(holdings).flatMap(sameTokens),
       ...tokens.forbidden,
       ...holders.forbidden,
-      ...passedOn(holdings, lossy, of(history, 'forced')),
+      ...passedOn(holdings, lossy, of(history, 'forced'), slackMs),
       ...of(history, 'left-behind').map(({ node, key }) => violation('lock left behind', `${key} on node ${node}`)),
       ...of(history, 'unhandled').map(({ worker, message }) =>
         violation('unhandled rejection', `worker ${worker}: ${message}`),
@@ -122,9 +125,6 @@ function sameTokens(holdings: readonly Holding[]): Violation[] {
   });
 }
 
-/** From a grant until it is written down, on a machine that is busy. */
-const SLACK_MS = 100;
-
 /** A lock may be lost while it is held. */
 interface Loss {
   at: number;
@@ -139,9 +139,10 @@ interface Judgement {
 }
 
 /** Who asked when another had the lock already, or had had it, has a greater token. */
-function tokensBehind(all: readonly Holding[], losses: readonly Loss[]): Judgement {
+function tokensBehind(all: readonly Holding[], losses: readonly Loss[], slackMs: number): Judgement {
   const behind = byKey(all).flatMap(behindEarlier);
-  const isExcused = ([earlier, later]: [Holding, Holding]) => losses.some((loss) => excusesToken(loss, earlier, later));
+  const isExcused = ([earlier, later]: [Holding, Holding]) =>
+    losses.some((loss) => excusesToken(loss, earlier, later, slackMs));
   const forbidden = behind
     .filter((pair) => !isExcused(pair))
     .map(([earlier, { key, turn, token }]) => {
@@ -170,9 +171,9 @@ function behindEarlier(holdings: readonly Holding[]): [earlier: Holding, later: 
  * A process that had the lock before the fault may pass it on among its turns until it looks: for a third of the ttl, for no
  * extension succeeds from then on. What Redis grants after the fault has a greater token.
  */
-function excusesToken({ at, until, key }: Loss, earlier: Holding, later: Holding): boolean {
+function excusesToken({ at, until, key }: Loss, earlier: Holding, later: Holding, slackMs: number): boolean {
   if (key !== undefined && key !== later.key) return false;
-  return later.leaseFrom <= until && at <= earlier.from && later.from <= until + later.ttlMs / 3 + SLACK_MS;
+  return later.leaseFrom <= until && at <= earlier.from && later.from <= until + later.ttlMs / 3 + slackMs;
 }
 
 function overlaps(all: readonly Holding[], losses: readonly Loss[]): Judgement {
@@ -217,6 +218,7 @@ function passedOn(
   holdings: readonly Holding[],
   lossy: readonly EntryOf<'fault'>[],
   forced: readonly EntryOf<'forced'>[],
+  slackMs: number,
 ): Violation[] {
   const firstFrom = new Map<string, number>();
   for (const { owner, from } of holdings) {
@@ -229,7 +231,7 @@ function passedOn(
         since < at && from > answered && loss.key === key && loss.process === processOf(turn),
     );
     const mustHaveAsked = ({ forgets, at, until }: EntryOf<'fault'>) =>
-      forgets === true && since < at && from > until + ttlMs / 3 + SLACK_MS;
+      forgets === true && since < at && from > until + ttlMs / 3 + slackMs;
     return knows || lossy.some(mustHaveAsked);
   };
   return holdings.filter(isLate).map(({ turn, key }) => violation('passed on after a loss', `${key}: to turn ${turn}`));

@@ -24,6 +24,9 @@ export const FAULT_KINDS = [
 ] as const;
 export type FaultKind = (typeof FAULT_KINDS)[number];
 
+/** A fault that may cost locks: of the nemesis; or, in a simulation, a clock of a server that is set ahead. */
+export type LossKind = FaultKind | 'clock-ahead';
+
 /** One acquire and what followed it, in one process: `<worker>.<incarnation>.<number>`. */
 interface OfTurn {
   turn: string;
@@ -90,12 +93,15 @@ export type Entry = { at: number } &
     | (Access<'read'> & OfTurn)
     | (Access<'write'> & OfTurn)
     /** By the nemesis, with when it was undone. `forgets`: what the node knew before is certainly gone by then. */
-    | { type: 'fault'; kind: FaultKind; until: number; node?: number; worker?: number; forgets?: boolean }
+    | { type: 'fault'; kind: LossKind; until: number; node?: number; worker?: number; forgets?: boolean }
     /** All faults are undone; these workers run. */
     | { type: 'healed'; workers: number[] }
     /** It was still there when it had to be gone. */
     | { type: 'left-behind'; node: number; key: string }
   );
+
+/** An entry without its time. */
+export type Unstamped = Entry extends infer One ? (One extends { at: number } ? Omit<One, 'at'> : never) : never;
 
 export type EntryOf<Type extends Entry['type']> = Extract<Entry, { type: Type }>;
 

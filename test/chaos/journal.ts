@@ -1,8 +1,6 @@
 import { openSync, readdirSync, readFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { nowMs, type Entry } from './history.js';
-
-type Unstamped = Entry extends infer One ? (One extends { at: number } ? Omit<One, 'at'> : never) : never;
+import { nowMs, type Entry, type Unstamped } from './history.js';
 
 /** Where one process writes down what happens, at once: what it did is known also if it is killed in the next moment. */
 export class Journal {

@@ -11,7 +11,7 @@ import {
   type Type,
 } from '@nestjs/common';
 import { Locked } from 'nest-redis-lock';
-import { defer, from, map, race, retry, tap, TimeoutError, type Observable } from 'rxjs';
+import { defer, from, map, race, retry, tap, type Observable } from 'rxjs';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { Gate } from '../support/gate.js';
 import { HTTP_ADAPTERS, startApp, type TestApp } from '../support/nest-app.js';
@@ -35,7 +35,7 @@ beforeEach(() => {
 function inTime(handled: Observable<unknown>): Observable<unknown> {
   const late = from(over.opened).pipe(
     map(() => {
-      throw new TimeoutError();
+      throw new Error('The time is over.');
     }),
   );
   return race(handled, late);

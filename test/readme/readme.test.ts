@@ -48,7 +48,7 @@ afterAll(async () => {
 
 type Class<T = object> = new (...args: never[]) => T;
 
-it('the examples of the README and of docs compile with all checks on', { timeout: 120_000 }, () => {
+it('the examples of the README and of docs compile with all checks on', () => {
   generate('stock.ts', STOCK);
   const ofReadme = modulesOf('README.md');
   const ofDocs = modulesOfDocs();

@@ -8,6 +8,11 @@ export class Heap<T> {
     return this.#items[0];
   }
 
+  /** In no particular order. */
+  get items(): readonly T[] {
+    return this.#items;
+  }
+
   push(item: T): void {
     const items = this.#items;
     let at = items.push(item) - 1;

@@ -1,10 +1,13 @@
 import { EventEmitter } from 'node:events';
 import { Duplex } from 'node:stream';
+import { Link, type Connecting, type Connection, type RemotePeer } from './link.js';
 import type { SimulatedProcess, SimulatedTimer } from './process.js';
 import type { Scheduler } from './scheduler.js';
 
-/** The end of a connection that things arrive at. */
+/** One end of a connection: what the other end sends arrives there. */
 export interface Peer {
+  /** The time at this end, in microseconds. */
+  readonly now: number;
   onBytes(bytes: Buffer): void;
   /** The other end has sent all, or has closed the connection. */
   onEnd(): void;
@@ -12,34 +15,25 @@ export interface Peer {
   onReset(): void;
 }
 
-/** What the one who connects is told. */
-export interface Connecting {
-  /** @param server what it is told arrives there later */
-  onOpen(server: Peer): void;
-  onRefused(): void;
-}
-
 /** What accepts connections on a port. */
 export interface Listener {
-  /** @returns the end at the server */
-  accept(client: Peer): Peer;
+  /**
+   * @param client the other end: what it is told reaches it through the network
+   * @returns the end at the server
+   */
+  accept(client: RemotePeer): Peer;
 }
 
-/** The shortest and the longest way of a packet, in microseconds. */
-const WAY_US = [15, 50] as const;
 const FIRST_PORT = 20_000;
 
-/** The loopback network of a simulation: sockets of the process and simulated servers meet on its ports. */
+/** The network of a simulation: sockets of processes and simulated servers meet on its ports. */
 export class Network {
   readonly #listeners = new Map<number, Listener>();
-  readonly #random: () => number;
+  readonly #loopback: Link;
   #lastPort = FIRST_PORT;
 
-  constructor(
-    private readonly scheduler: Scheduler,
-    readonly process: SimulatedProcess,
-  ) {
-    this.#random = scheduler.stream('network');
+  constructor(scheduler: Scheduler) {
+    this.#loopback = new Link(scheduler, scheduler.stream('network'));
   }
 
   freePort(): number {
@@ -64,31 +58,39 @@ export class Network {
   }
 
   /** A server connects to another one. @param client its end */
-  connect(port: number, client: Peer, { onOpen, onRefused }: Connecting): void {
-    const now = () => this.scheduler.now;
-    const [send, reply] = [this.way(now), this.way(now)];
-    send(() => {
-      const peer = this.listenerOf(port)?.accept(client);
-      reply(() => {
-        if (!peer) onRefused();
-        else
-          onOpen({
-            onBytes: (bytes) => send(() => peer.onBytes(bytes)),
-            onEnd: () => send(() => peer.onEnd()),
-            onReset: () => send(() => peer.onReset()),
-          });
-      });
-    });
+  connect(port: number, client: Peer, connecting: Connecting): void {
+    this.#loopback.open(client, () => this.listenerOf(port), connecting);
   }
 
-  /** One direction of a connection: what is sent arrives in order. @param nowUs the time at the sender */
-  way(nowUs: () => number): (arrive: () => void) => void {
-    const [least, most] = WAY_US;
-    let last = 0;
-    return (arrive) => {
-      last = Math.max(last, nowUs() + least + Math.floor(this.#random() * (most - least)));
-      this.scheduler.at(last, arrive);
-    };
+  /** @param linkTo what leads from this process to a port: by default, all that it connects to is on its own machine */
+  hostOf(process: SimulatedProcess, linkTo: (port: number) => Link = () => this.#loopback): Host {
+    return new Host(this, process, linkTo);
+  }
+}
+
+/** A process in the network. */
+export class Host {
+  /** Those that are not closed. */
+  readonly sockets = new Set<SimulatedSocket>();
+
+  constructor(
+    readonly network: Network,
+    readonly process: SimulatedProcess,
+    readonly linkTo: (port: number) => Link,
+  ) {}
+
+  connect(address: Address): SimulatedSocket {
+    return new SimulatedSocket(this).connect(address);
+  }
+
+  listener(onConnection?: (socket: SimulatedSocket) => void): SimulatedListener {
+    return new SimulatedListener(this, onConnection);
+  }
+
+  /** Closes what a process leaves when it was killed, as its kernel does. */
+  abandon(): void {
+    for (const socket of this.sockets) socket.abandon();
+    this.sockets.clear();
   }
 }
 
@@ -102,45 +104,58 @@ export class SimulatedSocket extends Duplex implements Peer {
   connecting = false;
   remotePort?: number;
   remoteAddress?: string;
-  peer?: Peer;
-  readonly #network: Network;
-  readonly #send: (arrive: () => void) => void;
+  bytesRead = 0;
+  /** The other end. */
+  peer?: RemotePeer;
+  readonly #host: Host;
   readonly #untilConnected: (() => void)[] = [];
+  #connection?: Connection;
   #idleMs = 0;
   #idle?: SimulatedTimer;
 
-  constructor(network: Network) {
+  constructor(host: Host) {
     super({ allowHalfOpen: false });
-    this.#network = network;
-    this.#send = network.way(() => network.process.now);
+    this.#host = host;
+    host.sockets.add(this);
+  }
+
+  get now(): number {
+    return this.#host.process.now;
   }
 
   connect({ port, host = '127.0.0.1' }: Address): this {
     this.connecting = true;
     this.remotePort = port;
     this.remoteAddress = host;
-    this.#send(() => {
-      const listener = this.#network.listenerOf(port);
-      this.peer = this.destroyed ? undefined : listener?.accept(this);
-      this.#handle(() => {
-        if (this.destroyed) return;
-        if (!listener) {
-          this.destroy(failure('connect', 'ECONNREFUSED', `${host}:${port}`));
-          return;
-        }
-        this.connecting = false;
-        for (const act of this.#untilConnected.splice(0)) act();
-        this.emit('connect');
-        this.emit('ready');
-      });
+    const refused = () => failure('connect', 'ECONNREFUSED', `${host}:${port}`);
+    this.#connection = this.#host.linkTo(port).open(this, () => this.#host.network.listenerOf(port), {
+      onOpen: (peer) => {
+        this.peer = peer;
+        this.#handle(() => {
+          if (this.destroyed) return;
+          this.connecting = false;
+          for (const act of this.#untilConnected.splice(0)) act();
+          this.emit('connect');
+          this.emit('ready');
+        });
+      },
+      onRefused: () => this.#handle(() => void (this.destroyed || this.destroy(refused()))),
     });
     return this;
+  }
+
+  /** Its process was killed. */
+  abandon(): void {
+    this.#connection?.abandon();
+    this.peer?.onReset();
+    this.peer = undefined;
   }
 
   onBytes(bytes: Buffer): void {
     this.#handle(() => {
       if (this.destroyed || this.readableEnded) return;
       this.#touch();
+      this.bytesRead += bytes.length;
       this.push(bytes);
     });
   }
@@ -166,25 +181,26 @@ export class SimulatedSocket extends Duplex implements Peer {
   override _write(bytes: Buffer, _encoding: BufferEncoding, done: (error?: Error) => void): void {
     this.#onceConnected(() => {
       this.#touch();
-      const { peer } = this;
-      this.#send(() => peer?.onBytes(bytes));
+      this.peer?.onBytes(bytes);
       done();
     });
   }
 
   override _final(done: (error?: Error) => void): void {
     this.#onceConnected(() => {
-      const { peer } = this;
-      this.#send(() => peer?.onEnd());
+      this.peer?.onEnd();
       done();
     });
   }
 
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {
     this.#idle?.close();
+    this.#host.sockets.delete(this);
     const { peer } = this;
     this.peer = undefined;
-    if (peer) this.#send(() => (error ? peer.onReset() : peer.onEnd()));
+    this.#connection?.abandon();
+    if (error) peer?.onReset();
+    else peer?.onEnd();
     done(error);
   }
 
@@ -227,7 +243,7 @@ export class SimulatedSocket extends Duplex implements Peer {
 
   /** In a turn of the process. */
   #handle(act: () => void): void {
-    this.#network.process.receive(act);
+    this.#host.process.receive(act);
   }
 
   #onceConnected(act: () => void): void {
@@ -237,7 +253,7 @@ export class SimulatedSocket extends Duplex implements Peer {
 
   #touch(): void {
     this.#idle?.close();
-    if (this.#idleMs > 0) this.#idle = this.#network.process.setTimeout(() => this.emit('timeout'), this.#idleMs, []);
+    if (this.#idleMs > 0) this.#idle = this.#host.process.setTimeout(() => this.emit('timeout'), this.#idleMs, []);
   }
 }
 
@@ -247,7 +263,7 @@ export class SimulatedListener extends EventEmitter implements Listener {
   #port = 0;
 
   constructor(
-    private readonly network: Network,
+    private readonly host: Host,
     onConnection?: (socket: SimulatedSocket) => void,
   ) {
     super();
@@ -257,19 +273,19 @@ export class SimulatedListener extends EventEmitter implements Listener {
   listen(port: number | Address = 0, ...rest: unknown[]): this {
     const onListening = rest.find((arg) => typeof arg === 'function') as (() => void) | undefined;
     if (onListening) this.once('listening', onListening);
-    this.#port = (typeof port === 'object' ? port.port : Number(port)) || this.network.freePort();
-    this.network.process.setImmediate(() => {
-      this.listening = this.network.listen(this.#port, this);
+    this.#port = (typeof port === 'object' ? port.port : Number(port)) || this.host.network.freePort();
+    this.host.process.setImmediate(() => {
+      this.listening = this.host.network.listen(this.#port, this);
       if (this.listening) this.emit('listening');
       else this.emit('error', failure('listen', 'EADDRINUSE', `127.0.0.1:${this.#port}`));
     }, []);
     return this;
   }
 
-  accept(client: Peer): Peer {
-    const socket = new SimulatedSocket(this.network);
+  accept(client: RemotePeer): Peer {
+    const socket = new SimulatedSocket(this.host);
     socket.peer = client;
-    this.network.process.receive(() => this.emit('connection', socket));
+    this.host.process.receive(() => this.emit('connection', socket));
     return socket;
   }
 
@@ -278,9 +294,9 @@ export class SimulatedListener extends EventEmitter implements Listener {
   }
 
   close(onClose?: () => void): this {
-    this.network.close(this.#port, this);
+    this.host.network.close(this.#port, this);
     this.listening = false;
-    this.network.process.setImmediate(() => {
+    this.host.process.setImmediate(() => {
       this.emit('close');
       onClose?.();
     }, []);

@@ -72,9 +72,23 @@ interface Armed {
   readonly order: number;
 }
 
+export interface ProcessOptions {
+  /** The wall clock when it starts, in microseconds since 1970. */
+  readonly wallUs?: number;
+  /** How fast its clocks run: at 1.001 they gain a millisecond a second. */
+  readonly rate?: number;
+  /** How long a callback takes, in microseconds: at least, and less than. */
+  readonly callbackUs?: readonly [least: number, below: number];
+  /** Called with what a callback has thrown. By default that is thrown again, outside of it, as in Node.js. */
+  readonly onUncaught?: (error: unknown) => void;
+}
+
+/** Wall clocks show this time when a simulation begins, in microseconds since 1970. */
+export const EPOCH_US = 1_700_000_000_000_000;
+
 /**
  * A process of Node.js in simulated time: its clocks, and its event loop in the phases timers, input, immediates. A callback
- * takes some microseconds. What happens to a process while its loop is busy waits.
+ * takes some microseconds. What happens to a process while its loop is busy, or while it is paused, waits.
  */
 export class SimulatedProcess {
   readonly #timers = new Heap<Armed>((a, b) => a.dueMs < b.dueMs || (a.dueMs === b.dueMs && a.order < b.order));
@@ -90,26 +104,40 @@ export class SimulatedProcess {
   /** The time of the loop, as its timers see it: it is read once in each phase. */
   #loopMs = 0;
   #wake?: { readonly at: number };
+  /** How many pauses there are that have not ended. */
+  #pauses = 0;
+  #pausedAt = 0;
+  #isDead = false;
+  readonly #rate: number;
+  readonly #bornAt: number;
+  readonly #onUncaught: (error: unknown) => void;
+  #suspensions = 0;
+  #suspendedAt = 0;
+  /** For how long its monotonic clock has stood still. */
+  #suspendedUs = 0;
+  /** What its wall clock is ahead of its monotonic one. */
+  #wallUs: number;
+  /** `performance.timeOrigin` */
+  readonly originMs: number;
 
-  /**
-   * @param wallUs the wall clock when it starts, in microseconds since 1970
-   * @param callbackUs how long a callback takes, in microseconds: at least, and less than
-   */
   constructor(
     private readonly scheduler: Scheduler,
-    name: string,
+    readonly name: string,
     {
-      wallUs = 1_700_000_000_000_000,
+      wallUs = EPOCH_US + scheduler.now,
+      rate = 1,
       callbackUs: [least, below] = [3, 12],
-    }: { wallUs?: number; callbackUs?: readonly [number, number] } = {},
+      onUncaught = throwOutside,
+    }: ProcessOptions = {},
   ) {
     const random = scheduler.stream(`callbacks of ${name}`);
     this.#callbackUs = () => least + Math.floor(random() * (below - least));
-    this.#wallUs = wallUs - scheduler.now;
+    this.#wallUs = wallUs;
+    this.originMs = wallUs / 1_000;
     this.#bornAt = scheduler.now;
+    this.#rate = rate;
+    this.#onUncaught = onUncaught;
   }
-  readonly #wallUs: number;
-  readonly #bornAt: number;
 
   /** The time within the simulation that its code is at, in microseconds. */
   get now(): number {
@@ -117,16 +145,72 @@ export class SimulatedProcess {
     return this.#spentUs === undefined ? Math.max(now, this.#freeAt) : now + this.#spentUs;
   }
 
+  get isDead(): boolean {
+    return this.#isDead;
+  }
+
+  get isPaused(): boolean {
+    return this.#pauses > 0;
+  }
+
   /** `performance.now()`. Looking at a clock takes a microsecond, so that a loop that waits for it ends. */
   monotonicMs(): number {
     this.#spend(1);
-    return (this.now - this.#bornAt) / 1_000;
+    return this.#monotonicUs() / 1_000;
   }
 
   /** `Date.now()` */
   wallMs(): number {
     this.#spend(1);
-    return Math.floor((this.#wallUs + this.now) / 1_000);
+    return Math.floor((this.#wallUs + this.#monotonicUs()) / 1_000);
+  }
+
+  /** How long this many milliseconds of its clocks take within the simulation. */
+  trueMs(ms: number): number {
+    return ms / this.#rate;
+  }
+
+  /** As SIGSTOP: nothing runs until it was resumed as often as paused. */
+  pause(): void {
+    if (this.#pauses++ === 0) this.#pausedAt = this.scheduler.now;
+  }
+
+  resume(): void {
+    if (this.#pauses === 0 || --this.#pauses > 0) return;
+    // What it was amid when it was paused goes on.
+    if (this.#freeAt > this.#pausedAt) this.#freeAt += this.scheduler.now - this.#pausedAt;
+    this.#planTurn();
+  }
+
+  /** Has its event loop blocked, as by work that takes this long. */
+  block(us: number): void {
+    this.#freeAt = this.now + us;
+  }
+
+  /** As kill -9: nothing of it runs any more. */
+  kill(): void {
+    this.#isDead = true;
+    this.#input = [];
+    this.#immediates = [];
+  }
+
+  /** Its machine sleeps: the process does not run, its monotonic clock stands still, and its wall clock runs on. */
+  suspend(us: number): void {
+    this.pause();
+    if (this.#suspensions++ === 0) this.#suspendedAt = this.scheduler.now;
+    this.scheduler.after(us, () => {
+      if (--this.#suspensions === 0) {
+        const sleptUs = this.scheduler.now - this.#suspendedAt;
+        this.#suspendedUs += sleptUs;
+        this.#wallUs += sleptUs * this.#rate;
+      }
+      this.resume();
+    });
+  }
+
+  /** Somebody sets its wall clock ahead, or back. */
+  jumpWall(us: number): void {
+    this.#wallUs += us;
   }
 
   setTimeout(callback: Callback, ms: unknown, args: readonly unknown[], repeats = false): SimulatedTimer {
@@ -142,6 +226,12 @@ export class SimulatedProcess {
     return immediate;
   }
 
+  /** How many timers and immediates keep it from ending by itself. */
+  get pending(): number {
+    const timers = this.#timers.items.filter((armed) => isDue(armed)).map(({ timer }) => timer);
+    return [...timers, ...this.#immediates].filter((timer) => timer.isLive && timer.hasRef()).length;
+  }
+
   arm(timer: SimulatedTimer): void {
     timer.dueMs = (this.#spentUs === undefined ? this.#wholeMs() : this.#loopMs) + timer.ms;
     timer.order = ++this.#order;
@@ -151,6 +241,7 @@ export class SimulatedProcess {
 
   /** Something arrives from outside: it is handled in the next turn. */
   receive(handle: () => void): void {
+    if (this.#isDead) return;
     this.#input.push(handle);
     this.#planTurn();
   }
@@ -160,11 +251,16 @@ export class SimulatedProcess {
     else this.#spentUs += us;
   }
 
+  #monotonicUs(): number {
+    return (this.now - this.#bornAt - this.#suspendedUs) * this.#rate;
+  }
+
   #wholeMs(): number {
-    return Math.floor((this.now - this.#bornAt) / 1_000);
+    return Math.floor(this.#monotonicUs() / 1_000);
   }
 
   #planTurn(): void {
+    if (this.#isDead || this.#pauses > 0) return;
     if (this.#spentUs !== undefined) return; // planned at the end of the turn
     const at = this.#nextTurnAt();
     if (at === undefined || (this.#wake && this.#wake.at <= at)) return;
@@ -173,15 +269,25 @@ export class SimulatedProcess {
     this.scheduler.at(at, () => {
       if (this.#wake !== wake) return;
       this.#wake = undefined;
-      this.scheduler.begin(this.#turn());
+      if (this.#isDead || this.#pauses > 0) return;
+      // What keeps it busy may have begun since this turn was planned.
+      if (this.#freeAt > this.scheduler.now) this.#planTurn();
+      else this.scheduler.begin(this.#turn());
     });
   }
 
   #nextTurnAt(): number | undefined {
     if (this.#input.length > 0 || this.#immediates.length > 0) return this.now;
     for (let first; (first = this.#timers.first); this.#timers.pop())
-      if (isDue(first)) return Math.max(this.now, this.#bornAt + first.dueMs * 1_000);
+      if (isDue(first)) return Math.max(this.now, this.#whenMonotonic(first.dueMs));
     return undefined;
+  }
+
+  /** When its monotonic clock shows this, unless it stands still meanwhile. */
+  #whenMonotonic(ms: number): number {
+    const us = (ms * 1_000) / this.#rate;
+    // A microsecond later where that was rounded: a turn that comes too early would be planned again and again.
+    return this.#bornAt + this.#suspendedUs + (Number.isInteger(us) ? us : Math.ceil(us) + 1);
   }
 
   /** One turn of its event loop: a step for each callback. */
@@ -217,12 +323,16 @@ export class SimulatedProcess {
     try {
       callback();
     } catch (error) {
-      // As in Node.js, where nobody catches it: the rest of the turn goes on, if the process does.
-      process.nextTick(() => {
-        throw error;
-      });
+      this.#onUncaught(error);
     }
   }
+}
+
+/** As in Node.js, where nobody catches it: the rest of the turn goes on, if the process does. */
+function throwOutside(error: unknown): void {
+  process.nextTick(() => {
+    throw error;
+  });
 }
 
 /** Not if it was cleared, or set anew, since. */

@@ -14,7 +14,10 @@ interface Event {
  * `Simulation`.
  */
 export class Scheduler {
+  /** Called with each line of the trace. */
+  onTrace?: (line: string) => void;
   #now = 0;
+  #steps = 0;
   #planned = 0;
   readonly #events = new Heap<Event>((a, b) => a.at < b.at || (a.at === b.at && a.order < b.order));
   /** The turn that a process is in: it ends before anything else happens. */
@@ -27,6 +30,11 @@ export class Scheduler {
   /** In microseconds since the beginning. */
   get now(): number {
     return this.#now;
+  }
+
+  /** How many steps were taken. */
+  get steps(): number {
+    return this.#steps;
   }
 
   /** When the next step is; undefined: nothing will ever happen, unless something new is planned. */
@@ -54,6 +62,7 @@ export class Scheduler {
 
   /** @returns whether there was anything to do */
   step(): boolean {
+    this.#steps++;
     if (this.#turn) {
       // Its end is a step, too: only then is it known how far away the next event is.
       if (this.#turn.next().done) this.#turn = undefined;
@@ -68,7 +77,9 @@ export class Scheduler {
 
   /** Notes what has happened: two runs that note the same have the same hash. */
   trace(line: string): void {
-    this.#hash.add(`${this.#now} ${line}\n`);
+    const dated = `${this.#now} ${line}\n`;
+    this.#hash.add(dated);
+    this.onTrace?.(dated);
   }
 
   get hash(): string {

@@ -11,11 +11,11 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
  * Two processes may do it at once: each works in a folder of its own and publishes by an atomic rename.
  * @returns the folder of the compiled modules
  */
-export function compileLibrary(): string {
+export function compileLibrary(type: 'module' | 'commonjs' = 'module'): string {
   const lib = join(root, 'lib');
   const files = readdirSync(lib, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'));
   const sources = files.sort().map((file) => [file, readFileSync(join(lib, file), 'utf8')] as const);
-  const state = createHash('sha1').update(JSON.stringify(sources)).digest('hex').slice(0, 12);
+  const state = createHash('sha1').update(JSON.stringify([type, sources])).digest('hex').slice(0, 12);
   const cache = join(root, 'node_modules/.cache/nest-redis-lock');
   mkdirSync(cache, { recursive: true });
   if (readdirSync(cache).includes(state)) return join(cache, state);
@@ -24,9 +24,9 @@ export function compileLibrary(): string {
   for (const [file, source] of sources) {
     const target = join(work, file.replace(/\.ts$/, '.js'));
     mkdirSync(dirname(target), { recursive: true });
-    writeFileSync(target, compile(source));
+    writeFileSync(target, compile(source, type));
   }
-  writeFileSync(join(work, 'package.json'), '{ "type": "module" }');
+  writeFileSync(join(work, 'package.json'), JSON.stringify({ type }));
   try {
     renameSync(work, join(cache, state));
   } catch {
@@ -37,16 +37,16 @@ export function compileLibrary(): string {
 
 /** A module of the tests, compiled in the same way. */
 export function compileFile(file: string): string {
-  return compile(readFileSync(file, 'utf8'));
+  return compile(readFileSync(file, 'utf8'), 'module');
 }
 
-function compile(source: string): string {
-  return ts.transpileModule(source, { compilerOptions }).outputText;
+function compile(source: string, type: 'module' | 'commonjs'): string {
+  const module = type === 'module' ? ts.ModuleKind.ESNext : ts.ModuleKind.CommonJS;
+  return ts.transpileModule(source, { compilerOptions: { ...compilerOptions, module } }).outputText;
 }
 
 const compilerOptions: ts.CompilerOptions = {
   target: ts.ScriptTarget.ES2022,
-  module: ts.ModuleKind.ESNext,
   experimentalDecorators: true,
   emitDecoratorMetadata: true,
 };

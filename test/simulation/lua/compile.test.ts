@@ -36,6 +36,9 @@ describe('Lua, compiled to JavaScript', () => {
     ['local t = {} for at, value in ipairs({5, 6, nil, 8}) do t[at] = value end return t', [5, 6]],
     ['local n = 0 repeat local last = n n = n + 1 until last == 3 return n', 4],
     ['local function twice(n) return n * 2 end return twice(twice(2))', 8],
+    ['local function last(...) local a, b = ... return {b, a, ...} end return last(1, 2)', [2, 1, 1, 2]],
+    ['local all = {double = function(n) return n * 2 end} return all.double(4)', 8],
+    ['local redis = {call = redis.call, pcall = redis.pcall} return redis.call("GET", "x") == nil', true],
   ])('runs %s', (source, expected) => {
     expect(run(source)).toEqual(expected);
   });
@@ -75,7 +78,7 @@ describe('Lua, compiled to JavaScript', () => {
     ['global = 1', 'the global variable global, in line 1'],
     ['return os.time()', 'os.time, in line 1'],
     ['\nfor key in pairs({}) do end', 'a loop over anything but ipairs, in line 2'],
-    ['return function(...) end', 'a function with "...", in line 1'],
+    ['return {[1] = 2}', 'a table with fields of other names, in line 1'],
     ['return 5 % 2', '%, in line 1'],
   ])('refuses what no script uses when it compiles: %s', (source, what) => {
     expect(() => compile(source)).toThrow(`The simulation does not know ${what}`);

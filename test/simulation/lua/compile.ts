@@ -47,6 +47,8 @@ class Compiler {
   #count = 0;
   /** The variables of the function that is compiled which hold a value while it is tested. */
   #tested: string[] = [];
+  /** The variable of that function which holds what `...` stands for. */
+  #rest?: string;
 
   chunk({ body }: Chunk): string {
     return `'use strict'; return (redis, KEYS, ARGV) => ${this.#function([], body)}();`;
@@ -86,16 +88,18 @@ class Compiler {
   }
 
   #function(parameters: readonly (Identifier | Node)[], body: readonly Statement[]): string {
-    const outer = this.#tested;
+    const [outer, outerRest] = [this.#tested, this.#rest];
     this.#tested = [];
+    this.#rest = undefined;
     const [names, code] = this.#inScope(() => {
-      const declared = parameters.map((parameter) =>
-        parameter.type === 'Identifier' ? this.#declare(parameter.name) : refuse(parameter, 'a function with "..."'),
-      );
+      const declared = parameters.map((parameter) => {
+        if (parameter.type === 'Identifier') return this.#declare(parameter.name);
+        return `...${(this.#rest = `rest$${++this.#count}`)}`;
+      });
       return [declared, this.#statements(body)];
     });
     const tested = this.#tested.length > 0 ? `let ${this.#tested.join(', ')};` : '';
-    this.#tested = outer;
+    [this.#tested, this.#rest] = [outer, outerRest];
     return `((${names.join(', ')}) => {${tested}\n${code}\n})`;
   }
 
@@ -241,7 +245,9 @@ class Compiler {
       case 'NilLiteral':
         return 'undefined';
       case 'Identifier':
-        return this.#variable(node);
+        return node.name === 'redis' && !this.#lookUp('redis') ? 'lua.redisTable(redis)' : this.#variable(node);
+      case 'VarargLiteral':
+        return `${this.#rest ?? refuse(node, '"..." outside of a function')}[0]`;
       case 'FunctionDeclaration':
         return this.#function(node.parameters, node.body);
       case 'BinaryExpression':
@@ -265,8 +271,11 @@ class Compiler {
         return `lua.first(${this.#call(node)})`;
       case 'TableConstructorExpression': {
         const listed = node.fields.flatMap((field) => (field.type === 'TableValue' ? [field.value] : []));
-        if (listed.length < node.fields.length) return refuse(node, 'a table with named fields');
-        return `new Table(${this.#values(listed)})`;
+        const named = node.fields.flatMap((field) => (field.type === 'TableKeyString' ? [field] : []));
+        if (listed.length + named.length < node.fields.length)
+          return refuse(node, 'a table with fields of other names');
+        const fields = named.map(({ key, value }) => `${JSON.stringify(key.name)}: ${this.#expression(value)}`);
+        return `new Table(${this.#values(listed)}, {${fields.join(', ')}})`;
       }
       default:
         return refuse(node, node.type);
@@ -283,9 +292,11 @@ class Compiler {
     return comparison ? `lua.${comparison}(${a}, ${b})` : refuse(node, operator);
   }
 
-  /** An array of JavaScript: of the last one all results, where it is a call. */
+  /** An array of JavaScript: of the last one all results, where it is a call or `...`. */
   #values(nodes: readonly Expression[]): string {
     const last = nodes.at(-1);
+    if (last?.type === 'VarargLiteral' && this.#rest)
+      return `[${[...nodes.slice(0, -1).map((node) => this.#expression(node)), `...${this.#rest}`].join(', ')}]`;
     if (!last || !isCall(last)) return `[${nodes.map((node) => this.#expression(node)).join(', ')}]`;
     return `[${[...nodes.slice(0, -1).map((node) => this.#expression(node)), `...lua.all(${this.#call(last)})`].join(', ')}]`;
   }
@@ -298,8 +309,8 @@ class Compiler {
       if (local) return `lua.call(${local}, ${args})`;
       return base.name in library.globals ? `lua.globals.${base.name}(...${args})` : refuse(node, base.name);
     }
-    if (base.type !== 'MemberExpression' || base.base.type !== 'Identifier' || this.#lookUp(base.base.name))
-      return refuse(node, 'a call of a field');
+    if (base.type !== 'MemberExpression' || base.base.type !== 'Identifier') return refuse(node, 'a call of a field');
+    if (this.#lookUp(base.base.name)) return `lua.call(${this.#expression(base)}, ${args})`;
     const [room, name] = [base.base.name, base.identifier.name];
     if (room === 'redis' && REDIS.includes(name)) return `redis.${name}(${node.loc!.start.line}, ${args})`;
     const functions: Record<string, Readonly<Record<string, LuaFunction>>> = {

@@ -1,3 +1,4 @@
+import type { RedisOfScripts } from './compile.js';
 import { LuaError, Multi, numberOf, Table, textOf, typeOf, type LuaFunction, type LuaValue } from './values.js';
 
 /** What compiled scripts call: operators whose operands can have the wrong type, and the functions of Lua that they use. */
@@ -48,6 +49,11 @@ export function setIndex(target: LuaValue, key: LuaValue, value: LuaValue): void
 export function call(value: LuaValue, args: readonly LuaValue[]): LuaValue | Multi {
   if (typeof value !== 'function') throw new LuaError(`attempt to call a ${typeOf(value)} value`);
   return value(...args);
+}
+
+/** `redis`, as a value. Errors of what it calls name no line. */
+export function redisTable(redis: RedisOfScripts): Table {
+  return new Table([], { call: (...args) => redis.call(0, args), pcall: (...args) => redis.pcall(0, args) });
 }
 
 export const first = (result: LuaValue | Multi): LuaValue => (result instanceof Multi ? result.values[0] : result);

@@ -27,6 +27,7 @@ export interface ServerOfCommands {
   /** Of a Cluster. */
   readonly cluster?: object;
   readonly uptimeS: number;
+  readonly isLoading: boolean;
   readonly calls: Map<string, number>;
   readonly connections: ReadonlySet<ConnectionOfCommands>;
   follow(primary: { readonly port: number }): void;
@@ -164,7 +165,7 @@ function typeOf(connection: ConnectionOfCommands): 'normal' | 'pubsub' | 'replic
 }
 
 function infoOf(
-  { data: { settings }, port, runId, uptimeS, calls, replication, priority, cluster }: ServerOfCommands,
+  { data: { settings }, port, runId, uptimeS, isLoading, calls, replication, priority, cluster }: ServerOfCommands,
   sections: readonly string[],
 ): string {
   const all: Readonly<Record<string, () => string>> = {
@@ -172,7 +173,8 @@ function infoOf(
       `redis_version:7.4.0\r\nredis_mode:${cluster ? 'cluster' : 'standalone'}\r\nprocess_id:1\r\nrun_id:${runId}\r\ntcp_port:${port}\r\nuptime_in_seconds:${uptimeS}\r\n`,
     replication: () => replication.info(priority),
     cluster: () => `cluster_enabled:${cluster ? 1 : 0}\r\n`,
-    persistence: () => `loading:0\r\naof_enabled:${settings.get('appendonly') === 'yes' ? 1 : 0}\r\n`,
+    persistence: () =>
+      `loading:${isLoading ? 1 : 0}\r\naof_enabled:${settings.get('appendonly') === 'yes' ? 1 : 0}\r\n`,
     memory: () =>
       `used_memory:${USED_MEMORY}\r\nmaxmemory:${settings.get('maxmemory')}\r\n` +
       `maxmemory_policy:${settings.get('maxmemory-policy')}\r\n`,

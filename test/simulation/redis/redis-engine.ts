@@ -28,6 +28,8 @@ export class RedisEngine {
   constructor(
     readonly data: RedisData,
     private readonly onCommand?: (name: string, args: readonly string[]) => void,
+    /** Why a command is refused, if it is, also in scripts. */
+    private readonly refusalOf?: (name: string) => ReplyError | undefined,
     /** Why a script may not run a command, if it may not. */
     private readonly refusalOfScript?: (name: string, args: readonly string[]) => ReplyError | undefined,
   ) {}
@@ -52,6 +54,8 @@ export class RedisEngine {
     const { least, most = Infinity, run } = command;
     if (rest.length < least || rest.length > most)
       return new ReplyError(`ERR wrong number of arguments for '${name.toLowerCase()}' command`);
+    const refusal = this.refusalOf?.(name);
+    if (refusal) return refusal;
     if (this.data.isReadOnly && WRITING.has(name.toUpperCase())) return READ_ONLY;
     if (!this.#hasMemoryFor(name.toUpperCase())) return OUT_OF_MEMORY;
     this.onCommand?.(name, rest);

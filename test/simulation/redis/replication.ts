@@ -1,4 +1,5 @@
-import type { Network, Peer } from '../network.js';
+import type { RemotePeer } from '../link.js';
+import type { Network } from '../network.js';
 import type { Scheduler } from '../scheduler.js';
 import type { RedisData } from './redis-data.js';
 import { ReplyError, type Reply } from './replies.js';
@@ -334,7 +335,7 @@ class Upstream {
   state: 'connect' | 'connecting' | 'sync' | 'connected' = 'connect';
   #isClosed = false;
   #attempts = 0;
-  #peer?: Peer;
+  #peer?: RemotePeer;
   /** When the last packet is through the lag. */
   #lastAt = 0;
   #received = '';
@@ -373,9 +374,13 @@ class Upstream {
       this.#later(() => {
         if (attempt === this.#attempts) run();
       });
+    const { scheduler } = this.server;
     this.server.network.connect(
       this.port,
       {
+        get now() {
+          return scheduler.now;
+        },
         onBytes: (bytes) => later(() => this.#read(bytes)),
         onEnd: () => later(() => this.#onBroken()),
         onReset: () => later(() => this.#onBroken()),
@@ -390,7 +395,7 @@ class Upstream {
     );
   }
 
-  #begin(peer: Peer): void {
+  #begin(peer: RemotePeer): void {
     this.#peer = peer;
     this.state = 'sync';
     this.#received = '';

@@ -1,17 +1,18 @@
+import type { RemotePeer } from '../link.js';
 import type { Listener, Network, Peer } from '../network.js';
+import { EPOCH_US } from '../process.js';
 import type { Scheduler } from '../scheduler.js';
 import { ClusterNode } from './cluster.js';
 import { connectionCommand, type ConnectionCommand } from './connection-commands.js';
 import { copyOf, RedisData, type Entry, type Push, type Subscriber } from './redis-data.js';
 import { RedisEngine } from './redis-engine.js';
+import { refusalOf, refusalOfWrite, type Refusal } from './refusals.js';
 import type { Reply } from './replies.js';
 import { Replication, type Lag, type ReplicatedConnection } from './replication.js';
 import { CommandDecoder, encode } from './resp.js';
 
 /** How long a command takes, in microseconds: at least, and less than. */
 const COMMAND_US = [8, 28] as const;
-/** The wall clock of servers at the beginning of a simulation, in microseconds since 1970. */
-const EPOCH_US = 1_700_000_000_000_000;
 
 export interface ServerOptions {
   /** The port of its primary, whenever it starts. */
@@ -31,6 +32,12 @@ export class SimulatedServer implements Listener {
   readonly connections = new Set<Connection>();
   /** Called when it begins to answer, or ceases to. */
   readonly watchers = new Set<() => void>();
+  /** Its wall clock: how far it is ahead, in microseconds, and how fast it runs. */
+  readonly clock = { offsetUs: 0, rate: 1 };
+  /** Why it refuses commands. */
+  refusal?: Refusal;
+  /** Called with each command of a client that was answered. */
+  onAnswered?: (args: readonly string[], reply: Reply) => void;
   data!: RedisData;
   replication!: Replication;
   readonly cluster?: ClusterNode;
@@ -97,16 +104,31 @@ export class SimulatedServer implements Listener {
     this.replication.promote();
   }
 
+  /** By its wall clock, in microseconds since 1970. */
+  clockUs(): number {
+    return EPOCH_US + this.clock.offsetUs + Math.floor(this.scheduler.now * this.clock.rate);
+  }
+
+  get isLoading(): boolean {
+    return this.refusal === 'loading';
+  }
+
+  get isUp(): boolean {
+    return this.#isUp;
+  }
+
   /** @param entries what it has at first */
   start(entries: Iterable<readonly [string, Entry]> = []): void {
     this.#startedAt = this.scheduler.now;
     this.calls.clear();
     this.runId = `${this.port}${this.#starts++}`.padEnd(40, 'a');
-    this.data = new RedisData({ nowUs: () => EPOCH_US + this.scheduler.now });
+    this.data = new RedisData({ nowUs: () => this.clockUs() });
     for (const [key, entry] of entries) this.data.change(key, copyOf(entry));
+    this.refusal = undefined;
     this.#engine = new RedisEngine(
       this.data,
       (name, args) => this.#count(name, args),
+      (name) => refusalOfWrite(this.refusal, name),
       this.cluster && ((name, args) => this.cluster!.refusalOfScript(name, args)),
     );
     for (const [name, value] of this.#configured) this.data.settings.set(name, value);
@@ -163,15 +185,14 @@ export class SimulatedServer implements Listener {
     });
   }
 
-  accept(client: Peer): Peer {
-    const connection = new Connection(
-      ++this.#connections,
-      this,
-      client,
-      this.network.way(() => this.scheduler.now),
-    );
+  accept(client: RemotePeer): Peer {
+    const { scheduler } = this;
+    const connection = new Connection(++this.#connections, this, client);
     this.connections.add(connection);
     return {
+      get now() {
+        return scheduler.now;
+      },
       onBytes: (bytes) => {
         for (const args of connection.decoder.read(bytes)) this.enqueue(() => this.#answer(connection, args));
       },
@@ -213,10 +234,11 @@ export class SimulatedServer implements Listener {
     connection.command = name.toLowerCase();
     const own = this.cluster?.commands[command] ?? this.options.commands?.[command] ?? connectionCommand(args);
     if (own || /^eval(sha)?$/i.test(name)) this.#count(name, rest);
-    const refusal = own ? undefined : this.cluster?.refusalOf(args, connection);
+    const refusal = refusalOf(this.refusal, name) ?? (own ? undefined : this.cluster?.refusalOf(args, connection));
     const reply = refusal ?? (own ? own(this, rest, connection) : this.#engine.execute(args, connection));
     this.replication.propagate(connection);
     if (reply === undefined) return;
+    this.onAnswered?.(args, reply);
     this.scheduler.trace(`${this.port} ${connection.id} ${args.join(' ')} ${encode(reply)}`);
     connection.send(reply);
   }
@@ -262,8 +284,7 @@ export class Connection implements Subscriber, ReplicatedConnection {
   constructor(
     readonly id: number,
     private readonly server: SimulatedServer,
-    private readonly client: Peer,
-    private readonly way: (arrive: () => void) => void,
+    private readonly client: RemotePeer,
   ) {}
 
   send(reply: Reply): void {
@@ -272,8 +293,7 @@ export class Connection implements Subscriber, ReplicatedConnection {
 
   write(text: string): void {
     if (!this.isOpen) return;
-    const bytes = Buffer.from(text, 'latin1');
-    this.way(() => this.client.onBytes(bytes));
+    this.client.onBytes(Buffer.from(text, 'latin1'));
   }
 
   block(): void {
@@ -299,6 +319,7 @@ export class Connection implements Subscriber, ReplicatedConnection {
     this.server.connections.delete(this);
     this.server.data.leave(this);
     this.server.replication.leave(this);
-    this.way(() => (how === 'end' ? this.client.onEnd() : this.client.onReset()));
+    if (how === 'end') this.client.onEnd();
+    else this.client.onReset();
   }
 }

@@ -1,4 +1,4 @@
-import { Network, SimulatedListener, SimulatedSocket } from '../network.js';
+import { Network, type Host } from '../network.js';
 import { SimulatedProcess } from '../process.js';
 import { SimulatedSentinels } from '../redis/sentinel.js';
 import { SimulatedServer, type ServerOptions } from '../redis/simulated-server.js';
@@ -9,6 +9,7 @@ export class Simulation {
   readonly scheduler: Scheduler;
   readonly process: SimulatedProcess;
   readonly network: Network;
+  readonly host: Host;
   readonly random: () => number;
   /** By the port of the primary. */
   readonly #sentinels = new Map<number, SimulatedSentinels>();
@@ -16,7 +17,8 @@ export class Simulation {
   constructor(seed: string) {
     this.scheduler = new Scheduler(seed);
     this.process = new SimulatedProcess(this.scheduler, 'test');
-    this.network = new Network(this.scheduler, this.process);
+    this.network = new Network(this.scheduler);
+    this.host = this.network.hostOf(this.process);
     this.random = this.scheduler.stream('Math.random');
   }
 
@@ -33,14 +35,6 @@ export class Simulation {
       this.#sentinels.set(primaryPort, sentinels);
     }
     return sentinels;
-  }
-
-  connect(options: { port: number; host?: string }): SimulatedSocket {
-    return new SimulatedSocket(this.network).connect(options);
-  }
-
-  listener(onConnection?: (socket: SimulatedSocket) => void): SimulatedListener {
-    return new SimulatedListener(this.network, onConnection);
   }
 }
 

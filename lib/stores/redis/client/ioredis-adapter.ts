@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { outsideOfCalls } from '../../../core/time/event-loop.js';
 import { checkMade, isClient } from './check-source.js';
@@ -32,6 +33,7 @@ const OWN_CLIENT = {
   connectTimeout: 2_000,
   sentinelCommandTimeout: 2_000, // or a Sentinel that hangs would be waited for without end, also by a client that was closed
   disconnectTimeout: 100, // or the process would live for 2 s after a close while Redis is down
+  maxLoadingRetryTime: 2_000, // while it loads its data it is asked that often, or it would count as silent
   retryStrategy: (attempt: number) => Math.min(attempt * 50, 1_000),
 } satisfies RedisOptions;
 
@@ -146,14 +148,21 @@ export class IoredisAdapter implements RedisClient {
     return this.#single.stream; // a Cluster has none of its own
   }
 
+  get received(): number {
+    return (this.#single.stream as Partial<Socket> | undefined)?.bytesRead ?? 0;
+  }
+
   // One handler for each event: several registrations may share a client, and Node warns of more than ten handlers.
   listen(listener: RedisClientListener): void {
     this.#listener = listener;
     this.#client.on('ready', this.#onReady).on('close', this.#onClose).on('end', this.#onEnd);
+    if (this.isOwned) this.#client.on('connect', this.#onConnect);
     if (this.isCluster) this.#client.on('node error', this.#onNodeError);
     // A client of the user keeps its way of reporting errors: with a handler here it would not report unhandled ones.
     if (this.isOwned) this.#client.on('error', this.#onError);
   }
+
+  readonly #onConnect = (): void => this.#listener!.accepted();
 
   readonly #onReady = (): void => {
     if (this.#isGivenUp) return; // without its ready check the client still becomes ready for a moment
@@ -197,7 +206,7 @@ export class IoredisAdapter implements RedisClient {
 
   close(): void {
     this.#client.off('ready', this.#onReady).off('close', this.#onClose).off('end', this.#onEnd);
-    this.#client.off('node error', this.#onNodeError);
+    this.#client.off('connect', this.#onConnect).off('node error', this.#onNodeError);
     if (this.isOwned) this.#client.disconnect();
   }
 

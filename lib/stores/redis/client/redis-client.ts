@@ -27,6 +27,8 @@ export interface RedisClient {
   readonly failure?: ConnectionFailure;
   /** A value that stands for the connection that commands are sent on: another one after each break. A Cluster has none. */
   readonly generation: unknown;
+  /** How many bytes have come on this connection. */
+  readonly received: number;
 
   /** Reports changes of its connection from now on. Call it once at most. */
   listen(listener: RedisClientListener): void;
@@ -86,6 +88,8 @@ export const SUBSCRIBE_LIMIT_MS = 5_000;
 
 /** Learns of changes of a client's connection. */
 export interface RedisClientListener {
+  /** The server has accepted the connection: it has to answer before commands can be sent. */
+  accepted(): void;
   /** Commands can be sent. */
   ready(): void;
   /** It broke, or could not be made. */

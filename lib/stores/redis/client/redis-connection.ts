@@ -6,7 +6,7 @@ import { openClient } from './ioredis-adapter.js';
 import type { ConnectionFailure, RedisClient } from './redis-client.js';
 import type { RedisSource } from './source.js';
 
-/** How long after a command was due its connection counts as half-open, in milliseconds. */
+/** How long after a command was due, or while it is made, a silent connection counts as half-open, in milliseconds. */
 const HALF_OPEN_AFTER_MS = 4_000;
 
 /** How often, at most, the connection to a server that has become a replica is made anew, in milliseconds. */
@@ -40,6 +40,8 @@ export class RedisConnection {
   /** Since when it is not ready, although it should be. */
   #downSince?: number;
   #readyAt = performance.now();
+  /** Runs from when the server has accepted a connection until it is ready. */
+  #handshake?: NodeJS.Timeout;
   #problem?: NodeError;
 
   /** `host:port`, or the path of a socket: never the URL, which may hold a password. */
@@ -60,6 +62,7 @@ export class RedisConnection {
     this.clientName = (client.isOwned && client.connectionName) || clientName;
     this.#wasReady = this.isReady;
     client.listen({
+      accepted: () => this.#expectAnswers(),
       ready: () => this.#becomeReady(),
       closed: () => this.#noteClose(),
       ended: () => this.#wake(),
@@ -166,12 +169,30 @@ export class RedisConnection {
 
   /** Closes the client if it is owned. No command may be in flight any more. */
   close(): void {
+    clearTimeout(this.#handshake);
     this.#listener = undefined;
     this.client.close();
     this.#wake();
   }
 
+  /**
+   * Has a connection made anew whose server has accepted it, and then says nothing: behind it may be a proxy whose server is
+   * gone, or the network may have broken. The client itself would wait for as long as the connection stays open.
+   */
+  #expectAnswers(): void {
+    const { generation, received } = this.client;
+    if (generation === undefined) return; // a Cluster, whose nodes have connections of their own
+    const look = () => {
+      if (generation !== this.client.generation || this.isReady) return;
+      if (this.client.received > received) this.#expectAnswers();
+      else this.client.drop('it does not answer');
+    };
+    clearTimeout(this.#handshake);
+    this.#handshake = outsideOfCalls(() => setTimeout(look, HALF_OPEN_AFTER_MS)).unref();
+  }
+
   #becomeReady(): void {
+    clearTimeout(this.#handshake);
     this.#wasReady = true;
     this.#readyAt = performance.now();
     this.#failures = 0;
@@ -181,6 +202,7 @@ export class RedisConnection {
   }
 
   #noteClose(): void {
+    clearTimeout(this.#handshake);
     this.#downSince ??= performance.now();
     if (this.#wasReady) this.#wasReady = false;
     else this.#failures++;

@@ -1,0 +1,78 @@
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { compileLibrary } from '../support/compiled-library.js';
+import { readArguments } from './explorer/arguments.js';
+import { Copies } from './explorer/copies.js';
+import { planOf, type Fault, type Plan, type Topology } from './explorer/plan.js';
+import { shrink } from './explorer/shrink.js';
+import { simulate } from './explorer/simulate.js';
+
+const place = { root: fileURLToPath(new URL('../..', import.meta.url)), library: compileLibrary('commonjs') };
+const copies = new Copies(place);
+
+/** Short, so that some seeds of each topology fit into each run of the tests: `npm run simulate` has the long ones. */
+const SHORT = { seconds: 1, processes: 2, parallel: 2 } as const;
+const TINY = { ...SHORT, keys: 1, parallel: 1, features: [] } as const;
+
+describe('The explorer', () => {
+  it.each<[Topology, number]>([
+    ['one', 1],
+    ['one', 2],
+    ['one', 3],
+    ['redlock-3', 1],
+    ['redlock-5', 2],
+  ])('finds nothing wrong on %s in seed %i', async (topology, seed) => {
+    const { violations, figures } = await simulate(planOf(seed, topology, SHORT), copies);
+    expect(violations).toEqual([]);
+    expect(figures.grants).toBeGreaterThan(20);
+  });
+
+  it('has the same happen again, with a library that was used before and with one that was not', async () => {
+    const plan = planOf(4, 'one', SHORT);
+    const hashes: string[] = [];
+    for (const each of [copies, copies, new Copies(place, 'once')]) hashes.push((await simulate(plan, each)).hash);
+    expect(new Set(hashes).size).toBe(1);
+    expect((await simulate(planOf(5, 'one', SHORT), copies)).hash).not.toBe(hashes[0]);
+  });
+
+  it('has no fault changed by one that is left out', () => {
+    const { faults } = planOf(6, 'one');
+    expect(planOf(6, 'one', { faults: faults.slice(1) })).toEqual({ ...planOf(6, 'one'), faults: faults.slice(1) });
+  });
+
+  it('finds a library that frees the locks of others, and says what is needed for that', async () => {
+    const found = await firstThatFails('release-without-owner-check');
+    const small = (await shrink(found.plan, found.rule, copies))!;
+    expect(small.faults.length).toBeLessThan(found.plan.faults.length);
+    expect((await simulate(small, copies)).violations).not.toEqual([]);
+    expect((await simulate({ ...small, mutant: undefined }, copies)).violations).toEqual([]);
+  });
+
+  it('finds nothing wrong where a server accepts connections and never answers on them', async () => {
+    const faults: Fault[] = [{ at: 100_000, kind: 'mute', forUs: 300_000, process: 1, server: 0 }];
+    const plan = planOf(1, 'one', { ...TINY, faults });
+    expect((await simulate(plan, copies)).violations).toEqual([]);
+  });
+});
+
+describe('The command line of the explorer', () => {
+  it.each([
+    [['--topology', 'two'], '--topology does not know "two": expected one, redlock-3, redlock-5.'],
+    [['--topology', 'cluster'], '--topology cluster is not simulated yet.'],
+    [['--seed', 'x'], '--seed is a whole number: got "x".'],
+    [['--trace'], '--trace needs --seed'],
+    [['--mutant', 'none'], '--mutant does not know "none"'],
+    [['--mutant', 'replica-is-kept'], '--mutant replica-is-kept needs replicas, which are not simulated yet.'],
+    [['--twice', '--mutants'], '--twice and --mutants exclude each other.'],
+  ])('refuses %j', (args, message) => {
+    expect(() => readArguments(args)).toThrow(message);
+  });
+});
+
+async function firstThatFails(mutant: string): Promise<{ plan: Plan; rule: string }> {
+  for (let seed = 1; ; seed++) {
+    const plan = planOf(seed, 'one', { ...TINY, mutant });
+    const [violation] = (await simulate(plan, copies)).violations;
+    if (violation) return { plan, rule: violation.rule };
+  }
+}

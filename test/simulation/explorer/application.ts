@@ -1,0 +1,431 @@
+import { CALM_KEY, CALM_SET, type Unstamped } from '../../chaos/history.js';
+import type { Lock, LockHandle, LockService, RedisLockModuleOptions } from '../../chaos/library.js';
+import type { Turn } from '../../chaos/liveness.js';
+import { MUTANTS, type Library } from '../../chaos/mutants.js';
+import type { SimulatedProcess } from '../process.js';
+import { reach } from './marks.js';
+import type { Feature } from './plan.js';
+import type { World } from './world.js';
+
+/** The leases that calls ask for, in milliseconds. */
+const TTLS_MS = [300, 600, 1_500];
+export const WAIT_MS = 3_000;
+/** For each node of a Redlock, and one Redis. */
+export const COMMAND_TIMEOUT_MS = { one: 300, redlock: 150 };
+/** When the application closes, work under locks may go on for this time, in milliseconds. */
+export const SHUTDOWN_MS = 1_500;
+/** A holder looks at its lock that often, in milliseconds. */
+const LOOK_MS = 10;
+/** Longer than a run goes on when the faults are over, in milliseconds. */
+const UNTIL_SERVED_MS = 60_000;
+/** Of the turns that begin, where the application does this. */
+const SHARES = { set: 0.15, calmSet: 0.4, hold: 0.15, abort: 0.15, withLock: 0.5, careless: 0.5 };
+/** A leader looks that often, on average twice, in milliseconds. */
+const LEADER_LOOKS_MS = 50;
+const ELECTIONS = ['leader 1', 'leader 2'];
+/** Leaders resign after this time at the latest, in milliseconds. */
+const LONGEST_TERM_MS = 1_500;
+/** Their work ends within this time after it was asked to, in milliseconds. */
+const ENDS_WITHIN_MS = 50;
+/** Calls for one lock at once, so that it is passed on among them. */
+const BURST = 8;
+/** A careless caller that is refused asks again at once, this often; then it pauses. */
+const CARELESS = { times: 50, pauseMs: 20 };
+/** Nobody can be refused as often in one callback: a refusal lets the event loop run. */
+const REFUSALS_IN_ONE_STEP = 10;
+/** A forced release that was sent to a server which hangs may run until so much later, in milliseconds. */
+const LATE_MS = 3_000;
+
+/** How a turn wants its lock. */
+interface Wish {
+  readonly ttlMs: number;
+  readonly waitMs?: number;
+  readonly watchdog?: boolean;
+  readonly holdMs?: number;
+  readonly signal?: AbortSignal;
+}
+
+interface TurnPlan {
+  readonly wish: Wish;
+  readonly workMs: number;
+}
+
+interface Self {
+  readonly number: number;
+  readonly incarnation: number;
+  readonly process: SimulatedProcess;
+}
+
+/** What a process of the application does: it increments counters under locks, and notes what it sees. */
+export class Application {
+  /** The turns that it had when the faults were over. */
+  readonly calmTurns: Turn[] = [];
+  /** Whether it closes amid its turns. */
+  isClosing = false;
+  /** Whether it has closed its locks. */
+  isClosed = false;
+  readonly #name: string;
+  readonly #random: () => number;
+  readonly #keys: readonly string[];
+  readonly #ends: Promise<unknown>[] = [];
+  #service?: LockService;
+  #isRunning = true;
+  #turns = 0;
+
+  constructor(
+    private readonly world: World,
+    private readonly library: Library,
+    private readonly self: Self,
+  ) {
+    this.#name = `${self.number}.${self.incarnation}`;
+    this.#random = world.scheduler.stream(`application ${this.#name}`);
+    this.#keys = Array.from({ length: world.plan.keys }, (_, key) => `key ${key}`);
+  }
+
+  /** Runs until it was told to stop, or close. */
+  async run(): Promise<void> {
+    const { plan } = this.world;
+    const { service } = await this.library.openLocks(this.#options());
+    this.#service = service;
+    if (this.#does('elections'))
+      for (const key of ELECTIONS) {
+        const ttlMs = this.#pick(TTLS_MS);
+        this.#campaign(service, key, ttlMs);
+      }
+    await Promise.all(Array.from({ length: plan.parallel }, (_, call) => this.#takeTurns(service, call)));
+    await Promise.all(this.#ends);
+    await this.#close(service);
+  }
+
+  /** No more turns: when those that go on have ended, it closes. */
+  stop(): void {
+    this.#isRunning = false;
+  }
+
+  /** The application closes now. */
+  closeNow(): void {
+    this.#isRunning = false;
+    this.isClosing = true;
+    if (this.#service) void this.#close(this.#service);
+  }
+
+  /** Calls for one lock at once. @param act called amid them, when the lock was passed on */
+  burst(act?: (key: string) => void): void {
+    if (!this.#service || !this.#isRunning) return;
+    const key = this.#pick(this.#keys);
+    const wish = { ttlMs: this.#pick(TTLS_MS) }; // it is not passed on to one that wants another
+    let granted = 0;
+    const onGranted = () => {
+      if (++granted === 3) act?.(key);
+    };
+    for (let call = 0; call < BURST; call++) {
+      const turn = { wish, workMs: this.#random() * (call < 3 ? 5 : 60) };
+      this.#ends.push(this.#takeTurn(this.#service, key, turn, onGranted));
+    }
+  }
+
+  /** Takes a lock away from whoever has it. */
+  forceRelease(key = this.#pick(this.#keys)): void {
+    if (this.#service && this.#isRunning) this.#ends.push(this.#takeAway(this.#service, key));
+  }
+
+  #options(): RedisLockModuleOptions {
+    const { plan, servers } = this.world;
+    const urls = servers.map(({ port }) => `redis://127.0.0.1:${port}`);
+    const isOne = urls.length === 1;
+    const settings = {
+      ttlMs: Math.max(...TTLS_MS),
+      waitMs: WAIT_MS,
+      commandTimeoutMs: COMMAND_TIMEOUT_MS[isOne ? 'one' : 'redlock'],
+      shutdownTimeoutMs: SHUTDOWN_MS,
+      lazyConnect: true,
+      fair: plan.features.includes('fair'),
+      ...(plan.mutant === undefined ? {} : MUTANTS[plan.mutant]!.options),
+    };
+    return { ...settings, ...(isOne ? { redis: urls[0]! } : { redlock: urls }) } as RedisLockModuleOptions;
+  }
+
+  async #takeTurns(service: LockService, call: number): Promise<void> {
+    const { world } = this;
+    const isCareless = this.#does('careless') && this.self.number === world.plan.processes - 1 && call === 0;
+    while (this.#isRunning) {
+      const { isCalm } = world;
+      const sets = this.#does('sets') ? SHARES[isCalm ? 'calmSet' : 'set'] : 0;
+      if (this.#random() < sets) await this.#takeSet(service);
+      else if (isCalm) await this.#takeTurn(service, CALM_KEY, this.#shortTurn());
+      else if (isCareless) await this.#insist(service, this.#pick(this.#keys));
+      else await this.#takeTurn(service, this.#pick(this.#keys), this.#anyTurn());
+      await this.#sleep(this.#random() * 10);
+    }
+  }
+
+  /** Most are short; some outlast their ttl, kept by the watchdog; some hold on to a lease that nobody extends. */
+  #anyTurn(): TurnPlan {
+    const style = this.#random();
+    const watchdog = style < 0.92;
+    const ttlMs = watchdog ? this.#pick(TTLS_MS) : Math.min(...TTLS_MS);
+    const workMs =
+      style < 0.88
+        ? this.#random() * 15
+        : watchdog
+          ? ttlMs * (0.5 + 2 * this.#random())
+          : (0.5 + this.#random()) * 2 * ttlMs;
+    const holdMs = this.#does('holds') && this.#random() < SHARES.hold ? 20 + Math.floor(this.#random() * 400) : 0;
+    const aborts = this.#does('aborts') && this.#random() < SHARES.abort;
+    return { wish: { ttlMs, watchdog, holdMs, ...(aborts && { signal: this.#abortLater() }) }, workMs };
+  }
+
+  #shortTurn(): TurnPlan {
+    return { wish: { ttlMs: Math.min(...TTLS_MS) }, workMs: this.#random() * 5 };
+  }
+
+  #abortLater(): AbortSignal {
+    const controller = new AbortController();
+    this.self.process.setTimeout(() => controller.abort(), this.#random() * this.#random() * 500, []);
+    return controller.signal;
+  }
+
+  async #takeTurn(
+    service: LockService,
+    key: string,
+    { wish, workMs }: TurnPlan,
+    onGranted?: () => void,
+  ): Promise<void> {
+    const turn = this.#nextTurn();
+    const { number: worker } = this.self;
+    const askedAt = this.#nowMs();
+    this.#note({ type: 'asked', worker, turn, key });
+    let isGranted = false;
+    const work = async (lock: Lock) => {
+      isGranted = true;
+      this.#granted(turn, lock, wish);
+      if (key === CALM_KEY) this.calmTurns.push({ worker, askedAt, grantedAt: this.#nowMs() });
+      onGranted?.();
+      await this.#increment(turn, lock, workMs, wish);
+    };
+    try {
+      if (this.#does('with-lock') && this.#random() < SHARES.withLock)
+        await service.withLock(key, { ...wish, onLost: 'ignore' }, work);
+      else {
+        const lock = await service.acquire(key, wish);
+        await work(lock);
+        await lock.release();
+      }
+    } catch (error) {
+      if (isGranted) throw error;
+      this.#refused(turn, error);
+      await this.#sleep(this.#random() * 30);
+    }
+  }
+
+  /** Asks again at once whenever it is refused. */
+  async #insist(service: LockService, key: string): Promise<void> {
+    const { scheduler } = this.world;
+    const wish = { ttlMs: this.#pick(TTLS_MS), waitMs: this.#random() < SHARES.careless ? 0 : 50 };
+    let [step, inOneStep] = [scheduler.steps, 0];
+    for (let times = 0; this.#isRunning && !this.world.isCalm; times++) {
+      const turn = this.#nextTurn();
+      const askedAt = this.#nowMs();
+      try {
+        const lock = await service.acquire(key, wish);
+        this.#note({ type: 'asked', worker: this.self.number, turn, key }, askedAt);
+        this.#granted(turn, lock, wish);
+        await this.#increment(turn, lock, this.#random() * 5, wish);
+        await lock.release();
+        return;
+      } catch {
+        inOneStep = scheduler.steps === step ? inOneStep + 1 : 0;
+        step = scheduler.steps;
+        if (inOneStep > REFUSALS_IN_ONE_STEP) {
+          this.world.complain(
+            'event loop stood still',
+            `process ${this.#name} was refused ${inOneStep} times in one step`,
+          );
+          await this.#sleep(1_000);
+        } else if (times % CARELESS.times === CARELESS.times - 1) await this.#sleep(CARELESS.pauseMs);
+      }
+    }
+  }
+
+  /** A turn under two locks, named in any order: for each of them it counts as a turn. */
+  async #takeSet(service: LockService): Promise<void> {
+    const calmly = this.world.isCalm || undefined;
+    const keys = [...new Set(calmly ? CALM_SET : [this.#pick(this.#keys), this.#pick(this.#keys)])];
+    if (this.#random() < 0.5) keys.reverse();
+    const { number: worker } = this.self;
+    const turns = keys.map((key) => ({ key, turn: this.#nextTurn() }));
+    const { wish, workMs } = calmly ? this.#shortTurn() : this.#anyTurn();
+    const askedAt = this.#nowMs();
+    for (const { key, turn } of turns) this.#note({ type: 'asked', worker, turn, key, calmly });
+    let set;
+    try {
+      set = await service.acquireAll(keys, calmly ? { ...wish, waitMs: UNTIL_SERVED_MS } : wish);
+    } catch (error) {
+      for (const { turn } of turns) this.#refused(turn, error);
+      await this.#sleep(this.#random() * 30);
+      return;
+    }
+    if (keys.length > 1) reach(this.world.marks, 'set');
+    const works = turns.map(({ key, turn }) => {
+      const lock = set.get(key);
+      if (!lock.isHeld) {
+        this.#note({ type: 'refused', turn, code: 'lost while another one was waited for' });
+        return undefined;
+      }
+      this.#granted(turn, lock, wish);
+      if (key === CALM_KEY) this.calmTurns.push({ worker, askedAt, grantedAt: this.#nowMs() });
+      return this.#increment(turn, lock, workMs, wish);
+    });
+    await Promise.all(works);
+    await set.release();
+  }
+
+  #campaign(service: LockService, key: string, ttlMs: number): void {
+    const leader = service.leader(key, { ttlMs });
+    let askedAt = this.#nowMs();
+    leader.state$.subscribe(({ status }) => {
+      if (status === 'campaigning') askedAt = this.#nowMs();
+    });
+    service.whileLeader(key, { ttlMs }, async ({ signal }) => {
+      const turn = this.#nextTurn();
+      const lock = service.current(key);
+      this.#note({ type: 'asked', worker: this.self.number, turn, key, endlessly: true }, askedAt);
+      this.#granted(turn, lock, { ttlMs });
+      reach(this.world.marks, 'election');
+      const { isHeld, end } = this.#watch(turn, lock);
+      const resignsAt = this.#nowMs() + this.#random() * LONGEST_TERM_MS;
+      while (!signal.aborted && isHeld()) {
+        const { accepted, value } = this.world.resource.access({ turn, key, token: lock.fencingToken });
+        await this.#sleep(this.#random() * LEADER_LOOKS_MS);
+        if (accepted && isHeld()) this.world.resource.access({ turn, key, token: lock.fencingToken, base: value });
+        if (this.#nowMs() >= resignsAt) void leader.resign();
+      }
+      await this.#sleep(this.#random() * ENDS_WITHIN_MS);
+      end('released'); // unless it was lost: until here no other one may lead
+    });
+  }
+
+  async #takeAway(service: LockService, key: string): Promise<void> {
+    const { world } = this;
+    const at = this.#nowMs();
+    const loss = { at: at * 1_000, until: Infinity, key };
+    world.witness.losses.push(loss);
+    let answered: number | undefined;
+    try {
+      if (await service.forceRelease(key)) answered = this.#nowMs();
+    } catch {} // it may have run all the same
+    loss.until = (this.#nowMs() + LATE_MS) * 1_000;
+    if (answered !== undefined) reach(world.marks, 'taken by force');
+    this.#note({ type: 'forced', process: this.#name, key, answered, until: this.#nowMs() + LATE_MS }, at);
+  }
+
+  /** Until it no longer needs its lock, which its caller releases then. */
+  async #increment(turn: string, lock: Lock, workMs: number, { holdMs = 0 }: Wish): Promise<void> {
+    const { resource } = this.world;
+    const { key, fencingToken: token } = lock;
+    const { isHeld, end } = this.#watch(turn, lock);
+    // Its time began when the call got the lock, before the store was asked to keep it.
+    const keptMs = holdMs > 0 ? (lock as LockHandle).lease.keptForMs : 0;
+    const keptUntil = this.#nowMs() + this.self.process.trueMs(keptMs) * 0.98 - 3;
+    if (isHeld()) {
+      const { accepted, value } = resource.access({ turn, key, token });
+      const until = this.#nowMs() + workMs;
+      while (isHeld() && this.#nowMs() < until) await this.#sleep(Math.min(LOOK_MS, until - this.#nowMs()));
+      // Some do not look before they write, which the token has to make up for.
+      if (accepted && (this.#random() < 0.5 || isHeld())) resource.access({ turn, key, token, base: value });
+    }
+    if (!isHeld()) return;
+    if (keptUntil > this.#nowMs()) this.world.scheduler.at(keptUntil * 1_000, () => end('released', keptUntil));
+    else end('released');
+  }
+
+  /** Notes how a turn holds its lock, and how that ends: once. */
+  #watch(turn: string, lock: Lock) {
+    const { marks, witness } = this.world;
+    let ended = false;
+    let noted = NaN;
+    const end = (how: 'released' | 'lost', at?: number) => {
+      if (ended) return;
+      ended = true;
+      if (how === 'lost') reach(marks, 'lost lease');
+      this.#note({ type: 'ended', turn, how }, at);
+    };
+    lock.signal.addEventListener('abort', () => end('lost'), { once: true });
+    if (lock.signal.aborted) end('lost');
+    const isHeld = (): boolean => {
+      if (ended) return false;
+      if ((lock as LockHandle).lease.state === 'unknown') reach(marks, 'unknown lease');
+      else if (lock.isHeld) {
+        const until = this.#deadlineOf(lock);
+        // Once for each extension, as it says nothing new before; but always if it should have ended.
+        if (!(Math.abs(until - noted) < 0.5 && this.#nowMs() < noted)) this.#note({ type: 'held', turn, until });
+        noted = until;
+        witness.held(lock, this.self.process.now, turn);
+      } else end('lost');
+      return !ended;
+    };
+    return { isHeld, end };
+  }
+
+  #granted(turn: string, lock: Lock, { ttlMs, holdMs = 0 }: Wish): void {
+    const { grant, lease } = lock as LockHandle;
+    const { provisionalTtlMs: grantMs } = lease;
+    const until = this.#deadlineOf(lock);
+    if (grant === 'passed') reach(this.world.marks, 'cohort');
+    if (grantMs !== undefined) reach(this.world.marks, 'hand-over');
+    const validMs = this.self.process.trueMs(this.library.validityMs(ttlMs, 0));
+    const sentAt = grantMs === undefined ? until - validMs : undefined;
+    const standsUntil = Math.max(until, this.#nowMs() + this.self.process.trueMs(holdMs));
+    const { owner, fencingToken: token } = lock;
+    this.#note({
+      type: 'granted',
+      turn,
+      ttlMs: Math.max(ttlMs, holdMs),
+      token,
+      owner,
+      sentAt,
+      until: standsUntil,
+      grantMs,
+    });
+  }
+
+  #refused(turn: string, error: unknown): void {
+    const { code, name } = error as { code?: string | number; name: string };
+    if (name === 'AbortError') reach(this.world.marks, 'abort');
+    this.#note({ type: 'refused', turn, code: typeof code === 'string' ? code : name });
+  }
+
+  async #close(service: LockService): Promise<void> {
+    await service.onApplicationShutdown();
+    this.isClosed = true;
+  }
+
+  #does(feature: Feature): boolean {
+    return this.world.plan.features.includes(feature);
+  }
+
+  #nextTurn(): string {
+    return `${this.#name}.${this.#turns++}`;
+  }
+
+  #deadlineOf(lock: Lock): number {
+    return this.#nowMs() + this.self.process.trueMs(lock.remainingMs);
+  }
+
+  /** The time of the simulation that its code is at, in milliseconds. */
+  #nowMs(): number {
+    return this.self.process.now / 1_000;
+  }
+
+  #note(entry: Unstamped, at = this.#nowMs()): void {
+    this.world.note(entry, at);
+  }
+
+  #sleep(ms: number): Promise<void> {
+    return new Promise((resolve) => this.self.process.setTimeout(resolve, ms, []));
+  }
+
+  #pick<T>(list: readonly T[]): T {
+    return list[Math.floor(this.#random() * list.length)]!;
+  }
+}

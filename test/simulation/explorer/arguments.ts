@@ -1,0 +1,98 @@
+import { parseArgs } from 'node:util';
+import { MUTANTS } from '../../chaos/mutants.js';
+import { TOPOLOGIES, type Topology } from './plan.js';
+
+/** Mutants that only replicas show, which are not simulated. */
+const OF_REPLICAS = ['replica-is-kept'];
+export const KNOWN_MUTANTS = Object.keys(MUTANTS).filter((name) => !OF_REPLICAS.includes(name));
+const NOT_SIMULATED = ['cluster', 'sentinel'];
+const ALL = Object.keys(TOPOLOGIES) as Topology[];
+
+export const USAGE = `npm run simulate -- [options]
+Runs the library in simulated processes, on simulated servers and time. What happens in a seed depends on the seed alone.
+  --seconds n      of real time, with new seeds (default: 60)
+  --seeds n        so many seeds instead
+  --seed n         this seed; with --seeds the first one
+  --topology a,b   ${ALL.join(' ')} (default: each seed on all of them)
+  --trace          print all that happens; with --seed
+  --shrink         make the first plan that fails small, and print it as a test
+  --twice          run each seed in two processes of the system, one of which loads the library anew for each simulated
+                   process: what happens has to be the same (default: 50 seeds)
+  --mutants        the library broken on purpose, in each way: each has to be found within 30 s of CPU time
+  --mutant name    one of them: ${KNOWN_MUTANTS.join(' ')}
+Exits with 0: no violation, all mutants were found, or both runs were alike; 1: not so; 64: wrong usage. Without --seed it also
+fails if its seeds never reached one of the states that they have to reach.`;
+
+export type Mode = 'explore' | 'twice' | 'mutants' | 'hashes' | 'help';
+
+export interface Settings {
+  readonly mode: Mode;
+  readonly topologies: readonly Topology[];
+  /** The first one; undefined: any. */
+  readonly seed?: number;
+  /** How many; undefined: for as long as it may take. */
+  readonly seeds?: number;
+  readonly seconds: number;
+  readonly traces: boolean;
+  readonly shrinks: boolean;
+  readonly mutants: readonly string[];
+}
+
+/** @throws Error what is not understood */
+export function readArguments(args: string[]): Settings {
+  const text = { type: 'string' } as const;
+  const flag = { type: 'boolean', default: false } as const;
+  const { values } = parseArgs({
+    args,
+    options: {
+      seed: text,
+      seeds: text,
+      seconds: text,
+      topology: text,
+      mutant: text,
+      trace: flag,
+      shrink: flag,
+      twice: flag,
+      mutants: flag,
+      hashes: flag, // what --twice runs in its second process
+      help: flag,
+    },
+  });
+  const seed = values.seed === undefined ? undefined : natural('seed', values.seed);
+  if (values.trace && seed === undefined)
+    throw new Error('--trace needs --seed: the trace of many seeds is of no use.');
+  const modes = (['help', 'hashes', 'twice', 'mutants'] as const).filter((mode) => values[mode]);
+  if (modes.length > 1) throw new Error(`--${modes.join(' and --')} exclude each other.`);
+  return {
+    mode: values.mutant === undefined ? (modes[0] ?? 'explore') : 'mutants',
+    topologies: values.topology === undefined ? ALL : values.topology.split(',').map(topologyOf),
+    seed,
+    seeds: values.seeds === undefined ? (seed === undefined ? undefined : 1) : natural('seeds', values.seeds),
+    seconds: values.seconds === undefined ? 60 : natural('seconds', values.seconds),
+    traces: values.trace,
+    shrinks: values.shrink,
+    mutants: values.mutant === undefined ? KNOWN_MUTANTS : [mutantOf(values.mutant)],
+  };
+}
+
+function natural(name: string, value: string): number {
+  const number = Number(value);
+  if (!Number.isSafeInteger(number) || number < 0 || value.trim() === '')
+    throw new Error(`--${name} is a whole number: got "${value}".`);
+  return number;
+}
+
+function topologyOf(name: string): Topology {
+  if (NOT_SIMULATED.includes(name))
+    throw new Error(`--topology ${name} is not simulated yet. npm run chaos and the tests on real servers cover it.`);
+  const known = ALL.find((topology) => topology === name);
+  if (known === undefined) throw new Error(`--topology does not know "${name}": expected ${ALL.join(', ')}.`);
+  return known;
+}
+
+function mutantOf(name: string): string {
+  if (OF_REPLICAS.includes(name)) throw new Error(`--mutant ${name} needs replicas, which are not simulated yet.`);
+  if (!KNOWN_MUTANTS.includes(name))
+    throw new Error(`--mutant does not know "${name}": expected ${KNOWN_MUTANTS.join(', ')}.`);
+  return name;
+}

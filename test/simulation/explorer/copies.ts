@@ -1,0 +1,222 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { existsSync, readFileSync, realpathSync } from 'node:fs';
+import { createRequire, isBuiltin } from 'node:module';
+import { dirname, join } from 'node:path';
+import { compileFunction } from 'node:vm';
+import ts from 'typescript';
+import type { Library } from '../../chaos/mutants.js';
+import { ambientOf, type Surroundings } from '../ambient.js';
+
+/** Where a process of the simulation runs. */
+export interface Home extends Surroundings {
+  readonly pid: number;
+  readonly hostname: string;
+}
+
+export interface LibraryPlace {
+  /** The folder of the project. */
+  readonly root: string;
+  /** The folder of its compiled modules, as CommonJS. */
+  readonly library: string;
+}
+
+/** What each module gets in place of what Node.js has. */
+const NAMES = [
+  'exports',
+  'require',
+  'module',
+  '__filename',
+  '__dirname',
+  'setTimeout',
+  'clearTimeout',
+  'setInterval',
+  'clearInterval',
+  'setImmediate',
+  'clearImmediate',
+  'performance',
+  'Date',
+  'Math',
+  'process',
+] as const;
+
+/** Packages that have neither clocks, timers, chance nor state: all copies share them. `.cache` has the library, compiled. */
+const SHARED =
+  /\/node_modules\/(?!(\.cache|ioredis|@ioredis|denque|standard-as-callback|redis-errors|cluster-key-slot)\/)/;
+
+/** Builtins that depend on nothing but their arguments. */
+const PURE = ['assert', 'async_hooks', 'buffer', 'diagnostics_channel', 'events', 'stream', 'util'];
+
+/** Builtins that are loaded, but never used: whoever does would leave the simulation. */
+const UNUSED = ['dns', 'tls'];
+
+type Module = (this: unknown, ...parts: unknown[]) => void;
+
+/** Outside of whatever runs when a copy is made. */
+const outsideOfAll = AsyncLocalStorage.snapshot();
+
+/**
+ * Copies of the library, and of ioredis, one for each process of a simulation: their modules see the timers, clocks, chance and
+ * network of that process. Loading a copy takes some 20 ms, so it is used again by another process when a simulation has ended.
+ */
+export class Copies {
+  readonly #modules = new Map<string, Module>();
+  readonly #resolved = new Map<string, string>();
+  /** By what they are. */
+  readonly #free = new Map<string, Copy[]>();
+
+  constructor(
+    private readonly place: LibraryPlace,
+    private readonly uses: 'again' | 'once' = 'again',
+  ) {}
+
+  /** @param mutant that the library is: in the same way for each process of this pid */
+  take(home: Home, mutant?: string): Copy {
+    const kind = mutant === undefined ? '' : `${mutant} ${home.pid}`;
+    const copy = this.#free.get(kind)?.shift() ?? new Copy(this, kind);
+    copy.moveTo(home, mutant);
+    return copy;
+  }
+
+  giveBack(copy: Copy): void {
+    if (this.uses === 'once') return;
+    const free = this.#free.get(copy.kind);
+    if (free) free.push(copy);
+    else this.#free.set(copy.kind, [copy]);
+  }
+
+  /** The file that this name of a module stands for. */
+  resolve(from: string, id: string): string {
+    const name = `${from}\0${id}`;
+    let file = this.#resolved.get(name);
+    if (file === undefined) this.#resolved.set(name, (file = this.#find(from, id)));
+    return file;
+  }
+
+  /** A module of the tests. */
+  test(path: string): string {
+    return join(this.place.root, 'test', path);
+  }
+
+  /** The function that a module is. It is compiled once. */
+  moduleOf(file: string): Module {
+    let module = this.#modules.get(file);
+    if (!module) {
+      const source = readFileSync(file, 'utf8');
+      const compilerOptions = { target: ts.ScriptTarget.ES2022, module: ts.ModuleKind.CommonJS };
+      const text = file.endsWith('.ts') ? ts.transpileModule(source, { compilerOptions }).outputText : source;
+      module = compileFunction(text, [...NAMES], { filename: file }) as Module;
+      this.#modules.set(file, module);
+    }
+    return module;
+  }
+
+  #find(from: string, id: string): string {
+    if (!id.startsWith('.')) return realpathSync(createRequire(from).resolve(id));
+    const file = join(dirname(from), id);
+    const source = join(this.place.root, 'lib/');
+    if (file.startsWith(source)) return join(this.place.library, file.slice(source.length));
+    const typed = file.replace(/\.js$/, '.ts');
+    return typed !== file && existsSync(typed) ? typed : createRequire(from).resolve(id);
+  }
+}
+
+/** One copy. */
+export class Copy {
+  readonly library: Library;
+  #home?: Home;
+  readonly #loaded = new Map<string, { exports: unknown }>();
+  readonly #builtins: Readonly<Record<string, unknown>>;
+  readonly #shadows: readonly unknown[];
+
+  constructor(
+    private readonly copies: Copies,
+    readonly kind: string,
+  ) {
+    const here = (): Home => {
+      if (!this.#home) throw new Error('A copy of the library ran outside of a simulation.');
+      return this.#home;
+    };
+    const { timers, timersPromises, Date, now, random, randomBytes, net } = ambientOf(here);
+    const performance = {
+      now,
+      get timeOrigin() {
+        return here().process.originMs;
+      },
+    };
+    const node = createRequire(import.meta.url);
+    const { createHash } = node('node:crypto') as typeof import('node:crypto');
+    this.#builtins = {
+      ...Object.fromEntries(PURE.map((name) => [name, node(name)])),
+      ...Object.fromEntries(UNUSED.map((name) => [name, {}])),
+      timers,
+      'timers/promises': timersPromises,
+      perf_hooks: { performance },
+      crypto: { createHash, randomBytes },
+      os: { hostname: () => here().hostname },
+      net: { ...(node('node:net') as object), ...net },
+    };
+    const simulatedMath = Object.defineProperties({}, Object.getOwnPropertyDescriptors(Math)) as Math;
+    simulatedMath.random = random;
+    this.#shadows = [
+      timers.setTimeout,
+      timers.clearTimeout,
+      timers.setInterval,
+      timers.clearInterval,
+      timers.setImmediate,
+      timers.clearImmediate,
+      performance,
+      Date,
+      simulatedMath,
+      processOf(here),
+    ];
+    this.library = outsideOfAll(() => this.#load(copies.test('chaos/library.ts'))) as Library;
+  }
+
+  /** From now on it is part of this process. */
+  moveTo(home: Home, mutant?: string): void {
+    const isFirst = this.#home === undefined;
+    this.#home = home;
+    if (isFirst && mutant !== undefined) this.#mutate(mutant);
+  }
+
+  #mutate(name: string): void {
+    const { MUTANTS } = this.#load(this.copies.test('chaos/mutants.ts')) as typeof import('../../chaos/mutants.js');
+    MUTANTS[name]!.inject?.(this.library);
+  }
+
+  #load(file: string): unknown {
+    const loaded = this.#loaded.get(file);
+    if (loaded) return loaded.exports;
+    if (SHARED.test(file) || file.endsWith('.json')) return createRequire(file)(file);
+    const module = { exports: {} as unknown };
+    this.#loaded.set(file, module);
+    const require = (id: string): unknown => {
+      if (!isBuiltin(id)) return this.#load(this.copies.resolve(file, id));
+      const builtin = this.#builtins[id.replace(/^node:/, '')];
+      if (builtin === undefined) throw new Error(`${file} needs ${id}, which the simulation does not have.`);
+      return builtin;
+    };
+    this.copies
+      .moduleOf(file)
+      .call(module.exports, module.exports, require, module, file, dirname(file), ...this.#shadows);
+    return module.exports;
+  }
+}
+
+/** The global `process` of a copy. */
+function processOf(here: () => Home): object {
+  const hrtime = () => {
+    const us = Math.round(here().process.monotonicMs() * 1_000);
+    return [Math.floor(us / 1e6), (us % 1e6) * 1_000];
+  };
+  const bigint = () => BigInt(Math.round(here().process.monotonicMs() * 1_000)) * 1_000n;
+  const simulated: object = Object.create(process, {
+    pid: { get: () => here().pid },
+    nextTick: { value: process.nextTick.bind(process) },
+    hrtime: { value: Object.assign(hrtime, { bigint }) },
+    on: { value: () => simulated },
+    once: { value: () => simulated },
+    off: { value: () => simulated },
+  });
+  return simulated;
+}

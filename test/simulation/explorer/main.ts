@@ -1,0 +1,175 @@
+import { spawn } from 'node:child_process';
+import { MUTANTS } from '../../chaos/mutants.js';
+import { readArguments, USAGE, type Settings } from './arguments.js';
+import { Copies, type LibraryPlace } from './copies.js';
+import { missing, reach, type Marks } from './marks.js';
+import { planOf, TOPOLOGIES, type Plan, type Topology } from './plan.js';
+import { failureOf, headOf, LAST_LINES, lineOf, tableOf, testOf } from './report.js';
+import { shrink } from './shrink.js';
+import { simulate, type Result } from './simulate.js';
+
+export interface Place extends LibraryPlace {
+  /** The program that runs this. */
+  readonly start: string;
+}
+
+export const EXIT = { ok: 0, failed: 1, usage: 64 } as const;
+
+/** For so long a mutant is looked for, in seconds of CPU time. */
+const MUTANT_SECONDS = 30;
+/** How many seeds `--twice` compares on each topology. */
+const TWICE = 50;
+/** Of so many seeds that failed all is printed. */
+const PRINTED = 3;
+
+/** @returns the exit code */
+export async function main(args: string[], place: Place): Promise<number> {
+  let settings: Settings;
+  try {
+    settings = readArguments(args);
+  } catch (error) {
+    console.error(`${(error as Error).message}\n\n${USAGE}`);
+    return EXIT.usage;
+  }
+  switch (settings.mode) {
+    case 'help':
+      console.log(USAGE);
+      return EXIT.ok;
+    case 'explore':
+      return explore(settings, new Copies(place));
+    case 'mutants':
+      return findMutants(settings, new Copies(place));
+    case 'twice':
+      return compare(settings, place);
+    case 'hashes':
+      return printHashes(settings, new Copies(place, 'once'));
+  }
+}
+
+async function explore(settings: Settings, copies: Copies): Promise<number> {
+  const { topologies, seed = newSeed(), seeds = Infinity, seconds, traces, shrinks } = settings;
+  const since = process.cpuUsage();
+  const until = performance.now() + (seeds === Infinity ? seconds * 1_000 : Infinity);
+  const marks: Marks = new Map();
+  const total = { seeds: 0, faults: 0, grants: 0, seconds: 0, failed: 0 };
+  console.log(`Seeds from ${seed} on, on ${topologies.join(', ')}.`);
+  for (let next = seed; next < seed + seeds && performance.now() < until; next++) {
+    total.seeds++;
+    for (const topology of topologies) {
+      const plan = planOf(next, topology);
+      if (traces) console.log(headOf(plan));
+      const result = await simulate(plan, copies, traces ? (line) => console.log(lineOf(line)) : undefined);
+      total.faults += plan.faults.length;
+      total.grants += result.figures.grants;
+      total.seconds += result.seconds;
+      for (const [mark, times] of result.marks) reach(marks, mark, times);
+      if (settings.seed !== undefined) console.log(`${topology}, seed ${next}: hash ${result.hash}`);
+      if (result.violations.length === 0) continue;
+      if (++total.failed <= PRINTED) await printFailure(result, copies);
+      else console.log(`FAILED ${headOf(plan)}`);
+      if (shrinks && total.failed === 1) await printShrunk(result, copies);
+    }
+  }
+  const cpuS = secondsOf(process.cpuUsage(since));
+  console.log(
+    `${total.seeds} seeds, ${total.faults} faults, ${total.grants} locks, ${total.seconds.toFixed(0)} s of simulated time in ` +
+      `${cpuS.toFixed(1)} s of CPU time: ${(total.grants / cpuS).toFixed(0)} locks a second. Runs that failed: ${total.failed}.`,
+  );
+  console.log(`Reached: ${tableOf(marks)}.`);
+  const unreached = settings.seed === undefined ? missing(marks, topologies) : [];
+  if (unreached.length > 0) console.log(`NEVER REACHED: ${unreached.join(', ')}.`);
+  return total.failed > 0 || unreached.length > 0 ? EXIT.failed : EXIT.ok;
+}
+
+/** Runs it once more for its trace: the same happens. */
+async function printFailure(result: Result, copies: Copies): Promise<void> {
+  let trace: string[] = [];
+  const { hash } = await simulate(result.plan, copies, (line) => {
+    trace.push(line);
+    if (trace.length > 2 * LAST_LINES) trace = trace.slice(-LAST_LINES);
+  });
+  console.log(failureOf(result, trace));
+  if (hash !== result.hash) console.log(`  NOT THE SAME when it ran again: hash ${hash}`);
+}
+
+async function printShrunk({ plan, violations }: Result, copies: Copies): Promise<void> {
+  const { rule } = violations[0]!;
+  const small = await shrink(plan, rule, copies);
+  console.log(small ? `Less of it breaks the rule "${rule}", too:\n${testOf(small)}` : 'It did not fail again.');
+}
+
+async function findMutants({ mutants, topologies, seed = 1 }: Settings, copies: Copies): Promise<number> {
+  let missed = 0;
+  for (const mutant of mutants) {
+    const topology = topologies.find((each) => TOPOLOGIES[each] === MUTANTS[mutant]!.nodes) ?? topologies[0]!;
+    const since = process.cpuUsage();
+    const cpuS = () => secondsOf(process.cpuUsage(since));
+    let found: Result | undefined;
+    let next = seed;
+    for (; !found && cpuS() < MUTANT_SECONDS; next++)
+      found = await violationOf(planOf(next, topology, { mutant }), copies);
+    if (!found) missed++;
+    const how = found ? `${found.violations[0]!.rule}: ${found.violations[0]!.text}` : MUTANTS[mutant]!.what;
+    const verdict = found ? 'found' : 'MISSED';
+    console.log(`${verdict} ${mutant}, ${topology}, ${next - seed} seeds, ${cpuS().toFixed(1)} s of CPU time; ${how}`);
+  }
+  console.log(`${mutants.length - missed} of ${mutants.length} mutants were found.`);
+  return missed > 0 ? EXIT.failed : EXIT.ok;
+}
+
+async function violationOf(plan: Plan, copies: Copies): Promise<Result | undefined> {
+  const result = await simulate(plan, copies);
+  return result.violations.length > 0 ? result : undefined;
+}
+
+/** Runs the same seeds here, with copies of the library that are used again, and in a process that loads each anew. */
+async function compare(settings: Settings, place: Place): Promise<number> {
+  const { topologies, seed = 1, seeds = TWICE } = settings;
+  const args = ['--hashes', '--seed', `${seed}`, '--seeds', `${seeds}`, '--topology', topologies.join(',')];
+  const others = linesOf(place.start, args);
+  const own: string[] = [];
+  await eachHash(topologies, seed, seeds, new Copies(place), (line) => own.push(line));
+  const there = await others;
+  const different = own.filter((line, at) => line !== there[at]);
+  for (const line of different) console.log(`DIFFERENT: ${line} here, ${there[own.indexOf(line)]} in another process`);
+  console.log(`${own.length - different.length} of ${own.length} runs had the same hash twice.`);
+  return different.length > 0 ? EXIT.failed : EXIT.ok;
+}
+
+async function printHashes({ topologies, seed = 1, seeds = TWICE }: Settings, copies: Copies): Promise<number> {
+  await eachHash(topologies, seed, seeds, copies, (line) => console.log(line));
+  return EXIT.ok;
+}
+
+async function eachHash(
+  topologies: readonly Topology[],
+  seed: number,
+  seeds: number,
+  copies: Copies,
+  report: (line: string) => void,
+): Promise<void> {
+  for (const topology of topologies)
+    for (let next = seed; next < seed + seeds; next++) {
+      const { hash } = await simulate(planOf(next, topology), copies);
+      report(`${topology} ${next} ${hash}`);
+    }
+}
+
+function linesOf(program: string, args: readonly string[]): Promise<string[]> {
+  const child = spawn(process.execPath, [program, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
+  let text = '';
+  child.stdout.on('data', (bytes: Buffer) => (text += bytes.toString()));
+  return new Promise((resolve, reject) => {
+    child.on('error', reject);
+    child.on('close', () => resolve(text.trimEnd().split('\n')));
+  });
+}
+
+/** Of a run that names none: printed, so that it can be given. */
+function newSeed(): number {
+  return Math.floor(Math.random() * 1e9);
+}
+
+function secondsOf({ user, system }: NodeJS.CpuUsage): number {
+  return (user + system) / 1e6;
+}

@@ -1,0 +1,33 @@
+import type { Topology } from './plan.js';
+
+/** States of the library that runs have to reach, or they would prove nothing of them; and on which servers they exist. */
+export const MARKS = {
+  'hand-over': ['one'],
+  'lost message': ['one', 'redlock-3', 'redlock-5'],
+  'unknown lease': ['one'],
+  're-admission': ['redlock-3', 'redlock-5'],
+  batch: ['one', 'redlock-3', 'redlock-5'],
+  cohort: ['one', 'redlock-3', 'redlock-5'],
+  'kept lock': ['one', 'redlock-3', 'redlock-5'],
+  election: ['one', 'redlock-3', 'redlock-5'],
+  set: ['one', 'redlock-3', 'redlock-5'],
+  'lost lease': ['one', 'redlock-3', 'redlock-5'],
+  'taken by force': ['one', 'redlock-3', 'redlock-5'],
+  abort: ['one', 'redlock-3', 'redlock-5'],
+} as const satisfies Record<string, readonly Topology[]>;
+export type Mark = keyof typeof MARKS;
+
+/** How often each was reached. */
+export type Marks = Map<Mark, number>;
+
+export function reach(marks: Marks, mark: Mark, times = 1): void {
+  if (times > 0) marks.set(mark, (marks.get(mark) ?? 0) + times);
+}
+
+/** Those that exist on some of these topologies, and were never reached. */
+export function missing(marks: Marks, topologies: readonly Topology[]): Mark[] {
+  return (Object.keys(MARKS) as Mark[]).filter(
+    (mark) =>
+      !marks.has(mark) && topologies.some((topology) => (MARKS[mark] as readonly Topology[]).includes(topology)),
+  );
+}

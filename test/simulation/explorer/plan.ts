@@ -1,0 +1,217 @@
+import { Scheduler } from '../scheduler.js';
+
+/** The servers of a simulation. */
+export const TOPOLOGIES = { one: 1, 'redlock-3': 3, 'redlock-5': 5 } as const;
+export type Topology = keyof typeof TOPOLOGIES;
+
+/** What can go wrong, and whom it happens to. */
+export const FAULT_KINDS = {
+  pause: 'process',
+  block: 'process',
+  kill: 'process',
+  suspend: 'process',
+  'jump-wall': 'process',
+  'slow-requests': 'link',
+  'slow-replies': 'link',
+  hold: 'link',
+  'hold-requests': 'link',
+  'hold-replies': 'link',
+  sever: 'link',
+  refuse: 'link',
+  mute: 'link',
+  'lose-reply': 'link',
+  'half-open-at-server': 'link',
+  'half-open-at-client': 'link',
+  isolate: 'server',
+  'pause-server': 'server',
+  'crash-kept': 'server',
+  'crash-empty': 'server',
+  'crash-old': 'server',
+  flush: 'server',
+  'forget-scripts': 'server',
+  oom: 'server',
+  loading: 'server',
+  readonly: 'server',
+  noscript: 'server',
+  busy: 'server',
+  'jump-clock': 'server',
+  burst: 'process',
+  'flush-amid-burst': 'link',
+  'force-release': 'process',
+  close: 'process',
+} as const satisfies Record<string, 'process' | 'server' | 'link'>;
+export type FaultKind = keyof typeof FAULT_KINDS;
+
+/** By these a server may lose locks that it has granted. */
+export const LOSSES: readonly FaultKind[] = ['crash-empty', 'crash-old', 'flush', 'flush-amid-burst', 'jump-clock'];
+
+/** After these a node of a Redlock does not know what it has granted. */
+const FORGETTING: readonly FaultKind[] = ['crash-empty', 'crash-old', 'flush'];
+/** How often that happens amid an isolation of others. */
+const AMID_ISOLATION = 0.5;
+
+/** What the application does beside taking and releasing one lock at a time. */
+export const FEATURES = ['sets', 'holds', 'elections', 'fair', 'aborts', 'careless', 'with-lock'] as const;
+export type Feature = (typeof FEATURES)[number];
+
+/** A fault, as plain data: it can be printed, left out, and given again. */
+export interface Fault {
+  /** In microseconds since faults begin. */
+  readonly at: number;
+  readonly kind: FaultKind;
+  /** For how long, in microseconds; 0: it is over at once. */
+  readonly forUs: number;
+  /** The number of the process, or of the process of the link. */
+  readonly process?: number;
+  /** The number of the server, or of the server of the link. */
+  readonly server?: number;
+  /** By how much: how much slower a link is, how far a clock jumps, how old data is. In microseconds. */
+  readonly byUs?: number;
+}
+
+/** All that decides what happens in a simulation. */
+export interface Plan {
+  readonly seed: number;
+  readonly topology: Topology;
+  /** For how long there are faults. */
+  readonly seconds: number;
+  readonly processes: number;
+  readonly keys: number;
+  /** How many calls each process has under way. */
+  readonly parallel: number;
+  readonly features: readonly Feature[];
+  readonly faults: readonly Fault[];
+  /** Name of a mutant of test/chaos that the library is. */
+  readonly mutant?: string;
+}
+
+/** Between two faults, in milliseconds: the mean of a seed is one of these. */
+const GAPS_MS = [120, 250, 800];
+/** After one of its nodes lost its data, a Redlock has no vote of it for this time: else none would ever have a majority. */
+const REST_US = { one: 400_000, redlock: 2_500_000 };
+
+/** For how long each kind lasts, in milliseconds: the shortest and the longest time. */
+const LASTS_MS: Partial<Record<FaultKind, readonly [number, number]>> = {
+  pause: [20, 2_000],
+  block: [10, 900],
+  kill: [0, 400],
+  suspend: [250, 3_000], // a shorter one cannot be told from rounding: see `Clock` of lib/core/time
+  'slow-requests': [100, 1_500],
+  'slow-replies': [100, 1_500],
+  hold: [20, 2_500],
+  'hold-requests': [20, 2_500],
+  'hold-replies': [20, 2_500],
+  sever: [0, 1_200],
+  refuse: [50, 1_500],
+  mute: [50, 1_500],
+  isolate: [50, 1_000],
+  'pause-server': [20, 1_500],
+  'crash-kept': [0, 400],
+  'crash-empty': [0, 400],
+  'crash-old': [0, 400],
+  oom: [50, 800],
+  loading: [50, 800],
+  readonly: [50, 1_200],
+  noscript: [50, 800],
+  busy: [50, 800],
+  close: [0, 400],
+};
+
+/** By how much, in milliseconds. */
+const BY_MS: Partial<Record<FaultKind, readonly [number, number]>> = {
+  'jump-wall': [-3_000, 3_000],
+  'slow-requests': [20, 250],
+  'slow-replies': [20, 250],
+  'crash-old': [100, 900],
+  'jump-clock': [-400, 1_500],
+};
+
+/** What a seed stands for: by the seed alone, before anything runs. */
+export function planOf(seed: number, topology: Topology, given: Partial<Plan> = {}): Plan {
+  const random = new Scheduler(`${seed}`).stream(`plan of ${topology}`);
+  const between = (least: number, most: number) => least + Math.floor(random() * (most - least + 1));
+  const plan = {
+    seed,
+    topology,
+    seconds: 5,
+    processes: between(2, 4),
+    keys: between(1, 4),
+    parallel: between(1, 4),
+    features: FEATURES.filter(() => random() < 0.5).filter((name) => name !== 'fair' || topology === 'one'),
+    ...given,
+  };
+  return { ...plan, faults: given.faults ?? faultsOf(plan) };
+}
+
+/** The kinds of faults that happen in a plan. */
+export function kindsOf({ faults }: Pick<Plan, 'faults'>): FaultKind[] {
+  return [...new Set(faults.map(({ kind }) => kind))].sort();
+}
+
+function faultsOf({ seed, topology, seconds, processes }: Omit<Plan, 'faults'>): Fault[] {
+  const random = new Scheduler(`${seed}`).stream(`faults of ${topology}`);
+  const servers = TOPOLOGIES[topology];
+  const between = (least: number, most: number) => least + Math.floor(random() * (most - least + 1));
+  const pick = <T>(list: readonly T[]): T => list[between(0, list.length - 1)]!;
+  const some = (Object.keys(FAULT_KINDS) as FaultKind[]).filter(() => random() < 0.4);
+  const kinds = some.length > 0 ? some : (['kill'] as const);
+  const gapMs = pick(GAPS_MS);
+  const endUs = seconds * 1e6;
+  const restUs = REST_US[servers === 1 ? 'one' : 'redlock'];
+  const loses = kinds.some((kind) => LOSSES.includes(kind) && kind !== 'jump-clock');
+  const freeFrom = new Map<string, number>();
+  const faults: Fault[] = [];
+  let restFrom = 0;
+  for (let at = between(20, gapMs) * 1_000; at < endUs; at += between(20, 2 * gapMs) * 1_000) {
+    const kind = pick(kinds);
+    const target = FAULT_KINDS[kind];
+    const process = target === 'server' ? undefined : between(0, processes - 1);
+    const server = target === 'process' ? undefined : between(0, servers - 1);
+    const [leastMs, mostMs] = LASTS_MS[kind] ?? [0, 0];
+    const forUs = Math.min(between(leastMs, mostMs) * 1_000, endUs - at);
+    const byUs = BY_MS[kind] && byOf(kind, between(...BY_MS[kind]) * 1_000, loses);
+    const whom = `${process} ${server}`;
+    const mustRest = LOSSES.includes(kind) || kind === 'crash-kept';
+    if (forUs < leastMs * 1_000) continue;
+    if (at < (freeFrom.get(whom) ?? 0) || (mustRest && at < restFrom)) continue;
+    freeFrom.set(whom, at + forUs + (byUs !== undefined && kind === 'crash-old' ? byUs : 0) + 50_000);
+    if (mustRest) restFrom = at + restUs;
+    // A Redlock is in danger where a lock stands on a bare majority, and a node of it loses its data.
+    if (servers > 1 && FORGETTING.includes(kind) && random() < AMID_ISOLATION)
+      faults.push(...isolations(at, server!, servers, between(100, 900) * 1_000));
+    faults.push({
+      at,
+      kind,
+      forUs,
+      ...(process !== undefined && { process }),
+      ...(server !== undefined && { server }),
+      ...(byUs !== undefined && { byUs }),
+    });
+  }
+  return faults.sort((a, b) => a.at - b.at);
+}
+
+/** As many servers as may be missing are reached by nobody, until just before another one loses its data. */
+function isolations(at: number, server: number, servers: number, forUs: number): Fault[] {
+  return Array.from({ length: (servers - 1) / 2 }, (_, index) => ({
+    at: Math.max(0, at - forUs),
+    kind: 'isolate',
+    forUs: Math.min(at, forUs),
+    server: (server + 1 + index) % servers,
+  }));
+}
+
+/**
+ * A clock that is set back on a server that forgets its counters may repeat tokens, which nobody can prevent: then clocks are set
+ * ahead only.
+ */
+function byOf(kind: FaultKind, byUs: number, loses: boolean): number {
+  return kind === 'jump-clock' && loses ? Math.abs(byUs) : byUs;
+}
+
+export function describeFault({ at, kind, forUs, process, server, byUs }: Fault): string {
+  const whom = [process === undefined ? '' : ` process ${process}`, server === undefined ? '' : ` server ${server}`];
+  const by = byUs === undefined ? '' : ` by ${byUs / 1_000} ms`;
+  const lasting = forUs === 0 ? '' : ` for ${forUs / 1_000} ms`;
+  return `${(at / 1e6).toFixed(3)} s ${kind}${whom.join('')}${by}${lasting}`;
+}

@@ -1,0 +1,164 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { checkHistory, type Terms, type Verdict } from '../../chaos/history-checker.js';
+import { shutOut } from '../../chaos/liveness.js';
+import type { Scheduler } from '../scheduler.js';
+import { COMMAND_TIMEOUT_MS, SHUTDOWN_MS, WAIT_MS } from './application.js';
+import type { Copies } from './copies.js';
+import { inflict } from './inflict.js';
+import type { Marks } from './marks.js';
+import { TOPOLOGIES, type Plan } from './plan.js';
+import type { Violation } from './witness.js';
+import { World } from './world.js';
+
+/** Until the nodes of a Redlock vote: they begin without knowing what they may have forgotten. In microseconds. */
+const FIRST_VOTES_US = 4_000_000;
+/** Within this time after the faults each process must have a lock again, in milliseconds: a node may rest, a clock be behind. */
+const LIVENESS_MS = 12_000;
+/** Keys are gone after this time, in microseconds: the places of those who died while they waited stay for 10 s. */
+const GONE_AFTER_US = 15_000_000;
+/** Then nothing may happen any more after this time, in microseconds. */
+const IDLE_AFTER_US = 120_000_000;
+const STEPS_AT_ONCE = 64;
+
+export interface Result {
+  readonly plan: Plan;
+  /** Of all that happened: the same plan gives the same hash. */
+  readonly hash: string;
+  readonly violations: readonly Violation[];
+  readonly marks: Marks;
+  readonly figures: Verdict['figures'] & { readonly grants: number };
+  /** How long it took, within the simulation. */
+  readonly seconds: number;
+}
+
+/** Runs what a plan says, and says what was wrong. @param onTrace called with each line of the trace */
+export async function simulate(plan: Plan, copies: Copies, onTrace?: (line: string) => void): Promise<Result> {
+  const world = new World(plan, copies, onTrace);
+  const onRejection = (reason: unknown) => world.unhandled(-1, reason);
+  process.on('unhandledRejection', onRejection);
+  try {
+    await play(world);
+  } finally {
+    process.off('unhandledRejection', onRejection);
+    world.end();
+  }
+  const { history, marks, scheduler } = world;
+  const { violations, figures } = checkHistory(history, termsOf(plan));
+  return {
+    plan,
+    hash: scheduler.hash,
+    violations: [...violations, ...world.witness.violations, ...world.violations],
+    marks,
+    figures: { ...figures, grants: history.filter(({ type }) => type === 'granted').length },
+    seconds: scheduler.now / 1e6,
+  };
+}
+
+function termsOf({ topology }: Plan): Terms {
+  const isOne = TOPOLOGIES[topology] === 1;
+  const attemptMs = 2 * (isOne ? COMMAND_TIMEOUT_MS.one : 2 * COMMAND_TIMEOUT_MS.redlock);
+  return {
+    losses: isOne ? ['flush', 'restart-empty', 'restart-old', 'clock-ahead'] : ['clock-ahead'],
+    livenessMs: LIVENESS_MS,
+    answerMs: WAIT_MS + attemptMs + 2_000,
+    beatMs: Infinity,
+    slackMs: 0,
+  };
+}
+
+async function play(world: World): Promise<void> {
+  const { plan, scheduler } = world;
+  for (let number = 0; number < plan.processes; number++) world.startProcess(number);
+  const from = TOPOLOGIES[plan.topology] === 1 ? 0 : FIRST_VOTES_US;
+  for (const fault of plan.faults) scheduler.at(from + fault.at, () => inflict(world, fault));
+  const until = from + plan.seconds * 1e6;
+  await run(world, () => false, until);
+  await beCalm(world);
+  await close(world);
+}
+
+/** All faults are over: each process has to get a lock that the others want, too. */
+async function beCalm(world: World): Promise<void> {
+  const { scheduler, processes } = world;
+  // One that is being closed, or that dies a little later, is started anew.
+  const isWhole = () => processes.every(({ process, application }) => !process.isDead && !application.isClosing);
+  await run(world, isWhole, scheduler.now + 20e6);
+  if (!isWhole()) world.complain('process does not end', 'a process that was closed or killed did not come back');
+  world.isCalm = true;
+  const numbers = processes.map(({ number }) => number);
+  world.note({ type: 'healed', workers: numbers });
+  const isServed = () => shutOut(numbers, processes.flatMap(({ application }) => application.calmTurns)).length === 0; // prettier-ignore
+  let looked = 0;
+  const isOver = () => {
+    // As looking takes longer than a step.
+    if (scheduler.now < looked) return false;
+    looked = scheduler.now + 20_000;
+    return isServed();
+  };
+  await run(world, isOver, scheduler.now + LIVENESS_MS * 1_000);
+}
+
+/** Everything ends: calls, processes, what they have left in Redis, timers and connections. */
+async function close(world: World): Promise<void> {
+  const { scheduler, processes, servers } = world;
+  for (const { application } of processes) application.stop();
+  const areClosed = () => processes.every(({ application }) => application.isClosed);
+  await run(world, areClosed, scheduler.now + (WAIT_MS + SHUTDOWN_MS + 9_000) * 1_000);
+  let left = 0;
+  for (const running of processes) {
+    if (!running.application.isClosed) world.note({ type: 'hung', worker: running.number });
+    left++;
+    world.whenLeft(running, () => left--);
+  }
+  await run(world, () => left === 0, scheduler.now + 20e6);
+  // Keys end by their time only when time goes on.
+  let areGone = false;
+  scheduler.after(GONE_AFTER_US, () => (areGone = true));
+  await run(world, () => areGone, Infinity);
+  servers.forEach(({ data }, node) => {
+    const keys = data.names.filter((key) => !/^lock:(fence|admission)/.test(key));
+    for (const key of keys) world.note({ type: 'left-behind', node, key });
+  });
+  const how = await run(world, () => false, scheduler.now + IDLE_AFTER_US);
+  if (how !== 'idle') world.complain('process does not end', 'something is still planned when all has ended');
+}
+
+/** Runs in no async context. */
+const outsideOfAll = AsyncLocalStorage.snapshot();
+
+/**
+ * Takes step after step, until it is over, until this time, or until nothing is planned any more. Each is a callback of its own
+ * of the real event loop, so that Node.js runs nextTicks and microtasks between two of them.
+ */
+function run(world: World, isOver: () => boolean, untilUs: number): Promise<'over' | 'idle' | 'limit'> {
+  const { scheduler } = world;
+  return new Promise((resolve, reject) => {
+    let isEnded = false;
+    const end = (settle: () => void) => {
+      isEnded = true;
+      settle();
+    };
+    const step = () => {
+      if (isEnded) return;
+      try {
+        if (world.failure !== undefined) throw world.failure;
+        const how = isOver() ? 'over' : whyNoStep(scheduler, untilUs);
+        if (how === undefined) scheduler.step();
+        else end(() => resolve(how));
+      } catch (error) {
+        end(() => reject(error instanceof Error ? error : new Error(String(error))));
+      }
+    };
+    const steps = () => {
+      if (isEnded) return;
+      for (let count = 0; count < STEPS_AT_ONCE; count++) setImmediate(step);
+      setImmediate(steps);
+    };
+    outsideOfAll(steps);
+  });
+}
+
+function whyNoStep({ nextAt }: Scheduler, untilUs: number): 'idle' | 'limit' | undefined {
+  if (nextAt === undefined) return 'idle';
+  return nextAt > untilUs ? 'limit' : undefined;
+}

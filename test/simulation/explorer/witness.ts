@@ -1,0 +1,95 @@
+import type { SimulatedServer } from '../redis/simulated-server.js';
+import type { Scheduler } from '../scheduler.js';
+
+/** What is wrong in a run. */
+export interface Violation {
+  readonly rule: string;
+  readonly text: string;
+}
+
+/** A server may have lost locks, in microseconds; or a lock was taken by force. */
+export interface Loss {
+  readonly at: number;
+  until: number;
+  readonly server?: SimulatedServer;
+  /** Whether the server does not know that it has lost locks, and grants them anew: a node of a Redlock may, too. */
+  readonly isUnnoticed?: boolean;
+  readonly key?: string;
+}
+
+/** What a lock says of itself. */
+export interface HeldLock {
+  readonly key: string;
+  readonly owner: string;
+  readonly fencingToken: number;
+}
+
+/** For so long after a loss its holder may not know: the longest ttl, or that of a grant that is not confirmed. */
+const UNNOTICED_US = 2_100_000;
+
+/**
+ * Compares what the library says with what servers have: whenever a lock is held, a majority of them has it. This needs no second
+ * holder to collide with. And it looks at the counters of fencing tokens: they never go back on a server that has lost nothing.
+ */
+export class Witness {
+  readonly violations: Violation[] = [];
+  readonly losses: Loss[] = [];
+  /** By server and key: the highest token that a counter or a lock showed. */
+  readonly #highest = new Map<string, number>();
+
+  constructor(
+    private readonly scheduler: Scheduler,
+    private readonly servers: readonly SimulatedServer[],
+  ) {}
+
+  /** The library says that this lock is held. @param now the time of its process, in microseconds */
+  held({ key, owner, fencingToken }: HeldLock, now: number, turn: string): void {
+    const having = this.servers.filter((server) => this.#has(server, { key, owner, fencingToken }, now));
+    if (having.length * 2 > this.servers.length) return;
+    if (this.losses.some((loss) => loss.key === key && isRecent(loss, now))) return;
+    this.#complain('held, but not by the servers', `${key}: turn ${turn} at ${(now / 1_000).toFixed(1)} ms`);
+  }
+
+  /** A script has run. @param keys those that it was given */
+  ran(server: SimulatedServer, keys: readonly string[], now: number): void {
+    for (const key of keys) {
+      const token = tokenOf(key, server.data.entry(key)?.value);
+      if (token === undefined) continue;
+      const id = `${server.port} ${key}`;
+      const before = this.#highest.get(id) ?? 0;
+      if (token >= before) this.#highest.set(id, token);
+      else this.#complain('token went back on a server', `${id}: ${token} after ${before} at ${now / 1_000} ms`);
+    }
+  }
+
+  /** What a server knew of tokens counts no more. */
+  forget(server: SimulatedServer): void {
+    for (const id of this.#highest.keys()) if (id.startsWith(`${server.port} `)) this.#highest.delete(id);
+  }
+
+  #has(server: SimulatedServer, { key, owner, fencingToken }: HeldLock, now: number): boolean {
+    const entry = server.data.entry(`lock:{${key}}`);
+    const value = typeof entry?.value === 'string' ? entry.value : undefined;
+    // The process may be a moment ahead of the server.
+    const clockMs = (server.clockUs() + now - this.scheduler.now) / 1_000;
+    if (value?.startsWith(`${owner}@`)) return entry!.expiresAt === undefined || clockMs <= entry!.expiresAt + 1;
+    const losses = this.losses.filter((loss) => loss.server === server && isRecent(loss, now));
+    if (losses.length === 0) return false;
+    // One server that has lost a lock may grant it anew. Of several, that one votes for nobody, and has old locks at most.
+    const mayGrant = this.servers.length === 1 || losses.some(({ isUnnoticed }) => isUnnoticed);
+    return mayGrant || value === undefined || Number(/@(\d+)/.exec(value)?.[1]) < fencingToken;
+  }
+
+  #complain(rule: string, text: string): void {
+    this.violations.push({ rule, text });
+  }
+}
+
+function isRecent({ at, until }: Loss, now: number): boolean {
+  return at <= now && now <= until + UNNOTICED_US;
+}
+
+/** Of a fencing counter. */
+function tokenOf(key: string, value: unknown): number | undefined {
+  return key.startsWith('lock:fence') && typeof value === 'string' ? Number(value) : undefined;
+}

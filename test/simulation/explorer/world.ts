@@ -1,0 +1,199 @@
+import type { Entry, Unstamped } from '../../chaos/history.js';
+import { Link } from '../link.js';
+import { Network, type Host } from '../network.js';
+import { EPOCH_US, SimulatedProcess } from '../process.js';
+import type { Reply } from '../redis/replies.js';
+import { SimulatedServer } from '../redis/simulated-server.js';
+import { Scheduler } from '../scheduler.js';
+import { Application } from './application.js';
+import type { Copies, Copy } from './copies.js';
+import { reach, type Marks } from './marks.js';
+import { TOPOLOGIES, type Plan } from './plan.js';
+import { Resource } from './resource.js';
+import { Witness, type Violation } from './witness.js';
+
+const FIRST_PORT = 7_001;
+/** How long a packet takes between two machines, in microseconds. */
+const LATENCY_US = [60, 300] as const;
+/** Clocks are wrong by at most this part: a tenth of what the library allows for. */
+const DRIFT = 0.003;
+/** How far wall clocks of servers are ahead, or behind, in microseconds. */
+const SERVER_OFFSET_US = 100_000;
+/** The same for processes. */
+const PROCESS_OFFSET_US = 60_000_000;
+/** For so long a process that has closed its locks may have timers and connections left, in microseconds. */
+const LEAVES_WITHIN_US = 5_000_000;
+
+/** A process of the application, from its start to its end. */
+export interface RunningProcess {
+  readonly number: number;
+  readonly incarnation: number;
+  readonly process: SimulatedProcess;
+  readonly host: Host;
+  readonly random: () => number;
+  readonly pid: number;
+  readonly hostname: string;
+  readonly application: Application;
+}
+
+/** All that a simulation consists of. */
+export class World {
+  readonly scheduler: Scheduler;
+  readonly servers: readonly SimulatedServer[];
+  /** By the number of the process, then of the server. */
+  readonly links: readonly (readonly Link[])[];
+  /** The last one of each number. */
+  readonly processes: RunningProcess[] = [];
+  readonly history: Entry[] = [];
+  readonly marks: Marks = new Map();
+  readonly witness: Witness;
+  readonly resource: Resource;
+  readonly violations: Violation[] = [];
+  /** Whether all faults are over. */
+  isCalm = false;
+  /** What the code of the simulation itself has thrown. */
+  failure?: unknown;
+  readonly #network: Network;
+  readonly #copies: Copy[] = [];
+
+  constructor(
+    readonly plan: Plan,
+    private readonly library: Copies,
+    onTrace?: (line: string) => void,
+  ) {
+    this.scheduler = new Scheduler(`${plan.seed}`);
+    this.scheduler.onTrace = onTrace;
+    this.#network = new Network(this.scheduler);
+    const count = TOPOLOGIES[plan.topology];
+    this.servers = Array.from({ length: count }, (_, number) => this.#startServer(number));
+    this.witness = new Witness(this.scheduler, this.servers);
+    this.resource = new Resource((entry) => this.note(entry));
+    this.links = Array.from({ length: plan.processes }, (_, process) =>
+      Array.from({ length: count }, (_link, server) => this.#layLink(process, server)),
+    );
+  }
+
+  /** In milliseconds, as histories have it. */
+  get nowMs(): number {
+    return this.scheduler.now / 1_000;
+  }
+
+  note(entry: Unstamped, at = this.nowMs): void {
+    const dated: Entry = { at, ...entry };
+    this.history.push(dated);
+    this.scheduler.trace(JSON.stringify(dated));
+  }
+
+  complain(rule: string, text: string): void {
+    this.violations.push({ rule, text });
+  }
+
+  /** Starts the process of this number, for the first time or anew. */
+  startProcess(number: number): void {
+    const { scheduler } = this;
+    const incarnation = (this.processes[number]?.incarnation ?? -1) + 1;
+    const name = `${number}.${incarnation}`;
+    const draw = scheduler.stream(`clocks of process ${number}`);
+    const rate = 1 + (2 * draw() - 1) * DRIFT;
+    const offsetUs = Math.round((2 * draw() - 1) * PROCESS_OFFSET_US);
+    const process = new SimulatedProcess(scheduler, name, {
+      rate,
+      wallUs: EPOCH_US + scheduler.now + offsetUs,
+      onUncaught: (error) => this.unhandled(number, error),
+    });
+    const host = this.#network.hostOf(process, (port) => this.links[number]![port - FIRST_PORT]!);
+    const home = {
+      process,
+      host,
+      random: scheduler.stream(`chance of process ${name}`),
+      pid: number + 1,
+      hostname: `host-${number}`,
+    };
+    const copy = this.library.take(home, this.plan.mutant);
+    this.#copies.push(copy);
+    const application = new Application(this, copy.library, { number, incarnation, process });
+    this.processes[number] = { ...home, number, incarnation, application };
+    scheduler.trace(`process ${name} starts`);
+    process.receive(() => application.run().catch((error: unknown) => (this.failure ??= error)));
+  }
+
+  killProcess(number: number): void {
+    const { process, host } = this.processes[number]!;
+    if (process.isDead) return;
+    this.scheduler.trace(`process ${process.name} is killed`);
+    process.kill();
+    host.abandon();
+  }
+
+  /** The process has closed its locks: it has to end by itself. Calls `then` when it has, or should have; not if it is killed. */
+  whenLeft({ process, host }: RunningProcess, then: () => void): void {
+    const deadline = this.scheduler.now + LEAVES_WITHIN_US;
+    const look = () => {
+      if (process.isDead) return;
+      const left = [`${process.pending} timers`, `${host.sockets.size} sockets`].filter(
+        (text) => !text.startsWith('0'),
+      );
+      if (left.length > 0 && this.scheduler.now < deadline) {
+        this.scheduler.after(50_000, look);
+        return;
+      }
+      if (left.length > 0)
+        this.complain(
+          'process does not end',
+          `process ${process.name} has ${left.join(' and ')} although it has closed`,
+        );
+      process.kill();
+      host.abandon();
+      then();
+    };
+    look();
+  }
+
+  unhandled(worker: number, error: unknown): void {
+    this.note({ type: 'unhandled', worker, message: error instanceof Error ? (error.stack ?? '') : String(error) });
+  }
+
+  /** A server may have lost what it knew. */
+  lose(server: SimulatedServer, at = this.scheduler.now, isUnnoticed = false): void {
+    this.witness.losses.push({ at, until: this.scheduler.now, server, isUnnoticed });
+    this.witness.forget(server);
+  }
+
+  /** The simulation has ended: others may use its copies of the library. */
+  end(): void {
+    for (const copy of this.#copies) this.library.giveBack(copy);
+  }
+
+  #startServer(number: number): SimulatedServer {
+    const draw = this.scheduler.stream(`clock of server ${number}`);
+    const server = new SimulatedServer(this.scheduler, this.#network, FIRST_PORT + number, false);
+    server.clock.rate = 1 + (2 * draw() - 1) * DRIFT;
+    server.clock.offsetUs = Math.round((2 * draw() - 1) * SERVER_OFFSET_US);
+    server.onAnswered = (args, reply) => this.#answered(server, args, reply);
+    return server;
+  }
+
+  #layLink(process: number, server: number): Link {
+    return new Link(this.scheduler, this.scheduler.stream(`link ${process} ${server}`), {
+      latencyUs: LATENCY_US,
+      onLost: (bytes) => {
+        if (bytes.includes('\r\nmessage\r\n')) reach(this.marks, 'lost message');
+      },
+    });
+  }
+
+  #answered(server: SimulatedServer, [name = '', , count, ...args]: readonly string[], _reply: Reply): void {
+    if (!/^eval(sha)?$/i.test(name)) return;
+    const keys = args.slice(0, Number(count));
+    const locks = keys.filter((key) => key.startsWith('lock:{') && key.endsWith('}'));
+    if (locks.length > 1) reach(this.marks, 'batch');
+    this.witness.ran(server, keys, this.scheduler.now);
+    const values = locks.map((key) => server.data.entry(key)?.value);
+    if (values.some((value) => typeof value === 'string' && value.endsWith('='))) reach(this.marks, 'kept lock');
+    if (values.some((value) => value !== undefined) && this.#hasLost(server)) this.marks.set('re-admission', 1);
+  }
+
+  #hasLost(server: SimulatedServer): boolean {
+    return this.servers.length > 1 && this.witness.losses.some((loss) => loss.server === server);
+  }
+}

@@ -1,0 +1,30 @@
+import { ReplyError } from './replies.js';
+
+/** A state in which a server refuses what it is asked. */
+export type Refusal = 'oom' | 'loading' | 'readonly' | 'noscript' | 'busy';
+
+const WRITES = /^(SET|DEL|PEXPIRE|PERSIST|ZADD|ZREM|ZREMRANGEBYSCORE|MSET|FLUSHALL)$/i;
+/** Writes that need memory. */
+const GROWS = /^(SET|ZADD|MSET)$/i;
+const WHILE_LOADING = /^(INFO|HELLO|CLIENT|CONFIG|AUTH|SUBSCRIBE|UNSUBSCRIBE|QUIT)$/i;
+const WHILE_BUSY = /^(HELLO|AUTH|QUIT)$/i;
+
+/** What a server in this state answers to a command of a client; undefined: what it always answers. */
+export function refusalOf(state: Refusal | undefined, name: string): ReplyError | undefined {
+  if (state === 'loading' && !WHILE_LOADING.test(name))
+    return new ReplyError('LOADING Redis is loading the dataset in memory');
+  if (state === 'busy' && !WHILE_BUSY.test(name))
+    return new ReplyError('BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.');
+  if (state === 'noscript' && /^EVALSHA$/i.test(name))
+    return new ReplyError('NOSCRIPT No matching script. Please use EVAL.');
+  return undefined;
+}
+
+/** The same for a command that a script calls, or a client. */
+export function refusalOfWrite(state: Refusal | undefined, name: string): ReplyError | undefined {
+  if (state === 'oom' && GROWS.test(name))
+    return new ReplyError("OOM command not allowed when used memory > 'maxmemory'.");
+  if (state === 'readonly' && WRITES.test(name))
+    return new ReplyError("READONLY You can't write against a read only replica.");
+  return undefined;
+}

@@ -1,0 +1,33 @@
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import ts from 'typescript';
+
+export const root = fileURLToPath(new URL('../..', import.meta.url));
+
+/**
+ * Compiles modules of the tests, without checking types, for a program that runs without vitest. They are removed when this
+ * process ends.
+ * @param {string} name of the program
+ * @param {string[]} folders of the project; with what is in them, but not in their folders
+ * @returns {string} the folder that stands for that of the project
+ */
+export function compileProgram(name, folders) {
+  const target = join(root, 'node_modules/.cache', `nest-redis-lock-${name}-${process.pid}`);
+  process.on('exit', () => rmSync(target, { recursive: true, force: true }));
+  process.on('SIGINT', () => process.exit(130));
+  process.on('SIGTERM', () => process.exit(143));
+
+  const compilerOptions = { target: ts.ScriptTarget.ES2022, module: ts.ModuleKind.ESNext, verbatimModuleSyntax: true };
+  for (const folder of folders) {
+    for (const file of readdirSync(join(root, folder))) {
+      if (!file.endsWith('.ts') || file.endsWith('.test.ts')) continue;
+      const output = join(target, folder, file.replace(/\.ts$/, '.js'));
+      mkdirSync(dirname(output), { recursive: true });
+      const source = readFileSync(join(root, folder, file), 'utf8');
+      writeFileSync(output, ts.transpileModule(source, { compilerOptions }).outputText);
+    }
+  }
+  writeFileSync(join(target, 'package.json'), '{ "type": "module" }');
+  return target;
+}
