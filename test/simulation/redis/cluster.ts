@@ -8,7 +8,7 @@ import { OK, ReplyError, Status, type Reply } from './replies.js';
 /** How long a message between nodes takes, in microseconds: at least, and less than. */
 const BUS_US = [50, 20_000] as const;
 /** For how long a node refuses all after its Cluster became complete again, in microseconds: at least, and less than. */
-const REJOIN_US = [500_000, 2_000_000] as const;
+const REJOIN_US = [20_000, 200_000] as const;
 /** How long a replica waits before it replaces a master that has failed, in microseconds: at least, and less than. */
 const ELECTION_US = [500_000, 1_000_000] as const;
 const DOWN = new ReplyError('CLUSTERDOWN The cluster is down');
