@@ -1,8 +1,9 @@
+import type { Network } from '../network.js';
+import type { Scheduler } from '../scheduler.js';
 import type { ConnectionCommand } from './connection-commands.js';
 import { keySlot, keysOf, SLOTS } from './cluster-keys.js';
 import type { RedisData } from './redis-data.js';
 import { OK, ReplyError, Status, type Reply } from './replies.js';
-import type { Connection, SimulatedServer } from './simulated-server.js';
 
 /** How long a message between nodes takes, in microseconds: at least, and less than. */
 const BUS_US = [50, 20_000] as const;
@@ -15,6 +16,28 @@ const UNSERVED = new ReplyError('CLUSTERDOWN Hash slot not served');
 const CROSS_SLOT = new ReplyError("CROSSSLOT Keys in request don't hash to the same slot");
 const HALF_MOVED = new ReplyError('TRYAGAIN Multiple keys request during rehashing of slot');
 const NOT_LOCAL = new ReplyError('ERR Script attempted to access a non local key in a cluster node');
+
+/** A connection, as a node of a Cluster knows it. */
+interface AskingConnection {
+  /** Whether its next command may ask for a slot that is being imported. */
+  isAsking: boolean;
+  readonly isReadOnly: boolean;
+}
+
+/** A server, as its part in a Cluster knows it. */
+interface ServerOfCluster {
+  readonly port: number;
+  readonly scheduler: Scheduler;
+  readonly network: Network;
+  readonly data: RedisData;
+  readonly cluster?: ClusterNode;
+  readonly isAnswering: boolean;
+  /** Called when it begins to answer, or ceases to. */
+  readonly watchers: Set<() => void>;
+  enqueue(run: () => void): void;
+  follow(primary: { readonly port: number }): void;
+  promote(): void;
+}
 
 /** A node, as it tells others. */
 interface Config {
@@ -57,7 +80,7 @@ export class ClusterNode {
   /** Messages of publish/subscribe that it has sent to other nodes. */
   readonly #sent = { publish: 0, publishshard: 0 };
 
-  constructor(private readonly server: SimulatedServer) {
+  constructor(private readonly server: ServerOfCluster) {
     this.id = `${server.port}`.padEnd(40, 'c');
     this.#random = server.scheduler.stream(`cluster ${server.port}`);
   }
@@ -80,7 +103,7 @@ export class ClusterNode {
   }
 
   /** @returns why the command is not run here, if it is not */
-  refusalOf([name = '', ...args]: readonly string[], connection: Connection): ReplyError | undefined {
+  refusalOf([name = '', ...args]: readonly string[], connection: AskingConnection): ReplyError | undefined {
     this.#asker = { isAsking: connection.isAsking, isReadOnly: connection.isReadOnly };
     connection.isAsking = false;
     return this.#refusalOf(name, args);
@@ -427,11 +450,11 @@ export class ClusterNode {
   }
 }
 
-function isAnswering(server: SimulatedServer, port: number): boolean {
+function isAnswering(server: ServerOfCluster, port: number): boolean {
   return serverOn(server, port)?.isAnswering ?? false;
 }
 
 /** The server that listens on a port, if there is one. */
-function serverOn({ network }: SimulatedServer, port: number): SimulatedServer | undefined {
-  return network.listenerOf(port) as SimulatedServer | undefined;
+function serverOn({ network }: ServerOfCluster, port: number): ServerOfCluster | undefined {
+  return network.listenerOf(port) as unknown as ServerOfCluster | undefined;
 }
