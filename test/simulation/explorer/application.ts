@@ -3,9 +3,11 @@ import type { Lock, LockHandle, LockService, RedisLockModuleOptions } from '../.
 import type { Turn } from '../../chaos/liveness.js';
 import { MUTANTS, type Library } from '../../chaos/mutants.js';
 import type { SimulatedProcess } from '../process.js';
-import { reach } from './marks.js';
-import type { Feature } from './plan.js';
-import type { World } from './world.js';
+import type { Scheduler } from '../scheduler.js';
+import { reach, type Marks } from './marks.js';
+import type { Feature, Plan } from './plan.js';
+import type { Resource } from './resource.js';
+import type { Witness } from './witness.js';
 
 /** The leases that calls ask for, in milliseconds. */
 const TTLS_MS = [300, 600, 1_500];
@@ -27,6 +29,8 @@ const ELECTIONS = ['leader 1', 'leader 2'];
 const LONGEST_TERM_MS = 1_500;
 /** Their work ends within this time after it was asked to, in milliseconds. */
 const ENDS_WITHIN_MS = 50;
+/** Between two turns, at the longest: amid faults, when they are over, and after a turn that was refused. In milliseconds. */
+const PAUSE_MS = { faults: 10, calm: 40, refused: 60 };
 /** Calls for one lock at once, so that it is passed on among them. */
 const BURST = 8;
 /** A careless caller that is refused asks again at once, this often; then it pauses. */
@@ -56,6 +60,19 @@ interface Self {
   readonly process: SimulatedProcess;
 }
 
+/** What a process of the application sees of the world, and is seen by. */
+export interface Surroundings {
+  readonly scheduler: Scheduler;
+  readonly plan: Plan;
+  readonly servers: readonly { readonly port: number }[];
+  readonly resource: Resource;
+  readonly witness: Witness;
+  readonly marks: Marks;
+  readonly isCalm: boolean;
+  note(entry: Unstamped, at?: number): void;
+  complain(rule: string, text: string): void;
+}
+
 /** What a process of the application does: it increments counters under locks, and notes what it sees. */
 export class Application {
   /** The turns that it had when the faults were over. */
@@ -73,7 +90,7 @@ export class Application {
   #turns = 0;
 
   constructor(
-    private readonly world: World,
+    private readonly world: Surroundings,
     private readonly library: Library,
     private readonly self: Self,
   ) {
@@ -155,7 +172,7 @@ export class Application {
       else if (isCalm) await this.#takeTurn(service, CALM_KEY, this.#shortTurn());
       else if (isCareless) await this.#insist(service, this.#pick(this.#keys));
       else await this.#takeTurn(service, this.#pick(this.#keys), this.#anyTurn());
-      await this.#sleep(this.#random() * 10);
+      await this.#sleep(this.#random() * PAUSE_MS[isCalm ? 'calm' : 'faults']);
     }
   }
 
@@ -214,7 +231,7 @@ export class Application {
     } catch (error) {
       if (isGranted) throw error;
       this.#refused(turn, error);
-      await this.#sleep(this.#random() * 30);
+      await this.#sleep(this.#random() * PAUSE_MS.refused);
     }
   }
 
@@ -262,7 +279,7 @@ export class Application {
       set = await service.acquireAll(keys, calmly ? { ...wish, waitMs: UNTIL_SERVED_MS } : wish);
     } catch (error) {
       for (const { turn } of turns) this.#refused(turn, error);
-      await this.#sleep(this.#random() * 30);
+      await this.#sleep(this.#random() * PAUSE_MS.refused);
       return;
     }
     if (keys.length > 1) reach(this.world.marks, 'set');

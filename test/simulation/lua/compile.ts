@@ -1,15 +1,7 @@
 import { compileFunction } from 'node:vm';
 import luaparse, { type Chunk, type Expression, type Identifier, type Node, type Statement } from 'luaparse';
 import * as library from './library.js';
-import { Table, type LuaFunction, type LuaValue, type Multi } from './values.js';
-
-/** The commands of Redis, as scripts call them. */
-export interface RedisOfScripts {
-  /** @throws LuaError where Redis answers with an error */
-  call(line: number, args: readonly LuaValue[]): LuaValue;
-  /** @returns a table with `err` where Redis answers with an error */
-  pcall(line: number, args: readonly LuaValue[]): LuaValue;
-}
+import { Table, type LuaFunction, type LuaValue, type Multi, type RedisOfScripts } from './values.js';
 
 export type CompiledScript = (redis: RedisOfScripts, keys: Table, args: Table) => LuaValue | Multi;
 

@@ -1,5 +1,14 @@
-import type { RedisOfScripts } from './compile.js';
-import { LuaError, Multi, numberOf, Table, textOf, typeOf, type LuaFunction, type LuaValue } from './values.js';
+import {
+  LuaError,
+  Multi,
+  numberOf,
+  Table,
+  textOf,
+  typeOf,
+  type LuaFunction,
+  type LuaValue,
+  type RedisOfScripts,
+} from './values.js';
 
 /** What compiled scripts call: operators whose operands can have the wrong type, and the functions of Lua that they use. */
 

@@ -17,24 +17,26 @@ const CROSS_SLOT = new ReplyError("CROSSSLOT Keys in request don't hash to the s
 const HALF_MOVED = new ReplyError('TRYAGAIN Multiple keys request during rehashing of slot');
 const NOT_LOCAL = new ReplyError('ERR Script attempted to access a non local key in a cluster node');
 
-/** A server, as far as it is in a Cluster. */
-export interface ClusteredServer {
+/** A connection, as a node of a Cluster knows it. */
+interface AskingConnection {
+  /** Whether its next command may ask for a slot that is being imported. */
+  isAsking: boolean;
+  readonly isReadOnly: boolean;
+}
+
+/** A server, as its part in a Cluster knows it. */
+interface ServerOfCluster {
+  readonly port: number;
   readonly scheduler: Scheduler;
   readonly network: Network;
-  readonly port: number;
   readonly data: RedisData;
   readonly cluster?: ClusterNode;
   readonly isAnswering: boolean;
+  /** Called when it begins to answer, or ceases to. */
   readonly watchers: Set<() => void>;
   enqueue(run: () => void): void;
   follow(primary: { readonly port: number }): void;
   promote(): void;
-}
-
-/** What a connection has told it. */
-interface Asker {
-  isAsking: boolean;
-  isReadOnly: boolean;
 }
 
 /** A node, as it tells others. */
@@ -83,11 +85,11 @@ export class ClusterNode {
   #masterId?: string;
   #isOk = false;
   /** Whose command runs. */
-  #asker: Asker = { isAsking: false, isReadOnly: false };
+  #asker: AskingConnection = { isAsking: false, isReadOnly: false };
   /** Messages of publish/subscribe that it has sent to other nodes. */
   readonly #sent = { publish: 0, publishshard: 0 };
 
-  constructor(private readonly server: ClusteredServer) {
+  constructor(private readonly server: ServerOfCluster) {
     this.id = `${server.port}`.padEnd(40, 'c');
     this.#random = server.scheduler.stream(`cluster ${server.port}`);
   }
@@ -110,7 +112,7 @@ export class ClusterNode {
   }
 
   /** @returns why the command is not run here, if it is not */
-  refusalOf([name = '', ...args]: readonly string[], connection: Asker): ReplyError | undefined {
+  refusalOf([name = '', ...args]: readonly string[], connection: AskingConnection): ReplyError | undefined {
     this.#asker = { isAsking: connection.isAsking, isReadOnly: connection.isReadOnly };
     connection.isAsking = false;
     return this.#refusalOf(name, args);
@@ -471,11 +473,11 @@ export class ClusterNode {
   }
 }
 
-function isAnswering(server: ClusteredServer, port: number): boolean {
+function isAnswering(server: ServerOfCluster, port: number): boolean {
   return serverOn(server, port)?.isAnswering ?? false;
 }
 
 /** The server that listens on a port, if there is one. */
-function serverOn({ network }: ClusteredServer, port: number): ClusteredServer | undefined {
-  return network.listenerOf(port) as unknown as ClusteredServer | undefined;
+function serverOn({ network }: ServerOfCluster, port: number): ServerOfCluster | undefined {
+  return network.listenerOf(port) as unknown as ServerOfCluster | undefined;
 }

@@ -1,5 +1,4 @@
-import type { RedisOfScripts } from '../lua/compile.js';
-import { LuaError, numberText, Table, type LuaValue } from '../lua/values.js';
+import { LuaError, numberText, Table, type LuaValue, type RedisOfScripts } from '../lua/values.js';
 import { COMMANDS, TAKING_MEMORY, WRITING } from './commands.js';
 import { RedisData, type Script, type Subscriber } from './redis-data.js';
 import { endedBy, fromLua, ReplyError, toLua, type Reply } from './replies.js';

@@ -1,5 +1,5 @@
-import type { RemotePeer } from '../link.js';
 import type { Network } from '../network.js';
+import type { RemotePeer } from '../peer.js';
 import type { Scheduler } from '../scheduler.js';
 import type { RedisData } from './redis-data.js';
 import { ReplyError, type Reply } from './replies.js';

@@ -1,5 +1,5 @@
-import type { RemotePeer } from '../link.js';
-import type { Listener, Network, Peer } from '../network.js';
+import type { Network } from '../network.js';
+import type { Listener, Peer, RemotePeer } from '../peer.js';
 import { EPOCH_US } from '../process.js';
 import type { Scheduler } from '../scheduler.js';
 import { ClusterNode } from './cluster.js';
