@@ -15,7 +15,6 @@ const SIMULATED = [
   'replicas/**/!(*.real)',
   'scripts/{hung-server,overload}',
   'simulation/replicas',
-  'support/redis-cluster',
   'telemetry/{contexts,dashboard}',
   'terminus/lock-health',
 ].map((files) => `test/${files}.test.ts`);

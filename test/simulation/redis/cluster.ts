@@ -8,7 +8,7 @@ import { OK, ReplyError, Status, type Reply } from './replies.js';
 /** How long a message between nodes takes, in microseconds: at least, and less than. */
 const BUS_US = [50, 20_000] as const;
 /** For how long a node refuses all after its Cluster became complete again, in microseconds: at least, and less than. */
-const REJOIN_US = [500_000, 2_000_000] as const;
+const REJOIN_US = [20_000, 200_000] as const;
 /** How long a replica waits before it replaces a master that has failed, in microseconds: at least, and less than. */
 const ELECTION_US = [500_000, 1_000_000] as const;
 const DOWN = new ReplyError('CLUSTERDOWN The cluster is down');
@@ -51,6 +51,13 @@ interface Config {
   readonly slots: readonly number[];
 }
 
+/** Slots of one node. */
+interface Range {
+  readonly first: number;
+  readonly last: number;
+  readonly id: string;
+}
+
 /** What a node knows of another one. */
 type Known = Omit<Config, 'slots'>;
 
@@ -65,6 +72,8 @@ export class ClusterNode {
   readonly #known = new Map<string, Known>();
   /** The ids of those that have the slots. */
   readonly #owners: (string | undefined)[] = Array.from({ length: SLOTS });
+  /** The same in ranges, until it changes. */
+  #ranges?: readonly Range[];
   readonly #migrating = new Map<number, string>();
   readonly #importing = new Map<number, string>();
   readonly #failed = new Set<string>();
@@ -76,7 +85,7 @@ export class ClusterNode {
   #masterId?: string;
   #isOk = false;
   /** Whose command runs. */
-  #asker = { isAsking: false, isReadOnly: false };
+  #asker: AskingConnection = { isAsking: false, isReadOnly: false };
   /** Messages of publish/subscribe that it has sent to other nodes. */
   readonly #sent = { publish: 0, publishshard: 0 };
 
@@ -153,7 +162,7 @@ export class ClusterNode {
     }
     // A master that has lost its last slot, and its replicas, follow the one that has it now.
     const own = this.#masterId ?? this.id;
-    if (lost.has(own) && !this.#owners.includes(own)) this.#replicate(sender.id);
+    if (lost.has(own) && !this.#masters.has(own)) this.#replicate(sender.id);
     this.#check();
   }
 
@@ -164,7 +173,7 @@ export class ClusterNode {
     this.server.promote();
     this.#masterId = undefined;
     this.#bumpEpoch();
-    this.#owners.forEach((owner, slot) => owner === former && (this.#owners[slot] = this.id));
+    for (const slot of this.#slotsOf(former)) this.#assign(slot, this.id);
     this.#check();
     this.#tell();
   }
@@ -182,7 +191,9 @@ export class ClusterNode {
   }
 
   #slotsOf(id: string): number[] {
-    return this.#owners.flatMap((owner, slot) => (owner === id ? [slot] : []));
+    return this.#assigned.flatMap((range) =>
+      range.id === id ? Array.from({ length: range.last - range.first + 1 }, (_, at) => range.first + at) : [],
+    );
   }
 
   #configOf(id: string): Config {
@@ -251,19 +262,21 @@ export class ClusterNode {
     }
   }
 
+  /** Whether it can serve clients: as long as all slots are served, or else a majority of the masters is there. */
+  get #isServed(): boolean {
+    const masters = this.#masters;
+    const reached = [...masters].filter((id) => !this.#failed.has(id)).length;
+    const needsAll = this.server.data.settings.get('cluster-require-full-coverage') === 'yes';
+    const isComplete = reached === masters.size && this.#count(() => true) === SLOTS;
+    return reached > masters.size / 2 && (isComplete || !needsAll);
+  }
+
   /** Whether it serves clients, and whether its master has failed. */
   #check(): void {
-    const masters = new Set(this.#owners);
-    const reached = [...masters].filter((id) => id !== undefined && !this.#failed.has(id)).length;
-    const isComplete = !masters.has(undefined) && reached === masters.size;
-    if (!isComplete) this.#isOk = false;
-    else if (!this.#isOk)
-      this.#after(REJOIN_US, () => {
-        const now = new Set(this.#owners);
-        this.#isOk ||= !now.has(undefined) && [...now].every((id) => !this.#failed.has(id!));
-      });
+    if (!this.#isServed) this.#isOk = false;
+    else if (!this.#isOk) this.#after(REJOIN_US, () => (this.#isOk ||= this.#isServed));
     const master = this.#masterId;
-    if (master === undefined || !this.#failed.has(master) || reached <= masters.size / 2) return;
+    if (master === undefined || !this.#failed.has(master)) return;
     this.#after(ELECTION_US, () =>
       this.server.enqueue(() => {
         if (this.#masterId === master && this.#failed.has(master)) this.takeOver();
@@ -274,6 +287,7 @@ export class ClusterNode {
   #assign(slot: number, id: string): void {
     const isLost = this.#owners[slot] === this.id && id !== this.id;
     this.#owners[slot] = id;
+    this.#ranges = undefined;
     if (!isLost) return;
     this.#migrating.delete(slot);
     const { data } = this.server;
@@ -324,7 +338,7 @@ export class ClusterNode {
         this.#epoch = Number(args[0]);
         return OK;
       case 'ADDSLOTS':
-        for (const slot of args) this.#owners[Number(slot)] = this.id;
+        for (const slot of args) this.#assign(Number(slot), this.id);
         this.#check();
         this.#tell();
         return OK;
@@ -342,7 +356,7 @@ export class ClusterNode {
       case 'SETSLOT':
         return this.#setSlot(Number(args[0]), args[1]!, args[2]);
       case 'SLOTS':
-        return this.#ranges().map(([first, last, id]) => [first, last, ...this.#shardOf(id)]);
+        return this.#assigned.map(({ first, last, id }) => [first, last, ...this.#shardOf(id)]);
       case 'NODES':
         return [this.id, ...this.#known.keys()].map((id) => this.#lineOf(id)).join('');
       case 'INFO':
@@ -397,15 +411,25 @@ export class ClusterNode {
     return OK;
   }
 
-  #ranges(): [first: number, last: number, id: string][] {
-    const ranges: [number, number, string][] = [];
+  get #assigned(): readonly Range[] {
+    if (this.#ranges) return this.#ranges;
+    const ranges: { first: number; last: number; id: string }[] = [];
     this.#owners.forEach((id, slot) => {
       const range = ranges.at(-1);
       if (id === undefined) return;
-      if (range?.[2] === id && range[1] === slot - 1) range[1] = slot;
-      else ranges.push([slot, slot, id]);
+      if (range?.id === id && range.last === slot - 1) range.last = slot;
+      else ranges.push({ first: slot, last: slot, id });
     });
-    return ranges;
+    return (this.#ranges = ranges);
+  }
+
+  #count(isMeant: (id: string) => boolean): number {
+    return this.#assigned.reduce((sum, { first, last, id }) => sum + (isMeant(id) ? last - first + 1 : 0), 0);
+  }
+
+  /** Those that have slots. */
+  get #masters(): ReadonlySet<string> {
+    return new Set(this.#assigned.map(({ id }) => id));
   }
 
   /** A master and its replicas, as `CLUSTER SLOTS` has them. */
@@ -422,23 +446,22 @@ export class ClusterNode {
       masterId === undefined ? 'master' : 'slave',
       ...(this.#failed.has(id) ? ['fail'] : []),
     ];
-    const slots = this.#ranges().flatMap(([first, last, owner]) =>
-      owner === id ? [first === last ? `${first}` : `${first}-${last}`] : [],
-    );
+    const slots = this.#assigned
+      .filter((range) => range.id === id)
+      .map(({ first, last }) => (first === last ? `${first}` : `${first}-${last}`));
     const address = `127.0.0.1:${port}@${port + 10_000}`;
     return `${[id, address, flags.join(','), masterId ?? '-', 0, 0, epoch, 'connected', ...slots].join(' ')}\n`;
   }
 
   #info(): string {
-    const assigned = this.#owners.filter((owner) => owner !== undefined);
     const fields = {
       cluster_enabled: 1,
       cluster_state: this.#isOk ? 'ok' : 'fail',
-      cluster_slots_assigned: assigned.length,
-      cluster_slots_ok: assigned.filter((owner) => !this.#failed.has(owner)).length,
-      cluster_slots_fail: assigned.filter((owner) => this.#failed.has(owner)).length,
+      cluster_slots_assigned: this.#count(() => true),
+      cluster_slots_ok: this.#count((id) => !this.#failed.has(id)),
+      cluster_slots_fail: this.#count((id) => this.#failed.has(id)),
       cluster_known_nodes: this.#known.size + 1,
-      cluster_size: new Set(assigned).size,
+      cluster_size: this.#masters.size,
       cluster_current_epoch: Math.max(this.#epoch, ...[...this.#known.values()].map(({ epoch }) => epoch)),
       cluster_my_epoch: this.#epoch,
       cluster_stats_messages_publish_sent: this.#sent.publish,

@@ -122,8 +122,11 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
   PUBSUB: {
     least: 1,
     run(redis, [kind, ...names]) {
-      if (kind!.toUpperCase() === 'CHANNELS')
-        return [...redis.channels].flatMap(([name, { size }]) => (size > 0 ? [name] : []));
+      const all = { CHANNELS: redis.channels, SHARDCHANNELS: redis.shardChannels }[kind!.toUpperCase()];
+      if (all) {
+        const isMeant = glob(names[0] ?? '*');
+        return [...all].flatMap(([name, { size }]) => (size > 0 && isMeant.test(name) ? [name] : []));
+      }
       const channels = { NUMSUB: redis.channels, SHARDNUMSUB: redis.shardChannels }[kind!.toUpperCase()];
       return channels ? names.flatMap((name) => [name, channels.get(name)?.size ?? 0]) : SYNTAX;
     },
@@ -203,7 +206,7 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
       const [keys, bytes] = [integer(count!), integer(size)];
       if (kind!.toUpperCase() !== 'POPULATE') return SYNTAX;
       if (keys === undefined || bytes === undefined || keys < 0 || bytes < 0) return NOT_POSITIVE;
-      populate(redis, keys, prefix, bytes);
+      redis.applying(() => populate(redis, keys, prefix, bytes)); // replicas do not hear of it
       return OK;
     },
   },

@@ -8,6 +8,7 @@ export interface ConnectionOfCommands extends ReplicatedConnection {
   readonly id: number;
   name: string;
   subscriptions: number;
+  shardSubscriptions: number;
   readonly isBlocked: boolean;
   isReadOnly: boolean;
   isAsking: boolean;
@@ -143,9 +144,12 @@ function client(server: ServerOfCommands, args: readonly string[], connection: C
 }
 
 /** Of `CLIENT LIST`. */
-function lineOf({ id, name, isBlocked, subscriptions, command, listeningPort }: ConnectionOfCommands): string {
-  const flags = (isBlocked ? 'b' : '') + (subscriptions > 0 ? 'P' : '') + (listeningPort > 0 ? 'S' : '') || 'N';
-  return `id=${id} addr=127.0.0.1:0 name=${name} flags=${flags} sub=${subscriptions} cmd=${command} user=default\n`;
+function lineOf(connection: ConnectionOfCommands): string {
+  const { id, name, isBlocked, subscriptions, shardSubscriptions, command, listeningPort } = connection;
+  const isSubscribed = subscriptions + shardSubscriptions > 0;
+  const flags = (isBlocked ? 'b' : '') + (isSubscribed ? 'P' : '') + (listeningPort > 0 ? 'S' : '') || 'N';
+  const subscribed = `sub=${subscriptions} psub=0 ssub=${shardSubscriptions}`;
+  return `id=${id} addr=127.0.0.1:0 name=${name} flags=${flags} ${subscribed} cmd=${command} user=default\n`;
 }
 
 /** Of `TYPE pubsub` and `ID 1`. */
@@ -155,9 +159,9 @@ function filterOf([by = '', value = '']: readonly string[]): (connection: Connec
   return () => true;
 }
 
-function typeOf({ subscriptions, listeningPort }: ConnectionOfCommands): 'normal' | 'pubsub' | 'replica' {
-  if (listeningPort > 0) return 'replica';
-  return subscriptions > 0 ? 'pubsub' : 'normal';
+function typeOf(connection: ConnectionOfCommands): 'normal' | 'pubsub' | 'replica' {
+  if (connection.listeningPort > 0) return 'replica';
+  return connection.subscriptions + connection.shardSubscriptions > 0 ? 'pubsub' : 'normal';
 }
 
 function infoOf(
@@ -186,9 +190,10 @@ function unsubscribe(
   names: readonly string[],
   connection: ConnectionOfCommands,
 ): undefined {
+  const count = kind === 'sunsubscribe' ? 'shardSubscriptions' : 'subscriptions';
   for (const name of names) {
-    if (channels.get(name)?.delete(connection)) connection.subscriptions--;
-    connection.send([kind, name, connection.subscriptions]);
+    if (channels.get(name)?.delete(connection)) connection[count]--;
+    connection.send([kind, name, connection[count]]);
   }
   return undefined;
 }

@@ -55,6 +55,7 @@ export class RedisData {
     ['appendfsync', 'everysec'],
     ['appendonly', 'no'],
     ['cluster-node-timeout', '15000'],
+    ['cluster-require-full-coverage', 'yes'],
     ['maxmemory', '0'],
     ['maxmemory-policy', 'noeviction'],
     ['save', ''],

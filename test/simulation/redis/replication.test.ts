@@ -100,6 +100,7 @@ async function compareSequence(seed: number): Promise<boolean> {
   for (let step = 0; step < STEPS_OF_A_SEQUENCE; step++) {
     simulated.us += [0, 1, 1_000, 2_500_000][Math.floor(random() * 4)]!;
     const { title, args } = randomStep(random, simulated.us);
+    if (args[0] === 'DEBUG') continue; // which changes only one of them
     const server = random() < 0.8 ? 'primary' : 'replica';
     trail.push(`${server}: ${title}`);
     try {

@@ -267,6 +267,7 @@ export class Connection implements Subscriber, ReplicatedConnection {
   /** By `CLIENT SETNAME`. */
   name = '';
   subscriptions = 0;
+  shardSubscriptions = 0;
   isOpen = true;
   isBlocked = false;
   /** The commands that came since then. */
@@ -307,7 +308,8 @@ export class Connection implements Subscriber, ReplicatedConnection {
 
   push(message: Push): void {
     const [kind, channel] = message;
-    if (kind === 'sunsubscribe') this.send([kind, channel, --this.subscriptions]);
+    if (kind === 'sunsubscribe') this.send([kind, channel, --this.shardSubscriptions]);
+    else if (kind === 'ssubscribe') this.send([kind, channel, ++this.shardSubscriptions]);
     else this.send(kind.endsWith('subscribe') ? [kind, channel, ++this.subscriptions] : message);
   }
 
