@@ -389,8 +389,11 @@ describe('After the failover of a master of a Cluster', () => {
     const [master] = cluster.nodes;
     const counts = [await open(cluster), await open(cluster)].map((locks) => contend(locks, key!));
     await until(() => counts.every(({ turns }) => turns > 5), { what: 'both have turns' });
+    // So that they soon take it for failed.
+    const others = [...cluster.nodes.filter((node) => node !== master), replica];
+    for (const node of others) await node.command('CONFIG', 'SET', 'cluster-node-timeout', 2_000);
     await master!.kill();
-    await until(() => isMaster(replica), { what: 'the replica has taken over', timeoutMs: 20_000 });
+    await until(() => isMaster(replica), { what: 'the replica has taken over', timeoutMs: 60_000 });
     const before = counts.map(({ turns }) => turns);
     await until(() => counts.every(({ turns }, index) => turns > before[index]! + 10), {
       what: 'both have turns again',
