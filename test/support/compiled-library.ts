@@ -15,7 +15,10 @@ export function compileLibrary(type: 'module' | 'commonjs' = 'module'): string {
   const lib = join(root, 'lib');
   const files = readdirSync(lib, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'));
   const sources = files.sort().map((file) => [file, readFileSync(join(lib, file), 'utf8')] as const);
-  const state = createHash('sha1').update(JSON.stringify([type, sources])).digest('hex').slice(0, 12);
+  const state = createHash('sha1')
+    .update(JSON.stringify([type, sources]))
+    .digest('hex')
+    .slice(0, 12);
   const cache = join(root, 'node_modules/.cache/nest-redis-lock');
   mkdirSync(cache, { recursive: true });
   if (readdirSync(cache).includes(state)) return join(cache, state);
