@@ -39,6 +39,7 @@ export class Link {
   readonly #held: Record<Way, (() => void)[]> = { requests: [], replies: [] };
   #cuts = 0;
   #losesReplyTo?: RegExp;
+  #late?: { readonly reply: RegExp; readonly us: number; readonly onArrival: () => void };
 
   constructor(
     readonly scheduler: Scheduler,
@@ -84,6 +85,18 @@ export class Link {
     this.#losesReplyTo = request;
   }
 
+  /** The next reply, or message, that matches takes so much longer. */
+  delayReply(reply: RegExp, us: number, onArrival: () => void): void {
+    this.#late = { reply, us, onArrival };
+  }
+
+  /** How much longer this reply takes, and what happens then. */
+  delayOf(reply: Buffer): { readonly us: number; readonly onArrival: () => void } | undefined {
+    const late = this.#late?.reply.test(reply.toString('latin1')) ? this.#late : undefined;
+    if (late) this.#late = undefined;
+    return late;
+  }
+
   /** Whether the connection is to break when this request has arrived. */
   breaksAfter(request: Buffer): boolean {
     if (!this.#losesReplyTo?.test(request.toString('latin1'))) return false;
@@ -113,6 +126,7 @@ export class Connection {
     this.#requests = new Direction(link, 'requests', () => client.now);
     this.#replies = new Direction(link, 'replies', () => this.#server?.now ?? link.scheduler.now);
     this.#replies.target = client;
+    this.#replies.lateBy = (bytes) => link.delayOf(bytes);
   }
 
   /** Whether what one end sends does not reach the other, although one of them, or both, do not know. */
@@ -183,6 +197,7 @@ class Direction implements RemotePeer {
   isDead = false;
   target?: RemotePeer;
   onPassed?: (bytes: Buffer) => void;
+  lateBy?: (bytes: Buffer) => { readonly us: number; readonly onArrival: () => void } | undefined;
   #last = 0;
 
   constructor(
@@ -193,8 +208,11 @@ class Direction implements RemotePeer {
   ) {}
 
   onBytes(bytes: Buffer): void {
+    const late = this.lateBy?.(bytes);
+    if (late) this.#last = Math.max(this.#last, this.now() + late.us);
     this.pass(
       () => {
+        late?.onArrival();
         this.target?.onBytes(bytes);
         this.onPassed?.(bytes);
       },

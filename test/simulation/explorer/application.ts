@@ -27,6 +27,8 @@ const ELECTIONS = ['leader 1', 'leader 2'];
 const LONGEST_TERM_MS = 1_500;
 /** Their work ends within this time after it was asked to, in milliseconds. */
 const ENDS_WITHIN_MS = 50;
+/** Between two turns, at the longest: amid faults, when they are over, and after a turn that was refused. In milliseconds. */
+const PAUSE_MS = { faults: 10, calm: 40, refused: 60 };
 /** Calls for one lock at once, so that it is passed on among them. */
 const BURST = 8;
 /** A careless caller that is refused asks again at once, this often; then it pauses. */
@@ -155,7 +157,7 @@ export class Application {
       else if (isCalm) await this.#takeTurn(service, CALM_KEY, this.#shortTurn());
       else if (isCareless) await this.#insist(service, this.#pick(this.#keys));
       else await this.#takeTurn(service, this.#pick(this.#keys), this.#anyTurn());
-      await this.#sleep(this.#random() * 10);
+      await this.#sleep(this.#random() * PAUSE_MS[isCalm ? 'calm' : 'faults']);
     }
   }
 
@@ -214,7 +216,7 @@ export class Application {
     } catch (error) {
       if (isGranted) throw error;
       this.#refused(turn, error);
-      await this.#sleep(this.#random() * 30);
+      await this.#sleep(this.#random() * PAUSE_MS.refused);
     }
   }
 
@@ -262,7 +264,7 @@ export class Application {
       set = await service.acquireAll(keys, calmly ? { ...wish, waitMs: UNTIL_SERVED_MS } : wish);
     } catch (error) {
       for (const { turn } of turns) this.#refused(turn, error);
-      await this.#sleep(this.#random() * 30);
+      await this.#sleep(this.#random() * PAUSE_MS.refused);
       return;
     }
     if (keys.length > 1) reach(this.world.marks, 'set');

@@ -7,6 +7,10 @@ import type { World } from './world.js';
 /** The requests whose reply is lost: those that change locks. */
 const SCRIPT = /evalsha/i;
 
+const MESSAGE = /\r\nmessage\r\n/;
+/** When a message comes late, requests are slow by this time: as long as the grant that it tells of may just stand. */
+const SLOW_US = 200_000;
+
 /** Has a fault happen now, and end after its time. */
 export function inflict(world: World, fault: Fault): void {
   const { kind, forUs, byUs = 0 } = fault;
@@ -68,6 +72,11 @@ export function inflict(world: World, fault: Fault): void {
       return during(() => mute(link), () => (link.isMute = false)); // prettier-ignore
     case 'lose-reply':
       return link.loseReplyTo(SCRIPT);
+    case 'late-message':
+      return link.delayReply(MESSAGE, byUs, () => {
+        link.slowedUs.requests += SLOW_US;
+        scheduler.after(2 * SLOW_US, () => (link.slowedUs.requests -= SLOW_US));
+      });
     case 'half-open-at-server':
       return [...link.connections].forEach((connection) => connection.halfOpen('server'));
     case 'half-open-at-client':

@@ -20,6 +20,7 @@ export const FAULT_KINDS = {
   refuse: 'link',
   mute: 'link',
   'lose-reply': 'link',
+  'late-message': 'link',
   'half-open-at-server': 'link',
   'half-open-at-client': 'link',
   isolate: 'server',
@@ -121,6 +122,7 @@ const LASTS_MS: Partial<Record<FaultKind, readonly [number, number]>> = {
 const BY_MS: Partial<Record<FaultKind, readonly [number, number]>> = {
   'jump-wall': [-3_000, 3_000],
   'slow-requests': [20, 250],
+  'late-message': [900, 1_970],
   'slow-replies': [20, 250],
   'crash-old': [100, 900],
   'jump-clock': [-400, 1_500],

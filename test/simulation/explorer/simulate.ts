@@ -10,8 +10,6 @@ import { TOPOLOGIES, type Plan } from './plan.js';
 import type { Violation } from './witness.js';
 import { World } from './world.js';
 
-/** Until the nodes of a Redlock vote: they begin without knowing what they may have forgotten. In microseconds. */
-const FIRST_VOTES_US = 4_000_000;
 /** Within this time after the faults each process must have a lock again, in milliseconds: a node may rest, a clock be behind. */
 const LIVENESS_MS = 12_000;
 /** Keys are gone after this time, in microseconds: the places of those who died while they waited stay for 10 s. */
@@ -69,10 +67,8 @@ function termsOf({ topology }: Plan): Terms {
 async function play(world: World): Promise<void> {
   const { plan, scheduler } = world;
   for (let number = 0; number < plan.processes; number++) world.startProcess(number);
-  const from = TOPOLOGIES[plan.topology] === 1 ? 0 : FIRST_VOTES_US;
-  for (const fault of plan.faults) scheduler.at(from + fault.at, () => inflict(world, fault));
-  const until = from + plan.seconds * 1e6;
-  await run(world, () => false, until);
+  for (const fault of plan.faults) scheduler.at(fault.at, () => inflict(world, fault));
+  await run(world, () => false, plan.seconds * 1e6);
   await beCalm(world);
   await close(world);
 }
