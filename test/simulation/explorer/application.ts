@@ -10,8 +10,6 @@ import type { World } from './world.js';
 /** The leases that calls ask for, in milliseconds. */
 const TTLS_MS = [300, 600, 1_500];
 export const WAIT_MS = 3_000;
-/** For each node of a Redlock, and one Redis. */
-export const COMMAND_TIMEOUT_MS = { one: 300, redlock: 150 };
 /** When the application closes, work under locks may go on for this time, in milliseconds. */
 export const SHUTDOWN_MS = 1_500;
 /** A holder looks at its lock that often, in milliseconds. */
@@ -19,7 +17,10 @@ const LOOK_MS = 10;
 /** Longer than a run goes on when the faults are over, in milliseconds. */
 const UNTIL_SERVED_MS = 60_000;
 /** Of the turns that begin, where the application does this. */
-const SHARES = { set: 0.15, calmSet: 0.4, hold: 0.15, abort: 0.15, withLock: 0.5, careless: 0.5 };
+const SHARES = { set: 0.15, calmSet: 0.4, hold: 0.15, abort: 0.15, withLock: 0.5, careless: 0.5, outlasting: 0.7 };
+/** Work often outlasts a grant that was handed over and has no more time than this left, in milliseconds. */
+const LATE_GRANT_MS = 1_460;
+const OUTLASTS_GRANT_MS = 2_200;
 /** A leader looks that often, on average twice, in milliseconds. */
 const LEADER_LOOKS_MS = 50;
 const ELECTIONS = ['leader 1', 'leader 2'];
@@ -62,6 +63,8 @@ interface Self {
 export class Application {
   /** The turns that it had when the faults were over. */
   readonly calmTurns: Turn[] = [];
+  /** How often work began with a grant that had little time left. */
+  lateGrants = 0;
   /** Whether it closes amid its turns. */
   isClosing = false;
   /** Whether it has closed its locks. */
@@ -118,10 +121,10 @@ export class Application {
     const wish = { ttlMs: this.#pick(TTLS_MS) }; // it is not passed on to one that wants another
     let granted = 0;
     const onGranted = () => {
-      if (++granted === 3) act?.(key);
+      if (++granted === 2) act?.(key);
     };
     for (let call = 0; call < BURST; call++) {
-      const turn = { wish, workMs: this.#random() * (call < 3 ? 5 : 60) };
+      const turn = { wish, workMs: this.#random() * (call < 2 ? 5 : 60) };
       this.#ends.push(this.#takeTurn(this.#service, key, turn, onGranted));
     }
   }
@@ -138,7 +141,7 @@ export class Application {
     const settings = {
       ttlMs: Math.max(...TTLS_MS),
       waitMs: WAIT_MS,
-      commandTimeoutMs: COMMAND_TIMEOUT_MS[isOne ? 'one' : 'redlock'],
+      commandTimeoutMs: plan.commandTimeoutMs,
       shutdownTimeoutMs: SHUTDOWN_MS,
       lazyConnect: true,
       fair: plan.features.includes('fair'),
@@ -331,7 +334,9 @@ export class Application {
     const keptUntil = this.#nowMs() + this.self.process.trueMs(keptMs) * 0.98 - 3;
     if (isHeld()) {
       const { accepted, value } = resource.access({ turn, key, token });
-      const until = this.#nowMs() + workMs;
+      const isLate = (lock as LockHandle).lease.provisionalTtlMs !== undefined && lock.remainingMs < LATE_GRANT_MS;
+      if (isLate) this.lateGrants++;
+      const until = this.#nowMs() + (isLate && this.#random() < SHARES.outlasting ? OUTLASTS_GRANT_MS : workMs);
       while (isHeld() && this.#nowMs() < until) await this.#sleep(Math.min(LOOK_MS, until - this.#nowMs()));
       // Some do not look before they write, which the token has to make up for.
       if (accepted && (this.#random() < 0.5 || isHeld())) resource.access({ turn, key, token, base: value });

@@ -7,9 +7,10 @@ import type { World } from './world.js';
 /** The requests whose reply is lost: those that change locks. */
 const SCRIPT = /evalsha/i;
 
-const MESSAGE = /\r\nmessage\r\n/;
-/** When a message comes late, requests are slow by this time: as long as the grant that it tells of may just stand. */
-const SLOW_US = 200_000;
+/** The message that a lock was handed over. */
+const HAND_OVER = /\r\nmessage\r\n[^]* \d{16}\r\n/;
+/** So soon after that work has begun, and the answer to the extension of its lock is under way. */
+const BEGINS_WITHIN_US = 100;
 
 /** Has a fault happen now, and end after its time. */
 export function inflict(world: World, fault: Fault): void {
@@ -72,11 +73,8 @@ export function inflict(world: World, fault: Fault): void {
       return during(() => mute(link), () => (link.isMute = false)); // prettier-ignore
     case 'lose-reply':
       return link.loseReplyTo(SCRIPT);
-    case 'late-message':
-      return link.delayReply(MESSAGE, byUs, () => {
-        link.slowedUs.requests += SLOW_US;
-        scheduler.after(2 * SLOW_US, () => (link.slowedUs.requests -= SLOW_US));
-      });
+    case 'pause-amid-hand-over':
+      return pauseAmidHandOver(world, fault, link);
     case 'half-open-at-server':
       return [...link.connections].forEach((connection) => connection.halfOpen('server'));
     case 'half-open-at-client':
@@ -118,6 +116,23 @@ function kill(world: World, { process: number = 0, forUs }: Fault): void {
   const until = (world.scheduler.now + forUs) / 1_000;
   world.note({ type: 'fault', kind: 'kill-worker', worker: number, until });
   world.scheduler.after(forUs, () => world.startProcess(number));
+}
+
+/**
+ * The next message that tells a process of a lock which was handed over comes late. If work begins with it all the same, the
+ * process does not run when the extension of that lock is answered, until more time is over than the grant stands.
+ */
+function pauseAmidHandOver(world: World, fault: Fault, link: Link): void {
+  const { process: number = 0, forUs, byUs = 0 } = fault;
+  const begun = world.processes[number]!.application.lateGrants;
+  link.delayReply(HAND_OVER, byUs, () =>
+    world.scheduler.after(BEGINS_WITHIN_US, () => {
+      const { process, application } = world.processes[number]!;
+      if (world.isOver || process.isDead) return;
+      if (application.lateGrants <= begun) pauseAmidHandOver(world, fault, link);
+      else inflict(world, { at: fault.at, kind: 'pause', forUs, process: number });
+    }),
+  );
 }
 
 /** The application closes, whatever waits, and is started anew. */

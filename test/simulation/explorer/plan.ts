@@ -20,7 +20,7 @@ export const FAULT_KINDS = {
   refuse: 'link',
   mute: 'link',
   'lose-reply': 'link',
-  'late-message': 'link',
+  'pause-amid-hand-over': 'link',
   'half-open-at-server': 'link',
   'half-open-at-client': 'link',
   isolate: 'server',
@@ -48,6 +48,8 @@ export const LOSSES: readonly FaultKind[] = ['crash-empty', 'crash-old', 'flush'
 
 /** After these a node of a Redlock does not know what it has granted. */
 const FORGETTING: readonly FaultKind[] = ['crash-empty', 'crash-old', 'flush'];
+/** These often miss what they are meant for. */
+const SELDOM: readonly FaultKind[] = ['pause-amid-hand-over', 'force-release'];
 /** How often that happens amid an isolation of others. */
 const AMID_ISOLATION = 0.5;
 
@@ -80,12 +82,16 @@ export interface Plan {
   readonly keys: number;
   /** How many calls each process has under way. */
   readonly parallel: number;
+  /** The option of the library, in milliseconds. */
+  readonly commandTimeoutMs: number;
   readonly features: readonly Feature[];
   readonly faults: readonly Fault[];
   /** Name of a mutant of test/chaos that the library is. */
   readonly mutant?: string;
 }
 
+/** Of one Redis, and for each node of a Redlock. */
+const COMMAND_TIMEOUTS_MS = { one: [300, 2_000], redlock: [100, 200] };
 /** Between two faults, in milliseconds: the mean of a seed is one of these. */
 const GAPS_MS = [120, 250, 800];
 /** After one of its nodes lost its data, a Redlock has no vote of it for this time: else none would ever have a majority. */
@@ -95,6 +101,7 @@ const REST_US = { one: 400_000, redlock: 2_500_000 };
 const LASTS_MS: Partial<Record<FaultKind, readonly [number, number]>> = {
   pause: [20, 2_000],
   block: [10, 900],
+  'pause-amid-hand-over': [1_420, 1_475],
   kill: [0, 400],
   suspend: [250, 3_000], // a shorter one cannot be told from rounding: see `Clock` of lib/core/time
   'slow-requests': [100, 1_500],
@@ -122,7 +129,7 @@ const LASTS_MS: Partial<Record<FaultKind, readonly [number, number]>> = {
 const BY_MS: Partial<Record<FaultKind, readonly [number, number]>> = {
   'jump-wall': [-3_000, 3_000],
   'slow-requests': [20, 250],
-  'late-message': [900, 1_970],
+  'pause-amid-hand-over': [520, 720], // then the grant has less time left than the longest lease would have
   'slow-replies': [20, 250],
   'crash-old': [100, 900],
   'jump-clock': [-400, 1_500],
@@ -139,6 +146,7 @@ export function planOf(seed: number, topology: Topology, given: Partial<Plan> = 
     processes: between(2, 4),
     keys: between(1, 4),
     parallel: between(1, 4),
+    commandTimeoutMs: COMMAND_TIMEOUTS_MS[TOPOLOGIES[topology] === 1 ? 'one' : 'redlock'][between(0, 1)]!,
     features: FEATURES.filter(() => random() < 0.5).filter((name) => name !== 'fair' || topology === 'one'),
     ...given,
   };
@@ -155,8 +163,11 @@ function faultsOf({ seed, topology, seconds, processes }: Omit<Plan, 'faults'>):
   const servers = TOPOLOGIES[topology];
   const between = (least: number, most: number) => least + Math.floor(random() * (most - least + 1));
   const pick = <T>(list: readonly T[]): T => list[between(0, list.length - 1)]!;
-  const some = (Object.keys(FAULT_KINDS) as FaultKind[]).filter(() => random() < 0.4);
+  const some = (Object.keys(FAULT_KINDS) as FaultKind[]).filter(
+    (kind) => random() < (SELDOM.includes(kind) ? 0.8 : 0.4),
+  );
   const kinds = some.length > 0 ? some : (['kill'] as const);
+  const drawn = kinds.flatMap((kind) => Array.from({ length: SELDOM.includes(kind) ? 4 : 1 }, () => kind));
   const gapMs = pick(GAPS_MS);
   const endUs = seconds * 1e6;
   const restUs = REST_US[servers === 1 ? 'one' : 'redlock'];
@@ -165,7 +176,7 @@ function faultsOf({ seed, topology, seconds, processes }: Omit<Plan, 'faults'>):
   const faults: Fault[] = [];
   let restFrom = 0;
   for (let at = between(20, gapMs) * 1_000; at < endUs; at += between(20, 2 * gapMs) * 1_000) {
-    const kind = pick(kinds);
+    const kind = pick(drawn);
     const target = FAULT_KINDS[kind];
     const process = target === 'server' ? undefined : between(0, processes - 1);
     const server = target === 'process' ? undefined : between(0, servers - 1);

@@ -9,10 +9,11 @@ const LONGEST_LINE = 300;
 
 /** What a plan consists of, in one line. */
 export function headOf(plan: Plan): string {
-  const { seed, topology, seconds, processes, keys, parallel, features, mutant } = plan;
+  const { seed, topology, seconds, processes, keys, parallel, commandTimeoutMs, features, mutant } = plan;
   const of = mutant === undefined ? '' : `, mutant ${mutant}`;
   return (
-    `seed ${seed}, ${topology}, ${seconds} s, ${processes} processes, ${keys} keys, ${parallel} calls each; ` +
+    `seed ${seed}, ${topology}, ${seconds} s, ${processes} processes, ${keys} keys, ${parallel} calls each, ` +
+    `commandTimeoutMs ${commandTimeoutMs}; ` +
     `does: ${features.join(' ') || 'nothing more'}; faults: ${kindsOf(plan).join(' ') || 'none'}${of}`
   );
 }

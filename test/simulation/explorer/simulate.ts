@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { checkHistory, type Terms, type Verdict } from '../../chaos/history-checker.js';
 import { shutOut } from '../../chaos/liveness.js';
 import type { Scheduler } from '../scheduler.js';
-import { COMMAND_TIMEOUT_MS, SHUTDOWN_MS, WAIT_MS } from './application.js';
+import { SHUTDOWN_MS, WAIT_MS } from './application.js';
 import type { Copies } from './copies.js';
 import { inflict } from './inflict.js';
 import type { Marks } from './marks.js';
@@ -52,9 +52,9 @@ export async function simulate(plan: Plan, copies: Copies, onTrace?: (line: stri
   };
 }
 
-function termsOf({ topology }: Plan): Terms {
+function termsOf({ topology, commandTimeoutMs }: Plan): Terms {
   const isOne = TOPOLOGIES[topology] === 1;
-  const attemptMs = 2 * (isOne ? COMMAND_TIMEOUT_MS.one : 2 * COMMAND_TIMEOUT_MS.redlock);
+  const attemptMs = 2 * commandTimeoutMs * (isOne ? 1 : 2);
   return {
     losses: isOne ? ['flush', 'restart-empty', 'restart-old', 'clock-ahead'] : ['clock-ahead'],
     livenessMs: LIVENESS_MS,
@@ -69,6 +69,7 @@ async function play(world: World): Promise<void> {
   for (let number = 0; number < plan.processes; number++) world.startProcess(number);
   for (const fault of plan.faults) scheduler.at(fault.at, () => inflict(world, fault));
   await run(world, () => false, plan.seconds * 1e6);
+  world.isOver = true;
   await beCalm(world);
   await close(world);
 }
@@ -77,7 +78,8 @@ async function play(world: World): Promise<void> {
 async function beCalm(world: World): Promise<void> {
   const { scheduler, processes } = world;
   // One that is being closed, or that dies a little later, is started anew.
-  const isWhole = () => processes.every(({ process, application }) => !process.isDead && !application.isClosing);
+  const isWhole = () =>
+    processes.every(({ process, application }) => !process.isDead && !process.isPaused && !application.isClosing);
   await run(world, isWhole, scheduler.now + 20e6);
   if (!isWhole()) world.complain('process does not end', 'a process that was closed or killed did not come back');
   world.isCalm = true;

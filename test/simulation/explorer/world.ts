@@ -49,7 +49,9 @@ export class World {
   readonly witness: Witness;
   readonly resource: Resource;
   readonly violations: Violation[] = [];
-  /** Whether all faults are over. */
+  /** Whether no fault may begin any more. */
+  isOver = false;
+  /** Whether all faults are over, and the application is told so. */
   isCalm = false;
   /** What the code of the simulation itself has thrown. */
   failure?: unknown;
