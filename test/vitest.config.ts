@@ -3,22 +3,23 @@ import { defineConfig, type TestProjectInlineConfiguration, type ViteUserConfig 
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 
-/** What runs in simulated time, on simulated servers: what needs a real one is in `*.real.test.ts` beside it. */
+/** In simulated time, on simulated servers: what of these folders needs a real one is in a file `*.real.test.ts`. */
 const SIMULATED = [
-  'backends/{abandoned-acquire,clients,echoed-credentials,in-time,lock-values}',
-  'backends/redlock-{extend,fencing,late-vote,votes}',
-  'leader/{election,faults}',
-  'lease/{asking,lock-handle,losing}',
-  'service/{begin-with-grant,called-back,deadlines,exclusion,force-release,given-up-holds,hold,holding,lock-sets}',
-  'service/{outage,ping,redlock-waiting,reentrancy,shutdown,width}',
-  'sets/faults',
+  '{backends,hazards,leader,lease,list,service,sets}/**/!(*.real)',
+  // and of others what is about time
+  'contract/{from-promises,toy-service}',
+  'doctor/far-away',
+  'fuzz/{hostile-server,input,lock-queue}',
+  'migrate/{both-locks,ported-services}',
+  'nest/{logs,start}',
+  'replicas/**/!(*.real)',
+  'scripts/{hung-server,overload}',
+  'simulation/replicas',
+  'telemetry/{contexts,dashboard}',
+  'terminus/lock-health',
 ].map((files) => `test/${files}.test.ts`);
+/** What needs real servers and depends on time, such as processes that are killed. */
 const REAL = 'test/**/*.real.test.ts';
-/** Where nothing is asserted that depends on time: on real servers, too, but side by side. */
-const FUNCTIONAL = ['bundle', 'chaos', 'migrate', 'model', 'nest', 'readme', 'recipes', 'schedule', 'testing'].map(
-  (folder) => `test/${folder}/**/*.test.ts`,
-);
-FUNCTIONAL.push('test/simulation/explorer.test.ts');
 /** The first load the built package, the second need a browser: each has a runner of its own. */
 const ELSEWHERE = ['test/package/**', 'test/browser/**'];
 
@@ -34,47 +35,53 @@ const alias = [
 const simulated: TestProjectInlineConfiguration = {
   extends: true,
   resolve: {
-    // In place of the class that starts real servers.
+    // In place of what starts real servers.
     alias: [
       {
         find: /^(\.\.?\/)+(support\/)?redis-server\.js$/,
         replacement: `${root}test/simulation/vitest/redis-server.ts`,
+      },
+      {
+        find: /^(\.\.?\/)+(support\/)?launch-sentinel\.js$/,
+        replacement: `${root}test/simulation/vitest/launch-sentinel.ts`,
       },
     ],
   },
   test: {
     name: 'simulated',
     include: SIMULATED,
-    exclude: [REAL],
+    runner: `${root}test/simulation/vitest/runner.ts`,
     setupFiles: ['reflect-metadata', `${root}test/simulation/vitest/setup.ts`],
     maxWorkers: 2,
     sequence: { groupOrder: 1 },
+    // Also in simulated time: less than a minute, the longest time limit of a command, which stands for never.
+    testTimeout: 50_000,
   },
 };
 
+/** All others: where nothing is asserted that depends on time, with or without a real server. */
 const functional: TestProjectInlineConfiguration = {
   extends: true,
   test: {
     name: 'functional',
-    include: FUNCTIONAL,
+    include: ['test/**/*.test.ts'],
+    exclude: [...SIMULATED, REAL, ...ELSEWHERE],
     globalSetup: ['test/global-setup.ts'],
     maxWorkers: 2,
     sequence: { groupOrder: 2 },
   },
 };
 
-/** One after the other, so that none has to wait for another. @param others the files that other projects run */
-const real = (others: readonly string[]): TestProjectInlineConfiguration => ({
+/** One after the other, so that none has to wait for another. */
+const real = (include: string): TestProjectInlineConfiguration => ({
   extends: true,
   test: {
     name: 'real',
-    include: ['test/**/*.test.ts'],
-    exclude: [...ELSEWHERE, ...others],
+    include: [include],
+    exclude: ELSEWHERE,
     globalSetup: ['test/global-setup.ts'],
     maxWorkers: 1,
     sequence: { groupOrder: 3 },
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
   },
 });
 
@@ -89,8 +96,8 @@ export const shared = {
     isolate: false,
     // Vitest fails a run in which a rejection stayed unhandled, even if all tests passed: tests need not look for it.
     dangerouslyIgnoreUnhandledErrors: false,
-    testTimeout: 20_000,
-    hookTimeout: 20_000,
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
   },
 } satisfies ViteUserConfig;
 
@@ -99,6 +106,6 @@ export default defineConfig(({ mode }) => ({
   ...shared,
   test: {
     ...shared.test,
-    projects: mode === 'real' ? [real([])] : [simulated, functional, real([...SIMULATED, ...FUNCTIONAL])],
+    projects: mode === 'real' ? [real('test/**/*.test.ts')] : [simulated, functional, real(REAL)],
   },
 }));

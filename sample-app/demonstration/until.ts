@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 
-const TIME_LIMIT_MS = 10_000;
+const TIME_LIMIT_MS = 60_000;
 
 /** Polls until the condition is truthy. */
 export async function until(condition: () => Promise<unknown>, { what }: { what: string }): Promise<void> {

@@ -2,8 +2,7 @@ import { expect, it } from 'vitest';
 import { LockUnavailableError } from '../../lib/api/errors.js';
 import { nodeError } from '../../lib/stores/redis/client/advice.js';
 import { openLocks } from '../support/open-locks.js';
-import { clientOf, redisServer } from '../support/stage.js';
-import { until } from '../support/until.js';
+import { redisServer } from '../support/stage.js';
 
 async function refusalOn(redis: { url: string }): Promise<string> {
   const locks = await openLocks({ redis: redis.url, commandTimeoutMs: 10_000 });
@@ -18,32 +17,6 @@ it('an error says that the memory of a server is full, and what to do [G594]', a
   const message = await refusalOn(redis);
   expect(message).toMatch(/OOM .*Its memory is full: raise maxmemory, or find what fills it/);
   expect(message).not.toContain('can be reached');
-});
-
-it('an error says that a script or function runs too long on a server [G595]', async () => {
-  const redis = await redisServer('--lua-time-limit', '5');
-  const locks = await openLocks({ redis: redis.url, commandTimeoutMs: 10_000 });
-  clientOf(redis)
-    .eval('while true do end', 0)
-    .catch(() => {});
-  const other = clientOf(redis, { commandTimeout: 5_000 });
-  await until(
-    () =>
-      other.get('x').then(
-        () => false,
-        (error: Error) => error.message.startsWith('BUSY'),
-      ),
-    {
-      what: 'the server is busy',
-    },
-  );
-  const error = await locks.acquire('order:17').catch((caught: unknown) => caught);
-  await other.script('KILL');
-  expect(error).toBeInstanceOf(LockUnavailableError);
-  expect((error as Error).message).toMatch(
-    /BUSY .*A script or function runs too long on that server: find who runs it/,
-  );
-  expect((error as Error).message).not.toContain('can be reached');
 });
 
 it('an error says what is wrong with a fencing counter that is out of range [G596]', async () => {

@@ -47,7 +47,7 @@ describe('the fencing counters of a Cluster', () => {
     async (prefix) => {
       const cluster = await startCluster(3);
       const client = clientOf(cluster, prefix);
-      const locks = await openLocks({ redis: client });
+      const locks = await openLocks({ redis: client, commandTimeoutMs: 20_000 });
       const counter = counterOf('one', prefix);
       await client.set(counter, tokenText(AHEAD));
       const tokens: number[] = [];
@@ -64,7 +64,7 @@ describe('the fencing counters of a Cluster', () => {
     const cluster = await startCluster(2);
     const [kept, killed] = await redisServers(2);
     const redlock = () => [clientOf(cluster, CLIENT_PREFIX), kept!.url, killed!.url];
-    const open = () => openLocks({ redlock: redlock(), admission: false, commandTimeoutMs: 10_000 });
+    const open = () => openLocks({ redlock: redlock(), admission: false, commandTimeoutMs: 20_000 });
     const [locks, others] = [await open(), await open()];
     await killed!.kill(); // so that nothing is granted without the vote of the Cluster
     for (const key of ['one', 'two', 'one']) {

@@ -20,7 +20,11 @@ it('a Sentinel that hangs is passed over for the next one, and left', async () =
   });
   const { port } = silent.address() as AddressInfo;
   const sentinels = [{ host: '127.0.0.1', port }, ...group.options.sentinels!];
-  const locks = await openLocks({ redis: { ...group.options, sentinels }, connectTimeoutMs: 8_000 });
+  const locks = await openLocks({
+    redis: { ...group.options, sentinels },
+    connectTimeoutMs: 50_000,
+    commandTimeoutMs: 20_000,
+  });
   expect(await (await locks.acquire('x')).release()).toBe(true);
   await until(() => sockets.size === 0, { what: 'its connection is closed' });
 });

@@ -1,13 +1,11 @@
-import { Cluster, Redis } from 'ioredis';
+import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import { PlainInbox } from '../../lib/stores/redis/node/inbox.js';
 import { HEARD, UNHEARD } from '../../lib/stores/redis/scripts/hand-off.js';
-import { portOf } from '../support/port-of.js';
 import { subscribers, untilSubscribers } from '../support/queue.js';
-import { RedisCluster } from '../support/redis-cluster.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
+import { inboxOn } from './inbox-on.js';
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -18,30 +16,6 @@ afterAll(() => server.stop());
 
 function inboxOf(options: object = {}, serverPort = server.port) {
   return inboxOn(new Redis({ host: '127.0.0.1', port: serverPort, ...options }));
-}
-
-function inboxOn<Client extends Redis | Cluster>(source: Client) {
-  source.on('error', () => {}); // as the application would
-  const port = portOf(source);
-  const heard: string[] = [];
-  const changes: boolean[] = [];
-  const forbidden: string[] = [];
-  const inbox: PlainInbox = new PlainInbox({
-    client: port,
-    clientName: 'inbox',
-    channel: 'inbox:me',
-    listener: {
-      onMessage: (text) => heard.push(text),
-      onChange: () => changes.push(inbox.isOpen()),
-      onForbidden: (command) => forbidden.push(command),
-    },
-  });
-  onTestFinished(() => {
-    inbox.close();
-    source.disconnect();
-  });
-  const isOpen = () => until(() => inbox.isOpen(), { what: 'it listens' });
-  return { inbox, source, port, heard, changes, forbidden, isOpen };
 }
 
 const publish = (text: string, channel = 'inbox:me') => server.command('PUBLISH', channel, text);
@@ -80,21 +54,6 @@ describe('an inbox', () => {
     await until(() => heard.length >= 2, { what: 'both are heard' });
     expect(heard).toEqual(['a ticket', 'another one']);
   });
-
-  it.each([{ autoResubscribe: true }, { autoResubscribe: false }, { keyPrefix: 'app:' }, { db: 2 }, { protocol: 2 }])(
-    'tells that it ceased and began to listen when its connection breaks (%o)',
-    async (options) => {
-      const { inbox, heard, changes, isOpen } = inboxOf(options);
-      inbox.open();
-      await isOpen();
-      await server.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
-      await until(() => changes.length >= 3, { what: 'it listens again' });
-      expect(changes).toEqual([true, false, true]);
-      await publish('after the break');
-      await until(() => heard.length > 0, { what: 'it hears' });
-      expect(heard).toEqual(['after the break']);
-    },
-  );
 
   it('says that it does not listen for as long as the server is away', async () => {
     const proxy = await TcpProxy.start(server.port);
@@ -148,50 +107,10 @@ describe('an inbox', () => {
     expect([await subscribers(server), changes, inbox.isOpen()]).toEqual([0, [], false]);
   });
 
-  it('that may not subscribe stays closed, and says so once', async () => {
-    await server.command('ACL', 'SETUSER', 'deaf', 'on', '>secret', 'allkeys', 'resetchannels', 'allcommands');
-    const { inbox, source, changes, forbidden } = inboxOf({ username: 'deaf', password: 'secret' });
-    await source.ping();
-    await server.resetCalls();
-    inbox.open();
-    const refused = async () => (await server.command('ACL', 'LOG')) as unknown[];
-    await until(async () => (await refused()).length > 0, { what: 'the server has refused it' });
-    await until(() => forbidden.length > 0, { what: 'it says so' });
-    inbox.open();
-    await source.ping();
-    expect([inbox.isOpen(), changes, forbidden]).toEqual([false, [], ['subscribe']]);
-  });
-
-  // On one server the time limit of the client's own connection ends it.
-  it('of a Cluster whose subscription is never answered subscribes anew on another connection', async () => {
-    const cluster = await RedisCluster.start();
-    onTestFinished(() => cluster.stop());
-    const proxies = await Promise.all(cluster.nodes.map(({ port }) => TcpProxy.start(port)));
-    onTestFinished(async () => void (await Promise.all(proxies.map((proxy) => proxy.stop()))));
-    const to = proxies.map(({ port }) => ({ host: '127.0.0.1', port }));
-    const natMap = Object.fromEntries(cluster.nodes.map(({ port }, index) => [`127.0.0.1:${port}`, to[index]!]));
-    const source = new Cluster(to, { natMap });
-    const { inbox, heard, changes } = inboxOn(source);
-    await source.ping();
-    for (const proxy of proxies) proxy.mutesSubscribers = true;
-    inbox.open();
-    await until(() => proxies.some(({ hasMuted }) => hasMuted), { what: 'it subscribes' });
-    for (const proxy of proxies) proxy.mutesSubscribers = false;
-    await until(
-      () => {
-        inbox.open(); // as whoever waits does each second
-        return inbox.isOpen();
-      },
-      { what: 'it listens' },
-    );
-    await cluster.nodes[0]!.command('PUBLISH', 'inbox:me', 'a ticket');
-    await until(() => heard.length > 0, { what: 'it hears' });
-    expect([heard, changes]).toEqual([['a ticket'], [true]]);
-  });
-
   describe('that is checked', () => {
     /** So long after a message it is not doubted. */
-    const quiet = () => new Promise((resolve) => setTimeout(resolve, 600));
+    const quiet = () => new Promise<void>((resolve) => setTimeout(resolve, 600));
+    beforeEach(quiet); // nor so long after the start of the process
 
     it('stays as it is when messages arrive, and passes on nothing of the check', async () => {
       const { inbox, heard, changes, isOpen } = inboxOf();

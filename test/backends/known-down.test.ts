@@ -1,10 +1,9 @@
-import { Cluster, Redis } from 'ioredis';
+import { Redis } from 'ioredis';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
 import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
 import { letVote } from '../support/let-vote.js';
 import { openLocks } from '../support/open-locks.js';
-import { RedisCluster } from '../support/redis-cluster.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
@@ -117,33 +116,6 @@ describe('A Redis that refuses connections', () => {
     expect(await early).toMatchObject({ status: 'acquired' });
     proxy.cut(); // what is known of an outage ends with it
     expect(await attempt(backend)).toMatchObject({ status: 'acquired' });
-  });
-
-  it('is named with an address when it is all of a Cluster', async () => {
-    const cluster = await RedisCluster.start();
-    onTestFinished(() => cluster.stop());
-    const nodes = cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port }));
-    const clients = [new Cluster(nodes), new Cluster(nodes).on('error', () => {})] as const;
-    onTestFinished(() => clients[1].disconnect());
-    const backends = [
-      await use({ redis: () => clients[0], commandTimeoutMs: NEVER_MS }),
-      await use({ redis: clients[1], commandTimeoutMs: 500 }), // it keeps what is sent while it reconnects
-    ];
-    // A node that was never asked for anything is not known to be gone.
-    await Promise.all(clients.flatMap((client) => client.nodes('master').map((node) => node.ping())));
-    await cluster.stop();
-    await until(() => clients.every(broken), { what: 'both know of the break' });
-    for (const backend of backends) {
-      await saysWhy(backend, /not connected \(\w+\): 127\.0\.0\.1:\d+: /);
-      const problem = expect.stringMatching(/^not connected \(\w+\): 127\.0\.0\.1:\d+: \w/) as {
-        asymmetricMatch(problem: string): boolean;
-      };
-      const says = async () => {
-        const [cause] = ((await attempt(backend)) as { causes?: { problem: string }[] }).causes ?? [];
-        return cause !== undefined && problem.asymmetricMatch(cause.problem);
-      };
-      await until(says, { what: 'an attempt says why' });
-    }
   });
 });
 

@@ -29,7 +29,7 @@ async function becomesReplica({ server }: Address, of: RedisServer): Promise<voi
 
 /** A lock is taken and released, so each connection is there. */
 async function inUse(options: RedisLockModuleOptions): Promise<LockBackend> {
-  const backend = await connected(options);
+  const backend = await connected({ commandTimeoutMs: 20_000, ...options });
   onTestFinished(() => backend.close());
   const claim = claimOn(freshKey());
   await granted(backend, claim);
@@ -39,7 +39,7 @@ async function inUse(options: RedisLockModuleOptions): Promise<LockBackend> {
 
 const attempt = (backend: LockBackend) => acquireOn(backend, claimOn(freshKey()));
 const acquired = (backend: LockBackend) =>
-  until(async () => (await attempt(backend)).status === 'acquired', { what: 'a lock is granted', timeoutMs: 6_000 });
+  until(async () => (await attempt(backend)).status === 'acquired', { what: 'a lock is granted' });
 const readOnly = expect.objectContaining({ problem: expect.stringContaining('READONLY') });
 
 describe('A primary that became a replica and kept its connections', () => {
@@ -68,7 +68,11 @@ describe('A primary that became a replica and kept its connections', () => {
         what: 'the replica follows',
       });
     await follows(old.server);
-    const backend = await inUse({ redis: old.door.url, waitForReplicas: { count: 1, timeoutMs: 5_000 } });
+    const backend = await inUse({
+      redis: old.door.url,
+      ttlMs: 60_000,
+      waitForReplicas: { count: 1, timeoutMs: 20_000 },
+    });
     await becomesReplica(old, next);
     await replica.command('REPLICAOF', '127.0.0.1', next.port);
     old.door.retarget(next.port);
@@ -79,7 +83,7 @@ describe('A primary that became a replica and kept its connections', () => {
   it('is left on each node of a Redlock', async () => {
     const old = [await address(), await address(), await address()];
     await letVote(old.map(({ server }) => server));
-    const backend = await inUse({ redlock: old.map(({ door }) => door.url), commandTimeoutMs: 3_000 });
+    const backend = await inUse({ redlock: old.map(({ door }) => door.url) });
     const next = await redisServers(2); // they vote at once
     for (const [index, server] of next.entries()) {
       await becomesReplica(old[index]!, server);

@@ -117,38 +117,6 @@ describe('One Redis server', () => {
     }
   });
 
-  it('that refuses commands gets no releases of what it never granted', async () => {
-    await server.command('ACL', 'SETUSER', 'tenant', 'on', 'nopass', '~*', '+@all');
-    await backend.close();
-    backend = await connected({ redis: `redis://tenant:any@127.0.0.1:${server.port}` });
-    const claim = claimOn(freshKey());
-    await granted(backend, claim);
-    await server.command('ACL', 'SETUSER', 'tenant', '-evalsha');
-    const refused = expect.objectContaining({ problem: expect.stringMatching(/NOPERM/) });
-    for (let round = 0; round < 30; round++) {
-      const outcome = await acquireOn(backend, claimOn(freshKey()));
-      expect(outcome).toEqual({ status: 'unavailable', causes: [refused] });
-    }
-    expect(await releaseOn(backend, claim)).toEqual({ status: 'unavailable', causes: [refused] });
-    await server.resetCalls();
-    await server.command('ACL', 'SETUSER', 'tenant', '+evalsha');
-    await until(async () => (await server.command('EXISTS', `lock:{${claim.key}}`)) === 0, { what: 'it is released' });
-    expect((await server.calls()).get).toBe(1); // each release reads its lock
-  });
-
-  it('is asked once more for what it did not release, before the backend closes', async () => {
-    await server.command('ACL', 'SETUSER', 'tenant', 'on', 'nopass', '~*', '+@all');
-    await backend.close();
-    backend = await connected({ redis: `redis://tenant:any@127.0.0.1:${server.port}` });
-    const claim = claimOn(freshKey());
-    await granted(backend, claim);
-    await server.command('ACL', 'SETUSER', 'tenant', '-evalsha');
-    expect(await releaseOn(backend, claim)).toMatchObject({ status: 'unavailable' });
-    await server.command('ACL', 'SETUSER', 'tenant', '+evalsha');
-    await backend.close();
-    expect(await owner(claim.key)).toBeNull();
-  });
-
   it('that answers late has granted a lease that counts from before the command was sent', async () => {
     const claim = claimOn(freshKey());
     for (const operation of [() => acquireOn(backend, claim), () => extendOn(backend, claim)]) {

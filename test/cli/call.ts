@@ -14,6 +14,10 @@ export interface Surroundings {
   columns?: number;
   /** What a person answers when asked. @default there is nobody to ask */
   answer?: string | (() => Promise<string>);
+  /** How long it takes to find that it cannot be connected. @default far longer than a server that is up takes to answer */
+  connectMs?: number;
+  /** How long a command that is stopped may take to end. @default far longer than one that ends takes */
+  graceMs?: number;
   /** Called with each line of the result as it is printed. */
   printed?: (line: string) => void;
 }
@@ -21,7 +25,7 @@ export interface Surroundings {
 /** Calls a command line in this process. */
 export async function call(
   argv: readonly string[],
-  { env = {}, columns, answer, printed }: Surroundings = {},
+  { env = {}, columns, answer, connectMs = 20_000, graceMs = 20_000, printed }: Surroundings = {},
 ): Promise<Called> {
   const called: Called = { code: -1, out: '', err: '' };
   called.code = await main(
@@ -40,7 +44,7 @@ export async function call(
         return typeof answer === 'function' ? answer() : (answer ?? '');
       },
     },
-    { connectMs: 500, graceMs: 300, watchMs: 50 },
+    { connectMs, graceMs, watchMs: 50 },
   );
   return called;
 }

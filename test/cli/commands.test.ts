@@ -28,7 +28,7 @@ describe('doctor', () => {
     await server.command('CONFIG', 'SET', 'maxmemory-policy', 'noeviction', 'maxmemory', '1');
     expect(await call(on('doctor', '--strict'))).toMatchObject({ code: 1, out: expect.stringContaining('error:') });
     await server.command('CONFIG', 'SET', 'maxmemory', '0');
-    const nowhere = await call(['doctor', '--redis', 'redis://127.0.0.1:1']);
+    const nowhere = await call(['doctor', '--redis', 'redis://127.0.0.1:1'], { connectMs: 200 });
     expect(nowhere).toMatchObject({ code: 69, out: '', err: expect.stringContaining('ECONNREFUSED') });
   });
 
@@ -98,7 +98,7 @@ describe('inspect', () => {
       await call(on('inspect', `free${ESC}`)),
       await call(on('doctor', '--prefix', ESC)),
       await call(on('ls', '*evil*')).then((listed) => ({ ...listed, out: listed.out.replaceAll('\t', ' ') })),
-      await call(['inspect', 'x', '--redis', `/${ESC}`]),
+      await call(['inspect', 'x', '--redis', `/${ESC}`], { connectMs: 200 }),
     ];
     // eslint-disable-next-line no-control-regex
     const unsafe = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202e]/;

@@ -9,6 +9,7 @@ import { call, type Surroundings } from './call.js';
 
 /** Longer than any test takes: whoever has to wait for it does not vote in the test. */
 const LONG_MS = 120_000;
+const commandTimeoutMs = 20_000;
 
 let servers: RedisServer[];
 beforeAll(async () => {
@@ -23,7 +24,7 @@ const nameOf = (server: RedisServer) => server.url.slice('redis://'.length);
 const init = (options: string[] = ['--yes'], surroundings?: Surroundings) =>
   call(['init', '--redlock', urls().join(','), ...options], surroundings);
 const admissions = () => Promise.all(servers.map((server) => server.command('GET', 'lock:admission')));
-const open = (redlock = urls()) => openLocks({ redlock, ttlMs: LONG_MS, commandTimeoutMs: 1_000 });
+const open = (redlock = urls()) => openLocks({ redlock, ttlMs: LONG_MS, commandTimeoutMs });
 /** Has something happen on a node after all were looked at, and before anything is written there. */
 const beforeTheWrite = (server: RedisServer, happens: () => Promise<unknown>) => {
   const original = RedisNode.prototype.initialise;
@@ -49,7 +50,7 @@ describe('init', () => {
     const lock = await locks.acquire(freshKey());
     expect((await locks.ping()).nodes).toEqual({ voting: 3, of: 3 });
     expect(await lock.release()).toBe(true);
-    const day = await openLocks({ redlock: urls(), ttlMs: 86_400_000, commandTimeoutMs: 1_000 });
+    const day = await openLocks({ redlock: urls(), ttlMs: 86_400_000, commandTimeoutMs });
     await day.acquire(freshKey());
   });
 
@@ -97,7 +98,7 @@ describe('init', () => {
 
   it('the command init writes nothing unless all nodes answer [G487]', async () => {
     const redlock = [...urls().slice(0, 2), 'redis://127.0.0.1:1'].join(',');
-    const { code, err } = await call(['init', '--yes', '--redlock', redlock]);
+    const { code, err } = await call(['init', '--yes', '--redlock', redlock], { connectMs: 1_000 });
     expect({ code, err }).toEqual({ code: 69, err: expect.stringContaining('ECONNREFUSED') });
     expect(await admissions()).toEqual([null, null, null]);
   });

@@ -170,7 +170,8 @@ describe('run', () => {
 
   it('it does not run the command without servers, and exits with 69', async () => {
     const file = freshFile();
-    const { code } = await call(['run', 'x', '--redis', 'redis://127.0.0.1:1', ...shell(`touch ${file}`)]);
+    const argv = ['run', 'x', '--redis', 'redis://127.0.0.1:1', ...shell(`touch ${file}`)];
+    const { code } = await call(argv, { connectMs: 200 });
     expect(code).toBe(69);
     expect(existsSync(file)).toBe(false);
   });
@@ -184,7 +185,7 @@ describe('run', () => {
   it('the command run stops the command when the lock is lost, and exits with 76 however that ends [G482]', async () => {
     const key = freshKey();
     const file = freshFile();
-    const running = run(key, '--ttl', '1s', ...waits(file, `trap 'echo trapped > ${file}.trapped; exit 0' TERM;`));
+    const running = run(key, '--ttl', '3s', ...waits(file, `trap 'echo trapped > ${file}.trapped; exit 0' TERM;`));
     await runs(file);
     await server.command('SET', `lock:{${key}}`, 'another', 'PX', 60_000);
     expect(await running).toMatchObject({ code: 76, err: expect.stringContaining('lost') });
@@ -196,7 +197,8 @@ describe('run', () => {
   it('it kills a command that does not end within the grace time', async () => {
     const key = freshKey();
     const file = freshFile();
-    const running = run(key, '--ttl', '1s', ...waits(file, `trap '' TERM;`));
+    const argv = ['run', key, '--redis', server.url, '--ttl', '3s', ...waits(file, `trap '' TERM;`)];
+    const running = call(argv, { graceMs: 300 });
     await runs(file);
     await server.command('DEL', `lock:{${key}}`);
     expect(await running).toMatchObject({ code: 76 });
@@ -215,7 +217,7 @@ describe('run of a process that is paused', () => {
   it('a command whose lock is lost while it is started is stopped at once', async () => {
     const file = freshFile();
     pausesAtTheStart('after');
-    const script = `i=0; while [ $i -lt 60 ]; do sleep 0.05; i=$((i + 1)); done; touch ${file}`;
+    const script = `i=0; while [ $i -lt 600 ]; do sleep 0.05; i=$((i + 1)); done; touch ${file}`;
     const { code, err } = await run(freshKey(), '--ttl', '1s', ...shell(script));
     expect({ code, err }).toEqual({ code: 76, err: expect.stringContaining('the command is stopped') });
     expect(existsSync(file)).toBe(false);
@@ -272,7 +274,7 @@ describe('run as a process', () => {
     onTestFinished(() => void process.kill(pid, 'SIGKILL'));
     cli.kill('SIGKILL');
     expect(await ended).toBe('SIGKILL');
-    const lock = await locks.acquire(key, { waitMs: 5_000 });
+    const lock = await locks.acquire(key, { waitMs: 60_000 });
     expect(isRunning(pid)).toBe(true);
     await lock.release();
   });

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { RedisServer } from '../support/redis-server.js';
-import { call } from './call.js';
+import { call, type Surroundings } from './call.js';
 
 const RIGHT = 'the right one';
 const WRONG = 'wr0ng,s3cret@/?%';
@@ -42,7 +42,7 @@ describe('The credentials of the servers', () => {
   it('one that a Cluster needs and nobody gave is asked for', async () => {
     const server = await RedisServer.start({ args: ['--requirepass', RIGHT, '--cluster-enabled', 'yes'] });
     onTestFinished(() => server.stop());
-    const { code, err } = await call(['doctor', '--cluster', urlOf(server)]);
+    const { code, err } = await call(['doctor', '--cluster', urlOf(server)], { connectMs: 1_000 });
     expect({ code, err }).toEqual({ code: 69, err: expect.stringMatching(/NOAUTH .*\. Set REDIS_PASSWORD/) });
   });
 
@@ -59,34 +59,35 @@ describe('The credentials of the servers', () => {
       ['run', 'x'],
     ];
     const tail = (command: string[]) => (command[0] === 'run' ? ['--', 'true'] : []);
+    const fails = (argv: string[], surroundings: Surroundings = {}) => call(argv, { ...surroundings, connectMs: 500 });
     const called = await Promise.all([
       ...commands.flatMap((command) => [
-        call([...command, '--redis', wrong, ...tail(command)]),
-        call([...command, ...tail(command)], { env }),
-        call([...command, '--redlock', redlock(WRONG), ...tail(command)]),
+        fails([...command, '--redis', wrong, ...tail(command)]),
+        fails([...command, ...tail(command)], { env }),
+        fails([...command, '--redlock', redlock(WRONG), ...tail(command)]),
       ]),
-      call(['init', '--redlock', redlock(WRONG)]),
-      call(['doctor', '--cluster', wrong]),
-      call(['doctor', '--sentinel', `127.0.0.1:${server.port}`, '--sentinel-name', 'x'], { env }),
+      fails(['init', '--redlock', redlock(WRONG)]),
+      fails(['doctor', '--cluster', wrong]),
+      fails(['doctor', '--sentinel', `127.0.0.1:${server.port}`, '--sentinel-name', 'x'], { env }),
       // What is not even understood.
-      call(['doctor', wrong]),
-      call([wrong]),
-      call(['doctor', `--${wrong}`]),
-      call(['doctor', `--redsi=${wrong}`]),
-      call(['doctor', `-${wrong}`]),
-      call(['doctor', '--json', '--strict', '--redis', wrong.replace('redis:', 'http:')]),
-      call(['doctor', '--redis', `${wrong}/not-a-number`]),
-      call(['doctor', '--redis', `${wrong}?password=${WRONG}`]),
-      call(['doctor', '--redis', `redis://${WRONG}`]),
-      call(['doctor', '--redis', wrong.replaceAll('%25', '%')]),
-      call(['doctor', '--redis', `redis://wr0ng:${server.port}#s3cret@127.0.0.1`]),
-      call(['doctor', '--redlock', wrong]),
-      call(['doctor', '--sentinel', wrong, '--sentinel-name', 'x']),
-      call(['doctor', '--cluster', `${wrong}/1`]),
-      call(['doctor', '--wait', WRONG, '--redis', wrong]),
-      call(['run', 'x', '--wait', WRONG, '--redis', wrong, '--', 'true']),
-      call(['doctor'], { env: { REDIS_URL: WRONG } }),
-      call(['doctor'], { env: { ...env, REDIS_TLS: WRONG } }),
+      fails(['doctor', wrong]),
+      fails([wrong]),
+      fails(['doctor', `--${wrong}`]),
+      fails(['doctor', `--redsi=${wrong}`]),
+      fails(['doctor', `-${wrong}`]),
+      fails(['doctor', '--json', '--strict', '--redis', wrong.replace('redis:', 'http:')]),
+      fails(['doctor', '--redis', `${wrong}/not-a-number`]),
+      fails(['doctor', '--redis', `${wrong}?password=${WRONG}`]),
+      fails(['doctor', '--redis', `redis://${WRONG}`]),
+      fails(['doctor', '--redis', wrong.replaceAll('%25', '%')]),
+      fails(['doctor', '--redis', `redis://wr0ng:${server.port}#s3cret@127.0.0.1`]),
+      fails(['doctor', '--redlock', wrong]),
+      fails(['doctor', '--sentinel', wrong, '--sentinel-name', 'x']),
+      fails(['doctor', '--cluster', `${wrong}/1`]),
+      fails(['doctor', '--wait', WRONG, '--redis', wrong]),
+      fails(['run', 'x', '--wait', WRONG, '--redis', wrong, '--', 'true']),
+      fails(['doctor'], { env: { REDIS_URL: WRONG } }),
+      fails(['doctor'], { env: { ...env, REDIS_TLS: WRONG } }),
     ]);
     expect(new Set(called.map(({ code }) => code))).toEqual(new Set([64, 69]));
     const parts = ['wr0ng', 's3cret', encodeURIComponent(WRONG)];
@@ -100,8 +101,10 @@ describe('The credentials of the servers', () => {
     const env = { REDIS_URL: urlOf(server), REDIS_TLS_CA: join(folder, 'ca.pem') };
     expect(await call(['doctor'], { env })).toMatchObject({ code: 64, err: expect.stringContaining('ENOENT') });
     writeFileSync(env.REDIS_TLS_CA, 'no certificate');
-    expect(await call(['doctor'], { env })).toMatchObject({ code: 69 }); // and not in plain text
-    expect(await call(['doctor'], { env: { REDIS_URL: urlOf(server), REDIS_TLS: '1' } })).toMatchObject({ code: 69 });
+    const connectMs = 500;
+    expect(await call(['doctor'], { env, connectMs })).toMatchObject({ code: 69 }); // and not in plain text
+    const withTls = { REDIS_URL: urlOf(server), REDIS_TLS: '1' };
+    expect(await call(['doctor'], { env: withTls, connectMs })).toMatchObject({ code: 69 });
   });
 });
 

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Cluster } from 'ioredis';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { readCommandLine } from '../../lib/cli/command-line.js';
 import { serversOf } from '../../lib/cli/servers.js';
 import { freshKey } from '../support/claims.js';
@@ -79,9 +79,16 @@ describe('The servers of a command line', () => {
     expect(cluster.options.dnsLookup).toBeTypeOf('function');
   });
 
-  it('can be a Cluster', async () => {
-    const cluster = await RedisCluster.start();
-    try {
+  describe('that run', () => {
+    /** They get ready side by side. */
+    let starting: readonly [Promise<RedisCluster>, Promise<SentinelGroup>];
+    beforeAll(() => {
+      starting = [RedisCluster.start(), SentinelGroup.start()];
+    });
+    afterAll(() => Promise.all(starting.map(async (servers) => (await servers).stop())));
+
+    it('can be a Cluster', async () => {
+      const cluster = await starting[0];
       const url = cluster.nodes[0]!.url;
       const key = freshKey();
       const held = ['run', key, '--hold', '1m', '--cluster', url, '--', 'true'];
@@ -91,22 +98,16 @@ describe('The servers of a command line', () => {
       expect(out.split('\t')[0]).toBe(key);
       expect(await call(['release', key, '--force', '--yes', '--cluster', url])).toMatchObject({ code: 0 });
       expect(await call(['doctor', '--cluster', url])).toMatchObject({ code: 0 });
-    } finally {
-      await cluster.stop();
-    }
-  });
+    });
 
-  it('can be what Sentinel names', async () => {
-    const group = await SentinelGroup.start();
-    try {
+    it('can be what Sentinel names', async () => {
+      const group = await starting[1];
       const { sentinels, name } = group.options;
       const list = sentinels!.map(({ host, port }) => `${host}:${port}`).join(',');
       const on = ['--sentinel', list, '--sentinel-name', name!];
       expect(await call(['run', 'x', '--hold', '1m', ...on, '--', 'true'])).toMatchObject({ code: 0 });
       expect(await call(['inspect', 'x', ...on])).toMatchObject({ code: 0 });
       expect(await call(['inspect', 'x', '--redis', group.primary.url])).toMatchObject({ code: 0 });
-    } finally {
-      await group.stop();
-    }
+    });
   });
 });

@@ -1,15 +1,22 @@
 import { Cluster } from 'ioredis';
-import { expect, it, onTestFinished } from 'vitest';
-import type { Finding, NodeDiagnosis, RedisLockModuleOptions } from 'nest-redis-lock';
+import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
+import type { Finding, RedisLockModuleOptions } from 'nest-redis-lock';
 import { LockKeys } from '../../lib/stores/redis/node/lock-keys.js';
-import { openLocks } from '../support/open-locks.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import { redisServer } from '../support/stage.js';
+import { diagnosisOf } from './diagnosed.js';
 
 const timeUs = () => Date.now() * 1_000;
 
+/** It gets ready while the other tests run. */
+let starting: Promise<RedisCluster>;
+beforeAll(() => {
+  starting = RedisCluster.start();
+});
+afterAll(async () => (await starting).stop());
+
 async function examined(options: RedisLockModuleOptions) {
-  const { findings, nodes } = await (await openLocks(options)).diagnose<NodeDiagnosis>();
+  const { findings, nodes } = await diagnosisOf(options);
   const about = ({ code }: Finding) => code.startsWith('counter-');
   return { findings: findings.filter(about), odd: nodes.map(({ oddCounters }) => oddCounters) };
 }
@@ -73,8 +80,7 @@ it('the doctor finds the odd counters of a node of a Redlock, whatever prefixes 
 });
 
 it('the doctor finds the odd counters of a Cluster on the masters that have them', async () => {
-  const cluster = await RedisCluster.start();
-  onTestFinished(() => cluster.stop());
+  const cluster = await starting;
   const client = new Cluster(cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port })));
   onTestFinished(() => client.disconnect());
   const { fences } = new LockKeys('lock', 'per-slot');

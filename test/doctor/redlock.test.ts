@@ -2,15 +2,14 @@ import { describe, expect, it } from 'vitest';
 import type { Finding } from '../../lib/api/diagnosis.js';
 import { proxyTo, redisServers } from '../support/stage.js';
 import { openLocks } from '../support/open-locks.js';
+import { commandTimeoutMs, diagnosisOf } from './diagnosed.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { aclUser } from './acl-user.js';
 import { replicaOf } from '../support/replica-of.js';
 import { skewedClock } from './skewed-clock.js';
+import { until } from '../support/until.js';
 
-async function findingsOn(...redlock: string[]): Promise<Finding[]> {
-  const locks = await openLocks({ redlock, commandTimeoutMs: 5_000 });
-  return (await locks.diagnose()).findings;
-}
+const findingsOn = async (...redlock: string[]): Promise<Finding[]> => (await diagnosisOf({ redlock })).findings;
 
 const codes = (findings: readonly Finding[]) => findings.map(({ severity, code }) => `${severity} ${code}`);
 const nameOf = ({ port }: { port: number }) => `127.0.0.1:${port}`;
@@ -74,9 +73,18 @@ describe('The doctor of a Redlock', () => {
 
   it('warns of a minority that cannot be used, and calls it an error when no majority is left', async () => {
     const servers = await redisServers(3);
-    const locks = await openLocks({ redlock: servers.map(({ url }) => url), commandTimeoutMs: 5_000 });
+    const locks = await openLocks({ redlock: servers.map(({ url }) => url), commandTimeoutMs });
+    const diagnosisWith = (answering: number) =>
+      until(
+        async () => {
+          const diagnosis = await locks.diagnose();
+          const reached = diagnosis.nodes.filter(({ reachable }) => reachable).length;
+          return reached === answering ? diagnosis : undefined;
+        },
+        { what: `${answering} nodes answer in time` },
+      );
     await servers[0]!.kill();
-    const { nodes, findings } = await locks.diagnose();
+    const { nodes, findings } = await diagnosisWith(2);
     expect(nodes.map(({ name, reachable }) => [name, reachable])).toEqual([
       [nameOf(servers[0]!), false],
       [nameOf(servers[1]!), true],
@@ -88,7 +96,7 @@ describe('The doctor of a Redlock', () => {
       message: expect.stringContaining('cannot be reached'),
     });
     await servers[1]!.kill();
-    expect(codes((await locks.diagnose()).findings)).toEqual(['error unreachable', 'error unreachable']);
+    expect(codes((await diagnosisWith(1)).findings)).toEqual(['error unreachable', 'error unreachable']);
   });
 
   it('the doctor finds nodes whose clocks are more than a second apart [G240]', async () => {
@@ -108,8 +116,7 @@ describe('The doctor of a Redlock', () => {
   it('cannot tell whether nodes are independent that do not let it ask, and says so', async () => {
     const servers = (await redisServers(3)) as [RedisServer, RedisServer, RedisServer];
     const mute = { ...(await aclUser(servers[2], { without: ['+info'] })), enableReadyCheck: false };
-    const locks = await openLocks({ redlock: [servers[0].url, servers[1].url, mute], commandTimeoutMs: 5_000 });
-    const { findings } = await locks.diagnose();
+    const { findings } = await diagnosisOf({ redlock: [servers[0].url, servers[1].url, mute] });
     expect(codes(findings)).toEqual(['warning not-checked']);
     expect(findings[0]!.message).toContain('the right +info is needed');
   });

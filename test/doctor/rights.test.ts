@@ -2,7 +2,7 @@ import { Cluster, Redis, type ClusterOptions, type RedisOptions } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { LockService } from '../../lib/core/service/lock.service.js';
 import { nodeError } from '../../lib/stores/redis/client/advice.js';
-import type { NodeDiagnosis } from '../../lib/stores/redis/doctor/diagnosis.js';
+import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
 import { redisServer } from '../support/stage.js';
 import { letVote } from '../support/let-vote.js';
 import { openLocks } from '../support/open-locks.js';
@@ -11,6 +11,7 @@ import { RedisCluster } from '../support/redis-cluster.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { aclUser, refusals, RIGHTS } from './acl-user.js';
+import { commandTimeoutMs, diagnosed } from './diagnosed.js';
 import { replicaOf } from '../support/replica-of.js';
 import { shardOf } from '../support/stored.js';
 
@@ -20,10 +21,18 @@ const UNSEEN = 'snapshots and appendfsync: no right to config|get';
 const needed = (refused: readonly string[]) => refused.filter((what) => what !== 'config|get');
 
 let servers: RedisServer[];
+/** It gets ready while the other tests run. */
+let starting: Promise<RedisCluster>;
 beforeAll(async () => {
+  starting = RedisCluster.start();
   servers = await Promise.all([1, 2, 3].map(() => RedisServer.start()));
 });
-afterAll(() => Promise.all(servers.map((server) => server.stop())));
+afterAll(async () => {
+  await Promise.all(servers.map((server) => server.stop()));
+  await (await starting).stop();
+});
+
+const open = (options: RedisLockModuleOptions) => openLocks({ commandTimeoutMs, ...options });
 
 /** All that the library does, on a Redlock too: `inQueue` tells when that many wait for a key. */
 async function wholePath(
@@ -34,7 +43,7 @@ async function wholePath(
   expect(await b.tryAcquire('path')).toBeNull();
   const waiting = b.acquire('path');
   await inQueue('path', 1);
-  await lock.extend(20_000);
+  await lock.extend(30_000);
   expect(await b.inspect('path')).toMatchObject({ fencingToken: lock.fencingToken, holder: { pid: process.pid } });
   expect(await lock.release()).toBe(true);
   const handedOver = await waiting;
@@ -75,7 +84,7 @@ describe('A user of Redis with the rights that docs/operations.md names', () => 
   it('a user with the documented rights may do all that locks on one Redis need, and Redis refuses it nothing [G232]', async () => {
     const [server] = servers as [RedisServer];
     const redis = await aclUser(server);
-    const both = [await openLocks({ redis }), await openLocks({ redis })] as const;
+    const both = [await open({ redis }), await open({ redis })] as const;
     await server.resetCalls();
     await bothListen(both, [server]);
     await wholePath(both, (key, count) => untilQueued(server, key, count));
@@ -90,10 +99,7 @@ describe('A user of Redis with the rights that docs/operations.md names', () => 
   it('a user with the documented rights may do all that a Redlock needs, and no node refuses it anything [G233]', async () => {
     await letVote(servers);
     const redlock = await Promise.all(servers.map((server) => aclUser(server)));
-    const both = [
-      await openLocks({ redlock, commandTimeoutMs: 10_000 }),
-      await openLocks({ redlock, commandTimeoutMs: 10_000 }),
-    ] as const;
+    const both = [await open({ redlock }), await open({ redlock })] as const;
     // Counters that differ are made equal before a token is issued.
     await Promise.all(servers.map((server, index) => server.command('SET', shardOf('path'), 2 ** 52 + index * 1_000)));
     await bothListen(both, servers);
@@ -110,27 +116,27 @@ describe('A user of Redis with the rights that docs/operations.md names', () => 
     const primary = await redisServer();
     await replicaOf(primary);
     const redis = await aclUser(primary, { also: ['+wait'] });
-    const open = () => openLocks({ redis, waitForReplicas: { count: 1, timeoutMs: 5_000 } });
-    await wholePath([await open(), await open()], (key, count) => untilQueued(primary, key, count));
+    const waiting = () => open({ redis, waitForReplicas: { count: 1, timeoutMs: 10_000 } });
+    await wholePath([await waiting(), await waiting()], (key, count) => untilQueued(primary, key, count));
     expect((await primary.calls()).wait).toBeGreaterThan(0);
     expect(await refusals(primary)).toEqual([]);
   });
 
   it('a user with the documented rights may do all that a Cluster needs, with the further rights that are documented for it [G234]', async () => {
-    const cluster = await RedisCluster.start();
-    onTestFinished(() => cluster.stop());
+    const cluster = await starting;
+    await Promise.all(cluster.nodes.map(refusals)); // those of the tests before
     const sharded = ['+ssubscribe', '+sunsubscribe', '+spublish', '+pubsub|shardnumsub'];
     const also = ['+cluster|slots', '+cluster|info', '+asking', ...sharded, 'resetkeys', '~app:lock:*'];
     const logins = await Promise.all(cluster.nodes.map((node) => aclUser(node, { also })));
-    const open = () =>
-      openLocks({
+    const opened = () =>
+      open({
         redis: () =>
           new Cluster(
             cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port })),
             { keyPrefix: 'app:', redisOptions: logins[0]! },
           ),
       });
-    const both = [await open(), await open()] as const;
+    const both = [await opened(), await opened()] as const;
     const queued = async (key: string) =>
       (
         await Promise.all(
@@ -141,7 +147,7 @@ describe('A user of Redis with the rights that docs/operations.md names', () => 
       const what = `${count} wait for the lock "${key}"`;
       await until(async () => (await queued(key)).reduce((a, b) => a + b) === count, { what });
     });
-    const { nodes } = await both[0].diagnose<NodeDiagnosis>();
+    const { nodes } = await diagnosed(both[0]);
     expect(nodes.map(({ name }) => name).sort()).toEqual(cluster.nodes.map(({ port }) => `127.0.0.1:${port}`).sort());
     expect(nodes.map(({ missingRights, notChecked }) => [missingRights, notChecked])).toEqual(
       [1, 2, 3].map(() => [[], [UNSEEN]]),
@@ -152,15 +158,14 @@ describe('A user of Redis with the rights that docs/operations.md names', () => 
 
 describe('The doctor', () => {
   it('names the rights to sharded messages in a Cluster, where locks are handed over without them, too', async () => {
-    const cluster = await RedisCluster.start();
-    onTestFinished(() => cluster.stop());
+    const cluster = await starting;
     const also = ['+cluster|slots', '+cluster|info'];
     const [login] = await Promise.all(cluster.nodes.map((node) => aclUser(node, { also })));
     const [{ port }] = cluster.nodes as [RedisServer];
-    const locks = await openLocks({
+    const locks = await open({
       redis: () => new Cluster([{ host: '127.0.0.1', port }], { redisOptions: login! }),
     });
-    const { nodes, findings } = await locks.diagnose<NodeDiagnosis>();
+    const { nodes, findings } = await diagnosed(locks);
     const sharded = ['+pubsub|shardnumsub', '+spublish', '+ssubscribe'];
     expect(nodes.map(({ missingRights }) => [...missingRights].sort())).toEqual([sharded, sharded, sharded]);
     const consequences = findings
@@ -174,10 +179,10 @@ describe('The doctor', () => {
   });
 
   it('tries the keys and channels that locks of a Cluster have, whichever of its options has the key prefix', async () => {
-    const cluster = await RedisCluster.start();
-    onTestFinished(() => cluster.stop());
+    const cluster = await starting;
     const sharded = ['+ssubscribe', '+sunsubscribe', '+spublish', '+pubsub|shardnumsub'];
     const also = ['+cluster|slots', '+cluster|info', ...sharded, 'resetkeys', '~app:lock:*'];
+    await Promise.all(cluster.nodes.map(refusals)); // those of the tests before
     const [login] = await Promise.all(cluster.nodes.map((node) => aclUser(node, { also })));
     const [{ port }] = cluster.nodes as [RedisServer];
     const options: ClusterOptions[] = [
@@ -187,9 +192,9 @@ describe('The doctor', () => {
     ];
     const missing = await Promise.all(
       options.map(async (each) => {
-        const locks = await openLocks({ redis: () => new Cluster([{ host: '127.0.0.1', port }], each) });
+        const locks = await open({ redis: () => new Cluster([{ host: '127.0.0.1', port }], each) });
         await locks.withLock('key', () => {});
-        const { nodes } = await locks.diagnose<NodeDiagnosis>();
+        const { nodes } = await diagnosed(locks);
         return nodes.map(({ missingRights }) => missingRights);
       }),
     );
@@ -202,8 +207,8 @@ describe('The doctor', () => {
 
   it('misses no right of such a user, and is refused only what shows the passwords of the server [G534]', async () => {
     const [server] = servers as [RedisServer];
-    const locks = await openLocks({ redis: await aclUser(server) });
-    const { nodes } = await locks.diagnose();
+    const locks = await open({ redis: await aclUser(server) });
+    const { nodes } = await diagnosed(locks);
     expect(nodes).toEqual([expect.objectContaining({ missingRights: [], unknownCommands: [], notChecked: [UNSEEN] })]);
     expect(nodes[0]!.summary).toContain(`not checked: ${UNSEEN}`);
     expect(new Set(await refusals(server))).toEqual(new Set(['config|get']));
@@ -214,12 +219,12 @@ describe('The doctor', () => {
 
   it('the doctor leaves nothing behind in Redis, neither keys nor connections [G241]', async () => {
     const server = await redisServer();
-    const locks = await openLocks({ redis: server.url });
+    const locks = await open({ redis: server.url });
     const connections = async () => ((await server.command('CLIENT', 'LIST')) as string).trim().split('\n').length;
     const before = await connections();
     const dirty = async () => /rdb_changes_since_last_save:(\d+)/.exec((await server.command('INFO')) as string)![1];
     expect(await dirty()).toBe('0');
-    await locks.diagnose();
+    await diagnosed(locks);
     expect(await dirty()).toBe('0');
     expect(await server.keys()).toEqual([]);
     await until(async () => (await connections()) === before, { what: 'its connections are closed' });
@@ -228,8 +233,8 @@ describe('The doctor', () => {
   it.each(RIGHTS)('the doctor names the right %s when it is missing [G235]', async (right) => {
     const [server] = servers as [RedisServer];
     const redis = quiet(await aclUser(server, { without: [right] }));
-    const locks = await openLocks({ redis });
-    const { nodes } = await locks.diagnose<NodeDiagnosis>();
+    const locks = await open({ redis });
+    const { nodes } = await diagnosed(locks);
     expect(nodes.map(({ missingRights }) => missingRights)).toEqual([[right]]);
   });
 
@@ -241,8 +246,8 @@ describe('The doctor', () => {
     ['+pubsub|numsub', 'warning', 'a lock that is handed over is confirmed before the work under it begins'],
   ])('says when %s is missing (%s) that %s', async (right, severity, consequence) => {
     const [server] = servers as [RedisServer];
-    const locks = await openLocks({ redis: await aclUser(server, { without: [right] }) });
-    const { findings } = await locks.diagnose();
+    const locks = await open({ redis: await aclUser(server, { without: [right] }) });
+    const { findings } = await diagnosed(locks);
     expect(findings.filter(({ code }) => code === 'missing-rights')).toEqual([
       {
         severity,
@@ -258,7 +263,7 @@ describe('The doctor', () => {
   it('is what the error of a call points to that lacks a right, by itself or in a script', async () => {
     const [server] = servers as [RedisServer];
     for (const right of ['+evalsha', '+set', '~lock:*']) {
-      const locks = await openLocks({ redis: await aclUser(server, { without: [right] }) });
+      const locks = await open({ redis: await aclUser(server, { without: [right] }) });
       const refused = (await locks.acquire('refused').catch((error: unknown) => error)) as Error;
       expect(refused.message).toMatch(/Give its user that right \(ACL SETUSER\); LockService.diagnose\(\) names all/);
       expect(refused.message).not.toContain('can be reached');
@@ -275,8 +280,8 @@ describe('The doctor', () => {
 
   it('asks for no further right on the nodes of a Redlock, and leaves no key of its own there', async () => {
     const all = await Promise.all(servers.map((server) => aclUser(server)));
-    const locks = await openLocks({ redlock: all, admission: false });
-    const missing = async () => (await locks.diagnose<NodeDiagnosis>()).nodes.map(({ missingRights }) => missingRights);
+    const locks = await open({ redlock: all, admission: false });
+    const missing = async () => (await diagnosed(locks)).nodes.map(({ missingRights }) => missingRights);
     expect(await missing()).toEqual([[], [], []]);
     expect((await servers[0]!.keys()).filter((key) => key.includes('doctor'))).toEqual([]);
     await aclUser(servers[1]!, { without: ['+set'] });
@@ -286,8 +291,8 @@ describe('The doctor', () => {
   it('names the right to wait for replicas where locks do', async () => {
     const [server] = servers as [RedisServer];
     const redis = await aclUser(server);
-    const locks = await openLocks({ redis, waitForReplicas: { count: 1, timeoutMs: 50 } });
-    const { nodes, findings } = await locks.diagnose<NodeDiagnosis>();
+    const locks = await open({ redis, waitForReplicas: { count: 1, timeoutMs: 50 } });
+    const { nodes, findings } = await diagnosed(locks);
     expect(nodes.map(({ missingRights }) => missingRights)).toEqual([['+wait']]);
     expect(findings.map(({ severity, message }) => [severity, message])).toContainEqual([
       'error',
@@ -296,7 +301,7 @@ describe('The doctor', () => {
     const refused = (await locks.acquire('refused').catch((error: unknown) => error)) as Error;
     expect(refused.message).toMatch(/NOPERM .*\. Give its user that right \(ACL SETUSER\); .*\.$/);
     await aclUser(server, { also: ['+wait'] });
-    const allowed = await locks.diagnose<NodeDiagnosis>();
+    const allowed = await diagnosed(locks);
     expect(allowed.nodes.map(({ missingRights }) => missingRights)).toEqual([[]]);
     expect(allowed.findings.map(({ code }) => code)).toContain('too-few-replicas');
   });
@@ -304,21 +309,18 @@ describe('The doctor', () => {
   it('names the keys and channels by the prefixes of the client and of the module', async () => {
     const [server] = servers as [RedisServer];
     const login = await aclUser(server);
-    const locks = await openLocks({ redis: { ...login, keyPrefix: 'app:' }, keyPrefix: 'turns' });
-    expect((await locks.diagnose<NodeDiagnosis>()).nodes[0]!.missingRights.sort()).toEqual([
-      '&turns:inbox:*',
-      '~app:turns:*',
-    ]);
+    const locks = await open({ redis: { ...login, keyPrefix: 'app:' }, keyPrefix: 'turns' });
+    expect((await diagnosed(locks)).nodes[0]!.missingRights.sort()).toEqual(['&turns:inbox:*', '~app:turns:*']);
     const allowed = await aclUser(server, { also: ['~app:turns:*', '&turns:inbox:*'] });
-    const others = await openLocks({ redis: { ...allowed, keyPrefix: 'app:' }, keyPrefix: 'turns' });
-    expect((await others.diagnose<NodeDiagnosis>()).nodes[0]!.missingRights).toEqual([]);
+    const others = await open({ redis: { ...allowed, keyPrefix: 'app:' }, keyPrefix: 'turns' });
+    expect((await diagnosed(others)).nodes[0]!.missingRights).toEqual([]);
   });
 
   it('the doctor without the rights to check names what it could not check, and finds the rest [G236]', async () => {
     const [server] = servers as [RedisServer];
     const login = await aclUser(server, { without: ['+info', '+zadd'] });
-    const locks = await openLocks({ redis: quiet(login) });
-    const { nodes, findings } = await locks.diagnose();
+    const locks = await open({ redis: quiet(login) });
+    const { nodes, findings } = await diagnosed(locks);
     expect(nodes).toMatchObject([
       {
         reachable: true,
@@ -338,8 +340,8 @@ describe('The doctor', () => {
 
   it('knows version, role and eviction policy, but not the snapshots, without the right to CONFIG', async () => {
     const [server] = servers as [RedisServer];
-    const locks = await openLocks({ redis: await aclUser(server) });
-    const { nodes, findings } = await locks.diagnose<NodeDiagnosis>();
+    const locks = await open({ redis: await aclUser(server) });
+    const { nodes, findings } = await diagnosed(locks);
     expect(nodes).toMatchObject([
       {
         version: expect.stringMatching(/^\d+\./),
@@ -354,8 +356,8 @@ describe('The doctor', () => {
 
   it('names commands that the server does not know', async () => {
     const server = await redisServer('--rename-command', 'ZREM', '', '--rename-command', 'PTTL', '');
-    const locks = await openLocks({ redis: server.url });
-    const { nodes, findings } = await locks.diagnose();
+    const locks = await open({ redis: server.url });
+    const { nodes, findings } = await diagnosed(locks);
     expect(nodes).toMatchObject([{ missingRights: [], unknownCommands: ['pttl', 'zrem'] }]);
     expect(
       findings.filter(({ code }) => code === 'unknown-commands').map(({ severity, message }) => [severity, message]),

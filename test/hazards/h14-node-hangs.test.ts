@@ -35,7 +35,7 @@ describe('H14: nodes of a Redlock hang', () => {
     expect(await locking).toBe(true);
   });
 
-  it.each([1, 2])('this library does not wait for hanging Redlock nodes: %i of five [G163]', async (count) => {
+  it('this library does not wait for two of five Redlock nodes that hang [G163]', async () => {
     const nodes = await redisServers(5);
     // Clients of the application, with ioredis' defaults: those of this library would give up such a connection after 5 s.
     const redlock = nodes.map((node) => clientOf(node));
@@ -44,7 +44,7 @@ describe('H14: nodes of a Redlock hang', () => {
     await warmUp.extend();
     await warmUp.release();
     await freeOn(nodes, 'scripts are loaded');
-    const hung = nodes.slice(0, count);
+    const hung = nodes.slice(0, 2);
     const counters = await countersOn(hung);
     for (const node of hung) node.pause();
     for (let turn = 0; turn < 20; turn++) {

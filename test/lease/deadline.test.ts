@@ -1,8 +1,8 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { LockService } from '../../lib/core/service/lock.service.js';
-import { LockProcess } from '../support/lock-process.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
+import { blockEventLoop } from '../support/stage.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 import { ownerOn } from '../support/stored.js';
@@ -16,66 +16,16 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-function blockEventLoop(ms: number): void {
-  for (const end = performance.now() + ms; performance.now() < end;);
-}
-
 const isFree = async (key: string): Promise<boolean> => (await server.keys(`lock:{${key}}`)).length === 0;
 
-describe('after the process did not run for twice the ttl, in the first line that runs', () => {
-  it('a lock whose event loop was blocked for twice the ttl is not held in the first line that runs, its signal is aborted, and the reason is stalled [G7]', async () => {
-    const locks = await openLocks({ redis: server.url });
-    const lock = await locks.acquire('blocked', { ttlMs: 300 });
-    const { signal } = lock;
-    blockEventLoop(600);
-    expect(lock.isHeld).toBe(false);
-    expect(signal.aborted).toBe(true);
-    expect(() => lock.assertHeld()).toThrow(expect.objectContaining({ code: 'LOCK_LOST', reason: 'stalled' }));
-  });
-
-  it.each([
-    ['signal', (locks: LockService) => locks.current().signal.aborted],
-    ['remainingMs', (locks: LockService) => locks.current().remainingMs === 0],
-  ])('the first one to be asked may be %s', async (_, isOver) => {
-    const locks = await openLocks({ redis: server.url });
-    let saidSo: boolean | undefined;
-    const working = locks.withLock('asked', { ttlMs: 100 }, async () => {
-      blockEventLoop(200);
-      saidSo = isOver(locks);
-    });
-    await expect(working).rejects.toMatchObject({ code: 'LOCK_LOST', reason: 'stalled' });
-    expect(saidSo).toBe(true);
-  });
-
-  it('withLock rejects although the work asked for nothing', async () => {
-    const locks = await openLocks({ redis: server.url });
-    const working = locks.withLock('unasked', { ttlMs: 100 }, async () => {
-      blockEventLoop(200);
-      return 'value';
-    });
-    await expect(working).rejects.toMatchObject({
-      reason: 'stalled',
-      outcome: { status: 'fulfilled', value: 'value' },
-    });
-  });
-
-  it('a lock whose process was stopped for twice the ttl is not held in the first line that runs, and the next holder has a greater token [G8]', async () => {
-    const ttlMs = 500;
-    const holder = await LockProcess.start({ redis: server.url, ttlMs });
-    const locks = await openLocks({ redis: server.url });
-    const { fencingToken } = await holder.acquire('stopped');
-    await holder.lookForPause('stopped', ttlMs);
-    const waiting = locks.acquire('stopped', { ttlMs: 10_000 });
-    holder.pause();
-    const next = await waiting;
-    expect(next.fencingToken).toBeGreaterThan(fencingToken);
-    await new Promise((resolve) => setTimeout(resolve, ttlMs));
-    holder.resume();
-    expect(await holder.firstLook()).toEqual({ isHeld: false, aborted: true, reason: 'stalled' });
-    expect(await holder.release('stopped')).toBe(false);
-    expect(next.isHeld).toBe(true);
-    expect(await next.release()).toBe(true);
-  });
+it('a lock whose event loop was blocked for twice the ttl is not held in the first line that runs, its signal is aborted, and the reason is stalled [G7]', async () => {
+  const locks = await openLocks({ redis: server.url });
+  const lock = await locks.acquire('blocked', { ttlMs: 300 });
+  const { signal } = lock;
+  blockEventLoop(600);
+  expect(lock.isHeld).toBe(false);
+  expect(signal.aborted).toBe(true);
+  expect(() => lock.assertHeld()).toThrow(expect.objectContaining({ code: 'LOCK_LOST', reason: 'stalled' }));
 });
 
 describe('a wall clock', () => {

@@ -12,17 +12,18 @@ beforeAll(async () => {
 });
 afterAll(() => cluster.stop());
 
-const open = (keyPrefix?: string) =>
+const open = ({ keyPrefix, commandTimeoutMs = 20_000 }: { keyPrefix?: string; commandTimeoutMs?: number } = {}) =>
   openLocks({
     redis: () => new Cluster([{ host: '127.0.0.1', port: cluster.nodes[0]!.port }], { keyPrefix }),
-    commandTimeoutMs: 400,
+    ttlMs: 60_000,
+    commandTimeoutMs,
   });
 
 /** Keys with which each master has some locks. */
 const KEYS = Array.from({ length: 30 }, (_, index) => `order:${index}`).sort();
 
 it('a list of a Cluster has the locks of all masters, with those that wait, whatever the key prefix of its client [G431]', async () => {
-  const [locks, prefixed] = await Promise.all([open(), open('app*:')]);
+  const [locks, prefixed] = await Promise.all([open(), open({ keyPrefix: 'app*:' })]);
   const masterOf = (name: string) => Math.floor((clusterSlot(name) * 3) / 16_384);
   expect(new Set(KEYS.map((key) => masterOf(`lock:{${key}}`))).size).toBe(3);
   await prefixed.acquire('other');
@@ -30,17 +31,17 @@ it('a list of a Cluster has the locks of all masters, with those that wait, what
   const waiting = open().then((others) => others.acquire(KEYS[0]!));
   await until(async () => (await locks.inspect(KEYS[0]!))!.waitingProcesses.length === 1, { what: 'one waits' });
 
-  const list = await locks.list();
+  const list = await locks.list({ budgetMs: 60_000 });
   expect(list.complete).toBe(true);
   expect(list.locks.map(({ key }) => key)).toEqual(KEYS);
   expect(list.locks[0]!.waitingProcesses).toMatchObject([{ pid: process.pid }]);
-  expect((await prefixed.list()).locks.map(({ key }) => key)).toEqual(['other']);
+  expect((await prefixed.list({ budgetMs: 60_000 })).locks.map(({ key }) => key)).toEqual(['other']);
   await Promise.all(held.map((lock) => lock.release()));
   await (await waiting).release();
 });
 
 it('a list of a Cluster fails, and names the master, if one cannot be asked [G432]', async () => {
-  const locks = await open();
+  const locks = await open({ commandTimeoutMs: 3_000 });
   const lost = cluster.nodes[2]!;
   const refused = () =>
     locks.list().then(

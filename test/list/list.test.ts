@@ -5,7 +5,6 @@ import type { Lock, LockInfo } from '../../lib/api/lock.js';
 import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
 import { matcherOf } from '../../lib/core/backend/matcher.js';
 import type { LockService } from '../../lib/core/service/lock.service.js';
-import { aclUser, refusals } from '../doctor/acl-user.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
@@ -121,7 +120,7 @@ it('what other programs keep under names like those of locks is listed only if a
   await redis.command('SET', 'mixed:{}', 'no key');
   await redis.command('SET', 'mixed:{}}', 'no key');
   await redis.command('SET', 'mixed:{open', 'no lock');
-  await redis.command('RPUSH', 'mixed:{list}', 'no string');
+  await redis.command('ZADD', 'mixed:{set}', 1, 'no string');
   const { locks: found } = await locks.list();
   expect(found).toMatchObject([
     { key: 'foreign', remainingMs: Infinity, holder: { owner: 'a value without a token' } },
@@ -202,21 +201,6 @@ it('a list of a Redis that hangs ends in time, and is sent nothing more until it
   await server.kill();
   const gone = (await refusalOf(locks))!;
   expect(gone).toMatchObject({ code: 'LOCK_UNAVAILABLE', causes: [{ node: nameOf(server) }] });
-});
-
-it('list() alone needs the right +scan: its error names it, and the doctor does not [G430]', async () => {
-  const locks = await openLocks({ redis: await aclUser(redis) });
-  const lock = await locks.acquire('key');
-  await refusals(redis);
-  expect(await locks.inspect('key')).toMatchObject({ holder: { owner: lock.owner }, waitingProcesses: [] });
-  expect((await locks.diagnose()).findings.filter(({ code }) => code === 'missing-rights')).toEqual([]);
-  expect((await refusals(redis)).filter((what) => what !== 'config|get')).toEqual([]); // the doctor does without
-  const refused = (await refusalOf(locks))!;
-  expect(refused).toMatchObject({ code: 'LOCK_UNAVAILABLE', causes: [{ node: nameOf(redis) }] });
-  expect(refused.message).toContain('Give its user the right +scan (ACL SETUSER)');
-
-  await aclUser(redis, { also: ['+scan'] });
-  expect(await keysOf(locks)).toEqual(['key']);
 });
 
 it('says of no lock of a Redlock that it is free, if a node that does not answer may make it held [G497]', async () => {

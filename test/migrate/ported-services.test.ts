@@ -10,7 +10,7 @@ import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
 /** Less than what the pages show, so that the tests see locks outlive it. */
-const TTL_MS = 1_000;
+const TTL_MS = 2_500;
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -42,7 +42,9 @@ async function start<Service>(
   resource: string,
   fake: object,
 ): Promise<Process<Service>> {
-  const source = examplesOf(`docs/${page}.md`)[0]!.replaceAll(/ttlMs: [\d_]+/g, `ttlMs: ${TTL_MS}`);
+  const source = examplesOf(`docs/${page}.md`)[0]!
+    .replaceAll(/ttlMs: [\d_]+/g, `ttlMs: ${TTL_MS}`)
+    .replaceAll(/waitMs: [\d_]+/g, 'waitMs: 30_000');
   const classes = (await import(/* @vite-ignore */ generate(`${page}-ported.ts`, source))) as Record<string, Type>;
   const testing = await Test.createTestingModule({
     imports: [RedisLockModule.forRoot({ redis: server.url, ttlMs: TTL_MS })],

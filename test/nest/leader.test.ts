@@ -69,9 +69,9 @@ const untilElected = async (locks: LockService, key = 'outbox') => {
 
 describe('@LeaderOnly', () => {
   it('a method with @LeaderOnly runs in the application that leads, under its lock, and is skipped in the others [G320]', async () => {
-    const first = await makeApp({ providers: [Ticker] }, { redis: redis.url });
+    const first = await makeApp({ providers: [Ticker] }, { redis: redis.url, commandTimeoutMs: 20_000 });
     const term = await untilElected(first.locks);
-    const second = await makeApp({ providers: [Ticker] }, { redis: redis.url });
+    const second = await makeApp({ providers: [Ticker] }, { redis: redis.url, commandTimeoutMs: 20_000 });
     await untilQueued(redis, 'outbox', 1);
     expect(await first.app.get(Ticker).tick()).toBe(`tick in term ${term}`);
     expect(await second.app.get(Ticker).tick()).toBeUndefined();
@@ -181,10 +181,10 @@ describe('@WhileLeader', () => {
   });
 
   it('a method with @WhileLeader ends when the application closes, before the lock is handed to another one', async () => {
-    const first = await makeApp({ providers: [Relay] }, { redis: redis.url });
+    const first = await makeApp({ providers: [Relay] }, { redis: redis.url, commandTimeoutMs: 20_000 });
     const [relay] = [first.app.get(Relay)];
     await until(() => relay.terms.length === 1, { what: 'the first is called' });
-    const second = await makeApp({ providers: [Relay] }, { redis: redis.url });
+    const second = await makeApp({ providers: [Relay] }, { redis: redis.url, commandTimeoutMs: 20_000 });
     await untilQueued(redis, 'outbox', 1);
     relay.gate = new Gate();
     const closing = first.app.close();

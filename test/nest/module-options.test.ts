@@ -145,26 +145,11 @@ describe('with Redlock', () => {
     expect(log.lines).toContain('warn redlock has 4 nodes, which tolerate no more failures than 3: use an odd number.');
   });
 
-  it('does not warn of an odd number of nodes', async () => {
-    const redlock = servers.slice(1).map((server) => server.url);
-    expect((await start(() => RedisLockModule.forRoot({ redlock }))).lines).toEqual([]);
-  });
-
   it('does not take the same node twice', async () => {
     const [first, second] = servers.map((server) => server.url);
     await expect(start(() => RedisLockModule.forRoot({ redlock: [first!, second!, first!] }))).rejects.toThrow(
       `redlock needs independent masters: got 127.0.0.1:${servers[0]!.port} twice.`,
     );
-  });
-
-  it('warns of a node that it can do without', async () => {
-    const dead = await RedisServer.start();
-    await dead.stop();
-    const redlock = [dead.url, ...servers.slice(2).map((server) => server.url)];
-    const log = await start(() => RedisLockModule.forRoot({ redlock, connectTimeoutMs: 600 }));
-    expect(log.lines).toEqual([
-      expect.stringMatching(new RegExp(`^warn Locks of .*warning: 127.0.0.1:${dead.port} cannot be reached: `, 's')),
-    ]);
   });
 });
 

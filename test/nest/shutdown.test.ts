@@ -109,7 +109,10 @@ it('closing the application lets a locked request finish, rejects waiters at onc
 });
 
 it('tells work that does not end in time, and gives its lock back', async () => {
-  const { app } = await makeApp({ providers: [Jobs] }, { redis: redis.url, shutdownTimeoutMs: 50 });
+  const { app } = await makeApp(
+    { providers: [Jobs] },
+    { redis: redis.url, commandTimeoutMs: 20_000, shutdownTimeoutMs: 50 },
+  );
   const jobs = app.get(Jobs);
   const job = jobs.run().catch((error: unknown) => error);
   await runs();
@@ -207,7 +210,10 @@ async function working<T>(locks: LockService, key: string, end: (lock: Lock) => 
 
 describe('an application with two registrations', () => {
   it('closing an application closes both registrations at once: waiters of either are rejected, nobody gets a lock any more, and all work may finish [G217]', async () => {
-    const { app, locks, billing } = await makeShop({ redis: redis.url }, { redis: redis.url, keyPrefix: 'bills' });
+    const { app, locks, billing } = await makeShop(
+      { redis: redis.url, commandTimeoutMs: 20_000 },
+      { redis: redis.url, commandTimeoutMs: 20_000, keyPrefix: 'bills' },
+    );
     const works = [await working(locks, 'busy', () => 'first'), await working(billing, 'busy', () => 'second')];
     const waiting = [locks, billing].map((service) => service.acquire('busy').catch((error: unknown) => error));
     for (const service of [locks, billing])
@@ -318,7 +324,10 @@ describe('work that ends only when it is told to', () => {
     ['', Leader],
     [', also where its own onModuleDestroy waits for it', WaitingLeader],
   ])('ends when lock.closing aborts, so that closing takes no time%s', async (_also, Work) => {
-    const { app } = await makeApp({ providers: [Work] }, { redis: redis.url, shutdownTimeoutMs: 600_000 });
+    const { app } = await makeApp(
+      { providers: [Work] },
+      { redis: redis.url, commandTimeoutMs: 20_000, shutdownTimeoutMs: 600_000 },
+    );
     const leader = app.get(Work);
     await until(() => leader.turns > 0, { what: 'it leads' });
     await app.close();
@@ -356,7 +365,10 @@ it('a closing application gives out locks until all hooks of onModuleDestroy and
     }
   }
 
-  const { app, locks } = await makeApp({ providers: [Hooks] }, { redis: redis.url, shutdownTimeoutMs: 0 });
+  const { app, locks } = await makeApp(
+    { providers: [Hooks] },
+    { redis: redis.url, commandTimeoutMs: 20_000, shutdownTimeoutMs: 0 },
+  );
   await locks.acquire('busy');
   await app.close();
   const refused = expect.any(LockUnavailableError);

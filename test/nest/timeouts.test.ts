@@ -11,26 +11,40 @@ import {
   type Type,
 } from '@nestjs/common';
 import { Locked } from 'nest-redis-lock';
-import { defer, retry, tap, timeout, type Observable } from 'rxjs';
+import { defer, from, map, race, retry, tap, type Observable } from 'rxjs';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { Gate } from '../support/gate.js';
 import { HTTP_ADAPTERS, startApp, type TestApp } from '../support/nest-app.js';
 import { until } from '../support/until.js';
 
-/** What the handlers wait for, and what they did. */
+/** What the handlers and the pipe wait for, whether the pipe was reached, when the time is over, and what the handlers did. */
 let gate: Gate;
 let piped: Gate;
+let reached: Gate;
+let over: Gate;
 let done: string[];
 beforeEach(() => {
   gate = new Gate();
   piped = new Gate();
+  reached = new Gate();
+  over = new Gate();
   done = [];
 });
+
+/** Fails when the test says that the time is over. */
+function inTime(handled: Observable<unknown>): Observable<unknown> {
+  const late = from(over.opened).pipe(
+    map(() => {
+      throw new Error('The time is over.');
+    }),
+  );
+  return race(handled, late);
+}
 
 @Injectable()
 class TimesOut implements NestInterceptor {
   intercept(_context: ExecutionContext, next: CallHandler): Observable<unknown> {
-    return next.handle().pipe(timeout(30));
+    return inTime(next.handle());
   }
 }
 
@@ -38,12 +52,8 @@ class TimesOut implements NestInterceptor {
 class RetriesAfterTimeout implements NestInterceptor {
   intercept(_context: ExecutionContext, next: CallHandler): Observable<unknown> {
     // Only the first try has a limit.
-    let limit: number | undefined = 30;
-    return defer(() => {
-      const tried = limit === undefined ? next.handle() : next.handle().pipe(timeout(limit));
-      limit = undefined;
-      return tried;
-    }).pipe(retry(1));
+    let tries = 0;
+    return defer(() => (++tries === 1 ? inTime(next.handle()) : next.handle())).pipe(retry(1));
   }
 }
 
@@ -57,6 +67,7 @@ class Commits implements NestInterceptor {
 
 class SlowPipe implements PipeTransform {
   async transform(value: unknown): Promise<unknown> {
+    reached.open();
     await piped.opened;
     return value;
   }
@@ -121,6 +132,16 @@ async function endWhileNextWaits(test: TestApp): Promise<void> {
   await next;
 }
 
+/** What a path answers whose time is over as soon as that has happened. */
+async function statusOf({ url }: TestApp, path: string, happened: Promise<unknown>): Promise<number> {
+  const response = fetch(`${url}/${path}`);
+  await happened;
+  over.open();
+  return (await response).status;
+}
+
+const begins = () => until(() => done.includes('began'), { what: 'the handler begins' });
+
 describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
   /** Whoever waits does so for longer than the tests do. */
   const start = (...controllers: Type[]) =>
@@ -129,7 +150,7 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
   describe('when a timeout answers while the handler still runs, the lock stays until it is done:', () => {
     it.each(['timeout-inside', 'outside/slow'])('%s', async (path) => {
       const test = await start(Handlers, TimeoutOutside);
-      expect((await fetch(`${test.url}/${path}`)).status).toBe(500);
+      expect(await statusOf(test, path, begins())).toBe(500);
       expect([await test.locks.isLocked('x'), done]).toEqual([true, ['began']]);
       await endWhileNextWaits(test);
       expect(done).toEqual(['began', 'ended', 'next']);
@@ -138,7 +159,7 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
 
   it('lets an interceptor inside of the lock commit before it is given back, though nobody listens any more', async () => {
     const test = await start(TimeoutOutside);
-    expect((await fetch(`${test.url}/outside/committed`)).status).toBe(500);
+    expect(await statusOf(test, 'outside/committed', begins())).toBe(500);
     await endWhileNextWaits(test);
     expect(done).toEqual(['began', 'ended', 'committed', 'next']);
   });
@@ -149,6 +170,8 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
     class Retried extends Handlers {}
     const test = await start(Retried);
     const response = fetch(`${test.url}/slow`);
+    await begins();
+    over.open();
     await waits(test, 1);
     expect(done).toEqual(['began']);
     gate.open();
@@ -159,7 +182,7 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
   describe('a timeout before the handler', () => {
     it('inside of the lock gives it back at once, and the handler never runs', async () => {
       const test = await start(Handlers);
-      expect((await fetch(`${test.url}/timeout-before-handler`)).status).toBe(500);
+      expect(await statusOf(test, 'timeout-before-handler', reached.opened)).toBe(500);
       await free(test);
       piped.open();
       await new Promise(setImmediate); // what waited for the pipe has gone on
@@ -168,7 +191,7 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
 
     it('outside of the lock leaves what is under way to end, and the handler never runs', async () => {
       const test = await start(TimeoutOutside);
-      expect((await fetch(`${test.url}/outside/piped`)).status).toBe(500);
+      expect(await statusOf(test, 'outside/piped', reached.opened)).toBe(500);
       piped.open();
       await free(test);
       expect(done).toEqual([]);
@@ -177,7 +200,7 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
     it('while it waits for the lock gives up waiting, and the handler never runs', async () => {
       const test = await start(TimeoutOutside);
       const lock = await test.locks.acquire('x');
-      expect((await fetch(`${test.url}/outside/slow`)).status).toBe(500);
+      expect(await statusOf(test, 'outside/slow', waits(test, 1))).toBe(500);
       await waits(test, 0);
       await lock.release();
       expect([await test.locks.isLocked('x'), done]).toEqual([false, []]);

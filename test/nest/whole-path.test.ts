@@ -40,7 +40,7 @@ class OrdersController {
 it('acquires, runs and releases on a real Redis', async () => {
   const redis = await RedisServer.start();
   @Module({
-    imports: [RedisLockModule.forRoot({ redis: redis.url })],
+    imports: [RedisLockModule.forRoot({ redis: redis.url, commandTimeoutMs: 20_000 })],
     providers: [Orders],
     controllers: [OrdersController],
   })

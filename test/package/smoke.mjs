@@ -82,16 +82,29 @@ const JEST_PROJECTS = [
 /** Installs the packed library in small applications of their own, compiles them and runs them against a real Redis. */
 export async function smokeTest(tarball, folder) {
   const { module } = await runnerImport(join(root, 'test/support/redis-server.ts'));
-  const redis = await module.RedisServer.start();
-  try {
-    for (const [index, app] of APPS.entries()) await tryApp(app, join(folder, `app-${index}`), tarball, redis);
-    for (const [index, app] of [APPS[0], APPS[2]].entries()) {
-      await tryWithoutOptionalPeers(app, join(folder, `app-without-optional-peers-${index}`), tarball);
-    }
-    await tryJest(join(folder, 'app-jest'), tarball);
-  } finally {
-    await redis.stop();
-  }
+  const trials = [
+    ...APPS.map((app, index) => async () => {
+      const redis = await module.RedisServer.start();
+      try {
+        await tryApp(app, join(folder, `app-${index}`), tarball, redis);
+      } finally {
+        await redis.stop();
+      }
+    }),
+    ...[APPS[0], APPS[2]].map(
+      (app, index) => () => tryWithoutOptionalPeers(app, join(folder, `app-without-optional-peers-${index}`), tarball),
+    ),
+    () => tryJest(join(folder, 'app-jest'), tarball),
+  ];
+  // Each is waited for: a failure of one ends no other in the middle.
+  const ends = await Promise.allSettled([1, 2].map(() => tryAll(trials)));
+  const failed = ends.find(({ status }) => status === 'rejected');
+  if (failed) throw failed.reason;
+}
+
+/** Runs them one after the other, and takes each from the list when it begins. */
+async function tryAll(trials) {
+  for (let trial; (trial = trials.shift());) await trial();
 }
 
 async function tryApp(app, folder, tarball, redis) {

@@ -58,7 +58,9 @@ export function compile(files: string[]): string {
     noUnusedParameters: false,
     noUnusedLocals: false,
   });
-  return ts.formatDiagnostics(ts.getPreEmitDiagnostics(program), {
+  // Not of the library, which they import: that is checked by itself.
+  const found = files.flatMap((file) => ts.getPreEmitDiagnostics(program, program.getSourceFile(file)!));
+  return ts.formatDiagnostics(found, {
     ...ts.sys,
     getCanonicalFileName: (name) => name,
     getNewLine: () => '\n',

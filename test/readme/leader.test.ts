@@ -19,7 +19,7 @@ it('the example of the page on leader election runs in two applications, of whic
   const { OutboxService } = (await import(/* @vite-ignore */ generated)) as { OutboxService: new () => Outbox };
   const start = async () => {
     const testing = await Test.createTestingModule({
-      imports: [RedisLockModule.forRoot({ redis: server.url })],
+      imports: [RedisLockModule.forRoot({ redis: server.url, commandTimeoutMs: 20_000 })],
       providers: [OutboxService],
     })
       .setLogger(new RecordingLogger())

@@ -41,7 +41,7 @@ it('the webhook handles an event once that two processes receive at the same tim
   const start = () =>
     startApp(
       { controllers: [PaymentsWebhook!], providers: [{ provide: Inbox!, useValue: inbox }] },
-      { redis: server.url },
+      { redis: server.url, commandTimeoutMs: 20_000 },
     );
   const [one, other] = await Promise.all([start(), start()]);
   const event = { id: 'evt_1', order: '7' };
@@ -70,7 +70,7 @@ it('the worker delays a job whose lock is busy, at no attempt, and does it when 
   };
   const { app, locks } = await makeApp(
     { providers: [InvoiceWorker!, { provide: Invoices!, useValue: invoices }] },
-    { redis: server.url },
+    { redis: server.url, commandTimeoutMs: 20_000 },
   );
   const worker = app.get<WorkerHost>(InvoiceWorker!);
   const job = new Job({ customer: 'ada' });
@@ -104,7 +104,7 @@ it('the mutation sells no seat twice, and a client sees the code of a busy lock 
       imports: [GraphQLModule.forRoot({ driver: SchemaOnly, autoSchemaFile: true })],
       providers: [Seats!, SeatsResolver!],
     },
-    { redis: server.url },
+    { redis: server.url, commandTimeoutMs: 20_000 },
   );
   const { schema } = app.get(GraphQLSchemaHost);
   const run = (source: string) => graphql({ schema, source, contextValue: { req: { headers: {} } } });

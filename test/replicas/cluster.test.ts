@@ -1,5 +1,6 @@
 import { Cluster, type RedisOptions } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import type { LockService } from '../../lib/core/service/lock.service.js';
 import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
 import { freshKey } from '../support/claims.js';
 import { openLocks } from '../support/open-locks.js';
@@ -7,6 +8,11 @@ import { RedisCluster } from '../support/redis-cluster.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { ownerIn } from '../support/stored.js';
+
+/** For waits that end by an answer. */
+const PATIENTLY = { count: 1, timeoutMs: 10_000 };
+/** For waits that are in vain. */
+const BRIEFLY = { count: 1, timeoutMs: 300 };
 
 describe('waitForReplicas in a Cluster', () => {
   let cluster: RedisCluster;
@@ -19,7 +25,7 @@ describe('waitForReplicas in a Cluster', () => {
   afterAll(() => cluster.stop());
 
   it('asks the master of the slot of the lock, and no other', async () => {
-    const locks = await openLocks({ redis: client(), waitForReplicas: { count: 1, timeoutMs: 1_500 } });
+    const locks = await open(PATIENTLY);
     for (const node of cluster.nodes) await node.resetCalls();
 
     const { key, owner } = await locks.acquire(keyOf(0));
@@ -27,21 +33,21 @@ describe('waitForReplicas in a Cluster', () => {
     expect(ownerIn(await replica.command('GET', `app:lock:{${key}}`))).toBe(owner);
     expect(await waits()).toEqual([1, 0, 0]);
 
-    const refused = locks.acquire(keyOf(1));
-    await expect(refused).rejects.toThrow(`127.0.0.1:${cluster.nodes[1]!.port}: 0 of 1 replicas had it within 1500 ms`);
+    const refused = (await open(BRIEFLY)).acquire(keyOf(1));
+    await expect(refused).rejects.toThrow(`127.0.0.1:${cluster.nodes[1]!.port}: 0 of 1 replicas had it within 300 ms`);
     expect(await waits()).toEqual([1, 1, 0]);
   });
 
   it('works with clients that ask for a database, which a Cluster has but one of', async () => {
     const redis = client({ db: 1 });
-    const locks = await openLocks({ redis, waitForReplicas: { count: 1, timeoutMs: 10_000 } });
+    const locks = await openLocks({ redis, commandTimeoutMs: 10_000, waitForReplicas: PATIENTLY });
     await locks.withLock(keyOf(0), () => {});
     const { findings } = await locks.diagnose();
     expect(findings.map(({ code }) => code)).not.toContain('wrong-database');
   });
 
   it('does not hold up the locks of one master while the replicas of another are waited for', async () => {
-    const locks = await openLocks({ redis: client(), waitForReplicas: { count: 1, timeoutMs: 10_000 } });
+    const locks = await open(PATIENTLY);
     let isSettled = false;
     const inVain = locks.acquire(keyOf(1), { waitMs: 60_000 }).finally(() => (isSettled = true));
     const refused = expect(inVain).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
@@ -55,7 +61,7 @@ describe('waitForReplicas in a Cluster', () => {
   });
 
   it('a lock with waitForReplicas in a Cluster survives the failover to the replica that acknowledged it [G73]', async () => {
-    const locks = await openLocks({ redis: client(), waitForReplicas: { count: 1, timeoutMs: 1_500 } });
+    const [locks, brief] = [await open(PATIENTLY), await open(BRIEFLY)];
     const lock = await locks.acquire(keyOf(0));
     await cluster.nodes[0]!.kill();
     await replica.command('CLUSTER', 'FAILOVER', 'TAKEOVER');
@@ -71,7 +77,7 @@ describe('waitForReplicas in a Cluster', () => {
     expect(answer.acquired).toBeNull();
     // It has no replica of its own.
     const refusal = () =>
-      locks.acquire(keyOf(0)).then(
+      brief.acquire(keyOf(0)).then(
         () => 'granted',
         ({ message }: Error) => message,
       );
@@ -79,6 +85,10 @@ describe('waitForReplicas in a Cluster', () => {
       what: 'its client asks the new master, which is refused',
     });
   });
+
+  function open(waitForReplicas: { count: number; timeoutMs: number }): Promise<LockService> {
+    return openLocks({ redis: client(), commandTimeoutMs: 10_000, waitForReplicas });
+  }
 
   function client(redisOptions: RedisOptions = {}): Cluster {
     const nodes = cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port }));

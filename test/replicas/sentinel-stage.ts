@@ -14,7 +14,7 @@ export async function sentinelGroup(): Promise<SentinelGroup> {
 }
 
 /** For a busy machine. */
-const commandTimeoutMs = 5_000;
+const commandTimeoutMs = 10_000;
 
 /** Locks of an application that finds its Redis by the Sentinels. */
 export function locksOf({ options }: SentinelGroup, settings: RedisLockSettings = {}): Promise<LockService> {

@@ -6,7 +6,7 @@ const { redis, database } = settings;
 const { openLocks } = await load('compose/open-locks.js');
 const { fencedUpdate, fencedUpsert } = await load('fencing/fenced-statement.js');
 const { assertFenced } = await load('fencing/assert-fenced.js');
-const { service: locks } = await openLocks({ redis });
+const { service: locks } = await openLocks({ redis, commandTimeoutMs: 20_000 });
 const pool = new pg.Pool({ connectionString: database, max: 4 });
 pool.on('error', () => {});
 let held;

@@ -24,6 +24,9 @@ import { randomOf } from '../support/random.js';
 import { RedisServer } from '../support/redis-server.js';
 import { DATABASES, tableName, type Database } from './database.js';
 
+/** For tests of which a busy machine may not decide: with the usual second, the answer could be 503. */
+const PATIENT = { timeoutMs: 60_000 } as const;
+
 const TOKEN = 1_790_000_000_000_000;
 
 @Injectable()
@@ -49,9 +52,8 @@ class StockController {
     return { sku };
   }
 
-  /** For tests of which a busy machine may not decide: with the usual second, it could answer 503. */
   @Put(':sku/patient')
-  @Fenced('product:{params.sku}', { timeoutMs: 60_000 })
+  @Fenced('product:{params.sku}', PATIENT)
   patient(@FencingToken() token: number): void {
     this.writes.all.push(token);
   }
@@ -63,18 +65,18 @@ class StockController {
   }
 
   @Post(':sku/optional')
-  @Fenced('product:{params.sku}', { optional: true })
+  @Fenced('product:{params.sku}', { ...PATIENT, optional: true })
   optional(@FencingToken(undefined, { optional: true }) token?: number): void {
     this.writes.all.push(token);
   }
 
   @Post(':sku/locked-above')
   @Locked('here:{params.sku}')
-  @Fenced('product:{params.sku}')
+  @Fenced('product:{params.sku}', PATIENT)
   async lockedAbove(): Promise<void> {}
 
   @Post(':sku/locked-below')
-  @Fenced('product:{params.sku}')
+  @Fenced('product:{params.sku}', PATIENT)
   @Locked('here:{params.sku}')
   async lockedBelow(): Promise<void> {}
 
@@ -97,14 +99,14 @@ class StockController {
   byBody(@Body() _body: object): void {}
 
   @Post('close')
-  @Fenced('close', { timeoutMs: 60_000, maxAheadMs: 600_000 })
+  @Fenced('close', { ...PATIENT, maxAheadMs: 600_000 })
   close(): void {}
 
   @Post('close/parameter')
   closeParameter(@FencingToken('close', { maxAheadMs: 600_000 }) _token: number): void {}
 
   @Post('any')
-  @Fenced('any', { timeoutMs: 60_000, maxAheadMs: Infinity })
+  @Fenced('any', { ...PATIENT, maxAheadMs: Infinity })
   any(): void {}
 
   @Post('any/parameter')
@@ -125,13 +127,13 @@ class DeniedController {
 }
 
 @Controller('all')
-@Fenced('all')
+@Fenced('all', PATIENT)
 class AllController {
   @Put()
   write(): void {}
 
   @Put('other')
-  @Fenced('other')
+  @Fenced('other', PATIENT)
   other(): void {}
 }
 
@@ -293,8 +295,8 @@ describe('FencingTokenGuard', () => {
 
   it('keeps the key out of the answer to a stale token, and tells it the log', async () => {
     const { url, log } = await startShop(redisFence());
-    await put(`${url}/stock/secret`, { key: 'product:secret', fencingToken: TOKEN });
-    const refused = await put(`${url}/stock/secret`, { key: 'product:secret', fencingToken: TOKEN - 1 });
+    await put(`${url}/stock/secret/patient`, { key: 'product:secret', fencingToken: TOKEN });
+    const refused = await put(`${url}/stock/secret/patient`, { key: 'product:secret', fencingToken: TOKEN - 1 });
     expect(refused.status).toBe(412);
     expect(await refused.text()).not.toContain('secret');
     expect(log.lines.join()).toContain('of lock "product:secret" is too old');

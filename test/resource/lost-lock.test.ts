@@ -12,10 +12,13 @@ it('a write that is refused under a lost lock is told as the outcome of its loss
     client.disconnect();
     await redis.stop();
   });
-  const [first, second] = await Promise.all([openLocks({ redis: redis.url }), openLocks({ redis: redis.url })]);
+  const [first, second] = await Promise.all([
+    openLocks({ redis: redis.url, commandTimeoutMs: 20_000 }),
+    openLocks({ redis: redis.url, commandTimeoutMs: 20_000 }),
+  ]);
   const fence = new RedisFence(client);
 
-  const late = first.withLock('tea', { ttlMs: 100, watchdog: false }, async (lock) => {
+  const late = first.withLock('tea', { ttlMs: 1_000, watchdog: false }, async (lock) => {
     await until(() => !lock.isHeld, { what: 'its lease is over' });
     await second.withLock('tea', (newer) => fence.write('tea', newer.fencingToken, 'new'));
     await fence.write('tea', lock.fencingToken, 'late');

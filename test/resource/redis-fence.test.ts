@@ -8,8 +8,11 @@ import { RedisServer } from '../support/redis-server.js';
 const MAX = Number.MAX_SAFE_INTEGER;
 
 let redis: RedisServer;
+/** It gets ready while the other tests run. */
+let starting: Promise<RedisCluster>;
 
 beforeAll(async () => {
+  starting = RedisCluster.start();
   redis = await RedisServer.start();
 });
 
@@ -19,6 +22,7 @@ beforeEach(async () => {
 
 afterAll(async () => {
   await redis.stop();
+  await (await starting).stop();
 });
 
 function connect(options: object = {}): Redis {
@@ -201,13 +205,9 @@ describe('a RedisFence', () => {
   });
 
   it('works on a Cluster', async () => {
-    const servers = await RedisCluster.start();
-    const nodes = servers.nodes.map(({ port }) => ({ host: '127.0.0.1', port }));
+    const nodes = (await starting).nodes.map(({ port }) => ({ host: '127.0.0.1', port }));
     const client = new Cluster(nodes);
-    onTestFinished(async () => {
-      client.disconnect();
-      await servers.stop();
-    });
+    onTestFinished(() => client.disconnect());
     const fence = new RedisFence(client);
     for (const key of ['tea', 'coffee', 'biscuits', '{x}']) {
       await fence.write(key, 34, key);

@@ -250,10 +250,10 @@ describe.each(DATABASES)('on %s', (_name, open) => {
     async function pauseBeforeWrite(write: 'writeBoxes' | 'writeNaively') {
       const [first, second] = [writers[0]!, writers[1]!];
       const key = `${table}:tea`;
-      const token = await first.acquire(key, { ttlMs: 300 });
+      const token = await first.acquire(key, { ttlMs: 1_000 });
       const read = await first.readBoxes('tea');
       first.pause();
-      expect(await second.acquire(key, { ttlMs: 10_000 })).toBeGreaterThan(token);
+      expect(await second.acquire(key, { ttlMs: 60_000 })).toBeGreaterThan(token);
       expect(await second[write]('tea', (await second.readBoxes('tea')) + 5)).toBe(true);
       await second.release();
       const late = first[write]('tea', read + 1);

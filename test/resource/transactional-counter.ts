@@ -30,6 +30,11 @@ export class TransactionalCounter extends DrivenProcess {
     return this.ask('addMany', counting, id, count);
   }
 
+  /** What it has counted and was warned of; commits are held no longer. */
+  forget(): Promise<void> {
+    return this.ask('forget');
+  }
+
   /** Transactions stop before their commit from now on, until `letCommit`. */
   holdCommits(): Promise<void> {
     return this.ask('holdCommits');

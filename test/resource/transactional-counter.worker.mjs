@@ -113,7 +113,10 @@ decorate('claimed', Transactional(), Locked('counter:{0}'));
 
 class App {}
 const insideTransaction = () => transactions.getStore() !== undefined;
-Module({ imports: [RedisLockModule.forRoot({ redis, insideTransaction })], providers: [Counter] })(App);
+Module({
+  imports: [RedisLockModule.forRoot({ redis, commandTimeoutMs: 20_000, insideTransaction })],
+  providers: [Counter],
+})(App);
 const warnings = [];
 const logger = { log() {}, warn: (message) => warnings.push(message), error: (message) => warnings.push(message) };
 const app = await NestFactory.createApplicationContext(App, { logger });
@@ -124,6 +127,13 @@ serve({
   add: (method, id) => counter[method](id),
   async addMany(method, id, count) {
     await Promise.all(Array.from({ length: count }, () => counter[method](id)));
+  },
+  forget() {
+    letCommit?.();
+    mayCommit = Promise.resolve();
+    reads = 0;
+    isAtCommit = false;
+    warnings.length = 0;
   },
   /** From now on transactions stop before their commit. */
   holdCommits() {

@@ -4,17 +4,21 @@ import { cp, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { onTestFinished } from 'vitest';
 import type { Figures } from '../../sample-app/demonstration/demonstration.js';
 import { killWithParent } from '../../servers/kill-with-parent.js';
 import { until } from '../support/until.js';
 
 export const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const BARE_MACHINE = `${ROOT}node_modules/.cache/nest-redis-lock-sample-${process.pid}`;
 const NEST = `${ROOT}node_modules/@nestjs/cli/bin/nest.js`;
 
 /** Compiles the sample app as `npm start` does. */
 export async function buildSampleApp(): Promise<void> {
   await promisify(execFile)(process.execPath, [NEST, 'build'], { cwd: ROOT });
+}
+
+export function removeBareMachine(): Promise<void> {
+  return rm(BARE_MACHINE, { recursive: true, force: true });
 }
 
 /** The compiled sample app, started as `npm start` starts it. */
@@ -38,12 +42,10 @@ export class SampleApp {
 
   /** As on a machine without redis-server and apt: a copy beside which no server was unpacked, with nothing on its PATH. */
   static async onBareMachine(args: string[]): Promise<SampleApp> {
-    const folder = `${ROOT}node_modules/.cache/nest-redis-lock-sample-${process.pid}`;
-    onTestFinished(() => rm(folder, { recursive: true, force: true }));
-    await cp(`${ROOT}dist-sample`, folder, { recursive: true });
-    await writeFile(join(folder, 'package.json'), '{ "type": "module" }');
-    await writeFile(join(folder, 'package-lock.json'), '{}'); // the mark of the folder that .redis/ stands in
-    return new SampleApp(args, { REDIS_SERVER: '', PATH: join(folder, 'no-such-folder') }, folder);
+    await cp(`${ROOT}dist-sample`, BARE_MACHINE, { recursive: true });
+    await writeFile(join(BARE_MACHINE, 'package.json'), '{ "type": "module" }');
+    await writeFile(join(BARE_MACHINE, 'package-lock.json'), '{}'); // the mark of the folder that .redis/ stands in
+    return new SampleApp(args, { REDIS_SERVER: '', PATH: join(BARE_MACHINE, 'no-such-folder') }, BARE_MACHINE);
   }
 
   async exitCode(): Promise<number | null> {

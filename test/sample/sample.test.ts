@@ -1,14 +1,15 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { dirname, join, relative } from 'node:path';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { until } from '../support/until.js';
-import { buildSampleApp, ROOT, SampleApp } from './sample-app.js';
+import { buildSampleApp, removeBareMachine, ROOT, SampleApp } from './sample-app.js';
 
-beforeAll(buildSampleApp, 60_000);
+beforeAll(buildSampleApp, 300_000);
+afterAll(removeBareMachine);
 
-describe('npm start', () => {
-  // Both at the same time: they mostly wait, for nights and leases.
+describe('npm start', { timeout: 180_000 }, () => {
+  // Two at a time: they mostly wait, for nights, leases and processes that start.
   it.concurrent(
     'shows three instances on Redis: the stock sold exactly, one nightly job, a killed holder replaced',
     async () => {
@@ -26,13 +27,12 @@ describe('npm start', () => {
       expect(sample.stderr).toMatch(/oversold +\d+ ! +0\n/);
       expect(sample.stderr).toContain('All figures hold.');
     },
-    90_000,
   );
 
   it.concurrent(
-    'shows the same on memory with one instance, and says what that cannot show',
+    'shows the same in memory where no redis-server is found or can be unpacked, and says what was tried and what to do',
     async () => {
-      const sample = new SampleApp(['--memory', '--json']);
+      const sample = await SampleApp.onBareMachine(['--json']);
       expect(await sample.exitCode(), sample.stderr).toBe(0);
       const { unlocked, locked, nights, crash, ...run } = sample.figures;
       expect(run).toEqual({ locks: 'memory', instances: 1, problems: [] });
@@ -40,12 +40,21 @@ describe('npm start', () => {
       expect(locked).toMatchObject({ sold: locked.stock, oversold: 0, errors: 0, left: 0 });
       expect(nights).toEqual({ nights: 3, ticks: 9, ran: 3, skipped: 6 });
       expect(crash).toMatchObject({ lateWriteRefused: true, boxes: crash.boxesExpected });
-      expect(sample.stderr).toContain('What it cannot show: several instances.');
+      const said = sample.stderr.replaceAll(/\s+/g, ' ');
+      expect(said).toContain('one instance of the shop; locks kept in: memory of one process, for want of a Redis.');
+      expect(said).toContain('No redis-server on the PATH or in .redis/, and none could be unpacked by apt-get');
+      expect(said).toContain('Or set REDIS_URL to a Redis that runs.');
+      expect(said).toContain('What it cannot show: several instances.');
     },
-    90_000,
   );
 
-  it('stays up with --serve until Ctrl-C', async () => {
+  it('says in a sentence why it cannot run', async () => {
+    const sample = new SampleApp([], { REDIS_SERVER: '/no/such/server' });
+    expect(await sample.exitCode()).toBe(1);
+    expect(sample.stderr).toContain('The sample could not run: REDIS_SERVER must name an executable file');
+  });
+
+  it.concurrent('stays up with --serve until Ctrl-C', async () => {
     const sample = new SampleApp(['--serve', '--memory']);
     const { A } = await sample.addresses();
     const purchase = await fetch(`${A}/products/tea/purchases`, { method: 'POST' });
@@ -53,9 +62,9 @@ describe('npm start', () => {
     expect(await (await fetch(`${A}/products/tea`)).json()).toEqual({ sku: 'tea', boxes: 49 });
     sample.kill('SIGINT');
     expect(await sample.exitCode(), sample.stderr).toBe(0);
-  }, 90_000);
+  });
 
-  it('leaves neither a shop nor a Redis behind when it is killed -9', async () => {
+  it.concurrent('leaves neither a shop nor a Redis behind when it is killed -9', async () => {
     const sample = new SampleApp(['--serve']);
     const addresses = Object.values(await sample.addresses());
     const ports = addresses.map((address) => Number(new URL(address).port));
@@ -65,25 +74,6 @@ describe('npm start', () => {
     await until(async () => !(await Promise.all(ports.map(isListening))).includes(true), {
       what: 'nobody listens on the ports of the shops, the warehouse and Redis',
     });
-  }, 90_000);
-
-  it('runs in memory where no redis-server is found or can be unpacked, and says what was tried and what to do', async () => {
-    const sample = await SampleApp.onBareMachine(['--serve']);
-    expect(await sample.addresses()).not.toHaveProperty('B');
-    const introduction = sample.stdout.replaceAll(/\s+/g, ' ');
-    expect(introduction).toContain(
-      'one instance of the shop; locks kept in: memory of one process, for want of a Redis.',
-    );
-    expect(introduction).toContain('No redis-server on the PATH or in .redis/, and none could be unpacked by apt-get');
-    expect(introduction).toContain('Or set REDIS_URL to a Redis that runs.');
-    sample.kill('SIGINT');
-    expect(await sample.exitCode(), sample.stderr).toBe(0);
-  }, 90_000);
-
-  it('says in a sentence why it cannot run', async () => {
-    const sample = new SampleApp([], { REDIS_SERVER: '/no/such/server' });
-    expect(await sample.exitCode()).toBe(1);
-    expect(sample.stderr).toContain('The sample could not run: REDIS_SERVER must name an executable file');
   });
 
   it('says which options there are', async () => {

@@ -62,7 +62,7 @@ beforeAll(async () => {
   server = await RedisServer.start();
   [client, listener] = [new Redis(server.url), new Redis(server.url)];
   await client.ping();
-  runner = new ScriptRunner(portOf(client), 5_000);
+  runner = new ScriptRunner(portOf(client), 30_000);
   listener.on('message', (_channel, text) => void heard.push(text));
   await listener.subscribe(CHANNEL);
 });

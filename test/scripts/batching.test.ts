@@ -37,7 +37,7 @@ describe('A ScriptRunner', () => {
     await server.stop();
   });
   beforeEach(async () => {
-    runner = new ScriptRunner(portOf(client), 5_000);
+    runner = new ScriptRunner(portOf(client), 30_000);
     await client.flushall();
     // So that no first use of a script adds to the counts.
     await acquire('warm-up');
@@ -269,7 +269,7 @@ describe('A ScriptRunner', () => {
     const half = new Redis({ port: server.port, host: '127.0.0.1', username: 'half', password: 'any' });
     await half.ping();
     await acquire('held', 'somebody');
-    runner = new ScriptRunner(portOf(half), 5_000);
+    runner = new ScriptRunner(portOf(half), 30_000);
     const outcomes = await allSettled(() => [acquire('free'), acquire('held')]);
     half.disconnect();
     expect(outcomes).toEqual(
@@ -282,7 +282,7 @@ describe('A ScriptRunner', () => {
     await client.call('ACL', 'SETUSER', 'limited', 'on', 'nopass', '~allowed:*', `~${FENCE}`, '+@all');
     const limited = new Redis({ port: server.port, host: '127.0.0.1', username: 'limited', password: 'any' });
     await limited.ping();
-    runner = new ScriptRunner(portOf(limited), 5_000);
+    runner = new ScriptRunner(portOf(limited), 30_000);
     const keys = Array.from({ length: 150 }, (_, index) => (index === 75 ? 'forbidden' : `allowed:${index}`));
     const outcomes = await allSettled(() => keys.map((key) => acquire(key)));
     limited.disconnect();

@@ -20,7 +20,7 @@ beforeAll(async () => {
   server = await RedisServer.start();
   client = new Redis(server.url);
   await client.ping();
-  runner = new ScriptRunner(portOf(client), 5_000);
+  runner = new ScriptRunner(portOf(client), 30_000);
 });
 beforeEach(() => client.flushall());
 afterAll(async () => {

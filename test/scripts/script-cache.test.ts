@@ -44,7 +44,7 @@ describe('The script cache of Redis', () => {
   beforeAll(async () => {
     server = await RedisServer.start();
     client = new Redis(server.url);
-    runner = new ScriptRunner(portOf(client), 5_000);
+    runner = new ScriptRunner(portOf(client), 30_000);
   });
   afterAll(async () => {
     client.disconnect();

@@ -5,7 +5,6 @@ import type { AcquireOptions } from '../../lib/api/options.js';
 import type { RedisLockSettings } from '../../lib/compose/redis-lock-options.js';
 import type { LockService } from '../../lib/core/service/lock.service.js';
 import { Gate } from '../support/gate.js';
-import { LockProcess } from '../support/lock-process.js';
 import { openLocks } from '../support/open-locks.js';
 import { queued, untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
@@ -278,19 +277,6 @@ describe('other processes have their turn', () => {
     const { order } = await served('rounds', [9, 9, 9, 9], { cohortPasses: 2 });
     expect(order).toBe('AAABBBCCCDDD'.repeat(3));
   });
-
-  it('in real processes too: never two at a time, no token twice, and every token after those before', async () => {
-    const start = () => LockProcess.start({ redis: server.url, cohortPasses: 10 });
-    const processes = await Promise.all([start(), start(), start()]);
-    const duty = { waiters: 20, turns: 10, request: { waitMs: 60_000 } };
-    const turns = (await Promise.all(processes.map((each) => each.turns('alternate', duty)))).flat();
-    expect(turns).toHaveLength(600);
-    const byTime = turns.sort((a, b) => Number(BigInt(a.from) - BigInt(b.from)));
-    const overlaps = byTime.filter(({ from }, index) => index > 0 && BigInt(from) < BigInt(byTime[index - 1]!.to));
-    expect(overlaps).toEqual([]);
-    const tokens = byTime.map(({ fencingToken }) => fencingToken);
-    expect(tokens).toEqual([...new Set(tokens)].sort((a, b) => a - b));
-  });
 });
 
 describe('a crowd of calls', () => {
@@ -400,16 +386,6 @@ describe('Those to whom a lock was passed on', () => {
     await Promise.all(Array.from({ length: 4 }, turn));
     expect(batches(owners)).toBeLessThan(4);
     expect(events).toEqual(Array.from({ length: 4 }, () => ['acquired', 'released']).flat());
-  });
-
-  it('leave no timer of their wait behind', async () => {
-    const locks = await open();
-    const timers = () => process.getActiveResourcesInfo().filter((resource) => resource === 'Timeout').length;
-    const before = timers();
-    const turn = () => locks.withLock('timers', { waitMs: 60_000 }, async () => timers());
-    const during = await Promise.all(Array.from({ length: 20 }, turn));
-    expect(Math.max(...during)).toBeGreaterThan(before);
-    await until(() => timers() <= before, { what: 'their timers are gone' });
   });
 });
 

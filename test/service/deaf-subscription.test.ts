@@ -1,18 +1,14 @@
-import { Cluster } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { RedisLockSettings } from '../../lib/compose/redis-lock-options.js';
 import type { LockService } from '../../lib/core/service/lock.service.js';
 import { RedlockNodes } from '../support/redlock-nodes.js';
 import { openLocks } from '../support/open-locks.js';
-import { queued, subscribers, untilQueued, untilSubscribers } from '../support/queue.js';
-import { RedisCluster } from '../support/redis-cluster.js';
+import { subscribers, untilQueued, untilSubscribers } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { ownerOn } from '../support/stored.js';
-
-const HOLD_MS = 10;
+import { contender, HOLD_MS, listens, shareOf } from './contender.js';
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -24,43 +20,6 @@ async function proxyTo(port: number): Promise<TcpProxy> {
   const proxy = await TcpProxy.start(port);
   onTestFinished(() => proxy.stop());
   return proxy;
-}
-
-/** Takes the lock again and again, with pauses between, until the test has finished. */
-function contender(locks: LockService, key: string, pauseMs = 0): { turns: number } {
-  const count = { turns: 0 };
-  let isOver = false;
-  const contend = async () => {
-    while (!isOver) {
-      await locks.withLock(key, { waitMs: 60_000 }, () => sleep(HOLD_MS));
-      count.turns++;
-      if (pauseMs > 0) await sleep(pauseMs);
-    }
-  };
-  const contending = contend().catch(() => {}); // ended by the end of the test
-  onTestFinished(async () => {
-    isOver = true;
-    await contending;
-  });
-  return count;
-}
-
-/** Waits once, from when on it listens. */
-async function listens(locks: LockService, key: string): Promise<void> {
-  const count = await subscribers(server);
-  await server.command('SET', `lock:{${key}}`, 'a person');
-  const waiting = locks.acquire(key);
-  await untilSubscribers(server, count + 1);
-  await server.command('DEL', `lock:{${key}}`);
-  await (await waiting).release();
-}
-
-/** How many turns the victim had while each of the others had so many. */
-async function shareOf(victim: { turns: number }, others: { turns: number }[], turns: number): Promise<number> {
-  const before = victim.turns;
-  const goals = others.map((other) => other.turns + turns);
-  await until(() => others.every((other, index) => other.turns >= goals[index]!), { what: `${turns} turns of each` });
-  return (victim.turns - before) / turns;
 }
 
 describe('a process whose subscription the server has closed without its knowledge', () => {
@@ -102,43 +61,12 @@ describe('a process whose subscription the server has closed without its knowled
     for (const node of nodes.servers) await untilSubscribers(node, 2);
   });
 
-  it.each([true, false])(
-    'a process with a dead subscription listens again to a Cluster (sharded: %s) [G104]',
-    async (sharded) => {
-      const cluster = await RedisCluster.start();
-      onTestFinished(() => cluster.stop());
-      if (!sharded) await cluster.forbid();
-      const proxies = await Promise.all(cluster.nodes.map(({ port }) => proxyTo(port)));
-      const natMap = Object.fromEntries(
-        cluster.nodes.map(({ port }, index) => [
-          `127.0.0.1:${port}`,
-          { host: '127.0.0.1', port: proxies[index]!.port },
-        ]),
-      );
-      const services = await Promise.all(
-        [{ natMap }, {}].map((options) =>
-          openLocks({ redis: () => new Cluster([{ host: '127.0.0.1', port: cluster.nodes[0]!.port }], options) }),
-        ),
-      );
-      const listening = async () =>
-        (await Promise.all(cluster.nodes.map((node) => subscribers(node)))).reduce((sum, count) => sum + count);
-      const [victim, other] = services.map((locks) => contender(locks, 'half-open'));
-      await until(async () => (await listening()) === 2, { what: 'both listen' });
-      for (const proxy of proxies) proxy.hideCloses();
-      for (const node of cluster.nodes) await node.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
-      await until(async () => (await listening()) === 2, { what: 'both listen again' });
-      const had = victim!.turns;
-      await until(() => victim!.turns >= had + 5, { what: 'it has turns again' });
-      expect(await shareOf(victim!, [other!], 10)).toBeGreaterThan(0.5);
-    },
-  );
-
   it('a process with a dead subscription keeps its place in the queue of a fair lock, although a release found that nobody hears it [G105]', async () => {
     const proxy = await proxyTo(server.port);
     const fair = true;
     const deaf = await openLocks({ redis: proxy.url, fair });
     const [holding, second, late] = await Promise.all([1, 2, 3].map(() => openLocks({ redis: server.url, fair })));
-    await listens(deaf, 'before');
+    await listens(server, deaf, 'before');
     const holder = await holding!.acquire('place');
     const order: string[] = [];
     const call = (locks: LockService, name: string) =>
@@ -166,7 +94,7 @@ describe('a process whose subscription the server has closed without its knowled
   it('finds that out when its main connection was made anew', async () => {
     const proxy = await proxyTo(server.port);
     const locks = await openLocks({ redis: proxy.url });
-    await listens(locks, 'before the main connection breaks');
+    await listens(server, locks, 'before the main connection breaks');
     const count = await subscribers(server);
     proxy.hideCloses();
     await server.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
@@ -179,27 +107,5 @@ describe('a process whose subscription the server has closed without its knowled
       return (await subscribers(server)) === count;
     };
     await until(listensAgain, { what: 'it listens again' });
-  });
-
-  it('a process that may not subscribe again is granted the lock unheard [G106]', async () => {
-    await server.command('ACL', 'SETUSER', 'deafened', 'on', '>secret', '~*', '&*', '+@all');
-    const url = server.url.replace('//', '//deafened:secret@');
-    const [deafened, others] = [await openLocks({ redis: url }), await openLocks({ redis: server.url })];
-    await listens(deafened, 'before it is deafened');
-    const holder = await others.acquire('deafened');
-    const waiting = deafened.acquire('deafened', { waitMs: 60_000 });
-    await untilQueued(server, 'deafened', 1);
-    const lastSign = async () => String(await server.command('ZRANGE', 'lock:{deafened}:queue', 0, 0)).charAt(0);
-    expect(await lastSign()).toBe('h');
-    await server.command('ACL', 'SETUSER', 'deafened', '-subscribe');
-    await server.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
-    await until(async () => (await lastSign()) === 'u', { what: 'it waits to be granted unheard' });
-    expect(await queued(server, 'deafened')).toBe(1);
-    await holder.release();
-    const owner = await ownerOn(server, 'deafened');
-    expect(owner).not.toBe(holder.owner);
-    const lock = await waiting;
-    expect(lock.owner).toBe(owner);
-    await lock.release();
   });
 });

@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { LockService } from '../../lib/core/service/lock.service.js';
-import { LockProcess } from '../support/lock-process.js';
 import { openLocks } from '../support/open-locks.js';
 import { queued, untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
@@ -89,35 +88,6 @@ describe('with fair: true', () => {
     await holder.release();
     await Promise.all(calls);
     expect(order).toEqual(['first', 'second']);
-  });
-
-  it('calls of several processes with fair: true are served in the order of their arrival [G116]', async () => {
-    const start = () => LockProcess.start({ redis: server.url, fair: true });
-    const [processes, holding] = [await Promise.all([start(), start()]), (await openFair(1))[0]!];
-    for (const each of processes) {
-      const holder = await holding.acquire('warm');
-      const waiting = each.acquire('warm');
-      await untilQueued(server, 'warm', 1);
-      await holder.release();
-      await waiting;
-      await each.release('warm');
-    }
-    const holder = await holding.acquire('processes');
-    const order: number[] = [];
-    const calls: Promise<void>[] = [];
-    for (const [place, index] of [1, 0, 1, 0, 0, 1].entries()) {
-      const each = processes[index]!;
-      const serve = async () => {
-        await each.acquire('processes');
-        order.push(index);
-        await each.release('processes');
-      };
-      calls.push(serve());
-      await untilQueued(server, 'processes', place + 1);
-    }
-    await holder.release();
-    await Promise.all(calls);
-    expect(order).toEqual([1, 0, 1, 0, 0, 1]);
   });
 
   it('calls with different ttls and without watchdog keep that order', async () => {

@@ -1,17 +1,16 @@
-import { Cluster, Redis, type ClusterOptions, type RedisOptions } from 'ioredis';
+import { Redis, type RedisOptions } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { validityMs } from '../../lib/core/time/clock.js';
 import type { LockService } from '../../lib/core/service/lock.service.js';
-import { LockProcess } from '../support/lock-process.js';
 import { openLocks } from '../support/open-locks.js';
-import { queued, subscribers, untilQueued, untilSubscribers } from '../support/queue.js';
-import { RedisCluster } from '../support/redis-cluster.js';
+import { subscribers, untilQueued, untilSubscribers } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
 import { loadScripts, scriptCalls } from '../support/script-calls.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 import { ownerOn } from '../support/stored.js';
+import { isHandedTo, listens } from './hand-off.js';
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -22,70 +21,27 @@ afterAll(() => server.stop());
 
 const open = () => openLocks({ redis: server.url });
 
-/** The other service has waited for some lock before, so it hears of its turns. */
-async function listens(
-  locks: LockService,
-  others: LockService,
-  key: string,
-  on: readonly RedisServer[] = [server],
-): Promise<void> {
-  const before = await sum(on, channels);
-  const holder = await locks.acquire(`before ${key}`);
-  const waiting = others.acquire(`before ${key}`);
-  await until(async () => (await sum(on, channels)) > before, { what: 'it listens' });
-  await holder.release();
-  await (await waiting).release();
-}
-
-async function channels(server: RedisServer): Promise<number> {
-  return ((await server.command('PUBSUB', 'CHANNELS', '*inbox:*')) as string[]).length;
-}
-
 /** The other service waits for the lock, and gets it. @returns how many script calls that took, from the release on */
-async function handedOver(locks: LockService, others: LockService, key: string, on = [server]): Promise<number> {
+async function handedOver(locks: LockService, others: LockService, key: string): Promise<number> {
   const holder = await locks.acquire(key);
   const waiting = others.acquire(key);
-  await until(async () => (await sum(on, (each) => queued(each, key).catch(() => 0))) === 1, { what: 'it waits' });
-  await Promise.all(on.map((each) => each.resetCalls()));
+  await untilQueued(server, key, 1);
+  await server.resetCalls();
   await holder.release();
   const lock = await waiting;
   expect(lock.isHeld).toBe(true);
   expect(lock.fencingToken).toBeGreaterThan(holder.fencingToken);
   await others.isLocked(key); // asked behind the extension
-  const calls = await sum(on, scriptCalls);
+  const calls = await scriptCalls(server);
   await lock.release();
   return calls - 1;
-}
-
-async function sum(servers: readonly RedisServer[], count: (server: RedisServer) => Promise<number>): Promise<number> {
-  return (await Promise.all(servers.map(count))).reduce((a, b) => a + b, 0);
 }
 
 describe('a lock that is released while another service waits', () => {
   it('is had by one release and one confirmation', async () => {
     const [locks, others] = [await open(), await open()];
-    await listens(locks, others, 'direct');
+    await listens([server], locks, others, 'direct');
     expect(await handedOver(locks, others, 'direct')).toBe(2);
-  });
-
-  it('a released lock reaches a waiter in another process by one release and one confirmation [G99]', async () => {
-    const [holder, waiter] = await Promise.all([start(), start()]);
-    const before = await channels(server);
-    await holder.acquire('before');
-    const earlier = waiter.acquire('before');
-    await until(async () => (await channels(server)) > before, { what: 'it listens' });
-    await holder.release('before');
-    await earlier;
-    const { fencingToken } = await holder.acquire('processes');
-    const waiting = waiter.acquire('processes');
-    await untilQueued(server, 'processes', 1);
-    await server.resetCalls();
-    await holder.release('processes');
-    const lock = await waiting;
-    await until(async () => (await scriptCalls(server)) === 2, { what: 'it extends what was handed over' });
-    expect(lock.owner).toContain(`/${waiter.pid}/`);
-    expect(lock.fencingToken).toBeGreaterThan(fencingToken);
-    expect(await queued(server, 'processes')).toBe(0);
   });
 
   it('is had by who came first of several services', async () => {
@@ -149,7 +105,7 @@ describe('a lock that is released while another service waits', () => {
 
   it('by force is had by one command and one confirmation, too', async () => {
     const [locks, others] = [await open(), await open()];
-    await listens(locks, others, 'by-force');
+    await listens([server], locks, others, 'by-force');
     const holder = await locks.acquire('by-force');
     const waiting = others.acquire('by-force');
     await untilQueued(server, 'by-force', 1);
@@ -273,131 +229,16 @@ describe('a service listens for its turns', () => {
 });
 
 const HANDED: [string, RedisOptions][] = [
-  ['default options', {}],
   ['RESP2', { protocol: 2 }],
   ['stringNumbers', { stringNumbers: true }],
   ['a key prefix', { keyPrefix: 'app:' }],
-  ['another database', { db: 3 }],
   ['auto-pipelining', { enableAutoPipelining: true }],
   ['no offline queue', { enableOfflineQueue: false }],
   ['no ready check', { enableReadyCheck: false }],
   ['a lazy connection', { lazyConnect: true }],
   ['no resubscription', { autoResubscribe: false }],
-  ['a password', { username: 'app', password: 'secret' }],
 ];
 
-it.each(HANDED)('clients of the application may have %s: they are handed locks, too', async (name, options) => {
-  await server.command('ACL', 'SETUSER', 'app', 'on', '>secret', 'allkeys', 'allchannels', 'allcommands');
-  const make = () => {
-    const client = new Redis({ port: server.port, host: '127.0.0.1', ...options });
-    onTestFinished(() => client.disconnect());
-    return openLocks({ redis: client });
-  };
-  const [locks, others, key] = [await make(), await make(), `handed ${name}`];
-  await listens(locks, others, key);
-  const holder = await locks.acquire(key);
-  const waiting = others.acquire(key);
-  const queue = `${options.keyPrefix ?? ''}lock:{${key}}:queue`;
-  const entries = new Redis({ port: server.port, host: '127.0.0.1', db: options.db });
-  onTestFinished(() => entries.disconnect());
-  await until(async () => (await entries.zcount(queue, 0, '+inf')) === 1, { what: 'it waits' });
-  await server.resetCalls();
-  await holder.release();
-  await waiting;
-  await until(async () => (await scriptCalls(server)) === 2, { what: 'it extends what was handed over' });
-});
-
-describe('in a Cluster without sharded publish/subscribe', () => {
-  let cluster: RedisCluster;
-  beforeAll(async () => {
-    cluster = await RedisCluster.start(3);
-    await cluster.forbid();
-    await Promise.all(cluster.nodes.map(loadScripts));
-  });
-  afterAll(() => cluster.stop());
-
-  const connect = (options: ClusterOptions) =>
-    new Cluster(
-      cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port })),
-      options,
-    );
-
-  const CLUSTERS: [string, ClusterOptions][] = [
-    ['default options', {}],
-    ['a key prefix', { keyPrefix: 'app:' }],
-    ['a key prefix for its nodes', { redisOptions: { keyPrefix: 'app:' } }],
-    ['a password', { redisOptions: { username: 'app', password: 'secret' } }],
-  ];
-
-  it.each(CLUSTERS)('locks are handed over on every node (%s)', async (name, options) => {
-    // Who has lost the password could not subscribe.
-    for (const node of cluster.nodes) {
-      await node.command(
-        'ACL',
-        'SETUSER',
-        'app',
-        'on',
-        '>secret',
-        'allkeys',
-        'allchannels',
-        'allcommands',
-        '-ssubscribe',
-      );
-      await node.command('ACL', 'SETUSER', 'default', options.redisOptions?.password ? 'resetchannels' : 'allchannels');
-    }
-    onTestFinished(async () => {
-      for (const node of cluster.nodes) await node.command('ACL', 'SETUSER', 'default', 'allchannels');
-    });
-    const keyPrefix = options.keyPrefix ?? options.redisOptions?.keyPrefix ?? '';
-    const locks = await openLocks({ redis: () => connect(options) });
-    const handed = connect(options);
-    onTestFinished(() => handed.disconnect());
-    const others = await openLocks({ redis: handed });
-    await listens(locks, others, name, cluster.nodes);
-    const counts: number[] = [];
-    for (let index = 0; index < 6; index++) {
-      const key = `${name} ${index}`;
-      const holder = await locks.acquire(key);
-      const waiting = others.acquire(key);
-      const queue = `${keyPrefix}lock:{${key}}:queue`;
-      const entries = (node: RedisServer) => node.command('ZCOUNT', queue, '0', '+inf').then(Number, () => 0);
-      await until(async () => (await sum(cluster.nodes, entries)) === 1, { what: 'it waits' });
-      await Promise.all(cluster.nodes.map((node) => node.resetCalls()));
-      await holder.release();
-      const lock = await waiting;
-      await until(async () => (await sum(cluster.nodes, scriptCalls)) >= 2, {
-        what: 'it extends what was handed over',
-      });
-      counts.push(await sum(cluster.nodes, scriptCalls));
-      expect(lock.fencingToken).toBeGreaterThan(holder.fencingToken);
-      await lock.release();
-    }
-    expect(counts).toEqual([2, 2, 2, 2, 2, 2]);
-    expect(await sum(cluster.nodes, channels)).toBe(1);
-    await others.onApplicationShutdown();
-    await until(async () => (await sum(cluster.nodes, channels)) === 0, { what: 'nobody listens' });
-    expect(await handed.ping()).toBe('PONG');
-  });
-
-  it('a grant stands although the node that makes it does not see who listens: nobody else is woken', async () => {
-    const make = () => openLocks({ redis: () => connect({}), fair: true });
-    const services = await Promise.all([make(), make(), make()]);
-    const places = (key: string) => sum(cluster.nodes, (node) => queued(node, key).catch(() => 0)); // two of three say that it is elsewhere
-    for (const key of ['stands 1', 'stands 2', 'stands 3', 'stands 4']) {
-      const holder = await services[0]!.acquire(key);
-      const order: number[] = [];
-      const calls: Promise<void>[] = [];
-      for (let index = 0; index < 9; index++) {
-        calls.push(services[index % 3]!.withLock(key, () => void order.push(index)));
-        await until(async () => (await places(key)) === index + 1, { what: `${index + 1} wait` });
-      }
-      await holder.release();
-      await Promise.all(calls);
-      expect(order).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8]);
-    }
-  });
-});
-
-function start(): Promise<LockProcess> {
-  return LockProcess.start({ redis: server.url });
-}
+it.each(HANDED)('clients of the application may have %s: they are handed locks, too', (name, options) =>
+  isHandedTo(server, `handed ${name}`, options),
+);

@@ -1,4 +1,4 @@
-import type { Listener, Peer } from './network.js';
+import type { Connecting, Listener, Peer, RemotePeer } from './peer.js';
 import type { Scheduler } from './scheduler.js';
 
 /** The shortest and the longest way of a packet on one machine, in microseconds. */
@@ -10,15 +10,6 @@ export interface LinkOptions {
   /** Called with what is sent and never arrives. */
   readonly onLost?: (bytes: Buffer) => void;
 }
-
-/** What the one who connects is told. */
-export interface Connecting {
-  onOpen(server: RemotePeer): void;
-  onRefused(): void;
-}
-
-/** An end of a connection, as the other one sees it: what it is told arrives later. */
-export type RemotePeer = Omit<Peer, 'now'>;
 
 export type Way = 'requests' | 'replies';
 

@@ -1,28 +1,9 @@
 import { EventEmitter } from 'node:events';
 import { Duplex } from 'node:stream';
-import { Link, type Connection, type RemotePeer } from './link.js';
+import { Link, type Connection } from './link.js';
+import type { Connecting, Listener, Peer, RemotePeer } from './peer.js';
 import type { SimulatedProcess, SimulatedTimer } from './process.js';
 import type { Scheduler } from './scheduler.js';
-
-/** One end of a connection: what the other end sends arrives there. */
-export interface Peer {
-  /** The time at this end, in microseconds. */
-  readonly now: number;
-  onBytes(bytes: Buffer): void;
-  /** The other end has sent all, or has closed the connection. */
-  onEnd(): void;
-  /** The connection broke. */
-  onReset(): void;
-}
-
-/** What accepts connections on a port. */
-export interface Listener {
-  /**
-   * @param client the other end: what it is told reaches it through the network
-   * @returns the end at the server
-   */
-  accept(client: RemotePeer): Peer;
-}
 
 const FIRST_PORT = 20_000;
 
@@ -55,6 +36,11 @@ export class Network {
 
   listenerOf(port: number): Listener | undefined {
     return this.#listeners.get(port);
+  }
+
+  /** A server connects to another one. @param client its end */
+  connect(port: number, client: Peer, connecting: Connecting): void {
+    this.#loopback.open(client, () => this.listenerOf(port), connecting);
   }
 
   /** @param linkTo what leads from this process to a port: by default, all that it connects to is on its own machine */

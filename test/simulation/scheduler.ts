@@ -64,8 +64,9 @@ export class Scheduler {
   step(): boolean {
     this.#steps++;
     if (this.#turn) {
-      if (!this.#turn.next().done) return true;
-      this.#turn = undefined;
+      // Its end is a step, too: only then is it known how far away the next event is.
+      if (this.#turn.next().done) this.#turn = undefined;
+      return true;
     }
     const event = this.#events.pop();
     if (!event) return false;

@@ -2,6 +2,10 @@ import { RedisServer } from './redis-server.js';
 import { until } from './until.js';
 
 const SLOTS = 16_384;
+/** After how long without an answer a node counts as failed, in milliseconds: while nodes start, they wait for about so long. */
+const STARTING_MS = 2_000;
+/** The same once they serve: longer than any test pauses one, so that the others serve meanwhile. */
+const SERVING_MS = 120_000;
 
 /** A real Redis Cluster of masters, each with an equal part of the slots. */
 export class RedisCluster {
@@ -55,6 +59,7 @@ export class RedisCluster {
       return info.includes(`cluster_known_nodes:${this.nodes.length + 1}`) && info.includes('cluster_state:ok');
     };
     await until(serves, { what: 'it knows the others, and their slots' });
+    await servesThroughPauses(replica);
     return replica;
   }
 
@@ -79,6 +84,7 @@ export class RedisCluster {
         }),
       ),
     );
+    await Promise.all(this.nodes.map(servesThroughPauses));
   }
 
   async #isComplete(node: RedisServer): Promise<boolean> {
@@ -94,7 +100,12 @@ export class RedisCluster {
 }
 
 function startNode(): Promise<RedisServer> {
-  return RedisServer.start({ args: ['--cluster-enabled', 'yes', '--cluster-node-timeout', '2000'] });
+  return RedisServer.start({ args: ['--cluster-enabled', 'yes', '--cluster-node-timeout', String(STARTING_MS)] });
+}
+
+/** From now on it goes on serving while another node is paused. */
+async function servesThroughPauses(node: RedisServer): Promise<void> {
+  await node.command('CONFIG', 'SET', 'cluster-node-timeout', SERVING_MS);
 }
 
 function slotsOf(index: number, masters: number): number[] {

@@ -1,12 +1,5 @@
-import { spawn, type ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { Redis, type RedisOptions } from 'ioredis';
-import { killWithParent } from '../../servers/kill-with-parent.js';
-import { candidatePort } from '../../servers/candidate-port.js';
-import { provideRedisServer } from '../../servers/find-redis-server.js';
+import { launchSentinel, type LaunchedSentinel } from './launch-sentinel.js';
 import { RedisServer } from './redis-server.js';
 import { TcpProxy } from './tcp-proxy.js';
 import { until } from './until.js';
@@ -54,7 +47,7 @@ export class SentinelGroup {
     await this.sentinels[0]!.beQuick();
     await until(async () => (await this.#primaryPorts()).every((port) => port !== this.primary.port), {
       what: 'all Sentinels name another primary',
-      timeoutMs: 15_000,
+      timeoutMs: 60_000,
     });
     const [port] = await this.#primaryPorts();
     const { server } = this.replicas.find((replica) => replica.server.port === port)!;
@@ -103,50 +96,23 @@ async function follow(primary: RedisServer, priority: number): Promise<Replica> 
   return { server, stream };
 }
 
-/** One Sentinel process. */
+/** One Sentinel. */
 class Sentinel {
   readonly #admin: Redis;
 
-  private constructor(
-    readonly port: number,
-    private readonly child: ChildProcess,
-    private readonly dir: string,
-  ) {
-    this.#admin = new Redis(port, '127.0.0.1', { protocol: 2, disableClientInfo: true, enableReadyCheck: false });
+  private constructor(private readonly launched: LaunchedSentinel) {
+    this.#admin = new Redis(this.port, '127.0.0.1', { protocol: 2, disableClientInfo: true, enableReadyCheck: false });
     this.#admin.on('error', () => {});
   }
 
+  get port(): number {
+    return this.launched.port;
+  }
+
   static async watch(primary: RedisServer): Promise<Sentinel> {
-    const binary = await provideRedisServer();
-    const dir = await mkdtemp(join(tmpdir(), 'redis-sentinel-'));
-    for (;;) {
-      const port = await candidatePort();
-      const config = join(dir, 'sentinel.conf');
-      await writeFile(
-        config,
-        [
-          `port ${port}`,
-          'bind 127.0.0.1',
-          `dir ${dir}`,
-          `sentinel monitor ${GROUP} 127.0.0.1 ${primary.port} ${QUORUM}`,
-          `sentinel down-after-milliseconds ${GROUP} ${PATIENCE_MS}`,
-          // For so long it leaves replicas alone that follow by way of a proxy.
-          `sentinel failover-timeout ${GROUP} 60000`,
-          '',
-        ].join('\n'),
-      );
-      const child = spawn(binary.path, [config, '--sentinel'], { env: binary.env, stdio: ['ignore', 'pipe', 'pipe'] });
-      killWithParent(child);
-      const output = await firstWords(child);
-      if (output.includes('+monitor')) {
-        const sentinel = new Sentinel(port, child, dir);
-        await sentinel.#hurry();
-        return sentinel;
-      }
-      if (output.includes('Address already in use')) continue;
-      await rm(dir, { recursive: true, force: true });
-      throw new Error(`redis-server --sentinel ended before it was ready, it printed:\n${output}`);
-    }
+    const sentinel = new Sentinel(await launchSentinel(GROUP, primary, { quorum: QUORUM, downAfterMs: PATIENCE_MS }));
+    await sentinel.#hurry();
+    return sentinel;
   }
 
   /** @returns when it has found these replicas and Sentinels, without which it could not replace the primary */
@@ -173,12 +139,7 @@ class Sentinel {
 
   async stop(): Promise<void> {
     this.#admin.disconnect();
-    if (this.child.exitCode === null && this.child.signalCode === null) {
-      const exited = once(this.child, 'exit');
-      this.child.kill('SIGKILL');
-      await exited;
-    }
-    await rm(this.dir, { recursive: true, force: true });
+    await this.launched.stop();
   }
 
   /**
@@ -195,23 +156,6 @@ class Sentinel {
     };
     await this.#admin.call('SENTINEL', 'DEBUG', ...Object.entries(periods).flat()).catch(() => {});
   }
-}
-
-/** What it prints until it watches the primary, or ends. */
-function firstWords(child: ChildProcess): Promise<string> {
-  return new Promise((resolve, reject) => {
-    let output = '';
-    const read = (text: string): void => {
-      output += text;
-      if (!output.includes('+monitor')) return;
-      child.stdout!.off('data', read).resume();
-      resolve(output);
-    };
-    child.stdout!.setEncoding('utf8').on('data', read);
-    child.stderr!.setEncoding('utf8').on('data', read);
-    child.once('error', reject);
-    child.once('close', () => resolve(output));
-  });
 }
 
 function fieldsOf(reply: unknown): Record<string, string> {

@@ -3,9 +3,9 @@ import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Redis } from 'ioredis';
 import { provideRedisServer, type RedisBinary } from '../../servers/find-redis-server.js';
 import { launchRedisServer } from '../../servers/launch-redis-server.js';
+import { AdminConnection } from './admin-connection.js';
 
 export interface RedisServerOptions {
   /** Further settings, such as `['--appendonly', 'yes']`; they override the defaults. */
@@ -19,7 +19,7 @@ export interface RedisServerOptions {
 /** A real Redis server on 127.0.0.1, which dies with this process however this process ends. */
 export class RedisServer {
   #process: ChildProcess;
-  #admin: Redis | undefined;
+  readonly #admin: AdminConnection;
 
   private constructor(
     child: ChildProcess,
@@ -29,6 +29,7 @@ export class RedisServer {
     private readonly args: readonly string[],
   ) {
     this.#process = child;
+    this.#admin = new AdminConnection(port);
   }
 
   static async start({ args = [], port, dir }: RedisServerOptions = {}): Promise<RedisServer> {
@@ -64,8 +65,7 @@ export class RedisServer {
 
   /** kill -9, which ends a paused server too. */
   async kill(): Promise<void> {
-    this.#admin?.disconnect();
-    this.#admin = undefined;
+    this.#admin.close();
     const running = this.#process;
     if (running.exitCode !== null || running.signalCode !== null) return;
     const exited = once(running, 'exit');
@@ -85,10 +85,9 @@ export class RedisServer {
     if (this.ownsDir) await rm(this.dir, { recursive: true, force: true });
   }
 
-  /** Sends a command on a connection of its own. Rejects if the server is dead, or after 2 s without a reply. */
+  /** Sends a command on a connection of its own. Rejects if the server is dead, or does not reply for a long time. */
   command(name: string, ...args: (string | number)[]): Promise<unknown> {
-    this.#admin ??= this.#connect();
-    return this.#admin.call(name, ...args);
+    return this.#admin.command(name, ...args);
   }
 
   async keys(pattern = '*'): Promise<string[]> {
@@ -108,23 +107,6 @@ export class RedisServer {
 
   async resetCalls(): Promise<void> {
     await this.command('CONFIG', 'RESETSTAT');
-  }
-
-  #connect(): Redis {
-    const admin = new Redis(this.port, '127.0.0.1', {
-      // Replies as redis-cli shows them, and no handshake commands in `calls`.
-      protocol: 2,
-      disableClientInfo: true,
-      enableReadyCheck: false,
-      retryStrategy: () => null,
-      commandTimeout: 2_000,
-    });
-    // The command in flight rejects with the reason.
-    admin.on('error', () => {});
-    admin.on('end', () => {
-      if (this.#admin === admin) this.#admin = undefined;
-    });
-    return admin;
   }
 }
 

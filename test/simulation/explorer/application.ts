@@ -3,9 +3,11 @@ import type { Lock, LockHandle, LockService, RedisLockModuleOptions } from '../.
 import type { Turn } from '../../chaos/liveness.js';
 import { MUTANTS, type Library } from '../../chaos/mutants.js';
 import type { SimulatedProcess } from '../process.js';
-import { reach } from './marks.js';
-import type { Feature } from './plan.js';
-import type { World } from './world.js';
+import type { Scheduler } from '../scheduler.js';
+import { reach, type Marks } from './marks.js';
+import type { Feature, Plan } from './plan.js';
+import type { Resource } from './resource.js';
+import type { Witness } from './witness.js';
 
 /** The leases that calls ask for, in milliseconds. */
 const TTLS_MS = [300, 600, 1_500];
@@ -61,6 +63,19 @@ interface Self {
   readonly process: SimulatedProcess;
 }
 
+/** What a process of the application sees of the world, and is seen by. */
+export interface Surroundings {
+  readonly scheduler: Scheduler;
+  readonly plan: Plan;
+  readonly servers: readonly { readonly port: number }[];
+  readonly resource: Resource;
+  readonly witness: Witness;
+  readonly marks: Marks;
+  readonly isCalm: boolean;
+  note(entry: Unstamped, at?: number): void;
+  complain(rule: string, text: string): void;
+}
+
 /** What a process of the application does: it increments counters under locks, and notes what it sees. */
 export class Application {
   /** The turns that it had when the faults were over. */
@@ -80,7 +95,7 @@ export class Application {
   #turns = 0;
 
   constructor(
-    private readonly world: World,
+    private readonly world: Surroundings,
     private readonly library: Library,
     private readonly self: Self,
   ) {

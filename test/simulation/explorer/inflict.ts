@@ -167,10 +167,10 @@ function flush(world: World, server: SimulatedServer): void {
 function crash(world: World, server: SimulatedServer, { kind, forUs, byUs = 0 }: Fault): void {
   if (!server.isUp) return;
   const takenAt = world.scheduler.now;
-  const data = server.snapshot();
+  const data = server.data.copy();
   const restart = () => {
     if (!server.isUp) return;
-    const kept = kind === 'crash-kept' ? server.snapshot() : data;
+    const kept = kind === 'crash-kept' ? server.data.copy() : data;
     server.kill();
     world.scheduler.after(forUs, () => {
       server.start(kind === 'crash-empty' ? [] : kept);

@@ -54,6 +54,7 @@ describe('Lua, compiled to JavaScript', () => {
     ['return {string.match("x@12+", "^(.+)@(%d+)[+=]?$")}', ['x', '12']],
     ['return {string.match("a b c", "^(.-) (.+)$")}', ['a', 'b c']],
     ['return {string.find("WRONGTYPE x", "^WRONGTYPE"), string.find("x", "y")}', [1]],
+    ['local t = {1} table.insert(t, 2) return t', [1, 2]],
     ['return {string.gsub("a*[b]", "[%*%?%[%]\\\\]", "\\\\%0")}', ['a\\*\\[b\\]', 3]],
     [
       'return {tonumber("12"), tonumber(""), tonumber("1x") == nil, tonumber("1e3"), tostring(nil)}',

@@ -1,15 +1,7 @@
 import { compileFunction } from 'node:vm';
 import luaparse, { type Chunk, type Expression, type Identifier, type Node, type Statement } from 'luaparse';
 import * as library from './library.js';
-import { Table, type LuaFunction, type LuaValue, type Multi } from './values.js';
-
-/** The commands of Redis, as scripts call them. */
-export interface RedisOfScripts {
-  /** @throws LuaError where Redis answers with an error */
-  call(line: number, args: readonly LuaValue[]): LuaValue;
-  /** @returns a table with `err` where Redis answers with an error */
-  pcall(line: number, args: readonly LuaValue[]): LuaValue;
-}
+import { Table, type LuaFunction, type LuaValue, type Multi, type RedisOfScripts } from './values.js';
 
 export type CompiledScript = (redis: RedisOfScripts, keys: Table, args: Table) => LuaValue | Multi;
 
@@ -316,6 +308,7 @@ class Compiler {
     const functions: Record<string, Readonly<Record<string, LuaFunction>>> = {
       string: library.string,
       math: library.math,
+      table: library.table,
     };
     if (!(name in (functions[room] ?? {}))) return refuse(node, `${room}.${name}`);
     return `lua.${room}.${name}(...${args})`;

@@ -1,5 +1,14 @@
-import type { RedisOfScripts } from './compile.js';
-import { LuaError, Multi, numberOf, Table, textOf, typeOf, type LuaFunction, type LuaValue } from './values.js';
+import {
+  LuaError,
+  Multi,
+  numberOf,
+  Table,
+  textOf,
+  typeOf,
+  type LuaFunction,
+  type LuaValue,
+  type RedisOfScripts,
+} from './values.js';
 
 /** What compiled scripts call: operators whose operands can have the wrong type, and the functions of Lua that they use. */
 
@@ -90,6 +99,16 @@ export const math: Readonly<Record<string, LuaFunction>> = {
   floor: (value) => Math.floor(numberArgument(value, 'floor')),
   max: (...values) => Math.max(...values.map((value) => numberArgument(value, 'max'))),
   min: (...values) => Math.min(...values.map((value) => numberArgument(value, 'min'))),
+};
+
+export const table: Readonly<Record<string, LuaFunction>> = {
+  /** At the end of the list: the form with a place in it is not known. */
+  insert(list, value, ...more) {
+    if (!(list instanceof Table)) throw new LuaError(`bad argument to 'insert' (table expected, got ${typeOf(list)})`);
+    if (more.length > 0) throw new Error('The simulation does not know table.insert with a place.');
+    list.set(list.length + 1, value);
+    return undefined;
+  },
 };
 
 export const string: Readonly<Record<string, LuaFunction>> = {

@@ -115,3 +115,11 @@ export function numberOf(value: LuaValue): number | undefined {
   if (special[2]!.toLowerCase() === 'nan') return NaN;
   return special[1] === '-' ? -Infinity : Infinity;
 }
+
+/** The commands of Redis, as scripts call them. */
+export interface RedisOfScripts {
+  /** @throws LuaError where Redis answers with an error */
+  call(line: number, args: readonly LuaValue[]): LuaValue;
+  /** @returns a table with `err` where Redis answers with an error */
+  pcall(line: number, args: readonly LuaValue[]): LuaValue;
+}

@@ -1,5 +1,5 @@
 import { numberText } from '../lua/values.js';
-import type { Entry, RedisData, Subscriber } from './redis-data.js';
+import type { Entry, List, RedisData, Subscriber } from './redis-data.js';
 import { OK, ReplyError, Status, type Reply } from './replies.js';
 import { SortedSet, type Bound } from './sorted-set.js';
 
@@ -15,6 +15,7 @@ interface Command {
 const WRONG_TYPE = new ReplyError('WRONGTYPE Operation against a key holding the wrong kind of value');
 const SYNTAX = new ReplyError('ERR syntax error');
 const NO_INTEGER = new ReplyError('ERR value is not an integer or out of range');
+const NOT_POSITIVE = new ReplyError('ERR value is out of range, must be positive');
 const NO_FLOAT = new ReplyError('ERR value is not a valid float');
 const NO_RANGE = new ReplyError('ERR min or max is not a float');
 
@@ -30,6 +31,7 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     },
   },
   SET: { least: 2, run: set },
+  INCR: { least: 1, most: 1, run: incr },
   DEL: {
     least: 1,
     run(redis, keys) {
@@ -55,14 +57,12 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
   PEXPIRE: {
     least: 2,
     most: 2,
-    run(redis, [key, text]) {
-      const ms = integer(text!);
-      if (ms === undefined) return NO_INTEGER;
-      const entry = redis.entry(key!);
-      if (!entry) return 0;
-      redis.change(key!, ms > 0 ? { ...entry, expiresAt: redis.ms + ms } : undefined);
-      return 1;
-    },
+    run: (redis, [key, text]) => expire(redis, key!, integer(text!), redis.ms),
+  },
+  PEXPIREAT: {
+    least: 2,
+    most: 2,
+    run: (redis, [key, text]) => expire(redis, key!, integer(text!), 0),
   },
   TIME: {
     least: 0,
@@ -72,7 +72,7 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
   ZADD: { least: 3, run: zadd },
   ZREM: {
     least: 2,
-    run: (redis, [key, ...members]) => ofSet(redis, key!, 0, (set) => remove(redis, key!, set, members)),
+    run: (redis, [key, ...members]) => ofSet(redis, key!, 0, (set) => redis.removeFrom(key!, set, members)),
   },
   ZREMRANGEBYSCORE: {
     least: 3,
@@ -81,7 +81,7 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
       const range = rangeOf(from!, to!);
       if (!range) return NO_RANGE;
       const names = (set: SortedSet) => set.within(...range).map(([member]) => member);
-      return ofSet(redis, key!, 0, (set) => remove(redis, key!, set, names(set)));
+      return ofSet(redis, key!, 0, (set) => redis.removeFrom(key!, set, names(set)));
     },
   },
   ZMSCORE: {
@@ -107,11 +107,26 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     least: 1,
     run: (redis, names, subscriber) => subscribe(redis.shardChannels, 'ssubscribe', names, subscriber),
   },
+  PSUBSCRIBE: {
+    least: 1,
+    run(redis, patterns, subscriber) {
+      for (const pattern of patterns) {
+        const { patterns: all } = redis;
+        if (!all.has(pattern)) all.set(pattern, { isMeant: glob(pattern), subscribers: new Set() });
+        all.get(pattern)!.subscribers.add(subscriber!);
+        subscriber!.push(['psubscribe', pattern, 1]);
+      }
+      return undefined;
+    },
+  },
   PUBSUB: {
     least: 1,
     run(redis, [kind, ...names]) {
-      if (kind!.toUpperCase() === 'CHANNELS')
-        return [...redis.channels].flatMap(([name, { size }]) => (size > 0 ? [name] : []));
+      const all = { CHANNELS: redis.channels, SHARDCHANNELS: redis.shardChannels }[kind!.toUpperCase()];
+      if (all) {
+        const isMeant = glob(names[0] ?? '*');
+        return [...all].flatMap(([name, { size }]) => (size > 0 && isMeant.test(name) ? [name] : []));
+      }
       const channels = { NUMSUB: redis.channels, SHARDNUMSUB: redis.shardChannels }[kind!.toUpperCase()];
       return channels ? names.flatMap((name) => [name, channels.get(name)?.size ?? 0]) : SYNTAX;
     },
@@ -160,6 +175,21 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
       return entry ? (entry.expiresAt ?? -1) : -2;
     },
   },
+  LPUSH: {
+    least: 2,
+    run: (redis, [key, ...values]) => push(redis, key!, (list) => [...[...values].reverse(), ...list]),
+  },
+  RPUSH: { least: 2, run: (redis, [key, ...values]) => push(redis, key!, (list) => [...list, ...values]) },
+  LLEN: { least: 1, most: 1, run: (redis, [key]) => ofList(redis, key!, ({ length }) => length) },
+  LRANGE: {
+    least: 3,
+    most: 3,
+    run(redis, [key, from, to]) {
+      const [first, last] = [integer(from!), integer(to!)];
+      if (first === undefined || last === undefined) return NO_INTEGER;
+      return ofList(redis, key!, (list) => ranked(list, first, last));
+    },
+  },
   ZCARD: { least: 1, most: 1, run: (redis, [key]) => ofSet(redis, key!, 0, ({ size }) => size) },
   ZCOUNT: {
     least: 3,
@@ -167,6 +197,17 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     run(redis, [key, from, to]) {
       const range = rangeOf(from!, to!);
       return range ? ofSet(redis, key!, 0, (set) => set.within(...range).length) : NO_RANGE;
+    },
+  },
+  CONFIG: { least: 2, run: config },
+  DEBUG: {
+    least: 2,
+    run(redis, [kind, count, prefix = 'key', size = '0']) {
+      const [keys, bytes] = [integer(count!), integer(size)];
+      if (kind!.toUpperCase() !== 'POPULATE') return SYNTAX;
+      if (keys === undefined || bytes === undefined || keys < 0 || bytes < 0) return NOT_POSITIVE;
+      redis.applying(() => populate(redis, keys, prefix, bytes)); // replicas do not hear of it
+      return OK;
     },
   },
   FLUSHALL: {
@@ -188,30 +229,65 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
   },
 };
 
+/** Those that a full server refuses. */
+export const TAKING_MEMORY: ReadonlySet<string> = new Set(['INCR', 'LPUSH', 'MSET', 'RPUSH', 'SET', 'ZADD']);
+/** Those that change keys, or may. */
+export const WRITING: ReadonlySet<string> = new Set([
+  ...TAKING_MEMORY,
+  ...['DEL', 'FLUSHALL', 'PERSIST', 'PEXPIRE', 'PEXPIREAT', 'ZREM', 'ZREMRANGEBYSCORE'],
+]);
+
 function typeOf(entry: Entry | undefined): string {
   if (!entry) return 'none';
-  return typeof entry.value === 'string' ? 'string' : 'zset';
+  if (typeof entry.value === 'string') return 'string';
+  return entry.value instanceof SortedSet ? 'zset' : 'list';
 }
 
 /** @param absent the reply where there is no such key */
 function ofSet(redis: RedisData, key: string, absent: Reply, run: (set: SortedSet) => Reply): Reply {
   const value = redis.entry(key)?.value;
   if (value === undefined) return absent;
-  return typeof value === 'string' ? WRONG_TYPE : run(value);
+  return value instanceof SortedSet ? run(value) : WRONG_TYPE;
+}
+
+/** @param run gets an empty one where there is no such key */
+function ofList(redis: RedisData, key: string, run: (list: List) => Reply): Reply {
+  const value = redis.entry(key)?.value ?? [];
+  return typeof value === 'string' || value instanceof SortedSet ? WRONG_TYPE : run(value);
+}
+
+function push(redis: RedisData, key: string, grown: (list: List) => List): Reply {
+  return ofList(redis, key, (list) => {
+    const value = grown(list);
+    redis.change(key, { value, expiresAt: redis.entry(key)?.expiresAt });
+    return value.length;
+  });
+}
+
+/** @param sinceMs when the time begins, in milliseconds since 1970 */
+function expire(redis: RedisData, key: string, ms: number | undefined, sinceMs: number): Reply {
+  if (ms === undefined) return NO_INTEGER;
+  const entry = redis.entry(key);
+  if (!entry) return 0;
+  const expiresAt = sinceMs + ms;
+  // On a replica this is the primary's word, which will delete it.
+  redis.change(key, expiresAt > redis.ms || redis.isReplica ? { ...entry, expiresAt } : undefined);
+  return 1;
 }
 
 function set(redis: RedisData, [key, value, ...options]: readonly string[]): Reply {
-  let [ttlMs, condition]: [number | undefined, string | undefined] = [undefined, undefined];
+  let [expiresAt, condition]: [number | undefined, string | undefined] = [undefined, undefined];
   let [returnsOld, keepsTtl] = [false, false];
   for (let at = 0; at < options.length; at++) {
     const option = options[at]!.toUpperCase();
-    if (option === 'PX' && ttlMs === undefined && !keepsTtl && at + 1 < options.length) {
-      ttlMs = integer(options[++at]!);
-      if (ttlMs === undefined) return NO_INTEGER;
-      if (ttlMs <= 0) return new ReplyError("ERR invalid expire time in 'set' command");
+    if ((option === 'PX' || option === 'PXAT') && expiresAt === undefined && !keepsTtl && at + 1 < options.length) {
+      const ms = integer(options[++at]!);
+      if (ms === undefined) return NO_INTEGER;
+      expiresAt = option === 'PX' ? redis.ms + ms : ms;
+      if (ms <= 0) return new ReplyError("ERR invalid expire time in 'set' command");
     } else if ((option === 'NX' || option === 'XX') && (condition ?? option) === option) condition = option;
     else if (option === 'GET') returnsOld = true;
-    else if (option === 'KEEPTTL' && ttlMs === undefined) keepsTtl = true;
+    else if (option === 'KEEPTTL' && expiresAt === undefined) keepsTtl = true;
     else return SYNTAX;
   }
   const before = redis.entry(key!);
@@ -219,11 +295,21 @@ function set(redis: RedisData, [key, value, ...options]: readonly string[]): Rep
   const old = typeof before?.value === 'string' ? before.value : null;
   const isRefused = condition !== undefined && (before === undefined) !== (condition === 'NX');
   if (!isRefused) {
-    const expiresAt = ttlMs === undefined ? (keepsTtl ? before?.expiresAt : undefined) : redis.ms + ttlMs;
-    redis.change(key!, { value: value!, expiresAt });
+    redis.change(key!, { value: value!, expiresAt: keepsTtl ? before?.expiresAt : expiresAt });
   }
   if (returnsOld) return old;
   return isRefused ? null : OK;
+}
+
+function incr(redis: RedisData, [key]: readonly string[]): Reply {
+  const before = redis.entry(key!);
+  const text = before?.value ?? '0';
+  if (typeof text !== 'string') return WRONG_TYPE;
+  if (!/^(?:0|-?[1-9]\d*)$/.test(text) || BigInt.asIntN(64, BigInt(text)) !== BigInt(text)) return NO_INTEGER;
+  const next = BigInt(text) + 1n;
+  if (next !== BigInt.asIntN(64, next)) return new ReplyError('ERR increment or decrement would overflow');
+  redis.change(key!, { value: String(next), expiresAt: before?.expiresAt });
+  return Number(next);
 }
 
 function zadd(redis: RedisData, [key, ...rest]: readonly string[]): Reply {
@@ -239,23 +325,18 @@ function zadd(redis: RedisData, [key, ...rest]: readonly string[]): Reply {
     scores.push([rest[at + 1]!, score]);
   }
   const before = redis.entry(key!);
-  if (typeof before?.value === 'string') return WRONG_TYPE;
-  const changed = before?.value ?? new SortedSet();
-  let added = 0;
+  const members = before?.value ?? new SortedSet();
+  if (!(members instanceof SortedSet)) return WRONG_TYPE;
+  const added = new Set<string>();
+  const changed: typeof scores = [];
   for (const [member, score] of scores) {
-    const isNew = changed.score(member) === undefined;
+    const isNew = members.score(member) === undefined && !added.has(member);
     if (isNew ? options.has('XX') : options.has('NX')) continue;
-    if (isNew) added++;
-    changed.set(member, score);
+    if (isNew) added.add(member);
+    changed.push([member, score]);
   }
-  if (!before && changed.size > 0) redis.change(key!, { value: changed });
-  return added;
-}
-
-function remove(redis: RedisData, key: string, set: SortedSet, members: readonly string[]): number {
-  const removed = members.filter((member) => set.delete(member)).length;
-  if (set.size === 0) redis.change(key, undefined);
-  return removed;
+  if (changed.length > 0) redis.addTo(key!, members, changed);
+  return added.size;
 }
 
 function zrange(redis: RedisData, [key, from, to, ...options]: readonly string[]): Reply {
@@ -291,13 +372,16 @@ function byScores(from: string, to: string, [offset, count]: readonly [number, n
 function byRanks(from: string, to: string): Pick | ReplyError {
   const [first, last] = [integer(from), integer(to)];
   if (first === undefined || last === undefined) return NO_INTEGER;
-  return ({ members }) => {
-    const fromEnd = (rank: number) => (rank < 0 ? members.length + rank : rank);
-    return members.slice(Math.max(0, fromEnd(first)), Math.max(0, fromEnd(last) + 1));
-  };
+  return ({ members }) => ranked(members, first, last);
 }
 
-/** In the order in which the keys came; the cursor is how many were looked at. */
+/** Negative ranks count from the end. */
+function ranked<T>(members: readonly T[], first: number, last: number): readonly T[] {
+  const fromEnd = (rank: number) => (rank < 0 ? members.length + rank : rank);
+  return members.slice(Math.max(0, fromEnd(first)), Math.max(0, fromEnd(last) + 1));
+}
+
+/** In the order in which the keys came; the cursor is the number of the next one. */
 function scan(redis: RedisData, [cursor, ...options]: readonly string[]): Reply {
   let [pattern, type]: [RegExp | undefined, string | undefined] = [undefined, undefined];
   let count: number | undefined = 10;
@@ -312,12 +396,19 @@ function scan(redis: RedisData, [cursor, ...options]: readonly string[]): Reply 
   const from = integer(cursor!);
   if (from === undefined) return new ReplyError('ERR invalid cursor');
   if (count === undefined) return NO_INTEGER;
-  const { names } = redis;
-  const next = from + count;
-  const found = names
-    .slice(from, next)
-    .filter((key) => (!pattern || pattern.test(key)) && (!type || typeOf(redis.entry(key)) === type));
-  return [next < names.length ? String(next) : '0', found];
+  if (count < 1) return SYNTAX;
+  const { names, next = 0 } = redis.part(from, count);
+  const isMeant = (key: string) => (!pattern || pattern.test(key)) && (!type || typeOf(redis.entry(key)) === type);
+  return [String(next), names.filter(isMeant)];
+}
+
+/** Makes keys that are not there yet, for a server that has many. @param bytes the length of each value; 0: as it comes */
+function populate(redis: RedisData, keys: number, prefix: string, bytes: number): void {
+  for (let number = 0; number < keys; number++) {
+    const [key, value] = [`${prefix}:${number}`, `value:${number}`];
+    if (redis.entry(key)) continue;
+    redis.change(key, { value: bytes === 0 ? value : value.slice(0, bytes).padEnd(bytes, '\0') });
+  }
 }
 
 function subscribe(
@@ -332,6 +423,22 @@ function subscribe(
     channels.set(name, subscribers.add(subscriber));
     subscriber.push([kind, name, 1]);
   }
+}
+
+function config({ settings }: RedisData, [kind, ...rest]: readonly string[]): Reply {
+  if (kind!.toUpperCase() === 'GET') {
+    const isMeant = glob(rest[0]!);
+    return [...settings].filter(([name]) => isMeant.test(name)).flat();
+  }
+  if (kind!.toUpperCase() !== 'SET') return new ReplyError(`ERR unknown subcommand '${kind}'. Try CONFIG HELP.`);
+  if (rest.length < 2) return new ReplyError("ERR wrong number of arguments for 'config|set' command");
+  if (rest.length % 2 > 0) return SYNTAX;
+  const names = rest.filter((_, at) => at % 2 === 0);
+  const unknown = names.find((name) => !settings.has(name.toLowerCase()));
+  if (unknown !== undefined)
+    return new ReplyError(`ERR Unknown option or number of arguments for CONFIG SET - '${unknown}'`);
+  for (const [at, name] of names.entries()) settings.set(name.toLowerCase(), rest[2 * at + 1]!);
+  return OK;
 }
 
 function integer(text: string): number | undefined {

@@ -1,58 +1,92 @@
-import type { RedisData } from './redis-data.js';
+import { COMMANDS } from './commands.js';
+import { USED_MEMORY, type Push, type RedisData } from './redis-data.js';
 import { OK, ReplyError, Status, type Reply } from './replies.js';
+import type { ReplicatedConnection, Replication } from './replication.js';
 
 /** A connection, as its commands know it. */
-export interface ConnectionOfCommands {
+export interface ConnectionOfCommands extends ReplicatedConnection {
   readonly id: number;
   name: string;
   subscriptions: number;
-  send(reply: Reply): void;
-  push(message: readonly [string, string, string | number]): void;
-  close(how: 'end' | 'reset'): void;
+  shardSubscriptions: number;
+  readonly isBlocked: boolean;
+  isReadOnly: boolean;
+  isAsking: boolean;
+  /** The name of its last command. */
+  readonly command: string;
+  push(message: Push): void;
 }
 
 /** A server, as the commands of connections know it. */
 export interface ServerOfCommands {
   readonly data: RedisData;
+  readonly replication: Replication;
+  readonly priority: number;
+  readonly port: number;
   readonly runId: string;
+  /** Of a Cluster. */
+  readonly cluster?: object;
   readonly uptimeS: number;
   readonly isLoading: boolean;
   readonly calls: Map<string, number>;
-  readonly settings: Map<string, string>;
   readonly connections: ReadonlySet<ConnectionOfCommands>;
+  follow(primary: { readonly port: number }): void;
+  promote(): void;
+  save(): void;
+  sleep(us: number, wakeUp: () => void): void;
 }
 
-type ConnectionCommand = (
+export type ConnectionCommand = (
   server: ServerOfCommands,
   args: readonly string[],
   connection: ConnectionOfCommands,
 ) => Reply | undefined;
 
+/** By its name, or that and the first argument; undefined where it is none of these. */
+export function connectionCommand([name = '', kind = '']: readonly string[]): ConnectionCommand | undefined {
+  return CONNECTION_COMMANDS[name.toUpperCase()] ?? CONNECTION_COMMANDS[`${name} ${kind}`.toUpperCase()];
+}
+
 /** What clients send to set up a connection, and tests to look at a server. */
-export const CONNECTION_COMMANDS: Readonly<Record<string, ConnectionCommand>> = {
+const CONNECTION_COMMANDS: Readonly<Record<string, ConnectionCommand>> = {
   HELLO: () => new ReplyError('NOPROTO unsupported protocol version'), // so that clients speak RESP2
   PING: (_server, [text]) => text ?? new Status('PONG'),
   ECHO: (_server, [text]) => text!,
-  SELECT: () => OK,
+  SELECT: (_server, [database]) => (database === '0' ? OK : new ReplyError('ERR DB index is out of range')), // it has but one
+  CLUSTER: () => new ReplyError('ERR This instance has cluster support disabled'),
   CLIENT: client,
-  CONFIG(server, [kind, name, value]) {
-    switch (kind!.toUpperCase()) {
-      case 'GET': {
-        const isMeant = new RegExp(`^${name!.replaceAll('*', '.*')}$`);
-        return [...server.settings].filter(([setting]) => isMeant.test(setting)).flat();
-      }
-      case 'SET':
-        server.settings.set(name!.toLowerCase(), value!);
-        return OK;
-      case 'RESETSTAT':
-        server.calls.clear();
-        return OK;
-      default:
-        return new ReplyError(`ERR unknown subcommand '${kind}'`);
-    }
+  CONFIG(server, args) {
+    if (!/^resetstat$/i.test(args[0]!)) return COMMANDS.CONFIG!.run(server.data, args);
+    server.calls.clear();
+    return OK;
   },
   INFO: (server, sections) => infoOf(server, sections.map((section) => section.toLowerCase())), // prettier-ignore
-  ROLE: () => ['master', 0, []],
+  SAVE(server) {
+    server.save();
+    return OK;
+  },
+  'DEBUG SLEEP': (server, [, seconds], connection) => {
+    server.sleep(Number(seconds) * 1e6, () => connection.send(OK));
+    return undefined;
+  },
+  ROLE: ({ replication }) => replication.role,
+  REPLICAOF: replicaOf,
+  SLAVEOF: replicaOf,
+  REPLCONF({ replication }, [kind, value], connection) {
+    if (kind === 'ACK') {
+      replication.onAcknowledged(connection, Number(value));
+      return undefined;
+    }
+    if (kind === 'listening-port') connection.listeningPort = Number(value);
+    return OK;
+  },
+  PSYNC: ({ replication }, [id, from], connection) => replication.serve(connection, id!, Number(from)),
+  WAIT({ replication }, [count, timeout], connection) {
+    if (!/^-?\d+$/.test(count ?? '')) return new ReplyError('ERR value is not an integer or out of range');
+    if (!/^-?\d+$/.test(timeout ?? '')) return new ReplyError('ERR timeout is not an integer or out of range');
+    if (Number(timeout) < 0) return new ReplyError('ERR timeout is negative');
+    return replication.wait(connection, Number(count), Number(timeout));
+  },
   QUIT(_server, _args, connection) {
     connection.send(OK);
     connection.close('end');
@@ -63,20 +97,32 @@ export const CONNECTION_COMMANDS: Readonly<Record<string, ConnectionCommand>> = 
     unsubscribe('sunsubscribe', server.data.shardChannels, names, connection),
 };
 
+function replicaOf(server: ServerOfCommands, [host, port]: readonly string[]): Reply {
+  if (/^no$/i.test(host!) && /^one$/i.test(port!)) server.promote();
+  else if (server.replication.primaryPort === Number(port))
+    return new Status('OK Already connected to specified master');
+  else server.follow({ port: Number(port) });
+  return OK;
+}
+
 function client(server: ServerOfCommands, args: readonly string[], connection: ConnectionOfCommands): Reply {
   const [kind = '', ...rest] = args;
   switch (kind.toUpperCase()) {
     case 'ID':
       return connection.id;
     case 'SETNAME':
+      if (!/^[!-~]*$/.test(rest[0]!))
+        return new ReplyError('ERR Client names cannot contain spaces, newlines or special characters.');
       connection.name = rest[0]!;
       return OK;
+    case 'GETNAME':
+      return connection.name || null;
     case 'SETINFO':
       return OK;
-    case 'LIST': {
-      const chosen = [...server.connections].filter(filterOf(rest));
-      return chosen.map((each) => `id=${each.id} name=${each.name} sub=${each.subscriptions} cmd=x\n`).join('');
-    }
+    case 'INFO':
+      return lineOf(connection);
+    case 'LIST':
+      return [...server.connections].filter(filterOf(rest)).map(lineOf).join('');
     case 'KILL': {
       const skipsItself = !/^no$/i.test(rest[rest.findIndex((arg) => /^skipme$/i.test(arg)) + 1] ?? '');
       const doomed = [...server.connections].filter(
@@ -85,30 +131,56 @@ function client(server: ServerOfCommands, args: readonly string[], connection: C
       for (const each of doomed) each.close('end');
       return doomed.length;
     }
+    case 'UNBLOCK': {
+      const error = /^error$/i.test(rest[1] ?? '')
+        ? new ReplyError('UNBLOCKED client unblocked via CLIENT UNBLOCK')
+        : undefined;
+      const meant = [...server.connections].find(({ id }) => id === Number(rest[0]));
+      return meant && server.replication.unblock(meant, error) ? 1 : 0;
+    }
     default:
       return new ReplyError(`ERR unknown subcommand '${kind}'`);
   }
 }
 
+/** Of `CLIENT LIST`. */
+function lineOf(connection: ConnectionOfCommands): string {
+  const { id, name, isBlocked, subscriptions, shardSubscriptions, command, listeningPort } = connection;
+  const isSubscribed = subscriptions + shardSubscriptions > 0;
+  const flags = (isBlocked ? 'b' : '') + (isSubscribed ? 'P' : '') + (listeningPort > 0 ? 'S' : '') || 'N';
+  const subscribed = `sub=${subscriptions} psub=0 ssub=${shardSubscriptions}`;
+  return `id=${id} addr=127.0.0.1:0 name=${name} flags=${flags} ${subscribed} cmd=${command} user=default\n`;
+}
+
 /** Of `TYPE pubsub` and `ID 1`. */
 function filterOf([by = '', value = '']: readonly string[]): (connection: ConnectionOfCommands) => boolean {
-  if (/^type$/i.test(by)) return ({ subscriptions }) => /^pubsub$/i.test(value) === subscriptions > 0;
+  if (/^type$/i.test(by)) return (each) => typeOf(each) === value.toLowerCase().replace('slave', 'replica');
   if (/^id$/i.test(by)) return ({ id }) => id === Number(value);
   return () => true;
 }
 
-function infoOf({ runId, uptimeS, isLoading, calls, settings }: ServerOfCommands, sections: readonly string[]): string {
+function typeOf(connection: ConnectionOfCommands): 'normal' | 'pubsub' | 'replica' {
+  if (connection.listeningPort > 0) return 'replica';
+  return connection.subscriptions + connection.shardSubscriptions > 0 ? 'pubsub' : 'normal';
+}
+
+function infoOf(
+  { data: { settings }, port, runId, uptimeS, isLoading, calls, replication, priority, cluster }: ServerOfCommands,
+  sections: readonly string[],
+): string {
   const all: Readonly<Record<string, () => string>> = {
     server: () =>
-      `redis_version:7.4.0\r\nredis_mode:standalone\r\nprocess_id:1\r\nrun_id:${runId}\r\nuptime_in_seconds:${uptimeS}\r\n`,
-    replication: () =>
-      `role:master\r\nconnected_slaves:0\r\nmaster_replid:${runId}\r\nmaster_replid2:${'0'.repeat(40)}\r\n`,
+      `redis_version:7.4.0\r\nredis_mode:${cluster ? 'cluster' : 'standalone'}\r\nprocess_id:1\r\nrun_id:${runId}\r\ntcp_port:${port}\r\nuptime_in_seconds:${uptimeS}\r\n`,
+    replication: () => replication.info(priority),
+    cluster: () => `cluster_enabled:${cluster ? 1 : 0}\r\n`,
     persistence: () =>
       `loading:${isLoading ? 1 : 0}\r\naof_enabled:${settings.get('appendonly') === 'yes' ? 1 : 0}\r\n`,
-    memory: () => 'used_memory:1000000\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n',
+    memory: () =>
+      `used_memory:${USED_MEMORY}\r\nmaxmemory:${settings.get('maxmemory')}\r\n` +
+      `maxmemory_policy:${settings.get('maxmemory-policy')}\r\n`,
     commandstats: () => [...calls].map(([name, count]) => `cmdstat_${name}:calls=${count},usec=1\r\n`).join(''),
   };
-  const chosen = sections.length > 0 ? sections : ['server', 'replication', 'persistence', 'memory'];
+  const chosen = sections.length > 0 ? sections : ['server', 'replication', 'persistence', 'memory', 'cluster'];
   return chosen.map((section) => `# ${section}\r\n${all[section]?.() ?? ''}`).join('\r\n');
 }
 
@@ -118,9 +190,10 @@ function unsubscribe(
   names: readonly string[],
   connection: ConnectionOfCommands,
 ): undefined {
+  const count = kind === 'sunsubscribe' ? 'shardSubscriptions' : 'subscriptions';
   for (const name of names) {
-    if (channels.get(name)?.delete(connection)) connection.subscriptions--;
-    connection.send([kind, name, connection.subscriptions]);
+    if (channels.get(name)?.delete(connection)) connection[count]--;
+    connection.send([kind, name, connection[count]]);
   }
   return undefined;
 }

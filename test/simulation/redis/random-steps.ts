@@ -19,12 +19,19 @@ export const FIRST_US = 1_700_000_000_123_456;
 export const LOCKS = ['a', 'b', '{c}'];
 const lockOf = (name: string) => `lock:{${name}}`;
 const queueOf = (name: string) => `${lockOf(name)}:queue`;
-export const KEYS = [...LOCKS.flatMap((name) => [lockOf(name), queueOf(name)]), 'lock:fence', 'lock:admission'];
+export const KEYS = [
+  ...LOCKS.flatMap((name) => [lockOf(name), queueOf(name)]),
+  'lock:fence',
+  'lock:admission',
+  'lock:1', // of DEBUG POPULATE
+];
 /** The one that is listened to. */
 export const CHANNEL = 'inbox';
 
 /** So long that no key expires while a sequence runs, and that its remaining time is no other number of a reply. */
 const TTLS = ['600000', '700000'];
+/** In milliseconds since 1970: other times cannot be compared, as the clocks differ. */
+const LONG_AGO_MS = '1000000000000';
 const OWNERS = ['x/1', 'x/10', 'x/2', 'y y/3', 'é/4', '%d+/5', '@7/6', '/', ''];
 
 /**
@@ -68,10 +75,13 @@ export function randomStep(random: () => number, us: number): Step {
   const commands: readonly (() => string[])[] = [
     () => ['SET', key(), value(), ...pick(OPTIONS_OF_SET)],
     () => ['GET', key()],
+    () => ['INCR', key()],
     () => ['DEL', ...many(key)],
     () => ['TYPE', key()],
     () => ['PTTL', key()],
     () => ['PEXPIRE', key(), ttl()],
+    () => ['PEXPIREAT', key(), pick([LONG_AGO_MS, '0', '-1', 'x'])],
+    () => ['PERSIST', key()],
     () => [
       'ZADD',
       key(),
@@ -83,17 +93,24 @@ export function randomStep(random: () => number, us: number): Step {
     () => ['ZMSCORE', key(), ...many(entry)],
     () => ['ZRANGE', key(), rank(), rank(), ...pick([[], ['WITHSCORES'], ['LIMIT', '0', '1'], ['BYSCORE']])],
     () => ['ZRANGE', key(), bound(), bound(), 'BYSCORE', ...pick([[], ['LIMIT', rank(), rank()], ['LIMIT', '0']])],
+    () => [pick(['LPUSH', 'RPUSH']), key(), ...many(value)],
+    () => ['LLEN', key()],
+    () => ['LRANGE', key(), rank(), rank()],
     () => ['PUBLISH', pick([CHANNEL, 'nobody']), value()],
     () => ['PUBSUB', pick(['NUMSUB', 'SHARDNUMSUB']), CHANNEL, 'nobody'],
-    () => [pick(['GET', 'SET', 'ZADD', 'ZRANGE', 'PEXPIRE', 'ZMSCORE', 'EVAL', 'NONSENSE']), key()],
+    () => [pick(['GET', 'SET', 'ZADD', 'ZRANGE', 'PEXPIRE', 'ZMSCORE', 'RPUSH', 'EVAL', 'NONSENSE']), key()],
     () => [
       'SCAN',
       '0',
       'COUNT',
-      '1000',
+      pick(['1000', '1000', '1000', '0', 'x']),
       ...pick([[], ['MATCH', 'lock:{[ab]}*'], ['MATCH', '*\\{c*'], ['TYPE', 'zset']]),
     ],
+    () => ['DEBUG', 'POPULATE', pick(['0', '2', '3', '-1', 'x']), 'lock', ...pick([[], ['0'], ['3'], ['20'], ['-1']])],
     () => ['FLUSHALL'],
+    () => ['CONFIG', 'SET', 'maxmemory', pick(['0', '0', '1'])], // full, or not
+    () => ['CONFIG', pick(['GET', 'SET', 'NONSENSE']), pick(['maxmemory-policy', 'nonsense'])],
+    () => ['CONFIG', 'SET', 'nonsense', '1'],
   ];
 
   /** The keys and arguments of each script: what a call shares, and what it has for each lock. */
@@ -191,6 +208,8 @@ export function randomStep(random: () => number, us: number): Step {
 }
 
 const HOSTILE_NUMBERS = [
+  '9223372036854775807',
+  '9223372036854775808',
   '8000000000000000',
   '9007199254740993',
   '9'.repeat(16),
@@ -216,5 +235,9 @@ const OPTIONS_OF_SET: readonly (readonly string[])[] = [
   ['PX', 'z'],
   ['PX', '600000', 'KEEPTTL'],
   ['PX', '600000', 'GET', 'NX'],
+  ['PXAT', LONG_AGO_MS],
+  ['PXAT', '0'],
+  ['PXAT', LONG_AGO_MS, 'PX', '600000'],
+  ['KEEPTTL', 'PXAT', LONG_AGO_MS],
   ['NONSENSE'],
 ];

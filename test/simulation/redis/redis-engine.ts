@@ -1,11 +1,13 @@
-import type { RedisOfScripts } from '../lua/compile.js';
-import { LuaError, numberText, Table, type LuaValue } from '../lua/values.js';
-import { COMMANDS } from './commands.js';
+import { LuaError, numberText, Table, type LuaValue, type RedisOfScripts } from '../lua/values.js';
+import { COMMANDS, TAKING_MEMORY, WRITING } from './commands.js';
 import { RedisData, type Script, type Subscriber } from './redis-data.js';
 import { endedBy, fromLua, ReplyError, toLua, type Reply } from './replies.js';
 
+const READ_ONLY = new ReplyError("READONLY You can't write against a read only replica.");
+const OUT_OF_MEMORY = new ReplyError("OOM command not allowed when used memory > 'maxmemory'.");
+
 /**
- * A Redis server, as far as the library uses one: strings and sorted sets that expire, scripts, publish/subscribe. It knows no
+ * A Redis server, as far as the library uses one: strings, lists and sorted sets that expire, scripts, publish/subscribe. It knows no
  * network: `execute` runs one command and returns its reply.
  */
 export class RedisEngine {
@@ -18,14 +20,17 @@ export class RedisEngine {
     pcall: (_line, args) => toLua(this.#executeOfScript(args)),
   };
 
-  /**
-   * @param onCommand called with each command that runs, also in scripts
-   * @param refuse the answer to a command that the server refuses, also in scripts
-   */
+  /** Whether the script that runs has changed anything; undefined while none runs. */
+  #hasWritten?: boolean;
+
+  /** @param onCommand called with each command that runs, also in scripts */
   constructor(
     readonly data: RedisData,
     private readonly onCommand?: (name: string, args: readonly string[]) => void,
-    private readonly refuse?: (name: string) => ReplyError | undefined,
+    /** Why a command is refused, if it is, also in scripts. */
+    private readonly refusalOf?: (name: string) => ReplyError | undefined,
+    /** Why a script may not run a command, if it may not. */
+    private readonly refusalOfScript?: (name: string, args: readonly string[]) => ReplyError | undefined,
   ) {}
 
   /** Runs a command. @returns undefined when the reply was pushed */
@@ -48,10 +53,19 @@ export class RedisEngine {
     const { least, most = Infinity, run } = command;
     if (rest.length < least || rest.length > most)
       return new ReplyError(`ERR wrong number of arguments for '${name.toLowerCase()}' command`);
-    const refusal = this.refuse?.(name);
+    const refusal = this.refusalOf?.(name);
     if (refusal) return refusal;
+    if (this.data.isReadOnly && WRITING.has(name.toUpperCase())) return READ_ONLY;
+    if (!this.#hasMemoryFor(name.toUpperCase())) return OUT_OF_MEMORY;
     this.onCommand?.(name, rest);
     return run(this.data, rest, subscriber);
+  }
+
+  /** A full server refuses a script no more that has begun to write. */
+  #hasMemoryFor(name: string): boolean {
+    if (TAKING_MEMORY.has(name) && !this.#hasWritten && !this.data.isReplica && this.data.isFull) return false;
+    if (this.#hasWritten !== undefined) this.#hasWritten ||= WRITING.has(name);
+    return true;
   }
 
   #executeOfScript(args: readonly LuaValue[]): Reply {
@@ -62,7 +76,7 @@ export class RedisEngine {
       else if (typeof arg === 'number') texts.push(argumentOf(arg));
       else return new ReplyError('ERR Lua redis lib command arguments must be strings or integers');
     }
-    return this.#command(texts) ?? null;
+    return this.refusalOfScript?.(texts[0]!, texts.slice(1)) ?? this.#command(texts) ?? null;
   }
 
   #evaluate([, , count, ...args]: readonly string[], find: () => Script | undefined): Reply {
@@ -73,11 +87,14 @@ export class RedisEngine {
     const script = find();
     if (!script) return new ReplyError('NOSCRIPT No matching script. Please use EVAL.');
     const [KEYS, ARGV] = [new Table(args.slice(0, keys)), new Table(args.slice(keys))];
+    this.#hasWritten = false;
     try {
       return fromLua(this.data.inOneStep(() => script.run(this.#redis, KEYS, ARGV)));
     } catch (error) {
       if (error instanceof LuaError) return endedBy(error, script.sha);
       throw error; // of the simulation itself
+    } finally {
+      this.#hasWritten = undefined;
     }
   }
 }

@@ -1,24 +1,37 @@
-import type { RemotePeer } from '../link.js';
-import type { Listener, Network, Peer } from '../network.js';
+import type { Network } from '../network.js';
+import type { Listener, Peer, RemotePeer } from '../peer.js';
 import { EPOCH_US } from '../process.js';
 import type { Scheduler } from '../scheduler.js';
-import { CONNECTION_COMMANDS } from './connection-commands.js';
-import { RedisData, type Entry, type Subscriber } from './redis-data.js';
+import { ClusterNode } from './cluster.js';
+import { connectionCommand, type ConnectionCommand } from './connection-commands.js';
+import { copyOf, RedisData, type Entry, type Push, type Subscriber } from './redis-data.js';
 import { RedisEngine } from './redis-engine.js';
 import { refusalOf, refusalOfWrite, type Refusal } from './refusals.js';
 import type { Reply } from './replies.js';
+import { Replication, type Lag, type ReplicatedConnection } from './replication.js';
 import { CommandDecoder, encode } from './resp.js';
-import { SortedSet } from './sorted-set.js';
 
 /** How long a command takes, in microseconds: at least, and less than. */
 const COMMAND_US = [8, 28] as const;
 
+export interface ServerOptions {
+  /** The port of its primary, whenever it starts. */
+  readonly replicaOf?: number;
+  /** As Sentinel reads it: the replica with the lowest one is promoted, and one with 0 never is. */
+  readonly priority?: number;
+  /** Whether it is a node of a Cluster, which takes others for failed that do not answer for its `cluster-node-timeout`. */
+  readonly isInCluster?: boolean;
+  /** Beside those that every server has. */
+  readonly commands?: Readonly<Record<string, ConnectionCommand>>;
+}
+
 /** A Redis server on a port of the network: it runs one command after the other. */
 export class SimulatedServer implements Listener {
-  /** How often each command ran, by lower-case name. */
+  /** How often each command ran since it started, by lower-case name. */
   readonly calls = new Map<string, number>();
-  readonly settings = new Map<string, string>();
   readonly connections = new Set<Connection>();
+  /** Called when it begins to answer, or ceases to. */
+  readonly watchers = new Set<() => void>();
   /** Its wall clock: how far it is ahead, in microseconds, and how fast it runs. */
   readonly clock = { offsetUs: 0, rate: 1 };
   /** Why it refuses commands. */
@@ -26,31 +39,69 @@ export class SimulatedServer implements Listener {
   /** Called with each command of a client that was answered. */
   onAnswered?: (args: readonly string[], reply: Reply) => void;
   data!: RedisData;
+  replication!: Replication;
+  readonly cluster?: ClusterNode;
+  /** How long changes take to a replica. */
+  lag: Lag = [0, 1];
   /** Changes with each start. */
   runId = '';
   readonly #random: () => number;
   readonly #queue: (() => void)[] = [];
   #engine!: RedisEngine;
+  readonly #configured = new Map<string, string>();
   #startedAt = 0;
   #starts = 0;
   #connections = 0;
   #isUp = false;
   #isBusy = false;
   #isPaused = false;
+  /** What SAVE has written. */
+  #snapshot: readonly (readonly [string, Entry])[] = [];
 
   constructor(
-    private readonly scheduler: Scheduler,
-    private readonly network: Network,
+    readonly scheduler: Scheduler,
+    readonly network: Network,
     readonly port: number,
-    /** Whether it comes back with its data. */
+    /** Whether it comes back with its data, and not with its last snapshot. */
     private readonly isPersistent: boolean,
+    private readonly options: ServerOptions = {},
   ) {
     this.#random = scheduler.stream(`server ${port}`);
+    if (options.isInCluster) this.cluster = new ClusterNode(this);
     this.start();
   }
 
+  get isAnswering(): boolean {
+    return this.#isUp && !this.#isPaused;
+  }
+
+  /** The whole second it is in, less that in which it started: so it is one soon after a start late in a second. */
   get uptimeS(): number {
-    return Math.floor((this.scheduler.now - this.#startedAt) / 1_000_000);
+    const second = (us: number) => Math.floor((EPOCH_US + us) / 1_000_000);
+    return second(this.scheduler.now) - second(this.#startedAt);
+  }
+
+  /** Gives it settings as a file of them does: those of CONFIG SET last until it restarts. */
+  configure(settings: Iterable<readonly [name: string, value: string]>): void {
+    for (const [name, value] of settings) {
+      this.#configured.set(name, value);
+      this.data.settings.set(name, value);
+    }
+  }
+
+  get priority(): number {
+    return this.options.priority ?? 100;
+  }
+
+  /** Follows a primary, as by `REPLICAOF`. */
+  follow(primary: { readonly port: number }, lag: Lag = this.lag): void {
+    this.lag = lag;
+    if (this.replication.primaryPort !== primary.port) this.replication.follow(primary.port, lag);
+  }
+
+  /** Becomes a primary, as by `REPLICAOF NO ONE`. */
+  promote(): void {
+    this.replication.promote();
   }
 
   /** By its wall clock, in microseconds since 1970. */
@@ -66,29 +117,29 @@ export class SimulatedServer implements Listener {
     return this.#isUp;
   }
 
-  /** All that it has, as it is now. */
-  snapshot(): (readonly [string, Entry])[] {
-    return this.data.names.map((key) => {
-      const { value, expiresAt } = this.data.entry(key)!;
-      return [key, { value: typeof value === 'string' ? value : new SortedSet(value.members), expiresAt }];
-    });
-  }
-
   /** @param entries what it has at first */
   start(entries: Iterable<readonly [string, Entry]> = []): void {
     this.#startedAt = this.scheduler.now;
+    this.calls.clear();
     this.runId = `${this.port}${this.#starts++}`.padEnd(40, 'a');
     this.data = new RedisData({ nowUs: () => this.clockUs() });
-    for (const [key, entry] of entries) this.data.change(key, entry);
+    for (const [key, entry] of entries) this.data.change(key, copyOf(entry));
     this.refusal = undefined;
     this.#engine = new RedisEngine(
       this.data,
       (name, args) => this.#count(name, args),
       (name) => refusalOfWrite(this.refusal, name),
+      this.cluster && ((name, args) => this.cluster!.refusalOfScript(name, args)),
     );
-    this.settings.set('appendonly', this.isPersistent ? 'yes' : 'no').set('appendfsync', 'always');
+    for (const [name, value] of this.#configured) this.data.settings.set(name, value);
+    if (this.isPersistent) this.data.settings.set('appendonly', 'yes');
+    this.replication = new Replication(this, this.runId);
     if (!this.network.listen(this.port, this)) throw new Error(`The simulated port ${this.port} is taken.`);
     this.#isUp = true;
+    const { replicaOf } = this.options;
+    if (replicaOf !== undefined) this.replication.follow(replicaOf, this.lag, 'new');
+    this.cluster?.onStart(this.data);
+    this.#tellWatchers();
   }
 
   /** As kill -9. */
@@ -97,23 +148,41 @@ export class SimulatedServer implements Listener {
     this.#isUp = false;
     this.#isPaused = false;
     this.#queue.length = 0;
+    this.#tellWatchers();
+    this.replication.close();
     this.network.close(this.port, this);
     for (const connection of [...this.connections]) connection.close('reset');
   }
 
   restart(): void {
     this.kill();
-    this.start(this.isPersistent ? this.snapshot() : []);
+    this.start(this.isPersistent ? this.data.copy() : this.#snapshot);
+  }
+
+  save(): void {
+    this.#snapshot = this.data.copy();
   }
 
   /** As SIGSTOP: connections stay open, and can be made, and nothing answers. */
   pause(): void {
     this.#isPaused = true;
+    this.#tellWatchers();
   }
 
   resume(): void {
     this.#isPaused = false;
+    this.#tellWatchers();
     this.#work();
+  }
+
+  /** It does nothing else meanwhile. */
+  sleep(us: number, wakeUp: () => void): void {
+    this.#isBusy = true;
+    this.scheduler.after(us, () => {
+      this.#isBusy = false;
+      wakeUp();
+      this.#work();
+    });
   }
 
   accept(client: RemotePeer): Peer {
@@ -125,14 +194,20 @@ export class SimulatedServer implements Listener {
         return scheduler.now;
       },
       onBytes: (bytes) => {
-        for (const args of connection.decoder.read(bytes)) this.#enqueue(() => this.#answer(connection, args));
+        for (const args of connection.decoder.read(bytes)) this.enqueue(() => this.#answer(connection, args));
       },
-      onEnd: () => this.#enqueue(() => connection.close('end')),
-      onReset: () => this.#enqueue(() => connection.close('reset')),
+      onEnd: () => this.enqueue(() => connection.close('end')),
+      onReset: () => this.enqueue(() => connection.close('reset')),
     };
   }
 
-  #enqueue(run: () => void): void {
+  /** Runs a command of the primary. */
+  execute(command: readonly string[]): void {
+    this.data.applying(() => this.#engine.execute(command));
+  }
+
+  enqueue(run: () => void): void {
+    if (!this.#isUp) return;
     this.#queue.push(run);
     this.#work();
   }
@@ -150,15 +225,32 @@ export class SimulatedServer implements Listener {
 
   #answer(connection: Connection, args: readonly string[]): void {
     if (!connection.isOpen) return;
+    if (connection.isBlocked) {
+      connection.deferred.push(args);
+      return;
+    }
     const [name = '', ...rest] = args;
-    const own = CONNECTION_COMMANDS[name.toUpperCase()];
+    const command = name.toUpperCase();
+    connection.command = name.toLowerCase();
+    const own = this.cluster?.commands[command] ?? this.options.commands?.[command] ?? connectionCommand(args);
     if (own || /^eval(sha)?$/i.test(name)) this.#count(name, rest);
-    const run = () => (own ? own(this, rest, connection) : this.#engine.execute(args, connection));
-    const reply = refusalOf(this.refusal, name) ?? run();
+    const refusal = refusalOf(this.refusal, name) ?? (own ? undefined : this.cluster?.refusalOf(args, connection));
+    const reply = refusal ?? (own ? own(this, rest, connection) : this.#engine.execute(args, connection));
+    this.replication.propagate(connection);
     if (reply === undefined) return;
     this.onAnswered?.(args, reply);
     this.scheduler.trace(`${this.port} ${connection.id} ${args.join(' ')} ${encode(reply)}`);
     connection.send(reply);
+  }
+
+  #tellWatchers(): void {
+    for (const watcher of this.watchers) watcher();
+  }
+
+  /** What a connection was sent while it was blocked comes first. */
+  resumeAfterBlock(connection: Connection): void {
+    this.#queue.unshift(...connection.deferred.splice(0).map((args) => () => this.#answer(connection, args)));
+    this.#work();
   }
 
   #count(name: string, [sub]: readonly string[]): void {
@@ -170,12 +262,24 @@ export class SimulatedServer implements Listener {
 const WITH_SUBCOMMANDS = /^(acl|client|config|pubsub|script)$/i;
 
 /** The end of a connection at its server. */
-export class Connection implements Subscriber {
+export class Connection implements Subscriber, ReplicatedConnection {
   readonly decoder = new CommandDecoder();
   /** By `CLIENT SETNAME`. */
   name = '';
   subscriptions = 0;
+  shardSubscriptions = 0;
   isOpen = true;
+  isBlocked = false;
+  /** The commands that came since then. */
+  readonly deferred: (readonly string[])[] = [];
+  /** The name of the last one. */
+  command = '';
+  /** Since `READONLY`. */
+  isReadOnly = false;
+  /** Since `ASKING`, for one command. */
+  isAsking = false;
+  seenOffset = 0;
+  listeningPort = 0;
 
   constructor(
     readonly id: number,
@@ -184,13 +288,29 @@ export class Connection implements Subscriber {
   ) {}
 
   send(reply: Reply): void {
-    if (!this.isOpen) return;
-    this.client.onBytes(Buffer.from(encode(reply), 'latin1'));
+    this.write(encode(reply));
   }
 
-  push([kind, channel, content]: readonly [string, string, string | number]): void {
-    const isNew = kind === 'subscribe' || kind === 'ssubscribe';
-    this.send([kind, channel, isNew ? ++this.subscriptions : content]);
+  write(text: string): void {
+    if (!this.isOpen) return;
+    this.client.onBytes(Buffer.from(text, 'latin1'));
+  }
+
+  block(): void {
+    this.isBlocked = true;
+  }
+
+  unblock(reply: Reply): void {
+    this.isBlocked = false;
+    this.send(reply);
+    this.server.resumeAfterBlock(this);
+  }
+
+  push(message: Push): void {
+    const [kind, channel] = message;
+    if (kind === 'sunsubscribe') this.send([kind, channel, --this.shardSubscriptions]);
+    else if (kind === 'ssubscribe') this.send([kind, channel, ++this.shardSubscriptions]);
+    else this.send(kind.endsWith('subscribe') ? [kind, channel, ++this.subscriptions] : message);
   }
 
   close(how: 'end' | 'reset'): void {
@@ -198,6 +318,7 @@ export class Connection implements Subscriber {
     this.isOpen = false;
     this.server.connections.delete(this);
     this.server.data.leave(this);
+    this.server.replication.leave(this);
     if (how === 'end') this.client.onEnd();
     else this.client.onReset();
   }

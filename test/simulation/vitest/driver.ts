@@ -10,13 +10,21 @@ const STEPS_AT_ONCE = 16;
  * For how many rounds, of a real millisecond or more, nothing is planned before it is said that nothing will ever happen: far more
  * than a module takes to load, on a machine that does other work, too.
  */
-const STUCK_ROUNDS = 3_000;
-/** How much simulated time a test may take, in microseconds: with a timer that repeats there is always something planned. */
-const LONGEST_TEST_US = 3_600_000_000;
+const STUCK_ROUNDS = Number(process.env.SIMULATION_STUCK_ROUNDS ?? 3_000);
+/** How much simulated time a hook may take, in milliseconds: with a timer that repeats there is always something planned. */
+const LONGEST_MS = 3_600_000;
 
 let idleRounds = 0;
 let stuckRounds = 0;
-let watched: { readonly since: number; readonly fail: (error: Error) => void } | undefined;
+interface Watched {
+  readonly limitMs: number;
+  /** When its time is over, in microseconds since the beginning of the simulation. */
+  readonly end: number;
+  readonly fail: (error: Error) => void;
+}
+
+/** The tests and hooks that run. */
+const watched = new Set<Watched>();
 
 /**
  * Has the simulation go on, step by step, for as long as this process lives. Each step is taken in a callback of its own of
@@ -27,26 +35,27 @@ export function drive(): void {
   const { scheduler } = simulation();
   if (scheduler.nextAt === undefined) {
     if (++stuckRounds === STUCK_ROUNDS)
-      watched?.fail(new Error('Nothing will ever happen: what the test waits for never ends.'));
+      for (const { fail } of watched) fail(new Error('Nothing will ever happen: what is waited for never ends.'));
     real.setTimeout(drive, 1);
     return;
   }
   stuckRounds = 0;
-  if (watched && scheduler.now - watched.since > LONGEST_TEST_US)
-    watched.fail(new Error(`The test does not end: it has taken ${LONGEST_TEST_US / 1e6} s of simulated time.`));
+  for (const { limitMs, end, fail } of watched)
+    if (scheduler.now > end) fail(new Error(`It has taken more than ${limitMs / 1_000} s of simulated time.`));
   for (let step = 0; step < STEPS_AT_ONCE; step++) real.setImmediate(takeStep);
   real.setImmediate(drive);
 }
 
-/** Runs a test, which fails as soon as it is clear that it never ends. */
-export async function watch(run: () => Promise<void>): Promise<void> {
+/** Runs a test or a hook, which fails as soon as it is clear that it never ends. @param limitMs in simulated time */
+export async function watch<T>(run: () => Promise<T>, limitMs = LONGEST_MS): Promise<T> {
   stuckRounds = 0;
-  const { scheduler } = simulation();
-  const never = new Promise<never>((_, reject) => (watched = { since: scheduler.now, fail: reject }));
+  let entry: Watched;
+  const end = simulation().scheduler.now + limitMs * 1_000;
+  const never = new Promise<never>((_, fail) => watched.add((entry = { limitMs, end, fail })));
   try {
-    await Promise.race([run(), never]);
+    return await Promise.race([run(), never]);
   } finally {
-    watched = undefined;
+    watched.delete(entry!);
   }
 }
 
@@ -54,7 +63,24 @@ function takeStep(): void {
   const { scheduler } = simulation();
   const { nextAt } = scheduler;
   if (nextAt === undefined) return;
-  if (nextAt > scheduler.now + SOON_US && ++idleRounds < IDLE_ROUNDS) return;
+  if (nextAt > scheduler.now + SOON_US && (++idleRounds < IDLE_ROUNDS || isLoading())) return;
   idleRounds = 0;
   scheduler.step();
+}
+
+/** What Vitest keeps of the modules of this worker. */
+interface WorkerState {
+  readonly resolvingModules: ReadonlySet<string>;
+  readonly evaluatedModules: {
+    readonly idToModuleMap: ReadonlyMap<string, { readonly promise?: Promise<unknown>; readonly evaluated: boolean }>;
+  };
+}
+
+/** Whether a module is being loaded, such as by `import()` in the library: `vi.dynamicImportSettled()` waits for the same. */
+function isLoading(): boolean {
+  const { resolvingModules, evaluatedModules } = (globalThis as unknown as { __vitest_worker__: WorkerState })
+    .__vitest_worker__;
+  if (resolvingModules.size > 0) return true;
+  for (const { promise, evaluated } of evaluatedModules.idToModuleMap.values()) if (promise && !evaluated) return true;
+  return false;
 }

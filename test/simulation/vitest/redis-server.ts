@@ -1,20 +1,32 @@
-import { Redis } from 'ioredis';
+import { AdminConnection } from '../../support/admin-connection.js';
 import type { RedisServerOptions } from '../../support/redis-server.js';
 import type { SimulatedServer } from '../redis/simulated-server.js';
 import { simulation } from './simulation.js';
 
-const KNOWN_ARGS = ['--appendonly', 'yes', '--appendfsync', 'always', '--save', ''];
+/** Settings of its place among servers, beside those that CONFIG knows. */
+const OF_ITS_PLACE = ['replicaof', 'replica-priority', 'cluster-enabled'];
 
 /** Stands in for the class of test/support/redis-server.ts, on a simulated server. */
 export class RedisServer {
-  #admin?: Redis;
+  readonly #admin: AdminConnection;
 
-  private constructor(private readonly server: SimulatedServer) {}
+  private constructor(private readonly server: SimulatedServer) {
+    this.#admin = new AdminConnection(server.port);
+  }
 
   static async start({ args = [], port }: RedisServerOptions = {}): Promise<RedisServer> {
-    const unknown = args.filter((arg) => !KNOWN_ARGS.includes(arg));
-    if (unknown.length > 0) throw new Error(`The simulated Redis has no settings ${unknown.join(' ')}.`);
-    return new RedisServer(simulation().startServer(port, args.includes('--appendonly')));
+    const settings = settingsOf(args);
+    const number = (text?: string) => (text === undefined ? undefined : Number(text));
+    const server = simulation().startServer(port, settings.get('appendonly') === 'yes', {
+      replicaOf: number(settings.get('replicaof')?.split(' ')[1]),
+      priority: number(settings.get('replica-priority')),
+      isInCluster: settings.get('cluster-enabled') === 'yes',
+    });
+    for (const name of OF_ITS_PLACE) settings.delete(name);
+    const unknown = [...settings.keys()].filter((name) => !server.data.settings.has(name));
+    if (unknown.length > 0) throw new Error(`The simulated Redis has no settings ${unknown.join(', ')}.`);
+    server.configure(settings);
+    return new RedisServer(server);
   }
 
   get port(): number {
@@ -38,8 +50,7 @@ export class RedisServer {
   }
 
   async kill(): Promise<void> {
-    this.#admin?.disconnect();
-    this.#admin = undefined;
+    this.#admin.close();
     this.server.kill();
   }
 
@@ -53,8 +64,7 @@ export class RedisServer {
   }
 
   command(name: string, ...args: (string | number)[]): Promise<unknown> {
-    this.#admin ??= this.#connect();
-    return this.#admin.call(name, ...args);
+    return this.#admin.command(name, ...args);
   }
 
   async keys(pattern = '*'): Promise<string[]> {
@@ -68,19 +78,15 @@ export class RedisServer {
   async resetCalls(): Promise<void> {
     this.server.calls.clear();
   }
+}
 
-  #connect(): Redis {
-    const admin = new Redis(this.port, '127.0.0.1', {
-      protocol: 2,
-      disableClientInfo: true,
-      enableReadyCheck: false,
-      retryStrategy: () => null,
-      commandTimeout: 2_000,
-    });
-    admin.on('error', () => {});
-    admin.on('end', () => {
-      if (this.#admin === admin) this.#admin = undefined;
-    });
-    return admin;
+/** The settings in the arguments of a server: `--replicaof 127.0.0.1 6379`, in one argument or in several. */
+function settingsOf(args: readonly string[]): Map<string, string> {
+  const settings = new Map<string, string>();
+  let name = '';
+  for (const arg of args) {
+    if (arg.startsWith('--')) settings.set((name = arg.slice(2)), '');
+    else settings.set(name, `${settings.get(name)} ${arg}`.trim());
   }
+  return settings;
 }

@@ -1,5 +1,4 @@
-import { aroundEach } from 'vitest';
-import { drive, watch } from './driver.js';
+import { drive } from './driver.js';
 import { replaceGlobals } from './globals.js';
 import { beginSimulation } from './simulation.js';
 
@@ -12,5 +11,3 @@ if (!worker.isSimulated) {
   replaceGlobals();
   drive();
 }
-
-aroundEach(watch);

@@ -1,6 +1,7 @@
 import { Network, type Host } from '../network.js';
 import { SimulatedProcess } from '../process.js';
-import { SimulatedServer } from '../redis/simulated-server.js';
+import { SimulatedSentinels } from '../redis/sentinel.js';
+import { SimulatedServer, type ServerOptions } from '../redis/simulated-server.js';
 import { Scheduler } from '../scheduler.js';
 
 /** What one test file runs in: a process in simulated time, with a network of its own. */
@@ -10,6 +11,8 @@ export class Simulation {
   readonly network: Network;
   readonly host: Host;
   readonly random: () => number;
+  /** By the port of the primary. */
+  readonly #sentinels = new Map<number, SimulatedSentinels>();
 
   constructor(seed: string) {
     this.scheduler = new Scheduler(seed);
@@ -19,8 +22,19 @@ export class Simulation {
     this.random = this.scheduler.stream('Math.random');
   }
 
-  startServer(port: number | undefined, isPersistent: boolean): SimulatedServer {
-    return new SimulatedServer(this.scheduler, this.network, port ?? this.network.freePort(), isPersistent);
+  startServer(port: number | undefined, isPersistent: boolean, settings?: ServerOptions): SimulatedServer {
+    return new SimulatedServer(this.scheduler, this.network, port ?? this.network.freePort(), isPersistent, settings);
+  }
+
+  /** Those that watch over a primary. */
+  sentinels(name: string, primaryPort: number, downAfterMs: number): SimulatedSentinels {
+    let sentinels = this.#sentinels.get(primaryPort);
+    if (!sentinels) {
+      const primary = this.network.listenerOf(primaryPort) as SimulatedServer;
+      sentinels = new SimulatedSentinels(this.scheduler, this.network, { name, primary, downAfterMs });
+      this.#sentinels.set(primaryPort, sentinels);
+    }
+    return sentinels;
   }
 }
 

@@ -81,7 +81,7 @@ describe('H24: many different keys are locked, once each', () => {
 
   it('this library as a Redlock keeps on each node at most 4 096 counters, and what the node remembers of its restarts [G248]', async () => {
     const nodes = await redisServers(3);
-    const locks = await openLocks({ redlock: nodes.map(({ url }) => url), commandTimeoutMs: 5_000 });
+    const locks = await openLocks({ redlock: nodes.map(({ url }) => url), commandTimeoutMs: 20_000 });
     await forManyKeys('order', 2 * SHARDS, (key) => locks.withLock(key, (lock) => lock.assertHeld()));
     for (const node of nodes) {
       await until(async () => (await node.keys('lock:{*')).length === 0, { what: 'the last locks are released' });

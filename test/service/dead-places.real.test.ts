@@ -87,13 +87,11 @@ it('when twenty that wait for a lock are killed, two others go on at once, thoug
   expect(await grantsThatRunOut(place)).toBe(0);
 });
 
-it('when twenty that wait for a lock of a Cluster without sharded publish/subscribe are killed, two others go on after one or two grants have run out [G272]', async () => {
+it('when twenty that wait for a lock of a Cluster without sharded publish/subscribe are killed, two others go on after two grants have run out at most [G272]', async () => {
   const cluster = await RedisCluster.start();
   onTestFinished(() => cluster.stop());
   await cluster.forbid();
-  const count = await grantsThatRunOut(placeIn(cluster, false));
-  expect(count).toBeGreaterThanOrEqual(1);
-  expect(count).toBeLessThanOrEqual(2);
+  expect(await grantsThatRunOut(placeIn(cluster, false))).toBeLessThanOrEqual(2);
 });
 
 it('when twenty that wait for a lock of a Cluster are killed, two others go on at once [G290]', async () => {

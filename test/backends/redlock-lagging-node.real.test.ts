@@ -2,6 +2,7 @@ import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { LockService } from '../../lib/core/service/lock.service.js';
 import { COMMANDS_IN_FLIGHT } from '../../lib/stores/redis/scripts/lane.js';
 import { openLocks } from '../support/open-locks.js';
+import { untilSubscribers } from '../support/queue.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { clientOf, freeOn, redisServers } from '../support/stage.js';
 import { until } from '../support/until.js';
@@ -23,11 +24,15 @@ describe('To a node of a Redlock that lags behind', () => {
     await locks.withLock('warm-up', () => {});
     await freeOn(nodes, 'warm-up');
     // It waits once, so that it listens for its turn on all nodes.
-    for (const node of nodes) await node.command('SET', 'lock:{taken}', 'another', 'PX', 60_000);
-    await locks.acquire('taken', { waitMs: 1_000 }).catch(() => {});
-    await until(async () => (await late.keys()).every((key) => !key.includes('queue')), {
-      what: 'it has left the queue',
-    });
+    for (const node of nodes) await node.command('SET', 'lock:{taken}', 'another', 'PX', 600_000);
+    const isQueued = async () => (await late.keys()).some((key) => key.includes('queue'));
+    const patience = new AbortController();
+    const given = locks.acquire('taken', { signal: patience.signal }).catch(() => 'given up');
+    for (const node of nodes) await untilSubscribers(node, 1);
+    await until(isQueued, { what: 'it waits in the queue' });
+    patience.abort();
+    await given;
+    await until(async () => !(await isQueued()), { what: 'it has left the queue' });
     const watching = clientOf(late);
     await watching.ping(); // a command of its own that ran while MONITOR begins would confuse the client
     const monitor = await watching.monitor();
@@ -79,7 +84,7 @@ describe('To a node of a Redlock that lags behind', () => {
   });
 
   it('no vote is sent that would put a call which has given up into the queue', async () => {
-    await expect(locks.acquire('taken', { waitMs: 1_000 })).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
+    await expect(locks.acquire('taken', { waitMs: 5_000 })).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
     await resume();
     await locks.acquire('behind them');
     await until(() => ran.some((command) => command.includes('lock:{behind them}')), { what: 'the node runs it' });

@@ -5,7 +5,10 @@ import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { LeaderJournal, LeaderProcess, type Entry } from './leader-process.js';
 
-const TTL_MS = 1_000;
+/** So long that no leader loses its lock because the machine is busy. */
+const TTL_MS = 4_000;
+/** How often each leader looks whether it is held, at least. */
+const LOOKS = 20;
 const journal = new LeaderJournal();
 let server: RedisServer;
 let processes: LeaderProcess[] = [];
@@ -13,17 +16,17 @@ let processes: LeaderProcess[] = [];
 let successor: string;
 let other: string;
 
-/** Waits for the leader, and until it has looked once whether it is held. */
+/** Waits for the leader, and until it has looked for some times whether it is held. */
 const begun = async (count: number) => {
   const what = `there is a leader for the ${count}. time, which has looked`;
   await until(() => journal.entries('began').length === count && hasLooked(lastTerm()), { what });
 };
-const hasLooked = (term: number) => journal.entries('held').some((entry) => entry.term === term);
+const hasLooked = (term: number) => journal.entries('held').filter((entry) => entry.term === term).length >= LOOKS;
 
 /** Of three processes the leader is killed, the next one is stopped for longer than its lease, the third resigns, and one closes. */
 beforeAll(async () => {
   server = await RedisServer.start();
-  const start = (name: string) => LeaderProcess.start(name, journal, { redis: server.url, shutdownTimeoutMs: 10_000 });
+  const start = (name: string) => LeaderProcess.start(name, journal, { redis: server.url, shutdownTimeoutMs: 60_000 });
   processes = await Promise.all(['a', 'b', 'c'].map(start));
   const named = (name: string) => processes['abc'.indexOf(name)]!;
   for (const [index, each] of processes.entries()) {
@@ -45,7 +48,7 @@ beforeAll(async () => {
   await untilQueued(server, 'outbox', 1);
   await named(successor).close();
   await begun(5);
-}, 30_000);
+});
 
 afterAll(async () => {
   await Promise.all(processes.map((each) => each.kill()));
@@ -65,7 +68,7 @@ it('of three processes one leads after the other, through kill -9, SIGSTOP, a re
 
 it('at no moment do two processes pass assertHeld, though leaders are killed, stopped, resign and close [G310]', () => {
   const terms = byTime(journal.entries('held')).map(({ term }) => term);
-  expect(terms.length).toBeGreaterThan(50);
+  expect(terms.length).toBeGreaterThanOrEqual(5 * LOOKS);
   expect(new Set(terms).size).toBe(5);
   // A leader that passed after a later one had passed would stand behind that.
   expect(terms).toEqual([...terms].sort((one, other) => one - other));

@@ -14,7 +14,8 @@ const TTL_MS = 60_000;
 
 beforeAll(async () => {
   server = await RedisServer.start();
-  const start = () => SetProcess.start({ redis: server.url, ttlMs: TTL_MS });
+  const options = { redis: server.url, ttlMs: TTL_MS, waitMs: 60_000, commandTimeoutMs: 20_000 };
+  const start = () => SetProcess.start(options);
   processes = await Promise.all([start(), start(), start()]);
 });
 afterAll(async () => {
@@ -47,7 +48,7 @@ it('of 1 000 random pairs of overlapping sets in three processes all end, none k
   const keys = [...'abcdefghijkl'].map((letter) => `pair:${letter}`);
   const randomWish = (): Wish => {
     const some = [...keys].sort(() => random() - 0.5).slice(0, 2 + Math.floor(random() * 2));
-    return { keys: some, ...(random() < 0.3 && { waitMs: Math.floor(random() * 4) }) }; // the others wait for 10 s
+    return { keys: some, ...(random() < 0.3 && { waitMs: Math.floor(random() * 4) }) }; // the others wait for a minute
   };
   const wishes = processes.map((_, index) => Array.from({ length: index === 0 ? 668 : 666 }, randomWish));
   const outcomes = await Promise.all(processes.map((each, index) => each.turns(wishes[index]!, 4)));
@@ -98,7 +99,7 @@ it('sets are served after a bounded number of turns of single locks, although th
 });
 
 it('processes that are killed amid an acquisition, and amid the work, leave locks that end with their ttl [G392]', async () => {
-  const DEAD_MS = 1_000;
+  const DEAD_MS = 5_000;
   const [survivor, acquiring, working] = processes as [SetProcess, SetProcess, SetProcess];
   await working.hold(['work:1', 'work:2', 'amid:2'], DEAD_MS);
   void acquiring.hold(['amid:3', 'amid:1', 'amid:2'], DEAD_MS);

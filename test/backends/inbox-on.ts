@@ -1,0 +1,30 @@
+import type { Cluster, Redis } from 'ioredis';
+import { onTestFinished } from 'vitest';
+import { PlainInbox } from '../../lib/stores/redis/node/inbox.js';
+import { portOf } from '../support/port-of.js';
+import { until } from '../support/until.js';
+
+/** An inbox on a client of a test, and what it tells. */
+export function inboxOn<Client extends Redis | Cluster>(source: Client) {
+  source.on('error', () => {}); // as the application would
+  const port = portOf(source);
+  const heard: string[] = [];
+  const changes: boolean[] = [];
+  const forbidden: string[] = [];
+  const inbox: PlainInbox = new PlainInbox({
+    client: port,
+    clientName: 'inbox',
+    channel: 'inbox:me',
+    listener: {
+      onMessage: (text) => heard.push(text),
+      onChange: () => changes.push(inbox.isOpen()),
+      onForbidden: (command) => forbidden.push(command),
+    },
+  });
+  onTestFinished(() => {
+    inbox.close();
+    source.disconnect();
+  });
+  const isOpen = () => until(() => inbox.isOpen(), { what: 'it listens' });
+  return { inbox, source, port, heard, changes, forbidden, isOpen };
+}

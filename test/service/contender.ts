@@ -1,0 +1,46 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { onTestFinished } from 'vitest';
+import type { LockService } from '../../lib/core/service/lock.service.js';
+import { subscribers, untilSubscribers } from '../support/queue.js';
+import type { RedisServer } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+
+/** How long a contender holds its lock. */
+export const HOLD_MS = 10;
+
+/** Takes the lock again and again, with pauses between, until the test has finished. */
+export function contender(locks: LockService, key: string, pauseMs = 0): { turns: number } {
+  const count = { turns: 0 };
+  let isOver = false;
+  const contend = async () => {
+    while (!isOver) {
+      await locks.withLock(key, { waitMs: 60_000 }, () => sleep(HOLD_MS));
+      count.turns++;
+      if (pauseMs > 0) await sleep(pauseMs);
+    }
+  };
+  const contending = contend().catch(() => {}); // ended by the end of the test
+  onTestFinished(async () => {
+    isOver = true;
+    await contending;
+  });
+  return count;
+}
+
+/** How many turns the victim had while each of the others had so many. */
+export async function shareOf(victim: { turns: number }, others: { turns: number }[], turns: number): Promise<number> {
+  const before = victim.turns;
+  const goals = others.map((other) => other.turns + turns);
+  await until(() => others.every((other, index) => other.turns >= goals[index]!), { what: `${turns} turns of each` });
+  return (victim.turns - before) / turns;
+}
+
+/** Waits once, from when on it listens. */
+export async function listens(server: RedisServer, locks: LockService, key: string): Promise<void> {
+  const count = await subscribers(server);
+  await server.command('SET', `lock:{${key}}`, 'a person');
+  const waiting = locks.acquire(key);
+  await untilSubscribers(server, count + 1);
+  await server.command('DEL', `lock:{${key}}`);
+  await (await waiting).release();
+}
