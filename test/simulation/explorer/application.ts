@@ -30,6 +30,8 @@ const ELECTIONS = ['leader 1', 'leader 2'];
 const LONGEST_TERM_MS = 1_500;
 /** Their work ends within this time after it was asked to, in milliseconds. */
 const ENDS_WITHIN_MS = 50;
+/** When the faults are over each process has as many calls under way: else none would wait while two others are served. */
+const CALM_CALLS = 2;
 /** Between two turns, at the longest: amid faults, when they are over, and after a turn that was refused. In milliseconds. */
 const PAUSE_MS = { faults: 10, calm: 40, refused: 60 };
 /** Calls for one lock at once, so that it is passed on among them. */
@@ -112,7 +114,8 @@ export class Application {
         const ttlMs = this.#pick(TTLS_MS);
         this.#campaign(service, key, ttlMs);
       }
-    await Promise.all(Array.from({ length: plan.parallel }, (_, call) => this.#takeTurns(service, call)));
+    const calls = Math.max(plan.parallel, CALM_CALLS);
+    await Promise.all(Array.from({ length: calls }, (_, call) => this.#takeTurns(service, call)));
     await Promise.all(this.#ends);
     await this.#close(service);
   }
@@ -170,6 +173,10 @@ export class Application {
     const isCareless = this.#does('careless') && this.self.number === world.plan.processes - 1 && call === 0;
     while (this.#isRunning) {
       const { isCalm } = world;
+      if (!isCalm && call >= world.plan.parallel) {
+        await this.#sleep(PAUSE_MS.calm);
+        continue;
+      }
       const sets = this.#does('sets') ? SHARES[isCalm ? 'calmSet' : 'set'] : 0;
       if (this.#random() < sets) await this.#takeSet(service);
       else if (isCalm) await this.#takeTurn(service, CALM_KEY, this.#shortTurn());

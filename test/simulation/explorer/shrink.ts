@@ -50,11 +50,12 @@ async function firstThat<T>(count: number, find: (index: number) => Promise<T | 
 /** Ways to make a plan smaller, each tried once: only those that a fault does not need. */
 function candidates({ seconds, processes, keys, parallel, features, faults }: Plan): ((plan: Plan) => Plan)[] {
   const lastAt = Math.max(0, ...faults.map(({ at, forUs }) => at + forUs)) / 1e6;
-  const needed = Math.max(1, ...faults.map(({ process = 0 }) => process + 1));
+  // Each process has to wait for another one when the faults are over.
+  const needed = Math.max(2, ...faults.map(({ process = 0 }) => process + 1));
   return [
     ...SECONDS.filter((less) => less < seconds && less > lastAt).map((less) => (plan: Plan) => shorter(plan, less)),
     ...features.map((name) => (plan: Plan) => ({ ...plan, features: plan.features.filter((each) => each !== name) })),
-    ...[1, 2, 3].filter((less) => less >= needed && less < processes).map((less) => (plan: Plan) => ({ ...plan, processes: Math.min(less, plan.processes) })), // prettier-ignore
+    ...[2, 3].filter((less) => less >= needed && less < processes).map((less) => (plan: Plan) => ({ ...plan, processes: Math.min(less, plan.processes) })), // prettier-ignore
     ...[1, 2].filter((less) => less < keys).map((less) => (plan: Plan) => ({ ...plan, keys: Math.min(less, plan.keys) })), // prettier-ignore
     ...[1, 2].filter((less) => less < parallel).map((less) => (plan: Plan) => ({ ...plan, parallel: Math.min(less, plan.parallel) })), // prettier-ignore
   ];
