@@ -76,16 +76,14 @@ async function play(world: World): Promise<void> {
 
 /** All faults are over: each process has to get a lock that the others want, too. */
 async function beCalm(world: World): Promise<void> {
-  const { scheduler, processes, plan } = world;
+  const { scheduler, processes } = world;
   // One that is being closed, or that dies a little later, is started anew.
   const isWhole = () =>
     processes.every(({ process, application }) => !process.isDead && !process.isPaused && !application.isClosing);
   await run(world, isWhole, scheduler.now + 20e6);
   if (!isWhole()) world.complain('process does not end', 'a process that was closed or killed did not come back');
   world.isCalm = true;
-  // With two turns at a time, none is granted between the question and the grant of the other one: who waited is not told.
-  const judged = plan.processes * plan.parallel > 2 ? processes : [];
-  const numbers = judged.map(({ number }) => number);
+  const numbers = processes.map(({ number }) => number);
   world.note({ type: 'healed', workers: numbers });
   const isServed = () => shutOut(numbers, processes.flatMap(({ application }) => application.calmTurns)).length === 0; // prettier-ignore
   let looked = 0;
