@@ -54,9 +54,7 @@ describe('H24: many different keys are locked, once each', () => {
       queues.set(key, turn);
       return turn;
     };
-    const before = heapUsed();
     await forManyKeys('order', COUNT, withNaiveLock);
-    expect(heapUsed() - before).toBeGreaterThan(COUNT * 200);
     expect(queues.size).toBe(COUNT);
     await endAllTtls(server);
     expect(await server.command('DBSIZE')).toBe(COUNT);
