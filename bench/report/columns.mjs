@@ -133,6 +133,7 @@ export const COLUMNS = {
     ['Cluster: commands a round', (figures) => number(figures['cluster.commands'])],
     ['writes a node', (figures) => number(figures['cluster.writesOfNode'])],
     ['client CPU µs a lock', (figures) => number(figures['cluster.clientUs'])],
+    ['event loop held ms', (figures) => number(figures['cluster.holdMs'])],
     ['one Redis: commands a round', (figures) => number(figures['one.commands'])],
     ['writes', (figures) => number(figures['one.writesOfNode'])],
     ['client CPU µs a lock', (figures) => number(figures['one.clientUs'])],

@@ -1,3 +1,4 @@
+import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { startRedisServers, scriptCalls } from '../cell/redis-servers.mjs';
 import { countWrites } from '../cell/command-counter.mjs';
@@ -44,10 +45,14 @@ export const heldInCluster = {
 
     async keep({ writes, held: locks }, { ms }) {
       const writesBefore = writes();
+      const delay = monitorEventLoopDelay({ resolution: 1 });
+      delay.enable();
       const cpuBefore = process.cpuUsage();
       await sleep(ms);
       const clientUs = cpuUs(cpuBefore);
-      return { clientUs, writes: writes() - writesBefore, lost: locks.filter(({ isHeld }) => !isHeld).length };
+      delay.disable();
+      const lost = locks.filter(({ isHeld }) => !isHeld).length;
+      return { clientUs, writes: writes() - writesBefore, holdMs: delay.max / 1e6, lost };
     },
   },
 };
@@ -56,7 +61,7 @@ export const heldInCluster = {
 async function held(worker, servers, { locks, ttlMs, rounds }) {
   await worker.run('acquire', { locks, ttlMs, ports: servers.map(({ port }) => port) });
   await Promise.all(servers.map(({ control }) => control.config('RESETSTAT')));
-  const { clientUs, writes, lost } = await worker.run('keep', { ms: (rounds * ttlMs) / 3 });
+  const { clientUs, writes, holdMs, lost } = await worker.run('keep', { ms: (rounds * ttlMs) / 3 });
   const total = async (count) => sum(await Promise.all(servers.map(({ control }) => count(control))));
   const extensions = await total(extended);
   const perRound = locks / extensions;
@@ -64,6 +69,7 @@ async function held(worker, servers, { locks, ttlMs, rounds }) {
     commands: (await total(scriptCalls)) * perRound,
     writesOfNode: (writes * perRound) / servers.length,
     clientUs: clientUs / extensions,
+    holdMs,
     lost,
   };
 }

@@ -4,7 +4,6 @@ import {
   ACQUIRE,
   CONTEND,
   EXTEND,
-  EXTEND_ACROSS,
   FORCE_RELEASE,
   INSPECT,
   KEEP,
@@ -132,7 +131,7 @@ interface Operation {
   /** Of the lock's keys, those that the script takes. */
   of: (keys: Keys) => string[];
   /** @param nowUs the time */
-  args: (nowUs: number, keys: Keys) => (string | number)[];
+  args: (nowUs: number) => (string | number)[];
 }
 const lockOnly = ({ lock }: Keys) => [lock];
 const withFence = ({ lock, fence }: Keys) => [fence, lock];
@@ -158,11 +157,6 @@ const voteOrQueue = (place: string, epoch = '', proposal?: number): Operation =>
   args: (nowUs) => [epoch, TTL_MS, `me@${tokenText(proposal ?? nowUs)}`, place, ''],
 });
 const extend: Operation = { script: EXTEND, of: lockOnly, args: () => [TTL_MS, 'me@'] };
-const extendAcross: Operation = {
-  script: EXTEND_ACROSS,
-  of: lockOnly,
-  args: (_nowUs, { lock }) => [TTL_MS, lock, 'me@'],
-};
 const restore: Operation = { script: RESTORE, of: lockOnly, args: () => [TTL_MS, 'me@', tokenText(AHEAD)] };
 const raise: Operation = {
   script: RAISE_FENCE,
@@ -249,12 +243,6 @@ const CASES: [what: string, operation: Operation, before: Prepare][] = [
   ['extend: a lock of another', extend, held('other')],
   ['extend: a lock of another, with a queue', extend, wanted('other')],
   ['extend: a lock that is no string', extend, noString],
-  ['extend-across: its own lock', extendAcross, held('me', GRANT_TTL_MS)],
-  ['extend-across: its own lock, with a queue', extendAcross, wanted('me', GRANT_TTL_MS)],
-  ['extend-across: its own lock, which is kept', extendAcross, kept('me', GRANT_TTL_MS)],
-  ['extend-across: a free lock', extendAcross, free],
-  ['extend-across: a lock of another', extendAcross, held('other')],
-  ['extend-across: a lock that is no string', extendAcross, noString],
   ['restore: its own lock', restore, held('me', GRANT_TTL_MS)],
   ['restore: its own lock, with a queue', restore, wanted('me', GRANT_TTL_MS)],
   ['restore: its own lock, which is kept', restore, kept('me', GRANT_TTL_MS)],
@@ -382,7 +370,7 @@ async function outcome(
   const { script, of } = operation;
   const nowUs = (Date.now() + 900) * 1_000; // near the time of the node for two seconds nearly
   const replies = await Promise.allSettled(
-    ask(() => locks.map((keys) => runScript(runner, script, of(keys), operation.args(nowUs, keys)))),
+    ask(() => locks.map((keys) => runScript(runner, script, of(keys), operation.args(nowUs)))),
   );
   await client.publish(CHANNEL, 'last');
   await until(() => heard.includes('last'), { what: 'all messages are heard' });

@@ -89,7 +89,6 @@ describe('The generated module of the scripts', () => {
       ['admit', 0, 0],
       ['contend', 1, 2],
       ['extend', 0, 1],
-      ['extend-across', 1, 1],
       ['force-release', 1, 1],
       ['initialise', 0, 0],
       ['inspect', 0, 0],

@@ -2,7 +2,6 @@ import {
   ACQUIRE,
   CONTEND,
   EXTEND,
-  EXTEND_ACROSS,
   FORCE_RELEASE,
   INSPECT,
   KEEP,
@@ -19,7 +18,7 @@ export async function scriptCalls(server: RedisServer): Promise<number> {
 
 /** From here on no operation takes a second call for a script that the server does not know. */
 export async function loadScripts(server: RedisServer): Promise<void> {
-  for (const script of [ACQUIRE, CONTEND, EXTEND, EXTEND_ACROSS, INSPECT, KEEP, RELEASE, WITHDRAW, FORCE_RELEASE]) {
+  for (const script of [ACQUIRE, CONTEND, EXTEND, INSPECT, KEEP, RELEASE, WITHDRAW, FORCE_RELEASE]) {
     await server.command('SCRIPT', 'LOAD', script.source);
   }
 }

@@ -138,10 +138,6 @@ export function randomStep(random: () => number, us: number): Step {
       const names = many(lock);
       return [names.map(lockOf), [ttl(), ...names.map(() => `${owner()}@`)]];
     },
-    EXTEND_ACROSS: () => {
-      const names = many(lock);
-      return [[lockOf(names[0]!)], [ttl(), ...names.flatMap((name) => [lockOf(name), `${owner()}@`])]];
-    },
     FORCE_RELEASE: () => {
       const names = many(lock);
       return [

@@ -20,7 +20,6 @@ import { queueEntry, readMessage } from '../scripts/hand-off.js';
 import type { Script } from '../scripts/script.js';
 import { ScriptFault } from '../scripts/script-fault.js';
 import { ScriptRunner, type Reply, type ScriptRunnerListener, type Sending } from '../scripts/script-runner.js';
-import { ExtensionsAcrossSlots } from './extensions-across-slots.js';
 import { InFlight } from '../../../core/time/in-flight.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import { PING_KEY } from '../../../core/backend/report.js';
@@ -110,8 +109,6 @@ export class RedisNode
     return vote;
   });
   readonly #extensionOf = this.#reader(extensionOf);
-  /** Of a Cluster only. */
-  readonly #acrossSlots?: ExtensionsAcrossSlots;
   readonly #releaseOf = this.#reader(releaseOf);
   #inbox: Inbox;
   /** Releases that are not confirmed. An attempt that was never sent needs none, so a server that is down adds nothing. */
@@ -134,9 +131,6 @@ export class RedisNode
     this.#keys = new LockKeys(keyPrefix, countersOf(handsOver, client.isCluster), client.keyPrefix);
     this.#scan = new KeyScan(connection, this.#keys, commandTimeoutMs);
     this.#inbox = handsOver && client.isCluster ? this.#shardedInbox() : this.#plainInbox();
-    if (client.isCluster) {
-      this.#acrossSlots = new ExtensionsAcrossSlots(this.#runner, client.keyPrefix, this.#extensionOf);
-    }
     connection.listen(this);
   }
 
@@ -266,8 +260,6 @@ export class RedisNode
     if (mode === 'restore') {
       const args = [ttlMs, owner, tokenText(grant.fencingToken ?? 0)];
       this.#runner.run(RESTORE, [lock], args, this.#extensionOf, done);
-    } else if (this.#acrossSlots) {
-      this.#acrossSlots.extend({ lock, ttlMs, owner, done });
     } else {
       this.#runner.run(EXTEND, [lock], [ttlMs, owner], this.#extensionOf, done);
     }

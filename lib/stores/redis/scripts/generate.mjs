@@ -3,12 +3,11 @@
  *
  * Each file of `lua/` is one script, and reads as it runs for one lock:
  * - Comments on lines of their own are left out. The first paragraph of the header describes the script in `lua.ts`, and
- *   `-- @order 3`, `-- @locks-per-call 100` and `-- @across-slots true` there are the properties of `Script`.
+ *   `-- @order 3` and `-- @locks-per-call 100` there are the properties of `Script`.
  * - `-- @include mint` stands for the text of `lua/parts/mint.lua`, which uses and sets local variables around it.
  * - `local … = KEYS[1], …` and `local … = ARGV[1], …` name all keys and arguments of one lock. First come those that all
  *   locks of a call share, in lines that end in `-- once a call`. The lines above run once a call. Those below run for each
- *   lock: they must return on each way, and must not throw, which would be the end of the other locks of the call. A script
- *   across slots names its locks by arguments, as all KEYS of a call have to be of one slot.
+ *   lock: they must return on each way, and must not throw, which would be the end of the other locks of the call.
  *
  * A call may be for several locks: what they share, then the KEYS and ARGV of one after the other. For these the source has
  * the same lines a second time, in a function, and replies with a list. One lock alone is by far the most frequent, and is
@@ -44,7 +43,6 @@ export const ${name.toUpperCase().replaceAll('-', '_')}: Script = {
   locksPerCall: ${tagOf(name, 'locks-per-call', '50')},
   sharedKeys: ${shared.keys},
   sharedArgs: ${shared.args},
-  acrossSlots: ${isAcrossSlots(name)},
   sha: '${createHash('sha1').update(source).digest('hex')}',
   source: \`${source.replace(/[\\`]|\$\{/g, '\\$&')}\`,
 };
@@ -59,16 +57,14 @@ function scriptOf(name) {
   const named = lines.slice(start, end);
   const body = lines.slice(end);
   const [keys, args] = [namesOf(named, 'KEYS'), namesOf(named, 'ARGV')];
-  if (keys.own.length === 0 && !isAcrossSlots(name))
-    throw new Error(`${name}.lua names no KEYS: expected \`local lock = KEYS[1]\`.`);
-  const [list, counted] = keys.own.length > 0 ? ['KEYS', keys] : ['ARGV', args];
+  if (keys.own.length === 0) throw new Error(`${name}.lua names no KEYS: expected \`local lock = KEYS[1]\`.`);
   const several = [
-    `if #${list} > ${counted.shared + counted.own.length} then`,
+    `if #KEYS > ${keys.shared + keys.own.length} then`,
     `  local function each(${[...keys.own, ...args.own].join(', ')})`,
     ...body.map((line) => `    ${line}`),
     '  end',
     '  local replies = {}',
-    `  for i = 0, ${counted.shared === 0 ? `#${list}` : `(#${list} - ${counted.shared})`} / ${counted.own.length} - 1 do`,
+    `  for i = 0, ${keys.shared === 0 ? '#KEYS' : `(#KEYS - ${keys.shared})`} / ${keys.own.length} - 1 do`,
     `    replies[i + 1] = each(${[...valuesOf('KEYS', keys), ...valuesOf('ARGV', args)].join(', ')})`,
     '  end',
     '  return replies',
@@ -78,10 +74,6 @@ function scriptOf(name) {
   const own = named.filter((line) => !isShared(line));
   const source = [...lines.slice(0, start), ...common, ...several, ...own, ...body].join('\n');
   return { source, shared: { keys: keys.shared, args: args.shared } };
-}
-
-function isAcrossSlots(name) {
-  return tagOf(name, 'across-slots', 'false') === 'true';
 }
 
 function isShared(line) {

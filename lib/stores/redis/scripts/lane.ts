@@ -89,9 +89,9 @@ export class Command implements ScriptCall, Sending, Linked<Command> {
   /** Whether an operation can join: all of a call have the shared keys and arguments. */
   takes(keys: readonly string[], args: readonly (string | number)[], generation: unknown): boolean {
     if (!this.isWaiting || this.isFull || this.generation !== generation) return false;
-    const { acrossSlots, sharedKeys, sharedArgs } = this.script;
+    const { sharedKeys, sharedArgs } = this.script;
     const [first] = this.operations;
-    for (let at = 0; at < sharedKeys && !acrossSlots; at++) if (first!.keys[at] !== keys[at]) return false;
+    for (let at = 0; at < sharedKeys; at++) if (first!.keys[at] !== keys[at]) return false;
     for (let at = 0; at < sharedArgs; at++) if (first!.args[at] !== args[at]) return false;
     return true;
   }

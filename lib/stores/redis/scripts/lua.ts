@@ -11,7 +11,6 @@ export const ACQUIRE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  acrossSlots: false,
   sha: 'd0f4142de493c0602945fd0f8b6ed3b75c616cb3',
   source: `local time = redis.call('TIME')
 local now = string.format('%010d%06d', time[1], time[2])
@@ -117,7 +116,6 @@ export const ADMIT: Script = {
   locksPerCall: 50,
   sharedKeys: 0,
   sharedArgs: 0,
-  acrossSlots: false,
   sha: '12dfefc5914083e47ebadc3e1fbfa43e502fa7ba',
   source: `if #KEYS > 1 then
   local function each(admission, run, uptime, longest)
@@ -178,7 +176,6 @@ export const CONTEND: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 2,
-  acrossSlots: false,
   sha: '870d49932a7c7a5e9aeefce3f769afe9bf28f11d',
   source: `local us, minted
 local fence = KEYS[1]
@@ -542,7 +539,6 @@ export const EXTEND: Script = {
   locksPerCall: 100,
   sharedKeys: 0,
   sharedArgs: 1,
-  acrossSlots: false,
   sha: '9304693803389063ed5b836d4ef4a79d1839b6d8',
   source: `local ttl = ARGV[1]
 if #KEYS > 1 then
@@ -577,46 +573,6 @@ return -1`,
 };
 
 /**
- * Starts the ttl of locks of a Cluster anew that their owners still hold. All that are on one node go in one call, whatever
- * their slots: Redis lets a script use any key of its node. Where it does not, `extend` does it, for the locks of one slot.
- */
-export const EXTEND_ACROSS: Script = {
-  name: 'extend-across',
-  order: 2,
-  locksPerCall: 400,
-  sharedKeys: 1,
-  sharedArgs: 1,
-  acrossSlots: true,
-  sha: '58ec6ad54a26f75a38b691b9ad6dd0982c437914',
-  source: `local first = KEYS[1]
-local ttl = ARGV[1]
-if #ARGV > 3 then
-  local function each(lock, owner)
-    local value = redis.pcall('GET', lock)
-    if type(value) ~= 'string' then
-      return 0
-    end
-    local mine = string.sub(value, 1, -17) == owner
-      or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner)
-    return mine and redis.call('PEXPIRE', lock, ttl) or 0
-  end
-  local replies = {}
-  for i = 0, (#ARGV - 1) / 2 - 1 do
-    replies[i + 1] = each(ARGV[2 * i + 2], ARGV[2 * i + 3])
-  end
-  return replies
-end
-local lock, owner = ARGV[2], ARGV[3]
-local value = redis.pcall('GET', lock)
-if type(value) ~= 'string' then
-  return 0
-end
-local mine = string.sub(value, 1, -17) == owner
-  or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner)
-return mine and redis.call('PEXPIRE', lock, ttl) or 0`,
-};
-
-/**
  * Takes a lock away from whoever holds it, or from one owner only: it goes to the first in its queue, or to nobody. The process
  * of the holder gets a message, if it listens.
  */
@@ -626,7 +582,6 @@ export const FORCE_RELEASE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  acrossSlots: false,
   sha: 'c07645c436fe52e119d28aec9b1e09a32853af06',
   source: `local us, minted
 local fence = KEYS[1]
@@ -869,7 +824,6 @@ export const INITIALISE: Script = {
   locksPerCall: 50,
   sharedKeys: 0,
   sharedArgs: 0,
-  acrossSlots: false,
   sha: '12f32b8358e190003888b4e1b4b61c49e1b88144',
   source: `if #KEYS > 1 then
   local function each(admission, run, age)
@@ -923,7 +877,6 @@ export const INSPECT: Script = {
   locksPerCall: 5,
   sharedKeys: 0,
   sharedArgs: 0,
-  acrossSlots: false,
   sha: '6d18325797d7247c6f3905abb5d43b541398088b',
   source: `local SILENT_US = 2000000
 local MOST_PLACES = '100'
@@ -984,7 +937,6 @@ export const KEEP: Script = {
   locksPerCall: 50,
   sharedKeys: 0,
   sharedArgs: 0,
-  acrossSlots: false,
   sha: 'cdae0a350a8279610e805e9e2fb8b1ca92de1f76',
   source: `if #KEYS > 1 then
   local function each(lock, ttl, owner)
@@ -1028,7 +980,6 @@ export const RAISE_FENCE: Script = {
   locksPerCall: 50,
   sharedKeys: 0,
   sharedArgs: 0,
-  acrossSlots: false,
   sha: 'f7e4ad992d690e12393e3bc229c737f7aafe787f',
   source: `if #KEYS > 2 then
   local function each(lock, fence, owner, token)
@@ -1077,7 +1028,6 @@ export const RELEASE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  acrossSlots: false,
   sha: '03e7beeb3bcdef2fdfb134bb69ee25d4ac674856',
   source: `local us, minted
 local fence = KEYS[1]
@@ -1300,7 +1250,6 @@ export const RESTORE: Script = {
   locksPerCall: 100,
   sharedKeys: 0,
   sharedArgs: 1,
-  acrossSlots: false,
   sha: 'b12b0eaef87f9035f595e2c4da9f0cd2d2606eee',
   source: `local ttl = ARGV[1]
 if #KEYS > 1 then
@@ -1352,7 +1301,6 @@ export const VOTE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 2,
-  acrossSlots: false,
   sha: '7625c31b195535613c3f832cb7a968e3d0a2420b',
   source: `local admission = KEYS[1]
 local epoch, ttl = ARGV[1], ARGV[2]
@@ -1481,7 +1429,6 @@ export const VOTE_OR_QUEUE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 2,
-  acrossSlots: false,
   sha: '9a538ad53589471265fea48b7fa322b642b35228',
   source: `local us, minted
 local admission = KEYS[1]
@@ -1878,7 +1825,6 @@ export const WITHDRAW: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  acrossSlots: false,
   sha: '40566ea056876308cffb786a0967c276b7fea598',
   source: `local us, minted
 local fence = KEYS[1]

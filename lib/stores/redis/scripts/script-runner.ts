@@ -43,7 +43,7 @@ const WITHDRAWN = new ScriptFault('withdrawn before it was sent', false);
 /**
  * Runs scripts on one client. An operation that comes while nothing is in flight is sent at once, so batching never delays
  * a lone call. While the server is at work, the operations of one tick travel together: one EVALSHA for up to 50 locks, or
- * 100 to extend (in a Cluster 400, of any slots of its server), sent as soon as one of these is full, at the latest at the end of the tick.
+ * 100 to extend (in a Cluster of one slot), sent as soon as one of these is full, at the latest at the end of the tick.
  *
  * What is in flight to a server is bounded: further commands wait in their lane, where they fill up, and are sent as answers
  * come in. So a server that is busy takes longer, and fails nothing. It hangs if it answers nothing for the time limit: then
@@ -139,7 +139,7 @@ export class ScriptRunner implements CommandListener {
       return undefined;
     }
     const lane = this.#laneOf(route.at(-1)!);
-    const kind = this.#client.isCluster && !script.acrossSlots ? `${script.name}:${route[0]}` : script;
+    const kind = this.#client.isCluster ? `${script.name}:${route[0]}` : script;
     const waiting = lane.commandFor(kind, keys, args, generation);
     const command = waiting ?? new Command(script, route, lane, generation, this);
     command.operations.push(operation);

@@ -12,6 +12,4 @@ export interface Script {
   sharedKeys: number;
   /** How many arguments all locks of a call share: the first ones. */
   sharedArgs: number;
-  /** Whether one call may be for locks of several slots, if they are on one node: its key is that of its first operation. */
-  acrossSlots: boolean;
 }
