@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { outsideOfCalls } from '../../../core/time/event-loop.js';
+import { nextTick, outsideOfCalls } from '../../../core/time/event-loop.js';
 import { checkMade, isClient } from './check-source.js';
 import { clusterSlot, SLOTS } from './cluster-slot.js';
 import { credentialsOf } from './credentials.js';
@@ -97,6 +97,8 @@ export class IoredisAdapter implements RedisClient {
   #failure?: ConnectionFailure;
   /** The last connection that was given up because it is not in the right database. */
   #givenUp?: Duplex;
+  /** The streams of a Cluster's masters whose writes wait for the end of this tick. */
+  #corked: readonly Duplex[] = [];
   /** The adapters of a Cluster's masters. */
   readonly #masters = new WeakMap<Redis, IoredisAdapter>();
 
@@ -219,7 +221,20 @@ export class IoredisAdapter implements RedisClient {
   }
 
   run(call: ScriptCall): void {
+    if (this.isCluster) this.#writeTogether();
     this.#run(call, true);
+  }
+
+  /** Has what is sent to a node of a Cluster in one tick be one write: a command there is for one slot, so there are many. */
+  #writeTogether(): void {
+    if (this.#corked.length > 0) return;
+    this.#corked = this.#cluster.nodes('master').flatMap(({ stream }) => (stream as Duplex | undefined) ?? []);
+    for (const stream of this.#corked) stream.cork();
+    nextTick(() => {
+      const corked = this.#corked;
+      this.#corked = [];
+      for (const stream of corked) stream.uncork();
+    });
   }
 
   #run(call: ScriptCall, bySha: boolean): void {
