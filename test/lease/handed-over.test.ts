@@ -1,3 +1,4 @@
+import { Subject } from 'rxjs';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
 import { Leases } from '../../lib/core/lease/leases.js';
@@ -24,7 +25,7 @@ describe('a lease that was handed over and never extended', () => {
       } as Partial<LockBackend> as LockBackend,
       marginMs: 0,
       now,
-      emit: () => {},
+      events: new Subject(),
     });
     leases.listener = { giveBack: () => false, onLost: (lease) => lost.push(lease) };
     const lease = leases.add({ key: 'key', owner: 'me' }, 7, GRANT_TTL_MS, now(), true, DAY_MS);

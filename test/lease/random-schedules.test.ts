@@ -1,3 +1,4 @@
+import { Subject as Stream } from 'rxjs';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { ExtendOutcome, LockBackend, ReleaseOutcome } from '../../lib/core/backend/lock-backend.js';
 import { NodeError } from '../../lib/api/errors.js';
@@ -71,11 +72,13 @@ class World {
         if (subject.isReleased) this.#violated(subject, 'was released again after its release');
       },
     };
+    const events = new Stream<LockEvent>();
+    events.subscribe((event) => this.#noteEvent(event));
     this.#leases = new Leases({
       backend: backend as LockBackend,
       marginMs: this.#marginMs,
       now: () => this.#now(),
-      emit: (event) => this.#noteEvent(event()),
+      events,
     });
     this.#leases.listener = {
       giveBack: ({ key }, done) => this.#gaveBack(this.subjects.get(key)!, done),

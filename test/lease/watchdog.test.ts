@@ -1,3 +1,4 @@
+import { Subject } from 'rxjs';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { ExtendOutcome, LockBackend } from '../../lib/core/backend/lock-backend.js';
 import { NodeError, type LockLostReason } from '../../lib/api/errors.js';
@@ -40,11 +41,13 @@ class Kennel {
       },
       release: (_, done) => void Promise.resolve().then(() => done({ status: 'released' })),
     };
+    const events = new Subject<LockEvent>();
+    events.subscribe((event) => this.#note(event));
     this.leases = new Leases({
       backend: backend as LockBackend,
       marginMs,
       now: () => now() + this.pauseMs,
-      emit: (event) => this.#note(event()),
+      events,
     });
     this.leases.listener = {
       giveBack: ({ grant }, done) => {

@@ -40,15 +40,12 @@ export class LockEngine {
   constructor({ backend, now, limits, processName, events, kind }: EngineParts) {
     this.#backend = backend;
     this.#nextOwner = ownerSequence(processName);
-    const emit = (event: () => LockEvent) => {
-      if (events.observed) events.next(event());
-    };
     this.leases = new Leases({
       backend,
       marginMs: limits.marginMs,
       shortestTtlMs: limits.shortestTtlMs,
       now,
-      emit,
+      events,
     });
     this.#queues = new LockQueues({
       backend,
@@ -57,7 +54,7 @@ export class LockEngine {
       limits,
       leases: this.leases,
       inFlight: this.#inFlight,
-      warn: (key, message) => emit(() => ({ type: 'warning', key, message })),
+      warn: (key, message) => events.next({ type: 'warning', key, message }),
       nextOwner: this.#nextOwner,
     });
     this.leases.listener = this.#queues;

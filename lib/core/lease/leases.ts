@@ -1,3 +1,4 @@
+import type { Subject } from 'rxjs';
 import type { ExtendOutcome, Grant, LockBackend, ReleaseOutcome } from '../backend/lock-backend.js';
 import { LockUnavailableError, NodeError, type LockLostReason } from '../../api/errors.js';
 import type { LockEvent } from '../../api/events.js';
@@ -15,7 +16,7 @@ export interface LeasesOptions {
   /** The shortest ttl that its store can extend in time. @default any */
   readonly shortestTtlMs?: number;
   readonly now: () => number;
-  readonly emit: (event: () => LockEvent) => void;
+  readonly events: Subject<LockEvent>;
 }
 
 /** Decides which contender is next when a lease ends. */
@@ -62,7 +63,7 @@ export class Leases implements LeaseOwner, WatchdogListener {
   onExtension?: (lease: Lease, status: ExtendOutcome['status'], tookMs: number) => void;
   readonly #backend: LockBackend;
   readonly #shortestTtlMs: number;
-  readonly #emit: (event: () => LockEvent) => void;
+  readonly #events: Subject<LockEvent>;
   readonly #watchdog = new Watchdog(this);
   /** Leases whose loss was found, and not acted on yet. */
   readonly #found = new Set<Lease>();
@@ -71,12 +72,12 @@ export class Leases implements LeaseOwner, WatchdogListener {
   #whenIdle?: () => void;
   #isClosing = false;
 
-  constructor({ backend, marginMs, shortestTtlMs = 0, now, emit }: LeasesOptions) {
+  constructor({ backend, marginMs, shortestTtlMs = 0, now, events }: LeasesOptions) {
     this.#backend = backend;
     this.#shortestTtlMs = shortestTtlMs;
     this.marginMs = marginMs;
     this.now = now;
-    this.#emit = emit;
+    this.#events = events;
   }
 
   /** How much it keeps: nothing unless keys are held, or were lost a moment ago. */
@@ -200,7 +201,7 @@ export class Leases implements LeaseOwner, WatchdogListener {
   announceWait(timeoutMs: number): void {
     this.settle();
     for (const lease of this.#watchdog.leases)
-      this.#emit(() => ({ type: 'closing', timeoutMs, ...this.identity(lease) }));
+      this.#events.next({ type: 'closing', timeoutMs, ...this.identity(lease) });
   }
 
   /** Ends all leases: locks that are still held are lost to the shutdown. */
@@ -229,7 +230,7 @@ export class Leases implements LeaseOwner, WatchdogListener {
       else if (reason !== 'stolen') this.#releaseAfterwards(lease);
       this.listener.onLost(lease);
       this.#reportIdle();
-      this.#emit(() => ({ type: 'lost', reason, heldMs, ...this.identity(lease) }));
+      this.#events.next({ type: 'lost', reason, heldMs, ...this.identity(lease) });
     }
   }
 
@@ -310,7 +311,7 @@ export class Leases implements LeaseOwner, WatchdogListener {
       case 'unavailable':
         if (!lease.notExtended(outcome.causes[0])) return;
         if (lease.isAlive) this.#watchdog.watchFailed(lease); // its loss may have been acted on by what its signal aborted
-        this.#emit(() => ({ type: 'extension-failed', causes: outcome.causes, ...this.identity(lease) }));
+        this.#events.next({ type: 'extension-failed', causes: outcome.causes, ...this.identity(lease) });
         break;
     }
   }
@@ -326,15 +327,17 @@ export class Leases implements LeaseOwner, WatchdogListener {
   #released(lease: Lease, outcome: ReleaseOutcome, heldMs: number, keptForMs = 0): boolean {
     switch (outcome.status) {
       case 'released':
-        this.#emit(() => ({ type: 'released', heldMs, ...until(keptForMs), ...this.identity(lease) }));
+        // Most of all events: only for observers, and when it was said that the application waits for it.
+        if (this.#events.observed || this.#isClosing)
+          this.#events.next({ type: 'released', heldMs, ...until(keptForMs), ...this.identity(lease) });
         return true;
       case 'gone':
         // Since when is unknown: the work may not have been alone.
         lease.foundGone();
-        this.#emit(() => ({ type: 'lost', reason: lease.lostReason, heldMs, ...this.identity(lease) }));
+        this.#events.next({ type: 'lost', reason: lease.lostReason, heldMs, ...this.identity(lease) });
         return false;
       case 'unavailable':
-        this.#emit(() => ({ type: 'release-failed', causes: outcome.causes, ...this.identity(lease) }));
+        this.#events.next({ type: 'release-failed', causes: outcome.causes, ...this.identity(lease) });
         return false;
     }
   }

@@ -89,6 +89,8 @@ export class LockService {
    * an event: they hold none of its locks.
    */
   readonly events$: Observable<LockEvent>;
+  /** The same, but whoever subscribes here is not told of grants, releases and contention for its own sake. @internal */
+  readonly troubles$: Observable<LockEvent>;
 
   readonly #options: ResolvedServiceOptions;
   /** The same options, for calls that do not wait. */
@@ -122,12 +124,13 @@ export class LockService {
     this.registration = registration;
     this.#events = new PublishedEvents(registration);
     this.events$ = this.#events.asObservable();
+    this.troubles$ = this.#events.troubles.asObservable();
     this.#options = options;
     this.#onlyOnce = { ...options, waitMs: 0 };
     this.#backend = backend;
     this.#now = now;
     const { insideTransaction, lockOrder, telemetry } = options;
-    const warn = (key: string, message: string) => this.#emit(() => ({ type: 'warning', key, message }));
+    const warn = (key: string, message: string) => this.#events.next({ type: 'warning', key, message });
     if (insideTransaction) this.#transactions = new TransactionCheck(insideTransaction, warn);
     if (lockOrder !== 'off') this.#order = new LockOrder(lockOrder === 'warn' ? warn : undefined);
     this.#engine = engineOf({ backend, now, limits: { ...options, shortestTtlMs }, processName, events: this.#events });
@@ -585,7 +588,7 @@ export class LockService {
       for (const hold of holds) hold.giveUp();
       const { key, label } = this.#engine.leases.identity(leases[0]!);
       const failure = failureEvent(error, { key, label, waitedMs: Math.round(this.#now() - since) });
-      if (failure) this.#emit(() => failure);
+      if (failure) this.#events.next(failure);
       return this.#engine.refuse(error);
     }
   }
@@ -705,10 +708,6 @@ export class LockService {
       waitMs,
     };
     return keys.length > 1 ? { ...trace, keys } : trace;
-  }
-
-  #emit(event: () => LockEvent): void {
-    if (this.#events.observed) this.#events.next(event());
   }
 }
 

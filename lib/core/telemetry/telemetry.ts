@@ -28,9 +28,13 @@ const GRANTS = ['waited', 'passed', 'free', 'reentrant'] as const;
 
 /**
  * The events of a service, which are also published on a channel of Node.js while that has subscribers. Whoever hears of them
- * runs outside of the call that caused them.
+ * runs outside of the call that caused them. Grants, releases and contention, which are most of them, need not be made unless
+ * they are observed.
  */
 export class PublishedEvents extends Subject<LockEvent> {
+  /** The same, for whoever needs none of these: to listen here does not count as observing. */
+  readonly troubles = new Subject<LockEvent>();
+
   constructor(private readonly registration: string) {
     super();
   }
@@ -44,10 +48,14 @@ export class PublishedEvents extends Subject<LockEvent> {
   }
 
   override complete(): void {
-    notify(() => super.complete());
+    notify(() => {
+      this.troubles.complete();
+      super.complete();
+    });
   }
 
   readonly #publish = (event: LockEvent): void => {
+    this.troubles.next(event);
     super.next(event);
     if (events.hasSubscribers) events.publish(messageOf(this.registration, event));
   };

@@ -69,8 +69,8 @@ export class Calls {
 
   /** Ends a call that was refused. @param reject lets its caller know */
   refused(waiter: Waiter, reason: unknown, reject: (reason: unknown) => void): void {
-    const isNews = !(waiter.request.isProbe && reason instanceof LockContendedError);
-    if (this.events.observed && isNews) this.#emit(this.#failure(waiter, reason));
+    const isContended = reason instanceof LockContendedError;
+    if (!isContended || (this.events.observed && !waiter.request.isProbe)) this.#emit(this.#failure(waiter, reason));
     this.gate.settle(reason, () => {
       reject(reason);
       this.inFlight.end();
@@ -81,7 +81,7 @@ export class Calls {
     try {
       await Promise.resolve(); // the queue is still at work
       await this.leases.release(lease);
-      if (this.events.observed) this.#emit(this.#failure(waiter, reason));
+      this.#emit(this.#failure(waiter, reason));
     } finally {
       this.inFlight.end();
     }

@@ -35,7 +35,7 @@ export function logTroubles(service: LockService, logger: Logger): void {
         `The releases of ${events.length} more locks were not confirmed and are being retried: ${named(events)}.`,
       ),
   );
-  service.events$.subscribe({
+  service.troubles$.subscribe({
     next: (event) => {
       kept.note(event);
       if ('causes' in event) outage.note(event);
