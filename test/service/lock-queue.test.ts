@@ -11,6 +11,7 @@ import type {
 } from '../../lib/core/backend/lock-backend.js';
 import { LockContendedError, LockUnavailableError, NodeError } from '../../lib/api/errors.js';
 import { Lease, type LeaseOwner } from '../../lib/core/lease/lease.js';
+import { Labels } from '../../lib/core/keys/labels.js';
 import type { Leases } from '../../lib/core/lease/leases.js';
 import type { AcquireOptions } from '../../lib/api/options.js';
 import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
@@ -87,6 +88,7 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true, kind: Lock
     },
     check: ({ grant: { owner } }) => log.push(`check ${owner}`),
     lose: (lease, reason) => lease.lose(reason),
+    labels: new Labels(),
   } as Partial<Leases> as Leases;
   const queues = new LockQueues({
     backend,

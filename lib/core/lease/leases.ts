@@ -164,9 +164,13 @@ export class Leases implements LeaseOwner, WatchdogListener {
     const { keptForMs } = lease;
     const heldMs = this.#heldMs(lease);
     let isPassedOn = false;
-    const givenBack = new Promise<ReleaseOutcome>((resolve) => (isPassedOn = this.listener.giveBack(lease, resolve)));
+    const givenBack = new Promise<boolean>((resolve) => {
+      isPassedOn = this.listener.giveBack(lease, (outcome) =>
+        resolve(this.#released(lease, outcome, heldMs, keptForMs)),
+      );
+    });
     this.#reportIdle();
-    if (!isPassedOn) return givenBack.then((outcome) => this.#released(lease, outcome, heldMs, keptForMs));
+    if (!isPassedOn) return givenBack;
     this.#released(lease, PASSED_ON, heldMs);
     return RELEASED;
   }

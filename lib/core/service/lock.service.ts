@@ -215,7 +215,8 @@ export class LockService {
   // Last, since some compilers show the error of the last one only.
   withLock<T>(key: string, work: Work<T>): Promise<T>;
   withLock<T>(key: string, options: WithLockOptions, work: Work<T>): Promise<T>;
-  async withLock<T>(
+  // Not an async function, nor is any promise awaited twice, here and below: each hop costs as much as the rest of the call.
+  withLock<T>(
     key: string | readonly string[],
     ...rest: [(held: never) => T | PromiseLike<T>] | [WithLockOptions, (held: never) => T | PromiseLike<T>]
   ): Promise<T> {
@@ -227,7 +228,7 @@ export class LockService {
         ),
       );
     }
-    return this.#run(await this.#acquireOneOrAll(key, options), options, work as (held: Held) => T | PromiseLike<T>);
+    return this.#run(this.#acquireOneOrAll(key, options), options, work as (held: Held) => T | PromiseLike<T>);
   }
 
   /**
@@ -667,14 +668,16 @@ export class LockService {
   }
 
   async #run<T, H extends Held>(
-    held: H,
+    acquired: H | Promise<H>,
     options: LossOptions | undefined,
     work: (held: H) => T | PromiseLike<T>,
   ): Promise<T> {
+    const held = acquired instanceof Promise ? await acquired : acquired;
     const { onLost = this.#options.onLost } = options ?? {};
     let outcome: { status: 'fulfilled'; value: T } | { status: 'rejected'; reason: unknown };
     try {
-      outcome = { status: 'fulfilled', value: await this.#held.run(held, this.#observed(held, work)) };
+      const result = this.#held.run(held, this.#observed(held, work));
+      outcome = { status: 'fulfilled', value: isThenable(result) ? await result : result };
     } catch (reason) {
       outcome = { status: 'rejected', reason };
     }
@@ -715,6 +718,10 @@ export class LockService {
 function goesOnWithout(call: CallKind, method?: LockedMethod): boolean {
   const { onContended = 'throw' } = method ?? {};
   return call === 'tryAcquire' || onContended !== 'throw';
+}
+
+function isThenable<T>(value: T | PromiseLike<T>): value is PromiseLike<T> {
+  return typeof (value as Partial<PromiseLike<T>> | null | undefined)?.then === 'function';
 }
 
 function leasesOf(held: Held): Lease[] {
