@@ -12,6 +12,9 @@ export const COMMANDS_IN_FLIGHT = 32;
 /** How many commands of one script that are not full wait for operations which share their keys and arguments. */
 const ALIKE_AT_ONCE = 8;
 
+/** The `order` of scripts that extend locks, or keep them. */
+export const EXTENSION = 2;
+
 const NOTHING: never[] = [];
 
 /** The answer of a script to one operation. Numbers come as strings from clients with `stringNumbers`. */
@@ -211,7 +214,7 @@ export class Lane {
   /** Puts a command behind those of its order that wait. */
   wait(kind: Script | string, command: Command): void {
     const { order } = command.script;
-    if (order <= 2) this.#urgent.push(command, order <= 1 ? 0 : 1);
+    if (order <= EXTENSION) this.#urgent.push(command, order <= 1 ? 0 : 1);
     else this.#others.push(command, order === 3 ? 0 : 1);
     const latest = this.#latest.get(kind)?.filter(({ isWaiting, isFull }) => isWaiting && !isFull) ?? [];
     this.#latest.set(kind, [...latest.slice(1 - ALIKE_AT_ONCE), command]);

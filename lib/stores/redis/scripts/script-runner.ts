@@ -4,6 +4,7 @@ import type { CommandFault, RedisClient, Route } from '../client/redis-client.js
 import {
   Command,
   COMMANDS_IN_FLIGHT,
+  EXTENSION,
   Lane,
   type CommandListener,
   type Operation,
@@ -42,7 +43,7 @@ const WITHDRAWN = new ScriptFault('withdrawn before it was sent', false);
 
 /**
  * Runs scripts on one client. An operation that comes while nothing is in flight is sent at once, so batching never delays
- * a lone call. While the server is at work, the operations of one tick travel together: one EVALSHA for up to 50 locks, or
+ * a lone call; extensions wait for the end of the tick. While the server is at work, the operations of one tick travel together: one EVALSHA for up to 50 locks, or
  * 100 to extend (in a Cluster of one slot), sent as soon as one of these is full, at the latest at the end of the tick.
  *
  * What is in flight to a server is bounded: further commands wait in their lane, where they fill up, and are sent as answers
@@ -143,7 +144,8 @@ export class ScriptRunner implements CommandListener {
     const waiting = lane.commandFor(kind, keys, args, generation);
     const command = waiting ?? new Command(script, route, lane, generation, this);
     command.operations.push(operation);
-    if (this.#unsettled === 0) {
+    // Extensions come by the hundred, and none is needed before the end of its tick: they travel together even then.
+    if (this.#unsettled === 0 && script.order !== EXTENSION) {
       this.#unsettled++;
       this.#send(command);
       return command;
