@@ -14,17 +14,18 @@ const TTLS_MS = [300, 600, 1_500];
 export const WAIT_MS = 3_000;
 /** When the application closes, work under locks may go on for this time, in milliseconds. */
 export const SHUTDOWN_MS = 1_500;
-/** A holder looks at its lock that often, in milliseconds. */
+/** A holder looks at its lock that often, in milliseconds; in long work rarely, in steps of this part of it. */
 const LOOK_MS = 10;
+const LOOKS = 10;
 /** Longer than a run goes on when the faults are over, in milliseconds. */
 const UNTIL_SERVED_MS = 60_000;
 /** Of the turns that begin, where the application does this. */
-const SHARES = { set: 0.15, calmSet: 0.4, hold: 0.15, abort: 0.15, withLock: 0.5, careless: 0.5, outlasting: 0.7 };
+const SHARES = { set: 0.15, calmSet: 0.4, hold: 0.05, abort: 0.15, withLock: 0.5, careless: 0.5, outlasting: 0.7 };
 /** Work often outlasts a grant that was handed over and has no more time than this left, in milliseconds. */
 const LATE_GRANT_MS = 1_460;
 const OUTLASTS_GRANT_MS = 2_200;
 /** A leader looks that often, on average twice, in milliseconds. */
-const LEADER_LOOKS_MS = 50;
+const LEADER_LOOKS_MS = 150;
 const ELECTIONS = ['leader 1', 'leader 2'];
 /** Leaders resign after this time at the latest, in milliseconds. */
 const LONGEST_TERM_MS = 1_500;
@@ -33,11 +34,11 @@ const ENDS_WITHIN_MS = 50;
 /** When the faults are over each process has as many calls under way: else none would wait while two others are served. */
 const CALM_CALLS = 2;
 /** Between two turns, at the longest: amid faults, when they are over, and after a turn that was refused. In milliseconds. */
-const PAUSE_MS = { faults: 10, calm: 40, refused: 60 };
+const PAUSE_MS = { faults: 2, calm: 20, refused: 60 };
 /** Calls for one lock at once, so that it is passed on among them. */
 const BURST = 8;
 /** A careless caller that is refused asks again at once, this often; then it pauses. */
-const CARELESS = { times: 50, pauseMs: 20 };
+const CARELESS = { times: 15, pauseMs: 150 };
 /** Nobody can be refused as often in one callback: a refusal lets the event loop run. */
 const REFUSALS_IN_ONE_STEP = 10;
 /** A forced release that was sent to a server which hangs may run until so much later, in milliseconds. */
@@ -189,11 +190,11 @@ export class Application {
   /** Most are short; some outlast their ttl, kept by the watchdog; some hold on to a lease that nobody extends. */
   #anyTurn(): TurnPlan {
     const style = this.#random();
-    const watchdog = style < 0.92;
+    const watchdog = style < 0.995;
     const ttlMs = watchdog ? this.#pick(TTLS_MS) : Math.min(...TTLS_MS);
     const workMs =
-      style < 0.88
-        ? this.#random() * 15
+      style < 0.985
+        ? this.#random() * this.#random() * 15
         : watchdog
           ? ttlMs * (0.5 + 2 * this.#random())
           : (0.5 + this.#random()) * 2 * ttlMs;
@@ -359,7 +360,8 @@ export class Application {
       const isLate = (lock as LockHandle).lease.provisionalTtlMs !== undefined && lock.remainingMs < LATE_GRANT_MS;
       if (isLate) this.lateGrants++;
       const until = this.#nowMs() + (isLate && this.#random() < SHARES.outlasting ? OUTLASTS_GRANT_MS : workMs);
-      while (isHeld() && this.#nowMs() < until) await this.#sleep(Math.min(LOOK_MS, until - this.#nowMs()));
+      const lookMs = Math.max(LOOK_MS, (until - this.#nowMs()) / LOOKS);
+      while (isHeld() && this.#nowMs() < until) await this.#sleep(Math.min(lookMs, until - this.#nowMs()));
       // Some do not look before they write, which the token has to make up for.
       if (accepted && (this.#random() < 0.5 || isHeld())) resource.access({ turn, key, token, base: value });
     }

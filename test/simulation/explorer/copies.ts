@@ -72,7 +72,7 @@ export class Copies {
   /** @param mutant that the library is: in the same way for each process of this pid */
   take(home: Home, mutant?: string): Copy {
     const kind = mutant === undefined ? '' : `${mutant} ${home.pid}`;
-    const copy = this.#free.get(kind)?.shift() ?? new Copy(this, kind);
+    const copy = this.#free.get(kind)?.pop() ?? new Copy(this, kind);
     copy.moveTo(home, mutant);
     return copy;
   }
