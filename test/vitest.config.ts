@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url';
 import { defineConfig, type TestProjectInlineConfiguration, type ViteUserConfig } from 'vitest/config';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 
@@ -18,8 +19,8 @@ const SIMULATED = [
   'telemetry/{contexts,dashboard}',
   'terminus/lock-health',
 ].map((files) => `test/${files}.test.ts`);
-/** What needs real servers and depends on time, such as processes that are killed. */
-const REAL = 'test/**/*.real.test.ts';
+/** They take longer than 10 s. */
+const LONGEST = ['sample.test.ts', 'sharded-messages.real.test.ts', 'lock-backend.test.ts', 'model.test.ts'];
 /** The first load the built package, the second need a browser: each has a runner of its own. */
 const ELSEWHERE = ['test/package/**', 'test/browser/**'];
 
@@ -59,31 +60,34 @@ const simulated: TestProjectInlineConfiguration = {
   },
 };
 
-/** All others: where nothing is asserted that depends on time, with or without a real server. */
-const functional: TestProjectInlineConfiguration = {
-  extends: true,
-  test: {
-    name: 'functional',
-    include: ['test/**/*.test.ts'],
-    exclude: [...SIMULATED, REAL, ...ELSEWHERE],
-    globalSetup: ['test/global-setup.ts'],
-    maxWorkers: 2,
-    sequence: { groupOrder: 2 },
-  },
-};
-
-/** One after the other, so that none has to wait for another. */
-const real = (include: string): TestProjectInlineConfiguration => ({
+/** All others, on real servers where they need any: those of them that depend on time are named `*.real.test.ts`. */
+const real = (maxWorkers: number, elsewhere: string[] = []): TestProjectInlineConfiguration => ({
   extends: true,
   test: {
     name: 'real',
-    include: [include],
-    exclude: ELSEWHERE,
+    include: ['test/**/*.test.ts'],
+    exclude: [...elsewhere, ...ELSEWHERE],
     globalSetup: ['test/global-setup.ts'],
-    maxWorkers: 1,
-    sequence: { groupOrder: 3 },
+    maxWorkers,
+    sequence: { groupOrder: 2 },
   },
 });
+
+/** Begins with the longest files, and spreads those that mostly wait evenly, as others compute meanwhile. */
+class Mixed extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const sorted = await super.sort(files);
+    const waiting = sorted.filter(({ moduleId }) => moduleId.endsWith('.real.test.ts'));
+    const others = sorted.filter((file) => !waiting.includes(file));
+    const placed = [waiting, others].flatMap((alike) =>
+      alike.map((file, at) => {
+        const isLong = LONGEST.some((name) => file.moduleId.endsWith(name));
+        return { file, place: isLong ? 0 : (at + 1) / alike.length };
+      }),
+    );
+    return placed.sort((a, b) => a.place - b.place).map(({ file }) => file);
+  }
+}
 
 /** What all runs have in common. */
 export const shared = {
@@ -106,6 +110,7 @@ export default defineConfig(({ mode }) => ({
   ...shared,
   test: {
     ...shared.test,
-    projects: mode === 'real' ? [real('test/**/*.test.ts')] : [simulated, functional, real(REAL)],
+    projects: mode === 'real' ? [real(1)] : [simulated, real(3, SIMULATED)],
+    sequence: { sequencer: Mixed },
   },
 }));
