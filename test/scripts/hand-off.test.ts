@@ -16,7 +16,6 @@ import { portOf } from '../support/port-of.js';
 import { RedisServer } from '../support/redis-server.js';
 import { runScript } from '../support/run-script.js';
 import { until } from '../support/until.js';
-import { together } from '../support/together.js';
 
 const KEYS = ['lock:fence', 'lock:{k}', 'lock:{k}:queue'];
 const [FENCE, LOCK, QUEUE] = KEYS as [string, string, string];
@@ -83,12 +82,6 @@ const told = (...messages: string[]) =>
   until(() => heard.length >= messages.length, { what: 'it is told' }).then(() => expect(heard).toEqual(messages));
 
 describe('a release', () => {
-  it('of a lock that nobody waits for deletes it', async () => {
-    await hold('me');
-    expect(await release('me')).toBe(1);
-    expect(await server.keys()).toEqual([]);
-  });
-
   it('grants the lock to the first in the queue for a short time, and tells it', async () => {
     await hold('me');
     await line(entryOf('first'), entryOf('second'));
@@ -98,59 +91,6 @@ describe('a release', () => {
     expect(await client.pttl(LOCK)).toBeGreaterThan(GRANT_TTL_MS - 1_000);
     expect(await queue()).toEqual([entryOf('second')]);
     await told('inbox:alive first');
-  });
-
-  it('passes over those whom nobody hears for', async () => {
-    await hold('me');
-    await line(entryOf('dead', 'grant', 'inbox:dead'), entryOf('deader', 'grant', 'inbox:dead'), entryOf('alive'));
-    expect(await release('me')).toBe(1);
-    expect(await holder()).toBe('alive');
-    expect(await queue()).toEqual([]);
-    await told('inbox:alive alive');
-  });
-
-  it('frees the lock when nobody in the queue is alive', async () => {
-    await hold('me');
-    await line(entryOf('dead', 'grant', 'inbox:dead'));
-    expect(await release('me')).toBe(1);
-    expect(await server.keys()).toEqual([]);
-  });
-
-  it('of several locks at once hands each of them over, with a token of its own', async () => {
-    const locks = ['k', 'j', 'i'].map((key) => [FENCE, `lock:{${key}}`, `lock:{${key}}:queue`] as const);
-    for (const [index, [, lock, waiting]] of locks.entries()) {
-      await client.set(lock, `me@${TOKEN}+`, 'PX', TTL_MS);
-      if (index < 2) await client.zadd(waiting, 1, entryOf(`first-${index}`));
-    }
-    await client.set(FENCE, 8e15); // ahead of any clock
-    await client.config('RESETSTAT');
-    expect(await together(runner, () => Promise.all(locks.map((keys) => run(RELEASE, [...keys], 'me@'))))).toEqual([
-      1, 1, 1,
-    ]);
-    expect((await server.calls()).evalsha).toBe(2);
-    await told('inbox:alive first-0', 'inbox:alive first-1');
-    expect(tokens).toEqual([8e15 + 1, 8e15 + 2]);
-    expect(await client.get(FENCE)).toBe('8000000000000002');
-    expect(await client.mget(locks.map(([, lock]) => lock))).toEqual([
-      'first-0@8000000000000001+',
-      'first-1@8000000000000002+',
-      null,
-    ]);
-  });
-
-  it('tells with the grant a fencing token, above all before it and below all after it', async () => {
-    const before = Number(await contend('me', { count: 5 }));
-    await line(entryOf('first'), entryOf('second'));
-    await release('me');
-    await release('first');
-    await told('inbox:alive first', 'inbox:alive second');
-    expect(tokens[0]).toBeGreaterThan(before + 4);
-    expect(tokens[1]).toBeGreaterThan(tokens[0]!);
-    expect(Number(await client.get(FENCE))).toBe(tokens[1]);
-    expect(await client.get(LOCK)).toBe(`second@${tokens[1]}+`);
-    expect(await client.pttl(FENCE)).toBe(-1);
-    await release('second');
-    expect(Number(await contend('third'))).toBeGreaterThan(tokens[1]!);
   });
 
   it.each([
@@ -174,17 +114,6 @@ describe('a release', () => {
       expect(await queue()).toEqual([entryOf('second')]);
     },
   );
-
-  it('takes a counter that is no number for a lost one, and mints by the clock', async () => {
-    await client.set(FENCE, 'by hand');
-    await hold('me');
-    await line(entryOf('first'));
-    expect(await release('me')).toBe(1);
-    await told('inbox:alive first');
-    expect(tokens[0]).toBeGreaterThan(Number(TOKEN));
-    expect(await client.get(LOCK)).toBe(`first@${tokens[0]}+`);
-    expect(await client.get(FENCE)).toBe(String(tokens[0]));
-  });
 
   it('tells nothing to whom it passes over: replicas would pass it on, and patterns would count as listening', async () => {
     const published: string[] = [];
@@ -212,34 +141,6 @@ describe('a release', () => {
     expect(tokens).toEqual([undefined]);
     expect(await holder()).toBe('first');
     narrow.disconnect();
-  });
-
-  it('mints above a counter that is ahead of the clock', async () => {
-    await client.set(FENCE, '3000000000000007');
-    await hold('me');
-    await line(entryOf('first'));
-    await release('me');
-    await told('inbox:alive first');
-    expect(tokens).toEqual([3_000_000_000_000_008]);
-    expect(await client.get(FENCE)).toBe('3000000000000008');
-  });
-
-  it('grants it also to one that this node does not see listening, if its last sign says that this means nothing', async () => {
-    await hold('me');
-    await line(entryOf('elsewhere', 'grant', 'inbox:elsewhere'), entryOf('next'));
-    await signs({ [`${UNHEARD} inbox:elsewhere`]: 0 });
-    expect(await release('me')).toBe(1);
-    expect(await holder()).toBe('elsewhere');
-    expect(await queue()).toEqual([entryOf('next')]);
-  });
-
-  it('tells the fencing token also to one that this node is not known to see listening', async () => {
-    await hold('me');
-    await line(entryOf('elsewhere'));
-    await signs({ [`${UNHEARD} inbox:alive`]: 0 });
-    await release('me');
-    await told('inbox:alive elsewhere');
-    expect(await client.get(LOCK)).toBe(`elsewhere@${tokens[0]}+`);
   });
 
   it('grants it also to one that can hear nothing, and sends it no message', async () => {
@@ -304,20 +205,6 @@ describe('a release', () => {
     expect(await client.exists(QUEUE)).toBe(0);
   });
 
-  it('goes by the later sign of a process: it may have begun, or ceased, to listen', async () => {
-    const dead = entryOf('dead', 'grant', 'inbox:dead');
-    await line(dead);
-    await signs({ [`${UNHEARD} inbox:dead`]: 900, [`${HEARD} inbox:dead`]: 800 });
-    await hold('me');
-    await release('me');
-    expect(await client.exists(LOCK)).toBe(0);
-    await line(dead);
-    await signs({ [`${UNHEARD} inbox:dead`]: 700, [`${HEARD} inbox:dead`]: 800 });
-    await hold('me');
-    await release('me');
-    expect(await holder()).toBe('dead');
-  });
-
   it('frees the lock when it may not publish, rather than grant it to processes that hear nothing of it', async () => {
     await server.command('ACL', 'SETUSER', 'mute', 'on', '>secret', 'allkeys', 'allchannels', '+@all', '-publish');
     const mute = new Redis({ port: server.port, username: 'mute', password: 'secret' });
@@ -380,16 +267,6 @@ describe('a release', () => {
     expect(tokens).toEqual([undefined]); // no node alone can grant
   });
 
-  it('by who does not hold the lock changes nothing', async () => {
-    await line(entryOf('first'));
-    expect(await release('me')).toBe(0);
-    await hold('other');
-    expect(await release('me')).toBe(-1);
-    expect(await holder()).toBe('other');
-    expect(await queue()).toEqual([entryOf('first')]);
-    expect(heard).toEqual([]);
-  });
-
   it.each([
     ['is a string', () => client.set(QUEUE, 'by hand')],
     ['has an entry of another form', () => client.zadd(QUEUE, 1, 'by hand')],
@@ -399,14 +276,6 @@ describe('a release', () => {
     await write();
     expect(await release('me')).toBe(1);
     expect(await client.exists(LOCK)).toBe(0);
-  });
-
-  it('by force hands the lock over, too, and tells when there was none', async () => {
-    await line(entryOf('first'));
-    expect(await run(FORCE_RELEASE, KEYS, 'inbox:', 'k', '')).toBe(0);
-    await hold('anybody');
-    expect(await run(FORCE_RELEASE, KEYS, 'inbox:', 'k', '')).toEqual([1, `anybody@${TOKEN}+`]);
-    expect(await holder()).toBe('first');
   });
 
   it('by force says so to the process that it was taken from, with the key', async () => {
@@ -424,24 +293,9 @@ describe('a release', () => {
     await told('inbox:alive last');
     expect(await client.exists(LOCK)).toBe(0);
   });
-
-  it('by force looks into the queue also where the value says that nobody stands there', async () => {
-    await client.set(LOCK, `anybody@${TOKEN}`, 'PX', TTL_MS);
-    await line(entryOf('first'));
-    expect(await run(FORCE_RELEASE, KEYS, 'inbox:', 'k', '')).toEqual([1, `anybody@${TOKEN}`]);
-    expect(await holder()).toBe('first');
-  });
 });
 
 describe('who gives up', () => {
-  it('leaves the queue, in which the others keep their places', async () => {
-    await hold('other');
-    await line(entryOf('a'), entryOf('b'), entryOf('c'));
-    expect(await withdraw('b', entryOf('b'))).toBe(0);
-    expect(await queue()).toEqual([entryOf('a'), entryOf('c')]);
-    expect(await holder()).toBe('other');
-  });
-
   it('is out of the queue, and confirmed to be, also where another program has written something else than a lock', async () => {
     await client.hset(LOCK, 'by', 'hand');
     await line(entryOf('b'));
@@ -449,35 +303,9 @@ describe('who gives up', () => {
     expect(await client.exists(QUEUE)).toBe(0);
     expect(await client.hget(LOCK, 'by')).toBe('hand');
   });
-  it('hands on a lock that was handed over to it', async () => {
-    await hold('b');
-    await line(entryOf('c'));
-    expect(await withdraw('b', entryOf('b'))).toBe(1);
-    expect(await holder()).toBe('c');
-    await told('inbox:alive c');
-    expect(await withdraw('c', entryOf('c'))).toBe(1);
-    expect(await server.keys()).toEqual([FENCE]);
-  });
-
-  it('is not served itself, should it still stand in the queue', async () => {
-    await hold('b');
-    await line(entryOf('b'));
-    expect(await withdraw('b', entryOf('b'))).toBe(1);
-    expect(await client.exists(LOCK)).toBe(0);
-  });
 });
 
 describe('who waits', () => {
-  it('takes one place, at the end, and keeps it when it asks again', async () => {
-    await hold('other');
-    for (const ticket of ['a', 'b', 'c', 'a', 'b']) {
-      const [pttl, value] = (await contend(ticket, { entry: entryOf(ticket) })) as [number, string];
-      expect(ownerOf(value)).toBe('other');
-      expect(pttl).toBeGreaterThan(TTL_MS - 5_000);
-    }
-    expect(await queue()).toEqual([entryOf('a'), entryOf('b'), entryOf('c')]);
-  });
-
   it('learns the number of its place, and takes the place again by it after it was lost', async () => {
     await hold('other');
     const ask = async (ticket: string, number?: number) =>
@@ -498,16 +326,6 @@ describe('who waits', () => {
     expect(await ask('a', first)).toEqual([first, 1]);
     expect(await ask('c')).toEqual([expect.any(Number), 0]);
     expect(await queue()).toEqual([entryOf('a'), entryOf('b'), entryOf('c')]);
-  });
-
-  it('comes after those who came later, once it was served or gave up', async () => {
-    await hold('other');
-    for (const ticket of ['a', 'b']) await contend(ticket, { entry: entryOf(ticket) });
-    await release('other');
-    await release('a');
-    await hold('other');
-    for (const ticket of ['c', 'a']) await contend(ticket, { entry: entryOf(ticket) });
-    expect(await queue()).toEqual([entryOf('c'), entryOf('a')]);
   });
 
   it('keeps the queue in Redis with each sign', async () => {
@@ -551,75 +369,5 @@ describe('who waits', () => {
       `${HEARD} inbox:alive`,
       `${UNHEARD} inbox:lately`,
     ]);
-  });
-
-  it('without a place is refused and leaves nothing', async () => {
-    await client.set(LOCK, `other@${TOKEN}`, 'PX', TTL_MS);
-    await contend('a');
-    expect(await server.keys()).toEqual([LOCK]);
-    expect(await client.get(LOCK)).toBe(`other@${TOKEN}`);
-  });
-
-  it('confirms a grant: the lease is its own, and its place is given up', async () => {
-    await client.set(LOCK, `a@${TOKEN}+`, 'PX', GRANT_TTL_MS);
-    await line(entryOf('a'), entryOf('b'));
-    const token = await contend('a', { entry: entryOf('a') });
-    expect(Number(token)).toBeGreaterThan(Number(TOKEN));
-    expect(await client.get(LOCK)).toBe(`a@${String(token)}+`);
-    expect(await client.pttl(LOCK)).toBeGreaterThan(GRANT_TTL_MS);
-    expect(await queue()).toEqual([entryOf('b')]);
-  });
-
-  it('is minted as many tokens as it asks for, which nobody else gets', async () => {
-    const first = Number(await contend('a', { count: 10 }));
-    expect(Number(await client.get(FENCE))).toBe(first + 9);
-    expect(await client.get(LOCK)).toBe(`a@${first + 9}+`); // the last one, as an inspection shows it
-    await release('a');
-    const second = Number(await contend('b', { count: 3 }));
-    expect(second).toBeGreaterThan(first + 9);
-    await release('b');
-    expect(Number(await contend('c'))).toBeGreaterThan(second + 2);
-    expect(await client.pttl(FENCE)).toBe(-1);
-  });
-
-  it('takes a free lock also before others, as long as fairness is not asked for', async () => {
-    await line(entryOf('a'));
-    expect(Number(await contend('b', { entry: entryOf('b') }))).toBeGreaterThan(0);
-    expect(await holder()).toBe('b');
-  });
-});
-
-describe('in fair mode', () => {
-  it('a free lock goes to the first in the queue, whoever asks for it', async () => {
-    await line(entryOf('a'), entryOf('b'));
-    const [pttl, value] = (await contend('c', { entry: entryOf('c'), fair: 1 })) as [number, string];
-    expect(ownerOf(value)).toBe('a');
-    expect(pttl).toBeLessThanOrEqual(GRANT_TTL_MS);
-    expect(await queue()).toEqual([entryOf('b'), entryOf('c')]);
-    await told('inbox:alive a');
-  });
-
-  it('who has no place does not overtake either', async () => {
-    await line(entryOf('a'));
-    expect(await contend('c', { fair: 1 })).toEqual([expect.any(Number), expect.stringMatching(/^a@\d{16}\+$/)]);
-    expect(await queue()).toEqual([]);
-  });
-
-  it('the first in the queue takes a free lock itself', async () => {
-    await line(entryOf('a'), entryOf('b'));
-    expect(Number(await contend('a', { entry: entryOf('a'), fair: 1 }))).toBeGreaterThan(0);
-    expect(await holder()).toBe('a');
-    expect(await queue()).toEqual([entryOf('b')]);
-  });
-
-  it('who asks has it when all before it are dead', async () => {
-    await line(entryOf('dead', 'grant', 'inbox:dead'));
-    expect(Number(await contend('c', { fair: 1 }))).toBeGreaterThan(0);
-    expect(await queue()).toEqual([]);
-  });
-
-  it('a lock that nobody waits for is had at once, and leaves no queue', async () => {
-    expect(Number(await contend('a', { entry: entryOf('a'), fair: 1 }))).toBeGreaterThan(0);
-    expect(await server.keys()).toEqual([FENCE, LOCK]);
   });
 });

@@ -275,17 +275,6 @@ describe('The + of a value', () => {
 
   it.each([
     ['release', () => release('me')],
-    ['withdraw', () => withdraw('me')],
-    ['force-release', () => runScript(runner, FORCE_RELEASE, [FENCE, LOCK, QUEUE], ['inbox:', 'k', ''])],
-  ])('is there after a hand-over: %s', async (script, pass) => {
-    await hold(`me@${TOKEN}+`);
-    await queueUp('next');
-    await pass();
-    expect([script, await value()]).toEqual([script, expect.stringMatching(/^next@\d{16}\+$/)]);
-  });
-
-  it.each([
-    ['release', () => release('me')],
     ['force-release', () => runScript(runner, FORCE_RELEASE, [FENCE, LOCK, QUEUE], ['inbox:', 'k', ''])],
   ])('is there after a lock that was kept goes to the next before its time: %s', async (script, pass) => {
     await hold(`me@${TOKEN}=`);
@@ -311,33 +300,5 @@ describe('The + of a value', () => {
     expect(await release('me')).toBe(1);
     expect(await server.calls()).toMatchObject({ zrange: 1, zrem: 1, publish: 1 });
     expect(await value()).toMatch(/^next@/);
-  });
-
-  it('comes back with the next sign of a waiter when the lock was deleted by hand and taken meanwhile', async () => {
-    await acquire('first');
-    await contend('a', unheard('a'));
-    await contend('b', unheard('b'));
-    await client.del(LOCK);
-    await acquire('second');
-    expect(await value()).toMatch(/^second@\d{16}$/);
-    await contend('b', unheard('b'));
-    expect(await value()).toMatch(/^second@\d{16}\+$/);
-    await release('second');
-    expect(await value()).toMatch(/^a@\d{16}\+$/); // in their order
-    await release('a');
-    expect(await value()).toMatch(/^b@\d{16}\+$/);
-  });
-
-  it('is not needed by a waiter that asks when the lock is free: it takes the lock, and the others stay in the queue', async () => {
-    await acquire('first');
-    await contend('a', unheard('a'));
-    await contend('b', unheard('b'));
-    await client.del(LOCK);
-    await acquire('second');
-    await release('second'); // without a look into the queue
-    expect(await value()).toBe(null);
-    expect(Number(await contend('a', unheard('a')))).toBeGreaterThan(0);
-    await release('a');
-    expect(await value()).toMatch(/^b@\d{16}\+$/);
   });
 });

@@ -64,26 +64,6 @@ describe.each<[name: string, flag: string, vote: (proposal: number, attempt?: At
       ),
   ],
 ])('A node of a Redlock: %s', (_name, flag, vote) => {
-  it('votes for a proposal that is near its time, with a fresh counter and with one that is behind', async () => {
-    const first = await nearUs();
-    expect(await vote(first)).toBe(tokenText(first));
-    expect(await client.mget(LOCK, FENCE)).toEqual([`me@${tokenText(first)}${flag}`, tokenText(first)]);
-    expect(await client.pttl(FENCE)).toBe(-1);
-
-    await client.del(LOCK);
-    const second = (await nearUs()) + 1; // of the next second, or of the same
-    expect(await vote(second)).toBe(tokenText(second));
-    expect(await client.mget(LOCK, FENCE)).toEqual([`me@${tokenText(second)}${flag}`, tokenText(second)]);
-  });
-
-  it('votes for proposals behind its time, as long as they are near', async () => {
-    const proposal = (await timeUs()) - 0.5 * LIMIT_US;
-    const reply = await vote(proposal);
-    // A busy machine may take the half second that is left: then the vote is moved.
-    const [token, , nodeTimeUs] = Array.isArray(reply) ? reply.map(Number) : [Number(reply)];
-    expect(token).toBe(Math.max(proposal, (nodeTimeUs ?? 0) - LIMIT_US));
-  });
-
   it('votes for the proposals of all locks of a call, each with its own counter, without a second look', async () => {
     await vote(await nearUs());
     await client.flushdb();
@@ -95,43 +75,12 @@ describe.each<[name: string, flag: string, vote: (proposal: number, attempt?: At
     expect(await server.calls()).toMatchObject({ evalsha: 2, set: 20 });
   });
 
-  it.each([
-    ['ahead', HOUR_US, LIMIT_US],
-    ['behind', -HOUR_US, -LIMIT_US],
-    ['ahead by ten years', 87_600 * HOUR_US, LIMIT_US],
-    ['behind by decades', -300_000 * HOUR_US, -LIMIT_US],
-  ])('moves a proposal that is far %s to the limit, and says its time', async (_where, offsetUs, limitUs) => {
-    const before = await timeUs();
-    const [text, word, nodeTimeUs] = (await vote(before + offsetUs)) as [string, string, number];
-    expect(word).toBe('at');
-    expect(nodeTimeUs).toBeGreaterThanOrEqual(before);
-    expect(nodeTimeUs).toBeLessThanOrEqual(await timeUs());
-    expect(text).toBe(tokenText(nodeTimeUs + limitUs));
-    expect(await client.mget(LOCK, FENCE)).toEqual([`me@${text}${flag}`, text]);
-  });
-
   it('moves a proposal of more than 9e15, and one of 0', async () => {
     const [highest, , nodeTimeUs] = (await vote(Number.MAX_SAFE_INTEGER)) as [string, string, number];
     expect(highest).toBe(tokenText(nodeTimeUs + LIMIT_US));
     await client.del(LOCK, FENCE);
     const [lowest, , laterUs] = (await vote(0)) as [string, string, number];
     expect(lowest).toBe(tokenText(laterUs - LIMIT_US));
-  });
-
-  it.each([
-    ['near', 0],
-    ['far ahead', HOUR_US],
-    ['far behind', -HOUR_US],
-  ])('goes on from a counter that is ahead of a proposal, and says its time: %s', async (_where, offsetUs) => {
-    const before = await timeUs();
-    await client.set(FENCE, AHEAD);
-    const [text, word, nodeTimeUs] = (await vote(before + offsetUs)) as [string, string, number];
-    expect([text, word]).toEqual([tokenText(AHEAD + 1), 'at']);
-    expect(nodeTimeUs).toBeGreaterThanOrEqual(before);
-    expect(nodeTimeUs).toBeLessThanOrEqual(await timeUs());
-    expect(await client.mget(LOCK, FENCE)).toEqual([`me@${text}${flag}`, text]);
-    expect(await client.pttl(FENCE)).toBe(-1);
-    expect(await client.pttl(LOCK)).toBeGreaterThan(TTL_MS / 2);
   });
 
   it('goes on from a counter that equals the proposal', async () => {
@@ -150,15 +99,6 @@ describe.each<[name: string, flag: string, vote: (proposal: number, attempt?: At
     await client.set(FENCE, tokenText(old));
     const proposal = await nearUs();
     expect(await vote(proposal)).toBe(tokenText(proposal));
-  });
-
-  it('answers with the token of its vote when the command runs twice, also with another proposal', async () => {
-    const proposal = await nearUs();
-    await vote(proposal);
-    await client.pexpire(LOCK, 1_000);
-    for (const again of [proposal, proposal + 7, AHEAD, 0]) expect(await vote(again)).toBe(tokenText(proposal));
-    expect(await client.mget(LOCK, FENCE)).toEqual([`me@${tokenText(proposal)}${flag}`, tokenText(proposal)]);
-    expect(await client.pttl(LOCK)).toBeGreaterThan(1_000);
   });
 
   it('answers with the token of its vote also where the node has lost its counter since', async () => {
@@ -212,74 +152,11 @@ describe.each<[name: string, flag: string, vote: (proposal: number, attempt?: At
 });
 
 describe('The write-back of a token', () => {
-  const LOW = '1700000000000000';
   const VOTED = '1700000000000005';
   const HIGH = '1700000000000009';
   const raise = (token: string, owner = 'me') => runScript(runner, RAISE_FENCE, [LOCK, FENCE], [`${owner}@`, token]);
   const held = (flag: string, token = VOTED) => client.set(LOCK, `me@${token}${flag}`, 'PX', TTL_MS);
   const state = () => client.mget(LOCK, FENCE);
-
-  describe.each([
-    ['without a queue', ''],
-    ['with a queue', '+'],
-  ])('of a lock %s', (_name, flag) => {
-    it('raises the counter, and writes the token into the value, which keeps its + and its ttl', async () => {
-      await held(flag);
-      await client.set(FENCE, VOTED);
-      expect(await raise(HIGH)).toBe(1);
-      expect(await state()).toEqual([`me@${HIGH}${flag}`, HIGH]);
-      expect(await client.pttl(LOCK)).toBeGreaterThan(0);
-      expect(await client.pttl(LOCK)).toBeLessThanOrEqual(TTL_MS);
-      expect(await client.pttl(FENCE)).toBe(-1);
-    });
-
-    it('leaves a counter that is above', async () => {
-      await held(flag);
-      await client.set(FENCE, AHEAD);
-      expect(await raise(HIGH)).toBe(1);
-      expect(await state()).toEqual([`me@${HIGH}${flag}`, String(AHEAD)]);
-    });
-
-    it('acknowledges the token that the node voted for', async () => {
-      await held(flag);
-      await client.set(FENCE, VOTED);
-      expect(await raise(VOTED)).toBe(1);
-      expect(await state()).toEqual([`me@${VOTED}${flag}`, VOTED]);
-    });
-
-    it('acknowledges a token twice', async () => {
-      await held(flag);
-      await client.set(FENCE, VOTED);
-      expect([await raise(HIGH), await raise(HIGH)]).toEqual([1, 1]);
-      expect(await state()).toEqual([`me@${HIGH}${flag}`, HIGH]);
-    });
-
-    it('is refused by a node whose own vote is above the token, and changes nothing', async () => {
-      await held(flag);
-      await client.set(FENCE, LOW);
-      expect(await raise(LOW)).toBe(0);
-      expect(await state()).toEqual([`me@${VOTED}${flag}`, LOW]);
-    });
-
-    it('never makes a counter that was lost since the vote', async () => {
-      await held(flag);
-      expect(await raise(HIGH)).toBe(0);
-      expect(await state()).toEqual([`me@${VOTED}${flag}`, null]);
-    });
-
-    it('is refused when another holds the lock', async () => {
-      await held(flag);
-      await client.set(FENCE, VOTED);
-      expect(await raise(HIGH, 'other')).toBe(0);
-      expect(await state()).toEqual([`me@${VOTED}${flag}`, VOTED]);
-    });
-  });
-
-  it('is refused when the lock has ended', async () => {
-    await client.set(FENCE, VOTED);
-    expect(await raise(HIGH)).toBe(0);
-    expect(await state()).toEqual([null, VOTED]);
-  });
 
   it.each(['me', 'me@', 'me@123', `me@${VOTED}0`, `me@${VOTED}++`, ''])(
     'is refused when another program has written the lock: %j',
