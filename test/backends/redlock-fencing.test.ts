@@ -3,9 +3,6 @@ import { openBackend } from '../../lib/compose/open-backend.js';
 import { processName } from '../../lib/compose/process-name.js';
 import { resolveOptions } from '../../lib/compose/redis-lock-options.js';
 import type { AcquireOutcome, LockBackend } from '../../lib/core/backend/lock-backend.js';
-import type { Vote } from '../../lib/stores/redis/node/node-answers.js';
-import { RedisConnection } from '../../lib/stores/redis/client/redis-connection.js';
-import { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
 import { tokenText } from '../../lib/stores/redis/node/lock-value.js';
 import { RAISE_FENCE } from '../../lib/stores/redis/scripts/lua.js';
 import { clientOf } from '../support/stage.js';
@@ -105,25 +102,6 @@ describe('Fencing tokens of a Redlock', () => {
     const two = await granted(backend, second);
     expect(two.fencingToken).toBeGreaterThan(one.fencingToken);
     await releaseOn(backend, second);
-  });
-
-  it('grow whichever nodes answer and whatever their counters have reached', async () => {
-    const key = freshKey();
-    let highest = HIGH;
-    const tokens: number[] = [];
-    for (let round = 0; round < 12; round++) {
-      // Grants that got no majority have moved one node's counter on.
-      highest += 100;
-      await nodes.setFence(round % 3, key, highest);
-      const away = (round * 2 + 1) % 3;
-      nodes.pause(away);
-      const claim = claimOn(key);
-      tokens.push((await granted(backend, claim)).fencingToken);
-      await releaseOn(backend, claim);
-      nodes.resume();
-      await nodes.allFree(key);
-    }
-    expect(tokens).toEqual([...new Set(tokens)].sort((a, b) => a - b));
   });
 
   it('cost nothing extra, and the counters of all nodes are at one value after each', async () => {
@@ -296,49 +274,5 @@ describe('Fencing tokens of a Redlock', () => {
     await nodes.servers[0]!.command('SET', `lock:{${claim.key}}`, another, 'KEEPTTL');
     expect((await backend.inspect(claim.key))?.fencingToken).toBeUndefined();
     await releaseOn(backend, claim);
-  });
-
-  describe('written back to a node', () => {
-    let node: RedisNode;
-    beforeEach(async () => {
-      const connection = await RedisConnection.open(nodes.urls[1]!);
-      await connection.ready(5_000);
-      const settings = {
-        keyPrefix: 'lock',
-        commandTimeoutMs: 5_000,
-        processName: 'test',
-        handsOver: false,
-        awaitedReplicas: 0,
-        fair: false,
-        needsAdmission: false,
-      };
-      node = new RedisNode(connection, settings);
-    });
-    afterEach(() => node.close());
-
-    it('raise its counter while the lock is held, and never lower it', async () => {
-      const claim = claimOn(freshKey());
-      await nodes.setFence(1, claim.key, HIGH);
-      await new Promise<Vote>((voted) => node.vote(claim, undefined, 1, voted));
-      expect(await node.raiseFence(claim, HIGH + 7)).toEqual({ status: 'raised' });
-      expect(await nodes.fence(1, claim.key)).toBe(HIGH + 7);
-      expect(await node.raiseFence(claim, HIGH + 3)).toEqual({ status: 'gone' }); // its own token is above that
-      expect(await nodes.fence(1, claim.key)).toBe(HIGH + 7);
-      await nodes.setFence(1, claim.key, HIGH + 20);
-      expect(await node.raiseFence(claim, HIGH + 9)).toEqual({ status: 'raised' });
-      expect(await nodes.fence(1, claim.key)).toBe(HIGH + 20);
-      await new Promise((released) => node.release(claim, released));
-    });
-
-    it('change nothing where the lock is gone or another owns it', async () => {
-      const claim = claimOn(freshKey());
-      await new Promise<Vote>((voted) => node.vote(claim, undefined, 1, voted));
-      const before = await nodes.fence(1, claim.key);
-      await nodes.drop(1, claim.key);
-      expect(await node.raiseFence(claim, HIGH)).toEqual({ status: 'gone' });
-      await nodes.put(1, claim.key, 'another');
-      expect(await node.raiseFence(claim, HIGH)).toEqual({ status: 'gone' });
-      expect(await nodes.fence(1, claim.key)).toBe(before);
-    });
   });
 });

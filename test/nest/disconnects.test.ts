@@ -110,19 +110,9 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
       expect(done).toEqual(['began', 'ended']);
     });
 
-    it.each(['sse', 'observable'])('of a stream is given back, and the stream ends: %s', async (path) => {
+    it.each(['sse', 'observable', 'async-sse'])('of a stream is given back, and the stream ends: %s', async (path) => {
       const test = await start();
       const { hangUp } = client(test, path);
-      await began();
-      await held(test);
-      await hangUp();
-      await free(test);
-      expect([done, ticks.observed]).toEqual([['began', 'ended'], false]);
-    });
-
-    it('of a stream that a promise brings is given back, and the stream ends', async () => {
-      const test = await start();
-      const { hangUp } = client(test, 'async-sse');
       gate.open();
       await began();
       await held(test);
@@ -154,28 +144,20 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
   });
 
   describe('a stream to a client', () => {
-    it('sends its values as they come, under the lock, and gives it back at the end', async () => {
-      const test = await start();
-      const reader = client(test, 'sse');
-      await began();
-      ticks.next('one');
-      await until(() => reader.text.includes('data: one'), { what: 'the first value came' });
-      expect(await test.locks.isLocked('x')).toBe(true);
-      ticks.complete();
-      await free(test);
-    });
-
-    it('sends the values of a stream that a promise brings as they come', async () => {
-      const test = await start();
-      const reader = client(test, 'async-sse');
-      gate.open();
-      await began();
-      ticks.next('one');
-      await until(() => reader.text.includes('data: one'), { what: 'the first value came' });
-      expect(await test.locks.isLocked('x')).toBe(true);
-      ticks.complete();
-      await free(test);
-    });
+    it.each(['sse', 'async-sse'])(
+      'sends its values as they come, under the lock, and gives it back at the end: %s',
+      async (path) => {
+        const test = await start();
+        const reader = client(test, path);
+        gate.open();
+        await began();
+        ticks.next('one');
+        await until(() => reader.text.includes('data: one'), { what: 'the first value came' });
+        expect(await test.locks.isLocked('x')).toBe(true);
+        ticks.complete();
+        await free(test);
+      },
+    );
 
     it('ends without an event when it is skipped', async () => {
       const test = await start();

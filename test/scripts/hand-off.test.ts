@@ -371,3 +371,20 @@ describe('who waits', () => {
     ]);
   });
 });
+
+describe('in fair mode', () => {
+  it('a free lock goes to the first in the queue, whoever asks for it', async () => {
+    await line(entryOf('a'), entryOf('b'));
+    const [pttl, value] = (await contend('c', { entry: entryOf('c'), fair: 1 })) as [number, string];
+    expect(ownerOf(value)).toBe('a');
+    expect(pttl).toBeLessThanOrEqual(GRANT_TTL_MS);
+    expect(await queue()).toEqual([entryOf('b'), entryOf('c')]);
+    await told('inbox:alive a');
+  });
+
+  it('who has no place does not overtake either', async () => {
+    await line(entryOf('a'));
+    expect(await contend('c', { fair: 1 })).toEqual([expect.any(Number), expect.stringMatching(/^a@\d{16}\+$/)]);
+    expect(await queue()).toEqual([]);
+  });
+});

@@ -4,7 +4,6 @@ import { openLocks } from '../support/open-locks.js';
 import { queued, untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
 import { loadScripts } from '../support/script-calls.js';
-import { until } from '../support/until.js';
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -154,27 +153,6 @@ describe('with fair: true', () => {
     await holder.release();
     await Promise.all(calls);
     expect(order).toEqual([1, 2, 3, 6, 7]);
-  });
-
-  it('25 waiters in each of 4 services have equally many turns, give or take one', async () => {
-    const services = await openFair(4);
-    const holder = await services[0]!.acquire('equal');
-    const turns = Array<number>(100).fill(0);
-    let total = 0;
-    const waiter = async (index: number) => {
-      while (total < 450) {
-        await services[index % 4]!.withLock('equal', { waitMs: 60_000 }, () => {
-          if (total++ < 450) turns[index]!++;
-        });
-      }
-    };
-    const waiters = turns.map((_, index) => waiter(index));
-    await untilQueued(server, 'equal', 100);
-    await holder.release();
-    await Promise.all(waiters);
-    expect(Math.max(...turns)).toBe(5);
-    expect(Math.min(...turns)).toBe(4);
-    await until(() => services.every(({ size }) => size === 0), { what: 'nothing is kept' });
   });
 
   it('a call beyond maxWaiters is rejected at once [G126]', async () => {

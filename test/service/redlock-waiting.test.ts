@@ -87,28 +87,6 @@ describe('under Redlock, a lock that is released', () => {
 });
 
 describe('under Redlock, those who wait', () => {
-  it('in six services at once are all served, never two at a time, with growing tokens', async () => {
-    const services = await Promise.all(Array.from({ length: 6 }, () => open()));
-    const tokens: number[] = [];
-    let [inside, most] = [0, 0];
-    const turn = (locks: LockService) =>
-      locks.withLock('six', { waitMs: 60_000 }, async ({ fencingToken }) => {
-        tokens.push(fencingToken);
-        most = Math.max(most, ++inside);
-        await Promise.resolve();
-        inside--;
-      });
-    const calls = services.map(async (locks) => {
-      for (let index = 0; index < 5; index++) await Promise.all([turn(locks), turn(locks)]);
-    });
-    await Promise.all(calls);
-    expect(tokens).toHaveLength(60);
-    expect(most).toBe(1);
-    expect(tokens).toEqual([...new Set(tokens)].sort((a, b) => a - b));
-    await untilNobodyWaits('six');
-    await until(() => services.every(({ size }) => size === 0), { what: 'nothing is kept' });
-  });
-
   it('and begin at the same moment settle a split vote for each of 20 keys', async () => {
     const services = await Promise.all(Array.from({ length: 3 }, () => open()));
     const keys = Array.from({ length: 20 }, (_, index) => `split ${index}`);
@@ -146,24 +124,6 @@ describe('under Redlock, those who wait', () => {
     expect(lock.isHeld).toBe(true);
     await nodes.drop(2, 'refused');
     await lock.release();
-  });
-
-  it('are refused beyond maxWaiters', async () => {
-    const [locks, others] = [await open(3, { maxWaiters: 2 }), await open()];
-    const holder = await others.acquire('max');
-    const calls = [locks.acquire('max'), locks.acquire('max')];
-    await untilItWaits('max');
-    await expect(locks.acquire('max')).rejects.toMatchObject({ code: 'LOCK_CONTENDED', maxWaiters: 2 });
-    await holder.release();
-    for (const call of calls) await (await call).release();
-  });
-
-  it('have the lock after the end of a lease that nobody released', async () => {
-    const [locks, others] = [await open(), await open()];
-    const lost = await others.acquire('ends', { ttlMs: 400, watchdog: false });
-    const lock = await locks.acquire('ends');
-    expect(lost.isHeld).toBe(false);
-    expect(lock.fencingToken).toBeGreaterThan(lost.fencingToken);
   });
 
   it('are told again when the subscriptions of all nodes were cut', async () => {
