@@ -1,17 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
 import { until } from '../support/until.js';
-import {
-  acquireOn,
-  claimOn,
-  connected,
-  extendOn,
-  freshKey,
-  granted,
-  now,
-  opened,
-  releaseOn,
-} from '../support/claims.js';
+import { acquireOn, claimOn, connected, extendOn, freshKey, granted, opened, releaseOn } from '../support/claims.js';
 import { RedlockNodes } from '../support/redlock-nodes.js';
 
 /** Longer than a test may take: whoever waits for a node that hangs does not end in time. */

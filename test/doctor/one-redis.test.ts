@@ -115,22 +115,6 @@ describe('The doctor of one Redis', () => {
     expect((await diagnose(master)).nodes).toMatchObject([{ role: 'master', replicas: 1 }]);
   });
 
-  it('says of a replica that refuses writes that it can give no lock', async () => {
-    const master = await redisServer();
-    const { nodes, findings } = await diagnose(await replicaOf(master));
-    expect(nodes).toMatchObject([{ role: 'replica', readOnly: true, replicaOf: nameOf(master) }]);
-    expect(codes(findings)).toEqual(['error read-only-replica']);
-    expect(findings[0]!.message).toContain(
-      `is a replica of ${nameOf(master)} and refuses writes: it cannot grant locks`,
-    );
-  });
-
-  it('says of a replica that takes writes that its master overwrites them', async () => {
-    const master = await redisServer();
-    const { findings } = await diagnose(await replicaOf(master, master, '--replica-read-only', 'no'));
-    expect(codes(findings)).toEqual(['error writable-replica']);
-  });
-
   it('the doctor says why a server refuses writes [G239]', async () => {
     const server = await redisServer(...DURABLE, '--maxmemory', '1');
     const { nodes, findings } = await diagnose(server);

@@ -20,19 +20,6 @@ describe('The doctor of a Redlock', () => {
     expect(await findingsOn(...urls)).toEqual([]);
   });
 
-  it('finds a server that stands in the list twice, under whatever addresses', async () => {
-    const [one, two] = (await redisServers(2)) as [RedisServer, RedisServer];
-    const proxy = await proxyTo(one);
-    const findings = await findingsOn(one.url, two.url, proxy.url, `redis://localhost:${one.port}`);
-    expect(codes(findings)).toEqual(['error same-server', 'error same-server', 'error same-server']);
-    const pairs = findings.map(({ message }) => /^(\S+) and (\S+) are the same server/.exec(message)!.slice(1));
-    expect(pairs).toEqual([
-      [nameOf(one), nameOf(proxy)],
-      [nameOf(one), `localhost:${one.port}`],
-      [nameOf(proxy), `localhost:${one.port}`],
-    ]);
-  });
-
   it('finds a node that is a replica of another one, whichever stands first', async () => {
     const [master, other] = (await redisServers(2)) as [RedisServer, RedisServer];
     const replica = await replicaOf(master);

@@ -15,7 +15,6 @@ import { Redis } from 'ioredis';
 import {
   getLockServiceToken,
   Locked,
-  LockLostError,
   LockOptionsError,
   LockService,
   LockUnavailableError,
@@ -55,24 +54,6 @@ class Handlers {
   }
 }
 
-@Injectable()
-class Jobs {
-  reason: unknown;
-  constructor(readonly locks: LockService) {}
-
-  @Locked('job')
-  async run(): Promise<string> {
-    began = true;
-    const { signal } = this.locks.current();
-    await new Promise((aborted) => signal.addEventListener('abort', aborted));
-    this.reason = signal.reason;
-    return 'ended';
-  }
-
-  @Locked('job')
-  async waits(): Promise<void> {}
-}
-
 const connections = async (name: string) =>
   ((await redis.command('CLIENT', 'LIST')) as string).split('\n').filter((line) => line.includes(` name=${name} `));
 
@@ -108,23 +89,6 @@ it('closing the application lets a locked request finish, rejects waiters at onc
   expect(await connections('closing')).toEqual([]);
 });
 
-it('tells work that does not end in time, and gives its lock back', async () => {
-  const { app } = await makeApp(
-    { providers: [Jobs] },
-    { redis: redis.url, commandTimeoutMs: 20_000, shutdownTimeoutMs: 50 },
-  );
-  const jobs = app.get(Jobs);
-  const job = jobs.run().catch((error: unknown) => error);
-  await runs();
-  const waiting = jobs.waits().catch((error: unknown) => error);
-  await app.close();
-  expect(await waiting).toBeInstanceOf(LockUnavailableError);
-  expect(await job).toBeInstanceOf(LockLostError);
-  expect(await job).toMatchObject({ reason: 'shutdown', outcome: { status: 'fulfilled', value: 'ended' } });
-  expect(jobs.reason).toMatchObject({ code: 'LOCK_LOST', reason: 'shutdown' });
-  expect(await redis.keys('lock:{job}')).toEqual([]);
-});
-
 it('logs as an error, which tests print, which locks it still waits for after a second', async () => {
   const { app, locks, log, events } = await makeApp({}, { memory: true, shutdownTimeoutMs: 60_000 });
   const leaked = await Promise.all(Array.from({ length: 12 }, (_, index) => locks.acquire(`leaked ${index}`)));
@@ -154,15 +118,6 @@ it('closing the application leaves a client that it was handed open and as it wa
   expect([client.status, await client.ping()]).toEqual(['ready', 'PONG']);
   expect(Object.keys(client).sort()).toEqual(before);
   expect(['ready', 'end', 'error'].map((event) => client.listenerCount(event))).toEqual([0, 0, 0]);
-});
-
-it('closes a client that a function made for it', async () => {
-  const make = () => new Redis(redis.port, { connectionName: 'made' });
-  const { app, locks } = await makeApp({}, { redis: make });
-  await locks.withLock('x', () => {});
-  expect(await connections('made')).toHaveLength(1);
-  await app.close();
-  await until(async () => (await connections('made')).length === 0, { what: 'the connection is closed' });
 });
 
 it('closes the connections of every registration', async () => {

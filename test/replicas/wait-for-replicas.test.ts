@@ -100,14 +100,6 @@ describe('With waitForReplicas', () => {
       expect(await primary.owners(key)).toEqual({ primary: owner, replica: null });
     });
 
-    it('does not run the work', async () => {
-      const locks = await open(BRIEFLY);
-      primary.cutOff();
-      let runs = 0;
-      await expect(locks.withLock(freshKey(), () => runs++)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
-      expect(runs).toBe(0);
-    });
-
     it('a lock that was handed over and does not reach the replica in time is refused to the waiter, and goes on to nobody [G75]', async () => {
       const [holder, waiter] = [await open(undefined), await open(BRIEFLY)];
       const key = freshKey();

@@ -275,16 +275,6 @@ describe.each(DATABASES)('on %s', (_name, open) => {
       expect((await rowOf('a'))!.fence).toBe('34');
     });
 
-    it('lets the newest of many pass, whatever the order', async () => {
-      const random = randomOf(3);
-      const tokens = Array.from({ length: 200 }, (_, index) => MAX - index).sort(() => random() - 0.5);
-      const store = fence();
-      const passed = await Promise.all(tokens.map((token) => store.raise('x', token)));
-      expect(passed[tokens.indexOf(MAX)]).toBe(true);
-      expect(passed.filter(Boolean).length).toBeLessThan(100);
-      expect((await rowOf('x'))!.fence).toBe(String(MAX));
-    });
-
     it('has the table of its documentation unless told otherwise', async () => {
       const session = await database.pool.connect();
       // Also where the server has such a table of somebody else.

@@ -352,28 +352,6 @@ describe('in memory', () => {
     // The first one asked for itself alone, then three in turn.
     expect(batches(seen.map(({ owner }) => owner))).toBe(4);
   });
-
-  it('cohortPasses 0 and cohortMs 0 ask for each turn', async () => {
-    for (const settings of [{ cohortPasses: 0 }, { cohortMs: 0 }]) {
-      const locks = await openLocks({ memory: true, ...settings });
-      const owners: string[] = [];
-      await Promise.all(
-        Array.from({ length: 6 }, () => locks.withLock('each', ({ owner }) => void owners.push(owner))),
-      );
-      expect(batches(owners)).toBe(6);
-    }
-  });
-
-  it('one who wants another ttl, or no watchdog, has a lease of its own', async () => {
-    const locks = await openLocks({ memory: true, cohortMs: 60_000 });
-    const requests = [{}, {}, { ttlMs: 5_000 }, {}, { watchdog: false }];
-    const owners: string[] = [];
-    await Promise.all(
-      requests.map((request) => locks.withLock('own', request, ({ owner }) => void owners.push(owner))),
-    );
-    expect(batches(owners)).toBe(5);
-    expect(locks.size).toBe(0);
-  });
 });
 
 describe('Those to whom a lock was passed on', () => {
