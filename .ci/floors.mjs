@@ -20,7 +20,7 @@ const ROOMS = {
   'core/keys': ['api'],
   'core/options': ['api'],
   'core/backend': ['api', 'core/time'],
-  'core/lease': ['api', ...CORE],
+  'core/lease': ['api', ...CORE, 'rxjs'],
   'core/waiting': ['api', ...CORE, 'core/lease', 'rxjs'],
   'core/engine': ['api', ...CORE, 'core/lease', 'core/waiting', 'rxjs'],
   'core/telemetry': ['api', 'core/time', 'core/backend', 'core/lease', 'rxjs'],
