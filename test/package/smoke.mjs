@@ -33,7 +33,7 @@ const APPS = [
     schedule: '12.0.0',
     terminus: '12.0.0',
     otel: '1.9.0',
-    ioredis: ['6.0.0', '5.4.0'],
+    ioredis: ['5.4.0', '6.0.0'],
     peers: NEWEST_PEERS,
     typescript: '6.0.3',
     compilerOptions: NODENEXT,
@@ -58,7 +58,7 @@ const APPS = [
     schedule: '6.1.3',
     terminus: '11.1.1',
     otel: '1.9.0',
-    ioredis: ['5.4.0', '6.0.0'],
+    ioredis: ['6.0.0', '5.4.0'],
     peers: NEWEST_PEERS,
     typescript: '5.9.3',
     compilerOptions: NODENEXT,
@@ -79,14 +79,18 @@ const JEST_PROJECTS = [
   { displayName: 'timers that are fake from the start', fakeTimers: { enableGlobally: true } },
 ];
 
-/** Installs the packed library in small applications of their own, compiles them and runs them against a real Redis. */
-export async function smokeTest(tarball, folder) {
+/**
+ * Installs the packed library in small applications of their own, compiles them and runs them against a real Redis: each with all
+ * versions of ioredis that it names, or only with the first.
+ */
+export async function smokeTest(tarball, folder, { allVersions }) {
   const { module } = await runnerImport(join(root, 'test/support/redis-server.ts'));
   const trials = [
     ...APPS.map((app, index) => async () => {
       const redis = await module.RedisServer.start();
       try {
-        await tryApp(app, join(folder, `app-${index}`), tarball, redis);
+        const ioredis = allVersions ? app.ioredis : app.ioredis.slice(0, 1);
+        await tryApp({ ...app, ioredis }, join(folder, `app-${index}`), tarball, redis);
       } finally {
         await redis.stop();
       }
