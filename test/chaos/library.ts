@@ -2,6 +2,7 @@
  * What chaos uses of the library, and its mutants change. The path of each module stands here alone: this module is compiled
  * beside whichever copy of `lib/` is meant, the built one or one of a test's own.
  */
+export { Cluster } from 'ioredis';
 export { RedisConnection } from '../../lib/stores/redis/client/redis-connection.js';
 export { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
 export { PlainInbox } from '../../lib/stores/redis/node/inbox.js';

@@ -21,6 +21,8 @@ describe('The explorer', () => {
     ['one', 3],
     ['redlock-3', 1],
     ['redlock-5', 2],
+    ['sentinel', 1],
+    ['cluster', 1],
   ])('finds nothing wrong on %s in seed %i', async (topology, seed) => {
     const { violations, figures } = await simulate(planOf(seed, topology, SHORT), copies);
     expect(violations).toEqual([]);
@@ -57,12 +59,10 @@ describe('The explorer', () => {
 
 describe('The command line of the explorer', () => {
   it.each([
-    [['--topology', 'two'], '--topology does not know "two": expected one, redlock-3, redlock-5.'],
-    [['--topology', 'cluster'], '--topology cluster is not simulated yet.'],
+    [['--topology', 'two'], '--topology does not know "two": expected one, redlock-3, redlock-5, sentinel, cluster.'],
     [['--seed', 'x'], '--seed is a whole number: got "x".'],
     [['--trace'], '--trace needs --seed'],
     [['--mutant', 'none'], '--mutant does not know "none"'],
-    [['--mutant', 'replica-is-kept'], '--mutant replica-is-kept needs replicas, which are not simulated yet.'],
     [['--twice', '--mutants'], '--twice and --mutants exclude each other.'],
   ])('refuses %j', (args, message) => {
     expect(() => readArguments(args)).toThrow(message);

@@ -68,7 +68,7 @@ interface Self {
 export interface Surroundings {
   readonly scheduler: Scheduler;
   readonly plan: Plan;
-  readonly servers: readonly { readonly port: number }[];
+  readonly stage: { source(library: Library): Pick<RedisLockModuleOptions, 'redis' | 'redlock'> };
   readonly resource: Resource;
   readonly witness: Witness;
   readonly marks: Marks;
@@ -154,9 +154,7 @@ export class Application {
   }
 
   #options(): RedisLockModuleOptions {
-    const { plan, servers } = this.world;
-    const urls = servers.map(({ port }) => `redis://127.0.0.1:${port}`);
-    const isOne = urls.length === 1;
+    const { plan, stage } = this.world;
     const settings = {
       ttlMs: Math.max(...TTLS_MS),
       waitMs: WAIT_MS,
@@ -166,7 +164,7 @@ export class Application {
       fair: plan.features.includes('fair'),
       ...(plan.mutant === undefined ? {} : MUTANTS[plan.mutant]!.options),
     };
-    return { ...settings, ...(isOne ? { redis: urls[0]! } : { redlock: urls }) } as RedisLockModuleOptions;
+    return { ...settings, ...stage.source(this.library) } as RedisLockModuleOptions;
   }
 
   async #takeTurns(service: LockService, call: number): Promise<void> {

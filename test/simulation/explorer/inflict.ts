@@ -8,7 +8,7 @@ import type { World } from './world.js';
 const SCRIPT = /evalsha/i;
 
 /** The message that a lock was handed over. */
-const HAND_OVER = /\r\nmessage\r\n[^]* \d{16}\r\n/;
+const HAND_OVER = /\r\ns?message\r\n[^]* \d{16}\r\n/;
 /** So soon after that work has begun, and the answer to the extension of its lock is under way. */
 const BEGINS_WITHIN_US = 100;
 
@@ -98,6 +98,10 @@ export function inflict(world: World, fault: Fault): void {
       return scheduler.after(forUs, () => {
         if (server.refusal === kind) server.refusal = undefined;
       });
+    case 'fail-over':
+      return world.stage.failOver(server);
+    case 'move-slot':
+      return world.stage.moveSlot(`key ${Math.floor(fault.at / 1_000) % world.plan.keys}`, forUs);
     case 'jump-clock':
       server.clock.offsetUs += byUs;
       if (byUs > 0) lose(world, server, 'clock-ahead');
@@ -160,6 +164,7 @@ function mute(link: Link): void {
 }
 
 function flush(world: World, server: SimulatedServer): void {
+  if (!server.isPrimary) return;
   server.data.flush();
   lose(world, server, 'flush', { forgets: true });
 }
@@ -171,9 +176,13 @@ function crash(world: World, server: SimulatedServer, { kind, forUs, byUs = 0 }:
   const restart = () => {
     if (!server.isUp) return;
     const kept = kind === 'crash-kept' ? server.data.copy() : data;
+    const { isPrimary } = server;
+    const { primaryPort } = server.replication;
     server.kill();
     world.scheduler.after(forUs, () => {
       server.start(kind === 'crash-empty' ? [] : kept);
+      world.stage.followAgain(server, primaryPort);
+      if (!isPrimary) return;
       if (kind === 'crash-empty') lose(world, server, 'restart-empty', { forgets: true, at: takenAt });
       if (kind === 'crash-old') lose(world, server, 'restart-old', { at: takenAt });
     });

@@ -17,6 +17,8 @@ export const EXIT = { ok: 0, failed: 1, usage: 64 } as const;
 
 /** For so long a mutant is looked for, in seconds of CPU time. */
 const MUTANT_SECONDS = 30;
+/** Only where servers are replaced by their replicas they make a difference. */
+const OF_REPLICAS = ['replica-is-kept'];
 /** How many seeds `--twice` compares on each topology. */
 const TWICE = 50;
 /** Among so many seeds each state has to be reached. */
@@ -104,7 +106,7 @@ async function printShrunk({ plan, violations }: Result, copies: Copies): Promis
 async function findMutants({ mutants, topologies, seed = 1 }: Settings, copies: Copies): Promise<number> {
   let missed = 0;
   for (const mutant of mutants) {
-    const topology = topologies.find((each) => TOPOLOGIES[each] === MUTANTS[mutant]!.nodes) ?? topologies[0]!;
+    const topology = topologies.find((each) => isMeantFor(each, mutant)) ?? topologies[0]!;
     const since = process.cpuUsage();
     const cpuS = () => secondsOf(process.cpuUsage(since));
     let found: Result | undefined;
@@ -118,6 +120,11 @@ async function findMutants({ mutants, topologies, seed = 1 }: Settings, copies: 
   }
   console.log(`${mutants.length - missed} of ${mutants.length} mutants were found.`);
   return missed > 0 ? EXIT.failed : EXIT.ok;
+}
+
+function isMeantFor(topology: Topology, mutant: string): boolean {
+  if (OF_REPLICAS.includes(mutant)) return topology === 'sentinel';
+  return TOPOLOGIES[topology].servers === MUTANTS[mutant]!.nodes;
 }
 
 async function violationOf(plan: Plan, copies: Copies): Promise<Result | undefined> {

@@ -1,19 +1,23 @@
-import type { Topology } from './plan.js';
+import { TOPOLOGIES, type Topology } from './plan.js';
+
+const ALL = Object.keys(TOPOLOGIES) as Topology[];
 
 /** States of the library that runs have to reach, or they would prove nothing of them; and on which servers they exist. */
 export const MARKS = {
   'hand-over': ['one'],
-  'lost message': ['one', 'redlock-3', 'redlock-5'],
+  'lost message': ALL,
   'unknown lease': ['one'],
   're-admission': ['redlock-3', 'redlock-5'],
-  batch: ['one', 'redlock-3', 'redlock-5'],
-  cohort: ['one', 'redlock-3', 'redlock-5'],
-  'kept lock': ['one', 'redlock-3', 'redlock-5'],
-  election: ['one', 'redlock-3', 'redlock-5'],
-  set: ['one', 'redlock-3', 'redlock-5'],
-  'lost lease': ['one', 'redlock-3', 'redlock-5'],
-  'taken by force': ['one', 'redlock-3', 'redlock-5'],
-  abort: ['one', 'redlock-3', 'redlock-5'],
+  batch: ALL,
+  cohort: ALL,
+  'kept lock': ALL,
+  election: ALL,
+  set: ALL,
+  'lost lease': ALL,
+  'taken by force': ALL,
+  abort: ALL,
+  failover: ['sentinel', 'cluster'],
+  'moved slot': ['cluster'],
 } as const satisfies Record<string, readonly Topology[]>;
 export type Mark = keyof typeof MARKS;
 

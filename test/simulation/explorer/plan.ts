@@ -1,8 +1,15 @@
 import { Scheduler } from '../scheduler.js';
 
-/** The servers of a simulation. */
-export const TOPOLOGIES = { one: 1, 'redlock-3': 3, 'redlock-5': 5 } as const;
+/** The servers of a simulation, and how many. Of those that are replicated half are replicas. */
+export const TOPOLOGIES = {
+  one: { kind: 'one', servers: 1 },
+  'redlock-3': { kind: 'redlock', servers: 3 },
+  'redlock-5': { kind: 'redlock', servers: 5 },
+  sentinel: { kind: 'sentinel', servers: 2 },
+  cluster: { kind: 'cluster', servers: 6 },
+} as const;
 export type Topology = keyof typeof TOPOLOGIES;
+type Kind = (typeof TOPOLOGIES)[Topology]['kind'];
 
 /** What can go wrong, and whom it happens to. */
 export const FAULT_KINDS = {
@@ -40,8 +47,26 @@ export const FAULT_KINDS = {
   'flush-amid-burst': 'link',
   'force-release': 'process',
   close: 'process',
+  'fail-over': 'server',
+  'move-slot': 'server',
 } as const satisfies Record<string, 'process' | 'server' | 'link'>;
 export type FaultKind = keyof typeof FAULT_KINDS;
+
+/** Those that exist only on some topologies. */
+const ONLY: Partial<Record<FaultKind, readonly Kind[]>> = {
+  'fail-over': ['sentinel', 'cluster'],
+  'move-slot': ['cluster'],
+  // A clock that is behind may give tokens anew that a replica had not heard of when it became a primary.
+  'jump-clock': ['one', 'redlock'],
+};
+/** While a slot moves its servers stay as they are: else somebody would have to find out what is where. */
+const NOT_WHILE_SLOTS_MOVE: readonly FaultKind[] = [
+  'fail-over',
+  'pause-server',
+  'crash-kept',
+  'crash-empty',
+  'crash-old',
+];
 
 /** By these a server may lose locks that it has granted. */
 export const LOSSES: readonly FaultKind[] = ['crash-empty', 'crash-old', 'flush', 'flush-amid-burst', 'jump-clock'];
@@ -91,11 +116,11 @@ export interface Plan {
 }
 
 /** Of one Redis, and for each node of a Redlock. */
-const COMMAND_TIMEOUTS_MS = { one: [300, 2_000], redlock: [100, 200] };
+const COMMAND_TIMEOUTS_MS = { others: [300, 2_000], redlock: [100, 200] };
 /** Between two faults, in milliseconds: the mean of a seed is one of these. */
 const GAPS_MS = [120, 250, 800];
 /** After one of its nodes lost its data, a Redlock has no vote of it for this time: else none would ever have a majority. */
-const REST_US = { one: 400_000, redlock: 2_500_000 };
+const REST_US = { others: 400_000, redlock: 2_500_000 };
 
 /** For how long each kind lasts, in milliseconds: the shortest and the longest time. */
 const LASTS_MS: Partial<Record<FaultKind, readonly [number, number]>> = {
@@ -123,6 +148,7 @@ const LASTS_MS: Partial<Record<FaultKind, readonly [number, number]>> = {
   noscript: [50, 800],
   busy: [50, 800],
   close: [0, 400],
+  'move-slot': [50, 800],
 };
 
 /** By how much, in milliseconds. */
@@ -146,11 +172,20 @@ export function planOf(seed: number, topology: Topology, given: Partial<Plan> = 
     processes: between(2, 4),
     keys: between(1, 4),
     parallel: between(1, 4),
-    commandTimeoutMs: COMMAND_TIMEOUTS_MS[TOPOLOGIES[topology] === 1 ? 'one' : 'redlock'][between(0, 1)]!,
-    features: FEATURES.filter(() => random() < 0.5).filter((name) => name !== 'fair' || topology === 'one'),
+    commandTimeoutMs: COMMAND_TIMEOUTS_MS[isRedlock(topology) ? 'redlock' : 'others'][between(0, 1)]!,
+    features: FEATURES.filter(() => random() < 0.5).filter((name) => name !== 'fair' || !isRedlock(topology)),
     ...given,
   };
   return { ...plan, faults: given.faults ?? faultsOf(plan) };
+}
+
+export function isRedlock(topology: Topology): boolean {
+  return TOPOLOGIES[topology].kind === 'redlock';
+}
+
+function kindsOn(topology: Topology): FaultKind[] {
+  const { kind } = TOPOLOGIES[topology];
+  return (Object.keys(FAULT_KINDS) as FaultKind[]).filter((name) => ONLY[name]?.includes(kind) ?? true);
 }
 
 /** The kinds of faults that happen in a plan. */
@@ -160,17 +195,16 @@ export function kindsOf({ faults }: Pick<Plan, 'faults'>): FaultKind[] {
 
 function faultsOf({ seed, topology, seconds, processes }: Omit<Plan, 'faults'>): Fault[] {
   const random = new Scheduler(`${seed}`).stream(`faults of ${topology}`);
-  const servers = TOPOLOGIES[topology];
+  const { servers } = TOPOLOGIES[topology];
   const between = (least: number, most: number) => least + Math.floor(random() * (most - least + 1));
   const pick = <T>(list: readonly T[]): T => list[between(0, list.length - 1)]!;
-  const some = (Object.keys(FAULT_KINDS) as FaultKind[]).filter(
-    (kind) => random() < (SELDOM.includes(kind) ? 0.8 : 0.4),
-  );
-  const kinds = some.length > 0 ? some : (['kill'] as const);
+  const some = kindsOn(topology).filter((kind) => random() < (SELDOM.includes(kind) ? 0.8 : 0.4));
+  const fitting = some.includes('move-slot') ? some.filter((kind) => !NOT_WHILE_SLOTS_MOVE.includes(kind)) : some;
+  const kinds = fitting.length > 0 ? fitting : (['kill'] as const);
   const drawn = kinds.flatMap((kind) => Array.from({ length: SELDOM.includes(kind) ? 4 : 1 }, () => kind));
   const gapMs = pick(GAPS_MS);
   const endUs = seconds * 1e6;
-  const restUs = REST_US[servers === 1 ? 'one' : 'redlock'];
+  const restUs = REST_US[isRedlock(topology) ? 'redlock' : 'others'];
   const loses = kinds.some((kind) => LOSSES.includes(kind) && kind !== 'jump-clock');
   const freeFrom = new Map<string, number>();
   const faults: Fault[] = [];
@@ -190,7 +224,7 @@ function faultsOf({ seed, topology, seconds, processes }: Omit<Plan, 'faults'>):
     freeFrom.set(whom, at + forUs + (byUs !== undefined && kind === 'crash-old' ? byUs : 0) + 50_000);
     if (mustRest) restFrom = at + restUs;
     // A Redlock is in danger where a lock stands on a bare majority, and a node of it loses its data.
-    if (servers > 1 && FORGETTING.includes(kind) && random() < AMID_ISOLATION)
+    if (isRedlock(topology) && FORGETTING.includes(kind) && random() < AMID_ISOLATION)
       faults.push(...isolations(at, server!, servers, between(100, 900) * 1_000));
     faults.push({
       at,

@@ -6,7 +6,7 @@ import { SHUTDOWN_MS, WAIT_MS } from './application.js';
 import type { Copies } from './copies.js';
 import { inflict } from './inflict.js';
 import type { Marks } from './marks.js';
-import { TOPOLOGIES, type Plan } from './plan.js';
+import { isRedlock, type Plan } from './plan.js';
 import type { Violation } from './witness.js';
 import { World } from './world.js';
 
@@ -16,6 +16,8 @@ const LIVENESS_MS = 12_000;
 const GONE_AFTER_US = 15_000_000;
 /** Then nothing may happen any more after this time, in microseconds. */
 const IDLE_AFTER_US = 120_000_000;
+/** Servers find each other within this time, in microseconds. */
+const FORMED_AFTER_US = 20e6;
 const STEPS_AT_ONCE = 64;
 
 export interface Result {
@@ -53,10 +55,10 @@ export async function simulate(plan: Plan, copies: Copies, onTrace?: (line: stri
 }
 
 function termsOf({ topology, commandTimeoutMs }: Plan): Terms {
-  const isOne = TOPOLOGIES[topology] === 1;
-  const attemptMs = 2 * commandTimeoutMs * (isOne ? 1 : 2);
+  const isOfMany = isRedlock(topology);
+  const attemptMs = 2 * commandTimeoutMs * (isOfMany ? 2 : 1);
   return {
-    losses: isOne ? ['flush', 'restart-empty', 'restart-old', 'clock-ahead'] : ['clock-ahead'],
+    losses: isOfMany ? ['clock-ahead'] : ['flush', 'restart-empty', 'restart-old', 'clock-ahead', 'swap-primary'],
     livenessMs: LIVENESS_MS,
     answerMs: WAIT_MS + attemptMs + 2_000,
     beatMs: Infinity,
@@ -65,10 +67,12 @@ function termsOf({ topology, commandTimeoutMs }: Plan): Terms {
 }
 
 async function play(world: World): Promise<void> {
-  const { plan, scheduler } = world;
+  const { plan, scheduler, stage } = world;
+  await run(world, () => stage.isSettled, FORMED_AFTER_US);
+  const begin = scheduler.now;
   for (let number = 0; number < plan.processes; number++) world.startProcess(number);
-  for (const fault of plan.faults) scheduler.at(fault.at, () => inflict(world, fault));
-  await run(world, () => false, plan.seconds * 1e6);
+  for (const fault of plan.faults) scheduler.at(begin + fault.at, () => inflict(world, fault));
+  await run(world, () => false, begin + plan.seconds * 1e6);
   world.isOver = true;
   await beCalm(world);
   await close(world);
@@ -79,9 +83,11 @@ async function beCalm(world: World): Promise<void> {
   const { scheduler, processes } = world;
   // One that is being closed, or that dies a little later, is started anew.
   const isWhole = () =>
+    world.stage.isSettled &&
     processes.every(({ process, application }) => !process.isDead && !process.isPaused && !application.isClosing);
   await run(world, isWhole, scheduler.now + 20e6);
-  if (!isWhole()) world.complain('process does not end', 'a process that was closed or killed did not come back');
+  if (!isWhole())
+    world.complain('process does not end', 'a process or server that was closed or killed did not come back');
   world.isCalm = true;
   const numbers = processes.map(({ number }) => number);
   world.note({ type: 'healed', workers: numbers });
@@ -117,6 +123,7 @@ async function close(world: World): Promise<void> {
     const keys = data.names.filter((key) => !/^lock:(fence|admission)/.test(key));
     for (const key of keys) world.note({ type: 'left-behind', node, key });
   });
+  world.stage.stop();
   const how = await run(world, () => false, scheduler.now + IDLE_AFTER_US);
   if (how !== 'idle') world.complain('process does not end', 'something is still planned when all has ended');
 }

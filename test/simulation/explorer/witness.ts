@@ -7,7 +7,7 @@ export interface Violation {
   readonly text: string;
 }
 
-/** A server may have lost locks, in microseconds; or a lock was taken by force. */
+/** A server may have lost locks, in microseconds; or, without one, any of them has; or a lock was taken by force. */
 export interface Loss {
   readonly at: number;
   until: number;
@@ -28,7 +28,7 @@ export interface HeldLock {
 const UNNOTICED_US = 2_100_000;
 
 /**
- * Compares what the library says with what servers have: whenever a lock is held, a majority of them has it. This needs no second
+ * Compares what the library says with what servers have: whenever a lock is held, as many of them have it as have to. This needs no second
  * holder to collide with. And it looks at the counters of fencing tokens: they never go back on a server that has lost nothing.
  */
 export class Witness {
@@ -40,18 +40,22 @@ export class Witness {
   constructor(
     private readonly scheduler: Scheduler,
     private readonly servers: readonly SimulatedServer[],
+    /** So many of them have a lock that is held. */
+    private readonly quorum: number,
   ) {}
 
   /** The library says that this lock is held. @param now the time of its process, in microseconds */
   held({ key, owner, fencingToken }: HeldLock, now: number, turn: string): void {
     const having = this.servers.filter((server) => this.#has(server, { key, owner, fencingToken }, now));
-    if (having.length * 2 > this.servers.length) return;
-    if (this.losses.some((loss) => loss.key === key && isRecent(loss, now))) return;
+    if (having.length >= this.quorum) return;
+    const mayBeLost = (loss: Loss) => loss.server === undefined && (loss.key === undefined || loss.key === key);
+    if (this.losses.some((loss) => mayBeLost(loss) && isRecent(loss, now))) return;
     this.#complain('held, but not by the servers', `${key}: turn ${turn} at ${(now / 1_000).toFixed(1)} ms`);
   }
 
   /** A script has run. @param keys those that it was given */
   ran(server: SimulatedServer, keys: readonly string[], now: number): void {
+    if (!server.isPrimary) return;
     for (const key of keys) {
       const token = tokenOf(key, server.data.entry(key)?.value);
       if (token === undefined) continue;
@@ -68,6 +72,7 @@ export class Witness {
   }
 
   #has(server: SimulatedServer, { key, owner, fencingToken }: HeldLock, now: number): boolean {
+    if (!server.isPrimary) return false;
     const entry = server.data.entry(`lock:{${key}}`);
     const value = typeof entry?.value === 'string' ? entry.value : undefined;
     // The process may be a moment ahead of the server.
@@ -76,7 +81,7 @@ export class Witness {
     const losses = this.losses.filter((loss) => loss.server === server && isRecent(loss, now));
     if (losses.length === 0) return false;
     // One server that has lost a lock may grant it anew. Of several, that one votes for nobody, and has old locks at most.
-    const mayGrant = this.servers.length === 1 || losses.some(({ isUnnoticed }) => isUnnoticed);
+    const mayGrant = this.quorum === 1 || losses.some(({ isUnnoticed }) => isUnnoticed);
     return mayGrant || value === undefined || Number(/@(\d+)/.exec(value)?.[1]) < fencingToken;
   }
 

@@ -2,24 +2,21 @@ import type { Entry, Unstamped } from '../../chaos/history.js';
 import { Link } from '../link.js';
 import { Network, type Host } from '../network.js';
 import { EPOCH_US, SimulatedProcess } from '../process.js';
-import type { Reply } from '../redis/replies.js';
+import { ReplyError, type Reply } from '../redis/replies.js';
 import { SimulatedServer } from '../redis/simulated-server.js';
 import { Scheduler } from '../scheduler.js';
 import { Application } from './application.js';
 import type { Copies, Copy } from './copies.js';
 import { reach, type Marks } from './marks.js';
-import { TOPOLOGIES, type Plan } from './plan.js';
+import { isRedlock, type Plan } from './plan.js';
 import { Resource } from './resource.js';
+import { DRIFT, Stage, type Failover } from './stage.js';
 import { Witness, type Violation } from './witness.js';
 
 const FIRST_PORT = 7_001;
 /** How long a packet takes between two machines, in microseconds. */
 const LATENCY_US = [60, 300] as const;
-/** Clocks are wrong by at most this part: a tenth of what the library allows for. */
-const DRIFT = 0.003;
-/** How far wall clocks of servers are ahead, or behind, in microseconds. */
-const SERVER_OFFSET_US = 100_000;
-/** The same for processes. */
+/** How far wall clocks of processes are ahead, or behind, in microseconds. */
 const PROCESS_OFFSET_US = 60_000_000;
 /** For so long a process that has closed its locks may have timers and connections left, in microseconds. */
 const LEAVES_WITHIN_US = 5_000_000;
@@ -39,6 +36,7 @@ export interface RunningProcess {
 /** All that a simulation consists of. */
 export class World {
   readonly scheduler: Scheduler;
+  readonly stage: Stage;
   readonly servers: readonly SimulatedServer[];
   /** By the number of the process, then of the server. */
   readonly links: readonly (readonly Link[])[];
@@ -66,12 +64,13 @@ export class World {
     this.scheduler = new Scheduler(`${plan.seed}`);
     this.scheduler.onTrace = onTrace;
     this.#network = new Network(this.scheduler);
-    const count = TOPOLOGIES[plan.topology];
-    this.servers = Array.from({ length: count }, (_, number) => this.#startServer(number));
-    this.witness = new Witness(this.scheduler, this.servers);
+    this.stage = new Stage(this.scheduler, this.#network, plan.topology, FIRST_PORT, (each) => this.#failsOver(each));
+    this.servers = this.stage.servers;
+    for (const server of this.servers) server.onAnswered = (args, reply) => this.#answered(server, args, reply);
+    this.witness = new Witness(this.scheduler, this.servers, this.stage.quorum);
     this.resource = new Resource((entry) => this.note(entry));
     this.links = Array.from({ length: plan.processes }, (_, process) =>
-      Array.from({ length: count }, (_link, server) => this.#layLink(process, server)),
+      this.servers.map((_server, number) => this.#layLink(process, number)),
     );
   }
 
@@ -103,7 +102,9 @@ export class World {
       wallUs: EPOCH_US + scheduler.now + offsetUs,
       onUncaught: (error) => this.unhandled(number, error),
     });
-    const host = this.#network.hostOf(process, (port) => this.links[number]![port - FIRST_PORT]!);
+    // What leads to Sentinels is always well.
+    const others = this.#layLink(number, -1);
+    const host = this.#network.hostOf(process, (port) => this.links[number]![port - FIRST_PORT] ?? others);
     const home = {
       process,
       host,
@@ -166,27 +167,27 @@ export class World {
     for (const copy of this.#copies) this.library.giveBack(copy);
   }
 
-  #startServer(number: number): SimulatedServer {
-    const draw = this.scheduler.stream(`clock of server ${number}`);
-    const server = new SimulatedServer(this.scheduler, this.#network, FIRST_PORT + number, false);
-    server.clock.rate = 1 + (2 * draw() - 1) * DRIFT;
-    server.clock.offsetUs = Math.round((2 * draw() - 1) * SERVER_OFFSET_US);
-    // The node of a Redlock votes at once, as one does that has been up for long.
-    if (TOPOLOGIES[this.plan.topology] > 1) server.data.change('lock:admission', { value: `1 20 ${server.runId}` });
-    server.onAnswered = (args, reply) => this.#answered(server, args, reply);
-    return server;
+  /** What the former primary had not replicated yet is lost, and both may grant locks for a while. */
+  #failsOver(failover: Failover): void {
+    const { at, until, servers } = failover;
+    if (until === Infinity) {
+      this.witness.losses.push(failover);
+      for (const server of servers) this.witness.forget(server);
+      reach(this.marks, 'failover');
+    } else this.note({ type: 'fault', kind: 'swap-primary', until: until / 1_000 }, at / 1_000);
   }
 
   #layLink(process: number, server: number): Link {
     return new Link(this.scheduler, this.scheduler.stream(`link ${process} ${server}`), {
       latencyUs: LATENCY_US,
       onLost: (bytes) => {
-        if (bytes.includes('\r\nmessage\r\n')) reach(this.marks, 'lost message');
+        if (/\r\ns?message\r\n/.test(bytes.toString('latin1'))) reach(this.marks, 'lost message');
       },
     });
   }
 
-  #answered(server: SimulatedServer, [name = '', , count, ...args]: readonly string[], _reply: Reply): void {
+  #answered(server: SimulatedServer, [name = '', , count, ...args]: readonly string[], reply: Reply): void {
+    if (reply instanceof ReplyError && reply.text.startsWith('ASK ')) reach(this.marks, 'moved slot');
     if (!/^eval(sha)?$/i.test(name)) return;
     const keys = args.slice(0, Number(count));
     const locks = keys.filter((key) => key.startsWith('lock:{') && key.endsWith('}'));
@@ -198,6 +199,6 @@ export class World {
   }
 
   #hasLost(server: SimulatedServer): boolean {
-    return this.servers.length > 1 && this.witness.losses.some((loss) => loss.server === server);
+    return isRedlock(this.plan.topology) && this.witness.losses.some((loss) => loss.server === server);
   }
 }

@@ -95,11 +95,11 @@ export class ClusterNode {
   }
 
   readonly commands: Readonly<Record<string, ConnectionCommand>> = {
-    CLUSTER: (_server, args) => this.#execute(args),
+    CLUSTER: (_server, args) => this.execute(args),
     READONLY: (_server, _args, connection) => ((connection.isReadOnly = true), OK),
     READWRITE: (_server, _args, connection) => ((connection.isReadOnly = false), OK),
     ASKING: (_server, _args, connection) => ((connection.isAsking = true), OK),
-    MIGRATE: (_server, args) => this.#migrate(args),
+    MIGRATE: (_server, args) => this.migrate(args),
   };
 
   /** The server starts, with data that know nothing of a Cluster yet. */
@@ -107,6 +107,7 @@ export class ClusterNode {
     data.broadcast = (kind, channel, text) => this.#broadcast(kind, channel, text);
     this.#isOk = false;
     this.#look();
+    this.#check();
     if (this.#masterId !== undefined) this.#follow(this.#masterId);
     this.#tell();
   }
@@ -176,6 +177,15 @@ export class ClusterNode {
     for (const slot of this.#slotsOf(former)) this.#assign(slot, this.id);
     this.#check();
     this.#tell();
+  }
+
+  /** Whether it answers to clients. */
+  get isServing(): boolean {
+    return this.#isOk;
+  }
+
+  owns(slot: number): boolean {
+    return this.#owners[slot] === this.id;
   }
 
   get #ports(): number[] {
@@ -324,7 +334,8 @@ export class ClusterNode {
     return this.server.data.names.filter((key) => keySlot(key) === slot);
   }
 
-  #execute([kind = '', ...args]: readonly string[]): Reply {
+  /** Answers `CLUSTER …`. */
+  execute([kind = '', ...args]: readonly string[]): Reply {
     switch (kind.toUpperCase()) {
       case 'MYID':
         return this.id;
@@ -398,7 +409,7 @@ export class ClusterNode {
   }
 
   /** `MIGRATE 127.0.0.1 6379 key 0 5000`, or with many keys behind `KEYS`: takes no time here. */
-  #migrate([, port, key, , , ...options]: readonly string[]): Reply {
+  migrate([, port, key, , , ...options]: readonly string[]): Reply {
     const { data } = this.server;
     const keys = (key === '' ? options.slice(1) : [key!]).filter((each) => data.entry(each) !== undefined);
     if (keys.length === 0) return new Status('NOKEY');

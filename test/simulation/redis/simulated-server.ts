@@ -38,6 +38,8 @@ export class SimulatedServer implements Listener {
   refusal?: Refusal;
   /** Called with each command of a client that was answered. */
   onAnswered?: (args: readonly string[], reply: Reply) => void;
+  /** Called when it has become a primary. @param former the port of the one that it has replicated, if it has */
+  onPromoted?: (former?: number) => void;
   data!: RedisData;
   replication!: Replication;
   readonly cluster?: ClusterNode;
@@ -101,7 +103,14 @@ export class SimulatedServer implements Listener {
 
   /** Becomes a primary, as by `REPLICAOF NO ONE`. */
   promote(): void {
+    const former = this.replication.primaryPort;
     this.replication.promote();
+    this.onPromoted?.(former);
+  }
+
+  /** Whether it replicates no other one. */
+  get isPrimary(): boolean {
+    return this.replication.primaryPort === undefined;
   }
 
   /** By its wall clock, in microseconds since 1970. */
