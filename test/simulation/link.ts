@@ -102,8 +102,13 @@ export class Link {
   }
 }
 
+/** A request to subscribe. */
+const SUBSCRIBE = /^\*\d\r\n\$\d+\r\ns?subscribe\r\n/i;
+
 /** One connection through a link. */
 export class Connection {
+  /** Whether its client has subscribed. */
+  isSubscriber = false;
   readonly #link: Link;
   readonly #client: Peer;
   readonly #requests: Direction;
@@ -140,7 +145,10 @@ export class Connection {
       else {
         this.#server = found.accept(this.#replies);
         this.#requests.target = this.#server;
-        this.#requests.onPassed = (bytes) => link.breaksAfter(bytes) && this.#loseReply();
+        this.#requests.onPassed = (bytes) => {
+          this.isSubscriber ||= SUBSCRIBE.test(bytes.toString('latin1', 0, 40));
+          if (link.breaksAfter(bytes)) this.#loseReply();
+        };
       }
       link.scheduler.at(this.#replies.arrival(), () => {
         if (this.#isAbandoned) this.#server?.onReset();

@@ -65,6 +65,8 @@ export function inflict(world: World, fault: Fault): void {
       return during(() => link.hold(['replies']), () => link.release(['replies'])); // prettier-ignore
     case 'sever':
       return during(() => link.sever(), () => link.mend()); // prettier-ignore
+    case 'half-open-subscriber':
+      return [...link.connections].forEach((connection) => connection.isSubscriber && connection.halfOpen('server'));
     case 'isolate':
       return during(() => own.forEach((each) => each.sever()), () => own.forEach((each) => each.mend())); // prettier-ignore
     case 'refuse':

@@ -30,6 +30,7 @@ export const FAULT_KINDS = {
   'pause-amid-hand-over': 'link',
   'half-open-at-server': 'link',
   'half-open-at-client': 'link',
+  'half-open-subscriber': 'link',
   isolate: 'server',
   'pause-server': 'server',
   'crash-kept': 'server',
@@ -200,7 +201,7 @@ function faultsOf({ seed, topology, seconds, processes }: Omit<Plan, 'faults'>):
   const pick = <T>(list: readonly T[]): T => list[between(0, list.length - 1)]!;
   const some = kindsOn(topology).filter((kind) => random() < (SELDOM.includes(kind) ? 0.8 : 0.4));
   const fitting = some.includes('move-slot') ? some.filter((kind) => !NOT_WHILE_SLOTS_MOVE.includes(kind)) : some;
-  const kinds = fitting.length > 0 ? fitting : (['kill'] as const);
+  const kinds: readonly FaultKind[] = fitting.length > 0 ? fitting : ['kill'];
   const drawn = kinds.flatMap((kind) => Array.from({ length: SELDOM.includes(kind) ? 4 : 1 }, () => kind));
   const gapMs = pick(GAPS_MS);
   const endUs = seconds * 1e6;
@@ -235,6 +236,15 @@ function faultsOf({ seed, topology, seconds, processes }: Omit<Plan, 'faults'>):
       ...(byUs !== undefined && { byUs }),
     });
   }
+  // When nothing else follows it, nobody notices but the one who waits for messages.
+  if (kinds.includes('half-open-subscriber'))
+    faults.push({
+      at: endUs,
+      kind: 'half-open-subscriber',
+      forUs: 0,
+      process: between(0, processes - 1),
+      server: between(0, servers - 1),
+    });
   return faults.sort((a, b) => a.at - b.at);
 }
 

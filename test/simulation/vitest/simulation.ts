@@ -14,12 +14,12 @@ export class Simulation {
   /** By the port of the primary. */
   readonly #sentinels = new Map<number, SimulatedSentinels>();
 
-  constructor(seed: string) {
+  constructor(seed: string, file: string) {
     this.scheduler = new Scheduler(seed);
     this.process = new SimulatedProcess(this.scheduler, 'test');
     this.network = new Network(this.scheduler);
     this.host = this.network.hostOf(this.process);
-    this.random = this.scheduler.stream('Math.random');
+    this.random = this.scheduler.stream(`Math.random of ${file}`);
   }
 
   startServer(port: number | undefined, isPersistent: boolean, settings?: ServerOptions): SimulatedServer {
@@ -47,7 +47,11 @@ export function simulation(): Simulation {
   return worker.simulation;
 }
 
-/** Begins a new one: what is left of the last one never happens. */
-export function beginSimulation(seed: string): Simulation {
-  return (worker.simulation = new Simulation(seed));
+/**
+ * Begins a new one: what is left of the last one never happens.
+ * @param file the test file, each of which has random numbers of its own: of those Nest makes ids for its modules, which it keeps on
+ *   classes that later files use, too
+ */
+export function beginSimulation(seed: string, file = ''): Simulation {
+  return (worker.simulation = new Simulation(seed, file));
 }
