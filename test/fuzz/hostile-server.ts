@@ -86,8 +86,8 @@ const asExpected = fc.oneof(
   fc.tuple(fc.integer({ min: 0, max: 50 }), value).map(([pttl, text]) => `*2\r\n:${pttl}\r\n+${text}\r\n`),
 );
 
-/** ioredis throws at a null that nobody asked for, where no caller can catch it: not as a second answer. */
-const NULL_LATER = /.[$*]-/s;
+/** ioredis throws at a null that nobody asked for, where no caller can catch it: not as one of several answers. */
+const HAS_NULL = /[$*]-|_/;
 
 /** Cut off, with bytes changed, or no RESP at all. */
 const broken = fc
@@ -100,14 +100,13 @@ const broken = fc
     fc.constantFrom(
       '$999999999\r\n',
       '*99999999\r\n',
-      '$-5\r\nab\r\n',
       ':abc\r\n',
       '*1\r\n*1\r\n*1\r\n',
       '\0\0\0',
       'HTTP/1.1 400\r\n\r\n',
     ),
   )
-  .filter((bytes) => !NULL_LATER.test(bytes));
+  .filter((bytes) => !HAS_NULL.test(bytes));
 
 export const reaction: fc.Arbitrary<Reaction> = fc.oneof(
   { weight: 2, arbitrary: asExpected.map((bytes) => ({ bytes })) },
