@@ -14,7 +14,7 @@ const SIMULATED = [
   'migrate/{both-locks,ported-services}',
   'nest/{logs,start}',
   'replicas/**/!(*.real)',
-  'scripts/{hung-server,overload}',
+  'scripts/{complete-batch,hung-server,overload}',
   'simulation/replicas',
   'telemetry/{contexts,dashboard}',
   'terminus/lock-health',

@@ -55,6 +55,15 @@ describe('The explorer', () => {
     const plan = planOf(1, 'one', { ...TINY, faults });
     expect((await simulate(plan, copies)).violations).toEqual([]);
   });
+
+  it('finds no unhandled rejection where a slot moves to a node that refuses everything', async () => {
+    const faults: Fault[] = [
+      { at: 101_000, kind: 'move-slot', forUs: 659_000, server: 0 },
+      { at: 705_000, kind: 'busy', forUs: 656_000, server: 1 },
+    ];
+    const plan = planOf(10_350, 'cluster', { ...SHORT, seconds: 2, keys: 3, features: ['holds'], faults });
+    expect((await simulate(plan, copies)).violations).toEqual([]);
+  });
 });
 
 describe('The command line of the explorer', () => {

@@ -45,6 +45,8 @@ export class Stage {
   readonly #sentinels: { readonly port: number; readonly stop: () => void }[] = [];
   #group?: SimulatedSentinels;
   #moves = 0;
+  /** The last one. */
+  #failover?: Failover;
   /** When a server became a primary the last time. */
   readonly #promotedAt = new Map<SimulatedServer, number>();
 
@@ -190,11 +192,14 @@ export class Stage {
   /** It is over when the former primary has become a replica, and clocks that differ make no difference any more. */
   #failedOver(formerPort: number | undefined, next: SimulatedServer): void {
     const former = this.#serverOn(formerPort) ?? this.servers.find((server) => server !== next && server.isPrimary)!;
-    this.#promotedAt.set(next, this.scheduler.now);
-    const failover: Failover = { at: this.scheduler.now, servers: [former, next], until: Infinity };
+    const { now } = this.scheduler;
+    this.#promotedAt.set(next, now);
+    // One that begins before the last is over prolongs that: all the while two may grant.
+    const at = this.#failover && this.#failover.until > now ? this.#failover.at : now;
+    const failover: Failover = (this.#failover = { at, servers: [former, next], until: Infinity });
     this.onFailover(failover);
     const look = () => {
-      const isReplaced = former.isPrimary && !(this.#promotedAt.get(former)! >= failover.at);
+      const isReplaced = former.isPrimary && !(this.#promotedAt.get(former)! >= now);
       if (isReplaced) return this.scheduler.after(LOOK_US, look);
       failover.until = this.scheduler.now + DIFFERENCE_US;
       this.onFailover(failover);

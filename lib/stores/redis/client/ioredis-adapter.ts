@@ -159,7 +159,10 @@ export class IoredisAdapter implements RedisClient {
     this.#listener = listener;
     this.#client.on('ready', this.#onReady).on('close', this.#onClose).on('end', this.#onEnd);
     if (this.isOwned) this.#client.on('connect', this.#onConnect);
-    if (this.isCluster) this.#client.on('node error', this.#onNodeError);
+    if (this.isCluster) {
+      this.#client.on('node error', this.#onNodeError).on('+node', askQuietly);
+      this.#cluster.nodes().forEach(askQuietly);
+    }
     // A client of the user keeps its way of reporting errors: with a handler here it would not report unhandled ones.
     if (this.isOwned) this.#client.on('error', this.#onError);
   }
@@ -208,7 +211,7 @@ export class IoredisAdapter implements RedisClient {
 
   close(): void {
     this.#client.off('ready', this.#onReady).off('close', this.#onClose).off('end', this.#onEnd);
-    this.#client.off('connect', this.#onConnect).off('node error', this.#onNodeError);
+    this.#client.off('connect', this.#onConnect).off('node error', this.#onNodeError).off('+node', askQuietly);
     if (this.isOwned) this.#client.disconnect();
   }
 
@@ -468,6 +471,24 @@ class IoredisShardedSubscription implements ShardedSubscription {
     this.client.stream?.destroy(); // a half-open connection would wait for an answer to its end
     this.client.disconnect();
   }
+}
+
+/** The nodes of Clusters whose `asking` is awaited. */
+const askedQuietly = new WeakSet<Redis>();
+
+/**
+ * While a slot moves, ioredis sends a node `ASKING` before the command, and awaits only the command: where both fail, as at a node that
+ * is loading its data, the first would be an unhandled rejection, and the end of the process.
+ */
+function askQuietly(node: Redis): void {
+  if (askedQuietly.has(node)) return;
+  askedQuietly.add(node);
+  const asking = node.asking.bind(node);
+  node.asking = (...args: Parameters<typeof asking>) => {
+    const asked = asking(...args);
+    asked.catch(() => {});
+    return asked;
+  };
 }
 
 function nameOf(client: IoredisClient): string {
