@@ -76,14 +76,20 @@ export interface LockServiceOptions extends LeaseOptions, LossOptions {
    */
   marginMs?: number;
   /**
-   * Serve calls in the order in which they reached the store, over all processes, and pass no lock on within a process. A call
-   * can miss a turn, and keeps its place, if at the moment of a release the subscription of its process is broken, its process
-   * has not run for 2 s, or the store's clock has just stepped ahead by more than that. It costs about three requests to the store
-   * for each acquisition. All processes that share keys must agree. A store whose nodes have no order of arrival in common
-   * (`redlock`) refuses it.
+   * Serve calls in the order in which they are made, over all processes, within `fairSlackMs`, the errors of the clocks of both processes
+   * (half a round trip each, see docs/waiting.md), and the time until the first command of a process that begins to wait has
+   * reached the store. A call can miss a turn, and keeps its place, if at the moment of a release the subscription of its process is
+   * broken, its process has not run for 2 s, or the store's clock was set. All processes that share keys must agree. A store whose nodes
+   * have no order of arrival in common (`redlock`) refuses it.
    * @default false
    */
   fair?: boolean;
+  /**
+   * With `fair`: by how much a call may be served before one that was made earlier in another process, in milliseconds, 0 to 1 000.
+   * So calls that are made at nearly the same time are served in batches, which is several times as fast as with 0.
+   * @default 1
+   */
+  fairSlackMs?: number;
   /**
    * How many calls of one process may wait for one key, 1 to 1 000 000: the next one is refused at once with
    * `LockContendedError`.

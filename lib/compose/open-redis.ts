@@ -28,7 +28,7 @@ export async function openRedis(
   now: () => number,
   processName: string,
 ): Promise<LockBackend> {
-  const { keyPrefix, fair, waitForReplicas } = options;
+  const { keyPrefix, waitForReplicas } = options;
   const commandTimeoutMs = commandTimeoutOf('redis', options);
   const settings = {
     keyPrefix,
@@ -36,7 +36,6 @@ export async function openRedis(
     processName,
     handsOver: true,
     awaitedReplicas: waitForReplicas?.count ?? 0,
-    fair,
     needsAdmission: false,
     now,
   };
@@ -103,7 +102,6 @@ async function openRedlockNodes(
     processName,
     handsOver: false,
     awaitedReplicas: 0,
-    fair: false,
     needsAdmission: options.admission,
     now,
   };

@@ -9,7 +9,7 @@ export class BenchBackend extends MemoryBackend {
   /** The keys whose lock the other process holds. */
   readonly elsewhere = new Set<string>();
   #listener?: WaitListener;
-  /** The tickets of the contenders that wait, with the keys that they wait for. */
+  /** The tickets of the bids that wait, with the keys that they wait for. */
   readonly #waiting = new Map<string, string>();
 
   readonly waitQueue: WaitQueue = {
@@ -36,7 +36,7 @@ export class BenchBackend extends MemoryBackend {
     return taken;
   }
 
-  /** Has the contenders for the key ask again. */
+  /** Has the bids for the key ask again. */
   wake(key: string): void {
     for (const [ticket, wanted] of [...this.#waiting]) if (wanted === key) this.#listener?.onTurn(ticket);
   }

@@ -6,7 +6,7 @@ import { letVote } from '../support/let-vote.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, freshKey, granted, opened, releaseOn } from '../support/claims.js';
+import { acquireOn, claimOn, connected, freshKey, granted, opened, placeOf, releaseOn } from '../support/claims.js';
 import { counterOn, ownerOn } from '../support/stored.js';
 
 describe('Clients', () => {
@@ -187,7 +187,7 @@ describe('Clients', () => {
     const holder = claimOn(freshKey());
     await granted(backend, holder);
     const { key, owner, ttlMs } = claimOn(holder.key);
-    const place = { ticket: owner };
+    const place = placeOf(owner);
     expect(await acquireOn(backend, { key, owner, ttlMs }, place)).toMatchObject({ queued: true });
     await server.command('SCRIPT', 'FLUSH');
     backend.waitQueue!.leave(key, place);
@@ -208,7 +208,7 @@ describe('Clients', () => {
     const key = freshKey();
     await server.command('SET', `lock:{${key}}`, 'by hand');
     const foreign = { owner: 'by hand', remainingMs: Infinity };
-    expect(await acquireOn(backend, claimOn(key))).toEqual({ status: 'contended', ...foreign, queued: false });
+    expect(await acquireOn(backend, claimOn(key))).toMatchObject({ status: 'contended', ...foreign, queued: false });
     expect(await backend.inspect(key)).toEqual({ ...foreign, fencingToken: undefined, heldForMs: undefined });
     expect(await backend.forceRelease(key)).toEqual({ from: ['by hand'] });
   });

@@ -17,11 +17,14 @@ function told({ replicas, isReady = true }: { replicas?: ReplicaWait; isReady?: 
   new SingleNodeBackend(node, 1_000, () => 0, replicas, vi.fn<LockBackend['report']>()).listen('key', {
     onTurn: (ticket) => heard.push([ticket, undefined]),
     onListening: () => {},
-    onHandOver: (ticket, handOver) => heard.push([ticket, handOver.grantOf('key', 7)?.fencingToken]),
+    onHandOver: (ticket, handOver) => heard.push([ticket, handOver.grantOf('key', 7, 1)?.fencingToken]),
     onTaken: () => {},
     onWarning: () => {},
   });
-  listener.onHandOver('ticket', new RedisHandOver('ticket', 7));
+  listener.onHandOver(
+    'ticket',
+    new RedisHandOver('ticket', { fencingToken: 7, lastToken: 7, boundUs: 7 }, () => undefined),
+  );
   listener.onTurn();
   return heard;
 }

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { LockContendedError } from '../../lib/index.js';
 import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
 import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
-import { acquireOn, claimOn, connected, freshKey, granted, releaseOn } from '../support/claims.js';
+import { acquireOn, claimOn, connected, freshKey, granted, placeOf, releaseOn } from '../support/claims.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedlockNodes } from '../support/redlock-nodes.js';
 import { until } from '../support/until.js';
@@ -52,7 +52,7 @@ describe.each([
     expect(await backend.inspect(key)).toEqual({ owner: value, remainingMs: expect.any(Number) });
     expect(await acquireOn(backend, claimOn(key))).toMatchObject({ status: 'contended', owner: value });
     const claim = claimOn(key);
-    const place = { ticket: claim.owner };
+    const place = placeOf(claim.owner);
     expect(await acquireOn(backend, claim, place)).toMatchObject({ status: 'contended', owner: value });
     for (let node = 0; node < count; node++) expect(await valueOn(node, key)).toBe(value);
     backend.waitQueue!.leave(key, place);

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
-import { acquireOn, claimOn, connected, freshKey, granted, releaseOn } from '../support/claims.js';
+import { acquireOn, claimOn, connected, freshKey, granted, placeOf, releaseOn } from '../support/claims.js';
 
 const NOON = Date.parse('2026-01-01T12:00:00.000Z');
 
@@ -20,7 +20,7 @@ const token = async () => (await granted(backend, claimOn(freshKey()))).fencingT
 /** Takes a lock for this many turns, gives it back, and returns the tokens of the first and the last. */
 async function block(key: string, turns: number): Promise<[first: number, last: number]> {
   const claim = claimOn(key);
-  const outcome = await acquireOn(backend, claim, { ticket: claim.owner, turns });
+  const outcome = await acquireOn(backend, claim, placeOf(claim.owner, turns));
   await releaseOn(backend, claim);
   if (outcome.status !== 'acquired') throw new Error(`not acquired: ${JSON.stringify(outcome)}`);
   return [outcome.grant.fencingToken!, outcome.grant.lastToken!];

@@ -1,16 +1,24 @@
 import { expect, it, vi } from 'vitest';
 import { NodeError } from '../../lib/api/errors.js';
-import type { AcquireRequest, ExtendRequest, Grant, LockBackend, Place } from '../../lib/core/backend/lock-backend.js';
+import type {
+  AcquireOutcome,
+  AcquireRequest,
+  ExtendRequest,
+  Grant,
+  LockBackend,
+  Place,
+  ReleaseOutcome,
+} from '../../lib/core/backend/lock-backend.js';
 import type { Fault, NodeExtension, Vote } from '../../lib/stores/redis/node/node-answers.js';
 import type { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
 import type { ReplicaWait } from '../../lib/stores/redis/replicas/replica-wait.js';
 import { SingleNodeBackend } from '../../lib/stores/redis/single/single-node.backend.js';
-import { acquireOn, claimOn, type Waiting } from '../support/claims.js';
+import { acquireOn, claimOn, placeOf } from '../support/claims.js';
 
-const WAITING: Waiting = { ticket: 'me', turns: 3 };
+const WAITING = placeOf('me', 3);
 const LIMIT_MS = 1_000;
 
-const GRANTED: Vote = { status: 'granted', fencingToken: 7 };
+const GRANTED = { status: 'granted', fencingToken: 7 } as const satisfies Vote;
 const REFUSED: Vote = { status: 'refused', owner: 'other', remainingMs: 5 };
 const fault = (mayHaveRun: boolean, disconnected: boolean): Fault => ({
   status: 'fault',
@@ -26,7 +34,7 @@ const NOT_RUN = fault(false, false);
 /** An attempt that is answered with these votes, one after the other; each takes so long. */
 async function attempt(
   votes: Vote[],
-  { waiting, voteMs = 1, replicas }: { waiting?: Waiting; voteMs?: number; replicas?: NodeExtension } = {},
+  { waiting, voteMs = 1, replicas }: { waiting?: Place; voteMs?: number; replicas?: NodeExtension } = {},
 ) {
   let now = 0;
   const sentAt: number[] = [];
@@ -40,7 +48,8 @@ async function attempt(
     },
     release: ({ owner }: Grant) => void givenBack.push(`release ${owner}`),
     leave: (_key: string, { ticket }: Place) => void givenBack.push(`leave ${ticket}`),
-    connection: { ready: async () => undefined },
+    connection: { ready: async () => undefined, client: { generation: 'a connection' } },
+    timeAt: (_key: string, serverUs: number) => serverUs / 1_000,
   } as unknown as RedisNode;
   const replicated: ExtendRequest[] = [];
   const wait = replicas && {
@@ -60,6 +69,54 @@ async function attempt(
   return { outcome, sentAt, givenBack, replicated: replicated.length };
 }
 
+/** Gives a lock back and asks for it again, in one step that is answered with this, and then with the others. */
+async function turn(votes: Vote[]) {
+  const asked: (string | undefined)[] = [];
+  const givenBack: string[] = [];
+  const node = {
+    acquire: (_request: AcquireRequest, done: (vote: Vote, sentAt: number) => void, owner?: string) => {
+      asked.push(owner);
+      queueMicrotask(() => done(votes[asked.length - 1]!, 0));
+    },
+    release: ({ owner }: Grant) => void givenBack.push(owner),
+    leave: () => {},
+    connection: { ready: async () => undefined, client: { generation: 'a connection' } },
+    timeAt: () => undefined,
+  } as unknown as RedisNode;
+  const backend = new SingleNodeBackend(node, LIMIT_MS, () => 0, undefined, vi.fn<LockBackend['report']>());
+  const released: ReleaseOutcome[] = [];
+  const request = { key: 'key', owner: 'again', ttlMs: 1_000, place: WAITING };
+  const outcome = await new Promise<AcquireOutcome>((done) =>
+    backend.turn({ key: 'key', owner: 'mine' }, (each) => void released.push(each), request, done),
+  );
+  return { outcome: outcome.status, released: released.map(({ status }) => status), asked, givenBack };
+}
+
+it.each<[string, Vote[], object]>([
+  [
+    'that is answered says what became of both',
+    [{ ...GRANTED, gaveBack: 'released' }],
+    { outcome: 'acquired', released: ['released'], asked: ['mine'], givenBack: [] },
+  ],
+  [
+    'that finds the lock of another says so',
+    [{ ...REFUSED, gaveBack: 'gone' }],
+    { outcome: 'contended', released: ['gone'], asked: ['mine'], givenBack: [] },
+  ],
+  [
+    'that may have run does not call a lock lost which it may have given back: that is repeated by itself',
+    [BROKEN, { ...REFUSED, gaveBack: 'gone' }],
+    { outcome: 'contended', released: ['unavailable'], asked: ['mine', undefined], givenBack: ['mine'] },
+  ],
+  [
+    'that cannot be sent has the lock given back all the same',
+    [NOT_RUN],
+    { outcome: 'unavailable', released: ['unavailable'], asked: ['mine'], givenBack: ['mine'] },
+  ],
+])('A turn %s [G626]', async (_what, votes, expected) => {
+  expect(await turn(votes)).toEqual(expected);
+});
+
 const acquired = (fencingToken: number, lastToken: number, sentAt: number) => ({
   outcome: { status: 'acquired', grant: { fencingToken, lastToken }, sentAt },
   givenBack: [],
@@ -68,7 +125,10 @@ const unavailable = { status: 'unavailable', causes: [expect.any(NodeError)] };
 
 it('An attempt that is granted counts from before it was sent', async () => {
   expect(await attempt([GRANTED])).toMatchObject(acquired(7, 7, 0));
-  expect(await attempt([GRANTED], { waiting: WAITING })).toMatchObject(acquired(7, 9, 0));
+  const block: Vote = { ...GRANTED, lastToken: 9, boundUs: 4_000 };
+  const waited = await attempt([block], { waiting: WAITING });
+  expect(waited).toMatchObject(acquired(7, 9, 0));
+  expect(waited.outcome).toMatchObject({ grant: { nobodyBefore: 4 } });
 });
 
 it('An attempt whose connection broke is sent again, and counts from before that', async () => {

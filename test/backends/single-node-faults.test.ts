@@ -13,6 +13,7 @@ import {
   granted,
   now,
   opened,
+  placeOf,
   releaseOn,
 } from '../support/claims.js';
 import { COUNTER, counterOn, ownerOn } from '../support/stored.js';
@@ -225,7 +226,7 @@ describe('One Redis server', () => {
     const holder = claimOn(freshKey());
     await granted(backend, holder);
     const claim = claimOn(holder.key);
-    const [place, queue] = [{ ticket: claim.owner }, `lock:{${claim.key}}:queue`];
+    const [place, queue] = [placeOf(claim.owner), `lock:{${claim.key}}:queue`];
     expect(await acquireOn(backend, claim, place)).toMatchObject({ queued: true });
     expect(await server.command('PERSIST', queue)).toBe(1); // or its ttl would end it
     proxy.refuse();
@@ -243,7 +244,7 @@ describe('One Redis server', () => {
     const holder = claimOn(freshKey());
     await granted(backend, holder);
     const claim = claimOn(holder.key);
-    const place = { ticket: claim.owner };
+    const place = placeOf(claim.owner);
     expect(await acquireOn(backend, claim, place)).toMatchObject({ queued: true });
     const status = async () => (await extendOn(backend, holder)).status;
     proxy.refuse();

@@ -13,16 +13,17 @@ export { Lease } from '../../lib/core/lease/lease.js';
 export { resolveOptions } from '../../lib/compose/redis-lock-options.js';
 export {
   ACQUIRE,
-  CONTEND,
   EXTEND,
   FORCE_RELEASE,
   RELEASE,
   RESTORE,
+  TURN,
   VOTE,
   VOTE_OR_QUEUE,
   WITHDRAW,
 } from '../../lib/stores/redis/scripts/lua.js';
-export { LockQueue } from '../../lib/core/waiting/lock-queue.js';
+export { GIVE_AND_TURN } from '../../lib/stores/redis/scripts/hand-off.js';
+export { Line } from '../../lib/core/waiting/line.js';
 export { Term } from '../../lib/core/service/term.js';
 export { openLocks } from '../../lib/compose/open-locks.js';
 export { LockService } from '../../lib/core/service/lock.service.js';

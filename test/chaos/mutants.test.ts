@@ -9,7 +9,7 @@ import type { LockService, RedisLockModuleOptions } from './library.js';
 import { MUTANTS, type Library } from './mutants.js';
 
 const EXTEND_SCRIPTS = ['EXTEND', 'RESTORE'];
-const SCRIPTS_THAT_MINT = ['ACQUIRE', 'CONTEND', 'RELEASE', 'WITHDRAW', 'FORCE_RELEASE'];
+const SCRIPTS_THAT_MINT = ['ACQUIRE', 'TURN', 'GIVE_AND_TURN', 'RELEASE', 'WITHDRAW', 'FORCE_RELEASE'];
 
 /** What each mutant changes in the library. */
 const CHANGES: Record<string, string[]> = {
@@ -19,7 +19,7 @@ const CHANGES: Record<string, string[]> = {
   'token-without-write-back': ['RedisNode.raiseFence', 'RedisNode.vote'],
   'counter-not-seeded': ofScripts(SCRIPTS_THAT_MINT),
   'vote-not-kept': ['RedisNode.vote', ...ofScripts(['VOTE', 'VOTE_OR_QUEUE'])],
-  'cohort-after-the-loss': [...ofScripts(EXTEND_SCRIPTS), 'LockQueue.giveBack'],
+  'cohort-after-the-loss': [...ofScripts(EXTEND_SCRIPTS), 'Line.giveBack'],
   'subscription-never-doubted': ['PlainInbox.check'],
   'refusals-in-microtasks': ['RefusalGate.settle'],
   'replica-is-kept': ['RedisConnection.leaveReplica'],
@@ -29,7 +29,7 @@ const CHANGES: Record<string, string[]> = {
   'leader-releases-first': ['Term.close'],
   'set-in-the-order-of-the-caller': ['LockService.acquireAll'],
   'set-keeps-what-it-gives-back': ['LockService.acquireAll'],
-  'lock-without-ttl': ofScripts(['ACQUIRE', 'VOTE', 'CONTEND', 'VOTE_OR_QUEUE']),
+  'lock-without-ttl': ofScripts(['ACQUIRE', 'VOTE', 'TURN', 'GIVE_AND_TURN', 'VOTE_OR_QUEUE']),
 };
 
 let redis: RedlockNodes;

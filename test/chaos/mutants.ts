@@ -78,8 +78,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'counter-not-seeded': {
     what: 'a counter that was lost begins anew with 1',
-    inject({ ACQUIRE, CONTEND, RELEASE, WITHDRAW, FORCE_RELEASE }) {
-      for (const script of [ACQUIRE, CONTEND, RELEASE, WITHDRAW, FORCE_RELEASE])
+    inject({ ACQUIRE, TURN, GIVE_AND_TURN, RELEASE, WITHDRAW, FORCE_RELEASE }) {
+      for (const script of [ACQUIRE, TURN, GIVE_AND_TURN, RELEASE, WITHDRAW, FORCE_RELEASE])
         interceptCommands(script, FIRST_MICROSECOND);
     },
     nodes: 1,
@@ -105,10 +105,10 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'cohort-after-the-loss': {
     what: 'a process passes a lock on for as long as it has tokens, and does not find that it was lost',
-    inject({ EXTEND, RESTORE, LockQueue }) {
+    inject({ EXTEND, RESTORE, Line }) {
       for (const script of [EXTEND, RESTORE]) replaceSource(script, ALWAYS_EXTENDED);
-      const { giveBack } = LockQueue.prototype;
-      LockQueue.prototype.giveBack = function (lease, done) {
+      const { giveBack } = Line.prototype;
+      Line.prototype.giveBack = function (lease, done) {
         Object.defineProperty(lease, 'deadline' satisfies keyof Lease, { value: Infinity, configurable: true });
         return giveBack.call(this, lease, done);
       };
@@ -261,8 +261,9 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'lock-without-ttl': {
     what: 'a lock is set without a ttl',
-    inject({ ACQUIRE, VOTE, CONTEND, VOTE_OR_QUEUE }) {
-      for (const script of [ACQUIRE, VOTE, CONTEND, VOTE_OR_QUEUE]) interceptCommands(script, SET_WITHOUT_TTL);
+    inject({ ACQUIRE, VOTE, TURN, GIVE_AND_TURN, VOTE_OR_QUEUE }) {
+      for (const script of [ACQUIRE, VOTE, TURN, GIVE_AND_TURN, VOTE_OR_QUEUE])
+        interceptCommands(script, SET_WITHOUT_TTL);
     },
     nodes: 1,
     seed: 176,

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { fromPromises, type PromiseBackend } from '../../lib/core/backend/from-promises.js';
 import type { AcquireRequest, LockBackend, Place, WaitQueue } from '../../lib/core/backend/lock-backend.js';
-import { acquireOn, claimOn, extendOn, now, releaseOn } from '../support/claims.js';
+import { acquireOn, claimOn, extendOn, now, placeOf, releaseOn } from '../support/claims.js';
 import { Gate } from '../support/gate.js';
 import { until } from '../support/until.js';
 import { ToyBackend } from './toy-backend.js';
@@ -66,7 +66,7 @@ function queueing(acquire: PromiseBackend['acquire']) {
   return { backend: broken({ acquire, waitQueue: { leave } as Partial<WaitQueue> as WaitQueue }), left };
 }
 
-const place = { ticket: 'mine' };
+const place = placeOf('mine');
 
 it('a place is given up when the attempt of a backend of promises rejects', async () => {
   const { backend, left } = queueing(reject);

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { LockError } from '../../lib/api/errors.js';
 import type { LockService } from '../../lib/core/service/lock.service.js';
 import { openLocks } from '../support/open-locks.js';
-import { HostileServer, reaction, type Reaction } from './hostile-server.js';
+import { grantOfTurn, HostileServer, reaction, refusalOfTurn, type Reaction } from './hostile-server.js';
 import { fuzz } from './seeds.js';
 
 /** Longer than all limits of the calls below together, on a busy machine. */
@@ -28,7 +28,10 @@ const source = ({ port }: HostileServer) => ({
 
 /** The answers that random ones seldom are: another holder, on all nodes alike, and none at all. */
 const REFUSED: Reaction = { bytes: '*2\r\n:50\r\n+another@0000000000000001\r\n' };
-const ONE_OF_EACH: Reaction[] = [REFUSED, { bytes: '$16\r\n0000000000000001\r\n' }, 'hang up'];
+const GRANTED: Reaction = { bytes: '$16\r\n0000000000000001\r\n' };
+/** The same to a process that has waited a moment ago. */
+const TURNS: Reaction[] = [{ bytes: refusalOfTurn(50, 'another@1') }, { bytes: grantOfTurn('0000000000000001') }];
+const ONE_OF_EACH: Reaction[] = [GRANTED, REFUSED, ...TURNS, 'hang up'];
 
 /** Runs under a lock, and tells with which tokens; rejects when nothing came of it for a long time. */
 async function attempt(locks: LockService): Promise<{ tokens: number[]; error?: unknown }> {

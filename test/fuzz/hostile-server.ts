@@ -78,10 +78,22 @@ const value = fc
   .tuple(line, fc.option(token), fc.constantFrom('', '+'))
   .map(([owner, of, mark]) => (of === null ? owner : `${owner}@${of}${mark}`));
 
+/** To a waiter: one token, and nobody else waits. */
+export function grantOfTurn(text: string): string {
+  return `*6\r\n:1\r\n:0\r\n:1700000000000000\r\n$16\r\n${text}\r\n$16\r\n${text}\r\n:1700000000000000\r\n`;
+}
+
+/** To a waiter: another owner holds the lock. */
+export function refusalOfTurn(pttl: number, text: string): string {
+  return `*6\r\n:0\r\n:0\r\n:1700000000000000\r\n:${pttl}\r\n+${text}\r\n:0\r\n`;
+}
+
 /** As the library expects them: a token, that and the time of the node, or who holds the lock and for how long. */
 const asExpected = fc.oneof(
   fc.integer({ min: 1 }).map((number) => `:${number}\r\n`),
   token.map((text) => `$16\r\n${text}\r\n`),
+  token.map((text) => grantOfTurn(text)),
+  fc.tuple(fc.integer({ min: 0, max: 50 }), value).map(([pttl, text]) => refusalOfTurn(pttl, text)),
   fc.tuple(token, fc.nat()).map(([text, us]) => `*3\r\n$16\r\n${text}\r\n$2\r\nat\r\n:${us}\r\n`),
   fc.tuple(fc.integer({ min: 0, max: 50 }), value).map(([pttl, text]) => `*2\r\n:${pttl}\r\n+${text}\r\n`),
 );

@@ -3,7 +3,6 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { LockEvent } from '../../lib/api/events.js';
 import { LockEngine } from '../../lib/core/engine/lock-engine.js';
 import type { LockHandle } from '../../lib/core/lease/lock-handle.js';
-import { FAIR, MUTEX, type LockKind } from '../../lib/core/waiting/lock-queue.js';
 import { RefusalGate } from '../../lib/core/waiting/refusal-gate.js';
 import { Closing } from '../../lib/core/waiting/waiter.js';
 import { randomOf } from '../support/random.js';
@@ -21,22 +20,23 @@ interface Call {
 }
 
 /** One schedule: calls come, give up and release, commands are answered, messages come, or not, and time goes by. */
-async function play(kind: LockKind, waiting: Waiting, seed: number): Promise<Record<string, number>> {
+async function play(fair: boolean, waiting: Waiting, seed: number): Promise<Record<string, number>> {
   const random = randomOf(seed);
   const int = (count: number) => Math.floor(random() * count);
   const pick = <T>(list: readonly T[]): T => list[int(list.length)]!;
   vi.spyOn(Math, 'random').mockImplementation(random);
   const now = () => performance.now();
-  const store = new QueueStore(waiting, kind.capacity, kind === FAIR, random, now);
+  const store = new QueueStore(waiting, random, now);
   const limits = {
     marginMs: pick([0, 0, 200]),
     maxWaiters: pick([3, 100]),
     cohortPasses: pick([0, 2, 100]),
     cohortMs: pick([100, 60_000]),
-    fair: false,
+    fair,
+    fairSlackMs: pick([0, 1]),
   };
   const events = new Subject<LockEvent>();
-  const engine = new LockEngine({ backend: store.backend, now, limits, processName: 'host/1/random', events, kind });
+  const engine = new LockEngine({ backend: store.backend, now, limits, processName: 'host/1/random', events });
   const closing = new Closing();
   const calls: Call[] = [];
   const held: LockHandle[] = [];
@@ -67,10 +67,10 @@ async function play(kind: LockKind, waiting: Waiting, seed: number): Promise<Rec
     );
   };
   const check = () => {
-    expect(held.filter(({ isHeld }) => isHeld).length).toBeLessThanOrEqual(kind.capacity);
+    expect(held.filter(({ isHeld }) => isHeld).length).toBeLessThanOrEqual(1);
     expect(calls.every(({ settled: times }) => times <= 1)).toBe(true);
-    expect(store.asking).toBeLessThanOrEqual(kind.width);
-    expect(engine.waiting(KEY)).toBeLessThanOrEqual(limits.maxWaiters + kind.capacity);
+    expect(store.asking).toBeLessThanOrEqual(1);
+    expect(engine.waiting(KEY)).toBeLessThanOrEqual(limits.maxWaiters + 1);
   };
   const release = (lock: LockHandle) => {
     held.splice(held.indexOf(lock), 1);
@@ -110,7 +110,7 @@ async function play(kind: LockKind, waiting: Waiting, seed: number): Promise<Rec
   engine.leases.end(); // the leases that were lost a moment ago are released
   while (store.due > 0) store.next();
   expect(engine.size).toBe(0);
-  for (const ordered of [tokens, kind === MUTEX ? granted : []]) {
+  for (const ordered of [tokens, granted]) {
     expect(ordered).toEqual([...ordered].sort((one, other) => one - other));
   }
   return outcomes;
@@ -131,23 +131,19 @@ describe('the queue of a key, whatever happens in whatever order', () => {
     vi.restoreAllMocks();
   });
 
-  const THREE = { width: 3, capacity: 3 };
-  const cases: [string, Waiting, LockKind][] = [
-    ['a mutex', 'hands over', MUTEX],
-    ['a mutex', 'wakes', MUTEX],
-    ['a mutex', 'has no queue', MUTEX],
-    ['a fair lock', 'hands over', FAIR],
-    ['a lock for three', 'hands over', THREE],
-    ['a lock for three', 'wakes', THREE],
-    ['a lock for three', 'has no queue', THREE],
+  const cases: [string, Waiting, boolean][] = [
+    ['a lock', 'hands over', false],
+    ['a lock', 'wakes', false],
+    ['a lock', 'has no queue', false],
+    ['a fair lock', 'hands over', true],
   ];
 
   it.each(cases)(
-    'keeps %s to its holders, settles each waiter once and leaves nothing behind (a store that %s)',
-    async (_name, waiting, kind) => {
+    'keeps %s to its holder, settles each waiter once and leaves nothing behind (a store that %s)',
+    async (_name, waiting, fair) => {
       const total: Record<string, number> = {};
       for (let seed = 1; seed <= SCHEDULES; seed++) {
-        const outcomes = await play(kind, waiting, seed);
+        const outcomes = await play(fair, waiting, seed);
         for (const [outcome, times] of Object.entries(outcomes)) total[outcome] = (total[outcome] ?? 0) + times;
       }
       expect(Object.keys(total).sort()).toEqual(['LOCK_CONTENDED', 'LOCK_UNAVAILABLE', 'gone', 'granted']);

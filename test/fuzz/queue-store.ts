@@ -3,11 +3,11 @@ import type {
   AcquireRequest,
   ExtendRequest,
   Grant,
-  HandOver,
   LockBackend,
   Place,
   ReleaseOutcome,
   WaitListener,
+  WaitQueue,
 } from '../../lib/core/backend/lock-backend.js';
 import { NodeError } from '../../lib/api/errors.js';
 
@@ -29,7 +29,8 @@ const HANDED_OVER_MS = 2_000;
 export class QueueStore {
   /** When the lease of each owner ends. */
   readonly #holders = new Map<string, number>();
-  readonly #queue: string[] = [];
+  /** In the order in which their places count as taken. */
+  #queue: Place[] = [];
   #steps: (() => void)[] = [];
   #listener?: WaitListener;
   #lastToken = 0;
@@ -43,8 +44,6 @@ export class QueueStore {
 
   constructor(
     private readonly waiting: Waiting,
-    private readonly capacity: number,
-    private readonly isFair: boolean,
     private readonly random: () => number,
     private readonly now: () => number,
   ) {
@@ -68,7 +67,7 @@ export class QueueStore {
 
   /** Loses all places in its queue. */
   loseQueue(): void {
-    this.#queue.length = 0;
+    this.#queue = [];
   }
 
   /** One command runs, is answered, or one message is delivered. */
@@ -90,9 +89,34 @@ export class QueueStore {
       },
       checkListening: () => {},
       leave: (_key: string, { ticket }: Place) => this.#leave(ticket),
+      turn: (...[{ owner }, released, request, done]: Parameters<Required<WaitQueue>['turn']>) => {
+        const sentAt = this.now();
+        this.asking++;
+        let wasHeld = false;
+        const giveAndAsk = () => {
+          this.#expire();
+          wasHeld = this.#holders.delete(owner);
+          return this.#acquire(request, sentAt);
+        };
+        const undo = () => {
+          this.#leave(owner);
+          this.#leave(request.owner);
+          if (request.place) this.#leave(request.place.ticket);
+        };
+        this.#run(
+          giveAndAsk,
+          (outcome) => {
+            this.asking--;
+            if (outcome.status === 'unavailable') released(outcome);
+            else released({ status: wasHeld ? 'released' : 'gone' });
+            done(outcome);
+          },
+          undo,
+        );
+      },
     };
     return {
-      waitQueue: this.waiting === 'has no queue' ? undefined : waitQueue,
+      waitQueue: this.#waitQueueOf(waitQueue),
       attemptTimeoutMs: () => 1_000,
       acquire: (request: AcquireRequest, done: (outcome: AcquireOutcome) => void) => {
         const sentAt = this.now();
@@ -157,19 +181,17 @@ export class QueueStore {
   ): Exclude<AcquireOutcome, Unavailable> {
     this.#expire();
     const id = place?.ticket ?? owner;
-    const isFree = this.#holders.size < this.capacity;
-    const isNext = !this.isFair || this.#queue.length === 0 || this.#queue[0] === id;
-    if (this.#holders.has(owner) || (isFree && isNext)) {
+    if (this.#holders.has(owner) || this.#holders.size === 0) {
       this.#remove(id);
       this.#holders.set(owner, this.now() + ttlMs);
       const fencingToken = this.#lastToken + 1;
       this.#lastToken += turns;
-      const tokens = this.capacity === 1 ? { fencingToken, lastToken: this.#lastToken } : {};
-      return { status: 'acquired', grant: { key, owner, ...tokens }, sentAt };
+      const grant = { key, owner, fencingToken, lastToken: this.#lastToken, nobodyBefore: this.#nobodyBefore };
+      return { status: 'acquired', grant, sentAt };
     }
-    const isNew = place !== undefined && !this.#queue.includes(id);
-    const placeWasLost = isNew && place.number !== undefined;
-    if (isNew) this.#queue.push(id);
+    const isNew = place !== undefined && !this.#queue.some(({ ticket }) => ticket === id);
+    const placeWasLost = isNew && place.isTaken;
+    if (isNew) this.#queue = [...this.#queue, place].sort((one, other) => one.arrivedAt - other.arrivedAt);
     this.#giveOut();
     if (this.#holders.has(owner)) return this.#acquire({ key, owner, ttlMs, place, turns }, sentAt);
     const [holder, endsAt] = [...this.#holders][0] ?? [undefined, this.now()];
@@ -196,16 +218,19 @@ export class QueueStore {
   /** Hands what is free over to the first in the queue, or wakes it. */
   #giveOut(): void {
     const [first] = this.#queue;
-    if (first === undefined || this.#holders.size >= this.capacity) return;
+    if (first === undefined || this.#holders.size > 0) return;
     if (this.waiting === 'wakes') {
-      this.#tell((listener) => listener.onTurn(first));
+      this.#tell((listener) => listener.onTurn(first.ticket));
       return;
     }
     this.#queue.shift();
-    this.#holders.set(first, this.now() + HANDED_OVER_MS);
-    const fencingToken = this.capacity === 1 ? ++this.#lastToken : undefined;
-    const handOver: HandOver = { ttlMs: HANDED_OVER_MS, grantOf: (key) => ({ key, owner: first, fencingToken }) };
-    this.#tell((listener) => listener.onHandOver(first, handOver));
+    const { ticket: owner, turns } = first;
+    this.#holders.set(owner, this.now() + HANDED_OVER_MS);
+    const fencingToken = this.#lastToken + 1;
+    const lastToken = (this.#lastToken += turns);
+    const nobodyBefore = this.#nobodyBefore;
+    const grantOf = (key: string) => ({ key, owner, fencingToken, lastToken, nobodyBefore });
+    this.#tell((listener) => listener.onHandOver(owner, { ttlMs: HANDED_OVER_MS, grantOf }));
     this.#giveOut();
   }
 
@@ -216,9 +241,17 @@ export class QueueStore {
     });
   }
 
+  get #nobodyBefore(): number {
+    return this.#queue[0]?.arrivedAt ?? performance.now();
+  }
+
+  #waitQueueOf(waitQueue: Required<WaitQueue>): WaitQueue | undefined {
+    if (this.waiting === 'has no queue') return undefined;
+    return this.waiting === 'hands over' ? waitQueue : { ...waitQueue, turn: undefined };
+  }
+
   #remove(ticket: string): void {
-    const index = this.#queue.indexOf(ticket);
-    if (index >= 0) this.#queue.splice(index, 1);
+    this.#queue = this.#queue.filter((place) => place.ticket !== ticket);
   }
 
   #later(step: () => void): void {

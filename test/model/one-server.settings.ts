@@ -29,9 +29,10 @@ const FAR = 2;
  */
 const horizon: Mint = ({ us, counter = 0, minted }, count) => {
   const first = Math.max(us, (minted ?? 0) + 1);
-  if (us < counter && us >= counter - HORIZON) return { first, counter };
-  if (us >= counter) return { first, counter: us + HORIZON };
-  return { first: counter, counter: counter + count + HORIZON };
+  const last = first + count - 1;
+  if (us < counter && us >= counter - HORIZON) return { first, last, counter };
+  if (us >= counter) return { first, last, counter: us + HORIZON };
+  return { first: counter, last: counter + count - 1, counter: counter + count + HORIZON };
 };
 
 /** The rule with another counter, or another first token. */
@@ -39,7 +40,8 @@ const mutant =
   (change: (known: Known, count: number, minted: ReturnType<Mint>) => Partial<ReturnType<Mint>>): Mint =>
   (known, count) => {
     const minted = mint(known, count);
-    return { ...minted, ...change(known, count, minted) };
+    const changed = { ...minted, ...change(known, count, minted) };
+    return { ...changed, last: changed.first + minted.last - minted.first };
   };
 
 /** What has to fail. */

@@ -125,15 +125,18 @@ export function oneServer(setting: Setting): Model<State> {
     const server: Server = { counter: state.counter, locks: {}, queues: {}, ...NOBODY };
     const call = new Call(server, state.time, mint);
     const granted = asked.flatMap(({ key, count }) => {
-      const answer = call.contend(String(key), 'owner', count, undefined, false, 'h');
-      return typeof answer === 'object' && 'granted' in answer ? [{ key, count, token: answer.granted }] : [];
+      const answer = call.turn(String(key), '', 'owner', count, undefined, 'h');
+      if (typeof answer !== 'object' || !('granted' in answer)) return [];
+      const { granted: token, last = token } = answer;
+      return [{ key, count: last - token + 1, token }];
     });
-    return issue(state, server, 'contend', granted);
+    return issue(state, server, 'turn', granted);
   };
   /** A lock that is given back twice in a call goes to a waiter, and from that to the next. */
   const release = (state: State, keys: readonly number[]) => {
     const holder = { owner: '0', token: 0, mayHaveQueue: true };
-    const waiters = () => keys.map((_, index) => ({ ticket: String(index + 1), channel: 'inbox' }));
+    const turns = Math.max(...counts);
+    const waiters = () => keys.map((_, index) => ({ ticket: String(index + 1), channel: 'inbox', turns }));
     const server: Server = {
       counter: state.counter,
       locks: Object.fromEntries(KEYS.map((key) => [key, holder])),
@@ -144,7 +147,8 @@ export function oneServer(setting: Setting): Model<State> {
     const call = new Call(server, state.time, mint);
     const granted = keys.map((key) => {
       call.release(String(key), server.locks[key]!.owner);
-      return { key, count: 1, token: server.locks[key]!.token! };
+      const { first, token } = server.locks[key]!;
+      return { key, count: token! - first! + 1, token: first! };
     });
     return issue(state, server, 'release', granted);
   };

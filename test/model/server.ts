@@ -2,6 +2,8 @@
 export interface Lock {
   owner: string;
   token?: number;
+  /** The first token of its grant, where that has several. */
+  first?: number;
   /** The + at the end of the value: there may be a queue. */
   mayHaveQueue?: boolean;
 }
@@ -11,6 +13,8 @@ export interface Place {
   ticket: string;
   /** That of its process. */
   channel: string;
+  /** For how many turns the lock is handed over to it. */
+  turns: number;
 }
 
 /** Whether a process says that it listens. */
@@ -40,17 +44,23 @@ export interface Known {
   counter?: number;
   /** The last token that this call has minted before. */
   minted?: number;
+  /** Whether a block has as many tokens as it is to have also where the counter has reached the time. */
+  isWhole?: boolean;
 }
 
-/** Mints `count` tokens from `first` on, and says what is in the counter afterwards. */
-export type Mint = (known: Known, count: number) => { first: number; counter?: number };
+/** Mints `count` tokens from `first` to `last`, and says what is in the counter afterwards. */
+export type Mint = (known: Known, count: number) => { first: number; last: number; counter?: number };
 
-export const mint: Mint = ({ us, counter, minted }, count) => {
+export const mint: Mint = ({ us, counter, minted, isWhole }, count) => {
   const first = Math.max(us, (minted ?? counter ?? 0) + 1);
-  return { first, counter: first + count - 1 };
+  const isCut = !isWhole && minted === undefined && first > us;
+  const last = isCut ? first : first + count - 1;
+  return { first, last, counter: last };
 };
 
-export type Answer = { granted: number } | { refused: Lock } | { takenFrom: Lock } | number;
+/** `gave`: 1 when the lock was given back in the same step, 0 when nobody held it, -1 when another owner did. */
+export type Answer =
+  { granted: number; last?: number; gave?: number } | { refused: Lock; gave?: number } | { takenFrom: Lock } | number;
 
 /**
  * One call of a script on one server, which runs it for one lock after the other: the scripts of lib/stores/redis/scripts/lua
@@ -59,7 +69,7 @@ export type Answer = { granted: number } | { refused: Lock } | { takenFrom: Lock
 export class Call {
   #minted?: number;
   #reserved?: number;
-  /** What was published: the ticket and token of each hand-off. */
+  /** What was published: the ticket and the tokens of each hand-off. */
   readonly messages: string[] = [];
 
   constructor(
@@ -74,38 +84,40 @@ export class Call {
   acquire(key: string, owner: string, locks: number): Answer {
     const lock = this.server.locks[key];
     if (lock) return lock.owner === owner ? { granted: lock.token! } : { refused: lock };
-    const token = this.#reserved ?? this.#mint(locks);
+    const token = this.#reserved ?? this.#mint(locks, true).first;
     this.#reserved = token + 1;
     this.server.locks[key] = { owner, token };
     return { granted: token };
   }
 
   /**
-   * @param place of the waiter, if it takes one in the queue
+   * @param give owner that gives the lock back in the same step
+   * @param place of the waiter, if it takes one in the queue: the last one
    * @param sign of its process
    */
-  contend(key: string, owner: string, count: number, place: Place | undefined, fair: boolean, sign: Sign): Answer {
+  turn(key: string, give: string, owner: string, count: number, place: Place | undefined, sign: Sign): Answer {
     const { locks, queues } = this.server;
     const queue = (queues[key] ??= []);
     let lock = locks[key];
+    let gave = 0;
+    if (give !== '' && lock) gave = lock.owner === give ? 1 : -1;
+    if (gave === 1) lock = locks[key] = undefined;
     const isMine = () => lock?.owner === owner;
-    const goesToFirst = !lock && fair && queue[0] !== undefined && queue[0].ticket !== place?.ticket;
-    if (place && !isMine()) {
-      const takesPlace = lock !== undefined || goesToFirst;
-      if (takesPlace && !queue.some(({ ticket }) => ticket === place.ticket)) queue.push(place);
+    const goesToFirst = !lock && queue[0] !== undefined && queue[0].ticket !== place?.ticket;
+    if (place && !isMine() && (lock || goesToFirst)) {
+      if (!queue.some(({ ticket }) => ticket === place.ticket)) queue.push(place);
       if (lock?.token !== undefined) locks[key] = { ...lock, mayHaveQueue: true };
-      const signs = ((this.server.signs[key] ??= {})[place.channel] ??= {});
-      if (takesPlace || signs[sign] !== undefined) signs[sign] = this.signsAt;
+      ((this.server.signs[key] ??= {})[place.channel] ??= {})[sign] = this.signsAt;
     }
     if (goesToFirst) {
       this.#handOff(key);
       lock = locks[key];
     }
-    if (lock && !isMine()) return { refused: lock };
-    const first = this.#mint(count);
-    locks[key] = { owner, token: first + count - 1, mayHaveQueue: true };
+    if (lock && !isMine()) return { refused: lock, gave };
+    const { first, last } = this.#mint(count);
+    locks[key] = { owner, token: last, first, mayHaveQueue: true };
     if (place) this.#leave(key, place.ticket);
-    return { granted: first };
+    return { granted: first, last, gave };
   }
 
   release(key: string, owner: string): Answer {
@@ -131,12 +143,12 @@ export class Call {
     return { takenFrom: lock };
   }
 
-  #mint(count: number): number {
-    const known = { us: this.us, counter: this.server.counter, minted: this.#minted };
-    const { first, counter } = this.mintTokens(known, count);
+  #mint(count: number, isWhole = false): { first: number; last: number } {
+    const known = { us: this.us, counter: this.server.counter, minted: this.#minted, isWhole };
+    const { first, last, counter } = this.mintTokens(known, count);
     this.server.counter = counter;
-    this.#minted = first + count - 1;
-    return first;
+    this.#minted = last;
+    return { first, last };
   }
 
   #handOff(key: string): void {
@@ -146,9 +158,9 @@ export class Call {
       const isReached = this.#isReached(key, place);
       this.#leave(key, place.ticket);
       if (!isReached) continue;
-      const token = this.#mint(1);
-      locks[key] = { owner: place.ticket, token, mayHaveQueue: true };
-      this.messages.push(`${place.ticket} ${String(token).padStart(16, '0')}`);
+      const { first, last } = this.#mint(place.turns);
+      locks[key] = { owner: place.ticket, token: last, first, mayHaveQueue: true };
+      this.messages.push([place.ticket, ...[first, last].map((token) => String(token).padStart(16, '0'))].join(' '));
       return;
     }
   }

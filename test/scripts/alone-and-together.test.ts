@@ -2,7 +2,6 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
   ACQUIRE,
-  CONTEND,
   EXTEND,
   FORCE_RELEASE,
   INSPECT,
@@ -10,6 +9,7 @@ import {
   RAISE_FENCE,
   RELEASE,
   RESTORE,
+  TURN,
   VOTE,
   VOTE_OR_QUEUE,
   WITHDRAW,
@@ -113,9 +113,9 @@ const both =
   };
 const noString: Prepare = ({ lock }) => client.rpush(lock, 'a', 'list');
 
-const entry = (ticket: string) => queueEntry('grant', CHANNEL, ticket);
-const nobody = queueEntry('grant', 'inbox:nobody', 'dead');
-const unheard = queueEntry('grant', 'inbox:elsewhere', 'unheard');
+const entry = (ticket: string) => queueEntry('grant', CHANNEL, ticket, 1);
+const nobody = queueEntry('grant', 'inbox:nobody', 'dead', 1);
+const unheard = queueEntry('grant', 'inbox:elsewhere', 'unheard', 3);
 /** The sign of its process. */
 const isUnheard: Prepare = ({ queue }) => client.zadd(queue, -nowUs(), `${UNHEARD} inbox:elsewhere`);
 /** Of the three processes, the second alone has given a sign lately. */
@@ -124,7 +124,7 @@ const oneIsSilent: Prepare = ({ queue }) => {
   const now = nowUs(); // once: signs of the same moment have one order
   return client.zadd(queue, ...signs.flatMap((sign, index) => [(index === 1 ? 0 : 2_500_000) - now, sign]));
 };
-const wake = queueEntry('wake', CHANNEL, 'woken');
+const wake = queueEntry('wake', CHANNEL, 'woken', 1);
 
 interface Operation {
   script: Script;
@@ -145,16 +145,16 @@ const vote = (epoch = '', proposal?: number): Operation => ({
 });
 const contend = (
   ticket: string,
-  { fair = 0, place = entry(ticket), number = '' as number | '', tokens = 1, sign = HEARD as string } = {},
+  { give = '', place = entry(ticket), number = '' as number | '', placed = 0, tokens = 1, sign = HEARD as string } = {},
 ): Operation => ({
-  script: CONTEND,
+  script: TURN,
   of: withQueue,
-  args: () => [fair, sign, ownerPart(ticket), TTL_MS, tokens, place, number],
+  args: () => [sign, give, ownerPart(ticket), TTL_MS, tokens, place, number, placed],
 });
 const voteOrQueue = (place: string, epoch = '', proposal?: number): Operation => ({
   script: VOTE_OR_QUEUE,
   of: ({ lock, shard, queue }) => [GUARD, lock, shard, queue],
-  args: (nowUs) => [epoch, TTL_MS, `me@${tokenText(proposal ?? nowUs)}`, place, ''],
+  args: (nowUs) => [epoch, TTL_MS, `me@${tokenText(proposal ?? nowUs)}`, place, 0],
 });
 const extend: Operation = { script: EXTEND, of: lockOnly, args: () => [TTL_MS, 'me@'] };
 const restore: Operation = { script: RESTORE, of: lockOnly, args: () => [TTL_MS, 'me@', tokenText(AHEAD)] };
@@ -201,14 +201,18 @@ const CASES: [what: string, operation: Operation, before: Prepare][] = [
   ['vote: a counter that is a word', vote(), counter('word')],
   ['vote: a counter that is a list', vote(), counterIsAList],
   ['contend: a free lock', contend('me'), free],
-  ['contend: many tokens', contend('me', { tokens: 64 }), counter(AHEAD)],
+  ['contend: many tokens', contend('me', { tokens: 64 }), free],
   ['contend: a place behind others', contend('me'), both(wanted('other'), waitedFor(entry('first')))],
   ['contend: the first place', contend('me'), held('other')],
   ['contend: a place behind another program', contend('me'), heldAs('other')],
-  ['contend: a place of its own', contend('me', { number: 1 }), both(wanted('other'), waitedFor(entry('me')))],
+  [
+    'contend: a place of its own',
+    contend('me', { number: 1, placed: 1 }),
+    both(wanted('other'), waitedFor(entry('me'))),
+  ],
   [
     'contend: a place that it has lost',
-    contend('me', { number: 0.5 }),
+    contend('me', { number: 0.5, placed: 1 }),
     both(wanted('other'), waitedFor(entry('first'))),
   ],
   ['contend: a place behind a lock that is kept', contend('me'), kept('other')],
@@ -218,11 +222,23 @@ const CASES: [what: string, operation: Operation, before: Prepare][] = [
   ['contend: its own lock without a queue', contend('me'), held('me', GRANT_TTL_MS)],
   ['contend: a lock that is no string', contend('me'), noString],
   ['contend: a counter that is a list', contend('me'), counterIsAList],
-  ['contend: fair, first in the queue', contend('me', { fair: 1 }), waitedFor(entry('me'), entry('next'))],
-  ['contend: fair, somebody is first', contend('me', { fair: 1 }), waitedFor(entry('first'), entry('next'))],
-  ['contend: fair, nobody hears of it', contend('me', { fair: 1 }), waitedFor(nobody, nobody)],
-  ['contend: fair, without a place', contend('me', { fair: 1, place: '' }), waitedFor(entry('first'))],
-  ['contend: fair, a lock that is held', contend('me', { fair: 1 }), both(wanted('other'), waitedFor(entry('first')))],
+  ['contend: first in the queue', contend('me'), waitedFor(entry('me'), entry('next'))],
+  ['contend: somebody is first', contend('me'), waitedFor(entry('first'), entry('next'))],
+  ['contend: somebody is first, who came later', contend('me', { number: 0.5 }), waitedFor(entry('first'))],
+  ['contend: nobody hears of it', contend('me'), waitedFor(nobody, nobody)],
+  ['contend: without a place', contend('me', { place: '' }), waitedFor(entry('first'))],
+  ['contend: gives back what nobody waits for', contend('me', { give: 'mine@' }), held('mine')],
+  [
+    'contend: gives back what others wait for',
+    contend('me', { give: 'mine@' }),
+    both(wanted('mine'), waitedFor(entry('first'))),
+  ],
+  [
+    'contend: gives back what others hold',
+    contend('me', { give: 'mine@' }),
+    both(wanted('other'), waitedFor(entry('first'))),
+  ],
+  ['contend: gives back what nobody holds', contend('me', { give: 'mine@' }), free],
   ['vote or queue: a free lock', voteOrQueue(wake), free],
   ['vote or queue: its own lock', voteOrQueue(wake), held('me', GRANT_TTL_MS)],
   ['vote or queue: its own lock, with a queue', voteOrQueue(wake), both(wanted('me'), waitedFor(wake))],
@@ -387,9 +403,9 @@ async function outcome(
     ),
     fence: await read(FENCE, base(locks.length - 1)),
     minted: (await tokens()) - counted || 0, // of an absent counter it is not known, and does not matter
-    messages: messages.map(({ ticket, fencingToken, takenKey }, index) => {
+    messages: messages.map(({ ticket, grant, takenKey }, index) => {
       const at = Math.floor(index / (messages.length / locks.length));
-      return [ticket, told(fencingToken ?? '', base(at)), takenKey];
+      return [ticket, told(grant?.fencingToken ?? '', base(at)), takenKey];
     }),
   };
 }

@@ -87,7 +87,6 @@ describe('The generated module of the scripts', () => {
     expect(shared).toEqual([
       ['acquire', 1, 1],
       ['admit', 0, 0],
-      ['contend', 1, 2],
       ['extend', 0, 1],
       ['force-release', 1, 1],
       ['initialise', 0, 0],
@@ -96,6 +95,7 @@ describe('The generated module of the scripts', () => {
       ['raise-fence', 0, 0],
       ['release', 1, 0],
       ['restore', 0, 1],
+      ['turn', 1, 1],
       ['vote', 1, 2],
       ['vote-or-queue', 1, 2],
       ['withdraw', 1, 0],

@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import { CONTEND, FORCE_RELEASE, RELEASE, WITHDRAW } from '../../lib/stores/redis/scripts/lua.js';
+import { FORCE_RELEASE, RELEASE, TURN, WITHDRAW } from '../../lib/stores/redis/scripts/lua.js';
 import {
   DEAF,
   GRANT_TTL_MS,
@@ -8,6 +8,7 @@ import {
   queueEntry,
   readMessage,
   type Service,
+  type ToldGrant,
   UNHEARD,
 } from '../../lib/stores/redis/scripts/hand-off.js';
 import type { Script } from '../../lib/stores/redis/scripts/script.js';
@@ -29,6 +30,7 @@ let runner: ScriptRunner;
 const heard: string[] = [];
 /** The fencing tokens that came with what was heard. */
 const tokens: (number | undefined)[] = [];
+const grants: (ToldGrant | undefined)[] = [];
 /** The keys that were taken by force. */
 const keys: string[] = [];
 
@@ -38,16 +40,17 @@ beforeAll(async () => {
   await client.ping();
   runner = new ScriptRunner(portOf(client), 5_000);
   listener.on('message', (channel, text) => {
-    const { ticket, fencingToken, takenKey } = readMessage(text);
+    const { ticket, grant, takenKey } = readMessage(text);
     heard.push(`${channel} ${ticket}`);
-    tokens.push(fencingToken);
+    tokens.push(grant?.fencingToken);
+    grants.push(grant);
     if (takenKey !== undefined) keys.push(takenKey);
   });
   await listener.subscribe('inbox:alive');
 });
 beforeEach(async () => {
   await client.flushall();
-  heard.length = tokens.length = keys.length = 0;
+  heard.length = tokens.length = grants.length = keys.length = 0;
 });
 afterAll(async () => {
   client.disconnect();
@@ -59,12 +62,13 @@ const run = (script: Script, keys: string[], ...args: (string | number)[]): Prom
   runScript(runner, script, keys, args);
 const release = (owner: string) => run(RELEASE, KEYS, `${owner}@`);
 const withdraw = (ticket: string, entry: string) => run(WITHDRAW, KEYS, `${ticket}@`, entry);
-const contend = (
+const turn = (
   owner: string,
-  { count = 1, entry = '', number = '' as number | '', fair = 0, ttlMs = TTL_MS, sign = 'h' } = {},
-) => run(CONTEND, KEYS, fair, sign, `${owner}@`, ttlMs, count, entry, number);
-const entryOf = (ticket: string, service: Service = 'grant', channel = 'inbox:alive') =>
-  queueEntry(service, channel, ticket);
+  { give = '', count = 1, entry = '', number = '' as number | '', placed = 0, ttlMs = TTL_MS, sign = 'h' } = {},
+) => run(TURN, KEYS, sign, give && `${give}@`, `${owner}@`, ttlMs, count, entry, number, placed) as Promise<Turned>;
+type Turned = [isGranted: number, gave: number, us: number, ...rest: (number | string)[]];
+const entryOf = (ticket: string, service: Service = 'grant', channel = 'inbox:alive', turns = 1) =>
+  queueEntry(service, channel, ticket, turns);
 const line = async (...entries: string[]) => {
   for (const [index, entry] of entries.entries()) await client.zadd(QUEUE, String(index + 1), entry);
 };
@@ -108,7 +112,7 @@ describe('a release', () => {
       await told('inbox:alive first');
       expect(tokens).toEqual([undefined]);
       expect(await client.exists(LOCK)).toBe(0);
-      await expect(contend('first', { entry: entryOf('first') })).rejects.toThrow(problem);
+      await expect(turn('first', { entry: entryOf('first'), number: 0.5 })).rejects.toThrow(problem);
       expect(await client.exists(LOCK)).toBe(0);
       expect(await client.dump(FENCE)).toEqual(before);
       expect(await queue()).toEqual([entryOf('second')]);
@@ -253,7 +257,7 @@ describe('a release', () => {
     expect(await release('next')).toBe(1);
     expect(await client.exists(LOCK)).toBe(0);
     expect(await queue()).toEqual(unknown);
-    expect(Number(await contend('fair', { fair: 1, entry: entryOf('fair') }))).toBeGreaterThan(0);
+    expect((await turn('fair', { entry: entryOf('fair') }))[0]).toBe(1);
     expect(await queue()).toEqual(unknown);
   });
 
@@ -306,34 +310,38 @@ describe('who gives up', () => {
 });
 
 describe('who waits', () => {
-  it('learns the number of its place, and takes the place again by it after it was lost', async () => {
+  it('has its place where its number says, and takes it again there after it was lost', async () => {
     await hold('other');
-    const ask = async (ticket: string, number?: number) =>
-      ((await contend(ticket, { entry: entryOf(ticket), number: number ?? '' })) as unknown[]).slice(2) as [
-        number,
-        number,
-      ];
-    const [first, isFirstBack] = await ask('a');
-    const [second] = await ask('b');
-    expect(isFirstBack).toBe(0);
-    expect(second).toBeGreaterThan(first);
-    expect(await ask('a', first)).toEqual([first, 0]); // it has it still
-    await client.zrem(QUEUE, entryOf('a'));
-    expect(await ask('a', first)).toEqual([first, 1]);
+    const ask = async (ticket: string, number: number | '', placed = 0) =>
+      (await turn(ticket, { entry: entryOf(ticket), number, placed }))[5];
+    expect(await ask('b', 20)).toBe(0);
+    expect(await ask('a', 10)).toBe(0);
+    expect(await ask('b', 20, 1)).toBe(0); // it has it still
     expect(await queue()).toEqual([entryOf('a'), entryOf('b')]);
+    await client.zrem(QUEUE, entryOf('a'));
+    expect(await ask('a', 10, 1)).toBe(1);
     await client.del(QUEUE);
-    expect(await ask('b', second)).toEqual([second, 1]);
-    expect(await ask('a', first)).toEqual([first, 1]);
-    expect(await ask('c')).toEqual([expect.any(Number), 0]);
-    expect(await queue()).toEqual([entryOf('a'), entryOf('b'), entryOf('c')]);
+    expect(await ask('b', 20, 1)).toBe(1);
+    expect(await ask('a', 10, 1)).toBe(1);
+    expect(await queue()).toEqual([entryOf('a'), entryOf('b')]);
+    expect(await ask('a', 30, 1)).toBe(0); // its first call has given up
+    expect(await queue()).toEqual([entryOf('b'), entryOf('a')]);
+  });
+
+  it('is the last where its number is not known, and has no place in the future', async () => {
+    await hold('other');
+    await turn('a', { entry: entryOf('a'), number: 8e15 });
+    expect(Number(await client.zscore(QUEUE, entryOf('a')))).toBeLessThanOrEqual(Date.now() * 1_000 + 1_000_000);
+    await turn('b', { entry: entryOf('b') });
+    expect(await queue()).toEqual([entryOf('a'), entryOf('b')]);
   });
 
   it('keeps the queue in Redis with each sign', async () => {
     await hold('other');
-    await contend('a', { entry: entryOf('a') });
+    await turn('a', { entry: entryOf('a') });
     expect(await client.pttl(QUEUE)).toBeGreaterThan(5_000);
     await client.pexpire(QUEUE, 1_000);
-    await contend('a', { entry: entryOf('a') });
+    await turn('a', { entry: entryOf('a') });
     expect(await client.pttl(QUEUE)).toBeGreaterThan(5_000);
     expect(await client.pttl(QUEUE)).toBeLessThanOrEqual(10_000);
   });
@@ -341,30 +349,20 @@ describe('who waits', () => {
   it('gives a sign for its process with each attempt, for as long as it has a place', async () => {
     const sign = async (kind: string) => -Number(await client.zscore(QUEUE, `${kind} inbox:alive`));
     await hold('other');
-    await contend('a', { entry: entryOf('a'), sign: UNHEARD });
+    await turn('a', { entry: entryOf('a'), sign: UNHEARD });
     const first = await sign(UNHEARD);
-    await contend('a', { entry: entryOf('a'), sign: HEARD });
+    await turn('a', { entry: entryOf('a'), sign: HEARD });
     expect(await sign(HEARD)).toBeGreaterThan(first);
     expect(await sign(UNHEARD)).toBe(first);
     expect(await withdraw('a', entryOf('a'))).toBe(0);
     expect(await client.exists(QUEUE)).toBe(0);
   });
 
-  it('gives a sign also when it takes a lock that is free, for its other places', async () => {
-    await hold('other');
-    for (const ticket of ['a', 'b']) await contend(ticket, { entry: entryOf(ticket) });
-    const sign = async () => -Number(await client.zscore(QUEUE, `${HEARD} inbox:alive`));
-    const before = await sign();
-    await client.del(LOCK);
-    await contend('a', { entry: entryOf('a') });
-    expect(await sign()).toBeGreaterThan(before);
-  });
-
   it('removes the signs of processes that came by long ago when it takes a place', async () => {
     await line(entryOf('first'));
     await signs({ [`${HEARD} inbox:gone`]: 11_000, [`${UNHEARD} inbox:lately`]: 9_000 });
     await hold('other');
-    await contend('a', { entry: entryOf('a') });
+    await turn('a', { entry: entryOf('a') });
     expect(await client.zrange(QUEUE, '-inf', '(0', 'BYSCORE')).toEqual([
       `${HEARD} inbox:alive`,
       `${UNHEARD} inbox:lately`,
@@ -372,19 +370,93 @@ describe('who waits', () => {
   });
 });
 
-describe('in fair mode', () => {
-  it('a free lock goes to the first in the queue, whoever asks for it', async () => {
+describe('a lock that is free', () => {
+  it('goes to the first in the queue, whoever asks for it', async () => {
     await line(entryOf('a'), entryOf('b'));
-    const [pttl, value] = (await contend('c', { entry: entryOf('c'), fair: 1 })) as [number, string];
-    expect(ownerOf(value)).toBe('a');
+    const [isGranted, , , pttl, value] = await turn('c', { entry: entryOf('c') });
+    expect([isGranted, ownerOf(value)]).toEqual([0, 'a']);
     expect(pttl).toBeLessThanOrEqual(GRANT_TTL_MS);
     expect(await queue()).toEqual([entryOf('b'), entryOf('c')]);
     await told('inbox:alive a');
   });
 
+  it('goes to who asks for it if that one came first, with the number of the next as the bound', async () => {
+    await line(entryOf('a')); // under the number 1
+    expect(await turn('c', { entry: entryOf('c'), number: 0.5 })).toMatchObject([
+      1,
+      0,
+      expect.any(Number),
+      {},
+      {},
+      '1',
+    ]);
+    expect(await queue()).toEqual([entryOf('a')]);
+  });
+
   it('who has no place does not overtake either', async () => {
     await line(entryOf('a'));
-    expect(await contend('c', { fair: 1 })).toEqual([expect.any(Number), expect.stringMatching(/^a@\d{16}\+$/)]);
+    const [isGranted, , , , value] = await turn('c');
+    expect([isGranted, ownerOf(value)]).toEqual([0, 'a']);
     expect(await queue()).toEqual([]);
+  });
+});
+
+describe('who gives a lock back and asks for it again', () => {
+  it('gets it at once if nobody else waits, with a block of new tokens and the time as the bound', async () => {
+    await hold('me');
+    const [isGranted, gave, us, first, last, bound] = await turn('again', {
+      give: 'me',
+      entry: entryOf('again'),
+      count: 5,
+    });
+    expect([isGranted, gave, Number(last) - Number(first), Number(bound)]).toEqual([1, 1, 4, us]);
+    expect(Number(first)).toBeGreaterThan(Number(TOKEN));
+    expect(await holder()).toBe('again');
+    expect(await client.exists(QUEUE)).toBe(0);
+  });
+
+  it('stands behind those who wait, and the first of them is told how far it may go', async () => {
+    await hold('me');
+    await client.zadd(QUEUE, 10, entryOf('a', 'grant', 'inbox:alive', 3));
+    const [isGranted, gave] = await turn('again', { give: 'me', entry: entryOf('again'), number: 20 });
+    expect([isGranted, gave]).toEqual([0, 1]);
+    expect(await holder()).toBe('a');
+    expect(await queue()).toEqual([entryOf('again')]);
+    await told('inbox:alive a');
+    const { fencingToken, lastToken, boundUs } = grants[0]!;
+    expect([lastToken - fencingToken, boundUs]).toEqual([2, 20]);
+    expect(await client.get(LOCK)).toBe(`a@${lastToken}+`);
+  });
+
+  it.each([
+    ['another owner holds it', () => hold('other'), -1, 'other'],
+    ['nobody holds it', () => client.del(LOCK), 0, 'again'],
+  ])('learns that %s, and asks all the same', async (_name, prepare, expected, owner) => {
+    await prepare();
+    const [, gave] = await turn('again', { give: 'me', entry: entryOf('again') });
+    expect(gave).toBe(expected);
+    expect(await holder()).toBe(owner);
+  });
+
+  it('has given it back also where no token can be minted', async () => {
+    await client.set(FENCE, '9e18');
+    await hold('me');
+    await expect(turn('again', { give: 'me', entry: entryOf('again') })).rejects.toThrow(/out of range/);
+    expect(await client.exists(LOCK)).toBe(0);
+  });
+
+  it('gets new tokens for a lock that was handed over to it, as the first ones may be in use [G627]', async () => {
+    await hold('me');
+    await line(entryOf('a', 'grant', 'inbox:alive', 3));
+    await release('me');
+    await told('inbox:alive a');
+    const { lastToken } = grants[0]!;
+    const [isGranted, , , first] = await turn('a', {
+      entry: entryOf('a', 'grant', 'inbox:alive', 3),
+      count: 3,
+      placed: 1,
+    });
+    expect(isGranted).toBe(1);
+    expect(Number(first)).toBeGreaterThan(lastToken);
   });
 });

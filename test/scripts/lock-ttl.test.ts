@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { ACQUIRE, CONTEND, RESTORE, VOTE, VOTE_OR_QUEUE } from '../../lib/stores/redis/scripts/lua.js';
+import { ACQUIRE, RESTORE, TURN, VOTE, VOTE_OR_QUEUE } from '../../lib/stores/redis/scripts/lua.js';
 import type { Script } from '../../lib/stores/redis/scripts/script.js';
 import { ScriptRunner } from '../../lib/stores/redis/scripts/script-runner.js';
 import { portOf } from '../support/port-of.js';
@@ -30,7 +30,7 @@ describe('A lock that was taken', () => {
   it.each<[Script, keys: (lock: string) => string[], args: (string | number)[]]>([
     [ACQUIRE, (lock) => ['lock:fence', lock], [TTL_MS, 'me@']],
     [VOTE, (lock) => ['lock:admission', lock, `${lock}:fence`], ['', TTL_MS, `me@${TOKEN}`]],
-    [CONTEND, (lock) => ['lock:fence', lock, `${lock}:queue`], [0, 'h', 'me@', TTL_MS, 1, '', '']],
+    [TURN, (lock) => ['lock:fence', lock, `${lock}:queue`], ['h', '', 'me@', TTL_MS, 1, '', '', 0]],
     [
       VOTE_OR_QUEUE,
       (lock) => ['lock:admission', lock, `${lock}:fence`, `${lock}:queue`],

@@ -60,7 +60,7 @@ describe.each<[name: string, flag: string, vote: (proposal: number, attempt?: At
         runner,
         VOTE_OR_QUEUE,
         [ADMISSION, lock, fence, `${lock}:queue`],
-        [epoch, TTL_MS, `me@${tokenText(proposal)}`, queueEntry('wake', 'inbox:any', 'me'), ''],
+        [epoch, TTL_MS, `me@${tokenText(proposal)}`, queueEntry('wake', 'inbox:any', 'me', 1), 0],
       ),
   ],
 ])('A node of a Redlock: %s', (_name, flag, vote) => {
@@ -199,8 +199,8 @@ describe('The write-back of a token', () => {
   it('leaves the queue as it is', async () => {
     await held('+');
     await client.set(FENCE, VOTED);
-    await client.zadd(QUEUE, 1, queueEntry('wake', 'inbox:any', 'next'));
+    await client.zadd(QUEUE, 1, queueEntry('wake', 'inbox:any', 'next', 1));
     expect(await raise(HIGH)).toBe(1);
-    expect(await client.zrange(QUEUE, '0', '-1')).toEqual([queueEntry('wake', 'inbox:any', 'next')]);
+    expect(await client.zrange(QUEUE, '0', '-1')).toEqual([queueEntry('wake', 'inbox:any', 'next', 1)]);
   });
 });

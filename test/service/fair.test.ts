@@ -4,6 +4,7 @@ import { openLocks } from '../support/open-locks.js';
 import { queued, untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
 import { loadScripts } from '../support/script-calls.js';
+import { until } from '../support/until.js';
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -19,6 +20,9 @@ async function openFair(count: number): Promise<LockService[]> {
   return services;
 }
 
+/** Waits for longer than the slack, and the error of the clocks. */
+const later = () => new Promise((resolve) => setTimeout(resolve, 5));
+
 async function listening(locks: LockService, key: string): Promise<void> {
   await server.command('SET', `lock:{${key}}`, 'a person');
   const waiting = locks.acquire(key);
@@ -32,23 +36,17 @@ describe('with fair: true', () => {
     const services = await openFair(4);
     const holder = await services[3]!.acquire('order');
     const order: number[] = [];
-    const owners = new Set<string>();
     const calls: Promise<void>[] = [];
     for (let index = 0; index < 24; index++) {
       // Neither in turn nor in blocks: 0 1 2 2 1 0 0 1 2 ...
       const locks = services[[0, 1, 2, 2, 1, 0][index % 6]!]!;
-      calls.push(
-        locks.withLock('order', ({ owner }) => {
-          order.push(index);
-          owners.add(owner);
-        }),
-      );
-      await untilQueued(server, 'order', index + 1); // each call has a place of its own
+      calls.push(locks.withLock('order', () => void order.push(index)));
+      await later();
     }
+    await untilQueued(server, 'order', 3); // a place for each process
     await holder.release();
     await Promise.all(calls);
     expect(order).toEqual(Array.from({ length: 24 }, (_, index) => index));
-    expect(owners.size).toBe(24); // no lock was passed on within a process
     expect(await server.keys('lock:{order}*')).toEqual([]);
   });
 
@@ -58,22 +56,17 @@ describe('with fair: true', () => {
     locks!.events$.subscribe(({ type }) => events.push(type));
     const held = await locks!.acquire('declined');
     const declining = locks!.acquire('declined', { signal: held.signal });
-    await untilQueued(server, 'declined', 1);
+    await later();
     const [second, third] = [locks!.acquire('declined'), locks!.acquire('declined')];
-    await untilQueued(server, 'declined', 3);
-    await others!.forceRelease('declined'); // which hands it over to the first
-    await expect(declining).rejects.toMatchObject({ code: 'LOCK_LOST', reason: 'stolen' });
-    const lock = await second;
-    expect(await locks!.inspect('declined')).toMatchObject({ waiters: 1 });
-    await lock.release();
+    await others!.forceRelease('declined');
+    await expect(declining).rejects.toMatchObject({ code: 'LOCK_LOST' });
+    await (await second).release();
     await (await third).release();
-    // It was handed over to the first, which gave it back, or that had given up a moment before.
+    // It was passed on to the first, which gave it back, or that had given up a moment before.
     const count = (type: string) => events.filter((each) => each === type).length;
     expect(events.slice(0, 3)).toEqual(['acquired', 'lost', 'acquired']);
-    expect([3, 4]).toContain(count('acquired'));
     expect(count('released')).toBe(count('acquired') - 1);
-    expect(events).toHaveLength(2 * count('acquired'));
-    expect(locks!.size).toBe(0);
+    await until(() => locks!.size === 0, { what: 'nothing is kept' });
   });
 
   it('who comes first is served first, also when its process has never waited before', async () => {
@@ -97,8 +90,9 @@ describe('with fair: true', () => {
     for (let index = 0; index < 6; index++) {
       const request = { ttlMs: 10_000 + (index % 3) * 5_000, watchdog: index % 2 === 0 };
       calls.push(locks!.withLock('terms', request, () => void order.push(index)));
-      await untilQueued(server, 'terms', index + 1);
+      await later();
     }
+    await untilQueued(server, 'terms', 1);
     await holder.release();
     await Promise.all(calls);
     expect(order).toEqual([0, 1, 2, 3, 4, 5]);
@@ -110,6 +104,7 @@ describe('with fair: true', () => {
     const order: string[] = [];
     const calls = [second!.withLock('barging', () => void order.push('second'))];
     await untilQueued(server, 'barging', 1);
+    await later();
     calls.push(third!.withLock('barging', () => void order.push('third')));
     await untilQueued(server, 'barging', 2);
     await server.command('DEL', 'lock:{barging}');
@@ -146,10 +141,11 @@ describe('with fair: true', () => {
     for (const [index, { signal }] of controllers.entries()) {
       const service = index % 2 ? locks! : others!;
       calls.push(service.withLock('gives-up', { signal }, () => void order.push(index)).catch(() => {}));
-      await untilQueued(server, 'gives-up', index + 1);
+      await later();
     }
+    await untilQueued(server, 'gives-up', 1); // that of the holder waits until it gives the lock back
     for (const index of [0, 4, 5, 8]) controllers[index]!.abort();
-    await untilQueued(server, 'gives-up', 5);
+    await later();
     await holder.release();
     await Promise.all(calls);
     expect(order).toEqual([1, 2, 3, 6, 7]);

@@ -128,13 +128,13 @@ describe('in a Cluster without sharded publish/subscribe', () => {
       const holder = await services[0]!.acquire(key);
       const order: number[] = [];
       const calls: Promise<void>[] = [];
-      for (let index = 0; index < 9; index++) {
-        calls.push(services[index % 3]!.withLock(key, () => void order.push(index)));
-        await until(async () => (await places(key)) === index + 1, { what: `${index + 1} wait` });
+      for (const index of [1, 2]) {
+        calls.push(services[index]!.withLock(key, () => void order.push(index)));
+        await until(async () => (await places(key)) === index, { what: `${index} wait` });
       }
       await holder.release();
       await Promise.all(calls);
-      expect(order).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8]);
+      expect(order).toEqual([1, 2]);
     }
   });
 });

@@ -31,6 +31,7 @@ describe('the options of a service', () => {
       keyPrefix: 'lock',
       marginMs: 0,
       fair: false,
+      fairSlackMs: 1,
       maxWaiters: 10_000,
       cohortPasses: 100,
       cohortMs: 100,

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { RedisLockSettings } from '../../lib/compose/redis-lock-options.js';
-import { CONTEND } from '../../lib/stores/redis/scripts/lua.js';
+import { TURN } from '../../lib/stores/redis/scripts/lua.js';
 import { openLocks } from '../support/open-locks.js';
 import { queued, untilQueued, untilSubscribers } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
@@ -122,7 +122,7 @@ describe('a waiter that', () => {
     const behind = third.acquire('no-reply').catch(() => {}); // keeps the queue in Redis
     await untilQueued(server, 'no-reply', 1);
     proxy.refuse();
-    const cut = proxy.cutAfterRequest(CONTEND.sha);
+    const cut = proxy.cutAfterRequest(TURN.sha);
     await expect(locks.acquire('no-reply')).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
     await cut;
     expect(await queued(server, 'no-reply')).toBe(2);

@@ -40,9 +40,9 @@ export interface Claim {
   grant?: Grant;
 }
 
-/** A place with which an attempt waits, and for how many turns it is. */
-export interface Waiting extends Place {
-  turns?: number;
+/** The place of an attempt that waits. @param turns for how many it is */
+export function placeOf(ticket: string, turns = 1): Place {
+  return { ticket, turns, arrivedAt: now(), isTaken: false };
 }
 
 /** An attempt of its own: no two have the same owner value. */
@@ -51,10 +51,9 @@ export function claimOn(key: string, ttlMs = 20_000): Claim {
 }
 
 /** One attempt, as a promise. */
-export function acquireOn(backend: LockBackend, claim: Claim, waiting?: Waiting): Promise<AcquireOutcome> {
+export function acquireOn(backend: LockBackend, claim: Claim, place?: Place): Promise<AcquireOutcome> {
   const { key, owner, ttlMs } = claim;
-  const { turns, ...place } = waiting ?? {};
-  const request = { key, owner, ttlMs, place: waiting && (place as Place), turns };
+  const request = { key, owner, ttlMs, place, turns: place?.turns };
   return new Promise((resolve) => {
     backend.acquire(request, (outcome) => {
       if (outcome.status === 'acquired') claim.grant = outcome.grant;

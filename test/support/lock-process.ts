@@ -32,6 +32,11 @@ export class LockProcess extends DrivenProcess {
     return this.ask('release', key);
   }
 
+  /** Answers when all that it was asked before has begun. */
+  begun(): Promise<void> {
+    return this.ask('begun');
+  }
+
   /** Ends the last `acquire` of this key, if it still waits. */
   abort(key: string): Promise<void> {
     return this.ask('abort', key);

@@ -24,6 +24,7 @@ const duties = {
     const all = await Promise.all(Array.from({ length: services }, open));
     for (const each of all) void each.acquire(key, request);
   },
+  begun: () => {},
   abort: (key) => acquiring.get(key).abort(new Error('aborted')),
   release: (key) => held.get(key).release(),
   async turns(key, { waiters, turns, request }) {

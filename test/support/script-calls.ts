@@ -1,11 +1,11 @@
 import {
   ACQUIRE,
-  CONTEND,
   EXTEND,
   FORCE_RELEASE,
   INSPECT,
   KEEP,
   RELEASE,
+  TURN,
   WITHDRAW,
 } from '../../lib/stores/redis/scripts/lua.js';
 import type { RedisServer } from './redis-server.js';
@@ -18,7 +18,7 @@ export async function scriptCalls(server: RedisServer): Promise<number> {
 
 /** From here on no operation takes a second call for a script that the server does not know. */
 export async function loadScripts(server: RedisServer): Promise<void> {
-  for (const script of [ACQUIRE, CONTEND, EXTEND, INSPECT, KEEP, RELEASE, WITHDRAW, FORCE_RELEASE]) {
+  for (const script of [ACQUIRE, TURN, EXTEND, INSPECT, KEEP, RELEASE, WITHDRAW, FORCE_RELEASE]) {
     await server.command('SCRIPT', 'LOAD', script.source);
   }
 }

@@ -103,7 +103,7 @@ it('checks and repeats in the trace of none what serves several calls, by timers
   });
   onTestFinished(() => retry.close());
   request.run('A', () => {
-    checks.add({ dueAt: 0, onDue: () => note('check') }, 'key');
+    checks.add({ dueAt: 0, onDue: () => note('check') });
     retry.add({ key: 'release', owner: 'o', standsMs: 60_000 });
   });
   await until(() => done.length === 2, { what: 'a check and a release' });

@@ -18,6 +18,8 @@ export interface AcquireRequest {
   readonly place?: Place;
   /** For how many turns of calls of this process: so many fencing tokens are minted, one after the other. 1 if undefined. */
   readonly turns?: number;
+  /** Whether a lock that is free goes to the first in its queue, if others have places there. Only where locks are handed over. */
+  readonly inOrder?: boolean;
   /** Who asks. An attempt that waits in this process, and is not wanted any more when its turn comes, need not be sent. */
   readonly asker?: { readonly isWanted: boolean };
 }
@@ -30,6 +32,8 @@ export interface Grant {
   readonly fencingToken?: number;
   /** The last of the tokens that were minted for holders in turn; undefined if it is the same. */
   readonly lastToken?: number;
+  /** Nobody who waited in the queue when it was made came earlier than this, by the monotonic clock. Undefined: not known. */
+  readonly nobodyBefore?: number;
 }
 
 /** A grant that is to be kept for longer. */
@@ -57,10 +61,10 @@ export type AcquireOutcome =
       isKept?: boolean;
       /** Whether it has a place in the queue now. */
       queued: boolean;
-      /** The number of its place, if it has one and the number is known. */
-      number?: number;
-      /** It had a place before, which was lost: those of other contenders of this process may be, too. */
+      /** It had a place before, which was lost. */
       placeWasLost?: boolean;
+      /** The connection that it came on, where that matters: another one may lead to another server. */
+      connection?: unknown;
       /** The same attempt may have run before, with another answer. */
       isRepeated?: boolean;
       /** How far the tokens of the store had come by then, as far as the answer shows. */
@@ -179,12 +183,16 @@ export interface LockBackend {
   readonly waitQueue?: WaitQueue;
 }
 
-/** A place in the queue of a lock, the same in all attempts of one contender. */
+/** A place in the queue of a lock, the same in all attempts of one bid, except for its time. */
 export interface Place {
   /** Where locks are handed over this is also the owner value of the attempt. */
   readonly ticket: string;
-  /** Its number in the order of arrival, or 0 where that is not known; undefined before it was first queued. */
-  readonly number?: number;
+  /** For how many turns of calls of this process the lock is handed over to it. */
+  readonly turns: number;
+  /** When it counts as taken, by the monotonic clock: places are served in this order, as far as the clocks can be compared. */
+  readonly arrivedAt: number;
+  /** Whether it was taken by an earlier attempt. */
+  readonly isTaken: boolean;
 }
 
 /** A lock that was handed over to a ticket, and is free again soon if it is not extended. */
@@ -193,11 +201,12 @@ export interface HandOver {
   readonly ttlMs: number;
   /**
    * @param key that of the lock, which the ticket is for
-   * @param latestToken as the only answer to this ticket showed it
-   * @returns undefined when no store that gave this answer can have minted its token since: the message may be forged, so it
+   * @param latestToken as the last answer to this ticket showed it
+   * @param turns those of the place
+   * @returns undefined when no store that gave this answer can have minted its tokens since: the message may be forged, so it
    *   only says to ask
    */
-  grantOf(key: string, latestToken: number | undefined): Grant | undefined;
+  grantOf(key: string, latestToken: number | undefined, turns: number): Grant | undefined;
 }
 
 /** The queues that a store keeps for its locks. */
@@ -212,6 +221,16 @@ export interface WaitQueue {
   checkListening(key: string): void;
   /** Gives up a place, and the lock if that was handed over to it meanwhile. */
   leave(key: string, place: Place): void;
+  /**
+   * A capability: gives a lock back and asks for it again in one step, so that the process is never absent from the queue. Like
+   * `release` and `acquire`; the callbacks are called in this order.
+   */
+  turn?(
+    grant: Grant,
+    released: (outcome: ReleaseOutcome) => void,
+    request: AcquireRequest,
+    done: (outcome: AcquireOutcome) => void,
+  ): void;
 }
 
 /** Hears from a wait queue, at any time except within a call of it. */

@@ -7,7 +7,9 @@ import type { Lease } from '../lease/lease.js';
 import { Leases } from '../lease/leases.js';
 import type { LockHandle } from '../lease/lock-handle.js';
 import { InFlight } from '../time/in-flight.js';
-import { FAIR, LockQueues, MUTEX, type LockKind, type QueueLimits } from '../waiting/lock-queue.js';
+import type { LineLimits } from '../waiting/line.js';
+import { Lines } from '../waiting/lines.js';
+import { ALTERNATING, byArrival } from '../waiting/order.js';
 import { RefusalGate } from '../waiting/refusal-gate.js';
 import { closed } from '../waiting/refusals.js';
 import { Calls, Waiter, type Closing, type WaitRequest } from '../waiting/waiter.js';
@@ -19,25 +21,27 @@ const PROBE_TTL_MS = 1_000;
 export interface EngineParts {
   readonly backend: LockBackend;
   readonly now: () => number;
-  readonly limits: QueueLimits & { readonly fair: boolean; readonly shortestTtlMs?: number };
+  readonly limits: LineLimits & {
+    readonly fair: boolean;
+    readonly fairSlackMs: number;
+    readonly shortestTtlMs?: number;
+  };
   /** The name of this service in owner values. */
   readonly processName: string;
   readonly events: Subject<LockEvent>;
-  /** A mutex, or a fair one, by default. */
-  readonly kind?: LockKind;
 }
 
-/** Locks of one kind on single keys: acquires, keeps and releases them. Every waiter, and every lock that is held, is in it. */
+/** Locks on single keys: acquires, keeps and releases them. Every waiter, and every lock that is held, is in it. */
 export class LockEngine {
   readonly leases: Leases;
   readonly #backend: LockBackend;
   readonly #nextOwner: () => string;
-  readonly #queues: LockQueues;
+  readonly #lines: Lines;
   readonly #calls: Calls;
   readonly #gate = new RefusalGate();
   readonly #inFlight = new InFlight();
 
-  constructor({ backend, now, limits, processName, events, kind }: EngineParts) {
+  constructor({ backend, now, limits, processName, events }: EngineParts) {
     this.#backend = backend;
     this.#nextOwner = ownerSequence(processName);
     this.leases = new Leases({
@@ -47,28 +51,28 @@ export class LockEngine {
       now,
       events,
     });
-    this.#queues = new LockQueues({
+    this.#lines = new Lines({
       backend,
       now,
-      kind: kind ?? (limits.fair && backend.waitQueue?.handsOver ? FAIR : MUTEX),
+      order: limits.fair && backend.waitQueue?.handsOver ? byArrival(limits.fairSlackMs) : ALTERNATING,
       limits,
       leases: this.leases,
       inFlight: this.#inFlight,
       warn: (key, message) => events.next({ type: 'warning', key, message }),
       nextOwner: this.#nextOwner,
     });
-    this.leases.listener = this.#queues;
+    this.leases.listener = this.#lines;
     this.#calls = new Calls(now, this.leases, events, this.#inFlight, this.#gate);
   }
 
   /** How much it keeps in memory: 0 when nothing is held or waited for. */
   get size(): number {
-    return this.#queues.size + this.leases.size;
+    return this.#lines.size + this.leases.size;
   }
 
   /** How many calls wait for the key. */
   waiting(key: string): number {
-    return this.#queues.waiting(key);
+    return this.#lines.waiting(key);
   }
 
   /** What is held, and what is waited for, by label. */
@@ -80,14 +84,14 @@ export class LockEngine {
       return entry;
     };
     this.leases.eachLabel((label) => of(label).held++);
-    this.#queues.eachWaiter(({ key, label = this.leases.labels.of(key) }) => of(label).waiting++);
+    this.#lines.eachWaiter(({ key, label = this.leases.labels.of(key) }) => of(label).waiting++);
     return [...stats.values()];
   }
 
   /** The labels of what is held and waited for, by key. */
   labels(): Map<string, string> {
     const labels = new Map<string, string>();
-    this.#queues.eachWaiter(({ key, label = this.leases.labels.of(key) }) => labels.set(key, label));
+    this.#lines.eachWaiter(({ key, label = this.leases.labels.of(key) }) => labels.set(key, label));
     this.leases.eachLabel((label, key) => labels.set(key, label));
     return labels;
   }
@@ -103,7 +107,7 @@ export class LockEngine {
     const waiter = new Waiter(key, request, closing, this.#calls, label);
     this.#inFlight.begin();
     this.leases.settle(); // a lease that was found lost in this very line is not in the way
-    this.#queues.join(waiter);
+    this.#lines.join(waiter);
     return waiter.lock;
   }
 
@@ -124,16 +128,18 @@ export class LockEngine {
       if (from === undefined || digestOf(from) !== digest) return false;
     }
     // Before it is sent: the answer to an extension behind it may be read first.
-    const mayBeTaken = this.#queues.leasesOf(key).filter(({ grant }) => from === undefined || grant.owner === from);
-    for (const lease of mayBeTaken) lease.isSaidTaken = true;
+    const held = this.#lines.leaseOf(key);
+    const mayBeTaken = from === undefined || held?.grant.owner === from ? held : undefined;
+    if (mayBeTaken) mayBeTaken.isSaidTaken = true;
     const taken = await this.#backend.forceRelease(key, from).catch((error: unknown) => {
-      for (const lease of mayBeTaken) this.leases.check(lease);
+      if (mayBeTaken) this.leases.check(mayBeTaken);
       throw error;
     });
     const isTaken = ({ grant }: Lease) => taken?.from.includes(grant.owner) === true;
-    for (const lease of mayBeTaken) lease.isSaidTaken = isTaken(lease);
+    if (mayBeTaken) mayBeTaken.isSaidTaken = isTaken(mayBeTaken);
     // The lock may have been passed on meanwhile; or it was acquired since, by right.
-    for (const lease of this.#queues.leasesOf(key).filter(isTaken)) this.leases.lose(lease, 'forced');
+    const heldNow = this.#lines.leaseOf(key);
+    if (heldNow && isTaken(heldNow)) this.leases.lose(heldNow, 'forced');
     return taken !== undefined;
   }
 
@@ -158,7 +164,7 @@ export class LockEngine {
 
   /** Refuses the calls that may not wait any more, as the closing has entered its next phase. */
   refuseWaiting(closing: Closing): void {
-    this.#queues.refuseWaiting(closing);
+    this.#lines.refuseWaiting(closing);
   }
 
   /** Settles when no call and no attempt is in flight. */

@@ -112,6 +112,10 @@ export class Lease implements Linked<Lease> {
   #abort?: AbortController;
   #closing?: AbortController;
   #whenAnswered?: (() => void)[];
+  /** Whether the answer to an extension is still to come, also when it was released meanwhile. */
+  #isAnswerDue = false;
+  /** The lease of the call that the lock was passed on to meanwhile: the answer is for that. */
+  #successor?: Lease;
 
   constructor({ grant, fencingToken, ttlMs, sentAt, kept, provisional }: LeaseTerms, owner: LeaseOwner) {
     this.grant = grant;
@@ -123,6 +127,33 @@ export class Lease implements Linked<Lease> {
     this.#owner = owner;
     this.begunAt = owner.now();
     this.#deadline = sentAt + validityMs(ttlMs, owner.marginMs);
+  }
+
+  /**
+   * The lease of the next call of this process, to which the lock is passed on after the release: it has what is left of this one, and
+   * the answer that is due.
+   */
+  passedOn(fencingToken: number): Lease {
+    const { grant, ttlMs, sentAt } = this;
+    const next = new Lease({ grant, fencingToken, ttlMs, sentAt, kept: true }, this.#owner);
+    next.provisionalTtlMs = this.provisionalTtlMs;
+    next.isUnsettled = this.isUnsettled;
+    next.isSaidTaken = this.isSaidTaken;
+    next.#deadline = this.#deadline;
+    if (this.#isAnswerDue) {
+      next.#enter('extending');
+      next.#isAnswerDue = true;
+      next.#deadlineIfExtended = this.#deadlineIfExtended;
+      this.#successor = next;
+    }
+    return next;
+  }
+
+  /** The answer to the extension in flight has come. @returns the lease that it is for */
+  answerCame(): Lease {
+    if (this.#successor) return this.#successor.answerCame();
+    this.#isAnswerDue = false;
+    return this;
   }
 
   get key(): string {
@@ -226,6 +257,7 @@ export class Lease implements Linked<Lease> {
    */
   beginExtension(ttlMs: number): boolean {
     if (!this.#enter('extending')) return false;
+    this.#isAnswerDue = true;
     if (ttlMs !== this.ttlMs) this.isUnsettled = true;
     this.ttlMs = ttlMs;
     this.#sentUntil = this.askedForMs > ttlMs ? this.#askedUntil : 0;

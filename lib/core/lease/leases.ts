@@ -19,10 +19,10 @@ export interface LeasesOptions {
   readonly events: Subject<LockEvent>;
 }
 
-/** Decides which contender is next when a lease ends. */
+/** Decides who is next when a lease ends. */
 export interface LeaseListener {
   /**
-   * Gives the lock to the next contender: within this process, or by a release.
+   * Gives the lock to the next call: within this process, or by a release.
    * @param done called with the outcome of the release
    * @returns whether it was passed on within this process, so that nothing is released
    */
@@ -110,6 +110,14 @@ export class Leases implements LeaseOwner, WatchdogListener {
     if (provisional) this.#extend(lease, extendTo);
     else this.#watchdog.watch(lease);
     return lease;
+  }
+
+  /** Keeps the grant of a lease that was released as that of the next call of this process. */
+  pass(lease: Lease, fencingToken: number): Lease {
+    const next = lease.passedOn(fencingToken);
+    if (next.isExtending) this.#watchdog.watchExtending(next);
+    else this.#watchdog.watch(next);
+    return next;
   }
 
   /**
@@ -297,8 +305,9 @@ export class Leases implements LeaseOwner, WatchdogListener {
     this.#watchdog.watchExtending(lease);
     const since = this.onExtension ? this.now() : 0;
     this.#backend.extend({ grant: lease.grant, ttlMs: Math.max(ttlMs, lease.askedForMs) }, (outcome) => {
-      this.#extended(lease, outcome);
-      this.onExtension?.(lease, outcome.status, this.now() - since);
+      const answered = lease.answerCame();
+      this.#extended(answered, outcome);
+      this.onExtension?.(answered, outcome.status, this.now() - since);
       done(outcome);
     });
   }

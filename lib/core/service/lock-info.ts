@@ -20,7 +20,7 @@ export function lockInfo(key: string, holding: Holding, waiters: number): LockIn
   };
 }
 
-/** Each process once: in fair mode it has a place for each of its calls. */
+/** Each process once: nodes of a Redlock may show different places of it. */
 function processesOf(tickets: readonly string[]): LockHolder[] {
   const processes = new Map<string, LockHolder>();
   for (const ticket of tickets) {

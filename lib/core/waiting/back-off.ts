@@ -4,7 +4,7 @@ const LONGEST_MS = 250;
 const AFTER_EXPIRY_MS = 1;
 
 /**
- * How long the contender of a process waits before it asks again: jittered, growing, never past the end of the
+ * How long the bid of a process waits before it asks again: jittered, growing, never past the end of the
  * holder's lease.
  */
 export class BackOff {
@@ -12,7 +12,7 @@ export class BackOff {
 
   /**
    * @param remainingMs how long the holder's lease runs; undefined after a split vote, when there is no holder
-   * @param attemptMs how long the attempt took: of a split vote the contenders back off for some round trips
+   * @param attemptMs how long the attempt took: of a split vote the bids back off for some round trips
    */
   next(remainingMs: number | undefined, attemptMs: number): number {
     if (remainingMs === undefined) return (1 + Math.random() * 8) * Math.max(1, attemptMs);

@@ -5,9 +5,9 @@ import type { LockBackend } from '../backend/lock-backend.js';
 import type { Lease } from '../lease/lease.js';
 import type { Leases } from '../lease/leases.js';
 import { LockHandle } from '../lease/lock-handle.js';
+import { monotonic } from '../time/clock.js';
 import type { InFlight } from '../time/in-flight.js';
 import { LinkedList, type Linked } from '../time/linked-list.js';
-import type { Contender } from './contender.js';
 import type { RefusalGate } from './refusal-gate.js';
 import { closed } from './refusals.js';
 
@@ -101,13 +101,13 @@ export class Calls {
 /** One call that wants a lock, until it is granted a lease, or refused. The queue of its key decides when. */
 export class Waiter implements Linked<Waiter> {
   readonly startedAt: number;
+  /** The same by the monotonic clock, for the order among processes. */
+  readonly arrivedAt = monotonic();
   /** Settles with the lock that the call waits for. */
   readonly lock: Promise<LockHandle>;
   list?: LinkedList<Waiter>;
   next?: Waiter;
   previous?: Waiter;
-  /** The contender that asks for it, if one does. */
-  contender?: Contender<Waiter>;
   #resolve!: (lock: LockHandle | Promise<LockHandle>) => void;
   #reject!: (reason: unknown) => void;
   #isSettled = false;

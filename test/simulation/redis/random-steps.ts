@@ -123,15 +123,23 @@ export function randomStep(random: () => number, us: number): Step {
       ];
     },
     ADMIT: () => [['lock:admission'], [pick(['run1', 'run2']), pick(['0', '100']), pick(['30000', '60000'])]],
-    CONTEND: () => {
+    TURN: () => {
       const names = many(lock);
       const each = () => {
         const by = owner();
-        return [`${by}@`, ttl(), pick(['1', '5']), pick(['', entry(by)]), pick(['', '0', String(us - 5), 'x'])];
+        return [
+          pick(['', `${owner()}@`]),
+          `${by}@`,
+          ttl(),
+          pick(['1', '5']),
+          pick(['', entry(by)]),
+          pick(['', '0', '17', String(us - 5), String(us + 5)]),
+          pick(['0', '1']),
+        ];
       };
       return [
         ['lock:fence', ...names.flatMap((name) => [lockOf(name), queueOf(name)])],
-        [pick(['0', '1']), pick(['h', 'u', 'd']), ...names.flatMap(each)],
+        [pick(['h', 'u', 'd']), ...names.flatMap(each)],
       ];
     },
     EXTEND: () => {

@@ -8,7 +8,7 @@ import {
 } from '../../../core/backend/lock-backend.js';
 import { driftMs } from '../../../core/time/clock.js';
 import { LIMIT_US, WIPED } from '../scripts/fence.js';
-import { GRANT_TTL_MS } from '../scripts/hand-off.js';
+import { GRANT_TTL_MS, type ToldGrant } from '../scripts/hand-off.js';
 import type { Reply } from '../scripts/script-runner.js';
 import { readValue } from './lock-value.js';
 
@@ -33,22 +33,31 @@ export type Vote =
   | {
       status: 'granted';
       fencingToken: number;
-      /** The time of the node in microseconds, if its vote is not the token that was proposed. */
+      /** The last of its tokens, if it has several. */
+      lastToken?: number;
+      /** Nobody who waits elsewhere came earlier, by the clock of the server in microseconds. */
+      boundUs?: number;
+      /** The time of the node in microseconds: of a vote only if that is not the token that was proposed. */
       nodeTimeUs?: number;
+      /** What became of the lock that was given back in the same step. */
+      gaveBack?: GaveBack;
     }
   | {
       status: 'refused';
       owner: string;
       remainingMs: number;
       isKept?: boolean;
-      /** The number of its place in the queue, if it has one. */
-      number?: number;
       /** Its earlier place was passed over, as the message that its turn had come did not arrive. */
       wasPassedOver?: boolean;
-      /** The time of the server when the place was taken, in microseconds, or the token of the holder if that is larger. */
+      /** The time of the server in microseconds, or the token of the holder if that is larger. */
       latestToken?: number;
+      nodeTimeUs?: number;
+      /** What became of the lock that was given back in the same step. */
+      gaveBack?: GaveBack;
     }
   | Fault;
+
+type GaveBack = 'released' | 'gone';
 
 /** Allows a node to vote that was checked for a restart. */
 export interface Admission {
@@ -90,6 +99,7 @@ export class RedisGrant implements Grant {
     { key, owner, ttlMs }: AcquireRequest,
     public fencingToken?: number,
     readonly lastToken?: number,
+    readonly nobodyBefore?: number,
   ) {
     this.key = key;
     this.owner = owner;
@@ -108,14 +118,18 @@ const TOKEN_LEAD_US = 3_000_000;
 export class RedisHandOver implements HandOver {
   readonly ttlMs = GRANT_TTL_MS;
 
+  /** @param timeAt reads a time of the server by the monotonic clock, in milliseconds */
   constructor(
     private readonly ticket: string,
-    private readonly fencingToken: number,
+    private readonly told: ToldGrant,
+    private readonly timeAt: (key: string, serverUs: number) => number | undefined,
   ) {}
 
-  grantOf(key: string, latestToken = -Infinity): Grant | undefined {
-    if (this.fencingToken > latestToken + TOKEN_LEAD_US) return undefined;
-    return new RedisGrant({ key, owner: this.ticket, ttlMs: this.ttlMs }, this.fencingToken);
+  grantOf(key: string, latestToken = -Infinity, turns: number): Grant | undefined {
+    const { fencingToken, lastToken, boundUs } = this.told;
+    if (fencingToken > latestToken + TOKEN_LEAD_US || lastToken - fencingToken >= turns) return undefined;
+    const request = { key, owner: this.ticket, ttlMs: this.ttlMs };
+    return new RedisGrant(request, fencingToken, lastToken, this.timeAt(key, boundUs));
   }
 }
 
@@ -146,13 +160,43 @@ export function voteOf(reply: Reply, node: string): Vote {
   } else if (reply[0] === WIPED) {
     const error = new NodeError(node, 'it has lost its data, so it does not vote yet', WAIT_FOR_VOTES);
     return { status: 'fault', error, mayHaveRun: false, disconnected: false, wiped: String(reply[1]) };
-  } else if (typeof reply[1] === 'string' && !Number.isNaN(Number(reply[0]))) {
-    const { owner, isKept, fencingToken = 0 } = readValue(reply[1]);
-    const refusal = { status: 'refused', remainingMs: remainingMs(reply[0]), owner, isKept } as const;
-    if (reply.length === 2) return refusal;
-    const number = Number(reply[2]);
-    return { ...refusal, number, wasPassedOver: Number(reply[3]) === 1, latestToken: Math.max(number, fencingToken) };
+  } else {
+    const refusal = refusalOf(reply[0], reply[1], reply[2]);
+    if (refusal) return refusal;
   }
+  return unexpected(node);
+}
+
+/** Reads the answer to an attempt of a waiter, see turn.lua. */
+export function turnOf(reply: Reply, node: string): Vote {
+  if (!Array.isArray(reply) || reply.length !== 6) return unexpected(node);
+  const [isGranted, gave, nodeTimeUs] = reply.slice(0, 3).map(Number) as [number, number, number];
+  const gaveBack = gave === 1 ? 'released' : 'gone';
+  if (isGranted === 1) {
+    const [fencingToken, lastToken, boundUs] = reply.slice(3).map(Number) as [number, number, number];
+    if (isToken(fencingToken) && isToken(lastToken) && lastToken >= fencingToken)
+      return { status: 'granted', fencingToken, lastToken, boundUs, nodeTimeUs, gaveBack };
+  } else {
+    const refusal = refusalOf(reply[3], reply[4], reply[5]);
+    const latestToken = Math.max(nodeTimeUs, readValue(String(reply[4])).fencingToken ?? 0);
+    if (refusal) return { ...refusal, latestToken, nodeTimeUs, gaveBack };
+  }
+  return unexpected(node);
+}
+
+function refusalOf(pttl: ReplyPart, value: ReplyPart, wasGone: ReplyPart) {
+  if (typeof value !== 'string' || Number.isNaN(Number(pttl))) return undefined;
+  const { owner, isKept } = readValue(value);
+  return {
+    status: 'refused',
+    remainingMs: remainingMs(pttl),
+    owner,
+    isKept,
+    wasPassedOver: Number(wasGone) === 1 || undefined,
+  } as const;
+}
+
+function unexpected(node: string): Fault {
   const error = new NodeError(node, 'unexpected answer to an acquire: expected a fencing token, or the holder');
   return { status: 'fault', error, mayHaveRun: true, disconnected: false };
 }
@@ -196,7 +240,9 @@ export function holdingOf(reply: Reply): Holding | undefined {
   };
 }
 
+type ReplyPart = number | string | undefined;
+
 /** Reads the answer of PTTL. A key without a ttl, which another program must have written, never ends. */
-function remainingMs(pttl: number | string | undefined): number {
+function remainingMs(pttl: ReplyPart): number {
   return Number(pttl) < 0 ? Infinity : Number(pttl);
 }

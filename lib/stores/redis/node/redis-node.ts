@@ -3,7 +3,6 @@ import { NodeError } from '../../../api/errors.js';
 import {
   ACQUIRE,
   ADMIT,
-  CONTEND,
   EXTEND,
   FORCE_RELEASE,
   INITIALISE,
@@ -12,15 +11,18 @@ import {
   RAISE_FENCE,
   RELEASE,
   RESTORE,
+  TURN,
   VOTE,
   VOTE_OR_QUEUE,
   WITHDRAW,
 } from '../scripts/lua.js';
-import { queueEntry, readMessage } from '../scripts/hand-off.js';
+import { GIVE_AND_TURN, queueEntry, readMessage } from '../scripts/hand-off.js';
 import type { Script } from '../scripts/script.js';
 import { ScriptFault } from '../scripts/script-fault.js';
 import { ScriptRunner, type Reply, type ScriptRunnerListener, type Sending } from '../scripts/script-runner.js';
 import { InFlight } from '../../../core/time/in-flight.js';
+import { monotonic } from '../../../core/time/clock.js';
+import { ServerClock } from '../../../core/time/server-clock.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import { PING_KEY } from '../../../core/backend/report.js';
 import { PlainInbox, type Inbox, type Listening, type PlainInboxListener } from './inbox.js';
@@ -45,6 +47,7 @@ import {
   releaseOf,
   seizureOf,
   standsMs,
+  turnOf,
   voteOf,
   type Admission,
   type Fault,
@@ -76,8 +79,6 @@ export interface NodeSettings {
   handsOver: boolean;
   /** How many replicas must have a lock before it counts as held. */
   awaitedReplicas: number;
-  /** Whether a free lock goes to the first in its queue, even if another contender asks for it first. */
-  fair: boolean;
   /** Whether an answer counts only on the connection of its command: another one may lead to a server that has restarted. */
   needsAdmission: boolean;
   /** The clock of the service, in milliseconds: says when a command was sent. @default monotonic, which never is ahead of it */
@@ -102,14 +103,13 @@ export class RedisNode
   readonly #keys: LockKeys;
   readonly #scan: KeyScan;
   // Made once, as nearly every call uses them.
-  readonly #voteOf = this.#reader((reply) => {
-    const vote = voteOf(reply, this.name);
-    // When its turn came, this process was not listening, or the message was lost.
-    if (vote.status === 'refused' && vote.wasPassedOver) this.#inbox.check();
-    return vote;
-  });
+  readonly #voteOf = this.#reader((reply) => this.#checked(voteOf(reply, this.name)));
+  readonly #turnOf = this.#reader((reply) => this.#checked(turnOf(reply, this.name)));
   readonly #extensionOf = this.#reader(extensionOf);
   readonly #releaseOf = this.#reader(releaseOf);
+  readonly #timeAt = (key: string, serverUs: number) => this.timeAt(key, serverUs);
+  /** By the last part of their routes: the server where it is known, else the slot. */
+  readonly #clocks = new Map<number | string, ServerClock>();
   #inbox: Inbox;
   /** Releases that are not confirmed. An attempt that was never sent needs none, so a server that is down adds nothing. */
   readonly #retry: ReleaseRetry;
@@ -174,21 +174,46 @@ export class RedisNode
   /**
    * Attempts to acquire a lock. With a place, a refused attempt is queued.
    * @param done its second argument says when the attempt was sent; when it failed, if it never was
+   * @param givenBack the owner value of a lock of the same key that is given back in the same step
    */
   acquire(
-    { key, owner, ttlMs, place, turns = 1, asker }: AcquireRequest,
+    { key, owner, ttlMs, place, turns = 1, inOrder, asker }: AcquireRequest,
     done: (vote: Vote, sentAt: number) => void,
+    givenBack?: string,
   ): void {
-    const { fair } = this.#settings;
     const keys = this.#keys;
-    if (!place && !fair && turns === 1) {
+    if (!place && !inOrder && turns === 1 && givenBack === undefined) {
       const args = [ttlMs, ownerPart(owner)];
       this.#runner.run(ACQUIRE, [keys.fence(key), keys.lock(key)], args, this.#voteOf, done, asker);
       return;
     }
-    const entry = place ? this.#entry(place) : '';
-    const args = [fair ? 1 : 0, this.#inbox.signOf(key), ownerPart(owner), ttlMs, turns, entry, place?.number ?? ''];
-    this.#runner.run(CONTEND, [keys.fence(key), keys.lock(key), keys.queue(key)], args, this.#voteOf, done, asker);
+    const names = [keys.fence(key), keys.lock(key), keys.queue(key)];
+    const clock = this.#clockOf(names[1]!);
+    const number = place && clock.at(place.arrivedAt);
+    const args = [
+      this.#inbox.signOf(key),
+      givenBack === undefined ? '' : ownerPart(givenBack),
+      ownerPart(owner),
+      ttlMs,
+      turns,
+      place ? this.#entry(place) : '',
+      number ?? '',
+      place?.isTaken ? 1 : 0,
+    ];
+    const learned = (vote: Vote, sentAt: number) => {
+      const { now = monotonic } = this.#settings;
+      const receivedAt = monotonic();
+      const { nodeTimeUs } = vote as { nodeTimeUs?: number };
+      if (nodeTimeUs !== undefined) clock.learn(nodeTimeUs, receivedAt - (now() - sentAt), receivedAt);
+      done(vote, sentAt);
+    };
+    if (givenBack === undefined) this.#runner.run(TURN, names, args, this.#turnOf, learned, asker);
+    else this.#runner.run(GIVE_AND_TURN, names, args, this.#turnOf, learned);
+  }
+
+  /** A time of the server that has the key, by the monotonic clock in milliseconds; undefined before it has told the time. */
+  timeAt(key: string, serverUs: number): number | undefined {
+    return this.#clockOf(this.#keys.lock(key)).monotonicAt(serverUs);
   }
 
   /**
@@ -214,7 +239,7 @@ export class RedisNode
     // A process that does not listen cannot be woken.
     const entry = this.isListening(key) ? this.#entry(place) : '';
     const names = [keys.admission(key), keys.lock(key), keys.fence(key), keys.queue(key)];
-    const args = [epoch, ttlMs, value, entry, place.number ?? ''];
+    const args = [epoch, ttlMs, value, entry, place.isTaken ? 1 : 0];
     return this.#runner.run(VOTE_OR_QUEUE, names, args, this.#voteOf, done, asker);
   }
 
@@ -371,10 +396,10 @@ export class RedisNode
   }
 
   onMessage(text: string): void {
-    const { ticket, fencingToken, takenKey } = readMessage(text);
+    const { ticket, grant, takenKey } = readMessage(text);
     if (takenKey !== undefined) this.#listener?.onTaken(takenKey, ticket);
-    else if (fencingToken === undefined) this.#listener?.onTurn(ticket);
-    else this.#listener?.onHandOver(ticket, new RedisHandOver(ticket, fencingToken));
+    else if (!grant) this.#listener?.onTurn(ticket);
+    else this.#listener?.onHandOver(ticket, new RedisHandOver(ticket, grant, this.#timeAt));
   }
 
   /** The inbox has begun, or ceased, to listen. */
@@ -451,7 +476,20 @@ export class RedisNode
     return [this.#keys.fenceToHandOver(key), this.#keys.lock(key), this.#keys.queue(key)];
   }
 
-  #entry({ ticket }: Place): string {
-    return queueEntry(this.#settings.handsOver ? 'grant' : 'wake', this.#inbox.channel, ticket);
+  #entry({ ticket, turns }: Place): string {
+    return queueEntry(this.#settings.handsOver ? 'grant' : 'wake', this.#inbox.channel, ticket, turns);
+  }
+
+  #checked(vote: Vote): Vote {
+    // When its turn came, this process was not listening, or the message was lost.
+    if (vote.status === 'refused' && vote.wasPassedOver) this.#inbox.check();
+    return vote;
+  }
+
+  #clockOf(name: string): ServerClock {
+    const server = this.connection.client.routeOf(name).at(-1)!;
+    let clock = this.#clocks.get(server);
+    if (!clock) this.#clocks.set(server, (clock = new ServerClock()));
+    return clock;
   }
 }

@@ -356,7 +356,7 @@ export class RedlockBackend implements LockBackend, WaitQueue {
     return attempt;
   }
 
-  /** Leaves the queues in which this attempt was placed: its wake-up would be missing for a contender that still waits. */
+  /** Leaves the queues in which this attempt was placed: its wake-up would be missing for a bid that still waits. */
   #leaveWhereRefused(key: string, place: Place, votes: Poll<Vote>): void {
     votes.each(({ status }, at) => {
       if (status === 'refused') this.#nodes[at]!.node.leave(key, place);
@@ -373,7 +373,7 @@ export class RedlockBackend implements LockBackend, WaitQueue {
 }
 
 /**
- * The tickets of all queues, each by the foremost of its places: nodes differ in the order of arrival, and a contender has
+ * The tickets of all queues, each by the foremost of its places: nodes differ in the order of arrival, and a bid has
  * no place on a node that was down, or that voted for it.
  */
 function merged(queues: readonly (readonly string[])[]): string[] | undefined {

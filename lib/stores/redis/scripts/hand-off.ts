@@ -1,8 +1,14 @@
+import { RELEASE, TURN } from './lua.js';
+import type { Script } from './script.js';
+
 /**
  * The format number of all keys and messages in Redis, see docs/protocol.md: processes that run versions with the same
  * number can share locks.
  */
-export const PROTOCOL = 2;
+export const PROTOCOL = 3;
+
+/** The same script where it gives a lock back: it goes with the releases. */
+export const GIVE_AND_TURN: Script = { ...TURN, name: 'give-and-turn', order: RELEASE.order };
 
 /** How long a lock that was handed over waits for its new holder to confirm, in milliseconds. */
 export const GRANT_TTL_MS = 2_000;
@@ -26,29 +32,41 @@ export type Sign = typeof HEARD | typeof UNHEARD | typeof DEAF;
 
 /**
  * An entry in the queue of a lock: how to serve it, the channel that its process listens to, and its ticket, which is
- * published there, with a fencing token if the lock was granted to it. A lock that is granted holds the ticket as
+ * published there, with fencing tokens if the lock was granted to it. A lock that is granted holds the ticket as
  * its owner value.
+ * @param turns how many tokens are granted with the lock
  */
-export function queueEntry(service: Service, channel: string, ticket: string): string {
-  return `${KINDS[service]} ${channel} ${ticket}`;
+export function queueEntry(service: Service, channel: string, ticket: string, turns: number): string {
+  return `${KINDS[service]} ${channel} ${ticket}${service === 'grant' ? `~${turns}` : ''}`;
 }
 
 /** Published to the process whose lock was taken by force: the owner value, this word, and the key. */
 export const TAKEN = 'taken';
 
+/** The grant that a message tells of. */
+export interface ToldGrant {
+  /** The first and the last of its tokens. */
+  fencingToken: number;
+  lastToken: number;
+  /** The number of the first place that was left in the queue, or the time of the server, in microseconds. */
+  boundUs: number;
+}
+
 /** A message that is published to a process. */
 export interface Message {
   /** The ticket whose turn has come, or the owner value that a lock was taken from. */
   ticket: string;
-  /** The token of the grant, if it is one that an acquisition could have. */
-  fencingToken?: number;
+  /** The grant, if it is one that an acquisition could have. */
+  grant?: ToldGrant;
   /** The key of a lock that was taken by force. */
   takenKey?: string;
 }
 
 export function readMessage(text: string): Message {
-  const [ticket = '', token, ...key] = text.split(' ');
-  if (token === TAKEN) return { ticket, takenKey: key.join(' ') };
-  const fencingToken = Number(token);
-  return Number.isSafeInteger(fencingToken) && fencingToken > 0 ? { ticket, fencingToken } : { ticket };
+  const [ticket = '', word, ...rest] = text.split(' ');
+  if (word === TAKEN) return { ticket, takenKey: rest.join(' ') };
+  const numbers = [word, ...rest].map(Number);
+  const [fencingToken, lastToken, boundUs] = numbers as [number, number, number];
+  const areTokens = numbers.length === 3 && numbers.every((each) => each > 0 && Number.isSafeInteger(each));
+  return areTokens && lastToken >= fencingToken ? { ticket, grant: { fencingToken, lastToken, boundUs } } : { ticket };
 }

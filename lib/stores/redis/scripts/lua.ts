@@ -11,7 +11,7 @@ export const ACQUIRE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: 'd0f4142de493c0602945fd0f8b6ed3b75c616cb3',
+  sha: '7830f9022269f3de60955ccebaa646efba989b4e',
   source: `local time = redis.call('TIME')
 local now = string.format('%010d%06d', time[1], time[2])
 local locks = #KEYS - 1
@@ -25,8 +25,8 @@ if #KEYS > 2 then
     if not taken then
       local value = redis.pcall('GET', lock)
       if type(value) == 'table' then return {value.err} end
-      local mine = string.sub(value, 1, -17) == owner
-        or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner)
+      local mine = value and (string.sub(value, 1, -17) == owner
+        or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
       if not mine then return {redis.call('PTTL', lock), value} end
       redis.call('PEXPIRE', lock, ttl)
       return string.match(value, '@(%d+)%+?$')
@@ -71,8 +71,8 @@ local taken = redis.pcall('SET', lock, owner .. token, 'PX', ttl, 'NX')
 if not taken then
   local value = redis.pcall('GET', lock)
   if type(value) == 'table' then return {value.err} end
-  local mine = string.sub(value, 1, -17) == owner
-    or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner)
+  local mine = value and (string.sub(value, 1, -17) == owner
+    or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
   if not mine then return {redis.call('PTTL', lock), value} end
   redis.call('PEXPIRE', lock, ttl)
   return string.match(value, '@(%d+)%+?$')
@@ -167,370 +167,6 @@ return {epoch, math.floor((now - since) / 1000), longest, now}`,
 };
 
 /**
- * The attempt of a waiter: takes the lock if it is free or was handed over to this owner, and mints its tokens;
- * otherwise takes a place in the queue, unless the waiter has one.
- */
-export const CONTEND: Script = {
-  name: 'contend',
-  order: 3,
-  locksPerCall: 50,
-  sharedKeys: 1,
-  sharedArgs: 2,
-  sha: '870d49932a7c7a5e9aeefce3f769afe9bf28f11d',
-  source: `local us, minted
-local fence = KEYS[1]
-local fair, sign = ARGV[1], ARGV[2]
-if #KEYS > 3 then
-  local function each(lock, queue, owner, ttl, count, entry, number)
-    local QUEUE_TTL_MS = '10000'
-    local value = redis.pcall('GET', lock)
-    if type(value) == 'table' then return {value.err} end
-    local mine = value and (string.sub(value, 1, -17) == owner
-      or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
-    local other_is_first
-    if not value and fair == '1' then
-      local first_entry = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1]
-      other_is_first = first_entry and first_entry ~= entry
-    end
-    local was_gone
-    if not mine and entry ~= '' then
-      if not us then
-        local time = redis.call('TIME')
-        us = time[1] * 1000000 + time[2]
-      end
-      local process = sign .. string.match(entry, '^%S+( %S+)')
-      if value or other_is_first then
-        local before = number
-        number = tonumber(before) or 0
-        if number == 0 then
-          local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
-          number = math.max(us, (tonumber(last) or 0) + 1)
-        end
-        local is_new = redis.pcall('ZADD', queue, 'NX', number, entry) == 1
-        was_gone = is_new and before ~= '' and 1 or 0
-        if is_new then redis.pcall('ZREMRANGEBYSCORE', queue, QUEUE_TTL_MS * 1000 - us, '(0') end
-        redis.pcall('ZADD', queue, -us, process)
-        redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
-        if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
-          redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
-        end
-      else
-        redis.pcall('ZADD', queue, 'XX', -us, process)
-      end
-    end
-    if other_is_first then
-      local GRANT_TTL_MS = '2000'
-      local SILENT_US = 2000000
-      local MOST_UNKNOWN = 1000
-      local PAGE = 100
-      local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
-      local at, is_full = 1, #places == 2
-      local passed_over = 0
-      local latest -- the time of the latest sign, once a process may be silent
-      while true do
-        if is_full and not places[at + 1] then -- whether there is another one is to be known of each
-          places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
-          at, is_full = 1, #places == PAGE
-        end
-        local next_entry = places[at]
-        at = at + 1
-        local kind, channel, ticket
-        if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
-        if next_entry and not kind and passed_over < MOST_UNKNOWN then
-          passed_over = passed_over + 1
-        elseif not kind then
-          redis.call('DEL', lock)
-          break
-        else
-          local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
-          local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
-          local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
-          if not us then
-            local time = redis.call('TIME')
-            us = time[1] * 1000000 + time[2]
-          end
-          if not latest and us - sign_at > SILENT_US then
-            latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
-          end
-          local is_silent = latest and latest - sign_at > SILENT_US
-          local is_last = not places[at] and passed_over == 0 -- all signs leave with it
-          local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
-          if left ~= 1 then
-            redis.call('DEL', lock)
-            break
-          end
-          local message, listeners = ticket, nil
-          local is_blind = kind == 'g' and sign_at > heard_at
-          local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
-          if slot_tag then channel = channel .. ':' .. slot_tag end
-          if is_silent then
-            listeners = 0
-          elseif kind == 'g' and not is_blind then
-            listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
-          end
-          if kind == 'w' then
-            redis.call('DEL', lock)
-          elseif listeners ~= 0 then
-            local count = 1
-            if not us then
-              local time = redis.call('TIME')
-              us = time[1] * 1000000 + time[2]
-            end
-            local first = math.max(us, (minted or 0) + 1)
-            local token = string.format('%016.0f', first)
-            local final = count == 1 and token or string.format('%016.0f', first + count - 1)
-            local before = redis.pcall('SET', fence, final, 'GET')
-            local problem = type(before) == 'table' and before.err or nil
-            local counter = not problem and not minted and tonumber(before or 0)
-            if counter and counter >= first then
-              first = counter + 1
-              local highest = counter + count
-              token = string.format('%016.0f', first)
-              final = string.format('%016.0f', highest)
-              if highest < 9e15 then
-                problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-              else
-                problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-              end
-              if problem then redis.pcall('SET', fence, before) end
-            end
-            if not problem then minted = first + count - 1 end
-            if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
-              redis.call('DEL', lock)
-            elseif is_blind or listeners then
-              message = ticket .. ' ' .. token
-            end
-          end
-          if listeners ~= 0 then
-            if is_blind and deaf_at == sign_at then break end
-            local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
-            if type(heard) == 'number' and (is_blind or heard > 0) then break end
-          end
-        end
-      end
-      value = redis.call('GET', lock)
-      mine = value and string.sub(value, 1, -18) == owner
-    end
-    if value and not mine then
-      if entry == '' then return {redis.call('PTTL', lock), value} end
-      return {redis.call('PTTL', lock), value, number, was_gone}
-    end
-    count = tonumber(count)
-    if not us then
-      local time = redis.call('TIME')
-      us = time[1] * 1000000 + time[2]
-    end
-    local first = math.max(us, (minted or 0) + 1)
-    local token = string.format('%016.0f', first)
-    local final = count == 1 and token or string.format('%016.0f', first + count - 1)
-    local before = redis.pcall('SET', fence, final, 'GET')
-    local problem = type(before) == 'table' and before.err or nil
-    local counter = not problem and not minted and tonumber(before or 0)
-    if counter and counter >= first then
-      first = counter + 1
-      local highest = counter + count
-      token = string.format('%016.0f', first)
-      final = string.format('%016.0f', highest)
-      if highest < 9e15 then
-        problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-      else
-        problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-      end
-      if problem then redis.pcall('SET', fence, before) end
-    end
-    if not problem then minted = first + count - 1 end
-    if not problem then problem = redis.pcall('SET', lock, owner .. final .. '+', 'PX', ttl).err end
-    if problem then
-      redis.call('DEL', lock)
-      return {problem}
-    end
-    if entry ~= '' then
-      if redis.pcall('ZREM', queue, entry) == 1 then
-        if not redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1] then redis.pcall('DEL', queue) end
-      end
-    end
-    return token
-  end
-  local replies = {}
-  for i = 0, (#KEYS - 1) / 2 - 1 do
-    replies[i + 1] = each(KEYS[2 * i + 2], KEYS[2 * i + 3], ARGV[5 * i + 3], ARGV[5 * i + 4], ARGV[5 * i + 5], ARGV[5 * i + 6], ARGV[5 * i + 7])
-  end
-  return replies
-end
-local lock, queue = KEYS[2], KEYS[3]
-local owner, ttl, count = ARGV[3], ARGV[4], ARGV[5]
-local entry, number = ARGV[6], ARGV[7]
-local QUEUE_TTL_MS = '10000'
-local value = redis.pcall('GET', lock)
-if type(value) == 'table' then return {value.err} end
-local mine = value and (string.sub(value, 1, -17) == owner
-  or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
-local other_is_first
-if not value and fair == '1' then
-  local first_entry = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1]
-  other_is_first = first_entry and first_entry ~= entry
-end
-local was_gone
-if not mine and entry ~= '' then
-  if not us then
-    local time = redis.call('TIME')
-    us = time[1] * 1000000 + time[2]
-  end
-  local process = sign .. string.match(entry, '^%S+( %S+)')
-  if value or other_is_first then
-    local before = number
-    number = tonumber(before) or 0
-    if number == 0 then
-      local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
-      number = math.max(us, (tonumber(last) or 0) + 1)
-    end
-    local is_new = redis.pcall('ZADD', queue, 'NX', number, entry) == 1
-    was_gone = is_new and before ~= '' and 1 or 0
-    if is_new then redis.pcall('ZREMRANGEBYSCORE', queue, QUEUE_TTL_MS * 1000 - us, '(0') end
-    redis.pcall('ZADD', queue, -us, process)
-    redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
-    if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
-      redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
-    end
-  else
-    redis.pcall('ZADD', queue, 'XX', -us, process)
-  end
-end
-if other_is_first then
-  local GRANT_TTL_MS = '2000'
-  local SILENT_US = 2000000
-  local MOST_UNKNOWN = 1000
-  local PAGE = 100
-  local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
-  local at, is_full = 1, #places == 2
-  local passed_over = 0
-  local latest -- the time of the latest sign, once a process may be silent
-  while true do
-    if is_full and not places[at + 1] then -- whether there is another one is to be known of each
-      places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
-      at, is_full = 1, #places == PAGE
-    end
-    local next_entry = places[at]
-    at = at + 1
-    local kind, channel, ticket
-    if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
-    if next_entry and not kind and passed_over < MOST_UNKNOWN then
-      passed_over = passed_over + 1
-    elseif not kind then
-      redis.call('DEL', lock)
-      break
-    else
-      local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
-      local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
-      local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
-      if not us then
-        local time = redis.call('TIME')
-        us = time[1] * 1000000 + time[2]
-      end
-      if not latest and us - sign_at > SILENT_US then
-        latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
-      end
-      local is_silent = latest and latest - sign_at > SILENT_US
-      local is_last = not places[at] and passed_over == 0 -- all signs leave with it
-      local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
-      if left ~= 1 then
-        redis.call('DEL', lock)
-        break
-      end
-      local message, listeners = ticket, nil
-      local is_blind = kind == 'g' and sign_at > heard_at
-      local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
-      if slot_tag then channel = channel .. ':' .. slot_tag end
-      if is_silent then
-        listeners = 0
-      elseif kind == 'g' and not is_blind then
-        listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
-      end
-      if kind == 'w' then
-        redis.call('DEL', lock)
-      elseif listeners ~= 0 then
-        local count = 1
-        if not us then
-          local time = redis.call('TIME')
-          us = time[1] * 1000000 + time[2]
-        end
-        local first = math.max(us, (minted or 0) + 1)
-        local token = string.format('%016.0f', first)
-        local final = count == 1 and token or string.format('%016.0f', first + count - 1)
-        local before = redis.pcall('SET', fence, final, 'GET')
-        local problem = type(before) == 'table' and before.err or nil
-        local counter = not problem and not minted and tonumber(before or 0)
-        if counter and counter >= first then
-          first = counter + 1
-          local highest = counter + count
-          token = string.format('%016.0f', first)
-          final = string.format('%016.0f', highest)
-          if highest < 9e15 then
-            problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-          else
-            problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-          end
-          if problem then redis.pcall('SET', fence, before) end
-        end
-        if not problem then minted = first + count - 1 end
-        if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
-          redis.call('DEL', lock)
-        elseif is_blind or listeners then
-          message = ticket .. ' ' .. token
-        end
-      end
-      if listeners ~= 0 then
-        if is_blind and deaf_at == sign_at then break end
-        local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
-        if type(heard) == 'number' and (is_blind or heard > 0) then break end
-      end
-    end
-  end
-  value = redis.call('GET', lock)
-  mine = value and string.sub(value, 1, -18) == owner
-end
-if value and not mine then
-  if entry == '' then return {redis.call('PTTL', lock), value} end
-  return {redis.call('PTTL', lock), value, number, was_gone}
-end
-count = tonumber(count)
-if not us then
-  local time = redis.call('TIME')
-  us = time[1] * 1000000 + time[2]
-end
-local first = math.max(us, (minted or 0) + 1)
-local token = string.format('%016.0f', first)
-local final = count == 1 and token or string.format('%016.0f', first + count - 1)
-local before = redis.pcall('SET', fence, final, 'GET')
-local problem = type(before) == 'table' and before.err or nil
-local counter = not problem and not minted and tonumber(before or 0)
-if counter and counter >= first then
-  first = counter + 1
-  local highest = counter + count
-  token = string.format('%016.0f', first)
-  final = string.format('%016.0f', highest)
-  if highest < 9e15 then
-    problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-  else
-    problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-  end
-  if problem then redis.pcall('SET', fence, before) end
-end
-if not problem then minted = first + count - 1 end
-if not problem then problem = redis.pcall('SET', lock, owner .. final .. '+', 'PX', ttl).err end
-if problem then
-  redis.call('DEL', lock)
-  return {problem}
-end
-if entry ~= '' then
-  if redis.pcall('ZREM', queue, entry) == 1 then
-    if not redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1] then redis.pcall('DEL', queue) end
-  end
-end
-return token`,
-};
-
-/**
  * Starts the ttl of a lock anew that its owner still holds.
  */
 export const EXTEND: Script = {
@@ -539,14 +175,14 @@ export const EXTEND: Script = {
   locksPerCall: 100,
   sharedKeys: 0,
   sharedArgs: 1,
-  sha: '9304693803389063ed5b836d4ef4a79d1839b6d8',
+  sha: '7ced7b87d5130c46301869782f4e3011c564aa22',
   source: `local ttl = ARGV[1]
 if #KEYS > 1 then
   local function each(lock, owner)
     local value = redis.pcall('GET', lock)
     if type(value) == 'string' then
-      local mine = string.sub(value, 1, -17) == owner
-        or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner)
+      local mine = value and (string.sub(value, 1, -17) == owner
+        or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
       return mine and redis.call('PEXPIRE', lock, ttl) or -1
     end
     if not value then return 0 end
@@ -563,8 +199,8 @@ local lock = KEYS[1]
 local owner = ARGV[2]
 local value = redis.pcall('GET', lock)
 if type(value) == 'string' then
-  local mine = string.sub(value, 1, -17) == owner
-    or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner)
+  local mine = value and (string.sub(value, 1, -17) == owner
+    or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
   return mine and redis.call('PEXPIRE', lock, ttl) or -1
 end
 if not value then return 0 end
@@ -582,7 +218,7 @@ export const FORCE_RELEASE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: 'c07645c436fe52e119d28aec9b1e09a32853af06',
+  sha: 'b9eecb3a33ef37d122dd6dcbbb3ee7ca81474a36',
   source: `local us, minted
 local fence = KEYS[1]
 local inbox = ARGV[1]
@@ -645,6 +281,11 @@ if #KEYS > 3 then
           redis.call('DEL', lock)
           break
         end
+        local turns
+        if kind == 'g' then
+          local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
+          if own_ticket then ticket, turns = own_ticket, own_turns end
+        end
         local message, listeners = ticket, nil
         local is_blind = kind == 'g' and sign_at > heard_at
         local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
@@ -657,7 +298,7 @@ if #KEYS > 3 then
         if kind == 'w' then
           redis.call('DEL', lock)
         elseif listeners ~= 0 then
-          local count = 1
+          local count = tonumber(turns) or 1
           if not us then
             local time = redis.call('TIME')
             us = time[1] * 1000000 + time[2]
@@ -669,8 +310,9 @@ if #KEYS > 3 then
           local problem = type(before) == 'table' and before.err or nil
           local counter = not problem and not minted and tonumber(before or 0)
           if counter and counter >= first then
+            count = 1
             first = counter + 1
-            local highest = counter + count
+            local highest = first
             token = string.format('%016.0f', first)
             final = string.format('%016.0f', highest)
             if highest < 9e15 then
@@ -681,10 +323,11 @@ if #KEYS > 3 then
             if problem then redis.pcall('SET', fence, before) end
           end
           if not problem then minted = first + count - 1 end
-          if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
+          if problem or redis.pcall('SET', lock, ticket .. '@' .. final .. '+', 'PX', GRANT_TTL_MS).err then
             redis.call('DEL', lock)
           elseif is_blind or listeners then
-            message = ticket .. ' ' .. token
+            local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
+            message = ticket .. ' ' .. token .. ' ' .. final .. ' ' .. bound
           end
         end
         if listeners ~= 0 then
@@ -761,6 +404,11 @@ while true do
       redis.call('DEL', lock)
       break
     end
+    local turns
+    if kind == 'g' then
+      local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
+      if own_ticket then ticket, turns = own_ticket, own_turns end
+    end
     local message, listeners = ticket, nil
     local is_blind = kind == 'g' and sign_at > heard_at
     local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
@@ -773,7 +421,7 @@ while true do
     if kind == 'w' then
       redis.call('DEL', lock)
     elseif listeners ~= 0 then
-      local count = 1
+      local count = tonumber(turns) or 1
       if not us then
         local time = redis.call('TIME')
         us = time[1] * 1000000 + time[2]
@@ -785,8 +433,9 @@ while true do
       local problem = type(before) == 'table' and before.err or nil
       local counter = not problem and not minted and tonumber(before or 0)
       if counter and counter >= first then
+        count = 1
         first = counter + 1
-        local highest = counter + count
+        local highest = first
         token = string.format('%016.0f', first)
         final = string.format('%016.0f', highest)
         if highest < 9e15 then
@@ -797,10 +446,11 @@ while true do
         if problem then redis.pcall('SET', fence, before) end
       end
       if not problem then minted = first + count - 1 end
-      if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
+      if problem or redis.pcall('SET', lock, ticket .. '@' .. final .. '+', 'PX', GRANT_TTL_MS).err then
         redis.call('DEL', lock)
       elseif is_blind or listeners then
-        message = ticket .. ' ' .. token
+        local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
+        message = ticket .. ' ' .. token .. ' ' .. final .. ' ' .. bound
       end
     end
     if listeners ~= 0 then
@@ -877,7 +527,7 @@ export const INSPECT: Script = {
   locksPerCall: 5,
   sharedKeys: 0,
   sharedArgs: 0,
-  sha: '6d18325797d7247c6f3905abb5d43b541398088b',
+  sha: '97e8b8d62e528cb3e49dd2a19488db94f64f32bf',
   source: `local SILENT_US = 2000000
 local MOST_PLACES = '100'
 if #KEYS > 2 then
@@ -896,7 +546,8 @@ if #KEYS > 2 then
         local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
         local sign_at = 0
         for at = 1, 3 do sign_at = math.max(sign_at, -(tonumber(signs[at]) or 0)) end
-        if math.min(us, latest) - sign_at <= SILENT_US then reply[#reply + 1] = ticket end
+        local is_silent = math.min(us, latest) - sign_at > SILENT_US
+        if not is_silent then reply[#reply + 1] = string.match(ticket, '^(.+)~%d+$') or ticket end
       end
     end
     return reply
@@ -922,7 +573,8 @@ for _, entry in ipairs(redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIM
     local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
     local sign_at = 0
     for at = 1, 3 do sign_at = math.max(sign_at, -(tonumber(signs[at]) or 0)) end
-    if math.min(us, latest) - sign_at <= SILENT_US then reply[#reply + 1] = ticket end
+    local is_silent = math.min(us, latest) - sign_at > SILENT_US
+    if not is_silent then reply[#reply + 1] = string.match(ticket, '^(.+)~%d+$') or ticket end
   end
 end
 return reply`,
@@ -1028,7 +680,7 @@ export const RELEASE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: '03e7beeb3bcdef2fdfb134bb69ee25d4ac674856',
+  sha: 'a793059a316a9ff915fd8f29420012a117878df0',
   source: `local us, minted
 local fence = KEYS[1]
 if #KEYS > 3 then
@@ -1077,6 +729,11 @@ if #KEYS > 3 then
             redis.call('DEL', lock)
             break
           end
+          local turns
+          if kind == 'g' then
+            local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
+            if own_ticket then ticket, turns = own_ticket, own_turns end
+          end
           local message, listeners = ticket, nil
           local is_blind = kind == 'g' and sign_at > heard_at
           local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
@@ -1089,7 +746,7 @@ if #KEYS > 3 then
           if kind == 'w' then
             redis.call('DEL', lock)
           elseif listeners ~= 0 then
-            local count = 1
+            local count = tonumber(turns) or 1
             if not us then
               local time = redis.call('TIME')
               us = time[1] * 1000000 + time[2]
@@ -1101,8 +758,9 @@ if #KEYS > 3 then
             local problem = type(before) == 'table' and before.err or nil
             local counter = not problem and not minted and tonumber(before or 0)
             if counter and counter >= first then
+              count = 1
               first = counter + 1
-              local highest = counter + count
+              local highest = first
               token = string.format('%016.0f', first)
               final = string.format('%016.0f', highest)
               if highest < 9e15 then
@@ -1113,10 +771,11 @@ if #KEYS > 3 then
               if problem then redis.pcall('SET', fence, before) end
             end
             if not problem then minted = first + count - 1 end
-            if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
+            if problem or redis.pcall('SET', lock, ticket .. '@' .. final .. '+', 'PX', GRANT_TTL_MS).err then
               redis.call('DEL', lock)
             elseif is_blind or listeners then
-              message = ticket .. ' ' .. token
+              local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
+              message = ticket .. ' ' .. token .. ' ' .. final .. ' ' .. bound
             end
           end
           if listeners ~= 0 then
@@ -1184,6 +843,11 @@ if type(value) == 'string' then
         redis.call('DEL', lock)
         break
       end
+      local turns
+      if kind == 'g' then
+        local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
+        if own_ticket then ticket, turns = own_ticket, own_turns end
+      end
       local message, listeners = ticket, nil
       local is_blind = kind == 'g' and sign_at > heard_at
       local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
@@ -1196,7 +860,7 @@ if type(value) == 'string' then
       if kind == 'w' then
         redis.call('DEL', lock)
       elseif listeners ~= 0 then
-        local count = 1
+        local count = tonumber(turns) or 1
         if not us then
           local time = redis.call('TIME')
           us = time[1] * 1000000 + time[2]
@@ -1208,8 +872,9 @@ if type(value) == 'string' then
         local problem = type(before) == 'table' and before.err or nil
         local counter = not problem and not minted and tonumber(before or 0)
         if counter and counter >= first then
+          count = 1
           first = counter + 1
-          local highest = counter + count
+          local highest = first
           token = string.format('%016.0f', first)
           final = string.format('%016.0f', highest)
           if highest < 9e15 then
@@ -1220,10 +885,11 @@ if type(value) == 'string' then
           if problem then redis.pcall('SET', fence, before) end
         end
         if not problem then minted = first + count - 1 end
-        if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
+        if problem or redis.pcall('SET', lock, ticket .. '@' .. final .. '+', 'PX', GRANT_TTL_MS).err then
           redis.call('DEL', lock)
         elseif is_blind or listeners then
-          message = ticket .. ' ' .. token
+          local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
+          message = ticket .. ' ' .. token .. ' ' .. final .. ' ' .. bound
         end
       end
       if listeners ~= 0 then
@@ -1250,7 +916,7 @@ export const RESTORE: Script = {
   locksPerCall: 100,
   sharedKeys: 0,
   sharedArgs: 1,
-  sha: 'b12b0eaef87f9035f595e2c4da9f0cd2d2606eee',
+  sha: '58b0ec9e43ae9ab441f509f0ec986a37af426758',
   source: `local ttl = ARGV[1]
 if #KEYS > 1 then
   local function each(lock, owner, token)
@@ -1260,8 +926,8 @@ if #KEYS > 1 then
       return set.err and {set.err} or 2
     end
     if type(value) == 'string' then
-      local mine = string.sub(value, 1, -17) == owner
-        or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner)
+      local mine = value and (string.sub(value, 1, -17) == owner
+        or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
       return mine and redis.call('PEXPIRE', lock, ttl) or -1
     end
     if not value then return 0 end
@@ -1282,13 +948,402 @@ if not value then
   return set.err and {set.err} or 2
 end
 if type(value) == 'string' then
-  local mine = string.sub(value, 1, -17) == owner
-    or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner)
+  local mine = value and (string.sub(value, 1, -17) == owner
+    or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
   return mine and redis.call('PEXPIRE', lock, ttl) or -1
 end
 if not value then return 0 end
 if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
 return -1`,
+};
+
+/**
+ * Asks for a lock on behalf of a waiter, and gives back, in the same step, the lock that its process had of the same key. The
+ * waiter gets the lock if it is free, or was handed over to it, and mints its tokens; if not, it takes a place in the queue,
+ * unless it has one. A lock that is free goes to the first place, whoever asks.
+ */
+export const TURN: Script = {
+  name: 'turn',
+  order: 3,
+  locksPerCall: 50,
+  sharedKeys: 1,
+  sharedArgs: 1,
+  sha: 'b58f89bcfae811d54666769669adee33e6ff4731',
+  source: `local us, minted
+local fence = KEYS[1]
+local sign = ARGV[1]
+if #KEYS > 3 then
+  local function each(lock, queue, give, owner, ttl, count, entry, number, placed)
+    local value = redis.pcall('GET', lock)
+    if type(value) == 'table' then return {value.err} end
+    local gave = 0
+    if give ~= '' and value then
+      local is_given = string.sub(value, 1, -17) == give or string.sub(value, 1, -18) == give
+      gave = is_given and 1 or -1
+      if is_given then value = false end
+    end
+    local mine = value and (string.sub(value, 1, -17) == owner
+      or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
+    if not us then
+      local time = redis.call('TIME')
+      us = time[1] * 1000000 + time[2]
+    end
+    local was_gone = 0
+    local head -- the first place, and its number
+    if not mine then
+      local other_is_first
+      if not value then
+        head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+        other_is_first = head[1] and head[1] ~= entry and not (number ~= '' and tonumber(number) < tonumber(head[2]))
+      end
+      if entry ~= '' and (value or other_is_first) then
+        local QUEUE_TTL_MS = '10000'
+        local is_new
+        if number ~= '' then
+          is_new = redis.pcall('ZADD', queue, math.min(tonumber(number), us), entry) == 1
+        else
+          local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
+          is_new = redis.pcall('ZADD', queue, 'NX', math.max(us, (tonumber(last) or 0) + 1), entry) == 1
+        end
+        was_gone = is_new and placed == '1' and 1 or 0
+        if is_new then redis.pcall('ZREMRANGEBYSCORE', queue, QUEUE_TTL_MS * 1000 - us, '(0') end
+        redis.pcall('ZADD', queue, -us, sign .. string.match(entry, '^%S+( %S+)'))
+        redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
+        if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
+          redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
+        end
+      end
+      if other_is_first then
+        local GRANT_TTL_MS = '2000'
+        local SILENT_US = 2000000
+        local MOST_UNKNOWN = 1000
+        local PAGE = 100
+        local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
+        local at, is_full = 1, #places == 2
+        local passed_over = 0
+        local latest -- the time of the latest sign, once a process may be silent
+        while true do
+          if is_full and not places[at + 1] then -- whether there is another one is to be known of each
+            places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
+            at, is_full = 1, #places == PAGE
+          end
+          local next_entry = places[at]
+          at = at + 1
+          local kind, channel, ticket
+          if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
+          if next_entry and not kind and passed_over < MOST_UNKNOWN then
+            passed_over = passed_over + 1
+          elseif not kind then
+            redis.call('DEL', lock)
+            break
+          else
+            local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
+            local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
+            local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
+            if not us then
+              local time = redis.call('TIME')
+              us = time[1] * 1000000 + time[2]
+            end
+            if not latest and us - sign_at > SILENT_US then
+              latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
+            end
+            local is_silent = latest and latest - sign_at > SILENT_US
+            local is_last = not places[at] and passed_over == 0 -- all signs leave with it
+            local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
+            if left ~= 1 then
+              redis.call('DEL', lock)
+              break
+            end
+            local turns
+            if kind == 'g' then
+              local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
+              if own_ticket then ticket, turns = own_ticket, own_turns end
+            end
+            local message, listeners = ticket, nil
+            local is_blind = kind == 'g' and sign_at > heard_at
+            local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
+            if slot_tag then channel = channel .. ':' .. slot_tag end
+            if is_silent then
+              listeners = 0
+            elseif kind == 'g' and not is_blind then
+              listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
+            end
+            if kind == 'w' then
+              redis.call('DEL', lock)
+            elseif listeners ~= 0 then
+              local count = tonumber(turns) or 1
+              if not us then
+                local time = redis.call('TIME')
+                us = time[1] * 1000000 + time[2]
+              end
+              local first = math.max(us, (minted or 0) + 1)
+              local token = string.format('%016.0f', first)
+              local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+              local before = redis.pcall('SET', fence, final, 'GET')
+              local problem = type(before) == 'table' and before.err or nil
+              local counter = not problem and not minted and tonumber(before or 0)
+              if counter and counter >= first then
+                count = 1
+                first = counter + 1
+                local highest = first
+                token = string.format('%016.0f', first)
+                final = string.format('%016.0f', highest)
+                if highest < 9e15 then
+                  problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+                else
+                  problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+                end
+                if problem then redis.pcall('SET', fence, before) end
+              end
+              if not problem then minted = first + count - 1 end
+              if problem or redis.pcall('SET', lock, ticket .. '@' .. final .. '+', 'PX', GRANT_TTL_MS).err then
+                redis.call('DEL', lock)
+              elseif is_blind or listeners then
+                local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
+                message = ticket .. ' ' .. token .. ' ' .. final .. ' ' .. bound
+              end
+            end
+            if listeners ~= 0 then
+              if is_blind and deaf_at == sign_at then break end
+              local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
+              if type(heard) == 'number' and (is_blind or heard > 0) then break end
+            end
+          end
+        end
+        head = nil
+        value = redis.call('GET', lock)
+        mine = value and string.sub(value, 1, -18) == owner
+      end
+    end
+    if value and not mine then return {0, gave, us, redis.call('PTTL', lock), value, was_gone} end
+    count = tonumber(count)
+    if not us then
+      local time = redis.call('TIME')
+      us = time[1] * 1000000 + time[2]
+    end
+    local first = math.max(us, (minted or 0) + 1)
+    local token = string.format('%016.0f', first)
+    local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+    local before = redis.pcall('SET', fence, final, 'GET')
+    local problem = type(before) == 'table' and before.err or nil
+    local counter = not problem and not minted and tonumber(before or 0)
+    if counter and counter >= first then
+      count = 1
+      first = counter + 1
+      local highest = first
+      token = string.format('%016.0f', first)
+      final = string.format('%016.0f', highest)
+      if highest < 9e15 then
+        problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+      else
+        problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+      end
+      if problem then redis.pcall('SET', fence, before) end
+    end
+    if not problem then minted = first + count - 1 end
+    if not problem then problem = redis.pcall('SET', lock, owner .. final .. '+', 'PX', ttl).err end
+    if problem then
+      redis.call('DEL', lock)
+      return {problem}
+    end
+    if entry ~= '' then
+      if redis.pcall('ZREM', queue, entry) == 1 then
+        head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+        if not head[1] then redis.pcall('DEL', queue) end
+      end
+    end
+    if not head then head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES') end
+    return {1, gave, us, token, final, head[2] or us}
+  end
+  local replies = {}
+  for i = 0, (#KEYS - 1) / 2 - 1 do
+    replies[i + 1] = each(KEYS[2 * i + 2], KEYS[2 * i + 3], ARGV[7 * i + 2], ARGV[7 * i + 3], ARGV[7 * i + 4], ARGV[7 * i + 5], ARGV[7 * i + 6], ARGV[7 * i + 7], ARGV[7 * i + 8])
+  end
+  return replies
+end
+local lock, queue = KEYS[2], KEYS[3]
+local give, owner, ttl, count = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local entry, number, placed = ARGV[6], ARGV[7], ARGV[8]
+local value = redis.pcall('GET', lock)
+if type(value) == 'table' then return {value.err} end
+local gave = 0
+if give ~= '' and value then
+  local is_given = string.sub(value, 1, -17) == give or string.sub(value, 1, -18) == give
+  gave = is_given and 1 or -1
+  if is_given then value = false end
+end
+local mine = value and (string.sub(value, 1, -17) == owner
+  or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
+if not us then
+  local time = redis.call('TIME')
+  us = time[1] * 1000000 + time[2]
+end
+local was_gone = 0
+local head -- the first place, and its number
+if not mine then
+  local other_is_first
+  if not value then
+    head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+    other_is_first = head[1] and head[1] ~= entry and not (number ~= '' and tonumber(number) < tonumber(head[2]))
+  end
+  if entry ~= '' and (value or other_is_first) then
+    local QUEUE_TTL_MS = '10000'
+    local is_new
+    if number ~= '' then
+      is_new = redis.pcall('ZADD', queue, math.min(tonumber(number), us), entry) == 1
+    else
+      local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
+      is_new = redis.pcall('ZADD', queue, 'NX', math.max(us, (tonumber(last) or 0) + 1), entry) == 1
+    end
+    was_gone = is_new and placed == '1' and 1 or 0
+    if is_new then redis.pcall('ZREMRANGEBYSCORE', queue, QUEUE_TTL_MS * 1000 - us, '(0') end
+    redis.pcall('ZADD', queue, -us, sign .. string.match(entry, '^%S+( %S+)'))
+    redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
+    if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
+      redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
+    end
+  end
+  if other_is_first then
+    local GRANT_TTL_MS = '2000'
+    local SILENT_US = 2000000
+    local MOST_UNKNOWN = 1000
+    local PAGE = 100
+    local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
+    local at, is_full = 1, #places == 2
+    local passed_over = 0
+    local latest -- the time of the latest sign, once a process may be silent
+    while true do
+      if is_full and not places[at + 1] then -- whether there is another one is to be known of each
+        places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
+        at, is_full = 1, #places == PAGE
+      end
+      local next_entry = places[at]
+      at = at + 1
+      local kind, channel, ticket
+      if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
+      if next_entry and not kind and passed_over < MOST_UNKNOWN then
+        passed_over = passed_over + 1
+      elseif not kind then
+        redis.call('DEL', lock)
+        break
+      else
+        local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
+        local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
+        local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
+        if not us then
+          local time = redis.call('TIME')
+          us = time[1] * 1000000 + time[2]
+        end
+        if not latest and us - sign_at > SILENT_US then
+          latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
+        end
+        local is_silent = latest and latest - sign_at > SILENT_US
+        local is_last = not places[at] and passed_over == 0 -- all signs leave with it
+        local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
+        if left ~= 1 then
+          redis.call('DEL', lock)
+          break
+        end
+        local turns
+        if kind == 'g' then
+          local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
+          if own_ticket then ticket, turns = own_ticket, own_turns end
+        end
+        local message, listeners = ticket, nil
+        local is_blind = kind == 'g' and sign_at > heard_at
+        local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
+        if slot_tag then channel = channel .. ':' .. slot_tag end
+        if is_silent then
+          listeners = 0
+        elseif kind == 'g' and not is_blind then
+          listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
+        end
+        if kind == 'w' then
+          redis.call('DEL', lock)
+        elseif listeners ~= 0 then
+          local count = tonumber(turns) or 1
+          if not us then
+            local time = redis.call('TIME')
+            us = time[1] * 1000000 + time[2]
+          end
+          local first = math.max(us, (minted or 0) + 1)
+          local token = string.format('%016.0f', first)
+          local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+          local before = redis.pcall('SET', fence, final, 'GET')
+          local problem = type(before) == 'table' and before.err or nil
+          local counter = not problem and not minted and tonumber(before or 0)
+          if counter and counter >= first then
+            count = 1
+            first = counter + 1
+            local highest = first
+            token = string.format('%016.0f', first)
+            final = string.format('%016.0f', highest)
+            if highest < 9e15 then
+              problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+            else
+              problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+            end
+            if problem then redis.pcall('SET', fence, before) end
+          end
+          if not problem then minted = first + count - 1 end
+          if problem or redis.pcall('SET', lock, ticket .. '@' .. final .. '+', 'PX', GRANT_TTL_MS).err then
+            redis.call('DEL', lock)
+          elseif is_blind or listeners then
+            local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
+            message = ticket .. ' ' .. token .. ' ' .. final .. ' ' .. bound
+          end
+        end
+        if listeners ~= 0 then
+          if is_blind and deaf_at == sign_at then break end
+          local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
+          if type(heard) == 'number' and (is_blind or heard > 0) then break end
+        end
+      end
+    end
+    head = nil
+    value = redis.call('GET', lock)
+    mine = value and string.sub(value, 1, -18) == owner
+  end
+end
+if value and not mine then return {0, gave, us, redis.call('PTTL', lock), value, was_gone} end
+count = tonumber(count)
+if not us then
+  local time = redis.call('TIME')
+  us = time[1] * 1000000 + time[2]
+end
+local first = math.max(us, (minted or 0) + 1)
+local token = string.format('%016.0f', first)
+local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+local before = redis.pcall('SET', fence, final, 'GET')
+local problem = type(before) == 'table' and before.err or nil
+local counter = not problem and not minted and tonumber(before or 0)
+if counter and counter >= first then
+  count = 1
+  first = counter + 1
+  local highest = first
+  token = string.format('%016.0f', first)
+  final = string.format('%016.0f', highest)
+  if highest < 9e15 then
+    problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+  else
+    problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+  end
+  if problem then redis.pcall('SET', fence, before) end
+end
+if not problem then minted = first + count - 1 end
+if not problem then problem = redis.pcall('SET', lock, owner .. final .. '+', 'PX', ttl).err end
+if problem then
+  redis.call('DEL', lock)
+  return {problem}
+end
+if entry ~= '' then
+  if redis.pcall('ZREM', queue, entry) == 1 then
+    head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+    if not head[1] then redis.pcall('DEL', queue) end
+  end
+end
+if not head then head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES') end
+return {1, gave, us, token, final, head[2] or us}`,
 };
 
 /**
@@ -1301,7 +1356,7 @@ export const VOTE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 2,
-  sha: '7625c31b195535613c3f832cb7a968e3d0a2420b',
+  sha: 'a4bfa5c847d146ae2f4e8c5d9ff80ae5f4ddb5cd',
   source: `local admission = KEYS[1]
 local epoch, ttl = ARGV[1], ARGV[2]
 if #KEYS > 3 then
@@ -1311,8 +1366,8 @@ if #KEYS > 3 then
     if not taken then
       value = redis.pcall('GET', lock)
       if type(value) == 'table' then return {value.err} end
-      local mine = string.sub(value, 1, -17) == owner
-        or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner)
+      local mine = value and (string.sub(value, 1, -17) == owner
+        or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
       if not mine then return {redis.call('PTTL', lock), value} end
       redis.call('PEXPIRE', lock, ttl)
       return string.match(value, '@(%d+)%+?$')
@@ -1371,8 +1426,8 @@ local taken = redis.pcall('SET', lock, value, 'PX', ttl, 'NX')
 if not taken then
   value = redis.pcall('GET', lock)
   if type(value) == 'table' then return {value.err} end
-  local mine = string.sub(value, 1, -17) == owner
-    or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner)
+  local mine = value and (string.sub(value, 1, -17) == owner
+    or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
   if not mine then return {redis.call('PTTL', lock), value} end
   redis.call('PEXPIRE', lock, ttl)
   return string.match(value, '@(%d+)%+?$')
@@ -1421,7 +1476,7 @@ return {token, 'at', us}`,
 
 /**
  * The attempt of a waiter on one node of a Redlock: a vote as in vote.lua, if the lock is free; otherwise the waiter takes
- * a place in the queue, unless it has one, as in contend.lua.
+ * a place in the queue, unless it has one, as in turn.lua. Places are numbered by the clock of the node.
  */
 export const VOTE_OR_QUEUE: Script = {
   name: 'vote-or-queue',
@@ -1429,150 +1484,48 @@ export const VOTE_OR_QUEUE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 2,
-  sha: '9a538ad53589471265fea48b7fa322b642b35228',
-  source: `local us, minted
+  sha: 'aa019e587bf2fb2401a9415b1dfeb8775f743ee7',
+  source: `local us
 local admission = KEYS[1]
 local epoch, ttl = ARGV[1], ARGV[2]
 if #KEYS > 4 then
-  local function each(lock, fence, queue, vote, entry, number)
+  local function each(lock, fence, queue, vote, entry, placed)
     local owner, proposal = string.sub(vote, 1, -17), string.sub(vote, -16)
-    local fair, sign = '0', 'h'
-    local QUEUE_TTL_MS = '10000'
     local value = redis.pcall('GET', lock)
     if type(value) == 'table' then return {value.err} end
     local mine = value and (string.sub(value, 1, -17) == owner
       or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
-    local other_is_first
-    if not value and fair == '1' then
-      local first_entry = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1]
-      other_is_first = first_entry and first_entry ~= entry
-    end
-    local was_gone
-    if not mine and entry ~= '' then
-      if not us then
-        local time = redis.call('TIME')
-        us = time[1] * 1000000 + time[2]
-      end
-      local process = sign .. string.match(entry, '^%S+( %S+)')
-      if value or other_is_first then
-        local before = number
-        number = tonumber(before) or 0
-        if number == 0 then
-          local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
-          number = math.max(us, (tonumber(last) or 0) + 1)
+    if value and not mine then
+      local was_gone = 0
+      if entry ~= '' then
+        local sign, number = 'h', ''
+        if not us then
+          local time = redis.call('TIME')
+          us = time[1] * 1000000 + time[2]
         end
-        local is_new = redis.pcall('ZADD', queue, 'NX', number, entry) == 1
-        was_gone = is_new and before ~= '' and 1 or 0
+        local QUEUE_TTL_MS = '10000'
+        local is_new
+        if number ~= '' then
+          is_new = redis.pcall('ZADD', queue, math.min(tonumber(number), us), entry) == 1
+        else
+          local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
+          is_new = redis.pcall('ZADD', queue, 'NX', math.max(us, (tonumber(last) or 0) + 1), entry) == 1
+        end
+        was_gone = is_new and placed == '1' and 1 or 0
         if is_new then redis.pcall('ZREMRANGEBYSCORE', queue, QUEUE_TTL_MS * 1000 - us, '(0') end
-        redis.pcall('ZADD', queue, -us, process)
+        redis.pcall('ZADD', queue, -us, sign .. string.match(entry, '^%S+( %S+)'))
         redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
         if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
           redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
         end
-      else
-        redis.pcall('ZADD', queue, 'XX', -us, process)
       end
-    end
-    if other_is_first then
-      local GRANT_TTL_MS = '2000'
-      local SILENT_US = 2000000
-      local MOST_UNKNOWN = 1000
-      local PAGE = 100
-      local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
-      local at, is_full = 1, #places == 2
-      local passed_over = 0
-      local latest -- the time of the latest sign, once a process may be silent
-      while true do
-        if is_full and not places[at + 1] then -- whether there is another one is to be known of each
-          places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
-          at, is_full = 1, #places == PAGE
-        end
-        local next_entry = places[at]
-        at = at + 1
-        local kind, channel, ticket
-        if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
-        if next_entry and not kind and passed_over < MOST_UNKNOWN then
-          passed_over = passed_over + 1
-        elseif not kind then
-          redis.call('DEL', lock)
-          break
-        else
-          local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
-          local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
-          local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
-          if not us then
-            local time = redis.call('TIME')
-            us = time[1] * 1000000 + time[2]
-          end
-          if not latest and us - sign_at > SILENT_US then
-            latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
-          end
-          local is_silent = latest and latest - sign_at > SILENT_US
-          local is_last = not places[at] and passed_over == 0 -- all signs leave with it
-          local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
-          if left ~= 1 then
-            redis.call('DEL', lock)
-            break
-          end
-          local message, listeners = ticket, nil
-          local is_blind = kind == 'g' and sign_at > heard_at
-          local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
-          if slot_tag then channel = channel .. ':' .. slot_tag end
-          if is_silent then
-            listeners = 0
-          elseif kind == 'g' and not is_blind then
-            listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
-          end
-          if kind == 'w' then
-            redis.call('DEL', lock)
-          elseif listeners ~= 0 then
-            local count = 1
-            if not us then
-              local time = redis.call('TIME')
-              us = time[1] * 1000000 + time[2]
-            end
-            local first = math.max(us, (minted or 0) + 1)
-            local token = string.format('%016.0f', first)
-            local final = count == 1 and token or string.format('%016.0f', first + count - 1)
-            local before = redis.pcall('SET', fence, final, 'GET')
-            local problem = type(before) == 'table' and before.err or nil
-            local counter = not problem and not minted and tonumber(before or 0)
-            if counter and counter >= first then
-              first = counter + 1
-              local highest = counter + count
-              token = string.format('%016.0f', first)
-              final = string.format('%016.0f', highest)
-              if highest < 9e15 then
-                problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-              else
-                problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-              end
-              if problem then redis.pcall('SET', fence, before) end
-            end
-            if not problem then minted = first + count - 1 end
-            if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
-              redis.call('DEL', lock)
-            elseif is_blind or listeners then
-              message = ticket .. ' ' .. token
-            end
-          end
-          if listeners ~= 0 then
-            if is_blind and deaf_at == sign_at then break end
-            local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
-            if type(heard) == 'number' and (is_blind or heard > 0) then break end
-          end
-        end
-      end
-      value = redis.call('GET', lock)
-      mine = value and string.sub(value, 1, -18) == owner
-    end
-    if value and not mine then
-      if entry == '' then return {redis.call('PTTL', lock), value} end
-      return {redis.call('PTTL', lock), value, number, was_gone}
+      return {redis.call('PTTL', lock), value, was_gone}
     end
     if entry ~= '' then
+      local head
       if redis.pcall('ZREM', queue, entry) == 1 then
-        if not redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1] then redis.pcall('DEL', queue) end
+        head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+        if not head[1] then redis.pcall('DEL', queue) end
       end
     end
     if mine then
@@ -1628,145 +1581,43 @@ if #KEYS > 4 then
   return replies
 end
 local lock, fence, queue = KEYS[2], KEYS[3], KEYS[4]
-local vote, entry, number = ARGV[3], ARGV[4], ARGV[5]
+local vote, entry, placed = ARGV[3], ARGV[4], ARGV[5]
 local owner, proposal = string.sub(vote, 1, -17), string.sub(vote, -16)
-local fair, sign = '0', 'h'
-local QUEUE_TTL_MS = '10000'
 local value = redis.pcall('GET', lock)
 if type(value) == 'table' then return {value.err} end
 local mine = value and (string.sub(value, 1, -17) == owner
   or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
-local other_is_first
-if not value and fair == '1' then
-  local first_entry = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1]
-  other_is_first = first_entry and first_entry ~= entry
-end
-local was_gone
-if not mine and entry ~= '' then
-  if not us then
-    local time = redis.call('TIME')
-    us = time[1] * 1000000 + time[2]
-  end
-  local process = sign .. string.match(entry, '^%S+( %S+)')
-  if value or other_is_first then
-    local before = number
-    number = tonumber(before) or 0
-    if number == 0 then
-      local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
-      number = math.max(us, (tonumber(last) or 0) + 1)
+if value and not mine then
+  local was_gone = 0
+  if entry ~= '' then
+    local sign, number = 'h', ''
+    if not us then
+      local time = redis.call('TIME')
+      us = time[1] * 1000000 + time[2]
     end
-    local is_new = redis.pcall('ZADD', queue, 'NX', number, entry) == 1
-    was_gone = is_new and before ~= '' and 1 or 0
+    local QUEUE_TTL_MS = '10000'
+    local is_new
+    if number ~= '' then
+      is_new = redis.pcall('ZADD', queue, math.min(tonumber(number), us), entry) == 1
+    else
+      local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
+      is_new = redis.pcall('ZADD', queue, 'NX', math.max(us, (tonumber(last) or 0) + 1), entry) == 1
+    end
+    was_gone = is_new and placed == '1' and 1 or 0
     if is_new then redis.pcall('ZREMRANGEBYSCORE', queue, QUEUE_TTL_MS * 1000 - us, '(0') end
-    redis.pcall('ZADD', queue, -us, process)
+    redis.pcall('ZADD', queue, -us, sign .. string.match(entry, '^%S+( %S+)'))
     redis.call('PEXPIRE', queue, QUEUE_TTL_MS)
     if value and #value > 17 and string.find(string.sub(value, -17), '^@%d+$') then
       redis.pcall('SET', lock, value .. '+', 'KEEPTTL')
     end
-  else
-    redis.pcall('ZADD', queue, 'XX', -us, process)
   end
-end
-if other_is_first then
-  local GRANT_TTL_MS = '2000'
-  local SILENT_US = 2000000
-  local MOST_UNKNOWN = 1000
-  local PAGE = 100
-  local places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '2')
-  local at, is_full = 1, #places == 2
-  local passed_over = 0
-  local latest -- the time of the latest sign, once a process may be silent
-  while true do
-    if is_full and not places[at + 1] then -- whether there is another one is to be known of each
-      places = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', passed_over, PAGE)
-      at, is_full = 1, #places == PAGE
-    end
-    local next_entry = places[at]
-    at = at + 1
-    local kind, channel, ticket
-    if next_entry then kind, channel, ticket = string.match(next_entry, '^([gw]) (%S+) (.+)$') end
-    if next_entry and not kind and passed_over < MOST_UNKNOWN then
-      passed_over = passed_over + 1
-    elseif not kind then
-      redis.call('DEL', lock)
-      break
-    else
-      local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
-      local heard_at, deaf_at = -(tonumber(signs[1]) or 0), -(tonumber(signs[3]) or 0)
-      local sign_at = math.max(heard_at, -(tonumber(signs[2]) or 0), deaf_at)
-      if not us then
-        local time = redis.call('TIME')
-        us = time[1] * 1000000 + time[2]
-      end
-      if not latest and us - sign_at > SILENT_US then
-        latest = math.min(us, -(tonumber(redis.pcall('ZRANGE', queue, '0', '0', 'WITHSCORES')[2]) or 0))
-      end
-      local is_silent = latest and latest - sign_at > SILENT_US
-      local is_last = not places[at] and passed_over == 0 -- all signs leave with it
-      local left = is_last and redis.pcall('DEL', queue) or redis.pcall('ZREM', queue, next_entry)
-      if left ~= 1 then
-        redis.call('DEL', lock)
-        break
-      end
-      local message, listeners = ticket, nil
-      local is_blind = kind == 'g' and sign_at > heard_at
-      local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
-      if slot_tag then channel = channel .. ':' .. slot_tag end
-      if is_silent then
-        listeners = 0
-      elseif kind == 'g' and not is_blind then
-        listeners = tonumber(redis.pcall('PUBSUB', slot_tag and 'SHARDNUMSUB' or 'NUMSUB', channel)[2])
-      end
-      if kind == 'w' then
-        redis.call('DEL', lock)
-      elseif listeners ~= 0 then
-        local count = 1
-        if not us then
-          local time = redis.call('TIME')
-          us = time[1] * 1000000 + time[2]
-        end
-        local first = math.max(us, (minted or 0) + 1)
-        local token = string.format('%016.0f', first)
-        local final = count == 1 and token or string.format('%016.0f', first + count - 1)
-        local before = redis.pcall('SET', fence, final, 'GET')
-        local problem = type(before) == 'table' and before.err or nil
-        local counter = not problem and not minted and tonumber(before or 0)
-        if counter and counter >= first then
-          first = counter + 1
-          local highest = counter + count
-          token = string.format('%016.0f', first)
-          final = string.format('%016.0f', highest)
-          if highest < 9e15 then
-            problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
-          else
-            problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
-          end
-          if problem then redis.pcall('SET', fence, before) end
-        end
-        if not problem then minted = first + count - 1 end
-        if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
-          redis.call('DEL', lock)
-        elseif is_blind or listeners then
-          message = ticket .. ' ' .. token
-        end
-      end
-      if listeners ~= 0 then
-        if is_blind and deaf_at == sign_at then break end
-        local heard = redis.pcall(slot_tag and 'SPUBLISH' or 'PUBLISH', channel, message)
-        if type(heard) == 'number' and (is_blind or heard > 0) then break end
-      end
-    end
-  end
-  value = redis.call('GET', lock)
-  mine = value and string.sub(value, 1, -18) == owner
-end
-if value and not mine then
-  if entry == '' then return {redis.call('PTTL', lock), value} end
-  return {redis.call('PTTL', lock), value, number, was_gone}
+  return {redis.call('PTTL', lock), value, was_gone}
 end
 if entry ~= '' then
+  local head
   if redis.pcall('ZREM', queue, entry) == 1 then
-    if not redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1] then redis.pcall('DEL', queue) end
+    head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+    if not head[1] then redis.pcall('DEL', queue) end
   end
 end
 if mine then
@@ -1825,13 +1676,15 @@ export const WITHDRAW: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: '40566ea056876308cffb786a0967c276b7fea598',
+  sha: '5cbb8a0afb2bd199b7bc62cf64ca460b5bd0196b',
   source: `local us, minted
 local fence = KEYS[1]
 if #KEYS > 3 then
   local function each(lock, queue, owner, entry)
+    local head
     if redis.pcall('ZREM', queue, entry) == 1 then
-      if not redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1] then redis.pcall('DEL', queue) end
+      head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+      if not head[1] then redis.pcall('DEL', queue) end
     end
     local value = redis.pcall('GET', lock)
     if type(value) ~= 'string' then
@@ -1839,8 +1692,8 @@ if #KEYS > 3 then
       if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
       return -1
     end
-    local mine = string.sub(value, 1, -17) == owner
-      or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner)
+    local mine = value and (string.sub(value, 1, -17) == owner
+      or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
     if not mine then return 0 end
     local GRANT_TTL_MS = '2000'
     local SILENT_US = 2000000
@@ -1882,6 +1735,11 @@ if #KEYS > 3 then
           redis.call('DEL', lock)
           break
         end
+        local turns
+        if kind == 'g' then
+          local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
+          if own_ticket then ticket, turns = own_ticket, own_turns end
+        end
         local message, listeners = ticket, nil
         local is_blind = kind == 'g' and sign_at > heard_at
         local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
@@ -1894,7 +1752,7 @@ if #KEYS > 3 then
         if kind == 'w' then
           redis.call('DEL', lock)
         elseif listeners ~= 0 then
-          local count = 1
+          local count = tonumber(turns) or 1
           if not us then
             local time = redis.call('TIME')
             us = time[1] * 1000000 + time[2]
@@ -1906,8 +1764,9 @@ if #KEYS > 3 then
           local problem = type(before) == 'table' and before.err or nil
           local counter = not problem and not minted and tonumber(before or 0)
           if counter and counter >= first then
+            count = 1
             first = counter + 1
-            local highest = counter + count
+            local highest = first
             token = string.format('%016.0f', first)
             final = string.format('%016.0f', highest)
             if highest < 9e15 then
@@ -1918,10 +1777,11 @@ if #KEYS > 3 then
             if problem then redis.pcall('SET', fence, before) end
           end
           if not problem then minted = first + count - 1 end
-          if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
+          if problem or redis.pcall('SET', lock, ticket .. '@' .. final .. '+', 'PX', GRANT_TTL_MS).err then
             redis.call('DEL', lock)
           elseif is_blind or listeners then
-            message = ticket .. ' ' .. token
+            local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
+            message = ticket .. ' ' .. token .. ' ' .. final .. ' ' .. bound
           end
         end
         if listeners ~= 0 then
@@ -1941,8 +1801,10 @@ if #KEYS > 3 then
 end
 local lock, queue = KEYS[2], KEYS[3]
 local owner, entry = ARGV[1], ARGV[2]
+local head
 if redis.pcall('ZREM', queue, entry) == 1 then
-  if not redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1] then redis.pcall('DEL', queue) end
+  head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+  if not head[1] then redis.pcall('DEL', queue) end
 end
 local value = redis.pcall('GET', lock)
 if type(value) ~= 'string' then
@@ -1950,8 +1812,8 @@ if type(value) ~= 'string' then
   if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
   return -1
 end
-local mine = string.sub(value, 1, -17) == owner
-  or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner)
+local mine = value and (string.sub(value, 1, -17) == owner
+  or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
 if not mine then return 0 end
 local GRANT_TTL_MS = '2000'
 local SILENT_US = 2000000
@@ -1993,6 +1855,11 @@ while true do
       redis.call('DEL', lock)
       break
     end
+    local turns
+    if kind == 'g' then
+      local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
+      if own_ticket then ticket, turns = own_ticket, own_turns end
+    end
     local message, listeners = ticket, nil
     local is_blind = kind == 'g' and sign_at > heard_at
     local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
@@ -2005,7 +1872,7 @@ while true do
     if kind == 'w' then
       redis.call('DEL', lock)
     elseif listeners ~= 0 then
-      local count = 1
+      local count = tonumber(turns) or 1
       if not us then
         local time = redis.call('TIME')
         us = time[1] * 1000000 + time[2]
@@ -2017,8 +1884,9 @@ while true do
       local problem = type(before) == 'table' and before.err or nil
       local counter = not problem and not minted and tonumber(before or 0)
       if counter and counter >= first then
+        count = 1
         first = counter + 1
-        local highest = counter + count
+        local highest = first
         token = string.format('%016.0f', first)
         final = string.format('%016.0f', highest)
         if highest < 9e15 then
@@ -2029,10 +1897,11 @@ while true do
         if problem then redis.pcall('SET', fence, before) end
       end
       if not problem then minted = first + count - 1 end
-      if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
+      if problem or redis.pcall('SET', lock, ticket .. '@' .. final .. '+', 'PX', GRANT_TTL_MS).err then
         redis.call('DEL', lock)
       elseif is_blind or listeners then
-        message = ticket .. ' ' .. token
+        local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
+        message = ticket .. ' ' .. token .. ' ' .. final .. ' ' .. bound
       end
     end
     if listeners ~= 0 then

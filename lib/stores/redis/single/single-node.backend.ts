@@ -56,16 +56,37 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
   }
 
   acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void {
-    this.#node.acquire(request, (vote, sentAt) => {
-      if (vote.status === 'granted' && !this.#replicas) {
-        done({ status: 'acquired', grant: granted(request, vote.fencingToken), sentAt });
-        return;
+    this.#node.acquire(request, (vote, sentAt) => this.#voted(request, vote, sentAt, done));
+  }
+
+  /** Should the attempt fail, the lock is given back by itself, as often as it takes. */
+  turn(
+    grant: Grant,
+    released: (outcome: ReleaseOutcome) => void,
+    request: AcquireRequest,
+    done: (outcome: AcquireOutcome) => void,
+  ): void {
+    const voted = (vote: Vote, sentAt: number) => {
+      if (vote.status !== 'fault') {
+        released({ status: vote.gaveBack! });
+      } else {
+        this.#node.release(grant);
+        released({ status: 'unavailable', causes: [vote.error] });
       }
-      // It must not reject; but if it does, the contender must not be left waiting.
-      this.#outcomeOf(vote, request, sentAt).then(done, (bug: unknown) =>
-        done({ status: 'unavailable', causes: [new NodeError(this.#node.name, String(bug))] }),
-      );
-    });
+      this.#voted(request, vote, sentAt, done);
+    };
+    this.#node.acquire(request, voted, grant.owner);
+  }
+
+  #voted(request: AcquireRequest, vote: Vote, sentAt: number, done: (outcome: AcquireOutcome) => void): void {
+    if (vote.status === 'granted' && !this.#replicas) {
+      done({ status: 'acquired', grant: this.#granted(request, vote), sentAt });
+      return;
+    }
+    // It must not reject; but if it does, the bid must not be left waiting.
+    this.#outcomeOf(vote, request, sentAt).then(done, (bug: unknown) =>
+      done({ status: 'unavailable', causes: [new NodeError(this.#node.name, String(bug))] }),
+    );
   }
 
   /**
@@ -78,7 +99,7 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
     let undo = false;
     for (;;) {
       if (vote.status === 'granted') {
-        const grant = granted(request, vote.fencingToken);
+        const grant = this.#granted(request, vote);
         const cause = this.#replicas && (await missing(this.#replicas, { grant, ttlMs: request.ttlMs }));
         if (!cause) return { status: 'acquired', grant, sentAt };
         this.#undo(request);
@@ -86,8 +107,9 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
       }
       if (vote.status === 'refused') {
         if (undo && !place) this.#undo(request);
-        const { owner, remainingMs, isKept, number, wasPassedOver: placeWasLost, latestToken } = vote;
-        const seen = { owner, remainingMs, isKept, number, placeWasLost, latestToken };
+        const { owner, remainingMs, isKept, wasPassedOver: placeWasLost, latestToken } = vote;
+        const connection = place && this.#node.connection.client.generation;
+        const seen = { owner, remainingMs, isKept, placeWasLost, latestToken, connection };
         const refusal = { status: 'contended', ...seen, queued: place !== undefined } as const;
         return undo ? { ...refusal, isRepeated: true } : refusal;
       }
@@ -194,19 +216,19 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
     this.#replicas?.close();
   }
 
+  #granted(request: AcquireRequest, { fencingToken, lastToken, boundUs }: Extract<Vote, { status: 'granted' }>): Grant {
+    const nobodyBefore = boundUs === undefined ? undefined : this.#node.timeAt(request.key, boundUs);
+    return new RedisGrant(request, fencingToken, lastToken ?? fencingToken, nobodyBefore);
+  }
+
   /**
-   * Gives up an attempt. Not awaited, as it matters to the next contender only, and retried without end: an attempt that was
+   * Gives up an attempt. Not awaited, as it matters to the next bid only, and retried without end: an attempt that was
    * not answered may run when the server goes on.
    */
   #undo(request: AcquireRequest): void {
     if (request.place) this.#node.leave(request.key, request.place);
     else this.#node.release(request, undefined, Infinity);
   }
-}
-
-function granted(request: AcquireRequest, fencingToken: number): Grant {
-  const { turns = 1 } = request;
-  return new RedisGrant(request, fencingToken, fencingToken + turns - 1);
 }
 
 /** Why the replicas do not have a lock that was granted; undefined when they do. */

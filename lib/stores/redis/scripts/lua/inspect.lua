@@ -31,7 +31,8 @@ for _, entry in ipairs(redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIM
     local signs = redis.pcall('ZMSCORE', queue, 'h ' .. channel, 'u ' .. channel, 'd ' .. channel)
     local sign_at = 0
     for at = 1, 3 do sign_at = math.max(sign_at, -(tonumber(signs[at]) or 0)) end
-    if math.min(us, latest) - sign_at <= SILENT_US then reply[#reply + 1] = ticket end
+    local is_silent = math.min(us, latest) - sign_at > SILENT_US
+    if not is_silent then reply[#reply + 1] = string.match(ticket, '^(.+)~%d+$') or ticket end
   end
 end
 return reply

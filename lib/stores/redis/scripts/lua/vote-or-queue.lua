@@ -1,5 +1,5 @@
 -- The attempt of a waiter on one node of a Redlock: a vote as in vote.lua, if the lock is free; otherwise the waiter takes
--- a place in the queue, unless it has one, as in contend.lua.
+-- a place in the queue, unless it has one, as in turn.lua. Places are numbered by the clock of the node.
 --
 -- KEYS   once a call:
 --        admission  what the node knows about its own restarts, see admit.lua
@@ -13,28 +13,38 @@
 --        for each lock:
 --        value      the owner with its @, and the proposal, 16 digits
 --        entry      of the waiter in the queue, or '' to take no place
---        number     of the place that it has: '' none yet, 0 not known
+--        placed     '1' when the place was taken before, else '0'
 -- reply  token
---        {token, 'at', time of the node in us}              it is not the proposal
---        {ttl that is left in ms, value}                    another owner holds it, and no place was taken
---        {ttl that is left in ms, value, number, was_gone}  the same, with the number of the place; was_gone is 1 when
---                                                           the waiter had one that was lost, else 0
---        {'wiped', epoch}                                   the node has lost its data since it was admitted
+--        {token, 'at', time of the node in us}      it is not the proposal
+--        {ttl that is left in ms, value, was_gone}  another owner holds it; was_gone is 1 when the waiter had a place that
+--                                                   was lost, else 0
+--        {'wiped', epoch}                           the node has lost its data since it was admitted
 --        {error}
 --
 -- @order 3
 
-local us, minted
+local us
 
 local admission = KEYS[1] -- once a call
 local lock, fence, queue = KEYS[2], KEYS[3], KEYS[4]
 local epoch, ttl = ARGV[1], ARGV[2] -- once a call
-local vote, entry, number = ARGV[3], ARGV[4], ARGV[5]
+local vote, entry, placed = ARGV[3], ARGV[4], ARGV[5]
 
 local owner, proposal = string.sub(vote, 1, -17), string.sub(vote, -16)
-local fair, sign = '0', 'h'
--- @include refuse-or-queue
+local value = redis.pcall('GET', lock)
+if type(value) == 'table' then return {value.err} end
+-- @include is-mine
+if value and not mine then
+  local was_gone = 0
+  if entry ~= '' then
+    local sign, number = 'h', ''
+    -- @include ask-time
+    -- @include take-place
+  end
+  return {redis.call('PTTL', lock), value, was_gone}
+end
 if entry ~= '' then
+  local head
   -- @include leave-queue
 end
 if mine then

@@ -20,6 +20,7 @@ local fence = KEYS[1] -- once a call
 local lock, queue = KEYS[2], KEYS[3]
 local owner, entry = ARGV[1], ARGV[2]
 
+local head
 -- @include leave-queue
 local value = redis.pcall('GET', lock)
 if type(value) ~= 'string' then

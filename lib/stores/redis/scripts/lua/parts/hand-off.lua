@@ -4,7 +4,8 @@
 --
 -- An entry names its kind, the channel of its process, and its ticket. A lock that is granted has the ticket as its owner,
 -- until it is confirmed or GRANT_TTL_MS are over.
---   g  is granted the lock
+--   g  is granted the lock, with as many tokens as stand behind the ~ of its ticket. The message names the first and the last
+--      of them, and the number of the first place that is left, or the time: nobody who waits elsewhere came earlier
 --   w  is woken, and the lock is deleted: no node of a Redlock can grant alone
 -- What is none of these, or has flags behind the letter, is of a version to come: it is passed over, and keeps its place.
 -- Behind MOST_UNKNOWN of them nobody is looked for, as Redis serves nobody else meanwhile: the lock is free, and whoever
@@ -64,6 +65,11 @@ while true do
       redis.call('DEL', lock)
       break
     end
+    local turns
+    if kind == 'g' then
+      local own_ticket, own_turns = string.match(ticket, '^(.+)~(%d+)$')
+      if own_ticket then ticket, turns = own_ticket, own_turns end
+    end
     local message, listeners = ticket, nil
     local is_blind = kind == 'g' and sign_at > heard_at
     local slot_tag = kind == 'g' and not is_blind and string.match(fence, '{%w+}$')
@@ -76,12 +82,13 @@ while true do
     if kind == 'w' then
       redis.call('DEL', lock)
     elseif listeners ~= 0 then
-      local count = 1
+      local count = tonumber(turns) or 1
       -- @include mint
-      if problem or redis.pcall('SET', lock, ticket .. '@' .. token .. '+', 'PX', GRANT_TTL_MS).err then
+      if problem or redis.pcall('SET', lock, ticket .. '@' .. final .. '+', 'PX', GRANT_TTL_MS).err then
         redis.call('DEL', lock)
       elseif is_blind or listeners then
-        message = ticket .. ' ' .. token
+        local bound = places[at] and redis.pcall('ZMSCORE', queue, places[at])[1] or string.format('%.0f', us)
+        message = ticket .. ' ' .. token .. ' ' .. final .. ' ' .. bound
       end
     end
     if listeners ~= 0 then

@@ -7,5 +7,5 @@
 -- needs  value, owner
 -- sets   mine
 
-local mine = string.sub(value, 1, -17) == owner
-  or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner)
+local mine = value and (string.sub(value, 1, -17) == owner
+  or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))

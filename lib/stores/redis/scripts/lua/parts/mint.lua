@@ -9,7 +9,8 @@
 --        problem       why there are none, as Redis says it, or nil
 --
 -- The time is nearly always ahead: so it is written first, and what was there before is looked at afterwards. A counter
--- that is no number counts as lost.
+-- that is no number counts as lost. Where it has reached the time one token is minted, however many are asked for: blocks of which
+-- few are used must not drive the counter ahead of the clock, to which it would fall back when it is lost.
 
 -- @include ask-time
 local first = math.max(us, (minted or 0) + 1)
@@ -19,8 +20,9 @@ local before = redis.pcall('SET', fence, final, 'GET')
 local problem = type(before) == 'table' and before.err or nil
 local counter = not problem and not minted and tonumber(before or 0)
 if counter and counter >= first then
+  count = 1
   first = counter + 1
-  local highest = counter + count
+  local highest = first
   token = string.format('%016.0f', first)
   final = string.format('%016.0f', highest)
   -- @include write-counter

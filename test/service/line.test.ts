@@ -1,3 +1,4 @@
+import { performance as perfHooks } from 'node:perf_hooks';
 import { Subject } from 'rxjs';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import type {
@@ -8,6 +9,7 @@ import type {
   Place,
   ReleaseOutcome,
   WaitListener,
+  WaitQueue,
 } from '../../lib/core/backend/lock-backend.js';
 import { LockContendedError, LockUnavailableError, NodeError } from '../../lib/api/errors.js';
 import { Lease, type LeaseOwner } from '../../lib/core/lease/lease.js';
@@ -18,9 +20,10 @@ import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-option
 import { RedisHandOver } from '../../lib/stores/redis/node/node-answers.js';
 import { GRANT_TTL_MS } from '../../lib/stores/redis/scripts/hand-off.js';
 import type { LockService } from '../../lib/core/service/lock.service.js';
-import { OTHERS_CHECK_MS } from '../../lib/core/waiting/checks.js';
+import { CHECK_MS } from '../../lib/core/waiting/checks.js';
 import { ContestedKeys } from '../../lib/core/waiting/contested-keys.js';
-import { FAIR, LockQueues, MUTEX, type LockKind } from '../../lib/core/waiting/lock-queue.js';
+import { Lines } from '../../lib/core/waiting/lines.js';
+import { ALTERNATING, byArrival } from '../../lib/core/waiting/order.js';
 import type { RefusalGate } from '../../lib/core/waiting/refusal-gate.js';
 import { Calls, Closing, Waiter } from '../../lib/core/waiting/waiter.js';
 import { InFlight } from '../../lib/core/time/in-flight.js';
@@ -40,18 +43,33 @@ const DOWN = { status: 'unavailable', causes: [new NodeError('node', 'down')] } 
 
 interface Ask {
   claim: Pick<AcquireRequest, 'owner' | 'ttlMs' | 'asker'>;
-  waiting?: Place & { tokens: number };
+  waiting?: Omit<Place, 'turns'> & { tokens: number };
   answer: (outcome: AcquireOutcome) => Promise<void>;
 }
 
-/** The queues of a service before a backend that answers as the test says. */
-function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true, kind: LockKind = MUTEX) {
+/** The lines of a service before a backend that answers as the test says. */
+function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true, order = ALTERNATING) {
   const asks: Ask[] = [];
   const log: string[] = [];
   let listener!: WaitListener;
   let lastToken = 0;
   const listening = { isOn: false };
-  const waitQueue = {
+  const acquireIn = (
+    { owner, ttlMs, asker, place, turns = 1 }: AcquireRequest,
+    done: (outcome: AcquireOutcome) => void,
+  ) => {
+    log.push('ask');
+    const answer = (outcome: AcquireOutcome) => {
+      done(outcome.status === 'acquired' ? { ...outcome, grant: { ...outcome.grant, owner } } : outcome);
+      return settled();
+    };
+    asks.push({ claim: { owner, ttlMs, asker }, waiting: place && { ...place, tokens: turns }, answer });
+  };
+  const release = ({ owner }: Grant, done: (outcome: ReleaseOutcome) => void) => {
+    log.push(`release ${owner}`);
+    done({ status: 'released' });
+  };
+  const waitQueue: WaitQueue = {
     handsOver,
     leave: (_key: string, { ticket }: Place) => void log.push(`leave ${ticket}`),
     isListening: () => listening.isOn,
@@ -60,22 +78,16 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true, kind: Lock
       listener = each;
     },
     checkListening: () => void log.push('check listening'),
+    turn: (grant, released, request, done) => {
+      release(grant, released);
+      acquireIn(request, done);
+    },
   };
   const backend = {
-    waitQueue,
+    waitQueue: handsOver ? waitQueue : { ...waitQueue, turn: undefined },
     attemptTimeoutMs: () => 1_000,
-    acquire: ({ owner, ttlMs, asker, place, turns = 1 }: AcquireRequest, done: (outcome: AcquireOutcome) => void) => {
-      log.push('ask');
-      const answer = (outcome: AcquireOutcome) => {
-        done(outcome.status === 'acquired' ? { ...outcome, grant: { ...outcome.grant, owner } } : outcome);
-        return settled();
-      };
-      asks.push({ claim: { owner, ttlMs, asker }, waiting: place && { ...place, tokens: turns }, answer });
-    },
-    release: ({ owner }: Grant, done: (outcome: ReleaseOutcome) => void) => {
-      log.push(`release ${owner}`);
-      done({ status: 'released' });
-    },
+    acquire: acquireIn,
+    release,
     problems: () => [],
   } as Partial<LockBackend> as LockBackend;
   const now = () => performance.now();
@@ -84,16 +96,22 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true, kind: Lock
     add: (grant, token, ttlMs, sentAt, kept, extendTo) => {
       if (extendTo !== undefined) log.push(`begin with ${token}, extend to ${extendTo}`);
       const owner: LeaseOwner = { marginMs: 0, now, whyOver: () => 'expired', foundLost: () => {} };
-      return new Lease({ grant, fencingToken: token, ttlMs, sentAt, kept }, owner);
+      const lease = new Lease(
+        { grant, fencingToken: token, ttlMs, sentAt, kept, provisional: extendTo !== undefined },
+        owner,
+      );
+      if (extendTo !== undefined) lease.beginExtension(extendTo);
+      return lease;
     },
+    pass: (lease, token) => lease.passedOn(token),
     check: ({ grant: { owner } }) => log.push(`check ${owner}`),
     lose: (lease, reason) => lease.lose(reason),
     labels: new Labels(),
   } as Partial<Leases> as Leases;
-  const queues = new LockQueues({
+  const queues = new Lines({
     backend,
     now,
-    kind,
+    order,
     limits: { ...LIMITS, ...limits },
     leases,
     inFlight,
@@ -113,12 +131,12 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true, kind: Lock
     );
     return outcome;
   };
-  const granted = (tokens = 1, sentAt = now()): AcquireOutcome => {
+  const granted = (tokens = 1, sentAt = now(), nobodyBefore?: number): AcquireOutcome => {
     const fencingToken = lastToken + 1;
     lastToken += tokens;
-    return { status: 'acquired', grant: { key: KEY, owner: '', fencingToken, lastToken }, sentAt };
+    return { status: 'acquired', grant: { key: KEY, owner: '', fencingToken, lastToken, nobodyBefore }, sentAt };
   };
-  const release = (lease: Lease | undefined) => {
+  const releaseLease = (lease: Lease | undefined) => {
     lease!.release();
     queues.giveBack(lease!, () => {});
     return settled();
@@ -130,12 +148,15 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true, kind: Lock
     queues,
     acquire,
     granted,
-    release,
+    release: releaseLease,
     suspect: (key: string, owner: string) => listener.onTaken(key, owner),
     listens: () => listener.onListening(KEY),
-    wake: (ticket?: string, fencingToken?: number) => {
+    wake: (ticket?: string, fencingToken?: number, lastToken = fencingToken, boundMs = now()) => {
       if (ticket === undefined || fencingToken === undefined) listener.onTurn(ticket);
-      else listener.onHandOver(ticket, new RedisHandOver(ticket, fencingToken));
+      else {
+        const told = { fencingToken, lastToken: lastToken!, boundUs: boundMs * 1_000 };
+        listener.onHandOver(ticket, new RedisHandOver(ticket, told, (_key, us) => us / 1_000));
+      }
       return settled();
     },
   };
@@ -161,9 +182,12 @@ async function waitingOne(limits: Partial<typeof LIMITS> = {}, terms: Partial<Ac
 describe('the queue of a key', () => {
   beforeEach(() => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+    const faked = globalThis.performance;
+    if (perfHooks !== faked) vi.spyOn(perfHooks, 'now').mockImplementation(() => faked.now());
   });
   afterEach(() => {
     vi.useRealTimers();
+    vi.restoreAllMocks();
   });
 
   it('refuses a call with what its backend throws', async () => {
@@ -552,14 +576,16 @@ describe('the queue of a key', () => {
   it('that does not listen any more asks again soon with its place, so that the store knows', async () => {
     const { asks, log, listening, ticket } = await waitingOne();
     await vi.advanceTimersByTimeAsync(1_000);
-    await asks[2]!.answer({ ...OTHERS, number: 17 });
+    await asks[2]!.answer(OTHERS);
     listening.isOn = false;
     log.length = 0;
     await vi.advanceTimersByTimeAsync(1_000);
-    await asks[3]!.answer({ ...OTHERS, number: 17 });
+    await asks[3]!.answer(OTHERS);
     await vi.advanceTimersByTimeAsync(20);
-    expect(asks[3]!.waiting).toMatchObject({ ticket, number: 17 });
-    expect(asks[4]!.waiting).toMatchObject({ ticket, number: 17 });
+    for (const at of [3, 4]) {
+      const { arrivedAt } = asks[1]!.waiting!;
+      expect(asks[at]!.waiting).toMatchObject({ ticket, arrivedAt, isTaken: true });
+    }
     expect(log).toEqual(['ask', 'listen', 'ask']);
   });
 
@@ -620,7 +646,7 @@ describe('the queue of a key', () => {
     await vi.advanceTimersByTimeAsync(500);
     await wake(ticket, 7);
     expect(log).toEqual(['begin with 7, extend to 30000']);
-    expect(call.lease).toMatchObject({ fencingToken: 7, ttlMs: GRANT_TTL_MS, grant: { owner: ticket } });
+    expect(call.lease).toMatchObject({ fencingToken: 7, provisionalTtlMs: GRANT_TTL_MS, grant: { owner: ticket } });
     expect(call.lease!.remainingMs).toBeLessThanOrEqual(validityMs(GRANT_TTL_MS, 0) - 500);
     expect(call.lease!.remainingMs).toBeGreaterThan(validityMs(GRANT_TTL_MS, 0) - 520);
     await wake(ticket, 8); // said twice, it is for nobody
@@ -629,40 +655,68 @@ describe('the queue of a key', () => {
     expect(asks).toHaveLength(2);
   });
 
-  it.each<[string, Partial<typeof LIMITS>, Partial<AcquireOptions>, number]>([
-    ['it has waited for so long that the grant may be nearly over', {}, {}, 1_090],
-    ['marginMs leaves next to nothing of the grant', { marginMs: 1_500 }, {}, 0],
-    ['its lease is not extended', {}, { watchdog: false }, 0],
-    ['the ttl it asks for is shorter than what has to be left', {}, { ttlMs: 900 }, 0],
-  ])('confirms a grant first when %s', async (_when, limits, terms, waitedMs) => {
+  it.each<[string, Partial<typeof LIMITS>, Partial<AcquireOptions>]>([
+    ['marginMs leaves next to nothing of the grant', { marginMs: 1_500 }, {}],
+    ['its lease is not extended', {}, { watchdog: false }],
+    ['the ttl it asks for is shorter than what has to be left', {}, { ttlMs: 900 }],
+  ])('confirms a grant first when %s', async (_when, limits, terms) => {
     const { asks, call, ticket, wake, granted } = await waitingOne(limits, terms);
-    await vi.advanceTimersByTimeAsync(Math.min(waitedMs, 990));
-    if (waitedMs > 990) {
-      await vi.advanceTimersByTimeAsync(20);
-      await asks[2]!.answer(OTHERS); // it has looked for itself
-      await vi.advanceTimersByTimeAsync(waitedMs - 1_010);
-    }
-    const before = asks.length;
     await wake(ticket, 7);
-    expect(asks).toHaveLength(before + 1);
-    expect(asks.at(-1)!.claim.owner).toBe(ticket);
-    await asks.at(-1)!.answer(granted());
+    expect(asks).toHaveLength(3);
+    expect(asks[2]!.claim.owner).toBe(ticket);
+    await asks[2]!.answer(granted());
     expect(call.lease?.ttlMs).toBe(terms.ttlMs ?? 30_000);
   });
 
-  it('confirms a grant first when others wait behind it, who need tokens, too', async () => {
-    const { asks, acquire, ticket, wake } = await waitingOne();
-    acquire();
+  it('begins with a grant also after it has asked again, and its lease counts from before the last time that was refused [G620]', async () => {
+    const { asks, log, call, ticket, wake } = await waitingOne();
+    for (const index of [2, 3, 4]) {
+      await vi.advanceTimersByTimeAsync(1_000);
+      await asks[index]!.answer(OTHERS);
+    }
+    await vi.advanceTimersByTimeAsync(300);
     await wake(ticket, 7);
-    expect(asks[2]).toMatchObject({ claim: { owner: ticket }, waiting: { tokens: 2 } });
+    expect(log.at(-1)).toBe('begin with 7, extend to 30000');
+    expect(call.lease!.remainingMs).toBeLessThanOrEqual(validityMs(GRANT_TTL_MS, 0) - 300);
+    expect(call.lease!.remainingMs).toBeGreaterThan(validityMs(GRANT_TTL_MS, 0) - 320);
   });
 
-  it('confirms a grant first when it has asked more than once: that may have been granted, and be over again', async () => {
+  it.each<[string, Partial<Extract<AcquireOutcome, { status: 'contended' }>>]>([
+    ['its place was lost before: it may have been granted the lock', { placeWasLost: true }],
+    ['another connection has answered since, perhaps that of another server', { connection: {} }],
+  ])('confirms a grant first when %s [G621]', async (_when, answer) => {
     const { asks, log, ticket, wake } = await waitingOne();
     await wake(ticket);
-    await asks[2]!.answer(OTHERS);
+    await asks[2]!.answer({ ...OTHERS, ...answer });
+    await wake(ticket);
+    await asks[3]!.answer({ ...OTHERS, ...answer, placeWasLost: false });
     log.length = 0;
     await wake(ticket, 7);
+    expect(log).toEqual(['ask']);
+  });
+
+  it('begins with a block of tokens, and passes the lock on while its lease is being extended', async () => {
+    const { asks, log, acquire, listening, release, wake } = setUp();
+    const calls = [acquire(), acquire(), acquire(), acquire()];
+    await asks[0]!.answer({ ...OTHERS, queued: false });
+    listening.isOn = true;
+    await vi.advanceTimersByTimeAsync(20);
+    await asks[1]!.answer(OTHERS);
+    const { ticket } = asks[1]!.waiting!;
+    expect(asks[1]!.waiting!.tokens).toBe(4);
+    log.length = 0;
+    await wake(ticket, 7, 9);
+    await release(calls[0]!.lease);
+    await release(calls[1]!.lease);
+    expect(calls.map(({ lease }) => lease?.fencingToken)).toEqual([7, 8, 9, undefined]);
+    expect(calls[2]!.lease!.state).toBe('extending');
+    await release(calls[2]!.lease);
+    expect(log).toEqual(['begin with 7, extend to 30000', `release ${ticket}`, 'ask']);
+  });
+
+  it('confirms a grant first that tells of more tokens than its place is for [G622]', async () => {
+    const { log, ticket, wake } = await waitingOne();
+    await wake(ticket, 7, 9);
     expect(log).toEqual(['ask']);
   });
 
@@ -687,146 +741,93 @@ describe('the queue of a key', () => {
     expect(log).toEqual(['ask', 'ask']);
   });
 
-  it('in fair mode begins with a grant although others wait', async () => {
-    const { asks, log, acquire, wake } = setUp({}, true, FAIR);
-    const calls = [acquire(), acquire()];
-    for (const ask of [...asks]) await ask.answer(OTHERS);
-    log.length = 0;
-    await wake(asks[1]!.claim.owner, 7);
-    expect(log).toEqual(['begin with 7, extend to 30000']);
-    expect(calls.map(({ lease }) => lease?.fencingToken)).toEqual([undefined, 7]);
-  });
-
-  it('in fair mode has a contender for each call, and grants each its own', async () => {
-    const { asks, log, acquire, granted, release } = setUp({}, true, FAIR);
-    const calls = [acquire(), acquire(), acquire()];
-    expect(asks.map(({ waiting }) => waiting?.tokens)).toEqual([1, 1, 1]);
-    expect(new Set(asks.map(({ claim }) => claim.owner)).size).toBe(3);
-    await asks[1]!.answer(granted());
-    for (const index of [0, 2]) await asks[index]!.answer(OTHERS);
-    expect(calls.map(({ lease }) => lease?.grant.owner)).toEqual([undefined, asks[1]!.claim.owner, undefined]);
-    log.length = 0;
-    await release(calls[1]!.lease);
-    expect(log).toEqual([`release ${asks[1]!.claim.owner}`]); // never passed on
-  });
-
   it('asks again at once when messages about its key arrive from then on, as its turn may have come before', async () => {
-    const { asks, acquire, listens } = setUp({}, true, FAIR);
-    for (let call = 0; call < 3; call++) acquire();
-    for (const ask of [...asks].slice(0, 2)) await ask.answer(OTHERS);
-    listens();
-    expect(asks.slice(3).map(({ claim }) => claim.owner)).toEqual(asks.slice(0, 2).map(({ claim }) => claim.owner));
-    await asks[2]!.answer(OTHERS); // it may be older than that
-    expect(asks[5]!.claim.owner).toBe(asks[2]!.claim.owner);
-  });
-
-  /** Three calls wait, each with a place of its own. */
-  const waitingThree = async () => {
-    const set = setUp({}, true, FAIR);
-    set.listening.isOn = true;
-    const controllers = [1, 2, 3].map(() => new AbortController());
-    const calls = controllers.map(({ signal }) => set.acquire({ signal }));
-    for (const ask of [...set.asks]) await ask.answer(OTHERS);
-    const owners = set.asks.map(({ claim }) => claim.owner);
-    set.asks.length = 0;
-    /** Who has asked since this was called last, by its number. */
-    const asked = () => set.asks.splice(0).map(({ claim }) => owners.indexOf(claim.owner));
-    return { ...set, calls, controllers, owners, asked };
-  };
-
-  it('in fair mode has the first call look each second, and the others every five seconds', async () => {
-    const { asks, asked } = await waitingThree();
-    for (let second = 1; second <= 4; second++) {
-      await vi.advanceTimersByTimeAsync(999);
-      expect(asks).toEqual([]);
-      await vi.advanceTimersByTimeAsync(1);
-      await asks[0]!.answer(OTHERS);
-      expect(asked()).toEqual([0]);
-    }
-    await vi.advanceTimersByTimeAsync(1_000);
-    expect(asked()).toEqual([0, 1, 2]);
-  });
-
-  it('in fair mode has the next call look when the first is gone, a second after that has looked', async () => {
-    const { asks, asked, controllers } = await waitingThree();
-    await vi.advanceTimersByTimeAsync(1_000);
-    await asks[0]!.answer(OTHERS);
-    await vi.advanceTimersByTimeAsync(700);
-    controllers[0]!.abort('gone');
-    await vi.advanceTimersByTimeAsync(299);
-    expect(asked()).toEqual([0]);
-    await vi.advanceTimersByTimeAsync(1);
-    expect(asked()).toEqual([1]);
-  });
-
-  it('in fair mode has only the first call look when the lease of the holder ends', async () => {
-    const { asks, asked } = await waitingThree();
-    await vi.advanceTimersByTimeAsync(1_000);
-    await asks[0]!.answer({ ...OTHERS, remainingMs: 300 });
-    await vi.advanceTimersByTimeAsync(301);
-    expect(asked()).toEqual([0, 0]);
-  });
-
-  it('in fair mode has the others look at once when the first call finds its place lost as the lease of the holder ends', async () => {
-    const { asks, asked } = await waitingThree();
-    await vi.advanceTimersByTimeAsync(1_000);
-    await asks[0]!.answer({ ...OTHERS, remainingMs: 300 });
-    await vi.advanceTimersByTimeAsync(301);
-    await asks[1]!.answer({ ...OTHERS, placeWasLost: true });
-    expect(asked()).toEqual([0, 0, 1, 2]);
-  });
-
-  it.each<[string, AcquireOutcome]>([
-    ['had lost its place', { ...OTHERS, placeWasLost: true }],
-    ['could not ask', DOWN],
-  ])('in fair mode has the others look at once when the first call %s', async (_what, outcome) => {
-    const { asks, asked } = await waitingThree();
-    await vi.advanceTimersByTimeAsync(1_000);
-    await asks[0]!.answer(outcome);
-    expect(asked()).toEqual([0, 1, 2]);
-  });
-
-  it('in fair mode has only the next call look when the first gave up before it could ask', async () => {
-    const { asks, asked, controllers } = await waitingThree();
-    await vi.advanceTimersByTimeAsync(1_000);
-    controllers[0]!.abort('gone');
-    await asks[0]!.answer(DOWN);
-    expect(asked()).toEqual([0, 1]);
-  });
-
-  it('in fair mode has a call take the lock that the first one finds granted to it', async () => {
-    const { asks, asked, calls, granted, owners } = await waitingThree();
-    await vi.advanceTimersByTimeAsync(1_000);
-    await asks[0]!.answer({ ...OTHERS, owner: owners[2] });
-    await asks[1]!.answer(granted());
-    expect(asked()).toEqual([0, 2]);
-    expect(calls[2]!.lease?.state).toBe('held');
-  });
-
-  it('in fair mode has the next call look at once when the first finds that the lock is its own', async () => {
-    const { asks, asked, granted } = await waitingThree();
-    await vi.advanceTimersByTimeAsync(1_000);
-    await asks[0]!.answer(granted());
-    expect(asked()).toEqual([0, 1]);
-  });
-
-  it('in fair mode gives up one place when one gives up', async () => {
-    const controller = new AbortController();
-    const { asks, log, acquire, queues } = setUp({}, true, FAIR);
+    const { asks, acquire, listens } = setUp({}, true, byArrival(1));
     acquire();
-    acquire({ signal: controller.signal });
-    for (const ask of [...asks]) await ask.answer(OTHERS);
-    log.length = 0;
-    controller.abort('gone');
-    expect(log).toEqual([`leave ${asks[1]!.claim.owner}`]);
-    expect(queues.waiting(KEY)).toBe(1);
+    await asks[0]!.answer(OTHERS);
+    listens();
+    listens(); // the answer may be older than that
+    await asks[1]!.answer(OTHERS);
+    expect(asks.map(({ claim }) => claim.owner)).toEqual(Array(3).fill(asks[0]!.claim.owner));
   });
 
-  it('in fair mode looks no more for a key when all calls have given up', async () => {
-    const { asks, controllers, queues } = await waitingThree();
-    for (const each of controllers) each.abort('gone');
-    await vi.advanceTimersByTimeAsync(2 * OTHERS_CHECK_MS);
-    expect([asks, queues.size, vi.getTimerCount()]).toEqual([[], 0, 0]);
+  it('in fair mode asks on behalf of its first call alone, under the time when that came [G623]', async () => {
+    const { asks, acquire, listening } = setUp({}, true, byArrival(1));
+    listening.isOn = true;
+    const controller = new AbortController();
+    acquire({ signal: controller.signal });
+    await vi.advanceTimersByTimeAsync(10);
+    acquire();
+    await asks[0]!.answer(OTHERS);
+    expect(asks).toHaveLength(1);
+    controller.abort('gone');
+    await vi.advanceTimersByTimeAsync(CHECK_MS);
+    const arrivedAt = asks.map(({ waiting }) => waiting!.arrivedAt);
+    expect(arrivedAt).toEqual([arrivedAt[0], arrivedAt[0]! + 10]);
+  });
+
+  it.each([
+    ['1 ms', 1, [1, 2, 3]],
+    ['none', 0, [1, 2]],
+  ])(
+    'in fair mode passes the lock on to those who came before all that wait elsewhere, and later by the slack (%s) [G624]',
+    async (_slack, slackMs, served) => {
+      const { asks, log, acquire, granted, release } = setUp({}, true, byArrival(slackMs));
+      const from = performance.now();
+      const calls = [acquire()];
+      for (const afterMs of [10, 1, 10]) {
+        await vi.advanceTimersByTimeAsync(afterMs);
+        calls.push(acquire());
+      }
+      await asks[0]!.answer(granted(4, performance.now(), from + 10));
+      log.length = 0;
+      for (const call of calls) if (call.lease) await release(call.lease);
+      expect(calls.flatMap(({ lease }) => lease?.fencingToken ?? [])).toEqual(served);
+      expect(log).toEqual([`release ${asks[0]!.claim.owner}`, 'ask']);
+    },
+  );
+
+  it('in fair mode passes the lock on within the slack for cohortMs only, and for as long as it takes to those who came before [G625]', async () => {
+    for (const [boundMs, served] of [
+      [0, 1],
+      [1, 2],
+    ] as const) {
+      const { asks, acquire, granted, release } = setUp({ cohortMs: 100 }, true, byArrival(1));
+      const from = performance.now();
+      const first = acquire();
+      await vi.advanceTimersByTimeAsync(1);
+      const second = acquire();
+      await asks[0]!.answer(granted(4, performance.now(), from + boundMs));
+      await vi.advanceTimersByTimeAsync(101);
+      await release(first.lease);
+      expect([first, second].filter(({ lease }) => lease)).toHaveLength(served);
+    }
+  });
+
+  it('in fair mode gives a lock back that its first call has waited for, and asks under the time of the next, before whom others come', async () => {
+    const { asks, log, acquire, granted } = setUp({}, true, byArrival(1));
+    const controller = new AbortController();
+    const from = performance.now();
+    acquire({ signal: controller.signal });
+    await vi.advanceTimersByTimeAsync(50);
+    const next = acquire();
+    controller.abort('gone');
+    await asks[0]!.answer(granted(1, performance.now(), from + 20));
+    expect(next.lease).toBeUndefined();
+    expect(log).toEqual(['ask', `release ${asks[0]!.claim.owner}`, 'ask']);
+    expect(asks[1]!.waiting!.arrivedAt).toBe(from + 50);
+    await asks[1]!.answer(granted(1, performance.now(), from + 20)); // it was asked for under this time: nobody came earlier
+    expect(next.lease?.state).toBe('held');
+  });
+
+  it('looks no more for a key when all calls have given up', async () => {
+    const controller = new AbortController();
+    const { asks, acquire, queues } = setUp({}, true, byArrival(1));
+    for (let call = 0; call < 3; call++) acquire({ signal: controller.signal });
+    await asks[0]!.answer(OTHERS);
+    controller.abort('gone');
+    await vi.advanceTimersByTimeAsync(5 * CHECK_MS);
+    expect([asks.length, queues.size, vi.getTimerCount()]).toEqual([1, 0, 0]);
   });
 });
 

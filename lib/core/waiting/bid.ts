@@ -1,0 +1,232 @@
+import { monotonic } from '../time/clock.js';
+import type { AcquireOutcome, AcquireRequest, LockBackend, Place, WaitListener } from '../backend/lock-backend.js';
+import { BackOff } from './back-off.js';
+import { CHECK_MS, type Check, type Checks } from './checks.js';
+import type { Order } from './order.js';
+
+/** A wait until the holder's lease ends must find it ended. */
+const AFTER_EXPIRY_MS = 1;
+
+/** What the bids of a service have in common. */
+export interface BidParts extends WaitListener {
+  readonly backend: LockBackend;
+  readonly now: () => number;
+  readonly order: Order;
+  /** Makes the owner values of attempts, and the tickets of places. */
+  readonly nextOwner: () => string;
+  /** By the ticket of its place. */
+  readonly byTicket: Map<string, Bid>;
+  readonly checks: Checks;
+  /** A bid that waits, or rests, is to ask again; or one that asks has been doing so for `CHECK_MS`. */
+  onDue(bid: Bid): void;
+}
+
+/** What a bid asks for. */
+export interface BidTerms {
+  readonly ttlMs: number;
+  /** For how many turns of calls of this process. With a place in the queue where it is given, if the lock is not free. */
+  readonly turns?: number;
+  /** When the first call that waits came, by the monotonic clock. */
+  readonly firstArrivedAt: number;
+}
+
+/**
+ * The bid of a process for one lock, among those of all processes: it makes one attempt at a time on behalf of the first call that
+ * waits, and keeps the place in the queue of the store between them. It is passive: its line makes the attempts that it describes.
+ *
+ * ```
+ * asking  ──▶ queued    refused: it asks again when it is woken, or when its pause is over
+ * asking  ──▶ resting   the vote was split: chance alone must decide who is first, so only time ends its pause
+ * queued  ──▶ asking
+ * resting ──▶ asking
+ * ```
+ */
+export class Bid implements Check {
+  list?: { remove(check: Check): void };
+  next?: Check;
+  previous?: Check;
+  dueAt = 0;
+  #state: 'asking' | 'queued' | 'resting' = 'asking';
+  #attemptedAt = 0;
+  #place?: Place;
+  /** When the place was first asked for, by the monotonic clock. */
+  #placeAskedAt = 0;
+  /** Whether the store is known to have the place in its queue. */
+  #isQueued = false;
+  /** Grants that a message tells of were made later than this, by the clock of the service. */
+  #trustedSince?: number;
+  /** A grant that was made to this place earlier may still be told of: messages are confirmed. */
+  #isDoubtful = false;
+  #connection?: unknown;
+  #latestToken?: number;
+  /** Whether it was woken since it last began to ask: the answer in flight may be older than that. */
+  #isWoken = false;
+  /** Whether it was woken before it last began to ask. */
+  #wasWoken = false;
+  #timer?: NodeJS.Timeout;
+  #backOff?: BackOff;
+
+  constructor(
+    readonly key: string,
+    private readonly parts: BidParts,
+  ) {}
+
+  get isAsking(): boolean {
+    return this.#state === 'asking';
+  }
+
+  /** Whether it waits for its turn. */
+  get isQueued(): boolean {
+    return this.#state === 'queued';
+  }
+
+  /** Its place in the queue of the store, if it has one there, or would have by its next attempt. */
+  get place(): Place | undefined {
+    return this.#place;
+  }
+
+  /** When its latest attempt was about to be sent. */
+  get attemptedAt(): number {
+    return this.#attemptedAt;
+  }
+
+  /** The earliest time from which a lock counts that was handed over to it; undefined when that is not certain. */
+  get trustedSince(): number | undefined {
+    return this.#trustedSince;
+  }
+
+  /** How far the tokens of the store had come when it last answered. */
+  get latestToken(): number | undefined {
+    return this.#latestToken;
+  }
+
+  /** Begins an attempt. */
+  ask({ ttlMs, turns, firstArrivedAt }: BidTerms): AcquireRequest {
+    const { backend, now, nextOwner, order } = this.parts;
+    const { waitQueue } = backend;
+    this.#stopWaiting();
+    this.#state = 'asking';
+    this.#wasWoken = this.#isWoken;
+    this.#isWoken = false;
+    const place = turns === undefined || !waitQueue ? undefined : this.#takePlace(turns, firstArrivedAt);
+    const owner = place && waitQueue?.handsOver ? place.ticket : nextOwner();
+    this.#attemptedAt = now();
+    return { key: this.key, owner, ttlMs, place, turns, inOrder: order.isByArrival };
+  }
+
+  /** Its attempt was answered. */
+  answered(outcome: AcquireOutcome): void {
+    this.list?.remove(this);
+    switch (outcome.status) {
+      case 'acquired':
+        // The grant came without a message.
+        if (this.#isQueued && !this.#wasWoken) this.parts.backend.waitQueue?.checkListening(this.key);
+        this.#dropPlace();
+        break;
+      case 'contended':
+        this.#noteTrust(outcome);
+        this.#isQueued ||= outcome.queued;
+        this.#latestToken = outcome.latestToken;
+        break;
+      case 'unavailable':
+        this.#leavePlace();
+        break;
+    }
+  }
+
+  /**
+   * Prepares to wait after a refusal.
+   * @returns for how long, in milliseconds, `Infinity`: until it is woken, or checked; undefined when it has to ask again at once
+   */
+  pauseMs(refusal: Extract<AcquireOutcome, { status: 'contended' }>, answeredAt: number): number | undefined {
+    const { remainingMs, queued } = refusal;
+    const { waitQueue } = this.parts.backend;
+    if (waitQueue && !waitQueue.isListening(this.key)) waitQueue.listen(this.key, this.parts);
+    const isListening = waitQueue?.isListening(this.key) ?? false;
+    // A bid without a place in the queue is not woken: it takes one at once.
+    if (this.#isWoken || (!this.#place && isListening && remainingMs !== undefined)) return undefined;
+    if (!queued || !isListening || remainingMs === undefined)
+      return (this.#backOff ??= new BackOff()).next(remainingMs, answeredAt - this.#attemptedAt);
+    const leaseEndsMs = Math.max(0, remainingMs) + AFTER_EXPIRY_MS;
+    return leaseEndsMs < CHECK_MS ? leaseEndsMs : Infinity;
+  }
+
+  /**
+   * Waits until it is woken, or its pause is over.
+   * @param isSplit the vote was split: only the time ends the pause
+   */
+  wait(pauseMs: number, isSplit: boolean): void {
+    if (pauseMs === Infinity) this.parts.checks.add(this);
+    else this.#timer = setTimeout(Bid.#pauseIsOver, pauseMs, this);
+    this.#state = isSplit ? 'resting' : 'queued';
+  }
+
+  onDue(): void {
+    this.parts.onDue(this);
+  }
+
+  /** Its turn may have come. @returns whether it waits for that; otherwise it is remembered for the answer in flight */
+  wake(): boolean {
+    this.#isWoken = true;
+    return this.#state === 'queued';
+  }
+
+  /** The lock that it waited for is its own. */
+  won(): void {
+    this.#stopWaiting();
+    this.#dropPlace();
+  }
+
+  /** No call is left that it could ask for. */
+  withdraw(): void {
+    this.#stopWaiting();
+    this.#leavePlace();
+  }
+
+  #stopWaiting(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.list?.remove(this);
+  }
+
+  // One function for all, as a closure for each bid is memory that lives as long as it waits.
+  static readonly #pauseIsOver = (bid: Bid): void => bid.onDue();
+
+  /** @returns the place as it is asked for now: its time, and whether it was taken, may be others in the next attempt */
+  #takePlace(turns: number, firstArrivedAt: number): Place {
+    const { byTicket, nextOwner, order } = this.parts;
+    if (!this.#place) {
+      this.#placeAskedAt = monotonic();
+      const ticket = nextOwner();
+      this.#place = { ticket, turns, arrivedAt: 0, isTaken: false };
+      byTicket.set(ticket, this);
+    }
+    const arrivedAt = order.placeAt(firstArrivedAt, this.#placeAskedAt);
+    return (this.#place = { ...this.#place, arrivedAt, isTaken: this.#isQueued });
+  }
+
+  /**
+   * An attempt that was refused while its place stood in the queue says that no grant had been made to the place before: whichever a
+   * message tells of later was made after that attempt was sent. Not so if it may have run before, if the place was gone,
+   * as it may have been granted the lock, or if another connection answers, perhaps of another server.
+   */
+  #noteTrust({ queued, placeWasLost, isRepeated, connection }: Extract<AcquireOutcome, { status: 'contended' }>): void {
+    if (!queued) return;
+    const isOther = this.#isQueued && connection !== this.#connection;
+    this.#isDoubtful ||= placeWasLost === true || isRepeated === true || isOther;
+    this.#connection = connection;
+    this.#trustedSince = this.#isDoubtful ? undefined : this.#attemptedAt;
+  }
+
+  #leavePlace(): void {
+    if (this.#place && this.#isQueued) this.parts.backend.waitQueue?.leave(this.key, this.#place);
+    this.#dropPlace();
+  }
+
+  #dropPlace(): void {
+    if (!this.#place) return;
+    this.parts.byTicket.delete(this.#place.ticket);
+    this.#place = this.#connection = this.#trustedSince = undefined;
+    this.#isQueued = this.#isDoubtful = false;
+  }
+}

@@ -1,0 +1,405 @@
+import type { AcquireOutcome, AcquireRequest, Grant, HandOver, ReleaseOutcome } from '../backend/lock-backend.js';
+import { LockUnavailableError, type NodeError } from '../../api/errors.js';
+import type { LockGrant } from '../../api/events.js';
+import type { Lease } from '../lease/lease.js';
+import type { Leases } from '../lease/leases.js';
+import type { InFlight } from '../time/in-flight.js';
+import { validityMs } from '../time/clock.js';
+import { setImmediate } from '../time/event-loop.js';
+import { onAbort } from './abort-listener.js';
+import { Bid, type BidParts } from './bid.js';
+import { CHECK_MS } from './checks.js';
+import type { Passing } from './order.js';
+import { answeredTooLate, closed, contended, timedOut, type HolderSeen, type Knowledge } from './refusals.js';
+import { timeOf, WaiterList, type Closing, type Waiter } from './waiter.js';
+
+/** The bounds of the waiting in one process. */
+export interface LineLimits {
+  readonly marginMs: number;
+  readonly maxWaiters: number;
+  readonly cohortPasses: number;
+  readonly cohortMs: number;
+}
+
+/** What the lines of a service have in common. */
+export interface LineParts extends BidParts {
+  readonly limits: LineLimits;
+  readonly leases: Pick<Leases, 'add' | 'pass' | 'check'>;
+  /** Counts the attempts whose answer is still to come. */
+  readonly inFlight: InFlight;
+  /** Whether a call of this process had to wait for the key a moment ago. */
+  wasContested(key: string): boolean;
+  /** Called when another process holds the key, or held it until now. */
+  noteContested(key: string): void;
+  /** Called by a line of which nothing is wanted or held any more. */
+  forget(key: string): void;
+}
+
+/** A grant that some calls of this process use, one after the other. */
+interface Share extends Passing {
+  readonly grant: Grant;
+  nextToken: number;
+  readonly lastToken: number;
+}
+
+/** A lock that was handed over is begun with if it stands for this part of its time longer: enough to be extended. */
+const BEGIN_WITH = 0.45;
+/** A lock is passed on only in this first part of its lease: its next holder must not begin with a lease that ends. */
+const PASSED_WITHIN = 1 / 3;
+/** The same for a grant that is just being extended, much of which may be over. */
+const PASSED_MEANWHILE = 2 / 3;
+
+/**
+ * All calls of this process that want one lock, in the order of their arrival, and what they hold of it: one lease, or one bid that
+ * asks the store on behalf of the first of them. A lock that is granted is passed on among the calls for a while: lock cohorting
+ * (Dice, Marathe, Shavit, PPoPP 2012). The store tells who waits elsewhere, and the order of the service what follows from that.
+ */
+export class Line {
+  readonly #waiters = new WaiterList();
+  #bid?: Bid;
+  #lease?: Lease;
+  /** What the lease is one of. */
+  #share?: Share;
+  #seen?: HolderSeen;
+
+  constructor(
+    private readonly key: string,
+    private readonly lines: LineParts,
+  ) {}
+
+  get lease(): Lease | undefined {
+    return this.#lease;
+  }
+
+  /** How many calls wait. */
+  get size(): number {
+    return this.#waiters.size;
+  }
+
+  /** Whether an attempt is of use: asked when it has waited in this process, and is about to be sent. */
+  get isWanted(): boolean {
+    return this.#waiters.size > 0;
+  }
+
+  eachWaiter(call: (waiter: Waiter) => void): void {
+    for (let waiter = this.#waiters.first; waiter; waiter = waiter.next) call(waiter);
+  }
+
+  join(waiter: Waiter): void {
+    const { backend, limits } = this.lines;
+    const mayBeFree = this.#mayBeFree;
+    if (!mayBeFree && waiter.triesOnce) {
+      waiter.refuse(contended(waiter, this.#known));
+      return;
+    }
+    // A call that asks for a lock that may be free does not wait yet.
+    if (this.#waiters.size >= limits.maxWaiters + (mayBeFree ? 1 : 0)) {
+      waiter.refuse(contended(waiter, this.#known, limits.maxWaiters));
+      return;
+    }
+    const asks = !this.#bid && !this.#lease;
+    if (waiter.closing.phase !== 'open' && (!mayBeFree || !asks)) {
+      waiter.refuse(closed(this.key));
+      return;
+    }
+    this.#waiters.push(waiter);
+    // Most calls are answered soon: one that asks at once gets its timer when that has taken as long as a check.
+    const isLong = !waiter.wasRefused && timeOf(waiter.request, backend) >= CHECK_MS;
+    if (!asks || !isLong || waiter.request.signal) this.#limit(waiter);
+    if (asks && !waiter.isSettled) this.#ask();
+  }
+
+  /** Passes the lock on, or gives it back: its holder is done. @returns whether it was passed on */
+  giveBack(lease: Lease, done: (outcome: ReleaseOutcome) => void): boolean {
+    if (this.#lease === lease) this.#lease = undefined;
+    const next = this.#waiters.first;
+    if (next && this.#canPassOn(lease, next)) {
+      this.#grant(next, this.lines.leases.pass(lease, this.#share!.nextToken++), 'passed');
+      return true;
+    }
+    this.#noteTaken();
+    this.#handBack(lease.grant, done, lease.keptForMs);
+    return false;
+  }
+
+  onLost(lease: Lease): void {
+    if (this.#lease !== lease) return;
+    this.#lease = undefined;
+    this.#noteTaken();
+    this.#goOn();
+  }
+
+  /** Called when the lock may have been taken by force from this owner: asks the store, and passes nothing on until then. */
+  onTaken(owner: string): void {
+    if (this.#lease?.grant.owner !== owner) return;
+    this.#share = undefined;
+    this.lines.leases.check(this.#lease);
+  }
+
+  /** Calls that may not wait any more are refused. A call that asks for a lock that may be free does not wait yet. */
+  refuseWaiting(closing: Closing): void {
+    const asking = this.#mayBeFree && this.#bid ? this.#waiters.first : undefined;
+    for (const waiter of this.#waiters.filter((each) => each.closing === closing && each !== asking))
+      this.#giveUp(waiter, closed(this.key));
+  }
+
+  /** Messages arrive from now on: the turn of a bid with a place may have come before. */
+  onListening(): void {
+    const bid = this.#bid;
+    if (bid?.place && bid.wake()) this.lines.checks.hurry([bid]);
+  }
+
+  /** The turn of the bid, which waits, may have come. @param handOver the lock was handed over to it */
+  onTurn(handOver?: HandOver): void {
+    if (!handOver || !this.#beginWith(handOver)) this.#ask();
+  }
+
+  /** The bid, which waits or rests, is to ask again; or it has been asking for a while. */
+  onDue(): void {
+    const first = this.#waiters.first;
+    if (!this.#bid!.isAsking) this.#ask();
+    else if (first) this.#limit(first);
+  }
+
+  /** @param givenBack a grant that is given back in the same step, and who is told the outcome */
+  #ask(givenBack?: { grant: Grant; released: (outcome: ReleaseOutcome) => void }): void {
+    const { backend, checks, inFlight, now, order } = this.lines;
+    const first = this.#waiters.first!;
+    const bid = (this.#bid ??= new Bid(this.key, this.lines));
+    if (this.#seen) this.#seen.askedAt ??= now();
+    // An attempt that will probably win, or has no call behind it, does without a place, which costs arguments.
+    const hasCompany = this.#seen !== undefined || this.#waiters.size > 1;
+    const mayWait = hasCompany || (!first.triesOnce && this.lines.wasContested(this.key));
+    const takesPlace = bid.place !== undefined || (order.isByArrival ? !first.triesOnce : mayWait);
+    const { ttlMs } = first.request;
+    const turns = takesPlace ? this.#turns(first) : undefined;
+    const request = bid.ask({ ttlMs, turns, firstArrivedAt: first.arrivedAt });
+    if (!first.isLimited) checks.add(bid);
+    inFlight.begin();
+    const done = (outcome: AcquireOutcome) => {
+      const arrivedAt = bid.place?.arrivedAt;
+      bid.answered(outcome);
+      this.#conclude(bid, request, outcome, arrivedAt);
+      inFlight.end();
+    };
+    if (givenBack) backend.waitQueue!.turn!(givenBack.grant, givenBack.released, request, done);
+    else backend.acquire({ ...request, asker: this }, done);
+  }
+
+  /** For how many turns a grant is asked for: those of the calls that wait. */
+  #turns(first: Waiter): number {
+    if (first.request.cohort === false) return 1;
+    return 1 + Math.min(this.lines.limits.cohortPasses, this.#waiters.size - 1);
+  }
+
+  /**
+   * Begins with a lock that was handed over, while its lease is extended: docs/adr/0018-begin-with-the-grant.md. A grant is
+   * confirmed first if it is for a call whose lease is not extended, when too little is left, and when the store cannot have
+   * minted its tokens yet.
+   * @returns whether it did
+   */
+  #beginWith(handOver: HandOver): boolean {
+    const { trustedSince, place, latestToken } = this.#bid!;
+    const first = this.#waiters.first!;
+    const { limits, now } = this.lines;
+    const { ttlMs, watchdog } = first.request;
+    if (trustedSince === undefined || !place || !watchdog) return false;
+    const grantLeftMs = trustedSince + validityMs(handOver.ttlMs, limits.marginMs) - now();
+    const leftMs = Math.min(grantLeftMs, validityMs(ttlMs, limits.marginMs));
+    if (leftMs < handOver.ttlMs * BEGIN_WITH) return false;
+    const grant = handOver.grantOf(this.key, latestToken, place.turns);
+    if (!grant) return false;
+    this.#bid!.won();
+    this.#bid = undefined;
+    if (this.#mayBegin(first, grant, place.arrivedAt)) this.#begin(first, grant, handOver.ttlMs, trustedSince, ttlMs);
+    else this.#handBack(grant);
+    return true;
+  }
+
+  /** @param arrivedAt when the place counts as taken that was asked with, if one was */
+  #conclude(bid: Bid, request: AcquireRequest, outcome: AcquireOutcome, arrivedAt: number | undefined): void {
+    switch (outcome.status) {
+      case 'acquired':
+        this.#bid = undefined;
+        this.#acquired(request, outcome, arrivedAt);
+        break;
+      case 'contended':
+        this.#contended(bid, outcome);
+        break;
+      case 'unavailable':
+        this.#unavailable(bid, outcome.causes);
+        break;
+    }
+    this.#goOn();
+  }
+
+  #acquired(
+    { ttlMs }: AcquireRequest,
+    { grant, sentAt }: Extract<AcquireOutcome, { status: 'acquired' }>,
+    arrivedAt: number | undefined,
+  ): void {
+    const { limits, now } = this.lines;
+    const answeredAt = now();
+    const isOfUse = answeredAt < sentAt + validityMs(ttlMs, limits.marginMs);
+    const first = this.#waiters.first;
+    if (isOfUse && first?.request.ttlMs === ttlMs && this.#mayBegin(first, grant, arrivedAt)) {
+      this.#begin(first, grant, ttlMs, sentAt);
+      return;
+    }
+    // The call that it was for has given up, and the next one wants another ttl, or came later than others elsewhere; or nothing is
+    // left of the lease: this process was paused, or the store is slower than the ttl.
+    if (!isOfUse && first?.remainingMs === 0)
+      this.#refuse(first, answeredTooLate(this.key, ttlMs, answeredAt - sentAt));
+    else if (first) this.#limit(first);
+    this.#handBack(grant);
+  }
+
+  #contended(bid: Bid, refusal: Extract<AcquireOutcome, { status: 'contended' }>): void {
+    const { owner, remainingMs, isKept } = refusal;
+    const answeredAt = this.lines.now();
+    this.#seen = { owner, endsAt: remainingMs === undefined ? undefined : answeredAt + remainingMs, isKept };
+    this.lines.noteContested(this.key);
+    this.#refuseTriers();
+    const { first } = this.#waiters;
+    if (first && first.closing.phase !== 'open') this.#refuse(first, closed(this.key));
+    else if (first) this.#limit(first);
+    if (this.#waiters.size === 0) {
+      this.#withdraw(bid);
+      return;
+    }
+    const pauseMs = bid.pauseMs(refusal, answeredAt);
+    if (pauseMs === undefined) this.#ask();
+    else bid.wait(pauseMs, remainingMs === undefined);
+  }
+
+  /** The calls behind a failed attempt do not make the same one again, or a queue would fail one by one. */
+  #unavailable(bid: Bid, causes: readonly NodeError[]): void {
+    for (const waiter of this.#waiters.filter(({ startedAt }) => startedAt <= bid.attemptedAt)) {
+      this.#refuse(waiter, LockUnavailableError.from('acquired', this.key, causes));
+    }
+    if (this.#waiters.size > 0) this.#ask();
+    else this.#withdraw(bid);
+  }
+
+  /** Gives a grant back, and asks for the next call: in one step, where the store can. */
+  #handBack(grant: Grant, released: (outcome: ReleaseOutcome) => void = ignore, keptForMs = 0): void {
+    const { backend } = this.lines;
+    if (this.#waiters.size > 0 && keptForMs === 0 && backend.waitQueue?.turn) {
+      this.#ask({ grant, released });
+      return;
+    }
+    backend.release(grant, released, keptForMs);
+    this.#goOn();
+  }
+
+  /** Whether the first call may have a grant: the one that it was asked for may have given up, and others elsewhere come before the next. */
+  #mayBegin({ arrivedAt }: Waiter, { nobodyBefore = -Infinity }: Grant, placeAt = arrivedAt): boolean {
+    const { now, order } = this.lines;
+    return order.mayServe({ nobodyBefore: Math.max(nobodyBefore, placeAt), until: Infinity }, arrivedAt, now());
+  }
+
+  #begin(first: Waiter, grant: Grant, ttlMs: number, sentAt: number, extendTo?: number): void {
+    const { leases, limits, now } = this.lines;
+    const { fencingToken, lastToken = fencingToken, nobodyBefore } = grant;
+    const isShared = fencingToken !== undefined && first.request.cohort !== false;
+    this.#share = isShared
+      ? { grant, nextToken: fencingToken + 1, lastToken: lastToken!, nobodyBefore, until: now() + limits.cohortMs }
+      : undefined;
+    const lease = leases.add(grant, fencingToken, ttlMs, sentAt, first.request.watchdog, extendTo);
+    this.#grant(first, lease, extendTo !== undefined || this.#seen ? 'waited' : 'free');
+    this.#refuseTriers();
+  }
+
+  #grant(waiter: Waiter, lease: Lease, how: LockGrant): void {
+    this.#waiters.remove(waiter);
+    if (this.#seen?.owner !== undefined) this.lines.noteContested(this.key); // until now: the refusal may have been long ago
+    this.#seen = undefined;
+    lease.label = waiter.label;
+    this.#lease = lease;
+    waiter.grant(lease, how);
+  }
+
+  #refuse(waiter: Waiter, reason: unknown): void {
+    if (!waiter.list) return; // a lock that was found lost meanwhile made it give up; or it is being granted
+    this.#waiters.remove(waiter);
+    waiter.refuse(reason);
+  }
+
+  #giveUp(waiter: Waiter, reason: unknown): void {
+    this.#refuse(waiter, reason);
+    this.#goOn();
+  }
+
+  /** Calls that try once have found others before them. */
+  #refuseTriers(): void {
+    if (this.#waiters.triers === 0 || this.#mayBeFree) return;
+    for (const waiter of this.#waiters.filter(({ triesOnce }) => triesOnce))
+      this.#refuse(waiter, timedOut(waiter, this.#known));
+  }
+
+  /** Lets a call give up when its time is over, or when its signal aborts. */
+  #limit(waiter: Waiter): void {
+    if (waiter.isLimited || waiter.isSettled) return;
+    const { signal } = waiter.request;
+    const remainingMs = Math.max(0, timeOf(waiter.request, this.lines.backend) - waiter.waitedMs);
+    waiter.limitBy(
+      setTimeout(Line.#timeIsOver, Math.ceil(remainingMs), this, waiter),
+      signal && onAbort(signal, () => this.#giveUp(waiter, signal.reason)),
+    );
+    if (signal?.aborted) this.#giveUp(waiter, signal.reason);
+  }
+
+  // One function for all lines, as a closure for each waiter is memory that lives as long as it waits.
+  // After a pause of this process timers run first: answers that arrived meanwhile are read before the call is refused.
+  static readonly #timeIsOver = (line: Line, waiter: Waiter): void =>
+    void setImmediate(() => {
+      if (!waiter.isSettled) line.#giveUp(waiter, timedOut(waiter, line.#known));
+    });
+
+  /** A lease that is not extended, or has another ttl, has to be one of its own; one that is kept, or was to be, stands longer. */
+  #canPassOn(lease: Lease, { request, arrivedAt }: Waiter): boolean {
+    const share = this.#share;
+    if (share?.grant !== lease.grant || request.cohort === false) return false;
+    if (!request.watchdog || request.ttlMs !== lease.ttlMs) return false;
+    const { sentAt, deadline, isUnsettled, provisionalTtlMs, askedForMs, standsTooLong } = lease;
+    const isProvisional = provisionalTtlMs !== undefined;
+    if ((isUnsettled && !isProvisional) || askedForMs > 0 || standsTooLong) return false;
+    const now = this.lines.now();
+    if (share.nextToken > share.lastToken || !this.lines.order.mayServe(share, arrivedAt, now)) return false;
+    return now < sentAt + (deadline - sentAt) * (isProvisional ? PASSED_MEANWHILE : PASSED_WITHIN);
+  }
+
+  /** Whether the lock may be free, as far as is known. */
+  get #mayBeFree(): boolean {
+    return !this.#seen && !this.#lease;
+  }
+
+  #withdraw(bid: Bid): void {
+    bid.withdraw();
+    this.#bid = undefined;
+  }
+
+  /** Notes for the calls behind a holder of this process that the lock was held until now, whatever comes next. */
+  #noteTaken(): void {
+    if (this.#waiters.first) this.#seen = {};
+  }
+
+  /** Called when a call came or went: a line with calls has a lease or a bid, one without calls has no bid. */
+  #goOn(): void {
+    if (this.#waiters.size > 0) {
+      if (!this.#bid && !this.#lease) this.#ask();
+    } else if (this.#bid && !this.#bid.isAsking) this.#withdraw(this.#bid);
+    if (this.#waiters.size === 0 && !this.#bid && !this.#lease) this.lines.forget(this.key);
+  }
+
+  get #known(): Knowledge {
+    const { backend, now } = this.lines;
+    // Asking may find a lease lost of which `onLost` is still to come: the lock was held until now.
+    const lease = this.#lease?.isAlive ? this.#lease : undefined;
+    const seen = this.#seen ?? (this.#lease ? {} : undefined);
+    return { key: this.key, lease, seen, now: now(), backend };
+  }
+}
+
+/** Ignores the outcome of a release, which the backend repeats. */
+function ignore(): void {}

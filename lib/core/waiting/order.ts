@@ -1,0 +1,38 @@
+/** A grant that calls of this process use one after the other, as far as it counts who else waits. */
+export interface Passing {
+  /** Nobody who waits elsewhere came earlier than this, by the monotonic clock in milliseconds. Undefined: not known. */
+  readonly nobodyBefore?: number;
+  /** Until when it is passed on though others may wait, by the clock of the service. */
+  readonly until: number;
+}
+
+/** Who is served first, of the calls of all processes. */
+export interface Order {
+  /** Whether all calls are served in the order of their arrival: none takes a free lock that another one waits for. */
+  readonly isByArrival: boolean;
+  /** Whether a call of this process may be served before all that wait elsewhere. @param arrivedAt by the monotonic clock */
+  mayServe(passing: Passing, arrivedAt: number, now: number): boolean;
+  /**
+   * When the place of this process in the queue of the store counts as taken, by the monotonic clock.
+   * @param firstArrivedAt when its first call came
+   * @param takenAt when the place was first asked for
+   */
+  placeAt(firstArrivedAt: number, takenAt: number): number;
+}
+
+/** The processes take turns: each passes the lock on for a while, and is last in the queue then. */
+export const ALTERNATING: Order = {
+  isByArrival: false,
+  mayServe: ({ until }, _, now) => now < until,
+  placeAt: (_, takenAt) => takenAt,
+};
+
+/** @param slackMs by how much a call may be served before one that came earlier, so that batches are not cut to pieces */
+export function byArrival(slackMs: number): Order {
+  return {
+    isByArrival: true,
+    mayServe: ({ nobodyBefore = -Infinity, until }, arrivedAt, now) =>
+      arrivedAt <= nobodyBefore || (arrivedAt <= nobodyBefore + slackMs && now < until),
+    placeAt: (firstArrivedAt) => firstArrivedAt,
+  };
+}
