@@ -1,7 +1,9 @@
 import { getEventListeners } from 'node:events';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { LockService } from '../../lib/core/service/lock.service.js';
+import { GRANT_TTL_MS } from '../../lib/stores/redis/scripts/hand-off.js';
 import { openLocks } from '../support/open-locks.js';
+import { untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
 import { scriptCalls } from '../support/script-calls.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
@@ -52,6 +54,21 @@ describe('calls of one process that want the same lock', () => {
     await Promise.all(Array.from({ length: 100 }, () => locks.withLock('hundred', () => {})));
     // The first asks for itself alone; then it is given back and asked for again, for all who wait by then, in one call.
     expect(await scriptCalls(server)).toBe(3);
+  });
+
+  it('have what the first extension says also if the lock was passed on before that was answered [G628]', async () => {
+    const [locks, others] = [await open(), await open()];
+    const holder = await others.acquire('passed on soon');
+    const calls = [locks.acquire('passed on soon'), locks.acquire('passed on soon')];
+    await untilQueued(server, 'passed on soon', 1);
+    await holder.release();
+    const first = await calls[0]!;
+    await first.release(); // in the tick in which it began
+    const second = await calls[1]!;
+    expect(second.owner).toBe(first.owner);
+    await new Promise((resolve) => setTimeout(resolve, 1.5 * GRANT_TTL_MS)); // longer than it was handed over for
+    expect(second.isHeld).toBe(true);
+    expect(await second.release()).toBe(true);
   });
 
   it('each give up at the end of their own waitMs, and say who holds it in this process', async () => {
