@@ -90,7 +90,7 @@ export class LockBench {
     const { grant } = outcome;
     backend.elsewhere.add(key);
     const release = async () => {
-      const { status } = await new Promise<ReleaseOutcome>((resolve) => backend.release(grant, resolve));
+      const { status } = await new Promise<ReleaseOutcome>((resolve) => backend.release(grant, {}, resolve));
       if (status !== 'released') return; // by force, before
       backend.elsewhere.delete(key);
       backend.wake(key);

@@ -231,6 +231,13 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       await backend.forceRelease(kept.key);
     });
 
+    it('a lock that is to be kept until a time that has passed is given back', async () => {
+      const claim = claimOn(freshKey());
+      await granted(backend, claim);
+      expect(await releaseOn(backend, claim, -1)).toEqual({ status: 'released' });
+      expect(await backend.inspect(claim.key)).toBeUndefined();
+    });
+
     it('a lock is kept for longer than its ttl', async () => {
       const kept = claimOn(freshKey(), 15_000);
       await granted(backend, kept);

@@ -7,7 +7,9 @@ import type {
   Holding,
   Listed,
   ListRequest,
+  Releasing,
 } from '../../lib/core/backend/lock-backend.js';
+import { leftMs } from '../../lib/core/time/clock.js';
 import { matcherOf } from '../../lib/core/backend/matcher.js';
 
 interface Entry {
@@ -56,9 +58,10 @@ export class ToyBackend implements PromiseBackend {
     return { status: 'extended' } as const;
   }
 
-  async release({ key, owner }: Grant, keptForMs = 0) {
+  async release({ key, owner }: Grant, { keepUntil }: Releasing) {
     const entry = await this.#seen(key);
     if (entry?.owner !== owner) return { status: 'gone' } as const;
+    const keptForMs = leftMs(keepUntil);
     if (keptForMs > 0) Object.assign(entry, { isKept: true, endsAt: this.now() + keptForMs });
     else this.#entries.delete(key);
     return { status: 'released' } as const;

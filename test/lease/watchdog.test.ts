@@ -39,7 +39,7 @@ class Kennel {
         this.extended.push({ key, at: now() });
         void this.answer(key).then(done);
       },
-      release: (_, done) => void Promise.resolve().then(() => done({ status: 'released' })),
+      release: (_grant, _how, done) => void Promise.resolve().then(() => done({ status: 'released' })),
     };
     const events = new Subject<LockEvent>();
     events.subscribe((event) => this.#note(event));
@@ -51,7 +51,7 @@ class Kennel {
     });
     this.leases.listener = {
       giveBack: ({ grant }, done) => {
-        backend.release!(grant, done);
+        backend.release!(grant, {}, done);
         return false;
       },
       onLost: () => {},

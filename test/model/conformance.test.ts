@@ -103,7 +103,7 @@ async function step(claim: Claim, known: KeyOnNode, kind: number, drawn: number)
     case 4:
       return { real: await extend('restore'), model: SCRIPTS.restore(known, owner, token) };
     case 5:
-      return { real: await answerTo((done) => node.release(claim, done)), model: SCRIPTS.release(known, owner) };
+      return { real: await answerTo((done) => node.release(claim, {}, done)), model: SCRIPTS.release(known, owner) };
     case 6:
       await server.command('DEL', KEYS.lock(key));
       return { real: 'the lock ended', model: [{ fence: known.fence }, 'the lock ended'] };

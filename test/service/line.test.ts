@@ -8,6 +8,7 @@ import type {
   LockBackend,
   Place,
   ReleaseOutcome,
+  Releasing,
   WaitListener,
   WaitQueue,
 } from '../../lib/core/backend/lock-backend.js';
@@ -65,7 +66,7 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true, order = AL
     };
     asks.push({ claim: { owner, ttlMs, asker }, waiting: place && { ...place, tokens: turns }, answer });
   };
-  const release = ({ owner }: Grant, done: (outcome: ReleaseOutcome) => void) => {
+  const release = ({ owner }: Grant, _how: Releasing, done: (outcome: ReleaseOutcome) => void) => {
     log.push(`release ${owner}`);
     done({ status: 'released' });
   };
@@ -79,7 +80,7 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true, order = AL
     },
     checkListening: () => void log.push('check listening'),
     turn: (grant, released, request, done) => {
-      release(grant, released);
+      release(grant, {}, released);
       acquireIn(request, done);
     },
   };

@@ -69,7 +69,8 @@ export function extendOn(backend: LockBackend, claim: Claim): Promise<ExtendOutc
 
 /** One release, as a promise. @param keptForMs how long it is kept instead */
 export function releaseOn(backend: LockBackend, claim: Claim, keptForMs?: number): Promise<ReleaseOutcome> {
-  return new Promise((resolve) => backend.release(grantOf(claim), resolve, keptForMs));
+  const keepUntil = keptForMs === undefined ? undefined : now() + keptForMs;
+  return new Promise((resolve) => backend.release(grantOf(claim), { keepUntil }, resolve));
 }
 
 /** What it was granted, or what somebody would hold who had its owner value. */

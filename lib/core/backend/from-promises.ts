@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { LockUnavailableError, NodeError } from '../../api/errors.js';
-import { driftMs, monotonic } from '../time/clock.js';
+import { driftMs } from '../time/clock.js';
 import { inTime } from '../time/time-limit.js';
 import {
   LONGEST_TTL_MS,
@@ -14,6 +14,7 @@ import {
   type ListRequest,
   type LockBackend,
   type ReleaseOutcome,
+  type Releasing,
   type Taken,
   type WaitQueue,
 } from './lock-backend.js';
@@ -31,8 +32,7 @@ export interface PromiseBackend
     request: AcquireRequest,
   ): Promise<{ status: 'acquired'; grant: Grant } | Exclude<AcquireOutcome, { status: 'acquired' }>>;
   extend(request: ExtendRequest): Promise<{ status: 'extended' } | Exclude<ExtendOutcome, { status: 'extended' }>>;
-  /** @param keptForMs as of `LockBackend`, a whole number; undefined: it is given back */
-  release(grant: Grant, keptForMs?: number): Promise<ReleaseOutcome>;
+  release(grant: Grant, how: Releasing): Promise<ReleaseOutcome>;
 }
 
 /**
@@ -52,8 +52,8 @@ const LONGEST_PAUSE_MS = 3_200;
 class LimitedBackend implements LockBackend {
   /** Until when the store may have what it granted, by the clock. */
   readonly #ends = new WeakMap<Grant, number>();
-  /** What is released again and again, with the time until which it is kept, by the monotonic clock: that never runs ahead. */
-  readonly #unreleased = new Map<Grant, number>();
+  /** What is released again and again. */
+  readonly #unreleased = new Map<Grant, Releasing>();
   readonly #closing = new AbortController();
 
   constructor(
@@ -108,10 +108,9 @@ class LimitedBackend implements LockBackend {
     );
   }
 
-  release(grant: Grant, done: (outcome: ReleaseOutcome) => void, keptForMs = 0): void {
-    const keptUntil = monotonic() + keptForMs;
-    void this.#released(grant, keptUntil).then((outcome) => {
-      if (outcome.status === 'unavailable') this.#repeatRelease(grant, keptUntil);
+  release(grant: Grant, how: Releasing, done: (outcome: ReleaseOutcome) => void): void {
+    void this.#released(grant, how).then((outcome) => {
+      if (outcome.status === 'unavailable') this.#repeatRelease(grant, how);
       done(outcome);
     });
   }
@@ -176,21 +175,18 @@ class LimitedBackend implements LockBackend {
     this.#ends.set(grant, Math.max(this.#ends.get(grant) ?? 0, this.now() + ttlMs + driftMs(ttlMs)));
   }
 
-  #released(grant: Grant, keptUntil: number): Promise<ReleaseOutcome> {
-    const keptForMs = Math.ceil(keptUntil - monotonic());
-    return this.#limited(() => this.backend.release(grant, keptForMs > 0 ? keptForMs : undefined)).catch(
-      (error: unknown) => this.#unavailable(error),
-    );
+  #released(grant: Grant, how: Releasing): Promise<ReleaseOutcome> {
+    return this.#limited(() => this.backend.release(grant, how)).catch((error: unknown) => this.#unavailable(error));
   }
 
   /** In the background, after pauses that grow. */
-  #repeatRelease(grant: Grant, keptUntil = 0): void {
+  #repeatRelease(grant: Grant, how: Releasing = {}): void {
     const endsAt = this.#ends.get(grant) ?? this.now() + LONGEST_TTL_MS;
     const { signal } = this.#closing;
-    this.#unreleased.set(grant, keptUntil);
+    this.#unreleased.set(grant, how);
     const repeat = async () => {
       for (let pauseMs = FIRST_PAUSE_MS; this.now() < endsAt; pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS)) {
-        if ((await this.#released(grant, keptUntil)).status !== 'unavailable') break;
+        if ((await this.#released(grant, how)).status !== 'unavailable') break;
         await delay(pauseMs, undefined, { ref: false, signal });
       }
       this.#unreleased.delete(grant);

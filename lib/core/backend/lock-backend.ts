@@ -43,6 +43,16 @@ export interface ExtendRequest {
   readonly ttlMs: number;
 }
 
+/** How a lock is released. */
+export interface Releasing {
+  /**
+   * Until when, by the monotonic clock, the lock is kept instead of given back; then it ends by itself. While it is kept nobody is
+   * granted it, not even its owner, who cannot extend it either; it is shown as kept, and can be taken by force. A lock that is
+   * to be kept until a time that has passed by when the command is sent is given back, as one without such a time is.
+   */
+  readonly keepUntil?: number;
+}
+
 /** The answer to one attempt. Contention is a value, and so is a fault: the engine decides what to make of it. */
 export type AcquireOutcome =
   | {
@@ -137,12 +147,9 @@ export interface LockBackend {
   extend(request: ExtendRequest, done: (outcome: ExtendOutcome) => void): void;
   /**
    * Repeated in the background until it is confirmed, or the lock has ended by itself. Takes any grant, as `extend` does.
-   * @param keptForMs above 0: the lock is not given back, but kept. It stands for so long, in milliseconds from now and never
-   *   from later than the command is sent, and then ends by itself. Until then nobody is granted it, not even its owner, who
-   *   cannot extend it either; it is shown as kept, and can be taken by force. `released` says that this is confirmed. A
-   *   repetition keeps it for what is left by then; if nothing is left it is released.
+   * `released` says that this, or the keeping, is confirmed.
    */
-  release(grant: Grant, done: (outcome: ReleaseOutcome) => void, keptForMs?: number): void;
+  release(grant: Grant, how: Releasing, done: (outcome: ReleaseOutcome) => void): void;
   /**
    * The known problems of the nodes that keep an attempt waiting.
    * @param silence the problem of a node that is connected, but owes an answer

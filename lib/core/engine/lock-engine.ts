@@ -152,7 +152,7 @@ export class LockEngine {
       const outcome = await new Promise<AcquireOutcome>((resolve) => this.#backend.acquire(request, resolve));
       if (outcome.status === 'acquired') {
         const { grant } = outcome;
-        await new Promise((resolve) => this.#backend.release(grant, resolve));
+        await new Promise((resolve) => this.#backend.release(grant, {}, resolve));
       }
       return outcome.status !== 'unavailable'; // another process may be trying the same
     } catch {

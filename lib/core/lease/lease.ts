@@ -2,7 +2,7 @@ import type { Grant } from '../backend/lock-backend.js';
 import { LockLostError, LockUnavailableError, type LockLostReason, type LockOutcome } from '../../api/errors.js';
 import { quoted } from '../../api/printable.js';
 import type { Linked, LinkedList } from '../time/linked-list.js';
-import { monotonic, validityMs } from '../time/clock.js';
+import { leftMs, monotonic, validityMs } from '../time/clock.js';
 import { abort } from '../time/notify.js';
 
 /**
@@ -95,7 +95,7 @@ export class Lease implements Linked<Lease> {
    * Until when the store keeps it at least, however its work ends. By the monotonic clock: a wall clock that is set ahead ends
    * a lease early, which is safe, but would end this early, too.
    */
-  keptUntil = 0;
+  keepUntil = 0;
   /** The same for each call that does not have its lock yet: it may still give that up. */
   #asked: readonly number[] = NONE;
   /** Until when the store may have it stand, if an extension was for longer than its ttl, by the monotonic clock. */
@@ -194,7 +194,7 @@ export class Lease implements Linked<Lease> {
 
   /** For how long the store is to keep it from now on, whether it is held or not, in milliseconds; 0: no longer than its work. */
   get keptForMs(): number {
-    return leftMs(this.keptUntil);
+    return leftMs(this.keepUntil);
   }
 
   /** For how long the store is to have it stand at least if it is extended now, in milliseconds. */
@@ -216,7 +216,7 @@ export class Lease implements Linked<Lease> {
   askNoMore(until: number, isKept: boolean): void {
     const at = this.#asked.indexOf(until);
     this.#asked = this.#asked.filter((_, index) => index !== at);
-    if (isKept) this.keptUntil = Math.max(this.keptUntil, until);
+    if (isKept) this.keepUntil = Math.max(this.keepUntil, until);
   }
 
   get remainingMs(): number {
@@ -338,7 +338,7 @@ export class Lease implements Linked<Lease> {
   }
 
   get #askedUntil(): number {
-    return this.#asked.length === 0 ? this.keptUntil : Math.max(this.keptUntil, ...this.#asked);
+    return this.#asked.length === 0 ? this.keepUntil : Math.max(this.keepUntil, ...this.#asked);
   }
 
   get #hasEnded(): boolean {
@@ -355,8 +355,4 @@ export class Lease implements Linked<Lease> {
     }
     return true;
   }
-}
-
-function leftMs(until: number): number {
-  return until === 0 ? 0 : Math.max(0, Math.ceil(until - monotonic()));
 }

@@ -5,7 +5,7 @@ import type { LockEvent } from '../../api/events.js';
 import { Labels } from '../keys/labels.js';
 import { checkTtl } from '../options/call-options.js';
 import { setImmediate } from '../time/event-loop.js';
-import { monotonic, validityMs } from '../time/clock.js';
+import { leftMs, monotonic, validityMs } from '../time/clock.js';
 import { Lease, type LeaseOwner } from './lease.js';
 import { Watchdog, type WatchdogListener } from './watchdog.js';
 
@@ -169,12 +169,12 @@ export class Leases implements LeaseOwner, WatchdogListener {
     // In this order and at once: no extension is sent, and no waiter let in, behind the release.
     this.#watchdog.unwatch(lease);
     lease.release();
-    const { keptForMs } = lease;
+    const { keepUntil } = lease;
     const heldMs = this.#heldMs(lease);
     let isPassedOn = false;
     const givenBack = new Promise<boolean>((resolve) => {
       isPassedOn = this.listener.giveBack(lease, (outcome) =>
-        resolve(this.#released(lease, outcome, heldMs, keptForMs)),
+        resolve(this.#released(lease, outcome, heldMs, keepUntil)),
       );
     });
     this.#reportIdle();
@@ -220,9 +220,9 @@ export class Leases implements LeaseOwner, WatchdogListener {
   end(): void {
     for (const lease of this.#watchdog.leases) lease.lose('shutdown');
     this.settle();
-    for (const [timer, { grant, keptForMs }] of this.#afterwards) {
+    for (const [timer, { grant, keepUntil }] of this.#afterwards) {
       clearTimeout(timer);
-      this.#backend.release(grant, ignore, keptForMs);
+      this.#backend.release(grant, { keepUntil }, ignore);
     }
     this.#afterwards.clear();
     this.#watchdog.stop();
@@ -238,7 +238,7 @@ export class Leases implements LeaseOwner, WatchdogListener {
       this.#watchdog.unwatch(lease);
       const reason = lease.lostReason;
       const heldMs = this.#heldMs(lease);
-      if (reason === 'shutdown') this.#backend.release(lease.grant, ignore, lease.keptForMs);
+      if (reason === 'shutdown') this.#backend.release(lease.grant, { keepUntil: lease.keepUntil }, ignore);
       else if (reason !== 'stolen') this.#releaseAfterwards(lease);
       this.listener.onLost(lease);
       this.#reportIdle();
@@ -337,12 +337,12 @@ export class Leases implements LeaseOwner, WatchdogListener {
     });
   }
 
-  #released(lease: Lease, outcome: ReleaseOutcome, heldMs: number, keptForMs = 0): boolean {
+  #released(lease: Lease, outcome: ReleaseOutcome, heldMs: number, keepUntil = 0): boolean {
     switch (outcome.status) {
       case 'released':
         // Most of all events: only for observers, and when it was said that the application waits for it.
         if (this.#events.observed || this.#isClosing)
-          this.#events.next({ type: 'released', heldMs, ...until(keptForMs), ...this.identity(lease) });
+          this.#events.next({ type: 'released', heldMs, ...until(keepUntil), ...this.identity(lease) });
         return true;
       case 'gone':
         // Since when is unknown: the work may not have been alone.
@@ -365,7 +365,7 @@ export class Leases implements LeaseOwner, WatchdogListener {
     const timer = setTimeout(
       () => {
         this.#afterwards.delete(timer);
-        this.#backend.release(lease.grant, ignore, lease.keptForMs);
+        this.#backend.release(lease.grant, { keepUntil: lease.keepUntil }, ignore);
       },
       ttlMs - validityMs(ttlMs, this.marginMs),
     ).unref();
@@ -395,6 +395,7 @@ function lostBefore({ key, lostReason }: Lease): LockUnavailableError {
   return LockUnavailableError.from('kept', key, [new NodeError('the store', problem, 'Try again.')]);
 }
 
-function until(keptForMs: number): { keptUntil?: Date } {
+function until(keepUntil: number): { keptUntil?: Date } {
+  const keptForMs = leftMs(keepUntil);
   return keptForMs > 0 ? { keptUntil: new Date(Date.now() + keptForMs) } : {};
 }

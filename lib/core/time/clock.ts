@@ -9,6 +9,11 @@ export const monotonic = (): number => performance.now();
 /** The date, in milliseconds since 1970. Taken on load: test frameworks replace the global `Date` by one that they set. */
 export const machineDate: () => number = Date.now;
 
+/** How long it is until a time of the monotonic clock, in whole milliseconds; 0 if that has passed. */
+export function leftMs(until = 0): number {
+  return until === 0 ? 0 : Math.max(0, Math.ceil(until - monotonic()));
+}
+
 /** A wall clock that gained more than this on the monotonic one was set, or slept: below it is rounding and slewing. */
 const JUMP_MS = 100;
 

@@ -4,7 +4,7 @@ import type { LockGrant } from '../../api/events.js';
 import type { Lease } from '../lease/lease.js';
 import type { Leases } from '../lease/leases.js';
 import type { InFlight } from '../time/in-flight.js';
-import { validityMs } from '../time/clock.js';
+import { leftMs, validityMs } from '../time/clock.js';
 import { setImmediate } from '../time/event-loop.js';
 import { onAbort } from './abort-listener.js';
 import { Bid, type BidParts } from './bid.js';
@@ -118,7 +118,7 @@ export class Line {
       return true;
     }
     this.#noteTaken();
-    this.#handBack(lease.grant, done, lease.keptForMs);
+    this.#handBack(lease.grant, done, lease.keepUntil);
     return false;
   }
 
@@ -282,13 +282,13 @@ export class Line {
   }
 
   /** Gives a grant back, and asks for the next call: in one step, where the store can. */
-  #handBack(grant: Grant, released: (outcome: ReleaseOutcome) => void = ignore, keptForMs = 0): void {
+  #handBack(grant: Grant, released: (outcome: ReleaseOutcome) => void = ignore, keepUntil = 0): void {
     const { backend } = this.lines;
-    if (this.#waiters.size > 0 && keptForMs === 0 && backend.waitQueue?.turn) {
+    if (this.#waiters.size > 0 && leftMs(keepUntil) === 0 && backend.waitQueue?.turn) {
       this.#ask({ grant, released });
       return;
     }
-    backend.release(grant, released, keptForMs);
+    backend.release(grant, { keepUntil }, released);
     this.#goOn();
   }
 

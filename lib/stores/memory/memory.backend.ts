@@ -10,8 +10,10 @@ import type {
   ListRequest,
   LockBackend,
   ReleaseOutcome,
+  Releasing,
   Taken,
 } from '../../core/backend/lock-backend.js';
+import { leftMs } from '../../core/time/clock.js';
 import { matcherOf } from '../../core/backend/matcher.js';
 import { pingOfOne, type BackendPing, type BackendReport } from '../../core/backend/report.js';
 
@@ -82,13 +84,14 @@ export class MemoryBackend implements LockBackend {
     return { status: 'extended', sentAt };
   }
 
-  release(grant: Grant, done: (outcome: ReleaseOutcome) => void, keptForMs = 0): void {
-    void Promise.resolve(this.#release(grant, keptForMs)).then(done);
+  release(grant: Grant, how: Releasing, done: (outcome: ReleaseOutcome) => void): void {
+    void Promise.resolve(this.#release(grant, how)).then(done);
   }
 
-  #release({ key, owner }: Grant, keptForMs: number): ReleaseOutcome {
+  #release({ key, owner }: Grant, { keepUntil }: Releasing): ReleaseOutcome {
     const entry = this.#live(key);
     if (entry?.owner !== owner) return { status: 'gone' };
+    const keptForMs = leftMs(keepUntil);
     if (keptForMs > 0) Object.assign(entry, { isKept: true, expiresAt: this.#now() + keptForMs });
     else this.#entries.delete(key);
     return { status: 'released' };

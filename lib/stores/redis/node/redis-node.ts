@@ -1,4 +1,3 @@
-import { performance } from 'node:perf_hooks';
 import { NodeError } from '../../../api/errors.js';
 import {
   ACQUIRE,
@@ -21,7 +20,7 @@ import type { Script } from '../scripts/script.js';
 import { ScriptFault } from '../scripts/script-fault.js';
 import { ScriptRunner, type Reply, type ScriptRunnerListener, type Sending } from '../scripts/script-runner.js';
 import { InFlight } from '../../../core/time/in-flight.js';
-import { monotonic } from '../../../core/time/clock.js';
+import { leftMs, monotonic } from '../../../core/time/clock.js';
 import { ServerClock } from '../../../core/time/server-clock.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import { PING_KEY } from '../../../core/backend/report.js';
@@ -37,6 +36,7 @@ import type {
   Holding,
   ListRequest,
   Place,
+  Releasing,
   WaitListener,
 } from '../../../core/backend/lock-backend.js';
 import {
@@ -292,12 +292,16 @@ export class RedisNode
 
   /**
    * Releases a lock, or keeps it. Retried in the background until it is confirmed, or the lock has ended by itself.
+   * Replicas are not waited for when it is kept: without this command they have the lock for as long as it was extended.
    * @param forMs how long the lock may stand, in milliseconds; Infinity where an attempt that was not answered may yet run
-   * @param keptUntil until when it is kept, by `performance.now()`: each try keeps it for what is left, and releases it
-   *   when nothing is left. Replicas are not waited for: without this command they have the lock for as long as it was extended.
    */
-  release(grant: Grant, done?: (release: NodeRelease) => void, forMs = standsMs(grant), keptUntil?: number): void {
-    this.#release({ key: grant.key, owner: grant.owner, standsMs: forMs, keptUntil }, done);
+  release(
+    grant: Grant,
+    { keepUntil }: Releasing,
+    done?: (release: NodeRelease) => void,
+    forMs = standsMs(grant),
+  ): void {
+    this.#release({ key: grant.key, owner: grant.owner, standsMs: forMs, keepUntil }, done);
   }
 
   /**
@@ -445,8 +449,8 @@ export class RedisNode
     });
   }
 
-  #giveBack({ key, owner, entry, keptUntil }: PendingRelease, done: (release: NodeRelease) => void): void {
-    const keptForMs = keptUntil === undefined ? 0 : Math.ceil(keptUntil - performance.now());
+  #giveBack({ key, owner, entry, keepUntil }: PendingRelease, done: (release: NodeRelease) => void): void {
+    const keptForMs = leftMs(keepUntil);
     if (keptForMs > 0) {
       this.#runner.run(KEEP, [this.#keys.lock(key)], [keptForMs, ownerPart(owner)], this.#releaseOf, done);
       return;

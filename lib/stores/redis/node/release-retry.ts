@@ -8,8 +8,8 @@ export interface PendingRelease {
   entry?: string;
   /** How long Redis may keep it, in milliseconds from now: then it has ended by itself. */
   standsMs: number;
-  /** Until when the lock is kept instead, by `performance.now()`; then it is released. */
-  keptUntil?: number;
+  /** As of `Releasing`. */
+  keepUntil?: number;
 }
 
 /** Gives locks and places back to one server. */

@@ -21,8 +21,8 @@ export interface Trace {
 /** An attempt to hold a lock on a majority of nodes, and its grant, with a trace for each node. */
 export class RedlockAttempt extends RedisGrant {
   readonly #traces: (Trace | undefined)[] = [];
-  /** Until when the lock is kept, by `performance.now()`, if that is how its work has ended. */
-  keptUntil?: number;
+  /** Until when the lock is kept, by the monotonic clock, if that is how its work has ended. */
+  keepUntil?: number;
 
   /** @param node its index */
   trace(node: number): Trace {

@@ -121,7 +121,7 @@ export class RedlockNode implements RedisNodeListener {
   release(attempt: RedlockAttempt, done: (release: NodeRelease) => void): void {
     const trace = attempt.knownTrace(this.at);
     if (!trace) {
-      this.node.release(attempt, done, undefined, attempt.keptUntil);
+      this.node.release(attempt, attempt, done);
       return;
     }
     trace.over = true;
@@ -192,7 +192,7 @@ export class RedlockNode implements RedisNodeListener {
       settle(trace);
       done?.(release);
     };
-    this.node.release(attempt, released, trace.mayComeLate ? Infinity : undefined, attempt.keptUntil);
+    this.node.release(attempt, attempt, released, trace.mayComeLate ? Infinity : undefined);
   }
 
   #releaseAfterwards(attempt: RedlockAttempt, trace: Trace): void {

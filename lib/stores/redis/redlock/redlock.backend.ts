@@ -1,4 +1,3 @@
-import { performance } from 'node:perf_hooks';
 import { LockUnavailableError, type NodeError } from '../../../api/errors.js';
 import {
   LONGEST_TTL_MS,
@@ -13,6 +12,7 @@ import {
   type LockBackend,
   type Place,
   type ReleaseOutcome,
+  type Releasing,
   type Taken,
   type WaitListener,
   type WaitQueue,
@@ -172,9 +172,9 @@ export class RedlockBackend implements LockBackend, WaitQueue {
   }
 
   /** Kept is a lock that a majority keeps. A node that has lost it is not given it back. */
-  release(grant: Grant, done: (outcome: ReleaseOutcome) => void, keptForMs = 0): void {
+  release(grant: Grant, { keepUntil }: Releasing, done: (outcome: ReleaseOutcome) => void): void {
     const attempt = this.#attemptOf(grant);
-    attempt.keptUntil = keptForMs > 0 ? performance.now() + keptForMs : undefined;
+    attempt.keepUntil = keepUntil;
     const releases = this.#poll<NodeRelease>((node, released) => node.release(attempt, released));
     releases.decide((answers, open) => tallyRelease(answers, open, this.#quorum), done);
   }

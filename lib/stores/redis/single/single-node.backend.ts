@@ -1,4 +1,3 @@
-import { performance } from 'node:perf_hooks';
 import { setTimeout as delay } from 'node:timers/promises';
 import { LockUnavailableError, NodeError } from '../../../api/errors.js';
 import {
@@ -13,6 +12,7 @@ import {
   type LockBackend,
   type Place,
   type ReleaseOutcome,
+  type Releasing,
   type Taken,
   type WaitListener,
   type WaitQueue,
@@ -70,7 +70,7 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
       if (vote.status !== 'fault') {
         released({ status: vote.gaveBack! });
       } else {
-        this.#node.release(grant);
+        this.#node.release(grant, {});
         released({ status: 'unavailable', causes: [vote.error] });
       }
       this.#voted(request, vote, sentAt, done);
@@ -140,9 +140,8 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
     else this.#node.extend(request, 'keep', extended);
   }
 
-  release(grant: Grant, done: (outcome: ReleaseOutcome) => void, keptForMs = 0): void {
-    const keptUntil = keptForMs > 0 ? performance.now() + keptForMs : undefined;
-    this.#node.release(grant, (release) => done(releaseOutcome(release)), undefined, keptUntil);
+  release(grant: Grant, how: Releasing, done: (outcome: ReleaseOutcome) => void): void {
+    this.#node.release(grant, how, (release) => done(releaseOutcome(release)));
   }
 
   leave(key: string, place: Place): void {
@@ -227,7 +226,7 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
    */
   #undo(request: AcquireRequest): void {
     if (request.place) this.#node.leave(request.key, request.place);
-    else this.#node.release(request, undefined, Infinity);
+    else this.#node.release(request, {}, undefined, Infinity);
   }
 }
 
