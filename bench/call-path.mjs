@@ -1,62 +1,122 @@
 /**
- * Lists the files of the library that run code in one uncontended call of a method with `@Locked('order:{0}')` on one Redis,
- * by the precise coverage of V8: those of the built library, after a first call has made what is made once.
+ * Lists the files of the library that run code in one call of a method with `@Locked('order:{0}')`, by the precise coverage of
+ * V8: those of the built library, after a first call has made what is made once. It follows a call that nobody competes with,
+ * on one Redis and on a Redlock, one whose lock is lost, and one that waits until another service hands the lock over.
  *
  *     npm run build && node bench/call-path.mjs
  */
+import { rejects } from 'node:assert/strict';
+import { once } from 'node:events';
 import { realpathSync } from 'node:fs';
 import { Session } from 'node:inspector/promises';
 import { createRequire } from 'node:module';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { startRedisServers } from './cell/redis-servers.mjs';
-import { library, modules } from './contestants/library.mjs';
+import { library, modules, untilNodesVote } from './contestants/library.mjs';
 import { provideRedisServer } from './provide-redis-server.mjs';
+
+/** A loss is found by an extension, after a third of it; new nodes of a Redlock vote after all of it, and two seconds. */
+const TTL_MS = 1_000;
 
 // The Nest that the library finds: the bench has one of its own, for the peers.
 const { resolve } = createRequire(new URL('../package.json', import.meta.url));
 await import(resolve('reflect-metadata'));
 const { Module } = await import(resolve('@nestjs/common'));
 const { NestFactory } = await import(resolve('@nestjs/core'));
-const { Locked, RedisLockModule } = await library('index.js');
+const { Locked, LockLostError, LockService, RedisLockModule } = await library('index.js');
 
 class Orders {
   async pay(id) {
     return `paid ${id}`;
   }
+
+  /** Works until its lock is lost, which it makes happen. */
+  async lose(id) {
+    const { signal } = this.locks.current();
+    await control.del(`lock:{order:${id}}`);
+    if (!signal.aborted) await once(signal, 'abort');
+  }
 }
-Reflect.defineMetadata('design:returntype', Promise, Orders.prototype, 'pay');
-const pay = Object.getOwnPropertyDescriptor(Orders.prototype, 'pay');
-Object.defineProperty(Orders.prototype, 'pay', decorated(Locked('order:{0}'), pay));
+lock('pay');
+lock('lose');
 
 await provideRedisServer();
-const [server] = await startRedisServers(1);
+const servers = await startRedisServers(3);
+const [{ control }] = servers;
+const [redis, ...others] = servers.map(({ port }) => `redis://127.0.0.1:${port}`);
+
+const WAYS = {
+  'a call on one Redis': async () => {
+    const app = await openApp({ redis });
+    const files = await filesOfSecond((id) => app.orders.pay(id));
+    await app.close();
+    return files;
+  },
+
+  'a call on a Redlock': async () => {
+    const app = await openApp({ redlock: [redis, ...others] });
+    await untilNodesVote(app.locks);
+    const files = await filesOfSecond((id) => app.orders.pay(id));
+    await app.close();
+    return files;
+  },
+
+  'a loss': async () => {
+    const app = await openApp({ redis });
+    const files = await filesOfSecond((id) => rejects(app.orders.lose(id), LockLostError));
+    await app.close();
+    return files;
+  },
+
+  'a hand-over': async () => {
+    const [app, holder] = [await openApp({ redis }), await openApp({ redis })];
+    const files = await filesOfSecond(async (id) => {
+      const lock = await holder.locks.acquire(`order:${id}`);
+      const paid = app.orders.pay(id);
+      while ((await control.exists(`lock:{order:${id}}:queue`)) === 0);
+      await lock.release();
+      await paid;
+    });
+    await app.close();
+    await holder.close();
+    return files;
+  },
+};
+
 try {
-  class App {}
-  Module({ imports: [RedisLockModule.forRoot({ redis: `redis://127.0.0.1:${server.port}` })], providers: [Orders] })(
-    App,
-  );
-  const app = await NestFactory.createApplicationContext(App, { logger: ['error'], abortOnError: false });
-  const orders = app.get(Orders);
-  await orders.pay('1');
-  const files = await filesRunBy(() => orders.pay('2'));
-  console.log(files.join('\n'));
-  console.error(`${files.length} files`);
-  await app.close();
+  for (const [way, follow] of Object.entries(WAYS)) {
+    const files = await follow();
+    console.log([`${way}: ${files.length} files`, ...files].join('\n  '));
+  }
 } finally {
-  server.kill();
+  for (const server of servers) server.kill();
 }
 
-function decorated(decorate, descriptor) {
-  return decorate(Orders.prototype, 'pay', descriptor) ?? descriptor;
+function lock(method) {
+  const { prototype } = Orders;
+  Reflect.defineMetadata('design:returntype', Promise, prototype, method);
+  const descriptor = Object.getOwnPropertyDescriptor(prototype, method);
+  Object.defineProperty(prototype, method, Locked('order:{0}')(prototype, method, descriptor) ?? descriptor);
 }
 
-/** The files of the library of which some function was called. */
-async function filesRunBy(call) {
+async function openApp(source) {
+  class App {}
+  const module = RedisLockModule.forRoot({ ...source, ttlMs: TTL_MS });
+  Module({ imports: [module], providers: [Orders] })(App);
+  const app = await NestFactory.createApplicationContext(App, { logger: false, abortOnError: false });
+  const [orders, locks] = [app.get(Orders), app.get(LockService)];
+  orders.locks = locks;
+  return { orders, locks, close: () => app.close() };
+}
+
+/** The files of the library of which some function was called in the second call. */
+async function filesOfSecond(call) {
+  await call('1');
   const session = new Session();
   session.connect();
   await session.post('Profiler.enable');
   await session.post('Profiler.startPreciseCoverage', { callCount: true, detailed: true });
-  await call();
+  await call('2');
   const { result } = await session.post('Profiler.takePreciseCoverage');
   session.disconnect();
   const folder = pathToFileURL(realpathSync(fileURLToPath(modules))).href + '/';

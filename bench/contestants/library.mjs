@@ -43,7 +43,7 @@ function sourceOf(ports, isCluster) {
 }
 
 /** New nodes of a Redlock do not vote before leases that they may have forgotten have ended. */
-async function untilNodesVote(service) {
+export async function untilNodesVote(service) {
   for (;;) {
     try {
       const lock = await service.acquire('votes');
