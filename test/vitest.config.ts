@@ -100,8 +100,9 @@ export const shared = {
     isolate: false,
     // Vitest fails a run in which a rejection stayed unhandled, even if all tests passed: tests need not look for it.
     dangerouslyIgnoreUnhandledErrors: false,
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    // What a test waits for has limits of its own: these end only what would never end, as slow as the machine may be.
+    testTimeout: 300_000,
+    hookTimeout: 300_000,
   },
 } satisfies ViteUserConfig;
 

@@ -114,7 +114,7 @@ decorate('claimed', Transactional(), Locked('counter:{0}'));
 class App {}
 const insideTransaction = () => transactions.getStore() !== undefined;
 Module({
-  imports: [RedisLockModule.forRoot({ redis, commandTimeoutMs: 20_000, insideTransaction })],
+  imports: [RedisLockModule.forRoot({ redis, waitMs: 120_000, commandTimeoutMs: 20_000, insideTransaction })],
   providers: [Counter],
 })(App);
 const warnings = [];
