@@ -48,13 +48,18 @@ export interface Known {
   isWhole?: boolean;
 }
 
+/** How far ahead of the time the blocks of one call reach together, in microseconds. */
+const MOST_AHEAD_US = 1_000;
+
 /** Mints `count` tokens from `first` to `last`, and says what is in the counter afterwards. */
 export type Mint = (known: Known, count: number) => { first: number; last: number; counter?: number };
 
 export const mint: Mint = ({ us, counter, minted, isWhole }, count) => {
   const first = Math.max(us, (minted ?? counter ?? 0) + 1);
-  const isCut = !isWhole && minted === undefined && first > us;
-  const last = isCut ? first : first + count - 1;
+  if (isWhole) return { first, last: first + count - 1, counter: first + count - 1 };
+  const isAhead = minted === undefined && first > us;
+  const most = isAhead ? 1 : Math.max(1, us + MOST_AHEAD_US - first + 1);
+  const last = first + Math.min(count, most) - 1;
   return { first, last, counter: last };
 };
 

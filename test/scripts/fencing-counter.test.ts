@@ -189,6 +189,19 @@ describe('A call that acquires many locks', () => {
     expect(await client.mget(LOCKS)).toEqual(tokens.map((token) => `me@${token}`));
   });
 
+  it('reserves blocks of tokens that together reach no further ahead of the clock than a millisecond, for as many as wait [G640]', async () => {
+    const [alone, ...others] = LOCKS;
+    const replies = await together(runner, () =>
+      Promise.all([contend(alone!, 1), ...others.map((lock) => contend(lock, 101))]),
+    );
+    const us = Number((replies.at(-1) as number[])[2]);
+    const blocks = replies.slice(1).map((reply) => (reply as number[]).slice(3, 5).map(Number)) as [number, number][];
+    expect(blocks[0]![1] - blocks[0]![0]).toBe(100);
+    blocks.slice(1).forEach(([first], index) => expect(first).toBe(blocks[index]![1] + 1));
+    expect(await counter()).toBe(blocks.at(-1)![1]);
+    expect(await counter()).toBeLessThanOrEqual(us + 1_000 + LOCKS.length);
+  });
+
   it('counts on for those that wait with one write for each, though its time stands still', async () => {
     await contend('lock:{warm-up}', 1);
     await server.resetCalls();

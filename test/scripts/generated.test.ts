@@ -152,6 +152,7 @@ describe('The generated module of the scripts', () => {
         `LIMIT_US ${LIMIT_US}`,
         `TAKEN ${TAKEN}`,
         `WIPED ${WIPED}`,
+        'MOST_AHEAD_US 1000',
         'MOST_PLACES 100',
         'MOST_UNKNOWN 1000',
         'PAGE 100',

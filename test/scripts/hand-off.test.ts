@@ -393,6 +393,13 @@ describe('a lock that is free', () => {
     expect(await queue()).toEqual([entryOf('a')]);
   });
 
+  it('goes to the first in the queue if that one asks for it, with the number of the next as the bound', async () => {
+    await line(entryOf('a'), entryOf('b')); // under the numbers 1 and 2
+    const [isGranted, , , , , bound] = await turn('a', { entry: entryOf('a'), number: 1, placed: 1 });
+    expect([isGranted, bound]).toEqual([1, '2']);
+    expect(await queue()).toEqual([entryOf('b')]);
+  });
+
   it('who has no place does not overtake either', async () => {
     await line(entryOf('a'));
     const [isGranted, , , , value] = await turn('c');

@@ -3,7 +3,8 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTes
 import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
 import type { CommandFault, RedisClient, ScriptCall } from '../../lib/stores/redis/client/redis-client.js';
 import { COMMANDS_IN_FLIGHT } from '../../lib/stores/redis/scripts/lane.js';
-import { ACQUIRE, EXTEND, RELEASE } from '../../lib/stores/redis/scripts/lua.js';
+import { GIVE_AND_TURN } from '../../lib/stores/redis/scripts/hand-off.js';
+import { ACQUIRE, EXTEND, RELEASE, TURN } from '../../lib/stores/redis/scripts/lua.js';
 import type { Script } from '../../lib/stores/redis/scripts/script.js';
 import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
 import { ScriptRunner, type Reply, type Wanted } from '../../lib/stores/redis/scripts/script-runner.js';
@@ -20,10 +21,13 @@ const OVERDUE = { message: `no answer within ${LIMIT_MS} ms`, mayHaveRun: true }
 
 const endOfTick = () => new Promise<void>((resolve) => setImmediate(resolve));
 const keysOf = (script: Script, lock: string): string[] => {
-  if (script === RELEASE) return ['fence', lock, `${lock}:queue`];
-  return script === ACQUIRE ? ['fence', lock] : [lock];
+  if (script === EXTEND) return [lock];
+  return script === ACQUIRE ? ['fence', lock] : ['fence', lock, `${lock}:queue`];
 };
-const argsOf = (script: Script): (string | number)[] => (script === RELEASE ? ['me@'] : [10_000, 'me@']);
+const argsOf = (script: Script): (string | number)[] => {
+  if (script.sha === TURN.sha) return ['h', script === TURN ? '' : 'me@', 'again@', 10_000, 1, '', '', 0];
+  return script === RELEASE ? ['me@'] : [10_000, 'me@'];
+};
 const locks = (count: number, name = 'key') => Array.from({ length: count }, (_, index) => `${name}:${index}`);
 
 describe('Of the operations for a server that is busy', () => {
@@ -57,7 +61,7 @@ describe('Of the operations for a server that is busy', () => {
   async function answerNext(): Promise<number> {
     const call = calls.shift()!;
     const { sharedKeys } = call.script as Script;
-    const eachKeys = call.script.sha === RELEASE.sha ? 2 : 1;
+    const eachKeys = keysOf(call.script as Script, '').length - sharedKeys;
     const owned = call.keys.slice(sharedKeys).filter((_, index) => index % eachKeys === 0);
     call.answered(owned.length === 1 ? owned[0] : owned);
     await endOfTick();
@@ -113,6 +117,17 @@ describe('Of the operations for a server that is busy', () => {
     expect([...urgent].sort()).toEqual([...Array<string>(3).fill('extend'), ...Array<string>(3).fill('release')]);
     expect(urgent.slice(0, 4).filter((name) => name === 'extend')).toHaveLength(2);
     expect(names.slice(6)).toEqual(['acquire', 'acquire', 'acquire']);
+  });
+
+  it('a turn that gives a lock back is sent with the releases, before acquires and other turns that came earlier [G641]', async () => {
+    await fill();
+    for (const lock of locks(50, 'acquired')) run(ACQUIRE, lock);
+    for (const lock of locks(50, 'asked for')) run(TURN, lock);
+    for (const lock of locks(50, 'released')) run(RELEASE, lock);
+    for (const lock of locks(50, 'given back')) run(GIVE_AND_TURN, lock);
+    await endOfTick();
+    for (let command = 0; command < COMMANDS_IN_FLIGHT; command++) await answerNext();
+    expect(sent().map(([name]) => name)).toEqual(['release', 'give-and-turn', 'acquire', 'turn']);
   });
 
   it('no release is overtaken by a later acquire of its lock, which joins a command that waits [G260]', async () => {
@@ -347,6 +362,23 @@ describe('A burst', () => {
     expect(Math.max(...held.map((lock) => lock.fencingToken!))).toBe(fence); // no token was minted for it
     expect(await client.exists('lock:{short}')).toBe(0);
     await Promise.all(held.map((lock) => lock.release()));
+    expect(service.size).toBe(0);
+  });
+
+  it('only gives a lock back whose next call has given up before its turn was sent [G642]', async () => {
+    const service = await openLocks({ redis: server.url, ttlMs: 60_000, waitMs: 300_000, cohortPasses: 0 });
+    const lock = await service.acquire('given back');
+    const controller = new AbortController();
+    const waiting = service.acquire('given back', { signal: controller.signal });
+    await until(async () => (await client.exists('lock:{given back}')) === 1, { what: 'it is held' });
+    server.pause();
+    const others = locks(10_000).map((key) => service.acquire(key, { watchdog: false }));
+    const released = lock.release().then(async (wasHeld) => [wasHeld, await client.exists('lock:{given back}')]);
+    controller.abort(new Error('gone'));
+    await expect(waiting).rejects.toThrow('gone');
+    server.resume();
+    expect(await released).toEqual([true, 0]);
+    await Promise.all((await Promise.all(others)).map((each) => each.release()));
     expect(service.size).toBe(0);
   });
 

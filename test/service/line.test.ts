@@ -756,6 +756,8 @@ describe('the queue of a key', () => {
     const { asks, acquire, listening } = setUp({}, true, byArrival(1));
     listening.isOn = true;
     const controller = new AbortController();
+    await vi.advanceTimersByTimeAsync(5);
+    const from = performance.now();
     acquire({ signal: controller.signal });
     await vi.advanceTimersByTimeAsync(10);
     acquire();
@@ -764,7 +766,7 @@ describe('the queue of a key', () => {
     controller.abort('gone');
     await vi.advanceTimersByTimeAsync(CHECK_MS);
     const arrivedAt = asks.map(({ waiting }) => waiting!.arrivedAt);
-    expect(arrivedAt).toEqual([arrivedAt[0], arrivedAt[0]! + 10]);
+    expect(arrivedAt).toEqual([from, from + 10]);
   });
 
   it.each([
@@ -819,6 +821,24 @@ describe('the queue of a key', () => {
     expect(asks[1]!.waiting!.arrivedAt).toBe(from + 50);
     await asks[1]!.answer(granted(1, performance.now(), from + 20)); // it was asked for under this time: nobody came earlier
     expect(next.lease?.state).toBe('held');
+  });
+
+  it('in fair mode gives a lock back that was handed over to the place of a call that has given up, before whose successor others come', async () => {
+    const { asks, log, acquire, wake } = setUp({}, true, byArrival(1));
+    const controller = new AbortController();
+    const from = performance.now();
+    const calls = [acquire({ signal: controller.signal })];
+    await vi.advanceTimersByTimeAsync(50);
+    calls.push(acquire());
+    await asks[0]!.answer(OTHERS);
+    controller.abort('gone');
+    const { ticket } = asks[0]!.waiting!;
+    await wake(ticket, 7, 7, from + 20);
+    expect(log).toEqual(['ask', 'listen', `release ${ticket}`, 'ask']);
+    expect(calls[1]!.lease).toBeUndefined();
+    expect(asks[1]!.waiting).toMatchObject({ arrivedAt: from + 50, isTaken: false });
+    expect(asks[1]!.waiting!.ticket).not.toBe(ticket);
+    expect(asks[1]!.claim.asker?.isWanted).toBe(true);
   });
 
   it('looks no more for a key when all calls have given up', async () => {

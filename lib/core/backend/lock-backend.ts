@@ -230,7 +230,7 @@ export interface WaitQueue {
   leave(key: string, place: Place): void;
   /**
    * A capability: gives a lock back and asks for it again in one step, so that the process is never absent from the queue. Like
-   * `release` and `acquire`; the callbacks are called in this order.
+   * `release` and `acquire`, and sent with the releases. If the attempt is not wanted any more by then, the lock is only given back.
    */
   turn?(
     grant: Grant,

@@ -173,7 +173,7 @@ export class Line {
     const takesPlace = bid.place !== undefined || (order.isByArrival ? !first.triesOnce : mayWait);
     const { ttlMs } = first.request;
     const turns = takesPlace ? this.#turns(first) : undefined;
-    const request = bid.ask({ ttlMs, turns, firstArrivedAt: first.arrivedAt });
+    const request = { ...bid.ask({ ttlMs, turns, firstArrivedAt: first.arrivedAt }), asker: this };
     if (!first.isLimited) checks.add(bid);
     inFlight.begin();
     const done = (outcome: AcquireOutcome) => {
@@ -183,7 +183,7 @@ export class Line {
       inFlight.end();
     };
     if (givenBack) backend.waitQueue!.turn!(givenBack.grant, givenBack.released, request, done);
-    else backend.acquire({ ...request, asker: this }, done);
+    else backend.acquire(request, done);
   }
 
   /** For how many turns a grant is asked for: those of the calls that wait. */

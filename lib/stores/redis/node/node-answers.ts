@@ -127,7 +127,8 @@ export class RedisHandOver implements HandOver {
 
   grantOf(key: string, latestToken = -Infinity, turns: number): Grant | undefined {
     const { fencingToken, lastToken, boundUs } = this.told;
-    if (fencingToken > latestToken + TOKEN_LEAD_US || lastToken - fencingToken >= turns) return undefined;
+    if (fencingToken < latestToken || fencingToken > latestToken + TOKEN_LEAD_US) return undefined;
+    if (lastToken - fencingToken >= turns) return undefined;
     const request = { key, owner: this.ticket, ttlMs: this.ttlMs };
     return new RedisGrant(request, fencingToken, lastToken, this.timeAt(key, boundUs));
   }

@@ -207,8 +207,7 @@ export class RedisNode
       if (nodeTimeUs !== undefined) clock.learn(nodeTimeUs, receivedAt - (now() - sentAt), receivedAt);
       done(vote, sentAt);
     };
-    if (givenBack === undefined) this.#runner.run(TURN, names, args, this.#turnOf, learned, asker);
-    else this.#runner.run(GIVE_AND_TURN, names, args, this.#turnOf, learned);
+    this.#runner.run(givenBack === undefined ? TURN : GIVE_AND_TURN, names, args, this.#turnOf, learned, asker);
   }
 
   /** A time of the server that has the key, by the monotonic clock in milliseconds; undefined before it has told the time. */

@@ -218,7 +218,7 @@ export const FORCE_RELEASE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: 'b9eecb3a33ef37d122dd6dcbbb3ee7ca81474a36',
+  sha: '204f02e74fda4224e48911e801d33462681e066c',
   source: `local us, minted
 local fence = KEYS[1]
 local inbox = ARGV[1]
@@ -299,11 +299,13 @@ if #KEYS > 3 then
           redis.call('DEL', lock)
         elseif listeners ~= 0 then
           local count = tonumber(turns) or 1
+          local MOST_AHEAD_US = 1000
           if not us then
             local time = redis.call('TIME')
             us = time[1] * 1000000 + time[2]
           end
           local first = math.max(us, (minted or 0) + 1)
+          count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
           local token = string.format('%016.0f', first)
           local final = count == 1 and token or string.format('%016.0f', first + count - 1)
           local before = redis.pcall('SET', fence, final, 'GET')
@@ -422,11 +424,13 @@ while true do
       redis.call('DEL', lock)
     elseif listeners ~= 0 then
       local count = tonumber(turns) or 1
+      local MOST_AHEAD_US = 1000
       if not us then
         local time = redis.call('TIME')
         us = time[1] * 1000000 + time[2]
       end
       local first = math.max(us, (minted or 0) + 1)
+      count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
       local token = string.format('%016.0f', first)
       local final = count == 1 and token or string.format('%016.0f', first + count - 1)
       local before = redis.pcall('SET', fence, final, 'GET')
@@ -680,7 +684,7 @@ export const RELEASE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: 'a793059a316a9ff915fd8f29420012a117878df0',
+  sha: 'cde8c65b03d1ebfc9f8c2cc227d34bd70277eacc',
   source: `local us, minted
 local fence = KEYS[1]
 if #KEYS > 3 then
@@ -747,11 +751,13 @@ if #KEYS > 3 then
             redis.call('DEL', lock)
           elseif listeners ~= 0 then
             local count = tonumber(turns) or 1
+            local MOST_AHEAD_US = 1000
             if not us then
               local time = redis.call('TIME')
               us = time[1] * 1000000 + time[2]
             end
             local first = math.max(us, (minted or 0) + 1)
+            count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
             local token = string.format('%016.0f', first)
             local final = count == 1 and token or string.format('%016.0f', first + count - 1)
             local before = redis.pcall('SET', fence, final, 'GET')
@@ -861,11 +867,13 @@ if type(value) == 'string' then
         redis.call('DEL', lock)
       elseif listeners ~= 0 then
         local count = tonumber(turns) or 1
+        local MOST_AHEAD_US = 1000
         if not us then
           local time = redis.call('TIME')
           us = time[1] * 1000000 + time[2]
         end
         local first = math.max(us, (minted or 0) + 1)
+        count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
         local token = string.format('%016.0f', first)
         local final = count == 1 and token or string.format('%016.0f', first + count - 1)
         local before = redis.pcall('SET', fence, final, 'GET')
@@ -968,7 +976,7 @@ export const TURN: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: 'b58f89bcfae811d54666769669adee33e6ff4731',
+  sha: '9fcdb96a6c5f4400d2ec8d6b8dee4124a899814a',
   source: `local us, minted
 local fence = KEYS[1]
 local sign = ARGV[1]
@@ -1072,11 +1080,13 @@ if #KEYS > 3 then
               redis.call('DEL', lock)
             elseif listeners ~= 0 then
               local count = tonumber(turns) or 1
+              local MOST_AHEAD_US = 1000
               if not us then
                 local time = redis.call('TIME')
                 us = time[1] * 1000000 + time[2]
               end
               local first = math.max(us, (minted or 0) + 1)
+              count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
               local token = string.format('%016.0f', first)
               local final = count == 1 and token or string.format('%016.0f', first + count - 1)
               local before = redis.pcall('SET', fence, final, 'GET')
@@ -1117,11 +1127,13 @@ if #KEYS > 3 then
     end
     if value and not mine then return {0, gave, us, redis.call('PTTL', lock), value, was_gone} end
     count = tonumber(count)
+    local MOST_AHEAD_US = 1000
     if not us then
       local time = redis.call('TIME')
       us = time[1] * 1000000 + time[2]
     end
     local first = math.max(us, (minted or 0) + 1)
+    count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
     local token = string.format('%016.0f', first)
     local final = count == 1 and token or string.format('%016.0f', first + count - 1)
     local before = redis.pcall('SET', fence, final, 'GET')
@@ -1262,11 +1274,13 @@ if not mine then
           redis.call('DEL', lock)
         elseif listeners ~= 0 then
           local count = tonumber(turns) or 1
+          local MOST_AHEAD_US = 1000
           if not us then
             local time = redis.call('TIME')
             us = time[1] * 1000000 + time[2]
           end
           local first = math.max(us, (minted or 0) + 1)
+          count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
           local token = string.format('%016.0f', first)
           local final = count == 1 and token or string.format('%016.0f', first + count - 1)
           local before = redis.pcall('SET', fence, final, 'GET')
@@ -1307,11 +1321,13 @@ if not mine then
 end
 if value and not mine then return {0, gave, us, redis.call('PTTL', lock), value, was_gone} end
 count = tonumber(count)
+local MOST_AHEAD_US = 1000
 if not us then
   local time = redis.call('TIME')
   us = time[1] * 1000000 + time[2]
 end
 local first = math.max(us, (minted or 0) + 1)
+count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
 local token = string.format('%016.0f', first)
 local final = count == 1 and token or string.format('%016.0f', first + count - 1)
 local before = redis.pcall('SET', fence, final, 'GET')
@@ -1676,7 +1692,7 @@ export const WITHDRAW: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 0,
-  sha: '5cbb8a0afb2bd199b7bc62cf64ca460b5bd0196b',
+  sha: '22d136eabef78ea919aae3457e2aac7bb5606637',
   source: `local us, minted
 local fence = KEYS[1]
 if #KEYS > 3 then
@@ -1753,11 +1769,13 @@ if #KEYS > 3 then
           redis.call('DEL', lock)
         elseif listeners ~= 0 then
           local count = tonumber(turns) or 1
+          local MOST_AHEAD_US = 1000
           if not us then
             local time = redis.call('TIME')
             us = time[1] * 1000000 + time[2]
           end
           local first = math.max(us, (minted or 0) + 1)
+          count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
           local token = string.format('%016.0f', first)
           local final = count == 1 and token or string.format('%016.0f', first + count - 1)
           local before = redis.pcall('SET', fence, final, 'GET')
@@ -1873,11 +1891,13 @@ while true do
       redis.call('DEL', lock)
     elseif listeners ~= 0 then
       local count = tonumber(turns) or 1
+      local MOST_AHEAD_US = 1000
       if not us then
         local time = redis.call('TIME')
         us = time[1] * 1000000 + time[2]
       end
       local first = math.max(us, (minted or 0) + 1)
+      count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
       local token = string.format('%016.0f', first)
       local final = count == 1 and token or string.format('%016.0f', first + count - 1)
       local before = redis.pcall('SET', fence, final, 'GET')

@@ -59,7 +59,10 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
     this.#node.acquire(request, (vote, sentAt) => this.#voted(request, vote, sentAt, done));
   }
 
-  /** Should the attempt fail, the lock is given back by itself, as often as it takes. */
+  /**
+   * A lock whose turn was never sent is given back as by any release: also where no call wants the other half any more. Of one that
+   * may have run, the answer to its repetition would not say whether the lock was still held: it is given back as often as it takes.
+   */
   turn(
     grant: Grant,
     released: (outcome: ReleaseOutcome) => void,
@@ -69,9 +72,11 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
     const voted = (vote: Vote, sentAt: number) => {
       if (vote.status !== 'fault') {
         released({ status: vote.gaveBack! });
-      } else {
+      } else if (vote.mayHaveRun) {
         this.#node.release(grant, {});
         released({ status: 'unavailable', causes: [vote.error] });
+      } else {
+        this.release(grant, {}, released);
       }
       this.#voted(request, vote, sentAt, done);
     };

@@ -10,10 +10,13 @@
 --
 -- The time is nearly always ahead: so it is written first, and what was there before is looked at afterwards. A counter
 -- that is no number counts as lost. Where it has reached the time one token is minted, however many are asked for: blocks of which
--- few are used must not drive the counter ahead of the clock, to which it would fall back when it is lost.
+-- few are used must not drive the counter ahead of the clock, to which it would fall back when it is lost. For the same reason
+-- the blocks of one call, whose time stands still, together reach no further ahead than MOST_AHEAD_US.
 
+local MOST_AHEAD_US = 1000
 -- @include ask-time
 local first = math.max(us, (minted or 0) + 1)
+count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
 local token = string.format('%016.0f', first)
 local final = count == 1 and token or string.format('%016.0f', first + count - 1)
 local before = redis.pcall('SET', fence, final, 'GET')
