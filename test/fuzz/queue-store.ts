@@ -6,6 +6,7 @@ import type {
   LockBackend,
   Place,
   ReleaseOutcome,
+  Releasing,
   WaitListener,
   WaitQueue,
 } from '../../lib/core/backend/lock-backend.js';
@@ -142,7 +143,7 @@ export class QueueStore {
           return { status: 'extended', sentAt } as const;
         }, done);
       },
-      release: ({ owner }: Grant, done: (outcome: ReleaseOutcome) => void) => {
+      release: ({ owner }: Grant, _how: Releasing, done: (outcome: ReleaseOutcome) => void) => {
         this.#later(() => {
           this.#expire();
           const wasHeld = this.#holders.delete(owner);
