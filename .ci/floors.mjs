@@ -42,7 +42,7 @@ const ROOMS = {
   'stores/redis/doctor': [...REDIS, 'stores/redis/client', 'stores/redis/node'],
   compose: ['api', ...CORE, 'core/service', 'stores'],
   fencing: ['api', 'core/keys', 'stores/redis/client'],
-  'nest/injection': ['api', 'core/options', 'core/service', ...NEST],
+  'nest/injection': ['api', 'core/time', 'core/options', 'core/service', ...NEST],
   'nest/filters': ['api', ...NEST, 'rxjs'],
   'nest/locked': ['api', ...CORE, 'core/service', 'nest/injection', 'nest/filters', ...NEST, 'rxjs'],
   'nest/leader': ['api', ...CORE, 'core/service', 'nest/injection', ...NEST],

@@ -71,7 +71,7 @@ export { LockWsExceptionFilter } from './nest/filters/lock-ws-exception.filter.j
 export type { RequestRoot } from './core/keys/key-template.js';
 export { fromContext, Locked } from './nest/locked/locked.decorator.js';
 export type { LockableMethod, LockedDecorator, LockedKey, LockedOptions } from './nest/locked/locked.types.js';
-export { ContextKey } from './nest/locked/locked-plan.js';
+export { ContextKey } from './nest/locked/locked-method.js';
 export { LockedInterceptor, lockedInterceptorOf } from './nest/locked/locked.interceptor.js';
 export { LeaderOnly, WhileLeader } from './nest/leader/leader.decorators.js';
 export type { LeaderMethodOptions } from './nest/leader/leader-plan.js';

@@ -52,7 +52,8 @@ export abstract class LockError extends Error {
     readonly key?: string,
     options?: { cause?: unknown },
   ) {
-    super(printable(message, Infinity), options); // also what no template has made printable
+    // The text may hold what strangers wrote, and no template has made printable.
+    super(printable(message, Infinity), options?.cause === undefined ? undefined : options);
     this.statusCode = status;
   }
 
@@ -205,7 +206,7 @@ export class LockUnavailableError extends LockRefusal {
     /** One cause for each node that did not answer, or gave an unexpected answer. */
     readonly causes: readonly NodeError[] = [],
   ) {
-    super(message, 503, key, causes.length > 0 ? { cause: causes[0] } : undefined);
+    super(message, 503, key, { cause: causes[0] });
     withoutFrames(this);
   }
 
@@ -276,7 +277,7 @@ export class LockLostError extends LockError {
         'Stop the work when lock.signal aborts, and check the fencing token where it writes.',
       503,
       key,
-      cause === undefined ? undefined : { cause },
+      { cause },
     );
   }
 }

@@ -2,11 +2,9 @@ import { Cron, SchedulerRegistry, type CronOptions } from '@nestjs/schedule';
 import { LockOptionsError } from '../api/errors.js';
 import { unfit } from '../core/options/checks.js';
 import { noteOn } from '../nest/injection/decorated-methods.js';
-import { nameOf } from '../nest/injection/name-of.js';
-import { refuseBareUse } from '../nest/injection/refuse-bare-use.js';
-import { refuseStandard } from '../nest/injection/refuse-standard.js';
+import { methodDecorator } from '../nest/injection/method-decorator.js';
 import { Locked } from '../nest/locked/locked.decorator.js';
-import { planOf } from '../nest/locked/locked-plan.js';
+import { lockedMethodOf } from '../nest/locked/locked-method.js';
 
 /** Options of `@LockedCron`: those of `@Cron`, and of the lock. */
 export type LockedCronOptions = CronOptions & {
@@ -71,11 +69,10 @@ export function LockedCron<const Key extends string>(
   options: LockedCronOptions,
 ): LockedCronDecorator;
 export function LockedCron(...given: [cronTime: CronTime, key: string, options: LockedCronOptions]): MethodDecorator {
-  refuseBareUse('@LockedCron', "@LockedCron('0 3 * * *', 'key', { holdMs: 60_000 })", given);
-  const [cronTime, key, options] = given;
-  return (target, property, descriptor) => {
-    refuseStandard('@LockedCron', property);
-    const where = `@LockedCron on ${nameOf(target, property)}`;
+  const example = "@LockedCron('0 3 * * *', 'key', { holdMs: 60_000 })";
+  return methodDecorator('@LockedCron', example, given, ({ target, property, descriptor, name }) => {
+    const [cronTime, key, options] = given;
+    const where = `@LockedCron on ${name}`;
     if (typeof key !== 'string' || /[{}]/.test(key)) {
       throw unfit(`${where}: the key`, key, 'a fixed string like "nightly", since a cron job has no arguments');
     }
@@ -86,14 +83,14 @@ export function LockedCron(...given: [cronTime: CronTime, key: string, options: 
     }
     const locked: MethodDecorator = Locked(key, { holdMs, ttlMs, registration, waitMs: 0, onContended: 'skip' });
     locked(target, property, descriptor);
-    if (planOf(descriptor.value as object)?.returnsObservable) {
+    const job = descriptor.value as object;
+    if (lockedMethodOf(job)?.returnsObservable) {
       throw new LockOptionsError(
         `${where}: a cron job must return a Promise, since nobody subscribes to an Observable.`,
       );
     }
     Cron(cronTime, cronOptions)(target, property, descriptor);
     const needs = { provider: SchedulerRegistry, module: 'ScheduleModule.forRoot() of @nestjs/schedule' };
-    const name = nameOf(target, property);
-    noteOn(descriptor.value as object, name, { decorator: '@LockedCron', override: 'is never called', needs });
-  };
+    noteOn(job, name, { decorator: '@LockedCron', override: 'is never called', needs });
+  });
 }

@@ -40,7 +40,9 @@ it('refuses a static method, and leaves nothing behind', () => {
     }
     new Static();
   };
-  expect(define).toThrow('Static.run is static: @Locked needs an instance made by Nest. Use LockService.withLock.');
+  expect(define).toThrow(
+    '@Locked belongs on a method of a class that Nest makes: Static.run is static: there use LockService instead.',
+  );
   expect(Reflect.getMetadataKeys(Function)).toEqual([]);
 });
 
@@ -50,7 +52,9 @@ it('refuses a class', () => {
     class Whole {}
     new Whole();
   };
-  expect(define).toThrow('@Locked is for methods: Whole is a class. Put it on each method.');
+  expect(define).toThrow(
+    '@Locked belongs on a method of a class that Nest makes: Whole is a class: put it on each of its methods.',
+  );
 });
 
 it('refuses a getter', () => {
@@ -63,7 +67,7 @@ it('refuses a getter', () => {
     }
     new Getter();
   };
-  expect(define).toThrow('@Locked belongs on a method: Getter.run is not one.');
+  expect(define).toThrow('@Locked belongs on a method of a class that Nest makes: Getter.run is no method.');
 });
 
 it('refuses a property', () => {
@@ -74,7 +78,7 @@ it('refuses a property', () => {
     }
     new Property();
   };
-  expect(define).toThrow('@Locked belongs on a method: Property.run is not one.');
+  expect(define).toThrow('@Locked belongs on a method of a class that Nest makes: Property.run is no method.');
 });
 
 it('refuses two @Locked on one method', () => {
@@ -91,7 +95,7 @@ it('refuses two @Locked on one method', () => {
 
 it.each<[options: unknown, problem: string]>([
   [null, 'the options must be an object: got null.'],
-  [5_000, 'the options must be an object: got number.'],
+  [5_000, 'the options must be an object: got 5000.'],
   [
     { ttl: 5 },
     'There is no option "ttl": expected ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost, holdMs, label, onContended, registration.',
@@ -101,7 +105,7 @@ it.each<[options: unknown, problem: string]>([
   [{ watchdog: 1 }, 'watchdog must be true or false: got 1.'],
   [{ reentrant: 'no' }, 'reentrant must be true or false: got "no".'],
   [{ onLost: 'skip' }, 'onLost must be "reject" or "ignore": got "skip".'],
-  [{ onContended: 'ignore' }, 'onContended must be "throw", "skip" or a function: got ignore.'],
+  [{ onContended: 'ignore' }, 'onContended must be "throw", "skip" or a function: got "ignore".'],
   [{ registration: '' }, 'registration must be the name of a registration: got "".'],
   [{ registration: 5 }, 'registration must be the name of a registration: got 5.'],
   [{ signal: AbortSignal.abort() }, 'it takes no signal: use LockService.withLock.'],

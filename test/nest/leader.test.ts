@@ -337,13 +337,13 @@ describe('a class is not defined', () => {
       }
       return Static;
     };
-    expect(static_).toThrow('@LeaderOnly belongs on a method of a class that Nest makes: Static.run is not one.');
+    expect(static_).toThrow('@LeaderOnly belongs on a method of a class that Nest makes: Static.run is static');
     const whole = () => {
       @(loose('a') as ClassDecorator)
       class Whole {}
       return Whole;
     };
-    expect(whole).toThrow('@LeaderOnly belongs on a method of a class that Nest makes: Whole is not one.');
+    expect(whole).toThrow('@LeaderOnly belongs on a method of a class that Nest makes: Whole is a class');
   });
 });
 

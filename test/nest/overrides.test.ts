@@ -173,6 +173,8 @@ describe('an override without a decorator', () => {
       else decorate(Orders.prototype, 'none');
     };
     expect(define('class')).toThrow(LockOptionsError);
-    expect(define('property')).toThrow('@NotLocked belongs on a method: Orders.none is not one.');
+    expect(define('property')).toThrow(
+      '@NotLocked belongs on a method of a class that Nest makes: Orders.none is no method.',
+    );
   });
 });

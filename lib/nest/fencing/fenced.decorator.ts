@@ -1,6 +1,6 @@
 import { inspect } from 'node:util';
 import { applyDecorators, createParamDecorator, SetMetadata, UseGuards, type ExecutionContext } from '@nestjs/common';
-import { LockError, LockOptionsError } from '../../api/errors.js';
+import { LockOptionsError } from '../../api/errors.js';
 import { quoted } from '../../api/printable.js';
 import {
   FENCED_PLAN,
@@ -11,10 +11,8 @@ import {
 } from './fencing-token.guard.js';
 import { KeyTemplate } from '../../core/keys/key-template.js';
 import { noteOn } from '../injection/decorated-methods.js';
-import { nameOf } from '../injection/name-of.js';
-import { refuseBareUse } from '../injection/refuse-bare-use.js';
-import { refuseStandard } from '../injection/refuse-standard.js';
-import { MissedParts } from '../locked/missed-parts.js';
+import { decorator, reading } from '../injection/method-decorator.js';
+import { UnmadeKeys } from '../locked/request-keys.js';
 
 const DAY_MS = 86_400_000;
 const TIMEOUT_MS = 1_000;
@@ -50,18 +48,16 @@ export interface FencedOptions extends FencingTokenOptions {
  */
 export function Fenced(key: string, options?: FencedOptions): ClassDecorator & MethodDecorator;
 export function Fenced(...given: [key: string, options?: FencedOptions]): ClassDecorator & MethodDecorator {
-  refuseBareUse('@Fenced', "@Fenced('stock:{params.sku}')", given);
-  const [key, options = {}] = given;
-  return (target: object, property?: string | symbol, descriptor?: PropertyDescriptor) => {
-    refuseStandard('@Fenced', property);
-    const name = nameOf(target, property);
-    const plan = naming(`@Fenced on ${name}`, () => readFencedPlan(key, options));
-    applyDecorators(SetMetadata(FENCED_PLAN, plan), UseGuards(FencingTokenGuard))(target, property, descriptor);
+  const example = "@Fenced('stock:{params.sku}')";
+  return decorator<PropertyDescriptor>('@Fenced', example, given, (target, member, descriptor, name) => {
+    const [key, options = {}] = given;
+    const plan = reading(`@Fenced on ${name}`, () => readFencedPlan(key, options));
+    applyDecorators(SetMetadata(FENCED_PLAN, plan), UseGuards(FencingTokenGuard))(target, member, descriptor);
     const method: unknown = descriptor?.value;
     if (typeof method !== 'function') return; // on a class
     const requestKeys = plan.template && [plan.template];
     noteOn(method, name, { decorator: '@Fenced', override: 'runs without', requestKeys });
-  };
+  });
 }
 
 /**
@@ -75,28 +71,16 @@ export function Fenced(...given: [key: string, options?: FencedOptions]): ClassD
  */
 export function FencingToken(key?: string, options?: FencingTokenOptions): ParameterDecorator;
 export function FencingToken(...given: [key?: string, options?: FencingTokenOptions]): ParameterDecorator {
-  refuseBareUse('@FencingToken', "@FencingToken('key')", given);
-  const [key, options = {}] = given;
-  return (target, property, index) => {
-    const name = nameOf(target, property);
-    const plan = naming(`@FencingToken on ${name}`, () => readPlan('@FencingToken', key, options));
+  return decorator<number>('@FencingToken', "@FencingToken('key')", given, (target, member, index, name) => {
+    const [key, options = {}] = given;
+    const plan = reading(`@FencingToken on ${name}`, () => readPlan('@FencingToken', key, options));
     createParamDecorator(
       (_: unknown, context: ExecutionContext): number | undefined => fencingClaimOf(context, plan)?.fencingToken,
-    )()(target, property, index);
-    const method: unknown = property === undefined ? undefined : Reflect.get(target, property);
+    )()(target, member, index!);
+    const method: unknown = member === undefined ? undefined : Reflect.get(target, member);
     if (typeof method !== 'function' || !plan.template) return;
     noteOn(method, name, { decorator: '@FencingToken', requestKeys: [plan.template] });
-  };
-}
-
-/** @throws LockOptionsError that begins with the decorator and its place */
-function naming<Plan>(where: string, read: () => Plan): Plan {
-  try {
-    return read();
-  } catch (error) {
-    if (!(error instanceof LockError)) throw error;
-    throw new LockOptionsError(`${where}: ${error.message}`, { cause: error });
-  }
+  });
 }
 
 function readFencedPlan(key: unknown, options: FencedOptions): FencedPlan {
@@ -130,5 +114,5 @@ function readPlan(
         'use {params.id} and the like.',
     );
   }
-  return { decorator, template, optional, maxAheadMs: maxAheadMs as number, missed: new MissedParts('Fenced') };
+  return { decorator, template, optional, maxAheadMs: maxAheadMs as number, unmade: new UnmadeKeys('Fenced') };
 }

@@ -7,7 +7,7 @@ import {
   type CanActivate,
   type ExecutionContext,
 } from '@nestjs/common';
-import { LockKeyError, LockOptionsError, LockUnavailableError, NodeError } from '../../api/errors.js';
+import { LockOptionsError, LockUnavailableError, NodeError } from '../../api/errors.js';
 import { quoted } from '../../api/printable.js';
 import { machineDate } from '../../core/time/clock.js';
 import { inTime } from '../../core/time/time-limit.js';
@@ -15,8 +15,7 @@ import type { FenceStore } from '../../fencing/fence-store.js';
 import { FENCING_TOKEN_HEADER, readFencingHeader, type FencingClaim } from '../../fencing/fencing-header.js';
 import { StaleTokenError } from '../../fencing/stale-token.error.js';
 import type { KeyTemplate } from '../../core/keys/key-template.js';
-import { keyErrorOf, type MissedParts } from '../locked/missed-parts.js';
-import { requestValues } from '../locked/request-values.js';
+import { requestValues, type UnmadeKeys } from '../locked/request-keys.js';
 
 /** The injection token of the `FenceStore` that `FencingTokenGuard` uses: `{ provide: FENCE_STORE, useValue: … }`. */
 export const FENCE_STORE = Symbol.for('nest-redis-lock:FENCE_STORE');
@@ -30,7 +29,7 @@ export interface HeaderPlan {
   optional: boolean;
   /** How far the token may be ahead of the time of this machine, in milliseconds. */
   maxAheadMs: number;
-  readonly missed: MissedParts;
+  readonly unmade: UnmadeKeys;
 }
 
 /** The metadata that `@Fenced` attaches to a handler or a controller. */
@@ -123,14 +122,11 @@ export function fencingClaimOf(context: ExecutionContext, plan: HeaderPlan): Fen
 }
 
 /** The key that a request must name. @throws LockKeyError that names the handler */
-function expectedKey(context: ExecutionContext, { decorator, template, missed }: HeaderPlan): string | undefined {
+function expectedKey(context: ExecutionContext, { decorator, template, unmade }: HeaderPlan): string | undefined {
   try {
     return template?.render(requestValues(context));
   } catch (error) {
-    if (!(error instanceof LockKeyError)) throw error;
-    const named = keyErrorOf(`${decorator} on ${handlerOf(context)}`, error);
-    missed.warnOnce(named);
-    throw named;
+    throw unmade.explain(`${decorator} on ${handlerOf(context)}`, error);
   }
 }
 

@@ -20,11 +20,22 @@ interface RequestKey {
   readonly sources: readonly string[];
 }
 
-/** A method where it is declared: the name is `Class.method`. */
+/** A method where it is declared. */
 export interface Declared {
+  readonly property: PropertyKey;
+  /** `Class.method`, for messages. */
   readonly name: string;
   /** Undefined: no method, but a getter or another value. */
   readonly method?: object;
+}
+
+/** A provider or controller of an application, with its methods. */
+export interface Host {
+  readonly module: NestModule;
+  readonly wrapper: NestHost;
+  readonly prototype: object;
+  /** Each with those that it overrides behind it. */
+  readonly methods: readonly (readonly [Declared, ...Declared[]])[];
 }
 
 /** A module of the application, as Nest keeps it. */
@@ -51,37 +62,40 @@ export function notesOf(method: object): readonly MethodNote[] {
   return (Reflect.getOwnMetadata(NOTES, method) as MethodNote[] | undefined) ?? [];
 }
 
+/** All providers and controllers of an application that can have decorated methods. */
+export function hostsOf(modules: ModulesContainer): Host[] {
+  return [...modules.values()].flatMap((module) =>
+    [...module.providers.values(), ...module.controllers.values()].flatMap((wrapper) => {
+      const prototype = prototypeOf(wrapper);
+      return prototype ? { module, wrapper, prototype, methods: methodsOf(prototype) } : [];
+    }),
+  );
+}
+
 /** The prototype of what a module provides, if that is an object. */
-export function prototypeOf(host: NestHost): object | undefined {
+function prototypeOf(host: NestHost): object | undefined {
   const prototype: unknown = host.isNotMetatype
     ? typeof host.instance === 'object' && host.instance !== null && Reflect.getPrototypeOf(host.instance)
     : host.metatype?.prototype;
   return typeof prototype === 'object' && prototype !== null ? prototype : undefined;
 }
 
-/**
- * The methods of a class by name, each with those that it overrides behind it. Reads no property of instances: they may be
- * mocks, or have getters that fail.
- */
-export function methodsOf(prototype: object): Map<PropertyKey, [Declared, ...Declared[]]> {
+/** Reads no property of instances: they may be mocks, or have getters that fail. */
+function methodsOf(prototype: object): [Declared, ...Declared[]][] {
   const methods = new Map<PropertyKey, [Declared, ...Declared[]]>();
-  for (
-    let owner: object | null = prototype;
-    owner !== null && owner !== Object.prototype;
-    owner = Reflect.getPrototypeOf(owner)
-  ) {
+  let owner: object | null = prototype;
+  for (; owner !== null && owner !== Object.prototype; owner = Reflect.getPrototypeOf(owner)) {
     const type: unknown = Reflect.getOwnPropertyDescriptor(owner, 'constructor')?.value;
-    for (const name of Reflect.ownKeys(owner)) {
-      if (name === 'constructor') continue;
-      const value: unknown = Reflect.getOwnPropertyDescriptor(owner, name)?.value;
-      const declared: Declared = {
-        name: `${typeof type === 'function' ? type.name : 'Object'}.${String(name)}`,
-        method: typeof value === 'function' ? value : undefined,
-      };
-      const overriding = methods.get(name);
+    const typeName = typeof type === 'function' ? type.name : 'Object';
+    for (const property of Reflect.ownKeys(owner)) {
+      if (property === 'constructor') continue;
+      const value: unknown = Reflect.getOwnPropertyDescriptor(owner, property)?.value;
+      const method = typeof value === 'function' ? value : undefined;
+      const declared: Declared = { property, name: `${typeName}.${String(property)}`, method };
+      const overriding = methods.get(property);
       if (overriding) overriding.push(declared);
-      else methods.set(name, [declared]);
+      else methods.set(property, [declared]);
     }
   }
-  return methods;
+  return [...methods.values()];
 }

@@ -3,6 +3,8 @@ import { LockOptionsError } from '../../api/errors.js';
 import { quoted } from '../../api/printable.js';
 import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
 import { LockService } from '../../core/service/lock.service.js';
+import { loopTurn } from '../../core/time/event-loop.js';
+import type { DecoratedMethod, Method } from './method-decorator.js';
 import { getLockServiceToken } from './tokens.js';
 
 /** The property in which an instance has the service of a registration. Nest's error names it when the module is missing. */
@@ -13,12 +15,11 @@ export function serviceProperty(registration: string): symbol {
 
 /**
  * Has Nest inject the service into instances of the class, so that a missing module fails the start of the application.
- * @param name `Class.method`, for messages
  * @returns finds the service of an instance
  */
 export function injectInto(
-  target: object,
-  { registration, name }: { registration: string; name: string },
+  { target, name }: Pick<DecoratedMethod, 'target' | 'name'>,
+  registration: string,
 ): (self: unknown) => LockService {
   const property = serviceProperty(registration);
   Inject(getLockServiceToken(registration))(target, property);
@@ -32,6 +33,68 @@ export function injectInto(
         'nest-redis-lock/testing.',
     );
   };
+}
+
+/** One call of a method that runs with the service of its instance. */
+export interface ServedCall {
+  readonly args: unknown[];
+  /** Runs the method itself. */
+  readonly run: () => unknown;
+  /** @throws LockOptionsError where the instance has no service */
+  readonly service: () => LockService;
+}
+
+/** Runs the calls of one method, with the service of a registration. */
+interface MethodServer {
+  readonly registration: string;
+  serve(call: ServedCall): unknown;
+}
+
+/**
+ * Puts a wrapper in the place of a method, with all that other decorators have noted on it, and has the service injected.
+ * @param server runs the calls of the method
+ */
+export function serveMethod(decorated: DecoratedMethod, server: MethodServer): Method {
+  const { method, descriptor } = decorated;
+  const serviceOf = injectInto(decorated, server.registration);
+  const wrapper = new Proxy(method, {
+    apply: (target, self: unknown, args: unknown[]) =>
+      server.serve({ args, run: () => Reflect.apply(target, self, args), service: () => serviceOf(self) }),
+  });
+  for (const key of Reflect.getOwnMetadataKeys(method)) {
+    Reflect.defineMetadata(key, Reflect.getOwnMetadata(key, method), wrapper);
+  }
+  descriptor.value = wrapper;
+  return wrapper;
+}
+
+export function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof (value as PromiseLike<unknown> | undefined | null)?.then === 'function';
+}
+
+/** Fails in the next turn of the event loop: a loop of calls that fail would block it. */
+export async function orFailLater<Result>(find: () => Result): Promise<Result> {
+  try {
+    return find();
+  } catch (error) {
+    await loopTurn();
+    throw error;
+  }
+}
+
+/**
+ * The service that Nest has injected into an instance, for a look at the start of the application.
+ * @param where the method, its module and its decorator, for messages
+ * @param otherwise more advice for an instance without a service
+ * @throws LockOptionsError where there is none
+ */
+export function serviceIn(instance: object, registration: string, where: string, otherwise = ''): LockService {
+  const service: unknown = Reflect.get(instance, serviceProperty(registration));
+  if (service) return service as LockService;
+  throw new LockOptionsError(
+    `${where}, but has no LockService: Nest injects into what it creates itself, not into what useFactory or useValue ` +
+      `provides. Write useClass, or moduleRef.create(${instance.constructor.name}) in the factory${otherwise}.`,
+  );
 }
 
 /**

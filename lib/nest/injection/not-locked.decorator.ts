@@ -1,8 +1,5 @@
-import { LockOptionsError } from '../../api/errors.js';
 import { noteOn } from './decorated-methods.js';
-import { nameOf } from './name-of.js';
-import { refuseBareUse } from './refuse-bare-use.js';
-import { refuseStandard } from './refuse-standard.js';
+import { methodDecorator } from './method-decorator.js';
 
 /**
  * Says of an override that it is meant to have none of `@Locked`, `@LeaderOnly`, `@WhileLeader` and `@Fenced`, though the
@@ -12,14 +9,7 @@ import { refuseStandard } from './refuse-standard.js';
  */
 export function NotLocked(): MethodDecorator;
 export function NotLocked(...given: []): MethodDecorator {
-  refuseBareUse('@NotLocked', '@NotLocked()', given);
-  return (target, property: string | symbol | undefined, descriptor: PropertyDescriptor | undefined) => {
-    refuseStandard('@NotLocked', property);
-    const method: unknown = descriptor?.value;
-    const name = nameOf(target, property);
-    if (property === undefined || typeof method !== 'function') {
-      throw new LockOptionsError(`@NotLocked belongs on a method: ${name} is not one.`);
-    }
-    noteOn(method, name, { decorator: '@NotLocked' });
-  };
+  return methodDecorator('@NotLocked', '@NotLocked()', given, ({ method, name }) =>
+    noteOn(method, name, { decorator: '@NotLocked' }),
+  );
 }

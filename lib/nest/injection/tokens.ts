@@ -1,9 +1,9 @@
 import { Inject } from '@nestjs/common';
+import { unfit } from '../../core/options/checks.js';
 import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
 import { LockService } from '../../core/service/lock.service.js';
 import { noteCopy } from './copies.js';
-import { refuseBareUse } from './refuse-bare-use.js';
-import { refuseStandard } from './refuse-standard.js';
+import { decorator } from './method-decorator.js';
 
 // Here, as every entry point that injects the service loads this module, and no bundler leaves it out of them.
 noteCopy();
@@ -22,14 +22,18 @@ export function registrationOf(token: unknown): string | undefined {
   return typeof token === 'string' ? /^LockService\((.+)\)$/s.exec(token)?.[1] : undefined;
 }
 
+/** @throws LockOptionsError for an option `registration` that can be no name of one */
+export function checkRegistration(registration: unknown): void {
+  if (typeof registration !== 'string' || registration === '') {
+    throw unfit('registration', registration, 'the name of a registration');
+  }
+}
+
 /** Injects the `LockService` of the registration with this `name`. */
 export function InjectLockService(registration?: string): PropertyDecorator & ParameterDecorator;
 export function InjectLockService(...given: [registration?: string]): PropertyDecorator & ParameterDecorator {
-  refuseBareUse('@InjectLockService', '@InjectLockService()', given);
-  const [registration] = given;
-  const inject = Inject(getLockServiceToken(registration));
-  return (target: object, property: string | symbol | undefined, index?: number) => {
-    refuseStandard('@InjectLockService', property);
-    inject(target, property as string | symbol, index as number);
-  };
+  const inject = Inject(getLockServiceToken(given[0]));
+  return decorator<number>('@InjectLockService', '@InjectLockService()', given, (target, member, index) =>
+    inject(target, member as string | symbol, index as number),
+  );
 }

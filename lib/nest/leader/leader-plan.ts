@@ -1,10 +1,12 @@
-import { LockError, LockOptionsError } from '../../api/errors.js';
+import { LockOptionsError } from '../../api/errors.js';
 import type { LeaderOptions } from '../../api/leader.js';
 import { KeyTemplate } from '../../core/keys/key-template.js';
 import { unfit } from '../../core/options/checks.js';
 import { checkLeaderOptions } from '../../core/options/leader-options.js';
 import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
-import { methodsOf, noteOn } from '../injection/decorated-methods.js';
+import { noteOn } from '../injection/decorated-methods.js';
+import type { DecoratedMethod } from '../injection/method-decorator.js';
+import { checkRegistration } from '../injection/tokens.js';
 
 /** Options of `@LeaderOnly` and `@WhileLeader`. */
 export interface LeaderMethodOptions extends LeaderOptions {
@@ -16,41 +18,30 @@ export interface LeaderMethodOptions extends LeaderOptions {
 }
 
 /** The election of one method: read and checked when the class is defined. */
-export class LeaderPlan {
+export interface LeaderPlan {
+  readonly decorator: '@LeaderOnly' | '@WhileLeader';
+  readonly key: string;
   readonly registration: string;
   readonly options: LeaderOptions;
+  readonly property: string | symbol;
+  /** `Class.method`, for messages. */
+  readonly name: string;
+}
 
-  /** @throws LockOptionsError */
-  constructor(
-    readonly decorator: '@LeaderOnly' | '@WhileLeader',
-    readonly key: string,
-    given: LeaderMethodOptions,
-    readonly property: string | symbol,
-    /** `Class.method`, for messages. */
-    readonly name: string,
-  ) {
-    try {
-      checkLeaderOptions(given, ['registration']);
-      const { registration = DEFAULT_REGISTRATION, ...options } = given;
-      if (typeof registration !== 'string' || registration === '') {
-        throw new LockOptionsError(
-          `registration must be the name of a registration: got ${JSON.stringify(registration)}.`,
-        );
-      }
-      if (typeof key !== 'string' || key === '' || new KeyTemplate(key).origin !== 'static') {
-        throw unfit(
-          'the key',
-          key,
-          'a fixed string like "outbox", since an election begins before there are any calls',
-        );
-      }
-      this.registration = registration;
-      this.options = options;
-    } catch (error) {
-      if (!(error instanceof LockError)) throw error;
-      throw new LockOptionsError(`${decorator} on ${name}: ${error.message}`, { cause: error });
-    }
+/** @throws LockOptionsError */
+export function readLeaderPlan(
+  decorator: LeaderPlan['decorator'],
+  { property, name }: DecoratedMethod,
+  key: string,
+  given: LeaderMethodOptions,
+): LeaderPlan {
+  checkLeaderOptions(given, ['registration']);
+  const { registration = DEFAULT_REGISTRATION, ...options } = given;
+  checkRegistration(registration);
+  if (typeof key !== 'string' || key === '' || new KeyTemplate(key).origin !== 'static') {
+    throw unfit('the key', key, 'a fixed string like "outbox", since an election begins before there are any calls');
   }
+  return { decorator, key, registration, options, property, name };
 }
 
 const PLAN = Symbol.for('nest-redis-lock:leader-plan');
@@ -67,10 +58,4 @@ export function setLeaderPlan(method: object, plan: LeaderPlan): void {
 
 export function leaderPlanOf(method: object): LeaderPlan | undefined {
   return Reflect.getOwnMetadata(PLAN, method) as LeaderPlan | undefined;
-}
-
-/** The plans of the methods of a class, without those that are overridden. */
-export function leaderPlansOf(prototype: object): LeaderPlan[] {
-  const methods = [...methodsOf(prototype).values()];
-  return methods.flatMap(([{ method }]) => (method && leaderPlanOf(method)) ?? []);
 }

@@ -1,13 +1,8 @@
 import { LockOptionsError } from '../../api/errors.js';
 import type { Leadership } from '../../api/leader.js';
-import type { LockService } from '../../core/service/lock.service.js';
-import { loopTurn } from '../../core/time/event-loop.js';
-import { copyMetadata } from '../injection/copy-metadata.js';
-import { injectInto } from '../injection/injected-service.js';
-import { nameOf } from '../injection/name-of.js';
-import { refuseBareUse } from '../injection/refuse-bare-use.js';
-import { refuseStandard } from '../injection/refuse-standard.js';
-import { LeaderPlan, setLeaderPlan, type LeaderMethodOptions } from './leader-plan.js';
+import { injectInto, isThenable, orFailLater, serveMethod, type ServedCall } from '../injection/injected-service.js';
+import { methodDecorator, reading, type DecoratedMethod } from '../injection/method-decorator.js';
+import { readLeaderPlan, setLeaderPlan, type LeaderMethodOptions, type LeaderPlan } from './leader-plan.js';
 
 type AsyncMethod = (...args: never) => Promise<unknown>;
 
@@ -52,24 +47,9 @@ export interface WhileLeaderDecorator {
  */
 export function LeaderOnly(key: string, options?: LeaderMethodOptions): LeaderOnlyDecorator;
 export function LeaderOnly(...given: [key: string, options?: LeaderMethodOptions]): MethodDecorator {
-  refuseBareUse('@LeaderOnly', "@LeaderOnly('key')", given);
-  const [key, options = {}] = given;
-  return (target, property, descriptor: PropertyDescriptor | undefined) => {
-    const method = methodOf('@LeaderOnly', target, property, descriptor);
-    const plan = new LeaderPlan('@LeaderOnly', key, options, property, nameOf(target, property));
-    const serviceOf = injectInto(target, plan);
-    const wrapped = new Proxy(method, {
-      apply: (each, self: unknown, args: unknown[]) =>
-        ifLeader(
-          plan,
-          () => serviceOf(self),
-          () => Reflect.apply(each, self, args),
-        ),
-    });
-    copyMetadata(method, wrapped);
-    setLeaderPlan(wrapped, plan);
-    descriptor!.value = wrapped as never;
-  };
+  return leaderDecorator('@LeaderOnly', given, (decorated, plan) =>
+    serveMethod(decorated, { registration: plan.registration, serve: (call) => ifLeader(plan, call) }),
+  );
 }
 
 /**
@@ -82,46 +62,32 @@ export function LeaderOnly(...given: [key: string, options?: LeaderMethodOptions
  */
 export function WhileLeader(key: string, options?: LeaderMethodOptions): WhileLeaderDecorator;
 export function WhileLeader(...given: [key: string, options?: LeaderMethodOptions]): MethodDecorator {
-  refuseBareUse('@WhileLeader', "@WhileLeader('key')", given);
-  const [key, options = {}] = given;
-  return (target, property, descriptor: PropertyDescriptor | undefined) => {
-    const method = methodOf('@WhileLeader', target, property, descriptor);
-    const plan = new LeaderPlan('@WhileLeader', key, options, property, nameOf(target, property));
-    injectInto(target, plan);
-    setLeaderPlan(method, plan);
-  };
+  return leaderDecorator('@WhileLeader', given, (decorated, plan) => {
+    injectInto(decorated, plan.registration);
+    return decorated.method;
+  });
 }
 
-async function ifLeader(plan: LeaderPlan, serviceOf: () => LockService, run: () => unknown): Promise<unknown> {
-  let service: LockService;
-  try {
-    service = serviceOf();
-  } catch (error) {
-    await loopTurn(); // or a loop of calls that fail would block the event loop
-    throw error;
-  }
-  return service.ifLeader(plan.key, plan.options, async () => {
-    const result = run();
-    if (typeof (result as PromiseLike<unknown> | undefined | null)?.then === 'function') return result;
+/** @param decorate returns the method that keeps the plan */
+function leaderDecorator(
+  decorator: LeaderPlan['decorator'],
+  given: [key: string, options?: LeaderMethodOptions],
+  decorate: (decorated: DecoratedMethod, plan: LeaderPlan) => object,
+): MethodDecorator {
+  return methodDecorator(decorator, `${decorator}('key')`, given, (decorated) => {
+    const [key, options = {}] = given;
+    const plan = reading(`${decorator} on ${decorated.name}`, () => readLeaderPlan(decorator, decorated, key, options));
+    setLeaderPlan(decorate(decorated, plan), plan);
+  });
+}
+
+async function ifLeader(plan: LeaderPlan, call: ServedCall): Promise<unknown> {
+  const locks = await orFailLater(call.service);
+  return locks.ifLeader(plan.key, plan.options, async () => {
+    const result = call.run();
+    if (isThenable(result)) return result;
     throw new LockOptionsError(
       `${plan.name} is @LeaderOnly and must return a Promise: got something else. Make it async.`,
     );
   });
-}
-
-/** @throws LockOptionsError unless it is on a method of instances */
-function methodOf(
-  decorator: string,
-  target: object,
-  property: string | symbol | undefined,
-  descriptor: PropertyDescriptor | undefined,
-): (...args: unknown[]) => unknown {
-  refuseStandard(decorator, property);
-  const method: unknown = descriptor?.value;
-  if (typeof target === 'function' || property === undefined || typeof method !== 'function') {
-    throw new LockOptionsError(
-      `${decorator} belongs on a method of a class that Nest makes: ${nameOf(target, property)} is not one.`,
-    );
-  }
-  return method as (...args: unknown[]) => unknown;
 }

@@ -5,9 +5,9 @@ import type { Leadership } from '../../api/leader.js';
 import { printable, quoted } from '../../api/printable.js';
 import { withLeaderDefaults } from '../../core/options/leader-options.js';
 import type { LockService } from '../../core/service/lock.service.js';
-import { prototypeOf, type NestHost, type NestModule } from '../injection/decorated-methods.js';
-import { injectedService, serviceProperty } from '../injection/injected-service.js';
-import { leaderPlansOf, type LeaderPlan } from './leader-plan.js';
+import { hostsOf, type Host } from '../injection/decorated-methods.js';
+import { injectedService, serviceIn } from '../injection/injected-service.js';
+import { leaderPlanOf, type LeaderPlan } from './leader-plan.js';
 
 /** A method with an election, and the instance to call it on. */
 interface LeaderMethod {
@@ -29,9 +29,7 @@ export class LeaderModule implements OnModuleInit, OnApplicationBootstrap {
 
   /** All instances are there. @throws LockOptionsError */
   onModuleInit(): void {
-    const methods = [...this.modules.values()].flatMap((module) =>
-      [...module.providers.values(), ...module.controllers.values()].flatMap((host) => leaderMethods(module, host)),
-    );
+    const methods = hostsOf(this.modules).flatMap(leaderMethods);
     // An instance with two injection tokens, as by useExisting, is found twice.
     const isFirst = ({ plan, instance }: LeaderMethod, index: number) =>
       methods.findIndex((each) => each.plan === plan && each.instance === instance) === index;
@@ -48,25 +46,24 @@ export class LeaderModule implements OnModuleInit, OnApplicationBootstrap {
 }
 
 /** @throws LockOptionsError */
-function leaderMethods(module: NestModule, host: NestHost): LeaderMethod[] {
-  const instance: unknown = host.instance;
-  const prototype = prototypeOf(host);
-  if (!prototype) return [];
-  return leaderPlansOf(prototype).map((plan) => {
+function leaderMethods({ module, wrapper, methods }: Host): LeaderMethod[] {
+  const plans = methods.flatMap(([{ method }]) => (method && leaderPlanOf(method)) ?? []);
+  return plans.map((plan) => {
     const where = `${plan.name} in ${module.name} is ${plan.decorator}`;
-    if (!host.isDependencyTreeStatic()) {
+    if (!wrapper.isDependencyTreeStatic()) {
       throw new LockOptionsError(
         `${where}, but its class is of request scope, or injects one that is: a process leads whether there is a request or ` +
           'not. Move the method to a class of the default scope.',
       );
     }
-    if (host.isTransient) {
+    if (wrapper.isTransient) {
       throw new LockOptionsError(
         `${where}, but its class is of transient scope: Nest makes an instance for each class that injects it. Move the ` +
           'method to a class of the default scope.',
       );
     }
-    return { plan, instance: instance as object, service: serviceOf(where, plan, instance as object) };
+    const instance = wrapper.instance as object;
+    return { plan, instance, service: injectedService(serviceIn(instance, plan.registration, where), plan.name) };
   });
 }
 
@@ -83,15 +80,6 @@ function refuseClash({ plan, service }: LeaderMethod, methods: readonly LeaderMe
   throw new LockOptionsError(
     `${plan.name} and ${other.name} take part in the election of ${quoted(plan.key)} with ttlMs ${ttlOf(plan)} and ` +
       `${ttlOf(other)}. There is one election for each registration and key: give the same options wherever it is named.`,
-  );
-}
-
-function serviceOf(where: string, plan: LeaderPlan, instance: object): LockService {
-  const service: unknown = Reflect.get(instance, serviceProperty(plan.registration));
-  if (service !== undefined) return injectedService(service, plan.name);
-  throw new LockOptionsError(
-    `${where}, but has no LockService: Nest injects into what it creates itself, not into what useFactory or useValue ` +
-      `provides. Write useClass, or moduleRef.create(${instance.constructor.name}) in the factory.`,
   );
 }
 

@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import type { ExecutionContext } from '@nestjs/common';
 import { EMPTY, isObservable, Observable } from 'rxjs';
 import { LockOptionsError } from '../../api/errors.js';
-import { isThenable, type LockedPlan } from './locked-plan.js';
+import { isThenable } from '../injection/injected-service.js';
 
 const inside = new AsyncLocalStorage<InterceptedCall | undefined>();
 
@@ -16,7 +16,8 @@ export class InterceptedCall {
   #isStream = false;
 
   constructor(
-    readonly plan: LockedPlan,
+    /** The locked method that is the handler. */
+    readonly handler: { readonly name: string },
     readonly context: ExecutionContext,
   ) {}
 
@@ -34,15 +35,15 @@ export class InterceptedCall {
    * Calls the handler; an interceptor inside may do so more than once.
    * @throws LockOptionsError when the request is over, and the lock is or will be released
    */
-  enter(handler: () => unknown): unknown {
+  enter(run: () => unknown): unknown {
     if (this.#isOver) {
       throw new LockOptionsError(
-        `${this.plan.name} was called after its request had ended: it did not run, since its lock had been released.`,
+        `${this.handler.name} was called after its request had ended: it did not run, since its lock had been released.`,
       );
     }
-    const result = outside(handler);
+    const result = outside(run);
     if (isObservable(result)) return this.#stream(result);
-    if (!isThenable(result)) throw notAsync(this.plan);
+    if (!isThenable(result)) throw notAsync(this.handler);
     // Only the settled result is passed on: a lazy thenable, like a query, must not be started twice.
     const running = this.#settled(result);
     this.#running.add(running);
@@ -83,7 +84,7 @@ function outside<T>(work: () => T): T {
   return inside.run(undefined, work);
 }
 
-export function notAsync({ name }: LockedPlan): LockOptionsError {
+export function notAsync({ name }: { name: string }): LockOptionsError {
   return new LockOptionsError(
     `${name} is @Locked and must return a Promise or an Observable: got a plain value. Make it async.`,
   );

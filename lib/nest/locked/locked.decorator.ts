@@ -1,26 +1,18 @@
-import { Logger, type ExecutionContext } from '@nestjs/common';
-import { isObservable, Observable, throwError } from 'rxjs';
-import { LockError, LockOptionsError } from '../../api/errors.js';
-import { loopTurn } from '../../core/time/event-loop.js';
-import type { LockService } from '../../core/service/lock.service.js';
-import { injectInto } from '../injection/injected-service.js';
-import { InterceptedCall, notAsync } from './intercepted-call.js';
+import type { ExecutionContext } from '@nestjs/common';
+import { Observable } from 'rxjs';
+import { LockOptionsError } from '../../api/errors.js';
+import { serveMethod } from '../injection/injected-service.js';
+import { methodDecorator, reading } from '../injection/method-decorator.js';
 import {
-  isThenable,
   ContextKey,
-  LockedPlan,
-  planOf,
-  setPlan,
+  LockedMethod,
+  lockedMethodOf,
+  setLockedMethod,
   type AnyKey,
   type AnyLockedOptions,
-  type OneOrMoreKeys,
-} from './locked-plan.js';
+} from './locked-method.js';
 import { lockedInterceptorOf } from './locked.interceptor.js';
-import { lockedStream } from './locked-stream.js';
 import type { AnswerArgs, LockedDecorator, LockedKey, LockedOptions } from './locked.types.js';
-import { copyMetadata } from '../injection/copy-metadata.js';
-import { refuseBareUse } from '../injection/refuse-bare-use.js';
-import { refuseStandard } from '../injection/refuse-standard.js';
 
 /**
  * Makes a key, or several, from the whole `ExecutionContext`, for handlers: `@Locked(fromContext((context) => …))`.
@@ -58,27 +50,14 @@ export function Locked<
   options?: LockedOptions<AnswerArgs<Key, Args>, Value, Way>,
 ): LockedDecorator<Key, KeyArgs, Args, Value, Way>;
 export function Locked(...given: [key: AnyKey, options?: AnyLockedOptions]): MethodDecorator {
-  refuseBareUse('@Locked', "@Locked('key')", given);
-  const [key, options = {}] = given;
-  return (target, property, descriptor: PropertyDescriptor | undefined) => {
-    refuseStandard('@Locked', property);
-    if (typeof target === 'function') {
-      if (property === undefined) {
-        throw new LockOptionsError(`@Locked is for methods: ${target.name} is a class. Put it on each method.`);
-      }
-      throw new LockOptionsError(
-        `${target.name}.${String(property)} is static: @Locked needs an instance made by Nest. Use LockService.withLock.`,
-      );
-    }
-    const name = `${target.constructor.name}.${String(property)}`;
-    const method: unknown = descriptor?.value;
-    if (!descriptor || typeof method !== 'function') {
-      throw new LockOptionsError(`@Locked belongs on a method: ${name} is not one.`);
-    }
-    if (planOf(method))
+  return methodDecorator('@Locked', "@Locked('key')", given, (decorated) => {
+    const [key, options = {}] = given;
+    const { target, property, method, name } = decorated;
+    if (lockedMethodOf(method)) {
       throw new LockOptionsError(
         `${name} has two @Locked decorators: take one of the locks with LockService.withLock.`,
       );
+    }
     const returnType: unknown = Reflect.getMetadata('design:returntype', target, property);
     if (SYNCHRONOUS.has(returnType)) {
       const hint = returnType === Function ? ` ${IMPORT_AS_VALUE}` : '';
@@ -86,16 +65,14 @@ export function Locked(...given: [key: AnyKey, options?: AnyLockedOptions]): Met
         `${name} is @Locked and must return a Promise or an Observable. Make it async.${hint}`,
       );
     }
-    const plan = readPlan(key, options, name, isObservableType(returnType));
-    const service = injectInto(target, plan);
-    const locked = wrap(method as (...args: unknown[]) => unknown, plan, service);
-    copyMetadata(method, locked);
-    setPlan(locked, plan);
-    const interceptors = (Reflect.getOwnMetadata(INTERCEPTORS, locked) as unknown[] | undefined) ?? [];
+    const returnsObservable = isObservableType(returnType);
+    const locked = reading(`@Locked on ${name}`, () => new LockedMethod(key, options, name, returnsObservable));
+    const wrapper = serveMethod(decorated, locked);
+    setLockedMethod(wrapper, locked);
+    const interceptors = (Reflect.getOwnMetadata(INTERCEPTORS, wrapper) as unknown[] | undefined) ?? [];
     // First, whatever the order of the decorators: interceptors inside, like a transaction, end before the release.
-    Reflect.defineMetadata(INTERCEPTORS, [lockedInterceptorOf(plan.registration), ...interceptors], locked);
-    descriptor.value = locked as never;
-  };
+    Reflect.defineMetadata(INTERCEPTORS, [lockedInterceptorOf(locked.registration), ...interceptors], wrapper);
+  });
 }
 
 const INTERCEPTORS = '__interceptors__'; // INTERCEPTORS_METADATA of Nest
@@ -104,119 +81,6 @@ const IMPORT_AS_VALUE =
   'If it returns an Observable, import that as a value, not with "import type" or "import { type Observable }".';
 const SYNCHRONOUS = new Set<unknown>([String, Number, Boolean, Array, Function]);
 
-/** @throws LockOptionsError that names the method */
-function readPlan(...[key, options, name, returnsObservable]: ConstructorParameters<typeof LockedPlan>): LockedPlan {
-  try {
-    return new LockedPlan(key, options, name, returnsObservable);
-  } catch (error) {
-    if (!(error instanceof LockError)) throw error;
-    throw new LockOptionsError(`@Locked on ${name}: ${error.message}`, { cause: error });
-  }
-}
-
-function wrap(
-  method: (...args: unknown[]) => unknown,
-  plan: LockedPlan,
-  serviceOf: (self: unknown) => LockService,
-): (...args: unknown[]) => unknown {
-  return new Proxy(method, {
-    apply(target, self: unknown, args: unknown[]) {
-      const run = () => Reflect.apply(target, self, args);
-      const call = plan.isForInterceptor ? InterceptedCall.current() : undefined;
-      if (call?.plan === plan) return call.enter(run);
-      if (plan.returnsObservable) return streamUnderLock(plan, () => serviceOf(self), args, run);
-      return loggingStreams(promiseUnderLock(plan, () => serviceOf(self), args, run));
-    },
-  });
-}
-
-/**
- * Logs that a method returned an undeclared Observable. Its caller expects one, calls `subscribe` on the promise and fails
- * there, so it never sees the rejection, which must not end the process either.
- */
-function loggingStreams(call: Promise<unknown>): Promise<unknown> {
-  const logged: Promise<unknown> = call.catch((error: unknown) => {
-    if (error instanceof UndeclaredStreamError) {
-      logged.catch(() => {});
-      new Logger('Locked').error(error.message);
-    }
-    throw error;
-  });
-  return logged;
-}
-
-class UndeclaredStreamError extends LockOptionsError {}
-
-async function promiseUnderLock(
-  plan: LockedPlan,
-  serviceOf: () => LockService,
-  args: unknown[],
-  run: () => unknown,
-): Promise<unknown> {
-  const [key, service] = await asked(plan, serviceOf, args);
-  const work = async () => {
-    const result = run();
-    if (isObservable(result)) throw undeclaredStream(plan, 'an Observable');
-    if (!isThenable(result)) throw notAsync(plan);
-    const value = await result;
-    if (isObservable(value)) throw undeclaredStream(plan, 'a Promise of an Observable');
-    return value;
-  };
-  return service.withLockOr(key, plan.options, work, (error) => plan.whenRefused(error, args), plan);
-}
-
-function streamUnderLock(
-  plan: LockedPlan,
-  serviceOf: () => LockService,
-  args: unknown[],
-  run: () => unknown,
-): Observable<unknown> {
-  const open = () => {
-    const result = run();
-    return isObservable(result) ? result : throwError(() => notAsync(plan));
-  };
-  return lockedStream<unknown>(async (signal, work, instead) => {
-    const [key, service] = await asked(plan, serviceOf, args);
-    const whenRefused = async (error: unknown) => {
-      const value = await plan.whenRefused(error, args);
-      if (plan.onContended !== 'skip') instead(value);
-    };
-    return service.withLockOr(key, { ...plan.options, signal }, work, whenRefused, plan);
-  }, open);
-}
-
-/** The key of a call, or its keys, and the service that locks them. */
-async function asked(
-  plan: LockedPlan,
-  serviceOf: () => LockService,
-  args: unknown[],
-): Promise<[key: OneOrMoreKeys, service: LockService]> {
-  try {
-    return [keyOfCall(plan, args), serviceOf()];
-  } catch (error) {
-    await loopTurn(); // or a loop of calls that fail would block the event loop
-    throw error;
-  }
-}
-
-/** The key of a call. One made of the request needs the interceptor: without it the method does not run. */
-function keyOfCall(plan: LockedPlan, args: unknown[]): OneOrMoreKeys {
-  if (plan.origin !== 'request') return plan.keyOfArguments(args);
-  throw new LockOptionsError(
-    `${plan.name} was called without LockedInterceptor, which takes a lock whose key is made of the request: it did not ` +
-      'run. Let Nest call the handler (a GraphQL field resolver needs fieldResolverEnhancers: ["interceptors"]), or use ' +
-      'a key made of arguments.',
-  );
-}
-
 function isObservableType(type: unknown): boolean {
   return typeof type === 'function' && (type === Observable || typeof type.prototype?.subscribe === 'function');
-}
-
-function undeclaredStream({ name }: LockedPlan, got: string): LockOptionsError {
-  return new UndeclaredStreamError(
-    `${name} returned ${got}, but is not declared to return an Observable: write its return type, ": Observable<…>", ` +
-      'import Observable as a value, not with "import type", and compile with emitDecoratorMetadata, so that @Locked ' +
-      'can hold the lock from the subscription on. The Observable was not subscribed to.',
-  );
 }

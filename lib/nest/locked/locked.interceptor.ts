@@ -12,8 +12,7 @@ import { LockService } from '../../core/service/lock.service.js';
 import { setRetryAfter } from '../filters/lock-error-answer.js';
 import { injectedService } from '../injection/injected-service.js';
 import { InterceptedCall } from './intercepted-call.js';
-import { planOf } from './locked-plan.js';
-import { lockedStream } from './locked-stream.js';
+import { lockedMethodOf } from './locked-method.js';
 import { getLockServiceToken } from '../injection/tokens.js';
 
 /**
@@ -36,27 +35,12 @@ export class LockedInterceptor implements NestInterceptor {
   }
 
   #underLock(context: ExecutionContext, next: CallHandler): Observable<unknown> {
-    const plan = planOf(context.getHandler());
-    if (!plan?.isForInterceptor) return next.handle();
-    if (plan.registration !== injectedService(this.locks, plan.name).registration) return next.handle();
+    const locked = lockedMethodOf(context.getHandler());
+    if (!locked?.isForInterceptor) return next.handle();
+    if (locked.registration !== injectedService(this.locks, locked.name).registration) return next.handle();
     // The interceptor may be registered on several levels of one handler: the outermost has acquired the lock.
     if (InterceptedCall.current()?.context === context) return next.handle();
-    const key = plan.keyOfRequest(context);
-    return defer(() => {
-      const call = new InterceptedCall(plan, context);
-      return lockedStream<unknown>(
-        (signal, work, instead) =>
-          this.locks.withLockOr(
-            key,
-            { ...plan.options, signal },
-            work,
-            async (error) => instead(await plan.whenRefused(error, [context])),
-            plan,
-          ),
-        () => call.run(() => next.handle()),
-        call,
-      );
-    });
+    return defer(() => locked.intercept(context, this.locks, () => next.handle()));
   }
 }
 

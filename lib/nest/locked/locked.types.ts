@@ -2,7 +2,7 @@ import type { ExecutionContext } from '@nestjs/common';
 import type { Observable } from 'rxjs';
 import type { HoldOptions, LabelOptions, LeaseOptions, LossOptions } from '../../api/options.js';
 import type { ArgumentTemplate, RequestTemplate } from '../../core/keys/key-template.js';
-import type { ContextKey } from './locked-plan.js';
+import type { ContextKey } from './locked-method.js';
 
 /** Options of `@Locked`. */
 export interface LockedOptions<

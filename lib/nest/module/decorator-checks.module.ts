@@ -1,8 +1,9 @@
-import { Inject, Module, type OnModuleInit } from '@nestjs/common';
+import { Inject, Logger, Module, type OnModuleInit } from '@nestjs/common';
 import { ApplicationConfig, ModulesContainer } from '@nestjs/core';
+import { hostsOf, notesOf, type Declared, type Host, type MethodNote } from '../injection/decorated-methods.js';
+import { serviceIn } from '../injection/injected-service.js';
+import { lockedMethodOf } from '../locked/locked-method.js';
 import { refuseRequestKeys } from './refuse-request-keys.js';
-import { refuseUninjected } from './refuse-uninjected.js';
-import { warnOfDecorators } from './warn-of-decorators.js';
 
 /**
  * Looks at the decorated methods of an application when it starts, for what would only be seen at a call, or never. Every
@@ -17,8 +18,75 @@ export class DecoratorChecksModule implements OnModuleInit {
 
   /** All instances are there. @throws LockOptionsError */
   onModuleInit(): void {
-    refuseUninjected(this.modules);
-    refuseRequestKeys(this.modules, this.config);
-    warnOfDecorators(this.modules);
+    const { modules, config } = this;
+    const hosts = hostsOf(modules);
+    refuseUninjected(hosts);
+    refuseRequestKeys(hosts, { modules, config });
+    const logger = new Logger('RedisLockModule');
+    for (const warning of warningsOf(hosts)) logger.warn(warning);
   }
+}
+
+/**
+ * Looks for instances with locked methods that Nest did not make, and so did not inject the service into: each call would
+ * fail. Instances that are made later, such as those of a request, are not seen.
+ * @throws LockOptionsError
+ */
+function refuseUninjected(hosts: readonly Host[]): void {
+  for (const { module, wrapper, methods } of hosts.filter(({ wrapper }) => wrapper.isNotMetatype)) {
+    const instance = wrapper.instance as object;
+    for (const [{ property, method }] of methods) {
+      const locked = method && lockedMethodOf(method);
+      // A lock whose key is made of the request is acquired by the interceptor, which has a service of its own.
+      if (!locked || locked.source.origin === 'request' || Object.hasOwn(instance, property)) continue;
+      const otherwise = '; or call LockService.withLock in the method, without @Locked';
+      serviceIn(instance, locked.registration, `${locked.name} in ${module.name} is @Locked`, otherwise);
+    }
+  }
+}
+
+/** The warnings about decorated methods that may not do what they seem to, each once. */
+function warningsOf(hosts: readonly Host[]): Set<string> {
+  // By name: an application may have another copy of the package of a provider, which does as well.
+  const provided = new Set(hosts.map(({ wrapper }) => String(wrapper.name)));
+  return new Set(
+    hosts.flatMap(({ methods }) =>
+      methods.flatMap((each) => [...undecorated(each), ...unscheduled(each[0], provided)]),
+    ),
+  );
+}
+
+/** What a method needs to be run, and the application has not. */
+function unscheduled({ name, method }: Declared, provided: ReadonlySet<string>): string[] {
+  return (method ? notesOf(method) : []).flatMap(({ decorator, needs }) => {
+    if (!needs || provided.has(needs.provider.name)) return [];
+    return (
+      `${name} is ${decorator}, but no module imports ${needs.module}: it never runs by itself. Add that to the imports of ` +
+      'the root module.'
+    );
+  });
+}
+
+/** A method without a decorator that overrides one with, unless that is said to be meant. */
+function undecorated([first, ...overridden]: readonly [Declared, ...Declared[]]): string[] {
+  if (!first.method || ofMethod(first).length > 0) return [];
+  const base = overridden.find((each) => ofMethod(each).length > 0);
+  const decorators = base ? ofMethod(base).filter(({ override }) => override !== undefined) : [];
+  if (decorators.length === 0) return [];
+  const callers = decorators.filter(({ override }) => override === 'is never called');
+  const names = (callers.length > 0 ? callers : decorators).map(({ decorator }) => decorator).join(' and ');
+  const effect =
+    callers.length > 0
+      ? 'it is never called, unless by your own code'
+      : 'it runs without, except for what it calls by super';
+  return [
+    `${first.name} overrides ${base!.name}, which is ${names}, but has no such decorator: ${effect}. Decorate it, too, or ` +
+      'say that this is meant, with @NotLocked().',
+  ];
+}
+
+/** What decorators of the method itself say, not those of its parameters. */
+function ofMethod({ method }: Declared): readonly MethodNote[] {
+  const notes = method ? notesOf(method) : [];
+  return notes.filter(({ decorator }) => decorator !== '@FencingToken');
 }

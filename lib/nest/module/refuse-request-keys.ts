@@ -1,22 +1,18 @@
 import type { ApplicationConfig, ModulesContainer } from '@nestjs/core';
 import { LockOptionsError } from '../../api/errors.js';
 import { quoted } from '../../api/printable.js';
-import { methodsOf, notesOf, prototypeOf, type NestModule } from '../injection/decorated-methods.js';
+import { notesOf, type Host, type NestModule } from '../injection/decorated-methods.js';
 
 /**
  * Refuses keys of the request that no request could make: those of methods that are no handlers, and those with a parameter
  * that the route of the handler does not have.
  * @throws LockOptionsError
  */
-export function refuseRequestKeys(modules: ModulesContainer, config: ApplicationConfig): void {
-  for (const module of modules.values()) {
-    for (const host of [...module.providers.values(), ...module.controllers.values()]) {
-      const prototype = prototypeOf(host);
-      const methods = prototype ? [...methodsOf(prototype).values()] : [];
-      for (const [{ name, method }] of methods) {
-        const problem = method && problemOf(prototype!.constructor, method, module, { modules, config });
-        if (problem) throw new LockOptionsError(`${name} in ${module.name} is ${problem}`);
-      }
+export function refuseRequestKeys(hosts: readonly Host[], application: Application): void {
+  for (const { module, prototype, methods } of hosts) {
+    for (const [{ name, method }] of methods) {
+      const problem = method && problemOf(prototype.constructor, method, module, application);
+      if (problem) throw new LockOptionsError(`${name} in ${module.name} is ${problem}`);
     }
   }
 }

@@ -1,0 +1,123 @@
+import { LockError, LockOptionsError } from '../../api/errors.js';
+
+export type Method = (...args: unknown[]) => unknown;
+
+/** What a decorator for methods was put on. */
+export interface DecoratedMethod {
+  readonly target: object;
+  readonly property: string | symbol;
+  readonly descriptor: PropertyDescriptor;
+  readonly method: Method;
+  /** `Class.method`, for messages. */
+  readonly name: string;
+}
+
+/**
+ * Makes a decorator, or refuses its use where it would do nothing. All decorators of this library are made here.
+ * @param decorator for messages: `@Fenced`
+ * @param example how it should be written
+ * @param given all arguments of the call that makes it
+ * @param decorate gets, behind the arguments of the decorator, the name of its place for messages: `Class.member`
+ * @throws LockOptionsError when it was written without parentheses, or was compiled to a standard decorator
+ */
+export function decorator<Place>(
+  decorator: string,
+  example: string,
+  given: readonly unknown[],
+  decorate: (target: object, member: string | symbol | undefined, place: Place | undefined, name: string) => void,
+): (target: object, member?: string | symbol, place?: Place) => void {
+  refuseWithoutParentheses(decorator, example, given);
+  return (target, member, place) => {
+    refuseStandard(decorator, member);
+    decorate(target, member, place, nameOf(target, member));
+  };
+}
+
+/**
+ * Makes a decorator for methods of instances.
+ * @throws LockOptionsError as `decorator` does, and where it is not on such a method
+ */
+export function methodDecorator(
+  name: string,
+  example: string,
+  given: readonly unknown[],
+  decorate: (decorated: DecoratedMethod) => void,
+): MethodDecorator {
+  return decorator<PropertyDescriptor>(name, example, given, (target, property, descriptor, place) => {
+    const method: unknown = descriptor?.value;
+    let problem: string | undefined;
+    if (property === undefined) problem = 'a class: put it on each of its methods';
+    else if (typeof target === 'function') problem = 'static: there use LockService instead';
+    else if (typeof method !== 'function') problem = 'no method';
+    if (problem) {
+      throw new LockOptionsError(`${name} belongs on a method of a class that Nest makes: ${place} is ${problem}.`);
+    }
+    decorate({ target, property: property!, descriptor: descriptor!, method: method as Method, name: place });
+  });
+}
+
+/**
+ * Reads what a decorator was given.
+ * @param where the decorator and its place: `@Locked on Orders.pay`
+ * @throws LockOptionsError that begins with them
+ */
+export function reading<Result>(where: string, read: () => Result): Result {
+  try {
+    return read();
+  } catch (error) {
+    if (!(error instanceof LockError)) throw error;
+    throw new LockOptionsError(`${where}: ${error.message}`, { cause: error });
+  }
+}
+
+/** `Class.method`, also of a static one; `Class` where there is no member. */
+function nameOf(target: object, member: string | symbol | undefined): string {
+  const { name } = typeof target === 'function' ? target : target.constructor;
+  return member === undefined ? name : `${name}.${String(member)}`;
+}
+
+/**
+ * Refuses a decorator that was written without its parentheses: the function that should make the decorator was called as one,
+ * and its result was ignored. Compilers that check no types do not see that.
+ */
+function refuseWithoutParentheses(decorator: string, example: string, given: readonly unknown[]): void {
+  const [target, second] = given;
+  let place: string;
+  if (isContext(second)) place = String(second.name ?? second.kind);
+  else if (isLegacyCall(given)) place = nameOf(target as object, second as string | symbol | undefined);
+  else return;
+  throw new LockOptionsError(
+    `${decorator} was used without parentheses on ${place}, and would do nothing there. ` +
+      `Write ${example}, with parentheses.`,
+  );
+}
+
+/** Whether these are the arguments of a decorator of TypeScript. */
+function isLegacyCall(given: readonly unknown[]): boolean {
+  const [target, second, third] = given;
+  // Instances, such as a Date for a cron job, have no `constructor` of their own.
+  const isPrototype = typeof target === 'object' && target !== null && Object.hasOwn(target, 'constructor');
+  if (typeof target !== 'function' && !isPrototype) return false;
+  if (typeof third === 'number') return true; // (target, method, index): of a parameter
+  // One argument may be a class, or a key function. Only the `prototype` of a class cannot be replaced.
+  if (given.length === 1) return Object.getOwnPropertyDescriptor(target, 'prototype')?.writable === false;
+  return typeof second === 'string' || typeof second === 'symbol'; // (target, member, descriptor)
+}
+
+/**
+ * Refuses standard decorators (TC39), which get the member itself and a context: compilers without `experimentalDecorators`
+ * make these. Nest needs the experimental kind, which gets a class and the name of a member.
+ */
+function refuseStandard(decorator: string, second: unknown): void {
+  if (!isContext(second)) return;
+  throw new LockOptionsError(
+    `${decorator} on ${String(second.name ?? second.kind)} was compiled to a standard decorator, which Nest cannot read. ` +
+      'Set "experimentalDecorators" and "emitDecoratorMetadata" to true in the compilerOptions of tsconfig.json ' +
+      '(in .swcrc: "legacyDecorator" and "decoratorMetadata").',
+  );
+}
+
+/** Whether the second argument of a decorator is the context of a standard one. */
+function isContext(second: unknown): second is { name?: string | symbol; kind: string } {
+  return typeof (second as { kind?: unknown } | null | undefined)?.kind === 'string';
+}

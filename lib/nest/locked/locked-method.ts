@@ -1,0 +1,279 @@
+import { Logger, type ExecutionContext } from '@nestjs/common';
+import { isObservable, throwError, type Observable } from 'rxjs';
+import { LockContendedError, LockKeyError, LockOptionsError, LockRefusal } from '../../api/errors.js';
+import type { WithLockOptions } from '../../api/options.js';
+import { quoted } from '../../api/printable.js';
+import { KeyTemplate, type KeyOrigin } from '../../core/keys/key-template.js';
+import { checkKey, checkKeys } from '../../core/keys/key.js';
+import { checkRequest } from '../../core/options/call-options.js';
+import { unfit } from '../../core/options/checks.js';
+import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
+import type { LockService } from '../../core/service/lock.service.js';
+import { noteOn } from '../injection/decorated-methods.js';
+import { isThenable, orFailLater, type ServedCall } from '../injection/injected-service.js';
+import { checkRegistration } from '../injection/tokens.js';
+import { InterceptedCall, notAsync } from './intercepted-call.js';
+import { lockedStream } from './locked-stream.js';
+import { requestValues, UnmadeKeys } from './request-keys.js';
+
+/** A key, or those of several locks that are acquired together. */
+export type OneOrMoreKeys = string | readonly string[];
+
+/** A key that is made from the whole context of a request: see `fromContext`. */
+export class ContextKey {
+  constructor(readonly make: (context: ExecutionContext) => OneOrMoreKeys) {}
+}
+
+export type OnContended = 'throw' | 'skip' | ((...args: never[]) => unknown);
+export type AnyLockedOptions = Omit<WithLockOptions, 'signal'> & { onContended?: OnContended; registration?: string };
+export type AnyKey = OneOrMoreKeys | ContextKey | ((...args: never[]) => OneOrMoreKeys);
+
+/**
+ * One method with `@Locked`: what that asked for, read when the class is defined, and how calls of the method run. It goes to
+ * `LockService` with each call, as the method that asks for the lock.
+ */
+export class LockedMethod {
+  readonly registration: string;
+  readonly source: KeySource;
+  /** The text of its only key, if that is one. */
+  readonly template?: string;
+  /** The label of its locks, where the options have none. */
+  readonly label: string;
+  readonly onContended: OnContended;
+  /** Undefined: the options of the service. */
+  readonly #options?: Omit<WithLockOptions, 'signal'>;
+  readonly #unmade = new UnmadeKeys('Locked');
+
+  /** @throws LockOptionsError */
+  constructor(
+    key: AnyKey,
+    given: AnyLockedOptions,
+    /** `Class.method`, for messages. */
+    readonly name: string,
+    readonly returnsObservable: boolean,
+  ) {
+    if (typeof given !== 'object' || given === null) throw unfit('the options', given, 'an object');
+    const { onContended = 'throw', registration = DEFAULT_REGISTRATION, ...options } = given;
+    if ('signal' in options) throw new LockOptionsError('it takes no signal: use LockService.withLock.');
+    checkRequest(options, ['onContended', 'registration']);
+    if (onContended !== 'throw' && onContended !== 'skip' && typeof onContended !== 'function') {
+      throw unfit('onContended', onContended, '"throw", "skip" or a function');
+    }
+    checkRegistration(registration);
+    this.registration = registration;
+    this.source = sourceOf(key);
+    this.template = this.source.template;
+    this.label = this.template ?? name;
+    this.onContended = onContended;
+    this.#options = Object.keys(options).length > 0 ? options : undefined;
+  }
+
+  /**
+   * Whether `LockedInterceptor`, where there is one, acquires the lock. A key made of arguments is not known before the pipes
+   * have run, nor are the arguments for an `onContended` function.
+   */
+  get isForInterceptor(): boolean {
+    const { origin } = this.source;
+    return origin === 'request' || (origin === 'static' && typeof this.onContended !== 'function');
+  }
+
+  /** Runs a call under the lock, unless `LockedInterceptor` has acquired it. */
+  serve(call: ServedCall): unknown {
+    const intercepted = this.isForInterceptor ? InterceptedCall.current() : undefined;
+    if (intercepted?.handler === this) return intercepted.enter(call.run);
+    if (!this.returnsObservable) return loggingStreams(this.#promise(call));
+    const open = () => {
+      const result = call.run();
+      return isObservable(result) ? result : throwError(() => notAsync(this));
+    };
+    return this.#stream(() => this.#askedBy(call), call.args, open);
+  }
+
+  /** Runs a request under the lock, until every interceptor and the handler are done. */
+  intercept(context: ExecutionContext, locks: LockService, open: () => Observable<unknown>): Observable<unknown> {
+    const call = new InterceptedCall(this, context);
+    return this.#stream(
+      () => [this.#keyOf(context), locks],
+      [context],
+      () => call.run(open),
+      call,
+    );
+  }
+
+  async #promise(call: ServedCall): Promise<unknown> {
+    const [key, locks] = await orFailLater(() => this.#askedBy(call));
+    const work = async () => {
+      const result = call.run();
+      if (isObservable(result)) throw undeclaredStream(this, 'an Observable');
+      if (!isThenable(result)) throw notAsync(this);
+      const value = await result;
+      if (isObservable(value)) throw undeclaredStream(this, 'a Promise of an Observable');
+      return value;
+    };
+    return locks.withLockOr(key, this.#options, work, (error) => this.#whenRefused(error, call.args), this);
+  }
+
+  #stream(
+    ask: () => Asked,
+    args: unknown[],
+    open: () => Observable<unknown>,
+    intercepted?: InterceptedCall,
+  ): Observable<unknown> {
+    return lockedStream<unknown>(
+      async (signal, work, instead) => {
+        const [key, locks] = await orFailLater(ask);
+        const whenRefused = async (error: unknown) => {
+          const value = await this.#whenRefused(error, args);
+          // A stream that is skipped ends at once, a request is answered in any case.
+          if (intercepted || this.onContended !== 'skip') instead(value);
+        };
+        return locks.withLockOr(key, { ...this.#options, signal }, work, whenRefused, this);
+      },
+      open,
+      intercepted,
+    );
+  }
+
+  /** A key made of the request needs the interceptor: without it the method does not run. */
+  #askedBy({ args, service }: ServedCall): Asked {
+    if (this.source.origin !== 'request') return [this.#keyOf(args), service()];
+    throw new LockOptionsError(
+      `${this.name} was called without LockedInterceptor, which takes a lock whose key is made of the request: it did not ` +
+        'run. Let Nest call the handler (a GraphQL field resolver needs fieldResolverEnhancers: ["interceptors"]), or use ' +
+        'a key made of arguments.',
+    );
+  }
+
+  /** @throws LockKeyError */
+  #keyOf(input: unknown[] | ExecutionContext): OneOrMoreKeys {
+    try {
+      return this.source.make(input);
+    } catch (error) {
+      throw this.#unmade.explain(`@Locked on ${this.name}`, error);
+    }
+  }
+
+  /** The value instead of the method's, as `onContended` says. @throws the reason of any other refusal */
+  #whenRefused(error: unknown, args: unknown[]): unknown {
+    const onContended = this.onContended as 'throw' | 'skip' | ((...args: unknown[]) => unknown);
+    if (onContended === 'throw' || !(error instanceof LockContendedError)) {
+      throw error instanceof LockRefusal ? error.of(this.name) : error;
+    }
+    return onContended === 'skip' ? undefined : onContended(...args);
+  }
+}
+
+/** What a call asks for, and the service that it asks. */
+type Asked = readonly [key: OneOrMoreKeys, locks: LockService];
+
+/** What the key of a call, or its keys, are made of. */
+interface KeySource {
+  readonly origin: KeyOrigin;
+  readonly templates: readonly KeyTemplate[];
+  /** The text of the only key. */
+  readonly template?: string;
+  /**
+   * @param input the arguments of the call, or the context of the request
+   * @throws LockKeyError
+   */
+  readonly make: (input: unknown) => OneOrMoreKeys;
+}
+
+/** @throws LockOptionsError */
+function sourceOf(key: AnyKey): KeySource {
+  if (key instanceof ContextKey) return { origin: 'request', templates: [], make: checked(key.make, 400) };
+  if (typeof key === 'function') {
+    const make = key as (...args: unknown[]) => unknown;
+    return { origin: 'arguments', templates: [], make: checked((args: unknown[]) => make(...args), 500) };
+  }
+  const templates = Array.from(Array.isArray(key) ? key : [key], templateOf);
+  const origin = originOf(templates);
+  const render = (input: unknown): string[] => {
+    const lookup =
+      origin === 'request'
+        ? requestValues(input as ExecutionContext)
+        : (index: string) => (input as unknown[])[Number(index)];
+    return templates.map((template) => template.render(lookup));
+  };
+  if (Array.isArray(key)) return { origin, templates, make: render };
+  return { origin, templates, template: templates[0]!.template, make: (input) => render(input)[0]! };
+}
+
+function templateOf(text: unknown): KeyTemplate {
+  if (typeof text === 'string') return new KeyTemplate(text);
+  throw unfit('the key', text, 'a string, an array of strings, or a function that returns one of them');
+}
+
+/** @throws LockOptionsError for templates that are rendered at different times, and where there is none */
+function originOf(templates: KeyTemplate[]): KeyOrigin {
+  if (templates.length === 0) throw new LockOptionsError('the array of keys is empty: name at least one.');
+  const ofRequest = templates.find(({ origin }) => origin === 'request');
+  const ofArguments = templates.find(({ origin }) => origin === 'arguments');
+  if (ofRequest && ofArguments) {
+    throw new LockOptionsError(
+      `${quoted(ofArguments.template)} is made of arguments and ${quoted(ofRequest.template)} of the request, which are not known ` +
+        'at the same time: make all keys of one of them.',
+    );
+  }
+  return (ofRequest ?? ofArguments)?.origin ?? 'static';
+}
+
+function checked(make: (input: never) => unknown, status: 400 | 500): KeySource['make'] {
+  return (input) => {
+    let key: unknown;
+    try {
+      key = make(input as never);
+    } catch (cause) {
+      throw new LockKeyError('The key function failed.', status, { cause });
+    }
+    if (isThenable(key)) {
+      // The promise is ignored, and its rejection must not end the process.
+      if (key instanceof Promise) key.catch(() => {});
+      throw new LockKeyError('The key function returned a Promise: return a string, or an array of strings.', status);
+    }
+    if (Array.isArray(key)) return checkKeys(key, status);
+    if (typeof key !== 'string') {
+      const got = key === null ? 'null' : key === undefined ? 'nothing' : `a value of type ${typeof key}`;
+      throw new LockKeyError(`The key function returned ${got}: return a string, or an array of strings.`, status);
+    }
+    checkKey(key, status);
+    return key;
+  };
+}
+
+const LOCKED = Symbol.for('nest-redis-lock:locked');
+
+export function setLockedMethod(method: object, locked: LockedMethod): void {
+  Reflect.defineMetadata(LOCKED, locked, method);
+  const requestKeys = locked.source.origin === 'request' ? locked.source.templates : undefined;
+  noteOn(method, locked.name, { decorator: '@Locked', override: 'runs without', requestKeys });
+}
+
+export function lockedMethodOf(method: object): LockedMethod | undefined {
+  return Reflect.getOwnMetadata(LOCKED, method) as LockedMethod | undefined;
+}
+
+/**
+ * Logs that a method returned an undeclared Observable. Its caller expects one, calls `subscribe` on the promise and fails
+ * there, so it never sees the rejection, which must not end the process either.
+ */
+function loggingStreams(call: Promise<unknown>): Promise<unknown> {
+  const logged: Promise<unknown> = call.catch((error: unknown) => {
+    if (error instanceof UndeclaredStreamError) {
+      logged.catch(() => {});
+      new Logger('Locked').error(error.message);
+    }
+    throw error;
+  });
+  return logged;
+}
+
+class UndeclaredStreamError extends LockOptionsError {}
+
+function undeclaredStream({ name }: LockedMethod, got: string): LockOptionsError {
+  return new UndeclaredStreamError(
+    `${name} returned ${got}, but is not declared to return an Observable: write its return type, ": Observable<…>", ` +
+      'import Observable as a value, not with "import type", and compile with emitDecoratorMetadata, so that @Locked ' +
+      'can hold the lock from the subscription on. The Observable was not subscribed to.',
+  );
+}
