@@ -98,6 +98,8 @@ export const shared = {
     pool: 'forks',
     // Loading Nest anew for every file costs more than the tests; no test file changes global state.
     isolate: false,
+    // PostgreSQL as WebAssembly starts with half the work when it is not optimized.
+    execArgv: ['--liftoff-only'],
     // Vitest fails a run in which a rejection stayed unhandled, even if all tests passed: tests need not look for it.
     dangerouslyIgnoreUnhandledErrors: false,
     // What a test waits for has limits of its own: these end only what would never end, as slow as the machine may be.

@@ -6,6 +6,9 @@ import { applyDecorators, SetMetadata, type ExecutionContext } from '@nestjs/com
 import { fromContext, Locked } from 'nest-redis-lock';
 import { LockedCron } from 'nest-redis-lock/schedule';
 import type { Observable } from 'rxjs';
+import { PayOrder, Receipt } from '../support/pay-order.js';
+import { type Receipt as Inline } from '../support/pay-order.js';
+import type { Receipt as Typed } from '../support/pay-order.js';
 declare const prefix: string;
 interface Order { id: string }
 export class Examples {
@@ -156,6 +159,7 @@ const MISTAKES: [member: string, message: string][] = [
   [`@Locked('x') m(): number { return 1; }`, NO_STREAM],
   [`@Locked('x') get m(): Promise<void> { return Promise.resolve(); }`, NO_STREAM],
   [`@Locked('x') m = 5;`, 'the decorator expects 3'],
+  [`@Locked('x') async m(_receipt: Receipt): Promise<void> {}`, "must be imported with 'import type'"],
 ];
 
 /** What must compile. `types.test-d.ts` has more of it. */
@@ -168,6 +172,8 @@ export class Repository<T extends Order> {
   @ComposedCron() async composedCron(): Promise<string | undefined> { return undefined; }
   @Locked('entity:{0.id}') async template(entity: T): Promise<T> { return entity; }
   @Locked((entity: Order) => entity.id) async keyFunction(_entity: T): Promise<void> {}
+  @Locked('order:{0}') async asClass(_id: string, _order: PayOrder): Promise<void> {}
+  @Locked('order:{0}') async asTypes(_id: string, _inline: Inline, _typed: Typed): Promise<void> {}
   @Locked('entity:{0.id}', { onContended: 'skip' }) async skip(entity: T): Promise<T | undefined> { return entity; }
 }`;
 

@@ -1,7 +1,6 @@
 import { Body, Controller, HttpCode, Param, Post, ValidationPipe } from '@nestjs/common';
 import { fromContext, Locked } from 'nest-redis-lock';
 import { describe, expect, it } from 'vitest';
-import { diagnosticsOf } from '../support/diagnostics.js';
 import { post, startApp } from '../support/nest-app.js';
 import { PayOrder, type Receipt } from '../support/pay-order.js';
 
@@ -61,20 +60,4 @@ describe('the class of a body that a handler imports as a value', () => {
       expect([paid.status, await paid.json()]).toEqual([200, { paid: 5 }]);
     },
   );
-});
-
-it('the compiler wants import type for an interface alone, with isolatedModules', { timeout: 120_000 }, () => {
-  const source = `
-    import { Locked } from 'nest-redis-lock';
-    import { PayOrder, Receipt } from '../support/pay-order.js';
-    import { type Receipt as Inline } from '../support/pay-order.js';
-    import type { Receipt as Typed } from '../support/pay-order.js';
-    export class Payments {
-      @Locked('order:{0}') async asClass(_id: string, _order: PayOrder): Promise<void> {}
-      @Locked('order:{0}') async asTypes(_id: string, _inline: Inline, _typed: Typed): Promise<void> {}
-      @Locked('order:{0}') async asInterface(_id: string, _receipt: Receipt): Promise<void> {}
-    }`;
-  expect(diagnosticsOf(source, { isolatedModules: true })).toEqual([
-    { line: 9, message: expect.stringContaining("must be imported with 'import type'") as string },
-  ]);
 });

@@ -15,14 +15,15 @@ import { describe, expect, it } from 'vitest';
 
 const DECORATORS = { Fenced, FencingToken, InjectLockService, LeaderOnly, Locked, LockedCron, NotLocked, WhileLeader };
 
-/** Compiles a class without a look at its types, as SWC, esbuild and `isolatedModules` do, and defines it. */
-function define(source: string, experimentalDecorators = true): void {
+/** Compiles classes without a look at their types, as SWC, esbuild and `isolatedModules` do. @returns what defines each */
+function compile(classes: string[], experimentalDecorators = true): [source: string, define: () => void][] {
   const compilerOptions = { target: ts.ScriptTarget.ES2022, module: ts.ModuleKind.ESNext, experimentalDecorators };
-  const { outputText } = ts.transpileModule(source, { compilerOptions });
+  const functions = classes.map((source) => `() => { ${source} }`);
+  const { outputText } = ts.transpileModule(`return [${functions.join()}];`, { compilerOptions });
   const run = runInThisContext(`(${Object.keys(DECORATORS).join()}) => {\n${outputText}\n}`) as (
     ...decorators: unknown[]
-  ) => void;
-  run(...Object.values(DECORATORS));
+  ) => (() => void)[];
+  return run(...Object.values(DECORATORS)).map((define, index) => [classes[index]!, define]);
 }
 
 const RIGHT = {
@@ -37,34 +38,36 @@ const RIGHT = {
 };
 const names = Object.keys(RIGHT) as (keyof typeof RIGHT)[];
 
-describe.each(names)('%s without parentheses', (name) => {
-  const places: [place: string, source: string][] = [
-    ['a method', `class Orders { @${name} async pay() {} }`],
-    ['a method that is named by a symbol', `class Orders { @${name} async [Symbol.iterator]() {} }`],
-    ['a static method', `class Orders { @${name} static async pay() {} }`],
-    ['a getter', `class Orders { @${name} get pay() { return 1; } }`],
-    ['a field', `class Orders { @${name} pay = async () => {}; }`],
-    ['a class', `@${name} class Orders {}`],
+describe.each(names)('@%s', (name) => {
+  const places = [
+    `class Orders { @${name} async pay() {} }`,
+    `class Orders { @${name} async [Symbol.iterator]() {} }`,
+    `class Orders { @${name} static async pay() {} }`,
+    `class Orders { @${name} get pay() { return 1; } }`,
+    `class Orders { @${name} pay = async () => {}; }`,
+    `@${name} class Orders {}`,
   ];
-  const parameters: typeof places = [
-    ['a parameter', `class Orders { async pay(@${name} id) {} }`],
-    ['a parameter of the constructor', `class Orders { constructor(@${name} id) {} }`],
-  ];
+  const parameters = [`class Orders { async pay(@${name} id) {} }`, `class Orders { constructor(@${name} id) {} }`];
 
-  it.each([...places, ...parameters])(`a decorator without parentheses is refused on %s [G550]`, (_, source) => {
-    expect(() => define(source)).toThrow(LockOptionsError);
-    expect(() => define(source)).toThrow(`@${name} was used without parentheses`);
-    expect(() => define(source)).toThrow(`Write ${RIGHT[name]}, with parentheses.`);
+  it('a decorator without parentheses is refused wherever it stands [G550]', () => {
+    for (const [source, define] of compile([...places, ...parameters])) {
+      expect(define, source).toThrow(LockOptionsError);
+      expect(define, source).toThrow(`@${name} was used without parentheses`);
+      expect(define, source).toThrow(`Write ${RIGHT[name]}, with parentheses.`);
+    }
   });
 
-  it.each(places)('a decorator without parentheses is refused on %s of a standard class, too [G551]', (_, source) => {
-    expect(() => define(source, false)).toThrow(LockOptionsError);
-    expect(() => define(source, false)).toThrow(`Write ${RIGHT[name]}, with parentheses.`);
+  it('a decorator without parentheses is refused wherever it stands in a standard class, too [G551]', () => {
+    for (const [source, define] of compile(places, false)) {
+      expect(define, source).toThrow(LockOptionsError);
+      expect(define, source).toThrow(`Write ${RIGHT[name]}, with parentheses.`);
+    }
   });
 });
 
 it('the refusal of a decorator without parentheses names the class and the member', () => {
-  expect(() => define('class Orders { @Locked async pay() {} }')).toThrow(
+  const [[, define]] = compile(['class Orders { @Locked async pay() {} }']) as [[string, () => void]];
+  expect(define).toThrow(
     "@Locked was used without parentheses on Orders.pay, and would do nothing there. Write @Locked('key'), with parentheses.",
   );
 });

@@ -1,24 +1,35 @@
-import { execFile, spawn, type ChildProcess } from 'node:child_process';
+import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { cp, rm, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { cpSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
 import type { Figures } from '../../sample-app/demonstration/demonstration.js';
 import { killWithParent } from '../../servers/kill-with-parent.js';
+import { compileFile, compileLibrary } from '../support/compiled-library.js';
 import { until } from '../support/until.js';
 
 export const ROOT = fileURLToPath(new URL('../..', import.meta.url));
-const BARE_MACHINE = `${ROOT}node_modules/.cache/nest-redis-lock-sample-${process.pid}`;
-const NEST = `${ROOT}node_modules/@nestjs/cli/bin/nest.js`;
+const COMPILED = `${ROOT}node_modules/.cache/nest-redis-lock-sample-${process.pid}`;
+const BARE_MACHINE = `${COMPILED}-alone`;
 
-/** Compiles the sample app as `npm start` does. */
-export async function buildSampleApp(): Promise<void> {
-  await promisify(execFile)(process.execPath, [NEST, 'build'], { cwd: ROOT });
+/** Compiles the sample app as `npm start` does, but for its types: those `npm run types` checks. */
+export function compileSampleApp(): void {
+  for (const folder of ['sample-app', 'servers']) {
+    for (const file of readdirSync(ROOT + folder, { recursive: true, encoding: 'utf8' })) {
+      if (!file.endsWith('.ts')) continue;
+      const target = join(COMPILED, folder, file.replace(/\.ts$/, '.js'));
+      mkdirSync(dirname(target), { recursive: true });
+      writeFileSync(target, compileFile(join(ROOT, folder, file)));
+    }
+  }
+  symlinkSync(compileLibrary(), join(COMPILED, 'lib'));
+  // A package finds itself by its name.
+  const manifest = { name: 'nest-redis-lock', type: 'module', exports: { '.': './lib/index.js' } };
+  writeFileSync(join(COMPILED, 'package.json'), JSON.stringify(manifest));
 }
 
-export function removeBareMachine(): Promise<void> {
-  return rm(BARE_MACHINE, { recursive: true, force: true });
+export function removeSampleApp(): void {
+  for (const folder of [COMPILED, BARE_MACHINE]) rmSync(folder, { recursive: true, force: true });
 }
 
 /** The compiled sample app, started as `npm start` starts it. */
@@ -28,8 +39,9 @@ export class SampleApp {
   readonly #process: ChildProcess;
   readonly #closed: Promise<unknown[]>;
 
-  constructor(args: string[], env: NodeJS.ProcessEnv = {}, folder = `${ROOT}dist-sample`) {
-    this.#process = spawn(process.execPath, [join(folder, 'sample-app/demonstration/main.js'), ...args], {
+  constructor(args: string[], env: NodeJS.ProcessEnv = {}, folder = COMPILED) {
+    const program = join(folder, 'sample-app/demonstration/main.js');
+    this.#process = spawn(process.execPath, [...process.execArgv, program, ...args], {
       cwd: ROOT,
       env: { ...process.env, REDIS_URL: '', ...env },
       stdio: ['ignore', 'pipe', 'pipe'],
@@ -41,10 +53,9 @@ export class SampleApp {
   }
 
   /** As on a machine without redis-server and apt: a copy beside which no server was unpacked, with nothing on its PATH. */
-  static async onBareMachine(args: string[]): Promise<SampleApp> {
-    await cp(`${ROOT}dist-sample`, BARE_MACHINE, { recursive: true });
-    await writeFile(join(BARE_MACHINE, 'package.json'), '{ "type": "module" }');
-    await writeFile(join(BARE_MACHINE, 'package-lock.json'), '{}'); // the mark of the folder that .redis/ stands in
+  static onBareMachine(args: string[]): SampleApp {
+    cpSync(COMPILED, BARE_MACHINE, { recursive: true });
+    writeFileSync(join(BARE_MACHINE, 'package-lock.json'), '{}'); // the mark of the folder that .redis/ stands in
     return new SampleApp(args, { REDIS_SERVER: '', PATH: join(BARE_MACHINE, 'no-such-folder') }, BARE_MACHINE);
   }
 

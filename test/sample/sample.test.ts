@@ -3,10 +3,10 @@ import { connect } from 'node:net';
 import { dirname, join, relative } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { until } from '../support/until.js';
-import { buildSampleApp, removeBareMachine, ROOT, SampleApp } from './sample-app.js';
+import { compileSampleApp, removeSampleApp, ROOT, SampleApp } from './sample-app.js';
 
-beforeAll(buildSampleApp, 300_000);
-afterAll(removeBareMachine);
+beforeAll(compileSampleApp);
+afterAll(removeSampleApp);
 
 describe('npm start', { timeout: 180_000 }, () => {
   // Two at a time: they mostly wait, for nights, leases and processes that start.
@@ -32,7 +32,7 @@ describe('npm start', { timeout: 180_000 }, () => {
   it.concurrent(
     'shows the same in memory where no redis-server is found or can be unpacked, and says what was tried and what to do',
     async () => {
-      const sample = await SampleApp.onBareMachine(['--json']);
+      const sample = SampleApp.onBareMachine(['--json']);
       expect(await sample.exitCode(), sample.stderr).toBe(0);
       const { unlocked, locked, nights, crash, ...run } = sample.figures;
       expect(run).toEqual({ locks: 'memory', instances: 1, problems: [] });

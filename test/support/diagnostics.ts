@@ -11,13 +11,13 @@ export interface Diagnostic {
   message: string;
 }
 
-/** What the compiler says of a module in test/nest, with the settings of this repository and those given here. */
-export function diagnosticsOf(source: string, settings: ts.CompilerOptions = {}): Diagnostic[] {
+/** What the compiler says of a module in test/nest, with the settings of this repository and `isolatedModules`. */
+export function diagnosticsOf(source: string): Diagnostic[] {
   const { config } = ts.readConfigFile(`${root}tsconfig.json`, (path) => readFileSync(path, 'utf8')) as {
     config: object;
   };
   const { options } = ts.parseJsonConfigFileContent(config, ts.sys, root);
-  const merged = { ...options, noUnusedLocals: false, noUnusedParameters: false, ...settings };
+  const merged = { ...options, noUnusedLocals: false, noUnusedParameters: false, isolatedModules: true };
   const host = ts.createCompilerHost(merged);
   const getSourceFile = host.getSourceFile.bind(host);
   host.getSourceFile = (path, ...rest) =>
