@@ -38,25 +38,17 @@ const Template = (key: string): MethodDecorator => Locked(key);
 const SkipComposed = () => applyDecorators(Locked('order:{0}', { onContended: 'skip' }));
 
 export class Right {
-  @Locked('static')
-  async static(): Promise<void> {}
+  @Locked('static') async static(): Promise<void> {}
 
   @Locked('order:{0.id}')
   async template(_order: Order): Promise<Order> {
     return _order;
   }
 
-  @Locked((order: Order) => order.id)
-  async keyFunction(_order: Order): Promise<void> {}
-
-  @Locked((id: string) => id)
-  async fewerParameters(_id: string, _amount: number): Promise<void> {}
-
-  @Locked(() => 'x')
-  async noParameters(_id: string): Promise<void> {}
-
-  @Locked((order: { id: string }) => order.id)
-  async widerParameter(_order: Order): Promise<void> {}
+  @Locked((order: Order) => order.id) async keyFunction(_order: Order): Promise<void> {}
+  @Locked((id: string) => id) async fewerParameters(_id: string, _amount: number): Promise<void> {}
+  @Locked(() => 'x') async noParameters(_id: string): Promise<void> {}
+  @Locked((order: { id: string }) => order.id) async widerParameter(_order: Order): Promise<void> {}
 
   @Locked((id: string, amount?: number) => `${id}:${amount}`)
   async optionalParameter(_id: string, _amount?: number): Promise<void> {}
@@ -64,8 +56,7 @@ export class Right {
   @Locked((first: string, ...rest: string[]) => [first, ...rest].join())
   async restParameters(_first: string, ..._rest: string[]): Promise<void> {}
 
-  @Locked((order) => order.id)
-  async inferredParameter(_order: Order): Promise<void> {}
+  @Locked((order) => order.id) async inferredParameter(_order: Order): Promise<void> {}
 
   @Locked((order) => order.id, { onContended: (order, amount) => `${order.lines.length} ${amount?.toFixed(2)}` })
   async inferredAnswer(_order: Order, _amount?: number): Promise<string> {
@@ -85,17 +76,10 @@ export class Right {
   @Locked<[order: Order]>((order) => order.id, { onContended: 'skip' })
   async typesWrittenOut(_order: Order): Promise<void> {}
 
-  @Locked('x:{1}:{0.id}')
-  async optionalIndex(_order: Order, _amount?: number): Promise<void> {}
-
-  @Locked('x:{7}')
-  async indexOfRest(_first: string, ..._rest: string[]): Promise<void> {}
-
-  @Locked(`${prefix}:{1}`)
-  async indexBehindPrefix(this: Right, _id: string, _amount: number): Promise<void> {}
-
-  @Locked('x:{0}:{1.a.0}')
-  async indexOfGeneric<T>(_id: string, _value: { a: T[] }): Promise<void> {}
+  @Locked('x:{1}:{0.id}') async optionalIndex(_order: Order, _amount?: number): Promise<void> {}
+  @Locked('x:{7}') async indexOfRest(_first: string, ..._rest: string[]): Promise<void> {}
+  @Locked(`${prefix}:{1}`) async indexBehindPrefix(this: Right, _id: string, _amount: number): Promise<void> {}
+  @Locked('x:{0}:{1.a.0}') async indexOfGeneric<T>(_id: string, _value: { a: T[] }): Promise<void> {}
 
   @Locked('x')
   observable(): Observable<number> {
@@ -126,8 +110,7 @@ export class Right {
     return id;
   }
 
-  @Locked('x')
-  private async hidden(): Promise<void> {}
+  @Locked('x') private async hidden(): Promise<void> {}
 
   @Locked('x')
   protected async guarded(): Promise<void> {
@@ -144,11 +127,8 @@ export class Right {
   })
   async allOptions(): Promise<void> {}
 
-  @Locked('x', { onTransaction: 'allow' })
-  async inTransactions(): Promise<void> {}
-
-  @Locked('x', { onContended: 'skip' })
-  async skip(): Promise<void> {}
+  @Locked('x', { onTransaction: 'allow' }) async inTransactions(): Promise<void> {}
+  @Locked('x', { onContended: 'skip' }) async skip(): Promise<void> {}
 
   @Locked((id: string) => id, { onContended: 'skip' })
   async skipWithUndefined(_id: string): Promise<number | undefined> {
@@ -244,8 +224,7 @@ export class Right {
     return '';
   }
 
-  @Locked('order:{params.id}', { onContended: 'skip' })
-  async skipRequestTemplate(_id: number): Promise<void> {}
+  @Locked('order:{params.id}', { onContended: 'skip' }) async skipRequestTemplate(_id: number): Promise<void> {}
 
   @Locked('order:{query.id}', { onContended: 'throw', ttlMs: 1_000 })
   async throwOfRequest(_id: number): Promise<number> {
@@ -282,8 +261,7 @@ export class Right {
     return '';
   }
 
-  @Locked(['from:{0}', 'to:{1}'])
-  async severalTemplates(_from: string, _to: string): Promise<void> {}
+  @Locked(['from:{0}', 'to:{1}']) async severalTemplates(_from: string, _to: string): Promise<void> {}
 
   @Locked(['all', 'from:{0.id}'], { onContended: (order) => order.lines.length })
   async inferredAnswerBesideTemplates(_order: Order): Promise<number> {
@@ -320,8 +298,7 @@ export class Right {
     return '';
   }
 
-  @Locked(['a', 'b'] as const, { ttlMs: 1_000, onContended: 'skip' })
-  async skipSeveral(): Promise<void> {}
+  @Locked(['a', 'b'] as const, { ttlMs: 1_000, onContended: 'skip' }) async skipSeveral(): Promise<void> {}
 
   @Locked((order: Order) => order.lines.map(({ sku }) => sku))
   async severalOfKeyFunction(_order: Order): Promise<void> {}
@@ -341,17 +318,10 @@ export class Right {
     throw new Error('not run');
   }
 
-  @Locked('x', { holdMs: 5_000 })
-  async held(): Promise<void> {}
-
-  @Template('order:{0}')
-  async asMethodDecorator(_id: string): Promise<void> {}
-
-  @applyDecorators(SetMetadata('role', 'admin'), Locked('x'))
-  async composed(): Promise<void> {}
-
-  @SkipComposed()
-  async skipComposed(): Promise<void> {}
+  @Locked('x', { holdMs: 5_000 }) async held(): Promise<void> {}
+  @Template('order:{0}') async asMethodDecorator(_id: string): Promise<void> {}
+  @applyDecorators(SetMetadata('role', 'admin'), Locked('x')) async composed(): Promise<void> {}
+  @SkipComposed() async skipComposed(): Promise<void> {}
 }
 
 export const composed: MethodDecorator[] = [
@@ -383,14 +353,12 @@ export const composed: MethodDecorator[] = [
 ];
 
 export class Repository<T extends { id: string }, Args extends string[]> {
-  @Locked((entity: { id: string }) => entity.id)
-  async save(_entity: T): Promise<void> {}
+  @Locked((entity: { id: string }) => entity.id) async save(_entity: T): Promise<void> {}
 
   @Locked((entities: { id: string }[]) => entities.map(({ id }) => id).join())
   async saveAll(_entities: T[]): Promise<void> {}
 
-  @Locked((entity) => entity.id)
-  async inferred(_entity: T): Promise<void> {}
+  @Locked((entity) => entity.id) async inferred(_entity: T): Promise<void> {}
 
   @Locked('entity:{0.id}')
   async template(_entity: T): Promise<T> {
@@ -412,11 +380,8 @@ export class Repository<T extends { id: string }, Args extends string[]> {
     return _entity;
   }
 
-  @Locked(['entity:{0.id}', 'all'])
-  async severalOfClass(_entity: T): Promise<void> {}
-
-  @Locked('entity:{1}')
-  async restOfClass(..._args: Args): Promise<void> {}
+  @Locked(['entity:{0.id}', 'all']) async severalOfClass(_entity: T): Promise<void> {}
+  @Locked('entity:{1}') async restOfClass(..._args: Args): Promise<void> {}
 
   @Locked('entity:{0.id}')
   observable(_entity: T): Observable<T> {
@@ -424,16 +389,14 @@ export class Repository<T extends { id: string }, Args extends string[]> {
   }
 
   // @ts-expect-error -- T has no such property
-  @Locked((entity: { name: string }) => entity.name)
-  async otherProperty(_entity: T): Promise<void> {}
+  @Locked((entity: { name: string }) => entity.name) async otherProperty(_entity: T): Promise<void> {}
 
   // @ts-expect-error -- the method has no second parameter
   @Locked((entity: { id: string }, version: number) => `${entity.id}:${version}`)
   async moreParameters(_entity: T): Promise<void> {}
 
   // @ts-expect-error -- the method has no second parameter
-  @Locked('entity:{1}')
-  async noSuchIndex(_entity: T): Promise<void> {}
+  @Locked('entity:{1}') async noSuchIndex(_entity: T): Promise<void> {}
 
   // @ts-expect-error -- a call that is skipped returns undefined
   @Locked('entity:{0.id}', { onContended: 'skip' })
@@ -442,16 +405,10 @@ export class Repository<T extends { id: string }, Args extends string[]> {
   }
 }
 
+/** What the compiler says of the most common mistakes is in `compile-errors.test.ts`. */
 export class Wrong {
-  // @ts-expect-error -- synchronous
-  @Locked('x')
-  sync(): string {
-    return '';
-  }
-
   // @ts-expect-error -- synchronous, without a value
-  @Locked('x')
-  nothing(): void {}
+  @Locked('x') nothing(): void {}
 
   // @ts-expect-error -- sometimes synchronous
   @Locked('x')
@@ -460,66 +417,16 @@ export class Wrong {
   }
 
   // @ts-expect-error -- a generator is neither
-  @Locked('x')
-  async *generator(): AsyncGenerator<number> {}
-
-  // @ts-expect-error -- the parameter has another type
-  @Locked((id: number) => `${id}`)
-  async otherParameter(_id: string): Promise<void> {}
+  @Locked('x') async *generator(): AsyncGenerator<number> {}
 
   // @ts-expect-error -- the method has no such parameter
-  @Locked((_id: string, amount: number) => `${amount}`)
-  async moreParameters(_id: string): Promise<void> {}
+  @Locked((_id: string, amount: number) => `${amount}`) async moreParameters(_id: string): Promise<void> {}
 
   // @ts-expect-error -- the parameter may be missing
-  @Locked((id: string) => id)
-  async missingParameter(_id?: string): Promise<void> {}
-
-  // @ts-expect-error -- one of the values that the parameter may have is not taken
-  @Locked((id: 5) => `${id}`)
-  async narrowerParameter(_id: number): Promise<void> {}
-
-  // @ts-expect-error -- the method has no second parameter
-  @Locked('x:{1}')
-  async noSuchIndex(_id: string): Promise<void> {}
-
-  // @ts-expect-error -- the same behind a text that is not known
-  @Locked(`${prefix}:{1.id}`)
-  async noSuchIndexBehindPrefix(_id: string): Promise<void> {}
+  @Locked((id: string) => id) async missingParameter(_id?: string): Promise<void> {}
 
   // @ts-expect-error -- the same in one of two keys
-  @Locked(eitherText)
-  async noSuchIndexInOne(): Promise<void> {}
-
-  // @ts-expect-error -- the key is no string
-  @Locked((id: number) => id)
-  async noString(_id: number): Promise<void> {}
-
-  // @ts-expect-error -- the key comes too late
-  @Locked(async (id: string) => id)
-  async asyncKey(_id: string): Promise<void> {}
-
-  // @ts-expect-error -- no key
-  @Locked()
-  async noKey(): Promise<void> {}
-
-  // @ts-expect-error -- no such option
-  @Locked('x', { ttl: 5 })
-  async unknownOption(): Promise<void> {}
-
-  // @ts-expect-error -- no such way
-  @Locked('x', { onContended: 'ignore' })
-  async otherOnContended(): Promise<void> {}
-
-  // @ts-expect-error -- no such way
-  @Locked('x', { onLost: 'skip' })
-  async otherOnLost(): Promise<void> {}
-
-  // @ts-expect-error -- a call that is skipped returns undefined
-  @Locked('x', { onContended: 'skip' })
-  async skip(): Promise<number> {
-    return 1;
-  }
+  @Locked(eitherText) async noSuchIndexInOne(): Promise<void> {}
 
   // @ts-expect-error -- a call that is skipped returns undefined, not null
   @Locked('x', { onContended: 'skip' })
@@ -533,43 +440,15 @@ export class Wrong {
     return '';
   }
 
-  // @ts-expect-error -- the parameter has another type, skipped or not
-  @Locked((id: number) => `${id}`, { onContended: 'skip' })
-  async skipOtherParameter(_id: string): Promise<void> {}
-
-  // @ts-expect-error -- the function returns another type than the method
-  @Locked('x', { onContended: () => 5 })
-  async otherAnswer(): Promise<string> {
-    return '';
-  }
-
   // @ts-expect-error -- the function returns another type than the method emits
   @Locked('x', { onContended: () => 5 })
   otherEmission(): Observable<string> {
     throw new Error('not run');
   }
 
-  // @ts-expect-error -- the function takes other parameters than the method
-  @Locked('x', { onContended: (id: number) => `${id}` })
-  async otherArguments(_id: string): Promise<string> {
-    return '';
-  }
-
-  // @ts-expect-error -- the key is made of the request: the function gets the context, not the arguments
-  @Locked('order:{params.id}', { onContended: (id: string) => id })
-  async argumentsOfRequest(_id: string): Promise<string> {
-    return '';
-  }
-
   // @ts-expect-error -- the same with a part of the request that needs no path
   @Locked('order:{user}', { onContended: (id: string) => id })
   async argumentsOfUser(_id: string): Promise<string> {
-    return '';
-  }
-
-  // @ts-expect-error -- the same when the rest of the key is not known
-  @Locked(`${prefix}:{params.id}`, { onContended: (id: string) => id })
-  async argumentsOfRequestWithPrefix(_id: string): Promise<string> {
     return '';
   }
 
@@ -585,21 +464,9 @@ export class Wrong {
     return '';
   }
 
-  // @ts-expect-error -- the key is made of arguments: there is no context
-  @Locked('order:{0}', { onContended: (context: ExecutionContext) => context.getType() })
-  async contextOfArguments(_id: string): Promise<string> {
-    return '';
-  }
-
   // @ts-expect-error -- a static key is taken at the call then: there is no context
   @Locked('order', { onContended: (context: ExecutionContext) => context.getType() })
   async contextOfStatic(_id: string): Promise<string> {
-    return '';
-  }
-
-  // @ts-expect-error -- nobody knows what the key is made of
-  @Locked(anyText, { onContended: (id: string) => id })
-  async argumentsOfAnyText(_id: string): Promise<string> {
     return '';
   }
 
@@ -631,24 +498,6 @@ export class Wrong {
   @Locked(['a', 'b:{0}'], { onContended: (context: ExecutionContext) => context.getType() })
   async contextOfSeveral(_id: string): Promise<string> {
     return '';
-  }
-
-  // @ts-expect-error -- the method has no second parameter
-  @Locked(['a:{0}', 'b:{1.id}'])
-  async noSuchIndexInSeveral(_id: string): Promise<void> {}
-
-  // @ts-expect-error -- a signal belongs to one call
-  @Locked('x', { signal: AbortSignal.timeout(5) })
-  async signal(): Promise<void> {}
-
-  // @ts-expect-error -- no method
-  @Locked('x')
-  property = 5;
-
-  // @ts-expect-error -- no method
-  @Locked('x')
-  get getter(): Promise<void> {
-    return Promise.resolve();
   }
 }
 
@@ -711,24 +560,21 @@ export async function services(locks: LockService): Promise<void> {
 const LeaderComposed = () => applyDecorators(LeaderOnly('x'), WhileLeader('x'));
 
 export class Leaders {
-  @LeaderOnly('x')
-  async nothing(): Promise<void> {}
+  @LeaderOnly('x') async nothing(): Promise<void> {}
 
   @LeaderOnly('x', { ttlMs: 5_000, registration: 'billing' })
   async maybe(_id: string): Promise<number | undefined> {
     return 1;
   }
 
-  @LeaderComposed()
-  async composed(): Promise<void> {}
+  @LeaderComposed() async composed(): Promise<void> {}
 
   @WhileLeader('x')
   async whileLeader({ term, signal }: Leadership): Promise<string> {
     return `${term.toFixed()} ${signal.aborted}`;
   }
 
-  @WhileLeader('x', { ttlMs: 5_000 })
-  async withoutParameter(): Promise<void> {}
+  @WhileLeader('x', { ttlMs: 5_000 }) async withoutParameter(): Promise<void> {}
 
   // @ts-expect-error -- a follower returns undefined
   @LeaderOnly('x')
@@ -737,24 +583,19 @@ export class Leaders {
   }
 
   // @ts-expect-error -- synchronous
-  @LeaderOnly('x')
-  synchronous(): void {}
+  @LeaderOnly('x') synchronous(): void {}
 
   // @ts-expect-error -- the method takes something else than a leadership
-  @WhileLeader('x')
-  async otherParameter(_id: string): Promise<void> {}
+  @WhileLeader('x') async otherParameter(_id: string): Promise<void> {}
 
   // @ts-expect-error -- synchronous
-  @WhileLeader('x')
-  synchronousToo(_term: Leadership): void {}
+  @WhileLeader('x') synchronousToo(_term: Leadership): void {}
 
   // @ts-expect-error -- it leads for as long as it can
-  @LeaderOnly('x', { holdMs: 5 })
-  async holds(): Promise<void> {}
+  @LeaderOnly('x', { holdMs: 5 }) async holds(): Promise<void> {}
 
   // @ts-expect-error -- it waits without an end
-  @LeaderOnly('x', { waitMs: 5 })
-  async waits(): Promise<void> {}
+  @LeaderOnly('x', { waitMs: 5 }) async waits(): Promise<void> {}
 }
 
 export function leaders(locks: LockService): Leader {
@@ -777,6 +618,5 @@ export class Injected {
 export const shared: LockedOptions = { ttlMs: 5_000, onContended: 'skip' };
 
 export class Shared {
-  @Locked('x', shared)
-  async withSharedOptions(_id: string): Promise<void> {}
+  @Locked('x', shared) async withSharedOptions(_id: string): Promise<void> {}
 }
