@@ -1,8 +1,7 @@
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { installNode } from './install-node.mjs';
 
 // Runs the test suite on another version of Node.js, which is installed into a temporary folder:
 // npm run test:node -- 22 [arguments for Vitest]
@@ -14,13 +13,9 @@ if (!/^\d+(\.\d+){0,2}$/.test(version ?? '')) {
   process.exit(2);
 }
 
-const folder = mkdtempSync(join(tmpdir(), 'node-'));
+const { bin, remove } = installNode(version);
 process.exitCode = 1;
 try {
-  // The npm packages that carry the binary.
-  const name = `node-${process.platform}-${process.arch}`;
-  run('npm', ['install', '--no-save', '--no-audit', '--no-fund', '--prefix', folder, `${name}@${version}`]);
-  const bin = join(folder, 'node_modules', name, 'bin');
   const node = join(bin, 'node');
   run(node, ['--version']);
   const vitest = ['node_modules/vitest/vitest.mjs', 'run', '--config', 'test/vitest.config.ts', ...vitestArguments];
@@ -30,7 +25,7 @@ try {
 } catch (error) {
   console.error(error.message);
 } finally {
-  rmSync(folder, { recursive: true, force: true });
+  remove();
 }
 
 function run(command, args, env = {}) {
