@@ -9,11 +9,12 @@ const program = fileURLToPath(new URL('cell/cell.mjs', import.meta.url));
 const root = fileURLToPath(new URL('..', import.meta.url));
 
 /** Runs one cell in a process group of its own, of which nothing is left afterwards. Never rejects. */
-export async function runCell(cell, limitMs) {
+export async function runCell(cell, limitMs, node = process.execPath) {
   const begin = performance.now();
   // In memory where that is possible.
   const scratch = mkdtempSync(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'lock-bench-'));
   const child = fork(program, [JSON.stringify({ ...cell, scratch })], {
+    execPath: node, // also of the processes that it starts
     detached: true,
     stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
   });

@@ -3,7 +3,9 @@
  */
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { installNode } from '../.ci/install-node.mjs';
 import { provideRedisServer } from './provide-redis-server.mjs';
 
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
@@ -33,6 +35,7 @@ else await run();
 
 async function run() {
   await provideRedisServer();
+  const nodes = installNodes(settings.scenarios);
   const startedAt = new Date();
   const cells = planCells(settings);
   const results = {
@@ -44,7 +47,8 @@ async function run() {
     cells: [],
   };
   for (const [index, cell] of cells.entries()) {
-    const result = await runCell(cell, SCENARIOS[cell.scenario].limitMs ?? settings.limitMs);
+    const { limitMs = settings.limitMs, node } = SCENARIOS[cell.scenario];
+    const result = await runCell(cell, limitMs, nodes.get(node));
     results.cells.push(result);
     console.error(progress(result, index + 1, cells.length));
   }
@@ -61,6 +65,18 @@ async function run() {
     console.error(`Without a lock no update was lost in ${blindChecks.join(', ')}: the check proves nothing.`);
     process.exitCode = 1;
   }
+}
+
+/** Installs the other versions of Node.js that scenarios run on, for the time of this run. */
+function installNodes(scenarios) {
+  const versions = new Set(scenarios.map((id) => SCENARIOS[id].node).filter(Boolean));
+  return new Map(
+    [...versions].map((version) => {
+      const { bin, remove } = installNode(version);
+      process.once('exit', remove);
+      return [version, join(bin, 'node')];
+    }),
+  );
 }
 
 function readSettings() {

@@ -13,7 +13,9 @@ async function run() {
   const scenario = SCENARIOS[id];
   const { masters, nodes = 1 } = scenario;
   const servers = await (masters ? startRedisCluster(masters, scratch) : startRedisServers(nodes));
-  const workers = Array.from({ length: scenario.processes ?? 1 }, () => new WorkerProcess());
+  const { processes = 1, beside } = scenario;
+  const contestants = beside ? [contestant, ...beside] : Array(processes).fill(contestant);
+  const workers = contestants.map(() => new WorkerProcess());
   const terms = {
     ports: servers.map(({ port }) => port),
     ttlMs: TTL_MS,
@@ -22,7 +24,9 @@ async function run() {
     isCluster: masters !== undefined,
     ...scenario.terms,
   };
-  await Promise.all(workers.map((worker) => worker.run('open', { scenario: id, contestant, counting, ...terms })));
+  const open = (worker, index) =>
+    worker.run('open', { scenario: id, contestant: contestants[index], counting, ...terms });
+  await Promise.all(workers.map(open));
   return scenario.coordinate({ contestant, servers, workers, quick, counting, scratch });
 }
 

@@ -16,6 +16,7 @@ const cost = [
 const stage = (stopped) => [
   [`${stopped} stopped: p50 ms`, (figures) => number(figures[`${stopped}.p50Ms`])],
   ['to raw', (figures) => figures[`${stopped}.failure`] ?? times(figures[`${stopped}.p50ToRaw`])],
+  ['client CPU to raw', (figures) => times(figures[`${stopped}.clientCpuToRaw`])],
   ['failures', (figures) => number(figures[`${stopped}.failures`])],
 ];
 
@@ -27,6 +28,15 @@ export const COLUMNS = {
     rate,
     ...latency,
     ...cost,
+  ],
+  'uncontended-apart': [
+    ['rate to raw', ({ rateToRaw }) => times(rateToRaw)],
+    ['to our bare scripts', ({ rateToScripts }) => times(rateToScripts)],
+    ['client CPU to raw', ({ clientCpuToRaw }) => times(clientCpuToRaw)],
+    rate,
+    ...latency,
+    ['client CPU µs', ({ clientCpuUs }) => number(clientCpuUs)],
+    ['Redis CPU µs', ({ redisCpuUs }) => number(redisCpuUs)],
   ],
   contended: [
     ['time to raw queue', (figures) => times(figures['ms.toBaseline'])],
@@ -119,7 +129,8 @@ export const COLUMNS = {
     ['failed', ({ failures }) => number(failures)],
     ['keys with a queue in Redis', ({ queuedShare }) => percent(queuedShare)],
     ['commands/s', ({ commands }) => number(commands)],
-    ['for 1 000 calls', ({ commandsPer1000 }) => number(commandsPer1000)],
+    ['calls/s', ({ calls }) => number(calls)],
+    ['commands/s for 1 000 calls', ({ commandsPer1000 }) => number(commandsPer1000)],
     ['locks lost', ({ violations }) => number(violations)],
     ['error', ({ error }) => shortened(error)],
   ],

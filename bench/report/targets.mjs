@@ -1,6 +1,6 @@
 /**
- * What the library is to reach. `of` picks the figure of a contestant's summary; `atMost` or `atLeast` bounds it. `leastCode` is
- * the baseline that does the same on the wire with the least code, if there is one.
+ * What the library is to reach. `of` picks the figure of a contestant's summary, perhaps beside those of other scenarios; `atMost`
+ * or `atLeast` bounds it. `leastCode` is the baseline that does the same on the wire with the least code, if there is one.
  */
 const contended = (scenario, name, [time, commands, fairness], leastCode) => [
   { scenario, title: `${name}: time to the raw queue's`, of: (own) => own['ms.toBaseline'], atMost: time, leastCode },
@@ -64,9 +64,15 @@ export const TARGETS = [
   },
   ...contended('1x100-0ms', '1 × 100, 0 ms', [0.3, 0.3, 1.6]),
   ...contended('1x100-1ms', '1 × 100, 1 ms', [1, 0.3]),
-  ...contended('4x25-0ms', '4 × 25, 0 ms', [0.5, 0.6, 1.6]),
+  ...contended('4x25-0ms', '4 × 25, 0 ms', [0.5, 0.08, 1.6]),
   ...contended('4x25-1ms', '4 × 25, 1 ms', [1, 0.6]),
-  ...contended('fair-4x25', 'Fair, 4 × 25', [1.5, 3], 'raw-confirmed-queue'),
+  ...contended('fair-4x25', 'Fair, 4 × 25', [1.5, 0.2], 'raw-confirmed-queue'),
+  {
+    scenario: 'fair-4x25',
+    title: "Fair, 4 × 25: rate to the default's",
+    of: (own, scenarios) => own.rate / scenarios['4x25-0ms']?.library?.rate,
+    atLeast: 0.6,
+  },
   {
     scenario: 'fair-4x25',
     title: 'Fair, 4 × 25: turns of the luckiest less those of the unluckiest waiter',
@@ -114,6 +120,8 @@ export const TARGETS = [
     of: (own) => own.loopDelayP99Ms,
     atMost: 20,
   },
+  { scenario: 'held-20k', title: '20 000 held: Redis calls a second', of: (own) => own.commands, atMost: 215 },
+  { scenario: 'held-20k', title: '20 000 held: lost', of: (own) => own.violations, atMost: 0 },
   {
     scenario: 'due-together',
     title: '100 000 extended together: longest hold of the event loop, ms',
@@ -140,6 +148,20 @@ export const TARGETS = [
     title: 'Redlock of 5, fresh keys: commands a turn',
     of: (own) => own.commands,
     atMost: 10.05,
+    leastCode: 'raw-scripts',
+  },
+  {
+    scenario: 'redlock-fresh',
+    title: "Redlock of 5, fresh keys: client CPU to the raw quorum's",
+    of: (own) => own['0.clientCpuToRaw'],
+    atMost: 1.8,
+    leastCode: 'raw-scripts',
+  },
+  {
+    scenario: 'redlock-fresh',
+    title: 'Redlock of 5, fresh keys: µs of each node a turn',
+    of: (own) => own['0.redisCpuUs'] / 5,
+    atMost: 22,
     leastCode: 'raw-scripts',
   },
   {
@@ -206,6 +228,12 @@ export const TARGETS = [
     atMost: 50,
   },
   {
+    scenario: 'waits-fair-10k',
+    title: '10 000 fair calls for one key: calls a second inside Redis',
+    of: (own) => own.calls,
+    atMost: 50,
+  },
+  {
     scenario: 'held-cluster',
     title: '20 000 held in a Cluster: client CPU µs for each',
     of: (own) => own['cluster.clientUs'],
@@ -254,7 +282,7 @@ export const TARGETS = [
 export function judge({ scenarios }) {
   return TARGETS.filter(({ scenario }) => scenarios[scenario]?.library).map((target) => {
     const of = (contestant) => {
-      const value = target.of(scenarios[target.scenario][contestant] ?? {});
+      const value = target.of(scenarios[target.scenario][contestant] ?? {}, scenarios);
       return Number.isFinite(value) ? value : undefined;
     };
     const value = of('library');

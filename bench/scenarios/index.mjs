@@ -2,7 +2,8 @@
  * What is measured. A scenario is an object with `title`, `groups` (which contestants take part), `baseline` (whom the
  * others are compared with), `coordinate(cell)` (runs in the process of the cell, returns its figures) and `tasks` (run
  * in its client processes). One with `once` is not repeated: chance has no part in its figures. One with `limitMs` takes long,
- * and may take so long.
+ * and may take so long. Of one with `beside`, the first process has the contestant, and each other one a baseline. One with
+ * `node` runs on that version of Node.js.
  */
 import { CONTESTANTS } from '../contestants/index.mjs';
 import { clusterHandOffs } from './cluster-hand-offs.mjs';
@@ -20,12 +21,30 @@ import { redlockFar } from './redlock-far.mjs';
 import { redlock } from './redlock.mjs';
 import { secondRoundTrips } from './second-round-trips.mjs';
 import { sets } from './sets.mjs';
-import { uncontended } from './uncontended.mjs';
+import { uncontended, uncontendedApart } from './uncontended.mjs';
 import { wakeUp } from './wake-up.mjs';
 
 export const SCENARIOS = {
   'one-at-a-time': uncontended({ title: 'Uncontended, one at a time', inFlight: 1 }),
   '200-in-flight': uncontended({ title: '200 in flight on different keys', inFlight: 200 }),
+  'one-at-a-time-apart': uncontendedApart({
+    title: 'Uncontended, one at a time, each in a process of its own',
+    inFlight: 1,
+  }),
+  '200-in-flight-apart': uncontendedApart({
+    title: '200 in flight on different keys, each in a process of its own',
+    inFlight: 200,
+  }),
+  'one-at-a-time-node-24': uncontendedApart({
+    title: 'Uncontended, one at a time, each in a process of its own, Node.js 24',
+    inFlight: 1,
+    node: '24',
+  }),
+  '200-in-flight-node-24': uncontendedApart({
+    title: '200 in flight on different keys, each in a process of its own, Node.js 24',
+    inFlight: 200,
+    node: '24',
+  }),
   '1x100-0ms': contended({ title: '100 waiters in one process, 0 ms hold', processes: 1, waiters: 100, holdMs: 0 }),
   '1x100-1ms': contended({ title: '100 waiters in one process, 1 ms hold', processes: 1, waiters: 100, holdMs: 1 }),
   '4x25-0ms': contended({ title: '4 processes × 25 waiters, 0 ms hold', processes: 4, waiters: 25, holdMs: 0 }),
@@ -38,12 +57,31 @@ export const SCENARIOS = {
     fair: true,
   }),
   crowd,
-  held,
+  held: held({ title: '2 000 held and renewed locks, ttl 3 s, 10 s', locks: 2_000, groups: ['held'] }),
+  'held-20k': held({
+    title: '20 000 held and renewed locks, ttl 3 s, 10 s',
+    locks: 20_000,
+    also: ['library', 'raw'],
+  }),
   'due-together': dueTogether,
   redlock: redlock({ title: 'Redlock of 5, with 0, 1, 2 and 3 nodes stopped', isFresh: false }),
   'redlock-fresh': redlock({ title: 'Redlock of 5, fresh keys, with 0, 1 and 2 nodes stopped', isFresh: true }),
   'second-round-trips': secondRoundTrips,
-  'wake-up': wakeUp,
+  'wake-up': wakeUp({
+    title: 'Wake-up after a hold of 500 to 750 ms, by another process',
+    holdMs: [500, 750],
+    groups: ['wake-up'],
+  }),
+  'wake-up-40ms': wakeUp({
+    title: 'Wake-up after a hold of 40 ms, by another process',
+    holdMs: [40, 41],
+    also: ['library', 'raw-queue', 'raw-confirmed-queue'],
+  }),
+  'wake-up-1300ms': wakeUp({
+    title: 'Wake-up after a hold of 1.3 s, by another process',
+    holdMs: [1_300, 1_310],
+    also: ['library', 'raw-queue', 'raw-confirmed-queue'],
+  }),
   'keys-left': keysLeft({ title: 'Keys left after 200 000 different locks', groups: ['uncontended'] }),
   'keys-left-redlock': keysLeft({
     title: 'Keys left on a node of a Redlock of 5 after 200 000 different locks',
@@ -88,6 +126,6 @@ export const SCENARIOS = {
 
 /** @returns whether a contestant takes part in a scenario */
 export function takesPart(contestant, scenario) {
-  const { groups, also = [] } = SCENARIOS[scenario];
+  const { groups = [], also = [] } = SCENARIOS[scenario];
   return also.includes(contestant) || groups.some((group) => CONTESTANTS[contestant].takesPart.includes(group));
 }

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { scriptCalls } from '../cell/redis-servers.mjs';
+import { commandCalls, scriptCalls } from '../cell/redis-servers.mjs';
 import { nowMs, sum } from '../cell/statistics.mjs';
 
 const SECONDS = 20;
@@ -42,13 +42,16 @@ export function waiting({ title, waits, quickWaits, processes = 1, areOfOneKey =
       await control.config('RESETSTAT');
       const begin = nowMs();
       await sleep(seconds * 1_000);
-      const commands = ((await scriptCalls(control)) / (nowMs() - begin)) * 1_000;
+      const perSecond = 1_000 / (nowMs() - begin);
+      const commands = (await scriptCalls(control)) * perSecond;
+      const calls = (await commandCalls(control)) * perSecond;
       const ends = await everyWorker('look');
       return {
         waits: count * processes,
         failures: sum(ends.map(({ failures }) => failures)),
         error: ends.find(({ error }) => error)?.error,
         commands,
+        calls,
         commandsPer1000: commands / ((count * processes) / 1_000),
         queuedShare: ((await control.dbsize()) - keysBefore) / keys,
         ...(held > 0 && { violations: sum(ends.map(({ lost }) => lost)) }),

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { connectAll } from '../contestants/clients.mjs';
 import { open as openRawQuorum } from '../contestants/raw-quorum.mjs';
 import { nowMs } from '../cell/statistics.mjs';
-import { alternate, freshKeys, turns } from './turns-in-slices.mjs';
+import { alternate, freshKeys, slicesOf, turns } from './turns-in-slices.mjs';
 
 const TTL_MS = 10_000;
 const STAGE_LIMIT_MS = 8_000; // a stage takes two or three seconds
@@ -72,7 +72,9 @@ async function alternateWithQuorum(client, { slices, ports }) {
     },
     release: (lock) => lock && contestant.release(lock),
   };
-  const figures = await alternate(counting, { raw }, slices, controls);
+  const { keyCount } = slices;
+  const sides = { ours: slicesOf(counting, 'bench', keyCount), raw: slicesOf(raw, 'raw', keyCount) };
+  const figures = await alternate(sides, slices, controls);
   for (const control of controls) control.disconnect();
   return { ...figures, failures, error };
 }

@@ -40,25 +40,33 @@ export function freshKeys(prefix) {
   return () => `${prefix}:${process.pid}:${freshCount++}`;
 }
 
+/** Takes turns on a contestant in this process, a slice at a time. */
+export function slicesOf(contestant, name, keyCount) {
+  const nextKey = keyCount === undefined ? freshKeys(name) : keys(name, keyCount);
+  return async (terms) => {
+    const before = process.cpuUsage();
+    const { latencies, ms } = await slice({ contestant, nextKey }, terms);
+    return { latencies, ms, clientUs: cpuUs(before) };
+  };
+}
+
 /** What was seen of one of the sides that take turns. */
 class Side {
+  #takeTurns;
   #slices = [];
 
-  constructor(contestant, name, keyCount) {
-    this.contestant = contestant;
-    this.nextKey = keyCount === undefined ? freshKeys(name) : keys(name, keyCount);
+  constructor(takeTurns) {
+    this.#takeTurns = takeTurns;
   }
 
   async warmUp({ inFlight, warmUpMs }) {
-    await slice(this, { inFlight, sliceMs: warmUpMs });
+    await this.#takeTurns({ inFlight, sliceMs: warmUpMs });
   }
 
   async measure(terms, controls) {
     const redisBefore = await totalRedisCpuUs(controls);
-    const cpuBefore = process.cpuUsage();
-    const { latencies, ms } = await slice(this, terms);
-    const clientUs = cpuUs(cpuBefore);
-    this.#slices.push({ latencies, ms, clientUs, redisUs: (await totalRedisCpuUs(controls)) - redisBefore });
+    const turnsTaken = await this.#takeTurns(terms);
+    this.#slices.push({ ...turnsTaken, redisUs: (await totalRedisCpuUs(controls)) - redisBefore });
   }
 
   rates() {
@@ -68,6 +76,11 @@ class Side {
   /** The median latency of each slice. */
   p50s() {
     return this.#slices.map(({ latencies }) => quantile(sorted(latencies), 0.5));
+  }
+
+  /** The CPU time of the client for a turn, in each slice. */
+  clientCpu() {
+    return this.#slices.map(({ latencies, clientUs }) => clientUs / latencies.length);
   }
 
   figures() {
@@ -85,18 +98,18 @@ class Side {
 }
 
 /**
- * Alternates a contestant and the baselines in short slices of one process, so that the drift of a shared machine meets all
- * alike. The ratios are medians over neighbouring slices: the contestant stands between its baselines.
- * @param baselines.raw the raw client, or the raw quorum
- * @param baselines.scripts the raw client with the scripts of the library, if the contestant is compared with that, too
- * @param terms.keyCount how many keys come round; undefined: each key is used once
+ * Alternates a contestant and the baselines in short slices, so that the drift of a shared machine meets all alike. The ratios are
+ * medians over neighbouring slices: the contestant stands between its baselines. Each side is a function that takes turns for
+ * a slice.
+ * @param sides.raw the raw client, or the raw quorum
+ * @param sides.scripts the raw client with the scripts of the library, if the contestant is compared with that, too
  */
-export async function alternate(contestant, { raw, scripts }, terms, controls) {
-  const { inFlight, sliceMs, rounds, keyCount } = terms;
-  const ours = new Side(contestant, 'bench', keyCount);
-  const rawSide = new Side(raw, 'raw', keyCount);
-  const scriptsSide = scripts && new Side(scripts, 'scripts', keyCount);
-  const sides = [rawSide, ours, scriptsSide].filter(Boolean);
+export async function alternate({ ours: takeOurs, raw: takeRaw, scripts: takeScripts }, terms, controls) {
+  const { inFlight, sliceMs, rounds } = terms;
+  const ours = new Side(takeOurs);
+  const raw = new Side(takeRaw);
+  const scripts = takeScripts && new Side(takeScripts);
+  const sides = [raw, ours, scripts].filter(Boolean);
   for (const side of sides) await side.warmUp(terms);
   for (let round = 0; round < rounds; round++) {
     for (const side of sides) await side.measure({ inFlight, sliceMs }, controls);
@@ -105,12 +118,13 @@ export async function alternate(contestant, { raw, scripts }, terms, controls) {
   const ratio = (mine, other) => median(mine.map((value, index) => value / other[index]));
   return {
     ...ours.figures(),
-    raw: rawSide.figures(),
-    rateToRaw: ratio(ours.rates(), rawSide.rates()),
-    p50ToRaw: ratio(ours.p50s(), rawSide.p50s()),
-    ...(scriptsSide && {
-      scripts: scriptsSide.figures(),
-      rateToScripts: ratio(ours.rates(), scriptsSide.rates()),
+    raw: raw.figures(),
+    rateToRaw: ratio(ours.rates(), raw.rates()),
+    p50ToRaw: ratio(ours.p50s(), raw.p50s()),
+    clientCpuToRaw: ratio(ours.clientCpu(), raw.clientCpu()),
+    ...(scripts && {
+      scripts: scripts.figures(),
+      rateToScripts: ratio(ours.rates(), scripts.rates()),
     }),
   };
 }

@@ -2,10 +2,11 @@ import { connect } from '../contestants/clients.mjs';
 import { open as openRaw } from '../contestants/raw.mjs';
 import { open as openRawScripts } from '../contestants/raw-scripts.mjs';
 import { commandCalls } from '../cell/redis-servers.mjs';
-import { alternate, keys, turns } from './turns-in-slices.mjs';
+import { alternate, keys, slicesOf, turns } from './turns-in-slices.mjs';
 
-const FULL = { sliceMs: 100, rounds: 12, warmUpMs: 1_500, keyCount: 1_000 };
-const QUICK = { sliceMs: 100, rounds: 4, warmUpMs: 1_500, keyCount: 1_000 };
+const FULL = { sliceMs: 100, rounds: 12, warmUpMs: 1_500 };
+const QUICK = { sliceMs: 100, rounds: 4, warmUpMs: 1_500 };
+const KEY_COUNT = 1_000;
 const COUNTED_TURNS = 2_000;
 
 /** Acquire and release of locks that nobody else wants, in turn with the raw client, and the library with its bare scripts, too. */
@@ -25,10 +26,13 @@ export function uncontended({ title, inFlight }) {
 
     tasks: {
       async alternate({ contestant, terms }, { slices, withScripts }) {
-        const raw = await openRaw(terms);
-        const scripts = withScripts ? await openRawScripts(terms) : undefined;
+        const sides = {
+          ours: slicesOf(contestant, 'bench', KEY_COUNT),
+          raw: slicesOf(await openRaw(terms), 'raw', KEY_COUNT),
+          ...(withScripts && { scripts: slicesOf(await openRawScripts(terms), 'scripts', KEY_COUNT) }),
+        };
         const control = await connect(terms.ports[0]);
-        return alternate(contestant, { raw, scripts }, slices, [control]);
+        return alternate(sides, slices, [control]);
       },
 
       async count({ contestant, commandsSent, terms }, { inFlight: loops }) {
@@ -41,6 +45,33 @@ export function uncontended({ title, inFlight }) {
         await useEveryLock();
         const commands = commandsSent() - before;
         return { commands: commands / COUNTED_TURNS, calls: (await commandCalls(control)) / COUNTED_TURNS };
+      },
+    },
+  };
+}
+
+/**
+ * The library and both baselines each in a process of its own: on Node.js 20 the first `AsyncLocalStorage` slows all promises of
+ * its process down, also those of a raw client beside the library.
+ * @param node the version of Node.js that the processes run on, if it is not that of the bench
+ */
+export function uncontendedApart({ title, inFlight, node }) {
+  return {
+    title,
+    kind: 'uncontended-apart',
+    also: ['library'],
+    beside: ['raw', 'raw-scripts'],
+    node,
+
+    async coordinate({ servers: [{ control }], workers, quick }) {
+      const [ours, raw, scripts] = workers.map((worker) => (terms) => worker.run('takeTurns', terms));
+      return alternate({ ours, raw, scripts }, { inFlight, ...(quick ? QUICK : FULL) }, [control]);
+    },
+
+    tasks: {
+      takeTurns(client, terms) {
+        client.takeTurns ??= slicesOf(client.contestant, `bench:${process.pid}`, KEY_COUNT);
+        return client.takeTurns(terms);
       },
     },
   };
