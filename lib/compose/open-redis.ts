@@ -71,6 +71,7 @@ export async function openRedlock(
     now,
     proposals,
     report: reportOf('redlock', nodes, settings),
+    longestHoldMs: ttlMs,
   });
 }
 

@@ -3,7 +3,7 @@ import { LockOptionsError, type LockLostReason } from '../api/errors.js';
 import type { LockServiceOptions } from '../api/options.js';
 import { quoted } from '../api/printable.js';
 import { processName } from '../compose/process-name.js';
-import { LONGEST_TTL_MS, type AcquireOutcome, type ReleaseOutcome } from '../core/backend/lock-backend.js';
+import { EXCLUSIVE, LONGEST_TTL_MS, type AcquireOutcome, type ReleaseOutcome } from '../core/backend/lock-backend.js';
 import { ownerSequence } from '../core/engine/lock-engine.js';
 import { checkKey } from '../core/keys/key.js';
 import { count, oneOf, refuseUnknown } from '../core/options/checks.js';
@@ -80,7 +80,7 @@ export class LockBench {
   async holdElsewhere(key: string): Promise<LockElsewhere> {
     checkKey(key);
     const backend = this.#backend;
-    const request = { key, owner: this.#nextOwner(), ttlMs: LONGEST_TTL_MS };
+    const request = { key, hold: EXCLUSIVE, owner: this.#nextOwner(), ttlMs: LONGEST_TTL_MS };
     const outcome = await new Promise<AcquireOutcome>((resolve) => backend.acquire(request, resolve));
     if (outcome.status !== 'acquired') {
       throw new LockOptionsError(

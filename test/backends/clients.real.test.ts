@@ -1,6 +1,6 @@
 import type { RedisOptions } from 'ioredis';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { acquireOn, claimOn, connected, extendOn, freshKey, granted, releaseOn } from '../support/claims.js';
+import { acquireOn, claimOn, connected, extendOn, freshKey, granted, holderOn, releaseOn } from '../support/claims.js';
 import { clientOf, redisServer } from '../support/stage.js';
 
 const OPTIONS: [string, RedisOptions][] = [
@@ -34,7 +34,7 @@ describe('Clients', () => {
       queued: false,
     });
     expect(await extendOn(backend, { ...claim, ttlMs: 60_000 })).toMatchObject({ status: 'extended' });
-    expect(await backend.inspect(claim.key)).toEqual({
+    expect(await holderOn(backend, claim.key)).toEqual({
       owner: claim.owner,
       fencingToken,
       remainingMs: expect.any(Number),

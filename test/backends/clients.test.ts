@@ -209,7 +209,7 @@ describe('Clients', () => {
     await server.command('SET', `lock:{${key}}`, 'by hand');
     const foreign = { owner: 'by hand', remainingMs: Infinity };
     expect(await acquireOn(backend, claimOn(key))).toMatchObject({ status: 'contended', ...foreign, queued: false });
-    expect(await backend.inspect(key)).toEqual({ ...foreign, fencingToken: undefined, heldForMs: undefined });
+    expect(await backend.inspect(key)).toEqual({ holders: [foreign] });
     expect(await backend.forceRelease(key)).toEqual({ from: ['by hand'] });
   });
 });

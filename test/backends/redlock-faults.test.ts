@@ -11,6 +11,7 @@ import {
   extendOn,
   freshKey,
   granted,
+  holderOn,
   now,
   opened,
   releaseOn,
@@ -211,7 +212,7 @@ describe('A Redlock of 3', () => {
     const claim = await held(60_000);
     await nodes.kill(2);
     expect(await releaseOn(backend, claim, 50_000)).toEqual({ status: 'released' });
-    expect(await backend.inspect(claim.key)).toMatchObject({ owner: claim.owner, isKept: true });
+    expect(await holderOn(backend, claim.key)).toMatchObject({ owner: claim.owner, isKept: true });
     const refusal = { status: 'contended', owner: claim.owner, isKept: true };
     expect(await acquireOn(backend, claimOn(claim.key))).toMatchObject(refusal);
     await nodes.restart(); // it kept its data
@@ -230,11 +231,11 @@ describe('A Redlock of 3', () => {
       what: 'one node keeps it',
     });
     const other = await connected({ redlock: nodes.urls, commandTimeoutMs: 2_000, admission: false });
-    expect((await other.inspect(claim.key))!.isKept).toBeUndefined();
+    expect((await holderOn(other, claim.key))!.isKept).toBeUndefined();
     await other.close();
     for (const proxy of proxies) proxy.release();
     await releasing;
-    await until(async () => (await backend.inspect(claim.key))?.isKept, { what: 'a majority keeps it' });
+    await until(async () => (await holderOn(backend, claim.key))?.isKept, { what: 'a majority keeps it' });
     await backend.forceRelease(claim.key);
   });
 

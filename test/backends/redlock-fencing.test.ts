@@ -9,7 +9,7 @@ import { clientOf } from '../support/stage.js';
 import { shardOf } from '../support/stored.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, freshKey, granted, now, releaseOn } from '../support/claims.js';
+import { acquireOn, claimOn, connected, freshKey, granted, holderOn, now, releaseOn } from '../support/claims.js';
 import { RedlockNodes } from '../support/redlock-nodes.js';
 
 const HIGH = 3e15;
@@ -269,10 +269,10 @@ describe('Fencing tokens of a Redlock', () => {
     expect(fencingToken).toBe(HIGH + 1);
     nodes.resume();
     await until(() => nodes.owner(2, claim.key), { what: 'the late node has granted' });
-    expect(await backend.inspect(claim.key)).toMatchObject({ owner: claim.owner, fencingToken });
+    expect(await holderOn(backend, claim.key)).toMatchObject({ owner: claim.owner, fencingToken });
     const another = `${claim.owner}@${tokenText(HIGH + 900)}`;
     await nodes.servers[0]!.command('SET', `lock:{${claim.key}}`, another, 'KEEPTTL');
-    expect((await backend.inspect(claim.key))?.fencingToken).toBeUndefined();
+    expect((await holderOn(backend, claim.key))?.fencingToken).toBeUndefined();
     await releaseOn(backend, claim);
   });
 });

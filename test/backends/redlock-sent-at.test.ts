@@ -39,6 +39,7 @@ function redlock(nodesSent: readonly Sent[]): LockBackend {
     now: () => 0,
     proposals,
     report,
+    longestHoldMs: 1_000,
   });
 }
 

@@ -1,7 +1,17 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, connected, extendOn, freshKey, granted, opened, releaseOn } from '../support/claims.js';
+import {
+  acquireOn,
+  claimOn,
+  connected,
+  extendOn,
+  freshKey,
+  granted,
+  holderOn,
+  opened,
+  releaseOn,
+} from '../support/claims.js';
 import { RedlockNodes } from '../support/redlock-nodes.js';
 
 /** Longer than a test may take: whoever waits for a node that hangs does not end in time. */
@@ -64,7 +74,7 @@ describe('A Redlock of 5', () => {
       const claim = claimOn(freshKey());
       const { fencingToken } = await granted(backend, claim);
       expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
-      expect(await backend.inspect(claim.key)).toMatchObject({ owner: claim.owner, fencingToken });
+      expect(await holderOn(backend, claim.key)).toMatchObject({ owner: claim.owner, fencingToken });
       expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
       expect(await backend.inspect(claim.key)).toBeUndefined();
     }
@@ -137,7 +147,7 @@ describe('A Redlock of 5', () => {
           what: 'it is granted',
         });
         winners.push(claim.owner);
-        expect(await backend.inspect(key)).toMatchObject({ owner: claim.owner });
+        expect(await holderOn(backend, key)).toMatchObject({ owner: claim.owner });
         expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
       }),
     );

@@ -1,13 +1,14 @@
 import { expect, it, vi } from 'vitest';
 import { NodeError } from '../../lib/api/errors.js';
-import type {
-  AcquireOutcome,
-  AcquireRequest,
-  ExtendRequest,
-  Grant,
-  LockBackend,
-  Place,
-  ReleaseOutcome,
+import {
+  EXCLUSIVE,
+  type AcquireOutcome,
+  type AcquireRequest,
+  type ExtendRequest,
+  type Grant,
+  type LockBackend,
+  type Place,
+  type ReleaseOutcome,
 } from '../../lib/core/backend/lock-backend.js';
 import type { Fault, NodeExtension, NodeRelease, Vote } from '../../lib/stores/redis/node/node-answers.js';
 import type { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
@@ -88,7 +89,7 @@ async function turn(votes: Vote[]) {
   } as unknown as RedisNode;
   const backend = new SingleNodeBackend(node, LIMIT_MS, () => 0, undefined, vi.fn<LockBackend['report']>());
   const released: ReleaseOutcome[] = [];
-  const request = { key: 'key', owner: 'again', ttlMs: 1_000, place: WAITING };
+  const request = { key: 'key', hold: EXCLUSIVE, owner: 'again', ttlMs: 1_000, place: WAITING };
   const outcome = await new Promise<AcquireOutcome>((done) =>
     backend.turn({ key: 'key', owner: 'mine' }, (each) => void released.push(each), request, done),
   );

@@ -1,8 +1,18 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
+import type { Hold, LockBackend } from '../../lib/core/backend/lock-backend.js';
 import { until } from '../support/until.js';
-import { acquireOn, claimOn, extendOn, freshKey, granted, now, releaseOn, type Claim } from '../support/claims.js';
+import {
+  acquireOn,
+  claimOn,
+  extendOn,
+  freshKey,
+  granted,
+  holderOn,
+  now,
+  releaseOn,
+  type Claim,
+} from '../support/claims.js';
 
 /** A backend under test, whose clock is `now` of test/support/claims.ts. */
 export interface Subject {
@@ -69,15 +79,22 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       expect(outcomes.filter(({ status }) => status === 'acquired')).toHaveLength(1);
       expect(outcomes.filter(({ status }) => status === 'contended')).toHaveLength(19);
       const winner = claims[outcomes.findIndex(({ status }) => status === 'acquired')]!;
-      expect((await backend.inspect(key))?.owner).toBe(winner.owner);
+      expect((await holderOn(backend, key))?.owner).toBe(winner.owner);
       expect(await releaseOn(backend, winner)).toEqual({ status: 'released' });
+    });
+
+    it('an attempt to hold a lock in a way that the store does not know is refused with a sentence of its own', async () => {
+      const claim = { ...claimOn(freshKey()), hold: { mode: 'sideways' } as unknown as Hold };
+      const cause = expect.objectContaining({ problem: expect.stringContaining('exclusive') });
+      expect(await acquireOn(backend, claim)).toEqual({ status: 'unavailable', causes: [cause] });
+      expect(await backend.inspect(claim.key)).toBeUndefined();
     });
 
     it('a lock is free again after its release', async () => {
       const first = claimOn(freshKey());
       await granted(backend, first);
       expect(await releaseOn(backend, first)).toEqual({ status: 'released' });
-      expect(await backend.inspect(first.key)).toBeUndefined();
+      expect(await holderOn(backend, first.key)).toBeUndefined();
       const second = claimOn(first.key);
       await granted(backend, second);
       await releaseOn(backend, second);
@@ -89,7 +106,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       const loser = claimOn(winner.key);
       await acquireOn(backend, loser);
       expect(await releaseOn(backend, loser)).toEqual({ status: 'gone' });
-      expect((await backend.inspect(winner.key))?.owner).toBe(winner.owner);
+      expect((await holderOn(backend, winner.key))?.owner).toBe(winner.owner);
       expect(await releaseOn(backend, winner)).toEqual({ status: 'released' });
       expect(await releaseOn(backend, winner)).toEqual({ status: 'gone' });
     });
@@ -102,7 +119,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       const extended = await extendOn(backend, claim);
       expect(extended).toEqual({ status: 'extended', sentAt: expect.any(Number) });
       expect((extended as { sentAt: number }).sentAt).toBeGreaterThanOrEqual(before);
-      expect((await backend.inspect(claim.key))!.remainingMs).toBeGreaterThan(30_000);
+      expect((await holderOn(backend, claim.key))!.remainingMs).toBeGreaterThan(30_000);
       await releaseOn(backend, claim);
     });
 
@@ -111,7 +128,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       await granted(backend, claim);
       claim.ttlMs = 20_000;
       expect(await extendOn(backend, claim)).toMatchObject({ status: 'extended' });
-      expect((await backend.inspect(claim.key))!.remainingMs).toBeLessThanOrEqual(20_000);
+      expect((await holderOn(backend, claim.key))!.remainingMs).toBeLessThanOrEqual(20_000);
       await releaseOn(backend, claim);
     });
 
@@ -132,7 +149,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       const holder = claimOn(expired.key);
       await granted(backend, holder);
       expect(await extendOn(backend, expired)).toEqual({ status: 'lost', reason: 'stolen' });
-      expect((await backend.inspect(holder.key))?.owner).toBe(holder.owner);
+      expect((await holderOn(backend, holder.key))?.owner).toBe(holder.owner);
       await releaseOn(backend, holder);
     });
 
@@ -141,7 +158,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       const { fencingToken } = await granted(backend, claim);
       await extendOn(backend, claim);
       await extendOn(backend, claim);
-      expect((await backend.inspect(claim.key))?.fencingToken).toBe(fencingToken);
+      expect((await holderOn(backend, claim.key))?.fencingToken).toBe(fencingToken);
       await releaseOn(backend, claim);
     });
 
@@ -150,17 +167,17 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       const first = await granted(backend, claim);
       const again = await granted(backend, { ...claim, ttlMs: 60_000 });
       expect(again.fencingToken).toBeGreaterThanOrEqual(first.fencingToken);
-      expect((await backend.inspect(claim.key))!.remainingMs).toBeGreaterThan(30_000);
+      expect((await holderOn(backend, claim.key))!.remainingMs).toBeGreaterThan(30_000);
       expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
     });
 
     it('an inspection shows who holds a lock, since when, for how long, and with which fencing token', async () => {
       const claim = claimOn(freshKey());
-      expect(await backend.inspect(claim.key)).toBeUndefined();
+      expect(await holderOn(backend, claim.key)).toBeUndefined();
       const { fencingToken, sentAt } = await granted(backend, claim);
       const seen = await until(
         async () => {
-          const holding = await backend.inspect(claim.key);
+          const holding = await holderOn(backend, claim.key);
           return (holding?.heldForMs ?? 0) >= 20 ? holding : undefined;
         },
         { what: 'it is held for 20 ms' },
@@ -188,8 +205,8 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       const { locks, complete } = await backend.list(request);
       expect(complete).toBe(true);
       expect(locks.sort((a, b) => (a.key < b.key ? -1 : 1))).toMatchObject([
-        { key: one.key, holding: { owner: one.owner, fencingToken: one.grant!.fencingToken } },
-        { key: other.key, holding: { owner: other.owner, isKept: true } },
+        { key: one.key, holding: { holders: [{ owner: one.owner, fencingToken: one.grant!.fencingToken }] } },
+        { key: other.key, holding: { holders: [{ owner: other.owner, isKept: true }] } },
       ]);
       const part = await backend.list({ ...request, limit: 1 });
       expect([part.locks.length, part.complete]).toEqual([1, false]);
@@ -201,7 +218,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       expect(await backend.forceRelease(claim.key)).toBeUndefined();
       await granted(backend, claim);
       expect(await backend.forceRelease(claim.key)).toEqual({ from: [claim.owner] });
-      expect(await backend.inspect(claim.key)).toBeUndefined();
+      expect(await holderOn(backend, claim.key)).toBeUndefined();
       expect(await releaseOn(backend, claim)).toEqual({ status: 'gone' });
     });
 
@@ -211,13 +228,13 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       for (const other of [claim.owner.slice(0, -1), `${claim.owner}0`, '%']) {
         expect(await backend.forceRelease(claim.key, other)).toBeUndefined();
       }
-      expect(await backend.inspect(claim.key)).toMatchObject({ owner: claim.owner });
+      expect(await holderOn(backend, claim.key)).toMatchObject({ owner: claim.owner });
       expect(await backend.forceRelease(claim.key, claim.owner)).toEqual({ from: [claim.owner] });
       expect(await backend.forceRelease(claim.key, claim.owner)).toBeUndefined();
       await granted(backend, claim);
       expect(await releaseOn(backend, claim, 60_000)).toEqual({ status: 'released' });
       expect(await backend.forceRelease(claim.key, claim.owner)).toEqual({ from: [claim.owner] });
-      expect(await backend.inspect(claim.key)).toBeUndefined();
+      expect(await holderOn(backend, claim.key)).toBeUndefined();
     });
 
     it('a lock that is kept is shown so, and granted to nobody', async () => {
@@ -226,7 +243,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       expect(await releaseOn(backend, kept, 15_000)).toEqual({ status: 'released' });
       const remainingMs = expect.toSatisfy((ms: number) => ms > 5_000 && ms <= 15_000);
       const shown = { owner: kept.owner, isKept: true, remainingMs };
-      expect(await backend.inspect(kept.key)).toMatchObject({ ...shown, fencingToken });
+      expect(await holderOn(backend, kept.key)).toMatchObject({ ...shown, fencingToken });
       expect(await acquireOn(backend, claimOn(kept.key))).toMatchObject({ ...shown, status: 'contended' });
       await backend.forceRelease(kept.key);
     });
@@ -235,14 +252,14 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       const claim = claimOn(freshKey());
       await granted(backend, claim);
       expect(await releaseOn(backend, claim, -1)).toEqual({ status: 'released' });
-      expect(await backend.inspect(claim.key)).toBeUndefined();
+      expect(await holderOn(backend, claim.key)).toBeUndefined();
     });
 
     it('a lock is kept for longer than its ttl', async () => {
       const kept = claimOn(freshKey(), 15_000);
       await granted(backend, kept);
       expect(await releaseOn(backend, kept, 60_000)).toEqual({ status: 'released' });
-      expect((await backend.inspect(kept.key))!.remainingMs).toBeGreaterThan(30_000);
+      expect((await holderOn(backend, kept.key))!.remainingMs).toBeGreaterThan(30_000);
       await backend.forceRelease(kept.key);
     });
 
@@ -252,7 +269,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       await releaseOn(backend, kept, 15_000);
       expect(await extendOn(backend, kept)).toEqual({ status: 'lost', reason: 'stolen' });
       expect(await acquireOn(backend, { ...kept })).toMatchObject({ status: 'contended', owner: kept.owner });
-      const holding = await backend.inspect(kept.key);
+      const holding = await holderOn(backend, kept.key);
       expect(holding).toMatchObject({ owner: kept.owner, isKept: true });
       expect(holding!.remainingMs).toBeLessThanOrEqual(15_000);
       await backend.forceRelease(kept.key);
@@ -263,7 +280,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       await granted(backend, kept);
       await releaseOn(backend, kept, 60_000);
       expect(await backend.forceRelease(kept.key)).toEqual({ from: [kept.owner] });
-      expect(await backend.inspect(kept.key)).toBeUndefined();
+      expect(await holderOn(backend, kept.key)).toBeUndefined();
       const next = claimOn(kept.key);
       await takes(next);
       await releaseOn(backend, next);
@@ -272,11 +289,11 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
     it('a lock of another holder is not kept, and neither is a free one', async () => {
       const key = freshKey();
       expect(await releaseOn(backend, claimOn(key), 60_000)).toEqual({ status: 'gone' });
-      expect(await backend.inspect(key)).toBeUndefined();
+      expect(await holderOn(backend, key)).toBeUndefined();
       const holder = claimOn(key);
       await granted(backend, holder);
       expect(await releaseOn(backend, claimOn(key), 60_000)).toEqual({ status: 'gone' });
-      const holding = await backend.inspect(key);
+      const holding = await holderOn(backend, key);
       expect(holding!.owner).toBe(holder.owner);
       expect(holding!.isKept).toBeUndefined();
       await releaseOn(backend, holder);
@@ -290,7 +307,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
         (claim: Claim) => releaseOn(backend, claim),
         (claim: Claim) => releaseOn(backend, claim, 60_000),
         (claim: Claim) => extendOn(backend, claim),
-        (claim: Claim) => backend.inspect(claim.key),
+        (claim: Claim) => holderOn(backend, claim.key),
         ({ key }: Claim) => releaseOn(backend, claimOn(key)),
         ({ key }: Claim) => extendOn(backend, claimOn(key)),
         ({ key }: Claim) => acquireOn(backend, claimOn(key)),
@@ -311,7 +328,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
         ),
       );
 
-      const after = await Promise.all(held.map(({ key }) => backend.inspect(key)));
+      const after = await Promise.all(held.map(({ key }) => holderOn(backend, key)));
       expect(after.map((holding) => holding?.owner)).toEqual(
         held.map(({ owner }, index) => (index % 7 === 0 ? undefined : owner)),
       );
@@ -336,7 +353,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       const key = suffix + freshKey(''); // begins with the odd part
       const claims = [key, `${key}:fence`, `${key}}:fence`, `${key}}`, `${key}:`, `{${key}}`].map((k) => claimOn(k));
       for (const claim of claims) await granted(backend, claim);
-      const owners = await Promise.all(claims.map(async (claim) => (await backend.inspect(claim.key))?.owner));
+      const owners = await Promise.all(claims.map(async (claim) => (await holderOn(backend, claim.key))?.owner));
       expect(owners).toEqual(claims.map(({ owner }) => owner));
       for (const claim of claims) expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
     });
@@ -356,11 +373,11 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
       await granted(backend, claim);
       await acquireOn(backend, claimOn(key));
       await extendOn(backend, claim);
-      await backend.inspect(key);
+      await holderOn(backend, key);
       await releaseOn(backend, claim);
       await releaseOn(backend, claimOn(freshKey('left')));
       await extendOn(backend, claimOn(freshKey('left')));
-      await backend.inspect(freshKey('left'));
+      await holderOn(backend, freshKey('left'));
 
       await subject.checkLeft?.();
     });
@@ -375,7 +392,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
         expect(now() - sentAt).toBeGreaterThanOrEqual(199); // Redis counts whole milliseconds
 
         expect(await releaseOn(backend, expired)).toEqual({ status: 'gone' });
-        expect((await backend.inspect(next.key))?.owner).toBe(next.owner);
+        expect((await holderOn(backend, next.key))?.owner).toBe(next.owner);
         await releaseOn(backend, next);
       });
 
@@ -416,7 +433,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
             const late = what === 'release' ? releaseOn(backend, ending) : extendOn(backend, ending);
             await takes(next);
             await late;
-            expect((await backend.inspect(next.key))?.owner).toBe(next.owner);
+            expect((await holderOn(backend, next.key))?.owner).toBe(next.owner);
             await releaseOn(backend, next);
           }),
         );
@@ -443,7 +460,7 @@ export function describeBackend(name: string, setUp: () => Promise<Subject>): vo
         await takes(next);
         expect(now() - keptAt).toBeGreaterThanOrEqual(199); // Redis counts whole milliseconds
         expect(next.grant!.fencingToken).toBeGreaterThan(fencingToken);
-        expect((await backend.inspect(next.key))!.isKept).toBeUndefined();
+        expect((await holderOn(backend, next.key))!.isKept).toBeUndefined();
         await releaseOn(backend, next);
       });
     });

@@ -36,7 +36,8 @@ export class ToyBackend implements PromiseBackend {
     return 1_000;
   }
 
-  async acquire({ key, owner, ttlMs, turns = 1 }: AcquireRequest) {
+  async acquire({ key, hold, owner, ttlMs, turns = 1 }: AcquireRequest) {
+    if (hold.mode !== 'exclusive') throw new Error('it holds exclusive locks only');
     const entry = await this.#seen(key);
     const now = this.now();
     if (entry && (entry.owner !== owner || entry.isKept)) {
@@ -88,7 +89,8 @@ export class ToyBackend implements PromiseBackend {
   }
 
   #holding({ owner, fencingToken, since, endsAt, isKept }: Entry): Holding {
-    return { owner, fencingToken, remainingMs: endsAt - this.now(), heldForMs: this.now() - since, isKept };
+    const now = this.now();
+    return { holders: [{ owner, fencingToken, remainingMs: endsAt - now, heldForMs: now - since, isKept }] };
   }
 
   async #seen(key: string): Promise<Entry | undefined> {

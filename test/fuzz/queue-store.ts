@@ -177,7 +177,7 @@ export class QueueStore {
   }
 
   #acquire(
-    { key, owner, ttlMs, place, turns = 1 }: AcquireRequest,
+    { key, hold, owner, ttlMs, place, turns = 1 }: AcquireRequest,
     sentAt: number,
   ): Exclude<AcquireOutcome, Unavailable> {
     this.#expire();
@@ -194,7 +194,7 @@ export class QueueStore {
     const placeWasLost = isNew && place.isTaken;
     if (isNew) this.#queue = [...this.#queue, place].sort((one, other) => one.arrivedAt - other.arrivedAt);
     this.#giveOut();
-    if (this.#holders.has(owner)) return this.#acquire({ key, owner, ttlMs, place, turns }, sentAt);
+    if (this.#holders.has(owner)) return this.#acquire({ key, hold, owner, ttlMs, place, turns }, sentAt);
     const [holder, endsAt] = [...this.#holders][0] ?? [undefined, this.now()];
     return {
       status: 'contended',

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { NodeError } from '../../lib/api/errors.js';
-import type { Holding, LockBackend } from '../../lib/core/backend/lock-backend.js';
+import type { Holder, Holding, LockBackend } from '../../lib/core/backend/lock-backend.js';
 import type { Fault } from '../../lib/stores/redis/node/node-answers.js';
 import { Proposals } from '../../lib/stores/redis/redlock/proposals.js';
 import { RedlockBackend } from '../../lib/stores/redis/redlock/redlock.backend.js';
@@ -12,21 +12,33 @@ const REQUEST = { match: '*', limit: 10, budgetMs: 1_000 };
 const report = (() => {}) as unknown as LockBackend['report'];
 
 /** What a server says of one key: its holder, that it is free, or nothing. It answers to the search all the same. */
-type Says = Partial<Holding> | 'free' | 'nothing';
+type Says = Partial<Holder & Pick<Holding, 'waiting'>> | 'free' | 'nothing';
 
 function nodeThat(says: Says, at: number, isComplete: boolean): RedisNode {
   const error = new NodeError(`node ${at}`, 'no answer');
   const fault: Fault = { status: 'fault', error, mayHaveRun: false, disconnected: true };
-  const holding = typeof says === 'object' ? { owner: 'x', remainingMs: 1_000, ...says } : undefined;
   return {
     scan: () => Promise.resolve({ status: 'scanned', keys: ['key'], isComplete, scanned: 1_000 }),
-    inspect: () => Promise.resolve(says === 'nothing' ? fault : { status: 'seen', holding }),
+    inspect: () => Promise.resolve(says === 'nothing' ? fault : { status: 'seen', holding: holdingOf(says) }),
   } as unknown as RedisNode;
+}
+
+function holdingOf(says: Exclude<Says, 'nothing'>): Holding | undefined {
+  if (says === 'free') return undefined;
+  const { waiting, ...holder } = says;
+  return { holders: [{ owner: 'x', remainingMs: 1_000, ...holder }], waiting };
 }
 
 function redlockOf(says: Says[], complete: boolean[] = says.map(() => true)): RedlockBackend {
   const nodes = says.map((each, at) => ({ node: nodeThat(each, at, complete[at]!) }) as unknown as RedlockNode);
-  return new RedlockBackend({ nodes, nodeTimeoutMs: 50, now: () => 0, proposals: new Proposals(), report });
+  return new RedlockBackend({
+    nodes,
+    nodeTimeoutMs: 50,
+    now: () => 0,
+    proposals: new Proposals(),
+    report,
+    longestHoldMs: 1,
+  });
 }
 
 /** The list of a Redlock of these nodes. */

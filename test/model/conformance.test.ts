@@ -1,4 +1,5 @@
 import type { Claim } from '../support/claims.js';
+import { EXCLUSIVE } from '../../lib/core/backend/lock-backend.js';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { LIMIT_US, type NodeExtension, type Vote } from '../../lib/stores/redis/node/node-answers.js';
 import { RedisConnection } from '../../lib/stores/redis/client/redis-connection.js';
@@ -89,7 +90,9 @@ async function step(claim: Claim, known: KeyOnNode, kind: number, drawn: number)
       const place = hasPlace ? { ticket: owner, turns: 1, arrivedAt: 0, isTaken: false } : undefined;
       const before = await timeUs();
       const proposal = before + OFFSETS_US[drawn]!;
-      const vote = await answerTo<Vote>((done) => node.vote({ ...claim, place }, { epoch: EPOCH }, proposal, done));
+      const vote = await answerTo<Vote>((done) =>
+        node.vote({ ...claim, hold: EXCLUSIVE, place }, { epoch: EPOCH }, proposal, done),
+      );
       const after = await timeUs();
       // The node says its time where its vote depends on that. Elsewhere it does not matter when it was.
       const clock = (vote.status === 'granted' && vote.nodeTimeUs) || before;

@@ -40,7 +40,7 @@ class Store extends ToyBackend {
 
   /** For how long the lock stands, in milliseconds; 0: it is free. */
   async standsMs(key: string): Promise<number> {
-    return (await this.inspect(key))?.remainingMs ?? 0;
+    return (await this.inspect(key))?.holders[0].remainingMs ?? 0;
   }
 }
 

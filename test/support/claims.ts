@@ -1,11 +1,14 @@
 import { openBackend } from '../../lib/compose/open-backend.js';
-import type {
-  AcquireOutcome,
-  ExtendOutcome,
-  Grant,
-  LockBackend,
-  Place,
-  ReleaseOutcome,
+import {
+  EXCLUSIVE,
+  type AcquireOutcome,
+  type ExtendOutcome,
+  type Grant,
+  type Hold,
+  type Holder,
+  type LockBackend,
+  type Place,
+  type ReleaseOutcome,
 } from '../../lib/core/backend/lock-backend.js';
 import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
 import { processName } from '../../lib/compose/process-name.js';
@@ -37,6 +40,8 @@ export interface Claim {
   key: string;
   owner: string;
   ttlMs: number;
+  /** @default exclusive */
+  hold?: Hold;
   grant?: Grant;
 }
 
@@ -46,14 +51,14 @@ export function placeOf(ticket: string, turns = 1): Place {
 }
 
 /** An attempt of its own: no two have the same owner value. */
-export function claimOn(key: string, ttlMs = 20_000): Claim {
-  return { key, owner: `host/1/random/${++sequence}`, ttlMs };
+export function claimOn(key: string, ttlMs = 20_000): Claim & { hold: Hold } {
+  return { key, hold: EXCLUSIVE, owner: `host/1/random/${++sequence}`, ttlMs };
 }
 
 /** One attempt, as a promise. */
 export function acquireOn(backend: LockBackend, claim: Claim, place?: Place): Promise<AcquireOutcome> {
-  const { key, owner, ttlMs } = claim;
-  const request = { key, owner, ttlMs, place, turns: place?.turns };
+  const { key, hold = EXCLUSIVE, owner, ttlMs } = claim;
+  const request = { key, hold, owner, ttlMs, place, turns: place?.turns };
   return new Promise((resolve) => {
     backend.acquire(request, (outcome) => {
       if (outcome.status === 'acquired') claim.grant = outcome.grant;
@@ -65,6 +70,11 @@ export function acquireOn(backend: LockBackend, claim: Claim, place?: Place): Pr
 /** One extension to the ttl of the claim, as a promise. */
 export function extendOn(backend: LockBackend, claim: Claim): Promise<ExtendOutcome> {
   return new Promise((resolve) => backend.extend({ grant: grantOf(claim), ttlMs: claim.ttlMs }, resolve));
+}
+
+/** Who holds the lock. */
+export async function holderOn(backend: LockBackend, key: string): Promise<Holder | undefined> {
+  return (await backend.inspect(key))?.holders[0];
 }
 
 /** One release, as a promise. @param keptForMs how long it is kept instead */

@@ -6,6 +6,7 @@ import {
   LONGEST_TTL_MS,
   type AcquireOutcome,
   type AcquireRequest,
+  type Bounds,
   type ExtendOutcome,
   type ExtendRequest,
   type Grant,
@@ -21,7 +22,7 @@ import {
 import { PING_KEY, pingOfOne, type BackendPing, type BackendReport } from './report.js';
 
 /** The methods of a lock backend that are optional here. */
-type Optional = 'problems' | 'connect' | 'ping' | 'report' | 'close';
+type Optional = 'bounds' | 'probeKey' | 'problems' | 'connect' | 'ping' | 'report' | 'close';
 
 /** A lock backend that is written with promises. A promise that rejects counts as a store that did not answer. */
 export interface PromiseBackend
@@ -61,6 +62,10 @@ class LimitedBackend implements LockBackend {
     private readonly now: () => number,
     private readonly timeLimitMs: number,
   ) {}
+
+  get bounds(): Bounds {
+    return this.backend.bounds ?? {};
+  }
 
   get waitQueue(): WaitQueue | undefined {
     return this.backend.waitQueue;
@@ -113,6 +118,10 @@ class LimitedBackend implements LockBackend {
       if (outcome.status === 'unavailable') this.#repeatRelease(grant, how);
       done(outcome);
     });
+  }
+
+  probeKey(key: string): string {
+    return this.backend.probeKey?.(key) ?? `}${key}:probe`; // no key of a user begins like this
   }
 
   problems(silence: string): NodeError[] {

@@ -5,9 +5,19 @@ import type { BackendPing, BackendReport } from './report.js';
 /** The longest ttl that a lock can have, in milliseconds. */
 export const LONGEST_TTL_MS = 86_400_000;
 
+/** How a lock is to be held. */
+export interface Hold {
+  /** `exclusive`: beside no other. */
+  readonly mode: 'exclusive';
+}
+
+export const EXCLUSIVE: Hold = { mode: 'exclusive' };
+
 /** The request of one attempt. */
 export interface AcquireRequest {
   readonly key: string;
+  /** What a store cannot hold it refuses itself: `unavailable`, with a sentence of its own. */
+  readonly hold: Hold;
   /**
    * Marks the holder: every attempt has one of its own, except that an attempt which may have run is sent again with the same.
    * With a place in a queue that hands over, it is the ticket of that place.
@@ -63,7 +73,7 @@ export type AcquireOutcome =
     }
   | {
       status: 'contended';
-      /** Owner value of the holder; undefined after a split vote, when no owner has a majority. */
+      /** Owner value of the holder; undefined when others are in the way, but none of them holds it. */
       owner?: string;
       /** How long the holder's lease still runs; undefined when unknown. */
       remainingMs?: number;
@@ -95,8 +105,8 @@ export type ReleaseOutcome =
   /** Not confirmed; the backend repeats it until it is, or the lock has ended by itself. */
   | { status: 'unavailable'; causes: NodeError[] };
 
-/** A held lock, as far as the backend knows it. */
-export interface Holding {
+/** One who holds a lock, as far as the backend knows it. */
+export interface Holder {
   owner: string;
   remainingMs: number;
   fencingToken?: number;
@@ -104,8 +114,29 @@ export interface Holding {
   heldForMs?: number;
   /** It is kept: the work of its owner has ended, and it stands until its time is over. */
   isKept?: boolean;
+}
+
+/** A held lock, as far as the backend knows it. */
+export interface Holding {
+  /** An exclusive lock has one. */
+  holders: readonly [Holder, ...Holder[]];
   /** The tickets of the places in its queue, in order, as far as the store shows them. */
   waiting?: readonly string[];
+}
+
+/** A bound of a time that a call may ask for. */
+export interface Bound {
+  readonly ms: number;
+  /** Where it comes from, and what to do about it: sentences of the store, for the error of a call that asks for another time. */
+  readonly because: string;
+}
+
+/** What the store bounds beside the library. */
+export interface Bounds {
+  /** The shortest ttl whose lease can be extended in time. */
+  readonly shortestTtlMs?: Bound;
+  /** The longest time for which a lock can be kept, however its work ends. */
+  readonly longestHoldMs?: Bound;
 }
 
 /** The request of a list of locks. */
@@ -123,7 +154,7 @@ export interface Listed {
 
 /** A lock that was taken by force. */
 export interface Taken {
-  /** The owner values that cannot hold it any more; none if those of a Redlock were split. */
+  /** The owner values that cannot hold it any more; none if that is certain of nobody. */
   from: string[];
 }
 
@@ -137,6 +168,7 @@ export interface Taken {
  * backend of one that is written with promises.
  */
 export interface LockBackend {
+  readonly bounds: Bounds;
   /**
    * The longest an attempt to acquire can take, in milliseconds, if it has to wait for no other operations. A call that does not
    * wait for its lock is given this time: behind others its attempt may take longer.
@@ -150,6 +182,8 @@ export interface LockBackend {
    * `released` says that this, or the keeping, is confirmed.
    */
   release(grant: Grant, how: Releasing, done: (outcome: ReleaseOutcome) => void): void;
+  /** The key of a lock that users never take, at the server that has a lock of theirs: by it is tried whether locks can be taken. */
+  probeKey(key: string): string;
   /**
    * The known problems of the nodes that keep an attempt waiting.
    * @param silence the problem of a node that is connected, but owes an answer

@@ -2,7 +2,7 @@ import type { Subject } from 'rxjs';
 import type { LockEvent } from '../../api/events.js';
 import type { LockStats } from '../../api/lock.js';
 import { digestOf } from '../../api/holder.js';
-import type { AcquireOutcome, LockBackend } from '../backend/lock-backend.js';
+import { EXCLUSIVE, type AcquireOutcome, type LockBackend } from '../backend/lock-backend.js';
 import type { Lease } from '../lease/lease.js';
 import { Leases } from '../lease/leases.js';
 import type { LockHandle } from '../lease/lock-handle.js';
@@ -124,8 +124,9 @@ export class LockEngine {
   async forceRelease(key: string, digest?: string): Promise<boolean> {
     let from: string | undefined;
     if (digest !== undefined) {
-      from = (await this.#backend.inspect(key))?.owner;
-      if (from === undefined || digestOf(from) !== digest) return false;
+      const holding = await this.#backend.inspect(key);
+      from = holding?.holders.find(({ owner }) => digestOf(owner) === digest)?.owner;
+      if (from === undefined) return false;
     }
     // Before it is sent: the answer to an extension behind it may be read first.
     const held = this.#lines.leaseOf(key);
@@ -147,12 +148,13 @@ export class LockEngine {
   async isAvailable(key: string): Promise<boolean> {
     this.#inFlight.begin();
     try {
-      // The brace ends the hash tag: in a Cluster it is a lock of the same slot.
-      const request = { key: `${key}}:probe`, owner: this.#nextOwner(), ttlMs: PROBE_TTL_MS };
-      const outcome = await new Promise<AcquireOutcome>((resolve) => this.#backend.acquire(request, resolve));
+      const backend = this.#backend;
+      const owner = this.#nextOwner();
+      const request = { key: backend.probeKey(key), hold: EXCLUSIVE, owner, ttlMs: PROBE_TTL_MS };
+      const outcome = await new Promise<AcquireOutcome>((resolve) => backend.acquire(request, resolve));
       if (outcome.status === 'acquired') {
         const { grant } = outcome;
-        await new Promise((resolve) => this.#backend.release(grant, {}, resolve));
+        await new Promise((resolve) => backend.release(grant, {}, resolve));
       }
       return outcome.status !== 'unavailable'; // another process may be trying the same
     } catch {

@@ -22,7 +22,7 @@ export function checkKey(key: unknown, status: 400 | 500 = 500): asserts key is 
   }
   if (key[0] === '}') {
     throw new LockKeyError(
-      `The key of a lock must not begin with "}" (it would end the hash tag): got ${quoted(key)}.`,
+      `The key of a lock must not begin with "}", as stores put it in braces: got ${quoted(key)}.`,
       status,
     );
   }

@@ -32,7 +32,7 @@ export interface LeaseListener {
 }
 
 /** The wish of a call that the store keep a lock for at least so long, however its work ends. */
-export interface Hold {
+export interface Keeping {
   readonly key: string;
   /** Settles when the store has confirmed it. Rejects with LockUnavailableError. */
   readonly confirmed: Promise<void>;
@@ -132,7 +132,7 @@ export class Leases implements LeaseOwner, WatchdogListener {
   }
 
   /** Extends a lease by its ttl, and has the store keep the lock for at least `holdMs`, even if this process dies. */
-  hold(lease: Lease, holdMs: number): Hold {
+  hold(lease: Lease, holdMs: number): Keeping {
     const { key } = lease;
     const assertHeld = () => {
       if (!lease.isHeld) throw lostBefore(lease);
@@ -383,7 +383,11 @@ export class Leases implements LeaseOwner, WatchdogListener {
 
 const ENDED = { status: 'lost', reason: 'expired' } as const satisfies ExtendOutcome;
 const PASSED_ON = { status: 'released' } as const satisfies ReleaseOutcome;
-const KEPT_ALREADY: Omit<Hold, 'key' | 'assertHeld'> = { confirmed: Promise.resolve(), keep: ignore, giveUp: ignore };
+const KEPT_ALREADY: Omit<Keeping, 'key' | 'assertHeld'> = {
+  confirmed: Promise.resolve(),
+  keep: ignore,
+  giveUp: ignore,
+};
 const RELEASED = Promise.resolve(true);
 const SOON = Promise.resolve();
 

@@ -5,7 +5,9 @@ import { digestOf, parseOwner, type LockHolder } from '../../api/holder.js';
 
 /** What `inspect` and `list` say of a lock that is held. */
 export function lockInfo(key: string, holding: Holding, waiters: number): LockInfo {
-  const { owner, remainingMs, fencingToken, heldForMs, waiting = [] } = holding;
+  const { holders, waiting = [] } = holding;
+  const [holder] = holders;
+  const { owner, remainingMs, fencingToken, heldForMs } = holder;
   const since = heldForMs === undefined ? undefined : new Date(Date.now() - heldForMs);
   return {
     key,
@@ -13,14 +15,14 @@ export function lockInfo(key: string, holding: Holding, waiters: number): LockIn
     digest: digestOf(owner),
     since,
     remainingMs: Math.round(remainingMs),
-    keptUntil: keptUntil(holding),
+    keptUntil: keptUntil(holder),
     fencingToken,
     waiters,
     waitingProcesses: processesOf(waiting),
   };
 }
 
-/** Each process once: nodes of a Redlock may show different places of it. */
+/** Each process once: a store of several servers may show different places of it. */
 function processesOf(tickets: readonly string[]): LockHolder[] {
   const processes = new Map<string, LockHolder>();
   for (const ticket of tickets) {

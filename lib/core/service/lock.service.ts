@@ -8,7 +8,7 @@ import { failureEvent, type LockEvent } from '../../api/events.js';
 import { parseOwner } from '../../api/holder.js';
 import type { Leader, LeaderOptions, Leadership } from '../../api/leader.js';
 import type { Lease } from '../lease/lease.js';
-import type { Hold } from '../lease/leases.js';
+import type { Keeping } from '../lease/leases.js';
 import { LockHandle } from '../lease/lock-handle.js';
 import { LockSetHandle } from '../lease/lock-set-handle.js';
 import type { Lock, LockInfo, LockList, LockSet, LockStats } from '../../api/lock.js';
@@ -333,8 +333,8 @@ export class LockService {
    * The locks of all processes with the same `keyPrefix` that are held or kept now. For operators: this searches the store key
    * by key, including keys of other programs (docs/operations.md has the costs). A lock that is held during the whole search is
    * found; one that is acquired or released during the search may be missing.
-   * @throws LockUnavailableError if a server (of a Redlock, a majority) could not be reached, or its user lacks the right to
-   *   search: the list is never partial for such a reason
+   * @throws LockUnavailableError if the store could not be searched, or its user lacks the right to that: the list is never
+   *   partial for such a reason
    * @throws LockOptionsError
    */
   async list(options: ListOptions = {}): Promise<LockList> {
@@ -574,7 +574,7 @@ export class LockService {
     const held = await acquiring;
     const { holdMs, signal } = request;
     const leases = leasesOf(held);
-    let holds: Hold[] = [];
+    let holds: Keeping[] = [];
     try {
       signal?.throwIfAborted();
       holds = leases.map((lease) => this.#engine.leases.hold(lease, holdMs!));
@@ -595,7 +595,7 @@ export class LockService {
   }
 
   /** @throws LockUnavailableError, also when the time of the call is over; or the reason of its signal */
-  #confirmed(holds: readonly Hold[], request: LockRequest, since: number): Promise<unknown> {
+  #confirmed(holds: readonly Keeping[], request: LockRequest, since: number): Promise<unknown> {
     const askedAt = this.#now();
     const open = new Set(holds);
     const all = Promise.all(holds.map((hold) => hold.confirmed.then(() => open.delete(hold))));

@@ -36,7 +36,7 @@ export class Clock {
   };
 }
 
-/** How far two clocks may drift apart in this time, in milliseconds: 1 % + 2 ms, as in the Redlock description. */
+/** How far two clocks may drift apart in this time, in milliseconds: 1 % + 2 ms. */
 export function driftMs(ms: number): number {
   return ms * 0.01 + 2;
 }

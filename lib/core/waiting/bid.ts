@@ -1,5 +1,12 @@
 import { monotonic } from '../time/clock.js';
-import type { AcquireOutcome, AcquireRequest, LockBackend, Place, WaitListener } from '../backend/lock-backend.js';
+import {
+  EXCLUSIVE,
+  type AcquireOutcome,
+  type AcquireRequest,
+  type LockBackend,
+  type Place,
+  type WaitListener,
+} from '../backend/lock-backend.js';
 import { BackOff } from './back-off.js';
 import { CHECK_MS, type Check, type Checks } from './checks.js';
 import type { Order } from './order.js';
@@ -111,7 +118,7 @@ export class Bid implements Check {
     const place = turns === undefined || !waitQueue ? undefined : this.#takePlace(turns, firstArrivedAt);
     const owner = place && waitQueue?.handsOver ? place.ticket : nextOwner();
     this.#attemptedAt = now();
-    return { key: this.key, owner, ttlMs, place, turns, inOrder: order.isByArrival };
+    return { key: this.key, hold: EXCLUSIVE, owner, ttlMs, place, turns, inOrder: order.isByArrival };
   }
 
   /** Its attempt was answered. */

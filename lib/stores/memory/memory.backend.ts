@@ -1,7 +1,9 @@
 import type { Finding } from '../../api/diagnosis.js';
+import { NodeError } from '../../api/errors.js';
 import type {
   AcquireOutcome,
   AcquireRequest,
+  Bounds,
   ExtendOutcome,
   ExtendRequest,
   Grant,
@@ -23,6 +25,11 @@ const EXCLUDES_NO_OTHERS: Finding = {
   message: 'Locks are kept in the memory of this process and exclude no other process. Use redis or redlock for that.',
 };
 
+const EXCLUSIVE_ONLY: AcquireOutcome = {
+  status: 'unavailable',
+  causes: [new NodeError('memory', 'locks in memory are exclusive', 'Ask for an exclusive lock.')],
+};
+
 interface Entry {
   owner: string;
   fencingToken: number;
@@ -37,6 +44,7 @@ interface Entry {
  * process to wait for, so it keeps no queue: the service's own is in the order of arrival.
  */
 export class MemoryBackend implements LockBackend {
+  readonly bounds: Bounds = {};
   readonly #entries = new Map<string, Entry>();
   readonly #now: () => number;
   // One counter for all keys, which costs no memory for each.
@@ -56,7 +64,8 @@ export class MemoryBackend implements LockBackend {
     void Promise.resolve(this.#acquire(request)).then(done);
   }
 
-  #acquire({ key, owner, ttlMs, turns = 1 }: AcquireRequest): AcquireOutcome {
+  #acquire({ key, hold, owner, ttlMs, turns = 1 }: AcquireRequest): AcquireOutcome {
+    if (hold.mode !== 'exclusive') return EXCLUSIVE_ONLY;
     const now = this.#now();
     const holder = this.#live(key);
     if (holder && (holder.owner !== owner || holder.isKept)) {
@@ -95,6 +104,10 @@ export class MemoryBackend implements LockBackend {
     if (keptForMs > 0) Object.assign(entry, { isKept: true, expiresAt: this.#now() + keptForMs });
     else this.#entries.delete(key);
     return { status: 'released' };
+  }
+
+  probeKey(key: string): string {
+    return `}${key}:probe`; // no key of a user begins like this
   }
 
   problems(): [] {
@@ -147,7 +160,7 @@ export class MemoryBackend implements LockBackend {
     if (!entry) return undefined;
     const now = this.#now();
     const { owner, fencingToken, since, expiresAt, isKept } = entry;
-    return { owner, fencingToken, remainingMs: expiresAt - now, heldForMs: now - since, isKept };
+    return { holders: [{ owner, fencingToken, remainingMs: expiresAt - now, heldForMs: now - since, isKept }] };
   }
 
   #live(key: string): Entry | undefined {

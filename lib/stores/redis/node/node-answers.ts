@@ -96,7 +96,7 @@ export class RedisGrant implements Grant {
   longestTtlMs: number;
 
   constructor(
-    { key, owner, ttlMs }: AcquireRequest,
+    { key, owner, ttlMs }: Pick<AcquireRequest, 'key' | 'owner' | 'ttlMs'>,
     public fencingToken?: number,
     readonly lastToken?: number,
     readonly nobodyBefore?: number,
@@ -231,12 +231,9 @@ export function holdingOf(reply: Reply): Holding | undefined {
   // The token is the time of the grant, or up to the limit of votes ahead of it. A clock that was set back since does not say
   // how long ago that was.
   const heldForUs = fencingToken === undefined ? -Infinity : Number(timeUs) - fencingToken;
+  const heldForMs = heldForUs >= -LIMIT_US ? Math.max(0, Math.floor(heldForUs / 1_000)) : undefined;
   return {
-    owner,
-    remainingMs: remainingMs(remaining),
-    fencingToken,
-    heldForMs: heldForUs >= -LIMIT_US ? Math.max(0, Math.floor(heldForUs / 1_000)) : undefined,
-    isKept,
+    holders: [{ owner, remainingMs: remainingMs(remaining), fencingToken, heldForMs, isKept }],
     waiting: waiting.length > 0 ? waiting.map(String) : undefined,
   };
 }

@@ -1,11 +1,13 @@
-import { LockUnavailableError, type NodeError } from '../../../api/errors.js';
+import { LockUnavailableError, NodeError } from '../../../api/errors.js';
 import {
   LONGEST_TTL_MS,
   type AcquireOutcome,
   type AcquireRequest,
+  type Bounds,
   type ExtendOutcome,
   type ExtendRequest,
   type Grant,
+  type Holder,
   type Holding,
   type Listed,
   type ListRequest,
@@ -19,6 +21,7 @@ import {
 } from '../../../core/backend/lock-backend.js';
 import type { BackendPing } from '../../../core/backend/report.js';
 import { unreachable } from '../client/advice.js';
+import { probeKey } from '../node/lock-keys.js';
 import { noteTtl, type Fault, type NodeExtension, type NodeRelease, type Vote } from '../node/node-answers.js';
 import {
   acknowledged,
@@ -48,7 +51,18 @@ export interface RedlockSettings {
   proposals: Proposals;
   /** Checks the servers. */
   report: LockBackend['report'];
+  /** The ttl of the registration: a lock can be kept for so long, in milliseconds. */
+  longestHoldMs: number;
 }
+
+const AFTER_A_RESTART =
+  'That is the ttlMs of the registration, on a Redlock: a node that has restarted votes only when every lock that it may have ' +
+  'forgotten has ended, and so would wait for as long. Raise ttlMs of the registration, or keep the lock on one Redis.';
+
+const EXCLUSIVE_ONLY: AcquireOutcome = {
+  status: 'unavailable',
+  causes: [new NodeError('redlock', 'locks on a Redlock are exclusive', 'Ask for an exclusive lock.')],
+};
 
 /** What the nodes say of a lock. */
 interface View {
@@ -65,6 +79,7 @@ interface View {
 export class RedlockBackend implements LockBackend, WaitQueue {
   readonly waitQueue: WaitQueue = this;
   readonly handsOver = false;
+  readonly bounds: Bounds;
   readonly #nodes: readonly RedlockNode[];
   readonly #quorum: number;
   readonly #nodeTimeoutMs: number;
@@ -75,7 +90,8 @@ export class RedlockBackend implements LockBackend, WaitQueue {
   /** The attempts that stand for grants of another process. */
   readonly #adopted = new WeakMap<Grant, RedlockAttempt>();
 
-  constructor({ nodes, nodeTimeoutMs, now, proposals, report }: RedlockSettings) {
+  constructor({ nodes, nodeTimeoutMs, now, proposals, report, longestHoldMs }: RedlockSettings) {
+    this.bounds = { longestHoldMs: { ms: longestHoldMs, because: AFTER_A_RESTART } };
     this.#nodes = nodes;
     this.#quorum = quorumOf(nodes.length);
     this.#nodeTimeoutMs = nodeTimeoutMs;
@@ -91,7 +107,8 @@ export class RedlockBackend implements LockBackend, WaitQueue {
 
   acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void {
     // Connections that are just being made get the time of one vote, if there is no quorum without them.
-    if (this.#hasQuorum) this.#acquire(request, done);
+    if (request.hold.mode !== 'exclusive') void Promise.resolve(EXCLUSIVE_ONLY).then(done);
+    else if (this.#hasQuorum) this.#acquire(request, done);
     else void this.#connectedQuorum(this.#nodeTimeoutMs).then(() => this.#acquire(request, done));
   }
 
@@ -204,6 +221,10 @@ export class RedlockBackend implements LockBackend, WaitQueue {
     for (const { node } of this.#nodes) node.checkListening(key);
   }
 
+  probeKey(key: string): string {
+    return probeKey(key);
+  }
+
   problems(silence: string): NodeError[] {
     const problems = this.#nodes.map(({ node, abstention }) => node.problem(silence) ?? abstention);
     return problems.filter((problem) => problem !== undefined);
@@ -251,28 +272,27 @@ export class RedlockBackend implements LockBackend, WaitQueue {
     const faults = views.filter(isFault);
     if (views.length - faults.length < this.#quorum) return faults;
     const holdings = views.flatMap((view) => (view.status === 'seen' && view.holding ? [view.holding] : []));
-    const owners = holdings.map((holding) => holding.owner);
+    const owners = holdings.map(({ holders: [{ owner }] }) => owner);
     const owner = agreed(owners, this.#quorum);
     if (owner === undefined) {
       const mayBeHeld = agreed(owners, this.#quorum - faults.length) !== undefined;
       return mayBeHeld ? { undecidedBy: faults } : {};
     }
-    const majority = holdings.filter((holding) => holding.owner === owner);
-    const holding: Holding = {
+    const majority = holdings.map(({ holders: [holder] }) => holder).filter((holder) => holder.owner === owner);
+    const holder: Holder = {
       owner,
       // It is held for as long as a majority keeps it.
-      remainingMs: majority.map((holding) => holding.remainingMs).sort((a, b) => b - a)[this.#quorum - 1]!,
+      remainingMs: majority.map(({ remainingMs }) => remainingMs).sort((a, b) => b - a)[this.#quorum - 1]!,
       // A majority knows the token that was issued; a node that granted late may have voted for any other. Where votes came
       // to agree beside a write-back, the values have the token of that instead, which is larger.
       fencingToken: agreed(
-        majority.map((holding) => holding.fencingToken),
+        majority.map(({ fencingToken }) => fencingToken),
         this.#quorum,
       ),
-      heldForMs: majority.find((holding) => holding.heldForMs !== undefined)?.heldForMs,
-      isKept: majority.filter((holding) => holding.isKept).length >= this.#quorum || undefined,
-      waiting: merged(holdings.map(({ waiting = [] }) => waiting)),
+      heldForMs: majority.find(({ heldForMs }) => heldForMs !== undefined)?.heldForMs,
+      isKept: majority.filter(({ isKept }) => isKept).length >= this.#quorum || undefined,
     };
-    return { holding };
+    return { holding: { holders: [holder], waiting: merged(holdings.map(({ waiting = [] }) => waiting)) } };
   }
 
   async forceRelease(key: string, wanted?: string): Promise<Taken | undefined> {

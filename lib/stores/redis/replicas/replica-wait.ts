@@ -4,7 +4,7 @@ import { inTime } from '../../../core/time/time-limit.js';
 import type { ReplicaOptions } from '../options.js';
 import { nodeError } from '../client/advice.js';
 import { problemOf } from '../client/problem-of.js';
-import type { ExtendRequest } from '../../../core/backend/lock-backend.js';
+import type { Bound, ExtendRequest } from '../../../core/backend/lock-backend.js';
 import type { RedisClient } from '../client/redis-client.js';
 import { RedisConnection } from '../client/redis-connection.js';
 import type { NodeExtension } from '../node/node-answers.js';
@@ -38,6 +38,16 @@ export class ReplicaWait {
     this.#clientName = source.clientName;
     this.#settings = settings;
     this.#awaited = awaited;
+  }
+
+  /** An extension may wait for the end of two rounds, and must end before the lease does. */
+  get shortestTtl(): Bound {
+    return {
+      ms: 3 * this.#awaited.timeoutMs,
+      because:
+        'That is three times waitForReplicas.timeoutMs: an extension may wait for the replicas for so long, and must end before the ' +
+        'lease does.',
+    };
   }
 
   /** The longest that an extension can take: until the end of the round in flight, and of its own. */

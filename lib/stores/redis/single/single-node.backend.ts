@@ -3,6 +3,7 @@ import { LockUnavailableError, NodeError } from '../../../api/errors.js';
 import {
   type AcquireOutcome,
   type AcquireRequest,
+  type Bounds,
   type ExtendOutcome,
   type ExtendRequest,
   type Grant,
@@ -18,6 +19,7 @@ import {
   type WaitQueue,
 } from '../../../core/backend/lock-backend.js';
 import { pingOfOne, type BackendPing } from '../../../core/backend/report.js';
+import { probeKey } from '../node/lock-keys.js';
 import { noteTtl, RedisGrant, type NodeExtension, type NodeRelease, type Vote } from '../node/node-answers.js';
 import { unreachable } from '../client/advice.js';
 import type { RedisNode } from '../node/redis-node.js';
@@ -30,6 +32,7 @@ const RECONNECT_PAUSE_MS = 5;
 export class SingleNodeBackend implements LockBackend, WaitQueue {
   readonly waitQueue: WaitQueue = this;
   readonly handsOver = true;
+  readonly bounds: Bounds;
   readonly #node: RedisNode;
   readonly #commandTimeoutMs: number;
   readonly #now: () => number;
@@ -48,6 +51,7 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
     this.#commandTimeoutMs = commandTimeoutMs;
     this.#now = now;
     this.#replicas = replicas;
+    this.bounds = { shortestTtlMs: replicas?.shortestTtl };
   }
 
   /** One time limit to reconnect, and one for the command; then the wait for replicas. */
@@ -56,6 +60,7 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
   }
 
   acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void {
+    if (request.hold.mode !== 'exclusive') return refuseHold(done);
     this.#node.acquire(request, (vote, sentAt) => this.#voted(request, vote, sentAt, done));
   }
 
@@ -69,6 +74,10 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
     request: AcquireRequest,
     done: (outcome: AcquireOutcome) => void,
   ): void {
+    if (request.hold.mode !== 'exclusive') {
+      this.release(grant, {}, released);
+      return refuseHold(done);
+    }
     const voted = (vote: Vote, sentAt: number) => {
       if (vote.status !== 'fault') {
         released({ status: vote.gaveBack! });
@@ -176,6 +185,10 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
     this.#node.checkListening(key);
   }
 
+  probeKey(key: string): string {
+    return probeKey(key);
+  }
+
   problems(silence: string): NodeError[] {
     return [this.#node.problem(silence) ?? new NodeError(this.#node.name, silence)];
   }
@@ -233,6 +246,12 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
     if (request.place) this.#node.leave(request.key, request.place);
     else this.#node.release(request, {}, undefined, Infinity);
   }
+}
+
+/** Answers after the call has returned, as the contract says. */
+function refuseHold(done: (outcome: AcquireOutcome) => void): void {
+  const cause = new NodeError('redis', 'locks on Redis are exclusive', 'Ask for an exclusive lock.');
+  void Promise.resolve().then(() => done({ status: 'unavailable', causes: [cause] }));
 }
 
 /** Why the replicas do not have a lock that was granted; undefined when they do. */
