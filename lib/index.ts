@@ -63,11 +63,13 @@ export { LockService, type Work, type WorkOfSet } from './core/service/lock.serv
 export { Fenced, FencingToken, type FencedOptions, type FencingTokenOptions } from './nest/fencing/fenced.decorator.js';
 export { FENCE_STORE, FencingTokenGuard } from './nest/fencing/fencing-token.guard.js';
 export type { LockErrorAnswer } from './nest/filters/lock-error-answer.js';
-export { LockExceptionFilter } from './nest/filters/lock-exception.filter.js';
-export { LockGraphQLExceptionFilter } from './nest/filters/lock-graphql-exception.filter.js';
-export { LockHttpExceptionFilter } from './nest/filters/lock-http-exception.filter.js';
-export { LockRpcExceptionFilter } from './nest/filters/lock-rpc-exception.filter.js';
-export { LockWsExceptionFilter } from './nest/filters/lock-ws-exception.filter.js';
+export {
+  LockExceptionFilter,
+  LockGraphQLExceptionFilter,
+  LockHttpExceptionFilter,
+  LockRpcExceptionFilter,
+  LockWsExceptionFilter,
+} from './nest/filters/lock-exception.filters.js';
 export type { RequestRoot } from './core/keys/key-template.js';
 export { fromContext, Locked } from './nest/locked/locked.decorator.js';
 export type { LockableMethod, LockedDecorator, LockedKey, LockedOptions } from './nest/locked/locked.types.js';

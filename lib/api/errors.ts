@@ -1,6 +1,6 @@
 import { inspect } from 'node:util';
 import { describeHolder, type LockHolder } from './holder.js';
-import { printable, quoted } from './printable.js';
+import { inWords, printable, quoted } from './printable.js';
 
 /** The stable, machine-readable code of each error of this library. */
 export type LockErrorCode =
@@ -237,11 +237,6 @@ export function adviceFor(causes: readonly NodeError[]): string {
   if (silent.size > 0) advice.add(`Check that ${inWords([...silent])} can be reached.`);
   else if (causes.length === 0) advice.add('Check that its nodes can be reached.');
   return [...advice].join(' ');
-}
-
-/** `a`, `a and b`, `a, b and c`. */
-function inWords(names: readonly string[]): string {
-  return [names.slice(0, -1).join(', '), ...names.slice(-1)].filter(Boolean).join(' and ');
 }
 
 /** How the work under a lost lock ended. */

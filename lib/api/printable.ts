@@ -20,6 +20,11 @@ export function quoted(text: string): string {
   return `"${printable(text)}"`;
 }
 
+/** `a`, `a and b`, `a, b and c`. */
+export function inWords(names: readonly string[]): string {
+  return [names.slice(0, -1).join(', '), ...names.slice(-1)].filter(Boolean).join(' and ');
+}
+
 function escaped(text: string): string {
   return text.replace(UNSAFE, (char) => `\\u{${char.codePointAt(0)!.toString(16)}}`);
 }

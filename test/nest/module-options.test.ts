@@ -82,13 +82,15 @@ describe.each(Object.entries(FORMS))('with %s the application does not start', (
 
 it('does not start without options', async () => {
   const starting = start(() => RedisLockModule.forRoot(undefined as never));
-  await expect(starting).rejects.toThrow('RedisLockModule.forRoot needs an object with options: got undefined.');
+  await expect(starting).rejects.toThrow(
+    'the argument of RedisLockModule.forRoot must be an object with options: got undefined.',
+  );
   const factory = start(() => RedisLockModule.forRootAsync({ useFactory: () => undefined as never }));
   await expect(factory).rejects.toThrow('options must be an object: got undefined.');
 });
 
 it.each<[object | undefined, string]>([
-  [undefined, 'RedisLockModule.forRootAsync needs an object with options: got undefined.'],
+  [undefined, 'the argument of RedisLockModule.forRootAsync must be an object with options: got undefined.'],
   [{}, 'forRootAsync needs exactly one of useFactory, useClass, useExisting: got none of them.'],
   [
     { useFactory: () => ({}), useClass: class {} },
@@ -101,8 +103,8 @@ it.each<[object | undefined, string]>([
 
 it.each<[object, string]>([
   [{ isGlobal: 'yes' }, 'isGlobal must be true or false: got "yes".'],
-  [{ name: '' }, 'name of a registration must be a non-empty string: got "".'],
-  [{ name: 7 }, 'name of a registration must be a non-empty string: got 7.'],
+  [{ name: '' }, 'name must be the name of a registration: got "".'],
+  [{ name: 7 }, 'name must be the name of a registration: got 7.'],
 ])('does not take %o beside the options', async (extras, message) => {
   await expect(start(() => RedisLockModule.forRoot({ memory: true, ...extras }))).rejects.toThrow(message);
   const form = { useFactory: () => ({ memory: true as const }), ...extras };

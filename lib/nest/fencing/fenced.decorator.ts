@@ -1,21 +1,12 @@
-import { inspect } from 'node:util';
 import { applyDecorators, createParamDecorator, SetMetadata, UseGuards, type ExecutionContext } from '@nestjs/common';
 import { LockOptionsError } from '../../api/errors.js';
 import { quoted } from '../../api/printable.js';
-import {
-  FENCED_PLAN,
-  fencingClaimOf,
-  FencingTokenGuard,
-  type FencedPlan,
-  type HeaderPlan,
-} from './fencing-token.guard.js';
 import { KeyTemplate } from '../../core/keys/key-template.js';
+import { checked, DAY_MS, milliseconds, oneOf, unfit } from '../../core/options/checks.js';
 import { noteOn } from '../injection/decorated-methods.js';
 import { decorator, reading } from '../injection/method-decorator.js';
 import { UnmadeKeys } from '../locked/request-keys.js';
-
-const DAY_MS = 86_400_000;
-const TIMEOUT_MS = 1_000;
+import { FENCED_PLAN, fencingClaimOf, FencingTokenGuard, type FencePlan } from './fencing-token.guard.js';
 
 /** Options of `@FencingToken`. */
 export interface FencingTokenOptions {
@@ -51,7 +42,10 @@ export function Fenced(...given: [key: string, options?: FencedOptions]): ClassD
   const example = "@Fenced('stock:{params.sku}')";
   return decorator<PropertyDescriptor>('@Fenced', example, given, (target, member, descriptor, name) => {
     const [key, options = {}] = given;
-    const plan = reading(`@Fenced on ${name}`, () => readFencedPlan(key, options));
+    const plan = reading(`@Fenced on ${name}`, () => {
+      if (key === undefined) throw unfit('the key', key, 'a string like "stock:{params.sku}"');
+      return readPlan('@Fenced', key, options);
+    });
     applyDecorators(SetMetadata(FENCED_PLAN, plan), UseGuards(FencingTokenGuard))(target, member, descriptor);
     const method: unknown = descriptor?.value;
     if (typeof method !== 'function') return; // on a class
@@ -83,30 +77,19 @@ export function FencingToken(...given: [key?: string, options?: FencingTokenOpti
   });
 }
 
-function readFencedPlan(key: unknown, options: FencedOptions): FencedPlan {
-  if (key === undefined) {
-    throw new LockOptionsError('the key must be a string like "stock:{params.sku}": got undefined.');
-  }
-  const { timeoutMs = TIMEOUT_MS }: { timeoutMs?: unknown } = options;
-  if (!(Number.isInteger(timeoutMs) && Number(timeoutMs) >= 1 && Number(timeoutMs) <= 60_000)) {
-    throw new LockOptionsError(`timeoutMs must be 1 to 60 000 ms: got ${inspect(timeoutMs)}.`);
-  }
-  return { ...readPlan('@Fenced', key, options), timeoutMs: timeoutMs as number };
-}
+const CHECKS = {
+  optional: oneOf(true, false),
+  timeoutMs: milliseconds(1, 60_000),
+  maxAheadMs: (name: string, value: unknown) => {
+    if (value === Infinity || (Number.isSafeInteger(value) && (value as number) >= 1_000)) return;
+    throw unfit(name, value, 'a whole number of milliseconds, at least 1000, or Infinity');
+  },
+};
 
-function readPlan(
-  decorator: HeaderPlan['decorator'],
-  key: unknown,
-  { optional = false, maxAheadMs = DAY_MS }: { optional?: unknown; maxAheadMs?: unknown },
-): HeaderPlan {
-  if (typeof optional !== 'boolean') {
-    throw new LockOptionsError(`optional must be true or false: got ${JSON.stringify(optional)}.`);
-  }
-  if (maxAheadMs !== Infinity && !(Number.isSafeInteger(maxAheadMs) && Number(maxAheadMs) >= 1_000)) {
-    throw new LockOptionsError(
-      `maxAheadMs must be whole milliseconds, at least 1 000, or Infinity: got ${inspect(maxAheadMs)}.`,
-    );
-  }
+const DEFAULTS = { optional: false, timeoutMs: 1_000, maxAheadMs: DAY_MS };
+
+/** @throws LockOptionsError */
+function readPlan(decorator: FencePlan['decorator'], key: unknown, options: FencedOptions): FencePlan {
   const template = key === undefined ? undefined : new KeyTemplate(key as string);
   if (template?.origin === 'arguments') {
     throw new LockOptionsError(
@@ -114,5 +97,5 @@ function readPlan(
         'use {params.id} and the like.',
     );
   }
-  return { decorator, template, optional, maxAheadMs: maxAheadMs as number, unmade: new UnmadeKeys('Fenced') };
+  return { decorator, template, ...DEFAULTS, ...checked(options, CHECKS), unmade: new UnmadeKeys('Fenced') };
 }

@@ -20,24 +20,21 @@ import { requestValues, type UnmadeKeys } from '../locked/request-keys.js';
 /** The injection token of the `FenceStore` that `FencingTokenGuard` uses: `{ provide: FENCE_STORE, useValue: … }`. */
 export const FENCE_STORE = Symbol.for('nest-redis-lock:FENCE_STORE');
 
-/** The demands on the header of a request. */
-export interface HeaderPlan {
+/** What `@Fenced` or `@FencingToken` asks of a request. */
+export interface FencePlan {
   readonly decorator: '@Fenced' | '@FencingToken';
-  /** The key that it must name, for the token of another lock says nothing about this resource. */
-  template?: KeyTemplate;
-  /** Whether it may be absent. */
-  optional: boolean;
+  /** The key that the header must name, for the token of another lock says nothing about this resource. */
+  readonly template?: KeyTemplate;
+  /** Whether the header may be absent. */
+  readonly optional: boolean;
   /** How far the token may be ahead of the time of this machine, in milliseconds. */
-  maxAheadMs: number;
+  readonly maxAheadMs: number;
+  /** How long the store may take, in milliseconds. */
+  readonly timeoutMs: number;
   readonly unmade: UnmadeKeys;
 }
 
 /** The metadata that `@Fenced` attaches to a handler or a controller. */
-export interface FencedPlan extends HeaderPlan {
-  /** How long the store may take, in milliseconds. */
-  timeoutMs: number;
-}
-
 export const FENCED_PLAN = Symbol.for('nest-redis-lock:fenced');
 const MICROSECONDS = 1_000;
 const FORM = `${FENCING_TOKEN_HEADER}: <key of the lock>=<fencing token>`;
@@ -85,7 +82,7 @@ export class FencingTokenGuard implements CanActivate {
  * @throws HttpException 428 when it is absent, 400 when it cannot be read, names another key, or is too far ahead of the time
  * @throws LockOptionsError when the request is of a kind that has no headers
  */
-export function fencingClaimOf(context: ExecutionContext, plan: HeaderPlan): FencingClaim | undefined {
+export function fencingClaimOf(context: ExecutionContext, plan: FencePlan): FencingClaim | undefined {
   const { optional, maxAheadMs } = plan;
   const values = requestValues(context);
   const headers = values('headers') as Record<string, unknown> | undefined;
@@ -122,7 +119,7 @@ export function fencingClaimOf(context: ExecutionContext, plan: HeaderPlan): Fen
 }
 
 /** The key that a request must name. @throws LockKeyError that names the handler */
-function expectedKey(context: ExecutionContext, { decorator, template, unmade }: HeaderPlan): string | undefined {
+function expectedKey(context: ExecutionContext, { decorator, template, unmade }: FencePlan): string | undefined {
   try {
     return template?.render(requestValues(context));
   } catch (error) {
@@ -135,9 +132,9 @@ function handlerOf(context: ExecutionContext): string {
 }
 
 /** @throws LockOptionsError where there is none */
-function planOf(context: ExecutionContext): FencedPlan {
+function planOf(context: ExecutionContext): FencePlan {
   const [handler, controller] = [context.getHandler(), context.getClass()];
-  const of = (target: object) => Reflect.getMetadata(FENCED_PLAN, target) as FencedPlan | undefined;
+  const of = (target: object) => Reflect.getMetadata(FENCED_PLAN, target) as FencePlan | undefined;
   const plan = of(handler) ?? of(controller);
   if (plan) return plan;
   throw new LockOptionsError(

@@ -1,5 +1,5 @@
 import { Inject } from '@nestjs/common';
-import { unfit } from '../../core/options/checks.js';
+import { unfit, type Check } from '../../core/options/checks.js';
 import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
 import { LockService } from '../../core/service/lock.service.js';
 import { noteCopy } from './copies.js';
@@ -22,12 +22,10 @@ export function registrationOf(token: unknown): string | undefined {
   return typeof token === 'string' ? /^LockService\((.+)\)$/s.exec(token)?.[1] : undefined;
 }
 
-/** @throws LockOptionsError for an option `registration` that can be no name of one */
-export function checkRegistration(registration: unknown): void {
-  if (typeof registration !== 'string' || registration === '') {
-    throw unfit('registration', registration, 'the name of a registration');
-  }
-}
+/** Checks an option that names a registration. */
+export const checkRegistration: Check = (name, value) => {
+  if (typeof value !== 'string' || value === '') throw unfit(name, value, 'the name of a registration');
+};
 
 /** Injects the `LockService` of the registration with this `name`. */
 export function InjectLockService(registration?: string): PropertyDecorator & ParameterDecorator;

@@ -37,7 +37,7 @@ export function readLeaderPlan(
 ): LeaderPlan {
   checkLeaderOptions(given, ['registration']);
   const { registration = DEFAULT_REGISTRATION, ...options } = given;
-  checkRegistration(registration);
+  checkRegistration('registration', registration);
   if (typeof key !== 'string' || key === '' || new KeyTemplate(key).origin !== 'static') {
     throw unfit('the key', key, 'a fixed string like "outbox", since an election begins before there are any calls');
   }

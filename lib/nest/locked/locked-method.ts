@@ -59,7 +59,7 @@ export class LockedMethod {
     if (onContended !== 'throw' && onContended !== 'skip' && typeof onContended !== 'function') {
       throw unfit('onContended', onContended, '"throw", "skip" or a function');
     }
-    checkRegistration(registration);
+    checkRegistration('registration', registration);
     this.registration = registration;
     this.source = sourceOf(key);
     this.template = this.source.template;

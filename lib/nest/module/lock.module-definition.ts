@@ -1,12 +1,26 @@
-import { ConfigurableModuleBuilder } from '@nestjs/common';
+import { ConfigurableModuleBuilder, Logger, type FactoryProvider, type InjectionToken } from '@nestjs/common';
+import { ModuleRef, ModulesContainer } from '@nestjs/core';
 import { LockOptionsError } from '../../api/errors.js';
 import { quoted } from '../../api/printable.js';
-import { DecoratorChecksModule } from './decorator-checks.module.js';
-import { lockServiceProvider, type LockModuleKind } from './lock-service.provider.js';
-import { LockShutdownModule } from './lock-shutdown.module.js';
+import type { ComposedLocks, LockComposition } from '../../compose/composition.js';
+import { checked, oneOf, unfit } from '../../core/options/checks.js';
+import type { LockService } from '../../core/service/lock.service.js';
+import { Shutdown } from '../../core/service/shutdown.js';
+import { checkRegistration, getLockServiceToken } from '../injection/tokens.js';
 import { LeaderModule } from '../leader/leader.module.js';
 import { lockedInterceptorOf } from '../locked/locked.interceptor.js';
-import { getLockServiceToken } from '../injection/tokens.js';
+import { DecoratorChecksModule } from './decorator-checks.module.js';
+import { LockShutdownModule } from './lock-shutdown.module.js';
+import { logTroubles } from './log-troubles.js';
+import { moduleOf, register } from './registrations.js';
+
+/** The particulars of one lock module. */
+export interface LockModuleKind<Options> {
+  /** For messages: a literal, since bundlers shorten the names of classes. */
+  name: string;
+  /** Opens its locks. */
+  compose: LockComposition<Options>;
+}
 
 /** Settings beside the options, in every form of registration. */
 export interface LockModuleExtras {
@@ -17,6 +31,7 @@ export interface LockModuleExtras {
 }
 
 const ASYNC_FORMS = ['useFactory', 'useClass', 'useExisting'] as const;
+const CHECKS = { isGlobal: oneOf(true, false), name: checkRegistration };
 const ASYNC_OPTIONS = [...ASYNC_FORMS, 'inject', 'imports', 'provideInjectionTokensFrom', 'isGlobal', 'name'];
 
 /**
@@ -33,7 +48,7 @@ export function lockModuleDefinition<Options extends object, FactoryMethod exten
     .setClassMethodName('forRoot')
     .setFactoryMethodName(factoryMethod)
     .setExtras<LockModuleExtras>({ isGlobal: true, name: undefined }, (definition, extras) => {
-      const { isGlobal = true, name } = checked(extras);
+      const { isGlobal = true, name }: LockModuleExtras = checked(extras, CHECKS);
       const interceptor = lockedInterceptorOf(name);
       return {
         ...definition,
@@ -47,40 +62,51 @@ export function lockModuleDefinition<Options extends object, FactoryMethod exten
 }
 
 /** @throws LockOptionsError when the argument of `forRoot` or `forRootAsync` is no object */
-export function anObject<T>(kind: string, method: string, options: T): T {
+export function anObject<T>(method: string, options: T): T {
   if (typeof options === 'object' && options !== null) return options;
-  throw new LockOptionsError(`${kind}.${method} needs an object with options: got ${typeof options}.`);
+  throw unfit(`the argument of ${method}`, options, 'an object with options');
 }
 
 /** @throws LockOptionsError unless `forRootAsync` was given exactly one source of options */
 export function anAsyncForm<T extends Partial<Record<(typeof ASYNC_FORMS)[number], unknown>>>(
-  kind: string,
+  method: string,
   options: T,
 ): T {
-  const given = Object.keys(anObject(kind, 'forRootAsync', options));
-  const unknown = given.find((name) => !ASYNC_OPTIONS.includes(name));
+  const unknown = Object.keys(anObject(method, options)).find((name) => !ASYNC_OPTIONS.includes(name));
   if (unknown !== undefined) {
     throw new LockOptionsError(
-      `${kind}.forRootAsync has no option ${quoted(unknown)}: expected ${ASYNC_OPTIONS.join(', ')}. ` +
+      `${method} has no option ${quoted(unknown)}: expected ${ASYNC_OPTIONS.join(', ')}. ` +
         'The options of forRoot belong in what the factory returns.',
     );
   }
   const forms = ASYNC_FORMS.filter((form) => options[form] !== undefined);
-  if (forms.length !== 1) {
-    throw new LockOptionsError(
-      `${kind}.forRootAsync needs exactly one of ${ASYNC_FORMS.join(', ')}: got ${forms.join(' and ') || 'none of them'}.`,
-    );
-  }
-  return options;
+  if (forms.length === 1) return options;
+  throw new LockOptionsError(
+    `${method} needs exactly one of ${ASYNC_FORMS.join(', ')}: got ${forms.join(' and ') || 'none of them'}.`,
+  );
 }
 
-function checked(extras: LockModuleExtras): LockModuleExtras {
-  const { isGlobal, name }: { isGlobal?: unknown; name?: unknown } = extras;
-  if (isGlobal !== undefined && typeof isGlobal !== 'boolean') {
-    throw new LockOptionsError(`isGlobal must be true or false: got ${JSON.stringify(isGlobal)}.`);
-  }
-  if (name !== undefined && (typeof name !== 'string' || name === '')) {
-    throw new LockOptionsError(`name of a registration must be a non-empty string: got ${JSON.stringify(name)}.`);
-  }
-  return extras;
+/** Makes the service of one registration when the application starts. */
+function lockServiceProvider<Options>(
+  kind: LockModuleKind<Options>,
+  optionsToken: InjectionToken,
+  name?: string,
+): FactoryProvider<LockService> {
+  return {
+    provide: getLockServiceToken(name),
+    inject: [optionsToken, ModulesContainer, ModuleRef, Shutdown],
+    useFactory: async (given: Options, modules: ModulesContainer, ref: ModuleRef, shutdown: Shutdown) => {
+      const locks = kind.compose(given, name);
+      return register(kind.name, locks, moduleOf(ref, modules), modules, () => open(locks, shutdown, name));
+    },
+  };
+}
+
+/** Opens the service, and logs its notices for the operator. */
+async function open(locks: ComposedLocks, shutdown: Shutdown, name?: string): Promise<LockService> {
+  const { service, notices } = await locks.open({ shutdown, examine: true });
+  const logger = new Logger(name === undefined ? 'LockService' : `LockService(${name})`);
+  for (const { level, message } of notices) logger[level](message);
+  logTroubles(service, logger);
+  return service;
 }

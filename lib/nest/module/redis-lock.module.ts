@@ -2,10 +2,8 @@ import { Inject, Module, type DynamicModule } from '@nestjs/common';
 import { ModuleRef, ModulesContainer } from '@nestjs/core';
 import { composeLocks } from '../../compose/open-locks.js';
 import type { RedisLockModuleOptions } from '../../compose/redis-lock-options.js';
-import { anAsyncForm, anObject, lockModuleDefinition } from './lock.module-definition.js';
-import type { LockModuleKind } from './lock-service.provider.js';
-import { moduleOf } from './nest-modules.js';
-import { refuseBare } from './registrations.js';
+import { anAsyncForm, anObject, lockModuleDefinition, type LockModuleKind } from './lock.module-definition.js';
+import { moduleOf, refuseBare } from './registrations.js';
 
 const OPTIONS = Symbol('RedisLockModuleOptions');
 const KIND: LockModuleKind<RedisLockModuleOptions> = { name: 'RedisLockModule', compose: composeLocks };
@@ -32,7 +30,7 @@ export class RedisLockModule extends ConfigurableModuleClass {
    * @throws LockOptionsError here or when the application starts
    */
   static override forRoot(options: typeof OPTIONS_TYPE): DynamicModule {
-    return super.forRoot(anObject(KIND.name, 'forRoot', options));
+    return super.forRoot(anObject('RedisLockModule.forRoot', options));
   }
 
   /**
@@ -40,6 +38,6 @@ export class RedisLockModule extends ConfigurableModuleClass {
    * @throws LockOptionsError here or when the application starts
    */
   static override forRootAsync(options: typeof ASYNC_OPTIONS_TYPE): DynamicModule {
-    return super.forRootAsync(anAsyncForm(KIND.name, options));
+    return super.forRootAsync(anAsyncForm('RedisLockModule.forRootAsync', options));
   }
 }

@@ -1,11 +1,10 @@
 import { Logger } from '@nestjs/common';
-import type { ModulesContainer } from '@nestjs/core';
+import { ModuleRef, type ModulesContainer } from '@nestjs/core';
 import { LockOptionsError } from '../../api/errors.js';
-import { quoted } from '../../api/printable.js';
+import { inWords, quoted } from '../../api/printable.js';
 import type { ComposedLocks } from '../../compose/composition.js';
 import type { LockService } from '../../core/service/lock.service.js';
 import type { NestModule } from '../injection/decorated-methods.js';
-import { importersOf, listed } from './nest-modules.js';
 
 interface Registration {
   locks: ComposedLocks;
@@ -36,8 +35,12 @@ export function register(
   if (first) {
     const differing = first.locks.differencesFrom(locks);
     if (differing.length === 0) return first.service;
-    const importers = [first.module, module].flatMap((each) => importersOf(each, modules));
-    throw twice(kind, name, [...new Set(importers)], differing);
+    const importers = [...new Set([first.module, module].flatMap((each) => importersOf(each, modules)))];
+    throw new LockOptionsError(
+      `${inWords(importers)} ${importers.length === 1 ? 'registers' : 'register'} ${kind} under one name, ${quoted(name)}, ` +
+        `but with different options (${differing.join(', ')}): locks of one would not exclude those of the other. Register it ` +
+        'once, or give one of them a name.',
+    );
   }
   const service = open();
   ofApplication.set(name, { locks, module, service });
@@ -45,19 +48,24 @@ export function register(
   return service;
 }
 
+/** The module whose `ModuleRef` this is. */
+export function moduleOf(ref: ModuleRef, modules: ModulesContainer): NestModule {
+  return [...modules.values()].find(({ providers }) => providers.get(ModuleRef)?.instance === ref)!;
+}
+
 /** @throws LockOptionsError for a lock module that is imported without `forRoot` */
 export function refuseBare(kind: string, bare: NestModule, modules: ModulesContainer): never {
   const importers = importersOf(bare, modules);
   const [registered] = [...modules.values()].filter((module) => module !== bare && module.metatype === bare.metatype);
-  const by = registered && listed(importersOf(registered, modules));
+  const by = registered && inWords(importersOf(registered, modules));
   const advice =
     registered === undefined
       ? `Write ${kind}.forRoot({ … }) or forRootAsync({ … }) there.`
       : registered.isGlobal
-        ? `${by} registers it for all modules: remove it from the imports of ${listed(importers)}.`
+        ? `${by} registers it for all modules: remove it from the imports of ${inWords(importers)}.`
         : `${by} registers it: keep in a constant what its forRoot returns, and import that.`;
   const error = new LockOptionsError(
-    `${listed(importers)} ${importers.length === 1 ? 'imports' : 'import'} ${kind} without forRoot, which ` +
+    `${inWords(importers)} ${importers.length === 1 ? 'imports' : 'import'} ${kind} without forRoot, which ` +
       `registers nothing. ${advice}`,
   );
   // Nest may first fail the start because a class has no LockService: then this error is logged beside that one.
@@ -65,10 +73,14 @@ export function refuseBare(kind: string, bare: NestModule, modules: ModulesConta
   throw error;
 }
 
-function twice(kind: string, name: string, importers: string[], differing: string[]): LockOptionsError {
-  return new LockOptionsError(
-    `${listed(importers)} ${importers.length === 1 ? 'registers' : 'register'} ${kind} under one name, ${quoted(name)}, ` +
-      `but with different options (${differing.join(', ')}): locks of one would not exclude those of the other. Register it ` +
-      'once, or give one of them a name.',
-  );
+/** The names of the modules that have this one among their imports. */
+function importersOf(module: NestModule, modules: ModulesContainer): string[] {
+  const [core] = modules.values(); // Nest's own, the first of the global ones
+  const importers = [...modules.values()].filter(({ imports }) => {
+    const all = [...imports];
+    // Nest adds the global ones to the imports of every module, behind those that are written there.
+    return (module.isGlobal ? all.slice(0, all.indexOf(core!)) : all).includes(module);
+  });
+  // Lazy modules have the global ones first.
+  return importers.length === 0 ? ['a lazy module'] : importers.map(({ name }) => name);
 }
