@@ -10,7 +10,7 @@ const SIMULATED = [
   // and of others what is about time
   'contract/{from-promises,toy-service}',
   'doctor/far-away',
-  'fuzz/{hostile-server,input,lock-queue}',
+  'fuzz/{hostile-server,input}',
   'migrate/{both-locks,ported-services}',
   'nest/{logs,start}',
   'replicas/**/!(*.real)',

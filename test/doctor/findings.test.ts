@@ -63,45 +63,6 @@ describe('What the doctor makes of what it found', () => {
     }
   });
 
-  it('is that a server is far away when two round trips take longer than a command may', async () => {
-    const away = (roundTripMs: number) => node('a', { roundTripMs, commandTimeoutMs: 200 });
-    expect(await findings('redis', away(100))).toEqual([]);
-    expect(codes(await findings('redis', away(101)))).toEqual(['warning round-trip']);
-    expect(codes(await findings('redis', away(199)))).toEqual(['warning round-trip']);
-    expect(codes(await findings('redis', away(200)))).toEqual(['error round-trip']);
-    // A majority of a Redlock gives locks without the node.
-    expect(codes(await findings('redlock', away(200), node('b'), node('c')))).toEqual(['warning round-trip']);
-    expect(codes(await findings('redis', node('a', { roundTripMs: 500 })))).toEqual([]);
-  });
-
-  it('is nothing about independence where the servers do not tell', async () => {
-    const silent = { runId: undefined, replicationId: undefined };
-    expect(await findings('redlock', node('a', silent), node('b', silent), node('c', silent))).toEqual([]);
-  });
-
-  it('is an error only when there is no majority without the nodes that are of no use', async () => {
-    const useless = [
-      node('a', { reachable: false, problem: 'not connected' }),
-      node('b', { missingRights: ['+set'] }),
-      node('c', { refusesWrites: 'MISCONF' }),
-    ];
-    const [well, other] = [node('d'), node('e')];
-    expect(codes(await findings('redlock', ...useless.slice(1), well, other, node('f')))).toEqual([
-      'warning missing-rights',
-      'warning refuses-writes',
-    ]);
-    expect(codes(await findings('redlock', ...useless, well, other))).toEqual([
-      'error unreachable',
-      'error missing-rights',
-      'error refuses-writes',
-    ]);
-    // Half of an even number is no majority.
-    expect(codes(await findings('redlock', ...useless.slice(1), well, other))).toEqual([
-      'error missing-rights',
-      'error refuses-writes',
-    ]);
-  });
-
   it('is an error where fewer replicas follow than each lock waits for', async () => {
     const [few] = await findings('redis', node('a', { replicas: 1, awaitedReplicas: 2 }));
     expect(few).toMatchObject({ severity: 'error', code: 'too-few-replicas' });

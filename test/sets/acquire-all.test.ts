@@ -41,13 +41,6 @@ describe('the acquisition of several locks', () => {
     }
   });
 
-  it('gives back what is behind a refusal before it waits, and tries that again', async () => {
-    const { calls, tryAcquire, later } = locksThat({ b: new LockContendedError('b', 0) });
-    const locks = await acquireAll(['a', 'b', 'c'], tryAcquire, later);
-    expect(locks.map(({ key }) => key)).toEqual(['a', 'b', 'c']);
-    expect(calls).toEqual(['try a', 'try b', 'try c', 'release c', 'wait b', 'again c']);
-  });
-
   it('releases what was granted although one of the others threw at once', async () => {
     const { calls, tryAcquire } = locksThat({});
     const bug = new Error('threw');
