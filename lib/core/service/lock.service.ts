@@ -1,11 +1,9 @@
 import type { Observable } from 'rxjs';
 import type { LockBackend } from '../backend/lock-backend.js';
 import { checkKey, checkKeys } from '../keys/key.js';
-import { diagnosisOf, REPORT_TIMEOUT_MS } from '../backend/report.js';
 import type { LockDiagnosis, LockPing, NodeReport } from '../../api/diagnosis.js';
 import { LockContendedError, LockOptionsError, LockSelfDeadlockError, type LockOutcome } from '../../api/errors.js';
 import { failureEvent, type LockEvent } from '../../api/events.js';
-import { parseOwner } from '../../api/holder.js';
 import type { Leader, LeaderOptions, Leadership } from '../../api/leader.js';
 import type { Lease } from '../lease/lease.js';
 import type { Keeping } from '../lease/leases.js';
@@ -22,17 +20,16 @@ import type {
 import type { AcquireTrace, HoldTrace } from '../../api/telemetry.js';
 import { checkHold, checkShortest, resolveRequest, type CallKind, type LockRequest } from '../options/call-options.js';
 import { resolveLeaderOptions } from '../options/leader-options.js';
-import { resolveListOptions } from '../options/list-options.js';
 import type { ResolvedServiceOptions } from '../options/service-options.js';
 import { acquireAll } from './acquire-all.js';
 import { Election } from './election.js';
 import { loopTurn, outsideOfCalls } from '../time/event-loop.js';
 import { inTime } from '../time/time-limit.js';
 import { LockContext } from './lock-context.js';
-import { lockInfo } from './lock-info.js';
+import { LockAdmin } from './lock-admin.js';
 import { LockOrder, type LockedMethod } from './lock-order.js';
 import { LockEngine, type EngineParts } from '../engine/lock-engine.js';
-import { refuseUnknown, unfit } from '../options/checks.js';
+import { unfit } from '../options/checks.js';
 import { PublishedEvents, Telemetry } from '../telemetry/telemetry.js';
 import { unlessAborted } from '../waiting/abort-listener.js';
 import { closed, notKept } from '../waiting/refusals.js';
@@ -98,6 +95,7 @@ export class LockService {
   readonly #backend: LockBackend;
   readonly #now: () => number;
   readonly #engine: LockEngine;
+  readonly #admin: LockAdmin;
   readonly #held = new LockContext();
   readonly #elections = new Map<string, Election>();
   readonly #events: PublishedEvents;
@@ -135,6 +133,7 @@ export class LockService {
     if (lockOrder !== 'off') this.#order = new LockOrder(lockOrder === 'warn' ? warn : undefined);
     this.#engine = engineOf({ backend, now, limits: { ...options, shortestTtlMs }, processName, events: this.#events });
     this.#shutdown = shutdown;
+    this.#admin = new LockAdmin(registration, backend, this.#engine, shutdown);
     this.#longestHoldMs = longestHoldMs;
     this.#shortestTtlMs = shortestTtlMs;
     this.#closable = {
@@ -319,14 +318,13 @@ export class LockService {
    * The holder of a lock, since when and for how long it is held, and which processes wait for it. @returns null if it is free
    * @throws LockUnavailableError
    */
-  async inspect(key: string): Promise<LockInfo | null> {
-    const holding = await this.#ask(key, (backend) => backend.inspect(key));
-    return holding ? lockInfo(key, holding, this.#engine.waiting(key)) : null;
+  inspect(key: string): Promise<LockInfo | null> {
+    return this.#admin.inspect(key);
   }
 
   /** Whether the lock has a holder. @throws LockUnavailableError */
   async isLocked(key: string): Promise<boolean> {
-    return (await this.#ask(key, (backend) => backend.inspect(key))) !== undefined;
+    return (await this.#admin.inspect(key)) !== null;
   }
 
   /**
@@ -337,14 +335,8 @@ export class LockService {
    *   partial for such a reason
    * @throws LockOptionsError
    */
-  async list(options: ListOptions = {}): Promise<LockList> {
-    try {
-      const { locks, complete, scanned } = await this.#backend.list(resolveListOptions(options));
-      const infos = locks.map(({ key, holding }) => lockInfo(key, holding, this.#engine.waiting(key)));
-      return { locks: infos.sort((a, b) => (a.key < b.key ? -1 : 1)), complete, scanned };
-    } catch (error) {
-      return this.#engine.refuse(error);
-    }
+  list(options: ListOptions = {}): Promise<LockList> {
+    return this.#admin.list(options);
   }
 
   /**
@@ -357,15 +349,7 @@ export class LockService {
    * @throws LockOptionsError if `owner` is not a digest, such as the owner value of a `LockHolder`
    */
   forceRelease(key: string, options: { owner?: string } = {}): Promise<boolean> {
-    return this.#ask(key, () => {
-      refuseUnknown(options, ['owner']);
-      if (!('owner' in options)) return this.#engine.forceRelease(key);
-      const { owner } = options;
-      // Not from anybody; and an owner value, as `LockHolder.owner`, would match none.
-      if (typeof owner !== 'string' || parseOwner(owner).pid !== undefined)
-        throw unfit('owner', owner, 'the digest that inspect has shown');
-      return this.#engine.forceRelease(key, owner);
-    });
+    return this.#admin.forceRelease(key, options);
   }
 
   /**
@@ -373,8 +357,8 @@ export class LockService {
    * application does the same when it starts. Takes a second at most, and never rejects.
    * @typeParam Node the backend's report on a server: `NodeDiagnosis` for Redis
    */
-  async diagnose<Node extends NodeReport = NodeReport>(): Promise<LockDiagnosis<Node>> {
-    return diagnosisOf(this.registration, await this.#backend.report(REPORT_TIMEOUT_MS)) as LockDiagnosis<Node>;
+  diagnose<Node extends NodeReport = NodeReport>(): Promise<LockDiagnosis<Node>> {
+    return this.#admin.diagnose() as Promise<LockDiagnosis<Node>>;
   }
 
   /**
@@ -382,10 +366,8 @@ export class LockService {
    * readiness checks, since it costs one command for each server; `diagnose` says more. Takes `commandTimeoutMs` at most, and
    * never rejects.
    */
-  async ping(): Promise<LockPing> {
-    const { available, nodes, problems } = await this.#backend.ping();
-    const closing = this.#shutdown.newcomers.phase !== 'open'; // it may have begun meanwhile
-    return { registration: this.registration, available: available && !closing, closing, nodes, problems };
+  ping(): Promise<LockPing> {
+    return this.#admin.ping();
   }
 
   /**
@@ -656,15 +638,6 @@ export class LockService {
     }
     election.refuseOthers(options);
     return election;
-  }
-
-  async #ask<T>(key: string, question: (backend: LockBackend) => Promise<T>): Promise<T> {
-    try {
-      checkKey(key);
-      return await question(this.#backend);
-    } catch (error) {
-      return this.#engine.refuse(error);
-    }
   }
 
   async #run<T, H extends Held>(

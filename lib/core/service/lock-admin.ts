@@ -1,0 +1,97 @@
+import type { LockDiagnosis, LockPing } from '../../api/diagnosis.js';
+import { digestOf, parseOwner, type LockHolder } from '../../api/holder.js';
+import type { LockInfo, LockList } from '../../api/lock.js';
+import type { ListOptions } from '../../api/options.js';
+import { keptUntil } from '../backend/kept-until.js';
+import type { Holding, LockBackend } from '../backend/lock-backend.js';
+import { diagnosisOf, REPORT_TIMEOUT_MS } from '../backend/report.js';
+import type { LockEngine } from '../engine/lock-engine.js';
+import { checkKey } from '../keys/key.js';
+import { refuseUnknown, unfit } from '../options/checks.js';
+import { resolveListOptions } from '../options/list-options.js';
+import type { Shutdown } from './shutdown.js';
+
+/** What operators ask of the locks of one service, and do to them: the methods of `LockService` of the same names. */
+export class LockAdmin {
+  constructor(
+    private readonly registration: string,
+    private readonly backend: LockBackend,
+    private readonly engine: LockEngine,
+    private readonly shutdown: Shutdown,
+  ) {}
+
+  inspect(key: string): Promise<LockInfo | null> {
+    return this.#answer(async () => {
+      checkKey(key);
+      const holding = await this.backend.inspect(key);
+      return holding ? this.#infoOf(key, holding) : null;
+    });
+  }
+
+  list(options: ListOptions): Promise<LockList> {
+    return this.#answer(async () => {
+      const { locks, complete, scanned } = await this.backend.list(resolveListOptions(options));
+      const infos = locks.map(({ key, holding }) => this.#infoOf(key, holding));
+      return { locks: infos.sort((a, b) => (a.key < b.key ? -1 : 1)), complete, scanned };
+    });
+  }
+
+  forceRelease(key: string, options: { owner?: string }): Promise<boolean> {
+    return this.#answer(async () => {
+      checkKey(key);
+      refuseUnknown(options, ['owner']);
+      if (!('owner' in options)) return this.engine.forceRelease(key);
+      const { owner } = options;
+      // Not from anybody; and an owner value, as `LockHolder.owner`, would match none.
+      if (typeof owner !== 'string' || parseOwner(owner).pid !== undefined)
+        throw unfit('owner', owner, 'the digest that inspect has shown');
+      return this.engine.forceRelease(key, owner);
+    });
+  }
+
+  async diagnose(): Promise<LockDiagnosis> {
+    return diagnosisOf(this.registration, await this.backend.report(REPORT_TIMEOUT_MS));
+  }
+
+  async ping(): Promise<LockPing> {
+    const { available, nodes, problems } = await this.backend.ping();
+    const closing = this.shutdown.newcomers.phase !== 'open'; // it may have begun meanwhile
+    return { registration: this.registration, available: available && !closing, closing, nodes, problems };
+  }
+
+  /** An answer that is an error is not settled before the event loop has run. */
+  async #answer<T>(question: () => Promise<T>): Promise<T> {
+    try {
+      return await question();
+    } catch (error) {
+      return this.engine.refuse(error);
+    }
+  }
+
+  #infoOf(key: string, holding: Holding): LockInfo {
+    const { holders, waiting = [] } = holding;
+    const [holder] = holders;
+    const { owner, remainingMs, fencingToken, heldForMs } = holder;
+    return {
+      key,
+      holder: parseOwner(owner),
+      digest: digestOf(owner),
+      since: heldForMs === undefined ? undefined : new Date(Date.now() - heldForMs),
+      remainingMs: Math.round(remainingMs),
+      keptUntil: keptUntil(holder),
+      fencingToken,
+      waiters: this.engine.waiting(key),
+      waitingProcesses: processesOf(waiting),
+    };
+  }
+}
+
+/** Each process once: a store of several servers may show different places of it. */
+function processesOf(tickets: readonly string[]): LockHolder[] {
+  const processes = new Map<string, LockHolder>();
+  for (const ticket of tickets) {
+    const process = ticket.slice(0, ticket.lastIndexOf('/'));
+    if (!processes.has(process)) processes.set(process, parseOwner(ticket));
+  }
+  return [...processes.values()];
+}
