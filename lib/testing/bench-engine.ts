@@ -53,22 +53,18 @@ type CallRequest = WaitRequest & { readonly holdMs?: number };
 /** An engine that refuses calls and loses leases as a test wants it, and keeps a journal. */
 export class BenchEngine extends LockEngine {
   readonly journal: JournalEntry[] = [];
-  readonly #events: EngineParts['events'];
   readonly #refusals: PlannedRefusal[] = [];
-  /** The last lease of each key. */
-  readonly #leases = new Map<string, Lease>();
 
   constructor(parts: EngineParts) {
     super(parts);
-    this.#events = parts.events;
-    parts.events.subscribe((event) => {
+    this.events.subscribe((event) => {
       if (event.type === 'released') this.journal.push({ event: 'released', key: event.key });
       else if (event.type === 'lost') this.journal.push({ event: 'lost', key: event.key, reason: event.reason });
     });
   }
 
   get heldKeys(): string[] {
-    return [...this.#leases.values()].filter((lease) => lease.isHeld).map(({ key }) => key);
+    return [...this.labels().keys()].filter((key) => this.leaseOf(key)?.isHeld);
   }
 
   override acquire(key: string, request: CallRequest, closing: Closing, label?: string): Promise<LockHandle> {
@@ -76,7 +72,7 @@ export class BenchEngine extends LockEngine {
     const lock = refusal ? this.refuse(refusal) : super.acquire(key, request, closing, label);
     // Noted before the caller hears of it. Events would come too early: a lock is passed on before it counts as released.
     lock.then(
-      ({ lease }) => this.#noteAcquired(lease, request),
+      () => this.#noteAcquired(key, request),
       (error: unknown) => this.#noteRefused(key, label, error, request.isProbe ?? false, refusal !== undefined),
     );
     return lock;
@@ -91,9 +87,9 @@ export class BenchEngine extends LockEngine {
     return this.#refusals;
   }
 
-  /** The lease of the key. @throws LockOptionsError when it is not held */
-  leaseOf(key: string): Lease {
-    const lease = this.#leases.get(key);
+  /** @throws LockOptionsError for a key that is not held */
+  heldLease(key: string): Lease {
+    const lease = this.leaseOf(key);
     if (lease?.isHeld) return lease;
     throw new LockOptionsError(
       `Lock ${quoted(key)} cannot be lost: the code under test does not hold it. It holds ${listed(this.heldKeys) || 'none'}.`,
@@ -118,9 +114,8 @@ export class BenchEngine extends LockEngine {
       : LockUnavailableError.from('acquired', key, [OUTAGE]);
   }
 
-  #noteAcquired(lease: Lease, { ttlMs, waitMs, holdMs }: CallRequest): void {
-    this.#leases.set(lease.key, lease);
-    const entry: JournalEntry = { event: 'acquired', key: lease.key, ttlMs, waitMs };
+  #noteAcquired(key: string, { ttlMs, waitMs, holdMs }: CallRequest): void {
+    const entry: JournalEntry = { event: 'acquired', key, ttlMs, waitMs };
     this.journal.push(holdMs ? { ...entry, holdMs } : entry);
   }
 
@@ -131,6 +126,6 @@ export class BenchEngine extends LockEngine {
       : failureEvent(error, { key, label: label ?? this.leases.labels.of(key), waitedMs: 0 });
     if (event?.type !== 'contended' && event?.type !== 'unavailable') return;
     this.journal.push({ event: 'refused', key, reason: event.type });
-    if (isOurs) this.#events.next(event);
+    if (isOurs) this.events.next(event);
   }
 }

@@ -122,7 +122,7 @@ export class LockBench {
    */
   lose(key: string, reason: Exclude<LockLostReason, 'released' | 'shutdown'> = 'expired'): void {
     CHECK_REASON('reason', reason);
-    const lease = this.#engine.leaseOf(key);
+    const lease = this.#engine.heldLease(key);
     void this.#backend.forceRelease(key); // at once, as what the signal aborts may ask for it again
     this.#engine.lose(lease, reason);
   }

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { LockContendedError, LockUnavailableError } from '../../lib/api/errors.js';
 import { acquireAll } from '../../lib/core/service/acquire-all.js';
 import type { LockHandle } from '../../lib/core/lease/lock-handle.js';
+import type { WaitRequest } from '../../lib/core/waiting/waiter.js';
 
 /** Locks of which some are refused, and the calls for them in order. */
 function locksThat(refuse: Record<string, Error>) {
@@ -13,20 +14,15 @@ function locksThat(refuse: Record<string, Error>) {
     };
     return { key, lease: { isAlive: true }, release } as unknown as LockHandle;
   };
-  const tryAcquire = (key: string) => {
-    calls.push(`try ${key}`);
-    return refuse[key] ? Promise.reject(refuse[key]) : Promise.resolve(lockOf(key));
+  const acquire = (key: string, { isProbe, since }: WaitRequest) => {
+    const how = isProbe !== true ? 'wait' : since === undefined ? 'try' : 'again';
+    calls.push(`${how} ${key}`);
+    return how === 'try' && refuse[key] ? Promise.reject(refuse[key]) : Promise.resolve(lockOf(key));
   };
-  const tryAgain = (key: string) => {
-    calls.push(`again ${key}`);
-    return Promise.resolve(lockOf(key));
-  };
-  const wait = (key: string) => {
-    calls.push(`wait ${key}`);
-    return Promise.resolve(lockOf(key));
-  };
-  return { calls, tryAcquire, later: { wait, tryAgain } };
+  return { calls, acquire };
 }
+
+const REQUEST: WaitRequest = { ttlMs: 30_000, waitMs: 10_000, watchdog: true };
 
 describe('the acquisition of several locks', () => {
   it('waits for none when the store cannot be asked for another, whichever comes first', async () => {
@@ -35,20 +31,20 @@ describe('the acquisition of several locks', () => {
       ['a', 'z', 'held'],
     ]) {
       const down = new LockUnavailableError('down', 'z');
-      const { calls, tryAcquire, later } = locksThat({ held: new LockContendedError('held', 0), z: down });
-      await expect(acquireAll(keys, tryAcquire, later)).rejects.toBe(down);
+      const { calls, acquire } = locksThat({ held: new LockContendedError('held', 0), z: down });
+      await expect(acquireAll(keys, REQUEST, 0, acquire)).rejects.toBe(down);
       expect(calls.slice(3)).toEqual(['release a']);
     }
   });
 
   it('releases what was granted although one of the others threw at once', async () => {
-    const { calls, tryAcquire } = locksThat({});
+    const { calls, acquire } = locksThat({});
     const bug = new Error('threw');
-    const throwing = (key: string) => {
+    const throwing: typeof acquire = (key, request) => {
       if (key === 'b') throw bug;
-      return tryAcquire(key);
+      return acquire(key, request);
     };
-    await expect(acquireAll(['a', 'b', 'c'], throwing)).rejects.toBe(bug);
+    await expect(acquireAll(['a', 'b', 'c'], REQUEST, 0, throwing)).rejects.toBe(bug);
     expect(calls.filter((call) => call.startsWith('release')).sort()).toEqual(['release a', 'release c']);
   });
 });

@@ -1,18 +1,24 @@
-import type { Subject } from 'rxjs';
-import type { LockEvent } from '../../api/events.js';
-import type { LockStats } from '../../api/lock.js';
+import { channel } from 'node:diagnostics_channel';
+import { Subject } from 'rxjs';
+import { failureEvent, type LockEvent } from '../../api/events.js';
 import { digestOf } from '../../api/holder.js';
+import type { LockStats } from '../../api/lock.js';
+import type { LockEventMessage } from '../../api/telemetry.js';
 import { EXCLUSIVE, type AcquireOutcome, type LockBackend } from '../backend/lock-backend.js';
 import type { Lease } from '../lease/lease.js';
-import { Leases } from '../lease/leases.js';
-import type { LockHandle } from '../lease/lock-handle.js';
+import { Leases, type Keeping } from '../lease/leases.js';
+import { leasesOf, type LockHandle } from '../lease/lock-handle.js';
+import type { Held } from '../lease/lock-set-handle.js';
 import { InFlight } from '../time/in-flight.js';
+import { notify } from '../time/notify.js';
+import { inTime } from '../time/time-limit.js';
+import { unlessAborted } from '../waiting/abort-listener.js';
 import type { LineLimits } from '../waiting/line.js';
 import { Lines } from '../waiting/lines.js';
 import { ALTERNATING, byArrival } from '../waiting/order.js';
 import { RefusalGate } from '../waiting/refusal-gate.js';
-import { closed } from '../waiting/refusals.js';
-import { Calls, Waiter, type Closing, type WaitRequest } from '../waiting/waiter.js';
+import { closed, notKept } from '../waiting/refusals.js';
+import { Calls, timeOf, Waiter, type Closing, type WaitRequest } from '../waiting/waiter.js';
 
 /** For how long the lock of a probe stands if it cannot be released, in milliseconds. */
 const PROBE_TTL_MS = 1_000;
@@ -28,21 +34,26 @@ export interface EngineParts {
   };
   /** The name of this service in owner values. */
   readonly processName: string;
-  readonly events: Subject<LockEvent>;
+  /** Name of the registration. */
+  readonly registration: string;
 }
 
 /** Locks on single keys: acquires, keeps and releases them. Every waiter, and every lock that is held, is in it. */
 export class LockEngine {
+  readonly events: LockEvents;
   readonly leases: Leases;
   readonly #backend: LockBackend;
+  readonly #now: () => number;
   readonly #nextOwner: () => string;
   readonly #lines: Lines;
   readonly #calls: Calls;
   readonly #gate = new RefusalGate();
   readonly #inFlight = new InFlight();
 
-  constructor({ backend, now, limits, processName, events }: EngineParts) {
+  constructor({ backend, now, limits, processName, registration }: EngineParts) {
+    const events = (this.events = new LockEvents(registration));
     this.#backend = backend;
+    this.#now = now;
     this.#nextOwner = ownerSequence(processName);
     this.leases = new Leases({
       backend,
@@ -58,7 +69,7 @@ export class LockEngine {
       limits,
       leases: this.leases,
       inFlight: this.#inFlight,
-      warn: (key, message) => events.next({ type: 'warning', key, message }),
+      warn: events.warn,
       nextOwner: this.#nextOwner,
     });
     this.leases.listener = this.#lines;
@@ -73,6 +84,11 @@ export class LockEngine {
   /** How many calls wait for the key. */
   waiting(key: string): number {
     return this.#lines.waiting(key);
+  }
+
+  /** The lease of the key, if this process holds it. */
+  leaseOf(key: string): Lease | undefined {
+    return this.#lines.leaseOf(key);
   }
 
   /** What is held, and what is waited for, by label. */
@@ -111,6 +127,33 @@ export class LockEngine {
     return waiter.lock;
   }
 
+  /**
+   * Has the store keep what a call was granted for at least `holdMs`, before its caller gets it: from the moment on that nothing
+   * else can refuse the call. What a call that is refused has been granted is released at once.
+   * @param since when the call began, by the clock: its time counts from then
+   * @throws LockUnavailableError, also when the time of the call is over; or the reason of its signal
+   */
+  async keep(held: Held, request: WaitRequest, holdMs: number, since: number, closing: Closing): Promise<void> {
+    const leases = leasesOf(held);
+    const { key, label } = this.leases.identity(leases[0]!);
+    let keepings: Keeping[] = [];
+    try {
+      request.signal?.throwIfAborted();
+      keepings = leases.map((lease) => this.leases.hold(lease, holdMs));
+      await this.#confirmed(keepings, request, since);
+      request.signal?.throwIfAborted();
+      if (closing.phase === 'closed') throw closed(key);
+      for (const keeping of keepings) keeping.assertHeld();
+      for (const keeping of keepings) keeping.keep();
+    } catch (error) {
+      void held.release(); // before its keepings are given up: what has ended needs to be extended no more
+      for (const keeping of keepings) keeping.giveUp();
+      const failure = failureEvent(error, { key, label, waitedMs: Math.round(this.#now() - since) });
+      if (failure) this.events.next(failure);
+      throw error;
+    }
+  }
+
   /** Refuses a call, not before the event loop has run. @throws the reason */
   refuse(reason: unknown): Promise<never> {
     return this.#gate.refuse(reason);
@@ -129,7 +172,7 @@ export class LockEngine {
       if (from === undefined) return false;
     }
     // Before it is sent: the answer to an extension behind it may be read first.
-    const held = this.#lines.leaseOf(key);
+    const held = this.leaseOf(key);
     const mayBeTaken = from === undefined || held?.grant.owner === from ? held : undefined;
     if (mayBeTaken) mayBeTaken.isSaidTaken = true;
     const taken = await this.#backend.forceRelease(key, from).catch((error: unknown) => {
@@ -139,7 +182,7 @@ export class LockEngine {
     const isTaken = ({ grant }: Lease) => taken?.from.includes(grant.owner) === true;
     if (mayBeTaken) mayBeTaken.isSaidTaken = isTaken(mayBeTaken);
     // The lock may have been passed on meanwhile; or it was acquired since, by right.
-    const heldNow = this.#lines.leaseOf(key);
+    const heldNow = this.leaseOf(key);
     if (heldNow && isTaken(heldNow)) this.leases.lose(heldNow, 'forced');
     return taken !== undefined;
   }
@@ -173,6 +216,68 @@ export class LockEngine {
   settled(): Promise<void> {
     return this.#inFlight.settled();
   }
+
+  #confirmed(keepings: readonly Keeping[], request: WaitRequest, since: number): Promise<unknown> {
+    const askedAt = this.#now();
+    const open = new Set(keepings);
+    const all = Promise.all(keepings.map((keeping) => keeping.confirmed.then(() => open.delete(keeping))));
+    const leftMs = Math.max(0, timeOf(request, this.#backend) - (askedAt - since));
+    const inItsTime = inTime<unknown>(all, Math.ceil(leftMs), () => {
+      const [first] = open;
+      throw notKept(first!.key, this.#now() - askedAt, request, this.#backend);
+    });
+    return unlessAborted(inItsTime, request.signal);
+  }
+}
+
+const published = channel('nest-redis-lock:event');
+
+/**
+ * The events of a service, which are also published on a channel of Node.js while that has subscribers. Whoever hears of them
+ * runs outside of the call that caused them. Grants, releases and contention, which are most of them, need not be made unless
+ * they are observed.
+ */
+export class LockEvents extends Subject<LockEvent> {
+  /** The same, for whoever needs none of these: to listen here does not count as observing. */
+  readonly troubles = new Subject<LockEvent>();
+
+  constructor(private readonly registration: string) {
+    super();
+  }
+
+  override get observed(): boolean {
+    return super.observed || published.hasSubscribers;
+  }
+
+  override next(event: LockEvent): void {
+    notify(this.#publish, event);
+  }
+
+  override complete(): void {
+    notify(() => {
+      this.troubles.complete();
+      super.complete();
+    });
+  }
+
+  readonly warn = (key: string, message: string): void => this.next({ type: 'warning', key, message });
+
+  readonly #publish = (event: LockEvent): void => {
+    this.troubles.next(event);
+    super.next(event);
+    if (published.hasSubscribers) published.publish(messageOf(this.registration, event));
+  };
+}
+
+/** Without owner values. */
+function messageOf(registration: string, event: LockEvent): LockEventMessage {
+  if ('owner' in event) {
+    const { owner: _, ...message } = event;
+    return { registration, ...message };
+  }
+  if (event.type !== 'contended') return { registration, ...event };
+  const { holder, ...message } = event;
+  return { registration, ...message, holder: holder && { host: holder.host, pid: holder.pid } };
 }
 
 /**

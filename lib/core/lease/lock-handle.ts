@@ -91,3 +91,8 @@ export class LockHandle implements Lock {
     await this.release();
   }
 }
+
+/** The leases of what a call holds: of one lock, or of several that were acquired at once. */
+export function leasesOf(held: LockHandle | { readonly locks: readonly LockHandle[] }): Lease[] {
+  return 'locks' in held ? held.locks.map(({ lease }) => lease) : [held.lease];
+}

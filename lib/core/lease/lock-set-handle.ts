@@ -5,6 +5,9 @@ import { quoted } from '../../api/printable.js';
 import { abort } from '../time/notify.js';
 import type { LockHandle } from './lock-handle.js';
 
+/** What a call holds: one lock, or several that were acquired at once. */
+export type Held = LockHandle | LockSetHandle;
+
 /** The handles of several locks. Each is kept, extended and released for itself. */
 export class LockSetHandle implements LockSet {
   #signal?: AbortSignal;

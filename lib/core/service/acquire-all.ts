@@ -1,34 +1,36 @@
 import { LockContendedError, LockUnavailableError, NodeError } from '../../api/errors.js';
 import type { LockHandle } from '../lease/lock-handle.js';
+import type { WaitRequest } from '../waiting/waiter.js';
 
 /**
  * Acquires the locks of all keys, or none. All that are free are acquired at once; from the first that is not, the others are
  * given back, that one is waited for in its queue, and then the rest are asked for as before. As all calls go by one order,
  * none waits for a lock whose holder waits for it, and as each wait is a place in a queue, none waits for ever.
  * @param keys each once, in order
- * @param tryAcquire tries exactly once
- * @param later how a call goes on that has been refused a lock: it waits for that one, and tries the rest again; without it the
- *   first refusal ends the call
- * @param signal of the call
+ * @param request of the call; without `waitMs` the first refusal ends it
+ * @param since when the call began, by the clock
+ * @param acquire acquires one of the locks
  * @throws the refusal that ended it, the reason of the signal, or LockUnavailableError for a lock that was lost before all were
  *   acquired: what was acquired by then is released
  */
-export async function acquireAll(
+export async function acquireAll<Request extends WaitRequest>(
   keys: readonly string[],
-  tryAcquire: (key: string) => Promise<LockHandle>,
-  later?: Record<'wait' | 'tryAgain', (key: string) => Promise<LockHandle>>,
-  signal?: AbortSignal,
+  request: Request,
+  since: number,
+  acquire: (key: string, request: Request) => Promise<LockHandle>,
 ): Promise<LockHandle[]> {
+  const { waitMs, signal } = request;
   const held: LockHandle[] = [];
   try {
-    let tries = tryAcquire;
+    signal?.throwIfAborted();
+    let attempt = waitMs > 0 ? { ...request, isProbe: true } : request;
     for (let rest = keys; rest.length > 0; rest = keys.slice(held.length)) {
-      const { granted, refusal } = await tried(rest, tries);
+      const { granted, refusal } = await tried(rest, (key) => acquire(key, attempt));
       held.push(...granted);
       if (refusal === undefined) break;
-      if (!later || !(refusal instanceof LockContendedError)) throw refusal;
-      held.push(await later.wait(keys[held.length]!));
-      tries = later.tryAgain;
+      if (waitMs === 0 || !(refusal instanceof LockContendedError)) throw refusal;
+      held.push(await acquire(keys[held.length]!, { ...request, since }));
+      attempt = { ...request, since, isProbe: true };
     }
     signal?.throwIfAborted(); // a lock that the call held before was granted without looking at it
     const lost = held.find(({ lease }) => !lease.isAlive);
@@ -57,19 +59,19 @@ function lostMeanwhile({ key, lease }: LockHandle): LockUnavailableError {
  */
 async function tried(
   keys: readonly string[],
-  tryAcquire: (key: string) => Promise<LockHandle>,
+  acquire: (key: string) => Promise<LockHandle>,
 ): Promise<{ granted: LockHandle[]; refusal?: Error }> {
   // Async: one that throws at once must not hide what the others are granted.
-  const attempts = await Promise.allSettled(keys.map(async (key) => tryAcquire(key)));
+  const attempts = await Promise.allSettled(keys.map(async (key) => acquire(key)));
+  const refusals = attempts.flatMap((attempt) => (attempt.status === 'rejected' ? [attempt.reason as Error] : []));
+  const refusal = refusals.find((reason) => !(reason instanceof LockContendedError)) ?? refusals[0];
   const granted: LockHandle[] = [];
-  let refusal: Error | undefined;
+  let isBehind = false;
   for (const attempt of attempts) {
-    if (attempt.status === 'rejected') {
-      const reason = attempt.reason as Error;
-      if (refusal === undefined || (refusal instanceof LockContendedError && !(reason instanceof LockContendedError)))
-        refusal = reason;
-    } else if (refusal === undefined) granted.push(attempt.value);
-    else void attempt.value.release(); // sent before this call asks again
+    if (attempt.status === 'rejected') isBehind = true;
+    else if (isBehind)
+      void attempt.value.release(); // sent before this call asks again
+    else granted.push(attempt.value);
   }
   return { granted, refusal };
 }

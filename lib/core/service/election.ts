@@ -3,7 +3,6 @@ import { Observable, ReplaySubject } from 'rxjs';
 import { LockOptionsError } from '../../api/errors.js';
 import type { Leader, LeaderOptions, LeaderState, Leadership, LeadershipEnd } from '../../api/leader.js';
 import { quoted } from '../../api/printable.js';
-import type { LockBackend } from '../backend/lock-backend.js';
 import type { LockEngine } from '../engine/lock-engine.js';
 import type { LockHandle } from '../lease/lock-handle.js';
 import { notify } from '../time/notify.js';
@@ -20,15 +19,14 @@ const AFTER_FAILURE_MS = [1_000, 60_000] as const;
 /** Where releases do not hand locks over, in milliseconds: long enough for all others to ask before the one that resigned. */
 const AFTER_RESIGNATION_MS = 500;
 
-/** The parts of an election. */
+/** What an election needs of its service. */
 export interface ElectionParts {
-  readonly key: string;
-  readonly options: Required<LeaderOptions>;
-  readonly backend: LockBackend;
   readonly engine: LockEngine;
   readonly held: LockContext;
   /** The closing for calls that hold no lock. */
   readonly closing: Closing;
+  /** Whether a release hands the lock to the first that waits, so that it is not granted to who has just resigned. */
+  readonly handsOver: boolean;
 }
 
 /** Work that is called in each term. */
@@ -49,9 +47,7 @@ type WorkOfTerm = (term: Leadership, lock: LockHandle) => Promise<unknown>;
  * A campaign that the store does not serve is repeated after a pause, for ever.
  */
 export class Election implements Leader {
-  readonly key: string;
   readonly state$: Observable<LeaderState>;
-  readonly #options: Required<LeaderOptions>;
   readonly #engine: LockEngine;
   readonly #held: LockContext;
   readonly #closing: Closing;
@@ -64,14 +60,16 @@ export class Election implements Leader {
   #term?: Term;
   #endPause?: () => void;
 
-  constructor({ key, options, backend, engine, held, closing }: ElectionParts) {
-    this.key = key;
+  constructor(
+    readonly key: string,
+    private readonly options: Required<LeaderOptions>,
+    { engine, held, closing, handsOver }: ElectionParts,
+  ) {
     this.state$ = new Observable((observer) => notify(() => this.#states.subscribe(observer)));
-    this.#options = options;
     this.#engine = engine;
     this.#held = held;
     this.#closing = closing;
-    this.#handsOver = backend.waitQueue?.handsOver === true;
+    this.#handsOver = handsOver;
     this.#tell({ status: 'campaigning' });
   }
 
@@ -95,9 +93,9 @@ export class Election implements Leader {
 
   /** @throws LockOptionsError unless these are the options that it was begun with */
   refuseOthers({ ttlMs }: Required<LeaderOptions>): void {
-    if (ttlMs === this.#options.ttlMs) return;
+    if (ttlMs === this.options.ttlMs) return;
     throw new LockOptionsError(
-      `The election of ${quoted(this.key)} was begun with ttlMs ${this.#options.ttlMs}: got ttlMs ${ttlMs}. There is one election ` +
+      `The election of ${quoted(this.key)} was begun with ttlMs ${this.options.ttlMs}: got ttlMs ${ttlMs}. There is one election ` +
         'for each registration and key: give the same options wherever it is named.',
     );
   }
@@ -162,7 +160,7 @@ export class Election implements Leader {
 
   /** @returns undefined when the lock could not be had; a pause has passed since, unless the application closes */
   async #elected(): Promise<LockHandle | undefined> {
-    const request = { ttlMs: this.#options.ttlMs, waitMs: ENDLESS_MS, watchdog: true, cohort: false };
+    const request = { ttlMs: this.options.ttlMs, waitMs: ENDLESS_MS, watchdog: true, cohort: false };
     try {
       return await this.#engine.acquire(this.key, request, this.#closing, this.key);
     } catch {
@@ -197,12 +195,13 @@ export class Election implements Leader {
 
   async #pause(ms: number): Promise<void> {
     if (this.#closing.phase !== 'open') return;
-    let timer: NodeJS.Timeout | undefined;
     await new Promise<void>((resolve) => {
-      this.#endPause = resolve;
-      timer = setTimeout(resolve, ms);
+      const timer = setTimeout(resolve, ms);
+      this.#endPause = () => {
+        clearTimeout(timer);
+        resolve();
+      };
     });
-    clearTimeout(timer);
   }
 }
 

@@ -5,6 +5,7 @@ import type { LockHandle } from '../lease/lock-handle.js';
 import { listed, LockSetHandle } from '../lease/lock-set-handle.js';
 import type { Lock } from '../../api/lock.js';
 import { quoted } from '../../api/printable.js';
+import type { Closing } from '../waiting/waiter.js';
 
 interface Frame {
   /** Of the service whose lock it is. */
@@ -22,6 +23,9 @@ const context = new AsyncLocalStorage<Frame | undefined>();
 
 /** The locks of one service that the running call holds, by its async context: the innermost first. */
 export class LockContext {
+  /** @param shutdown that of the application, which all its services share */
+  constructor(private readonly shutdown: Readonly<Record<'newcomers' | 'holders', Closing>>) {}
+
   /**
    * Runs what observes a call: in the async context of that call, but outside of its locks. A lock that the observer asks for
    * is held by another, as far as it is concerned.
@@ -68,11 +72,6 @@ export class LockContext {
     );
   }
 
-  /** The lease of this key, if this call holds it now. */
-  heldLease(key: string): Lease | undefined {
-    return this.#find(({ lease }) => lease.key === key && lease.isAlive)?.lease;
-  }
-
   /** All leases that this call holds now, each once, the outermost first; undefined where there are none. */
   heldLeases(): readonly Lease[] | undefined {
     let frame = context.getStore();
@@ -82,9 +81,12 @@ export class LockContext {
     return leases.length > 0 ? [...new Set(leases.reverse())] : undefined;
   }
 
-  /** Whether this call runs under any lock. */
-  get any(): boolean {
-    return this.#find(({ lease }) => lease.isAlive) !== undefined;
+  /** The closing that applies to this call. One that runs under a lock of any service of the application may need more to its end. */
+  get closing(): Closing {
+    const { shutdown } = this;
+    for (let frame = context.getStore(); frame; frame = frame.outer)
+      if (frame.of.shutdown === shutdown && frame.lease.isAlive) return shutdown.holders;
+    return shutdown.newcomers;
   }
 
   #find(fits: (frame: Frame) => boolean): Frame | undefined {

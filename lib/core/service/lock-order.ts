@@ -25,9 +25,6 @@ export interface LockedMethod {
   readonly onContended?: unknown;
 }
 
-/** A function that the application called, directly or not: frames of the stack above it are those of the library. */
-export type EntryPoint = (...args: never[]) => unknown;
-
 /** All keys that differ in their ids alone. */
 interface KeyClass {
   readonly name: string;
@@ -43,14 +40,13 @@ interface Step {
   readonly goesBack: boolean;
 }
 
+/** A lock that is held, or asked for. */
 interface Taken {
   readonly key: string;
-  readonly keyClass: KeyClass;
-}
-
-interface Noted {
-  readonly keyClass: KeyClass;
-  readonly method: string;
+  /** Undefined: there are too many classes. */
+  readonly keyClass?: KeyClass;
+  /** The method that it was acquired for. */
+  readonly method?: string;
 }
 
 /**
@@ -63,101 +59,87 @@ interface Noted {
  */
 export class LockOrder {
   readonly #classes = new Map<string, KeyClass>();
-  readonly #noted = new WeakMap<Lease, Noted>();
+  readonly #noted = new WeakMap<Lease, Taken>();
   readonly #warned = new Set<string>();
   #orders = 0;
 
   /** @param warn undefined: calls are refused */
   constructor(private readonly warn: ((key: string, message: string) => void) | undefined) {}
 
-  /** Remembers the method that a lock was acquired for: the class of its key, and a name in messages. */
-  note(lease: Lease, { name, template }: LockedMethod): void {
-    const keyClass = this.#classOf(lease.key, template);
-    if (keyClass && !this.#noted.has(lease)) this.#noted.set(lease, { keyClass, method: name });
+  /** Remembers the method that locks were acquired for: the class of their keys, and a name in messages. */
+  note(leases: readonly Lease[], { name, template }: LockedMethod): void {
+    for (const lease of leases) {
+      const { key } = lease;
+      if (!this.#noted.has(lease))
+        this.#noted.set(lease, { key, keyClass: this.#classOf(key, template), method: name });
+    }
   }
 
   /**
    * Called in the line in which a call asks for locks, before that.
    * @param keys what it asks for at once, sorted: each is waited for while those before it are held
    * @param held the leases that the call holds
-   * @param method the method whose `@Locked` asks; where there is none, the line that called `entry` is named
+   * @param method the method whose `@Locked` asks
+   * @param site where there is none, the line that asks
    * @throws LockOptionsError where calls are refused
    */
-  check(keys: readonly string[], held: readonly Lease[], method: LockedMethod | undefined, entry: EntryPoint): void {
-    // A call that is refused takes none of its locks.
-    const undo: (() => void)[] = [];
-    try {
-      this.#lookAt(keys, held, method, entry, undo);
-    } catch (error) {
-      for (const each of undo.reverse()) each();
-      throw error;
-    }
-  }
-
-  /** @param undo gets what takes the orders that are new out again */
-  #lookAt(
-    keys: readonly string[],
-    held: readonly Lease[],
-    method: LockedMethod | undefined,
-    entry: EntryPoint,
-    undo: (() => void)[],
-  ): void {
+  check(keys: readonly string[], held: readonly Lease[], method: LockedMethod | undefined, site: () => string): void {
+    if (held.length === 0 && keys.length === 1) return;
     let by = method?.name;
-    const nameOf = () => (by ??= callSite(entry)); // the stack is read once
-    const outer = held.map((lease) => ({ key: lease.key, ...this.#notedOf(lease) }));
+    const nameOf = () => (by ??= site()); // the stack is read once
+    const outer: Taken[] = held.map((lease) => this.#noted.get(lease) ?? this.#taken(lease.key));
+    const added: (() => void)[] = [];
     let previous: Taken | undefined;
-    for (const key of keys) {
-      if (held.some((lease) => lease.key === key)) continue;
-      const keyClass = this.#classOf(key, method?.template);
-      if (!keyClass) continue;
-      const wanted = { key, keyClass };
-      for (const { method: by, ...before } of outer) {
-        const under = `under ${quoted(before.key)}${by === undefined ? '' : ` (${by})`}`;
-        this.#look(before, wanted, () => `${nameOf()} takes ${quoted(key)} ${under}`, undo);
+    try {
+      for (const key of keys) {
+        if (held.some((lease) => lease.key === key)) continue;
+        const wanted = this.#taken(key, method?.template);
+        for (const before of outer) {
+          const under = `under ${quoted(before.key)}${before.method === undefined ? '' : ` (${before.method})`}`;
+          this.#look(before, wanted, () => `${nameOf()} takes ${quoted(key)} ${under}`, added);
+        }
+        if (previous) {
+          const first = quoted(previous.key);
+          this.#look(previous, wanted, () => `${nameOf()} takes ${first} before ${quoted(key)} (${OF_A_SET})`, added);
+        }
+        if (wanted.keyClass) previous = wanted;
       }
-      if (previous) {
-        const first = previous;
-        this.#look(
-          first,
-          wanted,
-          () => `${nameOf()} takes ${quoted(first.key)} before ${quoted(key)} (${OF_A_SET})`,
-          undo,
-        );
-      }
-      previous = wanted;
+    } catch (error) {
+      for (const undo of added.reverse()) undo(); // a call that is refused takes none of its locks
+      throw error;
     }
   }
 
   /**
    * @param order says who takes the one before the other
-   * @param undo gets what takes the order out again, if it is new
+   * @param added gets what takes the order out again, if it is new
    */
-  #look(before: Partial<Taken>, wanted: Taken, order: () => string, undo: (() => void)[]): void {
-    if (this.#warned.size >= MAX_WARNINGS || !isTaken(before)) return;
+  #look(before: Taken, wanted: Taken, order: () => string, added: (() => void)[]): void {
+    const { keyClass: from } = before;
+    const { keyClass: to } = wanted;
+    if (this.#warned.size >= MAX_WARNINGS || !from || !to) return;
     const goesBack = before.key > wanted.key;
-    if (before.keyClass === wanted.keyClass && !goesBack) return;
-    const known = before.keyClass.taken.get(wanted.keyClass);
+    if (from === to && !goesBack) return;
+    const known = from.taken.get(to);
     if (known && (known.goesBack || !goesBack)) return;
-    const pair = `${before.keyClass.name}\n${wanted.keyClass.name}`;
+    const pair = `${from.name}\n${to.name}`;
     if (this.#warned.has(pair)) return;
-    const path = pathBetween(wanted.keyClass, before.keyClass, goesBack);
-    if (!path && !known && this.#orders >= MAX_ORDERS) return;
-    const step = { order: order(), goesBack };
-    if (!path) undo.push(this.#add(before.keyClass, wanted.keyClass, step));
-    else if (before.keyClass === wanted.keyClass) this.#report(wanted.key, pair, unsorted(step.order));
-    else this.#report(wanted.key, pair, inverted(step.order, path));
-  }
-
-  /** @returns what takes it out again */
-  #add({ taken }: KeyClass, wanted: KeyClass, step: Step): () => void {
-    const known = taken.get(wanted);
-    taken.set(wanted, step);
-    if (known) return () => void taken.set(wanted, known);
+    const path = pathBetween(to, from, goesBack);
+    if (path) {
+      this.#report(wanted.key, pair, from === to ? unsorted(order()) : inverted(order(), path));
+      return;
+    }
+    if (!known && this.#orders >= MAX_ORDERS) return;
+    from.taken.set(to, { order: order(), goesBack });
+    if (known) {
+      added.push(() => from.taken.set(to, known));
+      return;
+    }
     this.#orders++;
-    return () => {
-      taken.delete(wanted);
+    added.push(() => {
+      from.taken.delete(to);
       this.#orders--;
-    };
+    });
   }
 
   #report(key: string, pair: string, message: string): void {
@@ -166,8 +148,8 @@ export class LockOrder {
     this.warn(key, message);
   }
 
-  #notedOf(lease: Lease): Partial<Noted> {
-    return this.#noted.get(lease) ?? { keyClass: this.#classOf(lease.key) };
+  #taken(key: string, template?: string): Taken {
+    return { key, keyClass: this.#classOf(key, template) };
   }
 
   /** Undefined when there are too many. */
@@ -181,11 +163,6 @@ export class LockOrder {
 
 /** Says in a report why one lock is taken before another. */
 const OF_A_SET = 'a call for several keys, which takes them sorted';
-
-/** Whether there is room for its class. */
-function isTaken(taken: Partial<Taken>): taken is Taken {
-  return taken.keyClass !== undefined;
-}
 
 /**
  * How the locks on the shortest way from one class to another were taken, each while the one before was held.
@@ -224,10 +201,14 @@ function unsorted(order: string): string {
   );
 }
 
-/** The line of the application that called the entry point. */
-export function callSite(entry: EntryPoint): string {
+/**
+ * The line of the application that called the library.
+ * @param entry the function that it called, or one that this called
+ * @param between how many functions are between the application and `entry`
+ */
+export function callSite(entry: (...args: never[]) => unknown, between = 0): string {
   const at: { stack?: unknown } = {};
   Error.captureStackTrace(at, entry);
-  const [, frame] = String(at.stack).split('\n');
+  const frame = String(at.stack).split('\n')[1 + between];
   return frame?.trim().replace(/^at /, '') || 'A call';
 }

@@ -1,14 +1,8 @@
 import type { Observable } from 'rxjs';
-import type { LockBackend } from '../backend/lock-backend.js';
-import { checkKey, checkKeys } from '../keys/key.js';
 import type { LockDiagnosis, LockPing, NodeReport } from '../../api/diagnosis.js';
 import { LockContendedError, LockOptionsError, LockSelfDeadlockError, type LockOutcome } from '../../api/errors.js';
-import { failureEvent, type LockEvent } from '../../api/events.js';
+import type { LockEvent } from '../../api/events.js';
 import type { Leader, LeaderOptions, Leadership } from '../../api/leader.js';
-import type { Lease } from '../lease/lease.js';
-import type { Keeping } from '../lease/leases.js';
-import { LockHandle } from '../lease/lock-handle.js';
-import { LockSetHandle } from '../lease/lock-set-handle.js';
 import type { Lock, LockInfo, LockList, LockSet, LockStats } from '../../api/lock.js';
 import type {
   AcquireOptions,
@@ -17,23 +11,25 @@ import type {
   TryAcquireOptions,
   WithLockOptions,
 } from '../../api/options.js';
-import type { AcquireTrace, HoldTrace } from '../../api/telemetry.js';
+import type { LockBackend } from '../backend/lock-backend.js';
+import { LockEngine, type EngineParts } from '../engine/lock-engine.js';
+import { checkKey, checkKeys } from '../keys/key.js';
+import type { Lease } from '../lease/lease.js';
+import { leasesOf, LockHandle } from '../lease/lock-handle.js';
+import { LockSetHandle, type Held } from '../lease/lock-set-handle.js';
 import { checkHold, checkShortest, resolveRequest, type CallKind, type LockRequest } from '../options/call-options.js';
+import { unfit } from '../options/checks.js';
 import { resolveLeaderOptions } from '../options/leader-options.js';
 import type { ResolvedServiceOptions } from '../options/service-options.js';
+import { acquires, holds, Telemetry } from '../telemetry/telemetry.js';
+import { loopTurn, outsideOfCalls } from '../time/event-loop.js';
+import { unlessAborted } from '../waiting/abort-listener.js';
+import type { WaitRequest } from '../waiting/waiter.js';
 import { acquireAll } from './acquire-all.js';
 import { Election } from './election.js';
-import { loopTurn, outsideOfCalls } from '../time/event-loop.js';
-import { inTime } from '../time/time-limit.js';
-import { LockContext } from './lock-context.js';
 import { LockAdmin } from './lock-admin.js';
-import { LockOrder, type LockedMethod } from './lock-order.js';
-import { LockEngine, type EngineParts } from '../engine/lock-engine.js';
-import { unfit } from '../options/checks.js';
-import { PublishedEvents, Telemetry } from '../telemetry/telemetry.js';
-import { unlessAborted } from '../waiting/abort-listener.js';
-import { closed, notKept } from '../waiting/refusals.js';
-import { timeOf, type WaitRequest } from '../waiting/waiter.js';
+import { LockContext } from './lock-context.js';
+import { callSite, LockOrder, type LockedMethod } from './lock-order.js';
 import type { Closable, Shutdown } from './shutdown.js';
 import { TransactionCheck } from './transaction-check.js';
 
@@ -46,16 +42,20 @@ export type Work<T> = (lock: Lock) => T | PromiseLike<T>;
 /** The work of a call under its locks. */
 export type WorkOfSet<T> = (locks: LockSet) => T | PromiseLike<T>;
 
-/** The request of one of the locks of a call. */
-type WaitingRequest = LockRequest & Pick<WaitRequest, 'since' | 'isProbe'>;
-
-/** What a call acquires. */
-type Held = LockHandle | LockSetHandle;
-
-/** The request of a call that holds these leases meanwhile: its refusal names them. */
-function underLocks<Request extends object>(request: Request, held: readonly Lease[] | undefined) {
-  return held ? { ...request, holding: held.map(({ key }) => key) } : request;
+/** One call for a lock, or for several at once. */
+interface LockCall {
+  /** The method that was called, which says what options there are. */
+  readonly kind: CallKind;
+  /** Its key, or its keys. */
+  readonly key: string | readonly string[];
+  readonly isForSeveral: boolean;
+  readonly options: WithLockOptions | undefined;
+  /** The method whose `@Locked` asks. */
+  readonly method?: LockedMethod;
 }
+
+/** The request for one of the locks of a call. */
+type OneRequest = LockRequest & WaitRequest;
 
 /** The parts of a lock service. */
 export interface LockServiceParts {
@@ -96,9 +96,8 @@ export class LockService {
   readonly #now: () => number;
   readonly #engine: LockEngine;
   readonly #admin: LockAdmin;
-  readonly #held = new LockContext();
+  readonly #held: LockContext;
   readonly #elections = new Map<string, Election>();
-  readonly #events: PublishedEvents;
   readonly #telemetry: Telemetry;
   readonly #transactions?: TransactionCheck;
   readonly #order?: LockOrder;
@@ -120,34 +119,27 @@ export class LockService {
     engineOf = (parts) => new LockEngine(parts),
   }: LockServiceParts) {
     this.registration = registration;
-    this.#events = new PublishedEvents(registration);
-    this.events$ = this.#events.asObservable();
-    this.troubles$ = this.#events.troubles.asObservable();
     this.#options = options;
     this.#onlyOnce = { ...options, waitMs: 0 };
     this.#backend = backend;
     this.#now = now;
-    const { insideTransaction, lockOrder, telemetry } = options;
-    const warn = (key: string, message: string) => this.#events.next({ type: 'warning', key, message });
-    if (insideTransaction) this.#transactions = new TransactionCheck(insideTransaction, warn);
-    if (lockOrder !== 'off') this.#order = new LockOrder(lockOrder === 'warn' ? warn : undefined);
-    this.#engine = engineOf({ backend, now, limits: { ...options, shortestTtlMs }, processName, events: this.#events });
     this.#shutdown = shutdown;
-    this.#admin = new LockAdmin(registration, backend, this.#engine, shutdown);
     this.#longestHoldMs = longestHoldMs;
     this.#shortestTtlMs = shortestTtlMs;
-    this.#closable = {
-      timeoutMs: options.shutdownTimeoutMs,
-      held: this.#held,
-      engine: this.#engine,
-      elections: this.#elections,
-    };
-    this.#telemetry = new Telemetry(warn, (observe) => LockContext.beside(observe));
-    if (telemetry) {
-      this.#telemetry.open(telemetry, this, this.events$);
-      this.#engine.leases.onExtension = (...extension) => this.#telemetry.extended(...extension);
-    }
-    shutdown.join(this.#closable);
+    this.#held = new LockContext(shutdown);
+    const engine = engineOf({ backend, now, limits: { ...options, shortestTtlMs }, processName, registration });
+    this.#engine = engine;
+    this.#admin = new LockAdmin(registration, backend, engine, shutdown);
+    this.#closable = { timeoutMs: options.shutdownTimeoutMs, engine, elections: this.#elections };
+    shutdown.add(this.#closable);
+    const { events, leases } = engine;
+    this.events$ = events.asObservable();
+    this.troubles$ = events.troubles.asObservable();
+    const { insideTransaction, lockOrder, telemetry } = options;
+    if (insideTransaction) this.#transactions = new TransactionCheck(insideTransaction, events.warn);
+    if (lockOrder !== 'off') this.#order = new LockOrder(lockOrder === 'warn' ? events.warn : undefined);
+    this.#telemetry = new Telemetry(registration, leases, events.warn, (observe) => LockContext.beside(observe));
+    if (telemetry) this.#telemetry.open(telemetry, this, this.events$);
   }
 
   /** @internal A lock module makes it. */
@@ -164,7 +156,7 @@ export class LockService {
    * @throws LockKeyError, LockOptionsError, or the reason of `signal`
    */
   acquire(key: string, options?: AcquireOptions): Promise<Lock> {
-    return this.#acquire(key, options, 'acquire');
+    return this.#acquire<LockHandle>({ kind: 'acquire', key, isForSeveral: false, options });
   }
 
   /**
@@ -173,7 +165,7 @@ export class LockService {
    */
   async tryAcquire(key: string, options?: TryAcquireOptions): Promise<Lock | null> {
     try {
-      return await this.#acquire(key, options, 'tryAcquire');
+      return await this.#acquire<LockHandle>({ kind: 'tryAcquire', key, isForSeveral: false, options });
     } catch (error) {
       if (error instanceof LockContendedError) return null;
       throw error;
@@ -187,7 +179,7 @@ export class LockService {
    * @throws like `acquire`; the `key` of the error is that of the lock that was refused
    */
   acquireAll(keys: readonly string[], options?: AcquireOptions): Promise<LockSet> {
-    return this.#acquireAll(keys, options, 'acquire');
+    return this.#acquire<LockSetHandle>({ kind: 'acquire', key: keys, isForSeveral: true, options });
   }
 
   /**
@@ -196,7 +188,7 @@ export class LockService {
    */
   async tryAcquireAll(keys: readonly string[], options?: TryAcquireOptions): Promise<LockSet | null> {
     try {
-      return await this.#acquireAll(keys, options, 'tryAcquire');
+      return await this.#acquire<LockSetHandle>({ kind: 'tryAcquire', key: keys, isForSeveral: true, options });
     } catch (error) {
       if (error instanceof LockContendedError) return null;
       throw error;
@@ -227,7 +219,8 @@ export class LockService {
         ),
       );
     }
-    return this.#run(this.#acquireOneOrAll(key, options), options, work as (held: Held) => T | PromiseLike<T>);
+    const call: LockCall = { kind: 'withLock', key, isForSeveral: Array.isArray(key), options };
+    return this.#run(this.#acquire(call), options, work as (held: Held) => T | PromiseLike<T>);
   }
 
   /**
@@ -236,21 +229,15 @@ export class LockService {
    * @param method the method that is locked, for messages
    * @internal
    */
-  async withLockOr<T>(
+  withLockOr<T>(
     key: string | readonly string[],
     options: WithLockOptions | undefined,
     work: () => T | PromiseLike<T>,
     onRefused: (error: unknown) => T | PromiseLike<T>,
-    method?: LockedMethod,
+    method: LockedMethod,
   ): Promise<T> {
-    let held: Held;
-    try {
-      held = await this.#acquireOneOrAll(key, options, method);
-    } catch (error) {
-      return onRefused(error);
-    }
-    if (method && this.#order) for (const lease of leasesOf(held)) this.#order.note(lease, method);
-    return this.#run(held, options, work);
+    const call: LockCall = { kind: 'withLock', key, isForSeveral: Array.isArray(key), options, method };
+    return this.#run(this.#acquire(call), options, work, onRefused);
   }
 
   /**
@@ -376,7 +363,7 @@ export class LockService {
    * @internal
    */
   async isAvailable(key: string): Promise<boolean> {
-    return this.#shutdown.closing.phase === 'open' && this.#engine.isAvailable(key);
+    return this.#held.closing.phase === 'open' && this.#engine.isAvailable(key);
   }
 
   /** Called first when the application closes: asks work under a lock to end, and rejects waiting calls. @internal */
@@ -401,11 +388,11 @@ export class LockService {
   }
 
   async #close(): Promise<void> {
-    this.#shutdown.leave(this.#closable);
+    this.#shutdown.remove(this.#closable);
     await this.#engine.settled();
     await this.#backend.close();
     for (const election of this.#elections.values()) election.end();
-    this.#events.complete();
+    this.#engine.events.complete();
     this.#telemetry.close();
   }
 
@@ -414,209 +401,95 @@ export class LockService {
     return this.#engine.size;
   }
 
-  /**
-   * Not an async function: its hops would come between each answer and its waiter.
-   * @param method where the lock is that of `@Locked`
-   */
-  #acquire(
-    key: string,
-    options: WithLockOptions | undefined,
-    call: CallKind,
-    method?: LockedMethod,
-  ): Promise<LockHandle> {
+  /** The way of every call for locks. Not an async function: its hops would come between each answer and its waiter. */
+  #acquire<H extends Held>(call: LockCall): Promise<H>;
+  #acquire(call: LockCall): Promise<Held> {
     try {
-      const request = this.#requestOf(options, call);
-      checkKey(key);
-      if (!this.#telemetry.ofAcquires) return this.#acquireChecked(key, request, call, method);
-      const trace = this.#traceOf([key], request, method);
-      return this.#telemetry.acquire(trace, goesOnWithout(call, method), () =>
-        this.#acquireChecked(key, request, call, method),
-      );
-    } catch (error) {
-      return this.#engine.refuse(error);
-    }
-  }
-
-  #acquireChecked(key: string, request: LockRequest, call: CallKind, method?: LockedMethod): Promise<LockHandle> {
-    try {
-      const since = request.holdMs ? this.#now() : 0;
-      const held = this.#held.heldLeases();
-      if (held) this.#checkOrder([key], request, held, method, this[call]);
-      const lock = this.#acquireOne(key, request, held, method);
-      return request.holdMs ? this.#kept(lock, request, since) : lock;
-    } catch (error) {
-      return this.#engine.refuse(error);
-    }
-  }
-
-  #acquireOneOrAll(
-    key: string | readonly string[],
-    options: WithLockOptions | undefined,
-    method?: LockedMethod,
-  ): Promise<Held> {
-    return typeof key === 'string' || !Array.isArray(key)
-      ? this.#acquire(key as string, options, 'withLock', method)
-      : this.#acquireAll(key, options, 'withLock', method);
-  }
-
-  #acquireAll(
-    given: readonly string[],
-    options: WithLockOptions | undefined,
-    call: CallKind,
-    method?: LockedMethod,
-  ): Promise<LockSetHandle> {
-    try {
-      if (!Array.isArray(given)) throw unfit('keys', given, 'an array of keys');
-      const request = this.#requestOf(options, call);
-      const keys = checkKeys(given);
-      if (!this.#telemetry.ofAcquires) return this.#acquireSet(keys, request, call, method);
-      const trace = this.#traceOf(keys, request, method);
-      return this.#telemetry.acquire(trace, goesOnWithout(call, method), () =>
-        this.#acquireSet(keys, request, call, method),
-      );
-    } catch (error) {
-      return this.#engine.refuse(error);
-    }
-  }
-
-  async #acquireSet(
-    keys: readonly string[],
-    request: LockRequest,
-    call: CallKind,
-    method?: LockedMethod,
-  ): Promise<LockSetHandle> {
-    try {
-      request.signal?.throwIfAborted();
-      const held = this.#held.heldLeases();
-      const entry = this[call === 'withLock' ? call : (`${call}All` as const)];
-      this.#checkOrder(keys, request, held ?? [], method, entry);
-      const one = (each: WaitingRequest) => (key: string) =>
-        this.#acquireOne(key, each, this.#held.heldLeases(), method);
-      const again = { ...request, since: this.#now() };
-      const { signal } = request;
-      const locks =
-        request.waitMs > 0
-          ? acquireAll(
-              keys,
-              one({ ...request, isProbe: true }),
-              { tryAgain: one({ ...again, isProbe: true }), wait: one(again) },
-              signal,
-            )
-          : acquireAll(keys, one(request), undefined, signal);
-      const set = locks.then((all) => new LockSetHandle(all));
-      return await (request.holdMs ? this.#kept(set, request, again.since) : set);
+      const { key, isForSeveral, kind, method } = call;
+      const request = this.#requestOf(call);
+      if (isForSeveral && !Array.isArray(key)) throw unfit('keys', key, 'an array of keys');
+      const keys = isForSeveral ? checkKeys(key as readonly string[]) : (key as string);
+      if (!isForSeveral) checkKey(key);
+      if (!this.#telemetry.observer && !acquires.hasSubscribers) return this.#begin(keys, request, method);
+      const { onContended = 'throw' } = method ?? {};
+      const isOptional = kind === 'tryAcquire' || onContended !== 'throw';
+      const { label = method?.label, ttlMs, waitMs } = request;
+      const observed = { keys: listOf(keys), label, ttlMs, waitMs, isOptional };
+      return this.#telemetry.acquire(observed, () => this.#begin(keys, request, method));
     } catch (error) {
       return this.#engine.refuse(error);
     }
   }
 
   /** @throws LockOptionsError */
-  #requestOf(options: WithLockOptions | undefined, call: CallKind): LockRequest {
-    const defaults = call === 'tryAcquire' ? this.#onlyOnce : this.#options;
+  #requestOf({ kind, options }: LockCall): LockRequest {
+    const defaults = kind === 'tryAcquire' ? this.#onlyOnce : this.#options;
     if (options === undefined) return defaults;
-    const request = resolveRequest(options, defaults, call);
+    const request = resolveRequest(options, defaults, kind);
     checkShortest(request.ttlMs, this.#shortestTtlMs);
     if (request.holdMs) checkHold(request.holdMs, this.#longestHoldMs);
     return request;
   }
 
-  /**
-   * Checks the order of the locks that a call waits for; one that does not wait cannot be part of a deadlock.
-   * @param entry the method that was called
-   */
-  #checkOrder(
-    keys: readonly string[],
-    { waitMs }: LockRequest,
-    held: readonly Lease[],
-    method: LockedMethod | undefined,
-    entry: (...args: never) => unknown,
-  ): void {
-    if (waitMs > 0) this.#order?.check(keys, held, method, entry);
-  }
-
-  /** @param held what the call holds already */
-  #acquireOne(
-    key: string,
-    request: WaitingRequest,
-    held: readonly Lease[] | undefined,
-    method?: LockedMethod,
-  ): Promise<LockHandle> {
-    if (!held) return this.#join(key, request, method);
-    const lease = held.find((each) => each.key === key);
-    if (lease) return this.#acquireHeld(key, request, lease, method);
-    return this.#join(key, underLocks(request, held), method);
-  }
-
-  /**
-   * Has the store keep what was acquired for at least `holdMs`, before its caller gets it. It is kept from the moment on that
-   * nothing else can refuse the call: what is given back before is released at once.
-   * @param since when the call began, by the clock: its time counts from then
-   */
-  async #kept<H extends Held>(acquiring: Promise<H>, request: LockRequest, since: number): Promise<H> {
-    const held = await acquiring;
-    const { holdMs, signal } = request;
-    const leases = leasesOf(held);
-    let holds: Keeping[] = [];
+  #begin(keys: string | readonly string[], request: LockRequest, method?: LockedMethod): Promise<Held> {
     try {
-      signal?.throwIfAborted();
-      holds = leases.map((lease) => this.#engine.leases.hold(lease, holdMs!));
-      await this.#confirmed(holds, request, since);
-      signal?.throwIfAborted();
-      if (this.#shutdown.closing.phase === 'closed') throw closed(leases[0]!.key);
-      for (const hold of holds) hold.assertHeld();
-      for (const hold of holds) hold.keep();
-      return held;
+      // A call that does not wait cannot be part of a deadlock.
+      if (this.#order && request.waitMs > 0) {
+        const held = this.#held.heldLeases() ?? [];
+        this.#order.check(listOf(keys), held, method, () => callSite(this.#acquire, 1)); // oxlint-disable-line typescript/unbound-method -- for the stack
+      }
+      const isPlain = typeof keys === 'string' && !request.holdMs && !this.#order;
+      return isPlain ? this.#acquireOne(keys, request, method) : this.#acquireMore(keys, request, method);
     } catch (error) {
-      void held.release(); // before its holds are given up: what has ended needs to be extended no more
-      for (const hold of holds) hold.giveUp();
-      const { key, label } = this.#engine.leases.identity(leases[0]!);
-      const failure = failureEvent(error, { key, label, waitedMs: Math.round(this.#now() - since) });
-      if (failure) this.#events.next(failure);
       return this.#engine.refuse(error);
     }
   }
 
-  /** @throws LockUnavailableError, also when the time of the call is over; or the reason of its signal */
-  #confirmed(holds: readonly Keeping[], request: LockRequest, since: number): Promise<unknown> {
-    const askedAt = this.#now();
-    const open = new Set(holds);
-    const all = Promise.all(holds.map((hold) => hold.confirmed.then(() => open.delete(hold))));
-    const leftMs = Math.max(0, timeOf(request, this.#backend) - (askedAt - since));
-    const inItsTime = inTime<unknown>(all, Math.ceil(leftMs), () => {
-      const [first] = open;
-      throw notKept(first!.key, this.#now() - askedAt, request, this.#backend);
-    });
-    return unlessAborted(inItsTime, request.signal);
+  /** Acquires several locks, or locks that the store is to keep, or whose order is checked. */
+  async #acquireMore(keys: string | readonly string[], request: LockRequest, method?: LockedMethod): Promise<Held> {
+    try {
+      const since = this.#now();
+      const one = (key: string, each: OneRequest) => this.#acquireOne(key, each, method);
+      const held =
+        typeof keys === 'string'
+          ? await one(keys, request)
+          : new LockSetHandle(await acquireAll(keys, request, since, one));
+      const { holdMs } = request;
+      if (holdMs) await this.#engine.keep(held, request, holdMs, since, this.#held.closing);
+      if (method) this.#order?.note(leasesOf(held), method);
+      return held;
+    } catch (error) {
+      return this.#engine.refuse(error);
+    }
   }
 
-  #join(key: string, request: WaitingRequest, method?: LockedMethod): Promise<LockHandle> {
+  #acquireOne(key: string, request: OneRequest, method?: LockedMethod): Promise<LockHandle> {
+    const held = this.#held.heldLeases();
+    const lease = held?.find((each) => each.key === key);
+    if (lease) return this.#acquireAgain(lease, request, method);
     if (request.waitMs > 0 && this.#elections.get(key)?.isLeader) {
       return this.#engine.refuse(LockSelfDeadlockError.underLeader(key));
     }
-    const { closing } = this.#shutdown;
+    const { closing } = this.#held;
     if (closing.phase !== 'closed') this.#transactions?.check(key, request.onTransaction, method?.name);
-    return this.#engine.acquire(key, request, closing, request.label ?? method?.label);
+    const asking = held ? { ...request, holding: held.map((each) => each.key) } : request;
+    return this.#engine.acquire(key, asking, closing, request.label ?? method?.label);
   }
 
-  async #acquireHeld(
-    key: string,
-    request: WaitingRequest,
-    held: Lease | undefined,
-    method?: LockedMethod,
-  ): Promise<LockHandle> {
-    const { signal } = request;
+  /** Acquires a lock that the call holds already, unless that turns out to be lost. */
+  async #acquireAgain(lease: Lease, request: OneRequest, method?: LockedMethod): Promise<LockHandle> {
+    const { signal, reentrant } = request;
     try {
       signal?.throwIfAborted();
-      for (; held?.state === 'unknown'; held = this.#held.heldLease(key)) {
-        await unlessAborted(held.answered(), signal);
-        signal?.throwIfAborted();
+      if (lease.state === 'unknown') {
+        await unlessAborted(lease.answered(), signal);
+        return await this.#acquireOne(lease.key, request, method);
       }
+      if (!reentrant) throw new LockSelfDeadlockError(lease.key);
+      return LockHandle.another(lease, this.#engine.leases);
     } catch (reason) {
       return this.#engine.refuse(reason);
     }
-    if (!held) return this.#join(key, underLocks(request, this.#held.heldLeases()), method);
-    if (!request.reentrant) return this.#engine.refuse(new LockSelfDeadlockError(key));
-    return LockHandle.another(held, this.#engine.leases);
   }
 
   #electionOf(key: string, given: LeaderOptions): Election {
@@ -624,14 +497,11 @@ export class LockService {
     const options = resolveLeaderOptions(given, this.#options.marginMs, this.#shortestTtlMs);
     let election = this.#elections.get(key);
     if (!election) {
-      const { newcomers: closing } = this.#shutdown;
-      election = new Election({
-        key,
-        options,
-        backend: this.#backend,
+      election = new Election(key, options, {
         engine: this.#engine,
         held: this.#held,
-        closing,
+        closing: this.#shutdown.newcomers,
+        handsOver: this.#backend.waitQueue?.handsOver === true,
       });
       this.#elections.set(key, election);
       outsideOfCalls(() => election!.begin());
@@ -640,16 +510,26 @@ export class LockService {
     return election;
   }
 
+  /** Runs work under what its call acquires. @param onRefused what becomes of a refusal, instead of the call's rejection */
   async #run<T, H extends Held>(
     acquired: H | Promise<H>,
     options: LossOptions | undefined,
     work: (held: H) => T | PromiseLike<T>,
+    onRefused?: (error: unknown) => T | PromiseLike<T>,
   ): Promise<T> {
-    const held = acquired instanceof Promise ? await acquired : acquired;
+    let held: H;
+    try {
+      held = acquired instanceof Promise ? await acquired : acquired;
+    } catch (error) {
+      if (!onRefused) throw error;
+      return onRefused(error);
+    }
     const { onLost = this.#options.onLost } = options ?? {};
+    const isObserved = this.#telemetry.observer?.hold !== undefined || holds.hasSubscribers;
+    const run = isObserved ? () => this.#telemetry.hold(held, () => work(held)) : work;
     let outcome: { status: 'fulfilled'; value: T } | { status: 'rejected'; reason: unknown };
     try {
-      const result = this.#held.run(held, this.#observed(held, work));
+      const result = this.#held.run(held, run);
       outcome = { status: 'fulfilled', value: isThenable(result) ? await result : result };
     } catch (reason) {
       outcome = { status: 'rejected', reason };
@@ -660,43 +540,12 @@ export class LockService {
     if (outcome.status === 'rejected') throw outcome.reason;
     return outcome.value;
   }
-
-  /** @returns the work, which is observed where anything observes work */
-  #observed<T, H extends Held>(held: H, work: (held: H) => T | PromiseLike<T>): (held: H) => T | PromiseLike<T> {
-    if (!this.#telemetry.ofHolds) return work;
-    const [lease] = leasesOf(held);
-    const { key, label, fencingToken } = this.#engine.leases.identity(lease!);
-    const { registration } = this;
-    const trace: HoldTrace =
-      held instanceof LockSetHandle
-        ? { registration, label, key, keys: held.keys }
-        : { registration, label, key, fencingToken };
-    return () => this.#telemetry.hold(trace, held, () => work(held));
-  }
-
-  #traceOf(keys: readonly string[], { label, ttlMs, waitMs }: LockRequest, method?: LockedMethod): AcquireTrace {
-    const key = keys[0]!;
-    const trace = {
-      registration: this.registration,
-      label: label ?? method?.label ?? this.#engine.leases.labels.of(key),
-      key,
-      ttlMs,
-      waitMs,
-    };
-    return keys.length > 1 ? { ...trace, keys } : trace;
-  }
 }
 
-/** Whether the caller goes on without the lock if another holder has it. */
-function goesOnWithout(call: CallKind, method?: LockedMethod): boolean {
-  const { onContended = 'throw' } = method ?? {};
-  return call === 'tryAcquire' || onContended !== 'throw';
+function listOf(keys: string | readonly string[]): readonly string[] {
+  return typeof keys === 'string' ? [keys] : keys;
 }
 
 function isThenable<T>(value: T | PromiseLike<T>): value is PromiseLike<T> {
   return typeof (value as Partial<PromiseLike<T>> | null | undefined)?.then === 'function';
-}
-
-function leasesOf(held: Held): Lease[] {
-  return held instanceof LockSetHandle ? held.locks.map(({ lease }) => lease) : [held.lease];
 }

@@ -1,13 +1,11 @@
 import type { LockEngine } from '../engine/lock-engine.js';
 import { Closing } from '../waiting/waiter.js';
 import type { Election } from './election.js';
-import type { LockContext } from './lock-context.js';
 
-/** The parts of a lock service that closing it needs. */
+/** What a shutdown closes: the parts of one lock service. */
 export interface Closable {
   /** How long work under its locks may run on, in milliseconds. */
   readonly timeoutMs: number;
-  readonly held: LockContext;
   readonly engine: LockEngine;
   /** Its elections, by key. */
   readonly elections: ReadonlyMap<string, Election>;
@@ -22,22 +20,16 @@ export class Shutdown {
   /** The closing for calls that hold no lock. */
   readonly newcomers = new Closing();
   /** The closing for calls that run under a lock. */
-  readonly #holders = new Closing();
+  readonly holders = new Closing();
   #drained?: Promise<void>;
 
-  join(service: Closable): void {
+  add(service: Closable): void {
     this.#services.add(service);
     if (this.newcomers.phase !== 'open') service.engine.leases.askToEnd();
   }
 
-  leave(service: Closable): void {
+  remove(service: Closable): void {
     this.#services.delete(service);
-  }
-
-  /** The closing that applies to the call that runs now. */
-  get closing(): Closing {
-    for (const { held } of this.#services) if (held.any) return this.#holders;
-    return this.newcomers;
   }
 
   /** Asks work under a lock to end, and rejects waiting calls that hold no lock. Locks that are free can still be acquired. */
@@ -62,7 +54,7 @@ export class Shutdown {
     this.begin();
     this.newcomers.phase = 'closed';
     await this.#idle();
-    this.#advance(this.#holders, 'closed');
+    this.#advance(this.holders, 'closed');
     for (const { engine } of this.#services) engine.leases.end();
   }
 

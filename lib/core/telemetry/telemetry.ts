@@ -1,170 +1,148 @@
-import { channel, tracingChannel, type TracingChannel } from 'node:diagnostics_channel';
+import { tracingChannel, type TracingChannel } from 'node:diagnostics_channel';
 import { performance } from 'node:perf_hooks';
-import { Subject, type Observable } from 'rxjs';
+import type { Observable } from 'rxjs';
 import { LockContendedError, LockError, LockUnavailableError } from '../../api/errors.js';
 import type { LockEvent } from '../../api/events.js';
 import { printable } from '../../api/printable.js';
 import type {
   AcquireTrace,
   HoldTrace,
-  LockEventMessage,
   LockObserver,
   LockTelemetry,
   Observation,
   ObservedLocks,
 } from '../../api/telemetry.js';
-import type { ExtendOutcome } from '../backend/lock-backend.js';
-import type { Lease } from '../lease/lease.js';
-import { LockHandle } from '../lease/lock-handle.js';
-import type { LockSetHandle } from '../lease/lock-set-handle.js';
-import { notify } from '../time/notify.js';
+import type { Leases } from '../lease/leases.js';
+import { leasesOf, LockHandle } from '../lease/lock-handle.js';
+import { LockSetHandle, type Held } from '../lease/lock-set-handle.js';
 
-const acquires = tracingChannel<unknown, AcquireTrace>('nest-redis-lock:acquire');
-const holds = tracingChannel<unknown, HoldTrace>('nest-redis-lock:hold');
-const events = channel('nest-redis-lock:event');
+/** Each acquire, while it has subscribers. */
+export const acquires = tracingChannel<unknown, AcquireTrace>('nest-redis-lock:acquire');
+/** The work under locks, while it has subscribers. */
+export const holds = tracingChannel<unknown, HoldTrace>('nest-redis-lock:hold');
 
-/** How a set of locks was come by, as the first of these that one of its locks was. */
+/** How the locks of a set were granted: the first of these that applies to any of them. */
 const GRANTS = ['waited', 'passed', 'free', 'reentrant'] as const;
-
-/**
- * The events of a service, which are also published on a channel of Node.js while that has subscribers. Whoever hears of them
- * runs outside of the call that caused them. Grants, releases and contention, which are most of them, need not be made unless
- * they are observed.
- */
-export class PublishedEvents extends Subject<LockEvent> {
-  /** The same, for whoever needs none of these: to listen here does not count as observing. */
-  readonly troubles = new Subject<LockEvent>();
-
-  constructor(private readonly registration: string) {
-    super();
-  }
-
-  override get observed(): boolean {
-    return super.observed || events.hasSubscribers;
-  }
-
-  override next(event: LockEvent): void {
-    notify(this.#publish, event);
-  }
-
-  override complete(): void {
-    notify(() => {
-      this.troubles.complete();
-      super.complete();
-    });
-  }
-
-  readonly #publish = (event: LockEvent): void => {
-    this.troubles.next(event);
-    super.next(event);
-    if (events.hasSubscribers) events.publish(messageOf(this.registration, event));
-  };
-}
 
 /** Runs what observes a call outside of the locks of that call. @param observe gets what runs the call's own work under them */
 type BesideLocks = <R>(observe: (under: <T>(work: () => T) => T) => R) => R;
 
+/** An acquire that is observed. */
+export interface ObservedAcquire {
+  /** In the order in which they are acquired. */
+  readonly keys: readonly string[];
+  /** Undefined: made of the key. */
+  readonly label: string | undefined;
+  readonly ttlMs: number;
+  readonly waitMs: number;
+  /** Whether the caller goes on without the lock if another holder has it: then contention is no error. */
+  readonly isOptional: boolean;
+}
+
 /**
- * The telemetry of one service: tracing channels of Node.js, and the observer of the option `telemetry`. Whoever makes a trace
- * looks first whether it is observed.
+ * The telemetry of one service: tracing channels of Node.js, and the observer of the option `telemetry`. A call that nobody
+ * observes passes by: the service looks at the channels and at `observer` first.
  */
 export class Telemetry {
-  #observer?: LockObserver;
+  observer?: LockObserver;
   #hasFailed = false;
 
   /** @param warn says once that the observer has failed */
   constructor(
+    private readonly registration: string,
+    private readonly leases: Leases,
     private readonly warn: (key: string, message: string) => void,
     private readonly besideLocks: BesideLocks,
   ) {}
 
-  /** Whether acquires are observed. */
-  get ofAcquires(): boolean {
-    return this.#observer !== undefined || acquires.hasSubscribers;
-  }
-
-  /** Whether work under locks is observed. */
-  get ofHolds(): boolean {
-    return this.#observer?.hold !== undefined || holds.hasSubscribers;
-  }
-
   open(telemetry: LockTelemetry, locks: ObservedLocks, events$: Observable<LockEvent>): void {
-    const observer = (this.#observer = this.besideLocks(() => telemetry.open(locks)));
-    if (!observer.noted) return;
+    const observer = (this.observer = this.besideLocks(() => telemetry.open(locks)));
+    this.leases.onExtension = ({ key }, status, tookMs) => {
+      const outcome = status === 'unavailable' ? 'failed' : status;
+      this.besideLocks(() => this.#safely(key, () => this.observer?.extended({ tookMs, outcome })));
+    };
     // What a subscriber throws would end the process.
-    events$.subscribe((event) => this.#safely(event.key, () => observer.noted?.(event)));
+    if (observer.noted) events$.subscribe((event) => this.#safely(event.key, () => observer.noted?.(event)));
   }
 
   close(): void {
-    this.besideLocks(() => this.#safely('', () => this.#observer?.close()));
-    this.#observer = undefined;
+    this.besideLocks(() => this.#safely('', () => this.observer?.close()));
+    this.observer = undefined;
   }
 
-  /**
-   * Observes an acquire.
-   * @param isOptional whether the caller goes on without the lock if another holder has it
-   */
-  acquire<Held extends LockHandle | LockSetHandle>(
-    trace: AcquireTrace,
-    isOptional: boolean,
-    acquire: () => Promise<Held>,
-  ): Promise<Held> {
-    return this.besideLocks((under) => this.#acquire(trace, isOptional, () => under(acquire)));
+  /** Observes an acquire. */
+  acquire<H extends Held>(
+    { keys, label, ttlMs, waitMs, isOptional }: ObservedAcquire,
+    acquire: () => Promise<H>,
+  ): Promise<H> {
+    const { registration } = this;
+    const [key] = keys as [string];
+    const one = { registration, label: label ?? this.leases.labels.of(key), key, ttlMs, waitMs };
+    const trace: AcquireTrace = keys.length > 1 ? { ...one, keys } : one;
+    const since = performance.now();
+    return this.besideLocks((under) => {
+      const observation = this.#safely(key, () => this.observer?.acquire(trace));
+      return this.#observe(
+        acquires,
+        trace,
+        observation,
+        () => under(acquire),
+        (outcome) => {
+          trace.waitedMs = performance.now() - since;
+          if (outcome.status === 'fulfilled') {
+            noteGrant(trace, outcome.value);
+            return;
+          }
+          trace.outcome = outcomeOf(outcome.reason);
+          if (!isOptional || trace.outcome !== 'contended') trace.error = outcome.reason;
+        },
+      );
+    });
   }
 
   /** Observes work under a lock. */
-  hold<T>(trace: HoldTrace, held: LockHandle | LockSetHandle, work: () => T | PromiseLike<T>): Promise<T> {
-    return this.besideLocks((under) => this.#hold(trace, held, () => under(work)));
-  }
-
-  extended({ key }: Lease, status: ExtendOutcome['status'], tookMs: number): void {
-    const outcome = status === 'unavailable' ? 'failed' : status;
-    this.besideLocks(() => this.#safely(key, () => this.#observer?.extended({ tookMs, outcome })));
-  }
-
-  async #acquire<Held extends LockHandle | LockSetHandle>(
-    trace: AcquireTrace,
-    isOptional: boolean,
-    acquire: () => Promise<Held>,
-  ): Promise<Held> {
-    let held: Held | undefined;
-    let refusal: unknown;
-    const since = performance.now();
-    const observation = this.#safely(trace.key, () => this.#observer?.acquire(trace));
-    await traced(acquires, trace, async () => {
-      try {
-        held = await this.#under(observation, trace.key, acquire);
-        noteGrant(trace, held);
-      } catch (error) {
-        refusal = error;
-        trace.outcome = outcomeOf(error);
-        if (isOptional && trace.outcome === 'contended') return; // an answer
-        trace.error = error;
-        throw error;
-      } finally {
-        trace.waitedMs = performance.now() - since;
-        this.#safely(trace.key, () => observation?.end());
-      }
+  hold<T>(held: Held, work: () => T | PromiseLike<T>): Promise<T> {
+    const [lease] = leasesOf(held);
+    const { registration } = this;
+    const { key, label, fencingToken } = this.leases.identity(lease!);
+    const trace: HoldTrace =
+      held instanceof LockSetHandle
+        ? { registration, label, key, keys: held.keys }
+        : { registration, label, key, fencingToken };
+    return this.besideLocks((under) => {
+      const observation = this.#safely(key, () => this.observer?.hold?.(trace));
+      return this.#observe(
+        holds,
+        trace,
+        observation,
+        () => under(work),
+        (outcome) => {
+          noteLoss(trace, held);
+          if (outcome.status === 'rejected') trace.error = outcome.reason;
+        },
+      );
     });
-    if (!held) throw refusal;
-    return held;
   }
 
-  async #hold<T>(trace: HoldTrace, held: LockHandle | LockSetHandle, work: () => T | PromiseLike<T>): Promise<T> {
-    let value!: T;
-    const observation = this.#safely(trace.key, () => this.#observer?.hold?.(trace));
-    await traced(holds, trace, async () => {
-      try {
-        value = await this.#under(observation, trace.key, work);
-      } catch (error) {
-        trace.error = error;
-        throw error;
-      } finally {
-        noteLoss(trace, held);
-        this.#safely(trace.key, () => observation?.end());
-      }
-    });
-    return value;
+  /** @param note fills in the trace at the end, with its `error` if it has one */
+  async #observe<T, Trace extends AcquireTrace | HoldTrace>(
+    tracing: TracingChannel<unknown, Trace>,
+    trace: Trace,
+    observation: Observation | undefined,
+    work: () => T | PromiseLike<T>,
+    note: (outcome: PromiseSettledResult<T>) => void,
+  ): Promise<T> {
+    let outcome!: PromiseSettledResult<T>;
+    // Without a result, as the channel would publish it: a lock has its owner value.
+    const run = async () => {
+      [outcome] = await Promise.allSettled([this.#under(observation, trace.key, work)]);
+      note(outcome);
+      this.#safely(trace.key, () => observation?.end());
+      if ('error' in trace) throw trace.error;
+    };
+    await (tracing.hasSubscribers ? tracing.tracePromise(run, trace) : run());
+    if (outcome.status === 'rejected') throw outcome.reason;
+    return outcome.value;
   }
 
   /** Runs the work in the async context of an observation; once, and also if the observer fails before or after it. */
@@ -197,16 +175,7 @@ function printed(error: unknown): string {
   }
 }
 
-/** The work has no result, as the channel would publish it: a lock has its owner value. */
-function traced<Trace extends object>(
-  tracing: TracingChannel<unknown, Trace>,
-  trace: Trace,
-  work: () => Promise<void>,
-): Promise<void> {
-  return tracing.hasSubscribers ? tracing.tracePromise(work, trace) : work();
-}
-
-function noteGrant(trace: AcquireTrace, held: LockHandle | LockSetHandle): void {
+function noteGrant(trace: AcquireTrace, held: Held): void {
   trace.outcome = 'acquired';
   if (held instanceof LockHandle) {
     trace.grant = held.grant;
@@ -222,18 +191,7 @@ function outcomeOf(error: unknown): AcquireTrace['outcome'] {
   return error instanceof LockError ? 'refused' : 'aborted';
 }
 
-function noteLoss(trace: HoldTrace, held: LockHandle | LockSetHandle): void {
-  const locks = held instanceof LockHandle ? [held] : held.locks;
-  const lost = locks.find(({ lease }) => lease.state === 'lost')?.lease;
+function noteLoss(trace: HoldTrace, held: Held): void {
+  const lost = leasesOf(held).find((lease) => lease.state === 'lost');
   if (lost) trace.lost = { reason: lost.lostReason, beforeMs: lost.lostForMs };
-}
-
-function messageOf(registration: string, event: LockEvent): LockEventMessage {
-  if ('owner' in event) {
-    const { owner: _, ...message } = event;
-    return { registration, ...message };
-  }
-  if (event.type !== 'contended') return { registration, ...event };
-  const { holder, ...message } = event;
-  return { registration, ...message, holder: holder && { host: holder.host, pid: holder.pid } };
 }
