@@ -6,7 +6,7 @@ const ALL_CONTESTANTS = Object.keys(CONTESTANTS);
 const ALL_SCENARIOS = Object.keys(SCENARIOS);
 
 export const USAGE = `npm run bench -- [options]
-  --quick               one repetition, short, with two of the peers: about nine minutes
+  --quick               one repetition, short, with two of the peers: about eleven minutes
   --only a,b            scenarios: ${ALL_SCENARIOS.join(' ')}
   --contestants a,b     or "all": ${ALL_CONTESTANTS.join(' ')}
   --repetitions n       3 by default

@@ -16,7 +16,7 @@ import { cpuUs, sum } from './cell/statistics.mjs';
 import { open, openMany } from './contestants/library.mjs';
 import { provideRedisServer } from './provide-redis-server.mjs';
 import { number, table } from './report/format.mjs';
-import { hold, HOLDER } from './scenarios/overload.mjs';
+import { hold } from './scenarios/overload.mjs';
 import { freshKeys, turns } from './scenarios/turns-in-slices.mjs';
 
 const ROUNDS = 3;
@@ -43,7 +43,6 @@ try {
   await holdMany();
   await waitForMany();
   await waitForOne();
-  await waitFairly();
   await publish();
 } finally {
   server.kill();
@@ -117,16 +116,6 @@ async function waitForOne() {
   for (const each of others) void each.acquire('awaited:0');
   await sleep(2_000);
   sizes.push(['further process in the queue of a key', '', number(((await memoryOf(queue)) - alone) / others.length)]);
-}
-
-async function waitFairly() {
-  await control.set('lock:{fair}', HOLDER);
-  const locks = await open({ ...terms, fair: true });
-  const before = await heap();
-  for (let index = 0; index < WAITS; index++) void locks.acquire('fair');
-  await sleep(3_000);
-  const bytes = [(await heap()) - before, await memoryOf('lock:{fair}:queue')];
-  sizes.push(['call that waits in fair mode', ...bytes.map((total) => number(total / WAITS))]);
 }
 
 /** What a message to all nodes of a Cluster costs the node that sends it, and each that gets it. */

@@ -7,7 +7,7 @@ const QUICK_SECONDS = 5;
 /** From the first call until all have their places, and for so long what is checked has come into step. */
 const SETTLE_MS = 5_000;
 /** The value of a lock that is never given back: as the library writes it, of a process that is none of ours. */
-export const HOLDER = 'bench/1/abcdefghijkl/0@0000000000000001+';
+const HOLDER = 'bench/1/abcdefghijkl/0@0000000000000001+';
 const HELD_TTL_MS = 9_000;
 /** Some 10 000 calls a second begin to wait. */
 const [WAITS_AT_ONCE, PAUSE_MS] = [500, 50];
