@@ -9,7 +9,7 @@ import ts from 'typescript';
 
 const lib = fileURLToPath(new URL('../lib', import.meta.url));
 
-const CORE = ['core/time', 'core/keys', 'core/options', 'core/backend'];
+const CORE = ['core/time', 'core/keys', 'core/backend', 'core/options'];
 const NEST = ['@nestjs/common', '@nestjs/core'];
 const REDIS = ['api', 'core/time', 'core/backend'];
 
@@ -18,8 +18,8 @@ const ROOMS = {
   api: ['rxjs'],
   'core/time': [],
   'core/keys': ['api'],
-  'core/options': ['api'],
   'core/backend': ['api', 'core/time'],
+  'core/options': ['api', 'core/backend'],
   'core/lease': ['api', ...CORE, 'rxjs'],
   'core/waiting': ['api', ...CORE, 'core/lease', 'rxjs'],
   'core/engine': ['api', ...CORE, 'core/lease', 'core/waiting', 'rxjs'],

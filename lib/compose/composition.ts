@@ -1,5 +1,9 @@
-import type { LockService } from '../core/service/lock.service.js';
-import type { Shutdown } from '../core/service/shutdown.js';
+import { formatDiagnosis } from '../api/diagnosis.js';
+import { adviceFor, type NodeError } from '../api/errors.js';
+import type { LockBackend } from '../core/backend/lock-backend.js';
+import { diagnosisOf, REPORT_TIMEOUT_MS, type BackendReport } from '../core/backend/report.js';
+import { LockService, type LockServiceParts } from '../core/service/lock.service.js';
+import { Shutdown } from '../core/service/shutdown.js';
 
 /** Checks the options of a registration, and returns what opens its locks. @throws LockOptionsError */
 export type LockComposition<Options> = (options: Options, registration?: string) => ComposedLocks;
@@ -37,4 +41,46 @@ export interface OpenedLocks {
 export interface Notice {
   level: 'log' | 'warn' | 'error';
   message: string;
+}
+
+/**
+ * Opens a service on a backend, whatever keeps its locks: connects, checks the servers, and closes the backend if that fails.
+ * @throws LockUnavailableError when the store cannot be reached; why its servers must not be used
+ */
+export async function openService(
+  backend: LockBackend,
+  settings: Omit<LockServiceParts, 'backend' | 'shutdown'>,
+  { shutdown = new Shutdown(), examine = false }: Opening = {},
+): Promise<OpenedLocks> {
+  const { registration, options } = settings;
+  const { lazyConnect, connectTimeoutMs } = options;
+  try {
+    const connecting = backend.connect(lazyConnect ? 0 : connectTimeoutMs);
+    const problems = await (lazyConnect ? connecting.catch(() => []) : connecting);
+    const notices: Notice[] = [];
+    if (examine && !lazyConnect) {
+      const report = await backend.report(REPORT_TIMEOUT_MS);
+      if (report.refusal) throw report.refusal;
+      if (report.nodes.length > 0) notices.push(blockOf(registration, report), ...abstentions(report, problems));
+    }
+    return { service: LockService.of({ ...settings, backend, shutdown }), notices };
+  } catch (error) {
+    await backend.close();
+    throw error;
+  }
+}
+
+/** The whole report on the servers, logged at the level of its worst finding. */
+function blockOf(registration: string, report: BackendReport): Notice {
+  const [worst] = report.findings; // errors come first
+  const level = worst === undefined ? 'log' : worst.severity === 'error' ? 'error' : 'warn';
+  return { level, message: formatDiagnosis(diagnosisOf(registration, report)) };
+}
+
+/** A notice of the nodes that answer, but do not vote yet. */
+function abstentions({ nodes }: BackendReport, problems: readonly NodeError[]): Notice[] {
+  const abstaining = problems.filter(({ node }) => nodes.some(({ name, reachable }) => reachable && name === node));
+  if (abstaining.length === 0) return [];
+  const message = abstaining.map((problem) => problem.message).join('; ');
+  return [{ level: 'warn', message: `Redlock nodes do not vote yet: ${message}. ${adviceFor(abstaining)}` }];
 }

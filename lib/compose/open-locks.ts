@@ -1,14 +1,10 @@
 import { isDeepStrictEqual } from 'node:util';
-import { formatDiagnosis } from '../api/diagnosis.js';
-import { adviceFor, type NodeError } from '../api/errors.js';
-import { processName } from './process-name.js';
-import { diagnosisOf, REPORT_TIMEOUT_MS, type BackendReport } from '../core/backend/report.js';
-import { LockService } from '../core/service/lock.service.js';
-import { Shutdown } from '../core/service/shutdown.js';
+import type { LockBackend } from '../core/backend/lock-backend.js';
 import { Clock, monotonic } from '../core/time/clock.js';
+import { MemoryBackend } from '../stores/memory/memory.backend.js';
 import { haveSameServers } from '../stores/redis/options.js';
-import type { ComposedLocks, Notice, OpenedLocks, Opening } from './composition.js';
-import { openBackend } from './open-backend.js';
+import { openService, type ComposedLocks, type Notice, type OpenedLocks, type Opening } from './composition.js';
+import { processName } from './process-name.js';
 import { resolveOptions, type RedisLockModuleOptions, type ResolvedOptions } from './redis-lock-options.js';
 
 /**
@@ -47,57 +43,42 @@ class RedisLocks implements ComposedLocks {
       : [...new Set([backend.kind, otherBackend.kind, ...differing])];
   }
 
-  async open({ shutdown = new Shutdown(), examine = false }: Opening = {}): Promise<OpenedLocks> {
+  async open(opening?: Opening): Promise<OpenedLocks> {
     const { options, registration } = this;
-    const { backend: servers, lazyConnect, connectTimeoutMs } = options;
+    const { backend: servers } = options;
     const now = servers.kind === 'memory' ? monotonic : new Clock().now;
     const name = processName();
     const backend = await openBackend(options, now, name);
-    try {
-      const connecting = backend.connect(lazyConnect ? 0 : connectTimeoutMs);
-      const problems = await (lazyConnect ? connecting.catch(() => []) : connecting);
-      const notices = servers.kind === 'redlock' ? evenNumber(servers.sources.length) : [];
-      if (examine && !lazyConnect && servers.kind !== 'memory') {
-        const report = await backend.report(REPORT_TIMEOUT_MS);
-        if (report.refusal) throw report.refusal;
-        notices.push(blockOf(registration, report), ...abstentions(report, problems));
-      }
-      const service = LockService.of({
-        backend,
-        options,
-        registration,
-        now,
-        processName: name,
-        shutdown,
-        // A node of a Redlock that has restarted does not vote for as long as the longest lock could stand.
-        shortestTtlMs: options.waitForReplicas && 3 * options.waitForReplicas.timeoutMs,
-        longestHoldMs: servers.kind === 'redlock' ? options.ttlMs : undefined,
-      });
-      return { service, notices };
-    } catch (error) {
-      await backend.close();
-      throw error;
-    }
+    const settings = { options, registration, now, processName: name };
+    const { service, notices } = await openService(backend, settings, opening);
+    return {
+      service,
+      notices: servers.kind === 'redlock' ? [...evenNumber(servers.sources.length), ...notices] : notices,
+    };
   }
+}
+
+/**
+ * Makes the backend for the options, and its clients; connects to nothing yet.
+ * @param now the clock that `sentAt` is read from, in milliseconds
+ * @param processName the beginning of the owner values of this service
+ */
+export async function openBackend(
+  options: ResolvedOptions,
+  now: () => number,
+  processName: string,
+): Promise<LockBackend> {
+  const { backend } = options;
+  if (backend.kind === 'memory') return new MemoryBackend(now);
+  // Loaded when needed: applications whose locks are in memory load none of it, and need no ioredis.
+  const { openRedis, openRedlock } = await import('./open-redis.js');
+  return backend.kind === 'redis'
+    ? openRedis(backend.source, options, now, processName)
+    : openRedlock(backend.sources, options, now, processName);
 }
 
 function evenNumber(count: number): Notice[] {
   if (count % 2 === 1) return [];
   const message = `redlock has ${count} nodes, which tolerate no more failures than ${count - 1}: use an odd number.`;
   return [{ level: 'warn', message }];
-}
-
-/** The whole report on the servers, logged at the level of its worst finding. */
-function blockOf(registration: string, report: BackendReport): Notice {
-  const [worst] = report.findings; // errors come first
-  const level = worst === undefined ? 'log' : worst.severity === 'error' ? 'error' : 'warn';
-  return { level, message: formatDiagnosis(diagnosisOf(registration, report)) };
-}
-
-/** A notice of the nodes that answer, but do not vote yet. */
-function abstentions({ nodes }: BackendReport, problems: readonly NodeError[]): Notice[] {
-  const abstaining = problems.filter(({ node }) => nodes.some(({ name, reachable }) => reachable && name === node));
-  if (abstaining.length === 0) return [];
-  const message = abstaining.map((problem) => problem.message).join('; ');
-  return [{ level: 'warn', message: `Redlock nodes do not vote yet: ${message}. ${adviceFor(abstaining)}` }];
 }

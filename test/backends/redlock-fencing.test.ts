@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import { openBackend } from '../../lib/compose/open-backend.js';
+import { openBackend } from '../../lib/compose/open-locks.js';
 import { processName } from '../../lib/compose/process-name.js';
 import { resolveOptions } from '../../lib/compose/redis-lock-options.js';
 import type { AcquireOutcome, LockBackend } from '../../lib/core/backend/lock-backend.js';

@@ -6,7 +6,7 @@ import type { CanActivate } from '@nestjs/common';
 import type { LockService } from 'nest-redis-lock';
 import { LocksPageModule } from 'nest-redis-lock/page';
 import { it, onTestFinished } from 'vitest';
-import { openBackend } from '../../lib/compose/open-backend.js';
+import { openBackend } from '../../lib/compose/open-locks.js';
 import { resolveOptions } from '../../lib/compose/redis-lock-options.js';
 import { LockService as Locks } from '../../lib/core/service/lock.service.js';
 import { Shutdown } from '../../lib/core/service/shutdown.js';

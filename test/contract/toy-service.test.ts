@@ -1,33 +1,31 @@
 import { expect, it, onTestFinished } from 'vitest';
 import type { LockServiceOptions } from '../../lib/api/options.js';
 import { fromPromises } from '../../lib/core/backend/from-promises.js';
+import { openService } from '../../lib/compose/composition.js';
 import { processName } from '../../lib/compose/process-name.js';
 import { resolveServiceOptions } from '../../lib/core/options/service-options.js';
-import { LockService } from '../../lib/core/service/lock.service.js';
-import { Shutdown } from '../../lib/core/service/shutdown.js';
+import type { LockService } from '../../lib/core/service/lock.service.js';
 import { now } from '../support/claims.js';
 import { until } from '../support/until.js';
 import { ToyBackend } from './toy-backend.js';
 
 /** Lock services of two processes that share a toy backend. */
-function services(toy = new ToyBackend(now), options: LockServiceOptions = {}): [LockService, LockService] {
-  const open = () => {
-    const service = LockService.of({
-      backend: fromPromises(toy, now),
+function services(toy = new ToyBackend(now), options: LockServiceOptions = {}): Promise<[LockService, LockService]> {
+  const open = async () => {
+    const { service } = await openService(fromPromises(toy, now), {
       options: resolveServiceOptions({ shutdownTimeoutMs: 0, ...options }),
       registration: 'default',
       now,
       processName: processName(),
-      shutdown: new Shutdown(),
     });
     onTestFinished(() => service.onApplicationShutdown());
     return service;
   };
-  return [open(), open()];
+  return Promise.all([open(), open()]);
 }
 
 it('a service on a backend without a queue waits by asking again, and gets the lock when it is released', async () => {
-  const [one, other] = services();
+  const [one, other] = await services();
   const lock = await one.acquire('key');
   const waiting = other.acquire('key');
   expect(await other.tryAcquire('key')).toBeNull();
@@ -39,7 +37,7 @@ it('a service on a backend without a queue waits by asking again, and gets the l
 });
 
 it('services on a backend without a queue let one call in at a time, whatever process it is of', async () => {
-  const both = services();
+  const both = await services();
   let [running, most, done] = [0, 0, 0];
   const work = async () => {
     most = Math.max(most, ++running);
@@ -60,7 +58,7 @@ it('a lock on a backend without tokens works, and says so when it is asked for i
     const { key, owner } = outcome.grant;
     return { status: 'acquired', grant: { key, owner } as never };
   };
-  const [locks] = services(toy);
+  const [locks] = await services(toy);
   const lock = await locks.acquire('key');
   expect(lock.isHeld).toBe(true);
   expect(() => lock.fencingToken).toThrow('Lock "key" has no fencing token: its store mints none.');
@@ -74,7 +72,7 @@ it('a set that has waited for one lock has for the others what is left of its ti
   let asked = 0;
   toy.acquire = (request) => (request.key === 'b' && asked++ > 0 ? new Promise(() => {}) : acquire.call(toy, request));
   toy.attemptTimeoutMs = () => 10_000;
-  const [one, other] = services(toy);
+  const [one, other] = await services(toy);
   const holder = await one.acquire('a');
   const ended: string[] = [];
   const refused = async (name: string, call: Promise<unknown>) => {

@@ -1,4 +1,4 @@
-import { openBackend } from '../../lib/compose/open-backend.js';
+import { openBackend } from '../../lib/compose/open-locks.js';
 import {
   EXCLUSIVE,
   type AcquireOutcome,

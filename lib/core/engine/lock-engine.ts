@@ -30,7 +30,6 @@ export interface EngineParts {
   readonly limits: LineLimits & {
     readonly fair: boolean;
     readonly fairSlackMs: number;
-    readonly shortestTtlMs?: number;
   };
   /** The name of this service in owner values. */
   readonly processName: string;
@@ -58,7 +57,6 @@ export class LockEngine {
     this.leases = new Leases({
       backend,
       marginMs: limits.marginMs,
-      shortestTtlMs: limits.shortestTtlMs,
       now,
       events,
     });

@@ -13,8 +13,6 @@ import { Watchdog, type WatchdogListener } from './watchdog.js';
 export interface LeasesOptions {
   readonly backend: LockBackend;
   readonly marginMs: number;
-  /** The shortest ttl that its store can extend in time. @default any */
-  readonly shortestTtlMs?: number;
   readonly now: () => number;
   readonly events: Subject<LockEvent>;
 }
@@ -62,7 +60,6 @@ export class Leases implements LeaseOwner, WatchdogListener {
   /** Set where extensions are observed. */
   onExtension?: (lease: Lease, status: ExtendOutcome['status'], tookMs: number) => void;
   readonly #backend: LockBackend;
-  readonly #shortestTtlMs: number;
   readonly #events: Subject<LockEvent>;
   readonly #watchdog = new Watchdog(this);
   /** Leases whose loss was found, and not acted on yet. */
@@ -72,9 +69,8 @@ export class Leases implements LeaseOwner, WatchdogListener {
   #whenIdle?: () => void;
   #isClosing = false;
 
-  constructor({ backend, marginMs, shortestTtlMs = 0, now, events }: LeasesOptions) {
+  constructor({ backend, marginMs, now, events }: LeasesOptions) {
     this.#backend = backend;
-    this.#shortestTtlMs = shortestTtlMs;
     this.marginMs = marginMs;
     this.now = now;
     this.#events = events;
@@ -125,7 +121,7 @@ export class Leases implements LeaseOwner, WatchdogListener {
    * @throws LockLostError, LockUnavailableError, LockOptionsError
    */
   async extend(lease: Lease, ttlMs: number): Promise<void> {
-    checkTtl(ttlMs, this.marginMs, this.#shortestTtlMs);
+    checkTtl(ttlMs, this.marginMs, this.#backend.bounds);
     const outcome = await this.#extendNow(lease, ttlMs);
     if (outcome.status === 'lost' || !lease.isHeld) throw lease.lostError();
     if (outcome.status === 'unavailable') throw LockUnavailableError.from('extended', lease.key, outcome.causes);

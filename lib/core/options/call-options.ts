@@ -1,5 +1,6 @@
 import { LockOptionsError } from '../../api/errors.js';
 import type { AcquireOptions, LockServiceOptions, WithLockOptions } from '../../api/options.js';
+import type { Bounds } from '../backend/lock-backend.js';
 import { checked, DAY_MS, milliseconds, oneOf, refuseUnknown, unfit, type Check } from './checks.js';
 
 /** The options of one call, with the defaults of its service. */
@@ -84,19 +85,23 @@ export function checkRequest(options: object, also: readonly string[] = []): voi
 }
 
 /** @throws LockOptionsError */
-export function checkTtl(ttlMs: number, marginMs: number, shortestMs: number): void {
+export function checkTtl(ttlMs: number, marginMs: number, bounds: Bounds): void {
   LEASE_CHECKS.ttlMs('ttlMs', ttlMs);
   checkMargin(ttlMs, marginMs);
-  checkShortest(ttlMs, shortestMs);
+  checkBounds({ ttlMs }, bounds);
 }
 
-/** @throws LockOptionsError */
-export function checkShortest(ttlMs: number, shortestMs: number): void {
-  if (ttlMs >= shortestMs) return;
-  throw new LockOptionsError(
-    `ttlMs must be at least three times waitForReplicas.timeoutMs, ${shortestMs}: got ${ttlMs}. An extension may wait for the ` +
-      'replicas for so long, and must end before the lease does.',
-  );
+/** Checks the times that a call asks for against the bounds of the store. @throws LockOptionsError */
+export function checkBounds(
+  { ttlMs, holdMs = 0 }: Pick<LockRequest, 'ttlMs' | 'holdMs'>,
+  { shortestTtlMs, longestHoldMs }: Bounds,
+): void {
+  if (shortestTtlMs && ttlMs < shortestTtlMs.ms) {
+    throw new LockOptionsError(`ttlMs must be at least ${shortestTtlMs.ms}: got ${ttlMs}. ${shortestTtlMs.because}`);
+  }
+  if (longestHoldMs && holdMs > longestHoldMs.ms) {
+    throw new LockOptionsError(`holdMs must be at most ${longestHoldMs.ms}: got ${holdMs}. ${longestHoldMs.because}`);
+  }
 }
 
 /** @throws LockOptionsError */
@@ -104,16 +109,6 @@ export function checkMargin(ttlMs: number, marginMs: number): void {
   if (marginMs >= ttlMs * 0.9) {
     throw new LockOptionsError(`marginMs must leave a tenth of ttlMs: got marginMs ${marginMs} with ttlMs ${ttlMs}.`);
   }
-}
-
-/** @throws LockOptionsError */
-export function checkHold(holdMs: number, longestMs: number): void {
-  if (holdMs <= longestMs) return;
-  throw new LockOptionsError(
-    `holdMs must be at most the ttlMs of the registration, ${longestMs}, on a Redlock: got ${holdMs}. A node that has ` +
-      'restarted votes only when every lock that it may have forgotten has ended, and so would wait for as long. ' +
-      'Raise ttlMs of the registration, or keep the lock on one Redis.',
-  );
 }
 
 /** Refuses `onTransaction: 'refuse'` where it could have no effect, since it would look safe. @throws LockOptionsError */

@@ -1,4 +1,5 @@
 import type { LeaderOptions } from '../../api/leader.js';
+import type { Bounds } from '../backend/lock-backend.js';
 import { checkTtl, LEASE_CHECKS } from './call-options.js';
 import { checked, refuseUnknown, unfit } from './checks.js';
 
@@ -6,17 +7,18 @@ const DEFAULTS = { ttlMs: 15_000 } as const satisfies Required<LeaderOptions>;
 
 /**
  * Checks the options of an election and fills in their defaults.
- * @param marginMs that of the service, and the shortest ttl that its store can extend in time
+ * @param marginMs that of the service
+ * @param bounds those of its store
  * @throws LockOptionsError for an unknown name or a value out of bounds
  */
 export function resolveLeaderOptions(
   options: LeaderOptions,
   marginMs: number,
-  shortestMs: number,
+  bounds: Bounds,
 ): Required<LeaderOptions> {
   checkLeaderOptions(options);
   const resolved = withLeaderDefaults(options);
-  checkTtl(resolved.ttlMs, marginMs, shortestMs);
+  checkTtl(resolved.ttlMs, marginMs, bounds);
   return resolved;
 }
 

@@ -17,7 +17,7 @@ import { checkKey, checkKeys } from '../keys/key.js';
 import type { Lease } from '../lease/lease.js';
 import { leasesOf, LockHandle } from '../lease/lock-handle.js';
 import { LockSetHandle, type Held } from '../lease/lock-set-handle.js';
-import { checkHold, checkShortest, resolveRequest, type CallKind, type LockRequest } from '../options/call-options.js';
+import { checkBounds, resolveRequest, type CallKind, type LockRequest } from '../options/call-options.js';
 import { unfit } from '../options/checks.js';
 import { resolveLeaderOptions } from '../options/leader-options.js';
 import type { ResolvedServiceOptions } from '../options/service-options.js';
@@ -69,10 +69,6 @@ export interface LockServiceParts {
   processName: string;
   /** The shutdown of the application, which closes all its lock services at once. */
   shutdown: Shutdown;
-  /** The longest `holdMs` that the store can keep. @default any */
-  longestHoldMs?: number;
-  /** The shortest `ttlMs` that the store can extend in time. @default any */
-  shortestTtlMs?: number;
   /** Makes its engine. @default a `LockEngine` */
   engineOf?: (parts: EngineParts) => LockEngine;
 }
@@ -102,8 +98,6 @@ export class LockService {
   readonly #transactions?: TransactionCheck;
   readonly #order?: LockOrder;
   readonly #shutdown: Shutdown;
-  readonly #longestHoldMs: number;
-  readonly #shortestTtlMs: number;
   readonly #closable: Closable;
   #closing?: Promise<void>;
 
@@ -114,8 +108,6 @@ export class LockService {
     now,
     processName,
     shutdown,
-    longestHoldMs = Infinity,
-    shortestTtlMs = 0,
     engineOf = (parts) => new LockEngine(parts),
   }: LockServiceParts) {
     this.registration = registration;
@@ -124,10 +116,8 @@ export class LockService {
     this.#backend = backend;
     this.#now = now;
     this.#shutdown = shutdown;
-    this.#longestHoldMs = longestHoldMs;
-    this.#shortestTtlMs = shortestTtlMs;
     this.#held = new LockContext(shutdown);
-    const engine = engineOf({ backend, now, limits: { ...options, shortestTtlMs }, processName, registration });
+    const engine = engineOf({ backend, now, limits: options, processName, registration });
     this.#engine = engine;
     this.#admin = new LockAdmin(registration, backend, engine, shutdown);
     this.#closable = { timeoutMs: options.shutdownTimeoutMs, engine, elections: this.#elections };
@@ -426,8 +416,7 @@ export class LockService {
     const defaults = kind === 'tryAcquire' ? this.#onlyOnce : this.#options;
     if (options === undefined) return defaults;
     const request = resolveRequest(options, defaults, kind);
-    checkShortest(request.ttlMs, this.#shortestTtlMs);
-    if (request.holdMs) checkHold(request.holdMs, this.#longestHoldMs);
+    checkBounds(request, this.#backend.bounds);
     return request;
   }
 
@@ -494,7 +483,7 @@ export class LockService {
 
   #electionOf(key: string, given: LeaderOptions): Election {
     checkKey(key);
-    const options = resolveLeaderOptions(given, this.#options.marginMs, this.#shortestTtlMs);
+    const options = resolveLeaderOptions(given, this.#options.marginMs, this.#backend.bounds);
     let election = this.#elections.get(key);
     if (!election) {
       election = new Election(key, options, {
