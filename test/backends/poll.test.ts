@@ -3,9 +3,8 @@ import { Poll } from '../../lib/stores/redis/redlock/poll.js';
 
 /** A question to three nodes, answered as the test says. */
 function poll() {
-  const tellers: ((answer: string) => void)[] = [];
-  const answers = new Poll<string>(3, (node, told) => (tellers[node] = told));
-  return { answers, tell: (node: number, answer: string) => tellers[node]!(answer) };
+  const answers = new Poll<string>(3);
+  return { answers, tell: (node: number, answer: string) => answers.take(node, answer) };
 }
 
 describe('A poll', () => {

@@ -3,7 +3,7 @@ import type { ExtendOutcome, LockBackend } from '../../lib/core/backend/lock-bac
 import type { NodeExtension, Vote } from '../../lib/stores/redis/node/node-answers.js';
 import { Proposals } from '../../lib/stores/redis/redlock/proposals.js';
 import { RedlockBackend } from '../../lib/stores/redis/redlock/redlock.backend.js';
-import type { RedlockNode } from '../../lib/stores/redis/redlock/redlock-node.js';
+import type { Answered, RedlockNode } from '../../lib/stores/redis/redlock/redlock-node.js';
 import { acquireOn, claimOn } from '../support/claims.js';
 
 /** When the question to a node was sent, as it may have had to wait in this process, and the answer. */
@@ -18,17 +18,16 @@ function sent(...nodes: string[]): Sent[] {
 
 /** A Redlock that is asked at 0, and whose nodes answer one after the other. */
 function redlock(nodesSent: readonly Sent[]): LockBackend {
-  const nodes = nodesSent.map(({ isGranted, sentAt }) => ({
+  const nodes = nodesSent.map(({ isGranted, sentAt }, at) => ({
     isReady: true,
     node: { isListening: () => false },
-    acquire(_attempt: unknown, _request: unknown, fencingToken: number, done: (vote: Vote, sentAt: number) => void) {
-      const granted: Vote = { status: 'granted', fencingToken };
-      queueMicrotask(() =>
-        done(isGranted ? granted : { status: 'refused', owner: 'other', remainingMs: 1_000 }, sentAt),
-      );
+    acquire(_attempt: unknown, _request: unknown, _value: string, done: Answered<Vote>) {
+      const granted: Vote = { status: 'granted', fencingToken: 1 };
+      const refused: Vote = { status: 'refused', owner: 'other', remainingMs: 1_000 };
+      queueMicrotask(() => done(isGranted ? granted : refused, sentAt, at));
     },
-    extend(_attempt: unknown, _ttlMs: number, done: (extension: NodeExtension, sentAt: number) => void) {
-      queueMicrotask(() => done({ status: isGranted ? 'extended' : 'absent' }, sentAt));
+    extend(_attempt: unknown, _ttlMs: number, done: Answered<NodeExtension>) {
+      queueMicrotask(() => done({ status: isGranted ? 'extended' : 'absent' }, sentAt, at));
     },
     mend: () => {},
   }));

@@ -66,9 +66,9 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
       // One node votes ahead of the others, as one does whose clock is ahead: so there is something to write back.
       const others: object[] = [];
       const { vote } = RedisNode.prototype;
-      RedisNode.prototype.vote = function (request, admission, proposal, done) {
+      RedisNode.prototype.vote = function (request, admission, value, done) {
         if (others.length < 2 && !others.includes(this)) others.push(this);
-        vote.call(this, request, admission, others.includes(this) ? proposal - 900_000 : proposal, done);
+        vote.call(this, request, admission, others.includes(this) ? moved(value, -900_000) : value, done);
       };
     },
     nodes: 3,
@@ -94,8 +94,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
       // Processes propose different tokens at the same time, as they do where their clocks differ.
       const aheadUs = ((process.pid % 3) - 1) * 400_000;
       const { vote } = RedisNode.prototype;
-      RedisNode.prototype.vote = function (request, admission, proposal, done) {
-        vote.call(this, request, admission, proposal + aheadUs, done);
+      RedisNode.prototype.vote = function (request, admission, value, done) {
+        vote.call(this, request, admission, moved(value, aheadUs), done);
       };
     },
     nodes: 3,
@@ -341,4 +341,9 @@ ${script.source}`,
 function replaceSource(script: Script, source: string): void {
   script.source = source;
   script.sha = createHash('sha1').update(source).digest('hex');
+}
+
+/** The value of a lock with another token, so many microseconds later. */
+function moved(value: string, us: number): string {
+  return value.slice(0, -16) + String(Number(value.slice(-16)) + us);
 }

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { LIMIT_US, type NodeExtension, type Vote } from '../../lib/stores/redis/node/node-answers.js';
 import { RedisConnection } from '../../lib/stores/redis/client/redis-connection.js';
 import { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
+import { valueText } from '../../lib/stores/redis/node/lock-value.js';
 import { LockKeys } from '../../lib/stores/redis/node/lock-keys.js';
 import { randomOf } from '../support/random.js';
 import { RedisServer } from '../support/redis-server.js';
@@ -91,7 +92,7 @@ async function step(claim: Claim, known: KeyOnNode, kind: number, drawn: number)
       const before = await timeUs();
       const proposal = before + OFFSETS_US[drawn]!;
       const vote = await answerTo<Vote>((done) =>
-        node.vote({ ...claim, hold: EXCLUSIVE, place }, { epoch: EPOCH }, proposal, done),
+        node.vote({ ...claim, hold: EXCLUSIVE, place }, { epoch: EPOCH }, valueText(owner, proposal), done),
       );
       const after = await timeUs();
       // The node says its time where its vote depends on that. Elsewhere it does not matter when it was.

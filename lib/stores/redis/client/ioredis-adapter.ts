@@ -69,6 +69,9 @@ const SHARD_SUBSCRIBER = {
 
 const ONE_SERVER: Route = [0];
 
+/** So many keys and arguments are handed to the client one by one: those of one lock. */
+const MOST_SPREAD = 12;
+
 /**
  * Opens a client; connects to nothing yet.
  * @param clientName the name in `CLIENT LIST` of a client that is made here, unless its options have one
@@ -242,12 +245,13 @@ export class IoredisAdapter implements RedisClient {
 
   #run(call: ScriptCall, bySha: boolean): void {
     const { script, keys, args } = call;
-    // The client flattens a list: spreading hundreds of arguments would cost more than sending them.
-    const values = [...keys, ...args] as unknown as string;
+    const count = keys.length;
     try {
-      const reply = bySha
-        ? this.#client.evalsha(script.sha, keys.length, values)
-        : this.#client.eval(script.source, keys.length, values);
+      let reply: Promise<unknown>;
+      if (!bySha) reply = this.#client.eval(script.source, count, ...keys, ...args);
+      else if (count + args.length <= MOST_SPREAD) reply = this.#client.evalsha(script.sha, count, ...keys, ...args);
+      // The client flattens a list, which costs less than to spread hundreds of arguments.
+      else reply = this.#client.evalsha(script.sha, count, [...keys, ...args] as unknown as string);
       void reply.then(
         (answer) => call.answered(answer),
         (error: unknown) => this.#refused(call, error, bySha),

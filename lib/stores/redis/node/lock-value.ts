@@ -20,6 +20,11 @@ export function tokenText(fencingToken: number): string {
   return String(fencingToken).padStart(16, '0');
 }
 
+/** The value of a lock that nobody waits for. */
+export function valueText(owner: string, fencingToken: number): string {
+  return ownerPart(owner) + tokenText(fencingToken);
+}
+
 /** Reads a value. One that another program wrote is the owner as it is. */
 export function readValue(value: string): LockValue {
   const [, owner, token, flag] = VALUE.exec(value) ?? [];

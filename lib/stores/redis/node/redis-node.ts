@@ -18,7 +18,13 @@ import {
 import { GIVE_AND_TURN, queueEntry, readMessage } from '../scripts/hand-off.js';
 import type { Script } from '../scripts/script.js';
 import { ScriptFault } from '../scripts/script-fault.js';
-import { ScriptRunner, type Reply, type ScriptRunnerListener, type Sending } from '../scripts/script-runner.js';
+import {
+  ScriptRunner,
+  type Reply,
+  type ScriptRunnerListener,
+  type Sending,
+  type Wanted,
+} from '../scripts/script-runner.js';
 import { InFlight } from '../../../core/time/in-flight.js';
 import { leftMs, monotonic } from '../../../core/time/clock.js';
 import { ServerClock } from '../../../core/time/server-clock.js';
@@ -218,28 +224,29 @@ export class RedisNode
   /**
    * Attempts to acquire a lock on one of the nodes of a Redlock.
    * @param admission undefined: the node votes whenever it answers
-   * @param proposal the fencing token that the node is to vote for, if its clock and its counter allow it
+   * @param value of the lock, with the fencing token that the node is to vote for if its clock and its counter allow it
    * @param done as of `acquire`
+   * @param wanted who asks
    * @returns whether it waits to be sent; undefined if it never will be
    */
   vote(
-    { key, owner, ttlMs, place, asker }: AcquireRequest,
+    { key, ttlMs, place }: AcquireRequest,
     admission: Admission | undefined,
-    proposal: number,
+    value: string,
     done: (vote: Vote, sentAt: number) => void,
+    wanted?: Wanted,
   ): Sending | undefined {
     const keys = this.#keys;
     const epoch = admission?.epoch ?? '';
-    const value = ownerPart(owner) + tokenText(proposal);
     if (!place) {
       const names = [keys.admission(key), keys.lock(key), keys.fence(key)];
-      return this.#runner.run(VOTE, names, [epoch, ttlMs, value], this.#voteOf, done, asker);
+      return this.#runner.run(VOTE, names, [epoch, ttlMs, value], this.#voteOf, done, wanted);
     }
     // A process that does not listen cannot be woken.
     const entry = this.isListening(key) ? this.#entry(place) : '';
     const names = [keys.admission(key), keys.lock(key), keys.fence(key), keys.queue(key)];
     const args = [epoch, ttlMs, value, entry, place.isTaken ? 1 : 0];
-    return this.#runner.run(VOTE_OR_QUEUE, names, args, this.#voteOf, done, asker);
+    return this.#runner.run(VOTE_OR_QUEUE, names, args, this.#voteOf, done, wanted);
   }
 
   /** @param longestMs the longest ttl in use, as far as the caller knows */

@@ -69,6 +69,7 @@ export function tallyVotes(
   quorum: number,
   queued: boolean,
 ): Issue | WriteBack | undefined {
+  if (areTooFew(votes, open, quorum)) return undefined;
   const tokens = votes.filter(isGranted).map((vote) => vote.fencingToken);
   if (tokens.length >= quorum) {
     const fencingToken = agreed(tokens, quorum);
@@ -113,6 +114,7 @@ export function tallyExtension(
   open: number,
   quorum: number,
 ): { status: 'extended' } | Exclude<ExtendOutcome, { status: 'extended' }> | undefined {
+  if (areTooFew(answers, open, quorum)) return undefined;
   const count = (status: NodeExtension['status']) => answers.filter((answer) => answer?.status === status).length;
   const extended = count('extended');
   if (extended >= quorum) return { status: 'extended' };
@@ -126,11 +128,18 @@ export function tallyExtension(
 
 /** @returns undefined while the open answers still matter */
 export function tallyRelease(answers: Answers<NodeRelease>, open: number, quorum: number): ReleaseOutcome | undefined {
+  if (areTooFew(answers, open, quorum)) return undefined;
   const released = answers.filter((answer) => answer?.status === 'released').length;
   if (released >= quorum) return { status: 'released' };
   const faults = answers.filter(isFault);
   if (released + faults.length + open < quorum) return { status: 'gone' };
   return open > 0 ? undefined : { status: 'unavailable', causes: faults.map((fault) => fault.error) };
+}
+
+/** Whether nothing can follow from the answers yet: neither a majority agrees, nor is one out of reach. */
+function areTooFew(answers: Answers<unknown>, open: number, quorum: number): boolean {
+  const given = answers.length - open;
+  return given < quorum && given <= answers.length - quorum;
 }
 
 /** The value that at least `quorum` of the nodes gave. */

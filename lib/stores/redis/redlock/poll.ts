@@ -1,17 +1,13 @@
-/** One question to several nodes, and their answers as they come in. */
+/** The answers of several nodes to one question, as they come in. */
 export class Poll<Answer> {
   readonly #answers: (Answer | undefined)[] = [];
   readonly #listeners: ((answer: Answer, node: number) => void)[] = [];
   #open: number;
 
-  /**
-   * @param nodes how many nodes there are
-   * @param ask asks one of them, by its index; has to call `done` once, after it has returned
-   */
-  constructor(nodes: number, ask: (node: number, done: (answer: Answer) => void) => void) {
+  /** @param nodes how many nodes are asked */
+  constructor(nodes: number) {
     this.#open = nodes;
     for (let node = 0; node < nodes; node++) this.#answers.push(undefined);
-    for (let node = 0; node < nodes; node++) ask(node, (answer) => this.#take(node, answer));
   }
 
   /** The answer of each node; undefined while there is none. */
@@ -22,6 +18,15 @@ export class Poll<Answer> {
   /** How many answers are still to come. */
   get open(): number {
     return this.#open;
+  }
+
+  /** Takes the answer of a node, by its index: its only one. */
+  take(node: number, answer: Answer): void {
+    this.#answers[node] = answer;
+    this.#open--;
+    // A listener that is added meanwhile gets this answer from `each`.
+    const { length } = this.#listeners;
+    for (let index = 0; index < length; index++) this.#listeners[index]!(answer, node);
   }
 
   /**
@@ -49,13 +54,5 @@ export class Poll<Answer> {
       if (answer !== undefined) listener(answer, node);
     });
     this.#listeners.push(listener);
-  }
-
-  #take(node: number, answer: Answer): void {
-    this.#answers[node] = answer;
-    this.#open--;
-    // A listener that is added meanwhile gets this answer from `each`.
-    const { length } = this.#listeners;
-    for (let index = 0; index < length; index++) this.#listeners[index]!(answer, node);
   }
 }

@@ -9,6 +9,9 @@ import type { AdmissionCheck } from './admission.js';
 import type { RedlockAttempt, Trace } from './attempt.js';
 import type { Raise } from './decisions.js';
 
+/** Takes the answer of a node, and when it was asked. @param at the index of the node */
+export type Answered<Answer> = (answer: Answer, sentAt: number, at: number) => void;
+
 /** Answers after which the lock stands on the node. */
 const THERE = new Set<string>(['granted', 'extended', 'restored']);
 
@@ -64,30 +67,24 @@ export class RedlockNode implements RedisNodeListener {
     return vote instanceof NodeError ? vote : undefined;
   }
 
-  /** @param done its second argument says when the vote was sent, if it was */
-  acquire(
-    attempt: RedlockAttempt,
-    request: AcquireRequest,
-    proposal: number,
-    done: (vote: Vote, sentAt: number) => void,
-  ): void {
+  /**
+   * @param value of the lock: the owner, and the token that all nodes are asked to vote for
+   * @param done also told when the vote was sent, if it was
+   */
+  acquire(attempt: RedlockAttempt, request: AcquireRequest, value: string, done: Answered<Vote>): void {
     const trace = attempt.trace(this.at);
-    const refused = (fault: Fault) => done(fault, Infinity);
-    const asker = {
-      // A release overtakes a vote that waits in this process: the vote must not run behind it.
-      get isWanted() {
-        return !trace.over && (attempt.fencingToken !== undefined || request.asker?.isWanted !== false);
-      },
-    };
-    const ask = () => {
-      const admitted = this.admission?.vote();
-      if (admitted instanceof NodeError) void Promise.resolve(notAsked(admitted)).then(refused);
-      else {
-        trace.votedOn = this.#generation;
-        trace.vote = this.node.vote({ ...request, asker }, admitted, proposal, this.#noting('takes', trace, done));
-      }
-    };
-    this.#announceThen(attempt, request.ttlMs, ask, refused);
+    if (this.#isAnnounced(request.ttlMs)) this.#vote(trace, request, value, done);
+    else this.#announceThen(trace, request.ttlMs, () => this.#vote(trace, request, value, done), done);
+  }
+
+  #vote(trace: Trace, request: AcquireRequest, value: string, done: Answered<Vote>): void {
+    const admitted = this.admission?.vote();
+    if (admitted instanceof NodeError) {
+      void Promise.resolve(notAsked(admitted)).then((fault) => done(fault, Infinity, this.at));
+      return;
+    }
+    trace.votedOn = this.#generation;
+    trace.vote = this.node.vote(request, admitted, value, this.#noting('takes', trace, done), trace);
   }
 
   /**
@@ -101,10 +98,11 @@ export class RedlockNode implements RedisNodeListener {
   }
 
   /** @param done as of `acquire` */
-  extend(attempt: RedlockAttempt, ttlMs: number, done: (extension: NodeExtension, sentAt: number) => void): void {
-    const request = { grant: attempt, ttlMs };
-    const ask = () => this.node.extend(request, 'keep', this.#noting('keeps', attempt.trace(this.at), done));
-    this.#announceThen(attempt, ttlMs, ask, (fault) => done(fault, Infinity));
+  extend(attempt: RedlockAttempt, ttlMs: number, done: Answered<NodeExtension>): void {
+    const trace = attempt.trace(this.at);
+    const ask = () => this.node.extend({ grant: attempt, ttlMs }, 'keep', this.#noting('keeps', trace, done));
+    if (this.#isAnnounced(ttlMs)) ask();
+    else this.#announceThen(trace, ttlMs, ask, done);
   }
 
   /** Puts the lock back on this node, which has lost it, as its answer to an extension says. Its value needs its token. */
@@ -118,10 +116,10 @@ export class RedlockNode implements RedisNodeListener {
    * Releases at once, and again if a command that was in flight has run after it. Where the attempt is kept, all this keeps the
    * lock for what is left: a vote or a put-back that comes late is one more node that has it.
    */
-  release(attempt: RedlockAttempt, done: (release: NodeRelease) => void): void {
+  release(attempt: RedlockAttempt, done: (release: NodeRelease, at: number) => void): void {
     const trace = attempt.knownTrace(this.at);
     if (!trace) {
-      this.node.release(attempt, attempt, done);
+      this.node.release(attempt, attempt, (release) => done(release, this.at));
       return;
     }
     trace.over = true;
@@ -129,7 +127,7 @@ export class RedlockNode implements RedisNodeListener {
     const isWithdrawn = trace.open === 1 && !trace.mayComeLate && trace.vote?.isWaiting;
     if (!trace.mayBeThere && (trace.open === 0 || isWithdrawn)) {
       if (isWithdrawn) this.#releaseAfterwards(attempt, trace);
-      void Promise.resolve({ status: 'gone' } as const).then(done);
+      void Promise.resolve({ status: 'gone' } as const).then((release) => done(release, this.at));
       return;
     }
     // A command whose script the server does not know is sent a second time, behind the release.
@@ -185,12 +183,12 @@ export class RedlockNode implements RedisNodeListener {
     return this.node.connection.client.generation;
   }
 
-  #release(attempt: RedlockAttempt, trace: Trace, done?: (release: NodeRelease) => void): void {
+  #release(attempt: RedlockAttempt, trace: Trace, done?: (release: NodeRelease, at: number) => void): void {
     trace.open++;
     const released = (release: NodeRelease) => {
       if (release.status !== 'fault') trace.mayBeThere = false;
-      settle(trace);
-      done?.(release);
+      trace.settle();
+      done?.(release, this.at);
     };
     this.node.release(attempt, attempt, released, trace.mayComeLate ? Infinity : undefined);
   }
@@ -202,32 +200,34 @@ export class RedlockNode implements RedisNodeListener {
       if (trace.mayBeThere) this.#release(attempt, trace);
       this.#inFlight.end();
     };
-    if (trace.open === 0) conclude(trace);
+    if (trace.open === 0) trace.conclude();
   }
 
-  /** Announces a ttl that is longer than any before to the node, then asks: by the longest it knows for how long to abstain. */
-  #announceThen(attempt: RedlockAttempt, ttlMs: number, ask: () => void, refused: (fault: Fault) => void): void {
-    if (!this.admission || this.admission.isAnnounced(ttlMs)) {
-      ask();
-      return;
-    }
-    const refuse = (problem: string) => refused(notAsked(nodeError(this.node.name, problem)));
-    void this.admission.announce(ttlMs).then(
+  /** Whether the node knows of a ttl this long: by the longest that it knows of it is told for how long to abstain. */
+  #isAnnounced(ttlMs: number): boolean {
+    return !this.admission || this.admission.isAnnounced(ttlMs);
+  }
+
+  /** Announces a ttl that is longer than any before to the node, then asks. */
+  #announceThen(trace: Trace, ttlMs: number, ask: () => void, refused: Answered<Fault>): void {
+    const refuse = (fault: Fault) => refused(fault, Infinity, this.at);
+    const refuseAs = (problem: string) => refuse(notAsked(nodeError(this.node.name, problem)));
+    void this.admission!.announce(ttlMs).then(
       (fault) => {
-        if (fault) refused(fault);
+        if (fault) refuse(fault);
         // The attempt was given up meanwhile: a lock that is granted now would never be released.
-        else if (attempt.trace(this.at).over) refuse('the attempt ended before it could be asked');
+        else if (trace.over) refuseAs('the attempt ended before it could be asked');
         else ask();
       },
-      (bug: unknown) => refuse(String(bug)),
+      (bug: unknown) => refuseAs(String(bug)),
     );
   }
 
-  /** Wraps the callback of a command that is about to be sent: its answer is noted in the trace first. */
+  /** Makes the callback of a command that is about to be sent: it notes the answer in the trace first. */
   #noting<Answer extends Vote | NodeExtension>(
     command: 'takes' | 'keeps',
     trace: Trace,
-    done?: (answer: Answer, sentAt: number) => void,
+    done?: Answered<Answer>,
   ): (answer: Answer, sentAt: number) => void {
     trace.open++;
     return (answer, sentAt) => {
@@ -236,21 +236,10 @@ export class RedlockNode implements RedisNodeListener {
         trace.mayBeThere = true;
         trace.mayComeLate ||= command === 'takes';
       } else if (answer.wiped !== undefined) this.admission?.revoke(answer.wiped);
-      settle(trace);
-      done?.(answer, sentAt);
+      trace.settle();
+      done?.(answer, sentAt, this.at);
     };
   }
-}
-
-function settle(trace: Trace): void {
-  if (--trace.open === 0) conclude(trace);
-}
-
-function conclude(trace: Trace): void {
-  const { afterwards } = trace;
-  trace.afterwards = undefined;
-  trace.vote = undefined;
-  afterwards?.();
 }
 
 function notAsked(error: NodeError): Fault {

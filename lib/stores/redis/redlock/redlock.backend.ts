@@ -22,6 +22,7 @@ import {
 import type { BackendPing } from '../../../core/backend/report.js';
 import { unreachable } from '../client/advice.js';
 import { probeKey } from '../node/lock-keys.js';
+import { valueText } from '../node/lock-value.js';
 import { noteTtl, type Fault, type NodeExtension, type NodeRelease, type Vote } from '../node/node-answers.js';
 import {
   acknowledged,
@@ -116,26 +117,28 @@ export class RedlockBackend implements LockBackend, WaitQueue {
   #acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void {
     const { place } = request;
     const attempt = new RedlockAttempt(request);
+    attempt.asker = request.asker;
     const queued = place !== undefined && this.isListening(request.key);
-    const proposal = this.#proposals.next(this.#now());
+    const value = valueText(request.owner, this.#proposals.next(this.#now()));
     /** When the first of the granted votes was sent: the lock stands on their nodes for its ttl from then on, at least. */
     let sentAt = Infinity;
-    const votes = this.#poll<Vote>((node, voted, at) =>
-      node.acquire(attempt, request, proposal, (vote, voteSentAt) => {
-        if (vote.status === 'granted') {
-          sentAt = Math.min(sentAt, voteSentAt);
-          const { fencingToken, nodeTimeUs: timeUs } = vote;
-          if (timeUs !== undefined) this.#proposals.learnVote(fencingToken, { node: at, timeUs, askedAt: voteSentAt });
-        } else if (vote.status === 'refused' && vote.wasPassedOver) {
-          // Messages of the other nodes are enough to be woken, so a subscription that broke with this one would not be missed.
-          this.checkListening(request.key);
-        }
-        voted(vote);
-      }),
-    );
+    const votes = new Poll<Vote>(this.#nodes.length);
+    const voted = (vote: Vote, voteSentAt: number, at: number) => {
+      if (vote.status === 'granted') {
+        sentAt = Math.min(sentAt, voteSentAt);
+        const { fencingToken, nodeTimeUs: timeUs } = vote;
+        if (timeUs !== undefined) this.#proposals.learnVote(fencingToken, { node: at, timeUs, askedAt: voteSentAt });
+      } else if (vote.status === 'refused' && vote.wasPassedOver) {
+        // Messages of the other nodes are enough to be woken, so a subscription that broke with this one would not be missed.
+        this.checkListening(request.key);
+      }
+      votes.take(at, vote);
+    };
+    for (const node of this.#nodes) node.acquire(attempt, request, value, voted);
     const conclude = (outcome: Issue) => {
       if (outcome.status === 'issued') {
         attempt.fencingToken = outcome.fencingToken;
+        attempt.asker = undefined;
         if (place) this.#leaveWhereRefused(request.key, place, votes);
         done({ status: 'acquired', grant: attempt, sentAt });
       } else {
@@ -168,12 +171,12 @@ export class RedlockBackend implements LockBackend, WaitQueue {
     const attempt = this.#attemptOf(grant);
     noteTtl(attempt, ttlMs);
     let sentAt = Infinity; // as of votes
-    const extensions = this.#poll<NodeExtension>((node, extended) =>
-      node.extend(attempt, ttlMs, (extension, extensionSentAt) => {
-        if (extension.status === 'extended') sentAt = Math.min(sentAt, extensionSentAt);
-        extended(extension);
-      }),
-    );
+    const extensions = new Poll<NodeExtension>(this.#nodes.length);
+    const extended = (extension: NodeExtension, extensionSentAt: number, at: number) => {
+      if (extension.status === 'extended') sentAt = Math.min(sentAt, extensionSentAt);
+      extensions.take(at, extension);
+    };
+    for (const node of this.#nodes) node.extend(attempt, ttlMs, extended);
     extensions.decide(
       (answers, open) => tallyExtension(answers, open, this.#quorum),
       (outcome) => {
@@ -192,7 +195,9 @@ export class RedlockBackend implements LockBackend, WaitQueue {
   release(grant: Grant, { keepUntil }: Releasing, done: (outcome: ReleaseOutcome) => void): void {
     const attempt = this.#attemptOf(grant);
     attempt.keepUntil = keepUntil;
-    const releases = this.#poll<NodeRelease>((node, released) => node.release(attempt, released));
+    const releases = new Poll<NodeRelease>(this.#nodes.length);
+    const released = (release: NodeRelease, at: number) => releases.take(at, release);
+    for (const node of this.#nodes) node.release(attempt, released);
     releases.decide((answers, open) => tallyRelease(answers, open, this.#quorum), done);
   }
 
@@ -332,18 +337,15 @@ export class RedlockBackend implements LockBackend, WaitQueue {
 
   /** Makes the token known to a majority before it is issued, so that no later holder can get a smaller one. */
   #writeBack(attempt: RedlockAttempt, { fencingToken, to }: WriteBack, votes: Poll<Vote>): Poll<Raise> {
-    return new Poll<Raise>(to.length, (index, raised) => {
-      const asked = to[index]!;
+    const raises = new Poll<Raise>(to.length);
+    to.forEach((asked, at) =>
       this.#nodes[asked]!.raise(attempt, fencingToken, (raise) =>
         votes.each((vote, node) => {
-          if (node === asked) raised(acknowledged(raise, vote, fencingToken));
+          if (node === asked) raises.take(at, acknowledged(raise, vote, fencingToken));
         }),
-      );
-    });
-  }
-
-  #poll<Answer>(ask: (node: RedlockNode, done: (answer: Answer) => void, at: number) => void): Poll<Answer> {
-    return new Poll(this.#nodes.length, (at, done) => ask(this.#nodes[at]!, done, at));
+      ),
+    );
+    return raises;
   }
 
   /** Whether a majority can be asked. */
@@ -355,10 +357,13 @@ export class RedlockBackend implements LockBackend, WaitQueue {
 
   async #connectedQuorum(timeoutMs: number, when?: 'start'): Promise<void> {
     if (this.#hasQuorum) return;
-    const answers = this.#poll<NodeError | 'ready'>((node, done) => {
-      void node.ready(timeoutMs, when).then((error) => done(error ?? 'ready'));
+    await new Promise<void>((resolve) => {
+      let open = this.#nodes.length;
+      const asked = () => {
+        if (--open === 0 || this.#hasQuorum) resolve();
+      };
+      for (const node of this.#nodes) void node.ready(timeoutMs, when).then(asked);
     });
-    await new Promise((resolve) => answers.decide((_, open) => open === 0 || this.#hasQuorum || undefined, resolve));
   }
 
   /** Gives up an attempt on all nodes: no minority, and no late vote, stays behind. */
