@@ -1,13 +1,18 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { CHECK_MS, Checks, type Check } from '../../lib/core/waiting/checks.js';
+import { Pacer, type Paced } from '../../lib/core/time/pacer.js';
+import { CHECK_MS } from '../../lib/core/waiting/bid.js';
 import { openLocks } from '../support/open-locks.js';
 import { queued, untilQueued, untilSubscribers } from '../support/queue.js';
 import { loadScripts, scriptCalls } from '../support/script-calls.js';
 import { proxyTo, redisServer } from '../support/stage.js';
 import { until } from '../support/until.js';
 
-describe('the checks of a service', () => {
+interface Item extends Paced<Item> {
+  name: string;
+}
+
+describe('what comes due in its time', () => {
   beforeEach(() => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
   });
@@ -17,23 +22,34 @@ describe('the checks of a service', () => {
 
   const setUp = () => {
     const due: string[] = [];
-    const checks = new Checks(() => performance.now());
-    const check = (name: string): Check => ({ dueAt: 0, onDue: () => void due.push(name) });
-    return { due, checks, check };
+    const now = () => performance.now();
+    const pacer = new Pacer<Item>({
+      now,
+      atOnce: 500,
+      leewayMs: () => 100,
+      isUrgent: ({ name }) => name === 'urgent',
+      onDue: (item) => {
+        pacer.remove(item);
+        due.push(item.name);
+      },
+    });
+    const itemOf = (name: string): Item => ({ name, dueAt: 0 });
+    const add = (item: Item, periodMs = 1_000) => pacer.add(item, now() + periodMs, periodMs);
+    return { due, pacer, itemOf, add };
   };
 
-  it('come due after their period, together with those that would be due soon after, and with one timer', async () => {
-    const { due, checks, check } = setUp();
+  it('comes due after its period, together with what would be due soon after, and with one timer', async () => {
+    const { due, itemOf, add } = setUp();
     for (const [name, afterMs] of [
       ['first', 0],
       ['soon after', 90],
       ['later', 20],
     ] as const) {
       await vi.advanceTimersByTimeAsync(afterMs);
-      checks.add(check(name));
+      add(itemOf(name));
     }
     expect(vi.getTimerCount()).toBe(1);
-    await vi.advanceTimersByTimeAsync(CHECK_MS - 111);
+    await vi.advanceTimersByTimeAsync(1_000 - 111);
     expect(due).toEqual([]);
     await vi.advanceTimersByTimeAsync(1);
     expect(due).toEqual(['first', 'soon after']);
@@ -42,26 +58,61 @@ describe('the checks of a service', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it('do not come due when they were removed, and later when they were added again', async () => {
-    const { due, checks, check } = setUp();
-    const [removed, again] = [check('removed'), check('added again')];
-    for (const each of [removed, again]) checks.add(each);
+  it('does not come due when it was removed, and later when it was added again', async () => {
+    const { due, pacer, itemOf, add } = setUp();
+    const [removed, again] = [itemOf('removed'), itemOf('added again')];
+    for (const each of [removed, again]) add(each);
     await vi.advanceTimersByTimeAsync(500);
-    removed.list!.remove(removed);
-    checks.add(again);
-    await vi.advanceTimersByTimeAsync(CHECK_MS - 1);
+    pacer.remove(removed);
+    add(again);
+    await vi.advanceTimersByTimeAsync(1_000 - 1);
     expect(due).toEqual([]);
     await vi.advanceTimersByTimeAsync(1);
     expect(due).toEqual(['added again']);
   });
 
-  it('let the event loop go on between some hundred of them and the next', async () => {
-    const { due, checks, check } = setUp();
-    for (let index = 0; index < 2_000; index++) checks.add(check('one'));
-    await vi.advanceTimersByTimeAsync(CHECK_MS);
+  it('lets the event loop go on between some hundred items and the next', async () => {
+    const { due, itemOf, add } = setUp();
+    for (let index = 0; index < 2_000; index++) add(itemOf('one'));
+    await vi.advanceTimersByTimeAsync(1_000);
     expect(due.length).toBeLessThanOrEqual(500);
     await vi.advanceTimersByTimeAsync(20);
     expect(due).toHaveLength(2_000);
+  });
+
+  it('comes first, and at its time, if it is urgent, whatever else is due and has to wait', async () => {
+    const { due, pacer, itemOf, add } = setUp();
+    for (let index = 0; index < 1_000; index++) add(itemOf('one'));
+    pacer.add(itemOf('urgent'), performance.now() + 1_001);
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(due.indexOf('urgent')).toBe(-1);
+    await vi.advanceTimersByTimeAsync(1);
+    expect(due.indexOf('urgent')).toBeGreaterThan(-1);
+  });
+
+  it('comes due at once, and in order, when it is hurried, and not if the one before has removed it', () => {
+    const { due, pacer, itemOf, add } = setUp();
+    const items = ['first', 'second', 'third'].map(itemOf);
+    for (const item of items) add(item);
+    const [, second] = items;
+    const push = due.push.bind(due);
+    due.push = (name) => {
+      if (name === 'first') pacer.remove(second!);
+      return push(name);
+    };
+    pacer.hurry(items);
+    expect([...due]).toEqual(['first', 'third']);
+    expect(pacer.size).toBe(0);
+  });
+
+  it('comes due also out of the order of its period', async () => {
+    const { due, pacer, itemOf } = setUp();
+    const now = performance.now();
+    pacer.add(itemOf('later'), now + 3_000, 3_000);
+    pacer.add(itemOf('earlier'), now + 1_000, 3_000);
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(due).toEqual(['earlier']);
+    pacer.stop();
   });
 });
 

@@ -21,12 +21,12 @@ import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-option
 import { RedisHandOver } from '../../lib/stores/redis/node/node-answers.js';
 import { GRANT_TTL_MS } from '../../lib/stores/redis/scripts/hand-off.js';
 import type { LockService } from '../../lib/core/service/lock.service.js';
-import { CHECK_MS } from '../../lib/core/waiting/checks.js';
+import { CHECK_MS } from '../../lib/core/waiting/bid.js';
 import { ContestedKeys } from '../../lib/core/waiting/contested-keys.js';
 import { Lines } from '../../lib/core/waiting/lines.js';
 import { ALTERNATING, byArrival } from '../../lib/core/waiting/order.js';
 import type { RefusalGate } from '../../lib/core/waiting/refusal-gate.js';
-import { Calls, Closing, Waiter } from '../../lib/core/waiting/waiter.js';
+import { Calls, Closing, Waiter, type WaitRequest } from '../../lib/core/waiting/waiter.js';
 import { InFlight } from '../../lib/core/time/in-flight.js';
 import { validityMs } from '../../lib/core/time/clock.js';
 import { ownerSequence } from '../../lib/core/engine/lock-engine.js';
@@ -122,7 +122,7 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true, order = AL
   const closing = new Closing();
   const gate = { settle: (_, settle) => settle() } as Partial<RefusalGate> as RefusalGate;
   const calls = new Calls(now, leases, new Subject(), inFlight, gate);
-  const acquire = (terms: Partial<AcquireOptions> = {}) => {
+  const acquire = (terms: Partial<WaitRequest> = {}) => {
     const waiter = new Waiter(KEY, { ...TERMS, ...terms }, closing, calls);
     queues.join(waiter);
     const outcome = { lease: undefined as Lease | undefined, error: undefined as unknown };
@@ -166,6 +166,15 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true, order = AL
 /** Lets everything run that waits for no timer. */
 async function settled(): Promise<void> {
   for (let turn = 0; turn < 20; turn++) await undefined;
+}
+
+/** A call has asked that the store keep the lock until then, and has its lock now, or has given up: the store may have it stand so long. */
+function keptUntil(lease: Lease, until: number, isKept = false): void {
+  lease.askUntil(until);
+  lease.beginExtension(lease.ttlMs);
+  lease.answerCame();
+  lease.extended(lease.sentAt);
+  lease.askNoMore(until, isKept);
 }
 
 /** One waits in the queue, in vain so far. */
@@ -563,6 +572,32 @@ describe('the queue of a key', () => {
     expect(log).toEqual([`check ${owner}`, `release ${owner}`, 'ask']);
   });
 
+  it.each<[string, (lease: Lease) => void, Partial<WaitRequest>, Partial<WaitRequest>]>([
+    ['that is to be kept', (lease) => lease.askUntil(performance.now() + 60_000), {}, {}],
+    ['that is kept', (lease) => keptUntil(lease, performance.now() + 60_000, true), {}, {}],
+    [
+      'that may stand for longer, as it was to be kept',
+      (lease) => keptUntil(lease, performance.now() + 60_000),
+      {},
+      {},
+    ],
+    ['whose ttl in the store is not known', (lease) => lease.beginExtension(20_000), {}, { ttlMs: 20_000 }],
+    ['of a call that allows no cohort', () => {}, { cohort: false }, {}],
+    ['to a call that allows no cohort', () => {}, {}, { cohort: false }],
+    ['to a call without a watchdog', () => {}, {}, { watchdog: false }],
+    ['to a call with another ttl', () => {}, {}, { ttlMs: 20_000 }],
+    ['of which a third is over', (lease) => void vi.advanceTimersByTime(lease.ttlMs / 3), {}, {}],
+  ])('passes no lease on %s: it is given back, and asked for again', async (_what, prepare, ofFirst, ofNext) => {
+    const { asks, log, acquire, granted, release } = setUp();
+    const first = acquire(ofFirst);
+    await asks[0]!.answer(granted(2));
+    const next = acquire(ofNext);
+    prepare(first.lease!);
+    await release(first.lease);
+    expect(next.lease).toBeUndefined();
+    expect(log).toEqual(['ask', `release ${asks[0]!.claim.owner}`, 'ask']);
+  });
+
   it('has it checked whether it listens when the lock was granted to it, and nobody had woken it', async () => {
     const woken = await waitingOne();
     await woken.wake(woken.ticket);
@@ -675,11 +710,14 @@ describe('the queue of a key', () => {
       await vi.advanceTimersByTimeAsync(1_000);
       await asks[index]!.answer(OTHERS);
     }
+    await wake(ticket);
+    await vi.advanceTimersByTimeAsync(100); // the store takes its time
+    await asks[5]!.answer(OTHERS);
     await vi.advanceTimersByTimeAsync(300);
     await wake(ticket, 7);
     expect(log.at(-1)).toBe('begin with 7, extend to 30000');
-    expect(call.lease!.remainingMs).toBeLessThanOrEqual(validityMs(GRANT_TTL_MS, 0) - 300);
-    expect(call.lease!.remainingMs).toBeGreaterThan(validityMs(GRANT_TTL_MS, 0) - 320);
+    expect(call.lease!.remainingMs).toBeLessThanOrEqual(validityMs(GRANT_TTL_MS, 0) - 400);
+    expect(call.lease!.remainingMs).toBeGreaterThan(validityMs(GRANT_TTL_MS, 0) - 420);
   });
 
   it.each<[string, Partial<Extract<AcquireOutcome, { status: 'contended' }>>]>([

@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import { loopTurn } from '../../lib/core/time/event-loop.js';
-import { Checks } from '../../lib/core/waiting/checks.js';
+import { Pacer, type Paced } from '../../lib/core/time/pacer.js';
 import { ReleaseRetry } from '../../lib/stores/redis/node/release-retry.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
@@ -93,7 +93,17 @@ it('checks and repeats in the trace of none what serves several calls, by timers
   const done: string[] = [];
   const note = (what: string) => done.push(`${what} in ${request.getStore() ?? 'none'}`);
   let now = 0;
-  const checks = new Checks(() => (now += 1_000)); // due as soon as it is asked
+  interface Check extends Paced<Check> {}
+  const checks = new Pacer<Check>({
+    now: () => (now += 1_000), // due as soon as it is asked
+    atOnce: 1,
+    leewayMs: () => 0,
+    isUrgent: () => false,
+    onDue: (check) => {
+      checks.remove(check);
+      note('check');
+    },
+  });
   const retry = new ReleaseRetry({
     isReady: true,
     giveBack: ({ key }, tried) => {
@@ -103,14 +113,14 @@ it('checks and repeats in the trace of none what serves several calls, by timers
   });
   onTestFinished(() => retry.close());
   request.run('A', () => {
-    checks.add({ dueAt: 0, onDue: () => note('check') });
+    checks.add({ dueAt: 0 }, 1_000, 1_000);
     retry.add({ key: 'release', owner: 'o', standsMs: 60_000 });
   });
   await until(() => done.length === 2, { what: 'a check and a release' });
   expect(done).toEqual(['check in none', 'release in none']);
   await loopTurn(); // it was not confirmed
   request.run('A', () => {
-    checks.hurry([{ dueAt: 0, onDue: () => note('check') }]);
+    checks.hurry([{ dueAt: 0 }]);
     retry.hurry();
   });
   expect(done.slice(2, 4)).toEqual(['check in none', 'release in none']);

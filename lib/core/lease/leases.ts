@@ -6,8 +6,28 @@ import { Labels } from '../keys/labels.js';
 import { checkTtl } from '../options/call-options.js';
 import { setImmediate } from '../time/event-loop.js';
 import { leftMs, monotonic, validityMs } from '../time/clock.js';
+import { Pacer } from '../time/pacer.js';
 import { Lease, type LeaseOwner } from './lease.js';
-import { Watchdog, type WatchdogListener } from './watchdog.js';
+
+/** A lease is first extended after this part of its ttl, so that two more tries fit in before the deadline. */
+const EXTEND_AFTER = 1 / 3;
+/**
+ * By up to this part the first try is earlier, in each process by another: processes whose leases were extended at the same
+ * moment, as after an outage, drift apart. Never later, so that a loss is noticed within a third of the ttl.
+ */
+const JITTER = 1 / 10;
+/** The first try for a lease of which `marginMs` takes a large part, as a part of the rest. */
+const EXTEND_AFTER_AT_MOST = 1 / 2;
+/** The next try after a failed one, as a part of the lease. */
+const RETRY_AFTER = 1 / 10;
+/** Leases that come due within this part of their ttl are extended along. */
+const COALESCE = 1 / 15;
+/** A lease that has been due for this part of it is extended without a pause. */
+const HURRY_AFTER = 1 / 10;
+/** A timer this late, as a part of the lease, says that the process did not run. */
+const STALLED_AFTER = 1 / 10;
+/** How many leases are extended at once. */
+export const EXTENSIONS_AT_ONCE = 300;
 
 /** The needs of all leases of a service. */
 export interface LeasesOptions {
@@ -51,7 +71,7 @@ interface LeaseIdentity {
 }
 
 /** All leases of one service: kept, released, or lost. */
-export class Leases implements LeaseOwner, WatchdogListener {
+export class Leases implements LeaseOwner {
   readonly marginMs: number;
   readonly now: () => number;
   /** Set once, before anything is granted. */
@@ -61,7 +81,10 @@ export class Leases implements LeaseOwner, WatchdogListener {
   onExtension?: (lease: Lease, status: ExtendOutcome['status'], tookMs: number) => void;
   readonly #backend: LockBackend;
   readonly #events: Subject<LockEvent>;
-  readonly #watchdog = new Watchdog(this);
+  /** The watchdog: all leases until they end, each due when it should be extended, or ends. */
+  readonly #watchdog: Pacer<Lease>;
+  /** The same part of the ttl for all leases of this process, so that those of one ttl come due in order. */
+  readonly #extendAfter = EXTEND_AFTER * (1 - JITTER * Math.random());
   /** Leases whose loss was found, and not acted on yet. */
   readonly #found = new Set<Lease>();
   /** Leases that are released once they have ended in the store, too. */
@@ -74,6 +97,13 @@ export class Leases implements LeaseOwner, WatchdogListener {
     this.marginMs = marginMs;
     this.now = now;
     this.#events = events;
+    this.#watchdog = new Pacer<Lease>({
+      now,
+      atOnce: EXTENSIONS_AT_ONCE,
+      leewayMs: (lease) => (lease.kept ? lengthMs(lease) * COALESCE : 0), // one that is not extended ends when it is due
+      isUrgent: (lease, at) => at >= lease.deadline || at - lease.dueAt > lengthMs(lease) * HURRY_AFTER,
+      onDue: (lease) => this.#onDue(lease),
+    });
   }
 
   /** How much it keeps: nothing unless keys are held, or were lost a moment ago. */
@@ -104,15 +134,15 @@ export class Leases implements LeaseOwner, WatchdogListener {
     const lease = new Lease({ grant, fencingToken, ttlMs, sentAt, kept, provisional }, this);
     // Whether a lease that is extended is over by now is seen later: the caller must get to know the lease first.
     if (provisional) this.#extend(lease, extendTo);
-    else this.#watchdog.watch(lease);
+    else this.#watch(lease);
     return lease;
   }
 
   /** Keeps the grant of a lease that was released as that of the next call of this process. */
   pass(lease: Lease, fencingToken: number): Lease {
     const next = lease.passedOn(fencingToken);
-    if (next.isExtending) this.#watchdog.watchExtending(next);
-    else this.#watchdog.watch(next);
+    if (next.isExtending) this.#watchdog.add(next, next.deadline);
+    else this.#watch(next);
     return next;
   }
 
@@ -163,7 +193,7 @@ export class Leases implements LeaseOwner, WatchdogListener {
     if (!isHeld && lease.isAlive) return lease.answered().then(() => this.release(lease));
     if (--lease.handles > 0 || !isHeld) return Promise.resolve(isHeld);
     // In this order and at once: no extension is sent, and no waiter let in, behind the release.
-    this.#watchdog.unwatch(lease);
+    this.#watchdog.remove(lease);
     lease.release();
     const { keepUntil } = lease;
     const heldMs = this.#heldMs(lease);
@@ -194,7 +224,7 @@ export class Leases implements LeaseOwner, WatchdogListener {
   askToEnd(): void {
     this.settle();
     this.#isClosing = true;
-    for (const lease of this.#watchdog.leases) lease.askToEnd();
+    for (const lease of this.#watchdog.items) lease.askToEnd();
   }
 
   /** Waits until nothing is held any more. */
@@ -208,13 +238,13 @@ export class Leases implements LeaseOwner, WatchdogListener {
   /** Reports that the application waits for the locks that are held, for `timeoutMs` at most. */
   announceWait(timeoutMs: number): void {
     this.settle();
-    for (const lease of this.#watchdog.leases)
+    for (const lease of this.#watchdog.items)
       this.#events.next({ type: 'closing', timeoutMs, ...this.identity(lease) });
   }
 
   /** Ends all leases: locks that are still held are lost to the shutdown. */
   end(): void {
-    for (const lease of this.#watchdog.leases) lease.lose('shutdown');
+    for (const lease of this.#watchdog.items) lease.lose('shutdown');
     this.settle();
     for (const [timer, { grant, keepUntil }] of this.#afterwards) {
       clearTimeout(timer);
@@ -231,7 +261,7 @@ export class Leases implements LeaseOwner, WatchdogListener {
   settle(): void {
     for (const lease of this.#found) {
       this.#found.delete(lease);
-      this.#watchdog.unwatch(lease);
+      this.#watchdog.remove(lease);
       const reason = lease.lostReason;
       const heldMs = this.#heldMs(lease);
       if (reason === 'shutdown') this.#backend.release(lease.grant, { keepUntil: lease.keepUntil }, ignore);
@@ -250,12 +280,13 @@ export class Leases implements LeaseOwner, WatchdogListener {
   /** Calls with the label and the key of each lease. */
   eachLabel(call: (label: string, key: string) => void): void {
     this.settle();
-    for (const { key, label = this.labels.of(key) } of this.#watchdog.leases) call(label, key);
+    for (const { key, label = this.labels.of(key) } of this.#watchdog.items) call(label, key);
   }
 
   /** Called by the lease. */
   whyOver(lease: Lease): LockLostReason {
-    return this.#watchdog.whyOver(lease);
+    if (!lease.kept) return 'expired';
+    return this.#watchdog.lateMs > lengthMs(lease) * STALLED_AFTER ? 'stalled' : 'unavailable';
   }
 
   /** Called by the lease: whatever asked it goes on first. */
@@ -264,12 +295,21 @@ export class Leases implements LeaseOwner, WatchdogListener {
     void SOON.then(() => this.settle()); // one for each, so that a listener that throws holds up no other loss
   }
 
-  /** Called by the watchdog. */
-  onDue(lease: Lease): void {
+  /** Watches a lease that was granted or extended. */
+  #watch(lease: Lease): void {
+    const { ttlMs, sentAt, deadline } = lease;
+    const extendAfterMs = Math.min(ttlMs * this.#extendAfter, lengthMs(lease) * EXTEND_AFTER_AT_MOST);
+    // Those that are not extended come due at another time than others of their ttl.
+    if (lease.kept) this.#watchdog.add(lease, sentAt + extendAfterMs, ttlMs);
+    else this.#watchdog.add(lease, deadline, -ttlMs);
+  }
+
+  /** A lease is to be extended, or its deadline has passed. */
+  #onDue(lease: Lease): void {
     const { state } = lease;
     if (state === 'held') this.#extend(lease, lease.ttlMs);
     else if (state === 'unknown') this.#loseUnlessAnswered(lease);
-    else if (!lease.isExtending) this.#watchdog.unwatch(lease);
+    else if (!lease.isExtending) this.#watchdog.remove(lease);
   }
 
   /** @throws LockUnavailableError */
@@ -298,7 +338,7 @@ export class Leases implements LeaseOwner, WatchdogListener {
       done(ENDED);
       return;
     }
-    this.#watchdog.watchExtending(lease);
+    this.#watchdog.add(lease, lease.deadline);
     const since = this.onExtension ? this.now() : 0;
     this.#backend.extend({ grant: lease.grant, ttlMs: Math.max(ttlMs, lease.askedForMs) }, (outcome) => {
       const answered = lease.answerCame();
@@ -312,17 +352,23 @@ export class Leases implements LeaseOwner, WatchdogListener {
   #extended(lease: Lease, outcome: ExtendOutcome): void {
     switch (outcome.status) {
       case 'extended':
-        if (lease.extended(outcome.sentAt)) this.#watchdog.watch(lease);
+        if (lease.extended(outcome.sentAt)) this.#watch(lease);
         break;
       case 'lost':
         lease.lose(lease.isSaidTaken ? 'forced' : outcome.reason);
         break;
       case 'unavailable':
         if (!lease.notExtended(outcome.causes[0])) return;
-        if (lease.isAlive) this.#watchdog.watchFailed(lease); // its loss may have been acted on by what its signal aborted
+        if (lease.isAlive) this.#watchFailed(lease); // its loss may have been acted on by what its signal aborted
         this.#events.next({ type: 'extension-failed', causes: outcome.causes, ...this.identity(lease) });
         break;
     }
+  }
+
+  /** Tries to extend a lease again soon, if it is extended at all. */
+  #watchFailed(lease: Lease): void {
+    const retryAt = lease.kept ? this.now() + lengthMs(lease) * RETRY_AFTER : Infinity;
+    this.#watchdog.add(lease, Math.min(retryAt, lease.deadline));
   }
 
   /** After a pause of this process timers come first: an extension that was answered meanwhile counts. */
@@ -389,6 +435,11 @@ const SOON = Promise.resolve();
 
 /** Ignores the outcome of a release, which the backend retries, or that of an extension. */
 function ignore(): void {}
+
+/** How long a lease is, in milliseconds: from when its command was sent to its deadline. */
+function lengthMs({ sentAt, deadline }: Lease): number {
+  return deadline - sentAt;
+}
 
 function lostBefore({ key, lostReason }: Lease): LockUnavailableError {
   const problem = `the lock was lost again before it could be kept (${lostReason})`;

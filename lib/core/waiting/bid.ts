@@ -8,9 +8,14 @@ import {
   type WaitListener,
 } from '../backend/lock-backend.js';
 import { BackOff } from './back-off.js';
-import { CHECK_MS, type Check, type Checks } from './checks.js';
+import type { Paced, Pacer } from '../time/pacer.js';
 import type { Order } from './order.js';
 
+/**
+ * The period of the checks of a bid, in milliseconds: shorter than a grant that is not confirmed stands, so that no waiter is stuck
+ * for longer than that, whatever message, queue or lock was lost.
+ */
+export const CHECK_MS = 1_000;
 /** A wait until the holder's lease ends must find it ended. */
 const AFTER_EXPIRY_MS = 1;
 
@@ -23,7 +28,8 @@ export interface BidParts extends WaitListener {
   readonly nextOwner: () => string;
   /** By the ticket of its place. */
   readonly byTicket: Map<string, Bid>;
-  readonly checks: Checks;
+  /** Of the bids that wait for a message, and of those that ask for calls which have no timer yet. */
+  readonly checks: Pacer<Bid>;
   /** A bid that waits, or rests, is to ask again; or one that asks has been doing so for `CHECK_MS`. */
   onDue(bid: Bid): void;
 }
@@ -48,10 +54,10 @@ export interface BidTerms {
  * resting ──▶ asking
  * ```
  */
-export class Bid implements Check {
-  list?: { remove(check: Check): void };
-  next?: Check;
-  previous?: Check;
+export class Bid implements Paced<Bid> {
+  list?: { remove(bid: Bid): void };
+  next?: Bid;
+  previous?: Bid;
   dueAt = 0;
   #state: 'asking' | 'queued' | 'resting' = 'asking';
   #attemptedAt = 0;
@@ -123,7 +129,7 @@ export class Bid implements Check {
 
   /** Its attempt was answered. */
   answered(outcome: AcquireOutcome): void {
-    this.list?.remove(this);
+    this.parts.checks.remove(this);
     switch (outcome.status) {
       case 'acquired':
         // The grant came without a message.
@@ -163,13 +169,15 @@ export class Bid implements Check {
    * @param isSplit the vote was split: only the time ends the pause
    */
   wait(pauseMs: number, isSplit: boolean): void {
-    if (pauseMs === Infinity) this.parts.checks.add(this);
+    if (pauseMs === Infinity) this.checkLater();
     else this.#timer = setTimeout(Bid.#pauseIsOver, pauseMs, this);
     this.#state = isSplit ? 'resting' : 'queued';
   }
 
-  onDue(): void {
-    this.parts.onDue(this);
+  /** Has it come due after `CHECK_MS`, unless it begins to ask before, or its attempt is answered. */
+  checkLater(): void {
+    const { checks, now } = this.parts;
+    checks.add(this, now() + CHECK_MS, CHECK_MS);
   }
 
   /** Its turn may have come. @returns whether it waits for that; otherwise it is remembered for the answer in flight */
@@ -193,11 +201,11 @@ export class Bid implements Check {
   #stopWaiting(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    this.list?.remove(this);
+    this.parts.checks.remove(this);
   }
 
   // One function for all, as a closure for each bid is memory that lives as long as it waits.
-  static readonly #pauseIsOver = (bid: Bid): void => bid.onDue();
+  static readonly #pauseIsOver = (bid: Bid): void => bid.parts.onDue(bid);
 
   /** @returns the place as it is asked for now: its time, and whether it was taken, may be others in the next attempt */
   #takePlace(turns: number, firstArrivedAt: number): Place {

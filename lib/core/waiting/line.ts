@@ -7,8 +7,7 @@ import type { InFlight } from '../time/in-flight.js';
 import { leftMs, validityMs } from '../time/clock.js';
 import { setImmediate } from '../time/event-loop.js';
 import { onAbort } from './abort-listener.js';
-import { Bid, type BidParts } from './bid.js';
-import { CHECK_MS } from './checks.js';
+import { Bid, CHECK_MS, type BidParts } from './bid.js';
 import type { Passing } from './order.js';
 import { answeredTooLate, closed, contended, timedOut, type HolderSeen, type Knowledge } from './refusals.js';
 import { timeOf, WaiterList, type Closing, type Waiter } from './waiter.js';
@@ -163,7 +162,7 @@ export class Line {
 
   /** @param givenBack a grant that is given back in the same step, and who is told the outcome */
   #ask(givenBack?: { grant: Grant; released: (outcome: ReleaseOutcome) => void }): void {
-    const { backend, checks, inFlight, now, order } = this.lines;
+    const { backend, inFlight, now, order } = this.lines;
     const first = this.#waiters.first!;
     const bid = (this.#bid ??= new Bid(this.key, this.lines));
     if (this.#seen) this.#seen.askedAt ??= now();
@@ -174,7 +173,7 @@ export class Line {
     const { ttlMs } = first.request;
     const turns = takesPlace ? this.#turns(first) : undefined;
     const request = { ...bid.ask({ ttlMs, turns, firstArrivedAt: first.arrivedAt }), asker: this };
-    if (!first.isLimited) checks.add(bid);
+    if (!first.isLimited) bid.checkLater();
     inFlight.begin();
     const done = (outcome: AcquireOutcome) => {
       const arrivedAt = bid.place?.arrivedAt;

@@ -2,12 +2,17 @@ import type { HandOver, LockBackend, ReleaseOutcome } from '../backend/lock-back
 import type { Lease } from '../lease/lease.js';
 import type { LeaseListener, Leases } from '../lease/leases.js';
 import type { InFlight } from '../time/in-flight.js';
-import type { Bid } from './bid.js';
-import { Checks } from './checks.js';
+import { Pacer } from '../time/pacer.js';
+import { CHECK_MS, type Bid } from './bid.js';
 import { ContestedKeys } from './contested-keys.js';
 import { Line, type LineLimits, type LineParts } from './line.js';
 import type { Order } from './order.js';
 import type { Closing, Waiter } from './waiter.js';
+
+/** What comes due within this part of its period is checked along. */
+const COALESCE = 1 / 10;
+/** How many bids are checked at once. */
+const CHECKS_AT_ONCE = 500;
 
 /** The lines of all keys that calls of this process want or hold. */
 export class Lines implements LineParts, LeaseListener {
@@ -21,8 +26,7 @@ export class Lines implements LineParts, LeaseListener {
   readonly warn: (key: string, message: string) => void;
   readonly nextOwner: () => string;
   readonly byTicket = new Map<string, Bid>();
-  /** Of the bids that wait for a message, and of those that ask for calls which have no timer yet. */
-  readonly checks: Checks;
+  readonly checks: Pacer<Bid>;
   /** Made when a call had to wait: an uncontended call passes by. */
   #contested?: ContestedKeys;
   readonly #lines = new Map<string, Line>();
@@ -38,7 +42,13 @@ export class Lines implements LineParts, LeaseListener {
     this.inFlight = parts.inFlight;
     this.warn = parts.warn;
     this.nextOwner = parts.nextOwner;
-    this.checks = new Checks(parts.now);
+    this.checks = new Pacer<Bid>({
+      now: parts.now,
+      atOnce: CHECKS_AT_ONCE,
+      leewayMs: () => CHECK_MS * COALESCE,
+      isUrgent: () => false,
+      onDue: (bid) => this.onDue(bid),
+    });
   }
 
   /** How much it keeps: nothing unless keys are held or waited for in this process. */
@@ -114,6 +124,7 @@ export class Lines implements LineParts, LeaseListener {
   }
 
   onDue(bid: Bid): void {
+    this.checks.remove(bid);
     this.#lines.get(bid.key)!.onDue();
   }
 
