@@ -74,6 +74,25 @@ describe('a holder whose key was', () => {
     expect((await others.acquire('flushed')).fencingToken).toBeGreaterThan(before.fencingToken + 1);
   });
 
+  it.each([
+    ['deleted', ['DEL']],
+    ['replaced', ['SET', 'a person', 'PX', '300']],
+  ])(
+    'a holder whose key was %s learns of the loss by the release also where that asks for the next call in the same step [G643]',
+    async (what, [command, ...value]) => {
+      const locks = await openLocks({ redis: server.url, cohortPasses: 0 });
+      const lost: LockEvent[] = [];
+      locks.events$.subscribe((event) => event.type === 'lost' && lost.push(event));
+      const key = `${what} before others`;
+      const lock = await locks.acquire(key);
+      const waiting = locks.acquire(key);
+      await server.command(command!, `lock:{${key}}`, ...value);
+      expect(await lock.release()).toBe(false);
+      expect(lost).toMatchObject([{ key, owner: lock.owner, reason: 'expired' }]);
+      expect(await (await waiting).release()).toBe(true);
+    },
+  );
+
   it('a holder whose key was deleted a moment before its work ended learns of the loss by the release [G41]', async () => {
     const locks = await openLocks({ redis: server.url });
     const working = locks.withLock('at-the-end', () => server.command('DEL', 'lock:{at-the-end}'));
