@@ -4,8 +4,7 @@ import type { ExtendOutcome, LockBackend } from '../../lib/core/backend/lock-bac
 import { NodeError, type LockLostReason } from '../../lib/api/errors.js';
 import type { LockEvent } from '../../lib/api/events.js';
 import type { Lease } from '../../lib/core/lease/lease.js';
-import { Leases } from '../../lib/core/lease/leases.js';
-import { EXTENSIONS_AT_ONCE } from '../../lib/core/lease/leases.js';
+import { EXTENSIONS_AT_ONCE, Leases } from '../../lib/core/lease/leases.js';
 import { PAUSE_MS } from '../../lib/core/time/pacer.js';
 import { loopTurn } from '../../lib/core/time/event-loop.js';
 
