@@ -50,16 +50,6 @@ describeBackend('a Redlock of 3 servers', async () => {
   };
 });
 
-describeBackend('a Redlock of 5 servers, one of which is dead', async () => {
-  const servers = await startServers(5);
-  await servers[1]!.kill();
-  return {
-    backend: await connected({ redlock: urls(servers), commandTimeoutMs }),
-    checkLeft: onlyCounters(servers.filter((_, index) => index !== 1)),
-    tearDown: () => stopServers(servers),
-  };
-});
-
 describeBackend('the memory of this process', async () => ({
   backend: await connected({ memory: true }),
 }));

@@ -278,16 +278,6 @@ describe('The doctor', () => {
     expect(advice).toContain('Give its user that right (ACL SETUSER)');
   });
 
-  it('asks for no further right on the nodes of a Redlock, and leaves no key of its own there', async () => {
-    const all = await Promise.all(servers.map((server) => aclUser(server)));
-    const locks = await open({ redlock: all, admission: false });
-    const missing = async () => (await diagnosed(locks)).nodes.map(({ missingRights }) => missingRights);
-    expect(await missing()).toEqual([[], [], []]);
-    expect((await servers[0]!.keys()).filter((key) => key.includes('doctor'))).toEqual([]);
-    await aclUser(servers[1]!, { without: ['+set'] });
-    expect(await missing()).toEqual([[], ['+set'], []]);
-  });
-
   it('names the right to wait for replicas where locks do', async () => {
     const [server] = servers as [RedisServer];
     const redis = await aclUser(server);

@@ -199,21 +199,6 @@ describe('the work of a leader', () => {
     ofB.gate.open();
   });
 
-  it('the work of a leader runs under a handle of its own: to release it resigns nothing, and nested calls take the lock again', async () => {
-    const locks = await open();
-    const leader = locks.leader('outbox');
-    await elected(leader);
-    const released = await locks.ifLeader('outbox', {}, async (lock) => {
-      expect(locks.current()).toBe(lock);
-      expect(lock.fencingToken).toBe(leader.term);
-      await (await locks.acquire('outbox')).release();
-      return lock.release();
-    });
-    expect(released).toBe(true);
-    expect(leader.isLeader).toBe(true);
-    expect(await locks.isLocked('outbox')).toBe(true);
-  });
-
   it('work for leaders is skipped by followers, and by a leader that resigns, except within its work', async () => {
     const [a, b] = await Promise.all([open(), open()]);
     await elected(a.leader('outbox'));
@@ -342,16 +327,5 @@ describe('closing the application', () => {
     await locks.onApplicationShutdown();
     expect(states).toEqual(['campaigning', 'leading', 'ending: closing', 'closed']);
     expect(() => terms[0]!.assertHeld()).toThrow(LockLostError);
-  });
-});
-
-describe('an election in memory', () => {
-  it('an election in memory is won at once, and again after each resignation', async () => {
-    const locks = await openLocks({ memory: true });
-    const leader = locks.leader('outbox');
-    await elected(leader);
-    const { term } = leader;
-    await leader.resign();
-    await until(() => leader.isLeader && leader.term! > term!, { what: 'it leads again' });
   });
 });

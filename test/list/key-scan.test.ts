@@ -53,13 +53,6 @@ it('a search has one command in flight to each server, goes on where that ended,
   expect(most).toBe(1);
 });
 
-it('a search ends at the limit, and is complete only if that on each server is', async () => {
-  const endless: Ask = () => Promise.resolve(page('7', 'a', 'b'));
-  const last: Ask = () => delay(5).then(() => page('0', 'c'));
-  const scan = scanOf({ one: endless, other: last });
-  expect(await scan.run({ ...REQUEST, limit: 1 })).toMatchObject({ isComplete: false, scanned: 2_000 });
-});
-
 it.each<[string, Ask, string]>([
   ['answers nothing', () => Promise.resolve([]), 'unexpected answer to SCAN'],
   ['answers something else', () => Promise.resolve([{ value: 'OK' }]), 'unexpected answer to SCAN'],
@@ -69,20 +62,6 @@ it.each<[string, Ask, string]>([
 ])('a search fails, and names the server, if one of several %s', async (_how, ask, problem) => {
   const scan = scanOf({ one: empty, other: ask });
   expect(await scan.run(REQUEST)).toMatchObject({ status: 'failed', errors: [{ node: 'other', problem }] });
-});
-
-it('a server that is silent is asked once, also if its connection was made for that', async () => {
-  let asked = 0;
-  const silent: Ask = () => new Promise(() => asked++);
-  const connection = {};
-  const scan = scanOf({ one: silent }, ['one'], () => (asked > 0 ? connection : undefined));
-  for (const problem of ['no answer within 50 ms', 'an earlier command is still in flight']) {
-    expect(await scan.run(REQUEST)).toMatchObject({
-      status: 'failed',
-      errors: [{ node: 'one', problem: expect.stringContaining(problem) }],
-    });
-  }
-  expect(asked).toBe(1);
 });
 
 it('a search fails if its connection was made anew on the way, as a cursor is of no use to another server', async () => {

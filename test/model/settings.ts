@@ -2,8 +2,6 @@ import * as decisions from '../../lib/stores/redis/redlock/decisions.js';
 import { SCRIPTS } from './node.js';
 import type { Clocks, Setting } from './redlock.js';
 
-const real = { scripts: SCRIPTS, decisions };
-
 /** How far from its clock a node votes, and for how long it does not vote when it has lost its data. */
 const LIMIT = 4;
 const WAITS = 30;
@@ -31,186 +29,100 @@ const EXTREME = { ...LOSS, proposals: [[AHEAD], [BEHIND]] };
 /** Two votes for one key split so that its write-back meets a node with older data. */
 const SPLIT = { ...LOSS, clocks: ALIKE, proposals: [[0], [1]], fences: [[1, 1, WAITS]], snapshots: true };
 
-const early = { jumps: true } as const;
-
 type Named = Record<string, Setting>;
+type Changed = Omit<Setting, 'scripts' | 'decisions'> & Partial<Setting>;
+
+/** Locks end at any moment; no command of an attempt that is over runs any more. */
+const early = (setting: Changed): Setting => ({ scripts: SCRIPTS, decisions, jumps: true, tidy: true, ...setting });
+/** The same, where attempts come one after the other. */
+const inTurn = (setting: Changed): Setting => early({ ...setting, atOnce: 1 });
+/** No lock ends before the lease of its holder. */
+const intact = (setting: Changed): Setting => early({ ...setting, jumps: false });
 
 /** What has to hold. The names end up in the report. */
 export const SHORT: Named = {
-  '1 after the other, locks end at any moment': { ...real, ...TWO, ...early, atOnce: 1, tidy: true },
-  '1 after the other, locks end at any moment, a node restarts with older data': {
-    ...real,
+  '1 after the other, locks end at any moment': inTurn(TWO),
+  '1 after the other, locks end at any moment, a node restarts with older data': inTurn({
     ...LOSS,
-    ...early,
     proposals: [[1], [0]],
     clocks: ALIKE,
     snapshots: true,
-    atOnce: 1,
-    tidy: true,
-  },
-  '2 at once, locks end at any moment': { ...real, ...TWO, ...early, proposals: [[1], [4]], tidy: true },
-  '2 at once, no lock ends early': { ...real, ...TWO, proposals: [[1], [4]], tidy: true },
+  }),
+  '2 at once, locks end at any moment': early({ ...TWO, proposals: [[1], [4]] }),
+  '2 at once, no lock ends early': intact({ ...TWO, proposals: [[1], [4]] }),
 };
 
 export const LONG: Named = {
-  '1 after the other, beside another key of their counter, locks end at any moment': {
-    ...real,
+  '1 after the other, beside another key of their counter, locks end at any moment': inTurn({
     ...BESIDE,
-    ...early,
     proposals: [[4], [4], [1]],
-    atOnce: 1,
-    tidy: true,
-  },
-  '1 after the other, locks end at any moment, a node loses its data, clocks differ': {
-    ...real,
-    ...LOSS,
-    ...early,
-    atOnce: 1,
-    tidy: true,
-  },
-  '2 at once, beside another key of their counter, locks end at any moment': {
-    ...real,
-    ...BESIDE,
-    ...early,
-    tidy: true,
-  },
-  '2 at once, locks end at any moment, from other counters and proposals': {
-    ...real,
+  }),
+  '1 after the other, locks end at any moment, a node loses its data, clocks differ': inTurn(LOSS),
+  '2 at once, beside another key of their counter, locks end at any moment': early(BESIDE),
+  '2 at once, locks end at any moment, from other counters and proposals': early({
     ...TWO,
-    ...early,
     proposals: [1, 2].map(() => [1, 3, 6]),
     fences: [
       [1, 1, 1],
       [1, 1, 2],
       [1, 2, 3],
     ],
-    tidy: true,
-  },
-  '2 at once, locks end at any moment, commands arrive however late': { ...real, ...TWO, ...early },
-  '2 at once, beside another key of their counter, locks end at any moment, commands arrive however late': {
-    ...real,
+  }),
+  '2 at once, locks end at any moment, commands arrive however late': early({ ...TWO, tidy: false }),
+  '2 at once, beside another key of their counter, locks end at any moment, commands arrive however late': early({
     ...BESIDE,
-    ...early,
-  },
-  '2 at once, locks end at any moment, a vote is lost and asked for again': {
-    ...real,
+    tidy: false,
+  }),
+  '2 at once, locks end at any moment, a vote is lost and asked for again': early({ ...TWO, resends: 1 }),
+  '3 at once, locks end at any moment': early({ ...TWO, attempts: [0, 0, 0], proposals: [1, 2, 3].map(() => [1, 4]) }),
+  '1 after the other, beside another key of their counter, locks end at any moment, from all proposals': inTurn(BESIDE),
+  '2 at once of 2 at each of two keys, locks end at any moment': early({
     ...TWO,
-    ...early,
-    resends: 1,
-    tidy: true,
-  },
-  '3 at once, locks end at any moment': {
-    ...real,
-    ...TWO,
-    ...early,
-    attempts: [0, 0, 0],
-    proposals: [1, 2, 3].map(() => [1, 4]),
-    tidy: true,
-  },
-  '1 after the other, beside another key of their counter, locks end at any moment, from all proposals': {
-    ...real,
-    ...BESIDE,
-    ...early,
-    atOnce: 1,
-    tidy: true,
-  },
-  '2 at once of 2 at each of two keys, locks end at any moment': {
-    ...real,
-    ...TWO,
-    ...early,
     attempts: [0, 0, 1, 1],
     proposals: [1, 2, 3, 4].map(() => [1, 4]),
     atOnce: 2,
-    tidy: true,
-  },
-  '2 at once, beside another key of their counter, no lock ends early': { ...real, ...BESIDE, tidy: true },
-  '2 at once, no lock ends early, commands arrive however late': { ...real, ...TWO },
-  '1 after the other, locks end at any moment, a node restarts with older data or none, clocks differ': {
-    ...real,
+  }),
+  '2 at once, beside another key of their counter, no lock ends early': intact(BESIDE),
+  '2 at once, no lock ends early, commands arrive however late': intact({ ...TWO, tidy: false }),
+  '1 after the other, locks end at any moment, a node restarts with older data or none, clocks differ': inTurn({
     ...LOSS,
-    ...early,
     fences: [NO_COUNTERS, HIGHEST],
     snapshots: true,
-    atOnce: 1,
-    tidy: true,
-  },
-  '1 after the other, the first ahead and the second behind, a node restarts with older data or none, clocks differ': {
-    ...real,
-    ...EXTREME,
-    ...early,
-    fences: [NO_COUNTERS, HIGHEST],
-    snapshots: true,
-    atOnce: 1,
-    tidy: true,
-  },
-  '1 after the other, locks end at any moment, a node restarts with older data or none, one clock is ahead': {
-    ...real,
+  }),
+  '1 after the other, the first ahead and the second behind, a node restarts with older data or none, clocks differ':
+    inTurn({ ...EXTREME, fences: [NO_COUNTERS, HIGHEST], snapshots: true }),
+  '1 after the other, locks end at any moment, a node restarts with older data or none, one clock is ahead': inTurn({
     ...LOSS,
-    ...early,
     clocks: ONE_FAST,
     snapshots: true,
-    atOnce: 1,
-    tidy: true,
-  },
-  '1 after the other, locks end at any moment, a node loses its data, clocks differ, commands arrive however late': {
-    ...real,
-    ...LOSS,
-    ...early,
-    atOnce: 1,
-  },
-  '1 after the other, beside another key, a node restarts with older data or none, clocks differ': {
-    ...real,
+  }),
+  '1 after the other, locks end at any moment, a node loses its data, clocks differ, commands arrive however late':
+    inTurn({ ...LOSS, tidy: false }),
+  '1 after the other, beside another key, a node restarts with older data or none, clocks differ': inTurn({
     ...EXTREME,
-    ...early,
     attempts: [0, 0, 1],
     proposals: [[AHEAD], [BEHIND], [AHEAD]],
     fences: [NO_COUNTERS, HIGHEST],
     snapshots: true,
-    atOnce: 1,
-    tidy: true,
-  },
-  '2 at once, locks end at any moment, a node loses its data, clocks differ': {
-    ...real,
+  }),
+  '2 at once, locks end at any moment, a node loses its data, clocks differ': early(EXTREME),
+  '2 at once, locks end at any moment, a node loses its data': early({ ...LOSS, clocks: ALIKE, proposals: [[0], [1]] }),
+  '2 at once, locks end at any moment, a node restarts with older data or none, clocks differ': early({
     ...EXTREME,
-    ...early,
-    tidy: true,
-  },
-  '2 at once, locks end at any moment, a node loses its data': {
-    ...real,
-    ...LOSS,
-    ...early,
-    clocks: ALIKE,
-    proposals: [[0], [1]],
-    tidy: true,
-  },
-  '2 at once, locks end at any moment, a node restarts with older data or none, clocks differ': {
-    ...real,
-    ...EXTREME,
-    ...early,
     snapshots: true,
-    tidy: true,
-  },
-  '2 at once, locks end at any moment, a node restarts with older data or none, from split votes': {
-    ...real,
-    ...SPLIT,
-    ...early,
-    tidy: true,
-  },
-  '2 at once, no lock ends early, a node loses its data, clocks differ': { ...real, ...EXTREME, tidy: true },
-  '2 at once, no lock ends early, a node loses its data, the first lease is extended': {
-    ...real,
+  }),
+  '2 at once, locks end at any moment, a node restarts with older data or none, from split votes': early(SPLIT),
+  '2 at once, no lock ends early, a node loses its data, clocks differ': intact(EXTREME),
+  '2 at once, no lock ends early, a node loses its data, the first lease is extended': intact({
     ...LOSS,
     clocks: ALIKE,
     proposals: [[1], [0]],
     extensions: 1,
-    tidy: true,
-  },
-  '2 at once, no lock ends early, a node restarts with older data or none, clocks differ': {
-    ...real,
+  }),
+  '2 at once, no lock ends early, a node restarts with older data or none, clocks differ': intact({
     ...EXTREME,
     snapshots: true,
-    tidy: true,
-  },
+  }),
 };
 
 /** Scripts of which the vote or the write-back is wrong. */
@@ -219,7 +131,7 @@ const raising = (raise: Setting['scripts']['raise']) => ({ ...SCRIPTS, raise });
 const deciding = (wrong: Partial<Setting['decisions']>) => ({ ...decisions, ...wrong });
 
 /** Two attempts that propose the same, which is enough for most that is wrong. */
-const EQUAL = { ...real, ...TWO, ...early, proposals: [[1], [1]], tidy: true };
+const EQUAL = early({ ...TWO, proposals: [[1], [1]] });
 
 /** What has to fail. */
 export const MUTANTS: Named = {
@@ -279,83 +191,53 @@ export const MUTANTS: Named = {
       },
     }),
   },
-  'a node that lost its data votes at once': {
-    ...real,
+  'a node that lost its data votes at once': intact({
     ...LOSS,
     proposals: [[1], [0]],
     clocks: ALIKE,
     fences: [HIGHEST],
-    tidy: true,
     unguarded: true,
-  },
-  'a proposal may be ahead of the node without a limit': {
-    ...real,
+  }),
+  'a proposal may be ahead of the node without a limit': inTurn({
     ...LOSS,
-    ...early,
-    atOnce: 1,
-    tidy: true,
     scripts: voting((node, owner, asked) =>
       SCRIPTS.vote(node, owner, { ...asked, clock: Math.max(asked.clock, asked.proposal) }),
     ),
-  },
-  'a proposal may be behind the node without a limit': {
-    ...real,
+  }),
+  'a proposal may be behind the node without a limit': inTurn({
     ...LOSS,
-    ...early,
-    atOnce: 1,
-    tidy: true,
     scripts: voting((node, owner, asked) =>
       SCRIPTS.vote(node, owner, { ...asked, clock: Math.min(asked.clock, asked.proposal) }),
     ),
-  },
-  'counters of older data go on by one': {
-    ...real,
+  }),
+  'counters of older data go on by one': inTurn({
     ...LOSS,
-    ...early,
     proposals: [[BEHIND], [BEHIND]],
     fences: [[1, 1, 1]],
     snapshots: true,
-    atOnce: 1,
-    tidy: true,
     scripts: voting((node, owner, asked) =>
       SCRIPTS.vote(node, owner, { ...asked, proposal: node.fence === undefined ? asked.clock : 0, limit: Infinity }),
     ),
-  },
+  }),
   'lease not checked when the answers have come': { ...EQUAL, jumps: false, unchecked: true },
-  'release without the owner check': {
-    ...real,
+  'release without the owner check': intact({
     ...TWO,
     attempts: [0, 0, 0],
     proposals: [[4], [4], [4]],
-    tidy: true,
     scripts: { ...SCRIPTS, release: (node) => [{ fence: node.fence }, { status: 'released' }] },
-  },
+  }),
 };
 
 /** More of these, which take longer to find. */
 export const LONG_MUTANTS: Named = {
-  'clocks that differ by more than a restarted node waits': {
-    ...real,
+  'clocks that differ by more than a restarted node waits': inTurn({
     ...EXTREME,
-    ...early,
     clocks: { ...SKEWED, ahead: [APART + 2 * LIMIT, APART + 2 * LIMIT, 0] },
     proposals: [[AHEAD + 2 * LIMIT], [BEHIND]],
-    atOnce: 1,
-    tidy: true,
-  },
-  'a restarted node does not wait for twice the limit': {
-    ...real,
+  }),
+  'a restarted node does not wait for twice the limit': inTurn({
     ...EXTREME,
-    ...early,
     clocks: { ...SKEWED, waits: WAITS - 2 * LIMIT },
-    atOnce: 1,
-    tidy: true,
-  },
-  'a write-back counts on a node that has restarted since its vote': {
-    ...real,
-    ...SPLIT,
-    ...early,
-    tidy: true,
-    forgetsConnections: true,
-  },
+  }),
+  'a write-back counts on a node that has restarted since its vote': early({ ...SPLIT, forgetsConnections: true }),
 };

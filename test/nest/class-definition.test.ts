@@ -1,122 +1,181 @@
-import { Locked, LockOptionsError } from 'nest-redis-lock';
-import { of, type Observable } from 'rxjs';
-import { expect, it } from 'vitest';
+import { runInThisContext } from 'node:vm';
+import {
+  Fenced,
+  FencingToken,
+  InjectLockService,
+  LeaderOnly,
+  Locked,
+  LockOptionsError,
+  NotLocked,
+  WhileLeader,
+} from 'nest-redis-lock';
+import { LockedCron } from 'nest-redis-lock/schedule';
+import { Observable, of } from 'rxjs';
+import ts from 'typescript';
+import { describe, expect, it } from 'vitest';
 
-// What does not compile is written with casts here: JavaScript users meet it.
-const loose = (key: string, options?: unknown) => Locked(key, options as object) as MethodDecorator & PropertyDecorator;
+const DECORATORS = { Fenced, FencingToken, InjectLockService, LeaderOnly, Locked, LockedCron, NotLocked, WhileLeader };
+const NAMES = { ...DECORATORS, Observable, of };
 
-it('refuses a method whose type tells that it is synchronous', () => {
-  const define = (): void => {
-    class Sync {
-      @loose('x')
-      name(): string {
-        return 'x';
-      }
-    }
-    new Sync();
-  };
-  expect(define).toThrow('Sync.name is @Locked and must return a Promise or an Observable. Make it async.');
-});
+/** Compiles classes without a look at their types, as SWC, esbuild and `isolatedModules` do. @returns what defines each */
+function compile(classes: string[], experimentalDecorators = true): [source: string, define: () => void][] {
+  const { outputText } = ts.transpileModule(`return [${classes.map((source) => `() => { ${source} }`).join()}];`, {
+    compilerOptions: {
+      target: ts.ScriptTarget.ES2022,
+      module: ts.ModuleKind.ESNext,
+      experimentalDecorators,
+      emitDecoratorMetadata: experimentalDecorators,
+    },
+  });
+  const run = runInThisContext(`(${Object.keys(NAMES).join()}) => {\n${outputText}\n}`) as (
+    ...values: unknown[]
+  ) => (() => void)[];
+  return run(...Object.values(NAMES)).map((define, index) => [classes[index]!, define]);
+}
 
-it('says how to import Observable where only its type was imported', () => {
-  const define = (): void => {
-    class Streaming {
-      run(): Observable<number> {
-        return of(1);
-      }
-    }
-    // What the compiler writes for a type that is not there at run time.
-    Reflect.defineMetadata('design:returntype', Function, Streaming.prototype, 'run');
-    loose('x')(Streaming.prototype, 'run', Object.getOwnPropertyDescriptor(Streaming.prototype, 'run')!);
-  };
-  expect(define).toThrow('If it returns an Observable, import that as a value, not with "import type"');
-});
+function refusalOf(source: string, experimentalDecorators?: boolean): LockOptionsError {
+  const [[, define]] = compile([source], experimentalDecorators) as [[string, () => void]];
+  let refusal: unknown;
+  try {
+    define();
+  } catch (error) {
+    refusal = error;
+  }
+  expect(refusal).toBeInstanceOf(LockOptionsError);
+  return refusal as LockOptionsError;
+}
 
-it('refuses a static method, and leaves nothing behind', () => {
-  const define = (): void => {
-    class Static {
-      @Locked('x')
-      static async run(): Promise<void> {}
-    }
-    new Static();
-  };
-  expect(define).toThrow(
-    '@Locked belongs on a method of a class that Nest makes: Static.run is static: there use LockService instead.',
-  );
-  expect(Reflect.getMetadataKeys(Function)).toEqual([]);
-});
+const NO_PLACE = 'belongs on a method of a class that Nest makes';
 
-it('refuses a class', () => {
-  const define = (): void => {
-    @(loose('x') as unknown as ClassDecorator)
-    class Whole {}
-    new Whole();
-  };
-  expect(define).toThrow(
-    '@Locked belongs on a method of a class that Nest makes: Whole is a class: put it on each of its methods.',
-  );
-});
-
-it('refuses a getter', () => {
-  const define = (): void => {
-    class Getter {
-      @loose('x')
-      get run(): Promise<void> {
-        return Promise.resolve();
-      }
-    }
-    new Getter();
-  };
-  expect(define).toThrow('@Locked belongs on a method of a class that Nest makes: Getter.run is no method.');
-});
-
-it('refuses a property', () => {
-  const define = (): void => {
-    class Property {
-      @loose('x')
-      run = async (): Promise<void> => {};
-    }
-    new Property();
-  };
-  expect(define).toThrow('@Locked belongs on a method of a class that Nest makes: Property.run is no method.');
-});
-
-it('refuses two @Locked on one method', () => {
-  const define = (): void => {
-    class Twice {
-      @Locked('a')
-      @Locked('b')
-      async run(): Promise<void> {}
-    }
-    new Twice();
-  };
-  expect(define).toThrow('Twice.run has two @Locked decorators: take one of the locks with LockService.withLock.');
-});
-
-it.each<[options: unknown, problem: string]>([
-  [null, 'the options must be an object: got null.'],
-  [5_000, 'the options must be an object: got 5000.'],
+it.each([
   [
-    { ttl: 5 },
+    `class Sync { @Locked('x') name(): string { return 'x'; } }`,
+    'Sync.name is @Locked and must return a Promise or an Observable. Make it async.',
+  ],
+  [
+    `class Static { @Locked('x') static async run() {} }`,
+    `@Locked ${NO_PLACE}: Static.run is static: there use LockService instead.`,
+  ],
+  [`@Locked('x') class Whole {}`, `@Locked ${NO_PLACE}: Whole is a class: put it on each of its methods.`],
+  [
+    `class Getter { @Locked('x') get run() { return Promise.resolve(); } }`,
+    `@Locked ${NO_PLACE}: Getter.run is no method.`,
+  ],
+  [`class Property { @Locked('x') run = async () => {}; }`, `@Locked ${NO_PLACE}: Property.run is no method.`],
+  [
+    `class Twice { @Locked('a') @Locked('b') async run() {} }`,
+    'Twice.run has two @Locked decorators: take one of the locks with LockService.withLock.',
+  ],
+  [
+    `class Twice { @LeaderOnly('a') @WhileLeader('b') async run() {} }`,
+    'Twice.run has two of @LeaderOnly and @WhileLeader',
+  ],
+  [`class Static { @LeaderOnly('a') static async run() {} }`, `@LeaderOnly ${NO_PLACE}: Static.run is static`],
+  [`@LeaderOnly('a') class Whole {}`, `@LeaderOnly ${NO_PLACE}: Whole is a class`],
+])('a class is refused when it is defined: %s', (source, problem) => {
+  expect(refusalOf(source).message).toContain(problem);
+});
+
+it('a refusal of a method says how to import Observable where only its type was imported', () => {
+  // The compiler writes Function for a type that is not there at run time.
+  const source = `class Streaming { @Locked('x') run(): Function { return of(1); } }`;
+  expect(refusalOf(source).message).toContain(
+    'If it returns an Observable, import that as a value, not with "import type"',
+  );
+});
+
+it.each<[options: string, problem: string]>([
+  ['null', 'the options must be an object: got null.'],
+  ['5_000', 'the options must be an object: got 5000.'],
+  [
+    '{ ttl: 5 }',
     'There is no option "ttl": expected ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost, holdMs, label, onContended, registration.',
   ],
-  [{ ttlMs: 5 }, 'ttlMs must be a whole number of milliseconds from 20 to 86400000: got 5.'],
-  [{ waitMs: '5' }, 'waitMs must be a whole number of milliseconds from 0 to 2147483647: got "5".'],
-  [{ watchdog: 1 }, 'watchdog must be true or false: got 1.'],
-  [{ reentrant: 'no' }, 'reentrant must be true or false: got "no".'],
-  [{ onLost: 'skip' }, 'onLost must be "reject" or "ignore": got "skip".'],
-  [{ onContended: 'ignore' }, 'onContended must be "throw", "skip" or a function: got "ignore".'],
-  [{ registration: '' }, 'registration must be the name of a registration: got "".'],
-  [{ registration: 5 }, 'registration must be the name of a registration: got 5.'],
-  [{ signal: AbortSignal.abort() }, 'it takes no signal: use LockService.withLock.'],
-])('refuses the options %o', (options, problem) => {
-  const define = (): void => {
-    class Wrong {
-      @loose('x', options)
-      async run(): Promise<void> {}
+  ['{ ttlMs: 5 }', 'ttlMs must be a whole number of milliseconds from 20 to 86400000: got 5.'],
+  [`{ waitMs: '5' }`, 'waitMs must be a whole number of milliseconds from 0 to 2147483647: got "5".'],
+  ['{ watchdog: 1 }', 'watchdog must be true or false: got 1.'],
+  [`{ reentrant: 'no' }`, 'reentrant must be true or false: got "no".'],
+  [`{ onLost: 'skip' }`, 'onLost must be "reject" or "ignore": got "skip".'],
+  [`{ onContended: 'ignore' }`, 'onContended must be "throw", "skip" or a function: got "ignore".'],
+  [`{ registration: '' }`, 'registration must be the name of a registration: got "".'],
+  ['{ signal: AbortSignal.abort() }', 'it takes no signal: use LockService.withLock.'],
+])('@Locked is refused with the options %s', (options, problem) => {
+  const { message } = refusalOf(`class Wrong { @Locked('x', ${options}) async run() {} }`);
+  expect(message).toContain(`@Locked on Wrong.run: ${problem}`);
+});
+
+it.each<[source: string, subject: string]>([
+  [`class Orders { @Locked('x') async pay() {} }`, '@Locked on pay'],
+  [`class Orders { @Locked('x') static async pay() {} }`, '@Locked on pay'],
+  [`class Orders { @Locked('x') async #pay() {} }`, '@Locked on #pay'],
+  [`class Orders { @Locked('x') async [Symbol.iterator]() {} }`, '@Locked on Symbol(Symbol.iterator)'],
+  [`class Orders { @Locked('x') get pay() { return 1; } }`, '@Locked on pay'],
+  [`class Orders { @Locked('x') pay = async () => {}; }`, '@Locked on pay'],
+  [`@Locked('x') class Orders {}`, '@Locked on Orders'],
+  [`class Orders { @Fenced('x:{params.id}') async pay() {} }`, '@Fenced on pay'],
+  [`@Fenced('x:{params.id}') class Orders {}`, '@Fenced on Orders'],
+  [`class Orders { @InjectLockService('billing') locks; }`, '@InjectLockService on locks'],
+])('what is compiled to a standard decorator names the options to compile with: %s [G207]', (source, subject) => {
+  expect(refusalOf(source, false).message).toBe(
+    `${subject} was compiled to a standard decorator, which Nest cannot read. ` +
+      'Set "experimentalDecorators" and "emitDecoratorMetadata" to true in the compilerOptions of tsconfig.json ' +
+      '(in .swcrc: "legacyDecorator" and "decoratorMetadata").',
+  );
+});
+
+const RIGHT: Record<keyof typeof DECORATORS, string> = {
+  Fenced: "@Fenced('stock:{params.sku}')",
+  FencingToken: "@FencingToken('key')",
+  InjectLockService: '@InjectLockService()',
+  LeaderOnly: "@LeaderOnly('key')",
+  Locked: "@Locked('key')",
+  LockedCron: "@LockedCron('0 3 * * *', 'key', { holdMs: 60_000 })",
+  NotLocked: '@NotLocked()',
+  WhileLeader: "@WhileLeader('key')",
+};
+
+describe.each(Object.entries(RIGHT))('@%s', (name, right) => {
+  const places = [
+    `class Orders { @${name} async pay() {} }`,
+    `class Orders { @${name} async [Symbol.iterator]() {} }`,
+    `class Orders { @${name} static async pay() {} }`,
+    `class Orders { @${name} get pay() { return 1; } }`,
+    `class Orders { @${name} pay = async () => {}; }`,
+    `@${name} class Orders {}`,
+  ];
+  const parameters = [`class Orders { async pay(@${name} id) {} }`, `class Orders { constructor(@${name} id) {} }`];
+
+  it('a decorator without parentheses is refused wherever it stands [G550]', () => {
+    for (const [source, define] of compile([...places, ...parameters])) {
+      expect(define, source).toThrow(LockOptionsError);
+      expect(define, source).toThrow(`@${name} was used without parentheses`);
+      expect(define, source).toThrow(`Write ${right}, with parentheses.`);
     }
-    new Wrong();
-  };
-  expect(define).toThrow(LockOptionsError);
-  expect(define).toThrow(`@Locked on Wrong.run: ${problem}`);
+  });
+
+  it('a decorator without parentheses is refused wherever it stands in a standard class, too [G551]', () => {
+    for (const [source, define] of compile(places, false)) {
+      expect(define, source).toThrow(LockOptionsError);
+      expect(define, source).toThrow(`Write ${right}, with parentheses.`);
+    }
+  });
+});
+
+it('the refusal of a decorator without parentheses names the class and the member', () => {
+  expect(refusalOf('class Orders { @Locked async pay() {} }').message).toBe(
+    "@Locked was used without parentheses on Orders.pay, and would do nothing there. Write @Locked('key'), with parentheses.",
+  );
+});
+
+it('what is written with parentheses is taken, also where it looks like what a decorator gets', () => {
+  function classic(): string {
+    return 'key';
+  }
+  for (const key of [() => 'key', (...parts: string[]) => parts.join(), classic, ['a', 'b'], 'pay']) {
+    expect((Locked as (key: unknown, options?: object) => unknown)(key, {})).toBeTypeOf('function');
+    expect((Locked as (key: unknown) => unknown)(key)).toBeTypeOf('function');
+  }
+  expect(LockedCron(new Date(), 'key', { holdMs: 1_000 })).toBeTypeOf('function');
+  expect(InjectLockService('billing')).toBeTypeOf('function');
+  expect(FencingToken()).toBeTypeOf('function');
 });

@@ -1,13 +1,5 @@
 import { Controller, Get, Injectable, Param, type ExecutionContext } from '@nestjs/common';
-import {
-  fromContext,
-  Locked,
-  LockContendedError,
-  LockLostError,
-  LockSelfDeadlockError,
-  LockService,
-  type LockOutcome,
-} from 'nest-redis-lock';
+import { fromContext, Locked, LockContendedError, LockLostError, LockService } from 'nest-redis-lock';
 import { describe, expect, it } from 'vitest';
 import { makeApp, startApp } from '../support/nest-app.js';
 
@@ -52,25 +44,6 @@ class Orders {
   @Locked('outer', { onContended: () => 'swallowed' })
   async outerAnswering(): Promise<string> {
     return this.throwing();
-  }
-
-  @Locked('a')
-  async nested(): Promise<boolean[]> {
-    const inside = await this.inner();
-    return [...inside, this.locks.current().isHeld];
-  }
-
-  @Locked('a')
-  async inner(): Promise<boolean[]> {
-    return [this.locks.current('a').isHeld];
-  }
-
-  @Locked('a', { reentrant: false })
-  async notReentrant(): Promise<void> {}
-
-  @Locked('a')
-  async waitsForItself(): Promise<void> {
-    await this.notReentrant();
   }
 
   @Locked('lost')
@@ -192,36 +165,7 @@ describe('a handler when somebody else holds the lock', () => {
   });
 });
 
-describe('a method that calls another with the same key', () => {
-  it('holds one lock, until the outer one is done', async () => {
-    const { orders: service, acquired, locks } = await orders();
-    expect(await service.nested()).toEqual([true, true]);
-    expect(acquired).toEqual(['a']);
-    expect(await locks.isLocked('a')).toBe(false);
-  });
-
-  it('fails at once if that one is not reentrant', async () => {
-    const { orders: service } = await orders();
-    await expect(service.waitsForItself()).rejects.toBeInstanceOf(LockSelfDeadlockError);
-    await expect(service.notReentrant()).resolves.toBeUndefined();
-  });
-});
-
 describe('a method that loses its lock', () => {
-  it('rejects when it is done, with its result', async () => {
-    const { orders: service } = await orders();
-    const error = await service.loses().catch((reason: unknown) => reason);
-    expect(error).toBeInstanceOf(LockLostError);
-    const outcome: LockOutcome = { status: 'fulfilled', value: 'written' };
-    expect(error).toMatchObject({ key: 'lost', reason: 'forced', status: 503, outcome });
-  });
-
-  it('rejects when it is done, with its error', async () => {
-    const { orders: service } = await orders();
-    const reason = new Error('of the work');
-    await expect(service.loses(reason)).rejects.toMatchObject({ outcome: { status: 'rejected', reason } });
-  });
-
   it('settles as it would have with onLost ignore', async () => {
     const { orders: service } = await orders();
     expect(await service.ignores()).toBe('ignored');

@@ -13,7 +13,7 @@ import { APP_INTERCEPTOR } from '@nestjs/core';
 import { getLockServiceToken, Locked, LockedInterceptor, LockService, RedisLockModule } from 'nest-redis-lock';
 import { concatMap, from, retry, type Observable } from 'rxjs';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { makeApp, startApp } from '../support/nest-app.js';
+import { startApp } from '../support/nest-app.js';
 
 let order: string[];
 beforeEach(() => {
@@ -186,15 +186,6 @@ describe('takes the lock once when it is registered', () => {
     expect([order, acquired]).toEqual([INSIDE, ['order:1']]);
   });
 
-  it('globally with useGlobalInterceptors', async () => {
-    const { url, acquired } = await startApp({ controllers: [LockedLast] }, undefined, (app) =>
-      app.useGlobalInterceptors(app.get(LockedInterceptor)),
-    );
-    await fetch(`${url}/outer/static`);
-    expect(order).toEqual(['controller begins locked', ...INSIDE, 'controller commits locked']);
-    expect(acquired).toEqual(['order:1']);
-  });
-
   it.each([
     ['useClass', { provide: APP_INTERCEPTOR, useClass: LockedInterceptor }],
     ['useExisting', { provide: APP_INTERCEPTOR, useExisting: LockedInterceptor }],
@@ -266,11 +257,6 @@ it('does not spare other locked methods, called by an interceptor inside, their 
   const { url, acquired } = await startApp({ controllers: [Audited] });
   expect(await (await fetch(`${url}/1`)).text()).toBe('1');
   expect(acquired).toEqual(['order:1', 'audit']);
-});
-
-it('can be had from the application that has no locked handler yet', async () => {
-  const { app } = await makeApp({});
-  expect(app.get(LockedInterceptor)).toBeInstanceOf(LockedInterceptor);
 });
 
 it('keeps the lock for a handler that an interceptor inside calls again', async () => {

@@ -5,7 +5,6 @@ import { Cron, ScheduleModule, SchedulerRegistry } from '@nestjs/schedule';
 import {
   LeaderOnly,
   Locked,
-  LockLostError,
   LockOptionsError,
   LockService,
   RedisLockModule,
@@ -86,34 +85,6 @@ describe('@LeaderOnly', () => {
     expect(await locks.isLocked('outbox')).toBe(true);
   });
 
-  it('a call of a method with @LeaderOnly rejects with LockLostError when the lock was lost while the method ran', async () => {
-    const { app, locks } = await makeApp({ providers: [Ticker] });
-    const ticker = app.get(Ticker);
-    ticker.gate = new Gate();
-    await untilElected(locks);
-    const tick = ticker.tick().catch((error: unknown) => error);
-    await locks.forceRelease('outbox');
-    ticker.gate.open();
-    expect(await tick).toBeInstanceOf(LockLostError);
-  });
-
-  it('a method with @LeaderOnly is skipped when work of a lost term calls it, and runs for work of one that resigns', async () => {
-    const { app, locks } = await makeApp({ providers: [Ticker] });
-    const ticker = app.get(Ticker);
-    await untilElected(locks);
-    await locks.ifLeader('outbox', {}, async () => {
-      await locks.leader('outbox').resign();
-      expect(await ticker.tick('of a resigned term')).toContain('of a resigned term in term');
-    });
-    await untilElected(locks);
-    const lost = locks.ifLeader('outbox', {}, async () => {
-      await locks.forceRelease('outbox');
-      expect(await ticker.tick('of a lost term')).toBeUndefined();
-    });
-    await expect(lost).rejects.toBeInstanceOf(LockLostError);
-    expect(ticker.ran).toEqual(['of a resigned term']);
-  });
-
   it('@LeaderOnly works with @Cron, in any order, and keeps the metadata of the method', async () => {
     const Noted = SetMetadata('note', 'kept');
     @Injectable()
@@ -178,23 +149,6 @@ describe('@WhileLeader', () => {
     expect(relay.ended).toBe(1);
     await until(() => relay.terms.length === 2, { what: 'the method is called again' });
     expect(relay.terms[1]!.term).toBeGreaterThan(relay.terms[0]!.term);
-  });
-
-  it('a method with @WhileLeader ends when the application closes, before the lock is handed to another one', async () => {
-    const first = await makeApp({ providers: [Relay] }, { redis: redis.url, commandTimeoutMs: 20_000 });
-    const [relay] = [first.app.get(Relay)];
-    await until(() => relay.terms.length === 1, { what: 'the first is called' });
-    const second = await makeApp({ providers: [Relay] }, { redis: redis.url, commandTimeoutMs: 20_000 });
-    await untilQueued(redis, 'outbox', 1);
-    relay.gate = new Gate();
-    const closing = first.app.close();
-    await until(() => relay.terms[0]!.signal.aborted, { what: 'its signal aborts' });
-    await second.locks.isLocked('outbox');
-    expect(second.app.get(Relay).terms).toEqual([]);
-    relay.gate.open();
-    await closing;
-    expect(relay.ended).toBe(1);
-    await until(() => second.app.get(Relay).terms.length === 1, { what: 'the second is called' });
   });
 
   it('a method with @WhileLeader that throws is logged, the application resigns, and campaigns again after a pause [G321]', async () => {
@@ -318,32 +272,6 @@ describe('a class is not defined', () => {
   ])('a class is not defined with %s', (_, decorator, message) => {
     expect(defining(decorator)).toThrow(LockOptionsError);
     expect(defining(decorator)).toThrow(message);
-  });
-
-  it('a class is not defined with two elections of one method, or one on what is no method', () => {
-    const twice = () => {
-      class Twice {
-        @LeaderOnly('a')
-        @WhileLeader('b')
-        async run(): Promise<void> {}
-      }
-      return Twice;
-    };
-    expect(twice).toThrow('Twice.run has two of @LeaderOnly and @WhileLeader');
-    const static_ = () => {
-      class Static {
-        @LeaderOnly('a')
-        static async run(): Promise<void> {}
-      }
-      return Static;
-    };
-    expect(static_).toThrow('@LeaderOnly belongs on a method of a class that Nest makes: Static.run is static');
-    const whole = () => {
-      @(loose('a') as ClassDecorator)
-      class Whole {}
-      return Whole;
-    };
-    expect(whole).toThrow('@LeaderOnly belongs on a method of a class that Nest makes: Whole is a class');
   });
 });
 

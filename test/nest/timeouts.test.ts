@@ -15,6 +15,7 @@ import { defer, from, map, race, retry, tap, type Observable } from 'rxjs';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { Gate } from '../support/gate.js';
 import { HTTP_ADAPTERS, startApp, type TestApp } from '../support/nest-app.js';
+import { proxyTo, redisServer } from '../support/stage.js';
 import { until } from '../support/until.js';
 
 /** What the handlers and the pipe wait for, whether the pipe was reached, when the time is over, and what the handlers did. */
@@ -206,4 +207,21 @@ describe.each(HTTP_ADAPTERS)('on %s', (_name, makeAdapter) => {
       expect([await test.locks.isLocked('x'), done]).toEqual([false, []]);
     });
   });
+});
+
+it('a handler that is reached while its lock is being given back does not run', async () => {
+  const redis = await redisServer();
+  const proxy = await proxyTo(redis);
+  const test = await startApp({ controllers: [Handlers] }, { redis: proxy.url, commandTimeoutMs: 20_000 });
+  const response = fetch(`${test.url}/timeout-before-handler`);
+  await reached.opened;
+  proxy.hold(); // the release is on its way for as long as this lasts
+  over.open();
+  await new Promise(setImmediate);
+  piped.open();
+  await new Promise(setImmediate);
+  proxy.release();
+  expect((await response).status).toBe(500);
+  expect(done).toEqual([]);
+  expect(await redis.keys('lock:{x}')).toEqual([]);
 });

@@ -20,27 +20,6 @@ describe('The wait for replicas', () => {
   const open = (waitForReplicas: RedisLockSettings['waitForReplicas'], settings: RedisLockSettings = {}) =>
     openLocks({ redis: primary.url, commandTimeoutMs: 10_000, waitForReplicas, ...settings });
 
-  it('is one for all that are acquired at once', async () => {
-    const locks = await open(PATIENTLY);
-    const keys = Array.from({ length: 150 }, () => freshKey());
-    const acquireAll = async () => {
-      primary.cutOff(); // until all are granted, or a slow server would answer the first calls before the last
-      const acquiring = Promise.all(keys.map((key) => locks.acquire(key)));
-      const granted = async () =>
-        (await primary.server.command('EXISTS', ...keys.map((key) => `lock:{${key}}`))) === 150;
-      await until(granted, { what: 'all are granted' });
-      primary.uncut();
-      await acquiring;
-    };
-    // Several script calls bring them, so the wait for the first may have begun before the others are answered.
-    expect(await primary.waits(acquireAll)).toBeLessThanOrEqual(2);
-    for (const key of keys) {
-      const { primary: owner, replica } = await primary.owners(key);
-      expect(replica).toBe(owner);
-      expect(owner).not.toBeNull();
-    }
-  });
-
   it('is one for all that come while another is open', async () => {
     const locks = await open(PATIENTLY);
     const keys = Array.from({ length: 20 }, () => freshKey());
@@ -72,16 +51,6 @@ describe('The wait for replicas', () => {
     expect(await others.tryAcquire(key)).toBeNull();
     await primary.letIn();
     expect(await attempt).toMatchObject({ isHeld: true });
-  });
-
-  it('costs one who is refused nothing', async () => {
-    const [holder, other] = [await open(undefined), await open(PATIENTLY)];
-    const key = freshKey();
-    await holder.acquire(key);
-    await other.withLock(freshKey(), () => {}); // connected, and the script is known
-    await primary.server.resetCalls();
-    expect(await other.tryAcquire(key)).toBeNull();
-    expect(await primary.server.calls()).toMatchObject({ evalsha: 1 });
   });
 
   it('is one for all holders in turn of a process: the tokens of all are with the replica before the first begins', async () => {
@@ -147,18 +116,6 @@ describe('The wait for replicas', () => {
     primary.cutOff();
     await until(() => signal.aborted, { what: 'the lock is lost' });
     expect(signal.reason).toMatchObject({ code: 'LOCK_LOST', reason: 'unavailable' });
-  });
-
-  it('keeps a lock whose extensions the replica gets', async () => {
-    const locks = await open({ count: 1, timeoutMs: 1_500 }, { ttlMs: 4_500 });
-    const lock = await until(() => locks.tryAcquire(freshKey()).catch(() => null), {
-      what: 'it is acknowledged in time',
-    });
-    const latest = async () => Number(await primary.replica.command('PEXPIRETIME', `lock:{${lock.key}}`));
-    const before = await latest();
-    await until(async () => (await latest()) > before, { what: 'the replica has an extension' });
-    expect(lock.isHeld).toBe(true);
-    expect(await lock.release()).toBe(true);
   });
 
   it('is in vain for twice its time at most when others wait in vain', async () => {

@@ -1,7 +1,5 @@
 import { fencingHeaders } from 'nest-redis-lock';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Figures } from '../../sample-app/demonstration/demonstration.js';
-import { problemsOf } from '../../sample-app/demonstration/verdict.js';
 import { Warehouse } from '../../sample-app/demonstration/warehouse/warehouse.js';
 
 let warehouse: Warehouse;
@@ -51,36 +49,5 @@ describe('the warehouse of the sample', () => {
       { boxes: { tea: 1 }, by: 1 },
       { boxes: { tea: 1 }, by: 4 },
     ]);
-  });
-});
-
-describe('the verdict on a paused holder', () => {
-  const rush = { buyers: 3, stock: 1, soldOut: 2, errors: 0, medianWaitMs: 1, longestWaitMs: 1, left: 0 };
-  const fenced = { lateWriteRefused: true, boxes: 17, boxesExpected: 17 };
-  const pause = { ...fenced, paused: 'shop 3', successor: 'shop 2', answeredStatus: 503 };
-  const figures = (changed: object): Figures => ({
-    locks: 'redis',
-    instances: 3,
-    unlocked: { ...rush, sold: 3, oversold: 2 },
-    locked: { ...rush, sold: 1, oversold: 0 },
-    nights: { nights: 3, ticks: 9, ran: 3, skipped: 6 },
-    crash: {
-      ...fenced,
-      killed: 'shop 1',
-      successor: 'shop 2',
-      ttlMs: 2_000,
-      leaseLeftMs: 1_900,
-      replacedAfterMs: 1_910,
-      pause: { ...pause, ...changed },
-    },
-  });
-
-  it.each<[change: object, problems: string[]]>([
-    [{}, []],
-    [{ lateWriteRefused: false }, ['paused holder was not refused']],
-    [{ answeredStatus: 201 }, ['answered 201 to its caller']],
-    [{ boxes: 15 }, ['15 boxes instead of 17']],
-  ])('finds of %j: %j', (change, problems) => {
-    expect(problemsOf(figures(change))).toEqual(problems.map((problem) => expect.stringContaining(problem)));
   });
 });

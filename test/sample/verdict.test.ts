@@ -19,8 +19,19 @@ const GOOD: Figures = {
     lateWriteRefused: true,
     boxes: 21,
     boxesExpected: 21,
+    pause: {
+      paused: 'shop 3',
+      successor: 'shop 2',
+      lateWriteRefused: true,
+      answeredStatus: 503,
+      boxes: 17,
+      boxesExpected: 17,
+    },
   },
 };
+const paused = (change: Partial<typeof GOOD.crash.pause>) => ({
+  crash: { ...GOOD.crash, pause: { ...GOOD.crash.pause!, ...change } },
+});
 
 it('finds no problem in figures that hold', () => {
   expect(problemsOf(GOOD)).toEqual([]);
@@ -37,6 +48,9 @@ it.each<[what: string, change: Partial<Figures>, problem: string]>([
   ['the dead holder was replaced late', { crash: { ...GOOD.crash, replacedAfterMs: 10_001 } }, 'after 10001 ms'],
   ['a live lease was taken over', { crash: { ...GOOD.crash, replacedAfterMs: 1_800 } }, 'still ran for 1900 ms'],
   ['a late write was accepted', { crash: { ...GOOD.crash, lateWriteRefused: false } }, 'was not refused'],
+  ['a paused holder was accepted', paused({ lateWriteRefused: false }), 'paused holder was not refused'],
+  ['a paused holder answered as if it held its lock', paused({ answeredStatus: 201 }), 'answered 201 to its caller'],
+  ['a paused holder overwrote a delivery', paused({ boxes: 15 }), '15 boxes instead of 17'],
   ['a delivery was overwritten', { crash: { ...GOOD.crash, boxes: 15 } }, '15 boxes instead of 21'],
 ])('finds a problem when %s', (_what, change, problem) => {
   expect(problemsOf({ ...GOOD, ...change })).toEqual([expect.stringContaining(problem)]);
