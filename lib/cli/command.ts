@@ -4,8 +4,10 @@ import type { Terminal } from './terminal.js';
 
 /** A call of a command. */
 export interface Call extends Pick<CommandLine, 'options' | 'rest'> {
-  /** Its arguments: as many as the command takes. */
-  args: string[];
+  /** The key of a command that takes one. */
+  key: string;
+  /** The pattern of `ls`. */
+  pattern?: string;
   servers: Servers;
   /** First part of every key in Redis. */
   keyPrefix?: string;
@@ -28,3 +30,23 @@ export const LIMITS: Limits = { connectMs: 5_000, graceMs: 5_000, watchMs: 2_000
 
 /** Does what a command is for. @returns the code to exit with */
 export type Action = (call: Call) => Promise<number>;
+
+/** What a command exits with. Those above 60 are of sysexits.h. */
+export const EXIT = {
+  ok: 0,
+  /** The answer is no: the lock is free, the doctor found errors, nothing was done. */
+  no: 1,
+  /** The doctor found warnings, with `--strict`. */
+  warnings: 2,
+  usage: 64,
+  /** The servers cannot be reached or used. */
+  unavailable: 69,
+  /** A fault of this program. */
+  fault: 70,
+  /** Another holder kept the lock for as long as was waited. */
+  busy: 75,
+  /** The lock was lost while the command ran. */
+  lost: 76,
+  cannotRun: 126,
+  notFound: 127,
+} as const;

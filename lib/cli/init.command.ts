@@ -1,10 +1,9 @@
 import { quoted } from '../api/printable.js';
 import { openNewRedlock } from '../compose/open-redis.js';
 import type { InitialisationProblem } from '../stores/redis/redlock/initialisation.js';
-import type { Action } from './command.js';
+import { EXIT, type Action } from './command.js';
 import { UsageError } from './command-line.js';
-import { confirmed } from './confirm.js';
-import { EXIT } from './exit-codes.js';
+import { confirmed } from './terminal.js';
 import { whole, wrap } from './text.js';
 
 /** Lets the nodes of a new Redlock vote at once, on an operator's word. */

@@ -2,45 +2,40 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describeHolder } from '../api/holder.js';
 import type { LockInfo, LockList } from '../api/lock.js';
 import { printable } from '../api/printable.js';
-import type { Action, Call } from './command.js';
+import { EXIT, type Action, type Call } from './command.js';
 import { countOf } from './command-line.js';
-import { EXIT } from './exit-codes.js';
 import { withoutOwn } from './inspect.command.js';
-import { openToLook } from './open.js';
+import { TO_LOOK, withLocks } from './open.js';
 import { duration, json, table, whole } from './text.js';
 
 /** How long the servers are searched, in milliseconds: a person can wait for longer than a request. */
 const BUDGET_MS = 10_000;
+const STOPPING = ['SIGINT', 'SIGTERM'] as const;
 const CLEAR_SCREEN = '\u001b[2J\u001b[H';
 
 const HEADER = ['KEY', 'HOLDER', 'DIGEST', 'HELD', 'LEFT', 'WAITING'];
 
 /** Lists the locks that are held. */
-export const list: Action = async (call) => {
-  const {
-    args: [match],
-    options,
-    terminal,
-    limits,
-  } = call;
+export const list: Action = (call) => {
+  const { pattern: match, options, terminal, limits } = call;
   const limit = countOf('limit', options.limit);
-  const stopped = new AbortController();
-  const stop = () => stopped.abort();
-  const locks = await openToLook(call);
-  if (options.watch) for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, stop);
-  try {
-    for (;;) {
-      const found = await locks.list({ match, limit, budgetMs: BUDGET_MS });
-      if (options.watch && terminal.columns !== undefined && !options.json) terminal.print(CLEAR_SCREEN);
-      show(found, call);
-      if (!options.watch) return EXIT.ok;
-      await sleep(limits.watchMs, undefined, { signal: stopped.signal }).catch(() => {});
-      if (stopped.signal.aborted) return EXIT.ok;
+  return withLocks(call, TO_LOOK, async (locks) => {
+    const stopped = new AbortController();
+    const stop = () => stopped.abort();
+    if (options.watch) for (const signal of STOPPING) process.once(signal, stop);
+    try {
+      for (;;) {
+        const found = await locks.list({ match, limit, budgetMs: BUDGET_MS });
+        if (options.watch && terminal.columns !== undefined && !options.json) terminal.print(CLEAR_SCREEN);
+        show(found, call);
+        if (!options.watch) return EXIT.ok;
+        await sleep(limits.watchMs, undefined, { signal: stopped.signal }).catch(() => {});
+        if (stopped.signal.aborted) return EXIT.ok;
+      }
+    } finally {
+      for (const signal of STOPPING) process.off(signal, stop);
     }
-  } finally {
-    for (const signal of ['SIGINT', 'SIGTERM']) process.off(signal, stop);
-    await locks.close();
-  }
+  });
 };
 
 function show({ locks, complete, scanned }: LockList, { options, terminal }: Call): void {

@@ -1,10 +1,9 @@
 import { LockContendedError, LockKeyError, LockOptionsError, LockUnavailableError } from '../api/errors.js';
 import { VERSION } from '../api/version.js';
 import { checkKey } from '../core/keys/key.js';
-import { LIMITS, type Action, type Call, type Limits } from './command.js';
+import { EXIT, LIMITS, type Action, type Call, type Limits } from './command.js';
 import { readCommandLine, UsageError, type CommandLine, type OptionName } from './command-line.js';
 import { doctor } from './doctor.command.js';
-import { EXIT } from './exit-codes.js';
 import { init } from './init.command.js';
 import { inspect } from './inspect.command.js';
 import { list } from './list.command.js';
@@ -196,7 +195,8 @@ async function execute(line: CommandLine, surroundings: Pick<Call, 'env' | 'term
     );
   if (takes === 'a key') checkKey(args[0]);
   return action({
-    args,
+    key: args[0] ?? '',
+    pattern: args[0],
     rest,
     options: line.options,
     servers: serversOf(line, env),

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import { EXIT } from './exit-codes.js';
+import { EXIT } from './command.js';
 import { main } from './main.js';
 import { ownTerminal } from './terminal.js';
 

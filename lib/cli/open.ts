@@ -6,11 +6,27 @@ import { NEEDS_PASSWORD } from '../stores/redis/client/advice.js';
 import type { Call } from './command.js';
 import { whole } from './text.js';
 
-/** Opens the locks on the servers of a call. @throws LockUnavailableError when they cannot be reached */
-export async function openOn(
-  { servers, keyPrefix, terminal, limits }: Call,
+/** For commands that grant no lock: without admission, as to ask a node whether it votes writes to it. */
+export const TO_LOOK: RedisLockSettings = { admission: false, commandTimeoutMs: 5_000 };
+
+/**
+ * Does the work of a command with the locks on its servers.
+ * @throws LockUnavailableError when they cannot be reached
+ */
+export async function withLocks(
+  call: Call,
   settings: RedisLockSettings,
-): Promise<LockService> {
+  work: (locks: LockService) => Promise<number>,
+): Promise<number> {
+  const locks = await open(call, settings);
+  try {
+    return await work(locks);
+  } finally {
+    await locks.close();
+  }
+}
+
+async function open({ servers, keyPrefix, terminal, limits }: Call, settings: RedisLockSettings): Promise<LockService> {
   try {
     const connectTimeoutMs = limits.connectMs;
     const { service, notices } = await openLocks({ ...servers, keyPrefix, connectTimeoutMs, ...settings });
@@ -25,12 +41,4 @@ export async function openOn(
       : '';
     throw new LockUnavailableError(`The servers cannot be used: ${nodes}.${advice}`, undefined, error.causes);
   }
-}
-
-/** The same for commands that grant no lock: without admission, as to ask a node whether it votes writes to it. */
-export function openToLook(
-  call: Call,
-  settings: RedisLockSettings = { commandTimeoutMs: 5_000 },
-): Promise<LockService> {
-  return openOn(call, { admission: false, ...settings });
 }

@@ -1,18 +1,14 @@
-import type { Action } from './command.js';
+import { EXIT, type Action } from './command.js';
 import { UsageError } from './command-line.js';
-import { confirmed } from './confirm.js';
-import { EXIT } from './exit-codes.js';
-import { linesOf } from './inspect.command.js';
-import { openToLook } from './open.js';
+import { textOf } from './inspect.command.js';
+import { TO_LOOK, withLocks } from './open.js';
+import { confirmed } from './terminal.js';
 import { whole, wrap } from './text.js';
 
 /** Takes a lock from its holder. */
 export const release: Action = async (call) => {
-  const {
-    args: [key = ''],
-    options: { owner, force = false, yes = false },
-    terminal,
-  } = call;
+  const { key, options, terminal } = call;
+  const { owner, force = false, yes = false } = options;
   if (owner !== undefined && force) {
     throw new UsageError(
       'release takes --owner or --force, not both: --owner takes the lock from that holder only, --force from any.',
@@ -21,8 +17,7 @@ export const release: Action = async (call) => {
   if (owner === undefined && !force) {
     throw new UsageError('release needs --owner DIGEST, as inspect shows it, or --force, which takes it from anybody.');
   }
-  const locks = await openToLook(call);
-  try {
+  return withLocks(call, TO_LOOK, async (locks) => {
     let from = owner;
     if (!yes) {
       const info = await locks.inspect(key);
@@ -30,7 +25,7 @@ export const release: Action = async (call) => {
         terminal.complain(`${whole(key)} is ${info ? 'held by another owner' : 'free'}: nothing to release.`);
         return EXIT.no;
       }
-      for (const line of linesOf(info)) terminal.complain(wrap(line, terminal.columns));
+      terminal.complain(wrap(textOf(info), terminal.columns));
       const question = 'Its work may still run, and another call can get the lock at once. Take it from this holder?';
       if (!(await confirmed(terminal, question))) return EXIT.no;
       from = info.digest; // not from one that came while the question was read
@@ -39,7 +34,5 @@ export const release: Action = async (call) => {
     if (wasHeld) terminal.print(`${whole(key)} was released`);
     else terminal.complain(`${whole(key)} was not held${from === undefined ? '' : ' by that owner'}.`);
     return wasHeld ? EXIT.ok : EXIT.no;
-  } finally {
-    await locks.close();
-  }
+  });
 };

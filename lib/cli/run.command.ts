@@ -3,10 +3,9 @@ import { constants } from 'node:os';
 import { LockContendedError, LockLostError } from '../api/errors.js';
 import { describeHolder } from '../api/holder.js';
 import type { Lock } from '../api/lock.js';
-import type { Action, Call } from './command.js';
+import { EXIT, type Action, type Call } from './command.js';
 import { durationOf, UsageError } from './command-line.js';
-import { EXIT } from './exit-codes.js';
-import { openOn } from './open.js';
+import { withLocks } from './open.js';
 import { withoutCredentials } from './servers.js';
 import { whole } from './text.js';
 
@@ -24,24 +23,16 @@ class Interrupted extends Error {
 
 /** Runs a command under a lock. */
 export const run: Action = async (call) => {
-  const {
-    args: [key = ''],
-    options,
-    rest,
-    terminal,
-  } = call;
+  const { key, options, rest, terminal } = call;
   if (rest.length === 0) throw new UsageError('run needs a command: run <key> -- <command> [arguments]');
   const waitMs = durationOf('wait', options.wait);
   const ttlMs = durationOf('ttl', options.ttl);
   const holdMs = durationOf('hold', options.hold);
   const command = new Command(call);
   try {
-    const locks = await openOn(call, { ttlMs });
-    try {
-      return await locks.withLock(key, { waitMs, holdMs, signal: command.interrupted }, (lock) => command.run(lock));
-    } finally {
-      await locks.close();
-    }
+    return await withLocks(call, { ttlMs }, (locks) =>
+      locks.withLock(key, { waitMs, holdMs, signal: command.interrupted }, (lock) => command.run(lock)),
+    );
   } catch (error) {
     if (error instanceof Interrupted) return codeOf(error.signal);
     // The messages of these are for applications.

@@ -1,4 +1,6 @@
 import { createInterface } from 'node:readline';
+import { UsageError } from './command-line.js';
+import { wrap } from './text.js';
 
 /** The way of a command to its user. */
 export interface Terminal {
@@ -32,4 +34,16 @@ export function ownTerminal(): Terminal {
         });
       }),
   };
+}
+
+/**
+ * Asks a person for a yes; anything else is a no.
+ * @throws UsageError where nobody can be asked
+ */
+export async function confirmed(terminal: Terminal, question: string): Promise<boolean> {
+  if (!terminal.canAsk) throw new UsageError('There is no terminal to ask for confirmation on: add --yes.');
+  const answer = await terminal.ask(`${wrap(question, terminal.columns)} [y/N] `);
+  if (/^y(es)?$/i.test(answer.trim())) return true;
+  terminal.complain('Nothing was done.');
+  return false;
 }

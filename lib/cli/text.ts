@@ -37,8 +37,15 @@ function widthOf(text: string): number {
   return width;
 }
 
-/** Breaks a line at spaces, with the rest indented below its beginning. A word that is too long stays whole. */
-export function wrap(line: string, columns = Infinity): string {
+/** Breaks each line at spaces, with the rest indented below its beginning. A word that is too long stays whole. */
+export function wrap(text: string, columns = Infinity): string {
+  return text
+    .split('\n')
+    .map((line) => wrapLine(line, columns))
+    .join('\n');
+}
+
+function wrapLine(line: string, columns: number): string {
   const [indent] = /^ */.exec(line)!;
   const lines: string[] = [];
   let current = indent;

@@ -22,7 +22,8 @@ export class LockMeters {
   readonly #releaseFailures;
   /** The labels that were seen: what is counted by label has a series from then on. */
   readonly #labels = new Set<string>();
-  readonly #stop: () => void;
+  /** Ends what the meter calls. */
+  readonly close: () => void;
 
   constructor(meter: Meter, locks: ObservedLocks) {
     this.#of = { 'nest_redis_lock.registration': locks.registration };
@@ -35,33 +36,26 @@ export class LockMeters {
     this.#acquires = histogram('acquire.duration', 'How long calls took to acquire a lock, or to give up.', ACQUIRE);
     this.#holds = histogram('hold.duration', 'How long locks were held.', HOLD);
     this.#extensions = histogram('extension.duration', 'How long extensions of leases took.', EXTENSION);
-    this.#losses = meter.createCounter('nest_redis_lock.losses', {
-      description: 'Locks that were lost while they were held.',
-      unit: '{loss}',
-    });
-    this.#releaseFailures = meter.createCounter('nest_redis_lock.release.failures', {
-      description: 'Releases that were not confirmed, and are repeated.',
-      unit: '{failure}',
-    });
+    const counter = (name: string, description: string, unit: string) =>
+      meter.createCounter(`nest_redis_lock.${name}`, { description, unit });
+    this.#losses = counter('losses', 'Locks that were lost while they were held.', '{loss}');
+    this.#releaseFailures = counter(
+      'release.failures',
+      'Releases that were not confirmed, and are repeated.',
+      '{failure}',
+    );
     this.#releaseFailures.add(0, this.#of);
-    const held = meter.createObservableUpDownCounter('nest_redis_lock.held.count', {
-      description: 'Locks that this process holds.',
-      unit: '{lock}',
-    });
-    const pending = meter.createObservableUpDownCounter('nest_redis_lock.pending_requests', {
-      description: 'Calls of this process that wait for a lock.',
-      unit: '{request}',
-    });
-    const nodes = meter.createObservableUpDownCounter('nest_redis_lock.node.count', {
-      description: 'Servers that keep the locks.',
-      unit: '{node}',
-    });
+    const gauge = (name: string, description: string, unit: string) =>
+      meter.createObservableUpDownCounter(`nest_redis_lock.${name}`, { description, unit });
+    const held = gauge('held.count', 'Locks that this process holds.', '{lock}');
+    const pending = gauge('pending_requests', 'Calls of this process that wait for a lock.', '{request}');
+    const nodes = gauge('node.count', 'Servers that keep the locks.', '{node}');
     const count: BatchObservableCallback = (result) => {
       const stats = new Map(locks.stats().map((each) => [each.label, each]));
       for (const label of stats.keys()) this.#see(label);
       for (const label of this.#labels) {
         const { held: heldNow = 0, waiting = 0 } = stats.get(label) ?? {};
-        const attributes = { ...this.#of, 'nest_redis_lock.label': label };
+        const attributes = this.#ofLabel(label);
         result.observe(held, heldNow, attributes);
         result.observe(pending, waiting, attributes);
       }
@@ -73,7 +67,7 @@ export class LockMeters {
     };
     meter.addBatchObservableCallback(count, [held, pending]);
     nodes.addCallback(countNodes);
-    this.#stop = () => {
+    this.close = () => {
       meter.removeBatchObservableCallback(count, [held, pending]);
       nodes.removeCallback(countNodes);
     };
@@ -81,11 +75,7 @@ export class LockMeters {
 
   acquired({ label, outcome, grant, error }: AcquireTrace, tookMs: number): void {
     this.#see(label);
-    const attributes: Attributes = {
-      ...this.#of,
-      'nest_redis_lock.label': label,
-      'nest_redis_lock.outcome': outcome,
-    };
+    const attributes = this.#ofLabel(label, { 'nest_redis_lock.outcome': outcome });
     if (grant !== undefined) attributes['nest_redis_lock.grant'] = grant;
     if (error !== undefined) attributes['error.type'] = errorType(error);
     this.#acquires.record(tookMs / 1_000, attributes);
@@ -93,10 +83,6 @@ export class LockMeters {
 
   extended({ tookMs, outcome }: ObservedExtension): void {
     this.#extensions.record(tookMs / 1_000, { ...this.#of, 'nest_redis_lock.outcome': outcome });
-  }
-
-  close(): void {
-    this.#stop();
   }
 
   note(event: LockEvent): void {
@@ -125,11 +111,15 @@ export class LockMeters {
   }
 
   #held({ label, heldMs }: { label: string; heldMs: number }, end: string): void {
-    this.#holds.record(heldMs / 1_000, { ...this.#of, 'nest_redis_lock.label': label, 'nest_redis_lock.end': end });
+    this.#holds.record(heldMs / 1_000, this.#ofLabel(label, { 'nest_redis_lock.end': end }));
+  }
+
+  #ofLabel(label: string, more?: Attributes): Attributes {
+    return { ...this.#of, 'nest_redis_lock.label': label, ...more };
   }
 
   #loss(label: string, reason: string): Attributes {
-    return { ...this.#of, 'nest_redis_lock.label': label, 'nest_redis_lock.reason': reason };
+    return this.#ofLabel(label, { 'nest_redis_lock.reason': reason });
   }
 }
 

@@ -16,7 +16,6 @@ import type {
   LockObserver,
   LockTelemetry,
   Observation,
-  ObservedExtension,
   ObservedLocks,
 } from '../api/telemetry.js';
 import { VERSION } from '../api/version.js';
@@ -72,72 +71,52 @@ class OtelLocks implements LockTelemetry {
     const { spans = true, metrics: measures = true, spanKeys = true, tracerProvider, meterProvider } = this.options;
     const tracer = spans ? (tracerProvider ?? tracing).getTracer(SCOPE, VERSION) : undefined;
     const meters = measures ? new LockMeters((meterProvider ?? metrics).getMeter(SCOPE, VERSION), locks) : undefined;
-    return new OtelObserver(spanKeys, tracer, meters);
+    return {
+      acquire: (trace) => {
+        const startedAt = performance.now();
+        const span = tracer && startSpan(tracer, 'acquire', trace, spanKeys);
+        return observation(span, () => {
+          meters?.acquired(trace, performance.now() - startedAt);
+          if (!span) return;
+          span.setAttributes({
+            'nest_redis_lock.outcome': trace.outcome,
+            'nest_redis_lock.grant': trace.grant,
+            'nest_redis_lock.fencing_token': trace.fencingToken,
+          });
+          if (trace.error !== undefined) failed(span, errorType(trace.error));
+          span.end();
+        });
+      },
+      // Without spans there is nothing to observe of work: how long locks are held is in their events.
+      hold: tracer && ((trace) => observeHold(startSpan(tracer, 'hold', trace, spanKeys), trace)),
+      noted: meters && ((event) => meters.note(event)),
+      extended: (extension) => meters?.extended(extension),
+      close: () => meters?.close(),
+    };
   }
 }
 
-class OtelObserver implements LockObserver {
-  /** Without spans there is nothing to observe of work: how long locks are held is in their events. */
-  readonly hold?: LockObserver['hold'];
-  readonly noted?: LockObserver['noted'];
+function observeHold(span: Span, trace: HoldTrace): Observation {
+  return observation(span, () => {
+    const { lost } = trace;
+    if (lost) {
+      span.addEvent('lost', { 'nest_redis_lock.reason': lost.reason }, Date.now() - lost.beforeMs);
+      failed(span, 'LOCK_LOST' satisfies LockErrorCode);
+    } else if ('error' in trace) failed(span, errorType(trace.error));
+    span.end();
+  });
+}
 
-  constructor(
-    private readonly spanKeys: boolean,
-    private readonly tracer?: Tracer,
-    private readonly meters?: LockMeters,
-  ) {
-    if (tracer) this.hold = (trace) => this.#hold(tracer, trace);
-    if (meters) this.noted = (event) => meters.note(event);
-  }
-
-  acquire(trace: AcquireTrace): Observation {
-    const startedAt = performance.now();
-    const span = this.tracer && this.#start(this.tracer, 'acquire', trace);
-    return observation(span, () => {
-      this.meters?.acquired(trace, performance.now() - startedAt);
-      if (!span) return;
-      const { outcome, grant, fencingToken, error } = trace;
-      span.setAttributes({
-        'nest_redis_lock.outcome': outcome,
-        'nest_redis_lock.grant': grant,
-        'nest_redis_lock.fencing_token': fencingToken,
-      });
-      if (error !== undefined) failed(span, errorType(error));
-      span.end();
-    });
-  }
-
-  extended(extension: ObservedExtension): void {
-    this.meters?.extended(extension);
-  }
-
-  close(): void {
-    this.meters?.close();
-  }
-
-  #hold(tracer: Tracer, trace: HoldTrace): Observation {
-    const span = this.#start(tracer, 'hold', trace, { 'nest_redis_lock.fencing_token': trace.fencingToken });
-    return observation(span, () => {
-      const { lost } = trace;
-      if (lost) {
-        span.addEvent('lost', { 'nest_redis_lock.reason': lost.reason }, Date.now() - lost.beforeMs);
-        failed(span, 'LOCK_LOST' satisfies LockErrorCode);
-      } else if ('error' in trace) failed(span, errorType(trace.error));
-      span.end();
-    });
-  }
-
-  #start(tracer: Tracer, what: string, trace: AcquireTrace | HoldTrace, more?: Attributes): Span {
-    const { registration, label, key, keys } = trace;
-    const attributes: Attributes = {
-      'nest_redis_lock.registration': registration,
-      'nest_redis_lock.label': label,
-      ...more,
-    };
-    if (this.spanKeys && keys) attributes['nest_redis_lock.keys'] = [...keys];
-    else if (this.spanKeys) attributes['nest_redis_lock.key'] = key;
-    return tracer.startSpan(`${what} ${label}`, { attributes });
-  }
+function startSpan(tracer: Tracer, what: string, trace: AcquireTrace | HoldTrace, withKeys: boolean): Span {
+  const { registration, label, key, keys, fencingToken } = trace;
+  const attributes: Attributes = {
+    'nest_redis_lock.registration': registration,
+    'nest_redis_lock.label': label,
+    'nest_redis_lock.fencing_token': fencingToken,
+  };
+  if (withKeys && keys) attributes['nest_redis_lock.keys'] = [...keys];
+  else if (withKeys) attributes['nest_redis_lock.key'] = key;
+  return tracer.startSpan(`${what} ${label}`, { attributes });
 }
 
 /** What runs under a span has it as its parent. */
