@@ -41,7 +41,7 @@ const ROOMS = {
   'stores/redis/redlock': [...REDIS, 'stores/redis/client', 'stores/redis/node'],
   'stores/redis/doctor': [...REDIS, 'stores/redis/client', 'stores/redis/node'],
   compose: ['api', ...CORE, 'core/service', 'stores'],
-  fencing: ['api', 'core/keys', 'stores/redis/client'],
+  fencing: ['api', 'core/keys', 'core/options', 'stores/redis/client'],
   'nest/injection': ['api', 'core/time', 'core/options', 'core/service', ...NEST],
   'nest/filters': ['api', ...NEST, 'rxjs'],
   'nest/locked': ['api', ...CORE, 'core/service', 'nest/injection', 'nest/filters', ...NEST, 'rxjs'],

@@ -46,9 +46,15 @@ export type {
 } from './api/telemetry.js';
 export type { OddCounter } from './stores/redis/doctor/counters.js';
 export type { FindingCode, NodeDiagnosis, ServerName } from './stores/redis/doctor/diagnosis.js';
-export { assertFenced, type FencedWrite } from './fencing/assert-fenced.js';
 export type { FenceStore } from './fencing/fence-store.js';
-export { fencedUpdate, fencedUpsert, type FencedRow, type FencedStatement } from './fencing/fenced-statement.js';
+export {
+  assertFenced,
+  fencedUpdate,
+  fencedUpsert,
+  type FencedRow,
+  type FencedStatement,
+  type FencedWrite,
+} from './fencing/fenced-statement.js';
 export {
   FENCING_TOKEN_HEADER,
   fencingHeaders,
@@ -70,7 +76,6 @@ export {
   LockRpcExceptionFilter,
   LockWsExceptionFilter,
 } from './nest/filters/lock-exception.filters.js';
-export type { RequestRoot } from './core/keys/key-template.js';
 export { fromContext, Locked } from './nest/locked/locked.decorator.js';
 export type { LockableMethod, LockedDecorator, LockedKey, LockedOptions } from './nest/locked/locked.types.js';
 export { ContextKey } from './nest/locked/locked-method.js';
@@ -78,7 +83,7 @@ export { LockedInterceptor, lockedInterceptorOf } from './nest/locked/locked.int
 export { LeaderOnly, WhileLeader } from './nest/leader/leader.decorators.js';
 export type { LeaderMethodOptions } from './nest/leader/leader-plan.js';
 export { NotLocked } from './nest/injection/not-locked.decorator.js';
-export { lockKey } from './core/keys/lock-key.js';
+export { lockKey, type RequestRoot } from './core/keys/key.js';
 export { RedisLockModule } from './nest/module/redis-lock.module.js';
 export type { LockModuleExtras as RedisLockModuleExtras } from './nest/module/lock.module-definition.js';
 export { getLockServiceToken, InjectLockService } from './nest/injection/tokens.js';

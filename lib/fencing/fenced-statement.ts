@@ -1,5 +1,7 @@
 import { LockOptionsError } from '../api/errors.js';
+import { quoted } from '../api/printable.js';
 import { checkFencingToken } from './fencing-token.js';
+import { StaleTokenError, type StaleTokenDetails } from './stale-token.error.js';
 
 /** A write to one row that carries a fencing token. */
 export interface FencedRow {
@@ -59,6 +61,32 @@ export function fencedUpsert(row: FencedRow): FencedStatement {
   return { text, values, fencingToken: row.fence, resource: row.table, isCertain: true };
 }
 
+/** The source of a write's token: a `Lock`, or a statement of `fencedUpdate` or `fencedUpsert`. */
+export interface FencedWrite extends Pick<StaleTokenDetails, 'key' | 'resource' | 'isCertain'> {
+  readonly fencingToken: number;
+}
+
+/**
+ * Throws unless a fenced write has changed its row. Exactly one: of several, some may have been refused.
+ * @param changedRows how many rows it changed or returned, as the driver reports
+ * @param write the statement, or the lock when the statement is your own
+ * @throws StaleTokenError when it changed none
+ * @throws LockOptionsError when that is neither 1 nor 0, so that it is unknown whether it was written as intended
+ */
+export function assertFenced(changedRows: number | null | undefined, write: FencedWrite): void {
+  checkFencingToken(write.fencingToken);
+  if (changedRows === 1) return;
+  if (changedRows !== 0) {
+    const got = typeof changedRows === 'number' ? changedRows : changedRows === null ? 'null' : typeof changedRows;
+    throw new LockOptionsError(
+      `assertFenced needs the number of rows that were changed, which is 1 or 0 for a write to one row: got ${got}. ` +
+        'Pass rows.length of a fenced statement, or the count of your driver.',
+    );
+  }
+  const { fencingToken, key, resource, isCertain = false } = write;
+  throw new StaleTokenError(fencingToken, { key, resource: resource && quoted(resource), isCertain });
+}
+
 /** Quoted names with the placeholders of their values. */
 type Columns = (readonly [name: string, value: string])[];
 
@@ -74,7 +102,7 @@ function readRow({ table, where, set = {}, fence, column = 'fence' }: FencedRow)
         throw new LockOptionsError(`The column "${column}" is written by the fence alone: leave it out.`);
       if (value === undefined) throw new LockOptionsError(`The value of "${name}" in a fenced write is undefined.`);
       values.push(value);
-      return [quoted(name), `$${values.length}`] as const;
+      return [identifier(name), `$${values.length}`] as const;
     });
   for (const [name, value] of Object.entries(where)) {
     if (value === null) {
@@ -87,8 +115,8 @@ function readRow({ table, where, set = {}, fence, column = 'fence' }: FencedRow)
   }
   return {
     values,
-    table: table.split('.').map(quoted).join('.'),
-    column: quoted(column),
+    table: table.split('.').map(identifier).join('.'),
+    column: identifier(column),
     where: placed(where),
     set: placed(set),
     // Cast to its type: in a column of text, tokens would silently be compared as text.
@@ -99,7 +127,7 @@ function readRow({ table, where, set = {}, fence, column = 'fence' }: FencedRow)
 const MAX_NAME_BYTES = 63;
 
 /** Quotes a name. PostgreSQL would silently cut off a longer one, and so use another column. */
-function quoted(name: string): string {
+function identifier(name: string): string {
   if (name === '' || name.includes('\0') || Buffer.byteLength(name) > MAX_NAME_BYTES) {
     throw new LockOptionsError(
       `A name of a table or column must have 1 to ${MAX_NAME_BYTES} bytes: got ${JSON.stringify(name)}.`,

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { checkKey } from '../core/keys/key.js';
-import { LockOptionsError } from '../api/errors.js';
 import { printable } from '../api/printable.js';
+import { DAY_MS, milliseconds, unfit } from '../core/options/checks.js';
 import type { IoredisClient } from '../stores/redis/client/source.js';
 import type { FenceStore } from './fence-store.js';
 import { checkFencingToken } from './fencing-token.js';
@@ -35,7 +35,7 @@ end
 return {1}`;
 
 const SHA = createHash('sha1').update(SOURCE).digest('hex');
-const DAY_MS = 86_400_000;
+const checkMs = milliseconds(1, 2 ** 47);
 
 /** Settings of a `RedisFence`. */
 export interface RedisFenceOptions {
@@ -68,9 +68,7 @@ export class RedisFence implements FenceStore {
   ) {
     // A brace would move the hash tag, and the two keys to different slots of a Cluster.
     if (typeof keyPrefix !== 'string' || !/^[^{}]{1,200}$/.test(keyPrefix)) {
-      throw new LockOptionsError(
-        `keyPrefix of a RedisFence must be a string of 1 to 200 characters without braces: got ${JSON.stringify(keyPrefix)}.`,
-      );
+      throw unfit('keyPrefix of a RedisFence', keyPrefix, 'a string of 1 to 200 characters without braces');
     }
     checkMs('rememberMs', rememberMs);
     this.#prefix = keyPrefix;
@@ -90,7 +88,7 @@ export class RedisFence implements FenceStore {
    */
   async write(key: string, fencingToken: number, value: string, { ttlMs }: { ttlMs?: number } = {}): Promise<void> {
     if (typeof value !== 'string') {
-      throw new LockOptionsError(`A RedisFence keeps strings: got ${value === null ? 'null' : typeof value}.`);
+      throw unfit('the value that a RedisFence keeps', value, 'a string');
     }
     if (ttlMs !== undefined) checkMs('ttlMs', ttlMs);
     const rememberMs = ttlMs === undefined ? 0 : Math.max(ttlMs, this.#rememberMs);
@@ -126,11 +124,4 @@ export class RedisFence implements FenceStore {
 function checked(fencingToken: number): string {
   checkFencingToken(fencingToken);
   return String(fencingToken);
-}
-
-function checkMs(name: string, value: unknown): void {
-  if (Number.isSafeInteger(value) && (value as number) >= 1 && (value as number) <= 2 ** 47) return;
-  throw new LockOptionsError(
-    `${name} must be a whole number of milliseconds, at least 1: got ${JSON.stringify(value)}.`,
-  );
 }

@@ -21,28 +21,20 @@ export interface SqlFenceOptions {
  * `CREATE TABLE fencing_tokens (key text PRIMARY KEY, fence bigint NOT NULL)`.
  */
 export class SqlFence implements FenceStore {
-  readonly #table: string;
-  readonly #keyColumn: string;
-  readonly #column: string;
+  readonly #options: SqlFenceOptions;
 
   constructor(
     private readonly query: SqlQuery,
-    { table = 'fencing_tokens', keyColumn = 'key', column = 'fence' }: SqlFenceOptions = {},
+    options: SqlFenceOptions = {},
   ) {
-    this.#table = table;
-    this.#keyColumn = keyColumn;
-    this.#column = column;
+    this.#options = { ...options };
   }
 
   /** @throws the error of the query function */
   async raise(key: string, fencingToken: number): Promise<boolean> {
     checkKey(key);
-    const { text, values } = fencedUpsert({
-      table: this.#table,
-      where: { [this.#keyColumn]: key },
-      fence: fencingToken,
-      column: this.#column,
-    });
+    const { table = 'fencing_tokens', keyColumn = 'key', column } = this.#options;
+    const { text, values } = fencedUpsert({ table, where: { [keyColumn]: key }, fence: fencingToken, column });
     const { rows }: { rows: unknown } = await this.query(text, values);
     if (!Array.isArray(rows)) {
       throw new LockOptionsError(

@@ -216,12 +216,12 @@ describe('a key of the request', () => {
     const warnings = () => log.lines.filter((line) => line.startsWith('warn '));
     for (const id of [1, 2]) expect((await post(`${url}/orders`, { id })).status).toBe(400);
     expect(warnings()).toEqual([
-      'warn @Locked on Orders.create: the key "order:{body.idd}" cannot be made: the request has no body.idd. The ' +
+      'warn @Locked on Orders.create: the key "order:{body.idd}" cannot be made: {body.idd} is not in the request. The ' +
         'method did not run. If no request has {body.idd}, correct the key. Further requests ' +
         'without it are not logged here.',
     ]);
     expect((await post(`${url}/orders`, { idd: 7 })).status).toBe(400);
-    expect(warnings().slice(1)).toEqual([expect.stringContaining('the request has no query.shop')]);
+    expect(warnings().slice(1)).toEqual([expect.stringContaining('{query.shop} is not in the request')]);
     expect(await (await post(`${url}/orders?shop=1`, { idd: 7 })).text()).toBe('7');
     expect(warnings()).toHaveLength(2);
   });
@@ -238,7 +238,7 @@ describe('a key of the request', () => {
       providers: [{ provide: APP_FILTER, useClass: LockExceptionFilter }],
     });
     for (const _ of [1, 2, 3]) expect((await post(`${url}/orders`, {})).status).toBe(400);
-    expect(log.lines).toEqual([expect.stringMatching(/^warn .*: the request has no user\.id\. /)]);
-    expect(log.debugged.filter((line) => line.includes('the request has no user.id'))).toHaveLength(3);
+    expect(log.lines).toEqual([expect.stringMatching(/^warn .*: \{user\.id\} is not in the request\. /)]);
+    expect(log.debugged.filter((line) => line.includes('{user.id} is not in the request'))).toHaveLength(3);
   });
 });

@@ -174,7 +174,7 @@ it('tells the client nothing but that it failed, when the lock is held or the me
   await expect(send(client, 'plain', '7')).rejects.toEqual(answer);
   await expect(send(client, 'above', {})).rejects.toEqual(answer);
   expect(log.lines.join()).toContain('Lock "order:7" is held by pid');
-  expect(log.lines.join()).toContain('the request has no data.order.id');
+  expect(log.lines.join()).toContain('{data.order.id} is not in the request');
   expect(seen).toEqual([]);
 });
 

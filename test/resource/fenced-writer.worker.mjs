@@ -4,8 +4,7 @@ import { load, serve, settings } from '../support/serve-duties.mjs';
 
 const { redis, database } = settings;
 const { openLocks } = await load('compose/open-locks.js');
-const { fencedUpdate, fencedUpsert } = await load('fencing/fenced-statement.js');
-const { assertFenced } = await load('fencing/assert-fenced.js');
+const { assertFenced, fencedUpdate, fencedUpsert } = await load('fencing/fenced-statement.js');
 const { service: locks } = await openLocks({ redis, commandTimeoutMs: 20_000 });
 const pool = new pg.Pool({ connectionString: database, max: 4 });
 pool.on('error', () => {});

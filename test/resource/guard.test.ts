@@ -522,7 +522,7 @@ describe('@Fenced', () => {
       expect((await put(`${url}/stock/${path}`, tea(TOKEN), 'POST')).status).toBe(400);
     }
     const warning = (where: string) =>
-      `warn ${where}: the key "product:{body.sku}" cannot be made: the request has no body.sku. The method did not run. If no ` +
+      `warn ${where}: the key "product:{body.sku}" cannot be made: {body.sku} is not in the request. The method did not run. If no ` +
       'request has {body.sku}, correct the key. Further requests without it are not logged here.';
     expect(log.lines).toEqual([warning('@Fenced on Stock.fenced'), warning('@FencingToken on Stock.token')]);
   });

@@ -1,5 +1,5 @@
 import { types } from 'node:util';
-import { LockKeyError } from '../../api/errors.js';
+import { LockKeyError, LockOptionsError } from '../../api/errors.js';
 import { quoted } from '../../api/printable.js';
 
 const MAX_KEY_BYTES = 1024;
@@ -40,35 +40,159 @@ export function checkKeys(keys: readonly unknown[], status: 400 | 500 = 500): st
   throw new LockKeyError(`A set of locks has 1 to ${MAX_KEYS} keys: got ${set.length}.`, status);
 }
 
-/** Why a value cannot be a part of a key. */
-export class UnfitPart extends Error {
-  constructor(
-    message: string,
-    /** Advice on a value that has no string form; by default there is no value. */
-    readonly advice?: string,
-  ) {
-    super(message);
+/**
+ * Makes a key as the templates of `@Locked` do, for `LockService` and key functions: lockKey`order:${id}` is the key of
+ * `order:{0}`. Values are escaped, so ('x:y', 'z') and ('x', 'y:z') make different keys.
+ * @throws LockKeyError for a value that is empty or has no string form, and for a key over 1 KiB
+ */
+export function lockKey(literals: TemplateStringsArray, ...values: unknown[]): string {
+  const parts = values.map((value, index) => {
+    const refuse = (problem: string, cause?: unknown) =>
+      new LockKeyError(`A key ${quoted(literals.join('…'))} cannot be made: value ${index} ${problem}`, 500, { cause });
+    return keyPart(() => value, refuse) + literals[index + 1]!;
+  });
+  const key = literals[0]! + parts.join('');
+  checkKey(key);
+  return key;
+}
+
+/** The source of a key's values, which decides when the lock can be acquired. */
+export type KeyOrigin = 'static' | 'arguments' | 'request';
+
+/** The parts of a request that a handler's key can be made of. */
+export const REQUEST_ROOTS = ['params', 'body', 'query', 'headers', 'user', 'data', 'args'] as const;
+export type RequestRoot = (typeof REQUEST_ROOTS)[number];
+
+type TemplateOf<Root extends string | bigint> = `${string}{${Root}${'.' | '}'}${string}`;
+/** The text of a key that is made of the request, as the compiler sees it. */
+export type RequestTemplate = TemplateOf<RequestRoot>;
+/** The text of a key that is made of arguments, and of nothing else. */
+export type ArgumentTemplate = TemplateOf<bigint>;
+
+/** Objects that are never a value by themselves. */
+const NEED_A_PATH = new Set(['params', 'query', 'headers', 'args']);
+
+/** Finds the value that a path begins with: an argument by its index, or a part of the request by its name. */
+export type Lookup = (root: string) => unknown;
+
+interface Reference {
+  source: string;
+  root: string;
+  path: string[];
+}
+
+/** Getters of a class may be read, the inner workings of objects may not. */
+const FORBIDDEN = new Set(['__proto__', 'prototype', 'constructor']);
+
+/**
+ * A key like `order:{0.customer.id}`. Values are escaped, so that ('x:y', 'z') and ('x', 'y:z') make two keys of
+ * `{0}:{1}`.
+ */
+export class KeyTemplate {
+  readonly origin: KeyOrigin;
+  /** What stands in its braces: `0.customer.id`. */
+  readonly sources: readonly string[];
+  readonly #parts: (string | Reference)[];
+
+  /** @throws LockOptionsError for a template that cannot be read */
+  constructor(readonly template: string) {
+    this.#parts = parse(template);
+    const references = this.#parts.filter((part) => typeof part !== 'string');
+    this.sources = references.map(({ source }) => source);
+    const fromRequest = references.filter(({ root }) => (REQUEST_ROOTS as readonly string[]).includes(root));
+    if (fromRequest.length > 0 && fromRequest.length < references.length) {
+      throw unreadable(template, 'it mixes arguments of the method and parts of the request');
+    }
+    this.origin = references.length === 0 ? 'static' : fromRequest.length > 0 ? 'request' : 'arguments';
+    if (this.origin === 'static') checkKey(template);
+  }
+
+  /** @throws LockKeyError when a value is missing or has no string form, or the key is too long */
+  render(lookup: Lookup): string {
+    const key = this.#parts.map((part) => (typeof part === 'string' ? part : this.#resolve(part, lookup))).join('');
+    checkKey(key, this.#status);
+    return key;
+  }
+
+  #resolve({ source, root, path }: Reference, lookup: Lookup): string {
+    const isOfRequest = this.origin === 'request';
+    const read = () => {
+      let value = lookup(root);
+      for (const name of path) value = value === null || value === undefined ? undefined : (value as never)[name];
+      if (isOfRequest && value === undefined) throw new UnfitPart('is not in the request.');
+      return value;
+    };
+    return keyPart(read, (problem, cause) => {
+      const message = `The key ${quoted(this.template)} cannot be made: {${source}} ${problem}`;
+      return new LockKeyError(message, this.#status, { cause, field: isOfRequest ? source : undefined });
+    });
+  }
+
+  get #status(): 400 | 500 {
+    return this.origin === 'request' ? 400 : 500;
   }
 }
 
-/** The advice to a caller that passed no value. */
-export const PASS_A_VALUE = 'Pass a value, or check it beforehand.';
+function parse(template: string): (string | Reference)[] {
+  if (typeof template !== 'string')
+    throw unreadable(String(template), `it is of type ${typeof template}, not a string`);
+  if (template === '') throw unreadable(template, 'it is empty');
+  if (template.includes('${')) throw unreadable(template, '"${" belongs to template literals, here write "{" alone');
+  const parts: (string | Reference)[] = [];
+  for (const [index, piece] of template.split(/\{([^{}]*)\}/).entries()) {
+    if (index % 2 === 1) parts.push(reference(template, piece));
+    else if (/[{}]/.test(piece)) throw unreadable(template, 'a brace has no counterpart');
+    else if (piece !== '') parts.push(piece);
+  }
+  return parts;
+}
+
+function reference(template: string, source: string): Reference {
+  const [root = '', ...path] = source.split('.');
+  if (!/^\d+$/.test(root) && !(REQUEST_ROOTS as readonly string[]).includes(root)) {
+    throw unreadable(
+      template,
+      `{${source}} begins with neither the index of an argument nor ${REQUEST_ROOTS.join(', ')}`,
+    );
+  }
+  if (path.some((name) => name === '' || FORBIDDEN.has(name))) throw unreadable(template, `{${source}} is not a path`);
+  if (path.length === 0 && NEED_A_PATH.has(root))
+    throw unreadable(template, `{${source}} needs a path: {${source}.id}`);
+  return { source, root, path: root === 'headers' ? path.map((name) => name.toLowerCase()) : path };
+}
+
+function unreadable(template: string, problem: string): LockOptionsError {
+  return new LockOptionsError(
+    `the key ${quoted(template)} cannot be read: ${problem}. ` +
+      'Expected something like "order:{0}", "order:{0.customer.id}" or, for a handler, "order:{params.id}".',
+  );
+}
+
+/** What is wrong with a value as a part of a key: the rest of a sentence about it. */
+class UnfitPart extends Error {}
+
+const PASS_A_VALUE = 'Pass a value, or check it beforehand.';
 
 /**
  * The form of a value in a key, escaped so that values never run into each other.
- * @throws UnfitPart for a value that is empty or has no string form of its own
+ * @param read may throw UnfitPart, too
+ * @param refuse makes the error for a value that is empty or has no string form of its own, or cannot be read
  */
-export function keyPart(value: unknown): string {
-  return stringForm(value).replace(/[%:{}]/g, (char) => '%' + char.charCodeAt(0).toString(16).toUpperCase());
+function keyPart(read: () => unknown, refuse: (problem: string, cause?: unknown) => LockKeyError): string {
+  try {
+    return stringForm(read()).replace(/[%:{}]/g, (char) => '%' + char.charCodeAt(0).toString(16).toUpperCase());
+  } catch (error) {
+    throw error instanceof UnfitPart ? refuse(error.message) : refuse('cannot be read. See the cause.', error);
+  }
 }
 
 function stringForm(value: unknown): string {
   switch (typeof value) {
     case 'string':
-      if (value === '') throw new UnfitPart('is empty');
+      if (value === '') throw new UnfitPart(`is empty. ${PASS_A_VALUE}`);
       return value;
     case 'number':
-      if (!Number.isFinite(value)) throw new UnfitPart(`is ${value}`);
+      if (!Number.isFinite(value)) throw new UnfitPart(`is ${value}. ${PASS_A_VALUE}`);
       return String(value);
     case 'bigint':
     case 'boolean':
@@ -76,24 +200,17 @@ function stringForm(value: unknown): string {
     case 'object':
       if (value !== null) return objectForm(value);
   }
-  throw new UnfitPart(
-    `is ${value === null ? 'null' : typeof value === 'undefined' ? 'undefined' : `a ${typeof value}`}`,
-  );
+  const kind = value === null || value === undefined ? String(value) : `a ${typeof value}`;
+  throw new UnfitPart(`is ${kind}. ${PASS_A_VALUE}`);
 }
 
 /** Dates, ids and the like have a string form of their own; plain objects and lists would all look the same. */
 function objectForm(value: object): string {
   if (types.isDate(value)) return value.toISOString(); // also one of another realm, as in Jest
+  if (Array.isArray(value)) throw new UnfitPart('is a list. Name one of its items.');
   const { toString } = value; // oxlint-disable-line typescript/unbound-method -- called with its object below
-  if (Array.isArray(value)) throw new UnfitPart('is a list', 'Name one of its items.');
-  if (typeof toString !== 'function' || toString === Object.prototype.toString) {
-    throw withoutForm();
-  }
-  const form: unknown = toString.call(value);
-  if (typeof form !== 'string' || form === '' || form === '[object Object]') throw withoutForm();
-  return form;
-}
-
-function withoutForm(): UnfitPart {
-  return new UnfitPart('is an object without a string form', 'Name a part of it that is a string or a number.');
+  const hasForm = typeof toString === 'function' && toString !== Object.prototype.toString;
+  const form: unknown = hasForm ? toString.call(value) : undefined;
+  if (typeof form === 'string' && form !== '' && form !== '[object Object]') return form;
+  throw new UnfitPart('is an object without a string form. Name a part of it that is a string or a number.');
 }

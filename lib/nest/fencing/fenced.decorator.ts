@@ -1,7 +1,7 @@
 import { applyDecorators, createParamDecorator, SetMetadata, UseGuards, type ExecutionContext } from '@nestjs/common';
 import { LockOptionsError } from '../../api/errors.js';
 import { quoted } from '../../api/printable.js';
-import { KeyTemplate } from '../../core/keys/key-template.js';
+import { KeyTemplate } from '../../core/keys/key.js';
 import { checked, DAY_MS, milliseconds, oneOf, unfit } from '../../core/options/checks.js';
 import { noteOn } from '../injection/decorated-methods.js';
 import { decorator, reading } from '../injection/method-decorator.js';

@@ -14,7 +14,7 @@ import { inTime } from '../../core/time/time-limit.js';
 import type { FenceStore } from '../../fencing/fence-store.js';
 import { FENCING_TOKEN_HEADER, readFencingHeader, type FencingClaim } from '../../fencing/fencing-header.js';
 import { StaleTokenError } from '../../fencing/stale-token.error.js';
-import type { KeyTemplate } from '../../core/keys/key-template.js';
+import type { KeyTemplate } from '../../core/keys/key.js';
 import { requestValues, type UnmadeKeys } from '../locked/request-keys.js';
 
 /** The injection token of the `FenceStore` that `FencingTokenGuard` uses: `{ provide: FENCE_STORE, useValue: … }`. */

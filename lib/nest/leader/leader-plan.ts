@@ -1,6 +1,6 @@
 import { LockOptionsError } from '../../api/errors.js';
 import type { LeaderOptions } from '../../api/leader.js';
-import { KeyTemplate } from '../../core/keys/key-template.js';
+import { KeyTemplate } from '../../core/keys/key.js';
 import { unfit } from '../../core/options/checks.js';
 import { checkLeaderOptions } from '../../core/options/leader-options.js';
 import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';

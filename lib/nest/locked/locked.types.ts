@@ -1,7 +1,7 @@
 import type { ExecutionContext } from '@nestjs/common';
 import type { Observable } from 'rxjs';
 import type { HoldOptions, LabelOptions, LeaseOptions, LossOptions } from '../../api/options.js';
-import type { ArgumentTemplate, RequestTemplate } from '../../core/keys/key-template.js';
+import type { ArgumentTemplate, RequestTemplate } from '../../core/keys/key.js';
 import type { ContextKey } from './locked-method.js';
 
 /** Options of `@Locked`. */

@@ -1,6 +1,6 @@
 import { Logger, type ExecutionContext } from '@nestjs/common';
 import { LockKeyError } from '../../api/errors.js';
-import type { Lookup, RequestRoot } from '../../core/keys/key-template.js';
+import type { Lookup, RequestRoot } from '../../core/keys/key.js';
 
 type Bag = Record<string, unknown> | undefined;
 
