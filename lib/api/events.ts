@@ -44,7 +44,7 @@ export type LockEvent =
 export function failureEvent(
   error: unknown,
   of: { readonly key: string; readonly label: string; readonly waitedMs: number },
-): LockEvent | undefined {
+): Extract<LockEvent, { type: 'contended' | 'unavailable' }> | undefined {
   if (error instanceof LockContendedError) return { type: 'contended', ...of, holder: error.holder };
   return error instanceof LockUnavailableError ? { type: 'unavailable', ...of, causes: error.causes } : undefined;
 }

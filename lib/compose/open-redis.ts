@@ -1,12 +1,11 @@
 import { LockOptionsError } from '../api/errors.js';
 import type { RedisSource } from '../stores/redis/client/source.js';
-import { commandTimeoutOf } from '../stores/redis/options.js';
+import { commandTimeoutOf, type RedisServers } from '../stores/redis/options.js';
 import { processName } from './process-name.js';
 import { resolveOptions, type RedisLockSettings, type ResolvedOptions } from './redis-lock-options.js';
 import type { LockBackend } from '../core/backend/lock-backend.js';
 import { monotonic } from '../core/time/clock.js';
 import { Doctor } from '../stores/redis/doctor/doctor.js';
-import type { RedisKind } from '../stores/redis/doctor/diagnosis.js';
 import { NodeProbe } from '../stores/redis/doctor/probe.js';
 import { RedisConnection } from '../stores/redis/client/redis-connection.js';
 import { RedisNode, type NodeSettings } from '../stores/redis/node/redis-node.js';
@@ -28,25 +27,11 @@ export async function openRedis(
   now: () => number,
   processName: string,
 ): Promise<LockBackend> {
-  const { keyPrefix, waitForReplicas } = options;
-  const commandTimeoutMs = commandTimeoutOf('redis', options);
-  const settings = {
-    keyPrefix,
-    commandTimeoutMs,
-    processName,
-    handsOver: true,
-    awaitedReplicas: waitForReplicas?.count ?? 0,
-    needsAdmission: false,
-    now,
-  };
-  const [node] = await openNodes([source], settings, clientName(options));
-  const problem = unfit(node!);
-  if (problem !== undefined) {
-    await node!.close();
-    throw new LockOptionsError(problem);
-  }
-  const replicas = waitForReplicas && new ReplicaWait(node!.connection, settings, waitForReplicas);
-  return new SingleNodeBackend(node!, commandTimeoutMs, now, replicas, reportOf('redis', [node!], settings));
+  const { nodes, settings, report } = await openNodes('redis', [source], options, now, processName);
+  const [node] = nodes as [RedisNode];
+  const { waitForReplicas } = options;
+  const replicas = waitForReplicas && new ReplicaWait(node.connection, settings, waitForReplicas);
+  return new SingleNodeBackend(node, settings.commandTimeoutMs, now, replicas, report);
 }
 
 /** Locks on the majority of several masters. */
@@ -57,7 +42,7 @@ export async function openRedlock(
   processName: string,
 ): Promise<LockBackend> {
   const { ttlMs, admission } = options;
-  const { nodes, settings } = await openRedlockNodes(sources, options, now, processName);
+  const { nodes, settings, report } = await openNodes('redlock', sources, options, now, processName);
   const { commandTimeoutMs: nodeTimeoutMs } = settings;
   const longest = { ms: ttlMs };
   const proposals = new Proposals();
@@ -70,7 +55,7 @@ export async function openRedlock(
     nodeTimeoutMs,
     now,
     proposals,
-    report: reportOf('redlock', nodes, settings),
+    report,
     longestHoldMs: ttlMs,
   });
 }
@@ -81,60 +66,67 @@ export async function openNewRedlock(
   given: Pick<RedisLockSettings, 'keyPrefix' | 'connectTimeoutMs'>,
 ): Promise<Initialisation> {
   const options = resolveOptions({ redlock, commandTimeoutMs: LOOK_TIMEOUT_MS, ...given });
-  const { nodes, settings } = await openRedlockNodes(redlock, options, monotonic, processName());
-  return new Initialisation({
-    nodes,
-    keyPrefix: options.keyPrefix,
-    connectTimeoutMs: options.connectTimeoutMs,
-    timeoutMs: LOOK_TIMEOUT_MS,
-    report: reportOf('redlock', nodes, settings),
-  });
+  const { nodes, report } = await openNodes('redlock', redlock, options, monotonic, processName());
+  const { keyPrefix, connectTimeoutMs } = options;
+  return new Initialisation({ nodes, keyPrefix, connectTimeoutMs, timeoutMs: LOOK_TIMEOUT_MS, report });
 }
 
-async function openRedlockNodes(
-  sources: RedisSource[],
+/** The servers of a backend. */
+interface OpenedNodes {
+  readonly nodes: RedisNode[];
+  readonly settings: NodeSettings;
+  /** Checks each server for its use. */
+  readonly report: LockBackend['report'];
+}
+
+/** Opens the clients of all servers, or of none. @throws LockOptionsError for those that do not fit */
+async function openNodes(
+  kind: RedisServers['kind'],
+  sources: readonly RedisSource[],
   options: ResolvedOptions,
   now: () => number,
   processName: string,
-): Promise<{ nodes: RedisNode[]; settings: NodeSettings }> {
+): Promise<OpenedNodes> {
+  const { keyPrefix, waitForReplicas, admission } = options;
+  const commandTimeoutMs = commandTimeoutOf(kind, options);
   const settings = {
-    keyPrefix: options.keyPrefix,
-    commandTimeoutMs: commandTimeoutOf('redlock', options),
+    keyPrefix,
+    commandTimeoutMs,
     processName,
-    handsOver: false,
-    awaitedReplicas: 0,
-    needsAdmission: options.admission,
+    handsOver: kind === 'redis',
+    awaitedReplicas: waitForReplicas?.count ?? 0,
+    needsAdmission: kind === 'redlock' && admission,
     now,
   };
-  const nodes = await openNodes(sources, settings, clientName(options));
-  const problem = unfitTogether(nodes, options);
-  if (problem === undefined) return { nodes, settings };
-  await Promise.all(nodes.map((node) => node.close()));
-  throw new LockOptionsError(problem);
-}
-
-/** Makes the report of a backend: each server is checked for its use. */
-function reportOf(kind: RedisKind, nodes: readonly RedisNode[], settings: NodeSettings): LockBackend['report'] {
-  const doctor = new Doctor(
-    kind,
-    nodes.map(({ connection }) => new NodeProbe(connection, settings)),
+  const name = clientName(options);
+  const opening = await Promise.allSettled(
+    sources.map((source) => RedisConnection.open(source, name, commandTimeoutMs)),
   );
-  return (timeoutMs) => doctor.report(timeoutMs);
+  const connections = opening.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
+  const failed = opening.find((result) => result.status === 'rejected');
+  const problem = unfit(connections, settings);
+  if (failed || problem !== undefined) {
+    for (const connection of connections) connection.close();
+    throw failed ? failed.reason : new LockOptionsError(problem!);
+  }
+  const nodes = connections.map((connection) => new RedisNode(connection, settings));
+  const probes = connections.map((connection) => new NodeProbe(connection, settings));
+  const doctor = new Doctor(kind, probes);
+  return { nodes, settings, report: (timeoutMs) => doctor.report(timeoutMs) };
 }
 
-/** A brace in the client's prefix begins the hash tag of every key, unless it ends one: the keys of a lock must share theirs. */
-function unfit({ connection: { client } }: RedisNode): string | undefined {
-  const { isCluster, keyPrefix } = client;
-  if (!isCluster || !keyPrefix.includes('{') || /^[^{]*\{[^}]+\}/.test(keyPrefix)) return undefined;
-  return `The keyPrefix of the Cluster client must have no brace, or a whole hash tag: got ${JSON.stringify(keyPrefix)}.`;
-}
-
-function unfitTogether(nodes: readonly RedisNode[], { admission }: ResolvedOptions): string | undefined {
-  const problem = nodes.map(unfit).find((found) => found !== undefined);
-  if (problem !== undefined) return problem;
-  const twice = nodes.find(({ name }, index) => nodes.findIndex((node) => node.name === name) < index);
-  if (twice) return `redlock needs independent masters: got ${twice.name} twice.`;
-  if (admission && nodes.some(({ connection }) => connection.client.isCluster)) {
+/** Why these servers cannot be used, or not together. */
+function unfit(connections: readonly RedisConnection[], { needsAdmission }: NodeSettings): string | undefined {
+  for (const { client } of connections) {
+    const { isCluster, keyPrefix } = client;
+    // A brace in the client's prefix begins the hash tag of every key, unless it ends one: the keys of a lock must share theirs.
+    if (isCluster && keyPrefix.includes('{') && !/^[^{]*\{[^}]+\}/.test(keyPrefix))
+      return `The keyPrefix of the Cluster client must have no brace, or a whole hash tag: got ${JSON.stringify(keyPrefix)}.`;
+  }
+  const names = connections.map(({ name }) => name);
+  const twice = names.find((name, index) => names.indexOf(name) < index);
+  if (twice !== undefined) return `redlock needs independent masters: got ${twice} twice.`;
+  if (needsAdmission && connections.some(({ client }) => client.isCluster)) {
     return 'redlock needs single servers: got a Cluster, which does not show when one of its servers has restarted. Set admission: false to use it anyway.';
   }
   return undefined;
@@ -143,17 +135,4 @@ function unfitTogether(nodes: readonly RedisNode[], { admission }: ResolvedOptio
 /** The name of connections in `CLIENT LIST`, for which Redis takes visible ASCII characters only. */
 function clientName({ registration }: ResolvedOptions): string {
   return `nest-redis-lock:${registration.replace(/[^!-~]/g, '_')}`;
-}
-
-async function openNodes(sources: RedisSource[], settings: NodeSettings, name: string): Promise<RedisNode[]> {
-  const opening = await Promise.allSettled(
-    sources.map((source) => RedisConnection.open(source, name, settings.commandTimeoutMs)),
-  );
-  const connections = opening.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
-  const failure = opening.find((result) => result.status === 'rejected');
-  if (failure) {
-    for (const connection of connections) connection.close();
-    throw failure.reason;
-  }
-  return connections.map((connection) => new RedisNode(connection, settings));
 }

@@ -68,12 +68,19 @@ export class BenchEngine extends LockEngine {
   }
 
   override acquire(key: string, request: CallRequest, closing: Closing, label?: string): Promise<LockHandle> {
+    const { ttlMs, waitMs, holdMs, isProbe } = request;
     const refusal = this.#refusalOf(key, request);
     const lock = refusal ? this.refuse(refusal) : super.acquire(key, request, closing, label);
     // Noted before the caller hears of it. Events would come too early: a lock is passed on before it counts as released.
     lock.then(
-      () => this.#noteAcquired(key, request),
-      (error: unknown) => this.#noteRefused(key, label, error, request.isProbe ?? false, refusal !== undefined),
+      () => this.journal.push({ event: 'acquired', key, ttlMs, waitMs, ...(holdMs ? { holdMs } : undefined) }),
+      (error: unknown) => {
+        if (isProbe && error instanceof LockContendedError) return; // its call goes on to wait
+        const event = failureEvent(error, { key, label: label ?? this.leases.labels.of(key), waitedMs: 0 });
+        if (!event) return;
+        this.journal.push({ event: 'refused', key, reason: event.type });
+        if (refusal) this.events.next(event);
+      },
     );
     return lock;
   }
@@ -112,20 +119,5 @@ export class BenchEngine extends LockEngine {
     return reason === 'contended'
       ? new LockContendedError(key, waitMs, { holder: HOLDER, remainingMs: ttlMs, holding })
       : LockUnavailableError.from('acquired', key, [OUTAGE]);
-  }
-
-  #noteAcquired(key: string, { ttlMs, waitMs, holdMs }: CallRequest): void {
-    const entry: JournalEntry = { event: 'acquired', key, ttlMs, waitMs };
-    this.journal.push(holdMs ? { ...entry, holdMs } : entry);
-  }
-
-  #noteRefused(key: string, label: string | undefined, error: unknown, isProbe: boolean, isOurs: boolean): void {
-    const goesOn = isProbe && error instanceof LockContendedError;
-    const event = goesOn
-      ? undefined
-      : failureEvent(error, { key, label: label ?? this.leases.labels.of(key), waitedMs: 0 });
-    if (event?.type !== 'contended' && event?.type !== 'unavailable') return;
-    this.journal.push({ event: 'refused', key, reason: event.type });
-    if (isOurs) this.events.next(event);
   }
 }

@@ -4,7 +4,7 @@ import { inspect } from 'node:util';
 import type { AcquireTrace, HoldTrace, LockEventMessage } from 'nest-redis-lock';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { loopTurn } from '../../lib/core/time/event-loop.js';
-import { Telemetry } from '../../lib/core/telemetry/telemetry.js';
+import { Telemetry } from '../../lib/core/service/telemetry.js';
 import { openLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
 

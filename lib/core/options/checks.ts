@@ -57,13 +57,14 @@ export function refuseUnknown(
 }
 
 export function unfit(name: string, got: unknown, expected: string): LockOptionsError {
-  return new LockOptionsError(`${name} must be ${expected}: got ${describe(got)}.`);
+  return new LockOptionsError(`${name} must be ${expected}: got ${described(got)}.`);
 }
 
 /** A short form of a wrong value; of objects only the kind, since they may hold credentials. */
-function describe(value: unknown): string {
+export function described(value: unknown): string {
   if (typeof value === 'string') return JSON.stringify(value.length > 40 ? `${value.slice(0, 40)}…` : value);
   if (Array.isArray(value)) return 'an array';
+  if (value instanceof Promise) return 'a Promise';
   if (typeof value === 'object' && value !== null) return 'an object';
   return typeof value === 'function' ? 'a function' : String(value);
 }

@@ -12,10 +12,10 @@ import { Term, type LeaderWork } from './term.js';
 
 /** As long as a timer can be set for: then the election asks for its lock anew. */
 const ENDLESS_MS = 2 ** 31 - 1;
-/** Pauses between campaigns while the store cannot be asked, in milliseconds: the first, and the longest. */
-const WHILE_UNAVAILABLE_MS = [200, 3_000] as const;
-/** Pauses after work of the leader has failed, in milliseconds: the first, and the longest. */
-const AFTER_FAILURE_MS = [1_000, 60_000] as const;
+/** Pauses between campaigns while the store cannot be asked, in milliseconds. */
+const WHILE_UNAVAILABLE_MS = { first: 200, longest: 3_000 };
+/** Pauses after work of the leader has failed, in milliseconds. */
+const AFTER_FAILURE_MS = { first: 1_000, longest: 60_000 };
 /** Where releases do not hand locks over, in milliseconds: long enough for all others to ask before the one that resigned. */
 const AFTER_RESIGNATION_MS = 500;
 
@@ -48,14 +48,8 @@ type WorkOfTerm = (term: Leadership, lock: LockHandle) => Promise<unknown>;
  */
 export class Election implements Leader {
   readonly state$: Observable<LeaderState>;
-  readonly #engine: LockEngine;
-  readonly #held: LockContext;
-  readonly #closing: Closing;
-  readonly #handsOver: boolean;
   readonly #states = new ReplaySubject<LeaderState>(1);
   readonly #works: WorkOfTerm[] = [];
-  readonly #unavailable = new Pauses(...WHILE_UNAVAILABLE_MS);
-  readonly #failures = new Pauses(...AFTER_FAILURE_MS);
   /** The present term, until its lock was released. */
   #term?: Term;
   #endPause?: () => void;
@@ -63,13 +57,9 @@ export class Election implements Leader {
   constructor(
     readonly key: string,
     private readonly options: Required<LeaderOptions>,
-    { engine, held, closing, handsOver }: ElectionParts,
+    private readonly parts: ElectionParts,
   ) {
     this.state$ = new Observable((observer) => notify(() => this.#states.subscribe(observer)));
-    this.#engine = engine;
-    this.#held = held;
-    this.#closing = closing;
-    this.#handsOver = handsOver;
     this.#tell({ status: 'campaigning' });
   }
 
@@ -145,33 +135,31 @@ export class Election implements Leader {
   }
 
   async #campaign(): Promise<void> {
-    while (this.#closing.phase === 'open') {
-      const lock = await this.#elected();
-      if (!lock) continue;
-      this.#unavailable.reset();
-      const reason = await this.#lead(new Term(lock, this.#engine.leases));
-      if (this.#closing.phase !== 'open') break;
+    const { engine, closing, handsOver } = this.parts;
+    const request = { ttlMs: this.options.ttlMs, waitMs: ENDLESS_MS, watchdog: true, cohort: false };
+    let [refusals, failures] = [0, 0];
+    while (closing.phase === 'open') {
+      let lock: LockHandle;
+      try {
+        lock = await engine.acquire(this.key, request, closing, this.key);
+      } catch {
+        // The reason is in an event of the service. Whatever it is, there may be a leader again later.
+        await this.#pause(pauseMs(WHILE_UNAVAILABLE_MS, refusals++));
+        continue;
+      }
+      refusals = 0;
+      const since = performance.now();
+      const reason = await this.#lead(new Term(lock, engine.leases));
+      if (closing.phase !== 'open') break;
       this.#tell({ status: 'campaigning' });
-      if (reason === 'failed') await this.#pause(this.#failures.next());
-      else if (reason === 'resigned' && !this.#handsOver) await this.#pause(AFTER_RESIGNATION_MS);
+      if (performance.now() - since > AFTER_FAILURE_MS.longest) failures = 0;
+      if (reason === 'failed') await this.#pause(pauseMs(AFTER_FAILURE_MS, failures++));
+      else if (reason === 'resigned' && !handsOver) await this.#pause(AFTER_RESIGNATION_MS);
     }
     this.end();
   }
 
-  /** @returns undefined when the lock could not be had; a pause has passed since, unless the application closes */
-  async #elected(): Promise<LockHandle | undefined> {
-    const request = { ttlMs: this.options.ttlMs, waitMs: ENDLESS_MS, watchdog: true, cohort: false };
-    try {
-      return await this.#engine.acquire(this.key, request, this.#closing, this.key);
-    } catch {
-      // The reason is in an event of the service. Whatever it is, there may be a leader again later.
-      await this.#pause(this.#unavailable.next());
-      return undefined;
-    }
-  }
-
   async #lead(term: Term): Promise<LeadershipEnd> {
-    const since = performance.now();
     this.#term = term;
     this.#tell({ status: 'leading', leadership: term });
     for (const work of this.#works) this.#start(work, term);
@@ -179,7 +167,6 @@ export class Election implements Leader {
     this.#tell({ status: 'ending', leadership: term, reason });
     await term.close();
     this.#term = undefined;
-    if (performance.now() - since > this.#failures.longestMs) this.#failures.reset();
     return reason;
   }
 
@@ -190,11 +177,11 @@ export class Election implements Leader {
 
   /** Whether this call is work of the term, which waits for it. */
   #isWorkOf(term: Term): boolean {
-    return this.#held.isUnder(term.lease);
+    return this.parts.held.isUnder(term.lease);
   }
 
   async #pause(ms: number): Promise<void> {
-    if (this.#closing.phase !== 'open') return;
+    if (this.parts.closing.phase !== 'open') return;
     await new Promise<void>((resolve) => {
       const timer = setTimeout(resolve, ms);
       this.#endPause = () => {
@@ -205,24 +192,7 @@ export class Election implements Leader {
   }
 }
 
-/** Pauses that grow, jittered, so that processes that failed together do not try again together. */
-class Pauses {
-  #nextMs: number;
-
-  constructor(
-    private readonly firstMs: number,
-    readonly longestMs: number,
-  ) {
-    this.#nextMs = firstMs;
-  }
-
-  next(): number {
-    const pauseMs = this.#nextMs * (0.5 + Math.random());
-    this.#nextMs = Math.min(this.longestMs, this.#nextMs * 2);
-    return pauseMs;
-  }
-
-  reset(): void {
-    this.#nextMs = this.firstMs;
-  }
+/** Pauses grow, and are jittered, so that processes that failed together do not try again together. */
+function pauseMs({ first, longest }: typeof AFTER_FAILURE_MS, pausesBefore: number): number {
+  return Math.min(longest, first * 2 ** pausesBefore) * (0.5 + Math.random());
 }

@@ -49,6 +49,14 @@ interface Taken {
   readonly method?: string;
 }
 
+/** An order that a call has added. */
+interface Added {
+  readonly from: KeyClass;
+  readonly to: KeyClass;
+  /** What was known of it before. */
+  readonly known?: Step;
+}
+
 /**
  * Finds locks that are taken in different orders, so that two calls could wait for each other: a graph of classes of keys, with
  * an edge from the class of a lock that a call holds to the class of the lock that it asks for. A cycle is a deadlock that may
@@ -88,7 +96,7 @@ export class LockOrder {
     let by = method?.name;
     const nameOf = () => (by ??= site()); // the stack is read once
     const outer: Taken[] = held.map((lease) => this.#noted.get(lease) ?? this.#taken(lease.key));
-    const added: (() => void)[] = [];
+    const added: Added[] = [];
     let previous: Taken | undefined;
     try {
       for (const key of keys) {
@@ -105,16 +113,20 @@ export class LockOrder {
         if (wanted.keyClass) previous = wanted;
       }
     } catch (error) {
-      for (const undo of added.reverse()) undo(); // a call that is refused takes none of its locks
+      // A call that is refused takes none of its locks.
+      for (const { from, to, known } of added.reverse()) {
+        if (known) from.taken.set(to, known);
+        else if (from.taken.delete(to)) this.#orders--;
+      }
       throw error;
     }
   }
 
   /**
    * @param order says who takes the one before the other
-   * @param added gets what takes the order out again, if it is new
+   * @param added gets the order, if it is new
    */
-  #look(before: Taken, wanted: Taken, order: () => string, added: (() => void)[]): void {
+  #look(before: Taken, wanted: Taken, order: () => string, added: Added[]): void {
     const { keyClass: from } = before;
     const { keyClass: to } = wanted;
     if (this.#warned.size >= MAX_WARNINGS || !from || !to) return;
@@ -131,15 +143,8 @@ export class LockOrder {
     }
     if (!known && this.#orders >= MAX_ORDERS) return;
     from.taken.set(to, { order: order(), goesBack });
-    if (known) {
-      added.push(() => from.taken.set(to, known));
-      return;
-    }
-    this.#orders++;
-    added.push(() => {
-      from.taken.delete(to);
-      this.#orders--;
-    });
+    if (!known) this.#orders++;
+    added.push({ from, to, known });
   }
 
   #report(key: string, pair: string, message: string): void {

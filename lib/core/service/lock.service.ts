@@ -21,7 +21,6 @@ import { checkBounds, resolveRequest, type CallKind, type LockRequest } from '..
 import { unfit } from '../options/checks.js';
 import { resolveLeaderOptions } from '../options/leader-options.js';
 import type { ResolvedServiceOptions } from '../options/service-options.js';
-import { acquires, holds, Telemetry } from '../telemetry/telemetry.js';
 import { loopTurn, outsideOfCalls } from '../time/event-loop.js';
 import { unlessAborted } from '../waiting/abort-listener.js';
 import type { WaitRequest } from '../waiting/waiter.js';
@@ -31,6 +30,7 @@ import { LockAdmin } from './lock-admin.js';
 import { LockContext } from './lock-context.js';
 import { callSite, LockOrder, type LockedMethod } from './lock-order.js';
 import type { Closable, Shutdown } from './shutdown.js';
+import { acquires, holds, Telemetry } from './telemetry.js';
 import { TransactionCheck } from './transaction-check.js';
 
 /** No caller hears of a loss: the signal of the leadership says it, and its state. */
@@ -122,14 +122,14 @@ export class LockService {
     this.#admin = new LockAdmin(registration, backend, engine, shutdown);
     this.#closable = { timeoutMs: options.shutdownTimeoutMs, engine, elections: this.#elections };
     shutdown.add(this.#closable);
-    const { events, leases } = engine;
+    const { events } = engine;
     this.events$ = events.asObservable();
     this.troubles$ = events.troubles.asObservable();
     const { insideTransaction, lockOrder, telemetry } = options;
     if (insideTransaction) this.#transactions = new TransactionCheck(insideTransaction, events.warn);
     if (lockOrder !== 'off') this.#order = new LockOrder(lockOrder === 'warn' ? events.warn : undefined);
-    this.#telemetry = new Telemetry(registration, leases, events.warn, (observe) => LockContext.beside(observe));
-    if (telemetry) this.#telemetry.open(telemetry, this, this.events$);
+    this.#telemetry = new Telemetry(registration, engine);
+    if (telemetry) this.#telemetry.open(telemetry, this);
   }
 
   /** @internal A lock module makes it. */
@@ -153,13 +153,8 @@ export class LockService {
    * Acquires a lock if it is free; tries exactly once. @returns null if another holder has it @throws like `acquire`, except
    * that contention is not an error
    */
-  async tryAcquire(key: string, options?: TryAcquireOptions): Promise<Lock | null> {
-    try {
-      return await this.#acquire<LockHandle>({ kind: 'tryAcquire', key, isForSeveral: false, options });
-    } catch (error) {
-      if (error instanceof LockContendedError) return null;
-      throw error;
-    }
+  tryAcquire(key: string, options?: TryAcquireOptions): Promise<Lock | null> {
+    return nullIfContended(this.#acquire<LockHandle>({ kind: 'tryAcquire', key, isForSeveral: false, options }));
   }
 
   /**
@@ -176,13 +171,10 @@ export class LockService {
    * Acquires the locks of all keys if all are free; tries exactly once. @returns null if another holder has one of them @throws
    * like `acquireAll`, except that contention is not an error
    */
-  async tryAcquireAll(keys: readonly string[], options?: TryAcquireOptions): Promise<LockSet | null> {
-    try {
-      return await this.#acquire<LockSetHandle>({ kind: 'tryAcquire', key: keys, isForSeveral: true, options });
-    } catch (error) {
-      if (error instanceof LockContendedError) return null;
-      throw error;
-    }
+  tryAcquireAll(keys: readonly string[], options?: TryAcquireOptions): Promise<LockSet | null> {
+    return nullIfContended(
+      this.#acquire<LockSetHandle>({ kind: 'tryAcquire', key: keys, isForSeveral: true, options }),
+    );
   }
 
   /**
@@ -403,9 +395,8 @@ export class LockService {
       if (!this.#telemetry.observer && !acquires.hasSubscribers) return this.#begin(keys, request, method);
       const { onContended = 'throw' } = method ?? {};
       const isOptional = kind === 'tryAcquire' || onContended !== 'throw';
-      const { label = method?.label, ttlMs, waitMs } = request;
-      const observed = { keys: listOf(keys), label, ttlMs, waitMs, isOptional };
-      return this.#telemetry.acquire(observed, () => this.#begin(keys, request, method));
+      const labelled = { ...request, label: request.label ?? method?.label };
+      return this.#telemetry.acquire(listOf(keys), labelled, isOptional, () => this.#begin(keys, request, method));
     } catch (error) {
       return this.#engine.refuse(error);
     }
@@ -528,6 +519,15 @@ export class LockService {
     if (lost) throw lost.lostError(outcome satisfies LockOutcome);
     if (outcome.status === 'rejected') throw outcome.reason;
     return outcome.value;
+  }
+}
+
+async function nullIfContended<T>(acquiring: Promise<T>): Promise<T | null> {
+  try {
+    return await acquiring;
+  } catch (error) {
+    if (error instanceof LockContendedError) return null;
+    throw error;
   }
 }
 

@@ -1,6 +1,7 @@
 import { LockOptionsError } from '../../api/errors.js';
 import type { LeaseOptions } from '../../api/options.js';
 import { printable, quoted } from '../../api/printable.js';
+import { described } from '../options/checks.js';
 
 /** How many subjects a warning is remembered for: keys are unbounded, memory is not. */
 const REMEMBERED = 100;
@@ -41,13 +42,7 @@ export class TransactionCheck {
       if (typeof answer === 'boolean') return answer;
       // The promise is ignored, and its rejection must not end the process.
       if (answer instanceof Promise) answer.catch(() => {});
-      const got =
-        answer instanceof Promise
-          ? 'a Promise'
-          : answer === undefined
-            ? 'undefined'
-            : `a value of type ${typeof answer}`;
-      throw new TypeError(`it returned ${got} instead of true or false`);
+      throw new TypeError(`it returned ${described(answer)} instead of true or false`);
     } catch (error) {
       if (!this.#failed) {
         this.#failed = true;

@@ -1,8 +1,6 @@
 import { tracingChannel, type TracingChannel } from 'node:diagnostics_channel';
 import { performance } from 'node:perf_hooks';
-import type { Observable } from 'rxjs';
 import { LockContendedError, LockError, LockUnavailableError } from '../../api/errors.js';
-import type { LockEvent } from '../../api/events.js';
 import { printable } from '../../api/printable.js';
 import type {
   AcquireTrace,
@@ -12,9 +10,11 @@ import type {
   Observation,
   ObservedLocks,
 } from '../../api/telemetry.js';
-import type { Leases } from '../lease/leases.js';
+import type { LockEngine } from '../engine/lock-engine.js';
 import { leasesOf, LockHandle } from '../lease/lock-handle.js';
 import { LockSetHandle, type Held } from '../lease/lock-set-handle.js';
+import type { LockRequest } from '../options/call-options.js';
+import { LockContext } from './lock-context.js';
 
 /** Each acquire, while it has subscribers. */
 export const acquires = tracingChannel<unknown, AcquireTrace>('nest-redis-lock:acquire');
@@ -24,21 +24,6 @@ export const holds = tracingChannel<unknown, HoldTrace>('nest-redis-lock:hold');
 /** How the locks of a set were granted: the first of these that applies to any of them. */
 const GRANTS = ['waited', 'passed', 'free', 'reentrant'] as const;
 
-/** Runs what observes a call outside of the locks of that call. @param observe gets what runs the call's own work under them */
-type BesideLocks = <R>(observe: (under: <T>(work: () => T) => T) => R) => R;
-
-/** An acquire that is observed. */
-export interface ObservedAcquire {
-  /** In the order in which they are acquired. */
-  readonly keys: readonly string[];
-  /** Undefined: made of the key. */
-  readonly label: string | undefined;
-  readonly ttlMs: number;
-  readonly waitMs: number;
-  /** Whether the caller goes on without the lock if another holder has it: then contention is no error. */
-  readonly isOptional: boolean;
-}
-
 /**
  * The telemetry of one service: tracing channels of Node.js, and the observer of the option `telemetry`. A call that nobody
  * observes passes by: the service looks at the channels and at `observer` first.
@@ -47,40 +32,44 @@ export class Telemetry {
   observer?: LockObserver;
   #hasFailed = false;
 
-  /** @param warn says once that the observer has failed */
   constructor(
     private readonly registration: string,
-    private readonly leases: Leases,
-    private readonly warn: (key: string, message: string) => void,
-    private readonly besideLocks: BesideLocks,
+    private readonly engine: LockEngine,
   ) {}
 
-  open(telemetry: LockTelemetry, locks: ObservedLocks, events$: Observable<LockEvent>): void {
-    const observer = (this.observer = this.besideLocks(() => telemetry.open(locks)));
-    this.leases.onExtension = ({ key }, status, tookMs) => {
+  open(telemetry: LockTelemetry, locks: ObservedLocks): void {
+    const { leases, events } = this.engine;
+    const observer = (this.observer = LockContext.beside(() => telemetry.open(locks)));
+    leases.onExtension = ({ key }, status, tookMs) => {
       const outcome = status === 'unavailable' ? 'failed' : status;
-      this.besideLocks(() => this.#safely(key, () => this.observer?.extended({ tookMs, outcome })));
+      LockContext.beside(() => this.#safely(key, () => this.observer?.extended({ tookMs, outcome })));
     };
     // What a subscriber throws would end the process.
-    if (observer.noted) events$.subscribe((event) => this.#safely(event.key, () => observer.noted?.(event)));
+    if (observer.noted) events.subscribe((event) => this.#safely(event.key, () => observer.noted?.(event)));
   }
 
   close(): void {
-    this.besideLocks(() => this.#safely('', () => this.observer?.close()));
+    LockContext.beside(() => this.#safely('', () => this.observer?.close()));
     this.observer = undefined;
   }
 
-  /** Observes an acquire. */
+  /**
+   * Observes an acquire.
+   * @param keys in the order in which they are acquired
+   * @param isOptional whether the caller goes on without the lock if another holder has it: then contention is no error
+   */
   acquire<H extends Held>(
-    { keys, label, ttlMs, waitMs, isOptional }: ObservedAcquire,
+    keys: readonly string[],
+    { label, ttlMs, waitMs }: Pick<LockRequest, 'label' | 'ttlMs' | 'waitMs'>,
+    isOptional: boolean,
     acquire: () => Promise<H>,
   ): Promise<H> {
     const { registration } = this;
     const [key] = keys as [string];
-    const one = { registration, label: label ?? this.leases.labels.of(key), key, ttlMs, waitMs };
+    const one = { registration, label: label ?? this.engine.leases.labels.of(key), key, ttlMs, waitMs };
     const trace: AcquireTrace = keys.length > 1 ? { ...one, keys } : one;
     const since = performance.now();
-    return this.besideLocks((under) => {
+    return LockContext.beside((under) => {
       const observation = this.#safely(key, () => this.observer?.acquire(trace));
       return this.#observe(
         acquires,
@@ -104,12 +93,12 @@ export class Telemetry {
   hold<T>(held: Held, work: () => T | PromiseLike<T>): Promise<T> {
     const [lease] = leasesOf(held);
     const { registration } = this;
-    const { key, label, fencingToken } = this.leases.identity(lease!);
+    const { key, label, fencingToken } = this.engine.leases.identity(lease!);
     const trace: HoldTrace =
       held instanceof LockSetHandle
         ? { registration, label, key, keys: held.keys }
         : { registration, label, key, fencingToken };
-    return this.besideLocks((under) => {
+    return LockContext.beside((under) => {
       const observation = this.#safely(key, () => this.observer?.hold?.(trace));
       return this.#observe(
         holds,
@@ -160,7 +149,7 @@ export class Telemetry {
     } catch (error) {
       if (this.#hasFailed) return undefined;
       this.#hasFailed = true; // before the warning, which is an event, and as such observed
-      this.warn(key, `The telemetry of locks has failed, and may again: ${printed(error)}.`);
+      this.engine.events.warn(key, `The telemetry of locks has failed, and may again: ${printed(error)}.`);
       return undefined;
     }
   }
