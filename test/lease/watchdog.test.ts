@@ -35,6 +35,7 @@ class Kennel {
 
   constructor(marginMs = 0) {
     const backend: Partial<LockBackend> = {
+      bounds: {},
       extend: ({ grant: { key } }, done) => {
         this.extended.push({ key, at: now() });
         void this.answer(key).then(done);
