@@ -81,6 +81,8 @@ export interface ProcessOptions {
   readonly callbackUs?: readonly [least: number, below: number];
   /** Called with what a callback has thrown. By default that is thrown again, outside of it, as in Node.js. */
   readonly onUncaught?: (error: unknown) => void;
+  /** Called before each callback, which is the only code that runs until the next step. */
+  readonly onCallback?: () => void;
 }
 
 /** Wall clocks show this time when a simulation begins, in microseconds since 1970. */
@@ -111,6 +113,7 @@ export class SimulatedProcess {
   readonly #rate: number;
   readonly #bornAt: number;
   readonly #onUncaught: (error: unknown) => void;
+  readonly #onCallback?: () => void;
   #suspensions = 0;
   #suspendedAt = 0;
   /** For how long its monotonic clock has stood still. */
@@ -128,6 +131,7 @@ export class SimulatedProcess {
       rate = 1,
       callbackUs: [least, below] = [3, 12],
       onUncaught = throwOutside,
+      onCallback,
     }: ProcessOptions = {},
   ) {
     const random = scheduler.stream(`callbacks of ${name}`);
@@ -137,6 +141,7 @@ export class SimulatedProcess {
     this.#bornAt = scheduler.now;
     this.#rate = rate;
     this.#onUncaught = onUncaught;
+    this.#onCallback = onCallback;
   }
 
   /** The time within the simulation that its code is at, in microseconds. */
@@ -320,6 +325,7 @@ export class SimulatedProcess {
 
   #run(callback: () => void): void {
     this.#spend(this.#callbackUs());
+    this.#onCallback?.();
     try {
       callback();
     } catch (error) {

@@ -44,44 +44,68 @@ const SHARED =
   /\/node_modules\/(?!(\.cache|ioredis|@ioredis|denque|standard-as-callback|redis-errors|cluster-key-slot)\/)/;
 
 /** Builtins that depend on nothing but their arguments. */
-const PURE = ['assert', 'async_hooks', 'buffer', 'diagnostics_channel', 'events', 'stream', 'util'];
+const PURE = ['assert', 'buffer', 'diagnostics_channel', 'events', 'stream', 'util'];
 
 /** Builtins that are loaded, but never used: whoever does would leave the simulation. */
 const UNUSED = ['dns', 'tls'];
 
 type Module = (this: unknown, ...parts: unknown[]) => void;
 
+interface Frame {
+  readonly of: SharedStorage;
+  readonly store: unknown;
+  readonly outer?: Frame;
+}
+
+/** Of all copies: until Node.js 24 each promise is given the store of each storage that there is. */
+const frames = new AsyncLocalStorage<Frame | undefined>();
+
+/** `AsyncLocalStorage` of a copy: as much of it as the library uses. */
+class SharedStorage {
+  static readonly snapshot = () => AsyncLocalStorage.snapshot();
+
+  run<R, Args extends unknown[]>(store: unknown, work: (...args: Args) => R, ...args: Args): R {
+    return frames.run({ of: this, store, outer: this.#others }, work, ...args);
+  }
+
+  getStore(): unknown {
+    let frame = frames.getStore();
+    while (frame && frame.of !== this) frame = frame.outer;
+    return frame?.store;
+  }
+
+  get #others(): Frame | undefined {
+    const frame = frames.getStore();
+    return frame?.of === this ? frame.outer : frame;
+  }
+}
+
 /** Outside of whatever runs when a copy is made. */
 const outsideOfAll = AsyncLocalStorage.snapshot();
 
 /**
- * Copies of the library, and of ioredis, one for each process of a simulation: their modules see the timers, clocks, chance and
- * network of that process. Loading a copy takes some 20 ms, so it is used again by another process when a simulation has ended.
+ * Copies of the library, and of ioredis: their modules see the timers, clocks, chance and network of the process that runs. Loading a
+ * copy takes some 20 ms, and much longer until its code is fast, so all processes share one, as long as they are `shared`. That no
+ * process sees what another one has left in its modules shows `--twice`, where in one of two runs each process has a copy of its own.
  */
 export class Copies {
   readonly #modules = new Map<string, Module>();
   readonly #resolved = new Map<string, string>();
   /** By what they are. */
-  readonly #free = new Map<string, Copy[]>();
+  readonly #shared = new Map<string, Copy>();
 
   constructor(
     private readonly place: LibraryPlace,
-    private readonly uses: 'again' | 'once' = 'again',
+    private readonly uses: 'shared' | 'own' = 'shared',
   ) {}
 
   /** @param mutant that the library is: in the same way for each process of this pid */
   take(home: Home, mutant?: string): Copy {
+    if (this.uses === 'own') return new Copy(this, home, mutant);
     const kind = mutant === undefined ? '' : `${mutant} ${home.pid}`;
-    const copy = this.#free.get(kind)?.pop() ?? new Copy(this, kind);
-    copy.moveTo(home, mutant);
+    let copy = this.#shared.get(kind);
+    if (!copy) this.#shared.set(kind, (copy = new Copy(this, home, mutant)));
     return copy;
-  }
-
-  giveBack(copy: Copy): void {
-    if (this.uses === 'once') return;
-    const free = this.#free.get(copy.kind);
-    if (free) free.push(copy);
-    else this.#free.set(copy.kind, [copy]);
   }
 
   /** The file that this name of a module stands for. */
@@ -123,19 +147,18 @@ export class Copies {
 /** One copy. */
 export class Copy {
   readonly library: Library;
-  #home?: Home;
+  #home: Home;
   readonly #loaded = new Map<string, { exports: unknown }>();
   readonly #builtins: Readonly<Record<string, unknown>>;
   readonly #shadows: readonly unknown[];
 
   constructor(
     private readonly copies: Copies,
-    readonly kind: string,
+    home: Home,
+    mutant?: string,
   ) {
-    const here = (): Home => {
-      if (!this.#home) throw new Error('A copy of the library ran outside of a simulation.');
-      return this.#home;
-    };
+    this.#home = home;
+    const here = () => this.#home;
     const { timers, timersPromises, Date, now, random, randomBytes, net } = ambientOf(here);
     const performance = {
       now,
@@ -148,6 +171,7 @@ export class Copy {
     this.#builtins = {
       ...Object.fromEntries(PURE.map((name) => [name, node(name)])),
       ...Object.fromEntries(UNUSED.map((name) => [name, {}])),
+      async_hooks: { ...(node('node:async_hooks') as object), AsyncLocalStorage: SharedStorage },
       timers,
       'timers/promises': timersPromises,
       perf_hooks: { performance },
@@ -170,13 +194,12 @@ export class Copy {
       processOf(here),
     ];
     this.library = outsideOfAll(() => this.#load(copies.test('chaos/library.ts'))) as Library;
+    if (mutant !== undefined) this.#mutate(mutant);
   }
 
-  /** From now on it is part of this process. */
-  moveTo(home: Home, mutant?: string): void {
-    const isFirst = this.#home === undefined;
+  /** What runs now is part of this process. */
+  enter(home: Home): void {
     this.#home = home;
-    if (isFirst && mutant !== undefined) this.#mutate(mutant);
   }
 
   #mutate(name: string): void {

@@ -46,7 +46,7 @@ export async function main(args: string[], place: Place): Promise<number> {
     case 'twice':
       return compare(settings, place);
     case 'hashes':
-      return printHashes(settings, new Copies(place, 'once'));
+      return printHashes(settings, new Copies(place, 'own'));
   }
 }
 

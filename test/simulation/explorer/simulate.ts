@@ -18,7 +18,7 @@ const GONE_AFTER_US = 15_000_000;
 const IDLE_AFTER_US = 120_000_000;
 /** Servers find each other within this time, in microseconds. */
 const FORMED_AFTER_US = 20e6;
-const STEPS_AT_ONCE = 64;
+const STEPS_AT_ONCE = 1_000;
 
 export interface Result {
   readonly plan: Plan;
@@ -40,7 +40,6 @@ export async function simulate(plan: Plan, copies: Copies, onTrace?: (line: stri
     await play(world);
   } finally {
     process.off('unhandledRejection', onRejection);
-    world.end();
   }
   const { history, marks, scheduler } = world;
   const { violations, figures } = checkHistory(history, termsOf(plan));
@@ -131,35 +130,32 @@ async function close(world: World): Promise<void> {
 /** Runs in no async context. */
 const outsideOfAll = AsyncLocalStorage.snapshot();
 
-/**
- * Takes step after step, until it is over, until this time, or until nothing is planned any more. Each is a callback of its own
- * of the real event loop, so that Node.js runs nextTicks and microtasks between two of them.
- */
+/** Runs what is queued by nextTick, and microtasks, as Node.js does after each callback of its event loop. */
+const { _tickCallback: runQueued } = process as unknown as { readonly _tickCallback: () => void };
+
+/** Takes step after step, until it is over, until this time, or until nothing is planned any more. */
 function run(world: World, isOver: () => boolean, untilUs: number): Promise<'over' | 'idle' | 'limit'> {
   const { scheduler } = world;
   return new Promise((resolve, reject) => {
-    let isEnded = false;
-    const end = (settle: () => void) => {
-      isEnded = true;
-      settle();
-    };
-    const step = () => {
-      if (isEnded) return;
-      try {
-        if (world.failure !== undefined) throw world.failure;
-        const how = isOver() ? 'over' : whyNoStep(scheduler, untilUs);
-        if (how === undefined) scheduler.step();
-        else end(() => resolve(how));
-      } catch (error) {
-        end(() => reject(error instanceof Error ? error : new Error(String(error))));
-      }
-    };
     const steps = () => {
-      if (isEnded) return;
-      for (let count = 0; count < STEPS_AT_ONCE; count++) setImmediate(step);
+      try {
+        for (let count = 0; count < STEPS_AT_ONCE; count++) {
+          if (world.failure !== undefined) throw world.failure;
+          const how = isOver() ? 'over' : whyNoStep(scheduler, untilUs);
+          if (how !== undefined) {
+            resolve(how);
+            return;
+          }
+          scheduler.step();
+          runQueued();
+        }
+      } catch (error) {
+        reject(error instanceof Error ? error : new Error(String(error)));
+        return;
+      }
       setImmediate(steps);
     };
-    outsideOfAll(steps);
+    outsideOfAll(() => setImmediate(steps));
   });
 }
 

@@ -6,7 +6,7 @@ import { ReplyError, type Reply } from '../redis/replies.js';
 import { SimulatedServer } from '../redis/simulated-server.js';
 import { Scheduler } from '../scheduler.js';
 import { Application } from './application.js';
-import type { Copies, Copy } from './copies.js';
+import type { Copies } from './copies.js';
 import { reach, type Marks } from './marks.js';
 import { isRedlock, type Plan } from './plan.js';
 import { Resource } from './resource.js';
@@ -54,7 +54,6 @@ export class World {
   /** What the code of the simulation itself has thrown. */
   failure?: unknown;
   readonly #network: Network;
-  readonly #copies: Copy[] = [];
 
   constructor(
     readonly plan: Plan,
@@ -101,6 +100,7 @@ export class World {
       rate,
       wallUs: EPOCH_US + scheduler.now + offsetUs,
       onUncaught: (error) => this.unhandled(number, error),
+      onCallback: () => copy.enter(home),
     });
     // What leads to Sentinels is always well.
     const others = this.#layLink(number, -1);
@@ -113,7 +113,6 @@ export class World {
       hostname: `host-${number}`,
     };
     const copy = this.library.take(home, this.plan.mutant);
-    this.#copies.push(copy);
     const application = new Application(this, copy.library, { number, incarnation, process });
     this.processes[number] = { ...home, number, incarnation, application };
     scheduler.trace(`process ${name} starts`);
@@ -160,11 +159,6 @@ export class World {
   lose(server: SimulatedServer, at = this.scheduler.now, isUnnoticed = false): void {
     this.witness.losses.push({ at, until: this.scheduler.now, server, isUnnoticed });
     this.witness.forget(server);
-  }
-
-  /** The simulation has ended: others may use its copies of the library. */
-  end(): void {
-    for (const copy of this.#copies) this.library.giveBack(copy);
   }
 
   /** What the former primary had not replicated yet is lost, and both may grant locks for a while. */

@@ -82,6 +82,7 @@ export function typeOf(value: LuaValue): string {
 
 /** A number as C writes it with `%.<precision>g`. */
 export function numberText(value: number, precision: number): string {
+  if (Number.isSafeInteger(value) && value !== 0 && Math.abs(value) < 10 ** precision) return String(value);
   if (Number.isNaN(value)) return 'nan';
   if (!Number.isFinite(value)) return value > 0 ? 'inf' : '-inf';
   if (value === 0) return Object.is(value, -0) ? '-0' : '0';

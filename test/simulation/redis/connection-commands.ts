@@ -42,9 +42,10 @@ export type ConnectionCommand = (
   connection: ConnectionOfCommands,
 ) => Reply | undefined;
 
-/** By its name, or that and the first argument; undefined where it is none of these. */
+/** By its name, `DEBUG` by that and its first argument; undefined where it is none of these. */
 export function connectionCommand([name = '', kind = '']: readonly string[]): ConnectionCommand | undefined {
-  return CONNECTION_COMMANDS[name.toUpperCase()] ?? CONNECTION_COMMANDS[`${name} ${kind}`.toUpperCase()];
+  const command = name.toUpperCase();
+  return CONNECTION_COMMANDS[command === 'DEBUG' ? `DEBUG ${kind.toUpperCase()}` : command];
 }
 
 /** What clients send to set up a connection, and tests to look at a server. */

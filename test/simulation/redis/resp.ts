@@ -41,7 +41,7 @@ export class CommandDecoder {
 /** A reply as RESP2 has it. */
 export function encode(reply: Reply): string {
   if (reply === null) return '$-1\r\n';
-  if (typeof reply === 'number') return `:${BigInt(reply)}\r\n`;
+  if (typeof reply === 'number') return `:${Number.isSafeInteger(reply) ? reply : BigInt(reply)}\r\n`;
   if (typeof reply === 'string') return `$${reply.length}\r\n${reply}\r\n`;
   if (reply instanceof Status) return `+${reply.text}\r\n`;
   if (reply instanceof ReplyError) return `-${reply.text}\r\n`;
