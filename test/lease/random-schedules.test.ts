@@ -169,12 +169,12 @@ class World {
 
   #grant(): void {
     const key = `lease ${this.subjects.size}`;
-    const kept = this.#random() < 0.8;
-    const isProvisional = kept && this.#random() < 0.4;
+    const autoExtend = this.#random() < 0.8;
+    const isProvisional = autoExtend && this.#random() < 0.4;
     const ttlMs = isProvisional ? 2_000 : this.#pick(TTLS_MS);
     const sentAt = this.#now() - this.#pick([0, 0, 50, 400]);
     const extendTo = isProvisional ? this.#pick(TTLS_MS) : undefined;
-    const lease = this.#leases.add({ key, owner: key }, 1, ttlMs, sentAt, kept, extendTo);
+    const lease = this.#leases.add({ key, owner: key }, 1, ttlMs, sentAt, autoExtend, extendTo);
     const subject: Subject = {
       lease,
       handle: new LockHandle(lease, this.#leases),

@@ -60,8 +60,8 @@ class Kennel {
   }
 
   /** @param extendTo it is granted for a short time, and extended to this ttl at once */
-  watch(key: string, { kept = true, sentAt = now(), ttlMs = TTL_MS, extendTo = undefined as number | undefined } = {}) {
-    return this.leases.add({ key, owner: key }, 1, ttlMs, sentAt, kept, extendTo);
+  watch(key: string, { autoExtend = true, sentAt = now(), ttlMs = TTL_MS, extendTo = undefined as number | undefined } = {}) {
+    return this.leases.add({ key, owner: key }, 1, ttlMs, sentAt, autoExtend, extendTo);
   }
 
   #note(event: LockEvent): void {
@@ -202,9 +202,9 @@ describe('Watchdog', () => {
     expect(kennel.lost).toEqual([{ key: 'a', reason: 'stolen', at: 10_000 }]);
   });
 
-  it('does not extend a lease that is not to be kept, and tells its end at its deadline', async () => {
+  it('does not extend a lease without a watchdog, and tells its end at its deadline', async () => {
     const kennel = new Kennel();
-    kennel.watch('a', { kept: false });
+    kennel.watch('a', { autoExtend: false });
     await vi.advanceTimersByTimeAsync(TTL_MS);
     expect(kennel.extended).toEqual([]);
     expect(kennel.lost).toEqual([{ key: 'a', reason: 'expired', at: VALIDITY_MS }]);
@@ -213,8 +213,8 @@ describe('Watchdog', () => {
   it('tells each end at its own deadline, also when a grant was answered later than one sent after it', async () => {
     const kennel = new Kennel();
     await vi.advanceTimersByTimeAsync(1_000);
-    kennel.watch('sent-second', { kept: false });
-    kennel.watch('sent-first', { kept: false, sentAt: now() - 1_000 });
+    kennel.watch('sent-second', { autoExtend: false });
+    kennel.watch('sent-first', { autoExtend: false, sentAt: now() - 1_000 });
     await vi.advanceTimersByTimeAsync(TTL_MS);
     expect(kennel.lost).toEqual([
       { key: 'sent-first', reason: 'expired', at: VALIDITY_MS },
@@ -277,7 +277,7 @@ describe('Watchdog', () => {
   it('keeps any number of leases, of several ttls, with one timer', async () => {
     const kennel = new Kennel();
     for (let index = 0; index < 1_000; index++) {
-      kennel.watch(`lease ${index}`, { ttlMs: TTL_MS + (index % 10), kept: index % 2 === 0 });
+      kennel.watch(`lease ${index}`, { ttlMs: TTL_MS + (index % 10), autoExtend: index % 2 === 0 });
     }
     expect(vi.getTimerCount()).toBe(1);
     await vi.advanceTimersByTimeAsync(10_100);
@@ -389,16 +389,16 @@ describe('Watchdog, with 10 000 leases due at once,', () => {
   });
 
   it.each([
-    ['is not extended', { kept: false }, 'expired'],
-    ['has an extension in flight', { kept: true }, 'unavailable'],
+    ['is not extended', { autoExtend: false }, 'expired'],
+    ['has an extension in flight', { autoExtend: true }, 'unavailable'],
   ])(
     'tells the loss of a lease that %s at its deadline, between two turns of the others',
-    async (_, { kept }, reason) => {
+    async (_, { autoExtend }, reason) => {
       const kennel = new Kennel();
       kennel.answer = (key) =>
         key === 'ends' ? new Promise(() => {}) : Promise.resolve({ status: 'extended', sentAt: 0 });
       const [ttlMs, deadline] = [10_107, 10_004];
-      kennel.watch('ends', { kept, ttlMs });
+      kennel.watch('ends', { autoExtend, ttlMs });
       for (let index = 0; index < COUNT; index++) kennel.watch(`lease ${index}`);
       vi.advanceTimersByTime(deadline - 1);
       expect(kennel.extended.filter(({ key }) => key !== 'ends')).toHaveLength(2 * EXTENSIONS_AT_ONCE);
@@ -412,7 +412,7 @@ describe('Watchdog, with 10 000 leases due at once,', () => {
   it('tells a loss before it sends the extensions of the same turn', () => {
     const kennel = new Kennel();
     for (let index = 0; index < COUNT; index++) kennel.watch(`lease ${index}`);
-    const ends = kennel.watch('ends', { kept: false, ttlMs: 10_106 }); // with the second turn
+    const ends = kennel.watch('ends', { autoExtend: false, ttlMs: 10_106 }); // with the second turn
     let sentBefore: number | undefined;
     ends.signal.addEventListener('abort', () => (sentBefore = kennel.extended.length));
     vi.advanceTimersByTime(10_000 + PAUSE_MS);

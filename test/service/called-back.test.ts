@@ -161,7 +161,7 @@ describe.each(STORES)('what is notified (%s)', (store, options) => {
 it('a lease that is found lost by asking aborts its signal in that line, outside of the call that asked', () => {
   let now = 1_000;
   const owner = { marginMs: 0, now: () => now, whyOver: () => 'stalled' as const, foundLost: () => {} };
-  const lease = new Lease({ grant: { key: 'k', owner: 'o' }, ttlMs: 1_000, sentAt: now, kept: true }, owner);
+  const lease = new Lease({ grant: { key: 'k', owner: 'o' }, ttlMs: 1_000, sentAt: now, autoExtend: true }, owner);
   const { signal } = lease;
   const heard: unknown[] = [];
   signal.addEventListener('abort', () => heard.push(request.getStore(), lease.state));

@@ -94,11 +94,11 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true, order = AL
   const now = () => performance.now();
   const inFlight = new InFlight();
   const leases = {
-    add: (grant, token, ttlMs, sentAt, kept, extendTo) => {
+    add: (grant, token, ttlMs, sentAt, autoExtend, extendTo) => {
       if (extendTo !== undefined) log.push(`begin with ${token}, extend to ${extendTo}`);
       const owner: LeaseOwner = { marginMs: 0, now, whyOver: () => 'expired', foundLost: () => {} };
       const lease = new Lease(
-        { grant, fencingToken: token, ttlMs, sentAt, kept, provisional: extendTo !== undefined },
+        { grant, fencingToken: token, ttlMs, sentAt, autoExtend, provisional: extendTo !== undefined },
         owner,
       );
       if (extendTo !== undefined) lease.beginExtension(extendTo);

@@ -34,7 +34,7 @@ export interface LeaseTerms {
   /** When the command that won was sent. */
   readonly sentAt: number;
   /** Whether the watchdog extends it. */
-  readonly kept: boolean;
+  readonly autoExtend: boolean;
   /** Whether the grant stands for a short time only, and is extended to the proper ttl at once. */
   readonly provisional?: boolean;
 }
@@ -67,7 +67,7 @@ export interface LeaseOwner {
 export class Lease implements Linked<Lease> {
   readonly grant: Grant;
   readonly fencingToken?: number;
-  readonly kept: boolean;
+  readonly autoExtend: boolean;
   /** When this process got to know it, by the clock. */
   readonly begunAt: number;
   /** Of the call that it was granted to, if it has one of its own. */
@@ -117,10 +117,10 @@ export class Lease implements Linked<Lease> {
   /** The lease of the call that the lock was passed on to meanwhile: the answer is for that. */
   #successor?: Lease;
 
-  constructor({ grant, fencingToken, ttlMs, sentAt, kept, provisional }: LeaseTerms, owner: LeaseOwner) {
+  constructor({ grant, fencingToken, ttlMs, sentAt, autoExtend, provisional }: LeaseTerms, owner: LeaseOwner) {
     this.grant = grant;
     this.fencingToken = fencingToken;
-    this.kept = kept;
+    this.autoExtend = autoExtend;
     this.ttlMs = ttlMs;
     this.sentAt = sentAt;
     this.provisionalTtlMs = provisional ? ttlMs : undefined;
@@ -135,7 +135,7 @@ export class Lease implements Linked<Lease> {
    */
   passedOn(fencingToken: number): Lease {
     const { grant, ttlMs, sentAt } = this;
-    const next = new Lease({ grant, fencingToken, ttlMs, sentAt, kept: true }, this.#owner);
+    const next = new Lease({ grant, fencingToken, ttlMs, sentAt, autoExtend: true }, this.#owner);
     next.provisionalTtlMs = this.provisionalTtlMs;
     next.isUnsettled = this.isUnsettled;
     next.isSaidTaken = this.isSaidTaken;

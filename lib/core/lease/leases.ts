@@ -70,7 +70,7 @@ interface LeaseIdentity {
   readonly fencingToken?: number;
 }
 
-/** All leases of one service: kept, released, or lost. */
+/** All leases of one service. */
 export class Leases implements LeaseOwner {
   readonly marginMs: number;
   readonly now: () => number;
@@ -100,7 +100,7 @@ export class Leases implements LeaseOwner {
     this.#watchdog = new Pacer<Lease>({
       now,
       atOnce: EXTENSIONS_AT_ONCE,
-      leewayMs: (lease) => (lease.kept ? lengthMs(lease) * COALESCE : 0), // one that is not extended ends when it is due
+      leewayMs: (lease) => (lease.autoExtend ? lengthMs(lease) * COALESCE : 0), // one that is not extended ends when it is due
       isUrgent: (lease, at) => at >= lease.deadline || at - lease.dueAt > lengthMs(lease) * HURRY_AFTER,
       onDue: (lease) => this.#onDue(lease),
     });
@@ -127,11 +127,11 @@ export class Leases implements LeaseOwner {
     fencingToken: number | undefined,
     ttlMs: number,
     sentAt: number,
-    kept: boolean,
+    autoExtend: boolean,
     extendTo?: number,
   ): Lease {
     const provisional = extendTo !== undefined;
-    const lease = new Lease({ grant, fencingToken, ttlMs, sentAt, kept, provisional }, this);
+    const lease = new Lease({ grant, fencingToken, ttlMs, sentAt, autoExtend, provisional }, this);
     // Whether a lease that is extended is over by now is seen later: the caller must get to know the lease first.
     if (provisional) this.#extend(lease, extendTo);
     else this.#watch(lease);
@@ -147,7 +147,7 @@ export class Leases implements LeaseOwner {
   }
 
   /**
-   * Extends a lease now, on request of its holder; a different ttl is kept to from then on.
+   * Extends a lease now, on request of its holder; later extensions use the new ttl.
    * @throws LockLostError, LockUnavailableError, LockOptionsError
    */
   async extend(lease: Lease, ttlMs: number): Promise<void> {
@@ -181,7 +181,7 @@ export class Leases implements LeaseOwner {
   /** It may have been taken by force: finds out, if that can be done without changing when it ends. */
   check(lease: Lease): void {
     lease.isSaidTaken = true;
-    if (!lease.kept) return;
+    if (!lease.autoExtend) return;
     void this.#extendNow(lease).then(({ status }) => {
       if (status === 'extended') lease.isSaidTaken = false; // this one was sent after it was said
     });
@@ -285,7 +285,7 @@ export class Leases implements LeaseOwner {
 
   /** Called by the lease. */
   whyOver(lease: Lease): LockLostReason {
-    if (!lease.kept) return 'expired';
+    if (!lease.autoExtend) return 'expired';
     return this.#watchdog.lateMs > lengthMs(lease) * STALLED_AFTER ? 'stalled' : 'unavailable';
   }
 
@@ -300,7 +300,7 @@ export class Leases implements LeaseOwner {
     const { ttlMs, sentAt, deadline } = lease;
     const extendAfterMs = Math.min(ttlMs * this.#extendAfter, lengthMs(lease) * EXTEND_AFTER_AT_MOST);
     // Those that are not extended come due at another time than others of their ttl.
-    if (lease.kept) this.#watchdog.add(lease, sentAt + extendAfterMs, ttlMs);
+    if (lease.autoExtend) this.#watchdog.add(lease, sentAt + extendAfterMs, ttlMs);
     else this.#watchdog.add(lease, deadline, -ttlMs);
   }
 
@@ -367,7 +367,7 @@ export class Leases implements LeaseOwner {
 
   /** Tries to extend a lease again soon, if it is extended at all. */
   #watchFailed(lease: Lease): void {
-    const retryAt = lease.kept ? this.now() + lengthMs(lease) * RETRY_AFTER : Infinity;
+    const retryAt = lease.autoExtend ? this.now() + lengthMs(lease) * RETRY_AFTER : Infinity;
     this.#watchdog.add(lease, Math.min(retryAt, lease.deadline));
   }
 
