@@ -64,7 +64,7 @@ export class BenchEngine extends LockEngine {
   }
 
   get heldKeys(): string[] {
-    return [...this.labels().keys()].filter((key) => this.leaseOf(key)?.isHeld);
+    return [...this.labels().keys()].filter((key) => this.leaseOf(key)?.checkHeld());
   }
 
   override acquire(key: string, request: CallRequest, closing: Closing, label?: string): Promise<LockHandle> {
@@ -97,7 +97,7 @@ export class BenchEngine extends LockEngine {
   /** @throws LockOptionsError for a key that is not held */
   heldLease(key: string): Lease {
     const lease = this.leaseOf(key);
-    if (lease?.isHeld) return lease;
+    if (lease?.checkHeld()) return lease;
     throw new LockOptionsError(
       `Lock ${quoted(key)} cannot be lost: the code under test does not hold it. It holds ${listed(this.heldKeys) || 'none'}.`,
     );

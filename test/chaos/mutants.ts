@@ -199,11 +199,9 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
         if (wasHeld) ended.set(this, 'lost');
         return wasHeld;
       };
-      Object.defineProperty(prototype, 'state' satisfies keyof Lease, {
-        get(this: Lease): LeaseState {
-          return ended.get(this) ?? 'held';
-        },
-      });
+      prototype.checkState = function () {
+        return ended.get(this) ?? 'held';
+      };
     },
     nodes: 1,
     seed: 1,

@@ -40,9 +40,9 @@ const QUESTIONS: [string, (lock: LockHandle) => unknown, answer: unknown][] = [
   ['signal', (lock) => lock.signal.aborted, true],
   ['assertHeld()', (lock) => codeOf(() => lock.assertHeld()), 'LOCK_LOST'],
   ['toJSON()', (lock) => lock.toJSON().isHeld, false],
-  ['state', ({ lease }) => lease.state, 'lost'],
-  ['isLost', ({ lease }) => lease.isLost, true],
-  ['isAlive', ({ lease }) => lease.isAlive, false],
+  ['state', ({ lease }) => lease.checkState(), 'lost'],
+  ['isLost', ({ lease }) => lease.checkLost(), true],
+  ['isAlive', ({ lease }) => lease.checkAlive(), false],
 ];
 
 function codeOf(run: () => void): unknown {

@@ -145,7 +145,7 @@ class World {
       for (const subject of this.subjects.values()) subject.toldLost = true;
       this.#leases.end();
       for (const subject of this.subjects.values()) {
-        if (subject.lease.isAlive) this.#violated(subject, 'is held after the end');
+        if (subject.lease.checkAlive()) this.#violated(subject, 'is held after the end');
         if (!subject.isReleased && subject.releasesAfterwards !== 1 && subject.signal.reason?.reason !== 'stolen')
           this.#violated(subject, 'was not released at the end');
       }
@@ -156,11 +156,11 @@ class World {
     await this.#settle();
     for (const subject of this.subjects.values()) {
       const { lease } = subject;
-      if (lease.isAlive) this.#violated(subject, `is still ${lease.state}, and nothing was answered`);
+      if (lease.checkAlive()) this.#violated(subject, `is still ${lease.checkState()}, and nothing was answered`);
       if (subject.isOver && subject.signal.reason.reason !== 'stolen' && subject.releasesAfterwards !== 1)
         this.#violated(subject, `${subject.releasesAfterwards} releases after its loss`);
       for (const { done } of subject.unanswered.splice(0)) done({ status: 'extended', sentAt: this.#now() });
-      if (lease.isAlive) this.#violated(subject, 'came back to life');
+      if (lease.checkAlive()) this.#violated(subject, 'came back to life');
     }
     await this.#settle();
     if (this.#leases.size > 0) this.violations.push(`${this.#leases.size} leases are kept in the end`);
@@ -191,7 +191,7 @@ class World {
     this.subjects.set(key, subject);
     const early = this.#early.get(key);
     if (early) this.#sent(subject, early);
-    subject.signal = lease.signal;
+    subject.signal = lease.checkSignal();
     if (subject.signal.aborted) this.#over(subject);
     else subject.signal.addEventListener('abort', () => this.#over(subject));
   }
@@ -221,19 +221,20 @@ class World {
         () => handle.isHeld,
         () => handle.remainingMs,
         () => handle.signal,
-        () => lease.state,
-        () => lease.isLost,
-        () => lease.isAlive,
+        () => lease.checkState(),
+        () => lease.checkLost(),
+        () => lease.checkAlive(),
       ]);
       ask();
       if (this.#consequences !== before) this.#violated(subject, 'was asked, and that had consequences in that line');
       const now = this.#now();
-      if (lease.isHeld && now >= subject.until) this.#violated(subject, 'is held after its deadline');
-      if (lease.isHeld && subject.isReleased) this.#violated(subject, 'is held after its release');
-      if (lease.remainingMs > Math.max(0, subject.until - now)) this.#violated(subject, 'remains for too long');
-      if (lease.state === 'lost' && !subject.signal.aborted)
+      if (lease.checkHeld() && now >= subject.until) this.#violated(subject, 'is held after its deadline');
+      if (lease.checkHeld() && subject.isReleased) this.#violated(subject, 'is held after its release');
+      if (lease.checkRemainingMs() > Math.max(0, subject.until - now)) this.#violated(subject, 'remains for too long');
+      if (lease.checkState() === 'lost' && !subject.signal.aborted)
         this.#violated(subject, 'is lost, and not aborted in that line');
-      if (lease.state === 'unknown' && now < subject.until) this.#violated(subject, 'is unknown before its deadline');
+      if (lease.checkState() === 'unknown' && now < subject.until)
+        this.#violated(subject, 'is unknown before its deadline');
     });
   }
 
@@ -259,7 +260,7 @@ class World {
       done({ status: 'lost', reason: this.#random() < 0.5 ? 'expired' : 'stolen' });
       if (!hasEnded && !subject.isOver) this.#violated(subject, 'goes on after an answer that it is lost');
     }
-    if (hasEnded && subject.lease.isAlive) this.#violated(subject, 'was brought back by a late answer');
+    if (hasEnded && subject.lease.checkAlive()) this.#violated(subject, 'was brought back by a late answer');
   }
 
   #extend({ handle }: Subject): void {
@@ -267,7 +268,7 @@ class World {
   }
 
   #nest({ lease }: Subject): void {
-    if (!lease.isHeld) return;
+    if (!lease.checkHeld()) return;
     const nested = LockHandle.another(lease, this.#leases);
     this.#settling.push(nested.release());
   }
@@ -275,7 +276,7 @@ class World {
   #force(subject: Subject): void {
     subject.toldLost = true;
     this.#leases.lose(subject.lease, this.#pick(['expired', 'stolen'] as const));
-    if (subject.lease.isAlive) this.#violated(subject, 'is held after it was taken by force');
+    if (subject.lease.checkAlive()) this.#violated(subject, 'is held after it was taken by force');
   }
 
   #gaveBack(subject: Subject, done: (outcome: ReleaseOutcome) => void): boolean {

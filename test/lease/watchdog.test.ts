@@ -60,7 +60,10 @@ class Kennel {
   }
 
   /** @param extendTo it is granted for a short time, and extended to this ttl at once */
-  watch(key: string, { autoExtend = true, sentAt = now(), ttlMs = TTL_MS, extendTo = undefined as number | undefined } = {}) {
+  watch(
+    key: string,
+    { autoExtend = true, sentAt = now(), ttlMs = TTL_MS, extendTo = undefined as number | undefined } = {},
+  ) {
     return this.leases.add({ key, owner: key }, 1, ttlMs, sentAt, autoExtend, extendTo);
   }
 
@@ -132,7 +135,7 @@ describe('Watchdog', () => {
     await vi.advanceTimersByTimeAsync(TTL_MS * 0.9);
     kennel.answer = async () => ({ status: 'extended', sentAt: now() });
     await vi.advanceTimersByTimeAsync(TTL_MS * 0.5);
-    expect(lease.state).toBe('held');
+    expect(lease.checkState()).toBe('held');
   });
 
   it('tells the loss at the deadline when an extension is never answered', async () => {
@@ -151,15 +154,15 @@ describe('Watchdog', () => {
     const lease = kennel.watch('a', { ttlMs: 2_000, extendTo: TTL_MS });
     expect(kennel.extended).toEqual([{ key: 'a', at: 0 }]);
     kennel.pauseMs = 5_000; // this process, before any timer or answer
-    expect(lease.state).toBe('unknown');
+    expect(lease.checkState()).toBe('unknown');
     answer({ status: 'extended', sentAt: 0 });
     await vi.advanceTimersByTimeAsync(0);
-    expect(lease.state).toBe('held');
+    expect(lease.checkState()).toBe('held');
 
     await vi.advanceTimersByTimeAsync(5_000); // the next extension is not answered
     expect(kennel.extended).toHaveLength(2);
     kennel.pauseMs += TTL_MS;
-    expect(lease.state).toBe('lost');
+    expect(lease.checkState()).toBe('lost');
   });
 
   it('ends a lease that was granted for a short time when that is over, and no answer came', async () => {
@@ -172,7 +175,7 @@ describe('Watchdog', () => {
   it('knows that a lease is lost when even an extension that was granted would be over', async () => {
     const { kennel, lease } = neverAnswered(500);
     kennel.pauseMs = 600;
-    expect(lease.state).toBe('lost');
+    expect(lease.checkState()).toBe('lost');
   });
 
   it('tells of a pause of the process that outlasts a lease that was granted for a short time', async () => {
@@ -260,7 +263,7 @@ describe('Watchdog', () => {
     }
     await Promise.all(extending);
     expect(lease.ttlMs).toBe(40_000);
-    expect(lease.remainingMs).toBe(40_000 - 402);
+    expect(lease.checkRemainingMs()).toBe(40_000 - 402);
   });
 
   it('goes on with the leases of other batches while one is not answered', async () => {
@@ -270,7 +273,7 @@ describe('Watchdog', () => {
     kennel.watch('hung');
     const well = kennel.watch('well');
     await vi.advanceTimersByTimeAsync(2 * TTL_MS);
-    expect(well.state).toBe('held');
+    expect(well.checkState()).toBe('held');
     expect(kennel.lost.map(({ key }) => key)).toEqual(['hung']);
   });
 
@@ -303,7 +306,7 @@ describe('Watchdog', () => {
     const kennel = new Kennel();
     const lease = kennel.watch('a');
     vi.setSystemTime(2 * TTL_MS); // no timer has run meanwhile
-    expect(lease.state).toBe('lost');
+    expect(lease.checkState()).toBe('lost');
     await undefined;
     expect(kennel.lost).toEqual([{ key: 'a', reason: 'stalled', at: 2 * TTL_MS }]);
   });
@@ -317,7 +320,7 @@ describe('Watchdog', () => {
     expect(kennel.extended.length).toBeGreaterThanOrEqual(3);
     kennel.answer = async () => ({ status: 'extended', sentAt: now() });
     await vi.advanceTimersByTimeAsync(100);
-    expect(lease.remainingMs).toBeGreaterThan(20_000);
+    expect(lease.checkRemainingMs()).toBeGreaterThan(20_000);
   });
 });
 
@@ -414,7 +417,7 @@ describe('Watchdog, with 10 000 leases due at once,', () => {
     for (let index = 0; index < COUNT; index++) kennel.watch(`lease ${index}`);
     const ends = kennel.watch('ends', { autoExtend: false, ttlMs: 10_106 }); // with the second turn
     let sentBefore: number | undefined;
-    ends.signal.addEventListener('abort', () => (sentBefore = kennel.extended.length));
+    ends.checkSignal().addEventListener('abort', () => (sentBefore = kennel.extended.length));
     vi.advanceTimersByTime(10_000 + PAUSE_MS);
     expect(kennel.extended).toHaveLength(2 * EXTENSIONS_AT_ONCE);
     expect(sentBefore).toBe(EXTENSIONS_AT_ONCE);
@@ -423,7 +426,7 @@ describe('Watchdog, with 10 000 leases due at once,', () => {
   it('says that the process stalled of a lease that was not extended since the process did not run', async () => {
     const { kennel, leases } = manyDue();
     vi.setSystemTime(VALIDITY_MS);
-    expect(leases.at(-1)!.state).toBe('lost');
+    expect(leases.at(-1)!.checkState()).toBe('lost');
     await undefined;
     expect(kennel.lost).toEqual([{ key: leases.at(-1)!.key, reason: 'stalled', at: VALIDITY_MS }]);
   });

@@ -162,12 +162,12 @@ it('a lease that is found lost by asking aborts its signal in that line, outside
   let now = 1_000;
   const owner = { marginMs: 0, now: () => now, whyOver: () => 'stalled' as const, foundLost: () => {} };
   const lease = new Lease({ grant: { key: 'k', owner: 'o' }, ttlMs: 1_000, sentAt: now, autoExtend: true }, owner);
-  const { signal } = lease;
+  const signal = lease.checkSignal();
   const heard: unknown[] = [];
-  signal.addEventListener('abort', () => heard.push(request.getStore(), lease.state));
+  signal.addEventListener('abort', () => heard.push(request.getStore(), lease.checkState()));
   request.run('a request', () => {
     now += 1_000;
-    expect(lease.isHeld).toBe(false);
+    expect(lease.checkHeld()).toBe(false);
     expect([signal.aborted, request.getStore()]).toEqual([true, 'a request']);
   });
   expect(heard).toEqual([undefined, 'lost']);

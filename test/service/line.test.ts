@@ -358,7 +358,7 @@ describe('the queue of a key', () => {
     await wake(ticket);
     expect(asks).toHaveLength(3);
     await asks[2]!.answer(granted());
-    expect(call.lease?.state).toBe('held');
+    expect(call.lease?.checkState()).toBe('held');
     await wake(ticket); // too late
     await vi.advanceTimersByTimeAsync(2_000);
     expect(asks).toHaveLength(3);
@@ -683,8 +683,8 @@ describe('the queue of a key', () => {
     await wake(ticket, 7);
     expect(log).toEqual(['begin with 7, extend to 30000']);
     expect(call.lease).toMatchObject({ fencingToken: 7, provisionalTtlMs: GRANT_TTL_MS, grant: { owner: ticket } });
-    expect(call.lease!.remainingMs).toBeLessThanOrEqual(validityMs(GRANT_TTL_MS, 0) - 500);
-    expect(call.lease!.remainingMs).toBeGreaterThan(validityMs(GRANT_TTL_MS, 0) - 520);
+    expect(call.lease!.checkRemainingMs()).toBeLessThanOrEqual(validityMs(GRANT_TTL_MS, 0) - 500);
+    expect(call.lease!.checkRemainingMs()).toBeGreaterThan(validityMs(GRANT_TTL_MS, 0) - 520);
     await wake(ticket, 8); // said twice, it is for nobody
     await release(call.lease);
     expect(log.slice(1)).toEqual([`release ${ticket}`]);
@@ -716,8 +716,8 @@ describe('the queue of a key', () => {
     await vi.advanceTimersByTimeAsync(300);
     await wake(ticket, 7);
     expect(log.at(-1)).toBe('begin with 7, extend to 30000');
-    expect(call.lease!.remainingMs).toBeLessThanOrEqual(validityMs(GRANT_TTL_MS, 0) - 400);
-    expect(call.lease!.remainingMs).toBeGreaterThan(validityMs(GRANT_TTL_MS, 0) - 420);
+    expect(call.lease!.checkRemainingMs()).toBeLessThanOrEqual(validityMs(GRANT_TTL_MS, 0) - 400);
+    expect(call.lease!.checkRemainingMs()).toBeGreaterThan(validityMs(GRANT_TTL_MS, 0) - 420);
   });
 
   it.each<[string, Partial<Extract<AcquireOutcome, { status: 'contended' }>>]>([
@@ -748,7 +748,7 @@ describe('the queue of a key', () => {
     await release(calls[0]!.lease);
     await release(calls[1]!.lease);
     expect(calls.map(({ lease }) => lease?.fencingToken)).toEqual([7, 8, 9, undefined]);
-    expect(calls[2]!.lease!.state).toBe('extending');
+    expect(calls[2]!.lease!.checkState()).toBe('extending');
     await release(calls[2]!.lease);
     expect(log).toEqual(['begin with 7, extend to 30000', `release ${ticket}`, 'ask']);
   });
@@ -858,7 +858,7 @@ describe('the queue of a key', () => {
     expect(log).toEqual(['ask', `release ${asks[0]!.claim.owner}`, 'ask']);
     expect(asks[1]!.waiting!.arrivedAt).toBe(from + 50);
     await asks[1]!.answer(granted(1, performance.now(), from + 20)); // it was asked for under this time: nobody came earlier
-    expect(next.lease?.state).toBe('held');
+    expect(next.lease?.checkState()).toBe('held');
   });
 
   it('in fair mode gives a lock back that was handed over to the place of a call that has given up, before whose successor others come', async () => {

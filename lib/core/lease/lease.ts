@@ -164,8 +164,11 @@ export class Lease implements Linked<Lease> {
     return this.#deadline;
   }
 
-  /** As it is right now: past its deadline a lease is neither `held` nor `extending`. */
-  get state(): LeaseState {
+  /**
+   * Its state right now: past its deadline a lease is neither `held` nor `extending`. Like all methods that begin with `check`, this one may
+   * find the lease lost.
+   */
+  checkState(): LeaseState {
     if (this.#hasEnded) return this.#state;
     const now = this.#owner.now();
     if (now < this.#deadline) return this.#state;
@@ -177,14 +180,14 @@ export class Lease implements Linked<Lease> {
   }
 
   /** Whether it may be relied on right now. */
-  get isHeld(): boolean {
-    const { state } = this;
+  checkHeld(): boolean {
+    const state = this.checkState();
     return state === 'held' || state === 'extending';
   }
 
   /** Whether it has not ended, as far as is known. */
-  get isAlive(): boolean {
-    return this.isHeld || this.#state === 'unknown';
+  checkAlive(): boolean {
+    return this.checkHeld() || this.#state === 'unknown';
   }
 
   /** Whether an extension is in flight; one at a time. Does not look at the deadline. */
@@ -219,17 +222,18 @@ export class Lease implements Linked<Lease> {
     if (isKept) this.keepUntil = Math.max(this.keepUntil, until);
   }
 
-  get remainingMs(): number {
-    return this.isHeld ? Math.max(0, this.#deadline - this.#owner.now()) : 0;
+  checkRemainingMs(): number {
+    return this.checkHeld() ? Math.max(0, this.#deadline - this.#owner.now()) : 0;
   }
 
   /** Whether the lock was lost: while it was held, or as the release found. */
-  get isLost(): boolean {
-    return this.state === 'lost' || this.#lost !== undefined;
+  checkLost(): boolean {
+    return this.checkState() === 'lost' || this.#lost !== undefined;
   }
 
-  get signal(): AbortSignal {
-    const { state } = this; // which may abort it
+  /** Aborts when the lease is lost. */
+  checkSignal(): AbortSignal {
+    const state = this.checkState();
     if (!this.#abort) {
       this.#abort = new AbortController(); // made when asked for: most locks are never asked
       if (state === 'lost') abort(this.#abort, this.#lost);

@@ -153,7 +153,7 @@ export class Leases implements LeaseOwner {
   async extend(lease: Lease, ttlMs: number): Promise<void> {
     checkTtl(ttlMs, this.marginMs, this.#backend.bounds);
     const outcome = await this.#extendNow(lease, ttlMs);
-    if (outcome.status === 'lost' || !lease.isHeld) throw lease.lostError();
+    if (outcome.status === 'lost' || !lease.checkHeld()) throw lease.lostError();
     if (outcome.status === 'unavailable') throw LockUnavailableError.from('extended', lease.key, outcome.causes);
   }
 
@@ -161,9 +161,9 @@ export class Leases implements LeaseOwner {
   hold(lease: Lease, holdMs: number): Keeping {
     const { key } = lease;
     const assertHeld = () => {
-      if (!lease.isHeld) throw lostBefore(lease);
+      if (!lease.checkHeld()) throw lostBefore(lease);
     };
-    if (lease.isHeld && lease.keptForMs >= holdMs) return { key, assertHeld, ...KEPT_ALREADY }; // by a call around this one
+    if (lease.checkHeld() && lease.keptForMs >= holdMs) return { key, assertHeld, ...KEPT_ALREADY }; // by a call around this one
     const until = monotonic() + holdMs;
     lease.askUntil(until); // before others extend it, while this call waits for its other locks
     return {
@@ -189,8 +189,8 @@ export class Leases implements LeaseOwner {
 
   /** Releases one handle; the last one releases the lock. A release that fails now is retried by the backend. */
   release(lease: Lease): Promise<boolean> {
-    const { isHeld } = lease;
-    if (!isHeld && lease.isAlive) return lease.answered().then(() => this.release(lease));
+    const isHeld = lease.checkHeld();
+    if (!isHeld && lease.checkAlive()) return lease.answered().then(() => this.release(lease));
     if (--lease.handles > 0 || !isHeld) return Promise.resolve(isHeld);
     // In this order and at once: no extension is sent, and no waiter let in, behind the release.
     this.#watchdog.remove(lease);
@@ -306,7 +306,7 @@ export class Leases implements LeaseOwner {
 
   /** A lease is to be extended, or its deadline has passed. */
   #onDue(lease: Lease): void {
-    const { state } = lease;
+    const state = lease.checkState();
     if (state === 'held') this.#extend(lease, lease.ttlMs);
     else if (state === 'unknown') this.#loseUnlessAnswered(lease);
     else if (!lease.isExtending) this.#watchdog.remove(lease);
@@ -316,19 +316,19 @@ export class Leases implements LeaseOwner {
   async #confirmed(lease: Lease): Promise<void> {
     const outcome = await this.#extendNow(lease);
     if (outcome.status === 'unavailable') throw LockUnavailableError.from('kept', lease.key, outcome.causes);
-    if (outcome.status === 'lost' || !lease.isHeld) throw lostBefore(lease);
+    if (outcome.status === 'lost' || !lease.checkHeld()) throw lostBefore(lease);
   }
 
   /** Extends a lease that stands for longer than anybody wants it, so that it does not. If that fails, the next extension does it. */
   async #shorten(lease: Lease): Promise<void> {
     while (lease.isExtending) await lease.answered();
-    if (lease.isHeld && lease.standsTooLong) this.#extend(lease, lease.ttlMs);
+    if (lease.checkHeld() && lease.standsTooLong) this.#extend(lease, lease.ttlMs);
   }
 
   /** @param ttlMs undefined: the one that it has by then */
   async #extendNow(lease: Lease, ttlMs?: number): Promise<ExtendOutcome> {
     while (lease.isExtending) await lease.answered(); // one at a time, so that the last answer is that of the last command
-    if (!lease.isHeld) return ENDED;
+    if (!lease.checkHeld()) return ENDED;
     return new Promise((resolve) => this.#extend(lease, ttlMs ?? lease.ttlMs, resolve));
   }
 
@@ -359,7 +359,7 @@ export class Leases implements LeaseOwner {
         break;
       case 'unavailable':
         if (!lease.notExtended(outcome.causes[0])) return;
-        if (lease.isAlive) this.#watchFailed(lease); // its loss may have been acted on by what its signal aborted
+        if (lease.checkAlive()) this.#watchFailed(lease); // its loss may have been acted on by what its signal aborted
         this.#events.next({ type: 'extension-failed', causes: outcome.causes, ...this.identity(lease) });
         break;
     }

@@ -39,7 +39,7 @@ export class LockHandle implements Lock {
   }
 
   get signal(): AbortSignal {
-    return this.lease.signal;
+    return this.lease.checkSignal();
   }
 
   get closing(): AbortSignal {
@@ -51,16 +51,16 @@ export class LockHandle implements Lock {
   }
 
   get isHeld(): boolean {
-    return !this.#released && this.lease.isHeld;
+    return !this.#released && this.lease.checkHeld();
   }
 
   get remainingMs(): number {
-    return this.#released ? 0 : this.lease.remainingMs;
+    return this.#released ? 0 : this.lease.checkRemainingMs();
   }
 
   assertHeld(): void {
     if (this.isHeld) return;
-    throw this.#released && !this.lease.isLost ? new LockLostError(this.key, 'released') : this.lease.lostError();
+    throw this.#released && !this.lease.checkLost() ? new LockLostError(this.key, 'released') : this.lease.lostError();
   }
 
   async extend(ttlMs: number = this.lease.ttlMs): Promise<void> {

@@ -33,7 +33,7 @@ export async function acquireAll<Request extends WaitRequest>(
       attempt = { ...request, since, isProbe: true };
     }
     signal?.throwIfAborted(); // a lock that the call held before was granted without looking at it
-    const lost = held.find(({ lease }) => !lease.isAlive);
+    const lost = held.find(({ lease }) => !lease.checkAlive());
     if (lost) throw lostMeanwhile(lost);
     return held;
   } catch (error) {

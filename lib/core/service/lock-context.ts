@@ -77,7 +77,7 @@ export class LockContext {
     let frame = context.getStore();
     if (!frame) return undefined;
     const leases: Lease[] = [];
-    for (; frame; frame = frame.outer) if (frame.of === this && frame.lease.isAlive) leases.push(frame.lease);
+    for (; frame; frame = frame.outer) if (frame.of === this && frame.lease.checkAlive()) leases.push(frame.lease);
     return leases.length > 0 ? [...new Set(leases.reverse())] : undefined;
   }
 
@@ -85,7 +85,7 @@ export class LockContext {
   get closing(): Closing {
     const { shutdown } = this;
     for (let frame = context.getStore(); frame; frame = frame.outer)
-      if (frame.of.shutdown === shutdown && frame.lease.isAlive) return shutdown.holders;
+      if (frame.of.shutdown === shutdown && frame.lease.checkAlive()) return shutdown.holders;
     return shutdown.newcomers;
   }
 
@@ -103,7 +103,7 @@ function innermost(): Frame | undefined {
   let frame = context.getStore();
   for (; frame; frame = frame.outer) {
     if (frame.lock?.isReleased) frame.lock = undefined;
-    if (frame.lock !== undefined || frame.lease.isAlive) return frame;
+    if (frame.lock !== undefined || frame.lease.checkAlive()) return frame;
   }
   return undefined;
 }

@@ -461,7 +461,7 @@ export class LockService {
     const { signal, reentrant } = request;
     try {
       signal?.throwIfAborted();
-      if (lease.state === 'unknown') {
+      if (lease.checkState() === 'unknown') {
         await unlessAborted(lease.answered(), signal);
         return await this.#acquireOne(lease.key, request, method);
       }
@@ -515,7 +515,7 @@ export class LockService {
       outcome = { status: 'rejected', reason };
     }
     await held.release();
-    const lost = onLost === 'reject' ? leasesOf(held).find((lease) => lease.isLost) : undefined;
+    const lost = onLost === 'reject' ? leasesOf(held).find((lease) => lease.checkLost()) : undefined;
     if (lost) throw lost.lostError(outcome satisfies LockOutcome);
     if (outcome.status === 'rejected') throw outcome.reason;
     return outcome.value;

@@ -181,6 +181,6 @@ function outcomeOf(error: unknown): AcquireTrace['outcome'] {
 }
 
 function noteLoss(trace: HoldTrace, held: Held): void {
-  const lost = leasesOf(held).find((lease) => lease.state === 'lost');
+  const lost = leasesOf(held).find((lease) => lease.checkState() === 'lost');
   if (lost) trace.lost = { reason: lost.lostReason, beforeMs: lost.lostForMs };
 }

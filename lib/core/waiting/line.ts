@@ -394,7 +394,7 @@ export class Line {
   get #known(): Knowledge {
     const { backend, now } = this.lines;
     // Asking may find a lease lost of which `onLost` is still to come: the lock was held until now.
-    const lease = this.#lease?.isAlive ? this.#lease : undefined;
+    const lease = this.#lease?.checkAlive() ? this.#lease : undefined;
     const seen = this.#seen ?? (this.#lease ? {} : undefined);
     return { key: this.key, lease, seen, now: now(), backend };
   }

@@ -72,7 +72,7 @@ export function contended({ waitedMs, holding }: Refused, known: Knowledge, maxW
   const { key, lease, seen, now } = known;
   if (lease) {
     const holder = parseOwner(lease.grant.owner);
-    const { remainingMs } = lease;
+    const remainingMs = lease.checkRemainingMs();
     return new LockContendedError(key, waitedMs, { holder, remainingMs, maxWaiters, holding, isOwn: true });
   }
   const { owner, endsAt, isKept } = seen ?? {};

@@ -383,7 +383,7 @@ export class Application {
     if (lock.signal.aborted) end('lost');
     const isHeld = (): boolean => {
       if (ended) return false;
-      if ((lock as LockHandle).lease.state === 'unknown') reach(marks, 'unknown lease');
+      if ((lock as LockHandle).lease.checkState() === 'unknown') reach(marks, 'unknown lease');
       else if (lock.isHeld) {
         const until = this.#deadlineOf(lock);
         // Once for each extension, as it says nothing new before; but always if it should have ended.
