@@ -1,4 +1,4 @@
-import { expect, it } from 'vitest';
+import { expect, it, onTestFinished, vi } from 'vitest';
 import { fromPromises, type PromiseBackend } from '../../lib/core/backend/from-promises.js';
 import type { AcquireRequest, LockBackend, Place, WaitQueue } from '../../lib/core/backend/lock-backend.js';
 import { acquireOn, claimOn, extendOn, now, placeOf, releaseOn } from '../support/claims.js';
@@ -93,6 +93,37 @@ it('a backend of promises that closes tries once more what is not released', asy
   await until(() => tries === 2, { what: 'it is tried again' });
   await backend.close();
   expect(tries).toBe(3);
+});
+
+it('10 000 locks that are released in an outage of a backend of promises cost one timer and few commands, and are free once it answers [G66]', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+  onTestFinished(() => void vi.useRealTimers());
+  let isDown = true;
+  let commands = 0;
+  const released = new Set<string>();
+  const backend = broken(
+    {
+      release: ({ key }) => {
+        commands++;
+        if (isDown) return reject();
+        released.add(key);
+        return Promise.resolve({ status: 'released' });
+      },
+    },
+    1_000,
+  );
+  const claims = Array.from({ length: 10_000 }, (_, index) => claimOn(`key ${index}`));
+  const outcomes = await Promise.all(claims.map((claim) => releaseOn(backend, claim)));
+  expect(new Set(outcomes.map(({ status }) => status))).toEqual(new Set(['unavailable']));
+  expect(commands).toBe(claims.length);
+  expect(vi.getTimerCount()).toBe(1);
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect((commands - claims.length) / 60).toBeLessThan(50);
+  expect(vi.getTimerCount()).toBe(1);
+  isDown = false;
+  await vi.advanceTimersByTimeAsync(4_000);
+  expect(released.size).toBe(claims.length);
+  expect(vi.getTimerCount()).toBe(0);
 });
 
 it('a release of a backend of promises is repeated until it is confirmed', async () => {

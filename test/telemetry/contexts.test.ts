@@ -3,7 +3,7 @@ import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import { loopTurn } from '../../lib/core/time/event-loop.js';
 import { Pacer, type Paced } from '../../lib/core/time/pacer.js';
-import { ReleaseRetry } from '../../lib/stores/redis/node/release-retry.js';
+import { ReleaseRetry } from '../../lib/core/backend/release-retry.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
@@ -104,17 +104,14 @@ it('checks and repeats in the trace of none what serves several calls, by timers
       note('check');
     },
   });
-  const retry = new ReleaseRetry({
-    isReady: true,
-    giveBack: ({ key }, tried) => {
-      note(key);
-      setImmediate(() => tried(false));
-    },
+  const retry = new ReleaseRetry<string>((what, tried) => {
+    note(what);
+    setImmediate(() => tried(false));
   });
   onTestFinished(() => retry.close());
   request.run('A', () => {
     checks.add({ dueAt: 0 }, 1_000, 1_000);
-    retry.add({ key: 'release', owner: 'o', standsMs: 60_000 });
+    retry.add('release', 60_000);
   });
   await until(() => done.length === 2, { what: 'a check and a release' });
   expect(done).toEqual(['check in none', 'release in none']);

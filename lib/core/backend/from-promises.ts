@@ -1,6 +1,5 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { LockUnavailableError, NodeError } from '../../api/errors.js';
-import { driftMs } from '../time/clock.js';
+import { driftMs, monotonic } from '../time/clock.js';
 import { inTime } from '../time/time-limit.js';
 import {
   LONGEST_TTL_MS,
@@ -19,6 +18,7 @@ import {
   type Taken,
   type WaitQueue,
 } from './lock-backend.js';
+import { ReleaseRetry } from './release-retry.js';
 import { PING_KEY, pingOfOne, type BackendPing, type BackendReport } from './report.js';
 
 /** The methods of a lock backend that are optional here. */
@@ -47,15 +47,12 @@ export function fromPromises(backend: PromiseBackend, now: () => number, timeLim
   return new LimitedBackend(backend, now, timeLimitMs);
 }
 
-const FIRST_PAUSE_MS = 100;
-const LONGEST_PAUSE_MS = 3_200;
-
 class LimitedBackend implements LockBackend {
-  /** Until when the store may have what it granted, by the clock. */
+  /** Until when the store may have what it granted, by the monotonic clock. */
   readonly #ends = new WeakMap<Grant, number>();
-  /** What is released again and again. */
-  readonly #unreleased = new Map<Grant, Releasing>();
-  readonly #closing = new AbortController();
+  readonly #retry = new ReleaseRetry<{ grant: Grant; how: Releasing }>(({ grant, how }, done) => {
+    void this.#released(grant, how).then(({ status }) => done(status !== 'unavailable'));
+  });
 
   constructor(
     private readonly backend: PromiseBackend,
@@ -82,7 +79,7 @@ class LimitedBackend implements LockBackend {
     const late = (outcome: Awaited<ReturnType<PromiseBackend['acquire']>>) => {
       if (outcome.status === 'acquired') {
         this.#noteTtl(outcome.grant, request.ttlMs);
-        this.#repeatRelease(outcome.grant);
+        this.release(outcome.grant, {}, () => {});
       }
       if (outcome.status === 'contended' && outcome.queued) leave();
     };
@@ -97,7 +94,7 @@ class LimitedBackend implements LockBackend {
         // The attempt may have run, or run yet.
         const grant = { key: request.key, owner: request.owner };
         this.#noteTtl(grant, request.ttlMs + this.timeLimitMs);
-        this.#repeatRelease(grant);
+        this.#retryRelease(grant, {});
         leave();
         done(this.#unavailable(error));
       },
@@ -115,7 +112,7 @@ class LimitedBackend implements LockBackend {
 
   release(grant: Grant, how: Releasing, done: (outcome: ReleaseOutcome) => void): void {
     void this.#released(grant, how).then((outcome) => {
-      if (outcome.status === 'unavailable') this.#repeatRelease(grant, how);
+      if (outcome.status === 'unavailable') this.#retryRelease(grant, how);
       done(outcome);
     });
   }
@@ -175,32 +172,21 @@ class LimitedBackend implements LockBackend {
   }
 
   async close(): Promise<void> {
-    this.#closing.abort();
-    await Promise.all([...this.#unreleased].map((pending) => this.#released(...pending)));
+    await this.#retry.close();
     await this.backend.close?.();
   }
 
   #noteTtl(grant: Grant, ttlMs: number): void {
-    this.#ends.set(grant, Math.max(this.#ends.get(grant) ?? 0, this.now() + ttlMs + driftMs(ttlMs)));
+    this.#ends.set(grant, Math.max(this.#ends.get(grant) ?? 0, monotonic() + ttlMs + driftMs(ttlMs)));
   }
 
   #released(grant: Grant, how: Releasing): Promise<ReleaseOutcome> {
     return this.#limited(() => this.backend.release(grant, how)).catch((error: unknown) => this.#unavailable(error));
   }
 
-  /** In the background, after pauses that grow. */
-  #repeatRelease(grant: Grant, how: Releasing = {}): void {
-    const endsAt = this.#ends.get(grant) ?? this.now() + LONGEST_TTL_MS;
-    const { signal } = this.#closing;
-    this.#unreleased.set(grant, how);
-    const repeat = async () => {
-      for (let pauseMs = FIRST_PAUSE_MS; this.now() < endsAt; pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS)) {
-        if ((await this.#released(grant, how)).status !== 'unavailable') break;
-        await delay(pauseMs, undefined, { ref: false, signal });
-      }
-      this.#unreleased.delete(grant);
-    };
-    repeat().catch(() => {}); // closed
+  #retryRelease(grant: Grant, how: Releasing): void {
+    const endsAt = this.#ends.get(grant);
+    this.#retry.add({ grant, how }, endsAt === undefined ? LONGEST_TTL_MS : endsAt - monotonic());
   }
 
   async #asked<Answer>(operation: string, key: string, ask: () => Promise<Answer>): Promise<Answer> {

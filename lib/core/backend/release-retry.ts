@@ -1,59 +1,46 @@
-import { outsideOfCalls } from '../../../core/time/event-loop.js';
-
-/** The release of a lock, or of a ticket's place in its queue, that is not confirmed. */
-export interface PendingRelease {
-  key: string;
-  owner: string;
-  /** The ticket's place. */
-  entry?: string;
-  /** How long Redis may keep it, in milliseconds from now: then it has ended by itself. */
-  standsMs: number;
-  /** As of `Releasing`. */
-  keepUntil?: number;
-}
-
-/** Gives locks and places back to one server. */
-export interface Releaser {
-  /** Whether anything can be sent. */
-  readonly isReady: boolean;
-  /**
-   * Tries it once.
-   * @param done called once, after this has returned
-   */
-  giveBack(item: PendingRelease, done: (isConfirmed: boolean) => void): void;
-}
+import { outsideOfCalls } from '../time/event-loop.js';
 
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 3_200;
-/** How many are tried at a time while the server does not answer. */
+/** How many are tried after a pause: while the store does not answer these cost something, and the others nothing. */
+const TRIED_FIRST = 100;
+/** How many are tried at a time once it has confirmed some of them. */
 const TRIED_AT_ONCE = 500;
 
 /**
- * Retries releases until each is confirmed or has ended by itself: after growing pauses, and at once when the connection is
- * made anew. Nothing is sent without a connection, and little while the server does not answer: releases that piled up when
- * an outage began must not cost anything for as long as it lasts.
+ * Retries what a store did not confirm, until each is confirmed or has ended by itself: after growing pauses, and at once when the
+ * connection is made anew. One timer serves all. Nothing is sent without a connection, and little while the store does not
+ * answer: releases that piled up when an outage began must not cost anything for as long as it lasts.
  */
-export class ReleaseRetry {
+export class ReleaseRetry<Item> {
   /** Each with the time when it ends by itself. */
-  readonly #items = new Map<PendingRelease, number>();
+  readonly #items = new Map<Item, number>();
   #pauseMs = FIRST_PAUSE_MS;
   #timer?: NodeJS.Timeout;
   #isTrying = false;
   #closed = false;
 
-  constructor(private readonly releaser: Releaser) {}
+  /**
+   * @param giveBack tries it once. Calls `done` once, after it has returned
+   * @param isReady whether anything can be sent
+   */
+  constructor(
+    private readonly giveBack: (item: Item, done: (isConfirmed: boolean) => void) => void,
+    private readonly isReady: () => boolean = () => true,
+  ) {}
 
   get size(): number {
     return this.#items.size;
   }
 
-  add(item: PendingRelease): void {
+  /** @param standsMs how long the store may have it, in milliseconds from now: then it has ended by itself */
+  add(item: Item, standsMs: number): void {
     if (this.#closed) return;
-    this.#items.set(item, performance.now() + item.standsMs);
+    this.#items.set(item, performance.now() + standsMs);
     if (!this.#isTrying && !this.#timer) this.#tryLater();
   }
 
-  /** Tries all at once: the server can be reached again. */
+  /** Tries all at once: the store can be reached again. */
   hurry(): void {
     if (this.#isTrying || this.#items.size === 0) return;
     this.#pauseMs = FIRST_PAUSE_MS;
@@ -65,7 +52,7 @@ export class ReleaseRetry {
     this.#closed = true;
     clearTimeout(this.#timer);
     this.#forget();
-    const left = this.releaser.isReady ? [...this.#items.keys()] : [];
+    const left = this.isReady() ? [...this.#items.keys()] : [];
     this.#items.clear();
     return new Promise((resolve) => this.#try(left, () => resolve()));
   }
@@ -74,12 +61,12 @@ export class ReleaseRetry {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     this.#forget();
-    if (!this.releaser.isReady) this.#goOn();
+    if (!this.isReady()) this.#goOn();
     else this.#tryFrom([...this.#items.keys()], 0);
   }
 
-  #tryFrom(items: readonly PendingRelease[], from: number): void {
-    const some = items.slice(from, from + TRIED_AT_ONCE);
+  #tryFrom(items: readonly Item[], from: number): void {
+    const some = items.slice(from, from + (from === 0 ? TRIED_FIRST : TRIED_AT_ONCE));
     this.#isTrying = true;
     this.#try(some, (confirmed) => {
       this.#isTrying = false;
@@ -89,11 +76,11 @@ export class ReleaseRetry {
   }
 
   /** @param done called with how many were confirmed */
-  #try(items: readonly PendingRelease[], done: (confirmed: number) => void): void {
+  #try(items: readonly Item[], done: (confirmed: number) => void): void {
     let [open, confirmed] = [items.length, 0];
     if (open === 0) done(0);
     for (const item of items) {
-      this.releaser.giveBack(item, (isConfirmed) => {
+      this.giveBack(item, (isConfirmed) => {
         const until = this.#items.get(item);
         this.#items.delete(item);
         if (isConfirmed) confirmed++;

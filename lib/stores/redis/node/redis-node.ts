@@ -29,6 +29,7 @@ import { InFlight } from '../../../core/time/in-flight.js';
 import { leftMs, monotonic } from '../../../core/time/clock.js';
 import { ServerClock } from '../../../core/time/server-clock.js';
 import { inTime } from '../../../core/time/time-limit.js';
+import { ReleaseRetry } from '../../../core/backend/release-retry.js';
 import { PING_KEY } from '../../../core/backend/report.js';
 import { PlainInbox, type Inbox, type Listening, type PlainInboxListener } from './inbox.js';
 import { ShardedInbox, type ShardedInboxListener } from './sharded-inbox.js';
@@ -66,7 +67,6 @@ import {
 } from './node-answers.js';
 import { nodeError } from '../client/advice.js';
 import type { RedisConnection, RedisConnectionListener } from '../client/redis-connection.js';
-import { ReleaseRetry, type PendingRelease, type Releaser } from './release-retry.js';
 import type { ServerIdentity } from '../client/server-identity.js';
 
 /** Advice for a call whose time was over before its attempt was sent. */
@@ -91,6 +91,14 @@ export interface NodeSettings {
   now?: () => number;
 }
 
+/** The release of a lock, or of a ticket's place in its queue. */
+interface PendingRelease extends Releasing {
+  key: string;
+  owner: string;
+  /** The ticket's place. */
+  entry?: string;
+}
+
 /** Learns what a node hears, and that it can be asked again. */
 export interface RedisNodeListener extends WaitListener {
   /** Called each time that the connection was made, before anything that waited for it is sent. */
@@ -102,7 +110,7 @@ export interface RedisNodeListener extends WaitListener {
  * once, after the method has returned, and in the order in which the server answered.
  */
 export class RedisNode
-  implements RedisConnectionListener, ScriptRunnerListener, ShardedInboxListener, PlainInboxListener, Releaser
+  implements RedisConnectionListener, ScriptRunnerListener, ShardedInboxListener, PlainInboxListener
 {
   readonly #runner: ScriptRunner;
   readonly #settings: NodeSettings;
@@ -118,7 +126,7 @@ export class RedisNode
   readonly #clocks = new Map<number | string, ServerClock>();
   #inbox: Inbox;
   /** Releases that are not confirmed. An attempt that was never sent needs none, so a server that is down adds nothing. */
-  readonly #retry: ReleaseRetry;
+  readonly #retry: ReleaseRetry<PendingRelease>;
   readonly #releasing = new InFlight();
   /** The last fault and its reading: all operations of a command share a fault, and all calls do while the server hangs. */
   #lastFault?: [ScriptFault, Fault];
@@ -132,7 +140,10 @@ export class RedisNode
     this.#settings = settings;
     const { commandTimeoutMs, handsOver, needsAdmission, keyPrefix, now } = settings;
     const { client } = connection;
-    this.#retry = new ReleaseRetry(this);
+    this.#retry = new ReleaseRetry(
+      (item, done) => this.#giveBack(item, ({ status }) => done(status !== 'fault')),
+      () => this.isReady,
+    );
     this.#runner = new ScriptRunner(client, commandTimeoutMs, { sameConnection: needsAdmission, listener: this, now });
     this.#keys = new LockKeys(keyPrefix, countersOf(handsOver, client.isCluster), client.keyPrefix);
     this.#scan = new KeyScan(connection, this.#keys, commandTimeoutMs);
@@ -273,7 +284,7 @@ export class RedisNode
    * ttl of its own, and every waiter keeps the queue alive.
    */
   leave(key: string, place: Place): void {
-    this.#release({ key, owner: place.ticket, entry: this.#entry(place), standsMs: Infinity });
+    this.#release({ key, owner: place.ticket, entry: this.#entry(place) }, Infinity);
   }
 
   /**
@@ -307,7 +318,7 @@ export class RedisNode
     done?: (release: NodeRelease) => void,
     forMs = standsMs(grant),
   ): void {
-    this.#release({ key: grant.key, owner: grant.owner, standsMs: forMs, keepUntil }, done);
+    this.#release({ key: grant.key, owner: grant.owner, keepUntil }, forMs, done);
   }
 
   /**
@@ -439,18 +450,13 @@ export class RedisNode
     );
   }
 
-  /** Tries once to release a lock, or to leave a queue. */
-  giveBack(item: PendingRelease, done: (isConfirmed: boolean) => void): void {
-    this.#giveBack(item, ({ status }) => done(status !== 'fault'));
-  }
-
-  #release(item: PendingRelease, done?: (release: NodeRelease) => void): void {
+  #release(item: PendingRelease, forMs: number, done?: (release: NodeRelease) => void): void {
     this.#releasing.begin();
     this.#giveBack(item, (release) => {
       this.#releasing.end();
       // A place that can only be woken does no harm if it stays; a lock that was handed over to one must go on.
       const matters = item.entry === undefined || this.#settings.handsOver;
-      if (release.status === 'fault' && matters) this.#retry.add(item);
+      if (release.status === 'fault' && matters) this.#retry.add(item, forMs);
       done?.(release);
     });
   }
