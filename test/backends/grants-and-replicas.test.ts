@@ -1,31 +1,37 @@
-import { describe, expect, it, vi } from 'vitest';
-import type { LockBackend, WaitListener } from '../../lib/core/backend/lock-backend.js';
-import { RedisHandOver } from '../../lib/stores/redis/node/node-answers.js';
-import type { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
-import type { ReplicaWait } from '../../lib/stores/redis/replicas/replica-wait.js';
-import { SingleNodeBackend } from '../../lib/stores/redis/single/single-node.backend.js';
+import { describe, expect, it } from 'vitest';
+import type { RedisClient, SubscriptionListener } from '../../lib/stores/redis/client/redis-client.js';
+import type { RedisConnection } from '../../lib/stores/redis/client/redis-connection.js';
+import { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
 
-/** What those who wait are told when a node is told that a ticket was granted the lock with the token 7. */
-function told({ replicas, isReady = true }: { replicas?: ReplicaWait; isReady?: boolean } = {}): unknown[] {
-  let listener!: WaitListener;
-  const node = {
-    listen: (each: WaitListener) => (listener = each),
-    openInbox: () => {},
-    isReady,
-  } as unknown as RedisNode;
+/** What those who wait are told when a server says that a ticket was granted the lock with the token 7. */
+function told({ awaitedReplicas = 0, isReady = true, handsOver = true } = {}): unknown[] {
+  let subscription!: SubscriptionListener;
+  const client = {
+    isCluster: false,
+    keyPrefix: '',
+    routeOf: () => ['only'],
+    subscribe: (_channel: string, _name: string, listener: SubscriptionListener) => {
+      subscription = listener;
+      return { close: () => {} };
+    },
+  } as unknown as RedisClient;
+  const node = new RedisNode({ client, isReady } as RedisConnection, {
+    keyPrefix: 'lock',
+    commandTimeoutMs: 1_000,
+    processName: 'me',
+    handsOver,
+    awaitedReplicas,
+    needsAdmission: false,
+  });
   const heard: unknown[] = [];
-  new SingleNodeBackend(node, 1_000, () => 0, replicas, vi.fn<LockBackend['report']>()).listen('key', {
-    onTurn: (ticket) => heard.push([ticket, undefined]),
+  node.listen('key', {
+    onTurn: (ticket, handOver) => heard.push([ticket, handOver?.grantOf('key', 7, 1)?.fencingToken]),
     onListening: () => {},
-    onHandOver: (ticket, handOver) => heard.push([ticket, handOver.grantOf('key', 7, 1)?.fencingToken]),
     onTaken: () => {},
     onWarning: () => {},
   });
-  listener.onHandOver(
-    'ticket',
-    new RedisHandOver('ticket', { fencingToken: 7, lastToken: 7, boundUs: 7 }, () => undefined),
-  );
-  listener.onTurn();
+  subscription.message('ticket 7 7 7', 'channel');
+  subscription.opened();
   return heard;
 }
 
@@ -38,10 +44,14 @@ describe('a grant', () => {
   });
 
   it('is told without when replicas are to have it first: then it is confirmed, and waits for them', () => {
-    expect(told({ replicas: { timeoutMs: 100 } as ReplicaWait })[0]).toEqual(['ticket', undefined]);
+    expect(told({ awaitedReplicas: 1 })[0]).toEqual(['ticket', undefined]);
   });
 
   it('is told without while the server cannot be asked to extend it', () => {
     expect(told({ isReady: false })[0]).toEqual(['ticket', undefined]);
+  });
+
+  it('is told without by a node of a Redlock, which cannot grant alone', () => {
+    expect(told({ handsOver: false })[0]).toEqual(['ticket', undefined]);
   });
 });

@@ -17,8 +17,8 @@ export function inboxOn<Client extends Redis | Cluster>(source: Client) {
     channel: 'inbox:me',
     listener: {
       onMessage: (text) => heard.push(text),
-      onChange: () => changes.push(inbox.isOpen()),
-      onForbidden: (command) => forbidden.push(command),
+      onListening: () => changes.push(inbox.isOpen()),
+      onRefused: (command) => forbidden.push(command),
     },
   });
   onTestFinished(() => {

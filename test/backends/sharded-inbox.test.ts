@@ -1,10 +1,12 @@
 import { performance } from 'node:perf_hooks';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { clusterSlot } from '../../lib/stores/redis/client/cluster-slot.js';
-import { CommandFault, type RedisClient, type ShardedListener } from '../../lib/stores/redis/client/redis-client.js';
+import { CommandFault, type RedisClient } from '../../lib/stores/redis/client/redis-client.js';
 import { LockKeys } from '../../lib/stores/redis/node/lock-keys.js';
 import { ShardedInbox } from '../../lib/stores/redis/node/sharded-inbox.js';
 import { until } from '../support/until.js';
+
+type ShardedListener = Parameters<RedisClient['subscribeSharded']>[1];
 
 const KEYS = new LockKeys('lock', 'per-slot');
 const [KEY, SAME_SLOT, OTHER_SLOT] = ['key', besideOf('key'), 'other'];
@@ -62,8 +64,7 @@ function setUp() {
     processName: 'me',
     listener: {
       onMessage: (text) => heard.push(text),
-      onChange: () => heard.push('change'),
-      onListening: (key) => heard.push(`listens for ${key}`),
+      onListening: (key) => heard.push(key === undefined ? 'change' : `listens for ${key}`),
       onRefused: () => heard.push('refused'),
     },
   });
@@ -109,7 +110,7 @@ describe('a sharded inbox', () => {
     inbox.open(KEY);
     await opened();
     heard.length = 0;
-    for (const text of ['?', 'a ticket']) connections[0]!.message(channelOf(KEY), text);
+    for (const text of ['?', 'a ticket']) connections[0]!.message(text, channelOf(KEY));
     expect(heard).toEqual(['a ticket']);
   });
 
@@ -225,7 +226,7 @@ describe('a sharded inbox', () => {
       await vi.advanceTimersByTimeAsync(1_000);
       log.length = heard.length = 0;
       for (let time = 0; time < 5; time++) inbox.check(KEY);
-      connections[0]!.message(channelOf(KEY), '?');
+      connections[0]!.message('?', channelOf(KEY));
       await vi.advanceTimersByTimeAsync(2_000);
       expect([log, heard, inbox.isOpen(KEY)]).toEqual([[`a checks ${tag(KEY)}`], [], true]);
     });

@@ -158,11 +158,10 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
           return (await forceRelease.call(this, key)) && { from: [] };
         };
         backend.listen = function (key, listener) {
-          const { onTurn, onListening, onHandOver } = listener;
+          const { onTurn, onListening } = listener;
           listen.call(this, key, {
             onTurn: onTurn.bind(listener),
             onListening: onListening.bind(listener),
-            onHandOver: onHandOver.bind(listener),
             onTaken: () => {},
             onWarning: () => {},
           });

@@ -38,7 +38,8 @@ beforeAll(async () => {
     awaitedReplicas: 0,
     needsAdmission: true,
   });
-  node.openInbox('any'); // a vote takes a place in the queue only where its process listens
+  const listener = { onTurn: () => {}, onListening: () => {}, onTaken: () => {}, onWarning: () => {} };
+  node.listen('any', listener); // a vote takes a place in the queue only where its process listens
   await until(() => node.isListening('any'), { what: 'the node listens' });
 });
 afterAll(async () => {

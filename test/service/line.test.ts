@@ -156,7 +156,7 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true, order = AL
       if (ticket === undefined || fencingToken === undefined) listener.onTurn(ticket);
       else {
         const told = { fencingToken, lastToken: lastToken!, boundUs: boundMs * 1_000 };
-        listener.onHandOver(ticket, new RedisHandOver(ticket, told, (_key, us) => us / 1_000));
+        listener.onTurn(ticket, new RedisHandOver(ticket, told, (_key, us) => us / 1_000));
       }
       return settled();
     },

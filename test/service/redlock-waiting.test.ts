@@ -147,17 +147,19 @@ describe('who is woken', () => {
 
   const wakesOf = (quorum: number) => {
     const woken: string[] = [];
-    return { woken, wakes: new RedlockWakes(quorum, (ticket) => woken.push(ticket)) };
+    const onTurn = (ticket?: string) => void woken.push(ticket!);
+    const listener = { onTurn, onListening: () => {}, onTaken: () => {}, onWarning: () => {} };
+    return { woken, wakes: new RedlockWakes(quorum, listener) };
   };
 
   it('by a majority tries at once, and once', () => {
     const { woken, wakes } = wakesOf(2);
-    wakes.note('a');
-    wakes.note('b');
+    wakes.onTurn('a');
+    wakes.onTurn('b');
     expect(woken).toEqual([]);
-    wakes.note('a');
+    wakes.onTurn('a');
     expect(woken).toEqual(['a']);
-    wakes.note('b');
+    wakes.onTurn('b');
     vi.advanceTimersByTime(1_000);
     expect(woken).toEqual(['a', 'b']);
   });
@@ -165,8 +167,8 @@ describe('who is woken', () => {
   it('by fewer tries a moment later, and again when it is woken again', () => {
     const { woken, wakes } = wakesOf(3);
     for (const count of [1, 2]) {
-      wakes.note('a');
-      wakes.note('a');
+      wakes.onTurn('a');
+      wakes.onTurn('a');
       expect(woken).toHaveLength(count - 1);
       vi.advanceTimersByTime(8);
       expect(woken).toHaveLength(count);
@@ -175,7 +177,7 @@ describe('who is woken', () => {
 
   it('is not any more when the service has closed', () => {
     const { woken, wakes } = wakesOf(2);
-    wakes.note('a');
+    wakes.onTurn('a');
     wakes.close();
     vi.advanceTimersByTime(1_000);
     expect(woken).toEqual([]);

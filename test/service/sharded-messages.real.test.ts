@@ -149,7 +149,7 @@ describe('In a Cluster with sharded publish/subscribe', () => {
           const channel = channelOn(cluster, master.name);
           return new Promise<string>((resolve, reject) => {
             const subscription = master.subscribeSharded('inbox', {
-              message: (name, text) => resolve(`${name} ${text}`),
+              message: (text, name) => resolve(`${name} ${text}`),
               opened: () => {
                 subscription
                   .subscribe(channel)

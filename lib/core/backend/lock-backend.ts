@@ -276,12 +276,13 @@ export interface WaitQueue {
 
 /** Hears from a wait queue, at any time except within a call of it. */
 export interface WaitListener {
-  /** The turn of a ticket may have come; without one that of all, because listening has begun, or was interrupted. */
-  onTurn(ticket?: string): void;
+  /**
+   * The turn of a ticket may have come; without one that of all, because listening has begun, or was interrupted.
+   * @param handOver the lock was handed over to the ticket: its holder has to extend it at once
+   */
+  onTurn(ticket?: string, handOver?: HandOver): void;
   /** Listening has begun for this key, and for others not: the turn of a place there may have come before. */
   onListening(key: string): void;
-  /** The lock was handed over to a ticket: its holder has to extend it at once. */
-  onHandOver(ticket: string, handOver: HandOver): void;
   /** A lock may have been taken by force from this owner value. */
   onTaken(key: string, owner: string): void;
   /** Waiting works worse than it could, for a reason that an operator should know: reported once. */

@@ -110,17 +110,13 @@ export class Lines implements LineParts, LeaseListener {
     for (const line of [...this.#lines.values()]) line.refuseWaiting(closing);
   }
 
-  onTurn(ticket?: string): void {
-    if (ticket !== undefined) this.#wake(ticket);
+  onTurn(ticket?: string, handOver?: HandOver): void {
+    if (ticket !== undefined) this.#wake(ticket, handOver);
     else this.checks.hurry([...this.byTicket.values()].filter((bid) => bid.wake()));
   }
 
   onListening(key: string): void {
     this.#lines.get(key)?.onListening();
-  }
-
-  onHandOver(ticket: string, handOver: HandOver): void {
-    this.#wake(ticket, handOver);
   }
 
   onDue(bid: Bid): void {

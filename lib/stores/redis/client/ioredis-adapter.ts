@@ -14,7 +14,6 @@ import {
   type RedisClientListener,
   type Route,
   type ScriptCall,
-  type ShardedListener,
   type ShardedSubscription,
   type Subscription,
   type SubscriptionListener,
@@ -331,7 +330,10 @@ export class IoredisAdapter implements RedisClient {
     return this.#cluster.duplicate([], { lazyConnect: true, redisOptions });
   }
 
-  subscribeSharded(connectionName: string, listener: ShardedListener): ShardedSubscription {
+  subscribeSharded(
+    connectionName: string,
+    listener: Parameters<RedisClient['subscribeSharded']>[1],
+  ): ShardedSubscription {
     return outsideOfCalls(
       () => new IoredisShardedSubscription(this.#single.duplicate({ ...SHARD_SUBSCRIBER, connectionName }), listener),
     );
@@ -400,7 +402,7 @@ class IoredisSubscription implements Subscription {
     };
     client
       .on('error', () => {}) // the connection for commands has the same troubles, and reports them
-      .on('message', (_channel: string, text: string) => unlessClosed(() => listener.message(text)))
+      .on('message', (_channel: string, text: string) => unlessClosed(() => listener.message(text, channel)))
       .on('ready', () => {
         clearTimeout(this.#limit);
         if (!this.#isClosed) this.#limit = setTimeout(() => this.#end(), SUBSCRIBE_LIMIT_MS).unref();
@@ -445,14 +447,14 @@ class IoredisShardedSubscription implements ShardedSubscription {
 
   constructor(
     private readonly client: Redis,
-    listener: ShardedListener,
+    listener: Parameters<RedisClient['subscribeSharded']>[1],
   ) {
     const unlessClosed = (report: () => void) => {
       if (!this.#isClosed) report();
     };
     client
       .on('error', () => {}) // as above; and of an unsubscription that the server has sent, for which ioredis 5 finds no command
-      .on('smessage', (channel: string, text: string) => unlessClosed(() => listener.message(channel, text)))
+      .on('smessage', (channel: string, text: string) => unlessClosed(() => listener.message(text, channel)))
       .on('ready', () => unlessClosed(() => listener.opened()))
       .on('end', () => unlessClosed(() => listener.closed()));
     client.connect().catch(() => {}); // reported by the events

@@ -69,7 +69,10 @@ export interface RedisClient {
    * Opens a connection of its own for sharded publish/subscribe: only for a master of a Cluster. It is not made again, and the
    * key prefix is not put before the names of channels.
    */
-  subscribeSharded(connectionName: string, listener: ShardedListener): ShardedSubscription;
+  subscribeSharded(
+    connectionName: string,
+    listener: Omit<SubscriptionListener, 'ended' | 'refused'>,
+  ): ShardedSubscription;
   /**
    * Publishes a sharded message: only for a master of a Cluster. The key prefix is not put before the name of the channel.
    * Rejects with a `CommandFault`.
@@ -160,20 +163,11 @@ export interface ShardedSubscription {
 }
 
 /** Learns of messages, and of changes of their connection. */
-export interface ShardedListener {
-  message(channel: string, text: string): void;
-  /** Channels can be subscribed to. */
+export interface SubscriptionListener {
+  message(text: string, channel: string): void;
+  /** Messages that are published from now on arrive; on a connection for sharded ones: channels can be subscribed to. */
   opened(): void;
   /** The connection broke, or could not be made, and all subscriptions are gone. */
-  closed(): void;
-}
-
-/** Learns of messages, and of changes of a subscription. */
-export interface SubscriptionListener {
-  message(text: string): void;
-  /** Messages that are published from now on arrive. */
-  opened(): void;
-  /** Its connection broke, or could not be made. */
   closed(): void;
   /** It is not made again, also because SUBSCRIBE was not answered in time. */
   ended(): void;

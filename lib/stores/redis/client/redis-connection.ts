@@ -22,18 +22,11 @@ const REFUSALS: Record<NonNullable<ConnectionFailure['refused']>, { problem: str
   },
 };
 
-/** Learns that commands can be sent. */
-export interface RedisConnectionListener {
-  /** Called each time that the connection was made, before anything that waited for it is sent. */
-  onReady(): void;
-}
-
 /** One client, made here or passed by the user, and whether it can be used now. */
 export class RedisConnection {
   readonly #waiting = new Set<() => void>();
   /** The waiters at the start of the application, which a refusal answers. */
   readonly #starting = new Set<() => void>();
-  #listener?: RedisConnectionListener;
   #wasReady: boolean;
   /** How many attempts to connect have failed since it was last ready. */
   #failures = 0;
@@ -43,6 +36,8 @@ export class RedisConnection {
   /** Runs from when the server has accepted a connection until it is ready. */
   #handshake?: NodeJS.Timeout;
   #problem?: NodeError;
+  /** Called each time that the connection was made, before anything that waited for it is sent. */
+  onReady?: () => void;
 
   /** `host:port`, or the path of a socket: never the URL, which may hold a password. */
   readonly name: string;
@@ -133,11 +128,6 @@ export class RedisConnection {
     return this.isReady ? undefined : this.problem;
   }
 
-  /** Reports to this listener from now on, until it is closed. Call it once at most. */
-  listen(listener: RedisConnectionListener): void {
-    this.#listener = listener;
-  }
-
   /**
    * Has the connection made anew if a command that is overdue stays so: the client's own `socketTimeout` would set and clear
    * a timer for each command. Clients of the user are left alone.
@@ -170,7 +160,7 @@ export class RedisConnection {
   /** Closes the client if it is owned. No command may be in flight any more. */
   close(): void {
     clearTimeout(this.#handshake);
-    this.#listener = undefined;
+    this.onReady = undefined;
     this.client.close();
     this.#wake();
   }
@@ -197,7 +187,7 @@ export class RedisConnection {
     this.#readyAt = performance.now();
     this.#failures = 0;
     this.#downSince = undefined;
-    this.#listener?.onReady(); // before the calls that wait for it
+    this.onReady?.(); // before the calls that wait for it
     this.#wake();
   }
 

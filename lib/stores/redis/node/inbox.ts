@@ -10,14 +10,10 @@ export type Listening = 'subscribe' | 'publish';
 /** Receives what an inbox hears. */
 export interface InboxListener {
   onMessage(text: string): void;
-  /** The inbox has begun, or ceased, to listen: messages published while it did not are lost. */
-  onChange(): void;
-}
-
-/** Receives what a plain inbox hears. */
-export interface PlainInboxListener extends InboxListener {
+  /** Messages about this key arrive from now on. Without a key: of any key, or not any more; those published meanwhile are lost. */
+  onListening(key?: string): void;
   /** The server has refused one of the commands that listening takes, and it had not before. */
-  onForbidden(command: Listening, refusal: string): void;
+  onRefused(command: Listening, refusal: string): void;
 }
 
 export interface InboxOptions {
@@ -25,7 +21,7 @@ export interface InboxOptions {
   /** The name of its connection in `CLIENT LIST`. */
   clientName: string;
   channel: string;
-  listener: PlainInboxListener;
+  listener: InboxListener;
 }
 
 /** How long after a message the subscription is trusted, in milliseconds. */
@@ -36,6 +32,36 @@ export const ECHO_LIMIT_MS = 1_000;
 const TRY_AGAIN_MS = 5_000;
 /** The message that an inbox publishes to itself. No ticket looks like it. */
 export const ECHO = '?';
+
+/**
+ * Finds out that a subscription is dead without the client noticing: the server, or a device in between, has dropped the
+ * connection, and a subscriber sends nothing that would reveal it. When there is reason for doubt the inbox publishes a message to
+ * itself.
+ */
+export class EchoCheck {
+  #isRunning = false;
+
+  /**
+   * @param heard a channel, with the time when something last came on it
+   * @param publish has the server publish `ECHO` there. @returns how many listen, by the server's count
+   * @returns whether it is deaf. One check runs at a time, and none if something came a moment ago: then it is not said to be
+   * @throws the error of `publish`; an Error when it was not answered, as that of a client whose connection has broken may not be
+   */
+  async isDeaf(heard: { readonly heardAt: number }, publish: () => Promise<number>): Promise<boolean> {
+    const askedAt = performance.now();
+    if (this.#isRunning || askedAt - heard.heardAt < HEARD_LATELY_MS) return false;
+    this.#isRunning = true;
+    try {
+      const listeners = await inTime(publish(), ECHO_LIMIT_MS, () => {
+        throw new Error('no answer');
+      });
+      if (listeners > 0 && heard.heardAt < askedAt) await delay(ECHO_LIMIT_MS, undefined, { ref: false });
+      return heard.heardAt < askedAt;
+    } finally {
+      this.#isRunning = false;
+    }
+  }
+}
 
 /** Where this process hears that its turn has come. */
 export interface Inbox {
@@ -56,23 +82,18 @@ export interface Inbox {
   close(): void;
 }
 
-/**
- * The channel on which this process hears, for all its keys, that its turn has come.
- *
- * A subscription can be dead without the client noticing: the server, or a device in between, has dropped the connection, and
- * a subscriber sends nothing that would reveal it. When there is reason for doubt the inbox publishes a message to itself.
- */
+/** The channel on which this process hears, for all its keys, that its turn has come. */
 export class PlainInbox implements Inbox {
   readonly channel: string;
   readonly #client: RedisClient;
   readonly #clientName: string;
-  readonly #listener: PlainInboxListener;
+  readonly #listener: InboxListener;
   #subscription?: Subscription;
   #isOpen = false;
-  #heardAt = 0;
+  readonly #echo = new EchoCheck();
+  heardAt = 0;
   /** When listening was last refused, unless it was allowed since. */
   #refusedAt?: number;
-  #isChecking = false;
 
   constructor({ client, clientName, channel, listener }: InboxOptions) {
     this.channel = channel;
@@ -95,7 +116,7 @@ export class PlainInbox implements Inbox {
     if (this.#refusedAt !== undefined && performance.now() - this.#refusedAt < TRY_AGAIN_MS) return;
     this.#subscription ??= this.#client.subscribe(this.channel, this.#clientName, {
       message: (text) => {
-        this.#heardAt = performance.now();
+        this.heardAt = performance.now();
         if (text !== ECHO) this.#listener.onMessage(text);
       },
       opened: () => {
@@ -111,8 +132,18 @@ export class PlainInbox implements Inbox {
   }
 
   check(): void {
-    if (!this.#isOpen || this.#isChecking || performance.now() - this.#heardAt < HEARD_LATELY_MS) return;
-    void this.#check(this.#subscription!);
+    const subscription = this.#subscription;
+    if (!this.#isOpen || !subscription) return;
+    void this.#echo
+      .isDeaf(this, () => this.#publishEcho())
+      .then(
+        (isDeaf) => {
+          if (isDeaf && this.#isOpen && this.#subscription === subscription) this.#renew();
+        },
+        (error: unknown) => {
+          if (this.#subscription === subscription) this.#noteRefusal(error); // anything else is inconclusive
+        },
+      );
   }
 
   close(): void {
@@ -120,31 +151,16 @@ export class PlainInbox implements Inbox {
     this.#isOpen = false;
   }
 
-  /** Never rejects. */
-  async #check(subscription: Subscription): Promise<void> {
-    this.#isChecking = true;
-    const askedAt = performance.now();
-    try {
-      // A client of the user may never settle commands that were open when its connection broke.
-      const listeners = await inTime(this.#client.call('publish', this.channel, ECHO), ECHO_LIMIT_MS, () => {
-        throw new Error('no answer');
-      });
-      // In a Cluster PUBLISH counts the listeners of one node only.
-      const mayCome = this.#client.isCluster || Number(listeners) > 0;
-      if (mayCome && this.#heardAt < askedAt) await delay(ECHO_LIMIT_MS, undefined, { ref: false });
-    } catch (error) {
-      if (this.#subscription === subscription) this.#noteRefusal(error);
-      return; // inconclusive, if it is not connected
-    } finally {
-      this.#isChecking = false;
-    }
-    if (this.#subscription === subscription && this.#isOpen && this.#heardAt < askedAt) this.#renew();
+  /** In a Cluster PUBLISH counts the listeners of one node only. */
+  async #publishEcho(): Promise<number> {
+    const listeners = await this.#client.call('publish', this.channel, ECHO);
+    return this.#client.isCluster ? Infinity : Number(listeners);
   }
 
   /** Messages count as heard again only if they may be published, too. Never rejects. */
   async #tryAgain(subscription: Subscription): Promise<void> {
     this.#refusedAt = performance.now();
-    const publishing = this.#client.call('publish', this.channel, ECHO).catch((error: unknown) => error);
+    const publishing = this.#publishEcho().catch((error: unknown) => error);
     const refused = await inTime(publishing, ECHO_LIMIT_MS, () => undefined);
     if (this.#subscription !== subscription || this.#noteRefusal(refused)) return;
     this.#refusedAt = undefined;
@@ -164,7 +180,7 @@ export class PlainInbox implements Inbox {
     this.#refusedAt = performance.now();
     this.#drop();
     this.#change(false);
-    if (isNew) this.#listener.onForbidden(command, refusal);
+    if (isNew) this.#listener.onRefused(command, refusal);
   }
 
   #renew(): void {
@@ -181,6 +197,6 @@ export class PlainInbox implements Inbox {
   #change(isOpen: boolean): void {
     if (this.#isOpen === isOpen) return;
     this.#isOpen = isOpen;
-    this.#listener.onChange();
+    this.#listener.onListening();
   }
 }

@@ -18,21 +18,15 @@ import {
 import { GIVE_AND_TURN, queueEntry, readMessage } from '../scripts/hand-off.js';
 import type { Script } from '../scripts/script.js';
 import { ScriptFault } from '../scripts/script-fault.js';
-import {
-  ScriptRunner,
-  type Reply,
-  type ScriptRunnerListener,
-  type Sending,
-  type Wanted,
-} from '../scripts/script-runner.js';
+import { ScriptRunner, type Reply, type Sending, type Wanted } from '../scripts/script-runner.js';
 import { InFlight } from '../../../core/time/in-flight.js';
 import { leftMs, monotonic } from '../../../core/time/clock.js';
 import { ServerClock } from '../../../core/time/server-clock.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import { ReleaseRetry } from '../../../core/backend/release-retry.js';
 import { PING_KEY } from '../../../core/backend/report.js';
-import { PlainInbox, type Inbox, type Listening, type PlainInboxListener } from './inbox.js';
-import { ShardedInbox, type ShardedInboxListener } from './sharded-inbox.js';
+import { PlainInbox, type Inbox, type InboxListener, type Listening } from './inbox.js';
+import { ShardedInbox } from './sharded-inbox.js';
 import { KeyScan, type NodeScan } from './key-scan.js';
 import { countersOf, LockKeys } from './lock-keys.js';
 import { ownerPart, tokenText } from './lock-value.js';
@@ -66,7 +60,7 @@ import {
   type Vote,
 } from './node-answers.js';
 import { nodeError } from '../client/advice.js';
-import type { RedisConnection, RedisConnectionListener } from '../client/redis-connection.js';
+import type { RedisConnection } from '../client/redis-connection.js';
 import type { ServerIdentity } from '../client/server-identity.js';
 
 /** Advice for a call whose time was over before its attempt was sent. */
@@ -99,19 +93,11 @@ interface PendingRelease extends Releasing {
   entry?: string;
 }
 
-/** Learns what a node hears, and that it can be asked again. */
-export interface RedisNodeListener extends WaitListener {
-  /** Called each time that the connection was made, before anything that waited for it is sent. */
-  onReady?(): void;
-}
-
 /**
  * The lock operations of one Redis server (or Cluster). None of them rejects, except for a bug. A `done` callback is called
  * once, after the method has returned, and in the order in which the server answered.
  */
-export class RedisNode
-  implements RedisConnectionListener, ScriptRunnerListener, ShardedInboxListener, PlainInboxListener
-{
+export class RedisNode implements InboxListener {
   readonly #runner: ScriptRunner;
   readonly #settings: NodeSettings;
   readonly #keys: LockKeys;
@@ -130,7 +116,9 @@ export class RedisNode
   readonly #releasing = new InFlight();
   /** The last fault and its reading: all operations of a command share a fault, and all calls do while the server hangs. */
   #lastFault?: [ScriptFault, Fault];
-  #listener?: RedisNodeListener;
+  #listener?: WaitListener;
+  /** Called each time that the connection was made, before anything that waited for it is sent. */
+  onReady?: () => void;
   #closed = false;
 
   constructor(
@@ -144,11 +132,15 @@ export class RedisNode
       (item, done) => this.#giveBack(item, ({ status }) => done(status !== 'fault')),
       () => this.isReady,
     );
-    this.#runner = new ScriptRunner(client, commandTimeoutMs, { sameConnection: needsAdmission, listener: this, now });
+    const listener = {
+      onOverdue: (isOpen: () => boolean) => connection.suspect(isOpen),
+      onAnswering: () => this.#retry.hurry(),
+    };
+    this.#runner = new ScriptRunner(client, commandTimeoutMs, { sameConnection: needsAdmission, listener, now });
     this.#keys = new LockKeys(keyPrefix, countersOf(handsOver, client.isCluster), client.keyPrefix);
     this.#scan = new KeyScan(connection, this.#keys, commandTimeoutMs);
     this.#inbox = handsOver && client.isCluster ? this.#shardedInbox() : this.#plainInbox();
-    connection.listen(this);
+    connection.onReady = () => this.#becomeReady();
   }
 
   get name(): string {
@@ -174,13 +166,9 @@ export class RedisNode
     return new NodeError(this.name, silence, this.#runner.isCongested ? CONGESTED : undefined);
   }
 
-  /** Reports to this listener from now on. Messages are heard only once the inbox is open. */
-  listen(listener: RedisNodeListener): void {
-    this.#listener = listener;
-  }
-
   /** Begins to listen for messages about a key, unless it does already. */
-  openInbox(key: string): void {
+  listen(key: string, listener: WaitListener): void {
+    this.#listener = listener;
     if (!this.#closed) this.#inbox.open(key);
   }
 
@@ -401,53 +389,45 @@ export class RedisNode
     return this.#lastFault[1];
   }
 
-  /** The connection was made anew. */
-  onReady(): void {
-    this.#retry.hurry();
-    this.#inbox.check(); // what broke one connection may have broken the other, too
-    this.#listener?.onReady?.();
-  }
-
-  onOverdue(isOpen: () => boolean): void {
-    this.connection.suspect(isOpen);
-  }
-
-  onAnswering(): void {
-    this.#retry.hurry();
-  }
-
+  /** Called by the inbox. */
   onMessage(text: string): void {
     const { ticket, grant, takenKey } = readMessage(text);
-    if (takenKey !== undefined) this.#listener?.onTaken(takenKey, ticket);
-    else if (!grant) this.#listener?.onTurn(ticket);
-    else this.#listener?.onHandOver(ticket, new RedisHandOver(ticket, grant, this.#timeAt));
+    if (takenKey !== undefined) {
+      this.#listener?.onTaken(takenKey, ticket);
+      return;
+    }
+    // A lock is not held before its replicas have it, and none is begun that cannot be extended now.
+    const mayBegin = grant && this.#settings.handsOver && this.#settings.awaitedReplicas === 0 && this.isReady;
+    this.#listener?.onTurn(ticket, mayBegin ? new RedisHandOver(ticket, grant, this.#timeAt) : undefined);
   }
 
-  /** The inbox has begun, or ceased, to listen. */
-  onChange(): void {
-    this.#listener?.onTurn();
+  /** Called by the inbox. */
+  onListening(key?: string): void {
+    if (key === undefined) this.#listener?.onTurn();
+    else this.#listener?.onListening(key);
   }
 
-  onListening(key: string): void {
-    this.#listener?.onListening(key);
-  }
-
-  /** A Cluster has no sharded publish/subscribe: each message goes to all of its nodes. */
-  onRefused(): void {
-    this.#inbox.close();
-    const plain = this.#plainInbox();
-    this.#inbox = plain;
-    if (!this.#closed) plain.open();
-  }
-
-  /** The user of Redis has lost, or never had, a right that waiting needs. */
-  onForbidden(command: Listening, refusal: string): void {
+  /** Called by the inbox. Without sharded messages each goes to all nodes of a Cluster. */
+  onRefused(command: Listening, refusal: string): void {
+    if (this.#inbox instanceof ShardedInbox) {
+      this.#inbox.close();
+      const plain = this.#plainInbox();
+      this.#inbox = plain;
+      if (!this.#closed) plain.open();
+      return;
+    }
     const isOfChannel = /access (a|one of the) channels?/.test(refusal);
     const right = isOfChannel ? `&${this.#settings.keyPrefix}:inbox:*` : `+${command}`;
     this.#listener?.onWarning(
       `${this.name} does not let calls that wait hear of their turns (${refusal}): they ask from time to time instead. ` +
         `Give its user the right ${right} (ACL SETUSER).`,
     );
+  }
+
+  #becomeReady(): void {
+    this.#retry.hurry();
+    this.#inbox.check(); // what broke one connection may have broken the other, too
+    this.onReady?.();
   }
 
   #release(item: PendingRelease, forMs: number, done?: (release: NodeRelease) => void): void {

@@ -1,5 +1,4 @@
 import { performance } from 'node:perf_hooks';
-import { setTimeout as delay } from 'node:timers/promises';
 import { outsideOfCalls } from '../../../core/time/event-loop.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import { clusterSlot } from '../client/cluster-slot.js';
@@ -9,17 +8,9 @@ import {
   type RedisClient,
   type ShardedSubscription,
 } from '../client/redis-client.js';
-import { ECHO, ECHO_LIMIT_MS, HEARD_LATELY_MS, type Inbox, type InboxListener } from './inbox.js';
+import { ECHO, EchoCheck, type Inbox, type InboxListener } from './inbox.js';
 import { DEAF, HEARD, type Sign } from '../scripts/hand-off.js';
 import type { LockKeys } from './lock-keys.js';
-
-/** Receives what a sharded inbox hears. */
-export interface ShardedInboxListener extends InboxListener {
-  /** Messages about this key arrive from now on. */
-  onListening(key: string): void;
-  /** The Cluster has no sharded publish/subscribe, or its user not the rights to it. The inbox is of no use. */
-  onRefused(): void;
-}
 
 export interface ShardedInboxOptions {
   /** A Cluster. */
@@ -28,7 +19,7 @@ export interface ShardedInboxOptions {
   clientName: string;
   keys: LockKeys;
   processName: string;
-  listener: ShardedInboxListener;
+  listener: InboxListener;
 }
 
 /** The channel of this process for the locks of one slot. */
@@ -48,7 +39,7 @@ interface Shard {
   readonly channels: Map<number, Channel>;
   subscription?: ShardedSubscription;
   isReady: boolean;
-  isChecking: boolean;
+  readonly echo: EchoCheck;
 }
 
 /** A channel that is not used for so long is left, in milliseconds. Whoever waits uses it each second. */
@@ -72,7 +63,7 @@ export class ShardedInbox implements Inbox {
   readonly #client: RedisClient;
   readonly #clientName: string;
   readonly #keys: LockKeys;
-  readonly #listener: ShardedInboxListener;
+  readonly #listener: InboxListener;
   /** The connections, by the name of the master. */
   readonly #shards = new Map<string, Shard>();
   /** When a connection to each master was last begun. */
@@ -117,12 +108,12 @@ export class ShardedInbox implements Inbox {
     if (key !== undefined) {
       const { slot, master } = this.#routeOf(key);
       const shard = this.#shards.get(master);
-      if (shard) void this.#check(shard, slot);
+      if (shard) this.#check(shard, slot);
       return;
     }
     for (const shard of this.#shards.values()) {
       const open = [...shard.channels].find(([, { isOpen }]) => isOpen);
-      if (open) void this.#check(shard, open[0]);
+      if (open) this.#check(shard, open[0]);
     }
   }
 
@@ -139,10 +130,10 @@ export class ShardedInbox implements Inbox {
     const connectedAt = this.#connectedAt.get(master);
     if (!client || (connectedAt !== undefined && now - connectedAt < CONNECT_EVERY_MS)) return undefined;
     this.#connectedAt.set(master, now);
-    const shard: Shard = { master, channels: new Map(), isReady: false, isChecking: false };
+    const shard: Shard = { master, channels: new Map(), isReady: false, echo: new EchoCheck() };
     this.#shards.set(master, shard);
     shard.subscription = client.subscribeSharded(this.#clientName, {
-      message: (name, text) => {
+      message: (text, name) => {
         const channel = shard.channels.get(clusterSlot(name));
         if (channel) channel.heardAt = performance.now();
         if (text !== ECHO) this.#listener.onMessage(text);
@@ -178,33 +169,27 @@ export class ShardedInbox implements Inbox {
     for (const key of keys) this.#listener.onListening(key);
   }
 
-  /** Publishes a message to this process on one of the channels. Never rejects. */
-  async #check(shard: Shard, slot: number): Promise<void> {
+  #check(shard: Shard, slot: number): void {
     const channel = shard.channels.get(slot);
-    const askedAt = performance.now();
-    if (!channel?.isOpen || shard.isChecking || askedAt - channel.heardAt < HEARD_LATELY_MS) return;
-    shard.isChecking = true;
-    try {
-      const publishing =
-        this.#clientOf(shard.master)?.publishSharded(channel.name, ECHO) ?? Promise.reject(new Error('gone'));
-      const listeners = await inTime(publishing, ECHO_LIMIT_MS, () => {
-        throw new Error('no answer');
-      });
-      if (listeners > 0 && channel.heardAt < askedAt) await delay(ECHO_LIMIT_MS, undefined, { ref: false });
-    } catch (error) {
-      // Of another master by now. Everything else that may pass is inconclusive.
-      if (error instanceof CommandFault && error.message.startsWith('MOVED ')) shard.channels.delete(slot);
-      this.#noteRefusal(error);
-      return;
-    } finally {
-      shard.isChecking = false;
-    }
-    if (shard.channels.get(slot) === channel && channel.heardAt < askedAt) this.#drop(shard);
+    if (!channel?.isOpen) return;
+    const publish = () =>
+      this.#clientOf(shard.master)?.publishSharded(channel.name, ECHO) ?? Promise.reject(new Error('gone'));
+    void shard.echo.isDeaf(channel, publish).then(
+      (isDeaf) => {
+        if (isDeaf && shard.channels.get(slot) === channel) this.#drop(shard);
+      },
+      (error: unknown) => {
+        // Of another master by now. Everything else that may pass is inconclusive.
+        if (error instanceof CommandFault && error.message.startsWith('MOVED ')) shard.channels.delete(slot);
+        this.#noteRefusal(error);
+      },
+    );
   }
 
+  /** The Cluster has no sharded publish/subscribe, or its user not the rights to it: then this inbox is of no use. */
   #noteRefusal(error: unknown): void {
-    const isRefused = error instanceof CommandFault && error.kind === 'refused' && !TRANSIENT.test(error.message);
-    if (isRefused && this.#shards.size > 0) this.#listener.onRefused(); // once: its listener closes it
+    if (!(error instanceof CommandFault) || error.kind !== 'refused' || TRANSIENT.test(error.message)) return;
+    if (this.#shards.size > 0) this.#listener.onRefused('subscribe', error.message); // once: its listener closes it
   }
 
   /** Forgets a connection that is of no use. All that wait ask again, and have their channels opened where they are now. */
@@ -212,7 +197,7 @@ export class ShardedInbox implements Inbox {
     if (!this.#has(shard)) return;
     this.#shards.delete(shard.master);
     shard.subscription?.close();
-    if ([...shard.channels.values()].some(({ isOpen }) => isOpen)) this.#listener.onChange();
+    if ([...shard.channels.values()].some(({ isOpen }) => isOpen)) this.#listener.onListening();
   }
 
   /** Leaves the channels that are not used any more, and the masters where there are none. */

@@ -2,9 +2,9 @@ import { NodeError } from '../../../api/errors.js';
 import { nodeError } from '../client/advice.js';
 import { problemOf } from '../client/problem-of.js';
 import { InFlight } from '../../../core/time/in-flight.js';
-import type { AcquireRequest, HandOver, WaitListener } from '../../../core/backend/lock-backend.js';
+import type { AcquireRequest } from '../../../core/backend/lock-backend.js';
 import type { Fault, NodeExtension, NodeRelease, Vote } from '../node/node-answers.js';
-import type { RedisNode, RedisNodeListener } from '../node/redis-node.js';
+import type { RedisNode } from '../node/redis-node.js';
 import type { AdmissionCheck } from './admission.js';
 import type { RedlockAttempt, Trace } from './attempt.js';
 import type { Raise } from './decisions.js';
@@ -20,9 +20,8 @@ const THERE = new Set<string>(['granted', 'extended', 'restored']);
  * a command for it is in flight here: this class sees to it that nothing stays behind. A `done` callback is called once,
  * after the method has returned.
  */
-export class RedlockNode implements RedisNodeListener {
+export class RedlockNode {
   readonly #inFlight = new InFlight();
-  #listener?: WaitListener;
   #isClosing = false;
 
   /**
@@ -34,7 +33,10 @@ export class RedlockNode implements RedisNodeListener {
     private readonly at: number,
     private readonly admission?: AdmissionCheck,
   ) {
-    node.listen(this);
+    // The server may have restarted while there was no connection.
+    node.onReady = () => {
+      if (!this.#isClosing) void admission?.checked();
+    };
   }
 
   /** Whether it can be asked now. */
@@ -140,37 +142,6 @@ export class RedlockNode implements RedisNodeListener {
     const trace = attempt.trace(this.at);
     trace.over = true;
     this.#releaseAfterwards(attempt, trace);
-  }
-
-  /** Reports to this listener from now on, and opens the inbox. */
-  listen(key: string, listener: WaitListener): void {
-    this.#listener = listener;
-    this.node.openInbox(key);
-  }
-
-  onTurn(ticket?: string): void {
-    this.#listener?.onTurn(ticket);
-  }
-
-  onListening(key: string): void {
-    this.#listener?.onListening(key);
-  }
-
-  onHandOver(ticket: string, handOver: HandOver): void {
-    this.#listener?.onHandOver(ticket, handOver);
-  }
-
-  onTaken(key: string, owner: string): void {
-    this.#listener?.onTaken(key, owner);
-  }
-
-  onWarning(message: string): void {
-    this.#listener?.onWarning(message);
-  }
-
-  /** The server may have restarted while there was no connection. */
-  onReady(): void {
-    if (!this.#isClosing) void this.admission?.checked();
   }
 
   async close(): Promise<void> {

@@ -211,15 +211,8 @@ export class RedlockBackend implements LockBackend, WaitQueue {
   }
 
   listen(key: string, listener: WaitListener): void {
-    const wakes = (this.#wakes ??= new RedlockWakes(this.#quorum, (ticket) => listener.onTurn(ticket)));
-    const ofNode: WaitListener = {
-      onTurn: (ticket) => (ticket === undefined ? listener.onTurn() : wakes.note(ticket)),
-      onListening: (each) => listener.onListening(each),
-      onHandOver: (ticket) => wakes.note(ticket), // no node grants alone
-      onTaken: (key, owner) => listener.onTaken(key, owner),
-      onWarning: (message) => listener.onWarning(message),
-    };
-    for (const node of this.#nodes) node.listen(key, ofNode);
+    this.#wakes ??= new RedlockWakes(this.#quorum, listener);
+    for (const { node } of this.#nodes) node.listen(key, this.#wakes);
   }
 
   checkListening(key: string): void {

@@ -1,3 +1,5 @@
+import type { WaitListener } from '../../../core/backend/lock-backend.js';
+
 /** The longest that a ticket woken by a minority waits for further nodes, in milliseconds: the time is random. */
 const JITTER_MS = 8;
 
@@ -10,22 +12,38 @@ interface Wake {
  * Each node of a Redlock wakes the first in its own queue. A bid that a majority wakes will probably win, and tries at
  * once; one that fewer nodes wake waits for a moment, so that bids woken together do not split the vote.
  */
-export class RedlockWakes {
+export class RedlockWakes implements WaitListener {
   readonly #wakes = new Map<string, Wake>();
 
   constructor(
     private readonly quorum: number,
-    private readonly wake: (ticket: string) => void,
+    private readonly listener: WaitListener,
   ) {}
 
   /** One node has woken this ticket. */
-  note(ticket: string): void {
+  onTurn(ticket?: string): void {
+    if (ticket === undefined) {
+      this.listener.onTurn();
+      return;
+    }
     let wake = this.#wakes.get(ticket);
     if (!wake) {
       const timer = setTimeout(() => this.#pass(ticket), Math.random() * JITTER_MS).unref();
       this.#wakes.set(ticket, (wake = { count: 0, timer }));
     }
     if (++wake.count === this.quorum) this.#pass(ticket);
+  }
+
+  onListening(key: string): void {
+    this.listener.onListening(key);
+  }
+
+  onTaken(key: string, owner: string): void {
+    this.listener.onTaken(key, owner);
+  }
+
+  onWarning(message: string): void {
+    this.listener.onWarning(message);
   }
 
   close(): void {
@@ -36,6 +54,6 @@ export class RedlockWakes {
   #pass(ticket: string): void {
     clearTimeout(this.#wakes.get(ticket)?.timer);
     this.#wakes.delete(ticket);
-    this.wake(ticket);
+    this.listener.onTurn(ticket);
   }
 }

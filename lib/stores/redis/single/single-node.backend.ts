@@ -167,18 +167,7 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
   }
 
   listen(key: string, listener: WaitListener): void {
-    this.#node.listen({
-      onTurn: (ticket) => listener.onTurn(ticket),
-      onListening: (each) => listener.onListening(each),
-      onHandOver: (ticket, handOver) => {
-        // A lock is not held before its replicas have it, and none is begun that cannot be extended now.
-        if (this.#replicas || !this.#node.isReady) listener.onTurn(ticket);
-        else listener.onHandOver(ticket, handOver);
-      },
-      onTaken: (key, owner) => listener.onTaken(key, owner),
-      onWarning: (message) => listener.onWarning(message),
-    });
-    this.#node.openInbox(key);
+    this.#node.listen(key, listener);
   }
 
   checkListening(key: string): void {
