@@ -190,10 +190,6 @@ describe('Wrong command lines', () => {
     },
   );
 
-  it('help alone is the help of all commands', async () => {
-    expect(await call(['help'])).toEqual(await call(['--help']));
-  });
-
   it('--help lists all commands', async () => {
     const { code, out } = await call(['--help']);
     expect(code).toBe(0);

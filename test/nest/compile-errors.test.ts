@@ -14,153 +14,63 @@ interface Order { id: string }
 export class Examples {
 `;
 
-const NO_OPTION = "Object literal may only specify known properties, and 'ttl' does not exist in type 'LockedOptions<";
-const NO_STREAM = 'Observable<unknown>';
-
-/** A mistake on a method, each on one line, and what the one error about it says. */
-const MISTAKES: [member: string, message: string][] = [
-  [`@Locked('x', { ttl: 5_000 }) async m(): Promise<number> { return 1; }`, NO_OPTION],
-  [`@Locked('x:{0}', { ttl: 5_000 }) async m(_id: string): Promise<number> { return 1; }`, NO_OPTION],
-  [`@Locked('x:{params.id}', { ttl: 5_000 }) async m(_id: string): Promise<number> { return 1; }`, NO_OPTION],
-  [`@Locked(fromContext(() => 'x'), { ttl: 5_000 }) async m(_id: string): Promise<number> { return 1; }`, NO_OPTION],
-  [`@Locked((id: string) => id, { ttl: 5_000 }) async m(_id: string): Promise<number> { return 1; }`, NO_OPTION],
-  [`@Locked('x', { onContended: () => 5, ttl: 5_000 }) async m(): Promise<number> { return 1; }`, NO_OPTION],
-  [`@Locked('x', { onContended: 'skip', ttl: 5_000 }) async m(): Promise<void> {}`, NO_OPTION],
-  [`@Locked('x', { waitms: 5 }) async m(): Promise<number> { return 1; }`, "Did you mean to write 'waitMs'?"],
-  [
-    `@Locked('x', { ttlMs: '5s' }) async m(): Promise<number> { return 1; }`,
-    "'string' is not assignable to type 'number'",
-  ],
-  [`@Locked('x', { onLost: 'skip' }) async m(): Promise<number> { return 1; }`, `'"skip"' is not assignable to type`],
-  [
-    `@Locked('x', { onContended: 'ignore' }) async m(): Promise<number> { return 1; }`,
-    `'"ignore"' is not assignable to type`,
-  ],
-  [`@Locked('x', { signal: AbortSignal.abort() }) async m(): Promise<number> { return 1; }`, "'signal' does not exist"],
-  [`@Locked() async m(): Promise<number> { return 1; }`, 'Expected 1-2 arguments, but got 0'],
-  [`@Locked(5) async m(): Promise<number> { return 1; }`, "Argument of type 'number' is not assignable"],
-  [
-    `@Locked((id: number) => id) async m(_id: number): Promise<number> { return 1; }`,
-    "Type 'number' is not assignable to type 'string | readonly string[]'",
-  ],
-  [
-    `@Locked((id: number) => [id]) async m(_id: number): Promise<number> { return 1; }`,
-    "Type 'number' is not assignable to type 'string'",
-  ],
-  [
-    `@Locked(async (id: string) => id) async m(_id: string): Promise<number> { return 1; }`,
-    "Type 'Promise<string>' is not assignable to type 'string | readonly string[]'",
-  ],
-  [
-    `@Locked((order) => order.nope) async m(_order: Order): Promise<number> { return 1; }`,
-    "Property 'nope' does not exist on type 'Order'",
-  ],
-  [
-    `@Locked((id: number) => String(id)) async m(_id: string): Promise<number> { return 1; }`,
-    'the key function takes other parameters than the method',
-  ],
-  [
-    `@Locked((id: 5) => String(id)) async m(_id: number): Promise<number> { return 1; }`,
-    'the key function takes other parameters than the method',
-  ],
-  [
-    `@Locked((id: number) => String(id), { onContended: 'skip' }) async m(_id: string): Promise<void> {}`,
-    'the key function takes other parameters than the method',
-  ],
-  [
-    `@Locked('x:{3}') async m(_id: string): Promise<number> { return 1; }`,
-    'the method has no parameter for {3} of the key',
-  ],
-  [
-    `@Locked('x:{0}:{1.id}:all') async m(_id: string): Promise<number> { return 1; }`,
-    'the method has no parameter for {1} of the key',
-  ],
-  [
-    `@Locked(\`\${prefix}:{3}\`) async m(_id: string): Promise<number> { return 1; }`,
-    'the method has no parameter for {3} of the key',
-  ],
-  [
-    `@Locked('x:{0}', { onContended: 'skip' }) async m(): Promise<void> {}`,
-    'the method has no parameter for {0} of the key',
-  ],
-  [
-    `@Locked('x', { onContended: 'skip' }) async m(): Promise<number> { return 1; }`,
-    'a call that is skipped returns undefined',
-  ],
-  [
-    `@Locked('x', { onContended: () => 5 }) async m(): Promise<string> { return ''; }`,
-    'onContended returns another type than the method',
-  ],
-  [
-    `@Locked('x', { onContended: (id: number) => id }) async m(_id: string): Promise<number> { return 1; }`,
-    'onContended takes other parameters than the method',
-  ],
-  [
-    `@Locked('x:{0}', { onContended: (context: ExecutionContext) => context.getType() }) async m(_id: string): Promise<string> { return ''; }`,
-    'onContended takes other parameters than the method',
-  ],
-  [
-    `@Locked('x:{params.id}', { onContended: (id: string) => id }) async m(_id: string): Promise<string> { return ''; }`,
-    "Type 'ExecutionContext' is not assignable to type 'string'",
-  ],
-  [
-    `@Locked(prefix, { onContended: (id: string) => id }) async m(_id: string): Promise<string> { return ''; }`,
-    "Type 'ExecutionContext' is not assignable to type 'string'",
-  ],
-  [`@Locked(['x', 5]) async m(): Promise<number> { return 1; }`, "Type 'number' is not assignable to type 'string'"],
-  [`@Locked(['x'], { ttl: 5_000 }) async m(): Promise<number> { return 1; }`, NO_OPTION],
-  [
-    `@Locked(['x:{0}', (id: string) => id]) async m(_id: string): Promise<number> { return 1; }`,
-    "Type '(id: string) => string' is not assignable to type 'string'",
-  ],
-  [
-    `@Locked([fromContext(() => 'x')]) async m(): Promise<number> { return 1; }`,
-    "Type 'ContextKey' is not assignable to type 'string'",
-  ],
-  [
-    `@Locked(['x:{0}', 'y:{3}']) async m(_id: string): Promise<number> { return 1; }`,
-    'the method has no parameter for {3} of the key',
-  ],
-  [
-    `@Locked((id: number) => [String(id)]) async m(_id: string): Promise<number> { return 1; }`,
-    'the key function takes other parameters than the method',
-  ],
-  [
-    `@Locked(['x', 'y'], { onContended: 'skip' }) async m(): Promise<number> { return 1; }`,
-    'a call that is skipped returns undefined',
-  ],
-  [
-    `@Locked(['x', 'y:{0}'], { onContended: (id: number) => id }) async m(_id: string): Promise<number> { return 1; }`,
-    'onContended takes other parameters than the method',
-  ],
-  [
-    `@Locked(['x', 'y:{params.id}'], { onContended: (id: string) => id }) async m(_id: string): Promise<string> { return ''; }`,
-    "Type 'ExecutionContext' is not assignable to type 'string'",
-  ],
-  [
-    `@Locked('x', { holdMs: '5s' }) async m(): Promise<number> { return 1; }`,
-    "'string' is not assignable to type 'number'",
-  ],
-  [`@LockedCron('* * * * *', 'x') async m(): Promise<void> {}`, 'Expected 3 arguments, but got 2'],
-  [`@LockedCron('* * * * *', 'x', { name: 'x' }) async m(): Promise<void> {}`, "Property 'holdMs' is missing in type"],
-  [
-    `@LockedCron('* * * * *', 'x', { holdMs: 5, waitMs: 5 }) async m(): Promise<void> {}`,
-    "'waitMs' does not exist in type",
-  ],
-  [
-    `@LockedCron('* * * * *', 'x:{0}', { holdMs: 5 }) async m(_id: string): Promise<void> {}`,
-    'a cron job has no arguments: the key must be a fixed string',
-  ],
-  [
-    `@LockedCron('* * * * *', 'x', { holdMs: 5 }) async m(): Promise<number> { return 1; }`,
-    'a run that is skipped returns undefined: let the method return that, too',
-  ],
-  [`@LockedCron('* * * * *', 'x', { holdMs: 5 }) m(): Observable<void> { throw 1; }`, 'Promise<unknown>'],
-  [`@Locked('x') m(): number { return 1; }`, NO_STREAM],
-  [`@Locked('x') get m(): Promise<void> { return Promise.resolve(); }`, NO_STREAM],
-  [`@Locked('x') m = 5;`, 'the decorator expects 3'],
-  [`@Locked('x') async m(_receipt: Receipt): Promise<void> {}`, "must be imported with 'import type'"],
-];
+/** Mistakes on a method, each with what the one error about it says. */
+const MISTAKES = `
+@Locked('x', { ttl: 5_000 }) async m(): Promise<number> { return 1; } // 'ttl' does not exist in type 'LockedOptions<
+@Locked('x:{0}', { ttl: 5_000 }) async m(_id: string): Promise<number> { return 1; } // 'ttl' does not exist in type 'LockedOptions<
+@Locked('x:{params.id}', { ttl: 5_000 }) async m(_id: string): Promise<number> { return 1; } // 'ttl' does not exist in type 'LockedOptions<
+@Locked(fromContext(() => 'x'), { ttl: 5_000 }) async m(_id: string): Promise<number> { return 1; } // 'ttl' does not exist in type 'LockedOptions<
+@Locked((id: string) => id, { ttl: 5_000 }) async m(_id: string): Promise<number> { return 1; } // 'ttl' does not exist in type 'LockedOptions<
+@Locked('x', { onContended: () => 5, ttl: 5_000 }) async m(): Promise<number> { return 1; } // 'ttl' does not exist in type 'LockedOptions<
+@Locked('x', { onContended: 'skip', ttl: 5_000 }) async m(): Promise<void> {} // 'ttl' does not exist in type 'LockedOptions<
+@Locked('x', { waitms: 5 }) async m(): Promise<number> { return 1; } // Did you mean to write 'waitMs'?
+@Locked('x', { ttlMs: '5s' }) async m(): Promise<number> { return 1; } // 'string' is not assignable to type 'number'
+@Locked('x', { onLost: 'skip' }) async m(): Promise<number> { return 1; } // '"skip"' is not assignable to type
+@Locked('x', { onContended: 'ignore' }) async m(): Promise<number> { return 1; } // '"ignore"' is not assignable to type
+@Locked('x', { signal: AbortSignal.abort() }) async m(): Promise<number> { return 1; } // 'signal' does not exist
+@Locked() async m(): Promise<number> { return 1; } // Expected 1-2 arguments, but got 0
+@Locked(5) async m(): Promise<number> { return 1; } // Argument of type 'number' is not assignable
+@Locked((id: number) => id) async m(_id: number): Promise<number> { return 1; } // Type 'number' is not assignable to type 'string | readonly string[]'
+@Locked((id: number) => [id]) async m(_id: number): Promise<number> { return 1; } // Type 'number' is not assignable to type 'string'
+@Locked(async (id: string) => id) async m(_id: string): Promise<number> { return 1; } // Type 'Promise<string>' is not assignable to type 'string | readonly string[]'
+@Locked((order) => order.nope) async m(_order: Order): Promise<number> { return 1; } // Property 'nope' does not exist on type 'Order'
+@Locked((id: number) => String(id)) async m(_id: string): Promise<number> { return 1; } // the key function takes other parameters than the method
+@Locked((id: 5) => String(id)) async m(_id: number): Promise<number> { return 1; } // the key function takes other parameters than the method
+@Locked((id: number) => String(id), { onContended: 'skip' }) async m(_id: string): Promise<void> {} // the key function takes other parameters than the method
+@Locked('x:{3}') async m(_id: string): Promise<number> { return 1; } // the method has no parameter for {3} of the key
+@Locked('x:{0}:{1.id}:all') async m(_id: string): Promise<number> { return 1; } // the method has no parameter for {1} of the key
+@Locked(\`\${prefix}:{3}\`) async m(_id: string): Promise<number> { return 1; } // the method has no parameter for {3} of the key
+@Locked('x:{0}', { onContended: 'skip' }) async m(): Promise<void> {} // the method has no parameter for {0} of the key
+@Locked('x', { onContended: 'skip' }) async m(): Promise<number> { return 1; } // a call that is skipped returns undefined
+@Locked('x', { onContended: () => 5 }) async m(): Promise<string> { return ''; } // onContended returns another type than the method
+@Locked('x', { onContended: (id: number) => id }) async m(_id: string): Promise<number> { return 1; } // onContended takes other parameters than the method
+@Locked('x:{0}', { onContended: (context: ExecutionContext) => context.getType() }) async m(_id: string): Promise<string> { return ''; } // onContended takes other parameters than the method
+@Locked('x:{params.id}', { onContended: (id: string) => id }) async m(_id: string): Promise<string> { return ''; } // Type 'ExecutionContext' is not assignable to type 'string'
+@Locked(prefix, { onContended: (id: string) => id }) async m(_id: string): Promise<string> { return ''; } // Type 'ExecutionContext' is not assignable to type 'string'
+@Locked(['x', 5]) async m(): Promise<number> { return 1; } // Type 'number' is not assignable to type 'string'
+@Locked(['x'], { ttl: 5_000 }) async m(): Promise<number> { return 1; } // 'ttl' does not exist in type 'LockedOptions<
+@Locked(['x:{0}', (id: string) => id]) async m(_id: string): Promise<number> { return 1; } // Type '(id: string) => string' is not assignable to type 'string'
+@Locked([fromContext(() => 'x')]) async m(): Promise<number> { return 1; } // Type 'ContextKey' is not assignable to type 'string'
+@Locked(['x:{0}', 'y:{3}']) async m(_id: string): Promise<number> { return 1; } // the method has no parameter for {3} of the key
+@Locked((id: number) => [String(id)]) async m(_id: string): Promise<number> { return 1; } // the key function takes other parameters than the method
+@Locked(['x', 'y'], { onContended: 'skip' }) async m(): Promise<number> { return 1; } // a call that is skipped returns undefined
+@Locked(['x', 'y:{0}'], { onContended: (id: number) => id }) async m(_id: string): Promise<number> { return 1; } // onContended takes other parameters than the method
+@Locked(['x', 'y:{params.id}'], { onContended: (id: string) => id }) async m(_id: string): Promise<string> { return ''; } // Type 'ExecutionContext' is not assignable to type 'string'
+@Locked('x', { holdMs: '5s' }) async m(): Promise<number> { return 1; } // 'string' is not assignable to type 'number'
+@LockedCron('* * * * *', 'x') async m(): Promise<void> {} // Expected 3 arguments, but got 2
+@LockedCron('* * * * *', 'x', { name: 'x' }) async m(): Promise<void> {} // Property 'holdMs' is missing in type
+@LockedCron('* * * * *', 'x', { holdMs: 5, waitMs: 5 }) async m(): Promise<void> {} // 'waitMs' does not exist in type
+@LockedCron('* * * * *', 'x:{0}', { holdMs: 5 }) async m(_id: string): Promise<void> {} // a cron job has no arguments: the key must be a fixed string
+@LockedCron('* * * * *', 'x', { holdMs: 5 }) async m(): Promise<number> { return 1; } // a run that is skipped returns undefined: let the method return that, too
+@LockedCron('* * * * *', 'x', { holdMs: 5 }) m(): Observable<void> { throw 1; } // Promise<unknown>
+@Locked('x') m(): number { return 1; } // Observable<unknown>
+@Locked('x') get m(): Promise<void> { return Promise.resolve(); } // Observable<unknown>
+@Locked('x') m = 5; // the decorator expects 3
+@Locked('x') async m(_receipt: Receipt): Promise<void> {} // must be imported with 'import type'
+`
+  .trim()
+  .split('\n')
+  .map((line) => line.split(' // ') as [member: string, message: string]);
 
 /** What must compile. `types.test-d.ts` has more of it. */
 const RIGHT = `

@@ -1,7 +1,5 @@
 import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
-import { createRequire } from 'node:module';
-import type { AddressInfo, Server } from 'node:net';
 import {
   Catch,
   Controller,
@@ -17,17 +15,8 @@ import {
   type Type,
 } from '@nestjs/common';
 import { APP_FILTER } from '@nestjs/core';
-import {
-  AbstractGraphQLDriver,
-  Args,
-  GraphQLModule,
-  GraphQLSchemaHost,
-  Mutation,
-  Query,
-  Resolver,
-  type GqlModuleOptions,
-} from '@nestjs/graphql';
-import { ClientProxyFactory, MessagePattern, Transport } from '@nestjs/microservices';
+import { Args, Mutation, Query, Resolver } from '@nestjs/graphql';
+import { MessagePattern } from '@nestjs/microservices';
 import { WsAdapter } from '@nestjs/platform-ws';
 import { SubscribeMessage, WebSocketGateway } from '@nestjs/websockets';
 import {
@@ -50,17 +39,9 @@ import {
 import { lastValueFrom } from 'rxjs';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { WebSocket } from 'ws';
+import { execute, graphQLModule } from '../support/graphql.js';
 import { HTTP_ADAPTERS, makeApp, post, startApp, type TestApp } from '../support/nest-app.js';
-
-// The copy that Nest uses: Vite would load another one, of the other module format.
-const { graphql } = createRequire(import.meta.url)('graphql') as typeof import('graphql');
-
-/** The part of a driver that serves HTTP is not needed: the tests run the schema themselves. */
-@Injectable()
-class SchemaOnly extends AbstractGraphQLDriver {
-  async start(_options: GqlModuleOptions): Promise<void> {}
-  async stop(): Promise<void> {}
-}
+import { makeRpcApp } from '../support/rpc.js';
 
 @Controller()
 class Orders {
@@ -166,15 +147,7 @@ const TRANSPORTS: Transported[] = [
     around: (answer) => ({ status: 'error', ...answer }),
     field: 'data.order.id',
     open: async (filter, lock) => {
-      let server: { unwrap(): unknown } | undefined;
-      const test = await makeApp(filtered(filter, { controllers: [RpcOrders] }), lock, async (app) => {
-        const options = { host: '127.0.0.1', port: 0 };
-        server = app.connectMicroservice({ transport: Transport.TCP, options }, { inheritAppConfig: true });
-        await app.startAllMicroservices();
-      });
-      const { port } = (server!.unwrap() as Server).address() as AddressInfo;
-      const client = ClientProxyFactory.create({ transport: Transport.TCP, options: { host: '127.0.0.1', port } });
-      onTestFinished(() => client.close());
+      const { client, ...test } = await makeRpcApp(filtered(filter, { controllers: [RpcOrders] }), lock);
       return { ...test, ask: (what) => lastValueFrom(client.send(what, {})).catch((error: unknown) => error) };
     },
   },
@@ -208,11 +181,10 @@ const TRANSPORTS: Transported[] = [
     ],
     field: 'args.order',
     open: async (filter, lock) => {
-      const imports = [GraphQLModule.forRoot({ driver: SchemaOnly, autoSchemaFile: true })];
+      const imports = [graphQLModule()];
       const test = await makeApp(filtered(filter, { imports, providers: [GraphQLOrders] }), lock);
-      const { schema } = test.app.get(GraphQLSchemaHost);
       const ask: Ask = async (what) => {
-        const { errors } = await graphql({ schema, source: `mutation { ${what} }` });
+        const { errors } = await execute(test.app, `mutation { ${what} }`);
         return JSON.parse(JSON.stringify(errors)); // as it is sent
       };
       return { ...test, ask };

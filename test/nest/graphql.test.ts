@@ -1,12 +1,8 @@
-import { createRequire } from 'node:module';
 import { Injectable, UseGuards, type CanActivate, type ExecutionContext } from '@nestjs/common';
 import {
-  AbstractGraphQLDriver,
   Args,
   Field,
   GqlExecutionContext,
-  GraphQLModule,
-  GraphQLSchemaHost,
   Mutation,
   ObjectType,
   Query,
@@ -17,17 +13,8 @@ import {
 import type { ExecutionResult } from 'graphql';
 import { fromContext, Locked, LockService } from 'nest-redis-lock';
 import { expect, it } from 'vitest';
+import { execute, graphQLModule } from '../support/graphql.js';
 import { makeApp, type TestApp } from '../support/nest-app.js';
-
-// The copy that Nest uses: Vite would load another one, of the other module format.
-const { graphql } = createRequire(import.meta.url)('graphql') as typeof import('graphql');
-
-/** The part of a driver that serves HTTP is not needed: the tests run the schema themselves. */
-@Injectable()
-class SchemaOnly extends AbstractGraphQLDriver {
-  async start(_options: GqlModuleOptions): Promise<void> {}
-  async stop(): Promise<void> {}
-}
 
 @Injectable()
 class SetsUser implements CanActivate {
@@ -110,12 +97,11 @@ async function serve(
   options: Partial<GqlModuleOptions> = {},
 ): Promise<TestApp & { mutate: (mutation: string) => Promise<ExecutionResult> }> {
   const test = await makeApp({
-    imports: [GraphQLModule.forRoot({ driver: SchemaOnly, autoSchemaFile: true, ...options })],
+    imports: [graphQLModule(options)],
     providers: [Orders, Fields],
   });
-  const { schema } = test.app.get(GraphQLSchemaHost);
   const contextValue = { req: { headers: { 'x-tenant': 'acme' } } };
-  return { ...test, mutate: (mutation) => graphql({ schema, source: `mutation { ${mutation} }`, contextValue }) };
+  return { ...test, mutate: (mutation) => execute(test.app, `mutation { ${mutation} }`, contextValue) };
 }
 
 it.each([

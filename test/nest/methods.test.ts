@@ -210,17 +210,3 @@ it('starts a lazy thenable, like a query, once', async () => {
   expect(await app.get(Queries).byArgument()).toBe('rows');
   expect(started).toBe(2);
 });
-
-it('refuses a handler that returns a plain value', async () => {
-  @Controller()
-  class Sync {
-    @Get()
-    @Locked('x')
-    run(): Promise<string> {
-      return 'plain' as unknown as Promise<string>;
-    }
-  }
-  const { url, log } = await startApp({ controllers: [Sync] });
-  expect((await fetch(url)).status).toBe(500);
-  expect(log.lines.join()).toContain('Sync.run is @Locked and must return a Promise or an Observable');
-});

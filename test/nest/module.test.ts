@@ -1,4 +1,4 @@
-import { Controller, Get, Inject, Injectable, Module, type ModuleMetadata } from '@nestjs/common';
+import { Controller, Get, Injectable, Module, type ModuleMetadata } from '@nestjs/common';
 import { Test, type TestingModule } from '@nestjs/testing';
 import {
   getLockServiceToken,
@@ -122,16 +122,6 @@ describe('several named registrations', () => {
     }
   }
 
-  @Controller()
-  class BillingController {
-    constructor(@InjectLockService('billing') readonly locks: LockService) {}
-    @Get()
-    @Locked('request:{headers.host}', { registration: 'billing' })
-    async get(): Promise<string> {
-      return `${this.locks.registration} ${this.locks.current().key.split(':')[0]}`;
-    }
-  }
-
   const imports = [
     RedisLockModule.forRoot({ memory: true }),
     RedisLockModule.forRootAsync({ name: 'billing', useFactory: () => ({ memory: true }) }),
@@ -146,16 +136,6 @@ describe('several named registrations', () => {
     expect(await billing.bill()).toEqual(['billing']);
     expect(await billing.order()).toEqual(['standard']);
     expect(await billing.both()).toEqual(['billing', 'standard']);
-  });
-
-  it('serve handlers too', async () => {
-    const testing = await Test.createTestingModule({ imports, controllers: [BillingController] })
-      .setLogger(new RecordingLogger())
-      .compile();
-    const app = testing.createNestApplication();
-    onTestFinished(() => app.close());
-    await app.listen(0, '127.0.0.1');
-    expect(await (await fetch(await app.getUrl())).text()).toBe('billing request');
   });
 
   it('can do without a default one', async () => {
@@ -237,13 +217,4 @@ it('keeps two applications with the same class apart', async () => {
   });
   await first.close();
   expect(await second.get(Orders).pay('8')).toBe('8 under order:8');
-});
-
-it('injects the service by its token', async () => {
-  @Injectable()
-  class Holder {
-    constructor(@Inject(getLockServiceToken()) readonly locks: LockService) {}
-  }
-  const app = await compile({ imports: [RedisLockModule.forRoot({ memory: true })], providers: [Holder] });
-  expect(app.get(Holder).locks).toBe(app.get(LockService));
 });

@@ -117,18 +117,6 @@ describe('an override without a decorator', () => {
     expect(await logOf(Orders, AlsoLocked, Meant, OfMeant, Inheriting)).toEqual([]);
   });
 
-  it('an override that calls super runs under the lock of its base class for that time', async () => {
-    class Meant extends Orders {
-      @NotLocked()
-      override async pay(): Promise<void> {
-        await super.pay();
-      }
-    }
-    const { app, acquired } = await makeApp({ providers: [Meant] });
-    await app.get(Meant).pay();
-    expect(acquired).toEqual(['order']);
-  });
-
   it('an override needs no parameter decorator again, and one alone does not stand for @Locked', async () => {
     class Stock {
       async write(@FencingToken('stock') _token: number): Promise<void> {}

@@ -1,4 +1,3 @@
-import type { AddressInfo, Server } from 'node:net';
 import {
   Controller,
   UseInterceptors,
@@ -6,19 +5,11 @@ import {
   type ExecutionContext,
   type NestInterceptor,
 } from '@nestjs/common';
-import {
-  ClientProxyFactory,
-  EventPattern,
-  MessagePattern,
-  Payload,
-  RpcException,
-  Transport,
-  type ClientProxy,
-} from '@nestjs/microservices';
+import { EventPattern, MessagePattern, Payload, RpcException, type ClientProxy } from '@nestjs/microservices';
 import { fromContext, Locked, LockService } from 'nest-redis-lock';
 import { lastValueFrom, of, startWith, Subject, tap, toArray, type Observable } from 'rxjs';
-import { beforeEach, expect, it, onTestFinished } from 'vitest';
-import { makeApp, type TestApp } from '../support/nest-app.js';
+import { beforeEach, expect, it } from 'vitest';
+import { makeRpcApp } from '../support/rpc.js';
 import { until } from '../support/until.js';
 
 let seen: string[];
@@ -115,20 +106,7 @@ class Messages {
   }
 }
 
-async function serve(inheritAppConfig = false): Promise<TestApp & { client: ClientProxy }> {
-  let server: { unwrap(): unknown } | undefined;
-  const test = await makeApp({ controllers: [Messages] }, undefined, async (app) => {
-    server = app.connectMicroservice(
-      { transport: Transport.TCP, options: { host: '127.0.0.1', port: 0 } },
-      { inheritAppConfig },
-    );
-    await app.startAllMicroservices();
-  });
-  const { port } = (server!.unwrap() as Server).address() as AddressInfo;
-  const client = ClientProxyFactory.create({ transport: Transport.TCP, options: { host: '127.0.0.1', port } });
-  onTestFinished(() => client.close());
-  return { ...test, client };
-}
+const serve = (inheritAppConfig = false) => makeRpcApp({ controllers: [Messages] }, undefined, inheritAppConfig);
 
 const send = (client: ClientProxy, pattern: string, data: unknown) => lastValueFrom(client.send<string>(pattern, data));
 

@@ -203,24 +203,3 @@ describe('scopes', () => {
     expect([await loose.run(), acquired]).toEqual(['ran', ['loose']]);
   });
 });
-
-it('locks two classes with methods of one name apart', async () => {
-  @Injectable()
-  class First {
-    @Locked('first')
-    async run(): Promise<string> {
-      return 'first';
-    }
-  }
-  @Injectable()
-  class Second {
-    constructor(private readonly first: First) {}
-    @Locked('second')
-    async run(): Promise<string> {
-      return `second after ${await this.first.run()}`;
-    }
-  }
-  const { app, acquired } = await makeApp({ providers: [First, Second] });
-  expect(await app.get(Second).run()).toBe('second after first');
-  expect(acquired).toEqual(['second', 'first']);
-});

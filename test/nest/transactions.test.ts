@@ -1,6 +1,6 @@
 import { Controller, Injectable, Post, type NestInterceptor } from '@nestjs/common';
 import { Locked, LockOptionsError, LockService } from 'nest-redis-lock';
-import { firstValueFrom, from, Observable, of } from 'rxjs';
+import { firstValueFrom, from } from 'rxjs';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { makeApp, post, startApp } from '../support/nest-app.js';
 import { isInTransaction, transaction, Transactional } from '../support/transactional.js';
@@ -57,11 +57,6 @@ class Orders {
   async refused(_id: string): Promise<void> {
     this.runs++;
   }
-
-  @Locked('feed:{0}')
-  stream(_id: string): Observable<string> {
-    return of('item');
-  }
 }
 
 const start = (lock: Parameters<typeof makeApp>[1] = settings) => makeApp({ providers: [Orders] }, lock);
@@ -89,12 +84,6 @@ describe('a lock that is taken inside a transaction', () => {
     const { app, log } = await start();
     await app.get(Orders).anotherLockInside('1');
     expect(log.lines).toEqual([expect.stringContaining('The lock "line:1" is taken inside a transaction')]);
-  });
-
-  it('is warned of when it is that of an Observable', async () => {
-    const { app, log } = await start();
-    await transaction(() => firstValueFrom(app.get(Orders).stream('1')));
-    expect(log.lines).toEqual([expect.stringContaining('Orders.stream takes the lock "feed:1" inside')]);
   });
 
   it('is warned of when an interceptor outside of LockedInterceptor began the transaction', async () => {
@@ -163,14 +152,6 @@ describe('a lock that is taken inside a transaction', () => {
     const ofTheCall = await start();
     await expect(ofTheCall.app.get(Orders).refused('1')).rejects.toThrow('Orders.refused takes');
     expect([...log.lines, ...ofTheCall.log.lines]).toEqual([]);
-  });
-
-  it('is refused only after the event loop has run', async () => {
-    const { locks } = await start({ ...settings, onTransaction: 'refuse' });
-    let hasRun = false;
-    setImmediate(() => (hasRun = true));
-    await expect(transaction(() => locks.acquire('x'))).rejects.toBeInstanceOf(LockOptionsError);
-    expect(hasRun).toBe(true);
   });
 
   it('is neither warned of nor refused with onTransaction "allow" of the call', async () => {

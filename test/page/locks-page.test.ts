@@ -11,12 +11,9 @@ import {
   type LockService,
 } from 'nest-redis-lock';
 import { LocksPageModule, type LocksPageOptions } from 'nest-redis-lock/page';
-import { Subject } from 'rxjs';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { HTTP_ADAPTERS, makeApp, openApp, post, startApp, type TestApp } from '../support/nest-app.js';
-import { LockWatch } from '../../lib/page/lock-watch.js';
 import { cutOff } from '../../lib/page/request.js';
-import type { View } from '../../lib/page/view.js';
 import { until } from '../support/until.js';
 import { Viewer } from './viewer.js';
 
@@ -242,22 +239,6 @@ describe.each(HTTP_ADAPTERS)('the page of locks on %s', (_adapter, makeAdapter) 
     await lock.release();
     await (await waiting).release();
     await made.locks.forceRelease('kept');
-  });
-
-  it('a reader that stops for a while gets the newest view then, and none of those in between', async () => {
-    const views = new Subject<View>();
-    const see = vi.spyOn(LockWatch.prototype, 'see').mockReturnValue(views);
-    const viewer = await Viewer.open(`${readOnly}/events`, READER);
-    see.mockRestore();
-    viewer.response.pause();
-    const full = 'x'.repeat(200_000);
-    for (let turn = 1; turn <= 200; turn++) {
-      views.next({ json: () => JSON.stringify({ turn, full }) } as unknown as View);
-      await new Promise(setImmediate);
-    }
-    viewer.response.resume();
-    await viewer.sees('the newest view', (seen) => (seen as { turn?: number }).turn === 200);
-    expect(viewer.seen.length).toBeLessThan(100); // as many as the sockets take
   });
 
   it('it shows the locks that match', async () => {

@@ -1,18 +1,14 @@
-import { createRequire } from 'node:module';
-import { Injectable, type Type } from '@nestjs/common';
-import { AbstractGraphQLDriver, GraphQLModule, GraphQLSchemaHost, type GqlModuleOptions } from '@nestjs/graphql';
+import type { Type } from '@nestjs/common';
 import { LockContendedError } from 'nest-redis-lock';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { examplesOf, generate } from '../readme/compile.js';
 import { Gate } from '../support/gate.js';
+import { execute, graphQLModule } from '../support/graphql.js';
 import { makeApp, post, startApp } from '../support/nest-app.js';
 import { untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { Job, type WorkerHost } from './bullmq.stand-in.js';
-
-// The copy that Nest uses: Vite would load another one, of the other module format.
-const { graphql } = createRequire(import.meta.url)('graphql') as typeof import('graphql');
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -90,30 +86,20 @@ it('the worker delays a job whose lock is busy, at no attempt, and does it when 
   }
 });
 
-/** The part of a driver that serves HTTP is not needed: the test runs the schema itself. */
-@Injectable()
-class SchemaOnly extends AbstractGraphQLDriver {
-  async start(_options: GqlModuleOptions): Promise<void> {}
-  async stop(): Promise<void> {}
-}
-
 it('the mutation sells no seat twice, and a client sees the code of a busy lock and no key', async () => {
   const { Seats, SeatsResolver } = await recipeWith('SeatsResolver');
   const { app, locks } = await makeApp(
-    {
-      imports: [GraphQLModule.forRoot({ driver: SchemaOnly, autoSchemaFile: true })],
-      providers: [Seats!, SeatsResolver!],
-    },
+    { imports: [graphQLModule()], providers: [Seats!, SeatsResolver!] },
     { redis: server.url, commandTimeoutMs: 20_000 },
   );
-  const { schema } = app.get(GraphQLSchemaHost);
-  const run = (source: string) => graphql({ schema, source, contextValue: { req: { headers: {} } } });
-  const booked = await Promise.all([1, 2, 3].map(() => run('mutation { book(show: "hall") }')));
+  const run = (source: string) => execute(app, source, { req: { headers: {} } });
+  const book = () => run('mutation { book(show: "hall") }');
+  const booked = await Promise.all([1, 2, 3].map(book));
   expect(booked.map(({ data, errors }) => data?.book ?? errors![0]!.message).sort()).toEqual([0, 1, 'Sold out.']);
   expect((await run('{ seatsLeft(show: "hall") }')).data).toEqual({ seatsLeft: 0 });
 
   await using _held = await locks.acquire('seats:hall');
-  const [busy] = (await run('mutation { book(show: "hall") }')).errors!;
+  const [busy] = (await book()).errors!;
   expect(busy!.extensions).toMatchObject({ code: 'LOCK_CONTENDED', statusCode: 409 });
   expect(JSON.stringify(busy)).not.toContain('seats:hall');
 });

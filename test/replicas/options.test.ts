@@ -8,15 +8,6 @@ import { redisServer } from '../support/stage.js';
 const redis = 'redis://localhost:6379';
 
 describe('The option waitForReplicas', () => {
-  it('is off by default', () => {
-    expect(resolveOptions({ redis }).waitForReplicas).toBeUndefined();
-  });
-
-  it('is taken with a count and a time', () => {
-    const waitForReplicas = { count: 2, timeoutMs: 250 };
-    expect(resolveOptions({ redis, waitForReplicas }).waitForReplicas).toEqual(waitForReplicas);
-  });
-
   it.each<[string, RedisLockModuleOptions]>([
     ['redlock', { redlock: [redis, redis, redis], waitForReplicas: { count: 1, timeoutMs: 100 } }],
     ['memory', { memory: true, waitForReplicas: { count: 1, timeoutMs: 100 } }],

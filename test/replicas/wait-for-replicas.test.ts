@@ -92,14 +92,6 @@ describe('With waitForReplicas', () => {
       await primary.isFree(key);
     });
 
-    it('is granted without the option', async () => {
-      const locks = await open(undefined);
-      primary.cutOff();
-      const key = freshKey();
-      const { owner } = await locks.acquire(key);
-      expect(await primary.owners(key)).toEqual({ primary: owner, replica: null });
-    });
-
     it('a lock that was handed over and does not reach the replica in time is refused to the waiter, and goes on to nobody [G75]', async () => {
       const [holder, waiter] = [await open(undefined), await open(BRIEFLY)];
       const key = freshKey();

@@ -5,36 +5,6 @@ import { describe, expect, it } from 'vitest';
 const TOKEN = 1_790_000_000_000_000;
 
 describe('a fenced statement', () => {
-  it('updates only where no newer token was seen', () => {
-    expect(fencedUpdate({ table: 'stock', set: { boxes: 3 }, where: { sku: 'tea' }, fence: TOKEN })).toEqual({
-      text: 'UPDATE "stock" SET "boxes" = $2, "fence" = CAST($3 AS bigint) WHERE "sku" = $1 AND "fence" <= CAST($3 AS bigint) RETURNING "fence"',
-      values: ['tea', 3, TOKEN],
-      fencingToken: TOKEN,
-      resource: 'stock',
-      isCertain: false,
-    });
-  });
-
-  it('inserts the row that is not there, with its token', () => {
-    const row = {
-      table: 'shop.stock',
-      set: { boxes: 3 },
-      where: { shop: 7, sku: 'tea' },
-      fence: TOKEN,
-      column: 'seen',
-    };
-    expect(fencedUpsert(row)).toEqual({
-      text:
-        'INSERT INTO "shop"."stock" AS existing ("shop", "sku", "boxes", "seen") VALUES ($1, $2, $3, CAST($4 AS bigint)) ' +
-        'ON CONFLICT ("shop", "sku") DO UPDATE SET "boxes" = EXCLUDED."boxes", "seen" = CAST($4 AS bigint) ' +
-        'WHERE existing."seen" <= CAST($4 AS bigint) RETURNING "seen"',
-      values: [7, 'tea', 3, TOKEN],
-      fencingToken: TOKEN,
-      resource: 'shop.stock',
-      isCertain: true,
-    });
-  });
-
   it('is the one of the documentation', () => {
     const documentation = readFileSync(new URL('../../docs/fencing.md', import.meta.url), 'utf8');
     const { text } = fencedUpdate({ table: 'stock', where: { sku: 'tea' }, set: { boxes: 3 }, fence: TOKEN });

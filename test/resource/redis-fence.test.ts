@@ -55,12 +55,6 @@ describe('a RedisFence', () => {
     expect(await fence.raise('tea', 34)).toBe(true);
   });
 
-  it('lets one holder write several times, and the next one after it', async () => {
-    const fence = new RedisFence(connect());
-    for (const [token, value] of [[33, 'a'], [33, 'b'], [34, 'c']] as const) await fence.write('tea', token, value); // prettier-ignore
-    expect(await fence.read('tea')).toBe('c');
-  });
-
   it('writes what has no value yet only with the token that its key remembers', async () => {
     const fence = new RedisFence(connect());
     expect(await fence.read('tea')).toBeNull();
