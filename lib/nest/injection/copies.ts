@@ -29,36 +29,12 @@ export function noteCopy(): void {
  * stack says it in ES modules, in CommonJS and in bundles, where `import.meta` and `__filename` each do in some only.
  */
 function placeOfThisCode(): string | undefined {
-  const { stackTraceLimit } = Error;
-  const prepareStackTrace: typeof Error.prepareStackTrace = Reflect.get(Error, 'prepareStackTrace');
-  try {
-    Error.stackTraceLimit = 1;
-    Error.prepareStackTrace = (_error, [site]) =>
-      site && `${fileOf(site.getFileName())}:${site.getLineNumber()}:${site.getColumnNumber()}`;
-    const { stack } = new Error();
-    return typeof stack === 'string' && !stack.startsWith('undefined:') ? stack : undefined;
-  } catch {
-    return undefined;
-  } finally {
-    restore(prepareStackTrace, stackTraceLimit);
-  }
-}
-
-/** Fails as the changes did, where intrinsics are frozen. */
-function restore(prepareStackTrace: typeof Error.prepareStackTrace, stackTraceLimit: number): void {
-  try {
-    Error.prepareStackTrace = prepareStackTrace;
-    Error.stackTraceLimit = stackTraceLimit;
-  } catch {
-    // nothing was changed
-  }
-}
-
-/** Without the query by which a bundler or a test runner loads a file anew. */
-function fileOf(name: string | null | undefined): string | undefined {
-  if (name === null || name === undefined) return undefined;
-  const [file] = name.split('?');
-  return file!.startsWith('file:') ? fileURLToPath(file!) : file;
+  const stack: unknown = new Error().stack; // applications may make anything of it
+  // The first line like `at placeOfThisCode (file:///app/copies.js?v=1:30:26)`; a bundler or a test runner adds the query.
+  const frame = /^ +at (?:.*? \()?(.+?)(?:\?.*)?(:\d+:\d+)\)?$/m.exec(typeof stack === 'string' ? stack : '');
+  if (!frame) return undefined;
+  const [, file, position] = frame as unknown as [string, file: string, position: string];
+  return (file.startsWith('file:') ? fileURLToPath(file) : file) + position;
 }
 
 /** The folder of the build in a package, or the place in a bundle. */
