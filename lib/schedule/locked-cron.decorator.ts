@@ -70,27 +70,24 @@ export function LockedCron<const Key extends string>(
 ): LockedCronDecorator;
 export function LockedCron(...given: [cronTime: CronTime, key: string, options: LockedCronOptions]): MethodDecorator {
   const example = "@LockedCron('0 3 * * *', 'key', { holdMs: 60_000 })";
-  return methodDecorator('@LockedCron', example, given, ({ target, property, descriptor, name }) => {
+  return methodDecorator('@LockedCron', example, given, ({ target, property, descriptor }) => {
     const [cronTime, key, options] = given;
-    const where = `@LockedCron on ${name}`;
     if (typeof key !== 'string' || /[{}]/.test(key)) {
-      throw unfit(`${where}: the key`, key, 'a fixed string like "nightly", since a cron job has no arguments');
+      throw unfit('the key', key, 'a fixed string like "nightly", since a cron job has no arguments');
     }
     const { holdMs, ttlMs, registration, ...cronOptions } = options ?? {};
     if (!(holdMs > 0)) {
       const between = 'longer than the clocks of the instances differ, and shorter than the time between two runs';
-      throw unfit(`${where}: holdMs`, holdMs, `a number of milliseconds, ${between}`);
+      throw unfit('holdMs', holdMs, `a number of milliseconds, ${between}`);
     }
     const locked: MethodDecorator = Locked(key, { holdMs, ttlMs, registration, waitMs: 0, onContended: 'skip' });
     locked(target, property, descriptor);
     const job = descriptor.value as object;
     if (lockedMethodOf(job)?.returnsObservable) {
-      throw new LockOptionsError(
-        `${where}: a cron job must return a Promise, since nobody subscribes to an Observable.`,
-      );
+      throw new LockOptionsError('a cron job must return a Promise, since nobody subscribes to an Observable.');
     }
     Cron(cronTime, cronOptions)(target, property, descriptor);
     const needs = { provider: SchedulerRegistry, module: 'ScheduleModule.forRoot() of @nestjs/schedule' };
-    noteOn(job, name, { decorator: '@LockedCron', override: 'is never called', needs });
+    noteOn(job, { decorator: '@LockedCron', override: 'is never called', needs });
   });
 }

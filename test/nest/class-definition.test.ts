@@ -43,33 +43,33 @@ function refusalOf(source: string, experimentalDecorators?: boolean): LockOption
   return refusal as LockOptionsError;
 }
 
-const NO_PLACE = 'belongs on a method of a class that Nest makes';
+const NO_PLACE = 'it belongs on a method of a class that Nest makes, and this is';
 
 it.each([
   [
     `class Sync { @Locked('x') name(): string { return 'x'; } }`,
-    'Sync.name is @Locked and must return a Promise or an Observable. Make it async.',
+    '@Locked on Sync.name: the method must return a Promise or an Observable. Make it async.',
   ],
   [
     `class Static { @Locked('x') static async run() {} }`,
-    `@Locked ${NO_PLACE}: Static.run is static: there use LockService instead.`,
+    `@Locked on Static.run: ${NO_PLACE} static: use LockService there.`,
   ],
-  [`@Locked('x') class Whole {}`, `@Locked ${NO_PLACE}: Whole is a class: put it on each of its methods.`],
+  [`@Locked('x') class Whole {}`, `@Locked on Whole: ${NO_PLACE} a class: put it on each of its methods.`],
   [
     `class Getter { @Locked('x') get run() { return Promise.resolve(); } }`,
-    `@Locked ${NO_PLACE}: Getter.run is no method.`,
+    `@Locked on Getter.run: ${NO_PLACE} no method.`,
   ],
-  [`class Property { @Locked('x') run = async () => {}; }`, `@Locked ${NO_PLACE}: Property.run is no method.`],
+  [`class Property { @Locked('x') run = async () => {}; }`, `@Locked on Property.run: ${NO_PLACE} no method.`],
   [
     `class Twice { @Locked('a') @Locked('b') async run() {} }`,
-    'Twice.run has two @Locked decorators: take one of the locks with LockService.withLock.',
+    '@Locked on Twice.run: the method has another one: take one of the locks with LockService.withLock.',
   ],
   [
     `class Twice { @LeaderOnly('a') @WhileLeader('b') async run() {} }`,
-    'Twice.run has two of @LeaderOnly and @WhileLeader',
+    '@LeaderOnly on Twice.run: the method has another election',
   ],
-  [`class Static { @LeaderOnly('a') static async run() {} }`, `@LeaderOnly ${NO_PLACE}: Static.run is static`],
-  [`@LeaderOnly('a') class Whole {}`, `@LeaderOnly ${NO_PLACE}: Whole is a class`],
+  [`class Static { @LeaderOnly('a') static async run() {} }`, `@LeaderOnly on Static.run: ${NO_PLACE} static`],
+  [`@LeaderOnly('a') class Whole {}`, `@LeaderOnly on Whole: ${NO_PLACE} a class`],
 ])('a class is refused when it is defined: %s', (source, problem) => {
   expect(refusalOf(source).message).toContain(problem);
 });

@@ -131,7 +131,7 @@ describe('an override without a decorator', () => {
   });
 
   it('@NotLocked beside @Locked is refused when the class is defined, in either order [G619]', () => {
-    const problem = 'Both.pay is both @Locked and @NotLocked: remove one of them.';
+    const problem = 'Locked on Both.pay: the method is both @Locked and @NotLocked: remove one of them.';
     const below = () => {
       class Both {
         @Locked('order')
@@ -162,7 +162,7 @@ describe('an override without a decorator', () => {
     };
     expect(define('class')).toThrow(LockOptionsError);
     expect(define('property')).toThrow(
-      '@NotLocked belongs on a method of a class that Nest makes: Orders.none is no method.',
+      '@NotLocked on Orders.none: it belongs on a method of a class that Nest makes, and this is no method.',
     );
   });
 });

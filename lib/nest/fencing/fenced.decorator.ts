@@ -4,7 +4,7 @@ import { quoted } from '../../api/printable.js';
 import { KeyTemplate } from '../../core/keys/key.js';
 import { checked, DAY_MS, milliseconds, oneOf, unfit } from '../../core/options/checks.js';
 import { noteOn } from '../injection/decorated-methods.js';
-import { decorator, reading } from '../injection/method-decorator.js';
+import { decorator } from '../injection/method-decorator.js';
 import { UnmadeKeys } from '../locked/request-keys.js';
 import { FENCED_PLAN, fencingClaimOf, FencingTokenGuard, type FencePlan } from './fencing-token.guard.js';
 
@@ -40,17 +40,15 @@ export interface FencedOptions extends FencingTokenOptions {
 export function Fenced(key: string, options?: FencedOptions): ClassDecorator & MethodDecorator;
 export function Fenced(...given: [key: string, options?: FencedOptions]): ClassDecorator & MethodDecorator {
   const example = "@Fenced('stock:{params.sku}')";
-  return decorator<PropertyDescriptor>('@Fenced', example, given, (target, member, descriptor, name) => {
+  return decorator<PropertyDescriptor>('@Fenced', example, given, (target, member, descriptor) => {
     const [key, options = {}] = given;
-    const plan = reading(`@Fenced on ${name}`, () => {
-      if (key === undefined) throw unfit('the key', key, 'a string like "stock:{params.sku}"');
-      return readPlan('@Fenced', key, options);
-    });
+    if (key === undefined) throw unfit('the key', key, 'a string like "stock:{params.sku}"');
+    const plan = readPlan('@Fenced', key, options);
     applyDecorators(SetMetadata(FENCED_PLAN, plan), UseGuards(FencingTokenGuard))(target, member, descriptor);
     const method: unknown = descriptor?.value;
     if (typeof method !== 'function') return; // on a class
     const requestKeys = plan.template && [plan.template];
-    noteOn(method, name, { decorator: '@Fenced', override: 'runs without', requestKeys });
+    noteOn(method, { decorator: '@Fenced', override: 'runs without', requestKeys });
   });
 }
 
@@ -65,15 +63,15 @@ export function Fenced(...given: [key: string, options?: FencedOptions]): ClassD
  */
 export function FencingToken(key?: string, options?: FencingTokenOptions): ParameterDecorator;
 export function FencingToken(...given: [key?: string, options?: FencingTokenOptions]): ParameterDecorator {
-  return decorator<number>('@FencingToken', "@FencingToken('key')", given, (target, member, index, name) => {
+  return decorator<number>('@FencingToken', "@FencingToken('key')", given, (target, member, index) => {
     const [key, options = {}] = given;
-    const plan = reading(`@FencingToken on ${name}`, () => readPlan('@FencingToken', key, options));
+    const plan = readPlan('@FencingToken', key, options);
     createParamDecorator(
       (_: unknown, context: ExecutionContext): number | undefined => fencingClaimOf(context, plan)?.fencingToken,
     )()(target, member, index!);
     const method: unknown = member === undefined ? undefined : Reflect.get(target, member);
     if (typeof method !== 'function' || !plan.template) return;
-    noteOn(method, name, { decorator: '@FencingToken', requestKeys: [plan.template] });
+    noteOn(method, { decorator: '@FencingToken', requestKeys: [plan.template] });
   });
 }
 

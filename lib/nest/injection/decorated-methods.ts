@@ -46,14 +46,11 @@ export type NestHost = NestModule['providers'] extends Map<unknown, infer Value>
 
 const NOTES = Symbol.for('nest-redis-lock:notes');
 
-/**
- * @param name `Class.method`, for messages
- * @throws LockOptionsError for `@NotLocked` beside `@Locked`
- */
-export function noteOn(method: object, name: string, note: MethodNote): void {
+/** @throws LockOptionsError for `@NotLocked` beside `@Locked` */
+export function noteOn(method: object, note: MethodNote): void {
   const notes = [...notesOf(method), note];
   if (['@Locked', '@NotLocked'].every((each) => notes.some(({ decorator }) => decorator === each))) {
-    throw new LockOptionsError(`${name} is both @Locked and @NotLocked: remove one of them.`);
+    throw new LockOptionsError('the method is both @Locked and @NotLocked: remove one of them.');
   }
   Reflect.defineMetadata(NOTES, notes, method);
 }

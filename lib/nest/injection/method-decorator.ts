@@ -14,22 +14,27 @@ export interface DecoratedMethod {
 
 /**
  * Makes a decorator, or refuses its use where it would do nothing. All decorators of this library are made here.
- * @param decorator for messages: `@Fenced`
+ * @param label for messages: `@Fenced`
  * @param example how it should be written
  * @param given all arguments of the call that makes it
- * @param decorate gets, behind the arguments of the decorator, the name of its place for messages: `Class.member`
- * @throws LockOptionsError when it was written without parentheses, or was compiled to a standard decorator
+ * @throws LockOptionsError when it was written without parentheses, or was compiled to a standard decorator; and for each error
+ *   of `decorate`, with the decorator and its place named
  */
 export function decorator<Place>(
-  decorator: string,
+  label: string,
   example: string,
   given: readonly unknown[],
-  decorate: (target: object, member: string | symbol | undefined, place: Place | undefined, name: string) => void,
+  decorate: (target: object, member: string | symbol | undefined, place: Place | undefined) => void,
 ): (target: object, member?: string | symbol, place?: Place) => void {
-  refuseWithoutParentheses(decorator, example, given);
+  refuseWithoutParentheses(label, example, given);
   return (target, member, place) => {
-    refuseStandard(decorator, member);
-    decorate(target, member, place, nameOf(target, member));
+    refuseStandard(label, member);
+    try {
+      decorate(target, member, place);
+    } catch (error) {
+      if (!(error instanceof LockError)) throw error;
+      throw new LockOptionsError(`${label} on ${nameOf(target, member)}: ${error.message}`, { cause: error });
+    }
   };
 }
 
@@ -38,36 +43,27 @@ export function decorator<Place>(
  * @throws LockOptionsError as `decorator` does, and where it is not on such a method
  */
 export function methodDecorator(
-  name: string,
+  label: string,
   example: string,
   given: readonly unknown[],
   decorate: (decorated: DecoratedMethod) => void,
 ): MethodDecorator {
-  return decorator<PropertyDescriptor>(name, example, given, (target, property, descriptor, place) => {
+  return decorator<PropertyDescriptor>(label, example, given, (target, property, descriptor) => {
     const method: unknown = descriptor?.value;
     let problem: string | undefined;
     if (property === undefined) problem = 'a class: put it on each of its methods';
-    else if (typeof target === 'function') problem = 'static: there use LockService instead';
+    else if (typeof target === 'function') problem = 'static: use LockService there';
     else if (typeof method !== 'function') problem = 'no method';
-    if (problem) {
-      throw new LockOptionsError(`${name} belongs on a method of a class that Nest makes: ${place} is ${problem}.`);
-    }
-    decorate({ target, property: property!, descriptor: descriptor!, method: method as Method, name: place });
+    if (problem)
+      throw new LockOptionsError(`it belongs on a method of a class that Nest makes, and this is ${problem}.`);
+    decorate({
+      target,
+      property: property!,
+      descriptor: descriptor!,
+      method: method as Method,
+      name: nameOf(target, property),
+    });
   });
-}
-
-/**
- * Reads what a decorator was given.
- * @param where the decorator and its place: `@Locked on Orders.pay`
- * @throws LockOptionsError that begins with them
- */
-export function reading<Result>(where: string, read: () => Result): Result {
-  try {
-    return read();
-  } catch (error) {
-    if (!(error instanceof LockError)) throw error;
-    throw new LockOptionsError(`${where}: ${error.message}`, { cause: error });
-  }
 }
 
 /** `Class.method`, also of a static one; `Class` where there is no member. */
@@ -80,14 +76,14 @@ function nameOf(target: object, member: string | symbol | undefined): string {
  * Refuses a decorator that was written without its parentheses: the function that should make the decorator was called as one,
  * and its result was ignored. Compilers that check no types do not see that.
  */
-function refuseWithoutParentheses(decorator: string, example: string, given: readonly unknown[]): void {
+function refuseWithoutParentheses(label: string, example: string, given: readonly unknown[]): void {
   const [target, second] = given;
   let place: string;
   if (isContext(second)) place = String(second.name ?? second.kind);
   else if (isLegacyCall(given)) place = nameOf(target as object, second as string | symbol | undefined);
   else return;
   throw new LockOptionsError(
-    `${decorator} was used without parentheses on ${place}, and would do nothing there. ` +
+    `${label} was used without parentheses on ${place}, and would do nothing there. ` +
       `Write ${example}, with parentheses.`,
   );
 }
@@ -108,10 +104,10 @@ function isLegacyCall(given: readonly unknown[]): boolean {
  * Refuses standard decorators (TC39), which get the member itself and a context: compilers without `experimentalDecorators`
  * make these. Nest needs the experimental kind, which gets a class and the name of a member.
  */
-function refuseStandard(decorator: string, second: unknown): void {
+function refuseStandard(label: string, second: unknown): void {
   if (!isContext(second)) return;
   throw new LockOptionsError(
-    `${decorator} on ${String(second.name ?? second.kind)} was compiled to a standard decorator, which Nest cannot read. ` +
+    `${label} on ${String(second.name ?? second.kind)} was compiled to a standard decorator, which Nest cannot read. ` +
       'Set "experimentalDecorators" and "emitDecoratorMetadata" to true in the compilerOptions of tsconfig.json ' +
       '(in .swcrc: "legacyDecorator" and "decoratorMetadata").',
   );

@@ -9,7 +9,7 @@ import { methodDecorator } from './method-decorator.js';
  */
 export function NotLocked(): MethodDecorator;
 export function NotLocked(...given: []): MethodDecorator {
-  return methodDecorator('@NotLocked', '@NotLocked()', given, ({ method, name }) =>
-    noteOn(method, name, { decorator: '@NotLocked' }),
+  return methodDecorator('@NotLocked', '@NotLocked()', given, ({ method }) =>
+    noteOn(method, { decorator: '@NotLocked' }),
   );
 }

@@ -1,8 +1,22 @@
 import { LockOptionsError } from '../../api/errors.js';
-import type { Leadership } from '../../api/leader.js';
+import type { LeaderOptions, Leadership } from '../../api/leader.js';
+import { KeyTemplate } from '../../core/keys/key.js';
+import { unfit } from '../../core/options/checks.js';
+import { checkLeaderOptions } from '../../core/options/leader-options.js';
+import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
+import { noteOn } from '../injection/decorated-methods.js';
 import { injectInto, isThenable, orFailLater, serveMethod, type ServedCall } from '../injection/injected-service.js';
-import { methodDecorator, reading, type DecoratedMethod } from '../injection/method-decorator.js';
-import { readLeaderPlan, setLeaderPlan, type LeaderMethodOptions, type LeaderPlan } from './leader-plan.js';
+import { methodDecorator, type DecoratedMethod } from '../injection/method-decorator.js';
+import { checkRegistration } from '../injection/tokens.js';
+
+/** Options of `@LeaderOnly` and `@WhileLeader`. */
+export interface LeaderMethodOptions extends LeaderOptions {
+  /**
+   * The `name` of the registration that keeps the election.
+   * @default the registration without a name
+   */
+  registration?: string;
+}
 
 type AsyncMethod = (...args: never) => Promise<unknown>;
 
@@ -76,8 +90,16 @@ function leaderDecorator(
 ): MethodDecorator {
   return methodDecorator(decorator, `${decorator}('key')`, given, (decorated) => {
     const [key, options = {}] = given;
-    const plan = reading(`${decorator} on ${decorated.name}`, () => readLeaderPlan(decorator, decorated, key, options));
-    setLeaderPlan(decorate(decorated, plan), plan);
+    const plan = readPlan(decorator, decorated, key, options);
+    const method = decorate(decorated, plan);
+    if (leaderPlanOf(method)) {
+      throw new LockOptionsError('the method has another election, by @LeaderOnly or @WhileLeader: keep one of them.');
+    }
+    Reflect.defineMetadata(PLAN, plan, method);
+    noteOn(method, {
+      decorator,
+      override: decorator === '@WhileLeader' ? 'is never called' : 'runs without',
+    });
   });
 }
 
@@ -90,4 +112,37 @@ async function ifLeader(plan: LeaderPlan, call: ServedCall): Promise<unknown> {
       `${plan.name} is @LeaderOnly and must return a Promise: got something else. Make it async.`,
     );
   });
+}
+
+/** The election of one method: read and checked when the class is defined. */
+export interface LeaderPlan {
+  readonly decorator: '@LeaderOnly' | '@WhileLeader';
+  readonly key: string;
+  readonly registration: string;
+  readonly options: LeaderOptions;
+  readonly property: string | symbol;
+  /** `Class.method`, for messages. */
+  readonly name: string;
+}
+
+/** @throws LockOptionsError */
+function readPlan(
+  decorator: LeaderPlan['decorator'],
+  { property, name }: DecoratedMethod,
+  key: string,
+  given: LeaderMethodOptions,
+): LeaderPlan {
+  checkLeaderOptions(given, ['registration']);
+  const { registration = DEFAULT_REGISTRATION, ...options } = given;
+  checkRegistration('registration', registration);
+  if (typeof key !== 'string' || key === '' || new KeyTemplate(key).origin !== 'static') {
+    throw unfit('the key', key, 'a fixed string like "outbox", since an election begins before there are any calls');
+  }
+  return { decorator, key, registration, options, property, name };
+}
+
+const PLAN = Symbol.for('nest-redis-lock:leader-plan');
+
+export function leaderPlanOf(method: object): LeaderPlan | undefined {
+  return Reflect.getOwnMetadata(PLAN, method) as LeaderPlan | undefined;
 }

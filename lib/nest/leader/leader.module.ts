@@ -7,7 +7,7 @@ import { withLeaderDefaults } from '../../core/options/leader-options.js';
 import type { LockService } from '../../core/service/lock.service.js';
 import { hostsOf, type Host } from '../injection/decorated-methods.js';
 import { injectedService, serviceIn } from '../injection/injected-service.js';
-import { leaderPlanOf, type LeaderPlan } from './leader-plan.js';
+import { leaderPlanOf, type LeaderPlan } from './leader.decorators.js';
 
 /** A method with an election, and the instance to call it on. */
 interface LeaderMethod {

@@ -245,7 +245,7 @@ const LOCKED = Symbol.for('nest-redis-lock:locked');
 export function setLockedMethod(method: object, locked: LockedMethod): void {
   Reflect.defineMetadata(LOCKED, locked, method);
   const requestKeys = locked.source.origin === 'request' ? locked.source.templates : undefined;
-  noteOn(method, locked.name, { decorator: '@Locked', override: 'runs without', requestKeys });
+  noteOn(method, { decorator: '@Locked', override: 'runs without', requestKeys });
 }
 
 export function lockedMethodOf(method: object): LockedMethod | undefined {

@@ -2,7 +2,7 @@ import type { ExecutionContext } from '@nestjs/common';
 import { Observable } from 'rxjs';
 import { LockOptionsError } from '../../api/errors.js';
 import { serveMethod } from '../injection/injected-service.js';
-import { methodDecorator, reading } from '../injection/method-decorator.js';
+import { methodDecorator } from '../injection/method-decorator.js';
 import {
   ContextKey,
   LockedMethod,
@@ -54,19 +54,15 @@ export function Locked(...given: [key: AnyKey, options?: AnyLockedOptions]): Met
     const [key, options = {}] = given;
     const { target, property, method, name } = decorated;
     if (lockedMethodOf(method)) {
-      throw new LockOptionsError(
-        `${name} has two @Locked decorators: take one of the locks with LockService.withLock.`,
-      );
+      throw new LockOptionsError('the method has another one: take one of the locks with LockService.withLock.');
     }
     const returnType: unknown = Reflect.getMetadata('design:returntype', target, property);
     if (SYNCHRONOUS.has(returnType)) {
       const hint = returnType === Function ? ` ${IMPORT_AS_VALUE}` : '';
-      throw new LockOptionsError(
-        `${name} is @Locked and must return a Promise or an Observable. Make it async.${hint}`,
-      );
+      throw new LockOptionsError(`the method must return a Promise or an Observable. Make it async.${hint}`);
     }
     const returnsObservable = isObservableType(returnType);
-    const locked = reading(`@Locked on ${name}`, () => new LockedMethod(key, options, name, returnsObservable));
+    const locked = new LockedMethod(key, options, name, returnsObservable);
     const wrapper = serveMethod(decorated, locked);
     setLockedMethod(wrapper, locked);
     const interceptors = (Reflect.getOwnMetadata(INTERCEPTORS, wrapper) as unknown[] | undefined) ?? [];
