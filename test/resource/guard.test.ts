@@ -81,6 +81,10 @@ class StockController {
     this.writes.all.push(token);
   }
 
+  @Post('stock/impatient')
+  @Fenced('impatient', { timeoutMs: 50 })
+  impatient(): void {}
+
   @Post('close')
   @Fenced('close', { ...PATIENT, maxAheadMs: 600_000 })
   close(): void {}
@@ -256,6 +260,15 @@ describe('FencingTokenGuard', () => {
     expect((await put(`${url}/stock/tea`, undefined, 'GET')).status).toBe(200);
   });
 
+  it('keeps the key out of the answer to a stale token, and tells it the log', async () => {
+    const { url, log } = await startShop(redisFence());
+    await put(`${url}/stock/secret/patient`, { key: 'product:secret', fencingToken: TOKEN });
+    const refused = await put(`${url}/stock/secret/patient`, { key: 'product:secret', fencingToken: TOKEN - 1 });
+    expect(refused.status).toBe(412);
+    expect(await refused.text()).not.toContain('secret');
+    expect(log.lines.join()).toContain('of lock "product:secret" is too old');
+  });
+
   it('keeps the key out of the answer to the token of another lock [G569]', async () => {
     const { url } = await startShop(redisFence());
     for (const [path, method] of [
@@ -298,6 +311,13 @@ describe('FencingTokenGuard', () => {
     const silent = await startShop({ raise: async () => undefined as never });
     expect((await put(`${silent.url}/stock/tea`, tea(TOKEN))).status).toBe(412);
     expect(silent.writes.all).toEqual([]);
+  });
+
+  it('waits for the store as long as it is told to', async () => {
+    const { url, log } = await startShop({ raise: () => new Promise(() => {}) });
+    const refused = await put(`${url}/stock/stock/impatient`, { key: 'impatient', fencingToken: TOKEN }, 'POST');
+    expect(refused.status).toBe(503);
+    expect(log.lines.join()).toContain('no answer within 50 ms');
   });
 
   it('reads the request of a GraphQL context, and refuses what has no headers', async () => {
