@@ -37,287 +37,79 @@ enum Keys {
 const Template = (key: string): MethodDecorator => Locked(key);
 const SkipComposed = () => applyDecorators(Locked('order:{0}', { onContended: 'skip' }));
 
+/** One method a line, with its decorator. */
+// prettier-ignore
 export class Right {
   @Locked('static') async static(): Promise<void> {}
-
-  @Locked('order:{0.id}')
-  async template(_order: Order): Promise<Order> {
-    return _order;
-  }
-
+  @Locked('order:{0.id}') async template(_order: Order): Promise<Order> { return _order; }
   @Locked((order: Order) => order.id) async keyFunction(_order: Order): Promise<void> {}
   @Locked((id: string) => id) async fewerParameters(_id: string, _amount: number): Promise<void> {}
   @Locked(() => 'x') async noParameters(_id: string): Promise<void> {}
   @Locked((order: { id: string }) => order.id) async widerParameter(_order: Order): Promise<void> {}
-
-  @Locked((id: string, amount?: number) => `${id}:${amount}`)
-  async optionalParameter(_id: string, _amount?: number): Promise<void> {}
-
-  @Locked((first: string, ...rest: string[]) => [first, ...rest].join())
-  async restParameters(_first: string, ..._rest: string[]): Promise<void> {}
-
+  @Locked((id: string, amount?: number) => `${id}:${amount}`) async optionalParameter(_id: string, _amount?: number): Promise<void> {}
+  @Locked((first: string, ...rest: string[]) => [first, ...rest].join()) async restParameters(_first: string, ..._rest: string[]): Promise<void> {}
   @Locked((order) => order.id) async inferredParameter(_order: Order): Promise<void> {}
-
-  @Locked((order) => order.id, { onContended: (order, amount) => `${order.lines.length} ${amount?.toFixed(2)}` })
-  async inferredAnswer(_order: Order, _amount?: number): Promise<string> {
-    return '';
-  }
-
-  @Locked('order:{0.id}', { onContended: (order) => order.lines.length })
-  async inferredAnswerBesideTemplate(_order: Order): Promise<number> {
-    return 1;
-  }
-
-  @Locked((order: Order) => order.id, { onContended: (order: Order) => order })
-  async answerBesideKeyFunction(_order: Order): Promise<Order> {
-    return _order;
-  }
-
-  @Locked<[order: Order]>((order) => order.id, { onContended: 'skip' })
-  async typesWrittenOut(_order: Order): Promise<void> {}
-
+  @Locked((order) => order.id, { onContended: (order, amount) => `${order.lines.length} ${amount?.toFixed(2)}` }) async inferredAnswer(_order: Order, _amount?: number): Promise<string> { return ''; }
+  @Locked('order:{0.id}', { onContended: (order) => order.lines.length }) async inferredAnswerBesideTemplate(_order: Order): Promise<number> { return 1; }
+  @Locked((order: Order) => order.id, { onContended: (order: Order) => order }) async answerBesideKeyFunction(_order: Order): Promise<Order> { return _order; }
+  @Locked<[order: Order]>((order) => order.id, { onContended: 'skip' }) async typesWrittenOut(_order: Order): Promise<void> {}
   @Locked('x:{1}:{0.id}') async optionalIndex(_order: Order, _amount?: number): Promise<void> {}
   @Locked('x:{7}') async indexOfRest(_first: string, ..._rest: string[]): Promise<void> {}
   @Locked(`${prefix}:{1}`) async indexBehindPrefix(this: Right, _id: string, _amount: number): Promise<void> {}
   @Locked('x:{0}:{1.a.0}') async indexOfGeneric<T>(_id: string, _value: { a: T[] }): Promise<void> {}
-
-  @Locked('x')
-  observable(): Observable<number> {
-    throw new Error('not run');
-  }
-
-  @Locked('x')
-  subject(): BehaviorSubject<number> {
-    throw new Error('not run');
-  }
-
-  @Locked((value: { id: string }) => value.id)
-  async generic<T extends { id: string }>(value: T): Promise<T> {
-    return value;
-  }
-
+  @Locked('x') observable(): Observable<number> { throw new Error('not run'); }
+  @Locked('x') subject(): BehaviorSubject<number> { throw new Error('not run'); }
+  @Locked((value: { id: string }) => value.id) async generic<T extends { id: string }>(value: T): Promise<T> { return value; }
   overloaded(id: string): Promise<string>;
   overloaded(id: number): Promise<number>;
-  @Locked((id: string | number) => String(id))
-  async overloaded(id: string | number): Promise<string | number> {
-    return id;
-  }
-
+  @Locked((id: string | number) => String(id)) async overloaded(id: string | number): Promise<string | number> { return id; }
   overloadedWithTemplate(id: string): Promise<string>;
   overloadedWithTemplate(id: number): Promise<number>;
-  @Locked('x:{0}')
-  async overloadedWithTemplate(id: string | number): Promise<string | number> {
-    return id;
-  }
-
+  @Locked('x:{0}') async overloadedWithTemplate(id: string | number): Promise<string | number> { return id; }
   @Locked('x') private async hidden(): Promise<void> {}
-
-  @Locked('x')
-  protected async guarded(): Promise<void> {
-    await this.hidden();
-  }
-
-  @Locked('x', {
-    ttlMs: 1_000,
-    waitMs: 0,
-    watchdog: false,
-    reentrant: false,
-    onLost: 'ignore',
-    registration: 'billing',
-  })
-  async allOptions(): Promise<void> {}
-
+  @Locked('x') protected async guarded(): Promise<void> { await this.hidden(); }
+  @Locked('x', { ttlMs: 1_000, waitMs: 0, watchdog: false, reentrant: false, onLost: 'ignore', registration: 'billing' }) async allOptions(): Promise<void> {}
   @Locked('x', { onTransaction: 'allow' }) async inTransactions(): Promise<void> {}
   @Locked('x', { onContended: 'skip' }) async skip(): Promise<void> {}
-
-  @Locked((id: string) => id, { onContended: 'skip' })
-  async skipWithUndefined(_id: string): Promise<number | undefined> {
-    return 1;
-  }
-
-  @Locked('x', { onContended: 'skip' })
-  async skipWithVoid(): Promise<number | void> {
-    return 1;
-  }
-
-  @Locked('x', { onContended: 'skip' })
-  async skipWithUnknown(): Promise<unknown> {
-    return 1;
-  }
-
-  @Locked('x', { onContended: 'skip' })
-  async skipWithAny(): Promise<ReturnType<typeof JSON.parse>> {
-    return 1;
-  }
-
-  @Locked('x', { onContended: 'skip' })
-  skipStream(): Observable<number> {
-    throw new Error('not run');
-  }
-
-  @Locked(fromContext((context) => context.getHandler().name), { onContended: 'skip' })
-  async skipHandler(_id: number): Promise<void> {}
-
-  @Locked('x', { onContended: 'throw' })
-  async throws(): Promise<number> {
-    return 1;
-  }
-
-  @Locked('x', { onContended: (id: string) => id.length })
-  async answer(_id: string, _amount: number): Promise<number> {
-    return 1;
-  }
-
-  @Locked('x', { onContended: async (id: string) => id.length })
-  async asyncAnswer(_id: string): Promise<number> {
-    return 1;
-  }
-
-  @Locked('x', { onContended: (id: string) => id.length })
-  observableAnswer(_id: string): Observable<number> {
-    throw new Error('not run');
-  }
-
-  @Locked((id: string) => id, {
-    onContended: () => {
-      throw new Error('of the caller');
-    },
-  })
-  async throwing(_id: string): Promise<number> {
-    return 1;
-  }
-
-  @Locked(fromContext((context) => context.getHandler().name), {
-    onContended: (context: ExecutionContext) => context.getType(),
-  })
-  async handler(_id: number): Promise<string> {
-    return '';
-  }
-
-  @Locked('order:{params.id}', { onContended: (context: ExecutionContext) => context.getType() })
-  async requestTemplate(_id: number): Promise<string> {
-    return '';
-  }
-
-  @Locked('order:{user}:{body.lines.0.sku}', { onContended: async (context) => context.getHandler().name })
-  async inferredContext(_id: number): Promise<string> {
-    return '';
-  }
-
-  @Locked('feed:{args.id}', { onContended: (context) => context.getArgs().length })
-  streamOfRequest(_id: string): Observable<number> {
-    throw new Error('not run');
-  }
-
-  @Locked(`${prefix}:{data.id}`, { onContended: (context: ExecutionContext) => context.getType() })
-  async requestTemplateWithPrefix(_id: number): Promise<string> {
-    return '';
-  }
-
-  @Locked(Keys.ofRequest, { onContended: (context: ExecutionContext) => context.getType() })
-  async requestTemplateOfEnum(_id: number): Promise<string> {
-    return '';
-  }
-
-  @Locked('order:{headers.x-id}', { onContended: () => 'busy' })
-  async answerWithoutParameters(_id: number): Promise<string> {
-    return '';
-  }
-
+  @Locked((id: string) => id, { onContended: 'skip' }) async skipWithUndefined(_id: string): Promise<number | undefined> { return 1; }
+  @Locked('x', { onContended: 'skip' }) async skipWithVoid(): Promise<number | void> { return 1; }
+  @Locked('x', { onContended: 'skip' }) async skipWithUnknown(): Promise<unknown> { return 1; }
+  @Locked('x', { onContended: 'skip' }) async skipWithAny(): Promise<ReturnType<typeof JSON.parse>> { return 1; }
+  @Locked('x', { onContended: 'skip' }) skipStream(): Observable<number> { throw new Error('not run'); }
+  @Locked(fromContext((context) => context.getHandler().name), { onContended: 'skip' }) async skipHandler(_id: number): Promise<void> {}
+  @Locked('x', { onContended: 'throw' }) async throws(): Promise<number> { return 1; }
+  @Locked('x', { onContended: (id: string) => id.length }) async answer(_id: string, _amount: number): Promise<number> { return 1; }
+  @Locked('x', { onContended: async (id: string) => id.length }) async asyncAnswer(_id: string): Promise<number> { return 1; }
+  @Locked('x', { onContended: (id: string) => id.length }) observableAnswer(_id: string): Observable<number> { throw new Error('not run'); }
+  @Locked((id: string) => id, { onContended: () => { throw new Error('of the caller'); } }) async throwing(_id: string): Promise<number> { return 1; }
+  @Locked(fromContext((context) => context.getHandler().name), { onContended: (context: ExecutionContext) => context.getType() }) async handler(_id: number): Promise<string> { return ''; }
+  @Locked('order:{params.id}', { onContended: (context: ExecutionContext) => context.getType() }) async requestTemplate(_id: number): Promise<string> { return ''; }
+  @Locked('order:{user}:{body.lines.0.sku}', { onContended: async (context) => context.getHandler().name }) async inferredContext(_id: number): Promise<string> { return ''; }
+  @Locked('feed:{args.id}', { onContended: (context) => context.getArgs().length }) streamOfRequest(_id: string): Observable<number> { throw new Error('not run'); }
+  @Locked(`${prefix}:{data.id}`, { onContended: (context: ExecutionContext) => context.getType() }) async requestTemplateWithPrefix(_id: number): Promise<string> { return ''; }
+  @Locked(Keys.ofRequest, { onContended: (context: ExecutionContext) => context.getType() }) async requestTemplateOfEnum(_id: number): Promise<string> { return ''; }
+  @Locked('order:{headers.x-id}', { onContended: () => 'busy' }) async answerWithoutParameters(_id: number): Promise<string> { return ''; }
   @Locked('order:{params.id}', { onContended: 'skip' }) async skipRequestTemplate(_id: number): Promise<void> {}
-
-  @Locked('order:{query.id}', { onContended: 'throw', ttlMs: 1_000 })
-  async throwOfRequest(_id: number): Promise<number> {
-    return 1;
-  }
-
-  @Locked('order:{params.id}')
-  async requestTemplateAlone(_id: number): Promise<Order | undefined> {
-    return undefined;
-  }
-
-  @Locked('order:{0.params.id}:{1}', { onContended: (request: { params: { id: string } }) => request.params.id })
-  async argumentTemplate(_request: { params: { id: string } }, _amount: number): Promise<string> {
-    return '';
-  }
-
-  @Locked(`${prefix}:{0}`, { onContended: (id: string) => id })
-  async argumentTemplateWithPrefix(_id: string): Promise<string> {
-    return '';
-  }
-
-  @Locked(Keys.static, { onContended: (id: string) => id })
-  async staticOfEnum(_id: string): Promise<string> {
-    return '';
-  }
-
-  @Locked(anyText, { onContended: () => 'busy' })
-  async textNotKnown(_id: string): Promise<string> {
-    return '';
-  }
-
-  @Locked(anyText, { onContended: (first: string | ExecutionContext) => typeof first })
-  async textNotKnownButBothExpected(_id: string): Promise<string> {
-    return '';
-  }
-
+  @Locked('order:{query.id}', { onContended: 'throw', ttlMs: 1_000 }) async throwOfRequest(_id: number): Promise<number> { return 1; }
+  @Locked('order:{params.id}') async requestTemplateAlone(_id: number): Promise<Order | undefined> { return undefined; }
+  @Locked('order:{0.params.id}:{1}', { onContended: (request: { params: { id: string } }) => request.params.id }) async argumentTemplate(_request: { params: { id: string } }, _amount: number): Promise<string> { return ''; }
+  @Locked(`${prefix}:{0}`, { onContended: (id: string) => id }) async argumentTemplateWithPrefix(_id: string): Promise<string> { return ''; }
+  @Locked(Keys.static, { onContended: (id: string) => id }) async staticOfEnum(_id: string): Promise<string> { return ''; }
+  @Locked(anyText, { onContended: () => 'busy' }) async textNotKnown(_id: string): Promise<string> { return ''; }
+  @Locked(anyText, { onContended: (first: string | ExecutionContext) => typeof first }) async textNotKnownButBothExpected(_id: string): Promise<string> { return ''; }
   @Locked(['from:{0}', 'to:{1}']) async severalTemplates(_from: string, _to: string): Promise<void> {}
-
-  @Locked(['all', 'from:{0.id}'], { onContended: (order) => order.lines.length })
-  async inferredAnswerBesideTemplates(_order: Order): Promise<number> {
-    return 1;
-  }
-
-  @Locked(['all', 'from:{params.id}'], { onContended: (context) => context.getType() })
-  async inferredContextOfSeveral(_id: number): Promise<string> {
-    return '';
-  }
-
-  @Locked(['all', `${prefix}:{body.id}`], { onContended: (context: ExecutionContext) => context.getType() })
-  async requestTemplatesWithPrefix(_id: number): Promise<string> {
-    return '';
-  }
-
-  @Locked(['a', 'b'], { onContended: (id: string) => id })
-  async severalStatic(_id: string): Promise<string> {
-    return '';
-  }
-
-  @Locked(['a', anyText], { onContended: () => 'busy' })
-  async oneTextNotKnown(_id: string): Promise<string> {
-    return '';
-  }
-
-  @Locked(['a:{0}', anyText], { onContended: (first: string | ExecutionContext) => typeof first })
-  async oneTextNotKnownBesideTemplate(_id: string): Promise<string> {
-    return '';
-  }
-
-  @Locked(anyTexts, { onContended: (first: string | ExecutionContext) => typeof first })
-  async textsNotKnown(_id: string): Promise<string> {
-    return '';
-  }
-
+  @Locked(['all', 'from:{0.id}'], { onContended: (order) => order.lines.length }) async inferredAnswerBesideTemplates(_order: Order): Promise<number> { return 1; }
+  @Locked(['all', 'from:{params.id}'], { onContended: (context) => context.getType() }) async inferredContextOfSeveral(_id: number): Promise<string> { return ''; }
+  @Locked(['all', `${prefix}:{body.id}`], { onContended: (context: ExecutionContext) => context.getType() }) async requestTemplatesWithPrefix(_id: number): Promise<string> { return ''; }
+  @Locked(['a', 'b'], { onContended: (id: string) => id }) async severalStatic(_id: string): Promise<string> { return ''; }
+  @Locked(['a', anyText], { onContended: () => 'busy' }) async oneTextNotKnown(_id: string): Promise<string> { return ''; }
+  @Locked(['a:{0}', anyText], { onContended: (first: string | ExecutionContext) => typeof first }) async oneTextNotKnownBesideTemplate(_id: string): Promise<string> { return ''; }
+  @Locked(anyTexts, { onContended: (first: string | ExecutionContext) => typeof first }) async textsNotKnown(_id: string): Promise<string> { return ''; }
   @Locked(['a', 'b'] as const, { ttlMs: 1_000, onContended: 'skip' }) async skipSeveral(): Promise<void> {}
-
-  @Locked((order: Order) => order.lines.map(({ sku }) => sku))
-  async severalOfKeyFunction(_order: Order): Promise<void> {}
-
-  @Locked((order) => [order.id, 'all'], { onContended: (order) => order.id })
-  async severalOfInferredKeyFunction(_order: Order): Promise<string> {
-    return '';
-  }
-
-  @Locked(fromContext((context) => [context.getClass().name, 'all']), { onContended: (context) => context.getType() })
-  async severalOfContext(_id: number): Promise<string> {
-    return '';
-  }
-
-  @Locked(['x:{0}', 'y'])
-  severalOfStream(_id: string): Observable<number> {
-    throw new Error('not run');
-  }
-
+  @Locked((order: Order) => order.lines.map(({ sku }) => sku)) async severalOfKeyFunction(_order: Order): Promise<void> {}
+  @Locked((order) => [order.id, 'all'], { onContended: (order) => order.id }) async severalOfInferredKeyFunction(_order: Order): Promise<string> { return ''; }
+  @Locked(fromContext((context) => [context.getClass().name, 'all']), { onContended: (context) => context.getType() }) async severalOfContext(_id: number): Promise<string> { return ''; }
+  @Locked(['x:{0}', 'y']) severalOfStream(_id: string): Observable<number> { throw new Error('not run'); }
   @Locked('x', { holdMs: 5_000 }) async held(): Promise<void> {}
   @Template('order:{0}') async asMethodDecorator(_id: string): Promise<void> {}
   @applyDecorators(SetMetadata('role', 'admin'), Locked('x')) async composed(): Promise<void> {}
@@ -352,153 +144,67 @@ export const composed: MethodDecorator[] = [
   applyDecorators(Locked('order:{0}', { onContended: (id: string) => id })),
 ];
 
+// prettier-ignore
 export class Repository<T extends { id: string }, Args extends string[]> {
   @Locked((entity: { id: string }) => entity.id) async save(_entity: T): Promise<void> {}
-
-  @Locked((entities: { id: string }[]) => entities.map(({ id }) => id).join())
-  async saveAll(_entities: T[]): Promise<void> {}
-
+  @Locked((entities: { id: string }[]) => entities.map(({ id }) => id).join()) async saveAll(_entities: T[]): Promise<void> {}
   @Locked((entity) => entity.id) async inferred(_entity: T): Promise<void> {}
-
-  @Locked('entity:{0.id}')
-  async template(_entity: T): Promise<T> {
-    return _entity;
-  }
-
-  @Locked('entity:{0.id}', { onContended: 'skip' })
-  async skip(_entity: T): Promise<T | undefined> {
-    return _entity;
-  }
-
-  @Locked((entity: { id: string }) => entity.id, { onContended: (_entity: { id: string }) => undefined })
-  async answer(_entity: T): Promise<T | undefined> {
-    return _entity;
-  }
-
-  @Locked('entity:{params.id}', { onContended: (context) => context.getType() })
-  async answerOfRequest(_entity: T): Promise<T | string> {
-    return _entity;
-  }
-
+  @Locked('entity:{0.id}') async template(_entity: T): Promise<T> { return _entity; }
+  @Locked('entity:{0.id}', { onContended: 'skip' }) async skip(_entity: T): Promise<T | undefined> { return _entity; }
+  @Locked((entity: { id: string }) => entity.id, { onContended: (_entity: { id: string }) => undefined }) async answer(_entity: T): Promise<T | undefined> { return _entity; }
+  @Locked('entity:{params.id}', { onContended: (context) => context.getType() }) async answerOfRequest(_entity: T): Promise<T | string> { return _entity; }
   @Locked(['entity:{0.id}', 'all']) async severalOfClass(_entity: T): Promise<void> {}
   @Locked('entity:{1}') async restOfClass(..._args: Args): Promise<void> {}
-
-  @Locked('entity:{0.id}')
-  observable(_entity: T): Observable<T> {
-    throw new Error('not run');
-  }
-
+  @Locked('entity:{0.id}') observable(_entity: T): Observable<T> { throw new Error('not run'); }
   // @ts-expect-error -- T has no such property
   @Locked((entity: { name: string }) => entity.name) async otherProperty(_entity: T): Promise<void> {}
-
   // @ts-expect-error -- the method has no second parameter
-  @Locked((entity: { id: string }, version: number) => `${entity.id}:${version}`)
-  async moreParameters(_entity: T): Promise<void> {}
-
+  @Locked((entity: { id: string }, version: number) => `${entity.id}:${version}`) async moreParameters(_entity: T): Promise<void> {}
   // @ts-expect-error -- the method has no second parameter
   @Locked('entity:{1}') async noSuchIndex(_entity: T): Promise<void> {}
-
   // @ts-expect-error -- a call that is skipped returns undefined
-  @Locked('entity:{0.id}', { onContended: 'skip' })
-  async skipAlways(_entity: T): Promise<T> {
-    return _entity;
-  }
+  @Locked('entity:{0.id}', { onContended: 'skip' }) async skipAlways(_entity: T): Promise<T> { return _entity; }
 }
 
 /** What the compiler says of the most common mistakes is in `compile-errors.test.ts`. */
+// prettier-ignore
 export class Wrong {
   // @ts-expect-error -- synchronous, without a value
   @Locked('x') nothing(): void {}
-
   // @ts-expect-error -- sometimes synchronous
-  @Locked('x')
-  sometimes(): Promise<string> | string {
-    return '';
-  }
-
+  @Locked('x') sometimes(): Promise<string> | string { return ''; }
   // @ts-expect-error -- a generator is neither
   @Locked('x') async *generator(): AsyncGenerator<number> {}
-
   // @ts-expect-error -- the method has no such parameter
   @Locked((_id: string, amount: number) => `${amount}`) async moreParameters(_id: string): Promise<void> {}
-
   // @ts-expect-error -- the parameter may be missing
   @Locked((id: string) => id) async missingParameter(_id?: string): Promise<void> {}
-
   // @ts-expect-error -- the same in one of two keys
   @Locked(eitherText) async noSuchIndexInOne(): Promise<void> {}
-
   // @ts-expect-error -- a call that is skipped returns undefined, not null
-  @Locked('x', { onContended: 'skip' })
-  async skipWithNull(): Promise<number | null> {
-    return 1;
-  }
-
+  @Locked('x', { onContended: 'skip' }) async skipWithNull(): Promise<number | null> { return 1; }
   // @ts-expect-error -- a handler that is skipped answers with undefined
-  @Locked(fromContext(() => 'x'), { onContended: 'skip' })
-  async skipHandler(): Promise<string> {
-    return '';
-  }
-
+  @Locked(fromContext(() => 'x'), { onContended: 'skip' }) async skipHandler(): Promise<string> { return ''; }
   // @ts-expect-error -- the function returns another type than the method emits
-  @Locked('x', { onContended: () => 5 })
-  otherEmission(): Observable<string> {
-    throw new Error('not run');
-  }
-
+  @Locked('x', { onContended: () => 5 }) otherEmission(): Observable<string> { throw new Error('not run'); }
   // @ts-expect-error -- the same with a part of the request that needs no path
-  @Locked('order:{user}', { onContended: (id: string) => id })
-  async argumentsOfUser(_id: string): Promise<string> {
-    return '';
-  }
-
+  @Locked('order:{user}', { onContended: (id: string) => id }) async argumentsOfUser(_id: string): Promise<string> { return ''; }
   // @ts-expect-error -- the function gets the context alone
-  @Locked('order:{params.id}', { onContended: (_context: ExecutionContext, id: string) => id })
-  async contextAndArguments(_context: ExecutionContext, _id: string): Promise<string> {
-    return '';
-  }
-
+  @Locked('order:{params.id}', { onContended: (_context: ExecutionContext, id: string) => id }) async contextAndArguments(_context: ExecutionContext, _id: string): Promise<string> { return ''; }
   // @ts-expect-error -- the function returns another type than the method
-  @Locked('order:{params.id}', { onContended: (context: ExecutionContext) => context })
-  async otherAnswerOfRequest(_id: string): Promise<string> {
-    return '';
-  }
-
+  @Locked('order:{params.id}', { onContended: (context: ExecutionContext) => context }) async otherAnswerOfRequest(_id: string): Promise<string> { return ''; }
   // @ts-expect-error -- a static key is taken at the call then: there is no context
-  @Locked('order', { onContended: (context: ExecutionContext) => context.getType() })
-  async contextOfStatic(_id: string): Promise<string> {
-    return '';
-  }
-
+  @Locked('order', { onContended: (context: ExecutionContext) => context.getType() }) async contextOfStatic(_id: string): Promise<string> { return ''; }
   // @ts-expect-error -- nobody knows what the key is made of
-  @Locked(`${prefix}:all`, { onContended: (context: ExecutionContext) => context.getType() })
-  async contextOfAnyPrefix(_id: string): Promise<string> {
-    return '';
-  }
-
+  @Locked(`${prefix}:all`, { onContended: (context: ExecutionContext) => context.getType() }) async contextOfAnyPrefix(_id: string): Promise<string> { return ''; }
   // @ts-expect-error -- nobody knows what the key is made of
-  @Locked(`${prefix}:all`, { onContended: (id: string) => id })
-  async argumentsOfAnyPrefix(_id: string): Promise<string> {
-    return '';
-  }
-
+  @Locked(`${prefix}:all`, { onContended: (id: string) => id }) async argumentsOfAnyPrefix(_id: string): Promise<string> { return ''; }
   // @ts-expect-error -- one of two keys is made of the request
-  @Locked(eitherText, { onContended: (id: string) => id })
-  async argumentsOfEither(_id: string): Promise<string> {
-    return '';
-  }
-
+  @Locked(eitherText, { onContended: (id: string) => id }) async argumentsOfEither(_id: string): Promise<string> { return ''; }
   // @ts-expect-error -- one of the texts is not known
-  @Locked(['a', anyText], { onContended: (id: string) => id })
-  async argumentsOfOneText(_id: string): Promise<string> {
-    return '';
-  }
-
+  @Locked(['a', anyText], { onContended: (id: string) => id }) async argumentsOfOneText(_id: string): Promise<string> { return ''; }
   // @ts-expect-error -- one of the keys is made of arguments
-  @Locked(['a', 'b:{0}'], { onContended: (context: ExecutionContext) => context.getType() })
-  async contextOfSeveral(_id: string): Promise<string> {
-    return '';
-  }
+  @Locked(['a', 'b:{0}'], { onContended: (context: ExecutionContext) => context.getType() }) async contextOfSeveral(_id: string): Promise<string> { return ''; }
 }
 
 export const rightRegistrations = [
@@ -559,41 +265,23 @@ export async function services(locks: LockService): Promise<void> {
 
 const LeaderComposed = () => applyDecorators(LeaderOnly('x'), WhileLeader('x'));
 
+// prettier-ignore
 export class Leaders {
   @LeaderOnly('x') async nothing(): Promise<void> {}
-
-  @LeaderOnly('x', { ttlMs: 5_000, registration: 'billing' })
-  async maybe(_id: string): Promise<number | undefined> {
-    return 1;
-  }
-
+  @LeaderOnly('x', { ttlMs: 5_000, registration: 'billing' }) async maybe(_id: string): Promise<number | undefined> { return 1; }
   @LeaderComposed() async composed(): Promise<void> {}
-
-  @WhileLeader('x')
-  async whileLeader({ term, signal }: Leadership): Promise<string> {
-    return `${term.toFixed()} ${signal.aborted}`;
-  }
-
+  @WhileLeader('x') async whileLeader({ term, signal }: Leadership): Promise<string> { return `${term.toFixed()} ${signal.aborted}`; }
   @WhileLeader('x', { ttlMs: 5_000 }) async withoutParameter(): Promise<void> {}
-
   // @ts-expect-error -- a follower returns undefined
-  @LeaderOnly('x')
-  async always(): Promise<number> {
-    return 1;
-  }
-
+  @LeaderOnly('x') async always(): Promise<number> { return 1; }
   // @ts-expect-error -- synchronous
   @LeaderOnly('x') synchronous(): void {}
-
   // @ts-expect-error -- the method takes something else than a leadership
   @WhileLeader('x') async otherParameter(_id: string): Promise<void> {}
-
   // @ts-expect-error -- synchronous
   @WhileLeader('x') synchronousToo(_term: Leadership): void {}
-
   // @ts-expect-error -- it leads for as long as it can
   @LeaderOnly('x', { holdMs: 5 }) async holds(): Promise<void> {}
-
   // @ts-expect-error -- it waits without an end
   @LeaderOnly('x', { waitMs: 5 }) async waits(): Promise<void> {}
 }
