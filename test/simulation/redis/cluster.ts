@@ -149,17 +149,20 @@ export class ClusterNode {
     for (const port of known) if (![this.server.port, sender.port, ...this.#ports].includes(port)) this.#meet(port);
     this.#learn(sender);
     const lost = new Set<string | undefined>();
+    /** Of slots that the sender takes for its own as it does not know yet of them. */
+    const newOwners = new Set<string>();
     for (const slot of slots) {
       const owner = this.#owners[slot];
       if (owner === sender.id) continue;
-      if (owner !== undefined && this.#epochOf(owner) > sender.epoch) {
-        // It does not know yet that the slot is another one's.
-        const newer = this.#configOf(owner);
-        this.#send(sender.port, (node) => node.hear(newer));
-        continue;
+      if (owner !== undefined && this.#epochOf(owner) > sender.epoch) newOwners.add(owner);
+      else {
+        lost.add(owner);
+        this.#assign(slot, sender.id);
       }
-      lost.add(owner);
-      this.#assign(slot, sender.id);
+    }
+    for (const owner of newOwners) {
+      const newer = this.#configOf(owner);
+      this.#send(sender.port, (node) => node.hear(newer));
     }
     // A master that has lost its last slot, and its replicas, follow the one that has it now.
     const own = this.#masterId ?? this.id;
