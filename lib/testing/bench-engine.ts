@@ -53,7 +53,8 @@ type CallRequest = WaitRequest & { readonly holdMs?: number };
 /** An engine that refuses calls and loses leases as a test wants it, and keeps a journal. */
 export class BenchEngine extends LockEngine {
   readonly journal: JournalEntry[] = [];
-  readonly #refusals: PlannedRefusal[] = [];
+  /** Refusals of which not all came to a call. */
+  readonly refusals: PlannedRefusal[] = [];
 
   constructor(parts: EngineParts) {
     super(parts);
@@ -85,15 +86,6 @@ export class BenchEngine extends LockEngine {
     return lock;
   }
 
-  refuseNext(refusal: Omit<PlannedRefusal, 'left'>): void {
-    this.#refusals.push({ ...refusal, left: refusal.times });
-  }
-
-  /** The refusals that did not all come to a call. */
-  get unused(): readonly PlannedRefusal[] {
-    return this.#refusals;
-  }
-
   /** @throws LockOptionsError for a key that is not held */
   heldLease(key: string): Lease {
     const lease = this.leaseOf(key);
@@ -109,12 +101,12 @@ export class BenchEngine extends LockEngine {
   }
 
   #refusalOf(key: string, { ttlMs, waitMs, isProbe, holding }: CallRequest): Error | undefined {
-    const refusal = this.#refusals.find((each) => each.key === key);
+    const refusal = this.refusals.find((each) => each.key === key);
     if (!refusal) return undefined;
     const { reason } = refusal;
     // A call for several keys that finds one held goes on to wait for it: that is refused then.
     if (!(isProbe && reason === 'contended') && --refusal.left === 0) {
-      this.#refusals.splice(this.#refusals.indexOf(refusal), 1);
+      this.refusals.splice(this.refusals.indexOf(refusal), 1);
     }
     return reason === 'contended'
       ? new LockContendedError(key, waitMs, { holder: HOLDER, remainingMs: ttlMs, holding })

@@ -111,7 +111,7 @@ export class LockBench {
     checkKey(key);
     CHECK_REFUSAL('reason', reason);
     CHECK_TIMES('times', times);
-    this.#engine.refuseNext({ key, reason, times, at: callSite(this.refuse) }); // oxlint-disable-line typescript/unbound-method -- for the stack
+    this.#engine.refusals.push({ key, reason, times, left: times, at: callSite(this.refuse) }); // oxlint-disable-line typescript/unbound-method -- for the stack
   }
 
   /**
@@ -129,7 +129,7 @@ export class LockBench {
 
   /** Nest logs what a hook of its shutdown throws, so a test could not be failed by that either. */
   #reportUnused(): void {
-    for (const { key, reason, times, left, at } of this.#engine.unused) {
+    for (const { key, reason, times, left, at } of this.#engine.refusals) {
       const planned = times === 1 ? 'a call' : `${times} calls`;
       const refused = left === times ? 'no call asked' : `only ${times - left} asked`;
       new Logger('LockBench').error(

@@ -9,6 +9,7 @@ import type { Lease } from '../lease/lease.js';
 import { Leases, type Keeping } from '../lease/leases.js';
 import { leasesOf, type LockHandle } from '../lease/lock-handle.js';
 import type { Held } from '../lease/lock-set-handle.js';
+import type { ResolvedServiceOptions } from '../options/service-options.js';
 import { InFlight } from '../time/in-flight.js';
 import { notify } from '../time/notify.js';
 import { inTime } from '../time/time-limit.js';
@@ -27,10 +28,7 @@ const PROBE_TTL_MS = 1_000;
 export interface EngineParts {
   readonly backend: LockBackend;
   readonly now: () => number;
-  readonly limits: LineLimits & {
-    readonly fair: boolean;
-    readonly fairSlackMs: number;
-  };
+  readonly limits: LineLimits & Pick<ResolvedServiceOptions, 'fair' | 'fairSlackMs'>;
   /** The name of this service in owner values. */
   readonly processName: string;
   /** Name of the registration. */
@@ -54,12 +52,7 @@ export class LockEngine {
     this.#backend = backend;
     this.#now = now;
     this.#nextOwner = ownerSequence(processName);
-    this.leases = new Leases({
-      backend,
-      marginMs: limits.marginMs,
-      now,
-      events,
-    });
+    this.leases = new Leases({ backend, marginMs: limits.marginMs, now, events });
     this.#lines = new Lines({
       backend,
       now,

@@ -138,19 +138,16 @@ export class LockOrder {
     if (this.#warned.has(pair)) return;
     const path = pathBetween(to, from, goesBack);
     if (path) {
-      this.#report(wanted.key, pair, from === to ? unsorted(order()) : inverted(order(), path));
+      const message = from === to ? unsorted(order()) : inverted(order(), path);
+      if (!this.warn) throw new LockOptionsError(message);
+      this.#warned.add(pair);
+      this.warn(wanted.key, message);
       return;
     }
     if (!known && this.#orders >= MAX_ORDERS) return;
     from.taken.set(to, { order: order(), goesBack });
     if (!known) this.#orders++;
     added.push({ from, to, known });
-  }
-
-  #report(key: string, pair: string, message: string): void {
-    if (!this.warn) throw new LockOptionsError(message);
-    this.#warned.add(pair);
-    this.warn(key, message);
   }
 
   #taken(key: string, template?: string): Taken {

@@ -101,15 +101,8 @@ export class LockService {
   readonly #closable: Closable;
   #closing?: Promise<void>;
 
-  private constructor({
-    backend,
-    options,
-    registration,
-    now,
-    processName,
-    shutdown,
-    engineOf = (parts) => new LockEngine(parts),
-  }: LockServiceParts) {
+  private constructor(parts: LockServiceParts) {
+    const { backend, options, registration, now, processName, shutdown, engineOf } = parts;
     this.registration = registration;
     this.#options = options;
     this.#onlyOnce = { ...options, waitMs: 0 };
@@ -117,7 +110,8 @@ export class LockService {
     this.#now = now;
     this.#shutdown = shutdown;
     this.#held = new LockContext(shutdown);
-    const engine = engineOf({ backend, now, limits: options, processName, registration });
+    const engineParts = { backend, now, limits: options, processName, registration };
+    const engine = engineOf?.(engineParts) ?? new LockEngine(engineParts);
     this.#engine = engine;
     this.#admin = new LockAdmin(registration, backend, engine, shutdown);
     this.#closable = { timeoutMs: options.shutdownTimeoutMs, engine, elections: this.#elections };

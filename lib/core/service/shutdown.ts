@@ -1,4 +1,5 @@
 import type { LockEngine } from '../engine/lock-engine.js';
+import { inTime } from '../time/time-limit.js';
 import { Closing } from '../waiting/waiter.js';
 import type { Election } from './election.js';
 
@@ -67,10 +68,7 @@ export class Shutdown {
     const allIdle = async () => {
       for (let busy; (busy = services.find(({ engine }) => !engine.leases.isIdle));) await busy.engine.leases.idle();
     };
-    let timer: NodeJS.Timeout | undefined;
-    const over = new Promise<void>((resolve) => (timer = setTimeout(resolve, timeoutMs)));
-    await Promise.race([allIdle(), over]);
-    clearTimeout(timer);
+    await inTime(allIdle(), timeoutMs, () => {});
   }
 
   #advance(closing: Closing, phase: Closing['phase']): void {

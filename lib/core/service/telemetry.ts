@@ -24,6 +24,13 @@ export const holds = tracingChannel<unknown, HoldTrace>('nest-redis-lock:hold');
 /** How the locks of a set were granted: the first of these that applies to any of them. */
 const GRANTS = ['waited', 'passed', 'free', 'reentrant'] as const;
 
+/** What is observed of a call. */
+interface Observed<T> {
+  readonly begin: (observer: LockObserver) => Observation | undefined;
+  /** Fills in the trace at the end, with its `error` if it has one. */
+  readonly note: (outcome: PromiseSettledResult<T>) => void;
+}
+
 /**
  * The telemetry of one service: tracing channels of Node.js, and the observer of the option `telemetry`. A call that nobody
  * observes passes by: the service looks at the channels and at `observer` first.
@@ -69,23 +76,14 @@ export class Telemetry {
     const one = { registration, label: label ?? this.engine.leases.labels.of(key), key, ttlMs, waitMs };
     const trace: AcquireTrace = keys.length > 1 ? { ...one, keys } : one;
     const since = performance.now();
-    return LockContext.beside((under) => {
-      const observation = this.#safely(key, () => this.observer?.acquire(trace));
-      return this.#observe(
-        acquires,
-        trace,
-        observation,
-        () => under(acquire),
-        (outcome) => {
-          trace.waitedMs = performance.now() - since;
-          if (outcome.status === 'fulfilled') {
-            noteGrant(trace, outcome.value);
-            return;
-          }
-          trace.outcome = outcomeOf(outcome.reason);
-          if (!isOptional || trace.outcome !== 'contended') trace.error = outcome.reason;
-        },
-      );
+    return this.#observe(acquires, trace, acquire, {
+      begin: (observer) => observer.acquire(trace),
+      note: (outcome) => {
+        trace.waitedMs = performance.now() - since;
+        if (outcome.status === 'fulfilled') return noteGrant(trace, outcome.value);
+        trace.outcome = outcomeOf(outcome.reason);
+        if (!isOptional || trace.outcome !== 'contended') trace.error = outcome.reason;
+      },
     });
   }
 
@@ -98,40 +96,36 @@ export class Telemetry {
       held instanceof LockSetHandle
         ? { registration, label, key, keys: held.keys }
         : { registration, label, key, fencingToken };
-    return LockContext.beside((under) => {
-      const observation = this.#safely(key, () => this.observer?.hold?.(trace));
-      return this.#observe(
-        holds,
-        trace,
-        observation,
-        () => under(work),
-        (outcome) => {
-          noteLoss(trace, held);
-          if (outcome.status === 'rejected') trace.error = outcome.reason;
-        },
-      );
+    return this.#observe(holds, trace, work, {
+      begin: (observer) => observer.hold?.(trace),
+      note: (outcome) => {
+        noteLoss(trace, held);
+        if (outcome.status === 'rejected') trace.error = outcome.reason;
+      },
     });
   }
 
-  /** @param note fills in the trace at the end, with its `error` if it has one */
-  async #observe<T, Trace extends AcquireTrace | HoldTrace>(
+  /** Observes work of a call: outside of the locks under which that runs. */
+  #observe<T, Trace extends AcquireTrace | HoldTrace>(
     tracing: TracingChannel<unknown, Trace>,
     trace: Trace,
-    observation: Observation | undefined,
     work: () => T | PromiseLike<T>,
-    note: (outcome: PromiseSettledResult<T>) => void,
+    { begin, note }: Observed<T>,
   ): Promise<T> {
-    let outcome!: PromiseSettledResult<T>;
-    // Without a result, as the channel would publish it: a lock has its owner value.
-    const run = async () => {
-      [outcome] = await Promise.allSettled([this.#under(observation, trace.key, work)]);
-      note(outcome);
-      this.#safely(trace.key, () => observation?.end());
-      if ('error' in trace) throw trace.error;
-    };
-    await (tracing.hasSubscribers ? tracing.tracePromise(run, trace) : run());
-    if (outcome.status === 'rejected') throw outcome.reason;
-    return outcome.value;
+    return LockContext.beside(async (under) => {
+      const observation = this.#safely(trace.key, () => this.observer && begin(this.observer));
+      let outcome!: PromiseSettledResult<T>;
+      // Without a result, as the channel would publish it: a lock has its owner value.
+      const run = async () => {
+        [outcome] = await Promise.allSettled([this.#under(observation, trace.key, () => under(work))]);
+        note(outcome);
+        this.#safely(trace.key, () => observation?.end());
+        if ('error' in trace) throw trace.error;
+      };
+      await (tracing.hasSubscribers ? tracing.tracePromise(run, trace) : run());
+      if (outcome.status === 'rejected') throw outcome.reason;
+      return outcome.value;
+    });
   }
 
   /** Runs the work in the async context of an observation; once, and also if the observer fails before or after it. */
