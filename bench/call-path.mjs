@@ -48,7 +48,7 @@ const [redis, ...others] = servers.map(({ port }) => `redis://127.0.0.1:${port}`
 const WAYS = {
   'a call on one Redis': async () => {
     const app = await openApp({ redis });
-    const files = await filesOfSecond((id) => app.orders.pay(id));
+    const files = await filesOf((id) => app.orders.pay(id));
     await app.close();
     return files;
   },
@@ -56,21 +56,21 @@ const WAYS = {
   'a call on a Redlock': async () => {
     const app = await openApp({ redlock: [redis, ...others] });
     await untilNodesVote(app.locks);
-    const files = await filesOfSecond((id) => app.orders.pay(id));
+    const files = await filesOf((id) => app.orders.pay(id));
     await app.close();
     return files;
   },
 
   'a loss': async () => {
     const app = await openApp({ redis });
-    const files = await filesOfSecond((id) => rejects(app.orders.lose(id), LockLostError));
+    const files = await filesOf((id) => rejects(app.orders.lose(id), LockLostError));
     await app.close();
     return files;
   },
 
   'a hand-over': async () => {
     const [app, holder] = [await openApp({ redis }), await openApp({ redis })];
-    const files = await filesOfSecond(async (id) => {
+    const files = await filesOf(async (id) => {
       const lock = await holder.locks.acquire(`order:${id}`);
       const paid = app.orders.pay(id);
       while ((await control.exists(`lock:{order:${id}}:queue`)) === 0);
@@ -109,20 +109,25 @@ async function openApp(source) {
   return { orders, locks, close: () => app.close() };
 }
 
-/** The files of the library of which some function was called in the second call. */
-async function filesOfSecond(call) {
-  await call('1');
+/** The files of the library that run in each of some calls, after a first one: what else the process does runs in one at most. */
+async function filesOf(call) {
+  await call('first');
   const session = new Session();
   session.connect();
   await session.post('Profiler.enable');
   await session.post('Profiler.startPreciseCoverage', { callCount: true, detailed: true });
-  await call('2');
-  const { result } = await session.post('Profiler.takePreciseCoverage');
+  const runs = [];
+  for (const id of ['second', 'third', 'fourth']) {
+    await session.post('Profiler.takePreciseCoverage'); // counts anew
+    await call(id);
+    const { result } = await session.post('Profiler.takePreciseCoverage');
+    runs.push(result.filter(({ functions }) => functions.some(wasCalled)).map(({ url }) => url));
+  }
   session.disconnect();
   const folder = pathToFileURL(realpathSync(fileURLToPath(modules))).href + '/';
-  return result
-    .filter(({ url, functions }) => url.startsWith(folder) && functions.some(wasCalled))
-    .map(({ url }) => url.slice(folder.length).replace(/\.js$/, '.ts'))
+  return runs[0]
+    .filter((url) => url.startsWith(folder) && runs.every((urls) => urls.includes(url)))
+    .map((url) => url.slice(folder.length).replace(/\.js$/, '.ts'))
     .sort();
 }
 
