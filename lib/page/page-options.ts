@@ -1,6 +1,7 @@
 import type { CanActivate, ExecutionContext, ModuleMetadata, Type } from '@nestjs/common';
 import { LockOptionsError } from '../api/errors.js';
-import { oneOf, refuseUnknown, unfit } from '../core/options/checks.js';
+import { checked, oneOf, refuseUnknown, unfit, type Check } from '../core/options/checks.js';
+import { checkRegistration } from '../nest/injection/tokens.js';
 
 /** A guard as `@UseGuards` takes it. */
 export type PageGuard = Type<CanActivate> | CanActivate;
@@ -27,32 +28,34 @@ export interface LocksPageOptions {
   registration?: string;
 }
 
-const NAMES = ['path', 'guards', 'imports', 'allowRelease', 'mayRelease', 'registration'];
-const BOOLEAN = oneOf(true, false);
+const CHECKS: Readonly<Record<string, Check>> = {
+  path: (name, value) => {
+    if (typeof value !== 'string') throw unfit(name, value, 'a string, such as "admin/locks"');
+  },
+  guards: (_, value) => {
+    if (value === 'none' || (Array.isArray(value) && value.length > 0 && value.every(isGuard))) return;
+    throw new LockOptionsError(
+      'guards must be a list of at least one guard, classes or instances with canActivate: whoever reaches the page sees which ' +
+        `locks are held, and by whom. Write guards: [AdminGuard], or guards: 'none' if something else protects the page.`,
+    );
+  },
+  allowRelease: oneOf(true, false),
+  mayRelease: (name, value) => {
+    if (typeof value !== 'function') throw unfit(name, value, 'a function of the ExecutionContext');
+  },
+  registration: checkRegistration,
+};
 
 /** @throws LockOptionsError */
 export function checkPageOptions(options: LocksPageOptions): void {
   if (typeof options !== 'object' || options === null) {
     throw unfit('the argument of LocksPageModule.register', options, 'an object with options');
   }
-  refuseUnknown(options, NAMES);
-  const { path, guards, allowRelease = false, mayRelease, registration }: Partial<LocksPageOptions> = options;
-  if (typeof path !== 'string') throw unfit('path', path, 'a string, such as "admin/locks"');
-  if (guards !== 'none' && !(Array.isArray(guards) && guards.length > 0 && guards.every(isGuard))) {
-    throw new LockOptionsError(
-      'guards must be a list of at least one guard, classes or instances with canActivate: whoever reaches the page sees which ' +
-        `locks are held, and by whom. Write guards: [AdminGuard], or guards: 'none' if something else protects the page.`,
-    );
-  }
-  BOOLEAN('allowRelease', allowRelease);
-  if (mayRelease !== undefined && typeof mayRelease !== 'function') {
-    throw unfit('mayRelease', mayRelease, 'a function of the ExecutionContext');
-  }
-  if (mayRelease !== undefined && !allowRelease) {
+  refuseUnknown(options, [...Object.keys(CHECKS), 'imports']);
+  for (const name of ['path', 'guards'] as const) CHECKS[name]!(name, options[name]);
+  checked(options, CHECKS);
+  if (options.mayRelease !== undefined && !options.allowRelease) {
     throw new LockOptionsError('mayRelease has no effect without allowRelease: true. Add that, or remove mayRelease.');
-  }
-  if (registration !== undefined && (typeof registration !== 'string' || registration === '')) {
-    throw unfit('registration', registration, 'the name of a registration');
   }
 }
 

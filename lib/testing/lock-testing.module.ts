@@ -2,10 +2,8 @@ import { Module, type DynamicModule } from '@nestjs/common';
 import { DEFAULT_REGISTRATION } from '../core/options/service-options.js';
 import { Shutdown } from '../core/service/shutdown.js';
 import { getLockServiceToken } from '../nest/injection/tokens.js';
-import { LeaderModule } from '../nest/leader/leader.module.js';
 import { lockedInterceptorOf } from '../nest/locked/locked.interceptor.js';
-import { DecoratorChecksModule } from '../nest/module/decorator-checks.module.js';
-import { LockShutdownModule } from '../nest/module/lock-shutdown.module.js';
+import { SHARED_MODULES } from '../nest/module/lock.module-definition.js';
 import { LockBench, type LockBenchOptions } from './lock-bench.js';
 
 /** The injection token of the `LockBench` of a registration. */
@@ -25,7 +23,7 @@ export class LockTestingModule {
     return {
       module: LockTestingModule,
       global: true,
-      imports: [LockShutdownModule, DecoratorChecksModule, LeaderModule],
+      imports: SHARED_MODULES,
       providers: [
         { provide: bench, inject: [Shutdown], useFactory: (shutdown: Shutdown) => new LockBench(options, shutdown) },
         { provide: locks, inject: [bench], useFactory: (made: LockBench) => made.locks },

@@ -72,14 +72,22 @@ export function isThenable(value: unknown): value is PromiseLike<unknown> {
   return typeof (value as PromiseLike<unknown> | undefined | null)?.then === 'function';
 }
 
-/** Fails in the next turn of the event loop: a loop of calls that fail would block it. */
-export async function orFailLater<Result>(find: () => Result): Promise<Result> {
+/**
+ * Does the work of a call with what it needs, which is found at once or not at all. Then it fails in the next turn of the event
+ * loop, which a loop of such calls would block otherwise.
+ */
+export async function workWith<Needed, Result>(
+  find: () => Needed,
+  work: (needed: Needed) => Promise<Result>,
+): Promise<Result> {
+  let needed: Needed;
   try {
-    return find();
+    needed = find();
   } catch (error) {
     await loopTurn();
     throw error;
   }
+  return work(needed);
 }
 
 /**

@@ -5,7 +5,7 @@ import { unfit } from '../../core/options/checks.js';
 import { checkLeaderOptions } from '../../core/options/leader-options.js';
 import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
 import { noteOn } from '../injection/decorated-methods.js';
-import { injectInto, isThenable, orFailLater, serveMethod, type ServedCall } from '../injection/injected-service.js';
+import { injectInto, isThenable, serveMethod, workWith, type ServedCall } from '../injection/injected-service.js';
 import { methodDecorator, type DecoratedMethod } from '../injection/method-decorator.js';
 import { checkRegistration } from '../injection/tokens.js';
 
@@ -103,15 +103,15 @@ function leaderDecorator(
   });
 }
 
-async function ifLeader(plan: LeaderPlan, call: ServedCall): Promise<unknown> {
-  const locks = await orFailLater(call.service);
-  return locks.ifLeader(plan.key, plan.options, async () => {
+function ifLeader(plan: LeaderPlan, call: ServedCall): Promise<unknown> {
+  const work = async () => {
     const result = call.run();
     if (isThenable(result)) return result;
     throw new LockOptionsError(
       `${plan.name} is @LeaderOnly and must return a Promise: got something else. Make it async.`,
     );
-  });
+  };
+  return workWith(call.service, (locks) => locks.ifLeader(plan.key, plan.options, work));
 }
 
 /** The election of one method: read and checked when the class is defined. */

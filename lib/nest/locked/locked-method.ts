@@ -9,7 +9,7 @@ import { unfit } from '../../core/options/checks.js';
 import { DEFAULT_REGISTRATION } from '../../core/options/service-options.js';
 import type { LockService } from '../../core/service/lock.service.js';
 import { noteOn } from '../injection/decorated-methods.js';
-import { isThenable, orFailLater, type ServedCall } from '../injection/injected-service.js';
+import { isThenable, workWith, type ServedCall } from '../injection/injected-service.js';
 import { checkRegistration } from '../injection/tokens.js';
 import { InterceptedCall, notAsync } from './intercepted-call.js';
 import { lockedStream } from './locked-stream.js';
@@ -99,8 +99,7 @@ export class LockedMethod {
     );
   }
 
-  async #promise(call: ServedCall): Promise<unknown> {
-    const [key, locks] = await orFailLater(() => this.#askedBy(call));
+  #promise(call: ServedCall): Promise<unknown> {
     const work = async () => {
       const result = call.run();
       if (isObservable(result)) throw undeclaredStream(this, 'an Observable');
@@ -109,7 +108,11 @@ export class LockedMethod {
       if (isObservable(value)) throw undeclaredStream(this, 'a Promise of an Observable');
       return value;
     };
-    return locks.withLockOr(key, this.#options, work, (error) => this.#whenRefused(error, call.args), this);
+    const whenRefused = (error: unknown) => this.#whenRefused(error, call.args);
+    return workWith(
+      () => this.#askedBy(call),
+      ([key, locks]) => locks.withLockOr(key, this.#options, work, whenRefused, this),
+    );
   }
 
   #stream(
@@ -119,14 +122,14 @@ export class LockedMethod {
     intercepted?: InterceptedCall,
   ): Observable<unknown> {
     return lockedStream<unknown>(
-      async (signal, work, instead) => {
-        const [key, locks] = await orFailLater(ask);
+      (signal, work, instead) => {
         const whenRefused = async (error: unknown) => {
           const value = await this.#whenRefused(error, args);
           // A stream that is skipped ends at once, a request is answered in any case.
           if (intercepted || this.onContended !== 'skip') instead(value);
         };
-        return locks.withLockOr(key, { ...this.#options, signal }, work, whenRefused, this);
+        const options = { ...this.#options, signal };
+        return workWith(ask, ([key, locks]) => locks.withLockOr(key, options, work, whenRefused, this));
       },
       open,
       intercepted,

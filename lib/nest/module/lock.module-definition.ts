@@ -22,6 +22,9 @@ export interface LockModuleKind<Options> {
   compose: LockComposition<Options>;
 }
 
+/** Every registration imports these modules, of which an application has one instance each. */
+export const SHARED_MODULES = [LockShutdownModule, DecoratorChecksModule, LeaderModule];
+
 /** Settings beside the options, in every form of registration. */
 export interface LockModuleExtras {
   /** Whether all modules of the application may inject the service without importing this module. @default true */
@@ -53,7 +56,7 @@ export function lockModuleDefinition<Options extends object, FactoryMethod exten
       return {
         ...definition,
         global: isGlobal,
-        imports: [...(definition.imports ?? []), LockShutdownModule, DecoratorChecksModule, LeaderModule],
+        imports: [...(definition.imports ?? []), ...SHARED_MODULES],
         providers: [...(definition.providers ?? []), lockServiceProvider(kind, optionsToken, name), interceptor],
         exports: [getLockServiceToken(name), interceptor],
       };
