@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { BackOff } from '../../lib/core/waiting/back-off.js';
+import { BackOff } from '../../lib/core/waiting/bid.js';
 
 const LONG_MS = 60_000;
 const many = <T>(make: () => T): T[] => Array.from({ length: 500 }, make);

@@ -23,7 +23,7 @@ import { GRANT_TTL_MS } from '../../lib/stores/redis/scripts/hand-off.js';
 import type { LockService } from '../../lib/core/service/lock.service.js';
 import { CHECK_MS } from '../../lib/core/waiting/bid.js';
 import { ContestedKeys } from '../../lib/core/waiting/contested-keys.js';
-import { Lines } from '../../lib/core/waiting/lines.js';
+import { Lines } from '../../lib/core/waiting/line.js';
 import { ALTERNATING, byArrival } from '../../lib/core/waiting/order.js';
 import type { RefusalGate } from '../../lib/core/waiting/refusal-gate.js';
 import { Calls, Closing, Waiter, type WaitRequest } from '../../lib/core/waiting/waiter.js';

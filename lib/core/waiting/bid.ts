@@ -5,9 +5,7 @@ import {
   type AcquireRequest,
   type LockBackend,
   type Place,
-  type WaitListener,
 } from '../backend/lock-backend.js';
-import { BackOff } from './back-off.js';
 import type { Paced, Pacer } from '../time/pacer.js';
 import type { Order } from './order.js';
 
@@ -18,9 +16,11 @@ import type { Order } from './order.js';
 export const CHECK_MS = 1_000;
 /** A wait until the holder's lease ends must find it ended. */
 const AFTER_EXPIRY_MS = 1;
+/** The first pause of a bid that cannot be woken, and the longest, in milliseconds, on average. */
+const [FIRST_PAUSE_MS, LONGEST_PAUSE_MS] = [8, 250];
 
 /** What the bids of a service have in common. */
-export interface BidParts extends WaitListener {
+export interface BidParts {
   readonly backend: LockBackend;
   readonly now: () => number;
   readonly order: Order;
@@ -30,8 +30,6 @@ export interface BidParts extends WaitListener {
   readonly byTicket: Map<string, Bid>;
   /** Of the bids that wait for a message, and of those that ask for calls which have no timer yet. */
   readonly checks: Pacer<Bid>;
-  /** A bid that waits, or rests, is to ask again; or one that asks has been doing so for `CHECK_MS`. */
-  onDue(bid: Bid): void;
 }
 
 /** What a bid asks for. */
@@ -154,7 +152,6 @@ export class Bid implements Paced<Bid> {
   pauseMs(refusal: Extract<AcquireOutcome, { status: 'contended' }>, answeredAt: number): number | undefined {
     const { remainingMs, queued } = refusal;
     const { waitQueue } = this.parts.backend;
-    if (waitQueue && !waitQueue.isListening(this.key)) waitQueue.listen(this.key, this.parts);
     const isListening = waitQueue?.isListening(this.key) ?? false;
     // A bid without a place in the queue is not woken: it takes one at once.
     if (this.#isWoken || (!this.#place && isListening && remainingMs !== undefined)) return undefined;
@@ -205,7 +202,7 @@ export class Bid implements Paced<Bid> {
   }
 
   // One function for all, as a closure for each bid is memory that lives as long as it waits.
-  static readonly #pauseIsOver = (bid: Bid): void => bid.parts.onDue(bid);
+  static readonly #pauseIsOver = (bid: Bid): void => bid.parts.checks.hurry([bid]);
 
   /** @returns the place as it is asked for now: its time, and whether it was taken, may be others in the next attempt */
   #takePlace(turns: number, firstArrivedAt: number): Place {
@@ -243,5 +240,24 @@ export class Bid implements Paced<Bid> {
     this.parts.byTicket.delete(this.#place.ticket);
     this.#place = this.#connection = this.#trustedSince = undefined;
     this.#isQueued = this.#isDoubtful = false;
+  }
+}
+
+/**
+ * How long the bid of a process waits before it asks again: jittered, growing, never past the end of the
+ * holder's lease.
+ */
+export class BackOff {
+  #nextMs = FIRST_PAUSE_MS;
+
+  /**
+   * @param remainingMs how long the holder's lease runs; undefined after a split vote, when there is no holder
+   * @param attemptMs how long the attempt took: of a split vote the bids back off for some round trips
+   */
+  next(remainingMs: number | undefined, attemptMs: number): number {
+    if (remainingMs === undefined) return (1 + Math.random() * 8) * Math.max(1, attemptMs);
+    const delayMs = this.#nextMs * (0.5 + Math.random());
+    this.#nextMs = Math.min(LONGEST_PAUSE_MS, this.#nextMs * 1.5);
+    return Math.min(delayMs, Math.max(0, remainingMs) + AFTER_EXPIRY_MS);
   }
 }

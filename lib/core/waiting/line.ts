@@ -1,14 +1,24 @@
-import type { AcquireOutcome, AcquireRequest, Grant, HandOver, ReleaseOutcome } from '../backend/lock-backend.js';
+import type {
+  AcquireOutcome,
+  AcquireRequest,
+  Grant,
+  HandOver,
+  LockBackend,
+  ReleaseOutcome,
+  WaitListener,
+} from '../backend/lock-backend.js';
 import { LockUnavailableError, type NodeError } from '../../api/errors.js';
 import type { LockGrant } from '../../api/events.js';
 import type { Lease } from '../lease/lease.js';
-import type { Leases } from '../lease/leases.js';
-import type { InFlight } from '../time/in-flight.js';
+import type { LeaseListener, Leases } from '../lease/leases.js';
 import { leftMs, validityMs } from '../time/clock.js';
 import { setImmediate } from '../time/event-loop.js';
+import type { InFlight } from '../time/in-flight.js';
+import { Pacer } from '../time/pacer.js';
 import { onAbort } from './abort-listener.js';
 import { Bid, CHECK_MS, type BidParts } from './bid.js';
-import type { Passing } from './order.js';
+import { ContestedKeys } from './contested-keys.js';
+import type { Order, Passing } from './order.js';
 import { answeredTooLate, closed, contended, timedOut, type HolderSeen, type Knowledge } from './refusals.js';
 import { timeOf, WaiterList, type Closing, type Waiter } from './waiter.js';
 
@@ -20,20 +30,6 @@ export interface LineLimits {
   readonly cohortMs: number;
 }
 
-/** What the lines of a service have in common. */
-export interface LineParts extends BidParts {
-  readonly limits: LineLimits;
-  readonly leases: Pick<Leases, 'add' | 'pass' | 'check'>;
-  /** Counts the attempts whose answer is still to come. */
-  readonly inFlight: InFlight;
-  /** Whether a call of this process had to wait for the key a moment ago. */
-  wasContested(key: string): boolean;
-  /** Called when another process holds the key, or held it until now. */
-  noteContested(key: string): void;
-  /** Called by a line of which nothing is wanted or held any more. */
-  forget(key: string): void;
-}
-
 /** A grant that some calls of this process use, one after the other. */
 interface Share extends Passing {
   readonly grant: Grant;
@@ -41,6 +37,10 @@ interface Share extends Passing {
   readonly lastToken: number;
 }
 
+/** Bids that come due within this part of a second are checked along. */
+const COALESCE = 1 / 10;
+/** How many bids are checked at once. */
+const CHECKS_AT_ONCE = 500;
 /** A lock that was handed over is begun with if it stands for this part of its time longer: enough to be extended. */
 const BEGIN_WITH = 0.45;
 /** A lock is passed on only in this first part of its lease: its next holder must not begin with a lease that ends. */
@@ -63,7 +63,7 @@ export class Line {
 
   constructor(
     private readonly key: string,
-    private readonly lines: LineParts,
+    private readonly lines: Lines,
   ) {}
 
   get lease(): Lease | undefined {
@@ -266,6 +266,8 @@ export class Line {
       this.#withdraw(bid);
       return;
     }
+    const { waitQueue } = this.lines.backend;
+    if (waitQueue && !waitQueue.isListening(this.key)) waitQueue.listen(this.key, this.lines);
     const pauseMs = bid.pauseMs(refusal, answeredAt);
     if (pauseMs === undefined) this.#ask();
     else bid.wait(pauseMs, remainingMs === undefined);
@@ -292,7 +294,8 @@ export class Line {
   }
 
   /** Whether the first call may have a grant: the one that it was asked for may have given up, and others elsewhere come before the next. */
-  #mayBegin({ arrivedAt }: Waiter, { nobodyBefore = -Infinity }: Grant, placeAt = arrivedAt): boolean {
+  #mayBegin({ arrivedAt }: Waiter, { nobodyBefore = -Infinity }: Grant, placeAt: number | undefined): boolean {
+    if (placeAt === undefined) return true; // without a place it was asked for by whoever is first
     const { now, order } = this.lines;
     return order.mayServe({ nobodyBefore: Math.max(nobodyBefore, placeAt), until: Infinity }, arrivedAt, now());
   }
@@ -358,7 +361,7 @@ export class Line {
   /** A lease that is not extended, or has another ttl, has to be one of its own; one that is kept, or was to be, stands longer. */
   #canPassOn(lease: Lease, { request, arrivedAt }: Waiter): boolean {
     const share = this.#share;
-    if (share?.grant !== lease.grant || request.cohort === false) return false;
+    if (!share || request.cohort === false) return false;
     if (!request.watchdog || request.ttlMs !== lease.ttlMs) return false;
     const { sentAt, deadline, isUnsettled, provisionalTtlMs, askedForMs, standsTooLong } = lease;
     const isProvisional = provisionalTtlMs !== undefined;
@@ -397,6 +400,137 @@ export class Line {
     const lease = this.#lease?.checkAlive() ? this.#lease : undefined;
     const seen = this.#seen ?? (this.#lease ? {} : undefined);
     return { key: this.key, lease, seen, now: now(), backend };
+  }
+}
+
+/** The lines of all keys that calls of this process want or hold. */
+export class Lines implements BidParts, WaitListener, LeaseListener {
+  readonly backend: LockBackend;
+  readonly now: () => number;
+  readonly order: Order;
+  readonly limits: LineLimits;
+  readonly leases: Pick<Leases, 'add' | 'pass' | 'check'>;
+  /** Counts the attempts whose answer is still to come. */
+  readonly inFlight: InFlight;
+  /** @param key of a call that waits */
+  readonly warn: (key: string, message: string) => void;
+  readonly nextOwner: () => string;
+  readonly byTicket = new Map<string, Bid>();
+  readonly checks: Pacer<Bid>;
+  /** Made when a call had to wait: an uncontended call passes by. */
+  #contested?: ContestedKeys;
+  readonly #lines = new Map<string, Line>();
+
+  constructor(
+    parts: Pick<Lines, 'backend' | 'now' | 'order' | 'limits' | 'leases' | 'inFlight' | 'warn' | 'nextOwner'>,
+  ) {
+    this.backend = parts.backend;
+    this.now = parts.now;
+    this.order = parts.order;
+    this.limits = parts.limits;
+    this.leases = parts.leases;
+    this.inFlight = parts.inFlight;
+    this.warn = parts.warn;
+    this.nextOwner = parts.nextOwner;
+    this.checks = new Pacer<Bid>({
+      now: parts.now,
+      atOnce: CHECKS_AT_ONCE,
+      leewayMs: () => CHECK_MS * COALESCE,
+      isUrgent: () => false,
+      onDue: (bid) => {
+        this.checks.remove(bid);
+        this.#lines.get(bid.key)!.onDue();
+      },
+    });
+  }
+
+  /** How much it keeps: nothing unless keys are held or waited for in this process. */
+  get size(): number {
+    return this.#lines.size + this.byTicket.size;
+  }
+
+  /** The lease of the key, if this process holds it. */
+  leaseOf(key: string): Lease | undefined {
+    return this.#lines.get(key)?.lease;
+  }
+
+  /** How many calls of this process wait for the key. */
+  waiting(key: string): number {
+    return this.#lines.get(key)?.size ?? 0;
+  }
+
+  /** Calls back for each call that waits. */
+  eachWaiter(call: (waiter: Waiter) => void): void {
+    for (const line of this.#lines.values()) line.eachWaiter(call);
+  }
+
+  /** Whether a call of this process had to wait for the key a moment ago. */
+  wasContested(key: string): boolean {
+    return this.#contested !== undefined && this.#contested.has(key);
+  }
+
+  /** Another process holds the key, or held it until now. */
+  noteContested(key: string): void {
+    (this.#contested ??= new ContestedKeys(this.now)).note(key);
+  }
+
+  /** The waiter is granted a lease, or refused, sooner or later. */
+  join(waiter: Waiter): void {
+    const { key } = waiter;
+    let line = this.#lines.get(key);
+    if (!line) this.#lines.set(key, (line = new Line(key, this)));
+    try {
+      line.join(waiter);
+    } catch (bug) {
+      if (!waiter.isSettled) waiter.refuse(bug);
+    }
+  }
+
+  /**
+   * Passes the lock on to the next call of this process, or gives it back to the store.
+   * @param done called with the outcome of the release
+   * @returns whether it was passed on
+   */
+  giveBack(lease: Lease, done: (outcome: ReleaseOutcome) => void): boolean {
+    return this.#lines.get(lease.key)!.giveBack(lease, done);
+  }
+
+  /** The lease was lost. */
+  onLost(lease: Lease): void {
+    this.#lines.get(lease.key)?.onLost(lease);
+  }
+
+  /** The closing has come to its next phase: refuses the calls that may not wait any more. */
+  refuseWaiting(closing: Closing): void {
+    for (const line of [...this.#lines.values()]) line.refuseWaiting(closing);
+  }
+
+  onTurn(ticket?: string, handOver?: HandOver): void {
+    if (ticket !== undefined) this.#wake(ticket, handOver);
+    else this.checks.hurry([...this.byTicket.values()].filter((bid) => bid.wake()));
+  }
+
+  onListening(key: string): void {
+    this.#lines.get(key)?.onListening();
+  }
+
+  onTaken(key: string, owner: string): void {
+    this.#lines.get(key)?.onTaken(owner);
+  }
+
+  onWarning(message: string): void {
+    const keys = [...this.#lines.keys()];
+    this.warn(keys.find((key) => this.waiting(key) > 0) ?? keys[0] ?? '', message);
+  }
+
+  /** Called by a line of which nothing is wanted or held any more. */
+  forget(key: string): void {
+    this.#lines.delete(key);
+  }
+
+  #wake(ticket: string, handOver?: HandOver): void {
+    const bid = this.byTicket.get(ticket);
+    if (bid?.wake()) this.#lines.get(bid.key)!.onTurn(handOver);
   }
 }
 
