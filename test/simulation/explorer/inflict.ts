@@ -168,7 +168,12 @@ function mute(link: Link): void {
 function flush(world: World, server: SimulatedServer): void {
   if (!server.isPrimary) return;
   server.data.flush();
-  lose(world, server, 'flush', { forgets: true });
+  lose(world, server, 'flush', { forgets: forgetsAll(server) });
+}
+
+/** Whether any lock was on a server that has lost its data: in a Cluster it may have been on another master, whose slot it is. */
+function forgetsAll(server: SimulatedServer): boolean {
+  return server.cluster === undefined;
 }
 
 function crash(world: World, server: SimulatedServer, { kind, forUs, byUs = 0 }: Fault): void {
@@ -185,7 +190,7 @@ function crash(world: World, server: SimulatedServer, { kind, forUs, byUs = 0 }:
       server.start(kind === 'crash-empty' ? [] : kept);
       world.stage.followAgain(server, primaryPort);
       if (!isPrimary) return;
-      if (kind === 'crash-empty') lose(world, server, 'restart-empty', { forgets: true, at: takenAt });
+      if (kind === 'crash-empty') lose(world, server, 'restart-empty', { forgets: forgetsAll(server), at: takenAt });
       if (kind === 'crash-old') lose(world, server, 'restart-old', { at: takenAt });
     });
   };
