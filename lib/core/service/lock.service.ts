@@ -389,8 +389,9 @@ export class LockService {
       if (!this.#telemetry.observer && !acquires.hasSubscribers) return this.#begin(keys, request, method);
       const { onContended = 'throw' } = method ?? {};
       const isOptional = kind === 'tryAcquire' || onContended !== 'throw';
-      const labelled = { ...request, label: request.label ?? method?.label };
-      return this.#telemetry.acquire(listOf(keys), labelled, isOptional, () => this.#begin(keys, request, method));
+      const label = request.label ?? method?.label;
+      const begin = () => this.#begin(keys, request, method);
+      return this.#telemetry.acquire(listOf(keys), request, label, isOptional, begin);
     } catch (error) {
       return this.#engine.refuse(error);
     }

@@ -63,11 +63,13 @@ export class Telemetry {
   /**
    * Observes an acquire.
    * @param keys in the order in which they are acquired
+   * @param label of the call, if it has one of its own
    * @param isOptional whether the caller goes on without the lock if another holder has it: then contention is no error
    */
   acquire<H extends Held>(
     keys: readonly string[],
-    { label, ttlMs, waitMs }: Pick<LockRequest, 'label' | 'ttlMs' | 'waitMs'>,
+    { ttlMs, waitMs }: LockRequest,
+    label: string | undefined,
     isOptional: boolean,
     acquire: () => Promise<H>,
   ): Promise<H> {
@@ -117,7 +119,11 @@ export class Telemetry {
       let outcome!: PromiseSettledResult<T>;
       // Without a result, as the channel would publish it: a lock has its owner value.
       const run = async () => {
-        [outcome] = await Promise.allSettled([this.#under(observation, trace.key, () => under(work))]);
+        try {
+          outcome = { status: 'fulfilled', value: await this.#under(observation, trace.key, () => under(work)) };
+        } catch (reason) {
+          outcome = { status: 'rejected', reason };
+        }
         note(outcome);
         this.#safely(trace.key, () => observation?.end());
         if ('error' in trace) throw trace.error;
