@@ -17,24 +17,26 @@ type EventOf<Type extends LockEvent['type']> = Extract<LockEvent, { type: Type }
 export function logTroubles(service: LockService, logger: Logger): void {
   const kept = new KeptLocks((message) => logger.error(message));
   const outage = new Outage(service, logger);
-  const lost = new Folded<EventOf<'lost'>>(
-    ({ key, fencingToken, reason }) =>
-      logger.error(`Lock ${quoted(key)} (fencing token ${fencingToken}) was lost: ${reason}.`),
-    (events) => {
-      const reasons = [...new Set(events.map(({ reason }) => reason))].join(', ');
+  const lost = new Folded<EventOf<'lost'>>((events) => {
+    const [{ key, fencingToken, reason }] = events;
+    if (events.length === 1) {
+      logger.error(`Lock ${quoted(key)} (fencing token ${fencingToken}) was lost: ${reason}.`);
+    } else {
+      const reasons = [...new Set(events.map((event) => event.reason))].join(', ');
       logger.error(`${events.length} more locks were lost (${reasons}): ${named(events)}.`);
-    },
-  );
-  const unreleased = new Folded<EventOf<'release-failed'>>(
-    ({ key, causes }) => {
+    }
+  });
+  const unreleased = new Folded<EventOf<'release-failed'>>((events) => {
+    const [{ key, causes }] = events;
+    if (events.length === 1) {
       const problems = causes.map((cause) => cause.message).join('; ');
       logger.warn(`The release of lock ${quoted(key)} was not confirmed and is being retried: ${problems}.`);
-    },
-    (events) =>
+    } else {
       logger.warn(
         `The releases of ${events.length} more locks were not confirmed and are being retried: ${named(events)}.`,
-      ),
-  );
+      );
+    }
+  });
   service.troubles$.subscribe({
     next: (event) => {
       kept.note(event);
@@ -54,39 +56,25 @@ class Folded<Event> {
   #more: Event[] = [];
   #timer?: NodeJS.Timeout;
 
-  constructor(
-    private readonly logOne: (event: Event) => void,
-    private readonly logMore: (events: Event[]) => void,
-  ) {}
+  constructor(private readonly log: (events: [Event, ...Event[]]) => void) {}
 
   note(event: Event): void {
-    if (this.#timer) {
-      this.#more.push(event);
-      return;
-    }
-    this.logOne(event);
-    this.#fold();
+    this.#more.push(event);
+    if (!this.#timer) this.#flush();
   }
 
   end(): void {
     clearTimeout(this.#timer);
-    this.#flush();
+    if (this.#more.length > 0) this.log(this.#more as [Event, ...Event[]]);
   }
 
-  #fold(): void {
-    this.#timer = setTimeout(() => {
-      this.#timer = undefined;
-      if (this.#flush()) this.#fold();
-    }, FOLD_MS).unref();
-  }
-
-  /** @returns whether there was anything to log */
-  #flush(): boolean {
-    const events = this.#more;
+  #flush(): void {
+    this.#timer = undefined;
+    const [first, ...others] = this.#more;
+    if (first === undefined) return;
     this.#more = [];
-    if (events.length === 1) this.logOne(events[0]!);
-    else if (events.length > 1) this.logMore(events);
-    return events.length > 0;
+    this.log([first, ...others]);
+    this.#timer = setTimeout(() => this.#flush(), FOLD_MS).unref();
   }
 }
 

@@ -55,19 +55,13 @@ function isOfHandler(type: object, method: object): boolean {
   return keys.some((key) => key === CONTROLLER || key === PATH || (typeof key === 'string' && HANDLER.test(key)));
 }
 
-interface Routes {
-  readonly paths: readonly string[];
-  /** Undefined: they cannot be read from the paths. */
-  readonly parameters?: readonly string[];
-}
-
-/** The routes of a handler; undefined for one that has none. */
+/** The paths of a handler's routes, and its versions; undefined for one that has no routes. */
 function routesOf(
   type: object,
   method: object,
   module: NestModule,
   { modules, config }: Application,
-): Routes | undefined {
+): { paths: string[]; versions: string[] } | undefined {
   const ofMethod = textsOf(Reflect.getMetadata(PATH, method));
   if (ofMethod.length === 0) return undefined;
   const modulePath: unknown =
@@ -77,8 +71,7 @@ function routesOf(
   const paths = textsOf(Reflect.getMetadata(PATH, type)).flatMap((ofController) =>
     ofMethod.map((path) => `/${ofModule}/${ofController}/${path}`.replace(/\/+/g, '/').replace(/(.)\/$/, '$1')),
   );
-  const versions = [type, method].flatMap((each) => textsOf(Reflect.getMetadata(VERSION, each)));
-  return { paths, parameters: parametersOf([...paths, ...versions].join(' ')) };
+  return { paths, versions: [type, method].flatMap((each) => textsOf(Reflect.getMetadata(VERSION, each))) };
 }
 
 function textsOf(metadata: unknown): string[] {
@@ -86,18 +79,15 @@ function textsOf(metadata: unknown): string[] {
 }
 
 /**
- * The names of the parameters in paths; undefined where routers differ in how they read them: wildcards, patterns, optional
- * parts in the style of older versions, quoted names, escapes.
+ * Says which parameter of the key is in none of the routes, if there is one. Not where routers differ in how they read paths:
+ * wildcards, patterns, optional parts in the style of older versions, quoted names, escapes.
  */
-function parametersOf(paths: string): string[] | undefined {
-  if (/[*+?()[\]|"\\]|::/.test(paths)) return undefined;
-  return Array.from(paths.matchAll(/:([\p{ID_Start}$_][\p{ID_Continue}$]*)/gu), ([, name]) => name!);
-}
-
-/** Says which parameter of the key is in none of the paths, if there is one. */
-function missingParameter(routes: Routes | undefined, sources: readonly string[]): string | undefined {
-  if (!routes?.parameters) return undefined;
-  const { paths, parameters } = routes;
+function missingParameter(routes: ReturnType<typeof routesOf>, sources: readonly string[]): string | undefined {
+  if (!routes) return undefined;
+  const { paths, versions } = routes;
+  const all = [...paths, ...versions].join(' ');
+  if (/[*+?()[\]|"\\]|::/.test(all)) return undefined;
+  const parameters = Array.from(all.matchAll(/:([\p{ID_Start}$_][\p{ID_Continue}$]*)/gu), ([, name]) => name!);
   const wanted = sources.flatMap((source) => /^params\.([^.]+)/.exec(source)?.[1] ?? []);
   const missing = wanted.find((name) => !parameters.includes(name));
   if (missing === undefined) return undefined;
