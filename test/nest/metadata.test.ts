@@ -82,19 +82,16 @@ const OTHERS = {
   UseFilters: UseFilters(AnswersTeapot),
 };
 
-/** Each rotation of the other decorators, with @Locked at each place: every two decorators meet in both orders. */
+/** The other decorators in their order and in reverse, with @Locked at each place: every two meet in both orders. */
 function arrangements(): [names: string, decorators: MethodDecorator[]][] {
   const others = Object.entries(OTHERS);
-  const result: [string, MethodDecorator[]][] = [];
-  for (const turn of others.keys()) {
-    const rotated = [...others.slice(turn), ...others.slice(0, turn)];
-    for (let place = 0; place <= rotated.length; place++) {
-      const locked: [string, MethodDecorator] = ['Locked', Locked('key:{body.id}')];
-      const order = [...rotated.slice(0, place), locked, ...rotated.slice(place)];
-      result.push([order.map(([name]) => name).join(' '), order.map(([, decorator]) => decorator)]);
-    }
-  }
-  return result;
+  const locked: [string, MethodDecorator] = ['Locked', Locked('key:{body.id}')];
+  return [others, [...others].reverse()].flatMap((order) =>
+    Array.from({ length: order.length + 1 }, (_, place): [string, MethodDecorator[]] => {
+      const all = [...order.slice(0, place), locked, ...order.slice(place)];
+      return [all.map(([name]) => name).join(' '), all.map(([, decorator]) => decorator)];
+    }),
+  );
 }
 
 function controllerOf(path: string, decorators: MethodDecorator[]): Type {

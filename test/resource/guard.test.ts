@@ -12,7 +12,6 @@ import {
   Locked,
   LockOptionsError,
   RedisFence,
-  SqlFence,
   type FenceStore,
 } from 'nest-redis-lock';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
@@ -20,7 +19,7 @@ import { startApp, type TestApp } from '../support/nest-app.js';
 import { openLocks } from '../support/open-locks.js';
 import { randomOf } from '../support/random.js';
 import { RedisServer } from '../support/redis-server.js';
-import { DATABASES, tableName, type Database } from './database.js';
+import { tableName } from './database.js';
 
 /** For tests of which a busy machine may not decide: with the usual second, the answer could be 503. */
 const PATIENT = { timeoutMs: 60_000 } as const;
@@ -148,40 +147,9 @@ function redisFence(server = redis): RedisFence {
   return new RedisFence(client, { keyPrefix: tableName() });
 }
 
-interface OpenStore {
-  store: FenceStore;
-  close: () => Promise<unknown>;
-}
-
-async function openRedisFence(): Promise<OpenStore> {
-  const client = new Redis(redis.url);
-  return { store: new RedisFence(client, { keyPrefix: tableName() }), close: () => client.quit() };
-}
-
-async function openSqlFence(open: () => Promise<Database>): Promise<OpenStore> {
-  const { pool, stop } = await open();
-  const table = tableName();
-  await pool.query(`CREATE TABLE ${table} (key text PRIMARY KEY, fence bigint NOT NULL)`);
-  const store = new SqlFence((text, values) => pool.query(text, values), { table });
-  return { store, close: () => pool.query(`DROP TABLE ${table}`).then(stop) };
-}
-
-const STORES: [name: string, open: () => Promise<OpenStore>][] = [
-  ['Redis', openRedisFence],
-  ...DATABASES.map(([name, open]): (typeof STORES)[number] => [name, () => openSqlFence(open)]),
-];
-
-describe.each(STORES)('FencingTokenGuard with a store in %s', (_name, open) => {
-  let opened: OpenStore;
-
-  beforeAll(async () => {
-    opened = await open();
-  }, 60_000);
-
-  afterAll(() => opened.close());
-
+describe('FencingTokenGuard', () => {
   it('the fencing guard lets pass what is not older than what was seen of its key, and answers 412 to what is [G31]', async () => {
-    const { url, writes } = await startShop(opened.store);
+    const { url, writes } = await startShop(redisFence());
     const statuses = [];
     for (const token of [TOKEN, TOKEN, TOKEN + 2, TOKEN + 1, TOKEN, TOKEN + 2]) {
       statuses.push((await put(`${url}/stock/tea/patient`, tea(token))).status);
@@ -192,7 +160,7 @@ describe.each(STORES)('FencingTokenGuard with a store in %s', (_name, open) => {
   });
 
   it('lets the newest of many pass, whatever the order, and nobody behind it', async () => {
-    const { url } = await startShop(opened.store);
+    const { url } = await startShop(redisFence());
     const random = randomOf(11);
     const tokens = Array.from({ length: 60 }, (_, index) => TOKEN + index).sort(() => random() - 0.5);
     const send = async (fencingToken: number) =>
@@ -202,9 +170,7 @@ describe.each(STORES)('FencingTokenGuard with a store in %s', (_name, open) => {
     expect(new Set(statuses)).toEqual(new Set([200, 412]));
     expect(await Promise.all(tokens.map(send))).toEqual(tokens.map((token) => (token === TOKEN + 59 ? 200 : 412)));
   });
-});
 
-describe('FencingTokenGuard', () => {
   it('answers 428 without the header and 400 to what it cannot read, and says which form it needs', async () => {
     const { url, writes } = await startShop(redisFence());
     const missing = await put(`${url}/stock/tea`);
