@@ -25,7 +25,7 @@ const CHANGES: Record<string, string[]> = {
   'replica-is-kept': ['RedisConnection.leaveReplica'],
   'taken-by-force-and-passed-on': ofBackends('forceRelease', 'listen'),
   'extension-that-always-counts': ofScripts(EXTEND_SCRIPTS),
-  'held-until-told': ['Lease.lose', 'Lease.release', 'Lease.state'],
+  'held-until-told': ['Lease.checkState', 'Lease.lose', 'Lease.release'],
   'leader-releases-first': ['Term.close'],
   'set-in-the-order-of-the-caller': ['LockService.acquireAll'],
   'set-keeps-what-it-gives-back': ['LockService.acquireAll'],

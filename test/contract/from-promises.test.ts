@@ -95,7 +95,7 @@ it('a backend of promises that closes tries once more what is not released', asy
   expect(tries).toBe(3);
 });
 
-it('10 000 locks that are released in an outage of a backend of promises cost one timer and few commands, and are free once it answers [G66]', async () => {
+it('10 000 locks that are released in an outage of a backend of promises cost one timer and few commands, and are free once it answers [G644]', async () => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
   onTestFinished(() => void vi.useRealTimers());
   let isDown = true;
