@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { LockService } from '../../lib/core/service/lock.service.js';
-import { COMMANDS_IN_FLIGHT } from '../../lib/stores/redis/scripts/lane.js';
+import { COMMANDS_IN_FLIGHT } from '../../lib/core/backend/lane.js';
 import { openLocks } from '../support/open-locks.js';
 import { untilSubscribers } from '../support/queue.js';
 import type { RedisServer } from '../support/redis-server.js';

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { LIMIT_US, WIPED } from '../../lib/stores/redis/scripts/fence.js';
+import { LIMIT_US, WIPED } from '../../lib/stores/redis/node/node-answers.js';
 import { GRANT_TTL_MS, TAKEN } from '../../lib/stores/redis/scripts/hand-off.js';
 import * as LUA from '../../lib/stores/redis/scripts/lua.js';
 import type { Script } from '../../lib/stores/redis/scripts/script.js';

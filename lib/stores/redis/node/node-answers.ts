@@ -7,14 +7,15 @@ import {
   type Holding,
 } from '../../../core/backend/lock-backend.js';
 import { driftMs } from '../../../core/time/clock.js';
-import { LIMIT_US, WIPED } from '../scripts/fence.js';
 import { GRANT_TTL_MS, type ToldGrant } from '../scripts/hand-off.js';
 import type { Reply } from '../scripts/script-runner.js';
 import { readValue } from './lock-value.js';
 
-export type { Sending } from '../scripts/script-runner.js';
+/** The first word in the reply of a Redlock node that has lost its data since it was admitted to vote. */
+export const WIPED = 'wiped';
 
-export { LIMIT_US } from '../scripts/fence.js';
+/** How far a node of a Redlock lets a proposed token be from its own time, in microseconds. */
+export const LIMIT_US = 1_000_000;
 
 /** Why a node did not do an operation, or did not confirm it. */
 export interface Fault {

@@ -18,7 +18,8 @@ import {
 import { GIVE_AND_TURN, queueEntry, readMessage } from '../scripts/hand-off.js';
 import type { Script } from '../scripts/script.js';
 import { ScriptFault } from '../scripts/script-fault.js';
-import { ScriptRunner, type Reply, type Sending, type Wanted } from '../scripts/script-runner.js';
+import { ScriptRunner, type Reply } from '../scripts/script-runner.js';
+import type { Sending, Wanted } from '../../../core/backend/lane.js';
 import { InFlight } from '../../../core/time/in-flight.js';
 import { leftMs, monotonic } from '../../../core/time/clock.js';
 import { ServerClock } from '../../../core/time/server-clock.js';

@@ -1,5 +1,6 @@
+import type { Sending } from '../../../core/backend/lane.js';
 import type { AcquireRequest } from '../../../core/backend/lock-backend.js';
-import { RedisGrant, type Sending } from '../node/node-answers.js';
+import { RedisGrant } from '../node/node-answers.js';
 
 /** The state of a lock on one node, as far as its answers show. */
 export class Trace {

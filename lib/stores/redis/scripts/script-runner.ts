@@ -1,21 +1,97 @@
 import { performance } from 'node:perf_hooks';
 import { nextTick, outsideOfCalls, setImmediate } from '../../../core/time/event-loop.js';
-import type { CommandFault, RedisClient, Route } from '../client/redis-client.js';
 import {
   Command,
   COMMANDS_IN_FLIGHT,
   EXTENSION,
   Lane,
-  type CommandListener,
   type Operation,
-  type Reply,
   type Sending,
   type Wanted,
-} from './lane.js';
+} from '../../../core/backend/lane.js';
+import type { CommandFault, RedisClient, Route, ScriptCall } from '../client/redis-client.js';
 import type { Script } from './script.js';
 import { ScriptFault, scriptFaultOf } from './script-fault.js';
 
-export type { Reply, Sending, Wanted } from './lane.js';
+/** The answer of a script to one operation. Numbers come as strings from clients with `stringNumbers`. */
+export type Reply = number | string | (number | string)[];
+
+/** A script for one lock. */
+interface Run extends Operation {
+  keys: readonly string[];
+  args: readonly (string | number)[];
+  read: (answer: Reply | ScriptFault) => unknown;
+  /** Called with the result of `read`, and the time when the command was sent; when it failed, if it never was. */
+  done: (value: never, sentAt: number) => void;
+  failed: (reason: unknown) => void;
+}
+
+const NOTHING: never[] = [];
+
+/** One call of a script, for one lock or for many. */
+class ScriptCommand extends Command<ScriptCommand, Run> implements ScriptCall {
+  /** The keys and arguments of all its operations, from when it is sent. */
+  keys: readonly string[] = NOTHING;
+  args: readonly (string | number)[] = NOTHING;
+  /** When it was sent, by the clock of the service. */
+  sentAt = 0;
+
+  /** @param generation stands for the connection that it is meant for, then for that it was sent on */
+  constructor(
+    readonly script: Script,
+    readonly route: Route,
+    readonly lane: Lane<ScriptCommand>,
+    public generation: unknown,
+    private readonly runner: ScriptRunner,
+  ) {
+    super(script.order, script.locksPerCall);
+  }
+
+  /** Whether these are the keys and arguments that all locks of a call have in common. */
+  shares(keys: readonly string[], args: readonly (string | number)[]): boolean {
+    const { sharedKeys, sharedArgs } = this.script;
+    const [first] = this.operations;
+    for (let at = 0; at < sharedKeys; at++) if (first!.keys[at] !== keys[at]) return false;
+    for (let at = 0; at < sharedArgs; at++) if (first!.args[at] !== args[at]) return false;
+    return true;
+  }
+
+  /** Puts the keys and arguments of its operations together. */
+  complete(): void {
+    const [first] = this.operations;
+    if (this.operations.length === 1) {
+      this.keys = first!.keys;
+      this.args = first!.args;
+      return;
+    }
+    const { sharedKeys, sharedArgs } = this.script;
+    const keys = first!.keys.slice(0, sharedKeys);
+    const args = first!.args.slice(0, sharedArgs);
+    for (const operation of this.operations) {
+      for (let at = sharedKeys; at < operation.keys.length; at++) keys.push(operation.keys[at]!);
+      for (let at = sharedArgs; at < operation.args.length; at++) args.push(operation.args[at]!);
+    }
+    this.keys = keys;
+    this.args = args;
+  }
+
+  override taken(): Run[] {
+    this.keys = this.args = NOTHING;
+    return super.taken();
+  }
+
+  sentAgain(): void {
+    this.runner.sentAgain(this);
+  }
+
+  answered(reply: unknown): void {
+    this.runner.answered(this, reply);
+  }
+
+  failed(fault: CommandFault): void {
+    this.runner.failed(this, fault);
+  }
+}
 
 /** Learns whether the server answers. */
 export interface ScriptRunnerListener {
@@ -51,22 +127,22 @@ const WITHDRAWN = new ScriptFault('withdrawn before it was sent', false);
  * its commands are given up, but remembered, and until they settle nothing more is sent along their routes. So a server that
  * hangs costs one time limit once, and has a bounded number of commands queued for it: docs/adr/0026-overload.md.
  */
-export class ScriptRunner implements CommandListener {
+export class ScriptRunner {
   readonly #client: RedisClient;
   readonly #timeoutMs: number;
   readonly #sameConnection: boolean;
   readonly #listener?: ScriptRunnerListener;
   readonly #now: () => number;
   /** By the last part of their routes: the server where it is known, else the slot. */
-  readonly #lanes = new Map<number | string, Lane>();
+  readonly #lanes = new Map<number | string, Lane<ScriptCommand>>();
   /** The lanes that commands of this tick wait in. */
-  #gathering = new Set<Lane>();
+  #gathering = new Set<Lane<ScriptCommand>>();
   /** How many commands wait, or are in flight and not overdue. */
   #unsettled = 0;
   /** One timer serves all that is in flight. */
   #timer?: NodeJS.Timeout;
   /** The overdue commands, by each part of their route that they block. */
-  readonly #overdue = new Map<number | string, Set<Command>>();
+  readonly #overdue = new Map<number | string, Set<ScriptCommand>>();
   readonly #sendGathered = () => this.#flush();
 
   /** @param timeoutMs how long the server may answer nothing, in milliseconds */
@@ -127,7 +203,7 @@ export class ScriptRunner implements CommandListener {
     return this.#gather(script, { keys, args, read, done, failed: throwLater, wanted });
   }
 
-  #gather(script: Script, operation: Operation): Sending | undefined {
+  #gather(script: Script, operation: Run): Sending | undefined {
     const { keys, args, wanted } = operation;
     if (wanted?.isWanted === false) {
       this.#drop([operation], WITHDRAWN);
@@ -141,8 +217,9 @@ export class ScriptRunner implements CommandListener {
     }
     const lane = this.#laneOf(route.at(-1)!);
     const kind = this.#client.isCluster ? `${script.name}:${route[0]}` : script;
-    const waiting = lane.commandFor(kind, keys, args, generation);
-    const command = waiting ?? new Command(script, route, lane, generation, this);
+    const canJoin = (other: ScriptCommand) => other.generation === generation && other.shares(keys, args);
+    const waiting = lane.commandFor(kind, canJoin);
+    const command = waiting ?? new ScriptCommand(script, route, lane, generation, this);
     command.operations.push(operation);
     // Extensions come by the hundred, and none is needed before the end of its tick: they travel together even then.
     if (this.#unsettled === 0 && script.order !== EXTENSION) {
@@ -168,7 +245,7 @@ export class ScriptRunner implements CommandListener {
   }
 
   /** Sends what waits in a lane, as far as there is room: outside of the calls, of which many may travel together. */
-  #sendFrom(lane: Lane): void {
+  #sendFrom(lane: Lane<ScriptCommand>): void {
     outsideOfCalls(() => {
       for (let command = lane.next(); command; command = lane.next()) {
         this.#drop(command.withdrawn(), WITHDRAWN);
@@ -178,7 +255,7 @@ export class ScriptRunner implements CommandListener {
     });
   }
 
-  #send(command: Command): void {
+  #send(command: ScriptCommand): void {
     const { generation, isReady } = this.#client;
     // The client's offline queue would send it when the server is back, which is too late to be of use. And a server that was
     // checked for a restart was so on the connection that the command was meant for.
@@ -198,7 +275,7 @@ export class ScriptRunner implements CommandListener {
   }
 
   /** Answers operations that were never sent, but not at once: their callers may just be asking. */
-  #drop(operations: readonly Operation[], fault: ScriptFault): void {
+  #drop(operations: readonly Run[], fault: ScriptFault): void {
     if (operations.length === 0) return;
     void Promise.resolve().then(() => {
       for (const operation of operations) deliver(operation, fault, this.#now());
@@ -206,7 +283,7 @@ export class ScriptRunner implements CommandListener {
   }
 
   /** Called by a command that is sent a second time, behind others: the server answers, and may take its time anew. */
-  sentAgain(command: Command): void {
+  sentAgain(command: ScriptCommand): void {
     const { lane } = command;
     const now = performance.now();
     lane.heard(command, now);
@@ -215,7 +292,7 @@ export class ScriptRunner implements CommandListener {
   }
 
   /** Called by a command that the server has answered. */
-  answered(command: Command, answer: unknown): void {
+  answered(command: ScriptCommand, answer: unknown): void {
     // Before any callback acts on the answers; and the server works on what is sent while they are read.
     if (this.#settle(command, true)) this.#sendFrom(command.lane);
     // The client may resend commands that were open when a connection broke: then another, or a restarted, server answers.
@@ -238,7 +315,7 @@ export class ScriptRunner implements CommandListener {
   }
 
   /** Called by a command that gets no answer. */
-  failed(command: Command, fault: CommandFault): void {
+  failed(command: ScriptCommand, fault: CommandFault): void {
     const hasMadeRoom = this.#settle(command, fault.kind === 'refused');
     if (fault.kind === 'overdue') this.#pause(command);
     if (hasMadeRoom) this.#sendFrom(command.lane);
@@ -249,7 +326,7 @@ export class ScriptRunner implements CommandListener {
    * @param isHeard whether the server has answered
    * @returns whether its lane was full
    */
-  #settle(command: Command, isHeard: boolean): boolean {
+  #settle(command: ScriptCommand, isHeard: boolean): boolean {
     const { lane } = command;
     if (isHeard) lane.heard(command, performance.now());
     if (!command.list) {
@@ -291,7 +368,7 @@ export class ScriptRunner implements CommandListener {
     });
   }
 
-  #giveUp(command: Command): void {
+  #giveUp(command: ScriptCommand): void {
     const { route, lane } = command;
     lane.remove(command);
     this.#unsettled--;
@@ -315,7 +392,7 @@ export class ScriptRunner implements CommandListener {
     return commands.size > 0;
   }
 
-  #block(command: Command, parts: Route): void {
+  #block(command: ScriptCommand, parts: Route): void {
     for (const part of parts) {
       const commands = this.#overdue.get(part);
       if (commands) commands.add(command);
@@ -323,7 +400,7 @@ export class ScriptRunner implements CommandListener {
     }
   }
 
-  #unblock(route: Route, command: Command): void {
+  #unblock(route: Route, command: ScriptCommand): void {
     for (const part of route) {
       const commands = this.#overdue.get(part);
       if (commands?.delete(command) && commands.size === 0) this.#overdue.delete(part);
@@ -331,14 +408,14 @@ export class ScriptRunner implements CommandListener {
   }
 
   /** Blocks the route for as long as a command may take. */
-  #pause(command: Command): void {
+  #pause(command: ScriptCommand): void {
     this.#block(command, command.route);
     setTimeout(() => this.#unblock(command.route, command), this.#timeoutMs).unref();
   }
 
-  #laneOf(server: number | string): Lane {
+  #laneOf(server: number | string): Lane<ScriptCommand> {
     let lane = this.#lanes.get(server);
-    if (!lane) this.#lanes.set(server, (lane = new Lane()));
+    if (!lane) this.#lanes.set(server, (lane = new Lane<ScriptCommand>()));
     return lane;
   }
 }
@@ -348,7 +425,7 @@ function isReply(value: unknown): value is Reply {
 }
 
 /** Answers one operation. A reader that throws must not keep the other operations of its command from their answers. */
-function deliver({ read, done, failed }: Operation, answer: Reply | ScriptFault, sentAt: number): void {
+function deliver({ read, done, failed }: Run, answer: Reply | ScriptFault, sentAt: number): void {
   try {
     done(read(answer) as never, sentAt);
   } catch (error) {
@@ -362,6 +439,6 @@ function throwLater(error: unknown): void {
 }
 
 /** Answers all operations of a command that was sent with a fault. */
-function fail(command: Command, fault: ScriptFault): void {
+function fail(command: ScriptCommand, fault: ScriptFault): void {
   for (const operation of command.taken()) deliver(operation, fault, command.sentAt);
 }
