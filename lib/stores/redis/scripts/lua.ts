@@ -1372,15 +1372,14 @@ export const VOTE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 2,
-  sha: 'a4bfa5c847d146ae2f4e8c5d9ff80ae5f4ddb5cd',
+  sha: '0aede00c030f08d34575578d5d7d59e35705d88b',
   source: `local admission = KEYS[1]
 local epoch, ttl = ARGV[1], ARGV[2]
 if #KEYS > 3 then
-  local function each(lock, fence, value)
-    local owner, proposal = string.sub(value, 1, -17), string.sub(value, -16)
-    local taken = redis.pcall('SET', lock, value, 'PX', ttl, 'NX')
+  local function each(lock, fence, vote)
+    local taken = redis.pcall('SET', lock, vote, 'PX', ttl, 'NX')
     if not taken then
-      value = redis.pcall('GET', lock)
+      local owner, value = string.sub(vote, 1, -17), redis.pcall('GET', lock)
       if type(value) == 'table' then return {value.err} end
       local mine = value and (string.sub(value, 1, -17) == owner
         or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
@@ -1392,6 +1391,7 @@ if #KEYS > 3 then
     local flag = ''
     local LIMIT_US = 1000000
     local WIPED = 'wiped'
+    local proposal = string.sub(vote, -16)
     local time = redis.call('TIME')
     local us
     local is_near = string.sub(proposal, 1, -7) == time[1] -- of the same second, as most are
@@ -1421,7 +1421,7 @@ if #KEYS > 3 then
     else
       problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
     end
-    if not problem then problem = redis.pcall('SET', lock, owner .. token .. flag, 'PX', ttl).err end
+    if not problem then problem = redis.pcall('SET', lock, string.sub(vote, 1, -17) .. token .. flag, 'PX', ttl).err end
     if problem then
       if before then redis.pcall('SET', fence, before) else redis.pcall('DEL', fence) end
       redis.call('DEL', lock)
@@ -1436,11 +1436,10 @@ if #KEYS > 3 then
   return replies
 end
 local lock, fence = KEYS[2], KEYS[3]
-local value = ARGV[3]
-local owner, proposal = string.sub(value, 1, -17), string.sub(value, -16)
-local taken = redis.pcall('SET', lock, value, 'PX', ttl, 'NX')
+local vote = ARGV[3]
+local taken = redis.pcall('SET', lock, vote, 'PX', ttl, 'NX')
 if not taken then
-  value = redis.pcall('GET', lock)
+  local owner, value = string.sub(vote, 1, -17), redis.pcall('GET', lock)
   if type(value) == 'table' then return {value.err} end
   local mine = value and (string.sub(value, 1, -17) == owner
     or (string.sub(value, -1) == '+' and string.sub(value, 1, -18) == owner))
@@ -1452,6 +1451,7 @@ if taken.err then return {taken.err} end
 local flag = ''
 local LIMIT_US = 1000000
 local WIPED = 'wiped'
+local proposal = string.sub(vote, -16)
 local time = redis.call('TIME')
 local us
 local is_near = string.sub(proposal, 1, -7) == time[1] -- of the same second, as most are
@@ -1481,7 +1481,7 @@ if highest < 9e15 then
 else
   problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
 end
-if not problem then problem = redis.pcall('SET', lock, owner .. token .. flag, 'PX', ttl).err end
+if not problem then problem = redis.pcall('SET', lock, string.sub(vote, 1, -17) .. token .. flag, 'PX', ttl).err end
 if problem then
   if before then redis.pcall('SET', fence, before) else redis.pcall('DEL', fence) end
   redis.call('DEL', lock)
@@ -1500,13 +1500,13 @@ export const VOTE_OR_QUEUE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 2,
-  sha: 'aa019e587bf2fb2401a9415b1dfeb8775f743ee7',
+  sha: '6caad8abcdbc291fadb0490d0a748003565dc69c',
   source: `local us
 local admission = KEYS[1]
 local epoch, ttl = ARGV[1], ARGV[2]
 if #KEYS > 4 then
   local function each(lock, fence, queue, vote, entry, placed)
-    local owner, proposal = string.sub(vote, 1, -17), string.sub(vote, -16)
+    local owner = string.sub(vote, 1, -17)
     local value = redis.pcall('GET', lock)
     if type(value) == 'table' then return {value.err} end
     local mine = value and (string.sub(value, 1, -17) == owner
@@ -1553,6 +1553,7 @@ if #KEYS > 4 then
     if taken.err then return {taken.err} end
     local LIMIT_US = 1000000
     local WIPED = 'wiped'
+    local proposal = string.sub(vote, -16)
     local time = redis.call('TIME')
     local us
     local is_near = string.sub(proposal, 1, -7) == time[1] -- of the same second, as most are
@@ -1582,7 +1583,7 @@ if #KEYS > 4 then
     else
       problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
     end
-    if not problem then problem = redis.pcall('SET', lock, owner .. token .. flag, 'PX', ttl).err end
+    if not problem then problem = redis.pcall('SET', lock, string.sub(vote, 1, -17) .. token .. flag, 'PX', ttl).err end
     if problem then
       if before then redis.pcall('SET', fence, before) else redis.pcall('DEL', fence) end
       redis.call('DEL', lock)
@@ -1598,7 +1599,7 @@ if #KEYS > 4 then
 end
 local lock, fence, queue = KEYS[2], KEYS[3], KEYS[4]
 local vote, entry, placed = ARGV[3], ARGV[4], ARGV[5]
-local owner, proposal = string.sub(vote, 1, -17), string.sub(vote, -16)
+local owner = string.sub(vote, 1, -17)
 local value = redis.pcall('GET', lock)
 if type(value) == 'table' then return {value.err} end
 local mine = value and (string.sub(value, 1, -17) == owner
@@ -1645,6 +1646,7 @@ local taken = redis.pcall('SET', lock, vote .. flag, 'PX', ttl)
 if taken.err then return {taken.err} end
 local LIMIT_US = 1000000
 local WIPED = 'wiped'
+local proposal = string.sub(vote, -16)
 local time = redis.call('TIME')
 local us
 local is_near = string.sub(proposal, 1, -7) == time[1] -- of the same second, as most are
@@ -1674,7 +1676,7 @@ if highest < 9e15 then
 else
   problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
 end
-if not problem then problem = redis.pcall('SET', lock, owner .. token .. flag, 'PX', ttl).err end
+if not problem then problem = redis.pcall('SET', lock, string.sub(vote, 1, -17) .. token .. flag, 'PX', ttl).err end
 if problem then
   if before then redis.pcall('SET', fence, before) else redis.pcall('DEL', fence) end
   redis.call('DEL', lock)

@@ -11,7 +11,7 @@
 --        epoch      in which the node was admitted, or '' when it votes whenever it answers
 --        ttl        in ms
 --        for each lock:
---        value      the owner with its @, and the proposal, 16 digits
+--        vote       the owner with its @, and the proposal, 16 digits
 --        entry      of the waiter in the queue, or '' to take no place
 --        placed     '1' when the place was taken before, else '0'
 -- reply  token
@@ -30,7 +30,7 @@ local lock, fence, queue = KEYS[2], KEYS[3], KEYS[4]
 local epoch, ttl = ARGV[1], ARGV[2] -- once a call
 local vote, entry, placed = ARGV[3], ARGV[4], ARGV[5]
 
-local owner, proposal = string.sub(vote, 1, -17), string.sub(vote, -16)
+local owner = string.sub(vote, 1, -17)
 local value = redis.pcall('GET', lock)
 if type(value) == 'table' then return {value.err} end
 -- @include is-mine

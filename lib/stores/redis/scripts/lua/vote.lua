@@ -10,7 +10,7 @@
 --        epoch      in which the node was admitted, or '' when it votes whenever it answers
 --        ttl        in ms
 --        for each lock:
---        value      the owner with its @, and the proposal, 16 digits
+--        vote       the owner with its @, and the proposal, 16 digits
 -- reply  token
 --        {token, 'at', time of the node in us}  it is not the proposal
 --        {ttl that is left in ms, value}        another owner holds it
@@ -22,12 +22,11 @@
 local admission = KEYS[1] -- once a call
 local lock, fence = KEYS[2], KEYS[3]
 local epoch, ttl = ARGV[1], ARGV[2] -- once a call
-local value = ARGV[3]
+local vote = ARGV[3]
 
-local owner, proposal = string.sub(value, 1, -17), string.sub(value, -16)
-local taken = redis.pcall('SET', lock, value, 'PX', ttl, 'NX')
+local taken = redis.pcall('SET', lock, vote, 'PX', ttl, 'NX')
 if not taken then
-  value = redis.pcall('GET', lock)
+  local owner, value = string.sub(vote, 1, -17), redis.pcall('GET', lock)
   if type(value) == 'table' then return {value.err} end
   -- @include is-mine
   if not mine then return {redis.call('PTTL', lock), value} end

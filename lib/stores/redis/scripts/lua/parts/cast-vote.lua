@@ -2,15 +2,16 @@
 -- that the node votes for. That is the proposal, moved to within LIMIT_US of the time of the node, and above the counter,
 -- which goes on from there.
 --
--- needs  lock, fence, admission, epoch, owner, ttl
---        proposal  16 digits
---        flag      at the end of the value: '+', or ''
+-- needs  lock, fence, admission, epoch, ttl
+--        vote  the owner with its @, and the proposal, 16 digits
+--        flag  at the end of the value: '+', or ''
 --
 -- A counter that is there was made by a vote since the node lost its data, if it ever did: whoever made it was let vote, so
 -- the admission is not asked. A counter of an older snapshot is behind the time of the node, so it is of no account.
 
 local LIMIT_US = 1000000
 local WIPED = 'wiped'
+local proposal = string.sub(vote, -16)
 local time = redis.call('TIME')
 local us
 local is_near = string.sub(proposal, 1, -7) == time[1] -- of the same second, as most are
@@ -36,7 +37,7 @@ local nearest = math.min(math.max(tonumber(proposal), us - LIMIT_US), us + LIMIT
 local highest = math.max((tonumber(before or 0) or 0) + 1, nearest)
 local token = string.format('%016.0f', highest)
 -- @include write-counter
-if not problem then problem = redis.pcall('SET', lock, owner .. token .. flag, 'PX', ttl).err end
+if not problem then problem = redis.pcall('SET', lock, string.sub(vote, 1, -17) .. token .. flag, 'PX', ttl).err end
 if problem then
   if before then redis.pcall('SET', fence, before) else redis.pcall('DEL', fence) end
   redis.call('DEL', lock)
