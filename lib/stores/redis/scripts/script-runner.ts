@@ -21,9 +21,7 @@ interface Run extends Operation {
   keys: readonly string[];
   args: readonly (string | number)[];
   read: (answer: Reply | ScriptFault) => unknown;
-  /** Called with the result of `read`, and the time when the command was sent; when it failed, if it never was. */
   done: (value: never, sentAt: number) => void;
-  failed: (reason: unknown) => void;
 }
 
 const NOTHING: never[] = [];
@@ -182,7 +180,14 @@ export class ScriptRunner {
     read: (answer: Reply | ScriptFault) => T | PromiseLike<T>,
   ): Promise<T> {
     return new Promise<T>((resolve, reject) => {
-      this.#gather(script, { keys, args, read, done: resolve, failed: reject });
+      const tryToRead = (answer: Reply | ScriptFault) => {
+        try {
+          resolve(read(answer));
+        } catch (error) {
+          reject(error);
+        }
+      };
+      this.run(script, keys, args, tryToRead, () => {});
     });
   }
 
@@ -200,11 +205,7 @@ export class ScriptRunner {
     done: (value: T, sentAt: number) => void,
     wanted?: Wanted,
   ): Sending | undefined {
-    return this.#gather(script, { keys, args, read, done, failed: throwLater, wanted });
-  }
-
-  #gather(script: Script, operation: Run): Sending | undefined {
-    const { keys, args, wanted } = operation;
+    const operation: Run = { keys, args, read, done, wanted };
     if (wanted?.isWanted === false) {
       this.#drop([operation], WITHDRAWN);
       return undefined;
@@ -425,17 +426,12 @@ function isReply(value: unknown): value is Reply {
 }
 
 /** Answers one operation. A reader that throws must not keep the other operations of its command from their answers. */
-function deliver({ read, done, failed }: Run, answer: Reply | ScriptFault, sentAt: number): void {
+function deliver({ read, done }: Run, answer: Reply | ScriptFault, sentAt: number): void {
   try {
     done(read(answer) as never, sentAt);
-  } catch (error) {
-    failed(error);
+  } catch (bug) {
+    void Promise.reject(bug);
   }
-}
-
-/** Reports a bug as an unhandled rejection. */
-function throwLater(error: unknown): void {
-  void Promise.reject(error);
 }
 
 /** Answers all operations of a command that was sent with a fault. */
