@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Poll } from '../../lib/stores/redis/redlock/poll.js';
+import { Poll } from '../../lib/stores/redis/redlock/decisions.js';
 
 /** A question to three nodes, answered as the test says. */
 function poll() {

@@ -10,14 +10,62 @@ type Answers<Answer> = readonly (Answer | undefined)[];
 
 /** A question to several nodes, and what has come of it. */
 export interface Asked<Answer> {
-  answers: Answers<Answer>;
-  open: number;
+  readonly answers: Answers<Answer>;
+  readonly open: number;
+}
+
+/** The answers of several nodes to one question, as they come in. */
+export class Poll<Answer> implements Asked<Answer> {
+  readonly answers: (Answer | undefined)[] = [];
+  readonly #listeners: ((answer: Answer, node: number) => void)[] = [];
+
+  /** @param open how many answers are still to come: at first one of each node */
+  constructor(public open: number) {
+    for (let node = 0; node < open; node++) this.answers.push(undefined);
+  }
+
+  /** Takes the answer of a node, by its index: its only one. */
+  take(node: number, answer: Answer): void {
+    this.answers[node] = answer;
+    this.open--;
+    // A listener that is added meanwhile gets this answer from `each`.
+    const { length } = this.#listeners;
+    for (let index = 0; index < length; index++) this.#listeners[index]!(answer, node);
+  }
+
+  /**
+   * Decides as soon as the answers allow it, without waiting for the rest.
+   * @param decide called after each answer with those that are in and how many are open; must decide when none is open
+   * @param settled called once with the decision
+   */
+  decide<Decision>(
+    decide: (answers: Answers<Answer>, open: number) => Decision | undefined,
+    settled: (decision: Decision) => void,
+  ): void {
+    let isDecided = false;
+    this.#listeners.push(() => {
+      if (isDecided) return;
+      const decision = decide(this.answers, this.open);
+      if (decision === undefined) return;
+      isDecided = true;
+      settled(decision);
+    });
+  }
+
+  /** Calls the listener with each answer: with those that are in at once, with the others as they come. */
+  each(listener: (answer: Answer, node: number) => void): void {
+    this.answers.forEach((answer, node) => {
+      if (answer !== undefined) listener(answer, node);
+    });
+    this.#listeners.push(listener);
+  }
 }
 
 /** The answer of a node that was to raise its counter. */
 export type Raise = Awaited<ReturnType<RedisNode['raiseFence']>>;
 type Granted = Extract<Vote, { status: 'granted' }>;
-type Refusal = Extract<AcquireOutcome, { status: 'contended' | 'unavailable' }>;
+type Unavailable = Extract<AcquireOutcome, { status: 'unavailable' }>;
+type Refusal = Extract<AcquireOutcome, { status: 'contended' }> | Unavailable;
 
 /** A majority voted for the token, or has recorded it. */
 type Issued = { status: 'issued'; fencingToken: number };
@@ -100,9 +148,7 @@ export function tallyWriteBack({ fencingToken, raises }: BegunWriteBack, quorum:
   if (raised >= quorum) return { status: 'issued', fencingToken };
   if (raised + open >= quorum) return undefined;
   const faults = answers.filter(isFault);
-  return faults.length > 0
-    ? { status: 'unavailable', causes: faults.map((fault) => fault.error) }
-    : { status: 'contended', queued: false }; // its keys were deleted or ran out meanwhile
+  return faults.length > 0 ? unavailable(faults) : { status: 'contended', queued: false }; // its keys were deleted or ran out meanwhile
 }
 
 /**
@@ -123,7 +169,7 @@ export function tallyExtension(
   if (extended + faults.length + open < quorum) {
     return { status: 'lost', reason: count('foreign') > 0 ? 'stolen' : 'expired' };
   }
-  return open > 0 ? undefined : { status: 'unavailable', causes: faults.map((fault) => fault.error) };
+  return open > 0 ? undefined : unavailable(faults);
 }
 
 /** @returns undefined while the open answers still matter */
@@ -133,7 +179,11 @@ export function tallyRelease(answers: Answers<NodeRelease>, open: number, quorum
   if (released >= quorum) return { status: 'released' };
   const faults = answers.filter(isFault);
   if (released + faults.length + open < quorum) return { status: 'gone' };
-  return open > 0 ? undefined : { status: 'unavailable', causes: faults.map((fault) => fault.error) };
+  return open > 0 ? undefined : unavailable(faults);
+}
+
+function unavailable(faults: readonly Fault[]): Unavailable {
+  return { status: 'unavailable', causes: faults.map(({ error }) => error) };
 }
 
 /** Whether nothing can follow from the answers yet: neither a majority agrees, nor is one out of reach. */
@@ -175,9 +225,7 @@ function answered(votes: Answers<Vote>): number {
 
 /** The refusal that follows from the votes: contended if a majority answered, as then others are in the way, not the network. */
 function refusalOf(votes: Answers<Vote>, quorum: number, queued: boolean): Refusal {
-  if (answered(votes) < quorum) {
-    return { status: 'unavailable', causes: votes.filter(isFault).map((fault) => fault.error) };
-  }
+  if (answered(votes) < quorum) return unavailable(votes.filter(isFault));
   const refusals = votes.filter((vote) => vote?.status === 'refused');
   const owner = agreed(
     refusals.map((vote) => vote.owner),

@@ -28,6 +28,7 @@ import {
   acknowledged,
   agreed,
   isFault,
+  Poll,
   quorumOf,
   tallyAttempt,
   tallyExtension,
@@ -36,10 +37,8 @@ import {
   type Raise,
   type WriteBack,
 } from './decisions.js';
-import { RedlockAttempt } from './attempt.js';
-import { Poll } from './poll.js';
 import type { Proposals } from './proposals.js';
-import type { RedlockNode } from './redlock-node.js';
+import { RedlockAttempt, type RedlockNode } from './redlock-node.js';
 import { RedlockWakes } from './wakes.js';
 
 /** What a Redlock is made of. */
