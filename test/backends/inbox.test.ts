@@ -44,31 +44,6 @@ describe('an inbox', () => {
     expect(inbox.signOf()).toBe(UNHEARD);
   });
 
-  it('tells what is published on its channel, and nothing else', async () => {
-    const { inbox, heard, isOpen } = inboxOf();
-    inbox.open();
-    await isOpen();
-    await publish('for others', 'inbox:others');
-    await publish('a ticket');
-    await publish('another one');
-    await until(() => heard.length >= 2, { what: 'both are heard' });
-    expect(heard).toEqual(['a ticket', 'another one']);
-  });
-
-  it('says that it does not listen for as long as the server is away', async () => {
-    const proxy = await TcpProxy.start(server.port);
-    onTestFinished(() => proxy.stop());
-    const { inbox, changes, isOpen } = inboxOf({ retryStrategy: () => 10 }, proxy.port);
-    inbox.open();
-    await isOpen();
-    proxy.refuse();
-    proxy.cut();
-    await until(() => !inbox.isOpen(), { what: 'it notices' });
-    await proxy.accept();
-    await isOpen();
-    expect(changes).toEqual([true, false, true]);
-  });
-
   it('is opened anew by the next one who waits when its client gave up', async () => {
     const { inbox, heard, changes, isOpen } = inboxOf({ retryStrategy: () => null });
     inbox.open();

@@ -28,7 +28,7 @@ describe('A Redlock of 3', () => {
     proxies = await Promise.all(nodes.servers.map(({ port }) => TcpProxy.start(port)));
   });
   beforeEach(async () => {
-    backend = await connected({ redlock: proxies.map(({ url }) => url), commandTimeoutMs: 900, admission: false });
+    backend = await open(900);
   });
   afterEach(async () => {
     for (const proxy of proxies) {
@@ -45,6 +45,12 @@ describe('A Redlock of 3', () => {
     await nodes.stop();
   });
 
+  const open = (commandTimeoutMs: number) =>
+    connected({ redlock: proxies.map(({ url }) => url), commandTimeoutMs, admission: false });
+  const waitsForSlowNodes = async () => {
+    await backend.close();
+    backend = await open(60_000);
+  };
   const held = async (ttlMs?: number) => {
     const claim = claimOn(freshKey(), ttlMs);
     await granted(backend, claim);
@@ -153,12 +159,7 @@ describe('A Redlock of 3', () => {
   ] as const)(
     'leaves nothing on a slow node that did not know the script of the %s and got the release before it was sent again',
     async (late, status) => {
-      await backend.close();
-      backend = await connected({
-        redlock: proxies.map(({ url }) => url),
-        commandTimeoutMs: 60_000,
-        admission: false,
-      });
+      await waitsForSlowNodes();
       let claim = claimOn(freshKey());
       if (late === 'extend') claim = await held();
       const slow = nodes.servers[2]!;
@@ -182,12 +183,7 @@ describe('A Redlock of 3', () => {
   ] as const)(
     'a lock is kept also on a slow node that did not know the script of the %s, and for no longer [G334]',
     async (late, status) => {
-      await backend.close();
-      backend = await connected({
-        redlock: proxies.map(({ url }) => url),
-        commandTimeoutMs: 60_000,
-        admission: false,
-      });
+      await waitsForSlowNodes();
       let claim = claimOn(freshKey(), 60_000);
       if (late === 'extend') claim = await held(60_000);
       const slow = nodes.servers[2]!;
@@ -256,12 +252,7 @@ describe('A Redlock of 3', () => {
   });
 
   it('closes only when votes that are still under way are given back', async () => {
-    await backend.close();
-    backend = await connected({
-      redlock: proxies.map(({ url }) => url),
-      commandTimeoutMs: 60_000,
-      admission: false,
-    });
+    await waitsForSlowNodes();
     const key = freshKey();
     await nodes.put(0, key, 'holder');
     await nodes.put(1, key, 'holder');
@@ -275,12 +266,7 @@ describe('A Redlock of 3', () => {
   });
 
   it('closes only when the slowest node has released', async () => {
-    await backend.close();
-    backend = await connected({
-      redlock: proxies.map(({ url }) => url),
-      commandTimeoutMs: 60_000,
-      admission: false,
-    });
+    await waitsForSlowNodes();
     const claim = await held();
     for (const server of nodes.servers) await server.command('SCRIPT', 'FLUSH');
     proxies[2]!.hold();

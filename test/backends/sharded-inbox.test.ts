@@ -105,26 +105,6 @@ describe('a sharded inbox', () => {
     expect(heard).toEqual([KEY, SAME_SLOT, OTHER_SLOT].map((key) => `listens for ${key}`));
   });
 
-  it('passes on what it hears, except for what it has sent itself', async () => {
-    const { inbox, heard, connections, opened } = setUp();
-    inbox.open(KEY);
-    await opened();
-    heard.length = 0;
-    for (const text of ['?', 'a ticket']) connections[0]!.message(text, channelOf(KEY));
-    expect(heard).toEqual(['a ticket']);
-  });
-
-  it('says once that it listens for a key, and nothing of keys in a slot that it listens to already', async () => {
-    const { inbox, log, heard, opened } = setUp();
-    inbox.open(KEY);
-    await opened();
-    inbox.open(SAME_SLOT);
-    inbox.open(KEY);
-    await settled();
-    expect(heard).toEqual([`listens for ${KEY}`]);
-    expect(log).toHaveLength(3);
-  });
-
   it('does not listen for a key whose slot has moved, until it is opened at the new master', async () => {
     const { inbox, log, cluster, opened } = setUp();
     inbox.open(KEY);

@@ -268,21 +268,6 @@ describe('One Redis server', () => {
     await free(claim.key);
   });
 
-  it('that hangs costs one time limit, and serves again afterwards', async () => {
-    const claim = claimOn(freshKey());
-    await granted(backend, claim);
-    server.pause();
-    expect(await extendOn(backend, claim)).toEqual({ status: 'unavailable', causes: atProxy() });
-    const others = Array.from({ length: 20 }, () => claimOn(freshKey()));
-    const late = new Promise((resolve) => setImmediate(resolve, 'not at once'));
-    const outcomes = Promise.all(others.map((other) => acquireOn(backend, other)));
-    expect(await Promise.race([outcomes, late])).toEqual(Array(20).fill({ status: 'unavailable', causes: atProxy() }));
-    server.resume();
-    await until(async () => (await extendOn(backend, claim)).status === 'extended', { what: 'it serves again' });
-    expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
-    for (const other of others) expect(await owner(other.key)).toBeNull();
-  });
-
   it('that is gone is unavailable for every operation, in bounded time', async () => {
     const claim = claimOn(freshKey());
     proxy.refuse();

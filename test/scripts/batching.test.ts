@@ -10,7 +10,6 @@ import {
   RESTORE,
   VOTE,
 } from '../../lib/stores/redis/scripts/lua.js';
-import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
 import { ScriptRunner, type Reply } from '../../lib/stores/redis/scripts/script-runner.js';
 import { portOf } from '../support/port-of.js';
 import { RedisServer } from '../support/redis-server.js';
@@ -92,19 +91,6 @@ describe('A ScriptRunner', () => {
     expect((await server.calls()).evalsha).toBe(4);
   });
 
-  it('sends what is asked for alone as one command, and at once', async () => {
-    const answer = acquire('alone');
-    expect(await client.exists('alone')).toBe(1);
-    expect(Number(await answer)).toBeGreaterThan(1e15);
-    expect((await server.calls()).evalsha).toBe(1);
-  });
-
-  it('sends the first of many at once, and the others of its tick together', async () => {
-    const tokens = await Promise.all(Array.from({ length: 50 }, (_, index) => acquire(`key:${index}`)));
-    expect(tokens.every((token) => Number(token) > 1e15)).toBe(true);
-    expect((await server.calls()).evalsha).toBe(2); // 1 + 49
-  });
-
   it('releases before it acquires within a tick, so that a lock can be handed over', async () => {
     await acquire('handed', 'first');
     const [token, released] = await all(() => [acquire('handed', 'second'), release('handed', 'first')]);
@@ -133,25 +119,6 @@ describe('A ScriptRunner', () => {
       release('freed').then(note('release')),
     ]);
     expect(seen).toEqual(['release', 'extend', 'acquire', 'inspect']);
-  });
-
-  it('takes two operations on one key within a tick one after the other', async () => {
-    const [first, second] = await all(() => [acquire('twice', 'first'), acquire('twice', 'second')]);
-    expect(Number(first)).toBeGreaterThan(1e15);
-    expect(second).toEqual([expect.any(Number), heldBy('first')]);
-  });
-
-  it('grants an acquire that ran twice, with a ttl of its own each time, and the token that it has', async () => {
-    const token = await acquire('twice');
-    expect(await acquire('twice', 'me', 60_000)).toBe(token);
-    expect(await client.pttl('twice')).toBeGreaterThan(30_000);
-  });
-
-  it('keeps a fencing counter, which has no ttl', async () => {
-    await acquire('counted');
-    await release('counted');
-    expect(await server.keys()).toEqual([FENCE]);
-    expect(await client.pttl(FENCE)).toBe(-1);
   });
 
   it.each([
@@ -208,13 +175,6 @@ describe('A ScriptRunner', () => {
       const [before, , after] = await allSettled(() => ['a', 'bad', 'z'].map((key) => operate(key)));
       expect([before!.status, after!.status]).toEqual(['fulfilled', 'fulfilled']);
     });
-
-    it('tells the holder with its token, which is in the lock', async () => {
-      const token = await acquire('bad');
-      await client.del(FENCE);
-      await corrupt(FENCE);
-      expect(await inspect('bad')).toEqual([expect.any(Number), `me@${String(token)}`, expect.any(Number)]);
-    });
   });
 
   it.each([
@@ -253,15 +213,6 @@ describe('A ScriptRunner', () => {
     await client.config('SET', 'maxmemory', 0);
     expect(extended).toEqual({ status: 'fulfilled', value: 1 });
     expect(restored).toMatchObject({ status: 'rejected', reason: { message: expect.stringMatching(/OOM/) } });
-  });
-
-  it('leaves no lock when Redis has no memory for it', async () => {
-    await client.config('SET', 'maxmemory', 1);
-    const refused = await acquire('no-room').catch((fault: unknown) => fault);
-    await client.config('SET', 'maxmemory', 0);
-    expect(refused).toBeInstanceOf(ScriptFault);
-    expect(refused).toMatchObject({ message: expect.stringMatching(/OOM/), disconnected: false });
-    expect(await client.keys('no-room*')).toEqual([]);
   });
 
   it('knows that a script which failed in the middle may have taken effect', async () => {

@@ -259,22 +259,32 @@ describe.each([
 describe('The + of a value', () => {
   const value = () => client.get(LOCK);
 
+  const endsAfterItsTtl = async () => {
+    expect(await client.pttl(LOCK)).toBeGreaterThan(TTL_MS - 10_000);
+    expect(await client.pttl(LOCK)).toBeLessThanOrEqual(TTL_MS);
+  };
+
   it.each([
     ['contend', contend],
     ['vote-or-queue', voteOrQueue],
     ['restore', restore],
-  ])('is there after every grant that may leave waiters: %s', async (script, take) => {
+  ])('is there after every grant that may leave waiters, and the lock ends after its ttl: %s', async (script, take) => {
     await take('me');
     expect([script, await value()]).toEqual([script, expect.stringMatching(/^me@\d{16}\+$/)]);
+    await endsAfterItsTtl();
   });
 
   it.each([
     ['acquire', acquire],
     ['vote', vote],
-  ])('is not there when an attempt without a place finds the lock free: %s', async (script, take) => {
-    await take('me');
-    expect([script, await value()]).toEqual([script, expect.stringMatching(/^me@\d{16}$/)]);
-  });
+  ])(
+    'is not there when an attempt without a place finds the lock free, which ends after its ttl: %s',
+    async (script, take) => {
+      await take('me');
+      expect([script, await value()]).toEqual([script, expect.stringMatching(/^me@\d{16}$/)]);
+      await endsAfterItsTtl();
+    },
+  );
 
   it.each([
     ['release', () => release('me')],

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { Pacer, type Paced } from '../../lib/core/time/pacer.js';
 import { CHECK_MS } from '../../lib/core/waiting/bid.js';
 import { openLocks } from '../support/open-locks.js';
@@ -8,112 +8,27 @@ import { loadScripts, scriptCalls } from '../support/script-calls.js';
 import { proxyTo, redisServer } from '../support/stage.js';
 import { until } from '../support/until.js';
 
-interface Item extends Paced<Item> {
-  name: string;
-}
-
-describe('what comes due in its time', () => {
-  beforeEach(() => {
-    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+it('what is hurried comes due at once, and in order, and not if the one before has removed it', () => {
+  interface Item extends Paced<Item> {
+    name: string;
+  }
+  const due: string[] = [];
+  const items = ['first', 'second', 'third'].map((name): Item => ({ name, dueAt: 0 }));
+  const pacer = new Pacer<Item>({
+    now: () => performance.now(),
+    atOnce: 500,
+    leewayMs: () => 100,
+    isUrgent: () => false,
+    onDue: (item) => {
+      pacer.remove(item);
+      if (item.name === 'first') pacer.remove(items[1]!);
+      due.push(item.name);
+    },
   });
-  afterEach(() => {
-    vi.useRealTimers();
-  });
-
-  const setUp = () => {
-    const due: string[] = [];
-    const now = () => performance.now();
-    const pacer = new Pacer<Item>({
-      now,
-      atOnce: 500,
-      leewayMs: () => 100,
-      isUrgent: ({ name }) => name === 'urgent',
-      onDue: (item) => {
-        pacer.remove(item);
-        due.push(item.name);
-      },
-    });
-    const itemOf = (name: string): Item => ({ name, dueAt: 0 });
-    const add = (item: Item, periodMs = 1_000) => pacer.add(item, now() + periodMs, periodMs);
-    return { due, pacer, itemOf, add };
-  };
-
-  it('comes due after its period, together with what would be due soon after, and with one timer', async () => {
-    const { due, itemOf, add } = setUp();
-    for (const [name, afterMs] of [
-      ['first', 0],
-      ['soon after', 90],
-      ['later', 20],
-    ] as const) {
-      await vi.advanceTimersByTimeAsync(afterMs);
-      add(itemOf(name));
-    }
-    expect(vi.getTimerCount()).toBe(1);
-    await vi.advanceTimersByTimeAsync(1_000 - 111);
-    expect(due).toEqual([]);
-    await vi.advanceTimersByTimeAsync(1);
-    expect(due).toEqual(['first', 'soon after']);
-    await vi.advanceTimersByTimeAsync(110);
-    expect(due).toEqual(['first', 'soon after', 'later']);
-    expect(vi.getTimerCount()).toBe(0);
-  });
-
-  it('does not come due when it was removed, and later when it was added again', async () => {
-    const { due, pacer, itemOf, add } = setUp();
-    const [removed, again] = [itemOf('removed'), itemOf('added again')];
-    for (const each of [removed, again]) add(each);
-    await vi.advanceTimersByTimeAsync(500);
-    pacer.remove(removed);
-    add(again);
-    await vi.advanceTimersByTimeAsync(1_000 - 1);
-    expect(due).toEqual([]);
-    await vi.advanceTimersByTimeAsync(1);
-    expect(due).toEqual(['added again']);
-  });
-
-  it('lets the event loop go on between some hundred items and the next', async () => {
-    const { due, itemOf, add } = setUp();
-    for (let index = 0; index < 2_000; index++) add(itemOf('one'));
-    await vi.advanceTimersByTimeAsync(1_000);
-    expect(due.length).toBeLessThanOrEqual(500);
-    await vi.advanceTimersByTimeAsync(20);
-    expect(due).toHaveLength(2_000);
-  });
-
-  it('comes first, and at its time, if it is urgent, whatever else is due and has to wait', async () => {
-    const { due, pacer, itemOf, add } = setUp();
-    for (let index = 0; index < 1_000; index++) add(itemOf('one'));
-    pacer.add(itemOf('urgent'), performance.now() + 1_001);
-    await vi.advanceTimersByTimeAsync(1_000);
-    expect(due.indexOf('urgent')).toBe(-1);
-    await vi.advanceTimersByTimeAsync(1);
-    expect(due.indexOf('urgent')).toBeGreaterThan(-1);
-  });
-
-  it('comes due at once, and in order, when it is hurried, and not if the one before has removed it', () => {
-    const { due, pacer, itemOf, add } = setUp();
-    const items = ['first', 'second', 'third'].map(itemOf);
-    for (const item of items) add(item);
-    const [, second] = items;
-    const push = due.push.bind(due);
-    due.push = (name) => {
-      if (name === 'first') pacer.remove(second!);
-      return push(name);
-    };
-    pacer.hurry(items);
-    expect([...due]).toEqual(['first', 'third']);
-    expect(pacer.size).toBe(0);
-  });
-
-  it('comes due also out of the order of its period', async () => {
-    const { due, pacer, itemOf } = setUp();
-    const now = performance.now();
-    pacer.add(itemOf('later'), now + 3_000, 3_000);
-    pacer.add(itemOf('earlier'), now + 1_000, 3_000);
-    await vi.advanceTimersByTimeAsync(1_000);
-    expect(due).toEqual(['earlier']);
-    pacer.stop();
-  });
+  for (const item of items) pacer.add(item, performance.now() + 1_000, 1_000);
+  pacer.hurry(items);
+  expect(due).toEqual(['first', 'third']);
+  expect(pacer.size).toBe(0);
 });
 
 it('a process that waits for 10 000 keys looks after each of them every second, in at most 300 calls [G301]', async () => {
