@@ -20,7 +20,14 @@ const SIMULATED = [
   'terminus/lock-health',
 ].map((files) => `test/${files}.test.ts`);
 /** They take longer than 10 s. */
-const LONGEST = ['sample.test.ts', 'sharded-messages.real.test.ts', 'lock-backend.test.ts', 'model.test.ts'];
+const LONGEST = [
+  'sample.test.ts',
+  'sharded-messages.real.test.ts',
+  'lock-backend.test.ts',
+  'explorer.test.ts',
+  'model.test.ts',
+  'overload.test.ts',
+];
 /** The first load the built package, the second need a browser: each has a runner of its own. */
 const ELSEWHERE = ['test/package/**', 'test/browser/**'];
 
@@ -76,18 +83,19 @@ const real = (elsewhere: string[] = []): TestProjectInlineConfiguration => ({
 class Mixed extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const sorted = await super.sort(files);
-    const last = sorted.filter(({ project }) => project.name === 'simulated');
-    const first = sorted.filter(({ project }) => project.name !== 'simulated');
-    const waiting = first.filter(({ moduleId }) => moduleId.endsWith('.real.test.ts'));
-    const others = first.filter((file) => !waiting.includes(file));
-    const placed = [waiting, others].flatMap((alike) =>
-      alike.map((file, at) => {
-        const isLong = LONGEST.some((name) => file.moduleId.endsWith(name));
-        return { file, place: isLong ? 0 : (at + 1) / alike.length };
-      }),
+    const isLong = ({ moduleId }: TestSpecification) => LONGEST.some((name) => moduleId.endsWith(name));
+    const [simulated, others] = partition(sorted, ({ project }) => project.name === 'simulated');
+    const [waiting, computing] = partition(others, ({ moduleId }) => moduleId.endsWith('.real.test.ts'));
+    const placed = [waiting, computing].flatMap((alike) =>
+      alike.map((file, at) => ({ file, place: isLong(file) ? 0 : (at + 1) / alike.length })),
     );
-    return [...placed.sort((a, b) => a.place - b.place).map(({ file }) => file), ...last];
+    const first = placed.sort((a, b) => a.place - b.place).map(({ file }) => file);
+    return [...first, ...partition(simulated, isLong).flat()];
   }
+}
+
+function partition<T>(all: readonly T[], belongs: (each: T) => boolean): [T[], T[]] {
+  return [all.filter(belongs), all.filter((each) => !belongs(each))];
 }
 
 /** What all runs have in common. */

@@ -144,6 +144,11 @@ it('a list that its limit or its budget has cut short says so [G418]', async () 
   expect(started.scanned).toBeGreaterThan(0);
   expect(started.scanned).toBeLessThan(FOREIGN);
   expect((await locks.list()).scanned).toBeGreaterThanOrEqual(FOREIGN);
+
+  const ofMajority = await openLocks(redlock({ keyPrefix: 'bounded' }));
+  expect((await ofMajority.list({ budgetMs: 1 })).complete).toBe(true); // the other two have few keys
+  await servers[1]!.command('DEBUG', 'POPULATE', FOREIGN, 'foreign', 10);
+  expect((await ofMajority.list({ budgetMs: 1 })).complete).toBe(false);
 });
 
 it('list() refuses options that it does not know, or that are out of bounds [G437]', async () => {
