@@ -65,6 +65,11 @@ export interface ObservedLocks {
   readonly registration: string;
   stats(): LockStats[];
   ping(): Promise<LockPing>;
+  /**
+   * How wrong this process may know the clock of its servers, by which calls are ordered with `fair`, in milliseconds; `undefined` if none
+   * of its calls has waited, and without such a clock.
+   */
+  clockErrorMs?(): number | undefined;
 }
 
 /**

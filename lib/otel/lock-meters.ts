@@ -50,6 +50,14 @@ export class LockMeters {
     const held = gauge('held.count', 'Locks that this process holds.', '{lock}');
     const pending = gauge('pending_requests', 'Calls of this process that wait for a lock.', '{request}');
     const nodes = gauge('node.count', 'Servers that keep the locks.', '{node}');
+    const clock = meter.createObservableGauge('nest_redis_lock.clock.error', {
+      description: 'How wrong this process may know the clock of Redis, by which calls are ordered.',
+      unit: 's',
+    });
+    const tellError: ObservableCallback = (result) => {
+      const errorMs = locks.clockErrorMs?.();
+      if (errorMs !== undefined) result.observe(errorMs / 1_000, this.#of);
+    };
     const count: BatchObservableCallback = (result) => {
       const stats = new Map(locks.stats().map((each) => [each.label, each]));
       for (const label of stats.keys()) this.#see(label);
@@ -67,9 +75,11 @@ export class LockMeters {
     };
     meter.addBatchObservableCallback(count, [held, pending]);
     nodes.addCallback(countNodes);
+    clock.addCallback(tellError);
     this.close = () => {
       meter.removeBatchObservableCallback(count, [held, pending]);
       nodes.removeCallback(countNodes);
+      clock.removeCallback(tellError);
     };
   }
 

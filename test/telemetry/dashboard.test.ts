@@ -19,7 +19,8 @@ beforeAll(async () => {
   const meterProvider = new MeterProvider({ readers: [exporter] });
   const server = await RedisServer.start();
   try {
-    const { service: locks } = await openLocks({ redis: server.url, telemetry: otelLocks({ meterProvider }) });
+    const telemetry = otelLocks({ meterProvider });
+    const { service: locks } = await openLocks({ redis: server.url, fair: true, telemetry });
     const lock = await locks.acquire('order:1', { ttlMs: 200 });
     await lock.extend();
     await locks.tryAcquire('order:1');
@@ -86,7 +87,7 @@ describe('a scrape of an application through the exporter of OpenTelemetry for P
     const shown = new Set(ofPanels.flatMap((query) => namesIn(query).metrics.map(familyOf)));
     const families = new Set([...scraped.keys()].filter((name) => name.startsWith('nest_redis_lock_')).map(familyOf));
     expect([...shown].sort()).toEqual([...families].sort());
-    expect(families.size).toBe(8);
+    expect(families.size).toBe(9);
   });
 
   it('has all metrics and labels that the alerts ask for', () => {

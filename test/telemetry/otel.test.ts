@@ -200,7 +200,7 @@ describe('spans', () => {
 });
 
 describe('metrics', () => {
-  it('are eight, by label and registration, without a key, an owner, a token, a host or a process [G459]', async () => {
+  it('are eight on locks in memory, by label and registration, without a key, an owner, a token, a host or a process [G459]', async () => {
     const { telemetry, points } = sdk();
     const locks = await openLocks({ memory: true, telemetry }, 'stock');
     const held = await locks.acquire('order:7');
@@ -247,6 +247,19 @@ describe('metrics', () => {
       'pending_requests',
       'release.failures',
     ]);
+  });
+
+  it('tell how well the clock of Redis is known, by which calls are ordered, once one has waited [G644]', async () => {
+    const server = await RedisServer.start();
+    onTestFinished(() => server.stop());
+    const { telemetry, points } = sdk();
+    const locks = await openLocks({ redis: server.url, telemetry, fair: true });
+    expect((await points()).get('clock.error')).toBeUndefined();
+    await locks.withLock('k', nothing);
+    const [error] = (await points()).get('clock.error')!;
+    expect(error).toEqual({ registration: 'default', value: expect.any(Number) as number });
+    expect(error!.value).toBeGreaterThan(0);
+    expect(error!.value).toBeLessThan(5);
   });
 
   it('say that no server votes while Redis is down, although nothing asks for a lock', async () => {

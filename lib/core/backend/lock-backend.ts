@@ -260,6 +260,8 @@ export interface WaitQueue {
   listen(key: string, listener: WaitListener): void;
   /** Checks that messages about this key still arrive. Called when an expected one has not come. */
   checkListening(key: string): void;
+  /** How wrong the clocks of its servers may be known here, by which calls are ordered, in milliseconds; undefined where they are not known. */
+  clockErrorMs?(): number | undefined;
   /** Gives up a place, and the lock if that was handed over to it meanwhile. */
   leave(key: string, place: Place): void;
   /**

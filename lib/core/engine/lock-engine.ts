@@ -71,6 +71,11 @@ export class LockEngine {
     return this.#lines.size + this.leases.size;
   }
 
+  /** How wrong the order of calls of several processes may be, as far as that is known. */
+  get clockErrorMs(): number | undefined {
+    return this.#backend.waitQueue?.clockErrorMs?.();
+  }
+
   /** How many calls wait for the key. */
   waiting(key: string): number {
     return this.#lines.waiting(key);

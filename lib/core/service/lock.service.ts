@@ -123,7 +123,11 @@ export class LockService {
     if (insideTransaction) this.#transactions = new TransactionCheck(insideTransaction, events.warn);
     if (lockOrder !== 'off') this.#order = new LockOrder(lockOrder === 'warn' ? events.warn : undefined);
     this.#telemetry = new Telemetry(registration, engine);
-    if (telemetry) this.#telemetry.open(telemetry, this);
+    if (telemetry) {
+      const clockErrorMs = () => engine.clockErrorMs;
+      const locks = { registration, stats: () => this.stats(), ping: () => this.ping(), clockErrorMs };
+      this.#telemetry.open(telemetry, locks);
+    }
   }
 
   /** @internal A lock module makes it. */

@@ -483,6 +483,12 @@ export class RedisNode implements InboxListener {
     return vote;
   }
 
+  /** How wrong it may know the clock of any of its servers, in milliseconds; undefined before one has told the time. */
+  get clockErrorMs(): number | undefined {
+    const errors = [...this.#clocks.values()].flatMap(({ errorUs = [] }) => errorUs);
+    return errors.length > 0 ? Math.max(...errors) / 1_000 : undefined;
+  }
+
   #clockOf(name: string): ServerClock {
     const server = this.connection.client.routeOf(name).at(-1)!;
     let clock = this.#clocks.get(server);

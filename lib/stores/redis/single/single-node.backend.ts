@@ -170,6 +170,10 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
     this.#node.listen(key, listener);
   }
 
+  clockErrorMs(): number | undefined {
+    return this.#node.clockErrorMs;
+  }
+
   checkListening(key: string): void {
     this.#node.checkListening(key);
   }
