@@ -88,3 +88,13 @@ it('a set that has waited for one lock has for the others what is left of its ti
   await Promise.all([set, single]);
   expect(ended).toEqual(['set', 'single']);
 });
+
+it('a service with a ttlMs that its backend cannot extend in time is refused, with the reason of the backend, and so is such a call', async () => {
+  const toy = Object.assign(new ToyBackend(now), {
+    bounds: { shortestTtlMs: { ms: 40_000, because: 'The toy is slow.' } },
+  });
+  const refusal = { code: 'LOCK_OPTIONS', message: 'ttlMs must be at least 40000: got 30000. The toy is slow.' };
+  await expect(services(toy)).rejects.toMatchObject(refusal);
+  const [locks] = await services(toy, { ttlMs: 40_000 });
+  await expect(locks.acquire('key', { ttlMs: 30_000 })).rejects.toMatchObject(refusal);
+});

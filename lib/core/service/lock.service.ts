@@ -103,6 +103,7 @@ export class LockService {
 
   private constructor(parts: LockServiceParts) {
     const { backend, options, registration, now, processName, shutdown, engineOf } = parts;
+    checkBounds(options, backend.bounds);
     this.registration = registration;
     this.#options = options;
     this.#onlyOnce = { ...options, waitMs: 0 };
@@ -130,7 +131,7 @@ export class LockService {
     }
   }
 
-  /** @internal A lock module makes it. */
+  /** @internal A lock module makes it. @throws LockOptionsError for a `ttlMs` that the backend cannot serve */
   static of(parts: LockServiceParts): LockService {
     return new LockService(parts);
   }
