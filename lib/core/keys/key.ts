@@ -60,7 +60,7 @@ export function lockKey(literals: TemplateStringsArray, ...values: unknown[]): s
 export type KeyOrigin = 'static' | 'arguments' | 'request';
 
 /** The parts of a request that a handler's key can be made of. */
-export const REQUEST_ROOTS = ['params', 'body', 'query', 'headers', 'user', 'data', 'args'] as const;
+const REQUEST_ROOTS = ['params', 'body', 'query', 'headers', 'user', 'data', 'args'] as const;
 export type RequestRoot = (typeof REQUEST_ROOTS)[number];
 
 type TemplateOf<Root extends string | bigint> = `${string}{${Root}${'.' | '}'}${string}`;

@@ -42,7 +42,7 @@ export interface Host {
 export type NestModule = ModulesContainer extends Map<string, infer Value> ? Value : never;
 
 /** A provider or controller of a module, as Nest keeps it. */
-export type NestHost = NestModule['providers'] extends Map<unknown, infer Value> ? Value : never;
+type NestHost = NestModule['providers'] extends Map<unknown, infer Value> ? Value : never;
 
 const NOTES = Symbol.for('nest-redis-lock:notes');
 

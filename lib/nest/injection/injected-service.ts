@@ -8,7 +8,7 @@ import type { DecoratedMethod, Method } from './method-decorator.js';
 import { getLockServiceToken } from './tokens.js';
 
 /** The property in which an instance has the service of a registration. Nest's error names it when the module is missing. */
-export function serviceProperty(registration: string): symbol {
+function serviceProperty(registration: string): symbol {
   const beside = registration === DEFAULT_REGISTRATION ? '' : `{ name: ${quoted(registration)} }`;
   return Symbol.for(`LockService of RedisLockModule.forRoot(${beside})`);
 }

@@ -16,14 +16,14 @@ import { lockedStream } from './locked-stream.js';
 import { requestValues, UnmadeKeys } from './request-keys.js';
 
 /** A key, or those of several locks that are acquired together. */
-export type OneOrMoreKeys = string | readonly string[];
+type OneOrMoreKeys = string | readonly string[];
 
 /** A key that is made from the whole context of a request: see `fromContext`. */
 export class ContextKey {
   constructor(readonly make: (context: ExecutionContext) => OneOrMoreKeys) {}
 }
 
-export type OnContended = 'throw' | 'skip' | ((...args: never[]) => unknown);
+type OnContended = 'throw' | 'skip' | ((...args: never[]) => unknown);
 export type AnyLockedOptions = Omit<WithLockOptions, 'signal'> & { onContended?: OnContended; registration?: string };
 export type AnyKey = OneOrMoreKeys | ContextKey | ((...args: never[]) => OneOrMoreKeys);
 
