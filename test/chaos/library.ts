@@ -4,6 +4,7 @@
  */
 export { Cluster } from 'ioredis';
 export { RedisConnection } from '../../lib/stores/redis/client/redis-connection.js';
+export { RedisBackend } from '../../lib/stores/redis/node/redis.backend.js';
 export { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
 export { PlainInbox } from '../../lib/stores/redis/node/inbox.js';
 export { RedlockBackend } from '../../lib/stores/redis/redlock/redlock.backend.js';
@@ -30,7 +31,7 @@ export { LockService } from '../../lib/core/service/lock.service.js';
 export { LockSetHandle } from '../../lib/core/lease/lock-set-handle.js';
 export { RefusalGate } from '../../lib/core/waiting/refusal-gate.js';
 
-export type { LockBackend, WaitQueue } from '../../lib/core/backend/lock-backend.js';
+export type { LockBackend } from '../../lib/core/backend/lock-backend.js';
 export type { LeaseState } from '../../lib/core/lease/lease.js';
 export type { LockHandle } from '../../lib/core/lease/lock-handle.js';
 export type { RedisLockModuleOptions, RedisLockSettings } from '../../lib/compose/redis-lock-options.js';

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { Rule } from './history-checker.js';
-import type { Lease, LeaseState, LockBackend, LockHandle, RedisLockSettings, Script, WaitQueue } from './library.js';
+import type { Lease, LeaseState, LockBackend, LockHandle, RedisLockSettings, Script } from './library.js';
 
 export type Library = typeof import('./library.js');
 
@@ -151,22 +151,21 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'taken-by-force-and-passed-on': {
     what: 'a process passes on a lock that it has taken away by force, and nobody hears of it',
-    inject(library) {
-      for (const backend of backendsOf(library)) {
-        const { forceRelease, listen } = backend;
-        backend.forceRelease = async function (key) {
-          return (await forceRelease.call(this, key)) && { from: [] };
-        };
-        backend.listen = function (key, listener) {
-          const { onTurn, onListening } = listener;
-          listen.call(this, key, {
-            onTurn: onTurn.bind(listener),
-            onListening: onListening.bind(listener),
-            onTaken: () => {},
-            onWarning: () => {},
-          });
-        };
-      }
+    inject({ RedisBackend, RedisNode }) {
+      const { forceRelease } = RedisBackend.prototype;
+      RedisBackend.prototype.forceRelease = async function (key) {
+        return (await forceRelease.call(this, key)) && { from: [] };
+      };
+      const { listen } = RedisNode.prototype;
+      RedisNode.prototype.listen = function (key, listener) {
+        const { onTurn, onListening } = listener;
+        listen.call(this, key, {
+          onTurn: onTurn.bind(listener),
+          onListening: onListening.bind(listener),
+          onTaken: () => {},
+          onWarning: () => {},
+        });
+      };
     },
     nodes: 1,
     seed: 1,
@@ -270,7 +269,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
 };
 
 /** What each kind of backend inherits. */
-function backendsOf({ SingleNodeBackend, RedlockBackend }: Library): (LockBackend & WaitQueue)[] {
+function backendsOf({ SingleNodeBackend, RedlockBackend }: Library): LockBackend[] {
   return [SingleNodeBackend.prototype, RedlockBackend.prototype];
 }
 

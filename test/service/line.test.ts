@@ -79,13 +79,14 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true, order = AL
       listener = each;
     },
     checkListening: () => void log.push('check listening'),
-    turn: (grant, released, request, done) => {
-      release(grant, {}, released);
-      acquireIn(request, done);
-    },
+  };
+  const turn: LockBackend['turn'] = (grant, released, request, done) => {
+    release(grant, {}, released);
+    acquireIn(request, done);
   };
   const backend = {
-    waitQueue: handsOver ? waitQueue : { ...waitQueue, turn: undefined },
+    waitQueue,
+    turn: handsOver ? turn : undefined,
     attemptTimeoutMs: () => 1_000,
     acquire: acquireIn,
     release,

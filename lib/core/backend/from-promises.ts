@@ -26,7 +26,9 @@ type Optional = 'bounds' | 'probeKey' | 'problems' | 'connect' | 'ping' | 'repor
 
 /** A lock backend that is written with promises. A promise that rejects counts as a store that did not answer. */
 export interface PromiseBackend
-  extends Omit<LockBackend, 'acquire' | 'extend' | 'release' | Optional>, Partial<Pick<LockBackend, Optional>> {
+  extends
+    Omit<LockBackend, 'acquire' | 'extend' | 'release' | 'turn' | Optional>,
+    Partial<Pick<LockBackend, Optional>> {
   /** Its name in errors. */
   readonly name: string;
   acquire(

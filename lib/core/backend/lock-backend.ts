@@ -222,6 +222,16 @@ export interface LockBackend {
 
   /** A capability: waiting calls have places in a queue of the store. Without it they ask again after pauses that grow. */
   readonly waitQueue?: WaitQueue;
+  /**
+   * A capability: gives a lock back and asks for it again in one step, so that the process is never absent from the queue. Like
+   * `release` and `acquire`, and sent with the releases. If the attempt is not wanted any more by then, the lock is only given back.
+   */
+  turn?(
+    grant: Grant,
+    released: (outcome: ReleaseOutcome) => void,
+    request: AcquireRequest,
+    done: (outcome: AcquireOutcome) => void,
+  ): void;
 }
 
 /** A place in the queue of a lock, the same in all attempts of one bid, except for its time. */
@@ -264,16 +274,6 @@ export interface WaitQueue {
   clockErrorMs?(): number | undefined;
   /** Gives up a place, and the lock if that was handed over to it meanwhile. */
   leave(key: string, place: Place): void;
-  /**
-   * A capability: gives a lock back and asks for it again in one step, so that the process is never absent from the queue. Like
-   * `release` and `acquire`, and sent with the releases. If the attempt is not wanted any more by then, the lock is only given back.
-   */
-  turn?(
-    grant: Grant,
-    released: (outcome: ReleaseOutcome) => void,
-    request: AcquireRequest,
-    done: (outcome: AcquireOutcome) => void,
-  ): void;
 }
 
 /** Hears from a wait queue, at any time except within a call of it. */

@@ -181,7 +181,7 @@ export class Line {
       this.#conclude(bid, request, outcome, arrivedAt);
       inFlight.end();
     };
-    if (givenBack) backend.waitQueue!.turn!(givenBack.grant, givenBack.released, request, done);
+    if (givenBack) backend.turn!(givenBack.grant, givenBack.released, request, done);
     else backend.acquire(request, done);
   }
 
@@ -285,7 +285,7 @@ export class Line {
   /** Gives a grant back, and asks for the next call: in one step, where the store can. */
   #handBack(grant: Grant, released: (outcome: ReleaseOutcome) => void = ignore, keepUntil = 0): void {
     const { backend } = this.lines;
-    if (this.#waiters.size > 0 && leftMs(keepUntil) === 0 && backend.waitQueue?.turn) {
+    if (this.#waiters.size > 0 && leftMs(keepUntil) === 0 && backend.turn) {
       this.#ask({ grant, released });
       return;
     }

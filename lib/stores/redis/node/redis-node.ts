@@ -40,6 +40,7 @@ import type {
   Place,
   Releasing,
   WaitListener,
+  WaitQueue,
 } from '../../../core/backend/lock-backend.js';
 import {
   extensionOf,
@@ -98,7 +99,7 @@ interface PendingRelease extends Releasing {
  * The lock operations of one Redis server (or Cluster). None of them rejects, except for a bug. A `done` callback is called
  * once, after the method has returned, and in the order in which the server answered.
  */
-export class RedisNode implements InboxListener {
+export class RedisNode implements WaitQueue, InboxListener {
   readonly #runner: ScriptRunner;
   readonly #settings: NodeSettings;
   readonly #keys: LockKeys;
@@ -146,6 +147,11 @@ export class RedisNode implements InboxListener {
 
   get name(): string {
     return this.connection.name;
+  }
+
+  /** Whether a release hands the lock over to the next in the queue. A node of a Redlock only wakes it. */
+  get handsOver(): boolean {
+    return this.#settings.handsOver;
   }
 
   get isReady(): boolean {
@@ -484,7 +490,7 @@ export class RedisNode implements InboxListener {
   }
 
   /** How wrong it may know the clock of any of its servers, in milliseconds; undefined before one has told the time. */
-  get clockErrorMs(): number | undefined {
+  clockErrorMs(): number | undefined {
     const errors = [...this.#clocks.values()].flatMap(({ errorUs = [] }) => errorUs);
     return errors.length > 0 ? Math.max(...errors) / 1_000 : undefined;
   }

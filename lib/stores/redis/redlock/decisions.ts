@@ -1,5 +1,6 @@
 import type { AcquireOutcome, ExtendOutcome, ReleaseOutcome } from '../../../core/backend/lock-backend.js';
-import type { Fault, NodeExtension, NodeRelease, Vote } from '../node/node-answers.js';
+import type { NodeExtension, NodeRelease, Vote } from '../node/node-answers.js';
+import { agreed, isFault } from '../node/redis.backend.js';
 import type { RedisNode } from '../node/redis-node.js';
 
 /**
@@ -190,15 +191,6 @@ function unavailable(faults: readonly Fault[]): Unavailable {
 function areTooFew(answers: Answers<unknown>, open: number, quorum: number): boolean {
   const given = answers.length - open;
   return given < quorum && given <= answers.length - quorum;
-}
-
-/** The value that at least `quorum` of the nodes gave. */
-export function agreed<T>(values: readonly T[], quorum: number): T | undefined {
-  return values.find((value) => values.filter((other) => other === value).length >= quorum);
-}
-
-export function isFault(answer: { status: string } | undefined): answer is Fault {
-  return answer?.status === 'fault';
 }
 
 function isGranted(vote: Vote | undefined): vote is Granted {

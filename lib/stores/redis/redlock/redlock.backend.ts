@@ -1,4 +1,4 @@
-import { LockUnavailableError, NodeError } from '../../../api/errors.js';
+import { NodeError } from '../../../api/errors.js';
 import {
   LONGEST_TTL_MS,
   type AcquireOutcome,
@@ -7,27 +7,19 @@ import {
   type ExtendOutcome,
   type ExtendRequest,
   type Grant,
-  type Holder,
-  type Holding,
-  type Listed,
-  type ListRequest,
   type LockBackend,
   type Place,
   type ReleaseOutcome,
   type Releasing,
-  type Taken,
   type WaitListener,
   type WaitQueue,
 } from '../../../core/backend/lock-backend.js';
-import type { BackendPing } from '../../../core/backend/report.js';
 import { unreachable } from '../client/advice.js';
-import { probeKey } from '../node/lock-keys.js';
+import { RedisBackend } from '../node/redis.backend.js';
 import { valueText } from '../node/lock-value.js';
-import { noteTtl, type Fault, type NodeExtension, type NodeRelease, type Vote } from '../node/node-answers.js';
+import { noteTtl, type NodeExtension, type NodeRelease, type Vote } from '../node/node-answers.js';
 import {
   acknowledged,
-  agreed,
-  isFault,
   Poll,
   quorumOf,
   tallyAttempt,
@@ -64,19 +56,12 @@ const EXCLUSIVE_ONLY: AcquireOutcome = {
   causes: [new NodeError('redlock', 'locks on a Redlock are exclusive', 'Ask for an exclusive lock.')],
 };
 
-/** What the nodes say of a lock. */
-interface View {
-  holding?: Holding;
-  /** Of the nodes that did not answer, if an owner who has no majority of the answers would have one with them. */
-  undecidedBy?: readonly Fault[];
-}
-
 /**
  * Redlock over independent masters (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/): a lock
  * is held when a majority of the nodes granted it. All nodes are asked at once, each with its own time limit, and the
  * votes are counted as they come in. Fencing tokens follow docs/adr/0025-bounded-fencing.md.
  */
-export class RedlockBackend implements LockBackend, WaitQueue {
+export class RedlockBackend extends RedisBackend implements LockBackend, WaitQueue {
   readonly waitQueue: WaitQueue = this;
   readonly handsOver = false;
   readonly bounds: Bounds;
@@ -91,9 +76,14 @@ export class RedlockBackend implements LockBackend, WaitQueue {
   readonly #adopted = new WeakMap<Grant, RedlockAttempt>();
 
   constructor({ nodes, nodeTimeoutMs, now, proposals, report, longestHoldMs }: RedlockSettings) {
+    const quorum = quorumOf(nodes.length);
+    super(
+      nodes.map(({ node }) => node),
+      quorum,
+    );
     this.bounds = { longestHoldMs: { ms: longestHoldMs, because: AFTER_A_RESTART } };
     this.#nodes = nodes;
-    this.#quorum = quorumOf(nodes.length);
+    this.#quorum = quorum;
     this.#nodeTimeoutMs = nodeTimeoutMs;
     this.#now = now;
     this.#proposals = proposals;
@@ -218,90 +208,9 @@ export class RedlockBackend implements LockBackend, WaitQueue {
     for (const { node } of this.#nodes) node.checkListening(key);
   }
 
-  probeKey(key: string): string {
-    return probeKey(key);
-  }
-
   problems(silence: string): NodeError[] {
     const problems = this.#nodes.map(({ node, abstention }) => node.problem(silence) ?? abstention);
     return problems.filter((problem) => problem !== undefined);
-  }
-
-  /** The holder is the owner that has a majority: minorities of a split vote are no lock, unless silent nodes may add to them. */
-  async inspect(key: string): Promise<Holding | undefined> {
-    const view = await this.#view(key);
-    if (Array.isArray(view)) throw this.#unavailable('inspected', key, view);
-    if (view.undecidedBy) throw this.#unavailable('inspected', key, view.undecidedBy);
-    return view.holding;
-  }
-
-  /**
-   * Searches all nodes. A lock that is held stands on a majority of them, and so on one of any other majority: the search is
-   * complete when that of a majority is. What stands on a minority only, by a split vote or a node that was lost, is left out;
-   * if the nodes that did not answer could make it a majority, the list is not complete.
-   */
-  async list(request: ListRequest): Promise<Listed> {
-    const scans = await Promise.all(this.#nodes.map(({ node }) => node.scan(request)));
-    const done = scans.filter((scan) => scan.status === 'scanned');
-    if (done.length < this.#quorum) {
-      throw LockUnavailableError.ofList(scans.flatMap((scan) => (scan.status === 'failed' ? scan.errors : [])));
-    }
-    const found = [...new Set(done.flatMap(({ keys }) => keys))];
-    const keys = found.slice(0, request.limit);
-    const views = await Promise.all(keys.map((key) => this.#view(key)));
-    const locks: Listed['locks'] = [];
-    let complete = keys.length === found.length && done.filter((scan) => scan.isComplete).length >= this.#quorum;
-    views.forEach((view, at) => {
-      if (Array.isArray(view)) throw LockUnavailableError.ofList(view.map(({ error }) => error));
-      if (view.holding) locks.push({ key: keys[at]!, holding: view.holding });
-      else if (view.undecidedBy) complete = false;
-    });
-    return {
-      locks,
-      complete,
-      scanned: done.reduce((sum, scan) => sum + scan.scanned, 0),
-    };
-  }
-
-  /** @returns the faults, if too many nodes failed */
-  async #view(key: string): Promise<View | Fault[]> {
-    const views = await Promise.all(this.#nodes.map(({ node }) => node.inspect(key)));
-    const faults = views.filter(isFault);
-    if (views.length - faults.length < this.#quorum) return faults;
-    const holdings = views.flatMap((view) => (view.status === 'seen' && view.holding ? [view.holding] : []));
-    const owners = holdings.map(({ holders: [{ owner }] }) => owner);
-    const owner = agreed(owners, this.#quorum);
-    if (owner === undefined) {
-      const mayBeHeld = agreed(owners, this.#quorum - faults.length) !== undefined;
-      return mayBeHeld ? { undecidedBy: faults } : {};
-    }
-    const majority = holdings.map(({ holders: [holder] }) => holder).filter((holder) => holder.owner === owner);
-    const holder: Holder = {
-      owner,
-      // It is held for as long as a majority keeps it.
-      remainingMs: majority.map(({ remainingMs }) => remainingMs).sort((a, b) => b - a)[this.#quorum - 1]!,
-      // A majority knows the token that was issued; a node that granted late may have voted for any other. Where votes came
-      // to agree beside a write-back, the values have the token of that instead, which is larger.
-      fencingToken: agreed(
-        majority.map(({ fencingToken }) => fencingToken),
-        this.#quorum,
-      ),
-      heldForMs: majority.find(({ heldForMs }) => heldForMs !== undefined)?.heldForMs,
-      isKept: majority.filter(({ isKept }) => isKept).length >= this.#quorum || undefined,
-    };
-    return { holding: { holders: [holder], waiting: merged(holdings.map(({ waiting = [] }) => waiting)) } };
-  }
-
-  async forceRelease(key: string, wanted?: string): Promise<Taken | undefined> {
-    const seizures = await Promise.all(this.#nodes.map(({ node }) => node.forceRelease(key, wanted)));
-    const faults = seizures.filter(isFault);
-    if (seizures.length - faults.length < this.#quorum) throw this.#unavailable('released by force', key, faults);
-    const from = seizures.flatMap((seizure) => (seizure.status === 'taken' ? [seizure.from] : []));
-    if (from.length === 0) return undefined;
-    // An owner that has a majority without the nodes that it was taken from still holds it.
-    const keeps = (owner: string) =>
-      this.#nodes.length - from.filter((other) => other === owner).length >= this.#quorum;
-    return { from: [...new Set(from)].filter((owner) => !keeps(owner)) };
   }
 
   async connect(timeoutMs: number): Promise<NodeError[]> {
@@ -315,11 +224,8 @@ export class RedlockBackend implements LockBackend, WaitQueue {
     return [...errors, ...abstentions.filter((error) => error !== undefined)];
   }
 
-  async ping(): Promise<BackendPing> {
-    const answers = await Promise.all(this.#nodes.map((node) => node.ping()));
-    const problems = answers.filter((problem) => problem !== undefined);
-    const nodes = { voting: answers.length - problems.length, of: answers.length };
-    return { available: nodes.voting >= this.#quorum, nodes, problems };
+  protected override pingEach(): Promise<NodeError | undefined>[] {
+    return this.#nodes.map((node) => node.ping());
   }
 
   async close(): Promise<void> {
@@ -379,24 +285,4 @@ export class RedlockBackend implements LockBackend, WaitQueue {
       if (status === 'refused') this.#nodes[at]!.node.leave(key, place);
     });
   }
-
-  #unavailable(operation: string, key: string, faults: readonly Fault[]): LockUnavailableError {
-    return LockUnavailableError.from(
-      operation,
-      key,
-      faults.map((fault) => fault.error),
-    );
-  }
-}
-
-/**
- * The tickets of all queues, each by the foremost of its places: nodes differ in the order of arrival, and a bid has
- * no place on a node that was down, or that voted for it.
- */
-function merged(queues: readonly (readonly string[])[]): string[] | undefined {
-  const places = new Map<string, number>();
-  for (const queue of queues) {
-    queue.forEach((ticket, at) => places.set(ticket, Math.min(at, places.get(ticket) ?? at)));
-  }
-  return places.size > 0 ? [...places].sort(([, a], [, b]) => a - b).map(([ticket]) => ticket) : undefined;
 }

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { LockUnavailableError, NodeError } from '../../../api/errors.js';
+import { NodeError } from '../../../api/errors.js';
 import {
   type AcquireOutcome,
   type AcquireRequest,
@@ -7,21 +7,14 @@ import {
   type ExtendOutcome,
   type ExtendRequest,
   type Grant,
-  type Holding,
-  type Listed,
-  type ListRequest,
   type LockBackend,
-  type Place,
   type ReleaseOutcome,
   type Releasing,
-  type Taken,
-  type WaitListener,
   type WaitQueue,
 } from '../../../core/backend/lock-backend.js';
-import { pingOfOne, type BackendPing } from '../../../core/backend/report.js';
-import { probeKey } from '../node/lock-keys.js';
 import { noteTtl, RedisGrant, type NodeExtension, type NodeRelease, type Vote } from '../node/node-answers.js';
 import { unreachable } from '../client/advice.js';
+import { RedisBackend } from '../node/redis.backend.js';
 import type { RedisNode } from '../node/redis-node.js';
 import type { ReplicaWait } from '../replicas/replica-wait.js';
 
@@ -29,39 +22,34 @@ import type { ReplicaWait } from '../replicas/replica-wait.js';
 const RECONNECT_PAUSE_MS = 5;
 
 /** Locks on one Redis server, one Sentinel-managed master, or one Cluster. */
-export class SingleNodeBackend implements LockBackend, WaitQueue {
-  readonly waitQueue: WaitQueue = this;
-  readonly handsOver = true;
+export class SingleNodeBackend extends RedisBackend implements LockBackend {
   readonly bounds: Bounds;
-  readonly #node: RedisNode;
-  readonly #commandTimeoutMs: number;
-  readonly #now: () => number;
-  /** Undefined: replicas are not waited for. */
-  readonly #replicas?: ReplicaWait;
+  readonly waitQueue: WaitQueue;
 
-  /** @param report checks the server */
+  /**
+   * @param replicas undefined: they are not waited for
+   * @param report checks the server
+   */
   constructor(
-    node: RedisNode,
-    commandTimeoutMs: number,
-    now: () => number,
-    replicas: ReplicaWait | undefined,
+    private readonly node: RedisNode,
+    private readonly commandTimeoutMs: number,
+    private readonly now: () => number,
+    private readonly replicas: ReplicaWait | undefined,
     readonly report: LockBackend['report'],
   ) {
-    this.#node = node;
-    this.#commandTimeoutMs = commandTimeoutMs;
-    this.#now = now;
-    this.#replicas = replicas;
+    super([node], 1);
+    this.waitQueue = node;
     this.bounds = { shortestTtlMs: replicas?.shortestTtl };
   }
 
   /** One time limit to reconnect, and one for the command; then the wait for replicas. */
   attemptTimeoutMs(): number {
-    return 2 * this.#commandTimeoutMs + (this.#replicas?.timeoutMs ?? 0);
+    return 2 * this.commandTimeoutMs + (this.replicas?.timeoutMs ?? 0);
   }
 
   acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void {
     if (request.hold.mode !== 'exclusive') return refuseHold(done);
-    this.#node.acquire(request, (vote, sentAt) => this.#voted(request, vote, sentAt, done));
+    this.node.acquire(request, (vote, sentAt) => this.#voted(request, vote, sentAt, done));
   }
 
   /**
@@ -82,24 +70,24 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
       if (vote.status !== 'fault') {
         released({ status: vote.gaveBack! });
       } else if (vote.mayHaveRun) {
-        this.#node.release(grant, {});
+        this.node.release(grant, {});
         released({ status: 'unavailable', causes: [vote.error] });
       } else {
         this.release(grant, {}, released);
       }
       this.#voted(request, vote, sentAt, done);
     };
-    this.#node.acquire(request, voted, grant.owner);
+    this.node.acquire(request, voted, grant.owner);
   }
 
   #voted(request: AcquireRequest, vote: Vote, sentAt: number, done: (outcome: AcquireOutcome) => void): void {
-    if (vote.status === 'granted' && !this.#replicas) {
+    if (vote.status === 'granted' && !this.replicas) {
       done({ status: 'acquired', grant: this.#granted(request, vote), sentAt });
       return;
     }
     // It must not reject; but if it does, the bid must not be left waiting.
     this.#outcomeOf(vote, request, sentAt).then(done, (bug: unknown) =>
-      done({ status: 'unavailable', causes: [new NodeError(this.#node.name, String(bug))] }),
+      done({ status: 'unavailable', causes: [new NodeError(this.node.name, String(bug))] }),
     );
   }
 
@@ -114,7 +102,7 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
     for (;;) {
       if (vote.status === 'granted') {
         const grant = this.#granted(request, vote);
-        const cause = this.#replicas && (await missing(this.#replicas, { grant, ttlMs: request.ttlMs }));
+        const cause = this.replicas && (await missing(this.replicas, { grant, ttlMs: request.ttlMs }));
         if (!cause) return { status: 'acquired', grant, sentAt };
         this.#undo(request);
         return { status: 'unavailable', causes: [cause] };
@@ -122,26 +110,26 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
       if (vote.status === 'refused') {
         if (undo && !place) this.#undo(request);
         const { owner, remainingMs, isKept, wasPassedOver: placeWasLost, latestToken } = vote;
-        const connection = place && this.#node.connection.client.generation;
+        const connection = place && this.node.connection.client.generation;
         const seen = { owner, remainingMs, isKept, placeWasLost, latestToken, connection };
         const refusal = { status: 'contended', ...seen, queued: place !== undefined } as const;
         return undo ? { ...refusal, isRepeated: true } : refusal;
       }
       undo ||= vote.mayHaveRun;
-      const leftMs = this.#commandTimeoutMs - (this.#now() - startedAt);
+      const leftMs = this.commandTimeoutMs - (this.now() - startedAt);
       const error = vote.disconnected && leftMs > 0 ? await this.#reconnected(leftMs) : vote.error;
       if (error) {
         if (undo) this.#undo(request);
         return { status: 'unavailable', causes: [error] };
       }
       [vote, sentAt] = await new Promise<[Vote, number]>((resolve) =>
-        this.#node.acquire(request, (...answer) => resolve(answer)),
+        this.node.acquire(request, (...answer) => resolve(answer)),
       );
     }
   }
 
   async #reconnected(leftMs: number): Promise<NodeError | undefined> {
-    const { connection } = this.#node;
+    const { connection } = this.node;
     if (!connection.isKnownDown) await delay(Math.min(leftMs, RECONNECT_PAUSE_MS));
     return connection.ready(leftMs);
   }
@@ -149,85 +137,32 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
   extend(request: ExtendRequest, done: (outcome: ExtendOutcome) => void): void {
     noteTtl(request.grant, request.ttlMs);
     const extended = (extension: NodeExtension, sentAt: number) => done(extendOutcome(extension, sentAt));
-    const askedAt = this.#now();
-    if (this.#replicas) void this.#replicas.extend(request).then((extension) => extended(extension, askedAt));
-    else this.#node.extend(request, 'keep', extended);
+    const askedAt = this.now();
+    if (this.replicas) void this.replicas.extend(request).then((extension) => extended(extension, askedAt));
+    else this.node.extend(request, 'keep', extended);
   }
 
   release(grant: Grant, how: Releasing, done: (outcome: ReleaseOutcome) => void): void {
-    this.#node.release(grant, how, (release) => done(releaseOutcome(release)));
-  }
-
-  leave(key: string, place: Place): void {
-    this.#node.leave(key, place);
-  }
-
-  isListening(key: string): boolean {
-    return this.#node.isListening(key);
-  }
-
-  listen(key: string, listener: WaitListener): void {
-    this.#node.listen(key, listener);
-  }
-
-  clockErrorMs(): number | undefined {
-    return this.#node.clockErrorMs;
-  }
-
-  checkListening(key: string): void {
-    this.#node.checkListening(key);
-  }
-
-  probeKey(key: string): string {
-    return probeKey(key);
+    this.node.release(grant, how, (release) => done(releaseOutcome(release)));
   }
 
   problems(silence: string): NodeError[] {
-    return [this.#node.problem(silence) ?? new NodeError(this.#node.name, silence)];
-  }
-
-  async inspect(key: string): Promise<Holding | undefined> {
-    const view = await this.#node.inspect(key);
-    if (view.status === 'fault') throw LockUnavailableError.from('inspected', key, [view.error]);
-    return view.holding;
-  }
-
-  async list(request: ListRequest): Promise<Listed> {
-    const scan = await this.#node.scan(request);
-    if (scan.status === 'failed') throw LockUnavailableError.ofList(scan.errors);
-    const keys = scan.keys.slice(0, request.limit);
-    const views = await Promise.all(keys.map((key) => this.#node.inspect(key)));
-    const locks: Listed['locks'] = [];
-    views.forEach((view, at) => {
-      if (view.status === 'fault') throw LockUnavailableError.ofList([view.error]);
-      if (view.holding) locks.push({ key: keys[at]!, holding: view.holding });
-    });
-    return { locks, complete: scan.isComplete && keys.length === scan.keys.length, scanned: scan.scanned };
-  }
-
-  async forceRelease(key: string, from?: string): Promise<Taken | undefined> {
-    const seizure = await this.#node.forceRelease(key, from);
-    if (seizure.status === 'fault') throw LockUnavailableError.from('released by force', key, [seizure.error]);
-    return seizure.status === 'taken' ? { from: [seizure.from] } : undefined;
+    return [this.node.problem(silence) ?? new NodeError(this.node.name, silence)];
   }
 
   async connect(timeoutMs: number): Promise<NodeError[]> {
-    const error = await this.#node.connection.ready(timeoutMs, 'start');
+    const error = await this.node.connection.ready(timeoutMs, 'start');
     if (error) throw unreachable([error], timeoutMs);
     return [];
   }
 
-  async ping(): Promise<BackendPing> {
-    return pingOfOne(await this.#node.ping());
-  }
-
   async close(): Promise<void> {
-    await this.#node.close();
-    this.#replicas?.close();
+    await this.node.close();
+    this.replicas?.close();
   }
 
   #granted(request: AcquireRequest, { fencingToken, lastToken, boundUs }: Extract<Vote, { status: 'granted' }>): Grant {
-    const nobodyBefore = boundUs === undefined ? undefined : this.#node.timeAt(request.key, boundUs);
+    const nobodyBefore = boundUs === undefined ? undefined : this.node.timeAt(request.key, boundUs);
     return new RedisGrant(request, fencingToken, lastToken ?? fencingToken, nobodyBefore);
   }
 
@@ -236,8 +171,8 @@ export class SingleNodeBackend implements LockBackend, WaitQueue {
    * not answered may run when the server goes on.
    */
   #undo(request: AcquireRequest): void {
-    if (request.place) this.#node.leave(request.key, request.place);
-    else this.#node.release(request, {}, undefined, Infinity);
+    if (request.place) this.node.leave(request.key, request.place);
+    else this.node.release(request, {}, undefined, Infinity);
   }
 }
 

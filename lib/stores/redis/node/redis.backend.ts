@@ -1,0 +1,143 @@
+import { LockUnavailableError, type NodeError } from '../../../api/errors.js';
+import type { Holder, Holding, Listed, ListRequest, Taken } from '../../../core/backend/lock-backend.js';
+import type { BackendPing } from '../../../core/backend/report.js';
+import { probeKey } from './lock-keys.js';
+import type { Fault } from './node-answers.js';
+import type { RedisNode } from './redis-node.js';
+
+/** What the nodes say of a lock. */
+interface View {
+  holding?: Holding;
+  /** Of the nodes that did not answer, if an owner who has no majority of the answers would have one with them. */
+  undecidedBy?: readonly Fault[];
+}
+
+/** What operators ask of locks that stand on a majority of servers. One server is a majority of itself. */
+export abstract class RedisBackend {
+  protected constructor(
+    protected readonly servers: readonly RedisNode[],
+    private readonly majority: number,
+  ) {}
+
+  probeKey(key: string): string {
+    return probeKey(key);
+  }
+
+  /** The holder is the owner that has a majority: minorities of a split vote are no lock, unless silent nodes may add to them. */
+  async inspect(key: string): Promise<Holding | undefined> {
+    const view = await this.#view(key);
+    if (Array.isArray(view)) throw this.#unavailable('inspected', key, view);
+    if (view.undecidedBy) throw this.#unavailable('inspected', key, view.undecidedBy);
+    return view.holding;
+  }
+
+  /**
+   * Searches all nodes. A lock that is held stands on a majority of them, and so on one of any other majority: the search is
+   * complete when that of a majority is. What stands on a minority only, by a split vote or a node that was lost, is left out;
+   * if the nodes that did not answer could make it a majority, the list is not complete.
+   */
+  async list(request: ListRequest): Promise<Listed> {
+    const scans = await Promise.all(this.servers.map((server) => server.scan(request)));
+    const done = scans.filter((scan) => scan.status === 'scanned');
+    if (done.length < this.majority) {
+      throw LockUnavailableError.ofList(scans.flatMap((scan) => (scan.status === 'failed' ? scan.errors : [])));
+    }
+    const found = [...new Set(done.flatMap(({ keys }) => keys))];
+    const keys = found.slice(0, request.limit);
+    const views = await Promise.all(keys.map((key) => this.#view(key)));
+    const locks: Listed['locks'] = [];
+    let complete = keys.length === found.length && done.filter((scan) => scan.isComplete).length >= this.majority;
+    views.forEach((view, at) => {
+      if (Array.isArray(view)) throw LockUnavailableError.ofList(view.map(({ error }) => error));
+      if (view.holding) locks.push({ key: keys[at]!, holding: view.holding });
+      else if (view.undecidedBy) complete = false;
+    });
+    return {
+      locks,
+      complete,
+      scanned: done.reduce((sum, scan) => sum + scan.scanned, 0),
+    };
+  }
+
+  /** @returns the faults, if too many nodes failed */
+  async #view(key: string): Promise<View | Fault[]> {
+    const views = await Promise.all(this.servers.map((server) => server.inspect(key)));
+    const faults = views.filter(isFault);
+    if (views.length - faults.length < this.majority) return faults;
+    const holdings = views.flatMap((view) => (view.status === 'seen' && view.holding ? [view.holding] : []));
+    const owners = holdings.map(({ holders: [{ owner }] }) => owner);
+    const owner = agreed(owners, this.majority);
+    if (owner === undefined) {
+      const mayBeHeld = agreed(owners, this.majority - faults.length) !== undefined;
+      return mayBeHeld ? { undecidedBy: faults } : {};
+    }
+    const majority = holdings.map(({ holders: [holder] }) => holder).filter((holder) => holder.owner === owner);
+    const holder: Holder = {
+      owner,
+      // It is held for as long as a majority keeps it.
+      remainingMs: majority.map(({ remainingMs }) => remainingMs).sort((a, b) => b - a)[this.majority - 1]!,
+      // A majority knows the token that was issued; a node that granted late may have voted for any other. Where votes came
+      // to agree beside a write-back, the values have the token of that instead, which is larger.
+      fencingToken: agreed(
+        majority.map(({ fencingToken }) => fencingToken),
+        this.majority,
+      ),
+      heldForMs: majority.find(({ heldForMs }) => heldForMs !== undefined)?.heldForMs,
+      isKept: majority.filter(({ isKept }) => isKept).length >= this.majority || undefined,
+    };
+    return { holding: { holders: [holder], waiting: merged(holdings.map(({ waiting = [] }) => waiting)) } };
+  }
+
+  async forceRelease(key: string, wanted?: string): Promise<Taken | undefined> {
+    const seizures = await Promise.all(this.servers.map((server) => server.forceRelease(key, wanted)));
+    const faults = seizures.filter(isFault);
+    if (seizures.length - faults.length < this.majority) throw this.#unavailable('released by force', key, faults);
+    const from = seizures.flatMap((seizure) => (seizure.status === 'taken' ? [seizure.from] : []));
+    if (from.length === 0) return undefined;
+    // An owner that has a majority without the nodes that it was taken from still holds it.
+    const keeps = (owner: string) =>
+      this.servers.length - from.filter((other) => other === owner).length >= this.majority;
+    return { from: [...new Set(from)].filter((owner) => !keeps(owner)) };
+  }
+
+  async ping(): Promise<BackendPing> {
+    const answers = await Promise.all(this.pingEach());
+    const problems = answers.filter((problem) => problem !== undefined);
+    const nodes = { voting: answers.length - problems.length, of: answers.length };
+    return { available: nodes.voting >= this.majority, nodes, problems };
+  }
+
+  /** Asks each server once. @returns the problems of those that cannot be asked for locks */
+  protected pingEach(): Promise<NodeError | undefined>[] {
+    return this.servers.map((server) => server.ping());
+  }
+
+  #unavailable(operation: string, key: string, faults: readonly Fault[]): LockUnavailableError {
+    return LockUnavailableError.from(
+      operation,
+      key,
+      faults.map((fault) => fault.error),
+    );
+  }
+}
+
+/** The value that at least `quorum` of the nodes gave. */
+export function agreed<T>(values: readonly T[], quorum: number): T | undefined {
+  return values.find((value) => values.filter((other) => other === value).length >= quorum);
+}
+
+export function isFault(answer: { status: string } | undefined): answer is Fault {
+  return answer?.status === 'fault';
+}
+
+/**
+ * The tickets of all queues, each by the foremost of its places: nodes differ in the order of arrival, and a bid has
+ * no place on a node that was down, or that voted for it.
+ */
+function merged(queues: readonly (readonly string[])[]): string[] | undefined {
+  const places = new Map<string, number>();
+  for (const queue of queues) {
+    queue.forEach((ticket, at) => places.set(ticket, Math.min(at, places.get(ticket) ?? at)));
+  }
+  return places.size > 0 ? [...places].sort(([, a], [, b]) => a - b).map(([ticket]) => ticket) : undefined;
+}
