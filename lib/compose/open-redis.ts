@@ -5,7 +5,7 @@ import { processName } from './process-name.js';
 import { resolveOptions, type RedisLockSettings, type ResolvedOptions } from './redis-lock-options.js';
 import type { LockBackend } from '../core/backend/lock-backend.js';
 import { monotonic } from '../core/time/clock.js';
-import { Doctor } from '../stores/redis/doctor/doctor.js';
+import { reportOn } from '../stores/redis/doctor/doctor.js';
 import { NodeProbe } from '../stores/redis/doctor/probe.js';
 import { RedisConnection } from '../stores/redis/client/redis-connection.js';
 import { RedisNode, type NodeSettings } from '../stores/redis/node/redis-node.js';
@@ -111,8 +111,7 @@ async function openNodes(
   }
   const nodes = connections.map((connection) => new RedisNode(connection, settings));
   const probes = connections.map((connection) => new NodeProbe(connection, settings));
-  const doctor = new Doctor(kind, probes);
-  return { nodes, settings, report: (timeoutMs) => doctor.report(timeoutMs) };
+  return { nodes, settings, report: (timeoutMs) => reportOn(kind, probes, timeoutMs) };
 }
 
 /** Why these servers cannot be used, or not together. */

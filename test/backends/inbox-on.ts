@@ -11,15 +11,10 @@ export function inboxOn<Client extends Redis | Cluster>(source: Client) {
   const heard: string[] = [];
   const changes: boolean[] = [];
   const forbidden: string[] = [];
-  const inbox: PlainInbox = new PlainInbox({
-    client: port,
-    clientName: 'inbox',
-    channel: 'inbox:me',
-    listener: {
-      onMessage: (text) => heard.push(text),
-      onListening: () => changes.push(inbox.isOpen()),
-      onRefused: (command) => forbidden.push(command),
-    },
+  const inbox: PlainInbox = new PlainInbox('inbox:me', port, 'inbox', {
+    onMessage: (text) => heard.push(text),
+    onListening: () => changes.push(inbox.isOpen()),
+    onRefused: (command) => forbidden.push(command),
   });
   onTestFinished(() => {
     inbox.close();

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
-import { tokenText } from '../../lib/stores/redis/node/lock-value.js';
+import { tokenText } from '../../lib/stores/redis/node/lock-keys.js';
 import { until } from '../support/until.js';
 import { claimOn, connected, extendOn, freshKey, granted, releaseOn } from '../support/claims.js';
 import { RedlockNodes } from '../support/redlock-nodes.js';

@@ -3,7 +3,7 @@ import { openBackend } from '../../lib/compose/open-locks.js';
 import { processName } from '../../lib/compose/process-name.js';
 import { resolveOptions } from '../../lib/compose/redis-lock-options.js';
 import type { AcquireOutcome, LockBackend } from '../../lib/core/backend/lock-backend.js';
-import { tokenText } from '../../lib/stores/redis/node/lock-value.js';
+import { tokenText } from '../../lib/stores/redis/node/lock-keys.js';
 import { RAISE_FENCE } from '../../lib/stores/redis/scripts/lua.js';
 import { clientOf } from '../support/stage.js';
 import { shardOf } from '../support/stored.js';

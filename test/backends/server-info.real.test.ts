@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { infoFields, settingOf } from '../../lib/stores/redis/client/server-info.js';
+import { infoFields, settingOf } from '../../lib/stores/redis/client/server-identity.js';
 import { RedisServer } from '../support/redis-server.js';
 
 describe('what a server says of itself', () => {

@@ -57,17 +57,12 @@ function setUp() {
     routeOf: (key: string) => [clusterSlot(key), cluster.master],
     masters: () => masters,
   } as unknown as RedisClient;
-  const inbox = new ShardedInbox({
-    client,
-    clientName: 'inbox',
-    keys: KEYS,
-    processName: 'me',
-    listener: {
-      onMessage: (text) => heard.push(text),
-      onListening: (key) => heard.push(key === undefined ? 'change' : `listens for ${key}`),
-      onRefused: () => heard.push('refused'),
-    },
-  });
+  const listener = {
+    onMessage: (text: string) => heard.push(text),
+    onListening: (key?: string) => heard.push(key === undefined ? 'change' : `listens for ${key}`),
+    onRefused: () => heard.push('refused'),
+  };
+  const inbox = new ShardedInbox(KEYS.inbox('me'), client, 'inbox', listener, KEYS);
   const opened = (at = -1) => {
     connections.at(at)!.opened();
     return settled();

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Finding } from '../../lib/api/diagnosis.js';
-import { Doctor } from '../../lib/stores/redis/doctor/doctor.js';
+import { reportOn } from '../../lib/stores/redis/doctor/doctor.js';
 import type { ExaminedNode, RedisKind } from '../../lib/stores/redis/doctor/diagnosis.js';
 
 /** What a check found on a server that is as it should be, but for what is said otherwise. */
@@ -23,7 +23,7 @@ function node(name: string, otherwise: Partial<ExaminedNode> = {}): ExaminedNode
 }
 
 async function findings(backend: RedisKind, ...nodes: ExaminedNode[]): Promise<Finding[]> {
-  return (await new Doctor(backend, [{ run: async () => nodes }]).report(1_000)).findings;
+  return (await reportOn(backend, [{ run: async () => nodes }], 1_000)).findings;
 }
 
 const codes = (found: readonly Finding[]) => found.map(({ severity, code }) => `${severity} ${code}`);

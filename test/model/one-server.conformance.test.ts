@@ -1,7 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { LockKeys } from '../../lib/stores/redis/node/lock-keys.js';
-import { ownerPart, tokenText } from '../../lib/stores/redis/node/lock-value.js';
+import { LockKeys, ownerPart, tokenText } from '../../lib/stores/redis/node/lock-keys.js';
 import { HEARD, queueEntry, UNHEARD } from '../../lib/stores/redis/scripts/hand-off.js';
 import * as lua from '../../lib/stores/redis/scripts/lua.js';
 import type { Script } from '../../lib/stores/redis/scripts/script.js';

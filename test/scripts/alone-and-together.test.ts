@@ -15,7 +15,7 @@ import {
   WITHDRAW,
 } from '../../lib/stores/redis/scripts/lua.js';
 import * as LUA from '../../lib/stores/redis/scripts/lua.js';
-import { ownerPart, tokenText } from '../../lib/stores/redis/node/lock-value.js';
+import { ownerPart, tokenText } from '../../lib/stores/redis/node/lock-keys.js';
 import { ScriptRunner, type Reply } from '../../lib/stores/redis/scripts/script-runner.js';
 import { GRANT_TTL_MS, HEARD, queueEntry, readMessage, UNHEARD } from '../../lib/stores/redis/scripts/hand-off.js';
 import type { Script } from '../../lib/stores/redis/scripts/script.js';

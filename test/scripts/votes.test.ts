@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { RAISE_FENCE, VOTE, VOTE_OR_QUEUE } from '../../lib/stores/redis/scripts/lua.js';
 import { LIMIT_US } from '../../lib/stores/redis/node/node-answers.js';
 import { queueEntry } from '../../lib/stores/redis/scripts/hand-off.js';
-import { tokenText } from '../../lib/stores/redis/node/lock-value.js';
+import { tokenText } from '../../lib/stores/redis/node/lock-keys.js';
 import { ScriptRunner, type Reply } from '../../lib/stores/redis/scripts/script-runner.js';
 import { portOf } from '../support/port-of.js';
 import { RedisServer } from '../support/redis-server.js';

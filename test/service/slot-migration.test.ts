@@ -1,7 +1,7 @@
 import { Cluster } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { clusterSlot, tagOfSlot } from '../../lib/stores/redis/client/cluster-slot.js';
-import { tokenText } from '../../lib/stores/redis/node/lock-value.js';
+import { tokenText } from '../../lib/stores/redis/node/lock-keys.js';
 import { openLocks } from '../support/open-locks.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import type { RedisServer } from '../support/redis-server.js';

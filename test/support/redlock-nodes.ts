@@ -1,5 +1,5 @@
 import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
-import { tokenText } from '../../lib/stores/redis/node/lock-value.js';
+import { tokenText } from '../../lib/stores/redis/node/lock-keys.js';
 import { letVote } from './let-vote.js';
 import { RedisServer } from './redis-server.js';
 import { ownerOn, shardOf } from './stored.js';

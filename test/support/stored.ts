@@ -1,5 +1,4 @@
-import { LockKeys } from '../../lib/stores/redis/node/lock-keys.js';
-import { readValue } from '../../lib/stores/redis/node/lock-value.js';
+import { LockKeys, readValue } from '../../lib/stores/redis/node/lock-keys.js';
 import type { RedisServer } from './redis-server.js';
 import { until } from './until.js';
 

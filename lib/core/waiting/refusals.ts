@@ -1,5 +1,4 @@
-import { keptUntil } from '../backend/kept-until.js';
-import type { LockBackend } from '../backend/lock-backend.js';
+import { keptUntil, type LockBackend } from '../backend/lock-backend.js';
 import { LockContendedError, LockUnavailableError, NodeError } from '../../api/errors.js';
 import type { Lease } from '../lease/lease.js';
 import { parseOwner } from '../../api/holder.js';

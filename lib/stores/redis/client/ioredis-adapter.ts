@@ -5,7 +5,7 @@ import { checkMade, isClient } from './check-source.js';
 import { clusterSlot, SLOTS } from './cluster-slot.js';
 import { credentialsOf } from './credentials.js';
 import { faultOf, isReplyError, loadIoredis, problemOfIoredis } from './ioredis.js';
-import { needsLogin, refusesCredentials, refusesDatabase } from './refusals.js';
+import { needsLogin, refusesCredentials, refusesDatabase } from './problem-of.js';
 import {
   SUBSCRIBE_LIMIT_MS,
   type Answer,

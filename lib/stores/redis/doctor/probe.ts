@@ -1,15 +1,13 @@
 import { performance } from 'node:perf_hooks';
 import type { ExaminedNode } from './diagnosis.js';
-import type { Examiner } from './doctor.js';
 import { countersOf, LockKeys } from '../node/lock-keys.js';
 import { findOddCounters } from './counters.js';
 import { commandRights, purposeOf, type Right } from './rights.js';
 import { inTime } from '../../../core/time/time-limit.js';
-import { problemOf } from '../client/problem-of.js';
 import type { Answer, RedisClient } from '../client/redis-client.js';
 import type { RedisConnection } from '../client/redis-connection.js';
-import { refusesDatabase } from '../client/refusals.js';
-import { settingOf } from '../client/server-info.js';
+import { problemOf, refusesDatabase } from '../client/problem-of.js';
+import { settingOf } from '../client/server-identity.js';
 import { readInfo } from './read-info.js';
 
 /** The use of a node, and the names of its keys and channels. */
@@ -40,7 +38,7 @@ const WITHOUT_SETTINGS = 'snapshots and appendfsync';
  * Checks a Redis server, or each master of a Cluster, and changes nothing there: rights are tried out by commands on a
  * key that does not exist. (ACL DRYRUN needs Redis 7, and a right that reveals all users.)
  */
-export class NodeProbe implements Examiner {
+export class NodeProbe {
   /** Checks in flight: a server that hangs gets no second one. */
   readonly #open = new WeakMap<RedisClient, Promise<ExaminedNode>>();
 

@@ -1,4 +1,4 @@
-import { infoFields } from '../client/server-info.js';
+import { infoFields } from '../client/server-identity.js';
 import type { ExaminedNode, ServerName } from './diagnosis.js';
 
 type Fields = ReadonlyMap<string, string>;

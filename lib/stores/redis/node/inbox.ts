@@ -16,14 +16,6 @@ export interface InboxListener {
   onRefused(command: Listening, refusal: string): void;
 }
 
-export interface InboxOptions {
-  client: RedisClient;
-  /** The name of its connection in `CLIENT LIST`. */
-  clientName: string;
-  channel: string;
-  listener: InboxListener;
-}
-
 /** How long after a message the subscription is trusted, in milliseconds. */
 export const HEARD_LATELY_MS = 500;
 /** How long a published message may take to arrive, in milliseconds. */
@@ -84,10 +76,6 @@ export interface Inbox {
 
 /** The channel on which this process hears, for all its keys, that its turn has come. */
 export class PlainInbox implements Inbox {
-  readonly channel: string;
-  readonly #client: RedisClient;
-  readonly #clientName: string;
-  readonly #listener: InboxListener;
   #subscription?: Subscription;
   #isOpen = false;
   readonly #echo = new EchoCheck();
@@ -95,12 +83,13 @@ export class PlainInbox implements Inbox {
   /** When listening was last refused, unless it was allowed since. */
   #refusedAt?: number;
 
-  constructor({ client, clientName, channel, listener }: InboxOptions) {
-    this.channel = channel;
-    this.#client = client;
-    this.#clientName = clientName;
-    this.#listener = listener;
-  }
+  /** @param clientName the name of its connection in `CLIENT LIST` */
+  constructor(
+    readonly channel: string,
+    private readonly client: RedisClient,
+    private readonly clientName: string,
+    private readonly listener: InboxListener,
+  ) {}
 
   isOpen(): boolean {
     return this.#isOpen;
@@ -108,16 +97,16 @@ export class PlainInbox implements Inbox {
 
   /** In a Cluster it may listen at another node than the one that counts the listeners. */
   signOf(): Sign {
-    return this.#isOpen && !this.#client.isCluster ? HEARD : UNHEARD;
+    return this.#isOpen && !this.client.isCluster ? HEARD : UNHEARD;
   }
 
   /** Subscribes, and again after each break of the connection. */
   open(): void {
     if (this.#refusedAt !== undefined && performance.now() - this.#refusedAt < TRY_AGAIN_MS) return;
-    this.#subscription ??= this.#client.subscribe(this.channel, this.#clientName, {
+    this.#subscription ??= this.client.subscribe(this.channel, this.clientName, {
       message: (text) => {
         this.heardAt = performance.now();
-        if (text !== ECHO) this.#listener.onMessage(text);
+        if (text !== ECHO) this.listener.onMessage(text);
       },
       opened: () => {
         if (this.#refusedAt === undefined) this.#change(true);
@@ -153,8 +142,8 @@ export class PlainInbox implements Inbox {
 
   /** In a Cluster PUBLISH counts the listeners of one node only. */
   async #publishEcho(): Promise<number> {
-    const listeners = await this.#client.call('publish', this.channel, ECHO);
-    return this.#client.isCluster ? Infinity : Number(listeners);
+    const listeners = await this.client.call('publish', this.channel, ECHO);
+    return this.client.isCluster ? Infinity : Number(listeners);
   }
 
   /** Messages count as heard again only if they may be published, too. Never rejects. */
@@ -180,7 +169,7 @@ export class PlainInbox implements Inbox {
     this.#refusedAt = performance.now();
     this.#drop();
     this.#change(false);
-    if (isNew) this.#listener.onRefused(command, refusal);
+    if (isNew) this.listener.onRefused(command, refusal);
   }
 
   #renew(): void {
@@ -197,6 +186,6 @@ export class PlainInbox implements Inbox {
   #change(isOpen: boolean): void {
     if (this.#isOpen === isOpen) return;
     this.#isOpen = isOpen;
-    this.#listener.onListening();
+    this.listener.onListening();
   }
 }

@@ -9,7 +9,7 @@ import {
 import { driftMs } from '../../../core/time/clock.js';
 import { GRANT_TTL_MS, type ToldGrant } from '../scripts/hand-off.js';
 import type { Reply } from '../scripts/script-runner.js';
-import { readValue } from './lock-value.js';
+import { readValue } from './lock-keys.js';
 
 /** The first word in the reply of a Redlock node that has lost its data since it was admitted to vote. */
 export const WIPED = 'wiped';
@@ -244,4 +244,13 @@ type ReplyPart = number | string | undefined;
 /** Reads the answer of PTTL. A key without a ttl, which another program must have written, never ends. */
 function remainingMs(pttl: ReplyPart): number {
   return Number(pttl) < 0 ? Infinity : Number(pttl);
+}
+
+/** The value that at least `quorum` of the nodes gave. */
+export function agreed<T>(values: readonly T[], quorum: number): T | undefined {
+  return values.find((value) => values.filter((other) => other === value).length >= quorum);
+}
+
+export function isFault(answer: { status: string } | undefined): answer is Fault {
+  return answer?.status === 'fault';
 }

@@ -29,8 +29,7 @@ import { PING_KEY } from '../../../core/backend/report.js';
 import { PlainInbox, type Inbox, type InboxListener, type Listening } from './inbox.js';
 import { ShardedInbox } from './sharded-inbox.js';
 import { KeyScan, type NodeScan } from './key-scan.js';
-import { countersOf, LockKeys } from './lock-keys.js';
-import { ownerPart, tokenText } from './lock-value.js';
+import { countersOf, LockKeys, ownerPart, tokenText } from './lock-keys.js';
 import type {
   AcquireRequest,
   ExtendRequest,
@@ -461,18 +460,12 @@ export class RedisNode implements WaitQueue, InboxListener {
 
   #plainInbox(): PlainInbox {
     const { client, clientName } = this.connection;
-    return new PlainInbox({
-      client,
-      clientName,
-      channel: this.#keys.inbox(this.#settings.processName),
-      listener: this,
-    });
+    return new PlainInbox(this.#keys.inbox(this.#settings.processName), client, clientName, this);
   }
 
   #shardedInbox(): ShardedInbox {
     const { client, clientName } = this.connection;
-    const { processName } = this.#settings;
-    return new ShardedInbox({ client, clientName, keys: this.#keys, processName, listener: this });
+    return new ShardedInbox(this.#keys.inbox(this.#settings.processName), client, clientName, this, this.#keys);
   }
 
   #keysToHandOver(key: string): string[] {

@@ -2,7 +2,7 @@ import { LockUnavailableError, type NodeError } from '../../../api/errors.js';
 import type { Holder, Holding, Listed, ListRequest, Taken } from '../../../core/backend/lock-backend.js';
 import type { BackendPing } from '../../../core/backend/report.js';
 import { probeKey } from './lock-keys.js';
-import type { Fault } from './node-answers.js';
+import { agreed, isFault, type Fault } from './node-answers.js';
 import type { RedisNode } from './redis-node.js';
 
 /** What the nodes say of a lock. */
@@ -119,15 +119,6 @@ export abstract class RedisBackend {
       faults.map((fault) => fault.error),
     );
   }
-}
-
-/** The value that at least `quorum` of the nodes gave. */
-export function agreed<T>(values: readonly T[], quorum: number): T | undefined {
-  return values.find((value) => values.filter((other) => other === value).length >= quorum);
-}
-
-export function isFault(answer: { status: string } | undefined): answer is Fault {
-  return answer?.status === 'fault';
 }
 
 /**

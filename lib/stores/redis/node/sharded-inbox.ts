@@ -12,16 +12,6 @@ import { ECHO, EchoCheck, type Inbox, type InboxListener } from './inbox.js';
 import { DEAF, HEARD, type Sign } from '../scripts/hand-off.js';
 import type { LockKeys } from './lock-keys.js';
 
-export interface ShardedInboxOptions {
-  /** A Cluster. */
-  client: RedisClient;
-  /** The name of its connections in `CLIENT LIST`. */
-  clientName: string;
-  keys: LockKeys;
-  processName: string;
-  listener: InboxListener;
-}
-
 /** The channel of this process for the locks of one slot. */
 interface Channel {
   readonly name: string;
@@ -59,24 +49,24 @@ const TRANSIENT = /^(MOVED|ASK|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|LOADING|BUSY|READ
  * opened anew, wherever the slot is by then.
  */
 export class ShardedInbox implements Inbox {
-  readonly channel: string;
-  readonly #client: RedisClient;
-  readonly #clientName: string;
-  readonly #keys: LockKeys;
-  readonly #listener: InboxListener;
   /** The connections, by the name of the master. */
   readonly #shards = new Map<string, Shard>();
   /** When a connection to each master was last begun. */
   readonly #connectedAt = new Map<string, number>();
   #sweeping?: NodeJS.Timeout;
 
-  constructor({ client, clientName, keys, processName, listener }: ShardedInboxOptions) {
-    this.#client = client;
-    this.#clientName = clientName;
-    this.#keys = keys;
-    this.#listener = listener;
-    this.channel = keys.inbox(processName);
-  }
+  /**
+   * @param channel what the names of its channels begin with
+   * @param client a Cluster
+   * @param clientName the name of its connections in `CLIENT LIST`
+   */
+  constructor(
+    readonly channel: string,
+    private readonly client: RedisClient,
+    private readonly clientName: string,
+    private readonly listener: InboxListener,
+    private readonly keys: LockKeys,
+  ) {}
 
   isOpen(key: string): boolean {
     return this.#find(key)?.isOpen ?? false;
@@ -132,11 +122,11 @@ export class ShardedInbox implements Inbox {
     this.#connectedAt.set(master, now);
     const shard: Shard = { master, channels: new Map(), isReady: false, echo: new EchoCheck() };
     this.#shards.set(master, shard);
-    shard.subscription = client.subscribeSharded(this.#clientName, {
+    shard.subscription = client.subscribeSharded(this.clientName, {
       message: (text, name) => {
         const channel = shard.channels.get(clusterSlot(name));
         if (channel) channel.heardAt = performance.now();
-        if (text !== ECHO) this.#listener.onMessage(text);
+        if (text !== ECHO) this.listener.onMessage(text);
       },
       opened: () => {
         shard.isReady = true;
@@ -166,7 +156,7 @@ export class ShardedInbox implements Inbox {
     if (shard.channels.get(slot) !== channel || !this.#has(shard)) return;
     const keys = [...channel.keys];
     channel.keys.clear();
-    for (const key of keys) this.#listener.onListening(key);
+    for (const key of keys) this.listener.onListening(key);
   }
 
   #check(shard: Shard, slot: number): void {
@@ -189,7 +179,7 @@ export class ShardedInbox implements Inbox {
   /** The Cluster has no sharded publish/subscribe, or its user not the rights to it: then this inbox is of no use. */
   #noteRefusal(error: unknown): void {
     if (!(error instanceof CommandFault) || error.kind !== 'refused' || TRANSIENT.test(error.message)) return;
-    if (this.#shards.size > 0) this.#listener.onRefused('subscribe', error.message); // once: its listener closes it
+    if (this.#shards.size > 0) this.listener.onRefused('subscribe', error.message); // once: its listener closes it
   }
 
   /** Forgets a connection that is of no use. All that wait ask again, and have their channels opened where they are now. */
@@ -197,7 +187,7 @@ export class ShardedInbox implements Inbox {
     if (!this.#has(shard)) return;
     this.#shards.delete(shard.master);
     shard.subscription?.close();
-    if ([...shard.channels.values()].some(({ isOpen }) => isOpen)) this.#listener.onListening();
+    if ([...shard.channels.values()].some(({ isOpen }) => isOpen)) this.listener.onListening();
   }
 
   /** Leaves the channels that are not used any more, and the masters where there are none. */
@@ -228,15 +218,15 @@ export class ShardedInbox implements Inbox {
 
   /** The slot of a lock, and the master that has it, as far as that is known. */
   #routeOf(key: string): { slot: number; master: string } {
-    const [slot, master = ''] = this.#client.routeOf(this.#keys.lock(key));
+    const [slot, master = ''] = this.client.routeOf(this.keys.lock(key));
     return { slot: Number(slot), master: String(master) };
   }
 
   #clientOf(master: string): RedisClient | undefined {
-    return this.#client.masters().find(({ name }) => name === master);
+    return this.client.masters().find(({ name }) => name === master);
   }
 
   #nameOf(slot: number): string {
-    return this.#keys.channelOf(slot, this.channel);
+    return this.keys.channelOf(slot, this.channel);
   }
 }

@@ -46,12 +46,6 @@ interface KnownServer extends ServerIdentity {
  * restart of the Redlock description, done by the clients. See docs/adr/0014-restart-guard.md.
  */
 export class AdmissionCheck {
-  readonly #node: RedisNode;
-  readonly #at: number;
-  readonly #longest: LongestTtl;
-  readonly #timeoutMs: number;
-  readonly #now: () => number;
-  readonly #proposals: Proposals;
   #others: readonly AdmissionCheck[] = [];
   #server?: KnownServer;
   /** Why the last check failed. */
@@ -63,14 +57,7 @@ export class AdmissionCheck {
   /** The question for the identity of a server that has not answered yet. */
   #identifying?: { generation: unknown; identity: Promise<ServerIdentity> };
 
-  constructor({ node, at, longest, timeoutMs, now, proposals }: AdmissionSettings) {
-    this.#node = node;
-    this.#at = at;
-    this.#longest = longest;
-    this.#timeoutMs = timeoutMs;
-    this.#now = now;
-    this.#proposals = proposals;
-  }
+  constructor(private readonly settings: AdmissionSettings) {}
 
   /** Makes the checks of the other nodes known to this one. @param checks the checks of all nodes */
   join(checks: readonly AdmissionCheck[]): void {
@@ -86,12 +73,12 @@ export class AdmissionCheck {
   vote(): Admission | NodeError {
     const server = this.#current;
     if (!server) {
-      const { connection } = this.#node;
+      const { connection } = this.settings.node;
       if (!connection.isReady) return connection.problem;
       void this.checked();
       return (
         this.#problem ??
-        new NodeError(this.#node.name, 'it has not been checked for a restart yet', 'Try again in a moment.')
+        new NodeError(this.settings.node.name, 'it has not been checked for a restart yet', 'Try again in a moment.')
       );
     }
     if (server.admission) return server.admission;
@@ -108,7 +95,7 @@ export class AdmissionCheck {
 
   /** Announces a ttl to the node: at once, or in the check for a restart, which it needs before it votes. */
   async announce(ttlMs: number): Promise<Fault | undefined> {
-    this.#longest.ms = Math.max(this.#longest.ms, ttlMs);
+    this.settings.longest.ms = Math.max(this.settings.longest.ms, ttlMs);
     return this.#current && this.#refresh(this.#current);
   }
 
@@ -120,7 +107,7 @@ export class AdmissionCheck {
 
   /** Checks the node for a restart, unless that was done on this connection. Never rejects. */
   checked(): Promise<void> {
-    if (this.#current || !this.#node.isReady) return Promise.resolve();
+    if (this.#current || !this.settings.node.isReady) return Promise.resolve();
     return (this.#checking ??= this.#ask().finally(() => {
       this.#checking = undefined;
     }));
@@ -140,7 +127,7 @@ export class AdmissionCheck {
     } catch (error) {
       const problem = problemOf(error);
       this.#problem = nodeError(
-        this.#node.name,
+        this.settings.node.name,
         `it is unknown whether it has restarted, so it does not vote: ${problem}`,
         problem.includes('NOPERM') ? 'Give its user that right, or set admission: false.' : undefined,
       );
@@ -149,12 +136,12 @@ export class AdmissionCheck {
 
   async #admit(generation: unknown): Promise<KnownServer> {
     const identity = await this.#identity(generation);
-    const askedAt = this.#now();
-    const answer = await this.#node.admit(identity, this.#longest.ms);
+    const askedAt = this.settings.now();
+    const answer = await this.settings.node.admit(identity, this.settings.longest.ms);
     if (answer.status === 'fault') throw new Error(answer.error.problem);
     this.#learn(answer.longestMs);
-    this.#proposals.learnTime({ node: this.#at, timeUs: answer.timeUs, askedAt });
-    const since = this.#now() - answer.sinceMs;
+    this.settings.proposals.learnTime({ node: this.settings.at, timeUs: answer.timeUs, askedAt });
+    const since = this.settings.now() - answer.sinceMs;
     return { ...identity, generation, epoch: answer.epoch, since };
   }
 
@@ -166,7 +153,7 @@ export class AdmissionCheck {
   }
 
   async #refresh(server: KnownServer): Promise<Fault | undefined> {
-    const answer = await this.#node.admit(server, this.#longest.ms);
+    const answer = await this.settings.node.admit(server, this.settings.longest.ms);
     if (answer.status === 'fault') return answer;
     this.#learn(answer.longestMs);
     return undefined;
@@ -174,21 +161,21 @@ export class AdmissionCheck {
 
   #learn(longestMs: number): void {
     this.#announcedMs = longestMs;
-    this.#longest.ms = Math.max(this.#longest.ms, longestMs);
+    this.settings.longest.ms = Math.max(this.settings.longest.ms, longestMs);
   }
 
   /** Asks for the server's identity: one that hangs is asked only once for each connection. */
   #identity(generation: unknown): Promise<ServerIdentity> {
     const open = this.#identifying;
     const asked = open && open.generation === generation ? open : this.#identify(generation);
-    return inTime(asked.identity, this.#timeoutMs, () => {
-      this.#node.connection.suspect(() => this.#identifying === asked);
-      throw new Error(`no answer within ${this.#timeoutMs} ms`);
+    return inTime(asked.identity, this.settings.timeoutMs, () => {
+      this.settings.node.connection.suspect(() => this.#identifying === asked);
+      throw new Error(`no answer within ${this.settings.timeoutMs} ms`);
     });
   }
 
   #identify(generation: unknown): { generation: unknown; identity: Promise<ServerIdentity> } {
-    const asked = { generation, identity: identify(this.#node.connection.client) };
+    const asked = { generation, identity: identify(this.settings.node.connection.client) };
     const forget = () => {
       if (this.#identifying === asked) this.#identifying = undefined;
     };
@@ -198,14 +185,14 @@ export class AdmissionCheck {
 
   /** How long it still abstains. */
   #waitMs({ since }: KnownServer): number {
-    const { ms } = this.#longest;
-    return since + abstentionMs(ms) - this.#now();
+    const { ms } = this.settings.longest;
+    return since + abstentionMs(ms) - this.settings.now();
   }
 
   #mustWait(waitMs: number): NodeError {
     return new NodeError(
-      this.#node.name,
-      `it votes in ${Math.ceil(waitMs)} ms (the longest ttlMs is ${this.#longest.ms})`,
+      this.settings.node.name,
+      `it votes in ${Math.ceil(waitMs)} ms (the longest ttlMs is ${this.settings.longest.ms})`,
       WAIT_FOR_VOTES,
     );
   }
@@ -216,7 +203,7 @@ export class AdmissionCheck {
   }
 
   get #generation(): unknown {
-    return this.#node.connection.client.generation;
+    return this.settings.node.connection.client.generation;
   }
 }
 

@@ -1,6 +1,5 @@
 import type { AcquireOutcome, ExtendOutcome, ReleaseOutcome } from '../../../core/backend/lock-backend.js';
-import type { NodeExtension, NodeRelease, Vote } from '../node/node-answers.js';
-import { agreed, isFault } from '../node/redis.backend.js';
+import { agreed, isFault, type Fault, type NodeExtension, type NodeRelease, type Vote } from '../node/node-answers.js';
 import type { RedisNode } from '../node/redis-node.js';
 
 /**

@@ -52,23 +52,15 @@ export interface InitialisationOutcome {
  * a majority has every lock, and counters stay.
  */
 export class Initialisation {
-  readonly keyPrefix: string;
-  readonly #nodes: readonly RedisNode[];
-  readonly #connectTimeoutMs: number;
-  readonly #timeoutMs: number;
-  readonly #report: InitialisationParts['report'];
+  constructor(private readonly parts: InitialisationParts) {}
 
-  constructor({ nodes, keyPrefix, connectTimeoutMs, timeoutMs, report }: InitialisationParts) {
-    this.#nodes = nodes;
-    this.keyPrefix = keyPrefix;
-    this.#connectTimeoutMs = connectTimeoutMs;
-    this.#timeoutMs = timeoutMs;
-    this.#report = report;
+  get keyPrefix(): string {
+    return this.parts.keyPrefix;
   }
 
   /** The names of all nodes. */
   get names(): string[] {
-    return this.#nodes.map(({ name }) => name);
+    return this.parts.nodes.map(({ name }) => name);
   }
 
   /** Looks at all nodes, and writes nothing. @returns what keeps them from being initialised */
@@ -80,7 +72,7 @@ export class Initialisation {
   async initialise(): Promise<InitialisationOutcome> {
     const { problems, identities } = await this.#look();
     if (problems.length > 0) return { initialised: [], problems };
-    const outcomes = await Promise.all(this.#nodes.map((node, at) => this.#ask(node, identities[at]!, EVER_MS)));
+    const outcomes = await Promise.all(this.parts.nodes.map((node, at) => this.#ask(node, identities[at]!, EVER_MS)));
     return {
       initialised: this.names.filter((_, at) => outcomes[at] === undefined),
       problems: outcomes.filter((problem) => problem !== undefined),
@@ -88,36 +80,36 @@ export class Initialisation {
   }
 
   async close(): Promise<void> {
-    await Promise.all(this.#nodes.map((node) => node.close()));
+    await Promise.all(this.parts.nodes.map((node) => node.close()));
   }
 
   /** The identities are read first: a server that starts between this look and a write has another one, and waits. */
   async #look(): Promise<{ problems: InitialisationProblem[]; identities: readonly ServerIdentity[] }> {
-    const identified = await Promise.all(this.#nodes.map((node) => this.#identity(node)));
+    const identified = await Promise.all(this.parts.nodes.map((node) => this.#identity(node)));
     const unavailable = identified.filter((answer) => answer instanceof NodeError);
     if (unavailable.length > 0) return { problems: unavailable.map(unavailability), identities: [] };
     const identities = identified as ServerIdentity[];
     const [dependent, used] = await Promise.all([
       this.#dependencies(),
-      Promise.all(this.#nodes.map((node, at) => this.#ask(node, identities[at]!))),
+      Promise.all(this.parts.nodes.map((node, at) => this.#ask(node, identities[at]!))),
     ]);
     return { problems: [...dependent, ...used.filter((problem) => problem !== undefined)], identities };
   }
 
   async #identity(node: RedisNode): Promise<ServerIdentity | NodeError> {
-    const problem = await node.connection.ready(this.#connectTimeoutMs);
+    const problem = await node.connection.ready(this.parts.connectTimeoutMs);
     if (problem) return problem;
-    const late = () => new NodeError(node.name, `no answer within ${this.#timeoutMs} ms`);
+    const late = () => new NodeError(node.name, `no answer within ${this.parts.timeoutMs} ms`);
     return inTime<ServerIdentity | NodeError>(
       identify(node.connection.client).catch((error: unknown) => new NodeError(node.name, problemOf(error))),
-      this.#timeoutMs,
+      this.parts.timeoutMs,
       late,
     );
   }
 
   /** A replica has the keys of its master, and a server that is listed twice has two votes. */
   async #dependencies(): Promise<InitialisationProblem[]> {
-    const { nodes, findings } = await this.#report(this.#timeoutMs);
+    const { nodes, findings } = await this.parts.report(this.parts.timeoutMs);
     const replicas = nodes.filter((node) => 'role' in node && node.role === 'replica');
     return [
       ...nodes

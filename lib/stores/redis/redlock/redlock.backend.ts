@@ -16,7 +16,7 @@ import {
 } from '../../../core/backend/lock-backend.js';
 import { unreachable } from '../client/advice.js';
 import { RedisBackend } from '../node/redis.backend.js';
-import { valueText } from '../node/lock-value.js';
+import { valueText } from '../node/lock-keys.js';
 import { noteTtl, type NodeExtension, type NodeRelease, type Vote } from '../node/node-answers.js';
 import {
   acknowledged,

@@ -5,7 +5,6 @@ import type { ReplicaOptions } from '../options.js';
 import { nodeError } from '../client/advice.js';
 import { problemOf } from '../client/problem-of.js';
 import type { Bound, ExtendRequest } from '../../../core/backend/lock-backend.js';
-import type { RedisClient } from '../client/redis-client.js';
 import { RedisConnection } from '../client/redis-connection.js';
 import type { NodeExtension } from '../node/node-answers.js';
 import { LockKeys } from '../node/lock-keys.js';
@@ -17,33 +16,21 @@ interface Entry {
   resolve: (extension: NodeExtension) => void;
 }
 
-interface LaneOptions {
-  settings: NodeSettings;
-  awaited: ReplicaOptions;
-  /** Opens a connection to the server. @throws Error when there is no such server any more */
-  connect: () => RedisConnection;
-}
-
 /** Waits until replicas have a lock: on connections of its own, since WAIT blocks the one that it is sent on. */
 export class ReplicaWait {
-  readonly #source: RedisClient;
-  readonly #clientName: string;
-  readonly #settings: NodeSettings;
-  readonly #awaited: ReplicaOptions;
   /** By server: the only one, or each master of a Cluster that was needed. */
-  readonly #lanes = new Map<string, Lane>();
+  readonly #rounds = new Map<string, Rounds>();
 
-  constructor(source: RedisConnection, settings: NodeSettings, awaited: ReplicaOptions) {
-    this.#source = source.client;
-    this.#clientName = source.clientName;
-    this.#settings = settings;
-    this.#awaited = awaited;
-  }
+  constructor(
+    private readonly source: RedisConnection,
+    private readonly settings: NodeSettings,
+    private readonly awaited: ReplicaOptions,
+  ) {}
 
   /** An extension may wait for the end of two rounds, and must end before the lease does. */
   get shortestTtl(): Bound {
     return {
-      ms: 3 * this.#awaited.timeoutMs,
+      ms: 3 * this.awaited.timeoutMs,
       because:
         'That is three times waitForReplicas.timeoutMs: an extension may wait for the replicas for so long, and must end before the ' +
         'lease does.',
@@ -52,7 +39,7 @@ export class ReplicaWait {
 
   /** The longest that an extension can take: until the end of the round in flight, and of its own. */
   get timeoutMs(): number {
-    return 2 * roundMs(this.#settings, this.#awaited);
+    return 2 * roundMs(this.settings, this.awaited);
   }
 
   /**
@@ -60,31 +47,32 @@ export class ReplicaWait {
    * before. The extension also shows when this server is not the one that granted the lock.
    */
   extend(request: ExtendRequest): Promise<NodeExtension> {
-    const server = this.#source.isCluster ? this.#masterOf(request.grant.key) : 'only';
+    const server = this.source.client.isCluster ? this.#masterOf(request.grant.key) : 'only';
     if (server === undefined) return Promise.resolve(faulty('cluster', 'no master is known for the slot of the lock'));
-    let lane = this.#lanes.get(server);
-    if (!lane) {
-      const connect = () => this.#connect(server);
-      this.#lanes.set(server, (lane = new Lane({ settings: this.#settings, awaited: this.#awaited, connect })));
+    let rounds = this.#rounds.get(server);
+    if (!rounds) {
+      rounds = new Rounds(this.settings, this.awaited, () => this.#connect(server));
+      this.#rounds.set(server, rounds);
     }
-    return lane.extend(request);
+    return rounds.extend(request);
   }
 
   close(): void {
-    for (const lane of this.#lanes.values()) lane.close();
+    for (const rounds of this.#rounds.values()) rounds.close();
   }
 
   /** The name of the master that has a key. */
   #masterOf(key: string): string | undefined {
-    const [, master] = this.#source.routeOf(new LockKeys(this.#settings.keyPrefix).lock(key));
+    const [, master] = this.source.client.routeOf(new LockKeys(this.settings.keyPrefix).lock(key));
     return master as string | undefined;
   }
 
   #connect(server: string): RedisConnection {
-    const masters = this.#source.masters();
-    const master = this.#source.isCluster ? masters.find(({ name }) => name === server) : this.#source;
+    const masters = this.source.client.masters();
+    const master = this.source.client.isCluster ? masters.find(({ name }) => name === server) : this.source.client;
     if (!master) throw new Error('it is no longer a master of the Cluster');
-    return new RedisConnection(master.duplicate(this.#clientName), this.#clientName, this.#settings.commandTimeoutMs);
+    const { clientName } = this.source;
+    return new RedisConnection(master.duplicate(clientName), clientName, this.settings.commandTimeoutMs);
   }
 }
 
@@ -92,20 +80,18 @@ export class ReplicaWait {
  * One connection to one server. While WAIT blocks it, extensions are gathered for the next round, in which they share one
  * WAIT.
  */
-class Lane {
-  readonly #settings: NodeSettings;
-  readonly #awaited: ReplicaOptions;
-  readonly #connect: () => RedisConnection;
+class Rounds {
   #node?: RedisNode;
   #gathered: Entry[] = [];
   #isBusy = false;
   #closed = false;
 
-  constructor({ settings, awaited, connect }: LaneOptions) {
-    this.#settings = settings;
-    this.#awaited = awaited;
-    this.#connect = connect;
-  }
+  /** @param connect opens a connection to the server. @throws Error when there is no such server any more */
+  constructor(
+    private readonly settings: NodeSettings,
+    private readonly awaited: ReplicaOptions,
+    private readonly connect: () => RedisConnection,
+  ) {}
 
   extend(request: ExtendRequest): Promise<NodeExtension> {
     return new Promise((resolve) => {
@@ -135,11 +121,11 @@ class Lane {
   async #replicate(requests: readonly ExtendRequest[]): Promise<NodeExtension[] | NodeExtension> {
     try {
       const node = this.#connected();
-      const problem = await node.connection.ready(this.#settings.commandTimeoutMs);
+      const problem = await node.connection.ready(this.settings.commandTimeoutMs);
       if (problem) return fault(problem);
       const extensions = await Promise.all(requests.map((request) => extended(node, request)));
       if (!extensions.some(({ status }) => status === 'extended')) return extensions;
-      const missing = await shortage(node, this.#awaited);
+      const missing = await shortage(node, this.awaited);
       return missing ? extensions.map((each) => (each.status === 'extended' ? fault(missing) : each)) : extensions;
     } catch (error) {
       return faulty('Redis', `replicas could not be waited for: ${problemOf(error)}`);
@@ -149,7 +135,7 @@ class Lane {
   #connected(): RedisNode {
     if (!this.#node || this.#node.connection.client.isEnded) {
       this.#node?.connection.close();
-      this.#node = new RedisNode(this.#connect(), this.#settings);
+      this.#node = new RedisNode(this.connect(), this.settings);
     }
     if (!this.#closed) return this.#node;
     this.#node.connection.close();
@@ -158,7 +144,7 @@ class Lane {
 
   /** Limits a round, so that a server that hangs does not hold up later extensions for longer. */
   #inTime(round: Promise<NodeExtension[] | NodeExtension>): Promise<NodeExtension[] | NodeExtension> {
-    const limitMs = roundMs(this.#settings, this.#awaited);
+    const limitMs = roundMs(this.settings, this.awaited);
     return inTime(round, limitMs, () => {
       const name = this.#node?.name ?? 'Redis';
       this.#node?.connection.close(); // its commands in flight fail, and the next round has another
