@@ -92,13 +92,13 @@ class LimitedBackend implements LockBackend {
         this.#noteTtl(outcome.grant, request.ttlMs);
         done({ ...outcome, sentAt });
       },
-      (error: unknown) => {
+      (cause: NodeError) => {
         // The attempt may have run, or run yet.
         const grant = { key: request.key, owner: request.owner };
         this.#noteTtl(grant, request.ttlMs + this.timeLimitMs);
         this.#retryRelease(grant, {});
         leave();
-        done(this.#unavailable(error));
+        done(unavailable(cause));
       },
     );
   }
@@ -108,7 +108,7 @@ class LimitedBackend implements LockBackend {
     this.#noteTtl(request.grant, request.ttlMs);
     void this.#limited(() => this.backend.extend(request)).then(
       (outcome) => done(outcome.status === 'extended' ? { ...outcome, sentAt } : outcome),
-      (error: unknown) => done(this.#unavailable(error)),
+      (cause: NodeError) => done(unavailable(cause)),
     );
   }
 
@@ -128,20 +128,22 @@ class LimitedBackend implements LockBackend {
   }
 
   inspect(key: string): Promise<Holding | undefined> {
-    return this.#asked('inspected', key, () => this.backend.inspect(key));
+    return this.#limited(() => this.backend.inspect(key)).catch((cause: NodeError) => {
+      throw LockUnavailableError.from('inspected', key, [cause]);
+    });
   }
 
-  async list(request: ListRequest): Promise<Listed> {
-    const { backend } = this;
-    try {
-      return await this.#limited(() => backend.list(request), request.budgetMs + this.timeLimitMs);
-    } catch (error) {
-      throw LockUnavailableError.ofList([new NodeError(backend.name, problemOf(error))]);
-    }
+  list(request: ListRequest): Promise<Listed> {
+    const limitMs = request.budgetMs + this.timeLimitMs;
+    return this.#limited(() => this.backend.list(request), limitMs).catch((cause: NodeError) => {
+      throw LockUnavailableError.ofList([cause]);
+    });
   }
 
   forceRelease(key: string, from?: string): Promise<Taken | undefined> {
-    return this.#asked('released by force', key, () => this.backend.forceRelease(key, from));
+    return this.#limited(() => this.backend.forceRelease(key, from)).catch((cause: NodeError) => {
+      throw LockUnavailableError.from('released by force', key, [cause]);
+    });
   }
 
   async connect(timeoutMs: number): Promise<NodeError[]> {
@@ -149,17 +151,14 @@ class LimitedBackend implements LockBackend {
   }
 
   /** A backend that has no ping of its own is asked to inspect a lock. */
-  async ping(): Promise<BackendPing> {
+  ping(): Promise<BackendPing> {
     const { backend } = this;
-    try {
-      return await this.#limited(async () => {
-        if (backend.ping) return backend.ping();
-        await backend.inspect(PING_KEY);
-        return pingOfOne();
-      });
-    } catch (error) {
-      return pingOfOne(new NodeError(backend.name, problemOf(error)));
-    }
+    const ask = async () => {
+      if (backend.ping) return backend.ping();
+      await backend.inspect(PING_KEY);
+      return pingOfOne();
+    };
+    return this.#limited(ask).catch((cause: NodeError) => pingOfOne(cause));
   }
 
   async report(timeoutMs: number): Promise<BackendReport> {
@@ -167,8 +166,8 @@ class LimitedBackend implements LockBackend {
     const empty = { backend: name, where: `in ${name}`, nodes: [], findings: [] };
     try {
       return (await this.#limited(async () => this.backend.report?.(timeoutMs), timeoutMs)) ?? empty;
-    } catch (error) {
-      const message = `${name} could not be checked: ${problemOf(error)}.`;
+    } catch (cause) {
+      const message = `${name} could not be checked: ${(cause as NodeError).problem}.`;
       return { ...empty, findings: [{ severity: 'error', code: 'unreachable', message }] };
     }
   }
@@ -183,7 +182,7 @@ class LimitedBackend implements LockBackend {
   }
 
   #released(grant: Grant, how: Releasing): Promise<ReleaseOutcome> {
-    return this.#limited(() => this.backend.release(grant, how)).catch((error: unknown) => this.#unavailable(error));
+    return this.#limited(() => this.backend.release(grant, how)).catch(unavailable);
   }
 
   #retryRelease(grant: Grant, how: Releasing): void {
@@ -191,32 +190,27 @@ class LimitedBackend implements LockBackend {
     this.#retry.add({ grant, how }, endsAt === undefined ? LONGEST_TTL_MS : endsAt - monotonic());
   }
 
-  async #asked<Answer>(operation: string, key: string, ask: () => Promise<Answer>): Promise<Answer> {
-    try {
-      return await this.#limited(ask);
-    } catch (error) {
-      throw LockUnavailableError.from(operation, key, [new NodeError(this.backend.name, problemOf(error))]);
-    }
-  }
-
-  /** @param late called with an answer that comes after the time limit */
+  /**
+   * @param late called with an answer that comes after the time limit
+   * @throws NodeError
+   */
   async #limited<Answer>(
     ask: () => Promise<Answer>,
     limitMs = this.timeLimitMs,
     late?: (answer: Answer) => void,
   ): Promise<Answer> {
-    const answer = ask();
-    return inTime(answer, limitMs, () => {
-      answer.then(late, () => {});
-      throw new Error(`no answer within ${limitMs} ms`);
-    });
-  }
-
-  #unavailable(error: unknown): { status: 'unavailable'; causes: NodeError[] } {
-    return { status: 'unavailable', causes: [new NodeError(this.backend.name, problemOf(error))] };
+    try {
+      const answer = ask();
+      return await inTime(answer, limitMs, () => {
+        answer.then(late, () => {});
+        throw new Error(`no answer within ${limitMs} ms`);
+      });
+    } catch (error) {
+      throw new NodeError(this.backend.name, error instanceof Error ? error.message : String(error));
+    }
   }
 }
 
-function problemOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+function unavailable(cause: NodeError): { status: 'unavailable'; causes: NodeError[] } {
+  return { status: 'unavailable', causes: [cause] };
 }

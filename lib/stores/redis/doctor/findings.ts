@@ -225,25 +225,17 @@ function missing(node: ExaminedNode, isNeeded: boolean): About[] {
     names.filter((name) => purposeOf(name) !== 'doctor' && (purposeOf(name) === 'locks') === isNeeded);
   const rights = of(node.missingRights);
   const commands = of(node.unknownCommands.map((name) => `+${name}`));
-  return [
-    ...(rights.length > 0
-      ? [
-          [
-            'missing-rights',
-            `does not give its user the rights ${rights.join(' ')}: ${consequence(rights)}. Add them with ACL SETUSER.`,
-          ] as const,
-        ]
-      : []),
-    ...(commands.length > 0
-      ? [
-          [
-            'unknown-commands',
-            `does not know ${commands.map((name) => name.slice(1).toUpperCase()).join(', ')}: ${consequence(commands)}. ` +
-              'Use Redis 6.2 or newer, and do not rename commands.',
-          ] as const,
-        ]
-      : []),
-  ];
+  const about: About[] = [];
+  if (rights.length > 0) {
+    const message = `does not give its user the rights ${rights.join(' ')}: ${consequence(rights)}. Add them with ACL SETUSER.`;
+    about.push(['missing-rights', message]);
+  }
+  if (commands.length > 0) {
+    const unknown = commands.map((name) => name.slice(1).toUpperCase()).join(', ');
+    const message = `does not know ${unknown}: ${consequence(commands)}. Use Redis 6.2 or newer, and do not rename commands.`;
+    about.push(['unknown-commands', message]);
+  }
+  return about;
 }
 
 function consequence(names: readonly string[]): string {

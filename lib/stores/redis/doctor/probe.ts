@@ -52,7 +52,7 @@ export class NodeProbe {
     const startedAt = performance.now();
     const { client, name } = this.connection;
     const problem = await this.connection.ready(timeoutMs);
-    if (problem) return [unreachable(name, client.isCluster, problem.problem)];
+    if (problem) return [this.#unreachable(name, problem.problem)];
     const leftMs = Math.max(1, timeoutMs - (performance.now() - startedAt));
     return Promise.all(client.masters().map((master) => this.#checked(master, leftMs)));
   }
@@ -101,9 +101,7 @@ export class NodeProbe {
         name: client.name,
         reachable: true,
         isClusterClient: isCluster,
-        missingRights: [],
-        unknownCommands: [],
-        notChecked: [],
+        ...nothingFound(),
         ...(needsAdmission && { needsAdmission }),
         ...(awaitedReplicas > 0 && { awaitedReplicas }),
         ...('value' in info! ? readInfo(String(info.value)) : {}),
@@ -168,20 +166,13 @@ export class NodeProbe {
   }
 
   #unreachable(name: string, problem: string): ExaminedNode {
-    return unreachable(name, this.connection.client.isCluster, problem);
+    const { isCluster } = this.connection.client;
+    return { name, reachable: false, problem, isClusterClient: isCluster, ...nothingFound() };
   }
 }
 
-function unreachable(name: string, isClusterClient: boolean, problem: string): ExaminedNode {
-  return {
-    name,
-    reachable: false,
-    problem,
-    isClusterClient,
-    missingRights: [],
-    unknownCommands: [],
-    notChecked: [],
-  };
+function nothingFound(): Pick<ExaminedNode, 'missingRights' | 'unknownCommands' | 'notChecked'> {
+  return { missingRights: [], unknownCommands: [], notChecked: [] };
 }
 
 type ClockReading = Pick<ExaminedNode, 'clockOffsetMs' | 'clockToleranceMs'>;
