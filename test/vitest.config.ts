@@ -60,8 +60,6 @@ const simulated: TestProjectInlineConfiguration = {
     include: SIMULATED,
     runner: `${root}test/simulation/vitest/runner.ts`,
     setupFiles: ['reflect-metadata', `${root}test/simulation/vitest/setup.ts`],
-    // Also in simulated time: less than a minute, the longest time limit of a command, which stands for never.
-    testTimeout: 50_000,
   },
 };
 

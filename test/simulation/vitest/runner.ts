@@ -1,6 +1,12 @@
 import { TestRunner, type RunnerTestCase, type RunnerTestSuite } from 'vitest';
 import { watch } from './driver.js';
 
+/**
+ * For so much simulated time a test may run that names no time limit: less than a minute, the longest time limit of a command, which
+ * stands for never. In real time it has as long as all tests have, as slow as the machine may be.
+ */
+const LONGEST_MS = 50_000;
+
 type Handler = (...args: never[]) => unknown;
 
 /** What `onTestFinished` and `onTestFailed` asked for, where Vitest keeps it. */
@@ -14,9 +20,10 @@ interface Asked {
  * with what comes after it: a test that only its `aroundEach` gave up keeps its place among those that run, until none is left.
  */
 export default class SimulatedRunner extends TestRunner {
-  /** The time limit of a test is also one of simulated time: some wait for what must not take so long. */
+  /** A time limit that a test names is also one of simulated time: some wait for what must not take so long. */
   async runTask(test: RunnerTestCase): Promise<void> {
-    await watch(async () => TestRunner.getTestFn(test)(), test.timeout);
+    const limitMs = test.timeout === this.config.testTimeout ? LONGEST_MS : test.timeout;
+    await watch(async () => TestRunner.getTestFn(test)(), limitMs);
   }
 
   override async onBeforeRunSuite(suite: RunnerTestSuite): Promise<void> {
