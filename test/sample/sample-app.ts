@@ -76,7 +76,7 @@ export class SampleApp {
   async addresses(): Promise<Record<string, string>> {
     const line = await until(() => /^ *export (.*)$/m.exec(this.stdout)?.[1], {
       what: 'the shop is open',
-      timeoutMs: 60_000,
+      timeoutMs: 240_000,
     });
     return Object.fromEntries(line.split(' ').map((pair) => pair.split('=') as [string, string]));
   }

@@ -8,7 +8,7 @@ import { compileSampleApp, removeSampleApp, ROOT, SampleApp } from './sample-app
 beforeAll(compileSampleApp);
 afterAll(removeSampleApp);
 
-describe('npm start', { timeout: 180_000 }, () => {
+describe('npm start', () => {
   // Two at a time: they mostly wait, for nights, leases and processes that start.
   it.concurrent(
     'shows three instances on Redis: the stock sold exactly, one nightly job, a killed holder replaced',
