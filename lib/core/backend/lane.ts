@@ -64,6 +64,9 @@ export abstract class Command<Self, Part extends Operation> implements Sending, 
     return this.operations.length >= this.most;
   }
 
+  /** Whether an operation of the same kind can be done by this command. */
+  abstract suits(operation: Part): boolean;
+
   /** Takes out the operations that are not wanted any more. @returns them */
   withdrawn(): readonly Part[] {
     const isWithdrawn = ({ wanted }: Part) => wanted?.isWanted === false;
@@ -133,9 +136,9 @@ export class Lane<One extends AnyCommand<One>> {
     return this.#open.size === 0 && this.#urgent.isEmpty && this.#others.isEmpty;
   }
 
-  /** Finds a command of a kind that waits, and that one more operation can join. */
-  commandFor(kind: unknown, canJoin: (command: One) => boolean): One | undefined {
-    return this.#latest.get(kind)?.find((command) => command.isWaiting && !command.isFull && canJoin(command));
+  /** Finds a command of a kind that waits, and that an operation can join. */
+  commandFor(kind: unknown, operation: Operation): One | undefined {
+    return this.#latest.get(kind)?.find((command) => command.isWaiting && !command.isFull && command.suits(operation));
   }
 
   /** Puts a command behind those of its order that wait. */

@@ -22,6 +22,8 @@ interface Run extends Operation {
   args: readonly (string | number)[];
   read: (answer: Reply | ScriptFault) => unknown;
   done: (value: never, sentAt: number) => void;
+  /** Stands for the connection that it is meant for. */
+  generation: unknown;
 }
 
 const NOTHING: never[] = [];
@@ -45,8 +47,9 @@ class ScriptCommand extends Command<ScriptCommand, Run> implements ScriptCall {
     super(script.order, script.locksPerCall);
   }
 
-  /** Whether these are the keys and arguments that all locks of a call have in common. */
-  shares(keys: readonly string[], args: readonly (string | number)[]): boolean {
+  /** All locks of a call have the shared keys and arguments, and are meant for the same connection. */
+  suits({ keys, args, generation }: Run): boolean {
+    if (this.generation !== generation) return false;
     const { sharedKeys, sharedArgs } = this.script;
     const [first] = this.operations;
     for (let at = 0; at < sharedKeys; at++) if (first!.keys[at] !== keys[at]) return false;
@@ -205,12 +208,12 @@ export class ScriptRunner {
     done: (value: T, sentAt: number) => void,
     wanted?: Wanted,
   ): Sending | undefined {
-    const operation: Run = { keys, args, read, done, wanted };
+    const { generation } = this.#client;
+    const operation: Run = { keys, args, read, done, wanted, generation };
     if (wanted?.isWanted === false) {
       this.#drop([operation], WITHDRAWN);
       return undefined;
     }
-    const { generation } = this.#client;
     const route = this.#client.routeOf(keys[0]!);
     if (this.#isBlocked(route)) {
       this.#drop([operation], STILL_OPEN);
@@ -218,8 +221,7 @@ export class ScriptRunner {
     }
     const lane = this.#laneOf(route.at(-1)!);
     const kind = this.#client.isCluster ? `${script.name}:${route[0]}` : script;
-    const canJoin = (other: ScriptCommand) => other.generation === generation && other.shares(keys, args);
-    const waiting = lane.commandFor(kind, canJoin);
+    const waiting = lane.commandFor(kind, operation);
     const command = waiting ?? new ScriptCommand(script, route, lane, generation, this);
     command.operations.push(operation);
     // Extensions come by the hundred, and none is needed before the end of its tick: they travel together even then.
