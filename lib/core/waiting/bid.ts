@@ -47,7 +47,7 @@ export interface BidTerms {
  *
  * ```
  * asking  ──▶ queued    refused: it asks again when it is woken, or when its pause is over
- * asking  ──▶ resting   the vote was split: chance alone must decide who is first, so only time ends its pause
+ * asking  ──▶ resting   a tie, which nobody won: chance alone must decide who is first, so only time ends its pause
  * queued  ──▶ asking
  * resting ──▶ asking
  * ```
@@ -163,12 +163,12 @@ export class Bid implements Paced<Bid> {
 
   /**
    * Waits until it is woken, or its pause is over.
-   * @param isSplit the vote was split: only the time ends the pause
+   * @param isTied nobody won: only the time ends the pause
    */
-  wait(pauseMs: number, isSplit: boolean): void {
+  wait(pauseMs: number, isTied: boolean): void {
     if (pauseMs === Infinity) this.checkLater();
     else this.#timer = setTimeout(Bid.#pauseIsOver, pauseMs, this);
-    this.#state = isSplit ? 'resting' : 'queued';
+    this.#state = isTied ? 'resting' : 'queued';
   }
 
   /** Has it come due after `CHECK_MS`, unless it begins to ask before, or its attempt is answered. */
@@ -251,8 +251,8 @@ export class BackOff {
   #nextMs = FIRST_PAUSE_MS;
 
   /**
-   * @param remainingMs how long the holder's lease runs; undefined after a split vote, when there is no holder
-   * @param attemptMs how long the attempt took: of a split vote the bids back off for some round trips
+   * @param remainingMs how long the holder's lease runs; undefined after a tie, when there is no holder
+   * @param attemptMs how long the attempt took: after a tie the bids back off for some round trips
    */
   next(remainingMs: number | undefined, attemptMs: number): number {
     if (remainingMs === undefined) return (1 + Math.random() * 8) * Math.max(1, attemptMs);

@@ -5,7 +5,7 @@ import { parseOwner } from '../../api/holder.js';
 
 /** The last answer about a lock that others hold. */
 export interface HolderSeen {
-  /** The owner value of the holder; undefined after a split vote. */
+  /** The owner value of the holder; undefined after a tie, which nobody won. */
   owner?: string;
   /** When the holder's lease ends, if that is known. */
   endsAt?: number;
