@@ -8,7 +8,7 @@ export interface Setting {
   calls: number;
   /** Locks in one call, at most. */
   together: number;
-  /** How many tokens a contender may ask for. */
+  /** How many tokens a waiter may ask for. */
   counts: number[];
   /** The clock of the server runs from 1 to this moment. */
   lastMoment: number;

@@ -976,7 +976,7 @@ export const TURN: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: '9fcdb96a6c5f4400d2ec8d6b8dee4124a899814a',
+  sha: '129a233e7b04604293065792a66acecccbc58022',
   source: `local us, minted
 local fence = KEYS[1]
 local sign = ARGV[1]
@@ -1008,7 +1008,7 @@ if #KEYS > 3 then
         local QUEUE_TTL_MS = '10000'
         local is_new
         if number ~= '' then
-          is_new = redis.pcall('ZADD', queue, math.min(tonumber(number), us), entry) == 1
+          is_new = redis.pcall('ZADD', queue, math.max(1, math.min(tonumber(number), us)), entry) == 1
         else
           local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
           is_new = redis.pcall('ZADD', queue, 'NX', math.max(us, (tonumber(last) or 0) + 1), entry) == 1
@@ -1202,7 +1202,7 @@ if not mine then
     local QUEUE_TTL_MS = '10000'
     local is_new
     if number ~= '' then
-      is_new = redis.pcall('ZADD', queue, math.min(tonumber(number), us), entry) == 1
+      is_new = redis.pcall('ZADD', queue, math.max(1, math.min(tonumber(number), us)), entry) == 1
     else
       local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
       is_new = redis.pcall('ZADD', queue, 'NX', math.max(us, (tonumber(last) or 0) + 1), entry) == 1
@@ -1500,7 +1500,7 @@ export const VOTE_OR_QUEUE: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 2,
-  sha: '6caad8abcdbc291fadb0490d0a748003565dc69c',
+  sha: 'af624223e67d43e3d8c8f7a4b514abd1c23a7c0a',
   source: `local us
 local admission = KEYS[1]
 local epoch, ttl = ARGV[1], ARGV[2]
@@ -1522,7 +1522,7 @@ if #KEYS > 4 then
         local QUEUE_TTL_MS = '10000'
         local is_new
         if number ~= '' then
-          is_new = redis.pcall('ZADD', queue, math.min(tonumber(number), us), entry) == 1
+          is_new = redis.pcall('ZADD', queue, math.max(1, math.min(tonumber(number), us)), entry) == 1
         else
           local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
           is_new = redis.pcall('ZADD', queue, 'NX', math.max(us, (tonumber(last) or 0) + 1), entry) == 1
@@ -1615,7 +1615,7 @@ if value and not mine then
     local QUEUE_TTL_MS = '10000'
     local is_new
     if number ~= '' then
-      is_new = redis.pcall('ZADD', queue, math.min(tonumber(number), us), entry) == 1
+      is_new = redis.pcall('ZADD', queue, math.max(1, math.min(tonumber(number), us)), entry) == 1
     else
       local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
       is_new = redis.pcall('ZADD', queue, 'NX', math.max(us, (tonumber(last) or 0) + 1), entry) == 1

@@ -7,7 +7,7 @@
 -- sets   was_gone
 --
 -- A waiter that was passed over, or lost with the queue, comes back under the number that it had. No number is in the
--- future: the clock that it was derived from may be wrong. The + tells whoever gives the lock back to look into the queue. What
+-- future, nor below 1, where signs stand: the clock that it was derived from may be wrong. The + tells whoever gives the lock back to look into the queue. What
 -- another program wrote stays as it is, and so does the = of a lock that is kept, which nobody gives back.
 --
 -- With each attempt the process of the waiter gives a sign, for all its places: `sign` and its channel, scored by minus the
@@ -19,7 +19,7 @@ local QUEUE_TTL_MS = '10000'
 
 local is_new
 if number ~= '' then
-  is_new = redis.pcall('ZADD', queue, math.min(tonumber(number), us), entry) == 1
+  is_new = redis.pcall('ZADD', queue, math.max(1, math.min(tonumber(number), us)), entry) == 1
 else
   local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
   is_new = redis.pcall('ZADD', queue, 'NX', math.max(us, (tonumber(last) or 0) + 1), entry) == 1
