@@ -1,19 +1,13 @@
 /**
- * Checks the floors of lib/: a room imports only from the rooms that it names here, which stand before it in this list. So no
- * import goes up and no two rooms import each other. Prints what breaks that, and exits with 1.
+ * The floors of lib/, which `npm run lint` checks with dependency-cruiser: a room imports only from the rooms that it names here,
+ * which stand before it in this list. So no import goes up and no two rooms import each other.
  */
-import { readdirSync, readFileSync } from 'node:fs';
-import { dirname, join, relative } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import ts from 'typescript';
-
-const lib = fileURLToPath(new URL('../lib', import.meta.url));
 
 const CORE = ['core/time', 'core/keys', 'core/backend', 'core/options'];
 const NEST = ['@nestjs/common', '@nestjs/core'];
 const REDIS = ['api', 'core/time', 'core/backend'];
 
-/** Each room of lib/, low to high, with the rooms and packages that it may import. What is no room names all those below it. */
+/** Each room of lib/, low to high, with the rooms and packages that it may import. `stores` stands for all rooms below it. */
 const ROOMS = {
   api: ['rxjs'],
   'core/time': [],
@@ -87,34 +81,32 @@ const ROOMS = {
   ],
 };
 
-const names = Object.keys(ROOMS);
-const problems = [];
+const ORDER = Object.keys(ROOMS);
+const filesOf = (room) => `^lib/${room}/[^/]+$`;
+const DOOR = '^lib/[^/]+$';
+const PLACES = [DOOR, ...ORDER.map(filesOf)];
 
-for (const file of readdirSync(lib, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.ts'))) {
-  const room = dirname(file);
-  if (room === '.') continue; // the door of the package
-  if (!names.includes(room)) problems.push(`${file} stands in no room: name lib/${room} in .ci/floors.mjs.`);
-  const { importedFiles } = ts.preProcessFile(readFileSync(join(lib, file), 'utf8'));
-  for (const { fileName } of importedFiles) {
-    const from = targetOf(file, fileName);
-    if (from === room || from.startsWith('node:')) continue;
-    if (!ROOMS[room]?.some((allowed) => from === allowed || (!(allowed in ROOMS) && from.startsWith(`${allowed}/`)))) {
-      problems.push(`${file} imports ${fileName}: ${room} may not import ${from}.`);
-    }
-  }
-}
-for (const [room, allowed] of Object.entries(ROOMS)) {
-  const above = allowed.filter((other) => names.indexOf(other) >= names.indexOf(room));
-  if (above.length > 0) problems.push(`${room} names ${above.join(', ')}, which does not stand before it.`);
+/** The files that a name stands for: those of a room, of all rooms in a folder, or of a package. */
+function filesNamed(name) {
+  if (name in ROOMS) return filesOf(name);
+  const isFolder = ORDER.some((room) => room.startsWith(`${name}/`));
+  return isFolder ? `^lib/${name}/` : `^node_modules/${name}/`;
 }
 
-for (const problem of problems) console.error(problem);
-process.exitCode = problems.length > 0 ? 1 : 0;
-
-/** The room of a file, the door, or the name of a package. */
-function targetOf(file, specifier) {
-  if (specifier.startsWith('node:')) return specifier;
-  if (!specifier.startsWith('.')) return specifier.split('/', specifier.startsWith('@') ? 2 : 1).join('/');
-  const room = relative(lib, dirname(join(lib, dirname(file), specifier)));
-  return room === '' ? 'the door' : room;
+/** A room may import what it names, except for rooms that do not stand before it: no import goes up. */
+function allowedIn([room, names]) {
+  const above = ORDER.slice(ORDER.indexOf(room));
+  const lower = names.filter((name) => !above.includes(name));
+  return { from: { path: filesOf(room) }, to: { path: [room, ...lower].map(filesNamed) } };
 }
+
+export default {
+  allowed: [
+    { from: { path: DOOR }, to: { path: PLACES } },
+    { from: { path: PLACES }, to: { dependencyTypes: ['core'] } },
+    ...Object.entries(ROOMS).map(allowedIn),
+  ],
+  allowedSeverity: 'error',
+  forbidden: [{ name: 'stands-in-no-room', severity: 'error', from: { orphan: true, pathNot: PLACES }, to: {} }],
+  options: { tsPreCompilationDeps: true, doNotFollow: { path: 'node_modules' } },
+};
