@@ -7,6 +7,7 @@ import {
   type Holding,
 } from '../../../core/backend/lock-backend.js';
 import { driftMs } from '../../../core/time/clock.js';
+import { nodeError } from '../client/advice.js';
 import { GRANT_TTL_MS, type ToldGrant } from '../scripts/hand-off.js';
 import type { Reply } from '../scripts/script-runner.js';
 import { readValue } from './lock-keys.js';
@@ -56,7 +57,7 @@ export type Vote =
       /** What became of the lock that was given back in the same step. */
       gaveBack?: GaveBack;
     }
-  | Fault;
+  | (Fault & { gaveBack?: GaveBack });
 
 type GaveBack = 'released' | 'gone';
 
@@ -171,9 +172,14 @@ export function voteOf(reply: Reply, node: string): Vote {
 
 /** Reads the answer to an attempt of a waiter, see turn.lua. */
 export function turnOf(reply: Reply, node: string): Vote {
-  if (!Array.isArray(reply) || reply.length !== 6) return unexpected(node);
-  const [isGranted, gave, nodeTimeUs] = reply.slice(0, 3).map(Number) as [number, number, number];
-  const gaveBack = gave === 1 ? 'released' : 'gone';
+  if (!Array.isArray(reply)) return unexpected(node);
+  const gaveBack = Number(reply[1]) === 1 ? 'released' : 'gone';
+  if (reply.length === 2) {
+    const error = nodeError(node, String(reply[0]).replace(/\.$/, ''));
+    return { status: 'fault', error, mayHaveRun: false, disconnected: false, gaveBack };
+  }
+  if (reply.length !== 6) return unexpected(node);
+  const [isGranted, nodeTimeUs] = [Number(reply[0]), Number(reply[2])];
   if (isGranted === 1) {
     const [fencingToken, lastToken, boundUs] = reply.slice(3).map(Number) as [number, number, number];
     if (isToken(fencingToken) && isToken(lastToken) && lastToken >= fencingToken)

@@ -976,7 +976,7 @@ export const TURN: Script = {
   locksPerCall: 50,
   sharedKeys: 1,
   sharedArgs: 1,
-  sha: '129a233e7b04604293065792a66acecccbc58022',
+  sha: '2e0fbcdcc99113cbee9cbbcc1b6bb363e649a5ab',
   source: `local us, minted
 local fence = KEYS[1]
 local sign = ARGV[1]
@@ -1154,15 +1154,15 @@ if #KEYS > 3 then
     end
     if not problem then minted = first + count - 1 end
     if not problem then problem = redis.pcall('SET', lock, owner .. final .. '+', 'PX', ttl).err end
-    if problem then
-      redis.call('DEL', lock)
-      return {problem}
-    end
     if entry ~= '' then
       if redis.pcall('ZREM', queue, entry) == 1 then
         head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
         if not head[1] then redis.pcall('DEL', queue) end
       end
+    end
+    if problem then
+      redis.call('DEL', lock)
+      return give == '' and {problem} or {problem, gave}
     end
     if not head then head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES') end
     return {1, gave, us, token, final, head[2] or us}
@@ -1348,15 +1348,15 @@ if counter and counter >= first then
 end
 if not problem then minted = first + count - 1 end
 if not problem then problem = redis.pcall('SET', lock, owner .. final .. '+', 'PX', ttl).err end
-if problem then
-  redis.call('DEL', lock)
-  return {problem}
-end
 if entry ~= '' then
   if redis.pcall('ZREM', queue, entry) == 1 then
     head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
     if not head[1] then redis.pcall('DEL', queue) end
   end
+end
+if problem then
+  redis.call('DEL', lock)
+  return give == '' and {problem} or {problem, gave}
 end
 if not head then head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES') end
 return {1, gave, us, token, final, head[2] or us}`,

@@ -67,9 +67,9 @@ export class SingleNodeBackend extends RedisBackend implements LockBackend {
       return refuseHold(done);
     }
     const voted = (vote: Vote, sentAt: number) => {
-      if (vote.status !== 'fault') {
-        released({ status: vote.gaveBack! });
-      } else if (vote.mayHaveRun) {
+      if (vote.gaveBack) {
+        released({ status: vote.gaveBack });
+      } else if (vote.status === 'fault' && vote.mayHaveRun) {
         this.node.release(grant, {});
         released({ status: 'unavailable', causes: [vote.error] });
       } else {

@@ -19,7 +19,8 @@
 --        placed  '1' when the place was taken before, else '0'
 -- reply  {1, gave, us, first token, last token, bound}           granted
 --        {0, gave, us, ttl that is left in ms, value, was_gone}  another owner holds it
---        {error}
+--        {error}                                                 nothing was changed
+--        {error, gave}                                           no token could be minted: only the lock was given back
 --
 -- gave is 1 when the lock was given back, 0 when nobody held it, -1 when another owner did. us is the time of the server. bound is
 -- the number of the first place that is left in the queue, or us if there is none: nobody who waits elsewhere came earlier.
@@ -70,12 +71,12 @@ if value and not mine then return {0, gave, us, redis.call('PTTL', lock), value,
 count = tonumber(count)
 -- @include mint
 if not problem then problem = redis.pcall('SET', lock, owner .. final .. '+', 'PX', ttl).err end
-if problem then
-  redis.call('DEL', lock)
-  return {problem}
-end
 if entry ~= '' then
   -- @include leave-queue
+end
+if problem then
+  redis.call('DEL', lock)
+  return give == '' and {problem} or {problem, gave}
 end
 if not head then head = redis.pcall('ZRANGE', queue, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES') end
 return {1, gave, us, token, final, head[2] or us}
