@@ -86,11 +86,6 @@ export class Bid implements Paced<Bid> {
     return this.#state === 'asking';
   }
 
-  /** Whether it waits for its turn. */
-  get isQueued(): boolean {
-    return this.#state === 'queued';
-  }
-
   /** Its place in the queue of the store, if it has one there, or would have by its next attempt. */
   get place(): Place | undefined {
     return this.#place;
