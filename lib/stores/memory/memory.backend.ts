@@ -40,8 +40,9 @@ interface Entry {
 }
 
 /**
- * Locks in this process, with the leases and the tokens of the real thing: for first steps, and for the tests of applications, which have them by LockTestingModule. There is no other
- * process to wait for, so it keeps no queue: the service's own is in the order of arrival.
+ * Locks in this process, with the leases and the tokens of the real thing: for first steps, and for the tests of applications,
+ * which have them by LockTestingModule. There is no other process to wait for, so it keeps no queue: the service's own is in the
+ * order of arrival.
  */
 export class MemoryBackend implements LockBackend {
   readonly bounds: Bounds = {};

@@ -11,7 +11,7 @@
 -- Behind MOST_UNKNOWN of them nobody is looked for, as Redis serves nobody else meanwhile: the lock is free, and whoever
 -- waits finds it by its next check.
 --
--- The signs of the processes stand in the same set, see refuse-or-queue.lua. A process is silent if another has given a sign
+-- The signs of the processes stand in the same set, see take-place.lua. A process is silent if another has given a sign
 -- more than SILENT_US after its last one: each asks every second, so it is dead or paused, and the next is served. Signs are
 -- compared with each other and not with the time, so a pause of the server makes nobody silent. A sign from the future was
 -- given before the clock was set back: it counts as one of now.

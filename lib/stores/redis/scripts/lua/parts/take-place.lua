@@ -7,8 +7,9 @@
 -- sets   was_gone
 --
 -- A waiter that was passed over, or lost with the queue, comes back under the number that it had. No number is in the
--- future, nor below 1, where signs stand: the clock that it was derived from may be wrong. The + tells whoever gives the lock back to look into the queue. What
--- another program wrote stays as it is, and so does the = of a lock that is kept, which nobody gives back.
+-- future, nor below 1, where signs stand: the clock that it was derived from may be wrong. The + tells whoever gives the
+-- lock back to look into the queue. What another program wrote stays as it is, and so does the = of a lock that is kept,
+-- which nobody gives back.
 --
 -- With each attempt the process of the waiter gives a sign, for all its places: `sign` and its channel, scored by minus the
 -- time of the server, so before all places. The later of its signs says whether it listens. Who takes a place removes
