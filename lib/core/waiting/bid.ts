@@ -32,15 +32,6 @@ export interface BidParts {
   readonly checks: Pacer<Bid>;
 }
 
-/** What a bid asks for. */
-export interface BidTerms {
-  readonly ttlMs: number;
-  /** For how many turns of calls of this process. With a place in the queue where it is given, if the lock is not free. */
-  readonly turns?: number;
-  /** When the first call that waits came, by the monotonic clock. */
-  readonly firstArrivedAt: number;
-}
-
 /**
  * The bid of a process for one lock, among those of all processes: it makes one attempt at a time on behalf of the first call that
  * waits, and keeps the place in the queue of the store between them. It is passive: its line makes the attempts that it describes.
@@ -106,18 +97,23 @@ export class Bid implements Paced<Bid> {
     return this.#latestToken;
   }
 
-  /** Begins an attempt. */
-  ask({ ttlMs, turns, firstArrivedAt }: BidTerms): AcquireRequest {
+  /**
+   * Begins an attempt on behalf of the first call that waits.
+   * @param arrivedAt when that came, by the monotonic clock
+   * @param turns for how many turns of calls of this process; with a place in the queue, unless undefined, if the lock is not free
+   * @param asker says whether the attempt is still wanted when it is about to be sent
+   */
+  ask(ttlMs: number, arrivedAt: number, turns: number | undefined, asker: AcquireRequest['asker']): AcquireRequest {
     const { backend, now, nextOwner, order } = this.parts;
     const { waitQueue } = backend;
     this.#stopWaiting();
     this.#state = 'asking';
     this.#wasWoken = this.#isWoken;
     this.#isWoken = false;
-    const place = turns === undefined || !waitQueue ? undefined : this.#takePlace(turns, firstArrivedAt);
+    const place = turns === undefined || !waitQueue ? undefined : this.#takePlace(turns, arrivedAt);
     const owner = place && waitQueue?.handsOver ? place.ticket : nextOwner();
     this.#attemptedAt = now();
-    return { key: this.key, hold: EXCLUSIVE, owner, ttlMs, place, turns, inOrder: order.isByArrival };
+    return { key: this.key, hold: EXCLUSIVE, owner, ttlMs, place, turns, inOrder: order.isByArrival, asker };
   }
 
   /** Its attempt was answered. */
@@ -161,15 +157,14 @@ export class Bid implements Paced<Bid> {
    * @param isTied nobody won: only the time ends the pause
    */
   wait(pauseMs: number, isTied: boolean): void {
-    if (pauseMs === Infinity) this.checkLater();
+    if (pauseMs === Infinity) this.checkAfter(this.parts.now());
     else this.#timer = setTimeout(Bid.#pauseIsOver, pauseMs, this);
     this.#state = isTied ? 'resting' : 'queued';
   }
 
-  /** Has it come due after `CHECK_MS`, unless it begins to ask before, or its attempt is answered. */
-  checkLater(): void {
-    const { checks, now } = this.parts;
-    checks.add(this, now() + CHECK_MS, CHECK_MS);
+  /** Has it come due `CHECK_MS` after this time, unless it begins to ask before, or its attempt is answered. */
+  checkAfter(time: number): void {
+    this.parts.checks.add(this, time + CHECK_MS, CHECK_MS);
   }
 
   /** Its turn may have come. @returns whether it waits for that; otherwise it is remembered for the answer in flight */

@@ -32,7 +32,6 @@ export interface LineLimits {
 
 /** A grant that some calls of this process use, one after the other. */
 interface Share extends Passing {
-  readonly grant: Grant;
   nextToken: number;
   readonly lastToken: number;
 }
@@ -41,6 +40,8 @@ interface Share extends Passing {
 const COALESCE = 1 / 10;
 /** How many bids are checked at once. */
 const CHECKS_AT_ONCE = 500;
+/** How many turns are asked for beside those of the calls that wait, as a part of these. */
+const SURPLUS = 1 / 4;
 /** A lock that was handed over is begun with if it stands for this part of its time longer: enough to be extended. */
 const BEGIN_WITH = 0.45;
 /** A lock is passed on only in this first part of its lease: its next holder must not begin with a lease that ends. */
@@ -170,10 +171,9 @@ export class Line {
     const hasCompany = this.#seen !== undefined || this.#waiters.size > 1;
     const mayWait = hasCompany || (!first.triesOnce && this.lines.wasContested(this.key));
     const takesPlace = bid.place !== undefined || (order.isByArrival ? !first.triesOnce : mayWait);
-    const { ttlMs } = first.request;
     const turns = takesPlace ? this.#turns(first) : undefined;
-    const request = { ...bid.ask({ ttlMs, turns, firstArrivedAt: first.arrivedAt }), asker: this };
-    if (!first.isLimited) bid.checkLater();
+    const request = bid.ask(first.request.ttlMs, first.arrivedAt, turns, this);
+    if (!first.isLimited) bid.checkAfter(bid.attemptedAt);
     inFlight.begin();
     const done = (outcome: AcquireOutcome) => {
       const arrivedAt = bid.place?.arrivedAt;
@@ -185,10 +185,11 @@ export class Line {
     else backend.acquire(request, done);
   }
 
-  /** For how many turns a grant is asked for: those of the calls that wait. */
+  /** For how many turns a grant is asked for: those of the calls that wait, and a quarter more, as some come until they are over. */
   #turns(first: Waiter): number {
     if (first.request.cohort === false) return 1;
-    return 1 + Math.min(this.lines.limits.cohortPasses, this.#waiters.size - 1);
+    const { size } = this.#waiters;
+    return 1 + Math.min(this.lines.limits.cohortPasses, size - 1 + Math.floor(size * SURPLUS));
   }
 
   /**
@@ -303,9 +304,10 @@ export class Line {
   #begin(first: Waiter, grant: Grant, ttlMs: number, sentAt: number, extendTo?: number): void {
     const { leases, limits, now } = this.lines;
     const { fencingToken, lastToken = fencingToken, nobodyBefore } = grant;
-    const isShared = fencingToken !== undefined && first.request.cohort !== false;
+    // A grant for one turn is passed on to nobody.
+    const isShared = lastToken !== fencingToken && first.request.cohort !== false;
     this.#share = isShared
-      ? { grant, nextToken: fencingToken + 1, lastToken: lastToken!, nobodyBefore, until: now() + limits.cohortMs }
+      ? { nextToken: fencingToken! + 1, lastToken: lastToken!, nobodyBefore, until: now() + limits.cohortMs }
       : undefined;
     const lease = leases.add(grant, fencingToken, ttlMs, sentAt, first.request.watchdog, extendTo);
     this.#grant(first, lease, extendTo !== undefined || this.#seen ? 'waited' : 'free');
