@@ -13,7 +13,7 @@ export async function startChromium(): Promise<Browser> {
 export async function openTab(browser: Browser, url: string, options: BrowserContextOptions = {}): Promise<Page> {
   const context = await browser.newContext({ locale: 'en-GB', ...options });
   const page = await context.newPage();
-  page.setDefaultTimeout(10_000);
+  page.setDefaultTimeout(60_000);
   const troubles: string[] = [];
   page.on('console', (line) => {
     // The page expects this answer of one test.

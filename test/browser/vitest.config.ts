@@ -6,5 +6,5 @@ const include = process.env.PAGE_PICTURE ? ['test/browser/picture.ts'] : ['test/
 
 export default defineConfig({
   ...shared,
-  test: { ...shared.test, include, globalSetup: ['test/global-setup.ts'], testTimeout: 60_000 },
+  test: { ...shared.test, include, globalSetup: ['test/global-setup.ts'] },
 });
