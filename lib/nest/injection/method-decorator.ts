@@ -32,7 +32,8 @@ export function decorator<Place>(
     try {
       decorate(target, member, place);
     } catch (error) {
-      if (!(error instanceof LockError)) throw error;
+      // What another decorator of this library has refused, which this one is made of, names its place already.
+      if (!(error instanceof LockError) || error.cause instanceof LockError) throw error;
       throw new LockOptionsError(`${label} on ${nameOf(target, member)}: ${error.message}`, { cause: error });
     }
   };
