@@ -39,6 +39,7 @@ it.each<[string, () => RedisLockModuleOptions]>([
   await expect(locks.forceRelease(key, { owner: undefined })).rejects.toThrow('owner must be the digest');
   await expect(locks.forceRelease(key, { owner: now!.holder.owner })).rejects.toThrow('owner must be the digest');
   await expect(locks.forceRelease(key, { force: true } as never)).rejects.toThrow('no option "force"');
+  await expect(locks.forceRelease(key, now!.digest as never)).rejects.toThrow('options must be an object: got "');
 });
 
 it.each<[string, () => RedisLockModuleOptions]>([

@@ -138,6 +138,23 @@ describe('a Redis source that ioredis would take for localhost', () => {
   });
 });
 
+it.each<[source: RedisSource, got: string]>([
+  ['redis://a/hunter2', 'a URL whose path is not the number of a database. Write redis://host:port/0.'],
+  ['redis://a?db=hunter2', 'a URL whose path is not the number of a database.'],
+  [
+    { host: 'a', db: 'hunter2' as never },
+    'db a string, which is not a database. Is the variable that it comes from set?',
+  ],
+  [{ host: 'a', db: '' as never }, 'db a string, which is not a database.'],
+  [{ host: 'a', db: Number(undefined) }, 'db NaN, which is not a database.'],
+  [{ host: 'a', db: -1 }, 'db -1, which is not a database.'],
+])('a database that ioredis could not select is refused: %o', (redis, got) => {
+  const resolve = () => resolveOptions({ redis });
+  expect(resolve).toThrow(`redis must be ${EXPECTED}: got ${got}`);
+  expect(resolve).toThrow(LockOptionsError);
+  expect(resolve).not.toThrow('hunter2');
+});
+
 describe('a source function that returns no client of ioredis', () => {
   it.each<[what: string, made: () => unknown, got: string]>([
     ['nothing', () => undefined, 'nothing.'],
@@ -166,6 +183,7 @@ describe('a Redis may be given as', () => {
     'a host and options that are undefined': { host: 'a', port: undefined, password: undefined },
     'a path, where no host is known': { path: '/tmp/redis.sock', host: undefined },
     sentinels: { sentinels: [{ host: 'a' }], name: 'main' },
+    'a host and a database as a variable of the environment has it': { host: 'a', db: '3' as never },
     'the options of another client': { ...new Redis({ lazyConnect: true }).options },
     'an object of a class': Object.assign(new (class Config {})(), { host: 'a' }),
     'an object without a prototype': Object.assign(Object.create(null), { host: 'a' }),

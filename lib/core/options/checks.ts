@@ -38,13 +38,14 @@ export function checked(options: object, checks: Readonly<Record<string, Check>>
 
 /**
  * @param meant advice for names that are no options
- * @throws LockOptionsError for the first name that is not known
+ * @throws LockOptionsError for what is not an object, or for the first name that is not known
  */
 export function refuseUnknown(
   options: object,
   known: readonly string[],
   meant: Readonly<Record<string, string>> = {},
 ): void {
+  if (typeof options !== 'object' || options === null) throw unfit('options', options, 'an object');
   const unknown = Object.keys(options).find((name) => !known.includes(name));
   if (unknown === undefined) return;
   const like = unknown.toLowerCase();

@@ -1,7 +1,7 @@
 import type { LeaderOptions } from '../../api/leader.js';
 import type { Bounds } from '../backend/lock-backend.js';
 import { checkTtl, LEASE_CHECKS } from './call-options.js';
-import { checked, refuseUnknown, unfit } from './checks.js';
+import { checked, refuseUnknown } from './checks.js';
 
 const DEFAULTS = { ttlMs: 15_000 } as const satisfies Required<LeaderOptions>;
 
@@ -29,7 +29,6 @@ export function withLeaderDefaults(options: LeaderOptions): Required<LeaderOptio
 
 /** @throws LockOptionsError for an unknown name, or a value that is out of bounds for every service */
 export function checkLeaderOptions(options: LeaderOptions, also: readonly string[] = []): void {
-  if (typeof options !== 'object' || options === null) throw unfit('options', options, 'an object');
   refuseUnknown(options, [...Object.keys(LEADER_CHECKS), ...also]);
   checked(options, LEADER_CHECKS);
 }

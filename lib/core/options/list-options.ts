@@ -17,7 +17,6 @@ const LIST_CHECKS: Readonly<Record<keyof ListOptions, Check>> = {
 
 /** @throws LockOptionsError for an unknown name or a value out of bounds */
 export function resolveListOptions(options: ListOptions): Required<ListOptions> {
-  if (typeof options !== 'object' || options === null) throw unfit('options', options, 'an object');
   refuseUnknown(options, Object.keys(LIST_CHECKS));
   return { ...DEFAULTS, ...checked(options, LIST_CHECKS) };
 }

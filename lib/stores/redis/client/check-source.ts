@@ -90,6 +90,7 @@ const MEANT = new Map([
   ['pass', 'Did you mean password?'],
 ]);
 
+const IS_IT_SET = 'Is the variable that it comes from set?';
 const A_NEWER_OPTION = 'If a newer ioredis has it, give a function: () => new Redis({ … }).';
 
 /**
@@ -128,14 +129,15 @@ export function isClient(source: unknown): source is IoredisClient {
 
 function problemOfUrl(source: string): string | undefined {
   if (source.startsWith('/')) return undefined; // the path of a socket
-  if (source.trim() === '') return 'an empty string. Is the variable that it comes from set?';
+  if (source.trim() === '') return `an empty string. ${IS_IT_SET}`;
   if (!/^rediss?:\/\//.test(source) || !URL.canParse(source)) {
     return 'a string of another form. Write redis://host:port, or the /path of a socket.';
   }
-  const { hostname } = new URL(source);
-  return hostname === ''
-    ? 'a URL without a host, so ioredis would connect to localhost. Write redis://host:port.'
-    : undefined;
+  const { hostname, pathname, searchParams } = new URL(source);
+  if (hostname === '') return 'a URL without a host, so ioredis would connect to localhost. Write redis://host:port.';
+  return isDatabase(pathname.slice(1) || (searchParams.get('db') ?? 0))
+    ? undefined
+    : 'a URL whose path is not the number of a database. Write redis://host:port/0.';
 }
 
 function problemOfObject(source: unknown): string | undefined {
@@ -148,6 +150,8 @@ function problemOfObject(source: unknown): string | undefined {
   if (unknown !== undefined) {
     return `an object with ${JSON.stringify(unknown.slice(0, 40))}, which is not an option of ioredis. ${adviceOn(unknown)}`;
   }
+  const { db = 0 } = source as RedisOptions;
+  if (!isDatabase(db)) return `db ${numberOrKind(db)}, which is not a database. ${IS_IT_SET}`;
   return problemOfAddress(source, given);
 }
 
@@ -158,12 +162,12 @@ function problemOfAddress(
   if (Connector || sentinels || path) return undefined;
   // ioredis also takes text, the form of environment variables.
   if (port !== undefined && !isPort(Number(port))) {
-    return `port ${kindOf(port) === 'a number' ? port : kindOf(port)}, which is not a port. Is the variable that it comes from set?`;
+    return `port ${numberOrKind(port)}, which is not a port. ${IS_IT_SET}`;
   }
   if (host) return undefined;
   if (given.includes('host')) {
     const got = host === '' ? '""' : String(host);
-    return `host ${got}, so ioredis would connect to localhost. Is the variable that it comes from set?`;
+    return `host ${got}, so ioredis would connect to localhost. ${IS_IT_SET}`;
   }
   if (port) return undefined;
   return (
@@ -174,6 +178,11 @@ function problemOfAddress(
 
 function isPort(port: number): boolean {
   return Number.isInteger(port) && port > 0 && port < 65_536;
+}
+
+/** With any other value ioredis selects `NaN`, and nobody handles the error, which ends the process. */
+function isDatabase(db: unknown): boolean {
+  return /^\d+$/.test(String(db));
 }
 
 /** Describes a value that is neither an ioredis client nor options, but is easily mistaken for one of them. */
@@ -204,6 +213,10 @@ function classOf(source: object): string {
 function kindOf(value: unknown): string {
   if (value === undefined || value === null) return 'nothing';
   return typeof value === 'object' ? 'an object' : `a ${typeof value}`;
+}
+
+function numberOrKind(value: unknown): string {
+  return typeof value === 'number' ? String(value) : kindOf(value);
 }
 
 function adviceOn(unknown: string): string {
