@@ -66,8 +66,8 @@ export interface ObservedLocks {
   stats(): LockStats[];
   ping(): Promise<LockPing>;
   /**
-   * How wrong this process may know the clock of its servers, by which calls are ordered with `fair`, in milliseconds; `undefined` if none
-   * of its calls has waited, and without such a clock.
+   * How wrong this process may know the clock of its servers, by which calls are ordered with `fair`, in milliseconds; `undefined` before
+   * the first call that asks with `fair`, or that waits, and without such a clock.
    */
   clockErrorMs?(): number | undefined;
 }
