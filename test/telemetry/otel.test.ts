@@ -249,7 +249,7 @@ describe('metrics', () => {
     ]);
   });
 
-  it('tell how well the clock of Redis is known, by which calls are ordered, once one has waited [G644]', async () => {
+  it('tell how well the clock of Redis is known, by which fair calls are ordered, from the first of them on [G645]', async () => {
     const server = await RedisServer.start();
     onTestFinished(() => server.stop());
     const { telemetry, points } = sdk();
