@@ -16,7 +16,7 @@ it.each([
   ['nobody else waits', false],
   ['another process waits', true],
 ])(
-  'A lock that is given back and asked for in one step is not called lost where no token can be minted for the next call: %s [G626]',
+  'A lock that is given back and asked for in one step is not called lost where no token can be minted for the next call: %s [G646]',
   async (key, othersWait) => {
     const open = () => openLocks({ redis: server.url, cohortPasses: 0 });
     const [locks, others] = [await open(), await open()];
