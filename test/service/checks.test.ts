@@ -31,6 +31,27 @@ it('what is hurried comes due at once, and in order, and not if the one before h
   expect(pacer.size).toBe(0);
 });
 
+it('what is hurried comes due before what was due already, of which only so many come due at once', () => {
+  interface Item extends Paced<Item> {
+    name: string;
+  }
+  const due: string[] = [];
+  const pacer = new Pacer<Item>({
+    now: () => performance.now(),
+    atOnce: 2,
+    leewayMs: () => 100,
+    isUrgent: () => false,
+    onDue: (item) => {
+      pacer.remove(item);
+      due.push(item.name);
+    },
+  });
+  for (const name of ['first', 'second', 'third']) pacer.add({ name, dueAt: 0 }, performance.now(), 1_000);
+  pacer.hurry([{ name: 'hurried', dueAt: 0 }]);
+  expect(due).toEqual(['hurried', 'first']);
+  pacer.stop();
+});
+
 it('a process that waits for 10 000 keys looks after each of them every second, in at most 300 calls [G301]', async () => {
   const server = await redisServer();
   await loadScripts(server);

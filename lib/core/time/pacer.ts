@@ -7,6 +7,9 @@ export const PAUSE_MS = 3;
 /** How many queues, one for each period in use, may be empty for a while. */
 const EMPTY_QUEUES = 8;
 
+/** The period of those that are hurried. */
+const NONE = 0;
+
 /** What comes due after a while, unless it is removed before. */
 export interface Paced<Item> extends Linked<Item> {
   /** When it comes due, by the clock. */
@@ -41,7 +44,8 @@ class Queue<Item extends Linked<Item>> extends LinkedList<Item> {
  * in which they are added, so there is a queue for each period; items out of order, and those without a period, are looked at one by one.
  */
 export class Pacer<Item extends Paced<Item>> {
-  readonly #queues = new Map<number, Queue<Item>>();
+  /** By their periods; those that are hurried come first. */
+  readonly #queues = new Map([[NONE, new Queue<Item>(NONE)]]);
   readonly #outOfOrder = new LinkedList<Item>();
   #timer?: NodeJS.Timeout;
   #timerDue = Infinity;
@@ -77,7 +81,7 @@ export class Pacer<Item extends Paced<Item>> {
     for (const item of items) {
       this.remove(item);
       item.dueAt = now;
-      this.#push(item, 0);
+      this.#push(item, NONE);
     }
     outsideOfCalls(() => this.#look());
   }
@@ -86,7 +90,8 @@ export class Pacer<Item extends Paced<Item>> {
   remove(item: Item): void {
     const { list } = item;
     list?.remove(item);
-    if (list instanceof Queue && list.size === 0 && this.#queues.size > EMPTY_QUEUES) this.#queues.delete(list.period);
+    const isEmpty = list instanceof Queue && list.size === 0 && list.period !== NONE;
+    if (isEmpty && this.#queues.size > EMPTY_QUEUES) this.#queues.delete(list.period);
   }
 
   stop(): void {
