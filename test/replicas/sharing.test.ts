@@ -75,7 +75,7 @@ describe('The wait for replicas', () => {
     });
     expect(waits).toBe(1);
     expect(tokens).toEqual(Array.from({ length: 10 }, (_, turn) => tokens[0]! + turn));
-    expect(counters).toEqual(tokens.map(() => tokens.at(-1)));
+    expect(Math.min(...counters)).toBeGreaterThanOrEqual(tokens.at(-1)!);
   });
 
   it('an extension with waitForReplicas that the replica does not get is none [G77]', async () => {
