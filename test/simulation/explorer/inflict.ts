@@ -168,12 +168,15 @@ function mute(link: Link): void {
 function flush(world: World, server: SimulatedServer): void {
   if (!server.isPrimary) return;
   server.data.flush();
-  lose(world, server, 'flush', { forgets: forgetsAll(server) });
+  lose(world, server, 'flush', { forgets: forgetsAll(world, server) });
 }
 
-/** Whether any lock was on a server that has lost its data: in a Cluster it may have been on another master, whose slot it is. */
-function forgetsAll(server: SimulatedServer): boolean {
-  return server.cluster === undefined;
+/**
+ * Whether any lock was on a server that has lost its data. Beside another primary it may have been on that: in a Cluster by its slot,
+ * and after a failover on the one that was replaced, while that does not know.
+ */
+function forgetsAll(world: World, server: SimulatedServer): boolean {
+  return world.servers.every((other) => other === server || !other.isPrimary);
 }
 
 function crash(world: World, server: SimulatedServer, { kind, forUs, byUs = 0 }: Fault): void {
@@ -190,7 +193,8 @@ function crash(world: World, server: SimulatedServer, { kind, forUs, byUs = 0 }:
       server.start(kind === 'crash-empty' ? [] : kept);
       world.stage.followAgain(server, primaryPort);
       if (!isPrimary) return;
-      if (kind === 'crash-empty') lose(world, server, 'restart-empty', { forgets: forgetsAll(server), at: takenAt });
+      if (kind === 'crash-empty')
+        lose(world, server, 'restart-empty', { forgets: forgetsAll(world, server), at: takenAt });
       if (kind === 'crash-old') lose(world, server, 'restart-old', { at: takenAt });
     });
   };
