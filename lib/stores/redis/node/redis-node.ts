@@ -482,7 +482,7 @@ export class RedisNode implements WaitQueue, InboxListener {
     return vote;
   }
 
-  /** How wrong it may know the clock of any of its servers, in milliseconds; undefined before one has told the time. */
+  /** The largest error of its estimates of its servers' clocks, in milliseconds; undefined before the first estimate. */
   clockErrorMs(): number | undefined {
     const errors = [...this.#clocks.values()].flatMap(({ errorUs = [] }) => errorUs);
     return errors.length > 0 ? Math.max(...errors) / 1_000 : undefined;

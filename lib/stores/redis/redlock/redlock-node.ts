@@ -128,7 +128,7 @@ export class RedlockNode {
 
   /**
    * @param value of the lock: the owner, and the token that all nodes are asked to vote for
-   * @param done also told when the vote was sent, if it was
+   * @param done its second argument is when the vote was sent, if it was
    */
   acquire(attempt: RedlockAttempt, request: AcquireRequest, value: string, done: Answered<Vote>): void {
     const trace = attempt.trace(this.at);
@@ -231,7 +231,7 @@ export class RedlockNode {
     if (trace.open === 0) trace.conclude();
   }
 
-  /** Whether the node knows of a ttl this long: by the longest that it knows of it is told for how long to abstain. */
+  /** Whether the node knows of a ttl this long. After a restart it abstains for the longest ttl that it knows of. */
   #isAnnounced(ttlMs: number): boolean {
     return !this.admission || this.admission.isAnnounced(ttlMs);
   }
