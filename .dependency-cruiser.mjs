@@ -5,7 +5,7 @@
 
 const CORE = ['core/time', 'core/keys', 'core/backend', 'core/options'];
 const NEST = ['@nestjs/common', '@nestjs/core'];
-const REDIS = ['api', 'core/time', 'core/backend'];
+const REDIS = ['api', 'core/time', 'core/backend', 'stores/node'];
 
 /** Each room of lib/, low to high, with the rooms and packages that it may import. `stores` stands for all rooms below it. */
 const ROOMS = {
@@ -18,6 +18,7 @@ const ROOMS = {
   'core/waiting': ['api', ...CORE, 'core/lease', 'rxjs'],
   'core/engine': ['api', ...CORE, 'core/lease', 'core/waiting', 'rxjs'],
   'core/service': ['api', ...CORE, 'core/lease', 'core/waiting', 'core/engine', 'rxjs'],
+  'stores/node': ['api', 'core/time', 'core/backend'],
   'stores/memory': ['api', 'core/time', 'core/backend'],
   'stores/redis/client': [...REDIS, 'ioredis'],
   'stores/redis': ['api', 'core/options', 'stores/redis/client'],
@@ -30,7 +31,6 @@ const ROOMS = {
     'stores/redis/scripts',
     'stores/redis/node',
   ],
-  'stores/redis/single': [...REDIS, 'stores/redis/client', 'stores/redis/node', 'stores/redis/replicas'],
   'stores/redis/redlock': [...REDIS, 'stores/redis/client', 'stores/redis/node'],
   'stores/redis/doctor': [...REDIS, 'stores/redis/client', 'stores/redis/node'],
   compose: ['api', ...CORE, 'core/service', 'stores'],

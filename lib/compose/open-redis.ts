@@ -15,7 +15,7 @@ import { ReplicaWait } from '../stores/redis/replicas/replica-wait.js';
 import { Proposals } from '../stores/redis/redlock/proposals.js';
 import { AdmissionCheck } from '../stores/redis/redlock/admission.js';
 import { Initialisation } from '../stores/redis/redlock/initialisation.js';
-import { SingleNodeBackend } from '../stores/redis/single/single-node.backend.js';
+import { SingleNodeBackend } from '../stores/node/single-node.backend.js';
 
 /** How long a node of a new Redlock may take to answer what it is asked, in milliseconds. */
 const LOOK_TIMEOUT_MS = 10_000;

@@ -1,6 +1,6 @@
 import { expect, it, vi } from 'vitest';
 import type { ExtendOutcome, LockBackend } from '../../lib/core/backend/lock-backend.js';
-import type { NodeExtension, Vote } from '../../lib/stores/redis/node/node-answers.js';
+import type { NodeExtension, Vote } from '../../lib/stores/node/answers.js';
 import { Proposals } from '../../lib/stores/redis/redlock/proposals.js';
 import { RedlockBackend } from '../../lib/stores/redis/redlock/redlock.backend.js';
 import type { Answered, RedlockNode } from '../../lib/stores/redis/redlock/redlock-node.js';

@@ -10,10 +10,10 @@ import {
   type Place,
   type ReleaseOutcome,
 } from '../../lib/core/backend/lock-backend.js';
-import type { Fault, NodeExtension, NodeRelease, Vote } from '../../lib/stores/redis/node/node-answers.js';
+import type { Fault, NodeExtension, NodeRelease, Vote } from '../../lib/stores/node/answers.js';
 import type { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
 import type { ReplicaWait } from '../../lib/stores/redis/replicas/replica-wait.js';
-import { SingleNodeBackend } from '../../lib/stores/redis/single/single-node.backend.js';
+import { SingleNodeBackend } from '../../lib/stores/node/single-node.backend.js';
 import { acquireOn, claimOn, placeOf } from '../support/claims.js';
 
 const WAITING = placeOf('me', 3);

@@ -4,11 +4,11 @@
  */
 export { Cluster } from 'ioredis';
 export { RedisConnection } from '../../lib/stores/redis/client/redis-connection.js';
-export { RedisBackend } from '../../lib/stores/redis/node/redis.backend.js';
+export { NodesBackend } from '../../lib/stores/node/nodes.backend.js';
 export { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
 export { PlainInbox } from '../../lib/stores/redis/node/inbox.js';
 export { RedlockBackend } from '../../lib/stores/redis/redlock/redlock.backend.js';
-export { SingleNodeBackend } from '../../lib/stores/redis/single/single-node.backend.js';
+export { SingleNodeBackend } from '../../lib/stores/node/single-node.backend.js';
 export { Clock, validityMs } from '../../lib/core/time/clock.js';
 export { Lease } from '../../lib/core/lease/lease.js';
 export { resolveOptions } from '../../lib/compose/redis-lock-options.js';

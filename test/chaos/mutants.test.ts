@@ -23,7 +23,7 @@ const CHANGES: Record<string, string[]> = {
   'subscription-never-doubted': ['PlainInbox.check'],
   'refusals-in-microtasks': ['RefusalGate.settle'],
   'replica-is-kept': ['RedisConnection.leaveReplica'],
-  'taken-by-force-and-passed-on': ['RedisBackend.forceRelease', 'RedisNode.listen'],
+  'taken-by-force-and-passed-on': ['NodesBackend.forceRelease', 'RedisNode.listen'],
   'extension-that-always-counts': ofScripts(EXTEND_SCRIPTS),
   'held-until-told': ['Lease.checkState', 'Lease.lose', 'Lease.release'],
   'leader-releases-first': ['Term.close'],

@@ -151,9 +151,9 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'taken-by-force-and-passed-on': {
     what: 'a process passes on a lock that it has taken away by force, and nobody hears of it',
-    inject({ RedisBackend, RedisNode }) {
-      const { forceRelease } = RedisBackend.prototype;
-      RedisBackend.prototype.forceRelease = async function (key) {
+    inject({ NodesBackend, RedisNode }) {
+      const { forceRelease } = NodesBackend.prototype;
+      NodesBackend.prototype.forceRelease = async function (key) {
         return (await forceRelease.call(this, key)) && { from: [] };
       };
       const { listen } = RedisNode.prototype;

@@ -2,7 +2,7 @@ import { Subject } from 'rxjs';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
 import { Leases } from '../../lib/core/lease/leases.js';
-import { GRANT_TTL_MS } from '../../lib/stores/redis/scripts/hand-off.js';
+import { GRANT_TTL_MS } from '../../lib/stores/node/messages.js';
 
 const DAY_MS = 86_400_000;
 

@@ -1,7 +1,8 @@
 import type { Claim } from '../support/claims.js';
 import { EXCLUSIVE } from '../../lib/core/backend/lock-backend.js';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { LIMIT_US, type NodeExtension, type Vote } from '../../lib/stores/redis/node/node-answers.js';
+import { LIMIT_US } from '../../lib/stores/redis/node/node-answers.js';
+import type { NodeExtension, Vote } from '../../lib/stores/node/answers.js';
 import { RedisConnection } from '../../lib/stores/redis/client/redis-connection.js';
 import { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
 import { LockKeys, valueText } from '../../lib/stores/redis/node/lock-keys.js';

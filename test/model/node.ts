@@ -1,4 +1,4 @@
-import type { NodeExtension, NodeRelease, Vote } from '../../lib/stores/redis/node/node-answers.js';
+import type { NodeExtension, NodeRelease, Vote } from '../../lib/stores/node/answers.js';
 import type { RedisNode } from '../../lib/stores/redis/node/redis-node.js';
 
 export type Raise = Awaited<ReturnType<RedisNode['raiseFence']>>;

@@ -1,4 +1,4 @@
-import type { Fault, NodeExtension, Vote } from '../../lib/stores/redis/node/node-answers.js';
+import type { Fault, NodeExtension, Vote } from '../../lib/stores/node/answers.js';
 import type * as Decisions from '../../lib/stores/redis/redlock/decisions.js';
 import { NodeError } from '../../lib/api/errors.js';
 import type { Model } from './explorer.js';

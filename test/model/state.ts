@@ -1,4 +1,4 @@
-import type { Fault } from '../../lib/stores/redis/node/node-answers.js';
+import type { Fault } from '../../lib/stores/node/answers.js';
 import type { Lock, Scripts } from './node.js';
 
 /** What a node may answer. */

@@ -2,7 +2,7 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { Lock } from '../../lib/api/lock.js';
 import type { LockService } from '../../lib/core/service/lock.service.js';
-import { readMessage } from '../../lib/stores/redis/scripts/hand-off.js';
+import { readMessage } from '../../lib/stores/node/messages.js';
 import { tryLock } from '../support/naive.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';

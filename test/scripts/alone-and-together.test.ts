@@ -17,7 +17,8 @@ import {
 import * as LUA from '../../lib/stores/redis/scripts/lua.js';
 import { ownerPart, tokenText } from '../../lib/stores/redis/node/lock-keys.js';
 import { ScriptRunner, type Reply } from '../../lib/stores/redis/scripts/script-runner.js';
-import { GRANT_TTL_MS, HEARD, queueEntry, readMessage, UNHEARD } from '../../lib/stores/redis/scripts/hand-off.js';
+import { GRANT_TTL_MS, readMessage } from '../../lib/stores/node/messages.js';
+import { HEARD, queueEntry, UNHEARD } from '../../lib/stores/redis/scripts/hand-off.js';
 import type { Script } from '../../lib/stores/redis/scripts/script.js';
 import { ScriptFault } from '../../lib/stores/redis/scripts/script-fault.js';
 import { portOf } from '../support/port-of.js';

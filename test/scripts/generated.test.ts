@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { LIMIT_US, WIPED } from '../../lib/stores/redis/node/node-answers.js';
-import { GRANT_TTL_MS, TAKEN } from '../../lib/stores/redis/scripts/hand-off.js';
+import { GRANT_TTL_MS, TAKEN } from '../../lib/stores/node/messages.js';
 import * as LUA from '../../lib/stores/redis/scripts/lua.js';
 import type { Script } from '../../lib/stores/redis/scripts/script.js';
 

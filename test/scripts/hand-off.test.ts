@@ -1,16 +1,8 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { FORCE_RELEASE, RELEASE, TURN, WITHDRAW } from '../../lib/stores/redis/scripts/lua.js';
-import {
-  DEAF,
-  GRANT_TTL_MS,
-  HEARD,
-  queueEntry,
-  readMessage,
-  type Service,
-  type ToldGrant,
-  UNHEARD,
-} from '../../lib/stores/redis/scripts/hand-off.js';
+import { DEAF, HEARD, queueEntry, type Service, UNHEARD } from '../../lib/stores/redis/scripts/hand-off.js';
+import { GRANT_TTL_MS, readMessage, type ToldGrant } from '../../lib/stores/node/messages.js';
 import type { Script } from '../../lib/stores/redis/scripts/script.js';
 import { ScriptRunner, type Reply } from '../../lib/stores/redis/scripts/script-runner.js';
 import { portOf } from '../support/port-of.js';

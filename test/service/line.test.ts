@@ -18,8 +18,8 @@ import { Labels } from '../../lib/core/keys/labels.js';
 import type { Leases } from '../../lib/core/lease/leases.js';
 import type { AcquireOptions } from '../../lib/api/options.js';
 import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
-import { RedisHandOver } from '../../lib/stores/redis/node/node-answers.js';
-import { GRANT_TTL_MS } from '../../lib/stores/redis/scripts/hand-off.js';
+import { ToldHandOver } from '../../lib/stores/node/grants.js';
+import { GRANT_TTL_MS } from '../../lib/stores/node/messages.js';
 import type { LockService } from '../../lib/core/service/lock.service.js';
 import { CHECK_MS } from '../../lib/core/waiting/bid.js';
 import { ContestedKeys } from '../../lib/core/waiting/contested-keys.js';
@@ -157,7 +157,7 @@ function setUp(limits: Partial<typeof LIMITS> = {}, handsOver = true, order = AL
       if (ticket === undefined || fencingToken === undefined) listener.onTurn(ticket);
       else {
         const told = { fencingToken, lastToken: lastToken!, boundUs: boundMs * 1_000 };
-        listener.onTurn(ticket, new RedisHandOver(ticket, told, (_key, us) => us / 1_000));
+        listener.onTurn(ticket, new ToldHandOver(ticket, told, (_key, us) => us / 1_000));
       }
       return settled();
     },

@@ -1,7 +1,7 @@
 import { getEventListeners } from 'node:events';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import type { LockService } from '../../lib/core/service/lock.service.js';
-import { GRANT_TTL_MS } from '../../lib/stores/redis/scripts/hand-off.js';
+import { GRANT_TTL_MS } from '../../lib/stores/node/messages.js';
 import { openLocks } from '../support/open-locks.js';
 import { untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';

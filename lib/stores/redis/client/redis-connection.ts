@@ -83,6 +83,11 @@ export class RedisConnection {
     return this.client.isReady;
   }
 
+  /** Stands for the connection: another one each time that it is made. */
+  get generation(): unknown {
+    return this.client.generation;
+  }
+
   /**
    * Whether waiting for it is useless: an attempt to reconnect has failed, or took too long. A shorter break is ridden out.
    * Behind a proxy that accepts connections for a dead server this is known after `commandTimeoutMs`.

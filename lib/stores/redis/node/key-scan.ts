@@ -1,6 +1,7 @@
 import { NodeError } from '../../../api/errors.js';
 import type { ListRequest } from '../../../core/backend/lock-backend.js';
 import { matcherOf } from '../../../core/backend/matcher.js';
+import type { NodeScan } from '../../node/answers.js';
 import { monotonic } from '../../../core/time/clock.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import { nodeError } from '../client/advice.js';
@@ -13,19 +14,6 @@ import type { LockKeys } from './lock-keys.js';
 const KEYS_PER_SCAN = 1_000;
 
 const WITHOUT_RIGHT = 'Give its user the right +scan (ACL SETUSER), which only LockService.list() needs.';
-
-/** The keys of locks that a server, or a Cluster, may have. */
-export type NodeScan =
-  | {
-      status: 'scanned';
-      /** Each once. There may be more than the limit of the request. */
-      keys: string[];
-      /** Whether the search came to its end. */
-      isComplete: boolean;
-      /** How many keys were looked at, about. */
-      scanned: number;
-    }
-  | { status: 'failed'; errors: NodeError[] };
 
 /**
  * Finds locks by SCAN, on the connection that locks use. It has one command in flight to a server: what is sent meanwhile waits

@@ -17,11 +17,6 @@ export function countersOf(handsOver: boolean, isCluster: boolean): Counters {
   return handsOver ? 'one' : 'sharded';
 }
 
-/** As of `LockBackend`: the brace ends the hash tag, so in a Cluster it is the key of a lock in the same slot. */
-export function probeKey(key: string): string {
-  return `${key}}:probe`;
-}
-
 /** The names of all keys and channels in Redis, see docs/protocol.md. The braces put the keys of a lock into one slot of a Cluster. */
 export class LockKeys {
   /** @param clientPrefix what the client puts before every key: a part of what its slot is made of */

@@ -1,14 +1,7 @@
 import { NodeError } from '../../../api/errors.js';
-import {
-  LONGEST_TTL_MS,
-  type AcquireRequest,
-  type Grant,
-  type HandOver,
-  type Holding,
-} from '../../../core/backend/lock-backend.js';
-import { driftMs } from '../../../core/time/clock.js';
+import type { Holding } from '../../../core/backend/lock-backend.js';
+import type { Fault, NodeExtension, NodeRelease, NodeSeizure, Vote } from '../../node/answers.js';
 import { nodeError } from '../client/advice.js';
-import { GRANT_TTL_MS, type ToldGrant } from '../scripts/hand-off.js';
 import type { Reply } from '../scripts/script-runner.js';
 import { readValue } from './lock-keys.js';
 
@@ -17,49 +10,6 @@ export const WIPED = 'wiped';
 
 /** How far a node of a Redlock lets a proposed token be from its own time, in microseconds. */
 export const LIMIT_US = 1_000_000;
-
-/** Why a node did not do an operation, or did not confirm it. */
-export interface Fault {
-  status: 'fault';
-  error: NodeError;
-  /** The command may have taken, or may yet take, effect. */
-  mayHaveRun: boolean;
-  /** The connection failed, not the command. */
-  disconnected: boolean;
-  /** The epoch in which the node was admitted to vote, if it has lost its data since. */
-  wiped?: string;
-}
-
-/** The answer of a node to an attempt. */
-export type Vote =
-  | {
-      status: 'granted';
-      fencingToken: number;
-      /** The last of its tokens, if it has several. */
-      lastToken?: number;
-      /** Nobody who waits elsewhere came earlier, by the clock of the server in microseconds. */
-      boundUs?: number;
-      /** The time of the node in microseconds: of a vote only if that is not the token that was proposed. */
-      nodeTimeUs?: number;
-      /** What became of the lock that was given back in the same step. */
-      gaveBack?: GaveBack;
-    }
-  | {
-      status: 'refused';
-      owner: string;
-      remainingMs: number;
-      isKept?: boolean;
-      /** Its earlier place was passed over, as the message that its turn had come did not arrive. */
-      wasPassedOver?: boolean;
-      /** The time of the server in microseconds, or the token of the holder if that is larger. */
-      latestToken?: number;
-      nodeTimeUs?: number;
-      /** What became of the lock that was given back in the same step. */
-      gaveBack?: GaveBack;
-    }
-  | (Fault & { gaveBack?: GaveBack });
-
-type GaveBack = 'released' | 'gone';
 
 /** Allows a node to vote that was checked for a restart. */
 export interface Admission {
@@ -84,68 +34,6 @@ export type NodeAdmission =
 /** The answer of a node that is to vote at once: whether it has a key of the prefix. */
 export type NodeInitialisation =
   { status: 'new' } | { status: 'used'; key: string } | { status: 'full'; keys: number } | Fault;
-
-export type NodeExtension = { status: 'extended' | 'restored' | 'absent' | 'foreign' } | Fault;
-/** The answer to a release by force: `from` is the owner value that held the lock. */
-export type NodeSeizure = { status: 'taken'; from: string } | { status: 'absent' } | Fault;
-export type NodeRelease = { status: 'released' | 'gone' } | Fault;
-
-/** A lock that Redis granted, or may have granted, with the notes of its backend. */
-export class RedisGrant implements Grant {
-  readonly key: string;
-  readonly owner: string;
-  /** The longest ttl that was ever sent for it, in milliseconds: which of them Redis has applied may be unknown. */
-  longestTtlMs: number;
-
-  constructor(
-    { key, owner, ttlMs }: Pick<AcquireRequest, 'key' | 'owner' | 'ttlMs'>,
-    public fencingToken?: number,
-    readonly lastToken?: number,
-    readonly nobodyBefore?: number,
-  ) {
-    this.key = key;
-    this.owner = owner;
-    this.longestTtlMs = ttlMs;
-  }
-}
-
-/**
- * How far ahead of the last answer the token of a hand-over may be, in microseconds: tokens are the time of the server, or
- * run ahead of it where they are minted faster. A hand-over is begun with up to 1.1 s after that answer; the rest is for
- * tokens in bulk, and a clock that is set.
- */
-const TOKEN_LEAD_US = 3_000_000;
-
-/** A message that a lock was handed over to a ticket: whoever may publish can send one. */
-export class RedisHandOver implements HandOver {
-  readonly ttlMs = GRANT_TTL_MS;
-
-  /** @param timeAt reads a time of the server by the monotonic clock, in milliseconds */
-  constructor(
-    private readonly ticket: string,
-    private readonly told: ToldGrant,
-    private readonly timeAt: (key: string, serverUs: number) => number | undefined,
-  ) {}
-
-  grantOf(key: string, latestToken = -Infinity, turns: number): Grant | undefined {
-    const { fencingToken, lastToken, boundUs } = this.told;
-    if (fencingToken < latestToken || fencingToken > latestToken + TOKEN_LEAD_US) return undefined;
-    if (lastToken - fencingToken >= turns) return undefined;
-    const request = { key, owner: this.ticket, ttlMs: this.ttlMs };
-    return new RedisGrant(request, fencingToken, lastToken, this.timeAt(key, boundUs));
-  }
-}
-
-/** Notes the ttl of an extension that is about to be sent. */
-export function noteTtl(grant: Grant, ttlMs: number): void {
-  if (grant instanceof RedisGrant && ttlMs > grant.longestTtlMs) grant.longestTtlMs = ttlMs;
-}
-
-/** The longest that a lock may stand in Redis, in milliseconds from now. */
-export function standsMs(grant: Grant): number {
-  const ttlMs = grant instanceof RedisGrant ? grant.longestTtlMs : LONGEST_TTL_MS;
-  return ttlMs + driftMs(ttlMs);
-}
 
 /** Advice for a node that does not vote because it may have forgotten locks. */
 export const WAIT_FOR_VOTES =
@@ -250,13 +138,4 @@ type ReplyPart = number | string | undefined;
 /** Reads the answer of PTTL. A key without a ttl, which another program must have written, never ends. */
 function remainingMs(pttl: ReplyPart): number {
   return Number(pttl) < 0 ? Infinity : Number(pttl);
-}
-
-/** The value that at least `quorum` of the nodes gave. */
-export function agreed<T>(values: readonly T[], quorum: number): T | undefined {
-  return values.find((value) => values.filter((other) => other === value).length >= quorum);
-}
-
-export function isFault(answer: { status: string } | undefined): answer is Fault {
-  return answer?.status === 'fault';
 }

@@ -1,4 +1,4 @@
-import { NodeError } from '../../../api/errors.js';
+import { NodeError, type LockUnavailableError } from '../../../api/errors.js';
 import {
   ACQUIRE,
   ADMIT,
@@ -15,7 +15,9 @@ import {
   VOTE_OR_QUEUE,
   WITHDRAW,
 } from '../scripts/lua.js';
-import { GIVE_AND_TURN, queueEntry, readMessage } from '../scripts/hand-off.js';
+import type { LockNode } from '../../node/lock-node.js';
+import { GIVE_AND_TURN, queueEntry } from '../scripts/hand-off.js';
+import { readMessage } from '../../node/messages.js';
 import type { Script } from '../scripts/script.js';
 import { ScriptFault } from '../scripts/script-fault.js';
 import { ScriptRunner, type Reply } from '../scripts/script-runner.js';
@@ -28,39 +30,32 @@ import { ReleaseRetry } from '../../../core/backend/release-retry.js';
 import { PING_KEY } from '../../../core/backend/report.js';
 import { PlainInbox, type Inbox, type InboxListener, type Listening } from './inbox.js';
 import { ShardedInbox } from './sharded-inbox.js';
-import { KeyScan, type NodeScan } from './key-scan.js';
+import { KeyScan } from './key-scan.js';
 import { countersOf, LockKeys, ownerPart, tokenText } from './lock-keys.js';
 import type {
   AcquireRequest,
   ExtendRequest,
   Grant,
-  Holding,
   ListRequest,
   Place,
   Releasing,
   WaitListener,
-  WaitQueue,
 } from '../../../core/backend/lock-backend.js';
 import {
   extensionOf,
   holdingOf,
   initialisationOf,
-  RedisHandOver,
   releaseOf,
   seizureOf,
-  standsMs,
   turnOf,
   voteOf,
   type Admission,
-  type Fault,
   type NodeAdmission,
-  type NodeExtension,
   type NodeInitialisation,
-  type NodeRelease,
-  type NodeSeizure,
-  type Vote,
 } from './node-answers.js';
-import { nodeError } from '../client/advice.js';
+import { ToldHandOver, standsMs } from '../../node/grants.js';
+import type { Fault, NodeExtension, NodeRelease, NodeScan, NodeSeizure, NodeView, Vote } from '../../node/answers.js';
+import { nodeError, unreachable } from '../client/advice.js';
 import type { RedisConnection } from '../client/redis-connection.js';
 import type { ServerIdentity } from '../client/server-identity.js';
 
@@ -98,7 +93,8 @@ interface PendingRelease extends Releasing {
  * The lock operations of one Redis server (or Cluster). None of them rejects, except for a bug. A `done` callback is called
  * once, after the method has returned, and in the order in which the server answered.
  */
-export class RedisNode implements WaitQueue, InboxListener {
+export class RedisNode implements LockNode, InboxListener {
+  readonly store = 'Redis';
   readonly #runner: ScriptRunner;
   readonly #settings: NodeSettings;
   readonly #keys: LockKeys;
@@ -330,9 +326,9 @@ export class RedisNode implements WaitQueue, InboxListener {
     );
   }
 
-  inspect(key: string): Promise<{ status: 'seen'; holding?: Holding } | Fault> {
+  inspect(key: string): Promise<NodeView> {
     const keys = [this.#keys.lock(key), this.#keys.queue(key)];
-    return this.#run<{ status: 'seen'; holding?: Holding }>(INSPECT, keys, [], (reply) => ({
+    return this.#run<Exclude<NodeView, Fault>>(INSPECT, keys, [], (reply) => ({
       status: 'seen',
       holding: holdingOf(reply),
     }));
@@ -358,6 +354,10 @@ export class RedisNode implements WaitQueue, InboxListener {
   /** @param from the owner that the lock is taken from; '' for whoever holds it */
   forceRelease(key: string, from = ''): Promise<NodeSeizure> {
     return this.#run(FORCE_RELEASE, this.#keysToHandOver(key), [this.#keys.inbox(), key, from], seizureOf);
+  }
+
+  unreachable(problem: NodeError, timeoutMs: number): LockUnavailableError {
+    return unreachable([problem], timeoutMs);
   }
 
   /** Waits for releases in flight, tries the unconfirmed ones once more, then closes the connection. */
@@ -404,7 +404,7 @@ export class RedisNode implements WaitQueue, InboxListener {
     }
     // A lock is not held before its replicas have it, and none is begun that cannot be extended now.
     const mayBegin = grant && this.#settings.handsOver && this.#settings.awaitedReplicas === 0 && this.isReady;
-    this.#listener?.onTurn(ticket, mayBegin ? new RedisHandOver(ticket, grant, this.#timeAt) : undefined);
+    this.#listener?.onTurn(ticket, mayBegin ? new ToldHandOver(ticket, grant, this.#timeAt) : undefined);
   }
 
   /** Called by the inbox. */

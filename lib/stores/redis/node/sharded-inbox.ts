@@ -8,7 +8,8 @@ import {
   type RedisClient,
   type ShardedSubscription,
 } from '../client/redis-client.js';
-import { ECHO, EchoCheck, type Inbox, type InboxListener } from './inbox.js';
+import { ECHO, EchoCheck } from '../../node/echo-check.js';
+import type { Inbox, InboxListener } from './inbox.js';
 import { DEAF, HEARD, type Sign } from '../scripts/hand-off.js';
 import type { LockKeys } from './lock-keys.js';
 

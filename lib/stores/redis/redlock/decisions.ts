@@ -1,5 +1,5 @@
 import type { AcquireOutcome, ExtendOutcome, ReleaseOutcome } from '../../../core/backend/lock-backend.js';
-import { agreed, isFault, type Fault, type NodeExtension, type NodeRelease, type Vote } from '../node/node-answers.js';
+import { agreed, isFault, type Fault, type NodeExtension, type NodeRelease, type Vote } from '../../node/answers.js';
 import type { RedisNode } from '../node/redis-node.js';
 
 /**

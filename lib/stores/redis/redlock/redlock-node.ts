@@ -4,7 +4,8 @@ import { problemOf } from '../client/problem-of.js';
 import { InFlight } from '../../../core/time/in-flight.js';
 import type { Sending } from '../../../core/backend/lane.js';
 import type { AcquireRequest } from '../../../core/backend/lock-backend.js';
-import { RedisGrant, type Fault, type NodeExtension, type NodeRelease, type Vote } from '../node/node-answers.js';
+import { StoredGrant } from '../../node/grants.js';
+import type { Fault, NodeExtension, NodeRelease, Vote } from '../../node/answers.js';
 import type { RedisNode } from '../node/redis-node.js';
 import type { AdmissionCheck } from './admission.js';
 import type { Raise } from './decisions.js';
@@ -48,7 +49,7 @@ export class Trace {
 }
 
 /** An attempt to hold a lock on a majority of nodes, and its grant, with a trace for each node. */
-export class RedlockAttempt extends RedisGrant {
+export class RedlockAttempt extends StoredGrant {
   readonly #traces: (Trace | undefined)[] = [];
   /** Who asks, while the attempt is open. */
   asker?: AcquireRequest['asker'];

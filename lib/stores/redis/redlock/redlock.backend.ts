@@ -15,9 +15,10 @@ import {
   type WaitQueue,
 } from '../../../core/backend/lock-backend.js';
 import { unreachable } from '../client/advice.js';
-import { RedisBackend } from '../node/redis.backend.js';
+import { NodesBackend } from '../../node/nodes.backend.js';
 import { valueText } from '../node/lock-keys.js';
-import { noteTtl, type NodeExtension, type NodeRelease, type Vote } from '../node/node-answers.js';
+import { noteTtl } from '../../node/grants.js';
+import type { NodeExtension, NodeRelease, Vote } from '../../node/answers.js';
 import {
   acknowledged,
   Poll,
@@ -61,7 +62,7 @@ const EXCLUSIVE_ONLY: AcquireOutcome = {
  * is held when a majority of the nodes granted it. All nodes are asked at once, each with its own time limit, and the
  * votes are counted as they come in. Fencing tokens follow docs/adr/0025-bounded-fencing.md.
  */
-export class RedlockBackend extends RedisBackend implements LockBackend, WaitQueue {
+export class RedlockBackend extends NodesBackend implements LockBackend, WaitQueue {
   readonly waitQueue: WaitQueue = this;
   readonly handsOver = false;
   readonly bounds: Bounds;

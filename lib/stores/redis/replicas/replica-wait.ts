@@ -6,7 +6,7 @@ import { nodeError } from '../client/advice.js';
 import { problemOf } from '../client/problem-of.js';
 import type { Bound, ExtendRequest } from '../../../core/backend/lock-backend.js';
 import { RedisConnection } from '../client/redis-connection.js';
-import type { NodeExtension } from '../node/node-answers.js';
+import type { NodeExtension } from '../../node/answers.js';
 import { LockKeys } from '../node/lock-keys.js';
 import { RedisNode, type NodeSettings } from '../node/redis-node.js';
 

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { NodeError } from '../../../api/errors.js';
+import { NodeError } from '../../api/errors.js';
 import {
   type AcquireOutcome,
   type AcquireRequest,
@@ -11,18 +11,17 @@ import {
   type ReleaseOutcome,
   type Releasing,
   type WaitQueue,
-} from '../../../core/backend/lock-backend.js';
-import { noteTtl, RedisGrant, type NodeExtension, type NodeRelease, type Vote } from '../node/node-answers.js';
-import { unreachable } from '../client/advice.js';
-import { RedisBackend } from '../node/redis.backend.js';
-import type { RedisNode } from '../node/redis-node.js';
-import type { ReplicaWait } from '../replicas/replica-wait.js';
+} from '../../core/backend/lock-backend.js';
+import { noteTtl, StoredGrant } from './grants.js';
+import type { NodeExtension, NodeRelease, Vote } from './answers.js';
+import type { AwaitedReplicas, LockNode } from './lock-node.js';
+import { NodesBackend } from './nodes.backend.js';
 
 /** How long the client has to notice that its connection is gone before it is asked again, in milliseconds. */
 const RECONNECT_PAUSE_MS = 5;
 
-/** Locks on one Redis server, one Sentinel-managed master, or one Cluster. */
-export class SingleNodeBackend extends RedisBackend implements LockBackend {
+/** Locks that one server keeps alone, or what acts as one: a Cluster, a Sentinel-managed master. */
+export class SingleNodeBackend extends NodesBackend implements LockBackend {
   readonly bounds: Bounds;
   readonly waitQueue: WaitQueue;
 
@@ -31,10 +30,10 @@ export class SingleNodeBackend extends RedisBackend implements LockBackend {
    * @param report checks the server
    */
   constructor(
-    private readonly node: RedisNode,
+    private readonly node: LockNode,
     private readonly commandTimeoutMs: number,
     private readonly now: () => number,
-    private readonly replicas: ReplicaWait | undefined,
+    private readonly replicas: AwaitedReplicas | undefined,
     readonly report: LockBackend['report'],
   ) {
     super([node], 1);
@@ -48,7 +47,7 @@ export class SingleNodeBackend extends RedisBackend implements LockBackend {
   }
 
   acquire(request: AcquireRequest, done: (outcome: AcquireOutcome) => void): void {
-    if (request.hold.mode !== 'exclusive') return refuseHold(done);
+    if (request.hold.mode !== 'exclusive') return this.#refuseHold(done);
     this.node.acquire(request, (vote, sentAt) => this.#voted(request, vote, sentAt, done));
   }
 
@@ -64,7 +63,7 @@ export class SingleNodeBackend extends RedisBackend implements LockBackend {
   ): void {
     if (request.hold.mode !== 'exclusive') {
       this.release(grant, {}, released);
-      return refuseHold(done);
+      return this.#refuseHold(done);
     }
     const voted = (vote: Vote, sentAt: number) => {
       if (vote.gaveBack) {
@@ -102,7 +101,7 @@ export class SingleNodeBackend extends RedisBackend implements LockBackend {
     for (;;) {
       if (vote.status === 'granted') {
         const grant = this.#granted(request, vote);
-        const cause = this.replicas && (await missing(this.replicas, { grant, ttlMs: request.ttlMs }));
+        const cause = this.replicas && (await this.#missing(this.replicas, { grant, ttlMs: request.ttlMs }));
         if (!cause) return { status: 'acquired', grant, sentAt };
         this.#undo(request);
         return { status: 'unavailable', causes: [cause] };
@@ -110,7 +109,7 @@ export class SingleNodeBackend extends RedisBackend implements LockBackend {
       if (vote.status === 'refused') {
         if (undo && !place) this.#undo(request);
         const { owner, remainingMs, isKept, wasPassedOver: placeWasLost, latestToken } = vote;
-        const connection = place && this.node.connection.client.generation;
+        const connection = place && this.node.connection.generation;
         const seen = { owner, remainingMs, isKept, placeWasLost, latestToken, connection };
         const refusal = { status: 'contended', ...seen, queued: place !== undefined } as const;
         return undo ? { ...refusal, isRepeated: true } : refusal;
@@ -152,7 +151,7 @@ export class SingleNodeBackend extends RedisBackend implements LockBackend {
 
   async connect(timeoutMs: number): Promise<NodeError[]> {
     const error = await this.node.connection.ready(timeoutMs, 'start');
-    if (error) throw unreachable([error], timeoutMs);
+    if (error) throw this.node.unreachable(error, timeoutMs);
     return [];
   }
 
@@ -163,7 +162,22 @@ export class SingleNodeBackend extends RedisBackend implements LockBackend {
 
   #granted(request: AcquireRequest, { fencingToken, lastToken, boundUs }: Extract<Vote, { status: 'granted' }>): Grant {
     const nobodyBefore = boundUs === undefined ? undefined : this.node.timeAt(request.key, boundUs);
-    return new RedisGrant(request, fencingToken, lastToken ?? fencingToken, nobodyBefore);
+    return new StoredGrant(request, fencingToken, lastToken ?? fencingToken, nobodyBefore);
+  }
+
+  /** Answers after the call has returned, as the contract says. */
+  #refuseHold(done: (outcome: AcquireOutcome) => void): void {
+    const { name, store } = this.node;
+    const cause = new NodeError(name, `locks on ${store} are exclusive`, 'Ask for an exclusive lock.');
+    void Promise.resolve().then(() => done({ status: 'unavailable', causes: [cause] }));
+  }
+
+  /** Why the replicas do not have a lock that was granted; undefined when they do. */
+  async #missing(replicas: AwaitedReplicas, request: ExtendRequest): Promise<NodeError | undefined> {
+    const extension = await replicas.extend(request);
+    if (extension.status === 'extended') return undefined;
+    if (extension.status === 'fault') return extension.error;
+    return new NodeError(this.node.name, 'the lock was gone from the primary before replicas were known to have it');
   }
 
   /**
@@ -174,20 +188,6 @@ export class SingleNodeBackend extends RedisBackend implements LockBackend {
     if (request.place) this.node.leave(request.key, request.place);
     else this.node.release(request, {}, undefined, Infinity);
   }
-}
-
-/** Answers after the call has returned, as the contract says. */
-function refuseHold(done: (outcome: AcquireOutcome) => void): void {
-  const cause = new NodeError('redis', 'locks on Redis are exclusive', 'Ask for an exclusive lock.');
-  void Promise.resolve().then(() => done({ status: 'unavailable', causes: [cause] }));
-}
-
-/** Why the replicas do not have a lock that was granted; undefined when they do. */
-async function missing(replicas: ReplicaWait, request: ExtendRequest): Promise<NodeError | undefined> {
-  const extension = await replicas.extend(request);
-  if (extension.status === 'extended') return undefined;
-  if (extension.status === 'fault') return extension.error;
-  return new NodeError('Redis', 'the lock was gone from the primary before replicas were known to have it');
 }
 
 function extendOutcome(extension: NodeExtension, sentAt: number): ExtendOutcome {

@@ -1,9 +1,8 @@
-import { LockUnavailableError, type NodeError } from '../../../api/errors.js';
-import type { Holder, Holding, Listed, ListRequest, Taken } from '../../../core/backend/lock-backend.js';
-import type { BackendPing } from '../../../core/backend/report.js';
-import { probeKey } from './lock-keys.js';
-import { agreed, isFault, type Fault } from './node-answers.js';
-import type { RedisNode } from './redis-node.js';
+import { LockUnavailableError, type NodeError } from '../../api/errors.js';
+import type { Holder, Holding, Listed, ListRequest, Taken } from '../../core/backend/lock-backend.js';
+import type { BackendPing } from '../../core/backend/report.js';
+import { agreed, isFault, type Fault } from './answers.js';
+import type { StoreNode } from './lock-node.js';
 
 /** What the nodes say of a lock. */
 interface View {
@@ -13,14 +12,15 @@ interface View {
 }
 
 /** What operators ask of locks that stand on a majority of servers. One server is a majority of itself. */
-export abstract class RedisBackend {
+export abstract class NodesBackend {
   protected constructor(
-    protected readonly servers: readonly RedisNode[],
+    protected readonly servers: readonly StoreNode[],
     private readonly majority: number,
   ) {}
 
+  /** No key of a user ends so unless another one is named like it; in a Redis Cluster the brace ends the hash tag of the key. */
   probeKey(key: string): string {
-    return probeKey(key);
+    return `${key}}:probe`;
   }
 
   /** The holder is the owner that has a majority: minorities of a split vote are no lock, unless silent nodes may add to them. */

@@ -1,0 +1,60 @@
+import { LONGEST_TTL_MS, type AcquireRequest, type Grant, type HandOver } from '../../core/backend/lock-backend.js';
+import { driftMs } from '../../core/time/clock.js';
+import { GRANT_TTL_MS, type ToldGrant } from './messages.js';
+
+/** A lock that Redis granted, or may have granted, with the notes of its backend. */
+export class StoredGrant implements Grant {
+  readonly key: string;
+  readonly owner: string;
+  /** The longest ttl that was ever sent for it, in milliseconds: which of them Redis has applied may be unknown. */
+  longestTtlMs: number;
+
+  constructor(
+    { key, owner, ttlMs }: Pick<AcquireRequest, 'key' | 'owner' | 'ttlMs'>,
+    public fencingToken?: number,
+    readonly lastToken?: number,
+    readonly nobodyBefore?: number,
+  ) {
+    this.key = key;
+    this.owner = owner;
+    this.longestTtlMs = ttlMs;
+  }
+}
+
+/**
+ * How far ahead of the last answer the token of a hand-over may be, in microseconds: tokens are the time of the server, or
+ * run ahead of it where they are minted faster. A hand-over is begun with up to 1.1 s after that answer; the rest is for
+ * tokens in bulk, and a clock that is set.
+ */
+const TOKEN_LEAD_US = 3_000_000;
+
+/** A message that a lock was handed over to a ticket: whoever may publish can send one. */
+export class ToldHandOver implements HandOver {
+  readonly ttlMs = GRANT_TTL_MS;
+
+  /** @param timeAt reads a time of the server by the monotonic clock, in milliseconds */
+  constructor(
+    private readonly ticket: string,
+    private readonly told: ToldGrant,
+    private readonly timeAt: (key: string, serverUs: number) => number | undefined,
+  ) {}
+
+  grantOf(key: string, latestToken = -Infinity, turns: number): Grant | undefined {
+    const { fencingToken, lastToken, boundUs } = this.told;
+    if (fencingToken < latestToken || fencingToken > latestToken + TOKEN_LEAD_US) return undefined;
+    if (lastToken - fencingToken >= turns) return undefined;
+    const request = { key, owner: this.ticket, ttlMs: this.ttlMs };
+    return new StoredGrant(request, fencingToken, lastToken, this.timeAt(key, boundUs));
+  }
+}
+
+/** Notes the ttl of an extension that is about to be sent. */
+export function noteTtl(grant: Grant, ttlMs: number): void {
+  if (grant instanceof StoredGrant && ttlMs > grant.longestTtlMs) grant.longestTtlMs = ttlMs;
+}
+
+/** The longest that a lock may stand in Redis, in milliseconds from now. */
+export function standsMs(grant: Grant): number {
+  const ttlMs = grant instanceof StoredGrant ? grant.longestTtlMs : LONGEST_TTL_MS;
+  return ttlMs + driftMs(ttlMs);
+}

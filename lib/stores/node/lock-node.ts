@@ -1,0 +1,82 @@
+import type { LockUnavailableError, NodeError } from '../../api/errors.js';
+import type {
+  AcquireRequest,
+  Bound,
+  ExtendRequest,
+  Grant,
+  ListRequest,
+  Releasing,
+  WaitQueue,
+} from '../../core/backend/lock-backend.js';
+import type { NodeExtension, NodeRelease, NodeScan, NodeSeizure, NodeView, Vote } from './answers.js';
+
+/** One server, as far as operators ask it. Nothing rejects. */
+export interface StoreNode {
+  /** Names the server in errors, without credentials. */
+  readonly name: string;
+  inspect(key: string): Promise<NodeView>;
+  /** Searches for locks, held or free meanwhile. Takes the budget of the request, and one time limit more, at most. */
+  scan(request: ListRequest): Promise<NodeScan>;
+  /** @param from the owner that the lock is taken from; undefined: from whoever holds it */
+  forceRelease(key: string, from?: string): Promise<NodeSeizure>;
+  /** @returns the problem; undefined when it answered */
+  ping(): Promise<NodeError | undefined>;
+}
+
+/**
+ * A server that keeps locks alone, and hands them over: what `SingleNodeBackend` makes a backend of. A `done` callback is called once,
+ * after the method has returned, and in the order in which the server answered.
+ */
+export interface LockNode extends StoreNode, WaitQueue {
+  /** The store in errors: `Redis`. */
+  readonly store: string;
+  readonly connection: NodeConnection;
+  /**
+   * Attempts to acquire a lock. With a place, a refused attempt is queued.
+   * @param done its second argument says when the attempt was sent; when it failed, if it never was
+   * @param givenBack the owner value of a lock of the same key that is given back in the same step
+   */
+  acquire(request: AcquireRequest, done: (vote: Vote, sentAt: number) => void, givenBack?: string): void;
+  /** @param done as of `acquire` */
+  extend(request: ExtendRequest, mode: 'keep', done: (extension: NodeExtension, sentAt: number) => void): void;
+  /**
+   * Releases a lock, or keeps it. Retried in the background until it is confirmed, or the lock has ended by itself.
+   * @param forMs how long the lock may stand, in milliseconds; Infinity where an attempt that was not answered may yet run
+   */
+  release(grant: Grant, how: Releasing, done?: (release: NodeRelease) => void, forMs?: number): void;
+  /** A time of the server that has the key, by the monotonic clock in milliseconds; undefined before it has told the time. */
+  timeAt(key: string, serverUs: number): number | undefined;
+  /**
+   * The problem of this node, as far as it is known.
+   * @param silence the problem of a node that is connected, but owes an answer
+   */
+  problem(silence: string): NodeError | undefined;
+  /** The error of an application whose start has waited for it. */
+  unreachable(problem: NodeError, timeoutMs: number): LockUnavailableError;
+  /** Waits for releases in flight, tries the unconfirmed ones once more, then closes the connection. */
+  close(): Promise<void>;
+}
+
+/** Replicas that must have a lock before it counts as held. */
+export interface AwaitedReplicas {
+  readonly shortestTtl: Bound;
+  /** The longest that an extension can take, in milliseconds. */
+  readonly timeoutMs: number;
+  /** Starts the ttl of a lock anew, and waits until enough replicas have that. */
+  extend(request: ExtendRequest): Promise<NodeExtension>;
+  close(): void;
+}
+
+/** The connection to a server. */
+export interface NodeConnection {
+  /** Another one for each time that it was made: it may lead to another server. */
+  readonly generation: unknown;
+  /** Whether waiting for it is useless: an attempt to reconnect has failed, or took too long. */
+  readonly isKnownDown: boolean;
+  /**
+   * Waits until commands can be sent.
+   * @param when at the `start` of the application the server may be starting, too
+   * @returns the problem; undefined when it is ready
+   */
+  ready(timeoutMs: number, when?: 'start'): Promise<NodeError | undefined>;
+}

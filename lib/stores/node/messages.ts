@@ -1,0 +1,33 @@
+/** How long a lock that was handed over waits for its new holder to confirm, in milliseconds. */
+export const GRANT_TTL_MS = 2_000;
+
+/** Published to the process whose lock was taken by force: the owner value, this word, and the key. */
+export const TAKEN = 'taken';
+
+/** The grant that a message tells of. */
+export interface ToldGrant {
+  /** The first and the last of its tokens. */
+  fencingToken: number;
+  lastToken: number;
+  /** The number of the first place that was left in the queue, or the time of the server, in microseconds. */
+  boundUs: number;
+}
+
+/** A message that is published to a process. */
+export interface Message {
+  /** The ticket whose turn has come, or the owner value that a lock was taken from. */
+  ticket: string;
+  /** The grant, if it is one that an acquisition could have. */
+  grant?: ToldGrant;
+  /** The key of a lock that was taken by force. */
+  takenKey?: string;
+}
+
+export function readMessage(text: string): Message {
+  const [ticket = '', word, ...rest] = text.split(' ');
+  if (word === TAKEN) return { ticket, takenKey: rest.join(' ') };
+  const numbers = [word, ...rest].map(Number);
+  const [fencingToken, lastToken, boundUs] = numbers as [number, number, number];
+  const areTokens = numbers.length === 3 && numbers.every((each) => each > 0 && Number.isSafeInteger(each));
+  return areTokens && lastToken >= fencingToken ? { ticket, grant: { fencingToken, lastToken, boundUs } } : { ticket };
+}
