@@ -5,7 +5,8 @@
 
 const CORE = ['core/time', 'core/keys', 'core/backend', 'core/options'];
 const NEST = ['@nestjs/common', '@nestjs/core'];
-const REDIS = ['api', 'core/time', 'core/backend', 'stores/node'];
+const SERVER = ['api', 'core/time', 'core/backend', 'stores/node'];
+const REDIS = SERVER;
 
 /** Each room of lib/, low to high, with the rooms and packages that it may import. `stores` stands for all rooms below it. */
 const ROOMS = {
@@ -33,6 +34,8 @@ const ROOMS = {
   ],
   'stores/redis/redlock': [...REDIS, 'stores/redis/client', 'stores/redis/node'],
   'stores/redis/doctor': [...REDIS, 'stores/redis/client', 'stores/redis/node'],
+  'stores/sql': [...SERVER, 'core/options'],
+  'stores/sql/postgres': [...SERVER, 'core/options', 'stores/sql', 'pg'],
   compose: ['api', ...CORE, 'core/service', 'stores'],
   fencing: ['api', 'core/keys', 'core/options', 'stores/redis/client'],
   'nest/injection': ['api', 'core/time', 'core/options', 'core/service', ...NEST],
@@ -63,6 +66,7 @@ const ROOMS = {
   schedule: ['api', 'core/options', 'nest/injection', 'nest/locked', '@nestjs/schedule'],
   terminus: ['api', 'core/time', 'core/options', 'core/service', 'nest/injection', ...NEST, '@nestjs/terminus'],
   cli: ['api', 'core/keys', 'core/service', 'compose', 'stores/redis/client', 'stores/redis/redlock'],
+  sql: ['api', 'core/options', 'compose', 'stores/sql', 'stores/sql/postgres', 'nest/module', ...NEST],
   otel: ['api', 'core/options', '@opentelemetry/api'],
   testing: [
     'api',

@@ -35,6 +35,7 @@ const alias = [
   ['nest-redis-lock/otel', `${root}lib/otel/index.ts`], // before the name that it begins with
   ['nest-redis-lock/page', `${root}lib/page/index.ts`],
   ['nest-redis-lock/schedule', `${root}lib/schedule/index.ts`],
+  ['nest-redis-lock/sql', `${root}lib/sql/index.ts`],
   ['nest-redis-lock/terminus', `${root}lib/terminus/index.ts`],
   ['nest-redis-lock/testing', `${root}lib/testing/index.ts`],
   ['nest-redis-lock', `${root}lib/index.ts`],

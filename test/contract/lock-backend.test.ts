@@ -3,7 +3,9 @@ import { beforeAll, expect } from 'vitest';
 import { RedisCluster } from '../support/redis-cluster.js';
 import { letVote } from '../support/let-vote.js';
 import { RedisServer } from '../support/redis-server.js';
-import { connected, now } from '../support/claims.js';
+import { PGlite } from '@electric-sql/pglite';
+import { PostgresServer } from '../support/postgres-server.js';
+import { connected, connectedSql, now } from '../support/claims.js';
 import { until } from '../support/until.js';
 import { isCounter } from '../support/stored.js';
 import { fromPromises } from '../../lib/core/backend/from-promises.js';
@@ -57,6 +59,28 @@ describeBackend('the memory of this process', async () => ({
 describeBackend('a toy backend, written with promises', async () => ({
   backend: fromPromises(new ToyBackend(now), now),
 }));
+
+describeBackend('a table of a PostgreSQL', async () => {
+  const server = await PostgresServer.start();
+  return {
+    backend: await connectedSql({ postgres: server.url, commandTimeoutMs }),
+    checkLeft: async () => {
+      const held = await server.query(
+        'SELECT resource_lock_key FROM resource_lock WHERE expires_at > clock_timestamp()',
+      );
+      expect(held.filter(({ resource_lock_key: key }) => String(key).startsWith('left-'))).toEqual([]);
+    },
+    tearDown: () => server.stop(),
+  };
+});
+
+describeBackend('a table of a PGlite', async () => {
+  const database = new PGlite();
+  return {
+    backend: await connectedSql({ postgres: database, commandTimeoutMs }),
+    tearDown: () => database.close(),
+  };
+});
 
 /** It gets ready while the tests of the others run. */
 let starting: Promise<RedisCluster>;

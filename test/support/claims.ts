@@ -1,4 +1,6 @@
 import { openBackend } from '../../lib/compose/open-locks.js';
+import { openSqlBackend } from '../../lib/compose/open-sql.js';
+import { resolveSqlLockOptions, type SqlLockModuleOptions } from '../../lib/compose/sql-lock-options.js';
 import {
   EXCLUSIVE,
   type AcquireOutcome,
@@ -26,6 +28,13 @@ export async function connected(options: RedisLockModuleOptions): Promise<LockBa
 /** A backend as the module opens it with `lazyConnect`. */
 export function opened(options: RedisLockModuleOptions): Promise<LockBackend> {
   return openBackend(resolveOptions(options), now, processName());
+}
+
+/** A backend on a table of PostgreSQL, which is made if it is not there. */
+export async function connectedSql(options: SqlLockModuleOptions): Promise<LockBackend> {
+  const backend = await openSqlBackend(resolveSqlLockOptions({ createTable: true, ...options }), now, processName());
+  await backend.connect(15_000);
+  return backend;
 }
 
 let sequence = 0;

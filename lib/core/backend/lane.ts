@@ -126,9 +126,12 @@ export class Lane<One extends AnyCommand<One>> {
   #answered = 0;
   #answeredAt = -Infinity;
 
+  /** @param mostInFlight how many commands are in flight at most */
+  constructor(private readonly mostInFlight = COMMANDS_IN_FLIGHT) {}
+
   /** Whether a command may be sent. */
   get hasRoom(): boolean {
-    return this.#open.size < COMMANDS_IN_FLIGHT;
+    return this.#open.size < this.mostInFlight;
   }
 
   /** Whether no command is in flight, and none waits. */

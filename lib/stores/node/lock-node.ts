@@ -1,4 +1,4 @@
-import type { LockUnavailableError, NodeError } from '../../api/errors.js';
+import type { LockError, NodeError } from '../../api/errors.js';
 import type {
   AcquireRequest,
   Bound,
@@ -52,7 +52,7 @@ export interface LockNode extends StoreNode, WaitQueue {
    */
   problem(silence: string): NodeError | undefined;
   /** The error of an application whose start has waited for it. */
-  unreachable(problem: NodeError, timeoutMs: number): LockUnavailableError;
+  unreachable(problem: NodeError, timeoutMs: number): LockError;
   /** Waits for releases in flight, tries the unconfirmed ones once more, then closes the connection. */
   close(): Promise<void>;
 }

@@ -1,0 +1,66 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { LockBackend } from '../core/backend/lock-backend.js';
+import { Clock } from '../core/time/clock.js';
+import { SingleNodeBackend } from '../stores/node/single-node.backend.js';
+import { quotedTable } from '../stores/sql/options.js';
+import { PostgresNode } from '../stores/sql/postgres/postgres-node.js';
+import { openPostgres } from '../stores/sql/postgres/postgres-source.js';
+import { openService, type ComposedLocks, type OpenedLocks, type Opening } from './composition.js';
+import { processName } from './process-name.js';
+import {
+  isSameDatabase,
+  resolveSqlLockOptions,
+  type ResolvedSqlLockOptions,
+  type SqlLockModuleOptions,
+} from './sql-lock-options.js';
+
+/** The composition of `SqlLockModule`. @throws LockOptionsError */
+export function composeSqlLocks(options: SqlLockModuleOptions, registration?: string): ComposedLocks {
+  return new SqlLocks(resolveSqlLockOptions(options, registration));
+}
+
+class SqlLocks implements ComposedLocks {
+  constructor(private readonly options: ResolvedSqlLockOptions) {}
+
+  get registration(): string {
+    return this.options.registration;
+  }
+
+  differencesFrom(other: ComposedLocks): string[] {
+    const { backend, ...settings } = this.options;
+    if (!(other instanceof SqlLocks)) return [backend.kind];
+    const { backend: otherBackend, ...otherSettings } = other.options;
+    const names = Object.keys({ ...settings, ...otherSettings }) as (keyof typeof settings)[];
+    const differing: string[] = names.filter((name) => !isDeepStrictEqual(settings[name], otherSettings[name]));
+    return isSameDatabase(backend, otherBackend) ? differing : [backend.kind, ...differing];
+  }
+
+  async open(opening?: Opening): Promise<OpenedLocks> {
+    const { options, registration } = this;
+    const { now } = new Clock();
+    const name = processName();
+    const backend = await openSqlBackend(options, now, name);
+    return openService(backend, { options, registration, now, processName: name }, opening);
+  }
+}
+
+/**
+ * Makes the backend for the options; connects to nothing yet.
+ * @param now the clock that `sentAt` is read from, in milliseconds
+ * @param processName the beginning of the owner values of this service
+ */
+export async function openSqlBackend(
+  { backend: { source: from }, commandTimeoutMs, createTable, keepMs, table }: ResolvedSqlLockOptions,
+  now: () => number,
+  processName: string,
+): Promise<LockBackend> {
+  const source = await openPostgres(from, commandTimeoutMs);
+  const settings = { table: quotedTable(table), createTable, commandTimeoutMs, keepMs, processName, now };
+  const node = new PostgresNode(source, settings);
+  return new SingleNodeBackend(node, commandTimeoutMs, now, undefined, async () => ({
+    backend: 'postgres',
+    where: `in PostgreSQL (${source.name})`,
+    nodes: [],
+    findings: [],
+  }));
+}

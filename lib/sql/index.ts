@@ -1,0 +1,10 @@
+export type { SqlLockModuleOptions, SqlLockOptionsFactory, SqlLockSettings } from '../compose/sql-lock-options.js';
+export type { JanitorOptions, SqlStoreOptions } from '../stores/sql/options.js';
+export type {
+  PGliteInstance,
+  PostgresConfig,
+  PostgresPool,
+  PostgresSource,
+} from '../stores/sql/postgres/postgres-source.js';
+export { ddl } from './ddl.js';
+export { SqlLockModule } from './sql-lock.module.js';

@@ -1,0 +1,48 @@
+import { Inject, Module, type DynamicModule } from '@nestjs/common';
+import { ModuleRef, ModulesContainer } from '@nestjs/core';
+import { composeSqlLocks } from '../compose/open-sql.js';
+import type { SqlLockModuleOptions } from '../compose/sql-lock-options.js';
+import {
+  anAsyncForm,
+  anObject,
+  lockModuleDefinition,
+  type LockModuleKind,
+} from '../nest/module/lock.module-definition.js';
+import { moduleOf, refuseBare } from '../nest/module/registrations.js';
+
+const OPTIONS = Symbol('SqlLockModuleOptions');
+const KIND: LockModuleKind<SqlLockModuleOptions> = { name: 'SqlLockModule', compose: composeSqlLocks };
+
+const { ConfigurableModuleClass, OPTIONS_TYPE, ASYNC_OPTIONS_TYPE } = lockModuleDefinition(
+  KIND,
+  OPTIONS,
+  'createSqlLockOptions',
+);
+
+/** Provides `LockService` on a table of the application's own database: all else is as with `RedisLockModule`. */
+@Module({})
+export class SqlLockModule extends ConfigurableModuleClass {
+  /** @internal Nest makes one for each registration. */
+  constructor(@Inject(ModulesContainer) modules: ModulesContainer, @Inject(ModuleRef) ref: ModuleRef) {
+    super();
+    const module = moduleOf(ref, modules);
+    if (!module.providers.has(OPTIONS)) refuseBare(KIND.name, module, modules);
+  }
+
+  /**
+   * `forRoot({ postgres: 'postgres://user:password@host:5432/database' })`, or `postgres: pool`. `isGlobal` (default true) and `name` (for a
+   * second registration) go in the same object.
+   * @throws LockOptionsError here or when the application starts
+   */
+  static override forRoot(options: typeof OPTIONS_TYPE): DynamicModule {
+    return super.forRoot(anObject('SqlLockModule.forRoot', options));
+  }
+
+  /**
+   * `forRootAsync({ imports, inject, useFactory | useClass | useExisting })`. `isGlobal` and `name` go in the same object.
+   * @throws LockOptionsError here or when the application starts
+   */
+  static override forRootAsync(options: typeof ASYNC_OPTIONS_TYPE): DynamicModule {
+    return super.forRootAsync(anAsyncForm('SqlLockModule.forRootAsync', options));
+  }
+}

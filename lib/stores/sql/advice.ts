@@ -1,0 +1,30 @@
+import { NodeError } from '../../api/errors.js';
+
+const READ_ONLY =
+  'It only reads: check that the address leads to the primary. The connection is made anew until it does.';
+const NO_TABLE = 'Create the table with what ddl() of nest-redis-lock/sql returns, in a migration.';
+
+/** What to do about errors of the database. */
+const ADVICE_ON: Readonly<Record<string, string>> = {
+  '25006': READ_ONLY,
+  '42P01': NO_TABLE,
+  '42501': 'Give its user the rights SELECT, INSERT, UPDATE and DELETE on the table.',
+  '42703': 'The table is not as ddl() of nest-redis-lock/sql describes it: compare its columns.',
+  '28P01': 'Correct user and password.',
+  '28000': 'Correct user and password, or pg_hba.conf.',
+  '3D000': 'Correct the name of the database.',
+  '53300': 'Raise max_connections of the server, or lower the pools: each process has two connections for its locks.',
+  '55P03': 'Another session holds the row of that lock for long: end it, or its transaction.',
+};
+
+/** The error of a database, with what to do about it. @param code what the database calls the error */
+export function sqlError(name: string, problem: string, code?: string): NodeError {
+  if (/no answer within|does not answer/.test(problem)) {
+    return new NodeError(
+      name,
+      problem,
+      'Check that the server can be reached. If it can, it is too busy for commandTimeoutMs: raise that option.',
+    );
+  }
+  return new NodeError(name, problem, code === undefined ? undefined : ADVICE_ON[code]);
+}

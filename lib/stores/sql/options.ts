@@ -1,0 +1,80 @@
+import { checked, milliseconds, oneOf, refuseUnknown, unfit, type Check } from '../../core/options/checks.js';
+
+/** When rows of locks that nobody uses any more are deleted. */
+export interface JanitorOptions {
+  /** For how long a row must be unused, in milliseconds, 60 000 to 31 536 000 000 (a year). @default 86400000, a day */
+  keepMs?: number;
+}
+
+/** Options for locks in a table of the application's database. */
+export interface SqlStoreOptions {
+  /**
+   * The table of the locks: `name`, or `schema.name`. Letters, digits and `_`; upper and lower case count.
+   * @default 'resource_lock'
+   */
+  table?: string;
+  /**
+   * Create the table at the start, if it is not there: for tests and first steps. In production a migration creates it, with what `ddl()`
+   * returns, as the user of an application should have no right to.
+   * @default false
+   */
+  createTable?: boolean;
+  /**
+   * A database that does not answer a statement for this long counts as unavailable, in milliseconds, 10 to 60 000.
+   * @default 2000
+   */
+  commandTimeoutMs?: number;
+  /** When rows of locks that nobody uses any more are deleted, by one process for all. `false`: never, so the table grows. */
+  janitor?: JanitorOptions | false;
+}
+
+/** Options of the store with every default filled in and every bound checked. */
+export interface ResolvedSqlOptions extends Required<Omit<SqlStoreOptions, 'janitor'>> {
+  /** Undefined: no rows are deleted. */
+  keepMs?: number;
+}
+
+const DAY_MS = 86_400_000;
+const NAME = /^[A-Za-z_]\w{0,62}$/;
+
+export const SQL_CHECKS: Readonly<Record<keyof SqlStoreOptions, Check>> = {
+  table: (name, value) => {
+    const parts = typeof value === 'string' ? value.split('.') : [];
+    if (parts.length === 0 || parts.length > 2 || !parts.every((part) => NAME.test(part)))
+      throw unfit(name, value, 'the name of a table, or schema.name, of letters, digits and _');
+  },
+  createTable: oneOf(true, false),
+  commandTimeoutMs: milliseconds(10, 60_000),
+  janitor: (name, value) => {
+    if (value === false) return;
+    if (typeof value !== 'object' || value === null)
+      throw unfit(name, value, 'false, or an object like { keepMs: 86_400_000 }');
+    refuseUnknown(value, ['keepMs']);
+    const { keepMs } = value as JanitorOptions;
+    if (keepMs !== undefined) milliseconds(60_000, 365 * DAY_MS)(`${name}.keepMs`, keepMs);
+  },
+};
+
+/**
+ * Checks the options of the store and fills in their defaults; ignores other options.
+ * @throws LockOptionsError for a value out of bounds
+ */
+export function resolveSqlOptions(options: SqlStoreOptions): ResolvedSqlOptions {
+  const {
+    table = 'resource_lock',
+    createTable = false,
+    commandTimeoutMs = 2_000,
+    janitor = {},
+  }: SqlStoreOptions = checked(options, SQL_CHECKS);
+  const keepMs = janitor === false ? undefined : (janitor.keepMs ?? DAY_MS);
+  return { table, createTable, commandTimeoutMs, keepMs };
+}
+
+/** The name of a table as it stands in a statement: all its parts are quoted, so none is a keyword. */
+export function quotedTable(table: string): string {
+  SQL_CHECKS.table('table', table);
+  return table
+    .split('.')
+    .map((part) => `"${part}"`)
+    .join('.');
+}

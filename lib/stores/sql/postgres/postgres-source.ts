@@ -1,0 +1,220 @@
+import { LockOptionsError } from '../../../api/errors.js';
+import { unfit } from '../../../core/options/checks.js';
+import type { SqlClient, SqlSource } from '../sql-client.js';
+import type { Row } from '../statement.js';
+
+/** Options of a `Client` of `pg`: see its documentation. Names that it does not know are ignored there. */
+export interface PostgresConfig {
+  connectionString?: string;
+  host?: string;
+  port?: number;
+  user?: string;
+  password?: string | (() => string | Promise<string>);
+  database?: string;
+  ssl?: unknown;
+  [option: string]: unknown;
+}
+
+/** A `Pool` of `pg`: its options are copied, its connections are never used. */
+export interface PostgresPool {
+  readonly options: object;
+  readonly totalCount: number;
+  connect(): Promise<unknown>;
+}
+
+/** A PGlite: PostgreSQL in this process. It is used as it is, beside what the application does with it. */
+export interface PGliteInstance {
+  readonly waitReady: Promise<void>;
+  query(text: string, values?: unknown[]): Promise<{ rows: unknown[] }>;
+  listen(channel: string, onMessage: (message: string) => void): Promise<unknown>;
+}
+
+/** Where a PostgreSQL is: a URL, the options of `pg`, a `Pool` of it, or a PGlite. */
+export type PostgresSource = string | PostgresConfig | PostgresPool | PGliteInstance;
+
+/** A `Client` of `pg`, as far as it is used here. */
+interface PgClient {
+  readonly host: string;
+  readonly port: number;
+  readonly database?: string;
+  connect(): Promise<unknown>;
+  query(query: { name?: string; text: string; values: unknown[] }): Promise<{ rows: Row[] }>;
+  end(): Promise<void>;
+  on(event: 'error' | 'end', listener: (error?: Error) => void): unknown;
+  on(event: 'notification', listener: (message: { channel: string; payload?: string }) => void): unknown;
+}
+
+type PgClientClass = new (config: object) => PgClient;
+
+/** Refused by poolers in front of a PostgreSQL, which do not let a client set up its session. */
+const REFUSED_SETTINGS = /unsupported startup parameter/i;
+/** A pooler has no prepared statements of this client at the server that it gave it. */
+const FOREIGN_STATEMENT = new Set(['26000', '42P05']);
+
+/** @throws LockOptionsError for what is none, or a connection that the application uses itself */
+export function checkPostgres(name: string, source: unknown): asserts source is PostgresSource {
+  if (typeof source === 'string') {
+    if (/^postgres(ql)?:\/\//.test(source)) return;
+    throw new LockOptionsError(
+      `${name} must be a URL like postgres://user:password@host:5432/database: got another text.`,
+    );
+  }
+  if (typeof source !== 'object' || source === null)
+    throw unfit(name, source, 'a URL, options of pg, a Pool of pg, or a PGlite');
+  if (isPGlite(source) || isPool(source)) return;
+  if ('rollback' in source || 'query' in source) {
+    throw new LockOptionsError(
+      `${name} must not be a connection or a transaction that the application uses itself: a lock would end with its rollback. ` +
+        'Give the URL, the options, or the Pool: locks have connections of their own.',
+    );
+  }
+}
+
+/**
+ * @param commandTimeoutMs how long one statement may take
+ * @throws LockOptionsError when `pg` is needed, and not installed; when it cannot read the URL
+ */
+export async function openPostgres(source: PostgresSource, commandTimeoutMs: number): Promise<SqlSource> {
+  if (isPGlite(source)) return new PGliteSource(source);
+  const Client = await clientClassOf(source);
+  const given = typeof source === 'string' ? { connectionString: source } : isPool(source) ? source.options : source;
+  return new PgSource(Client, given, commandTimeoutMs);
+}
+
+function isPGlite(source: object | string): source is PGliteInstance {
+  return typeof source === 'object' && 'waitReady' in source && 'listen' in source;
+}
+
+function isPool(source: object | string): source is PostgresPool {
+  return typeof source === 'object' && 'totalCount' in source && 'options' in source;
+}
+
+async function clientClassOf(source: PostgresSource): Promise<PgClientClass> {
+  if (typeof source === 'object' && 'Client' in source) return source.Client as PgClientClass; // that of a Pool
+  try {
+    const pg = (await import('pg')) as unknown as { Client?: PgClientClass; default?: { Client: PgClientClass } };
+    return (pg.Client ?? pg.default?.Client)!;
+  } catch (error) {
+    throw new LockOptionsError('Locks in PostgreSQL need pg, which is not installed: npm install pg.', {
+      cause: error,
+    });
+  }
+}
+
+/** Connections by `pg`. */
+class PgSource implements SqlSource {
+  readonly name: string;
+  #isBehindPooler = false;
+  #namesStatements = true;
+
+  constructor(
+    private readonly Client: PgClientClass,
+    private readonly config: object,
+    private readonly commandTimeoutMs: number,
+  ) {
+    const { host, port, database } = this.#client();
+    this.name = `${host}:${port}/${database ?? ''}`;
+  }
+
+  async connect(onEnd: (cause?: unknown) => void): Promise<SqlClient> {
+    const client = this.#client();
+    let cause: unknown;
+    client.on('error', (error) => (cause ??= error));
+    client.on('end', () => onEnd(cause));
+    try {
+      await client.connect();
+    } catch (error) {
+      if (this.#isBehindPooler || !REFUSED_SETTINGS.test(String(error))) throw error;
+      this.#isBehindPooler = true;
+      return this.connect(onEnd);
+    }
+    return {
+      query: ({ name, text }, values) => this.#query(client, name, text, values),
+      listen: async (channel, onMessage) => {
+        client.on('notification', (message) => {
+          if (message.channel === channel) onMessage(message.payload ?? '');
+        });
+        await client.query({ text: `LISTEN ${channel}`, values: [] });
+      },
+      close: () => void client.end().catch(() => {}),
+    };
+  }
+
+  async #query(client: PgClient, name: string, text: string, values: readonly unknown[]): Promise<Row[]> {
+    const query = { text, values: [...values] };
+    if (!this.#namesStatements) return (await client.query(query)).rows;
+    try {
+      return (await client.query({ ...query, name: `nest_redis_lock_${name}` })).rows;
+    } catch (error) {
+      if (!FOREIGN_STATEMENT.has((error as { code?: string }).code ?? '')) throw error;
+      this.#namesStatements = false; // it has not run
+      return (await client.query(query)).rows;
+    }
+  }
+
+  #client(): PgClient {
+    const { commandTimeoutMs, config } = this;
+    const given = (config as PostgresConfig).options;
+    const settings = this.#isBehindPooler
+      ? {}
+      : { options: [given, ...settingsOf(commandTimeoutMs)].filter(Boolean).join(' ') };
+    try {
+      return new this.Client({
+        ...config,
+        ...settings,
+        application_name: 'nest-redis-lock',
+        connectionTimeoutMillis: commandTimeoutMs,
+        keepAlive: true,
+        query_timeout: 0,
+      });
+    } catch (error) {
+      // Its message may repeat the URL.
+      throw new LockOptionsError(
+        'pg cannot read the URL, or the options, of the database. Special characters in the password must be encoded.',
+        {
+          cause: (error as { code?: unknown }).code,
+        },
+      );
+    }
+  }
+}
+
+/**
+ * What the sessions of locks are set up with. No plan may read the whole table: one that was made while the table was empty would be
+ * kept when it is large. The server gives up a statement whose answer nobody waits for any more.
+ */
+function settingsOf(commandTimeoutMs: number): string[] {
+  const settings = {
+    default_transaction_isolation: 'read\\ committed',
+    default_transaction_read_only: 'off',
+    statement_timeout: commandTimeoutMs,
+    lock_timeout: Math.ceil(commandTimeoutMs / 4),
+    enable_seqscan: 'off',
+    enable_hashjoin: 'off',
+    enable_mergejoin: 'off',
+    jit: 'off',
+  };
+  return Object.entries(settings).map(([name, value]) => `-c ${name}=${value}`);
+}
+
+/** The one connection of a PGlite, which all share: nothing is set up there, and it is not closed. */
+class PGliteSource implements SqlSource {
+  readonly name = 'PGlite';
+
+  constructor(private readonly database: PGliteInstance) {}
+
+  async connect(): Promise<SqlClient> {
+    const { database } = this;
+    await database.waitReady;
+    let unlisten: unknown;
+    return {
+      query: async ({ text }, values) => (await database.query(text, [...values])).rows as Row[],
+      listen: async (channel, onMessage) => {
+        unlisten = await database.listen(channel, onMessage);
+      },
+      close: () => {
+        if (typeof unlisten === 'function') void (unlisten as () => Promise<void>)().catch(() => {});
+      },
+    };
+  }
+}

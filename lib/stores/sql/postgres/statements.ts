@@ -1,0 +1,234 @@
+import { ACQUISITION, EXTENSION, RELEASE } from '../../../core/backend/lane.js';
+import { GRANT_TTL_MS } from '../../node/messages.js';
+import type { Statement } from '../statement.js';
+
+/** Behind what others wait for: what is only looked at. */
+const LOOK = ACQUISITION + 1;
+/** How many locks one statement is for at most. */
+const LOCKS_AT_ONCE = 100;
+/** How many rows a page of the table has: for so long no lock is served, some milliseconds. */
+export const PAGE = 1_000;
+/** How far a block of tokens may reach ahead of the clock, in microseconds. */
+const MOST_AHEAD_US = 1_000;
+
+const us = (time: string) => `floor(extract(epoch FROM ${time}) * 1000000)::bigint`;
+const ms = (interval: string) => `(extract(epoch FROM ${interval}) * 1000)::float8`;
+const milliseconds = (count: string) => `${count} * interval '1 millisecond'`;
+/** The clock is read for each row, once that is locked: a statement may have waited. */
+const readNow = (row: string) =>
+  `CROSS JOIN LATERAL (SELECT clock_timestamp() AS now WHERE ${row} IS NOT NULL OFFSET 0) AS clock`;
+/** The number, the turns and the ticket of a place in the queue. */
+const [number, turns, ticket] = [1, 2, 3].map((part) => (entry: string) => `split_part(${entry}, ' ', ${part})`) as [
+  (entry: string) => string,
+  (entry: string) => string,
+  (entry: string) => string,
+];
+
+/** The statements on a lock table. */
+export interface PostgresStatements {
+  readonly turn: Statement;
+  readonly giveAndTurn: Statement;
+  readonly extend: Statement;
+  readonly keep: Statement;
+  readonly inspect: Statement;
+  readonly scan: Statement;
+  readonly notify: Statement;
+  readonly sweep: Statement;
+}
+
+/** What creates the table. @param table quoted */
+export function ddl(table: string): string {
+  return `CREATE TABLE IF NOT EXISTS ${table} (
+  resource_lock_key   text COLLATE "C" PRIMARY KEY,
+  resource_lock_value text NOT NULL,                 -- the holder, or the last one
+  fence               bigint NOT NULL,               -- the last fencing token
+  is_kept             boolean NOT NULL DEFAULT false, -- the work of the holder has ended: the lock stands until it expires
+  waiters             text[] NOT NULL DEFAULT '{}',  -- '<number> <turns> <ticket>' for each process that waits, in order
+  acquired_at         timestamptz NOT NULL,
+  update_time         timestamptz NOT NULL,
+  expires_at          timestamptz NOT NULL           -- 'epoch' once it is released
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000)`;
+}
+
+/**
+ * Makes the statements, each of which does an operation on many locks, and each lock once: their arguments are arrays with one element
+ * for each lock, and their answers rows with its number `n`, from 1. Rows are locked in the order of their keys, so no two statements
+ * wait for each other. A row is kept when its lock is released, and there is no index but the primary key: so an update changes no index.
+ * @param table quoted
+ */
+export function postgresStatements(table: string): PostgresStatements {
+  const turn = turnOf(table);
+  const extend = extendOf(table);
+  return {
+    turn: { name: 'turn', text: turn, order: ACQUISITION, most: LOCKS_AT_ONCE },
+    giveAndTurn: { name: 'turn', text: turn, order: RELEASE, most: LOCKS_AT_ONCE },
+    extend: { name: 'extend', text: extend, order: EXTENSION, most: LOCKS_AT_ONCE },
+    keep: { name: 'extend', text: extend, order: RELEASE, most: LOCKS_AT_ONCE },
+    inspect: { name: 'inspect', text: inspectOf(table), order: LOOK, most: LOCKS_AT_ONCE },
+    scan: { name: 'scan', text: scanOf(table), order: LOOK, most: 1 },
+    notify: { name: 'notify', text: NOTIFY, order: RELEASE, most: LOCKS_AT_ONCE },
+    sweep: { name: 'sweep', text: sweepOf(table), order: LOOK, most: 1 },
+  };
+}
+
+/**
+ * Gives a lock back, or asks for it, or both in one step; a process that asks in vain may take a place in the queue. A lock that is
+ * free goes to the first place, whoever asks.
+ *
+ * $1 keys  $2 owners that give the lock back: null nobody, '*' whoever holds it  $3 owners that ask: null nobody  $4 tickets whose place is
+ * taken, or given up  $5 ttls in ms  $6 how many tokens to mint  $7 numbers of the places: when the caller came, by the clock of the
+ * server in us, or null  $8 whether a place is taken in vain of a grant
+ *
+ * Whoever becomes the holder is written under FOR UPDATE, which a transaction that guards the lock (FOR KEY SHARE) keeps out; it is
+ * tried, not waited for: `is_guarded`. All else is written under FOR NO KEY UPDATE, which it lets through. The row is read only once it is
+ * locked, so nothing is decided by an older state; a row that another statement inserts meanwhile is not seen: then `is_known` is false.
+ *
+ * A token is the time of the server in microseconds, or one more than the last one where that has reached the time; then one is minted,
+ * however many are asked for: blocks of which few are used must not drive the fence ahead of the clock, with which it goes on when
+ * the row is deleted.
+ */
+function turnOf(table: string): string {
+  return `
+WITH ask AS MATERIALIZED (
+  SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::float8[], $6::int[], $7::bigint[], $8::boolean[])
+    WITH ORDINALITY AS a(key, give, owner, ticket, ttl, turns, number, queues, n)
+), locked AS MATERIALIZED (
+  SELECT l.* FROM ask a JOIN ${table} l ON l.resource_lock_key = a.key ORDER BY l.resource_lock_key FOR NO KEY UPDATE OF l
+), found AS MATERIALIZED (
+  SELECT a.*, clock.now, ${us('clock.now')} AS us, l.fence, l.waiters, l.is_kept, l.resource_lock_value AS holder, l.expires_at,
+    l.expires_at > clock.now AS is_held,
+    (l.expires_at > clock.now AND (a.give = '*' OR a.give = l.resource_lock_value)) IS TRUE AS gives,
+    ARRAY(SELECT entry FROM unnest(l.waiters) WITH ORDINALITY AS w(entry, at)
+      WHERE ${ticket('entry')} IS DISTINCT FROM a.ticket ORDER BY at) AS others,
+    (SELECT ${number('entry')}::bigint FROM unnest(l.waiters) AS w(entry) WHERE ${ticket('entry')} = a.ticket) AS old_number
+  FROM ask a JOIN locked l ON l.resource_lock_key = a.key ${readNow('l.fence')}
+), decided AS MATERIALIZED (
+  SELECT f.*, f.owner IS NOT NULL AND (
+      (f.is_held AND NOT f.gives AND NOT f.is_kept AND f.holder = f.owner)
+      OR ((f.gives OR NOT f.is_held) AND NOT other.is_first)
+    ) AS takes,
+    other.is_first AND f.owner IS NOT NULL AND NOT f.is_held OR f.gives AS is_given_on,
+    CASE WHEN NOT f.queues THEN f.others ELSE ARRAY(
+      SELECT entry FROM unnest(f.others || (lpad((
+        CASE WHEN f.number IS NOT NULL THEN greatest(1, least(f.number, f.us))
+          ELSE coalesce(f.old_number, greatest(f.us, coalesce(${number('f.others[cardinality(f.others)]')}::bigint, 0) + 1)) END
+        )::text, 16, '0') || ' ' || f.turns || ' ' || f.ticket)) AS w(entry) ORDER BY entry COLLATE "C"
+    ) END AS queue
+  FROM found f CROSS JOIN LATERAL (
+    SELECT f.others <> '{}' AND coalesce(coalesce(f.number, f.old_number) >= ${number('f.others[1]')}::bigint, true) AS is_first
+  ) AS other
+), changing AS MATERIALIZED (
+  SELECT l.resource_lock_key AS key FROM decided d JOIN ${table} l ON l.resource_lock_key = d.key
+  WHERE d.takes OR d.is_given_on ORDER BY l.resource_lock_key FOR UPDATE OF l SKIP LOCKED
+), result AS MATERIALIZED (
+  SELECT d.*, may.change, greatest(d.fence + 1, d.us) AS first_token,
+    may.change AND d.takes AS is_taken,
+    CASE WHEN may.change AND NOT d.takes AND d.queue <> '{}' THEN ${ticket('d.queue[1]')} END AS granted,
+    CASE WHEN NOT may.change THEN d.queue WHEN d.takes THEN d.others ELSE d.queue[2:] END AS left_over,
+    CASE WHEN d.us <= d.fence THEN 1
+      ELSE least(${MOST_AHEAD_US}, CASE WHEN d.takes THEN d.turns ELSE ${turns('d.queue[1]')}::int END) END AS count
+  FROM decided d LEFT JOIN changing c USING (key) CROSS JOIN LATERAL (SELECT c.key IS NOT NULL AS change) AS may
+), updated AS (
+  UPDATE ${table} l SET
+    resource_lock_value = CASE WHEN r.is_taken THEN r.owner ELSE coalesce(r.granted, l.resource_lock_value) END,
+    fence = CASE WHEN r.is_taken OR r.granted IS NOT NULL THEN r.first_token + r.count - 1 ELSE l.fence END,
+    is_kept = l.is_kept AND NOT r.change,
+    waiters = r.left_over,
+    acquired_at = CASE WHEN r.change THEN r.now ELSE l.acquired_at END,
+    update_time = r.now,
+    expires_at = CASE WHEN NOT r.change THEN l.expires_at WHEN r.is_taken THEN r.now + ${milliseconds('r.ttl')}
+      WHEN r.granted IS NOT NULL THEN r.now + ${milliseconds(String(GRANT_TTL_MS))} ELSE 'epoch' END
+  FROM result r WHERE l.resource_lock_key = r.key AND (r.change OR r.left_over <> r.waiters)
+), inserted AS (
+  INSERT INTO ${table} (resource_lock_key, resource_lock_value, fence, acquired_at, update_time, expires_at)
+  SELECT a.key, a.owner, ${us('clock.now')} + least(${MOST_AHEAD_US}, a.turns) - 1, clock.now, clock.now, clock.now + ${milliseconds('a.ttl')}
+  FROM ask a ${readNow('a.n')}
+  WHERE a.owner IS NOT NULL AND NOT EXISTS (SELECT FROM ${table} l WHERE l.resource_lock_key = a.key)
+  ORDER BY a.key ON CONFLICT DO NOTHING RETURNING resource_lock_key AS key, fence, acquired_at
+)
+SELECT a.n::int AS n,
+  (r.key IS NOT NULL OR i.key IS NOT NULL OR a.owner IS NULL)::int AS is_known,
+  (coalesce(r.is_taken, false) OR i.key IS NOT NULL)::int AS is_taken,
+  (coalesce(r.takes OR r.is_given_on, false) AND NOT coalesce(r.change, false))::int AS is_guarded,
+  coalesce(r.gives, false)::int AS gives,
+  coalesce(r.us, ${us('i.acquired_at')})::float8 AS us,
+  coalesce(r.first_token, ${us('i.acquired_at')})::float8 AS first_token,
+  coalesce(r.first_token + r.count - 1, i.fence)::float8 AS last_token,
+  coalesce(${number('r.left_over[1]')}::bigint, r.us, ${us('i.acquired_at')})::float8 AS bound,
+  r.granted, r.holder, r.is_kept::int AS is_kept, r.fence::float8 AS fence,
+  ${ms('r.expires_at - r.now')} AS remaining,
+  (r.old_number IS NOT NULL)::int AS had_place
+FROM ask a LEFT JOIN result r USING (n) LEFT JOIN inserted i ON i.key = a.key`;
+}
+
+/**
+ * Starts the ttl of a lock anew that its owner still holds, or keeps it for a last time: then it is handed to nobody, not even extended,
+ * and ends by itself. A transaction that guards the lock lets it through.
+ *
+ * $1 keys  $2 owners  $3 ttls in ms  $4 whether it is kept
+ */
+function extendOf(table: string): string {
+  return `
+WITH ask AS MATERIALIZED (
+  SELECT * FROM unnest($1::text[], $2::text[], $3::float8[], $4::boolean[]) WITH ORDINALITY AS a(key, owner, ttl, keeps, n)
+), held AS MATERIALIZED (
+  SELECT l.resource_lock_key AS key FROM ask a JOIN ${table} l ON l.resource_lock_key = a.key
+  WHERE l.resource_lock_value = a.owner AND l.expires_at > clock_timestamp() AND (a.keeps OR NOT l.is_kept)
+  ORDER BY l.resource_lock_key FOR NO KEY UPDATE OF l
+), updated AS (
+  UPDATE ${table} l SET is_kept = a.keeps, update_time = clock_timestamp(), expires_at = clock_timestamp() + ${milliseconds('a.ttl')}
+  FROM held JOIN ask a USING (key) WHERE l.resource_lock_key = held.key RETURNING l.resource_lock_key AS key
+)
+SELECT a.n::int AS n, (u.key IS NOT NULL)::int AS is_done, coalesce(l.expires_at > clock_timestamp(), false)::int AS is_held
+FROM ask a LEFT JOIN updated u USING (key) LEFT JOIN ${table} l ON l.resource_lock_key = a.key`;
+}
+
+/** $1 keys */
+function inspectOf(table: string): string {
+  return `
+SELECT a.n::int AS n, l.resource_lock_value AS holder, l.fence::float8 AS fence, l.is_kept::int AS is_kept,
+  ${ms('l.expires_at - clock_timestamp()')} AS remaining, ${ms('clock_timestamp() - l.acquired_at')} AS held_for,
+  (SELECT string_agg(${ticket('entry')}, E'\\n' ORDER BY at) FROM unnest(l.waiters) WITH ORDINALITY AS w(entry, at)) AS waiting
+FROM unnest($1::text[]) WITH ORDINALITY AS a(key, n)
+LEFT JOIN ${table} l ON l.resource_lock_key = a.key AND l.expires_at > clock_timestamp()`;
+}
+
+/** A page of the table. $1 keys from this on  $2 and behind this one. `held` is a JSON array of the keys whose locks are held. */
+function scanOf(table: string): string {
+  return `
+WITH page AS MATERIALIZED (
+  SELECT resource_lock_key AS key, expires_at > clock_timestamp() AS is_held FROM ${table}
+  WHERE resource_lock_key >= $1::text AND resource_lock_key > $2::text ORDER BY resource_lock_key LIMIT ${PAGE}
+)
+SELECT max(key COLLATE "C") AS last, count(*)::int AS scanned, (json_agg(key) FILTER (WHERE is_held))::text AS held FROM page`;
+}
+
+/**
+ * Tells processes of their turns, in a transaction of its own: it writes nothing but its commit record, which is not flushed, so the
+ * lock that all notifications of the server share is held for microseconds.
+ *
+ * $1 channels  $2 messages
+ */
+const NOTIFY = `
+SELECT n::int AS n, pg_notify(channel, message)::text AS told
+FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS m(channel, message, n)`;
+
+/**
+ * Deletes rows of locks that nobody has used for long, in one page of the table. A new row of the same key begins with the clock, which is
+ * past all tokens of the old one by then.
+ *
+ * $1 keys behind this one  $2 for how long they must be unused, in ms
+ */
+function sweepOf(table: string): string {
+  return `
+WITH page AS MATERIALIZED (
+  SELECT resource_lock_key AS key FROM ${table} WHERE resource_lock_key > $1::text ORDER BY resource_lock_key LIMIT ${PAGE}
+), unused AS MATERIALIZED (
+  SELECT l.resource_lock_key AS key FROM page JOIN ${table} l ON l.resource_lock_key = page.key
+  WHERE greatest(l.update_time, l.expires_at) < clock_timestamp() - ${milliseconds('$2::float8')}
+  ORDER BY l.resource_lock_key FOR UPDATE OF l SKIP LOCKED
+), gone AS (
+  DELETE FROM ${table} l USING unused WHERE l.resource_lock_key = unused.key RETURNING 1
+)
+SELECT (SELECT max(key COLLATE "C") FROM page) AS last, (SELECT count(*) FROM page)::int AS scanned, (SELECT count(*) FROM gone)::int AS deleted`;
+}

@@ -1,0 +1,222 @@
+import { performance } from 'node:perf_hooks';
+import { nextTick, outsideOfCalls, setImmediate } from '../../core/time/event-loop.js';
+import { Command, EXTENSION, Lane, type Operation, type Wanted } from '../../core/backend/lane.js';
+import type { SqlConnection } from './sql-connection.js';
+import { faultOf, isRace, SqlFault } from './sql-fault.js';
+import type { Row, Statement } from './statement.js';
+
+/** A statement for one key. */
+interface Part extends Operation {
+  /** No statement has two operations with one key. */
+  readonly key: string;
+  /** An element of each array that the statement takes. */
+  readonly values: readonly unknown[];
+  readonly read: (answer: Row | SqlFault) => unknown;
+  readonly done: (value: never, sentAt: number) => void;
+}
+
+class StatementCommand extends Command<StatementCommand, Part> {
+  readonly #keys = new Set<string>();
+  /** When it was sent, by the clock of the service. */
+  sentAt = 0;
+
+  /** @param isRepeated whether it has lost a race before */
+  constructor(
+    readonly statement: Statement,
+    readonly isRepeated = false,
+  ) {
+    super(statement.order, statement.most);
+  }
+
+  suits({ key }: Part): boolean {
+    return !this.isRepeated && !this.#keys.has(key);
+  }
+
+  add(operation: Part): void {
+    this.#keys.add(operation.key);
+    this.operations.push(operation);
+  }
+
+  /** The arguments of the statement. */
+  get values(): readonly unknown[] {
+    const [first] = this.operations;
+    if (this.statement.most === 1) return first!.values;
+    return first!.values.map((_, at) => this.operations.map(({ values }) => values[at]));
+  }
+}
+
+// Shared: while a server is down, an error for each operation would cost more than everything else.
+const NOT_CONNECTED = new SqlFault('not connected', false, true);
+const WITHDRAWN = new SqlFault('withdrawn before it was sent', false);
+
+/**
+ * Runs statements on one connection, one after the other. An operation that comes while nothing is in flight is sent at once; what comes
+ * meanwhile travels together: one statement for up to 100 locks, as soon as the answer is there. A server that does not answer in
+ * time has its connection dropped, as that stays busy until it does: so it costs one time limit once, and what waits is refused.
+ */
+export class StatementRunner {
+  readonly #lane = new Lane<StatementCommand>(1);
+  #unsettled = 0;
+  #isFlushing = false;
+  readonly #flush = () => {
+    this.#isFlushing = false;
+    this.#sendNext();
+  };
+
+  /** @param now the clock that the time of sending is read from, in milliseconds */
+  constructor(
+    private readonly connection: SqlConnection,
+    private readonly commandTimeoutMs: number,
+    private readonly now: () => number,
+  ) {}
+
+  /** Whether every statement was answered. */
+  get isAnswered(): boolean {
+    return this.#unsettled === 0;
+  }
+
+  /** Runs a statement. @param key of the lock, if it is about one @returns its row for that, or why there is none */
+  ask(statement: Statement, values: readonly unknown[], key = ''): Promise<Row | SqlFault> {
+    return new Promise((resolve) => this.run(statement, key, values, (answer) => answer, resolve));
+  }
+
+  /**
+   * Runs a statement for one key. Neither `read` nor `done` may throw.
+   * @param read called with the answer, in the order in which the server gave them
+   * @param done called with the result of `read`, after this has returned. Its second argument says when the statement was sent; when it
+   *   failed, if it never was
+   * @param wanted asked before an operation is sent, which may be later: if it is not wanted any more, it fails instead
+   */
+  run<T>(
+    statement: Statement,
+    key: string,
+    values: readonly unknown[],
+    read: (answer: Row | SqlFault) => T,
+    done: (value: T, sentAt: number) => void,
+    wanted?: Wanted,
+  ): void {
+    const operation: Part = { key, values, read, done, wanted };
+    const waiting = this.#lane.commandFor(statement, operation);
+    if (waiting) {
+      waiting.add(operation);
+      return;
+    }
+    const command = new StatementCommand(statement);
+    command.add(operation);
+    this.#wait(command);
+  }
+
+  #wait(command: StatementCommand): void {
+    const isFirst = this.#unsettled === 0;
+    this.#unsettled++;
+    this.#lane.wait(command.statement, command);
+    if (this.#isFlushing) return;
+    // Extensions come by the hundred, and none is needed before the end of its tick.
+    if (isFirst && command.order !== EXTENSION) this.#sendNext();
+    else if (isFirst) {
+      this.#isFlushing = true;
+      nextTick(this.#flush);
+    }
+  }
+
+  #sendNext(): void {
+    outsideOfCalls(() => {
+      for (let command = this.#lane.next(); command; command = this.#lane.next()) {
+        this.#drop(command.withdrawn(), WITHDRAWN);
+        if (!this.connection.isReady) this.#drop(command.taken(), NOT_CONNECTED);
+        if (command.isWanted) void this.#send(command);
+        else this.#unsettled--;
+      }
+    });
+  }
+
+  /** Never rejects. */
+  async #send(command: StatementCommand): Promise<void> {
+    const { client } = this.connection;
+    command.sentAt = this.now();
+    this.#lane.sending(command, performance.now());
+    let fault: SqlFault | undefined;
+    let rows: Row[] = [];
+    const timer = setTimeout(() => this.#giveUp(command), this.commandTimeoutMs);
+    timer.unref();
+    try {
+      rows = await client!.query(command.statement, command.values);
+    } catch (error) {
+      fault = faultOf(error, this.connection.client !== client);
+    }
+    clearTimeout(timer);
+    if (!command.list) return; // given up
+    this.#settled(command);
+    if (fault && isRace(fault) && !command.isRepeated) this.#repeat(command);
+    else this.#answer(command, fault ?? rows);
+    this.#sendNext();
+  }
+
+  /** After a pause of this process timers run first: an answer that arrived meanwhile is read before it is given up. */
+  #giveUp(command: StatementCommand): void {
+    setImmediate(() => {
+      if (!command.list) return;
+      this.#settled(command);
+      const fault = new SqlFault(`no answer within ${this.commandTimeoutMs} ms`, true);
+      this.connection.drop(fault.problem);
+      this.#answer(command, fault);
+      this.#sendNext();
+    });
+  }
+
+  #settled(command: StatementCommand): void {
+    this.#lane.remove(command);
+    this.#unsettled--;
+  }
+
+  /** Sends each operation alone: a row that another session holds shall keep no other lock from its answer. */
+  #repeat(command: StatementCommand): void {
+    for (const operation of command.taken()) {
+      const alone = new StatementCommand(command.statement, true);
+      alone.add(operation);
+      this.#unsettled++;
+      this.#lane.wait(undefined, alone);
+    }
+  }
+
+  #answer(command: StatementCommand, answer: Row[] | SqlFault): void {
+    const { sentAt, statement } = command;
+    const operations = command.taken();
+    if (answer instanceof SqlFault) {
+      for (const operation of operations) deliver(operation, answer, sentAt);
+      return;
+    }
+    const rows = statement.most === 1 ? answer : inOrder(answer, operations.length);
+    operations.forEach((operation, at) => {
+      deliver(
+        operation,
+        rows[at] ?? new SqlFault(`unexpected answer to the statement ${statement.name}`, true),
+        sentAt,
+      );
+    });
+  }
+
+  /** Answers operations that were never sent, but not at once: their callers may just be asking. */
+  #drop(operations: readonly Part[], fault: SqlFault): void {
+    if (operations.length === 0) return;
+    void Promise.resolve().then(() => {
+      for (const operation of operations) deliver(operation, fault, this.now());
+    });
+  }
+}
+
+/** The rows by their numbers: a database may give them in any order. */
+function inOrder(rows: readonly Row[], count: number): (Row | undefined)[] {
+  const ordered: (Row | undefined)[] = Array.from({ length: count });
+  for (const row of rows) ordered[Number(row.n) - 1] = row;
+  return ordered;
+}
+
+/** Answers one operation. A reader that throws must not keep the other operations of its statement from their answers. */
+function deliver({ read, done }: Part, answer: Row | SqlFault, sentAt: number): void {
+  try {
+    done(read(answer) as never, sentAt);
+  } catch (bug) {
+    void Promise.reject(bug);
+  }
+}

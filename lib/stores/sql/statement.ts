@@ -1,0 +1,13 @@
+/** A statement that is sent for one operation, or for many of its kind at once. */
+export interface Statement {
+  /** By which the connection knows it, once it is prepared. */
+  readonly name: string;
+  readonly text: string;
+  /** As of `Command` in core/backend/lane.ts. */
+  readonly order: number;
+  /** For how many operations at most. One that is for several takes arrays, and answers with a row for each: `n` is its number, from 1. */
+  readonly most: number;
+}
+
+/** A row of an answer. Which type a number has depends on the driver, and on how the application has set it up: read it with `Number`. */
+export type Row = Readonly<Record<string, unknown>>;

@@ -1,0 +1,84 @@
+import { existsSync, readdirSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { firstError, firstIn, foldersOnPath, isExecutable, ownFolder } from './find-redis-server.js';
+import { libraryPath, unpackProgram, type Apt } from './unpack-program.js';
+
+/** What starts a PostgreSQL: `postgres`, with `initdb` beside it. */
+export interface PostgresPrograms {
+  readonly postgres: string;
+  /** Its first argument is `initdb` or `postgres`; undefined: they are run by themselves. */
+  readonly wrapper?: string;
+}
+
+const ADVICE =
+  'install one (`apt-get install postgresql`, `brew install postgresql`) or set POSTGRES_SERVER=/path/to/postgres, which has initdb beside it';
+
+/** The first of: `POSTGRES_SERVER`, the `PATH`, the folders of Debian, the private copy in `.postgres/`. */
+function find(): PostgresPrograms | undefined {
+  const chosen = process.env.POSTGRES_SERVER;
+  if (chosen && !isExecutable(chosen)) {
+    throw new Error(`POSTGRES_SERVER must name an executable file, got "${chosen}": correct or unset it.`);
+  }
+  const postgres = chosen || firstIn([...foldersOnPath(), ...foldersOfDebian('/')], 'postgres');
+  if (postgres !== undefined && existsSync(join(dirname(postgres), 'initdb'))) return { postgres };
+  const wrapper = join(privateFolder(), 'postgres');
+  return isExecutable(wrapper) ? { postgres: wrapper, wrapper } : undefined;
+}
+
+/**
+ * Finds a PostgreSQL server, or else unpacks a private copy from the distribution's packages. Needs no root, installs nothing, and may
+ * run in two processes at once.
+ */
+export async function providePostgres(): Promise<PostgresPrograms> {
+  const found = find();
+  if (found) return found;
+  try {
+    await unpackProgram(privateFolder(), { executable: 'postgres', download, wrapperScript });
+  } catch (cause) {
+    throw new Error(
+      `No PostgreSQL on the PATH or in .postgres/, and none could be unpacked by apt-get and dpkg (${firstError(cause)}): ${ADVICE}.`,
+      { cause },
+    );
+  }
+  return find()!;
+}
+
+async function download(apt: Apt): Promise<void> {
+  await apt.get([], '--quiet', 'update');
+  const missing = await apt.missing('postgresql');
+  const server = missing.find((name) => /^postgresql-\d+$/.test(name));
+  if (server === undefined) throw new Error('apt has no package of a PostgreSQL server');
+  // Not what compiles queries, nor what manages several servers.
+  await apt.download([server, ...missing.filter((name) => /^lib/.test(name) && !/llvm|perl/.test(name))]);
+}
+
+/** Finds the unpacked programs and libraries from its own place. `exec` keeps the pid. */
+function wrapperScript(tree: string): string {
+  const [bin] = foldersOfDebian(tree);
+  if (bin === undefined) throw new Error('the package has no server');
+  return `#!/bin/sh
+here=$(cd "$(dirname "$0")" && pwd)
+export LD_LIBRARY_PATH="${libraryPath(tree)}\${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+program=postgres
+case $1 in initdb | postgres) program=$1 && shift ;; esac
+exec "$here/unpacked/${bin.slice(tree.length + 1)}/$program" "$@"
+`;
+}
+
+/** Where the packages of Debian have the programs of each version. */
+function foldersOfDebian(root: string): string[] {
+  const versions = join(root, 'usr/lib/postgresql');
+  return existsSync(versions) ? readdirSync(versions).map((version) => join(versions, version, 'bin')) : [];
+}
+
+/** PostgreSQL does not run as root, and whom it runs as instead must get to its files. */
+function privateFolder(): string {
+  const own = ownFolder('.postgres');
+  return process.getuid?.() === 0 && !isOpenToAll(dirname(own)) ? join(tmpdir(), 'nest-redis-lock-postgres') : own;
+}
+
+function isOpenToAll(folder: string): boolean {
+  const isOpen = (statSync(folder).mode & 0o001) !== 0;
+  return isOpen && (dirname(folder) === folder || isOpenToAll(dirname(folder)));
+}
