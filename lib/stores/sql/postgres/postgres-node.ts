@@ -34,7 +34,7 @@ import { PostgresInbox, type PostgresInboxListener } from './postgres-inbox.js';
 import { ddl, postgresStatements, type PostgresStatements } from './statements.js';
 
 /** How often an attempt is made that has met a row which another process was just inserting, or deleting. */
-const MOST_ATTEMPTS = 3;
+const MOST_ATTEMPTS = 4;
 /** After this time a process asks again for a lock that only a transaction of its last holder's work keeps, in milliseconds. */
 const GUARDED_FOR_MS = 100;
 /** Whoever holds the lock gives it back. No owner value is like it. */
@@ -59,6 +59,8 @@ interface PendingRelease extends Releasing {
   readonly key: string;
   readonly owner: string;
   readonly isPlace?: boolean;
+  /** It was granted alone: nobody waited for it then. */
+  readonly isAlone?: boolean;
 }
 
 /** What one operation of the statement `turn` asks for. */
@@ -136,7 +138,8 @@ export class PostgresNode implements LockNode, PostgresInboxListener {
     done?: (release: NodeRelease) => void,
     forMs = standsMs(grant),
   ): void {
-    this.#release({ key: grant.key, owner: grant.owner, keepUntil }, forMs, done);
+    const { key, owner, nobodyBefore } = grant;
+    this.#release({ key, owner, keepUntil, isAlone: nobodyBefore === undefined }, forMs, done);
   }
 
   leave(key: string, { ticket }: Place): void {
@@ -268,6 +271,10 @@ export class PostgresNode implements LockNode, PostgresInboxListener {
     attempt: number,
   ): void {
     const { key, owner, ttlMs, place, turns = 1, asker } = request;
+    if (attempt === 1 && turns === 1 && !place && give === undefined && this.#runner.isAnswered) {
+      this.#take(request, done);
+      return;
+    }
     const turn: Turn = { key, give, owner, ttlMs, turns };
     if (place) {
       turn.ticket = place.ticket;
@@ -281,6 +288,17 @@ export class PostgresNode implements LockNode, PostgresInboxListener {
       done(this.#voteOf(row, request, give), sentAt);
     };
     this.#turn(turn, answered, asker);
+  }
+
+  /** Tries to take a lock alone, as if it were free and nobody waited for it. */
+  #take(request: AcquireRequest, done: (vote: Vote, sentAt: number) => void): void {
+    const { key, owner, ttlMs, asker } = request;
+    const taken = (row: Row | SqlFault, sentAt: number) => {
+      if (row instanceof SqlFault) done(this.#faultOf(row), sentAt);
+      else if (row.token === null) this.#attempt(request, undefined, done, 2);
+      else done({ status: 'granted', fencingToken: Number(row.token) }, sentAt);
+    };
+    this.#runner.run(this.#statements.take, key, [stored(key), owner, ttlMs], asItIs, taken, asker);
   }
 
   #turn(
@@ -353,7 +371,7 @@ export class PostgresNode implements LockNode, PostgresInboxListener {
     });
   }
 
-  #giveBack({ key, owner, isPlace, keepUntil }: PendingRelease, done: (release: NodeRelease) => void): void {
+  #giveBack({ key, owner, isAlone, isPlace, keepUntil }: PendingRelease, done: (release: NodeRelease) => void): void {
     const keptForMs = leftMs(keepUntil);
     if (keptForMs > 0) {
       const read = (row: Row | SqlFault): NodeRelease =>
@@ -361,11 +379,19 @@ export class PostgresNode implements LockNode, PostgresInboxListener {
       this.#runner.run(this.#statements.keep, key, [stored(key), owner, keptForMs, true], read, done);
       return;
     }
-    this.#turn({ key, give: owner, ticket: isPlace ? owner : undefined }, (row) => {
+    const giveOn = () =>
+      this.#turn({ key, give: owner, ticket: isPlace ? owner : undefined }, (row) => {
+        if (row instanceof SqlFault) done(this.#faultOf(row));
+        else if (is(row.is_guarded)) done(this.#guarded());
+        else done({ status: is(row.gives) ? 'released' : 'gone' });
+      });
+    if (!isAlone || !this.#runner.isAnswered) return giveOn();
+    const given = (row: Row | SqlFault) => {
       if (row instanceof SqlFault) done(this.#faultOf(row));
-      else if (is(row.is_guarded)) done(this.#guarded());
-      else done({ status: is(row.gives) ? 'released' : 'gone' });
-    });
+      else if (row.is_done === null) giveOn();
+      else done({ status: 'released' });
+    };
+    this.#runner.run(this.#statements.give, key, [stored(key), owner], asItIs, given);
   }
 
   /** A transaction that guards the lock has not ended: nobody takes it over before. */
@@ -467,6 +493,10 @@ class ReadOnly extends Error {
   constructor() {
     super('it only reads');
   }
+}
+
+function asItIs(row: Row | SqlFault): Row | SqlFault {
+  return row;
 }
 
 function is(flag: unknown): boolean {

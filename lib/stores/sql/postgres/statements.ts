@@ -26,6 +26,8 @@ const [number, turns, ticket] = [1, 2, 3].map((part) => (entry: string) => `spli
 
 /** The statements on a lock table. */
 export interface PostgresStatements {
+  readonly take: Statement;
+  readonly give: Statement;
   readonly turn: Statement;
   readonly giveAndTurn: Statement;
   readonly extend: Statement;
@@ -60,6 +62,8 @@ export function postgresStatements(table: string): PostgresStatements {
   const turn = turnOf(table);
   const extend = extendOf(table);
   return {
+    take: { name: 'take', text: takeOf(table), order: ACQUISITION, most: 1 },
+    give: { name: 'give', text: giveOf(table), order: RELEASE, most: 1 },
     turn: { name: 'turn', text: turn, order: ACQUISITION, most: LOCKS_AT_ONCE },
     giveAndTurn: { name: 'turn', text: turn, order: RELEASE, most: LOCKS_AT_ONCE },
     extend: { name: 'extend', text: extend, order: EXTENSION, most: LOCKS_AT_ONCE },
@@ -159,6 +163,37 @@ SELECT a.n::int AS n,
   ${ms('r.expires_at - r.now')} AS remaining,
   (r.old_number IS NOT NULL)::int AS had_place
 FROM ask a LEFT JOIN result r USING (n) LEFT JOIN inserted i ON i.key = a.key`;
+}
+
+/**
+ * Takes one lock that is free, was used before, and is waited for by nobody: what `turn` would do in a third of the time. $1 key  $2 owner
+ * $3 ttl in ms. `token` is null where it is not so simple.
+ */
+function takeOf(table: string): string {
+  return `
+WITH free AS MATERIALIZED (
+  SELECT resource_lock_key AS key FROM ${table}
+  WHERE resource_lock_key = $1::text AND expires_at <= clock_timestamp() AND waiters = '{}' FOR UPDATE SKIP LOCKED
+), taken AS (
+  UPDATE ${table} l SET resource_lock_value = $2::text, fence = greatest(l.fence + 1, ${us('clock_timestamp()')}), is_kept = false,
+    acquired_at = clock_timestamp(), update_time = clock_timestamp(), expires_at = clock_timestamp() + ${milliseconds('$3::float8')}
+  FROM free WHERE l.resource_lock_key = free.key RETURNING l.fence
+)
+SELECT (SELECT fence::float8 FROM taken) AS token`;
+}
+
+/** Gives one lock back that nobody waits for, as `turn` would. $1 key  $2 owner. `is_done` is null where it is not so simple. */
+function giveOf(table: string): string {
+  return `
+WITH held AS MATERIALIZED (
+  SELECT resource_lock_key AS key FROM ${table}
+  WHERE resource_lock_key = $1::text AND resource_lock_value = $2::text AND expires_at > clock_timestamp() AND waiters = '{}'
+  FOR UPDATE SKIP LOCKED
+), given AS (
+  UPDATE ${table} l SET is_kept = false, update_time = clock_timestamp(), expires_at = 'epoch'
+  FROM held WHERE l.resource_lock_key = held.key RETURNING 1 AS done
+)
+SELECT (SELECT done FROM given) AS is_done`;
 }
 
 /**
