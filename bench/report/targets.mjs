@@ -276,6 +276,44 @@ export const TARGETS = [
     of: (own) => own['kill.overTtlMs'],
     atMost: 50,
   },
+  {
+    scenario: 'sql',
+    title: 'PostgreSQL, one at a time: rate to INSERT and DELETE',
+    of: (own) => own['alone.toRaw'],
+    atLeast: 0.6,
+  },
+  {
+    scenario: 'sql',
+    title: 'PostgreSQL, 200 in flight: rate to INSERT and DELETE on 10 connections',
+    of: (own) => own['inFlight.toRaw'],
+    atLeast: 1.5,
+  },
+  {
+    scenario: 'sql',
+    title: 'PostgreSQL, 4 × 25: rate to advisory locks on 100 connections',
+    of: (own) => own['contended.toAdvisory'],
+    atLeast: 3,
+  },
+  {
+    scenario: 'sql',
+    title: 'PostgreSQL, 4 × 25: statements a turn',
+    of: (own) => own['contended.statements'],
+    atMost: 0.3,
+  },
+  {
+    scenario: 'sql',
+    title: "PostgreSQL, wake-up: p50 to a bare NOTIFY's",
+    of: (own) => own['wakeUp.toNotify'],
+    atMost: 2,
+  },
+  {
+    scenario: 'sql',
+    title: 'PostgreSQL, 2 000 held: statements a second',
+    of: (own) => own.heldStatements,
+    atMost: 30,
+  },
+  { scenario: 'sql', title: 'PostgreSQL: kB of the table after 100 000 turns', of: (own) => own.heapKb, atMost: 1_024 },
+  { scenario: 'sql', title: 'PostgreSQL: lost updates', of: (own) => own.violations, atMost: 0 },
 ];
 
 /** @returns the targets of the scenarios that ran, each with its value, that of the least code, and whether it is met */

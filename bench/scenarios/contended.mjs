@@ -86,7 +86,7 @@ export function contended({ title, processes, waiters, holdMs, fair = false }) {
   };
 }
 
-async function contend(client, { path, turns, waiters, holdMs, firstId }) {
+export async function contend(client, { path, turns, waiters, holdMs, firstId }) {
   const { contestant, commandsSent } = client;
   const resource = new SharedResource(path);
   const waits = [];
@@ -151,7 +151,7 @@ async function contend(client, { path, turns, waiters, holdMs, firstId }) {
   return over;
 }
 
-function figures({ parts, turns, count, calls, redisUs }) {
+export function figures({ parts, turns, count, calls, redisUs }) {
   const startedAt = Math.min(...parts.map((part) => part.startedAt));
   const ms = Math.max(...parts.map((part) => part.endedAt ?? 0)) - startedAt;
   const waits = sorted(parts.flatMap((part) => part.waits));

@@ -21,6 +21,7 @@ import { redlockFar } from './redlock-far.mjs';
 import { redlock } from './redlock.mjs';
 import { secondRoundTrips } from './second-round-trips.mjs';
 import { sets } from './sets.mjs';
+import { sql } from './sql.mjs';
 import { uncontended, uncontendedApart } from './uncontended.mjs';
 import { wakeUp } from './wake-up.mjs';
 
@@ -122,6 +123,7 @@ export const SCENARIOS = {
   'sets-2': sets({ size: 2 }),
   'sets-5': sets({ size: 5 }),
   leader,
+  sql,
 };
 
 /** @returns whether a contestant takes part in a scenario */

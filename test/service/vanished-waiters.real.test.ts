@@ -20,22 +20,36 @@ const open = () => openLocks({ redis: server.url });
 const start = () => LockProcess.start({ redis: server.url });
 const holderOf = (key: string) => ownerOn(server, key);
 
-/** One holds the lock, a process waits for it, and another one behind that. */
-async function queueOf(key: string) {
-  const [waiter, next, others] = [await start(), await start(), await open()];
-  const turnOfProcess = (process: LockProcess) => (each: string) =>
-    process.acquire(each, { waitMs: 60_000 }).then(() => process.release(each));
-  await haveWaited(server, `before ${key}`, others, turnOfProcess(waiter), turnOfProcess(next));
-  const holder = await others.acquire(key);
-  const first = waiter.acquire(key, { waitMs: 60_000 });
-  await untilQueued(server, key, 1);
-  const second = next.acquire(key, { waitMs: 60_000 });
-  await untilQueued(server, key, 2);
-  return { holder, waiter, first, next, second };
+/** A process that waits for a lock. */
+interface Waiting {
+  process: LockProcess;
+  lock: ReturnType<LockProcess['acquire']>;
 }
 
-/** Pauses both when each has asked within a second of the other: the release passes over who was silent for longer than others. */
-async function pauseTogether(key: string, ...processes: LockProcess[]): Promise<void> {
+/** One holds the lock, and two processes wait for it. */
+async function queueOf(key: string) {
+  const [one, other, others] = [await start(), await start(), await open()];
+  const turnOfProcess = (process: LockProcess) => (each: string) =>
+    process.acquire(each, { waitMs: 60_000 }).then(() => process.release(each));
+  await haveWaited(server, `before ${key}`, others, turnOfProcess(one), turnOfProcess(other));
+  const holder = await others.acquire(key);
+  const both = [one, other].map((process) => ({ process, lock: process.acquire(key, { waitMs: 60_000 }) }));
+  await untilQueued(server, key, 2);
+  return { holder, both };
+}
+
+/** In the order of their places: who came later may stand before, by the errors of two clocks. */
+async function inOrder(key: string, both: readonly Waiting[]): Promise<[Waiting, Waiting]> {
+  const entries = (await server.command('ZRANGE', `lock:{${key}}:queue`, '0', '+inf', 'BYSCORE')) as string[];
+  return entries.map((entry) => both.find(({ process }) => entry.includes(`/${process.pid}/`))!) as [Waiting, Waiting];
+}
+
+/**
+ * Pauses both when each has asked within a second of the other: the release passes over who was silent for longer than others.
+ * @returns them in the order of their places
+ */
+async function pauseTogether(key: string, both: readonly Waiting[]): Promise<[Waiting, Waiting]> {
+  const processes = both.map(({ process }) => process);
   await until(
     async () => {
       for (const process of processes) process.pause();
@@ -54,6 +68,7 @@ async function pauseTogether(key: string, ...processes: LockProcess[]): Promise<
     },
     { what: 'both have asked lately' },
   );
+  return inOrder(key, both);
 }
 
 /** The first ticket that a release tells of a grant from now on, as long as that may be ago. */
@@ -71,24 +86,26 @@ async function nextGrant() {
 
 describe('a waiter that', () => {
   it('aborts in its process leaves the queue', async () => {
-    const { waiter, first, holder, second } = await queueOf('aborts-process');
-    const aborted = first.catch((error: unknown) => error);
-    await waiter.abort('aborts-process');
+    const { holder, both } = await queueOf('aborts-process');
+    const [first, second] = await inOrder('aborts-process', both);
+    const aborted = first.lock.catch((error: unknown) => error);
+    await first.process.abort('aborts-process');
     expect(String(await aborted)).toContain('aborted');
     await untilQueued(server, 'aborts-process', 1);
     await holder.release();
-    await second;
+    await second.lock;
   });
 
   it('a waiter that was killed while it waited is passed over by the same release [G118]', async () => {
-    const { waiter, holder, second } = await queueOf('killed');
+    const { holder, both } = await queueOf('killed');
+    const [first, second] = await inOrder('killed', both);
     const listening = await subscribers(server);
-    await waiter.kill();
+    await first.process.kill();
     await untilSubscribers(server, listening - 1);
     expect(await queued(server, 'killed')).toBe(2); // it had no time to say so
     await holder.release();
     const owner = await holderOf('killed');
-    expect(owner).toBe((await second).owner);
+    expect(owner).toBe((await second.lock).owner);
     expect(await queued(server, 'killed')).toBe(0);
   });
 
@@ -104,33 +121,33 @@ describe('a waiter that', () => {
   });
 
   it('a waiter that is killed between grant and confirmation delays the next one for as long as the grant stands [G119]', async () => {
-    const { waiter, holder, next, second } = await queueOf('killed-granted');
+    const { holder, both } = await queueOf('killed-granted');
     const granted = await nextGrant();
-    await pauseTogether('killed-granted', waiter, next);
+    const [first, second] = await pauseTogether('killed-granted', both);
     await holder.release();
-    expect(await granted()).toContain(`/${waiter.pid}/`);
+    expect(await granted()).toContain(`/${first.process.pid}/`);
     expect(await server.command('PTTL', 'lock:{killed-granted}')).toBeLessThanOrEqual(2_000);
-    await waiter.kill();
-    next.resume();
-    expect((await second).owner).toContain(`/${next.pid}/`);
+    await first.process.kill();
+    second.process.resume();
+    expect((await second.lock).owner).toContain(`/${second.process.pid}/`);
   });
 
   it('a waiter that is stopped between grant and confirmation does not hold the lock when it wakes up [G120]', async () => {
-    const { waiter, holder, first, next, second } = await queueOf('stopped');
-    let isGranted = false;
-    void first.then(() => (isGranted = true));
+    const { holder, both } = await queueOf('stopped');
     const granted = await nextGrant();
-    await pauseTogether('stopped', waiter, next);
+    const [first, second] = await pauseTogether('stopped', both);
+    let isGranted = false;
+    void first.lock.then(() => (isGranted = true));
     await holder.release();
-    expect(await granted()).toContain(`/${waiter.pid}/`);
-    next.resume();
-    const lock = await second;
-    waiter.resume();
+    expect(await granted()).toContain(`/${first.process.pid}/`);
+    second.process.resume();
+    const lock = await second.lock;
+    first.process.resume();
     await untilQueued(server, 'stopped', 1); // it has seen that it was too late, and waits again
     expect(isGranted).toBe(false);
     expect(await holderOf('stopped')).toBe(lock.owner);
-    expect(await next.release('stopped')).toBe(true);
-    expect((await first).fencingToken).toBeGreaterThan(lock.fencingToken);
+    expect(await second.process.release('stopped')).toBe(true);
+    expect((await first.lock).fencingToken).toBeGreaterThan(lock.fencingToken);
   });
 });
 

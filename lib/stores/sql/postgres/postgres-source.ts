@@ -189,6 +189,7 @@ function settingsOf(commandTimeoutMs: number): string[] {
     default_transaction_read_only: 'off',
     statement_timeout: commandTimeoutMs,
     lock_timeout: Math.ceil(commandTimeoutMs / 4),
+    plan_cache_mode: 'force_generic_plan', // to plan anew costs more than to run
     enable_seqscan: 'off',
     enable_hashjoin: 'off',
     enable_mergejoin: 'off',
