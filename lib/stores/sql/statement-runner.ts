@@ -47,6 +47,7 @@ class StatementCommand extends Command<StatementCommand, Part> {
 
 // Shared: while a server is down, an error for each operation would cost more than everything else.
 const NOT_CONNECTED = new SqlFault('not connected', false, true);
+const NOTHING: Row = {};
 const WITHDRAWN = new SqlFault('withdrawn before it was sent', false);
 
 /**
@@ -186,7 +187,7 @@ export class StatementRunner {
       for (const operation of operations) deliver(operation, answer, sentAt);
       return;
     }
-    const rows = statement.most === 1 ? answer : inOrder(answer, operations.length);
+    const rows = statement.most === 1 ? answer : byKey(operations, answer);
     operations.forEach((operation, at) => {
       deliver(
         operation,
@@ -205,11 +206,10 @@ export class StatementRunner {
   }
 }
 
-/** The rows by their numbers: a database may give them in any order. */
-function inOrder(rows: readonly Row[], count: number): (Row | undefined)[] {
-  const ordered: (Row | undefined)[] = Array.from({ length: count });
-  for (const row of rows) ordered[Number(row.n) - 1] = row;
-  return ordered;
+/** The row of each operation; an empty one where the statement says nothing of its key. */
+function byKey(operations: readonly Part[], rows: readonly Row[]): Row[] {
+  const found = new Map(rows.map((row) => [row.key, row]));
+  return operations.map(({ values }) => found.get(values[0]) ?? NOTHING);
 }
 
 /** Answers one operation. A reader that throws must not keep the other operations of its statement from their answers. */

@@ -5,7 +5,7 @@ export interface Statement {
   readonly text: string;
   /** As of `Command` in core/backend/lane.ts. */
   readonly order: number;
-  /** For how many operations at most. One that is for several takes arrays, and answers with a row for each: `n` is its number, from 1. */
+  /** For how many operations at most. One that is for several takes arrays, the first one that of their keys, and answers with rows that have the `key`. */
   readonly most: number;
 }
 

@@ -283,7 +283,7 @@ export class PostgresNode implements LockNode, PostgresInboxListener {
     }
     const answered = (row: Row | SqlFault, sentAt: number) => {
       if (row instanceof SqlFault) return done(this.#faultOf(row), sentAt);
-      if (!is(row.is_known) && attempt < MOST_ATTEMPTS) return this.#attempt(request, give, done, attempt + 1);
+      if (row.key === undefined && attempt < MOST_ATTEMPTS) return this.#attempt(request, give, done, attempt + 1);
       this.#learn(row, sentAt);
       done(this.#voteOf(row, request, give), sentAt);
     };
@@ -331,7 +331,7 @@ export class PostgresNode implements LockNode, PostgresInboxListener {
     const isGuarded = is(row.is_guarded);
     const gaveBack =
       give === undefined || (isGuarded && is(row.gives)) ? undefined : is(row.gives) ? 'released' : 'gone';
-    const nodeTimeUs = row.us === null ? undefined : Number(row.us);
+    const nodeTimeUs = row.us === undefined ? undefined : Number(row.us);
     if (is(row.is_taken)) {
       const [fencingToken, lastToken, boundUs] = [row.first_token, row.last_token, row.bound].map(Number) as [
         number,
@@ -429,10 +429,10 @@ export class PostgresNode implements LockNode, PostgresInboxListener {
 
   /** @throws NodeError when it is not known to have been sent */
   async #notify(messages: readonly [string, string][]): Promise<void> {
-    const answers = messages.map(([channel, text]) =>
-      this.#runner.ask(this.#statements.notify, [channel, text], `${channel} ${text}`),
-    );
-    for (const answer of await Promise.all(answers)) if (answer instanceof SqlFault) throw this.#faultOf(answer).error;
+    const channels = messages.map(([channel]) => channel);
+    const texts = messages.map(([, text]) => text);
+    const answer = await this.#runner.ask(this.#statements.notify, [channels, texts]);
+    if (answer instanceof SqlFault) throw this.#faultOf(answer).error;
   }
 
   #takeSweep(): Promise<boolean> {

@@ -54,7 +54,7 @@ export function ddl(table: string): string {
 
 /**
  * Makes the statements, each of which does an operation on many locks, and each lock once: their arguments are arrays with one element
- * for each lock, and their answers rows with its number `n`, from 1. Rows are locked in the order of their keys, so no two statements
+ * for each lock, the first one that of their keys, and their answers rows with the `key`. Rows are locked in the order of their keys, so no two statements
  * wait for each other. A row is kept when its lock is released, and there is no index but the primary key: so an update changes no index.
  * @param table quoted
  */
@@ -70,7 +70,7 @@ export function postgresStatements(table: string): PostgresStatements {
     keep: { name: 'extend', text: extend, order: RELEASE, most: LOCKS_AT_ONCE },
     inspect: { name: 'inspect', text: inspectOf(table), order: LOOK, most: LOCKS_AT_ONCE },
     scan: { name: 'scan', text: scanOf(table), order: LOOK, most: 1 },
-    notify: { name: 'notify', text: NOTIFY, order: RELEASE, most: LOCKS_AT_ONCE },
+    notify: { name: 'notify', text: NOTIFY, order: RELEASE, most: 1 },
     sweep: { name: 'sweep', text: sweepOf(table), order: LOOK, most: 1 },
   };
 }
@@ -85,7 +85,8 @@ export function postgresStatements(table: string): PostgresStatements {
  *
  * Whoever becomes the holder is written under FOR UPDATE, which a transaction that guards the lock (FOR KEY SHARE) keeps out; it is
  * tried, not waited for: `is_guarded`. All else is written under FOR NO KEY UPDATE, which it lets through. The row is read only once it is
- * locked, so nothing is decided by an older state; a row that another statement inserts meanwhile is not seen: then `is_known` is false.
+ * locked, so nothing is decided by an older state. There is no answer for a lock whose row was not there, unless it was inserted: another
+ * statement may be inserting it.
  *
  * A token is the time of the server in microseconds, or one more than the last one where that has reached the time; then one is minted,
  * however many are asked for: blocks of which few are used must not drive the fence ahead of the clock, with which it goes on when
@@ -95,17 +96,17 @@ function turnOf(table: string): string {
   return `
 WITH ask AS MATERIALIZED (
   SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::float8[], $6::int[], $7::bigint[], $8::boolean[])
-    WITH ORDINALITY AS a(key, give, owner, ticket, ttl, turns, number, queues, n)
+    AS a(key, give, owner, ticket, ttl, turns, number, queues)
 ), locked AS MATERIALIZED (
-  SELECT l.* FROM ask a JOIN ${table} l ON l.resource_lock_key = a.key ORDER BY l.resource_lock_key FOR NO KEY UPDATE OF l
+  SELECT a.*, l.fence, l.waiters, l.is_kept, l.resource_lock_value AS holder, l.expires_at
+  FROM ask a JOIN ${table} l ON l.resource_lock_key = a.key ORDER BY l.resource_lock_key FOR NO KEY UPDATE OF l
 ), found AS MATERIALIZED (
-  SELECT a.*, clock.now, ${us('clock.now')} AS us, l.fence, l.waiters, l.is_kept, l.resource_lock_value AS holder, l.expires_at,
-    l.expires_at > clock.now AS is_held,
-    (l.expires_at > clock.now AND (a.give = '*' OR a.give = l.resource_lock_value)) IS TRUE AS gives,
+  SELECT l.*, clock.now, ${us('clock.now')} AS us, l.expires_at > clock.now AS is_held,
+    (l.expires_at > clock.now AND (l.give = '*' OR l.give = l.holder)) IS TRUE AS gives,
     ARRAY(SELECT entry FROM unnest(l.waiters) WITH ORDINALITY AS w(entry, at)
-      WHERE ${ticket('entry')} IS DISTINCT FROM a.ticket ORDER BY at) AS others,
-    (SELECT ${number('entry')}::bigint FROM unnest(l.waiters) AS w(entry) WHERE ${ticket('entry')} = a.ticket) AS old_number
-  FROM ask a JOIN locked l ON l.resource_lock_key = a.key ${readNow('l.fence')}
+      WHERE ${ticket('entry')} IS DISTINCT FROM l.ticket ORDER BY at) AS others,
+    (SELECT ${number('entry')}::bigint FROM unnest(l.waiters) AS w(entry) WHERE ${ticket('entry')} = l.ticket) AS old_number
+  FROM locked l ${readNow('l.fence')}
 ), decided AS MATERIALIZED (
   SELECT f.*, f.owner IS NOT NULL AND (
       (f.is_held AND NOT f.gives AND NOT f.is_kept AND f.holder = f.owner)
@@ -131,7 +132,7 @@ WITH ask AS MATERIALIZED (
     CASE WHEN NOT may.change THEN d.queue WHEN d.takes THEN d.others ELSE d.queue[2:] END AS left_over,
     CASE WHEN d.us <= d.fence THEN 1
       ELSE least(${MOST_AHEAD_US}, CASE WHEN d.takes THEN d.turns ELSE ${turns('d.queue[1]')}::int END) END AS count
-  FROM decided d LEFT JOIN changing c USING (key) CROSS JOIN LATERAL (SELECT c.key IS NOT NULL AS change) AS may
+  FROM decided d CROSS JOIN LATERAL (SELECT d.key IN (SELECT key FROM changing) AS change OFFSET 0) AS may
 ), updated AS (
   UPDATE ${table} l SET
     resource_lock_value = CASE WHEN r.is_taken THEN r.owner ELSE coalesce(r.granted, l.resource_lock_value) END,
@@ -146,23 +147,18 @@ WITH ask AS MATERIALIZED (
 ), inserted AS (
   INSERT INTO ${table} (resource_lock_key, resource_lock_value, fence, acquired_at, update_time, expires_at)
   SELECT a.key, a.owner, ${us('clock.now')} + least(${MOST_AHEAD_US}, a.turns) - 1, clock.now, clock.now, clock.now + ${milliseconds('a.ttl')}
-  FROM ask a ${readNow('a.n')}
+  FROM ask a ${readNow('a.key')}
   WHERE a.owner IS NOT NULL AND NOT EXISTS (SELECT FROM ${table} l WHERE l.resource_lock_key = a.key)
   ORDER BY a.key ON CONFLICT DO NOTHING RETURNING resource_lock_key AS key, fence, acquired_at
 )
-SELECT a.n::int AS n,
-  (r.key IS NOT NULL OR i.key IS NOT NULL OR a.owner IS NULL)::int AS is_known,
-  (coalesce(r.is_taken, false) OR i.key IS NOT NULL)::int AS is_taken,
-  (coalesce(r.takes OR r.is_given_on, false) AND NOT coalesce(r.change, false))::int AS is_guarded,
-  coalesce(r.gives, false)::int AS gives,
-  coalesce(r.us, ${us('i.acquired_at')})::float8 AS us,
-  coalesce(r.first_token, ${us('i.acquired_at')})::float8 AS first_token,
-  coalesce(r.first_token + r.count - 1, i.fence)::float8 AS last_token,
-  coalesce(${number('r.left_over[1]')}::bigint, r.us, ${us('i.acquired_at')})::float8 AS bound,
-  r.granted, r.holder, r.is_kept::int AS is_kept, r.fence::float8 AS fence,
-  ${ms('r.expires_at - r.now')} AS remaining,
-  (r.old_number IS NOT NULL)::int AS had_place
-FROM ask a LEFT JOIN result r USING (n) LEFT JOIN inserted i ON i.key = a.key`;
+SELECT key, is_taken::int AS is_taken, ((takes OR is_given_on) AND NOT change)::int AS is_guarded, gives::int AS gives,
+  us::float8 AS us, first_token::float8 AS first_token, (first_token + count - 1)::float8 AS last_token,
+  coalesce(${number('left_over[1]')}::bigint, us)::float8 AS bound, granted,
+  holder, is_kept::int AS is_kept, fence::float8 AS fence, ${ms('expires_at - now')} AS remaining, (old_number IS NOT NULL)::int AS had_place
+FROM result
+UNION ALL
+SELECT key, 1, 0, 0, us, us, fence::float8, us, NULL, NULL, 0, NULL, NULL, 0
+FROM inserted CROSS JOIN LATERAL (SELECT ${us('acquired_at')}::float8 AS us) AS token`;
 }
 
 /**
@@ -205,26 +201,26 @@ SELECT (SELECT done FROM given) AS is_done`;
 function extendOf(table: string): string {
   return `
 WITH ask AS MATERIALIZED (
-  SELECT * FROM unnest($1::text[], $2::text[], $3::float8[], $4::boolean[]) WITH ORDINALITY AS a(key, owner, ttl, keeps, n)
+  SELECT * FROM unnest($1::text[], $2::text[], $3::float8[], $4::boolean[]) AS a(key, owner, ttl, keeps)
 ), held AS MATERIALIZED (
-  SELECT l.resource_lock_key AS key FROM ask a JOIN ${table} l ON l.resource_lock_key = a.key
+  SELECT a.key, a.ttl, a.keeps FROM ask a JOIN ${table} l ON l.resource_lock_key = a.key
   WHERE l.resource_lock_value = a.owner AND l.expires_at > clock_timestamp() AND (a.keeps OR NOT l.is_kept)
   ORDER BY l.resource_lock_key FOR NO KEY UPDATE OF l
 ), updated AS (
-  UPDATE ${table} l SET is_kept = a.keeps, update_time = clock_timestamp(), expires_at = clock_timestamp() + ${milliseconds('a.ttl')}
-  FROM held JOIN ask a USING (key) WHERE l.resource_lock_key = held.key RETURNING l.resource_lock_key AS key
+  UPDATE ${table} l SET is_kept = held.keeps, update_time = clock_timestamp(), expires_at = clock_timestamp() + ${milliseconds('held.ttl')}
+  FROM held WHERE l.resource_lock_key = held.key RETURNING l.resource_lock_key AS key
 )
-SELECT a.n::int AS n, (u.key IS NOT NULL)::int AS is_done, coalesce(l.expires_at > clock_timestamp(), false)::int AS is_held
-FROM ask a LEFT JOIN updated u USING (key) LEFT JOIN ${table} l ON l.resource_lock_key = a.key`;
+SELECT a.key, (a.key IN (SELECT key FROM updated))::int AS is_done, coalesce(l.expires_at > clock_timestamp(), false)::int AS is_held
+FROM ask a LEFT JOIN ${table} l ON l.resource_lock_key = a.key`;
 }
 
 /** $1 keys */
 function inspectOf(table: string): string {
   return `
-SELECT a.n::int AS n, l.resource_lock_value AS holder, l.fence::float8 AS fence, l.is_kept::int AS is_kept,
+SELECT a.key, l.resource_lock_value AS holder, l.fence::float8 AS fence, l.is_kept::int AS is_kept,
   ${ms('l.expires_at - clock_timestamp()')} AS remaining, ${ms('clock_timestamp() - l.acquired_at')} AS held_for,
   (SELECT string_agg(${ticket('entry')}, E'\\n' ORDER BY at) FROM unnest(l.waiters) WITH ORDINALITY AS w(entry, at)) AS waiting
-FROM unnest($1::text[]) WITH ORDINALITY AS a(key, n)
+FROM unnest($1::text[]) AS a(key)
 LEFT JOIN ${table} l ON l.resource_lock_key = a.key AND l.expires_at > clock_timestamp()`;
 }
 
@@ -245,8 +241,7 @@ SELECT max(key COLLATE "C") AS last, count(*)::int AS scanned, (json_agg(key) FI
  * $1 channels  $2 messages
  */
 const NOTIFY = `
-SELECT n::int AS n, pg_notify(channel, message)::text AS told
-FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS m(channel, message, n)`;
+SELECT count(pg_notify(channel, message)::text)::int AS told FROM unnest($1::text[], $2::text[]) AS m(channel, message)`;
 
 /**
  * Deletes rows of locks that nobody has used for long, in one page of the table. A new row of the same key begins with the clock, which is
