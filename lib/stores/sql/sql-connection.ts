@@ -9,7 +9,7 @@ import { faultOf } from './sql-fault.js';
 
 /** The first pause before the next attempt to connect, and the longest, in milliseconds. */
 const [FIRST_PAUSE_MS, LONGEST_PAUSE_MS] = [50, 2_000];
-/** How often, at most, a connection to a server that only reads is made anew, in milliseconds. */
+/** A connection that has lasted for so long is made anew at once when it breaks, in milliseconds. */
 const RENEW_EVERY_MS = 1_000;
 
 /** Why a database that answers must not be used as it is: no use to wait. */
@@ -25,6 +25,8 @@ export class SqlConnection implements NodeConnection {
   #isConnecting = false;
   #isClosed = false;
   #failures = 0;
+  /** How often in succession it broke as soon as it was made. */
+  #breaks = 0;
   #readyAt = 0;
   /** Since when it is not ready, although it should be. */
   #downSince?: number;
@@ -90,17 +92,17 @@ export class SqlConnection implements NodeConnection {
     return this.isReady ? undefined : this.#problem;
   }
 
-  /** Ends the connection, which does not answer or leads to the wrong server, and makes another. */
-  drop(problem: string): void {
+  /** Ends the connection, which does not answer or leads to the wrong server, and makes another. @param code what the database calls it */
+  drop(problem: string, code?: string): void {
     const client = this.#client;
     if (!client) return;
-    this.#lost(client, new NodeError(this.name, problem));
+    this.#lost(client, sqlError(this.name, problem, code));
     client.close();
   }
 
   /** Makes the connection anew, as its server only reads: its address may lead to the primary by now. */
-  leaveReplica(): void {
-    if (this.isReady && performance.now() - this.#readyAt >= RENEW_EVERY_MS) this.drop('it is read-only');
+  leaveReplica(code: string): void {
+    if (this.isReady && performance.now() - this.#readyAt >= RENEW_EVERY_MS) this.drop('it only reads', code);
   }
 
   close(): void {
@@ -162,14 +164,16 @@ export class SqlConnection implements NodeConnection {
     if (this.#client !== client) return;
     this.#client = undefined;
     this.#downSince = performance.now();
+    this.#breaks = this.#downSince - this.#readyAt < RENEW_EVERY_MS ? this.#breaks + 1 : 0;
     this.#problem = problem;
     this.#connectLater();
   }
 
-  /** At once after a break; after pauses that grow while it cannot be made. */
+  /** At once after a break; after pauses that grow while it cannot be made, or does not last. */
   #connectLater(): void {
     if (this.#isClosed || this.#isConnecting || this.#retry) return;
-    const pauseMs = this.#failures === 0 ? 0 : Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (this.#failures - 1));
+    const tries = this.#failures + this.#breaks;
+    const pauseMs = tries === 0 ? 0 : Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (tries - 1));
     this.#retry = outsideOfCalls(() => setTimeout(() => this.#connect(), pauseMs * (0.75 + Math.random() / 2))).unref();
   }
 

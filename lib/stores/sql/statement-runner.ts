@@ -2,7 +2,7 @@ import { performance } from 'node:perf_hooks';
 import { nextTick, outsideOfCalls, setImmediate } from '../../core/time/event-loop.js';
 import { Command, EXTENSION, Lane, type Operation, type Wanted } from '../../core/backend/lane.js';
 import type { SqlConnection } from './sql-connection.js';
-import { faultOf, isRace, SqlFault } from './sql-fault.js';
+import { faultOf, isRace, ofHeldRow, SqlFault } from './sql-fault.js';
 import type { Row, Statement } from './statement.js';
 
 /** A statement for one key. */
@@ -20,16 +20,16 @@ class StatementCommand extends Command<StatementCommand, Part> {
   /** When it was sent, by the clock of the service. */
   sentAt = 0;
 
-  /** @param isRepeated whether it has lost a race before */
+  /** @param firstSentAt when it was first sent, if that was before: it has lost a race then, and is sent alone */
   constructor(
     readonly statement: Statement,
-    readonly isRepeated = false,
+    readonly firstSentAt?: number,
   ) {
     super(statement.order, statement.most);
   }
 
   suits({ key }: Part): boolean {
-    return !this.isRepeated && !this.#keys.has(key);
+    return this.firstSentAt === undefined && !this.#keys.has(key);
   }
 
   add(operation: Part): void {
@@ -148,8 +148,10 @@ export class StatementRunner {
     clearTimeout(timer);
     if (!command.list) return; // given up
     this.#settled(command);
-    if (fault && isRace(fault) && !command.isRepeated) this.#repeat(command);
+    if (fault && this.#mayRepeat(command, fault)) this.#repeat(command);
     else this.#answer(command, fault ?? rows);
+    // Before it says so itself: what waits would be sent in vain, and might have run.
+    if (fault?.disconnected && this.connection.client === client) this.connection.drop(fault.problem);
     this.#sendNext();
   }
 
@@ -170,10 +172,15 @@ export class StatementRunner {
     this.#unsettled--;
   }
 
-  /** Sends each operation alone: a row that another session holds shall keep no other lock from its answer. */
+  #mayRepeat({ firstSentAt, operations, sentAt }: StatementCommand, fault: SqlFault): boolean {
+    if (ofHeldRow(fault)) return operations.length > 1;
+    return isRace(fault) && this.now() - (firstSentAt ?? sentAt) < this.commandTimeoutMs;
+  }
+
+  /** Sends each operation alone: a row that another session holds must keep no other lock from its answer. */
   #repeat(command: StatementCommand): void {
     for (const operation of command.taken()) {
-      const alone = new StatementCommand(command.statement, true);
+      const alone = new StatementCommand(command.statement, command.firstSentAt ?? command.sentAt);
       alone.add(operation);
       this.#unsettled++;
       this.#lane.wait(undefined, alone);

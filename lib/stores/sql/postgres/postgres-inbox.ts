@@ -6,6 +6,8 @@ import type { SqlClient, SqlSource } from '../sql-client.js';
 
 /** A connection to listen is made at most once in this time, in milliseconds. */
 const CONNECT_EVERY_MS = 500;
+/** How long the server may take to begin to listen, in milliseconds. */
+const LISTEN_LIMIT_MS = 2_000;
 /** After it was found that no message arrives, it is tried again by the first that waits so many milliseconds later. */
 const TRY_AGAIN_MS = 60_000;
 
@@ -81,14 +83,17 @@ export class PostgresInbox {
     try {
       const opening = this.source.connect(() => client && this.#end(client));
       client = await opening;
-      await client.listen(this.channel, (text) => {
+      const listening = client.listen(this.channel, (text) => {
         this.heardAt = performance.now();
         this.#onHeard?.();
         if (text !== ECHO) this.listener.onMessage(text);
       });
+      await inTime(listening, LISTEN_LIMIT_MS, noAnswer);
       if (this.#isClosed) throw new Error('closed');
       this.#client = client;
-      if (await this.#isHeard()) this.#change(true);
+      const isHeard = (await this.#isHeard()) || (await this.#isHeard());
+      if (this.#client !== client) throw new Error('the connection was closed');
+      if (isHeard) this.#change(true);
       else this.#foundDeaf(client);
     } catch {
       client?.close(); // tried again by whoever still waits
@@ -105,9 +110,7 @@ export class PostgresInbox {
   }
 
   async #sendEcho(): Promise<number> {
-    await inTime(this.notify(ECHO), ECHO_LIMIT_MS, () => {
-      throw new Error('no answer');
-    });
+    await inTime(this.notify(ECHO), ECHO_LIMIT_MS, noAnswer);
     return Infinity; // nobody counts who listens
   }
 
@@ -130,4 +133,8 @@ export class PostgresInbox {
     this.#isOpen = isOpen;
     this.listener.onListening();
   }
+}
+
+function noAnswer(): never {
+  throw new Error('no answer');
 }

@@ -87,6 +87,7 @@ export class PostgresNode implements LockNode, PostgresInboxListener {
   readonly #clock = new ServerClock();
   readonly #timeAt = (key: string, serverUs: number) => this.timeAt(key, serverUs);
   readonly #retry: ReleaseRetry<PendingRelease>;
+  /** Releases in flight, and what is to be told of them. */
   readonly #releasing = new InFlight();
   /** What other processes are told at the end of this tick: channel and message. */
   #untold: [string, string][] = [];
@@ -201,7 +202,7 @@ export class PostgresNode implements LockNode, PostgresInboxListener {
         if (is(row.is_guarded)) return resolve(this.#guarded());
         if (!is(row.gives)) return resolve({ status: 'absent' });
         const holder = String(row.holder);
-        if (!is(row.is_kept)) this.#tell(channelOf(holder), `${holder} ${TAKEN} ${key}`);
+        if (!is(row.is_kept)) this.#tell(channelOf(holder), `${holder} ${TAKEN} ${stored(key)}`);
         resolve({ status: 'taken', from: holder });
       });
     });
@@ -234,7 +235,7 @@ export class PostgresNode implements LockNode, PostgresInboxListener {
     this.#janitor?.close();
     await this.#releasing.settled();
     await this.#retry.close();
-    await new Promise((resolve) => setImmediate(resolve)); // what is still to be told
+    await this.#releasing.settled(); // what is still to be told
     this.#inbox.close();
     this.connection.close();
   }
@@ -242,7 +243,7 @@ export class PostgresNode implements LockNode, PostgresInboxListener {
   /** Called by the inbox. */
   onMessage(text: string): void {
     const { ticket, grant, takenKey } = readMessage(text);
-    if (takenKey !== undefined) this.#listener?.onTaken(takenKey, ticket);
+    if (takenKey !== undefined) this.#listener?.onTaken(fromStored(takenKey), ticket);
     // None is begun with that cannot be extended now.
     else
       this.#listener?.onTurn(
@@ -408,7 +409,7 @@ export class PostgresNode implements LockNode, PostgresInboxListener {
     // The fault of a statement that was not sent says only that; the connection knows why.
     const isDown = !mayHaveRun && !this.connection.isReady;
     const error = isDown ? this.connection.problem : sqlError(this.name, problem, code);
-    if (code === '25006') this.connection.leaveReplica();
+    if (code === '25006') this.connection.leaveReplica(code);
     return { status: 'fault', error, mayHaveRun, disconnected };
   }
 
@@ -416,13 +417,15 @@ export class PostgresNode implements LockNode, PostgresInboxListener {
   #tell(channel: string | undefined, message: string): void {
     if (channel === undefined) return;
     if (this.#untold.push([channel, message]) > 1) return;
+    this.#releasing.begin();
     nextTick(() => {
       const untold = this.#untold;
       this.#untold = [];
       const isOwn = ([to]: [string, string]) => to === this.#channel;
-      const others = untold.filter((each) => !isOwn(each));
       // A message that is lost costs time only: whoever waits asks each second.
-      if (others.length > 0) void this.#notify(others).catch(() => {});
+      void this.#notify(untold.filter((each) => !isOwn(each)))
+        .catch(() => {})
+        .then(() => this.#releasing.end());
       for (const [, text] of untold.filter(isOwn)) this.onMessage(text);
     });
   }
@@ -451,12 +454,14 @@ export class PostgresNode implements LockNode, PostgresInboxListener {
     return { last: page.last === null ? undefined : String(page.last) };
   }
 
-  /** Looks at the database behind a new connection. */
+  /** Looks at the database behind a new connection: also at its clock, so that even the first call that waits has its place in order. */
   async #admit(client: SqlClient): Promise<Refusal | undefined> {
-    const { createTable, table } = this.settings;
+    const { createTable, now, table } = this.settings;
     const look = { name: 'look', text: LOOK };
+    const sentAt = now();
     const [seen] = await client.query(look, [table]);
     if (is(seen?.reads_only)) throw new ReadOnly();
+    if (seen) this.#learn(seen, sentAt);
     if (is(seen?.has_table)) return undefined;
     const problem = sqlError(this.name, `it has no table ${table}`, '42P01');
     const create = ddl(table);
@@ -484,7 +489,9 @@ export class PostgresNode implements LockNode, PostgresInboxListener {
   }
 }
 
-const LOOK = `SELECT (to_regclass($1::text) IS NOT NULL)::int AS has_table, (pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on')::int AS reads_only`;
+const LOOK = `
+SELECT (to_regclass($1::text) IS NOT NULL)::int AS has_table, (extract(epoch FROM clock_timestamp()) * 1000000)::float8 AS us,
+  (pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on')::int AS reads_only`;
 
 /** The server is a replica, or was told to write nothing. */
 class ReadOnly extends Error {

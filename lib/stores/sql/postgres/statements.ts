@@ -8,6 +8,13 @@ const LOOK = ACQUISITION + 1;
 const LOCKS_AT_ONCE = 100;
 /** How many rows a page of the table has: for so long no lock is served, some milliseconds. */
 export const PAGE = 1_000;
+/**
+ * A process that waits asks each second. One that has not for so long while another has is passed over, in microseconds: as long as a
+ * grant that is not confirmed stands, so processes that died together cost one of those.
+ */
+const SILENT_US = GRANT_TTL_MS * 1_000;
+/** Nobody who is alive is silent for so long, unless the server was: then all come back within a second. In microseconds. */
+const DEAD_US = 5 * SILENT_US;
 /** How far a block of tokens may reach ahead of the clock, in microseconds. */
 const MOST_AHEAD_US = 1_000;
 
@@ -17,12 +24,12 @@ const milliseconds = (count: string) => `${count} * interval '1 millisecond'`;
 /** The clock is read for each row, once that is locked: a statement may have waited. */
 const readNow = (row: string) =>
   `CROSS JOIN LATERAL (SELECT clock_timestamp() AS now WHERE ${row} IS NOT NULL OFFSET 0) AS clock`;
-/** The number, the turns and the ticket of a place in the queue. */
-const [number, turns, ticket] = [1, 2, 3].map((part) => (entry: string) => `split_part(${entry}, ' ', ${part})`) as [
-  (entry: string) => string,
-  (entry: string) => string,
-  (entry: string) => string,
-];
+/** The parts of a place in the queue. */
+const part = (at: number) => (entry: string) => `split_part(${entry}, ' ', ${at})`;
+const [turns, ticket] = [part(2), part(3)];
+const number = (entry: string) => `${part(1)(entry)}::bigint`;
+/** When its process last asked, by the clock of the server in microseconds. */
+const sign = (entry: string) => `${part(4)(entry)}::bigint`;
 
 /** The statements on a lock table. */
 export interface PostgresStatements {
@@ -45,7 +52,7 @@ export function ddl(table: string): string {
   resource_lock_value text NOT NULL,                 -- the holder, or the last one
   fence               bigint NOT NULL,               -- the last fencing token
   is_kept             boolean NOT NULL DEFAULT false, -- the work of the holder has ended: the lock stands until it expires
-  waiters             text[] NOT NULL DEFAULT '{}',  -- '<number> <turns> <ticket>' for each process that waits, in order
+  waiters             text[] NOT NULL DEFAULT '{}',  -- '<number> <turns> <ticket> <time of its last sign>' of each process that waits, in order
   acquired_at         timestamptz NOT NULL,
   update_time         timestamptz NOT NULL,
   expires_at          timestamptz NOT NULL           -- 'epoch' once it is released
@@ -88,6 +95,9 @@ export function postgresStatements(table: string): PostgresStatements {
  * locked, so nothing is decided by an older state. There is no answer for a lock whose row was not there, unless it was inserted: another
  * statement may be inserting it.
  *
+ * A lock that is handed over passes over those who are silent. Their signs are compared with the latest one, not with the time: a short
+ * pause of the server makes nobody silent (docs/adr/0027-dead-places.md). Who was passed over is back in its place when it asks again.
+ *
  * A token is the time of the server in microseconds, or one more than the last one where that has reached the time; then one is minted,
  * however many are asked for: blocks of which few are used must not drive the fence ahead of the clock, with which it goes on when
  * the row is deleted.
@@ -101,12 +111,19 @@ WITH ask AS MATERIALIZED (
   SELECT a.*, l.fence, l.waiters, l.is_kept, l.resource_lock_value AS holder, l.expires_at
   FROM ask a JOIN ${table} l ON l.resource_lock_key = a.key ORDER BY l.resource_lock_key FOR NO KEY UPDATE OF l
 ), found AS MATERIALIZED (
-  SELECT l.*, clock.now, ${us('clock.now')} AS us, l.expires_at > clock.now AS is_held,
-    (l.expires_at > clock.now AND (l.give = '*' OR l.give = l.holder)) IS TRUE AS gives,
+  SELECT l.*, clock.now, state.us, state.is_held, state.gives,
     ARRAY(SELECT entry FROM unnest(l.waiters) WITH ORDINALITY AS w(entry, at)
-      WHERE ${ticket('entry')} IS DISTINCT FROM l.ticket ORDER BY at) AS others,
-    (SELECT ${number('entry')}::bigint FROM unnest(l.waiters) AS w(entry) WHERE ${ticket('entry')} = l.ticket) AS old_number
-  FROM locked l ${readNow('l.fence')}
+      WHERE ${ticket('entry')} IS DISTINCT FROM l.ticket AND ${sign('entry')} >= heard.since ORDER BY at) AS others,
+    (SELECT ${number('entry')} FROM unnest(l.waiters) AS w(entry) WHERE ${ticket('entry')} = l.ticket) AS old_number
+  FROM locked l ${readNow('l.fence')} CROSS JOIN LATERAL (
+    SELECT ${us('clock.now')} AS us, l.expires_at > clock.now AS is_held,
+      (l.expires_at > clock.now AND (l.give = '*' OR l.give = l.holder)) IS TRUE AS gives
+  ) AS state CROSS JOIN LATERAL (
+    SELECT CASE WHEN state.is_held AND NOT state.gives THEN 0
+      ELSE greatest(max(least(${sign('entry')}, state.us)) - ${SILENT_US}, state.us - CASE WHEN l.queues THEN ${SILENT_US} ELSE ${DEAD_US} END)
+      END AS since
+    FROM unnest(l.waiters) AS w(entry)
+  ) AS heard
 ), decided AS MATERIALIZED (
   SELECT f.*, f.owner IS NOT NULL AND (
       (f.is_held AND NOT f.gives AND NOT f.is_kept AND f.holder = f.owner)
@@ -116,11 +133,11 @@ WITH ask AS MATERIALIZED (
     CASE WHEN NOT f.queues THEN f.others ELSE ARRAY(
       SELECT entry FROM unnest(f.others || (lpad((
         CASE WHEN f.number IS NOT NULL THEN greatest(1, least(f.number, f.us))
-          ELSE coalesce(f.old_number, greatest(f.us, coalesce(${number('f.others[cardinality(f.others)]')}::bigint, 0) + 1)) END
-        )::text, 16, '0') || ' ' || f.turns || ' ' || f.ticket)) AS w(entry) ORDER BY entry COLLATE "C"
+          ELSE coalesce(f.old_number, greatest(f.us, coalesce(${number('f.others[cardinality(f.others)]')}, 0) + 1)) END
+        )::text, 16, '0') || ' ' || f.turns || ' ' || f.ticket || ' ' || f.us)) AS w(entry) ORDER BY entry COLLATE "C"
     ) END AS queue
   FROM found f CROSS JOIN LATERAL (
-    SELECT f.others <> '{}' AND coalesce(coalesce(f.number, f.old_number) >= ${number('f.others[1]')}::bigint, true) AS is_first
+    SELECT f.others <> '{}' AND coalesce(coalesce(f.number, f.old_number) >= ${number('f.others[1]')}, true) AS is_first
   ) AS other
 ), changing AS MATERIALIZED (
   SELECT l.resource_lock_key AS key FROM decided d JOIN ${table} l ON l.resource_lock_key = d.key
@@ -153,7 +170,7 @@ WITH ask AS MATERIALIZED (
 )
 SELECT key, is_taken::int AS is_taken, ((takes OR is_given_on) AND NOT change)::int AS is_guarded, gives::int AS gives,
   us::float8 AS us, first_token::float8 AS first_token, (first_token + count - 1)::float8 AS last_token,
-  coalesce(${number('left_over[1]')}::bigint, us)::float8 AS bound, granted,
+  coalesce(${number('left_over[1]')}, us)::float8 AS bound, granted,
   holder, is_kept::int AS is_kept, fence::float8 AS fence, ${ms('expires_at - now')} AS remaining, (old_number IS NOT NULL)::int AS had_place
 FROM result
 UNION ALL
@@ -219,7 +236,9 @@ function inspectOf(table: string): string {
   return `
 SELECT a.key, l.resource_lock_value AS holder, l.fence::float8 AS fence, l.is_kept::int AS is_kept,
   ${ms('l.expires_at - clock_timestamp()')} AS remaining, ${ms('clock_timestamp() - l.acquired_at')} AS held_for,
-  (SELECT string_agg(${ticket('entry')}, E'\\n' ORDER BY at) FROM unnest(l.waiters) WITH ORDINALITY AS w(entry, at)) AS waiting
+  (SELECT string_agg(${ticket('entry')}, E'\\n' ORDER BY at) FROM (
+    SELECT entry, at, max(${sign('entry')}) OVER () AS latest FROM unnest(l.waiters) WITH ORDINALITY AS w(entry, at)
+  ) AS w WHERE ${sign('entry')} >= latest - ${SILENT_US}) AS waiting
 FROM unnest($1::text[]) AS a(key)
 LEFT JOIN ${table} l ON l.resource_lock_key = a.key AND l.expires_at > clock_timestamp()`;
 }

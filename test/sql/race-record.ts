@@ -1,0 +1,208 @@
+/** Whoever is not heard of for so long may be passed over, in milliseconds: less than what the statement says. */
+const MAY_BE_SILENT_MS = 1_500;
+/** How long a lock that was handed over stands unless it is confirmed, in milliseconds. */
+export const GRANT_TTL_MS = 2_000;
+
+/** What the lock was granted by. */
+interface Granted {
+  readonly key: string;
+  readonly owner: string;
+  readonly first: number;
+  readonly last: number;
+  readonly sentAt: number;
+  /** The number of its place; undefined: it does not wait. */
+  readonly number?: number;
+  /** Who had a place in the queue all the time, unless served or gone meanwhile. */
+  readonly before?: readonly Place[];
+}
+
+interface Grant extends Granted {
+  readonly answeredAt: number;
+}
+
+/** A place in a queue, as the one who waits there knows it. */
+export class Place {
+  /** Since when it is known to stand in the queue. */
+  since = Infinity;
+  leftAt = Infinity;
+  /** The first token that it was granted. */
+  token = Infinity;
+  /** When the lock was handed over to it. */
+  readonly served: number[] = [];
+  isLost = false;
+  #lastAskedAt = 0;
+  tell!: (told: { sentAt: number }) => void;
+  readonly told = new Promise<{ sentAt: number }>((resolve) => (this.tell = resolve));
+
+  constructor(
+    readonly key: string,
+    readonly ticket: string,
+    readonly number: number,
+  ) {}
+
+  /** It was asked for. @param isThere whether it had been there, or is not needed any more */
+  asked(sentAt: number, isThere: boolean): void {
+    // Not if it was served meanwhile, and the message was lost; nor if it may have been passed over.
+    this.isLost ||=
+      this.since < Infinity && !isThere && this.served.length === 0 && !this.mayBeSilentAt(performance.now());
+    this.#lastAskedAt = sentAt;
+    if (this.since === Infinity) this.since = performance.now();
+  }
+
+  left(at: number): void {
+    this.leftAt = at;
+  }
+
+  mayBeSilentAt(at: number): boolean {
+    return at - this.#lastAskedAt > MAY_BE_SILENT_MS;
+  }
+}
+
+/** The time during which one relies on a lock. */
+class Use {
+  readonly from = performance.now();
+
+  constructor(
+    readonly key: string,
+    readonly owner: string,
+    public until: number,
+  ) {}
+
+  ends(at: number): void {
+    this.until = Math.min(this.until, at);
+  }
+}
+
+/** What happened in a race, as those who took part know it; and whether it may happen. All times are of one clock. */
+export class RaceRecord {
+  readonly grants: Grant[] = [];
+  readonly #uses: Use[] = [];
+  readonly #seizures: { key: string; holder: string; sentAt: number }[] = [];
+  readonly #places = new Map<string, Place>();
+  readonly #waiting = new Map<string, Set<Place>>();
+  readonly errors = new Map<string, number>();
+  handedOver = 0;
+  late = 0;
+  swept = 0;
+
+  place(key: string, ticket: string, number: number): Place {
+    const place = new Place(key, ticket, number);
+    this.#places.set(ticket, place);
+    const waiting = this.#waiting.get(key) ?? new Set();
+    this.#waiting.set(key, waiting.add(place));
+    return place;
+  }
+
+  /** Who stands in the queue now, as far as is known. */
+  waitingFor(key: string, at: number): Place[] {
+    const waiting = this.#waiting.get(key) ?? new Set();
+    for (const place of waiting) if (place.leftAt < at || place.token < Infinity) waiting.delete(place);
+    return [...waiting].filter((place) => place.since < at && !place.mayBeSilentAt(at));
+  }
+
+  grant(granted: Granted): void {
+    const answeredAt = performance.now();
+    const place = this.#places.get(granted.owner);
+    if (place) place.token = Math.min(place.token, granted.first);
+    const { number = Infinity, before = [] } = granted;
+    const earlier = before.filter(
+      (other) => other !== place && other.number < number && !other.mayBeSilentAt(answeredAt),
+    );
+    this.grants.push({ ...granted, answeredAt, before: earlier });
+  }
+
+  handOver(granted: Granted, isTold: boolean): void {
+    const place = this.#places.get(granted.owner);
+    this.handedOver++;
+    this.grant({ ...granted, number: place?.number });
+    if (!place) return;
+    place.served.push(granted.sentAt);
+    if (isTold) place.tell(granted);
+  }
+
+  /** @returns undefined when its lease has ended already */
+  begins(key: string, owner: string, until: number): Use | undefined {
+    const use = new Use(key, owner, until);
+    if (use.from >= until) {
+      this.late++;
+      return undefined;
+    }
+    this.#uses.push(use);
+    return use;
+  }
+
+  seized(key: string, holder: string, sentAt: number): void {
+    this.#seizures.push({ key, holder, sentAt });
+  }
+
+  failed(code: string): void {
+    this.errors.set(code, (this.errors.get(code) ?? 0) + 1);
+  }
+
+  get forced(): number {
+    return this.#seizures.length;
+  }
+
+  /** @returns what must not have happened, in words */
+  problems(): string[] {
+    // Whoever was granted a lock may begin with it after it was taken from it by force.
+    const idOf = (key: string, owner: string) => `${owner} ${key}`;
+    const seizedAt = new Map(this.#seizures.map(({ key, holder, sentAt }) => [idOf(key, holder), sentAt]));
+    for (const use of this.#uses) use.ends(seizedAt.get(idOf(use.key, use.owner)) ?? Infinity);
+    const found: string[] = [];
+    for (const key of new Set(this.grants.map((grant) => grant.key))) {
+      const grants = this.grants.filter((grant) => grant.key === key);
+      const uses = this.#uses.filter((use) => use.key === key && use.until > use.from);
+      found.push(...overlaps(uses), ...sharedTokens(grants), ...tokensBack(grants), ...outOfOrder(grants));
+    }
+    for (const place of this.#places.values()) {
+      const { isLost, key, served, ticket } = place;
+      if (isLost) found.push(`the place ${ticket} for ${key} was lost`);
+      const isTwice = served.some((at, index) => index > 0 && at < served[index - 1]! + GRANT_TTL_MS);
+      if (isTwice && !seizedAt.has(idOf(key, ticket))) found.push(`the place ${ticket} for ${key} was served twice`);
+    }
+    return found;
+  }
+}
+
+function overlaps(uses: Use[]): string[] {
+  const sorted = uses.sort((one, other) => one.from - other.from);
+  let latest: Use | undefined;
+  const found: string[] = [];
+  for (const use of sorted) {
+    if (latest && use.from < latest.until && use.owner !== latest.owner)
+      found.push(`${latest.owner} and ${use.owner} held ${use.key} at once, for ${latest.until - use.from} ms`);
+    if (!latest || use.until > latest.until) latest = use;
+  }
+  return found;
+}
+
+function sharedTokens(grants: readonly Grant[]): string[] {
+  const sorted = [...grants].sort((one, other) => one.first - other.first);
+  return sorted
+    .filter(({ first }, at) => at > 0 && first <= sorted[at - 1]!.last)
+    .map(({ key, owner, first }) => `${owner} has the token ${first} of ${key}, as another one has`);
+}
+
+/** Whatever was answered before another attempt was sent has the smaller tokens. */
+function tokensBack(grants: readonly Grant[]): string[] {
+  const answered = [...grants].sort((one, other) => one.answeredAt - other.answeredAt);
+  const found: string[] = [];
+  let [at, highest] = [0, 0];
+  for (const grant of [...grants].sort((one, other) => one.sentAt - other.sentAt)) {
+    for (; at < answered.length && answered[at]!.answeredAt < grant.sentAt; at++)
+      highest = Math.max(highest, answered[at]!.last);
+    if (grant.first <= highest)
+      found.push(`${grant.owner} was granted ${grant.first} of ${grant.key} after ${highest}`);
+  }
+  return found;
+}
+
+/** Whoever waited all the time with a smaller number was served before. */
+function outOfOrder(grants: readonly Grant[]): string[] {
+  return grants.flatMap(({ answeredAt, before = [], first, key, owner }) =>
+    before
+      .filter((place) => place.leftAt > answeredAt && place.token > first)
+      .map((place) => `${owner} was granted ${key} before ${place.ticket}, which came earlier`),
+  );
+}
