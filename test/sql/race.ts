@@ -95,8 +95,8 @@ class Racer {
     const sentAt = performance.now();
     const before = this.record.waitingFor(key, sentAt);
     const [row] = await this.#query(take, [key, owner, 5_000]);
-    if (row?.token != null) {
-      const token = Number(row.token);
+    if (typeof row?.token === 'number') {
+      const { token } = row;
       this.record.grant({ key, owner, first: token, last: token, sentAt, before });
       return this.#uses(key, owner, sentAt, 5_000);
     }
@@ -108,7 +108,8 @@ class Racer {
   async #uses(key: string, owner: string, sentAt: number, ttlMs: number): Promise<void> {
     const use = this.record.begins(key, owner, sentAt + ttlMs);
     if (!use) return; // the answer came after the lease had ended
-    if (ttlMs < 100) return void (await sleep(30)); // the lease ends, and is not given back
+    // Its lease ends, and it is not given back.
+    if (ttlMs < 100) return sleep(30);
     await sleep(this.random() * 3);
     const chance = this.random();
     if (chance < 0.05) await sleep(ttlMs < 3_000 ? 0 : 20);
@@ -124,7 +125,7 @@ class Racer {
       await this.#turn({ key, give: next, place });
     } else if (chance < 0.6) {
       const [row] = await this.#query(give, [key, owner]);
-      if (row?.is_done == null) await this.#turn({ key, give: owner });
+      if (Number(row?.is_done) !== 1) await this.#turn({ key, give: owner });
     } else await this.#turn({ key, give: owner });
   }
 

@@ -127,6 +127,7 @@ export class SqlConnection implements NodeConnection {
     let client: SqlClient | undefined;
     let isEnded = false;
     let isLate = false;
+    let refusal: Refusal | undefined;
     const opening = this.source.connect((cause) => {
       isEnded = true;
       if (client && this.#client === client)
@@ -140,8 +141,8 @@ export class SqlConnection implements NodeConnection {
         throw new Error(`no answer within ${limitMs} ms`);
       };
       client = await inTime(opening, limitMs, late);
-      const refusal = await inTime(this.admit(client), limitMs, late);
-      if (refusal) throw refusal;
+      refusal = await inTime(this.admit(client), limitMs, late);
+      if (refusal) throw refusal.error;
       if (isEnded || this.#isClosed) throw new Error('the connection was closed');
       this.#isConnecting = false;
       this.#failures = 0;
@@ -153,8 +154,8 @@ export class SqlConnection implements NodeConnection {
       client?.close();
       this.#isConnecting = false;
       this.#failures++;
-      this.#refusal = isRefusal(error) ? error : undefined;
-      this.#problem = this.#refusal?.problem ?? this.#errorOf(error);
+      this.#refusal = refusal;
+      this.#problem = refusal?.problem ?? this.#errorOf(error);
       this.#connectLater();
     }
     this.#wake();
@@ -198,8 +199,4 @@ export class SqlConnection implements NodeConnection {
       this.#waiting.add(done);
     });
   }
-}
-
-function isRefusal(error: unknown): error is Refusal {
-  return typeof error === 'object' && error !== null && 'problem' in error && 'error' in error;
 }

@@ -1,5 +1,4 @@
-import { LockOptionsError, LockUnavailableError, NodeError, type LockError } from '../../../api/errors.js';
-import { adviceFor } from '../../../api/errors.js';
+import { adviceFor, LockOptionsError, LockUnavailableError, NodeError, type LockError } from '../../../api/errors.js';
 import type {
   AcquireRequest,
   ExtendRequest,
@@ -185,13 +184,13 @@ export class PostgresNode implements LockNode, PostgresInboxListener {
     for (;;) {
       const page = await this.#runner.ask(this.#statements.scan, [from, last]);
       if (page instanceof SqlFault) return { status: 'failed', errors: [this.#faultOf(page).error] };
-      const held = page.held === null ? [] : (JSON.parse(String(page.held)) as string[]);
+      const held = page.held === null ? [] : (JSON.parse(text(page.held)) as string[]);
       keys.push(...held.map(fromStored).filter((key) => !key.startsWith('}') && fits(key)));
       scanned += Number(page.scanned);
-      const isComplete = page.last === null || !String(page.last).startsWith(from);
+      const isComplete = page.last === null || !text(page.last).startsWith(from);
       if (isComplete || keys.length > limit || monotonic() >= endsAt)
         return { status: 'scanned', keys, isComplete, scanned };
-      last = String(page.last);
+      last = text(page.last);
     }
   }
 
@@ -201,7 +200,7 @@ export class PostgresNode implements LockNode, PostgresInboxListener {
         if (row instanceof SqlFault) return resolve(this.#faultOf(row));
         if (is(row.is_guarded)) return resolve(this.#guarded());
         if (!is(row.gives)) return resolve({ status: 'absent' });
-        const holder = String(row.holder);
+        const holder = text(row.holder);
         if (!is(row.is_kept)) this.#tell(channelOf(holder), `${holder} ${TAKEN} ${stored(key)}`);
         resolve({ status: 'taken', from: holder });
       });
@@ -347,7 +346,7 @@ export class PostgresNode implements LockNode, PostgresInboxListener {
     if (wasPassedOver) this.#inbox.check(); // when its turn came it did not listen, or the message was lost
     return {
       status: 'refused',
-      owner: String((isGranted ? row.granted : row.holder) ?? ''),
+      owner: text((isGranted ? row.granted : row.holder) ?? ''),
       remainingMs,
       isKept: (!isGranted && is(row.is_kept)) || undefined,
       wasPassedOver,
@@ -451,7 +450,7 @@ export class PostgresNode implements LockNode, PostgresInboxListener {
   async #sweep(behind: string, keepMs: number): Promise<SweptPage> {
     const page = await this.#runner.ask(this.#statements.sweep, [behind, keepMs]);
     if (page instanceof SqlFault) throw this.#faultOf(page).error;
-    return { last: page.last === null ? undefined : String(page.last) };
+    return { last: page.last === null ? undefined : text(page.last) };
   }
 
   /** Looks at the database behind a new connection: also at its clock, so that even the first call that waits has its place in order. */
@@ -506,6 +505,10 @@ function asItIs(row: Row | SqlFault): Row | SqlFault {
   return row;
 }
 
+function text(cell: unknown): string {
+  return cell as string;
+}
+
 function is(flag: unknown): boolean {
   return Number(flag) === 1;
 }
@@ -521,7 +524,7 @@ function holdingOf({ holder, fence, is_kept, remaining, held_for, waiting }: Row
   return {
     holders: [
       {
-        owner: String(holder),
+        owner: text(holder),
         remainingMs: Number(remaining),
         fencingToken: Number(fence),
         heldForMs: Math.max(0, Math.floor(Number(held_for))),
