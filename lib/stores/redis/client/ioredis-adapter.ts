@@ -208,7 +208,8 @@ export class IoredisAdapter implements RedisClient {
   }
 
   drop(reason: string): void {
-    this.#single.stream?.destroy(new Error(reason));
+    if (this.isCluster) this.#cluster.refreshSlotsCache();
+    else this.#single.stream?.destroy(new Error(reason));
   }
 
   close(): void {

@@ -34,7 +34,7 @@ export interface RedisClient {
   listen(listener: RedisClientListener): void;
   /** Connects for the first time, if it waits for the first command to do so. */
   connect(): void;
-  /** Breaks its connection, so that it makes another one. */
+  /** Breaks its connection, so that it makes another one. A Cluster asks anew which master has which slot. */
   drop(reason: string): void;
   /** Stops reporting, and closes the client if it is owned. */
   close(): void;

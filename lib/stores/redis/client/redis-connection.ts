@@ -33,6 +33,7 @@ export class RedisConnection {
   /** Since when it is not ready, although it should be. */
   #downSince?: number;
   #readyAt = performance.now();
+  #renewedAt = -Infinity;
   /** Runs from when the server has accepted a connection until it is ready. */
   #handshake?: NodeJS.Timeout;
   #problem?: NodeError;
@@ -149,17 +150,26 @@ export class RedisConnection {
 
   /**
    * Has the connection made anew, because its server has become a replica: the address may lead to the primary by now,
-   * while the old connection would stay with the replica for ever. In a Cluster the server itself sends the client on.
+   * while the old connection would stay with the replica for ever. A replica in a Cluster sends the client on to its master, but not where the
+   * client has once told it that it only reads, and that could not be taken back, as the server was busy.
    * @returns advice for the user
    */
   leaveReplica(): string {
+    const isDue = this.isReady && performance.now() - Math.max(this.#readyAt, this.#renewedAt) >= RENEW_EVERY_MS;
+    if (this.client.isCluster) {
+      if (isDue) this.#renew();
+      return 'A node that the client takes for a master is a replica. The client asks anew which master has which slot.';
+    }
     if (!this.client.isOwned) {
       return 'Its server is a replica, and the client stays connected to it: call client.disconnect(true), which makes it reconnect, or give the module a URL or options.';
     }
-    if (this.isReady && performance.now() - this.#readyAt >= RENEW_EVERY_MS) {
-      this.client.drop('its server is a replica');
-    }
+    if (isDue) this.#renew();
     return 'Its server is a replica: check that the address leads to the primary. The module reconnects every second until it does.';
+  }
+
+  #renew(): void {
+    this.#renewedAt = performance.now();
+    this.client.drop('its server is a replica');
   }
 
   /** Closes the client if it is owned. No command may be in flight any more. */
