@@ -1,47 +1,57 @@
-import { existsSync, readdirSync, statSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, statSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { firstError, firstIn, foldersOnPath, isExecutable, ownFolder } from './find-redis-server.js';
 import { libraryPath, unpackProgram, type Apt } from './unpack-program.js';
 
-/** What starts a PostgreSQL: `postgres`, with `initdb` beside it. */
-export interface PostgresPrograms {
-  readonly postgres: string;
-  /** Its first argument is `initdb` or `postgres`; undefined: they are run by themselves. */
-  readonly wrapper?: string;
-}
-
 const ADVICE =
   'install one (`apt-get install postgresql`, `brew install postgresql`) or set POSTGRES_SERVER=/path/to/postgres, which has initdb beside it';
 
-/** The first of: `POSTGRES_SERVER`, the `PATH`, the folders of Debian, the private copy in `.postgres/`. */
-function find(): PostgresPrograms | undefined {
+/** The path of `postgres` in the first of: `POSTGRES_SERVER`, the `PATH`, the folders of Debian, the private copy in `.postgres/`. */
+function find(): string | undefined {
   const chosen = process.env.POSTGRES_SERVER;
-  if (chosen && !isExecutable(chosen)) {
-    throw new Error(`POSTGRES_SERVER must name an executable file, got "${chosen}": correct or unset it.`);
+  if (chosen && !(isExecutable(chosen) && hasInitdb(dirname(chosen)))) {
+    throw new Error(
+      `POSTGRES_SERVER must name an executable file that has initdb beside it, got "${chosen}": correct or unset it.`,
+    );
   }
-  const postgres = chosen || firstIn([...foldersOnPath(), ...foldersOfDebian('/')], 'postgres');
-  if (postgres !== undefined && existsSync(join(dirname(postgres), 'initdb'))) return { postgres };
-  const wrapper = join(privateFolder(), 'postgres');
-  return isExecutable(wrapper) ? { postgres: wrapper, wrapper } : undefined;
+  const folders = [...foldersOnPath(), ...foldersOfDebian('/'), privateFolder()].filter(hasInitdb);
+  return chosen || firstIn(folders, 'postgres');
+}
+
+function hasInitdb(folder: string): boolean {
+  return isExecutable(join(folder, 'initdb'));
 }
 
 /**
  * Finds a PostgreSQL server, or else unpacks a private copy from the distribution's packages. Needs no root, installs nothing, and may
  * run in two processes at once.
+ * @returns the path of `postgres`, which has `initdb` beside it
  */
-export async function providePostgres(): Promise<PostgresPrograms> {
+export async function providePostgres(): Promise<string> {
   const found = find();
-  if (found) return found;
+  if (found !== undefined) return found;
+  const folder = privateFolder();
   try {
-    await unpackProgram(privateFolder(), { executable: 'postgres', download, wrapperScript });
+    linkInitdb(folder);
+    await unpackProgram(folder, { executable: 'postgres', download, wrapperScript });
   } catch (cause) {
     throw new Error(
       `No PostgreSQL on the PATH or in .postgres/, and none could be unpacked by apt-get and dpkg (${firstError(cause)}): ${ADVICE}.`,
       { cause },
     );
   }
-  return find()!;
+  return join(folder, 'postgres');
+}
+
+/** The script that will start the server starts what it is called by. Until it is there the link leads nowhere. */
+function linkInitdb(folder: string): void {
+  mkdirSync(folder, { recursive: true });
+  try {
+    symlinkSync('postgres', join(folder, 'initdb'));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+  }
 }
 
 async function download(apt: Apt): Promise<void> {
@@ -60,9 +70,7 @@ function wrapperScript(tree: string): string {
   return `#!/bin/sh
 here=$(cd "$(dirname "$0")" && pwd)
 export LD_LIBRARY_PATH="${libraryPath(tree)}\${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-program=postgres
-case $1 in initdb | postgres) program=$1 && shift ;; esac
-exec "$here/unpacked/${bin.slice(tree.length + 1)}/$program" "$@"
+exec "$here/unpacked/${bin.slice(tree.length + 1)}/$(basename "$0")" "$@"
 `;
 }
 

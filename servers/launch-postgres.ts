@@ -3,7 +3,7 @@ import { chown, mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { candidatePort } from './candidate-port.js';
-import { providePostgres, type PostgresPrograms } from './find-postgres.js';
+import { providePostgres } from './find-postgres.js';
 import { killWithParent } from './kill-with-parent.js';
 
 const run = promisify(execFile);
@@ -30,11 +30,11 @@ const NOBODY = process.getuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : {};
  * @returns when it accepts connections
  */
 export async function launchPostgres({ dir, port, settings = {} }: LaunchPostgresOptions): Promise<LaunchedPostgres> {
-  const programs = await providePostgres();
+  const postgres = await providePostgres();
   const data = join(dir, 'data');
   await mkdir(data, { recursive: true, mode: 0o700 }).then(async (made) => {
     if (NOBODY.uid !== undefined) for (const folder of [dir, data]) await chown(folder, NOBODY.uid, NOBODY.gid);
-    if (made !== undefined) await initialise(programs, data);
+    if (made !== undefined) await initialise(postgres, data);
   });
   const all = {
     listen_addresses: '127.0.0.1',
@@ -47,7 +47,7 @@ export async function launchPostgres({ dir, port, settings = {} }: LaunchPostgre
   const args = Object.entries(all).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
   for (;;) {
     const candidate = port ?? (await candidatePort());
-    const child = start(programs, 'postgres', ['-D', data, '-p', String(candidate), ...args]);
+    const child = start(postgres, ['-D', data, '-p', String(candidate), ...args]);
     killWithParent(child);
     try {
       await ready(child);
@@ -59,15 +59,13 @@ export async function launchPostgres({ dir, port, settings = {} }: LaunchPostgre
   }
 }
 
-async function initialise({ postgres, wrapper }: PostgresPrograms, data: string): Promise<void> {
+async function initialise(postgres: string, data: string): Promise<void> {
   const args = ['-D', data, '-U', 'postgres', '--auth=trust', '-E', 'UTF8', '--locale=C', '--no-sync'];
-  const program = wrapper ?? join(dirname(postgres), 'initdb');
-  await run(program, wrapper ? ['initdb', ...args] : args, { ...NOBODY, cwd: data });
+  await run(join(dirname(postgres), 'initdb'), args, { ...NOBODY, cwd: data });
 }
 
-function start({ postgres, wrapper }: PostgresPrograms, program: string, args: readonly string[]): ChildProcess {
-  const all = wrapper ? [program, ...args] : args;
-  return spawn(wrapper ?? postgres, all, {
+function start(postgres: string, args: readonly string[]): ChildProcess {
+  return spawn(postgres, args, {
     ...NOBODY,
     cwd: args[1],
     stdio: ['ignore', 'pipe', 'pipe'],

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 
@@ -30,7 +30,9 @@ export async function unpackProgram(target: string, program: PackagedProgram): P
     }
     await program.download(new Apt(work, packages));
     for (const file of readdirSync(packages)) await run('dpkg', ['-x', join(packages, file), tree]);
-    writeFileSync(wrapper, program.wrapperScript(tree), { mode: 0o755 });
+    writeFileSync(wrapper, program.wrapperScript(tree));
+    // Also where the umask forbids it: as root, a server runs as somebody else.
+    for (const path of [target, tree, wrapper]) chmodSync(path, 0o755);
     await run(wrapper, ['--version']);
     // The wrapper comes last: whoever sees it sees a complete tree. A tree already there is another process's.
     renameUnlessTaken(tree, join(target, 'unpacked'));

@@ -1,6 +1,9 @@
+import { providePostgres } from '../servers/find-postgres.js';
 import { provideRedisServer } from '../servers/find-redis-server.js';
 
-/** Runs once, before the forks start, so that they all inherit the one server binary. */
+/** Runs once, before the forks start, so that they all inherit the same servers' programs. */
 export async function setup(): Promise<void> {
-  process.env.REDIS_SERVER = (await provideRedisServer()).path;
+  const [redis, postgres] = await Promise.all([provideRedisServer(), providePostgres()]);
+  process.env.REDIS_SERVER = redis.path;
+  process.env.POSTGRES_SERVER = postgres;
 }

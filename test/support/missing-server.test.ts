@@ -2,6 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';
+import { providePostgres } from '../../servers/find-postgres.js';
 import { provideServer } from '../../servers/find-redis-server.js';
 
 it('a kind of server that is not there and cannot be unpacked fails with what to do', async () => {
@@ -16,3 +17,14 @@ it('a kind of server that is not there and cannot be unpacked fails with what to
       '(spawn apt-get ENOENT): install it (`apt-get install redict-server`), or put one into .redis/missing-redict/.',
   );
 });
+
+it.each(['/no/such/postgres', process.execPath])(
+  'POSTGRES_SERVER=%s is refused with what it must name',
+  async (path) => {
+    vi.stubEnv('POSTGRES_SERVER', path);
+    onTestFinished(() => void vi.unstubAllEnvs());
+    await expect(providePostgres()).rejects.toThrow(
+      `POSTGRES_SERVER must name an executable file that has initdb beside it, got "${path}": correct or unset it.`,
+    );
+  },
+);
