@@ -1,6 +1,7 @@
 import { performance } from 'node:perf_hooks';
 import { nextTick, outsideOfCalls, setImmediate } from '../../core/time/event-loop.js';
 import { Command, EXTENSION, Lane, type Operation, type Wanted } from '../../core/backend/lane.js';
+import type { SqlClient } from './sql-client.js';
 import type { SqlConnection } from './sql-connection.js';
 import { faultOf, isRace, ofHeldRow, SqlFault } from './sql-fault.js';
 import type { Row, Statement } from './statement.js';
@@ -47,6 +48,7 @@ class StatementCommand extends Command<StatementCommand, Part> {
 
 // Shared: while a server is down, an error for each operation would cost more than everything else.
 const NOT_CONNECTED = new SqlFault('not connected', false, true);
+/** Stands for the row that a statement did not answer with. */
 const NOTHING: Row = {};
 const WITHDRAWN = new SqlFault('withdrawn before it was sent', false);
 
@@ -59,6 +61,7 @@ export class StatementRunner {
   readonly #lane = new Lane<StatementCommand>(1);
   #unsettled = 0;
   #isFlushing = false;
+  #timer?: NodeJS.Timeout;
   readonly #flush = () => {
     this.#isFlushing = false;
     this.#sendNext();
@@ -125,45 +128,64 @@ export class StatementRunner {
       for (let command = this.#lane.next(); command; command = this.#lane.next()) {
         this.#drop(command.withdrawn(), WITHDRAWN);
         if (!this.connection.isReady) this.#drop(command.taken(), NOT_CONNECTED);
-        if (command.isWanted) void this.#send(command);
+        if (command.isWanted) this.#send(command);
         else this.#unsettled--;
       }
     });
   }
 
-  /** Never rejects. */
-  async #send(command: StatementCommand): Promise<void> {
-    const { client } = this.connection;
+  #send(command: StatementCommand): void {
+    const client = this.connection.client!;
     command.sentAt = this.now();
     this.#lane.sending(command, performance.now());
-    let fault: SqlFault | undefined;
-    let rows: Row[] = [];
-    const timer = setTimeout(() => this.#giveUp(command), this.commandTimeoutMs);
-    timer.unref();
-    try {
-      rows = await client!.query(command.statement, command.values);
-    } catch (error) {
-      fault = faultOf(error, this.connection.client !== client);
-    }
-    clearTimeout(timer);
+    if (!this.#timer) this.#lookAfter(this.commandTimeoutMs);
+    client.query(command.statement, command.values).then(
+      (rows) => this.#answered(command, rows),
+      (error: unknown) => this.#failed(command, client, error),
+    );
+  }
+
+  #answered(command: StatementCommand, answer: Row[] | SqlFault): void {
     if (!command.list) return; // given up
     this.#settled(command);
-    if (fault && this.#mayRepeat(command, fault)) this.#repeat(command);
-    else this.#answer(command, fault ?? rows);
-    // Before it says so itself: what waits would be sent in vain, and might have run.
-    if (fault?.disconnected && this.connection.client === client) this.connection.drop(fault.problem);
+    this.#answer(command, answer);
     this.#sendNext();
   }
 
-  /** After a pause of this process timers run first: an answer that arrived meanwhile is read before it is given up. */
-  #giveUp(command: StatementCommand): void {
-    setImmediate(() => {
-      if (!command.list) return;
+  #failed(command: StatementCommand, client: SqlClient, error: unknown): void {
+    if (!command.list) return;
+    const fault = faultOf(error, this.connection.client !== client);
+    if (this.#mayRepeat(command, fault)) {
       this.#settled(command);
+      this.#repeat(command);
+      this.#sendNext();
+      return;
+    }
+    // Before the client says so itself: what waits would be sent in vain, and might have run.
+    if (fault.disconnected && this.connection.client === client) this.connection.drop(fault.problem);
+    this.#answered(command, fault);
+  }
+
+  /** One timer serves all that is in flight. */
+  #lookAfter(delayMs: number): void {
+    this.#timer = outsideOfCalls(() => setTimeout(() => this.#lookForOverdue(), Math.ceil(delayMs))).unref();
+  }
+
+  #lookForOverdue(): void {
+    // After a pause of this process timers run first: an answer that arrived meanwhile is read before it is given up.
+    const now = performance.now();
+    setImmediate(() => {
+      this.#timer = undefined;
+      const { command, since } = this.#lane.owed ?? {};
+      if (!command || since === undefined) return;
+      const leftMs = since + this.commandTimeoutMs - now;
+      if (leftMs > 0) {
+        this.#lookAfter(leftMs);
+        return;
+      }
       const fault = new SqlFault(`no answer within ${this.commandTimeoutMs} ms`, true);
       this.connection.drop(fault.problem);
-      this.#answer(command, fault);
-      this.#sendNext();
+      this.#answered(command, fault);
     });
   }
 
@@ -195,13 +217,7 @@ export class StatementRunner {
       return;
     }
     const rows = statement.most === 1 ? answer : byKey(operations, answer);
-    operations.forEach((operation, at) => {
-      deliver(
-        operation,
-        rows[at] ?? new SqlFault(`unexpected answer to the statement ${statement.name}`, true),
-        sentAt,
-      );
-    });
+    operations.forEach((operation, at) => deliver(operation, rows[at] ?? NOTHING, sentAt));
   }
 
   /** Answers operations that were never sent, but not at once: their callers may just be asking. */
@@ -213,10 +229,10 @@ export class StatementRunner {
   }
 }
 
-/** The row of each operation; an empty one where the statement says nothing of its key. */
-function byKey(operations: readonly Part[], rows: readonly Row[]): Row[] {
+/** The row of each operation, if the statement says anything of its key. */
+function byKey(operations: readonly Part[], rows: readonly Row[]): (Row | undefined)[] {
   const found = new Map(rows.map((row) => [row.key, row]));
-  return operations.map(({ values }) => found.get(values[0]) ?? NOTHING);
+  return operations.map(({ values }) => found.get(values[0]));
 }
 
 /** Answers one operation. A reader that throws must not keep the other operations of its statement from their answers. */

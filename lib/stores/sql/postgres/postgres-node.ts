@@ -36,6 +36,8 @@ import { ddl, postgresStatements, type PostgresStatements } from './statements.j
 const MOST_ATTEMPTS = 4;
 /** After this time a process asks again for a lock that only a transaction of its last holder's work keeps, in milliseconds. */
 const GUARDED_FOR_MS = 100;
+/** Others may wait for a lock that was held for longer than this, in microseconds: it is given back by the statement that hands it over. */
+const AWAITED_AFTER_US = 10_000;
 /** Whoever holds the lock gives it back. No owner value is like it. */
 const WHOEVER = '*';
 
@@ -58,7 +60,7 @@ interface PendingRelease extends Releasing {
   readonly key: string;
   readonly owner: string;
   readonly isPlace?: boolean;
-  /** It was granted alone: nobody waited for it then. */
+  /** Nobody waited for it when it was granted, a moment ago. */
   readonly isAlone?: boolean;
 }
 
@@ -138,8 +140,10 @@ export class PostgresNode implements LockNode, PostgresInboxListener {
     done?: (release: NodeRelease) => void,
     forMs = standsMs(grant),
   ): void {
-    const { key, owner, nobodyBefore } = grant;
-    this.#release({ key, owner, keepUntil, isAlone: nobodyBefore === undefined }, forMs, done);
+    const { key, owner, fencingToken = 0, nobodyBefore } = grant;
+    const heldUs = (this.#clock.at(monotonic()) ?? Infinity) - fencingToken;
+    const isAlone = nobodyBefore === undefined && heldUs < AWAITED_AFTER_US;
+    this.#release({ key, owner, keepUntil, isAlone }, forMs, done);
   }
 
   leave(key: string, { ticket }: Place): void {
@@ -295,7 +299,7 @@ export class PostgresNode implements LockNode, PostgresInboxListener {
     const { key, owner, ttlMs, asker } = request;
     const taken = (row: Row | SqlFault, sentAt: number) => {
       if (row instanceof SqlFault) done(this.#faultOf(row), sentAt);
-      else if (row.token === null) this.#attempt(request, undefined, done, 2);
+      else if (row.token === undefined) this.#attempt(request, undefined, done, 2);
       else done({ status: 'granted', fencingToken: Number(row.token) }, sentAt);
     };
     this.#runner.run(this.#statements.take, key, [stored(key), owner, ttlMs], asItIs, taken, asker);
@@ -388,7 +392,7 @@ export class PostgresNode implements LockNode, PostgresInboxListener {
     if (!isAlone || !this.#runner.isAnswered) return giveOn();
     const given = (row: Row | SqlFault) => {
       if (row instanceof SqlFault) done(this.#faultOf(row));
-      else if (row.is_done === null) giveOn();
+      else if (row.is_done === undefined) giveOn();
       else done({ status: 'released' });
     };
     this.#runner.run(this.#statements.give, key, [stored(key), owner], asItIs, given);
