@@ -64,6 +64,22 @@ describe('The explorer', () => {
     const plan = planOf(10_350, 'cluster', { ...SHORT, seconds: 2, keys: 3, features: ['holds'], faults });
     expect((await simulate(plan, copies)).violations).toEqual([]);
   });
+
+  it('finds that locks are had again where a node of a Cluster was too busy to hear that it is a master, and is none any more', async () => {
+    const faults: Fault[] = [
+      { at: 318_000, kind: 'fail-over', forUs: 0, server: 1 },
+      { at: 339_000, kind: 'busy', forUs: 777_000, server: 4 },
+      { at: 1_404_000, kind: 'fail-over', forUs: 0, server: 4 },
+    ];
+    const plan = planOf(100_147, 'cluster', {
+      ...TINY,
+      seconds: 2,
+      commandTimeoutMs: 300,
+      features: ['with-lock'],
+      faults,
+    });
+    expect((await simulate(plan, copies)).violations).toEqual([]);
+  });
 });
 
 describe('The command line of the explorer', () => {
