@@ -77,7 +77,7 @@ export function checkPostgres(name: string, source: unknown): asserts source is 
 export async function openPostgres(source: PostgresSource, commandTimeoutMs: number): Promise<SqlSource> {
   if (isPGlite(source)) return new PGliteSource(source);
   const Client = await clientClassOf(source);
-  const given = typeof source === 'string' ? { connectionString: source } : isPool(source) ? source.options : source;
+  const given = typeof source === 'string' ? { connectionString: source } : isPool(source) ? optionsOf(source) : source;
   return new PgSource(Client, given, commandTimeoutMs);
 }
 
@@ -87,6 +87,11 @@ function isPGlite(source: object | string): source is PGliteInstance {
 
 function isPool(source: object | string): source is PostgresPool {
   return typeof source === 'object' && 'totalCount' in source && 'options' in source;
+}
+
+/** The options of a pool, which hides the password from who copies them. */
+function optionsOf({ options }: PostgresPool): PostgresConfig {
+  return { ...options, password: (options as PostgresConfig).password };
 }
 
 async function clientClassOf(source: PostgresSource): Promise<PgClientClass> {
