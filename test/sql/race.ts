@@ -54,7 +54,7 @@ class Racer {
       else if (chance < 0.2) await this.#several();
       else if (chance < 0.23) await this.#seize();
       else if (chance < 0.4) await this.#takesAlone(this.#key(COLD, 'cold'));
-      else if (chance < 0.45) await this.#takesAlone(this.#key(HOT, 'hot'));
+      else if (chance < 0.5) await this.#takesAlone(this.#key(HOT, 'hot'));
       else await this.#contends(this.#key(HOT, 'hot'));
     }
     await this.#client.end();

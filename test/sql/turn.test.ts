@@ -6,7 +6,7 @@ import { PostgresServer } from '../support/postgres-server.js';
 import { until } from '../support/until.js';
 
 const TABLE = '"resource_lock"';
-const { extend, inspect, turn } = postgresStatements(TABLE);
+const { extend, give, inspect, take, turn } = postgresStatements(TABLE);
 
 /** What one lock is asked for: see the statement. */
 interface Asked {
@@ -59,6 +59,16 @@ async function turns(...asked: Asked[]): Promise<Answer[]> {
 
 async function once(asked: Asked): Promise<Answer> {
   return (await turns(asked))[0]!;
+}
+
+/** Takes a lock alone. @returns whether that was so simple */
+async function takesAlone(key: string, owner: string): Promise<boolean> {
+  return (await client.query(take.text, [key, owner, 20_000])).rows[0].token !== null;
+}
+
+/** Gives a lock alone. @returns whether that was so simple */
+async function givesAlone(key: string, owner: string): Promise<boolean> {
+  return (await client.query(give.text, [key, owner])).rows[0].is_done !== null;
 }
 
 /** Asks for a lock, and waits for it in the queue. */
@@ -414,6 +424,53 @@ describe('The statement that takes locks, gives them back and hands them over', 
       expect(await once({ key, owner: 'd' })).toMatchObject({ is_guarded: 0, is_taken: 0, granted: 'b' });
     } finally {
       await work.end();
+    }
+  });
+});
+
+describe('The statements that take and give one lock alone', () => {
+  it('take a free lock and give it back, with growing tokens, and do nothing for whoever does not hold it', async () => {
+    const key = freshKey();
+    expect(await takesAlone(key, 'a')).toBe(false); // it has no row yet
+    const { last_token } = await once({ key, owner: 'a' });
+    expect(await takesAlone(key, 'b')).toBe(false);
+    expect(await givesAlone(key, 'b')).toBe(false);
+    expect(await givesAlone(key, 'a')).toBe(true);
+    expect(await givesAlone(key, 'a')).toBe(false);
+    expect(await takesAlone(key, 'b')).toBe(true);
+    const { fence, holder } = await rowOf(key);
+    expect(holder).toBe('b');
+    expect(fence).toBeGreaterThan(Number(last_token));
+  });
+
+  it('leave a lock to those who wait for it', async () => {
+    const key = freshKey();
+    await once({ key, owner: 'a' });
+    await waits(key, 'b');
+    expect(await givesAlone(key, 'a')).toBe(false);
+    await expire(key);
+    expect(await takesAlone(key, 'c')).toBe(false);
+    expect(await rowOf(key)).toMatchObject({ holder: 'a', isHeld: false });
+  });
+
+  it('leave a lock alone that a transaction guards, or that another statement is just taking, and do not wait [G665]', async () => {
+    const key = freshKey();
+    await once({ key, owner: 'a' });
+    const other = await connected();
+    try {
+      await other.query('BEGIN');
+      await other.query('SELECT 1 FROM resource_lock WHERE resource_lock_key = $1 FOR KEY SHARE', [key]);
+      expect(await givesAlone(key, 'a')).toBe(false);
+      await expire(key);
+      expect(await takesAlone(key, 'b')).toBe(false);
+      await other.query('COMMIT');
+      await other.query('BEGIN');
+      await other.query(take.text, [key, 'c', 20_000]);
+      expect(await takesAlone(key, 'b')).toBe(false);
+      await other.query('COMMIT');
+      expect(await rowOf(key)).toMatchObject({ holder: 'c', isHeld: true });
+    } finally {
+      await other.end();
     }
   });
 });

@@ -1,6 +1,6 @@
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pg from 'pg';
@@ -14,13 +14,14 @@ export class PostgresServer {
     private child: ChildProcess,
     readonly port: number,
     private readonly dir: string,
+    private readonly settings: Readonly<Record<string, string>>,
   ) {}
 
   static async start(settings: Readonly<Record<string, string>> = {}): Promise<PostgresServer> {
     const dir = await mkdtemp(join(tmpdir(), 'postgres-'));
     try {
       const { process: child, port } = await launchPostgres({ dir, settings });
-      return new PostgresServer(child, port, dir);
+      return new PostgresServer(child, port, dir, settings);
     } catch (error) {
       await rm(dir, { recursive: true, force: true });
       throw error;
@@ -44,7 +45,31 @@ export class PostgresServer {
   /** kill -9 of all its processes, then the same port again, with its data: as after a crash. */
   async restart(): Promise<void> {
     await this.kill();
-    ({ process: this.child } = await launchPostgres({ dir: this.dir, port: this.port }));
+    ({ process: this.child } = await launchPostgres({ dir: this.dir, port: this.port, settings: this.settings }));
+  }
+
+  /** SIGSTOP: it answers nothing, and takes connections that it will serve later. */
+  async pause(): Promise<void> {
+    // The first one before its children, so that it starts no more of them.
+    this.child.kill('SIGSTOP');
+    for (const pid of await this.#childPids()) process.kill(pid, 'SIGSTOP');
+  }
+
+  async resume(): Promise<void> {
+    for (const pid of await this.#childPids()) process.kill(pid, 'SIGCONT');
+    this.child.kill('SIGCONT');
+  }
+
+  /** Has it follow another one that never comes, so that it only reads, from its next start on, until `pg_promote()`. */
+  async becomeReplica(): Promise<void> {
+    await this.query(`COPY (SELECT '') TO PROGRAM 'touch standby.signal'`);
+    await this.restart();
+  }
+
+  async #childPids(): Promise<number[]> {
+    const { pid } = this.child;
+    const children = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8');
+    return children.trim().split(' ').filter(Boolean).map(Number);
   }
 
   /** Ends at once, as in a crash: the server processes die with the first one. */

@@ -19,7 +19,7 @@ const ADVICE_ON: Readonly<Record<string, string>> = {
 
 /** The error of a database, with what to do about it. @param code what the database calls the error */
 export function sqlError(name: string, problem: string, code?: string): NodeError {
-  if (/no answer within|does not answer/.test(problem)) {
+  if (/no answer within|timeout expired|connection timeout/i.test(problem)) {
     return new NodeError(
       name,
       problem,

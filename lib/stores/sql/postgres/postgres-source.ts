@@ -40,6 +40,7 @@ interface PgClient {
   connect(): Promise<unknown>;
   query(query: { name?: string; text: string; values: unknown[] }): Promise<{ rows: Row[] }>;
   end(): Promise<void>;
+  unref(): void;
   on(event: 'error' | 'end', listener: (error?: Error) => void): unknown;
   on(event: 'notification', listener: (message: { channel: string; payload?: string }) => void): unknown;
 }
@@ -125,7 +126,6 @@ class PgSource implements SqlSource {
     const client = this.#client();
     let cause: unknown;
     client.on('error', (error) => (cause ??= error));
-    client.on('end', () => onEnd(cause));
     try {
       await client.connect();
     } catch (error) {
@@ -133,6 +133,7 @@ class PgSource implements SqlSource {
       this.#isBehindPooler = true;
       return this.connect(onEnd);
     }
+    client.on('end', () => onEnd(cause));
     return {
       query: ({ name, text }, values) => this.#query(client, name, text, values),
       listen: async (channel, onMessage) => {
@@ -141,7 +142,10 @@ class PgSource implements SqlSource {
         });
         await client.query({ text: `LISTEN ${channel}`, values: [] });
       },
-      close: () => void client.end().catch(() => {}),
+      close: () => {
+        client.unref(); // a server that hangs does not keep the process from ending
+        void client.end().catch(() => {});
+      },
     };
   }
 

@@ -1,0 +1,30 @@
+// A process that closes its locks, and then must end by itself: started by faults.real.test.ts.
+import { load, serve, settings } from '../support/serve-duties.mjs';
+
+const { composeSqlLocks } = await load('compose/open-sql.js');
+const open = async () =>
+  (
+    await composeSqlLocks({
+      postgres: settings.url,
+      createTable: true,
+      shutdownTimeoutMs: 0,
+      commandTimeoutMs: 1_000,
+    }).open()
+  ).service;
+const [locks, other] = [await open(), await open()];
+
+serve({
+  async holdAndWait() {
+    const held = await locks.acquire('held');
+    const waited = other.acquire('held', { waitMs: 30_000 });
+    await new Promise((resolve) => setTimeout(resolve, 1_500)); // it listens by then, most of the time
+    await held.release();
+    await waited;
+    await locks.acquire('kept');
+  },
+  async close() {
+    await Promise.all([locks, other].map((each) => each.onApplicationShutdown()));
+    process.removeAllListeners('disconnect');
+    setImmediate(() => process.disconnect()); // after its answer
+  },
+});

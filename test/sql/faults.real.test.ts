@@ -1,0 +1,351 @@
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { LockUnavailableError } from '../../lib/api/errors.js';
+import type { SqlLockModuleOptions } from '../../lib/compose/sql-lock-options.js';
+import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
+import { DrivenProcess } from '../support/driven-process.js';
+import { openSqlLocks } from '../support/open-locks.js';
+import {
+  acquireOn,
+  claimOn,
+  connectedSql,
+  extendOn,
+  freshKey,
+  granted,
+  holderOn,
+  placeOf,
+  releaseOn,
+} from '../support/claims.js';
+import { PostgresServer } from '../support/postgres-server.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
+import { until } from '../support/until.js';
+
+/** Long enough for a machine that does other work, where nothing is to be given up. */
+const PATIENT = { commandTimeoutMs: 30_000 };
+
+let server: PostgresServer;
+beforeAll(async () => {
+  server = await PostgresServer.start();
+});
+afterAll(() => server.stop());
+
+async function backendOn(options: Partial<SqlLockModuleOptions> = {}): Promise<LockBackend> {
+  const backend = await connectedSql({ postgres: server.url, ...options });
+  onTestFinished(() => backend.close());
+  return backend;
+}
+
+/** A backend whose connections go through a proxy. */
+async function proxied(
+  options: Partial<SqlLockModuleOptions> = {},
+): Promise<{ backend: LockBackend; proxy: TcpProxy }> {
+  const proxy = await TcpProxy.start(server.port);
+  onTestFinished(() => proxy.stop());
+  const postgres = `postgres://postgres@127.0.0.1:${proxy.port}/postgres`;
+  return { proxy, backend: await backendOn({ postgres, ...options }) };
+}
+
+/** A session of somebody else that holds the rows of some locks until it ends its transaction. */
+async function sessionOn(...keys: string[]): Promise<pg.Client> {
+  const client = new pg.Client(server.url);
+  await client.connect();
+  onTestFinished(() => client.end());
+  await client.query('BEGIN');
+  for (const key of keys) await lockRow(client, key);
+  return client;
+}
+
+async function lockRow(client: pg.Client, key: string): Promise<void> {
+  await client.query('SELECT 1 FROM resource_lock WHERE resource_lock_key = $1 FOR UPDATE', [key]);
+}
+
+/** Makes rows of locks that are free. */
+async function usedKeys(backend: LockBackend, count: number): Promise<string[]> {
+  const claims = Array.from({ length: count }, () => claimOn(freshKey()));
+  await Promise.all(claims.map((claim) => granted(backend, claim)));
+  await Promise.all(claims.map((claim) => releaseOn(backend, claim)));
+  return claims.map(({ key }) => key).sort();
+}
+
+/** The process id of a session of the locks that waits for a row. */
+const blockedPid = () =>
+  until(
+    async () => {
+      const [row] = await server.query(
+        `SELECT pid FROM pg_stat_activity WHERE application_name = 'nest-redis-lock' AND wait_event_type = 'Lock'`,
+      );
+      return row?.pid as number | undefined;
+    },
+    { what: 'a statement of the locks waits for a row' },
+  );
+
+const isFree = async (backend: LockBackend, key: string) => (await holderOn(backend, key)) === undefined;
+const holderIn = async (key: string) =>
+  (await server.query('SELECT resource_lock_value AS holder FROM resource_lock WHERE resource_lock_key = $1', [key]))[0]
+    ?.holder;
+
+describe('Locks in PostgreSQL', () => {
+  it('are granted although the session is terminated in the middle of the statement [G655]', async () => {
+    const backend = await backendOn(PATIENT);
+    const [key] = (await usedKeys(backend, 1)) as [string];
+    const other = await sessionOn(key);
+    const claim = claimOn(key);
+    const acquired = acquireOn(backend, claim, placeOf(claim.owner));
+    await server.query('SELECT pg_terminate_backend($1)', [await blockedPid()]);
+    await other.query('COMMIT');
+    expect(await acquired).toMatchObject({ status: 'acquired' });
+    expect((await holderOn(backend, key))!.owner).toBe(claim.owner);
+    expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
+  });
+
+  it('are granted once although the connection is cut before the reply has arrived', async () => {
+    const { backend, proxy } = await proxied(PATIENT);
+    const [key] = (await usedKeys(backend, 1)) as [string];
+    const claim = claimOn(key);
+    proxy.dropReplies();
+    const acquired = acquireOn(backend, claim);
+    await until(async () => (await holderIn(claim.key)) === claim.owner, { what: 'the statement has run' });
+    proxy.passReplies();
+    expect(await acquired).toMatchObject({ status: 'acquired' });
+    expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
+  });
+
+  it('leave nothing behind of an attempt whose reply never came [G656]', async () => {
+    const { backend, proxy } = await proxied({ commandTimeoutMs: 500 });
+    const [alone, queued, held] = [claimOn(freshKey()), claimOn(freshKey()), claimOn(freshKey())];
+    await granted(backend, held);
+    proxy.dropReplies();
+    const outcomes = await Promise.all([acquireOn(backend, alone), acquireOn(backend, queued, placeOf(queued.owner))]);
+    for (const outcome of outcomes) {
+      expect(outcome).toMatchObject({ status: 'unavailable', causes: [{ advice: expect.stringContaining('server') }] });
+    }
+    expect(await extendOn(backend, held)).toMatchObject({ status: 'unavailable' });
+    proxy.passReplies();
+    for (const { key } of [alone, queued]) {
+      await until(() => isFree(backend, key).catch(() => false), { what: 'the attempt is undone' });
+    }
+    await until(async () => (await extendOn(backend, held)).status === 'extended', {
+      what: 'it can be extended again',
+    });
+    expect(await releaseOn(backend, held)).toEqual({ status: 'released' });
+  });
+
+  it('cannot be taken while the server takes connections and never answers, and can once it answers [G657]', async () => {
+    const { backend, proxy } = await proxied({ commandTimeoutMs: 300 });
+    proxy.dropReplies();
+    const attempt = () => acquireOn(backend, claimOn(freshKey()));
+    const [outcome] = await Promise.all([attempt(), attempt()]);
+    expect(outcome.status).toBe('unavailable');
+    const starting = openSqlLocks({
+      postgres: `postgres://postgres@127.0.0.1:${proxy.port}/postgres`,
+      commandTimeoutMs: 300,
+      connectTimeoutMs: 1_500,
+    });
+    await expect(starting).rejects.toThrow(LockUnavailableError);
+    await expect(starting).rejects.toThrow(/127\.0\.0\.1:\d+\/postgres.*Check that the server can be reached/);
+    proxy.passReplies();
+    await until(async () => (await attempt()).status === 'acquired', { what: 'locks can be taken' });
+  });
+
+  it('go on when a server that was stopped goes on, and nothing is left of what it did not answer [G658]', async () => {
+    const backend = await backendOn({ commandTimeoutMs: 500 });
+    const [held, late] = [claimOn(freshKey(), 60_000), claimOn(freshKey(), 60_000)];
+    await granted(backend, held);
+    await server.pause();
+    const outcomes = await Promise.all([acquireOn(backend, late), releaseOn(backend, held)]).finally(() =>
+      server.resume(),
+    );
+    expect(outcomes).toMatchObject([{ status: 'unavailable' }, { status: 'unavailable' }]);
+    for (const { key } of [held, late])
+      await until(() => isFree(backend, key).catch(() => false), { what: 'the lock is free' });
+    await until(async () => (await acquireOn(backend, claimOn(held.key))).status === 'acquired', {
+      what: 'it is taken',
+    });
+  });
+
+  it('are still held after a crash of the server, and tokens go on growing [G659]', async () => {
+    const backend = await backendOn();
+    const [kept, freed] = [claimOn(freshKey(), 60_000), claimOn(freshKey())];
+    await granted(backend, kept);
+    const { fencingToken } = await granted(backend, freed);
+    await releaseOn(backend, freed);
+    await server.kill();
+    await until(async () => (await acquireOn(backend, claimOn(freed.key))).status === 'unavailable', {
+      what: 'it is down',
+    });
+    await server.restart();
+    const next = await until(
+      async () => {
+        const claim = claimOn(freed.key);
+        return (await acquireOn(backend, claim)).status === 'acquired' ? claim : undefined;
+      },
+      { what: 'locks can be taken' },
+    );
+    expect(next.grant!.fencingToken).toBeGreaterThan(fencingToken);
+    expect(await extendOn(backend, kept)).toMatchObject({ status: 'extended' });
+    expect(await acquireOn(backend, claimOn(kept.key))).toMatchObject({ status: 'contended', owner: kept.owner });
+    for (const claim of [kept, next]) await releaseOn(backend, claim);
+  });
+
+  it('cost little while the server is down, however many are to be given back, and are given back when it is there [G660]', async () => {
+    const { backend, proxy } = await proxied({ commandTimeoutMs: 2_000 });
+    const claims = Array.from({ length: 300 }, () => claimOn(freshKey(), 60_000));
+    await Promise.all(claims.map((claim) => granted(backend, claim)));
+    proxy.refuse();
+    proxy.cut();
+    const downSince = performance.now();
+    const releases = await Promise.all(claims.map((claim) => releaseOn(backend, claim)));
+    expect(new Set(releases.map(({ status }) => status))).toEqual(new Set(['unavailable']));
+    await proxy.accept();
+    proxy.retarget(1); // nobody listens there
+    const madeBefore = proxy.made;
+    await until(() => performance.now() - downSince > 4_000, { what: 'it was down for 4 s' });
+    // Pauses grow from 50 ms to 2 s, and are 0.75 of that at least.
+    expect(proxy.made - madeBefore).toBeLessThanOrEqual(7 + (performance.now() - downSince) / 1_500);
+    proxy.retarget(server.port);
+    const held = () =>
+      server.query('SELECT 1 FROM resource_lock WHERE resource_lock_key = ANY($1) AND expires_at > clock_timestamp()', [
+        claims.map(({ key }) => key),
+      ]);
+    await until(async () => (await held()).length === 0, { what: 'all are given back' });
+  });
+
+  it('are refused with advice by a replica, and can be taken once it is the primary, without a restart [G661]', async () => {
+    const replica = await PostgresServer.start();
+    onTestFinished(() => replica.stop());
+    const before = await backendOn({ postgres: replica.url });
+    await granted(before, claimOn(freshKey()));
+    await replica.becomeReplica();
+    const opening = openSqlLocks({ postgres: replica.url, connectTimeoutMs: 2_000 });
+    await expect(opening).rejects.toThrow(LockUnavailableError);
+    await expect(opening).rejects.toThrow(/only reads.*address leads to the primary/);
+    const cause = expect.objectContaining({ problem: expect.stringContaining('only reads') });
+    await until(
+      async () => {
+        const outcome = await acquireOn(before, claimOn(freshKey()));
+        return outcome.status === 'unavailable' && outcome.causes[0]!.problem.includes('only reads') && outcome;
+      },
+      { what: 'the replica is recognised' },
+    ).then((outcome) => expect(outcome).toEqual({ status: 'unavailable', causes: [cause] }));
+    await replica.query('SELECT pg_promote()');
+    await until(async () => (await acquireOn(before, claimOn(freshKey()))).status === 'acquired', {
+      what: 'it is primary',
+    });
+  });
+
+  it('can be taken where sessions are read-only unless they say otherwise', async () => {
+    const readOnly = await PostgresServer.start({ default_transaction_read_only: 'on' });
+    onTestFinished(() => readOnly.stop());
+    const backend = await backendOn({ postgres: readOnly.url });
+    await granted(backend, claimOn(freshKey()));
+  });
+
+  it('do not wait for the one of them whose row another session holds, which is refused with advice [G662]', async () => {
+    const backend = await backendOn({ commandTimeoutMs: 2_000 });
+    const keys = await usedKeys(backend, 10);
+    const stuck = keys[4]!;
+    const other = await sessionOn(stuck);
+    const claims = keys.map((key) => claimOn(key));
+    // Something in flight, so that they travel together.
+    const [, ...outcomes] = await Promise.all([
+      backend.inspect(keys[0]!),
+      ...claims.map((claim) => acquireOn(backend, claim)),
+    ]);
+    const advised = expect.objectContaining({ advice: expect.stringContaining('Another session holds the row') });
+    const [refused] = outcomes.splice(keys.indexOf(stuck), 1);
+    expect(refused).toEqual({ status: 'unavailable', causes: [advised] });
+    expect(outcomes.map(({ status }) => status)).toEqual(Array.from({ length: 9 }, () => 'acquired'));
+    await other.query('COMMIT');
+    await until(async () => (await acquireOn(backend, claimOn(stuck))).status === 'acquired', { what: 'it is free' });
+  });
+
+  it('are granted although their statement was in a deadlock with another session', async () => {
+    const backend = await backendOn({ commandTimeoutMs: 20_000 });
+    const [first, second] = (await usedKeys(backend, 2)) as [string, string];
+    const other = await sessionOn(second);
+    await other.query(`SET deadlock_timeout = '60s'`); // so it is not the victim
+    const acquired = Promise.all([
+      backend.inspect(first),
+      ...[first, second].map((key) => acquireOn(backend, { ...claimOn(key) })),
+    ]);
+    await blockedPid();
+    await lockRow(other, first);
+    await other.query('COMMIT');
+    const [, ...outcomes] = await acquired;
+    expect(outcomes.map(({ status }) => status)).toEqual(['acquired', 'acquired']);
+  });
+
+  it('are unavailable while their table is not there, with advice to create it, and then go on', async () => {
+    const backend = await backendOn({ table: 'dropped' });
+    const claim = claimOn(freshKey());
+    await granted(backend, claim);
+    await server.query('ALTER TABLE dropped RENAME TO elsewhere');
+    const advised = expect.objectContaining({ advice: expect.stringContaining('ddl()') });
+    expect(await acquireOn(backend, claimOn(freshKey()))).toEqual({ status: 'unavailable', causes: [advised] });
+    await server.query('ALTER TABLE elsewhere RENAME TO dropped');
+    await granted(backend, claimOn(freshKey()));
+    expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
+  });
+
+  it('have one table after eight processes have created it at once [G663]', async () => {
+    for (let round = 0; round < 5; round++) {
+      await server.query('DROP TABLE IF EXISTS made_at_once');
+      const backends = await Promise.all(Array.from({ length: 8 }, () => backendOn({ table: 'made_at_once' })));
+      const key = freshKey();
+      const outcomes = await Promise.all(backends.map((backend) => acquireOn(backend, claimOn(key))));
+      expect(outcomes.filter(({ status }) => status === 'acquired')).toHaveLength(1);
+    }
+  });
+
+  it('lose nothing else with a lock that is taken by force, whatever its key is', async () => {
+    const [one, other] = await Promise.all([
+      openSqlLocks({ postgres: server.url }),
+      openSqlLocks({ postgres: server.url }),
+    ]);
+    const [key, elsewhere] = [`a\0b\\0 ${freshKey()}`, freshKey()];
+    const held = await one.acquire(key, { ttlMs: 600_000 }); // its next extension is minutes away
+    await other.acquire(elsewhere);
+    // It listens once it has to wait.
+    const waits = one.acquire(elsewhere, { waitMs: 60_000 });
+    const listens = `SELECT 1 FROM pg_stat_activity WHERE query LIKE 'LISTEN nest_redis_lock%' AND state = 'idle'`;
+    await until(async () => (await server.query(listens)).length > 0, { what: 'it listens' });
+    await other.forceRelease(key);
+    await until(() => held.signal.aborted, { what: 'its holder has heard of it' });
+    await other.forceRelease(elsewhere);
+    expect((await waits).isHeld).toBe(true);
+  });
+
+  it.each(['paused', 'killed'])(
+    'let a process end at once that closes them while the server is %s [G664]',
+    async (how) => {
+      const own = await PostgresServer.start();
+      onTestFinished(() => own.stop());
+      const worker = await LockWorker.start(own.url);
+      await worker.holdAndWait();
+      if (how === 'paused') await own.pause();
+      else await own.kill();
+      const ended = worker.closeAndEnd();
+      await ended.finally(() => (how === 'paused' ? own.resume() : undefined));
+    },
+  );
+});
+
+/** A process that holds a lock, and has listened for another. */
+class LockWorker extends DrivenProcess {
+  static start(url: string): Promise<LockWorker> {
+    const started = new LockWorker(new URL('closing.worker.mjs', import.meta.url), { url });
+    onTestFinished(() => started.kill());
+    return started.ready();
+  }
+
+  holdAndWait(): Promise<void> {
+    return this.ask('holdAndWait');
+  }
+
+  /** Closes its locks, and ends by itself: nothing else keeps it. @returns its exit code */
+  async closeAndEnd(): Promise<number | null> {
+    const ended = new Promise<number | null>((resolve) => this.child.once('exit', resolve));
+    void this.ask('close');
+    return ended;
+  }
+}
