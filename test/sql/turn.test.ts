@@ -63,12 +63,12 @@ async function once(asked: Asked): Promise<Answer> {
 
 /** Takes a lock alone. @returns whether that was so simple */
 async function takesAlone(key: string, owner: string): Promise<boolean> {
-  return (await client.query(take.text, [key, owner, 20_000])).rows[0].token !== null;
+  return (await client.query(take.text, [key, owner, 20_000])).rows.length > 0;
 }
 
 /** Gives a lock alone. @returns whether that was so simple */
 async function givesAlone(key: string, owner: string): Promise<boolean> {
-  return (await client.query(give.text, [key, owner])).rows[0].is_done !== null;
+  return (await client.query(give.text, [key, owner])).rows.length > 0;
 }
 
 /** Asks for a lock, and waits for it in the queue. */
