@@ -19,6 +19,11 @@ const SIMULATED = [
   'telemetry/{contexts,dashboard}',
   'terminus/lock-health',
 ].map((files) => `test/${files}.test.ts`);
+/** What `@Locked` does, which runs once more on a table of PGlite. */
+const ON_PGLITE = [
+  '{contended-and-lost,disconnects,events,filters,graphql,http,interceptor,keys,leader,lock-order,metadata,methods}',
+  '{overrides,parameter-types,request-keys,rpc,scopes,several-keys,spelling,streams,timeouts,websocket}',
+].map((files) => `test/nest/${files}.test.ts`);
 /** They take longer than 10 s. */
 const LONGEST = [
   'sample.test.ts',
@@ -62,6 +67,14 @@ const simulated: TestProjectInlineConfiguration = {
     runner: `${root}test/simulation/vitest/runner.ts`,
     setupFiles: ['reflect-metadata', `${root}test/simulation/vitest/setup.ts`],
   },
+};
+
+const pglite: TestProjectInlineConfiguration = {
+  extends: true,
+  resolve: {
+    alias: [{ find: /^\.\/lock-module\.js$/, replacement: `${root}test/sql/vitest/lock-module.ts` }],
+  },
+  test: { name: 'pglite', include: ON_PGLITE, globalSetup: ['test/global-setup.ts'] },
 };
 
 /** All others, on real servers where they need any: those of them that depend on time are named `*.real.test.ts`. */
@@ -121,7 +134,7 @@ export default defineConfig(({ mode }) => ({
   ...shared,
   test: {
     ...shared.test,
-    projects: mode === 'real' ? [real()] : [simulated, real(SIMULATED)],
+    projects: mode === 'real' ? [real()] : [simulated, pglite, real(SIMULATED)],
     // Some files mostly wait, so there are more than the two processors of CI.
     maxWorkers: mode === 'real' ? 1 : 4,
     sequence: { sequencer: Mixed },

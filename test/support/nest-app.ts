@@ -3,10 +3,11 @@ import type { AbstractHttpAdapter } from '@nestjs/core';
 import { ExpressAdapter } from '@nestjs/platform-express';
 import { FastifyAdapter } from '@nestjs/platform-fastify';
 import { Test } from '@nestjs/testing';
-import { LockService, RedisLockModule, type LockEvent } from 'nest-redis-lock';
+import { LockService, type LockEvent } from 'nest-redis-lock';
 import { onTestFinished } from 'vitest';
+import { lockModule, type LockOptions } from './lock-module.js';
 
-export type LockOptions = Parameters<typeof RedisLockModule.forRoot>[0];
+export type { LockOptions } from './lock-module.js';
 
 /** Keeps what is logged, instead of printing it. */
 export class RecordingLogger implements LoggerService {
@@ -55,7 +56,7 @@ export async function openApp(
   adapter: AbstractHttpAdapter = new ExpressAdapter(),
 ): Promise<TestApp> {
   const log = new RecordingLogger();
-  const imports = [RedisLockModule.forRoot(lock), ...(metadata.imports ?? [])];
+  const imports = [await lockModule(lock), ...(metadata.imports ?? [])];
   const testing = await Test.createTestingModule({ ...metadata, imports })
     .setLogger(log)
     .compile();

@@ -7,6 +7,8 @@ import type { LockService } from '../../core/service/lock.service.js';
 import type { NestModule } from '../injection/decorated-methods.js';
 
 interface Registration {
+  /** The name of its lock module. */
+  kind: string;
   locks: ComposedLocks;
   module: NestModule;
   service: Promise<LockService>;
@@ -36,14 +38,18 @@ export function register(
     const differing = first.locks.differencesFrom(locks);
     if (differing.length === 0) return first.service;
     const importers = [...new Set([first.module, module].flatMap((each) => importersOf(each, modules)))];
+    const register = importers.length === 1 ? 'registers' : 'register';
+    const [what, how, advice] =
+      first.kind === kind
+        ? [kind, `, but with different options (${differing.join(', ')})`, 'Register it once']
+        : [inWords([first.kind, kind]), '', 'Keep one of them'];
     throw new LockOptionsError(
-      `${inWords(importers)} ${importers.length === 1 ? 'registers' : 'register'} ${kind} under one name, ${quoted(name)}, ` +
-        `but with different options (${differing.join(', ')}): locks of one would not exclude those of the other. Register it ` +
-        'once, or give one of them a name.',
+      `${inWords(importers)} ${register} ${what} under one name, ${quoted(name)}${how}: locks of one would not exclude ` +
+        `those of the other. ${advice}, or give one of them a name.`,
     );
   }
   const service = open();
-  ofApplication.set(name, { locks, module, service });
+  ofApplication.set(name, { kind, locks, module, service });
   service.catch(() => ofApplication.delete(name)); // a lazy module may be loaded again
   return service;
 }

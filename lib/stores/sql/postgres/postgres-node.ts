@@ -468,9 +468,10 @@ export class PostgresNode implements LockNode, PostgresInboxListener {
     if (is(seen?.has_table)) return undefined;
     const problem = sqlError(this.name, `it has no table ${table}`, '42P01');
     const create = ddl(table);
+    const asOneLine = create.replaceAll(/ *--.*/g, '').replaceAll(/\s+/g, ' '); // as messages of errors are
     if (!createTable) {
       const error = new LockOptionsError(
-        `${this.name} has no table ${table} for locks. Create it in a migration, or set createTable: true for tests and first steps:\n${create};`,
+        `${this.name} has no table ${table} for locks. Create it in a migration, or set createTable: true for tests and first steps: ${asOneLine};`,
       );
       return { problem, error };
     }
@@ -484,7 +485,7 @@ export class PostgresNode implements LockNode, PostgresInboxListener {
       return {
         problem,
         error: new LockOptionsError(
-          `The table ${table} for locks cannot be created in ${this.name}: ${reason}. Create it in a migration:\n${create};`,
+          `The table ${table} for locks cannot be created in ${this.name}: ${reason}. Create it in a migration: ${asOneLine};`,
         ),
       };
     }

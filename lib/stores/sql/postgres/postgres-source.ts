@@ -56,9 +56,8 @@ const FOREIGN_STATEMENT = new Set(['26000', '42P05']);
 export function checkPostgres(name: string, source: unknown): asserts source is PostgresSource {
   if (typeof source === 'string') {
     if (/^postgres(ql)?:\/\//.test(source)) return;
-    throw new LockOptionsError(
-      `${name} must be a URL like postgres://user:password@host:5432/database: got another text.`,
-    );
+    const got = source === '' ? 'an empty string. Is the variable that it comes from set?' : 'another text.';
+    throw new LockOptionsError(`${name} must be a URL like postgres://user:password@host:5432/database: got ${got}`);
   }
   if (typeof source !== 'object' || source === null)
     throw unfit(name, source, 'a URL, options of pg, a Pool of pg, or a PGlite');
@@ -78,7 +77,12 @@ export function checkPostgres(name: string, source: unknown): asserts source is 
 export async function openPostgres(source: PostgresSource, commandTimeoutMs: number): Promise<SqlSource> {
   if (isPGlite(source)) return new PGliteSource(source);
   const Client = await clientClassOf(source);
-  const given = typeof source === 'string' ? { connectionString: source } : isPool(source) ? optionsOf(source) : source;
+  const given =
+    typeof source === 'string'
+      ? { connectionString: source }
+      : isPool(source)
+        ? (source.options as PostgresConfig)
+        : source;
   return new PgSource(Client, given, commandTimeoutMs);
 }
 
@@ -88,11 +92,6 @@ function isPGlite(source: object | string): source is PGliteInstance {
 
 function isPool(source: object | string): source is PostgresPool {
   return typeof source === 'object' && 'totalCount' in source && 'options' in source;
-}
-
-/** The options of a pool, which hides the password from who copies them. */
-function optionsOf({ options }: PostgresPool): PostgresConfig {
-  return { ...options, password: (options as PostgresConfig).password };
 }
 
 async function clientClassOf(source: PostgresSource): Promise<PgClientClass> {
@@ -107,17 +106,36 @@ async function clientClassOf(source: PostgresSource): Promise<PgClientClass> {
   }
 }
 
+/** Settings of a session that locks need otherwise than the application may have them. */
+const OF_THE_SESSION = ['application_name', 'lock_timeout', 'options', 'query_timeout', 'statement_timeout'];
+
+/** The options without settings of the session, also in the query of a URL, which `pg` prefers to all others. */
+function connectionOf(given: PostgresConfig): PostgresConfig {
+  // A Pool hides the password from a copy.
+  const config: PostgresConfig = { ...given, password: given.password };
+  const [address, query] = config.connectionString?.split(/\?(.*)/s) ?? [];
+  const parameters = new URLSearchParams(query);
+  const options = parameters.get('options') ?? given.options;
+  for (const name of OF_THE_SESSION) {
+    delete config[name];
+    parameters.delete(name);
+  }
+  return { ...config, options, ...(query && { connectionString: `${address}?${parameters}` }) };
+}
+
 /** Connections by `pg`. */
 class PgSource implements SqlSource {
   readonly name: string;
+  readonly #config: PostgresConfig;
   #isBehindPooler = false;
   #namesStatements = true;
 
   constructor(
     private readonly Client: PgClientClass,
-    private readonly config: object,
+    given: PostgresConfig,
     private readonly commandTimeoutMs: number,
   ) {
+    this.#config = connectionOf(given);
     const { host, port, database } = this.#client();
     this.name = `${host}:${port}/${database ?? ''}`;
   }
@@ -162,19 +180,16 @@ class PgSource implements SqlSource {
   }
 
   #client(): PgClient {
-    const { commandTimeoutMs, config } = this;
-    const given = (config as PostgresConfig).options;
-    const settings = this.#isBehindPooler
-      ? {}
-      : { options: [given, ...settingsOf(commandTimeoutMs)].filter(Boolean).join(' ') };
+    const { commandTimeoutMs } = this;
+    const { options, ...config } = this.#config;
+    const settings = this.#isBehindPooler ? [] : settingsOf(commandTimeoutMs);
     try {
       return new this.Client({
         ...config,
-        ...settings,
+        options: [options, ...settings].filter(Boolean).join(' '),
         application_name: 'nest-redis-lock',
         connectionTimeoutMillis: commandTimeoutMs,
         keepAlive: true,
-        query_timeout: 0,
       });
     } catch (error) {
       // Its message may repeat the URL.

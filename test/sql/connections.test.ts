@@ -1,0 +1,185 @@
+import { writeFile } from 'node:fs/promises';
+import { inspect } from 'node:util';
+import { Test } from '@nestjs/testing';
+import { LockOptionsError, LockService, LockUnavailableError, type LockError } from 'nest-redis-lock';
+import { SqlLockModule, type SqlLockModuleOptions } from 'nest-redis-lock/sql';
+import pg from 'pg';
+import { afterAll, beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
+import { RecordingLogger } from '../support/nest-app.js';
+import { PostgresServer } from '../support/postgres-server.js';
+import { until } from '../support/until.js';
+
+const SECRET = 'hunter2';
+const KEY = '-----BEGIN PRIVATE KEY-----';
+
+let server: PostgresServer;
+/** Of another process, as far as the server can tell. */
+let others: LockService;
+let log: RecordingLogger;
+
+beforeAll(async () => {
+  server = await PostgresServer.start();
+  const [row] = await server.query('SHOW hba_file');
+  await writeFile(
+    String(row!.hba_file),
+    'host all guarded 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n',
+  );
+  await server.query(`CREATE USER guarded PASSWORD '${SECRET}'`);
+  await server.query('GRANT ALL ON SCHEMA public TO guarded');
+  await server.query('SELECT pg_reload_conf()');
+  const imports = [SqlLockModule.forRoot({ postgres: server.url, createTable: true, commandTimeoutMs: 20_000 })];
+  others = (await Test.createTestingModule({ imports }).setLogger(new RecordingLogger()).compile()).get(LockService);
+  await server.query('GRANT ALL ON resource_lock TO guarded');
+});
+afterAll(async () => {
+  await others.onApplicationShutdown();
+  await server.stop();
+});
+beforeEach(() => void (log = new RecordingLogger()));
+
+async function start(postgres: SqlLockModuleOptions['postgres'], more: object = {}): Promise<LockService> {
+  const options = {
+    createTable: true,
+    commandTimeoutMs: 20_000,
+    connectTimeoutMs: 60_000,
+    waitMs: 60_000,
+    ...more,
+    postgres,
+  };
+  const app = await Test.createTestingModule({ imports: [SqlLockModule.forRoot(options)] })
+    .setLogger(log)
+    .compile();
+  onTestFinished(() => app.close());
+  await app.init();
+  return app.get(LockService);
+}
+
+const url = (login = `guarded:${SECRET}`) => `postgres://${login}@127.0.0.1:${server.port}/postgres`;
+const config = () => ({ host: '127.0.0.1', port: server.port, user: 'guarded', database: 'postgres' });
+
+async function connections(): Promise<Record<string, unknown>[]> {
+  return server.query(`SELECT application_name, usename FROM pg_stat_activity WHERE usename = 'guarded'`);
+}
+
+/** Waits for a lock of another process, so that all connections are open. */
+async function use(locks: LockService): Promise<void> {
+  const lock = await others.acquire('k');
+  const ended = locks.withLock('k', () => {});
+  await until(async () => (await connections()).length >= 2, { what: 'it listens' });
+  await lock.release();
+  await ended;
+}
+
+const pool = (options: object) => {
+  const made = new pg.Pool(options);
+  onTestFinished(() => made.end());
+  return made;
+};
+
+const SOURCES: [name: string, source: () => SqlLockModuleOptions['postgres']][] = [
+  ['a URL', url],
+  ['options', () => ({ ...config(), password: SECRET })],
+  ['options whose password is made anew for each connection', () => ({ ...config(), password: async () => SECRET })],
+  [
+    'options as Knex has them, which hide the password',
+    () => Object.defineProperty(config(), 'password', { value: SECRET, enumerable: false }),
+  ],
+  ['a Pool with a URL', () => pool({ connectionString: url() })],
+  ['a Pool as TypeORM makes it, with options', () => pool({ ...config(), password: SECRET, max: 1 })],
+];
+
+it.each(SOURCES)('locks by %s have two connections of their own, by their own name [G702]', async (_, source) => {
+  await use(await start(source()));
+  const own = { application_name: 'nest-redis-lock', usename: 'guarded' };
+  expect(await connections()).toEqual([own, own]);
+});
+
+it('a Pool has its options copied: its connections are not used, so a lock is had while all of them are taken [G703]', async () => {
+  const taken = pool({ ...config(), password: SECRET, max: 1 });
+  const client = await taken.connect();
+  await client.query('BEGIN');
+  const locks = await start(taken);
+  const lock = await locks.acquire('k');
+  await client.query('ROLLBACK');
+  expect((await locks.inspect('k'))?.holder).toBeDefined(); // it does not end with the transaction
+  await lock.release();
+  expect(taken.totalCount).toBe(1);
+  client.release();
+});
+
+it('the sessions of locks are set up for locks, whatever the options of the application say, also in its URL', async () => {
+  const settings = 'application_name=shop&options=-c%20statement_timeout%3D1%20-c%20work_mem%3D1MB&statement_timeout=1';
+  const given = `${url()}?${settings}&lock_timeout=1&fallback_application_name=any`;
+  for (const source of [given, pool({ connectionString: given, application_name: 'shop', statement_timeout: 1 })]) {
+    const locks = await start(source);
+    await use(locks);
+    expect(new Set((await connections()).map(({ application_name: name }) => name))).toEqual(
+      new Set(['nest-redis-lock']),
+    );
+    await locks.onApplicationShutdown();
+    await until(async () => (await connections()).length === 0, { what: 'they are closed' });
+  }
+});
+
+/** What can be read of an error, of the log, and of the service. */
+function shown(...parts: unknown[]): string {
+  const chain = (error: unknown): unknown[] =>
+    error instanceof Error ? [error.message, error.stack, ...chain(error.cause)] : [error];
+  return [...parts.flatMap(chain), ...parts, ...log.lines, ...log.debugged]
+    .map((part) => (typeof part === 'string' ? part : inspect(part, { depth: 20, showHidden: true })))
+    .join('\n');
+}
+
+const refused = (postgres: SqlLockModuleOptions['postgres'], more?: object): Promise<LockError> =>
+  start(postgres, more).then(
+    () => Promise.reject(new Error('it started')),
+    (error: LockError) => error,
+  );
+
+it('no error, log, or diagnosis has a password or a key of TLS in it: with a password that is wrong, a URL that cannot be read, a server that is not there [G704]', async () => {
+  const wrong = url().replace(SECRET, `${SECRET}-wrong`);
+  const short = { connectTimeoutMs: 10 };
+  const nowhere = `postgres://guarded:${SECRET}@no-such-host.invalid/postgres`;
+  const closed = `postgres://guarded:${SECRET}@127.0.0.1:1/postgres`;
+  const errors = [
+    await refused(wrong, { connectTimeoutMs: 2_000 }),
+    await refused(pool({ connectionString: wrong }), { connectTimeoutMs: 2_000 }),
+    await refused(`postgres://guarded:${SECRET}@127.0.0.1:not-a-port/postgres`),
+    await refused(`postgres://guarded:${SECRET}%ZZ@[::1/postgres`),
+    await refused(nowhere, short),
+    await refused(closed, short),
+    await refused({ ...config(), password: SECRET, ssl: { key: KEY, ca: KEY } }, { connectTimeoutMs: 2_000 }),
+  ];
+  expect(errors.map(({ code }) => code)).toEqual([
+    'LOCK_UNAVAILABLE',
+    'LOCK_UNAVAILABLE',
+    'LOCK_OPTIONS',
+    'LOCK_OPTIONS',
+    'LOCK_UNAVAILABLE',
+    'LOCK_UNAVAILABLE',
+    'LOCK_UNAVAILABLE',
+  ]);
+  const locks = await start(wrong, { lazyConnect: true, commandTimeoutMs: 300, waitMs: 0 });
+  const unavailable: unknown = await locks.acquire('k').catch((error: unknown) => error);
+  expect(unavailable).toBeInstanceOf(LockUnavailableError);
+  const all = shown(...errors, unavailable, locks, await locks.diagnose());
+  expect(all).toContain('guarded'); // of the server's message
+  expect(all).not.toContain(SECRET);
+  expect(all).not.toContain(KEY);
+});
+
+it('a password that is wrong is said to be, with what to do', async () => {
+  const { message } = await refused(url(`guarded:no`), { connectTimeoutMs: 5_000 });
+  expect(message).toContain(`127.0.0.1:${server.port}/postgres`);
+  expect(message).toContain('password authentication failed for user "guarded"');
+  expect(message).toContain('Correct user and password.');
+});
+
+it('a user with no right to create the table is told what creates it', async () => {
+  await server.query(`CREATE ROLE bare LOGIN`);
+  await server.query('CREATE SCHEMA theirs');
+  await server.query('GRANT USAGE ON SCHEMA theirs TO bare');
+  const error = await refused(`postgres://bare@127.0.0.1:${server.port}/postgres`, { table: 'theirs.locks' });
+  expect(error).toBeInstanceOf(LockOptionsError);
+  expect(error.message).toMatch(/"theirs"\."locks" for locks cannot be created.* permission denied.*CREATE TABLE/);
+});

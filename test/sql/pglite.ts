@@ -1,0 +1,15 @@
+import { PGlite } from '@electric-sql/pglite';
+
+let database: Promise<PGlite> | undefined;
+let tables = 0;
+
+/** The PGlite of this process: it takes seconds to start. */
+export function pglite(): Promise<PGlite> {
+  database ??= PGlite.create();
+  return database;
+}
+
+/** Options for locks in a new table of it, as patient as a busy machine needs. */
+export async function onPGlite() {
+  return { postgres: await pglite(), table: `locks_${++tables}`, createTable: true, commandTimeoutMs: 20_000 };
+}

@@ -1,0 +1,9 @@
+import type { DynamicModule } from '@nestjs/common';
+import { RedisLockModule } from 'nest-redis-lock';
+
+export type LockOptions = Parameters<typeof RedisLockModule.forRoot>[0];
+
+/** The lock module of an application. The project `pglite` has another one in its place, which keeps locks in a table. */
+export async function lockModule(options: LockOptions): Promise<DynamicModule> {
+  return RedisLockModule.forRoot(options);
+}
