@@ -21,9 +21,11 @@ const SIMULATED = [
 ].map((files) => `test/${files}.test.ts`);
 /** What `@Locked` does, which runs once more on a table of PGlite. */
 const ON_PGLITE = [
-  '{contended-and-lost,disconnects,events,filters,graphql,http,interceptor,keys,leader,lock-order,metadata,methods}',
-  '{overrides,parameter-types,request-keys,rpc,scopes,several-keys,spelling,streams,timeouts,websocket}',
-].map((files) => `test/nest/${files}.test.ts`);
+  'nest/{contended-and-lost,disconnects,events,filters,graphql,http,interceptor,keys,leader,lock-order,metadata}',
+  'nest/{methods,overrides,parameter-types,request-keys,rpc,scopes,several-keys,spelling,streams,timeouts,websocket}',
+  'page/locks-page',
+  'schedule/locked-cron',
+].map((files) => `test/${files}.test.ts`);
 /** They take longer than 10 s. */
 const LONGEST = [
   'sample.test.ts',

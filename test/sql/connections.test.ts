@@ -136,7 +136,7 @@ const refused = (postgres: SqlLockModuleOptions['postgres'], more?: object): Pro
     (error: LockError) => error,
   );
 
-it('no error, log, or diagnosis has a password or a key of TLS in it: with a password that is wrong, a URL that cannot be read, a server that is not there [G704]', async () => {
+it('no error, log or diagnosis has a password or a key of TLS in it: with a password that is wrong, a URL that cannot be read, a server that is not there [G704]', async () => {
   const wrong = url().replace(SECRET, `${SECRET}-wrong`);
   const short = { connectTimeoutMs: 10 };
   const nowhere = `postgres://guarded:${SECRET}@no-such-host.invalid/postgres`;

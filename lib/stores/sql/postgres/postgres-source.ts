@@ -120,7 +120,7 @@ function connectionOf(given: PostgresConfig): PostgresConfig {
     delete config[name];
     parameters.delete(name);
   }
-  return { ...config, options, ...(query && { connectionString: `${address}?${parameters}` }) };
+  return { ...config, options, ...(query && { connectionString: `${address}?${String(parameters)}` }) };
 }
 
 /** Connections by `pg`. */
