@@ -333,7 +333,7 @@ describe('Locks in PostgreSQL', () => {
 /** A process that holds a lock, and has listened for another. */
 class LockWorker extends DrivenProcess {
   static start(url: string): Promise<LockWorker> {
-    const started = new LockWorker(new URL('closing.worker.mjs', import.meta.url), { url });
+    const started = new LockWorker(new URL('lock.worker.mjs', import.meta.url), { url });
     onTestFinished(() => started.kill());
     return started.ready();
   }

@@ -1,4 +1,4 @@
-// A process that closes its locks, and then must end by itself: started by faults.real.test.ts.
+// A process that holds locks and waits for some: to be killed, or to close them, after which it must end by itself.
 import { load, serve, settings } from '../support/serve-duties.mjs';
 
 const { composeSqlLocks } = await load('compose/open-sql.js');
@@ -21,6 +21,9 @@ serve({
     await held.release();
     await waited;
     await locks.acquire('kept');
+  },
+  wait(key) {
+    void locks.acquire(key, { waitMs: 300_000 });
   },
   async close() {
     await Promise.all([locks, other].map((each) => each.onApplicationShutdown()));

@@ -1,0 +1,190 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import type { LockService } from '../../lib/core/service/lock.service.js';
+import type { PostgresConfig } from '../../lib/stores/sql/postgres/postgres-source.js';
+import { freshKey } from '../support/claims.js';
+import { DrivenProcess } from '../support/driven-process.js';
+import { openSqlLocks } from '../support/open-locks.js';
+import { PostgresServer } from '../support/postgres-server.js';
+import { until } from '../support/until.js';
+
+type Query = { name?: string; text: string; values: unknown[] };
+
+let server: PostgresServer;
+beforeAll(async () => {
+  server = await PostgresServer.start();
+});
+afterAll(() => server.stop());
+
+/** A client of `pg` that shows what is sent. @param sees returns whether a statement is sent; otherwise it has no rows */
+function watched(sees: (query: Query) => boolean): PostgresConfig {
+  class Watched extends pg.Client {
+    override query(...args: unknown[]): never {
+      const [query] = args as [Query];
+      if (!sees(query)) return Promise.resolve({ rows: [] }) as never;
+      return (super.query as (...all: unknown[]) => never)(...args);
+    }
+  }
+  return { connectionString: server.url, Client: Watched };
+}
+
+const waitingFor = async (key: string) => {
+  const [row] = await server.query('SELECT waiters FROM resource_lock WHERE resource_lock_key = $1', [key]);
+  return (row?.waiters ?? []) as string[];
+};
+
+const queued = (key: string, count = 1) =>
+  until(async () => (await waitingFor(key)).length === count, { what: `${count} wait for the lock` });
+
+/** The sessions that listen, without a message of their own on the way. */
+const listening = async () =>
+  (
+    await server.query(`SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN nest_redis_lock%' AND state = 'idle'`)
+  ).map(({ pid }) => pid as number);
+
+/** Has a service listen, as it does once a call of it had to wait. @param holder takes the lock first */
+async function listens(holder: LockService, waiter: LockService): Promise<void> {
+  const key = freshKey();
+  const before = (await listening()).length;
+  const held = await holder.acquire(key);
+  const waits = waiter.acquire(key, { waitMs: 60_000 });
+  await until(async () => (await listening()).length > before, { what: 'it listens' });
+  await sleep(100); // its test message
+  await held.release();
+  await (await waits).release();
+}
+
+describe('Locks in PostgreSQL that are handed over', () => {
+  it('begin with the message of the grant, without another statement before [G666]', async () => {
+    const sent: string[] = [];
+    const sees = ({ name }: Query) => sent.push(name ?? '') > 0;
+    const holder = await openSqlLocks({ postgres: server.url });
+    const waiter = await openSqlLocks({ postgres: watched(sees) });
+    await listens(holder, waiter);
+    // A check, which asks each second, may come in between.
+    await until(
+      async () => {
+        const key = freshKey();
+        const held = await holder.acquire(key);
+        const waits = waiter.acquire(key, { waitMs: 60_000 });
+        await queued(key);
+        sent.length = 0;
+        await held.release();
+        const next = await waits;
+        const before = [...sent];
+        expect(next.fencingToken).toBeGreaterThan(held.fencingToken);
+        await next.release();
+        return before.every((name) => name === 'nest_redis_lock_extend');
+      },
+      { what: 'one was begun without asking' },
+    );
+  });
+
+  it('are found by a check when the message is lost [G667]', async () => {
+    const losing = ({ text }: Query) => !text.includes('pg_notify');
+    const holder = await openSqlLocks({ postgres: watched(losing) });
+    const waiter = await openSqlLocks({ postgres: server.url });
+    await listens(holder, waiter);
+    const key = freshKey();
+    const held = await holder.acquire(key, { ttlMs: 600_000 });
+    const waits = waiter.acquire(key, { waitMs: 60_000 });
+    await queued(key);
+    await held.release();
+    expect((await waits).fencingToken).toBeGreaterThan(held.fencingToken);
+  });
+
+  it('are handed over by messages again after the session that listens was terminated [G668]', async () => {
+    const holder = await openSqlLocks({ postgres: server.url });
+    const waiter = await openSqlLocks({ postgres: server.url });
+    const before = await listening();
+    await listens(holder, waiter);
+    const [pid] = (await listening()).filter((each) => !before.includes(each));
+    const key = freshKey();
+    const held = await holder.acquire(key, { ttlMs: 600_000 });
+    const waits = waiter.acquire(key, { waitMs: 60_000 });
+    await queued(key);
+    await server.query('SELECT pg_terminate_backend($1)', [pid]);
+    await until(
+      async () => {
+        const now = await listening();
+        return !now.includes(pid!) && now.length > before.length;
+      },
+      { what: 'it listens anew' },
+    );
+    await held.release();
+    expect((await waits).isHeld).toBe(true);
+  });
+
+  it('cost the grant of one process where several died that were first in the queue, not one of each [G669]', async () => {
+    const key = freshKey();
+    const [holder, survivor] = (await Promise.all([1, 2].map(() => openSqlLocks({ postgres: server.url })))) as [
+      LockService,
+      LockService,
+    ];
+    const held = await holder.acquire(key, { ttlMs: 600_000 });
+    const dying: WaitingProcess[] = [];
+    for (let count = 1; count <= 4; count++) {
+      const process = await WaitingProcess.start(server.url);
+      dying.push(process);
+      await process.wait(key);
+      await queued(key, count);
+    }
+    const waits = survivor.acquire(key, { waitMs: 60_000 });
+    await queued(key, 5);
+    await Promise.all(dying.map((process) => process.kill()));
+    const dead = (await waitingFor(key)).slice(0, 4).map((entry) => entry.split(' ')[2]);
+    const grants = new Set<unknown>();
+    let isServed = false;
+    const watching = until(
+      async () => {
+        const [row] = await server.query(
+          'SELECT resource_lock_value AS holder FROM resource_lock WHERE resource_lock_key = $1',
+          [key],
+        );
+        grants.add(row!.holder);
+        return isServed;
+      },
+      { what: 'the survivor has it', timeoutMs: 60_000 },
+    );
+    await held.release();
+    expect((await waits).isHeld).toBe(true);
+    isServed = true;
+    await watching;
+    // Two seconds of grants are enough for the others to count as silent; a third may come before their last signs are so old.
+    expect(dead.filter((ticket) => grants.has(ticket)).length).toBeLessThanOrEqual(2);
+  });
+
+  it('are served in the order of arrival over two services, if they are fair [G670]', async () => {
+    const [holder, ...services] = await Promise.all(
+      [1, 2, 3].map(() => openSqlLocks({ postgres: server.url, fair: true })),
+    );
+    const key = freshKey();
+    const held = await holder!.acquire(key, { ttlMs: 600_000 });
+    const served: number[] = [];
+    const calls = Array.from({ length: 12 }, async (_, at) => {
+      await sleep(at * 80);
+      await services[Math.floor(at / 2) % 2]!.withLock(key, { waitMs: 120_000 }, () =>
+        Promise.resolve(served.push(at)),
+      );
+    });
+    await sleep(12 * 80 + 200);
+    await queued(key, 2);
+    await held.release();
+    await Promise.all(calls);
+    expect(served).toEqual(Array.from({ length: 12 }, (_, at) => at));
+  });
+});
+
+/** A process that waits for a lock until it is killed. */
+class WaitingProcess extends DrivenProcess {
+  static start(url: string): Promise<WaitingProcess> {
+    const started = new WaitingProcess(new URL('lock.worker.mjs', import.meta.url), { url });
+    onTestFinished(() => started.kill());
+    return started.ready();
+  }
+
+  wait(key: string): Promise<void> {
+    return this.ask('wait', key);
+  }
+}
