@@ -60,7 +60,7 @@ async function download(apt: Apt): Promise<void> {
   const server = missing.find((name) => /^postgresql-\d+$/.test(name));
   if (server === undefined) throw new Error('apt has no package of a PostgreSQL server');
   // Not what compiles queries, nor what manages several servers.
-  await apt.download([server, ...missing.filter((name) => /^lib/.test(name) && !/llvm|perl/.test(name))]);
+  await apt.download([server, ...missing.filter((name) => name.startsWith('lib') && !/llvm|perl/.test(name))]);
 }
 
 /** Finds the unpacked programs and libraries from its own place. `exec` keeps the pid. */

@@ -78,7 +78,7 @@ function ready(child: ChildProcess): Promise<void> {
     let output = '';
     const read = (text: string): void => {
       output += text;
-      if (!/ready to accept (read-only )?connections/.test(output)) return;
+      if (!/ready to accept (read[- ]only )?connections/.test(output)) return;
       child.stderr!.off('data', read).resume();
       resolve();
     };

@@ -3,6 +3,7 @@ import type { LockBackend } from '../core/backend/lock-backend.js';
 import { Clock } from '../core/time/clock.js';
 import { SingleNodeBackend } from '../stores/node/single-node.backend.js';
 import { quotedTable } from '../stores/sql/options.js';
+import { reportOnPostgres } from '../stores/sql/postgres/postgres-doctor.js';
 import { PostgresNode } from '../stores/sql/postgres/postgres-node.js';
 import { openPostgres } from '../stores/sql/postgres/postgres-source.js';
 import { openService, type ComposedLocks, type OpenedLocks, type Opening } from './composition.js';
@@ -57,10 +58,7 @@ export async function openSqlBackend(
   const source = await openPostgres(from, commandTimeoutMs);
   const settings = { table: quotedTable(table), createTable, commandTimeoutMs, keepMs, processName, now };
   const node = new PostgresNode(source, settings);
-  return new SingleNodeBackend(node, commandTimeoutMs, now, undefined, async () => ({
-    backend: 'postgres',
-    where: `in PostgreSQL (${source.name})`,
-    nodes: [],
-    findings: [],
-  }));
+  return new SingleNodeBackend(node, commandTimeoutMs, now, undefined, (timeoutMs) =>
+    reportOnPostgres(node, source, settings.table, timeoutMs),
+  );
 }

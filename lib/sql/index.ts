@@ -1,4 +1,5 @@
 export type { SqlLockModuleOptions, SqlLockOptionsFactory, SqlLockSettings } from '../compose/sql-lock-options.js';
+export type { PostgresDiagnosis, PostgresFindingCode } from '../stores/sql/postgres/postgres-doctor.js';
 export type { JanitorOptions, SqlStoreOptions } from '../stores/sql/options.js';
 export type {
   PGliteInstance,

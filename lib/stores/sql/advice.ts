@@ -1,8 +1,8 @@
 import { NodeError } from '../../api/errors.js';
 
-const READ_ONLY =
+export const READ_ONLY =
   'It only reads: check that the address leads to the primary. The connection is made anew until it does.';
-const NO_TABLE = 'Create the table with what ddl() of nest-redis-lock/sql returns, in a migration.';
+export const NO_TABLE = 'Create the table with what ddl() of nest-redis-lock/sql returns, in a migration.';
 
 /** What to do about errors of the database. */
 const ADVICE_ON: Readonly<Record<string, string>> = {

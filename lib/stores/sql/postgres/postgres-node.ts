@@ -27,7 +27,7 @@ import type { SqlClient, SqlSource } from '../sql-client.js';
 import { SqlConnection, type Refusal } from '../sql-connection.js';
 import { faultOf, SqlFault } from '../sql-fault.js';
 import { StatementRunner } from '../statement-runner.js';
-import type { Row } from '../statement.js';
+import type { Row, Statement } from '../statement.js';
 import { fromStored, stored } from '../stored-key.js';
 import { PostgresInbox, type PostgresInboxListener } from './postgres-inbox.js';
 import { ddl, postgresStatements, type PostgresStatements } from './statements.js';
@@ -209,6 +209,12 @@ export class PostgresNode implements LockNode, PostgresInboxListener {
         resolve({ status: 'taken', from: holder });
       });
     });
+  }
+
+  /** Runs a statement that is about no lock. @returns its row, or why there is none */
+  async ask(statement: Statement, values: readonly unknown[]): Promise<Row | NodeError> {
+    const row = await this.#runner.ask(statement, values);
+    return row instanceof SqlFault ? this.#faultOf(row).error : row;
   }
 
   async ping(): Promise<NodeError | undefined> {

@@ -1,0 +1,298 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { PGlite } from '@electric-sql/pglite';
+import { TerminusModule } from '@nestjs/terminus';
+import { Test } from '@nestjs/testing';
+import { formatDiagnosis, LockService, type LockDiagnosis } from 'nest-redis-lock';
+import { ddl, SqlLockModule, type PostgresDiagnosis, type SqlLockModuleOptions } from 'nest-redis-lock/sql';
+import { LockHealthIndicator } from 'nest-redis-lock/terminus';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { composeSqlLocks } from '../../lib/compose/open-sql.js';
+import { findingsOf, reportOnPostgres } from '../../lib/stores/sql/postgres/postgres-doctor.js';
+import { PostgresNode } from '../../lib/stores/sql/postgres/postgres-node.js';
+import { openPostgres } from '../../lib/stores/sql/postgres/postgres-source.js';
+import { RecordingLogger } from '../support/nest-app.js';
+import { PostgresServer } from '../support/postgres-server.js';
+import { until } from '../support/until.js';
+
+/** So long a statement may take that no server of a busy machine counts as down. */
+const commandTimeoutMs = 10_000;
+
+let server: PostgresServer;
+beforeAll(async () => {
+  server = await PostgresServer.start({ fsync: 'on' });
+});
+afterAll(() => server.stop());
+
+let tables = 0;
+
+/** A table of its own for one test. @param change what becomes of the statement that creates it */
+async function table(change: (statement: string) => string = (statement) => statement): Promise<string> {
+  const name = `locks_${++tables}`;
+  await server.query(change(ddl('postgres', { table: name })));
+  return name;
+}
+
+async function openLocks(options: SqlLockModuleOptions): Promise<LockService> {
+  const { service } = await composeSqlLocks({ commandTimeoutMs, shutdownTimeoutMs: 0, ...options }).open();
+  onTestFinished(() => service.onApplicationShutdown());
+  return service;
+}
+
+/** What the doctor says as soon as the server answers within the second that it has. */
+function diagnosed(locks: LockService): Promise<LockDiagnosis<PostgresDiagnosis>> {
+  return until(
+    async () => {
+      const diagnosis = await locks.diagnose<PostgresDiagnosis>();
+      return diagnosis.nodes[0]!.problem?.startsWith('no answer') ? undefined : diagnosis;
+    },
+    { what: 'the server answers the doctor in time' },
+  );
+}
+
+/** What an application logs of its locks at the start, or why it does not start. */
+async function started(options: SqlLockModuleOptions): Promise<string[] | Error> {
+  const log = new RecordingLogger();
+  log.log = (...[message]: unknown[]) => void log.lines.push(`log ${String(message)}`);
+  try {
+    const imports = [SqlLockModule.forRoot({ commandTimeoutMs, ...options })];
+    const testing = await Test.createTestingModule({ imports }).setLogger(log).compile();
+    await testing.close();
+  } catch (error) {
+    return error as Error;
+  }
+  return log.lines.filter((line) => line.includes('Locks of'));
+}
+
+/** The same, of a server that answers the check at the start within its second. */
+function startedInTime(options: SqlLockModuleOptions): Promise<string[] | Error> {
+  return until(
+    async () => {
+      const result = await started(options);
+      return Array.isArray(result) && result.some((line) => line.includes('no answer')) ? undefined : result;
+    },
+    { what: 'the server answers the check at the start in time' },
+  );
+}
+
+describe('The doctor of locks in PostgreSQL', () => {
+  it('the doctor finds nothing wrong with a table as ddl() makes it, and names server, version, table and rows [G720]', async () => {
+    const locks = await openLocks({ postgres: server.url, table: await table() });
+    const { nodes, ...diagnosis } = await diagnosed(locks);
+    const name = `127.0.0.1:${server.port}/postgres`;
+    expect(diagnosis).toMatchObject({ backend: 'postgres', where: `in PostgreSQL (${name})`, findings: [] });
+    expect(nodes).toEqual([
+      {
+        name,
+        reachable: true,
+        table: `"locks_${tables}"`,
+        version: expect.stringMatching(/^\d+\.\d+/),
+        rows: expect.any(Number),
+        deadRows: 0,
+        oldestTransactionMs: expect.any(Number),
+        summary: expect.stringMatching(
+          new RegExp(`^PostgreSQL \\d+\\.\\d+.*, table "locks_${tables}" with about \\d rows?$`),
+        ),
+      },
+    ]);
+  });
+
+  it('an application that starts logs what the doctor found in one block, at the level of its worst finding', async () => {
+    const good = await table();
+    const name = `127.0.0.1:${server.port}/postgres`;
+    expect(await startedInTime({ postgres: server.url, table: good })).toEqual([
+      expect.stringMatching(
+        new RegExp(`^log Locks of "default", in PostgreSQL \\(${name}\\):\n  ${name}: PostgreSQL [^\n]+$`),
+      ),
+    ]);
+    await server.query(`ALTER TABLE ${good} SET (autovacuum_enabled = off)`);
+    expect(await startedInTime({ postgres: server.url, table: good })).toEqual([
+      expect.stringMatching(/^warn Locks of .*\n.*\n {2}warning: .* does not vacuum "locks_\d+"/),
+    ]);
+  });
+
+  it.each<[what: string, change: (statement: string) => string, code: string, said: RegExp]>([
+    [
+      'whose keys are folded by a collation',
+      (statement) => statement.replace('COLLATE "C"', 'COLLATE folding'),
+      'wrong-column',
+      /resource_lock_key is text COLLATE "folding", and should be text COLLATE "C"/,
+    ],
+    [
+      'whose keys are cut to a length',
+      (statement) => statement.replace('text COLLATE "C"', 'char(40) COLLATE "C"'),
+      'wrong-column',
+      /resource_lock_key is character\(40\) COLLATE "C", and should be text COLLATE "C"/,
+    ],
+    [
+      'whose times have no zone',
+      (statement) => statement.replaceAll('timestamptz', 'timestamp'),
+      'wrong-column',
+      /expires_at is timestamp without time zone, and should be timestamp with time zone/,
+    ],
+    [
+      'that lacks a column',
+      (statement) => statement.replace(/^ {2}is_kept .*$/m, ''),
+      'wrong-column',
+      /is_kept is missing, and should be boolean/,
+    ],
+    [
+      'without a primary key',
+      (statement) => statement.replace('PRIMARY KEY', ''),
+      'no-primary-key',
+      /two callers can hold the same lock\. Add it/,
+    ],
+  ])(
+    'an application does not start on a table %s, and says what to change [G721]',
+    async (_what, change, code, said) => {
+      await server.query(
+        "CREATE COLLATION IF NOT EXISTS folding (provider = icu, locale = 'und-u-ks-level2', deterministic = false)",
+      );
+      const name = await table(change);
+      const locks = await openLocks({ postgres: server.url, table: name });
+      const { findings } = await diagnosed(locks);
+      expect(findings).toEqual([
+        expect.objectContaining({ severity: 'error', code, message: expect.stringMatching(said) }),
+      ]);
+      expect(await startedInTime({ postgres: server.url, table: name })).toMatchObject({
+        name: 'LockOptionsError',
+        message: findings[0]!.message,
+      });
+    },
+  );
+
+  it('the doctor reports a table that a crash empties, and each right that the user lacks [G722]', async () => {
+    const unlogged = await table((statement) => statement.replace('CREATE TABLE', 'CREATE UNLOGGED TABLE'));
+    const [crash] = (await diagnosed(await openLocks({ postgres: server.url, table: unlogged }))).findings;
+    expect(crash).toMatchObject({
+      severity: 'error',
+      code: 'not-permanent',
+      message: expect.stringContaining('UNLOGGED'),
+    });
+
+    const name = await table();
+    await server.query(`CREATE ROLE reader LOGIN; GRANT SELECT, INSERT ON ${name} TO reader`);
+    const locks = await openLocks({ postgres: server.url.replace('postgres@', 'reader@'), table: name });
+    const { findings } = await diagnosed(locks);
+    expect(findings).toMatchObject([{ severity: 'error', code: 'missing-rights' }]);
+    expect(findings[0]!.message).toContain(`does not give its user the rights UPDATE, DELETE on "${name}"`);
+    await expect(locks.acquire('key')).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    await server.query(`GRANT UPDATE, DELETE ON ${name} TO reader`);
+    expect((await diagnosed(locks)).findings).toEqual([]);
+    await locks.withLock('key', () => 'done');
+  });
+
+  it('the doctor warns of a server that may forget what it has answered, but not of a PGlite, which ends with its process', async () => {
+    const name = await table();
+    await server.query(`CREATE ROLE hasty LOGIN SUPERUSER; ALTER ROLE hasty SET synchronous_commit = off`);
+    const locks = await openLocks({ postgres: server.url.replace('postgres@', 'hasty@'), table: name });
+    expect((await diagnosed(locks)).findings).toMatchObject([
+      {
+        severity: 'warning',
+        code: 'not-durable',
+        message: expect.stringContaining('has synchronous_commit off: a crash forgets'),
+      },
+    ]);
+    const database = new PGlite();
+    onTestFinished(() => database.close());
+    const { findings, nodes } = await diagnosed(await openLocks({ postgres: database, createTable: true }));
+    expect({ findings, nodes }).toMatchObject({ findings: [], nodes: [{ name: 'PGlite', reachable: true }] });
+  });
+
+  it('the doctor sees the age of the oldest transaction, and warns when it is ten minutes', async () => {
+    const name = await table();
+    await server.query(`BEGIN; SELECT txid_current()`);
+    onTestFinished(async () => void (await server.query('ROLLBACK')));
+    const locks = await openLocks({ postgres: server.url, table: name });
+    const age = async () => (await diagnosed(locks)).nodes[0]!.oldestTransactionMs!;
+    const first = await age();
+    expect(await until(async () => (await age()) > first + 20, { what: 'it is older' })).toBe(true);
+    const row = { version: '15.18', major: 15, columns: '{}', has_key: 1, persistence: 'p', lacking: null };
+    const codes = (change: object) => findingsOf('db', 'locks', { row: { ...row, ...change } }).map(({ code }) => code);
+    expect(codes({ oldest: 599_000 })).toEqual(['wrong-column']);
+    expect(codes({ oldest: 601_000 })).toEqual(['wrong-column', 'old-transaction']);
+    expect(codes({ version: '11.22', major: 11 })).toEqual(['too-old', 'wrong-column']);
+  });
+
+  it('the doctor warns when notifications are taken and not delivered [G723]', async () => {
+    const settings = {
+      table: `"${await table()}"`,
+      createTable: false,
+      commandTimeoutMs,
+      processName: 'host/1/doctor',
+      now: () => 0,
+    };
+    const source = await openPostgres(server.url, commandTimeoutMs);
+    const node = new PostgresNode(source, settings);
+    onTestFinished(() => node.close());
+    const deaf = {
+      name: source.name,
+      connect: async (onEnd: () => void) => ({ ...(await source.connect(onEnd)), listen: async () => {} }),
+    };
+    const { findings } = await reportOnPostgres(node, deaf, settings.table, 60_000);
+    expect(findings).toMatchObject([{ severity: 'warning', code: 'not-heard' }]);
+    expect((await reportOnPostgres(node, source, settings.table, 60_000)).findings).toEqual([]);
+    await until(async () => (await server.query(OURS)).length === 1, { what: 'the doctor has closed its connections' });
+  });
+
+  it('the doctor, a ping and a health check say once what is wrong with a database that is down or only reads, without its password [G724]', async () => {
+    const broken = await PostgresServer.start();
+    onTestFinished(() => broken.stop());
+    await broken.query(ddl('postgres'));
+    const options = { postgres: broken.url.replace('postgres@', 'postgres:s3cret@'), shutdownTimeoutMs: 0 };
+    const application = await Test.createTestingModule({
+      imports: [SqlLockModule.forRoot(options), TerminusModule.forRoot({ logger: false })],
+      providers: [LockHealthIndicator],
+    })
+      .setLogger(new RecordingLogger())
+      .compile();
+    onTestFinished(() => application.close());
+    const [locks, health] = [application.get(LockService), application.get(LockHealthIndicator)];
+    expect((await diagnosed(locks)).findings).toMatchObject([{ severity: 'warning', code: 'not-durable' }]);
+    expect(await locks.ping()).toMatchObject({ available: true, nodes: { voting: 1, of: 1 }, problems: [] });
+    expect(await health.pingCheck('locks')).toMatchObject({ locks: { status: 'up' } });
+
+    const [{ data_directory: folder }] = (await broken.query('SHOW data_directory')) as [{ data_directory: string }];
+    await broken.kill();
+    const down = await until(
+      async () => {
+        const { findings } = await locks.diagnose();
+        return findings[0]?.message.includes('ECONNREFUSED') && findings;
+      },
+      { what: 'the doctor sees that it is down' },
+    );
+    expect(down).toMatchObject([{ severity: 'error', code: 'unreachable' }]);
+    const ping = await locks.ping();
+    expect(ping).toMatchObject({ available: false, nodes: { voting: 0, of: 1 }, problems: { length: 1 } });
+    expect((await locks.ping()).problems[0]).toBe(ping.problems[0]);
+    expect(await health.pingCheck('locks')).toMatchObject({ locks: { status: 'down' } });
+
+    await writeFile(join(folder, 'standby.signal'), '');
+    await broken.restart();
+    const reading = await until(
+      async () => {
+        const diagnosis = await locks.diagnose();
+        return diagnosis.findings[0]?.code === 'read-only' ? diagnosis : undefined;
+      },
+      { what: 'the doctor sees that it only reads' },
+    );
+    expect(reading.findings).toMatchObject([
+      { severity: 'error', message: expect.stringContaining('leads to the primary') },
+    ]);
+    expect((await locks.ping()).available).toBe(false);
+    const said = formatDiagnosis(reading) + JSON.stringify([reading, down, ping, await health.pingCheck('locks')]);
+    expect(said).not.toContain('s3cret');
+  });
+
+  it('the doctor says that there is no table, and how to make one', async () => {
+    const locks = await openLocks({ postgres: server.url, table: 'nowhere', lazyConnect: true });
+    const { findings } = await diagnosed(locks);
+    expect(findings).toMatchObject([{ severity: 'error', code: 'no-table' }]);
+    expect(findings[0]!.message).toMatch(
+      /cannot be used: it has no table "nowhere"\. Create the table with what ddl\(\)/,
+    );
+  });
+});
+
+/** The connections of locks. */
+const OURS = "SELECT pid FROM pg_stat_activity WHERE application_name = 'nest-redis-lock'";
