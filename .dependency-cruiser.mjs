@@ -65,7 +65,16 @@ const ROOMS = {
   page: ['api', 'core/time', 'core/options', 'core/service', 'compose', 'nest/injection', ...NEST, 'rxjs'],
   schedule: ['api', 'core/options', 'nest/injection', 'nest/locked', '@nestjs/schedule'],
   terminus: ['api', 'core/time', 'core/options', 'core/service', 'nest/injection', ...NEST, '@nestjs/terminus'],
-  cli: ['api', 'core/keys', 'core/service', 'compose', 'stores/redis/client', 'stores/redis/redlock'],
+  cli: [
+    'api',
+    'core/keys',
+    'core/service',
+    'compose',
+    'stores/redis/client',
+    'stores/redis/redlock',
+    'stores/sql',
+    'stores/sql/postgres',
+  ],
   sql: ['api', 'core/options', 'compose', 'stores/sql', 'stores/sql/postgres', 'nest/module', ...NEST],
   otel: ['api', 'core/options', '@opentelemetry/api'],
   testing: [

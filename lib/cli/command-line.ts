@@ -17,6 +17,8 @@ const OPTIONS = {
   sentinel: TEXTS,
   'sentinel-name': TEXT,
   prefix: TEXT,
+  postgres: TEXT,
+  table: TEXT,
   json: FLAG,
   strict: FLAG,
   limit: TEXT,

@@ -3,6 +3,7 @@ import { VERSION } from '../api/version.js';
 import { checkKey } from '../core/keys/key.js';
 import { EXIT, LIMITS, type Action, type Call, type Limits } from './command.js';
 import { readCommandLine, UsageError, type CommandLine, type OptionName } from './command-line.js';
+import { ddl } from './ddl.command.js';
 import { doctor } from './doctor.command.js';
 import { init } from './init.command.js';
 import { inspect } from './inspect.command.js';
@@ -23,7 +24,7 @@ interface Entry {
   options: Partial<Record<OptionName, readonly [written: string, meaning: string]>>;
   /** What it exits with beside what all exit with. */
   exits: string;
-  takes: 'nothing' | 'a key' | 'at most one pattern';
+  takes: 'nothing' | 'a key' | 'a database' | 'at most one pattern';
 }
 
 const COMMANDS: Readonly<Record<string, Entry>> = {
@@ -92,9 +93,26 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     exits: '0, 1 when it was refused',
     takes: 'nothing',
   },
+  ddl: {
+    usage: 'postgres [--table <name>]',
+    summary: 'print the statement that creates the table of the locks',
+    action: ddl,
+    options: { table: ['--table <name>', 'name, or schema.name (default: resource_lock)'] },
+    exits: '0',
+    takes: 'a database',
+  },
 };
 
-const CONNECTION: readonly OptionName[] = ['redis', 'redlock', 'cluster', 'sentinel', 'sentinel-name', 'prefix'];
+const CONNECTION: readonly OptionName[] = [
+  'redis',
+  'redlock',
+  'cluster',
+  'sentinel',
+  'sentinel-name',
+  'prefix',
+  'postgres',
+  'table',
+];
 /** The options that do without a command. */
 const ALONE: readonly OptionName[] = ['help', 'version'];
 
@@ -104,10 +122,13 @@ const SERVERS = `Servers (default: REDIS_URL of the environment)
   --cluster URL               one node of a Cluster or more
   --sentinel host:port,…      with --sentinel-name, the name of the master
   --prefix <prefix>           the keyPrefix of the application (default: lock)
+  --postgres URL              postgres://host:5432/database
+  --table <name>              the table there (default: resource_lock)
 
 Environment (other users can see command lines, so keep passwords here)
   REDIS_USERNAME, REDIS_PASSWORD, REDIS_SENTINEL_PASSWORD
-  REDIS_TLS=1, REDIS_TLS_CA=file`;
+  REDIS_TLS=1, REDIS_TLS_CA=file
+  PGUSER, PGPASSWORD`;
 
 const EXITS_OF_ALL =
   '64 wrong usage, 69 the servers cannot be reached,\n  70 a fault of this program, such as results that it cannot write';
@@ -188,7 +209,9 @@ async function execute(line: CommandLine, surroundings: Pick<Call, 'env' | 'term
   if (unknown !== undefined) throw new UsageError(`${name} has no option --${unknown}.`);
   // A key that begins with a dash stands behind "--".
   const [args, rest] = action === run ? [words, line.rest] : [[...words, ...line.rest], []];
-  const [least, most] = { nothing: [0, 0], 'a key': [1, 1], 'at most one pattern': [0, 1] }[takes] as [number, number];
+  const [least, most] = { nothing: [0, 0], 'a key': [1, 1], 'a database': [1, 1], 'at most one pattern': [0, 1] }[
+    takes
+  ] as [number, number];
   if (args.length < least || args.length > most)
     throw new UsageError(
       `${name} takes ${takes}${action === run ? ', and its command behind "--"' : ''}: got ${args.length} words.`,
@@ -199,7 +222,10 @@ async function execute(line: CommandLine, surroundings: Pick<Call, 'env' | 'term
     pattern: args[0],
     rest,
     options: line.options,
-    servers: serversOf(line, env),
+    // Read when a command wants them: ddl needs none.
+    get servers() {
+      return serversOf(line, env);
+    },
     keyPrefix: line.options.prefix,
     ...surroundings,
   });

@@ -1,4 +1,5 @@
 import { LockUnavailableError } from '../api/errors.js';
+import type { OpenedLocks } from '../compose/composition.js';
 import { openLocks } from '../compose/open-locks.js';
 import type { RedisLockSettings } from '../compose/redis-lock-options.js';
 import type { LockService } from '../core/service/lock.service.js';
@@ -26,10 +27,10 @@ export async function withLocks(
   }
 }
 
-async function open({ servers, keyPrefix, terminal, limits }: Call, settings: RedisLockSettings): Promise<LockService> {
+async function open(call: Call, settings: RedisLockSettings): Promise<LockService> {
+  const { terminal, limits } = call;
   try {
-    const connectTimeoutMs = limits.connectMs;
-    const { service, notices } = await openLocks({ ...servers, keyPrefix, connectTimeoutMs, ...settings });
+    const { service, notices } = await openOn(call, { connectTimeoutMs: limits.connectMs, ...settings });
     for (const { message } of notices) terminal.complain(whole(message));
     return service;
   } catch (error) {
@@ -41,4 +42,12 @@ async function open({ servers, keyPrefix, terminal, limits }: Call, settings: Re
       : '';
     throw new LockUnavailableError(`The servers cannot be used: ${nodes}.${advice}`, undefined, error.causes);
   }
+}
+
+async function openOn({ servers, keyPrefix }: Call, settings: RedisLockSettings): Promise<OpenedLocks> {
+  if (!('postgres' in servers)) return openLocks({ ...servers, keyPrefix, ...settings });
+  const { admission: _, ...others } = settings;
+  // Loaded when needed: pg may not be installed.
+  const { composeSqlLocks } = await import('../compose/open-sql.js');
+  return composeSqlLocks({ ...servers, janitor: false, ...others }).open();
 }

@@ -147,12 +147,18 @@ describe('Wrong command lines', () => {
       ['release', 'x', '--owner', 'a', '--force', '--redis', 'redis://x'],
       'release takes --owner or --force, not both',
     ],
+    ['a prefix on PostgreSQL', ['ls', '--postgres', 'postgres://x/y', '--prefix', 'a'], '--prefix is for Redis'],
+    ['a table on Redis', ['ls', '--redis', 'redis://x', '--table', 'a'], '--table is for PostgreSQL'],
+    ['PostgreSQL and Redis', ['ls', '--redis', 'redis://x', '--postgres', 'y'], 'only one of --redis and --postgres'],
+    ['a table that has no name', ['ddl', 'postgres', '--table', 'a b'], 'table must be the name of a table'],
+    ['a database that is not supported', ['ddl', 'oracle'], 'ddl is for a database: ddl postgres.'],
+    ['init on PostgreSQL', ['init', '--postgres', 'postgres://x/y'], 'init is for a Redlock'],
     ['init on one Redis', ['init', '--redis', 'redis://x'], 'init is for a Redlock'],
     ['an option without its value', ['doctor', '--redis'], '--redis needs a value.'],
     ['an option whose value is empty', ['release', 'x', '--owner='], '--owner needs a value.'],
     ['an option that another one follows', ['release', 'x', '--owner', '--yes'], '--owner needs a value.'],
     ['a switch with a value', ['doctor', '--json=yes'], '--json takes no value.'],
-    ['help for no command', ['help', 'doctr'], 'There is help for doctor, ls, inspect, release, run, init.'],
+    ['help for no command', ['help', 'doctr'], 'There is help for doctor, ls, inspect, release, run, init, ddl.'],
   ])('%s exits with 64 and says why', async (_what, argv, message) => {
     const { code, out, err } = await call(argv);
     expect({ code, said: out + err }).toEqual({ code: 64, said: expect.stringContaining(message) });
@@ -172,7 +178,7 @@ describe('Wrong command lines', () => {
     }
   });
 
-  it.each(['doctor', 'ls', 'inspect', 'release', 'run', 'init'])(
+  it.each(['doctor', 'ls', 'inspect', 'release', 'run', 'init', 'ddl'])(
     'the help of %s is that command alone: its arguments, each of its options, and what it exits with',
     async (command) => {
       const { code, out, err } = await call(['help', command]);
@@ -194,7 +200,7 @@ describe('Wrong command lines', () => {
     const { code, out } = await call(['--help']);
     expect(code).toBe(0);
     expect(out.match(/^ {2}[a-z]+(?= )/gm)!.map((name) => name.trim())).toEqual(
-      expect.arrayContaining(['doctor', 'ls', 'inspect', 'release', 'run', 'init']),
+      expect.arrayContaining(['doctor', 'ls', 'inspect', 'release', 'run', 'init', 'ddl']),
     );
     expect(Math.max(...out.split('\n').map((line) => line.length))).toBeLessThanOrEqual(80);
   });
