@@ -1,0 +1,53 @@
+import { readFileSync } from 'node:fs';
+import { Test } from '@nestjs/testing';
+import { LockService } from 'nest-redis-lock';
+import { expect, it, onTestFinished } from 'vitest';
+import { SQL_CHECKS } from '../../lib/stores/sql/options.js';
+import { exampleWith } from '../readme/compile.js';
+import { RecordingLogger } from '../support/nest-app.js';
+import { PostgresServer } from '../support/postgres-server.js';
+
+it('the tables of docs/sql.md name every option of the store', () => {
+  const page = readFileSync(new URL('../../docs/sql.md', import.meta.url), 'utf8');
+  const named = [...page.matchAll(/^\| `(\w+)`/gm)].map(([, name]) => name);
+  expect(named).toEqual(expect.arrayContaining(['postgres', ...Object.keys(SQL_CHECKS)]));
+});
+
+type Class<T = object> = new (...args: never[]) => T;
+
+async function start(module: Class): Promise<{ get<T>(token: Class<T>): T }> {
+  const app = await Test.createTestingModule({ imports: [module] })
+    .setLogger(new RecordingLogger())
+    .compile();
+  onTestFinished(() => app.close());
+  return app.init();
+}
+
+it('the first example of docs/sql.md runs on a server whose table the migration on that page creates, and so does the one with a Pool', async () => {
+  const server = await PostgresServer.start();
+  onTestFinished(() => server.stop());
+  process.env.DATABASE_URL = server.url;
+  onTestFinished(() => void delete process.env.DATABASE_URL);
+  const { up } = await exampleWith<{ up(query: (text: string) => Promise<unknown>): Promise<unknown> }>(
+    'docs/sql.md',
+    'export const up',
+  );
+  await up((text) => server.query(text));
+  const { Invoices, InvoicesModule } = await exampleWith<{
+    Invoices: Class<{ send(id: string): Promise<string> }>;
+    InvoicesModule: Class;
+  }>('docs/sql.md', 'class Invoices ');
+  expect(await (await start(InvoicesModule)).get(Invoices).send('7')).toBe('sent 7');
+
+  const { LocksModule } = await exampleWith<{ LocksModule: Class }>('docs/sql.md', 'class LocksModule');
+  await server.query('CREATE SCHEMA shop');
+  await server.query('CREATE TABLE shop.resource_lock (LIKE public.resource_lock INCLUDING ALL)');
+  const locks = (await start(LocksModule)).get(LockService as Class<LockService>);
+  expect(await locks.withLock('k', () => 'ran')).toBe('ran');
+});
+
+it('the example of docs/sql.md with a PGlite runs', async () => {
+  const { OnPGlite } = await exampleWith<{ OnPGlite: Class }>('docs/sql.md', 'class OnPGlite');
+  const locks = (await start(OnPGlite)).get(LockService as Class<LockService>);
+  expect(await locks.withLock('k', () => 'ran')).toBe('ran');
+});
