@@ -63,6 +63,12 @@ export interface Releasing {
   readonly keepUntil?: number;
 }
 
+/** A statement that the work sends to the store itself, in the transaction that its writes are in. */
+export interface GuardStatement {
+  readonly text: string;
+  readonly values: (string | number)[];
+}
+
 /** The answer to one attempt. Contention is a value, and so is a fault: the engine decides what to make of it. */
 export type AcquireOutcome =
   | {
@@ -228,6 +234,11 @@ export interface LockBackend {
   /** Tries unconfirmed releases once more, and closes the connections that the backend opened. */
   close(): Promise<void>;
 
+  /**
+   * A capability: locks that a transaction of the store keeps until it ends, whatever becomes of their leases. The statement fails if another
+   * took one of them over meanwhile. A release that comes before the transaction has ended is not confirmed.
+   */
+  guard?(grants: readonly Grant[]): GuardStatement;
   /** A capability: waiting calls have places in a queue of the store. Without it they ask again after pauses that grow. */
   readonly waitQueue?: WaitQueue;
   /**

@@ -89,6 +89,8 @@ export class Lease implements Linked<Lease> {
   isUnsettled = false;
   /** Whether someone says that the lock was taken by force: if the store does not have it any more, that is why. */
   isSaidTaken = false;
+  /** Whether a transaction of its work may keep the lock: another call may have that only through the store, which waits for it. */
+  isGuarded = false;
   /** The error of the last extension, if it failed. */
   fault?: Error;
   /**

@@ -1,5 +1,5 @@
 import type { Subject } from 'rxjs';
-import type { ExtendOutcome, Grant, LockBackend, ReleaseOutcome } from '../backend/lock-backend.js';
+import type { ExtendOutcome, Grant, GuardStatement, LockBackend, ReleaseOutcome } from '../backend/lock-backend.js';
 import { LockUnavailableError, NodeError, type LockLostReason } from '../../api/errors.js';
 import type { LockEvent } from '../../api/events.js';
 import { Labels } from '../keys/labels.js';
@@ -176,6 +176,13 @@ export class Leases implements LeaseOwner {
         void this.#shorten(lease);
       },
     };
+  }
+
+  /** As of `LockBackend`; undefined where the store cannot. What is said of the leases comes before the transaction can use it. */
+  guard(leases: readonly Lease[]): GuardStatement | undefined {
+    if (!this.#backend.guard) return undefined;
+    for (const lease of leases) lease.isGuarded = true;
+    return this.#backend.guard(leases.map(({ grant }) => grant));
   }
 
   /** It may have been taken by force: finds out, if that can be done without changing when it ends. */

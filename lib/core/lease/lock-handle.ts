@@ -1,6 +1,7 @@
 import { inspect } from 'node:util';
 import { LockLostError, LockOptionsError } from '../../api/errors.js';
 import { loopTurn } from '../time/event-loop.js';
+import type { GuardStatement } from '../backend/lock-backend.js';
 import type { LockGrant } from '../../api/events.js';
 import type { Lock } from '../../api/lock.js';
 import { quoted } from '../../api/printable.js';
@@ -22,6 +23,16 @@ export class LockHandle implements Lock {
   static another(lease: Lease, leases: Leases): LockHandle {
     lease.handles++;
     return new LockHandle(lease, leases);
+  }
+
+  /**
+   * The statement with which a transaction keeps the locks of one service until it ends; undefined where their store has none.
+   * @param handles at least one
+   * @throws LockLostError
+   */
+  static guard(handles: readonly LockHandle[]): GuardStatement | undefined {
+    for (const handle of handles) handle.assertHeld();
+    return handles[0]!.leases.guard(handles.map(({ lease }) => lease));
   }
 
   get key(): string {

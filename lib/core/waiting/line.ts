@@ -360,10 +360,13 @@ export class Line {
       if (!waiter.isSettled) line.#giveUp(waiter, timedOut(waiter, line.#known));
     });
 
-  /** A lease that is not extended, or has another ttl, has to be one of its own; one that is kept, or was to be, stands longer. */
+  /**
+   * A lease that is not extended, or has another ttl, has to be one of its own; one that is kept, or was to be, stands longer; that of one
+   * that is guarded may not have ended its work when it is released.
+   */
   #canPassOn(lease: Lease, { request, arrivedAt }: Waiter): boolean {
     const share = this.#share;
-    if (!share || request.cohort === false) return false;
+    if (!share || request.cohort === false || lease.isGuarded) return false;
     if (!request.watchdog || request.ttlMs !== lease.ttlMs) return false;
     const { sentAt, deadline, isUnsettled, provisionalTtlMs, askedForMs, standsTooLong } = lease;
     const isProvisional = provisionalTtlMs !== undefined;

@@ -4,6 +4,7 @@ import type {
   Bound,
   ExtendRequest,
   Grant,
+  GuardStatement,
   ListRequest,
   Releasing,
   WaitQueue,
@@ -44,6 +45,8 @@ export interface LockNode extends StoreNode, WaitQueue {
    * @param forMs how long the lock may stand, in milliseconds; Infinity where an attempt that was not answered may yet run
    */
   release(grant: Grant, how: Releasing, done?: (release: NodeRelease) => void, forMs?: number): void;
+  /** As of `LockBackend`. */
+  guard?(grants: readonly Grant[]): GuardStatement;
   /** A time of the server that has the key, by the monotonic clock in milliseconds; undefined before it has told the time. */
   timeAt(key: string, serverUs: number): number | undefined;
   /**

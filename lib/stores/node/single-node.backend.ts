@@ -24,6 +24,7 @@ const RECONNECT_PAUSE_MS = 5;
 export class SingleNodeBackend extends NodesBackend implements LockBackend {
   readonly bounds: Bounds;
   readonly waitQueue: WaitQueue;
+  readonly guard: LockBackend['guard'];
 
   /**
    * @param replicas undefined: they are not waited for
@@ -38,6 +39,7 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
   ) {
     super([node], 1);
     this.waitQueue = node;
+    this.guard = node.guard && ((grants) => node.guard!(grants));
     this.bounds = { shortestTtlMs: replicas?.shortestTtl };
   }
 

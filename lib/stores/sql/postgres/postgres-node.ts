@@ -3,6 +3,7 @@ import type {
   AcquireRequest,
   ExtendRequest,
   Grant,
+  GuardStatement,
   Holding,
   ListRequest,
   Place,
@@ -30,7 +31,7 @@ import { StatementRunner } from '../statement-runner.js';
 import type { Row, Statement } from '../statement.js';
 import { fromStored, stored } from '../stored-key.js';
 import { PostgresInbox, type PostgresInboxListener } from './postgres-inbox.js';
-import { ddl, postgresStatements, type PostgresStatements } from './statements.js';
+import { ddl, guardOf, postgresStatements, type PostgresStatements } from './statements.js';
 
 /** How often an attempt is made that has met a row which another process was just inserting, or deleting. */
 const MOST_ATTEMPTS = 4;
@@ -144,6 +145,13 @@ export class PostgresNode implements LockNode, PostgresInboxListener {
     const heldUs = (this.#clock.at(monotonic()) ?? Infinity) - fencingToken;
     const isAlone = nobodyBefore === undefined && heldUs < AWAITED_AFTER_US;
     this.#release({ key, owner, keepUntil, isAlone }, forMs, done);
+  }
+
+  guard(grants: readonly Grant[]): GuardStatement {
+    return {
+      text: guardOf(this.settings.table, grants.length),
+      values: grants.flatMap(({ key, owner, fencingToken }) => [stored(key), owner, fencingToken ?? 0]),
+    };
   }
 
   leave(key: string, { ticket }: Place): void {

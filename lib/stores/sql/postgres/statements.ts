@@ -225,6 +225,36 @@ SELECT a.key, (a.key IN (SELECT key FROM updated))::int AS is_done, coalesce(l.e
 FROM ask a LEFT JOIN ${table} l ON l.resource_lock_key = a.key`;
 }
 
+/** Fails outside of a transaction, in which a guard would end with its statement; else it does what every query does. */
+export const IN_TRANSACTION = 'LOCK TABLE pg_catalog.pg_class IN ACCESS SHARE MODE';
+/** What the error of a guard says of a lock that is not held: its number among those that are guarded, from 1. */
+export const NOT_GUARDED = /lock (\d+) of the guard is not held/;
+
+/**
+ * Keeps locks for the transaction that it runs in: nobody becomes their holder until that has ended, as who does locks the row FOR UPDATE
+ * before; their leases can still be extended. One that is not its owner's any more makes it fail, so that nothing of the transaction
+ * takes effect, whatever becomes of the answer. Whether its lease has ended does not matter: nobody has taken it since.
+ *
+ * The row is judged once it is locked: a transaction that reads an older state fails with 40001 if the holder has changed since.
+ * It runs on a connection of the application, by whatever driver: its placeholders stand in order, each once, and no value is an array.
+ * $1 key  $2 owner  $3 the least token, and so on for each of the locks
+ */
+export function guardOf(table: string, count: number): string {
+  const asked = Array.from({ length: count }, (_, at) => {
+    const [key, owner, fence] = [1, 2, 3].map((part) => `$${3 * at + part}`);
+    return `(${at + 1}, CAST(${key} AS text), CAST(${owner} AS text), CAST(${fence} AS bigint))`;
+  });
+  return `
+WITH ask(n, key, owner, fence) AS MATERIALIZED (
+  VALUES ${asked.join(', ')}
+), held AS MATERIALIZED (
+  SELECT n, l.resource_lock_value = ask.owner AND l.fence >= ask.fence AND l.expires_at > 'epoch' AS is_held
+  FROM ask JOIN ${table} l ON l.resource_lock_key = ask.key ORDER BY l.resource_lock_key FOR KEY SHARE OF l
+)
+SELECT n, CASE WHEN n IN (SELECT n FROM held WHERE is_held) THEN 1 ELSE CAST('lock ' || n || ' of the guard is not held any more' AS int) END AS is_guarded
+FROM ask`;
+}
+
 /** $1 keys */
 function inspectOf(table: string): string {
   return `

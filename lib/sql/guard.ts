@@ -1,0 +1,90 @@
+import { LockLostError, LockOptionsError } from '../api/errors.js';
+import type { Lock, LockSet } from '../api/lock.js';
+import { inWords, quoted } from '../api/printable.js';
+import type { GuardStatement } from '../core/backend/lock-backend.js';
+import { LockHandle } from '../core/lease/lock-handle.js';
+import { LockSetHandle } from '../core/lease/lock-set-handle.js';
+import { unfit } from '../core/options/checks.js';
+import { loopTurn } from '../core/time/event-loop.js';
+import { IN_TRANSACTION, NOT_GUARDED } from '../stores/sql/postgres/statements.js';
+
+/** Runs a statement in the transaction of the work: `(text, values) => tx.query(text, values)`. What it resolves to is not read. */
+export type TransactionQuery = (text: string, values: GuardStatement['values']) => PromiseLike<unknown>;
+
+/** A transaction that has `query`: a client of `pg`, an `EntityManager` or `QueryRunner` of TypeORM, a transaction of PGlite. */
+export interface Transaction {
+  query(text: string, values: GuardStatement['values']): PromiseLike<unknown>;
+}
+
+/**
+ * Has the work's own transaction keep a lock, or all locks of a set: nobody else becomes their holder before that transaction has ended,
+ * whatever happens to clocks, to this process and to its network. So what it writes is exclusive. Call it last, just before the
+ * commit, or first, where a refusal at the end would be costly. Release the lock after the commit.
+ * @param lock of a `SqlLockModule` whose table is in the database of the transaction
+ * @throws LockLostError when it is not held any more. The transaction is aborted then: it can only be rolled back
+ * @throws LockOptionsError for a lock that is not in a table; when no transaction is open
+ * @throws the error of the driver, as `40001` in a transaction that began to read before the lock was granted
+ */
+export async function guard(lock: Lock | LockSet, transaction: Transaction | TransactionQuery): Promise<void> {
+  let handles: readonly LockHandle[] = [];
+  try {
+    handles = handlesOf(lock);
+    const { text, values } = statementOf(handles);
+    const query = queryOf(transaction);
+    await query(IN_TRANSACTION, []);
+    await query(text, values);
+  } catch (error) {
+    await loopTurn(); // or a loop that tries again at once would stop all else
+    throw refusalOf(handles, error);
+  }
+}
+
+/**
+ * The statement of `guard`, for drivers that take another form: run it in the transaction of the work. It fails when a lock is not held any
+ * more, so that the transaction can only be rolled back; outside of a transaction it guards nothing.
+ * @returns SQL with the placeholders `$1`, `$2`, …, each once and in order, whose values are texts and numbers
+ * @throws LockLostError, LockOptionsError
+ */
+export function guardStatement(lock: Lock | LockSet): GuardStatement {
+  return statementOf(handlesOf(lock));
+}
+
+/** @throws LockLostError, LockOptionsError */
+function statementOf(handles: readonly LockHandle[]): GuardStatement {
+  const statement = LockHandle.guard(handles);
+  if (statement) return statement;
+  const keys = inWords(handles.map(({ key }) => quoted(key)));
+  throw new LockOptionsError(
+    `A guard needs locks of SqlLockModule, which are in a table of the database: got ${keys}, which another store keeps. ` +
+      'Check its fencing token in the write instead: see fencedUpdate.',
+  );
+}
+
+/** @throws LockOptionsError */
+function queryOf(transaction: Transaction | TransactionQuery): TransactionQuery {
+  if (typeof transaction === 'function') return transaction;
+  if (typeof (transaction as Partial<Transaction> | null)?.query === 'function')
+    return (text, values) => transaction.query(text, values);
+  throw unfit('transaction', transaction, 'a function like (text, values) => tx.query(text, values), or have query');
+}
+
+function handlesOf(lock: unknown): readonly LockHandle[] {
+  if (lock instanceof LockHandle) return [lock];
+  if (lock instanceof LockSetHandle) return lock.locks;
+  throw unfit('lock', lock, 'a lock, or a set of locks, that a LockService granted');
+}
+
+/** What the error of a driver, which may be wrapped, says of the locks. */
+function refusalOf(handles: readonly LockHandle[], error: unknown): unknown {
+  for (let cause = error, depth = 0; cause instanceof Error && depth < 8; cause = cause.cause, depth++) {
+    const [, number] = NOT_GUARDED.exec(cause.message) ?? [];
+    const lock = handles[Number(number) - 1];
+    if (lock) return new LockLostError(lock.key, 'expired', undefined, error);
+    if ((cause as { code?: unknown }).code === '25P01')
+      return new LockOptionsError(
+        'guard() was called outside of a transaction, where it would guard nothing. Begin one, and give its own client or manager: not a pool.',
+        { cause: error },
+      );
+  }
+  return error;
+}

@@ -1,0 +1,191 @@
+import { guardStatement } from 'nest-redis-lock/sql';
+import pg from 'pg';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { composeSqlLocks } from '../../lib/compose/open-sql.js';
+import type { Lock } from '../../lib/api/lock.js';
+import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
+import type { LockService } from '../../lib/core/service/lock.service.js';
+import { acquireOn, claimOn, connectedSql, freshKey, holderOn, placeOf, type Claim } from '../support/claims.js';
+import { PostgresServer } from '../support/postgres-server.js';
+
+let server: PostgresServer;
+/** The process of the holder, and another one. */
+let locks: LockService;
+let other: LockBackend;
+/** The connection of the holder's work. */
+let work: pg.Client;
+
+beforeAll(async () => {
+  server = await PostgresServer.start();
+  const options = { postgres: server.url, commandTimeoutMs: 20_000, createTable: true };
+  ({ service: locks } = await composeSqlLocks({ ...options, shutdownTimeoutMs: 0 }).open());
+  other = await connectedSql(options);
+  work = new pg.Client(server.url);
+  await work.connect();
+  await server.query('CREATE TABLE account (n int); INSERT INTO account VALUES (1)');
+});
+afterAll(async () => {
+  await work.end();
+  await other.close();
+  await locks.onApplicationShutdown();
+  await server.stop();
+});
+
+beforeEach(() => work.query('ROLLBACK')); // of a test that failed
+
+async function endLease(key: string): Promise<void> {
+  await server.query(
+    "UPDATE resource_lock SET expires_at = clock_timestamp() - interval '1 s' WHERE resource_lock_key = $1",
+    [key],
+  );
+}
+
+const isAcquired = async (claim: Claim, inLine = false): Promise<boolean> =>
+  (await acquireOn(other, claim, inLine ? placeOf(claim.owner) : undefined)).status === 'acquired';
+
+/** The ways in which another process becomes the holder, or the row goes. Each resolves to whether it did. */
+const TAKEOVERS: [how: string, takeOver: (lock: Lock) => Promise<boolean>][] = [
+  [
+    'its lease ends, and another acquires it',
+    async ({ key }) => {
+      await endLease(key);
+      return isAcquired(claimOn(key));
+    },
+  ],
+  [
+    'its lease ends, and another acquires it in the order of the queue',
+    async ({ key }) => {
+      await endLease(key);
+      return isAcquired(claimOn(key), true);
+    },
+  ],
+  ['it is released, and another acquires it', async (lock) => (await lock.release()) && isAcquired(claimOn(lock.key))],
+  [
+    'it is released to the first in the queue',
+    async (lock) => {
+      const claim = claimOn(lock.key);
+      expect(await isAcquired(claim, true)).toBe(false);
+      await lock.release();
+      return (await holderOn(other, lock.key))?.owner === claim.owner;
+    },
+  ],
+  [
+    'its lease ends, and it is given to the first in the queue as another asks',
+    async ({ key }) => {
+      const [first, second] = [claimOn(key), claimOn(key)];
+      expect(await isAcquired(first, true)).toBe(false);
+      await endLease(key);
+      await acquireOn(other, second, placeOf(second.owner));
+      return (await holderOn(other, key))?.owner === first.owner;
+    },
+  ],
+  [
+    'it is released by force',
+    async ({ key }) =>
+      other.forceRelease(key).then(
+        (taken) => taken !== undefined,
+        () => false,
+      ),
+  ],
+  [
+    'its row is deleted',
+    async ({ key }) => {
+      const unlocked =
+        'SELECT resource_lock_key FROM resource_lock WHERE resource_lock_key = $1 FOR UPDATE SKIP LOCKED';
+      const gone = `DELETE FROM resource_lock WHERE resource_lock_key IN (${unlocked}) RETURNING 1`;
+      return (await server.query(gone, [key])).length === 1;
+    },
+  ],
+];
+
+/** The first two are said by the guard, the third by the database: the transaction reads an older state. All but the first roll it back. */
+type Outcome = 'held' | 'lost' | '40001';
+
+async function guarded({ text, values }: ReturnType<typeof guardStatement>): Promise<Outcome> {
+  try {
+    await work.query(text, values);
+    return 'held';
+  } catch (error) {
+    const { code } = error as pg.DatabaseError;
+    expect(['22P02', '40001']).toContain(code);
+    return code === '40001' ? code : 'lost';
+  }
+}
+
+const LEVELS: [level: string, ifTaken: Outcome][] = [
+  ['READ COMMITTED', 'lost'],
+  ['REPEATABLE READ', '40001'],
+  ['SERIALIZABLE', '40001'],
+];
+
+describe.each(LEVELS)('a transaction at %s', (level, ifTaken) => {
+  /** A lock of a lease that nobody extends, and a transaction that has begun to read. */
+  async function begun() {
+    const lock = await locks.acquire(freshKey(), { watchdog: false, ttlMs: 60_000 });
+    const statement = guardStatement(lock); // before it may turn out to be lost
+    await work.query(`BEGIN ISOLATION LEVEL ${level}`);
+    await work.query('SELECT n FROM account');
+    return { lock, statement };
+  }
+
+  it.each(TAKEOVERS)(
+    'does not count a lock as held when %s before the guard, which comes last [G694]',
+    async (_, takeOver) => {
+      const { lock, statement } = await begun();
+      expect(await takeOver(lock)).toBe(true);
+      expect(await guarded(statement)).toBe(ifTaken);
+      await work.query('ROLLBACK');
+    },
+  );
+
+  it.each(TAKEOVERS)(
+    'keeps a lock that it guards first, so that it is not so that %s before it ends [G695]',
+    async (_, takeOver) => {
+      const { lock, statement } = await begun();
+      expect(await guarded(statement)).toBe('held');
+      expect(await takeOver(lock)).toBe(false);
+      const [row] = await server.query(
+        'SELECT resource_lock_value AS owner FROM resource_lock WHERE resource_lock_key = $1',
+        [lock.key],
+      );
+      expect(row).toEqual({ owner: lock.owner });
+      await work.query('COMMIT');
+      await other.forceRelease(lock.key);
+    },
+  );
+
+  it('counts a lock as held that was only extended, before the guard and after it [G696]', async () => {
+    const { lock, statement } = await begun();
+    await lock.extend();
+    expect(await guarded(statement)).toBe('held');
+    await lock.extend();
+    expect(await guarded(statement)).toBe('held');
+    await work.query('COMMIT');
+    expect(await lock.release()).toBe(true);
+  });
+
+  it('counts a lock as held that others wait for', async () => {
+    const { lock, statement } = await begun();
+    expect(await isAcquired(claimOn(lock.key), true)).toBe(false);
+    expect(await guarded(statement)).toBe('held');
+    await work.query('COMMIT');
+    await lock.release();
+  });
+});
+
+describe('a takeover that does not lock the row FOR UPDATE before', () => {
+  it.each(['REPEATABLE READ', 'SERIALIZABLE'])(
+    'is not seen by a guard with an older snapshot at %s: why all of this library do',
+    async (level) => {
+      const lock = await locks.acquire(freshKey(), { watchdog: false });
+      const statement = guardStatement(lock);
+      await work.query(`BEGIN ISOLATION LEVEL ${level}`);
+      await work.query('SELECT n FROM account');
+      const takeOver =
+        "UPDATE resource_lock SET resource_lock_value = 'naive', fence = fence + 1 WHERE resource_lock_key = $1";
+      await server.query(takeOver, [lock.key]);
+      expect(await guarded(statement)).toBe('held');
+      await work.query('COMMIT');
+    },
+  );
+});
