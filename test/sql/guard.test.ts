@@ -1,4 +1,3 @@
-import { PGlite } from '@electric-sql/pglite';
 import { guard, guardStatement } from 'nest-redis-lock/sql';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
@@ -8,11 +7,11 @@ import type { Lock, LockSet } from '../../lib/api/lock.js';
 import type { LockService } from '../../lib/core/service/lock.service.js';
 import { freshKey } from '../support/claims.js';
 import { Gate } from '../support/gate.js';
-import { openLocks } from '../support/open-locks.js';
-import { openSqlLocks } from '../support/open-sql-locks.js';
+import { openLocks, openSqlLocks } from '../support/open-locks.js';
 import { PostgresServer } from '../support/postgres-server.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
+import { onPGlite } from './pglite.js';
 
 let server: PostgresServer;
 
@@ -212,9 +211,9 @@ describe('a transaction that guards a lock', () => {
   });
 
   it('of a PGlite guards a lock that was taken before it began', async () => {
-    const database = new PGlite();
-    onTestFinished(() => database.close());
-    const locks = await openSqlLocks({ postgres: database });
+    const options = await onPGlite();
+    const { postgres: database } = options;
+    const locks = await openSqlLocks(options);
     const lock = await locks.acquire('key');
     await database.transaction((tx) => guard(lock, tx));
     await expect(guard(lock, database)).rejects.toBeInstanceOf(LockOptionsError);
@@ -246,10 +245,11 @@ describe('a lock that others of the process wait for', () => {
     const second = a.acquire(key, { waitMs: 60_000 });
     // The place is for both calls.
     const turns = async () => {
-      const [row] = await server.query('SELECT waiters[1] AS place FROM resource_lock WHERE resource_lock_key = $1', [
+      const place = "split_part(coalesce(waiters[1], '0 0'), ' ', 2)::int";
+      const [row] = await server.query(`SELECT ${place} AS turns FROM resource_lock WHERE resource_lock_key = $1`, [
         key,
       ]);
-      return Number(String(row?.place ?? '').split(' ')[1] ?? 0);
+      return Number(row?.turns);
     };
     await until(async () => (await turns()) >= 2, { what: 'both calls wait in the queue' });
     await before.release();
