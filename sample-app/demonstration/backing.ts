@@ -3,13 +3,15 @@ import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { PGlite } from '@electric-sql/pglite';
+import { PGLiteSocketServer } from '@electric-sql/pglite-socket';
 import { Redis } from 'ioredis';
 import { findRedisServer, provideRedisServer } from '../../servers/find-redis-server.js';
 import { launchRedisServer } from '../../servers/launch-redis-server.js';
 
 /** What keeps the locks of the shop. */
 export interface Backing {
-  readonly kind: 'redis' | 'memory';
+  readonly kind: 'redis' | 'postgres' | 'memory';
   /** Where that is, for a person. */
   readonly description: string;
   readonly instances: number;
@@ -18,15 +20,24 @@ export interface Backing {
   close(): Promise<void>;
 }
 
+/** What the command line asks for. */
+export interface Wishes {
+  memory: boolean;
+  sql: boolean;
+}
+
 const INSTANCES = 3;
+/** Two for each instance, and one more while it starts. */
+const CONNECTIONS = 3 * INSTANCES;
 
 /**
- * The Redis of `REDIS_URL`; else one that is started here, which is found or unpacked as for the tests; and only where that
+ * A table where `sql` asks for it; else the Redis of `REDIS_URL`; else one that is started here, which is found or unpacked as for the tests; and only where that
  * fails the memory of a single instance.
  * @throws Error when `REDIS_URL` or `REDIS_SERVER` is set and cannot be used
  */
-export async function openBacking(wantsMemory: boolean): Promise<Backing> {
+export async function openBacking({ memory: wantsMemory, sql }: Wishes): Promise<Backing> {
   if (wantsMemory) return memory('as --memory asks for');
+  if (sql) return startPostgres();
   const url = process.env.REDIS_URL;
   if (url) {
     await checkReachable(url);
@@ -41,6 +52,24 @@ export async function openBacking(wantsMemory: boolean): Promise<Backing> {
     }
   }
   return startRedis();
+}
+
+/** A PGlite in this process, and its socket: it has one session, and the statements of all connections take turns in it. */
+async function startPostgres(): Promise<Backing> {
+  const db = await PGlite.create();
+  const server = new PGLiteSocketServer({ db, port: 0, host: '127.0.0.1', maxConnections: CONNECTIONS });
+  await server.start();
+  const address = server.getServerConn();
+  return {
+    kind: 'postgres',
+    description: `a table of PostgreSQL (PGlite), started for this run on ${address}`,
+    instances: INSTANCES,
+    env: { LOCKS: 'postgres', DATABASE_URL: `postgres://postgres@${address}/postgres` },
+    close: async () => {
+      await server.stop();
+      await db.close();
+    },
+  };
 }
 
 async function startRedis(): Promise<Backing> {

@@ -37,7 +37,7 @@ export async function crash(site: Site, sku: string): Promise<CrashFigures> {
   const cutOff = holder.post('/deliveries', { sku, boxes: LOST_DELIVERY }).catch((error: unknown) => error);
   await write.arrived;
 
-  const { successor, unloading, waitsSince, leaseLeftMs } = await (site.backing.kind === 'redis'
+  const { successor, unloading, waitsSince, leaseLeftMs } = await (site.backing.kind !== 'memory'
     ? killBeforeWaiters(site, holder, sku)
     : killAndRestart(site, holder, sku));
   await Promise.race(unloading);

@@ -1,3 +1,4 @@
+import type { Backing } from './backing.js';
 import { crash, type CrashFigures } from './crash.js';
 import { pause } from './pause.js';
 import { nights, type NightFigures } from './nights.js';
@@ -5,7 +6,7 @@ import { rush, type RushFigures } from './rush.js';
 import type { Site } from './site.js';
 
 export interface Figures {
-  locks: 'redis' | 'memory';
+  locks: Backing['kind'];
   instances: number;
   unlocked: RushFigures;
   locked: RushFigures;
@@ -22,6 +23,6 @@ export async function demonstrate(site: Site): Promise<Figures> {
     unlocked: await rush(site, 'biscuits', 'unlocked-purchases'),
     locked: await rush(site, 'tea', 'purchases'),
     nights: await nights(site),
-    crash: { ...(await crash(site, 'coffee')), ...(locks === 'redis' && { pause: await pause(site, 'cocoa') }) },
+    crash: { ...(await crash(site, 'coffee')), ...(locks !== 'memory' && { pause: await pause(site, 'cocoa') }) },
   };
 }

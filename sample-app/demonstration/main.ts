@@ -10,6 +10,7 @@ import { problemsOf } from './verdict.js';
 const USAGE = `npm start [-- options]
   --serve   open the shop and keep it open, to try it by hand
   --memory  one instance with its locks in memory, also when there is a Redis
+  --sql     three instances with their locks in a table of PostgreSQL, a PGlite
   --json    print the figures as one line of JSON; everything else goes to stderr`;
 
 const closing = new AbortController();
@@ -25,9 +26,9 @@ process.exitCode = await run().catch((error: unknown) => {
 async function run(): Promise<number> {
   const options = readOptions();
   if (!options) return 2;
-  const { serve, memory, json } = options;
+  const { serve, memory, sql, json } = options;
   const say = json ? console.error : console.log;
-  const site = await Site.open({ memory, signal: closing.signal });
+  const site = await Site.open({ memory, sql, signal: closing.signal });
   try {
     say(`\n${introduction(site.backing)}\n`);
     if (serve) {
@@ -50,10 +51,10 @@ function interrupt(): never {
   throw new Error('it was interrupted.');
 }
 
-function readOptions(): { serve: boolean; memory: boolean; json: boolean } | undefined {
+function readOptions(): { serve: boolean; memory: boolean; sql: boolean; json: boolean } | undefined {
   const flag = { type: 'boolean', default: false } as const;
   try {
-    return parseArgs({ options: { serve: flag, memory: flag, json: flag } }).values;
+    return parseArgs({ options: { serve: flag, memory: flag, sql: flag, json: flag } }).values;
   } catch (error) {
     console.error(`${(error as Error).message}\n\n${USAGE}`);
     return undefined;

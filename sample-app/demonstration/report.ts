@@ -3,7 +3,7 @@ import type { Figures } from './demonstration.js';
 import type { RushFigures } from './rush.js';
 
 export function introduction({ kind, description, instances }: Backing): string {
-  const count = kind === 'redis' ? `${instances} instances of the shop, a process each` : 'one instance of the shop';
+  const count = kind !== 'memory' ? `${instances} instances of the shop, a process each` : 'one instance of the shop';
   return `${count}; locks kept in: ${description}.`;
 }
 
@@ -53,11 +53,11 @@ function nightReport({ nights, instances }: Figures): string {
 function crashReport({ crash, locks }: Figures): string {
   const { killed, successor, ttlMs, leaseLeftMs, replacedAfterMs } = crash;
   const succession =
-    locks === 'redis'
+    locks !== 'memory'
       ? `${successor} was waiting and had the lock ${replacedAfterMs} ms later.`
       : `${successor}, started in its place, had the lock after ${replacedAfterMs} ms.`;
   const lease =
-    locks === 'redis' ? `Of the ${ttlMs} ms of its lease ${leaseLeftMs} were left.` : 'The lock was gone with it.';
+    locks !== 'memory' ? `Of the ${ttlMs} ms of its lease ${leaseLeftMs} were left.` : 'The lock was gone with it.';
   return [
     '3. A holder is killed -9 while its write is on the way to the warehouse',
     '',
@@ -85,7 +85,7 @@ function pauseReport({ crash: { pause } }: Figures): string {
 }
 
 function limits({ locks }: Figures): string {
-  if (locks === 'redis') return '';
+  if (locks !== 'memory') return '';
   return [
     'What this run shows: with locks in memory the calls of one process exclude each other, with the same code.',
     'What it cannot show: several instances. Locks in memory exclude no other process, and die with their own.',

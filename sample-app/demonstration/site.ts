@@ -1,5 +1,5 @@
 import { Warehouse } from './warehouse/warehouse.js';
-import { openBacking, type Backing } from './backing.js';
+import { openBacking, type Backing, type Wishes } from './backing.js';
 import { ShopInstance } from './shop-instance.js';
 
 /** Everything that runs: the warehouse, what keeps the locks, and the instances of the shop. */
@@ -13,8 +13,8 @@ export class Site {
     private readonly signal: AbortSignal,
   ) {}
 
-  static async open(options: { memory: boolean; signal: AbortSignal }): Promise<Site> {
-    const backing = await openBacking(options.memory);
+  static async open(options: Wishes & { signal: AbortSignal }): Promise<Site> {
+    const backing = await openBacking(options);
     const site = new Site(backing, await Warehouse.open(), options.signal);
     const starting = Array.from({ length: backing.instances }, () => site.startInstance());
     try {

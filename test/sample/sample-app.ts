@@ -24,7 +24,11 @@ export function compileSampleApp(): void {
   }
   symlinkSync(compileLibrary(), join(COMPILED, 'lib'));
   // A package finds itself by its name.
-  const manifest = { name: 'nest-redis-lock', type: 'module', exports: { '.': './lib/index.js' } };
+  const manifest = {
+    name: 'nest-redis-lock',
+    type: 'module',
+    exports: { '.': './lib/index.js', './sql': './lib/sql/index.js' },
+  };
   writeFileSync(join(COMPILED, 'package.json'), JSON.stringify(manifest));
 }
 

@@ -30,6 +30,22 @@ describe('npm start', () => {
   );
 
   it.concurrent(
+    'shows the same with --sql: three instances whose locks are in a table of a PGlite, without a Redis',
+    async () => {
+      const sample = new SampleApp(['--json', '--sql'], { REDIS_SERVER: '/no/such/server' });
+      expect(await sample.exitCode(), sample.stderr).toBe(0);
+      const { unlocked, locked, nights, crash, ...run } = sample.figures;
+      expect(run).toEqual({ locks: 'postgres', instances: 3, problems: [] });
+      expect(unlocked.oversold).toBeGreaterThan(0);
+      expect(locked).toMatchObject({ sold: locked.stock, oversold: 0, errors: 0, left: 0 });
+      expect(nights).toEqual({ nights: 3, ticks: 9, ran: 3, skipped: 6 });
+      expect(crash).toMatchObject({ lateWriteRefused: true, boxes: crash.boxesExpected });
+      expect(crash.pause).toMatchObject({ lateWriteRefused: true, answeredStatus: 503, boxes: 17 });
+      expect(sample.stderr).toContain('locks kept in: a table of PostgreSQL (PGlite)');
+    },
+  );
+
+  it.concurrent(
     'shows the same in memory where no redis-server is found or can be unpacked, and says what was tried and what to do',
     async () => {
       const sample = SampleApp.onBareMachine(['--json']);

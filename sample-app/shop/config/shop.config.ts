@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { RedisLockModuleOptions } from 'nest-redis-lock';
+import type { SqlLockModuleOptions } from 'nest-redis-lock/sql';
 
 /** What an instance has to be told, by environment variables. */
 @Injectable()
@@ -7,10 +8,19 @@ export class ShopConfig {
   readonly warehouseUrl = required('WAREHOUSE_URL');
 
   /** Memory has to be asked for: falling back to it would leave several instances without a common lock. */
-  readonly locks: RedisLockModuleOptions =
-    process.env.LOCKS === 'memory'
+  get locks(): RedisLockModuleOptions {
+    return process.env.LOCKS === 'memory'
       ? { memory: true }
       : { redis: required('REDIS_URL'), keyPrefix: process.env.LOCK_PREFIX ?? 'shop' };
+  }
+
+  /**
+   * Where the locks are in a table. In production a migration creates that, and not `createTable`. Waiting instances ask once a second here,
+   * as the socket of a PGlite tells none of them of its turn: so they may wait for longer.
+   */
+  get lockTable(): SqlLockModuleOptions {
+    return { postgres: required('DATABASE_URL'), createTable: true, waitMs: 30_000 };
+  }
 }
 
 function required(name: string): string {
