@@ -81,9 +81,9 @@ function foldersOfDebian(root: string): string[] {
 }
 
 /** PostgreSQL does not run as root, and whom it runs as instead must get to its files. */
-function privateFolder(): string {
-  const own = ownFolder('.postgres');
-  return process.getuid?.() === 0 && !isOpenToAll(dirname(own)) ? join(tmpdir(), 'nest-redis-lock-postgres') : own;
+export function privateFolder(program = 'postgres'): string {
+  const own = ownFolder(`.${program}`);
+  return process.getuid?.() === 0 && !isOpenToAll(dirname(own)) ? join(tmpdir(), `nest-redis-lock-${program}`) : own;
 }
 
 function isOpenToAll(folder: string): boolean {

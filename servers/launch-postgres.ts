@@ -23,7 +23,7 @@ export interface LaunchedPostgres {
 }
 
 /** Whom the server runs as where this process is root, as which it refuses to run: `nobody`. */
-const NOBODY = process.getuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : {};
+export const NOBODY = process.getuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : {};
 
 /**
  * Starts a PostgreSQL on 127.0.0.1, whose user `postgres` needs no password. It dies with this process however this process ends.

@@ -15,6 +15,7 @@ import {
   holderOn,
   placeOf,
   releaseOn,
+  type Claim,
 } from '../support/claims.js';
 import { PostgresServer } from '../support/postgres-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
@@ -112,7 +113,13 @@ describe('Locks in PostgreSQL', () => {
 
   it('leave nothing behind of an attempt whose reply never came [G656]', async () => {
     const { backend, proxy } = await proxied({ commandTimeoutMs: 500 });
-    const [alone, queued, held] = [claimOn(freshKey()), claimOn(freshKey()), claimOn(freshKey())];
+    // A lock without a row is not taken by the first statement that is sent for it.
+    const [used] = (await usedKeys(backend, 1)) as [string];
+    const [alone, queued, held] = [used, freshKey(), freshKey()].map((key) => claimOn(key, 600_000)) as [
+      Claim,
+      Claim,
+      Claim,
+    ];
     await granted(backend, held);
     proxy.dropReplies();
     const outcomes = await Promise.all([acquireOn(backend, alone), acquireOn(backend, queued, placeOf(queued.owner))]);
@@ -149,7 +156,8 @@ describe('Locks in PostgreSQL', () => {
 
   it('go on when a server that was stopped goes on, and nothing is left of what it did not answer [G658]', async () => {
     const backend = await backendOn({ commandTimeoutMs: 500 });
-    const [held, late] = [claimOn(freshKey(), 60_000), claimOn(freshKey(), 60_000)];
+    const [one, other] = (await usedKeys(backend, 2)) as [string, string];
+    const [held, late] = [claimOn(one, 600_000), claimOn(other, 600_000)];
     await granted(backend, held);
     await server.pause();
     const outcomes = await Promise.all([acquireOn(backend, late), releaseOn(backend, held)]).finally(() =>
