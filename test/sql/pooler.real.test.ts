@@ -58,7 +58,7 @@ describe('Locks in PostgreSQL behind a pooler that gives connections away after 
     ['ignores', 'ignore_startup_parameters = options'],
   ])(
     'are exclusive and waited for without messages, where it %s settings of the session [G671]',
-    async ({ setting }) => {
+    async (_, setting) => {
       const postgres = await pooler(server, setting);
       const services = await Promise.all([1, 2, 3].map(() => openSqlLocks({ postgres })));
       const key = freshKey();
