@@ -11,11 +11,15 @@ import {
   type AcquireOptions,
   type Leader,
   type Leadership,
+  type Lock,
   type LockedOptions,
   type LockService,
+  type LockSet,
   type RedisLockModuleOptions,
   type WithLockOptions,
 } from 'nest-redis-lock';
+import { guard, guardStatement } from 'nest-redis-lock/sql';
+import type { ClientBase } from 'pg';
 import type { BehaviorSubject, Observable } from 'rxjs';
 
 interface Order {
@@ -297,6 +301,19 @@ export function leaders(locks: LockService): Leader {
     return state.leadership;
   });
   return leader;
+}
+
+export async function guards(lock: Lock, locks: LockSet, client: ClientBase): Promise<void> {
+  await guard(lock, client);
+  await guard(locks, (text, values) => client.query(text, values));
+  const { text, values } = guardStatement(lock);
+  await client.query(text, values);
+  // @ts-expect-error -- no lock
+  await guard({ key: 'x' }, client);
+  // @ts-expect-error -- no lock yet
+  await guard(Promise.resolve(lock), client);
+  // @ts-expect-error -- nothing that runs a statement
+  await guard(lock, {});
 }
 
 export class Injected {

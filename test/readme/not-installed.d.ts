@@ -25,7 +25,9 @@ declare module '@nestjs-cls/transactional' {
 
 declare module 'typeorm' {
   export interface DataSource {
-    transaction<T>(work: (manager: { query(text: string): Promise<unknown> }) => Promise<T>): Promise<T>;
+    transaction<T>(
+      work: (manager: { query(text: string, values?: unknown[]): Promise<unknown> }) => Promise<T>,
+    ): Promise<T>;
   }
   export interface FindOperator<T> {
     readonly value: T;
