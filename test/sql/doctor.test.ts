@@ -142,6 +142,20 @@ describe('The doctor of locks in PostgreSQL', () => {
       'no-primary-key',
       /two callers can hold the same lock\. Add it/,
     ],
+    [
+      'whose keys have other indexes only',
+      (statement) => {
+        const [name] = /"\w+"/.exec(statement)!;
+        const indexes = [
+          `INDEX ON ${name} (resource_lock_key)`,
+          `UNIQUE INDEX ON ${name} (resource_lock_key, fence)`,
+          `UNIQUE INDEX ON ${name} (resource_lock_key) WHERE is_kept`,
+        ];
+        return [statement.replace('PRIMARY KEY', 'NOT NULL'), ...indexes.map((each) => `CREATE ${each}`)].join(';');
+      },
+      'no-primary-key',
+      /two callers can hold the same lock\. Add it/,
+    ],
   ])(
     'an application does not start on a table %s, and says what to change [G721]',
     async (_what, change, code, said) => {
