@@ -8,6 +8,7 @@ import { runnerImport } from 'vite';
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const appSource = fileURLToPath(new URL('app', import.meta.url));
 const bareSource = fileURLToPath(new URL('without-optional-peers', import.meta.url));
+const sqlSource = fileURLToPath(new URL('sql-only', import.meta.url));
 const jestSource = fileURLToPath(new URL('jest', import.meta.url));
 
 const NEWEST_PEERS = { rxjs: '7.8.2', 'reflect-metadata': '0.2.2' };
@@ -23,6 +24,7 @@ const APPS = [
     terminus: '12.1.0',
     otel: '1.9.1',
     ioredis: ['6.0.0', '5.11.1'],
+    pg: '8.23.1',
     peers: NEWEST_PEERS,
     typescript: '6.0.3',
     compilerOptions: NODENEXT,
@@ -45,6 +47,7 @@ const APPS = [
     terminus: '11.0.0',
     otel: '1.9.1',
     ioredis: ['5.11.1', '6.0.0'],
+    pg: '8.11.0',
     peers: OLDEST_PEERS,
     typescript: '5.9.3',
     // As projects have it that never turned to `exports`: finds the types by the "types" field.
@@ -98,6 +101,7 @@ export async function smokeTest(tarball, folder, { allVersions }) {
     ...[APPS[0], APPS[2]].map(
       (app, index) => () => tryWithoutOptionalPeers(app, join(folder, `app-without-optional-peers-${index}`), tarball),
     ),
+    ...[APPS[0], APPS[2]].map((app, index) => () => trySqlOnly(app, join(folder, `app-sql-only-${index}`), tarball)),
     () => tryJest(join(folder, 'app-jest'), tarball),
   ];
   // Each is waited for: a failure of one ends no other in the middle.
@@ -155,11 +159,38 @@ async function tryWithoutOptionalPeers(app, folder, tarball) {
   await writeJson(join(folder, 'package.json'), manifest);
   const name = `Nest ${app.nest}, ${app.type === 'module' ? 'ESM' : 'CommonJS'}, no optional peers`;
   await step(`${name}: install`, () => install(folder, { '@nestjs/core': app.nest, ...app.peers }));
-  for (const peer of ['ioredis', '@nestjs/schedule', '@nestjs/terminus', '@opentelemetry/api']) {
+  for (const peer of ['ioredis', 'pg', '@nestjs/schedule', '@nestjs/terminus', '@opentelemetry/api']) {
     if (existsSync(join(folder, 'node_modules', peer))) throw new Error(`${peer} was installed all the same.`);
   }
   await step(`${name}: compile with TypeScript ${app.typescript}`, () => run('npx', ['--no-install', 'tsc'], folder));
   await step(`${name}: run`, () => run(process.execPath, ['out/main.js'], folder));
+}
+
+async function trySqlOnly(app, folder, tarball) {
+  await mkdir(folder);
+  await copyFile(join(sqlSource, 'main.ts'), join(folder, 'main.ts'));
+  await writeJson(join(folder, 'tsconfig.json'), tsconfig(app));
+  const manifest = packageJson(
+    { ...app, schedule: undefined, terminus: undefined, otel: undefined },
+    undefined,
+    tarball,
+  );
+  Object.assign(manifest.dependencies, { pg: app.pg });
+  await writeJson(join(folder, 'package.json'), manifest);
+  const name = `Nest ${app.nest}, ${app.type === 'module' ? 'ESM' : 'CommonJS'}, pg ${app.pg} and no ioredis`;
+  await step(`${name}: install`, () => install(folder, { '@nestjs/core': app.nest, pg: app.pg, ...app.peers }));
+  for (const absent of ['ioredis', '@types/pg']) {
+    if (existsSync(join(folder, 'node_modules', absent))) throw new Error(`${absent} was installed all the same.`);
+  }
+  await step(`${name}: compile with TypeScript ${app.typescript}`, () => run('npx', ['--no-install', 'tsc'], folder));
+  const { module } = await runnerImport(join(root, 'test/support/postgres-server.ts'));
+  const server = await module.PostgresServer.start();
+  try {
+    const env = { DATABASE_URL: server.url };
+    await step(`${name}: run`, () => run(process.execPath, ['out/main.js'], folder, env));
+  } finally {
+    await server.stop();
+  }
 }
 
 async function tryJest(folder, tarball) {

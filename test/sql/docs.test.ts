@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { Test } from '@nestjs/testing';
+import { Test, type TestingModule } from '@nestjs/testing';
 import { LockService } from 'nest-redis-lock';
 import { expect, it, onTestFinished } from 'vitest';
 import { SQL_CHECKS } from '../../lib/stores/sql/options.js';
@@ -15,7 +15,7 @@ it('the tables of docs/sql.md name every option of the store', () => {
 
 type Class<T = object> = new (...args: never[]) => T;
 
-async function start(module: Class): Promise<{ get<T>(token: Class<T>): T }> {
+async function start(module: Class): Promise<TestingModule> {
   const app = await Test.createTestingModule({ imports: [module] })
     .setLogger(new RecordingLogger())
     .compile();
@@ -42,12 +42,12 @@ it('the first example of docs/sql.md runs on a server whose table the migration 
   const { LocksModule } = await exampleWith<{ LocksModule: Class }>('docs/sql.md', 'class LocksModule');
   await server.query('CREATE SCHEMA shop');
   await server.query('CREATE TABLE shop.resource_lock (LIKE public.resource_lock INCLUDING ALL)');
-  const locks = (await start(LocksModule)).get(LockService as Class<LockService>);
+  const locks = (await start(LocksModule)).get(LockService);
   expect(await locks.withLock('k', () => 'ran')).toBe('ran');
 });
 
 it('the example of docs/sql.md with a PGlite runs', async () => {
   const { OnPGlite } = await exampleWith<{ OnPGlite: Class }>('docs/sql.md', 'class OnPGlite');
-  const locks = (await start(OnPGlite)).get(LockService as Class<LockService>);
+  const locks = (await start(OnPGlite)).get(LockService);
   expect(await locks.withLock('k', () => 'ran')).toBe('ran');
 });

@@ -3,8 +3,9 @@ import assert from 'node:assert/strict';
 import { Injectable, Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { Locked, LockOptionsError, LockService, RedisLockModule } from 'nest-redis-lock';
+import { SqlLockModule } from 'nest-redis-lock/sql';
 
-// An application that has no ioredis, because its locks are in memory, and none of the other optional peers.
+// An application that has no ioredis and no pg, because its locks are in memory, and none of the other optional peers.
 
 @Injectable()
 class Orders {
@@ -20,6 +21,9 @@ class InMemory {}
 @Module({ imports: [RedisLockModule.forRoot({ redis: 'redis://127.0.0.1:1' })] })
 class OnRedis {}
 
+@Module({ imports: [SqlLockModule.forRoot({ postgres: 'postgres://127.0.0.1:1/none' })] })
+class OnPostgres {}
+
 async function main(): Promise<void> {
   const app = await NestFactory.createApplicationContext(InMemory, { logger: ['error'] });
   assert.equal(await app.get(Orders).pay('1'), 'paid 1');
@@ -27,12 +31,17 @@ async function main(): Promise<void> {
   assert.equal(await lock.release(), true);
   await app.close();
 
-  const starting = NestFactory.createApplicationContext(OnRedis, { logger: false, abortOnError: false });
-  await assert.rejects(starting, (error: Error) => {
-    assert(error instanceof LockOptionsError);
-    assert.match(error.message, /npm install ioredis/);
-    return true;
-  });
+  for (const [module, advice] of [
+    [OnRedis, /npm install ioredis/],
+    [OnPostgres, /npm install pg/],
+  ] as const) {
+    const starting = NestFactory.createApplicationContext(module, { logger: false, abortOnError: false });
+    await assert.rejects(starting, (error: Error) => {
+      assert(error instanceof LockOptionsError);
+      assert.match(error.message, advice);
+      return true;
+    });
+  }
 
   for (const [name, peer] of [
     ['otel', '@opentelemetry/api'],

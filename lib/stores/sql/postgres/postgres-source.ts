@@ -3,16 +3,19 @@ import { unfit } from '../../../core/options/checks.js';
 import type { SqlClient, SqlSource } from '../sql-client.js';
 import type { Row } from '../statement.js';
 
-/** Options of a `Client` of `pg`: see its documentation. Names that it does not know are ignored there. */
+/** Options of a `Client` of `pg`: see its documentation. Others of its options may be there, too. */
 export interface PostgresConfig {
-  connectionString?: string;
-  host?: string;
-  port?: number;
-  user?: string;
-  password?: string | (() => string | Promise<string>);
-  database?: string;
+  connectionString?: string | undefined;
+  host?: string | undefined;
+  port?: number | undefined;
+  user?: string | undefined;
+  password?: string | (() => string | Promise<string>) | undefined;
+  database?: string | undefined;
   ssl?: unknown;
-  [option: string]: unknown;
+  /** Settings of the session, like `-c search_path=shop`. Those that locks need override them. */
+  options?: string | undefined;
+  /** The class of the clients. @default that of the `pg` that is installed beside this package */
+  Client?: unknown;
 }
 
 /** A `Pool` of `pg`: its options are copied, its connections are never used. */
@@ -112,7 +115,7 @@ const OF_THE_SESSION = ['application_name', 'lock_timeout', 'options', 'query_ti
 /** The options without settings of the session, also in the query of a URL, which `pg` prefers to all others. */
 function connectionOf(given: PostgresConfig): PostgresConfig {
   // A Pool hides the password from a copy.
-  const config: PostgresConfig = { ...given, password: given.password };
+  const config: PostgresConfig & Record<string, unknown> = { ...given, password: given.password };
   const [address, query] = config.connectionString?.split(/\?(.*)/s) ?? [];
   const parameters = new URLSearchParams(query);
   const options = parameters.get('options') ?? given.options;
