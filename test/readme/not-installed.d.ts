@@ -23,24 +23,6 @@ declare module '@nestjs-cls/transactional' {
   }
 }
 
-declare module 'typeorm' {
-  export interface DataSource {
-    transaction<T>(
-      work: (manager: { query(text: string, values?: unknown[]): Promise<unknown> }) => Promise<T>,
-    ): Promise<T>;
-  }
-  export interface FindOperator<T> {
-    readonly value: T;
-  }
-  export function LessThanOrEqual<T>(value: T): FindOperator<T>;
-  export interface Repository<Entity> {
-    update(
-      criteria: { [Column in keyof Entity]?: Entity[Column] | FindOperator<Entity[Column]> },
-      values: Partial<Entity>,
-    ): Promise<{ affected?: number }>;
-  }
-}
-
 declare module '@prisma/client' {
   export interface PrismaClient {
     $queryRawUnsafe<T>(text: string, ...values: unknown[]): Promise<T>;
