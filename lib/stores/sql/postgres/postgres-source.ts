@@ -207,8 +207,8 @@ class PgSource implements SqlSource {
 }
 
 /**
- * What the sessions of locks are set up with. No plan may read the whole table: one that was made while the table was empty would be
- * kept when it is large. The server gives up a statement whose answer nobody waits for any more.
+ * What the sessions of locks are set up with. No plan may read the whole table, or sort it: one that was made while the table was
+ * empty would be kept when it is large. The server gives up a statement whose answer nobody waits for any more.
  */
 function settingsOf(commandTimeoutMs: number): string[] {
   const settings = {
@@ -218,6 +218,7 @@ function settingsOf(commandTimeoutMs: number): string[] {
     lock_timeout: Math.ceil(commandTimeoutMs / 4),
     plan_cache_mode: 'force_generic_plan', // to plan anew costs more than to run
     enable_seqscan: 'off',
+    enable_bitmapscan: 'off',
     enable_hashjoin: 'off',
     enable_mergejoin: 'off',
     jit: 'off',
