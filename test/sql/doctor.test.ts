@@ -213,7 +213,7 @@ describe('The doctor of locks in PostgreSQL', () => {
     expect({ findings, nodes }).toMatchObject({ findings: [], nodes: [{ name: 'PGlite', reachable: true }] });
   });
 
-  it('the doctor sees the age of the oldest transaction, and warns when it is ten minutes', async () => {
+  it('the doctor sees the age of the oldest transaction, and warns when it is ten minutes [G770]', async () => {
     const name = await table();
     await server.query(`BEGIN; SELECT txid_current()`);
     onTestFinished(async () => void (await server.query('ROLLBACK')));

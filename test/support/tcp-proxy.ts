@@ -167,7 +167,7 @@ export class TcpProxy {
 
   #forward(link: Link, bytes: Buffer): void {
     link.server.write(bytes);
-    link.subscribes ||= /\r\ns?subscribe\r\n/i.test(bytes.toString('latin1'));
+    link.subscribes ||= /\r\ns?subscribe\r\n|LISTEN \w/i.test(bytes.toString('latin1'));
     link.mute ||= this.mutesSubscribers && link.subscribes;
     const cut = this.#cutRequest;
     if (!cut?.match.test(bytes.toString('latin1'))) return;

@@ -1,0 +1,206 @@
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { LockUnavailableError } from '../../../lib/api/errors.js';
+import { ddl, postgresStatements } from '../../../lib/stores/sql/postgres/statements.js';
+import { freshKey } from '../../support/claims.js';
+import { PostgresServer } from '../../support/postgres-server.js';
+import { TcpProxy } from '../../support/tcp-proxy.js';
+import { until } from '../../support/until.js';
+import { NAIVE_TABLES, shedLockOrSkip, shedUnlock, verrouLock } from './naive.js';
+import { blockedSessions, connectTo, expire, locksOn, rowOf } from './stage.js';
+
+const TTL_MS = 600_000;
+
+let server: PostgresServer;
+beforeAll(async () => {
+  server = await PostgresServer.start();
+  await server.query(NAIVE_TABLES);
+});
+afterAll(() => server.stop());
+
+/** A way to the server that loses what it is told to. */
+async function wayTo({ port }: PostgresServer): Promise<{ proxy: TcpProxy; url: string }> {
+  const proxy = await TcpProxy.start(port);
+  onTestFinished(() => proxy.stop());
+  return { proxy, url: `postgres://postgres@127.0.0.1:${proxy.port}/postgres` };
+}
+
+const isWaitedFor = (key: string) =>
+  until(
+    async () => {
+      const [row] = await server.query(
+        'SELECT cardinality(waiters) AS count FROM resource_lock WHERE resource_lock_key = $1',
+        [key],
+      );
+      return Number(row?.count) > 0;
+    },
+    { what: 'another one waits' },
+  );
+
+describe('S11: the statement ran, and its reply is lost', () => {
+  it('a naive lock stays for its whole ttl, and nobody holds it', async () => {
+    const way = await wayTo(server);
+    const [a, b] = [await connectTo(way), await connectTo(server)];
+    const key = freshKey();
+    way.proxy.dropReplies();
+    const locking = expect(verrouLock(a, key, 'A', TTL_MS)).rejects.toThrow();
+    const stored = async () => (await server.query('SELECT 1 FROM verrou WHERE key = $1', [key])).length;
+    await until(stored, { what: 'the statement has run' });
+    way.proxy.passReplies();
+    await locking;
+    expect(await verrouLock(b, key, 'B', TTL_MS)).toBe(false);
+  });
+
+  it('this library knows its own value when it asks again: it holds the lock, and leaves nothing behind [G764]', async () => {
+    const way = await wayTo(server);
+    const locks = await locksOn(way);
+    const key = freshKey();
+    await locks.withLock(key, () => {});
+    way.proxy.dropReplies();
+    const acquiring = locks.acquire(key, { ttlMs: TTL_MS, waitMs: 0 });
+    await until(async () => (await rowOf(server, key))?.isHeld, { what: 'the statement has run' });
+    way.proxy.passReplies();
+    const lock = await acquiring;
+    expect((await rowOf(server, key))!).toMatchObject({ holder: lock.owner, fence: lock.fencingToken, isHeld: true });
+    expect(await lock.release()).toBe(true);
+    expect((await rowOf(server, key))!.isHeld).toBe(false);
+  });
+});
+
+describe('S12: a statement that was given up runs late', () => {
+  it('a naive lock is taken by a statement whose answer nobody waits for', async () => {
+    const [client, b] = [await connectTo(server, { query_timeout: 200 }), await connectTo(server)];
+    const key = freshKey();
+    await verrouLock(b, key, 'B', -1); // its lease is over
+    await b.query('BEGIN');
+    await b.query('SELECT 1 FROM verrou WHERE key = $1 FOR UPDATE', [key]);
+    const asking = client.query(`UPDATE verrou SET owner = 'A', expiration = $2 WHERE key = $1`, [
+      key,
+      Date.now() + TTL_MS,
+    ]);
+    await expect(asking).rejects.toThrow('timeout');
+    await b.query('COMMIT');
+    const owner = async () => (await server.query('SELECT owner FROM verrou WHERE key = $1', [key]))[0]!.owner;
+    await until(async () => (await owner()) === 'A', { what: 'it has run' }); // nobody works under this lock
+    expect(await verrouLock(b, key, 'B', TTL_MS)).toBe(false);
+  });
+
+  it('a naive release that names no owner gives the lock of the next holder back', async () => {
+    const [a, b] = [await connectTo(server), await connectTo(server)];
+    const key = freshKey();
+    await shedLockOrSkip(a, key, 'A', -1); // its lease is over
+    expect(await shedLockOrSkip(b, key, 'B', TTL_MS)).toBe(true);
+    expect(await shedUnlock(a, key)).toBe(true);
+    expect(await shedLockOrSkip(a, key, 'C', TTL_MS)).toBe(true); // as B does
+  });
+
+  it('this library has the server give up a statement when its time is over, so that it takes nothing later [G765]', async () => {
+    const locks = await locksOn(server, { commandTimeoutMs: 400 });
+    const key = freshKey();
+    await locks.withLock(key, () => {});
+    const other = await connectTo(server);
+    await other.query('BEGIN');
+    await other.query('SELECT 1 FROM resource_lock WHERE resource_lock_key = $1 FOR UPDATE', [key]);
+    await expect(locks.acquire(key, { ttlMs: TTL_MS, waitMs: 0 })).rejects.toThrow(LockUnavailableError);
+    await until(async () => (await blockedSessions(server)) === 0, { what: 'no statement waits any more' });
+    await other.query('COMMIT');
+    expect((await rowOf(server, key))!.isHeld).toBe(false);
+  });
+
+  it('this library gives back and extends no lock but that of the owner that it names [G766]', async () => {
+    const [one, other] = [await locksOn(server), await locksOn(server)];
+    const database = await connectTo(server);
+    const key = freshKey();
+    const first = await one.acquire(key, { ttlMs: TTL_MS });
+    await expire(server, key);
+    const second = await other.acquire(key, { ttlMs: TTL_MS, waitMs: 0 });
+    const { extend, give, giveAndTurn } = postgresStatements('"resource_lock"');
+    expect((await database.query(give.text, [key, first.owner])).rows).toEqual([]);
+    const turn = await database.query(giveAndTurn.text, [
+      [key],
+      [first.owner],
+      [null],
+      [null],
+      [0],
+      [1],
+      [null],
+      [false],
+    ]);
+    expect(turn.rows).toMatchObject([{ gives: 0, granted: null }]);
+    const extended = await database.query(extend.text, [[key], [first.owner], [TTL_MS], [false]]);
+    expect(extended.rows).toMatchObject([{ is_done: 0 }]);
+    expect((await rowOf(server, key))!).toMatchObject({ holder: second.owner, isHeld: true });
+    expect(await second.release()).toBe(true);
+  });
+});
+
+describe('S13: the server only reads, as after a failover', () => {
+  let replica: PostgresServer;
+  beforeAll(async () => {
+    replica = await PostgresServer.start();
+    await replica.query(`${NAIVE_TABLES}; ${ddl('"resource_lock"')}`);
+    await replica.becomeReplica();
+  });
+  afterAll(() => replica.stop());
+
+  it('a naive lock whose errors all count as "not locked" skips the work, although nobody holds it', async () => {
+    expect(await shedLockOrSkip(await connectTo(replica), freshKey(), 'A', TTL_MS)).toBe(false);
+  });
+
+  it('this library says that locks are unavailable, and what to do, instead of that another one holds the lock [G767]', async () => {
+    const locks = await locksOn(replica, { lazyConnect: true });
+    const refusal = await until(
+      async () => {
+        const error: unknown = await locks.tryAcquire(freshKey()).then(String, (thrown: unknown) => thrown);
+        return error instanceof LockUnavailableError && error.message.includes('only reads') ? error : undefined;
+      },
+      { what: 'the replica is recognised' },
+    );
+    expect(refusal).toMatchObject({ code: 'LOCK_UNAVAILABLE', status: 503 });
+    expect(refusal.message).toContain('the address leads to the primary');
+  });
+});
+
+describe('S14: whoever waits is not told of its turn', () => {
+  it('a naive waiter whose connection is half open is not told, however long it waits', async () => {
+    const way = await wayTo(server);
+    const [deaf, sound, other] = [await connectTo(way), await connectTo(server), await connectTo(server)];
+    const told: string[] = [];
+    deaf.on('notification', () => told.push('deaf'));
+    sound.on('notification', () => told.push('sound'));
+    for (const client of [deaf, sound]) await client.query('LISTEN released');
+    way.proxy.dropReplies();
+    await other.query('NOTIFY released');
+    await until(() => told.includes('sound'), { what: 'the others are told' });
+    expect(told).toEqual(['sound']);
+  });
+
+  it('this library finds its turn although the connection on which it listens is half open [G768]', async () => {
+    const way = await wayTo(server);
+    const [holder, waiter] = [await locksOn(server), await locksOn(way)];
+    const key = freshKey();
+    const lock = await holder.acquire(key, { ttlMs: TTL_MS });
+    const waiting = waiter.acquire(key, { waitMs: TTL_MS });
+    await isWaitedFor(key);
+    const listening = `SELECT 1 FROM pg_stat_activity WHERE query LIKE 'LISTEN nest%' AND state = 'idle'`;
+    await until(async () => (await server.query(listening)).length, { what: 'it listens' });
+    way.proxy.muteSubscriptions();
+    expect(way.proxy.hasMuted).toBe(true);
+    expect(await lock.release()).toBe(true);
+    expect((await waiting).fencingToken).toBeGreaterThan(lock.fencingToken);
+  });
+
+  it('this library finds its turn although the process that gave it on died before it said so [G769]', async () => {
+    const waiter = await locksOn(server);
+    const key = freshKey();
+    const dying = await connectTo(server);
+    const { take, turn } = postgresStatements('"resource_lock"');
+    await waiter.withLock(key, () => {});
+    expect((await dying.query(take.text, [key, 'dying', TTL_MS])).rowCount).toBe(1);
+    const waiting = waiter.acquire(key, { waitMs: TTL_MS });
+    await isWaitedFor(key);
+    const given = await dying.query(turn.text, [[key], ['dying'], [null], [null], [0], [1], [null], [false]]);
+    expect(given.rows).toMatchObject([{ gives: 1, granted: expect.any(String) }]);
+    const lock = await waiting;
+    expect((await rowOf(server, key))!).toMatchObject({ holder: lock.owner, isHeld: true });
+  });
+});

@@ -1,0 +1,199 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { openPostgres } from '../../../lib/stores/sql/postgres/postgres-source.js';
+import { ddl, postgresStatements } from '../../../lib/stores/sql/postgres/statements.js';
+import { FencedStore } from '../../hazards/fenced-store.js';
+import { freshKey } from '../../support/claims.js';
+import { PostgresServer } from '../../support/postgres-server.js';
+import { until } from '../../support/until.js';
+import { countedLock, countedUnlock, deleteLocks, endedLocks, NAIVE_TABLES } from './naive.js';
+import { blocked, connectTo, locksOn, PATIENT, rowOf } from './stage.js';
+
+const TTL_MS = 600_000;
+
+let server: PostgresServer;
+beforeAll(async () => {
+  // Statistics are gathered by nobody, as long as a test does not.
+  server = await PostgresServer.start({ autovacuum: 'off' });
+  await server.query(NAIVE_TABLES);
+});
+afterAll(() => server.stop());
+
+describe('S15: the rows of the locks are lost', () => {
+  it('a naive lock with a counter in its row refuses the new holder then, and accepts the old one', async () => {
+    const database = await connectTo(server);
+    const stock = new FencedStore();
+    const key = freshKey();
+    for (let turn = 0; turn < 5; turn++) {
+      await countedLock(database, key, TTL_MS);
+      await countedUnlock(database, key);
+    }
+    const tokenOfA = (await countedLock(database, key, TTL_MS))!;
+    expect(stock.write('as A counted it', tokenOfA)).toBe(true);
+    await database.query('TRUNCATE counted');
+    const tokenOfB = (await countedLock(database, key, TTL_MS))!;
+    expect(stock.write('as B sold it', tokenOfB)).toBe(false);
+    expect(stock.write('as A saw it', tokenOfA)).toBe(true);
+  });
+
+  it('this library goes on with greater tokens, and tells the old holder of the loss, when the table is truncated [G758]', async () => {
+    const [a, b] = [await locksOn(server), await locksOn(server)];
+    const stock = new FencedStore();
+    const key = freshKey();
+    for (let turn = 0; turn < 20; turn++) await a.withLock(key, () => {});
+    const lockOfA = await a.acquire(key, { ttlMs: 3_000 });
+    expect(stock.write('as A counted it', lockOfA.fencingToken)).toBe(true);
+    await server.query('TRUNCATE resource_lock');
+    const lockOfB = await b.acquire(key, { ttlMs: TTL_MS, waitMs: 0 });
+    expect(stock.write('as B sold it', lockOfB.fencingToken)).toBe(true);
+    expect(stock.write('as A saw it', lockOfA.fencingToken)).toBe(false);
+    await until(() => lockOfA.signal.aborted, { what: 'A is told' });
+    expect(await lockOfB.release()).toBe(true);
+  });
+
+  it('this library goes on with greater tokens when a crash has emptied its table, which somebody made UNLOGGED [G759]', async () => {
+    const locks = await locksOn(server, { table: 'unlogged' });
+    const key = freshKey();
+    await locks.withLock(key, () => {});
+    await server.query('ALTER TABLE unlogged SET UNLOGGED');
+    const lock = await locks.acquire(key, { ttlMs: TTL_MS });
+    await server.restart();
+    expect(await server.query('SELECT 1 FROM unlogged')).toEqual([]);
+    const next = await (await locksOn(server, { table: 'unlogged' })).acquire(key, { waitMs: 0 });
+    expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
+  });
+});
+
+describe('S16: the row of a lock is swept while the lock is taken', () => {
+  it('a naive sweep in two steps deletes a lock that was taken in between: it has two holders, and a token that was used', async () => {
+    const database = await connectTo(server);
+    const key = freshKey();
+    await countedLock(database, key, TTL_MS);
+    await countedUnlock(database, key);
+    const ended = await endedLocks(database);
+    const tokenOfA = (await countedLock(database, key, TTL_MS))!;
+    await deleteLocks(database, ended);
+    expect(await countedLock(database, key, TTL_MS)).toBeLessThan(tokenOfA);
+  });
+
+  it('this library leaves a row alone that is just being taken, and one that was taken since the sweep began [G760]', async () => {
+    const locks = await locksOn(server);
+    const [taken, unused] = [freshKey(), freshKey()];
+    for (const key of [taken, unused]) await locks.withLock(key, () => {});
+    const { sweep, take } = postgresStatements('"resource_lock"');
+    const [taking, sweeping] = [await connectTo(server), await connectTo(server)];
+    const keys = async () =>
+      (await server.query('SELECT resource_lock_key AS key FROM resource_lock')).map(({ key }) => key as string);
+
+    await taking.query('BEGIN');
+    expect((await taking.query(take.text, [taken, 'a process', TTL_MS])).rowCount).toBe(1);
+    await sweeping.query(sweep.text, ['', 0]);
+    expect(await keys()).toContain(taken);
+    expect(await keys()).not.toContain(unused);
+    await taking.query('COMMIT');
+    await sweeping.query(sweep.text, ['', 0]);
+    expect((await rowOf(server, taken))!).toMatchObject({ holder: 'a process', isHeld: true });
+  });
+
+  it('this library takes a lock whose row is just being deleted with a greater token [G761]', async () => {
+    const locks = await locksOn(server);
+    const key = freshKey();
+    const before = await locks.acquire(key);
+    await before.release();
+    const sweeping = await connectTo(server);
+    await sweeping.query('BEGIN');
+    await sweeping.query(postgresStatements('"resource_lock"').sweep.text, ['', 0]);
+    const acquiring = locks.acquire(key, { waitMs: TTL_MS });
+    await blocked(server);
+    await sweeping.query('COMMIT');
+    const lock = await acquiring;
+    expect(lock.fencingToken).toBeGreaterThan(before.fencingToken);
+    expect((await rowOf(server, key))!).toMatchObject({ holder: lock.owner, isHeld: true });
+    expect(await lock.release()).toBe(true);
+  });
+});
+
+describe('S18: the plan of a statement was made while the table was empty', () => {
+  const ROWS = 100_000;
+  const KEYS = ['key 5', 'key 70000'];
+
+  it('a naive statement for several locks goes on reading the whole table', async () => {
+    const database = await connectTo(server);
+    await database.query(`CREATE TABLE plain (name text PRIMARY KEY, expires_at timestamptz NOT NULL)`);
+    await database.query(
+      `PREPARE naive (text[]) AS SELECT p.name FROM plain p JOIN unnest($1) AS a(name) USING (name)`,
+    );
+    const keys = Array.from({ length: 20 }, (_, at) => `key ${at}`);
+    const execute = `EXECUTE naive ('{${keys.join(', ')}}')`;
+    for (let run = 0; run < 10; run++) await database.query(execute); // a plan for any values is kept after five
+    await database.query(`INSERT INTO plain SELECT 'key ' || n, 'epoch' FROM generate_series(1, ${ROWS}) AS n`);
+    expect(await planOf((text) => database.query(text).then(({ rows }) => rows), execute)).toContain(
+      'Seq Scan on plain',
+    );
+  });
+
+  it('this library finds its rows by their keys, whenever its plans were made [G762]', async () => {
+    await server.query(ddl('"large"'));
+    const { turn, extend, give, inspect, scan, sweep, take } = postgresStatements('"large"');
+    const source = await openPostgres(server.url, PATIENT.commandTimeoutMs);
+    const client = await source.connect(() => {});
+    const values: Readonly<Record<string, readonly unknown[]>> = {
+      [turn.name]: [KEYS, ['a', 'a'], ['b', 'b'], [null, null], [1, 1], [1, 1], [null, null], [false, false]],
+      [extend.name]: [KEYS, ['a', 'a'], [1, 1], [false, false]],
+      [inspect.name]: [KEYS],
+      [take.name]: [KEYS[0], 'a', 1],
+      [give.name]: [KEYS[0], 'a'],
+      [scan.name]: ['key', 'key 5'],
+      [sweep.name]: ['key 5', TTL_MS],
+    };
+    const statements = [turn, extend, inspect, take, give, scan, sweep];
+    for (const statement of statements) await client.query(statement, values[statement.name]!);
+    await server.query(
+      `INSERT INTO large SELECT 'key ' || n, 'nobody', n, false, '{}', 'epoch', now(), 'epoch' FROM generate_series(1, ${ROWS}) AS n ON CONFLICT DO NOTHING`,
+    );
+    for (const { name } of statements) {
+      const given = values[name]!.map((value) =>
+        Array.isArray(value) ? `'{${value.map((each) => JSON.stringify(each)).join(', ')}}'` : `'${String(value)}'`,
+      );
+      const execute = `EXECUTE nest_redis_lock_${name} (${given.join(', ')})`;
+      const plan = await planOf((text) => client.query({ name: `explain_${name}`, text }, []), execute);
+      expect(plan, name).toContain('using large_pkey');
+      expect(plan, name).not.toMatch(/(Seq|Heap) Scan on large/); // it is read row by row, in the order of its keys
+    }
+    client.close();
+  });
+
+  async function planOf(
+    query: (text: string) => Promise<readonly Readonly<Record<string, unknown>>[]>,
+    execute: string,
+  ): Promise<string> {
+    return (await query(`EXPLAIN ${execute}`)).map((row) => row['QUERY PLAN']).join('\n');
+  }
+});
+
+describe('S20: several processes create the table at once', () => {
+  const CREATE = 'CREATE TABLE IF NOT EXISTS';
+
+  it('a naive CREATE TABLE IF NOT EXISTS fails while another one runs', async () => {
+    const name = 'creates naively';
+    const [a, b] = [await connectTo(server), await connectTo(server, { application_name: name })];
+    await a.query('BEGIN');
+    await a.query(`${CREATE} created (name text PRIMARY KEY)`);
+    const creating = b.query(`${CREATE} created (name text PRIMARY KEY)`);
+    const refused = expect(creating).rejects.toMatchObject({ code: '23505' });
+    await blocked(server, name);
+    await a.query('COMMIT');
+    await refused;
+  });
+
+  it('this library starts all the same, and has one table for all [G763]', async () => {
+    const a = await connectTo(server);
+    await a.query('BEGIN');
+    await a.query(ddl('"created_at_once"'));
+    const opening = Promise.all([1, 2, 3].map(() => locksOn(server, { table: 'created_at_once' })));
+    await blocked(server);
+    await a.query('COMMIT');
+    const [one, ...others] = await opening;
+    await one!.acquire('key');
+    for (const other of others) expect(await other.tryAcquire('key')).toBeNull();
+  });
+});
