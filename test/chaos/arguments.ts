@@ -1,19 +1,18 @@
 import { parseArgs } from 'node:util';
 import { CONTESTANTS, type ContestantId } from './contestants.js';
-import { MUTANTS } from './mutants.js';
-
-export const TOPOLOGIES: Readonly<Record<string, number>> = { single: 1, 'redlock-3': 3, 'redlock-5': 5 };
+import { MUTANT_NAMES } from './all-mutants.js';
+import { TOPOLOGY_IDS, type TopologyId } from './topologies.js';
 
 export const USAGE = `npm run chaos -- [options]
   --seed n             of the schedule; "random" takes one and prints it (default: 1)
   --seeds a,b          one after the other
   --seconds s          under faults in all, shared by topologies, seeds and contestants (default: 60)
   --minutes m          the same in minutes
-  --topologies a,b     ${Object.keys(TOPOLOGIES).join(' ')} (default: all)
+  --topologies a,b     ${TOPOLOGY_IDS.join(' ')} (default: all)
   --contestants a,b    ${CONTESTANTS.join(' ')} (default: library)
-  --mutant name        the library broken on purpose: it must be caught. ${Object.keys(MUTANTS).join(' ')}
+  --mutant name        the library broken on purpose: it must be caught. ${MUTANT_NAMES.join(' ')}
   --mutants            all of them, each with its own topology, seed and time
-  --fair               one Redis serves strictly in the order of arrival; not with a Redlock
+  --fair               one server serves strictly in the order of arrival; not with a Redlock
   --schedule           print what the nemesis would do, and do nothing`;
 
 export interface Settings {
@@ -22,7 +21,7 @@ export interface Settings {
   fair: boolean;
   seeds: number[];
   seconds: number;
-  topologies: string[];
+  topologies: TopologyId[];
   contestants: ContestantId[];
   mutants: string[];
   /** What was given by hand outdoes what a mutant is known to be caught by. */
@@ -56,13 +55,9 @@ export function readArguments(args: string[]): Settings {
     fair: values.fair,
     seeds: (seeds ?? '1').split(',').map(seedOf),
     seconds: minutes === undefined ? positive('seconds', seconds ?? '60') : 60 * positive('minutes', minutes),
-    topologies: pick('topologies', values.topologies, Object.keys(TOPOLOGIES)),
+    topologies: pick('topologies', values.topologies, TOPOLOGY_IDS),
     contestants: pick('contestants', values.contestants ?? 'library', CONTESTANTS),
-    mutants: values.mutants
-      ? Object.keys(MUTANTS)
-      : values.mutant
-        ? pick('mutant', values.mutant, Object.keys(MUTANTS))
-        : [],
+    mutants: values.mutants ? MUTANT_NAMES : values.mutant ? pick('mutant', values.mutant, MUTANT_NAMES) : [],
     given: {
       seeds: seeds !== undefined,
       seconds: (seconds ?? minutes) !== undefined,

@@ -12,21 +12,22 @@ import type { RedisLockSettings } from './library.js';
 import { Link } from './link.js';
 import { shutOut } from './liveness.js';
 import { unleash } from './nemesis.js';
-import { ChaosNode } from './nodes.js';
+import { ChaosPostgres, ChaosRedis, type ChaosNode } from './nodes.js';
 import { planFaults } from './schedule.js';
+import type { Topology } from './topologies.js';
 
 export const WORKERS = 4;
 const TTLS_MS = [300, 600, 1_500];
 const PEER_TTL_MS = 600;
 const WAIT_MS = 3_000;
-/** For each node of a Redlock, and one Redis: workers, nodes and the nemesis share few cores. */
+/** For each node of a Redlock, and for a server alone: workers, nodes and the nemesis share few cores. */
 const COMMAND_TIMEOUT_MS = { single: 300, redlock: 150 };
 /** The places of those who died while they waited stay for 10 s. */
 const GONE_AFTER_MS = 12_000;
 
 export interface CellPlan {
   contestant: ContestantId;
-  nodes: number;
+  topology: Topology;
   seed: number;
   durationMs: number;
   /** Folder of the contestants of the benchmark. */
@@ -67,18 +68,19 @@ export async function runCell(plan: CellPlan): Promise<CellResult> {
   };
 }
 
-function termsOf({ losses, nodes }: CellPlan): Terms {
+function termsOf({ losses, topology: { nodes } }: CellPlan): Terms {
   // A node that restarted votes after the longest ttl; a grant that nobody confirms stands for 2 s.
   const attemptMs = 2 * (nodes === 1 ? COMMAND_TIMEOUT_MS.single : 2 * COMMAND_TIMEOUT_MS.redlock);
   return { losses, livenessMs: 10_000, beatMs: 5_000, answerMs: WAIT_MS + attemptMs + 2_000 };
 }
 
 async function play(plan: CellPlan, folder: string, socketPath: string, closers: (() => unknown)[]): Promise<void> {
-  const { nodes: count, seed, durationMs, contestant } = plan;
+  const { topology, seed, durationMs, contestant } = plan;
+  const { nodes: count, store } = topology;
   const journal = new Journal(folder, 'nemesis');
   const nodes = await Promise.all(
     Array.from({ length: count }, async (_, index) => {
-      const node = await ChaosNode.start(folder, `node-${index}`);
+      const node = await (store === 'postgres' ? ChaosPostgres.start() : ChaosRedis.start(folder, `node-${index}`));
       closers.push(() => node.stop());
       return node;
     }),
@@ -86,11 +88,12 @@ async function play(plan: CellPlan, folder: string, socketPath: string, closers:
   const links: Link[][] = [];
   const workers: Worker[] = [];
   for (let worker = 0; worker < WORKERS; worker++) {
-    const own = await Promise.all(nodes.map(({ server }) => Link.open(server.port)));
+    const own = await Promise.all(nodes.map(({ port }) => Link.open(port)));
     links.push(own);
     closers.push(() => own.forEach((link) => link.close()));
     const terms = {
       contestant,
+      store,
       ports: own.map(({ port }) => port),
       ttlMs: contestant === 'library' ? Math.max(...TTLS_MS) : PEER_TTL_MS,
       ttlsMs: TTLS_MS,
@@ -111,7 +114,7 @@ async function play(plan: CellPlan, folder: string, socketPath: string, closers:
   }
   closers.push(() => Promise.all(workers.map((worker) => worker.kill())));
   await Promise.all(workers.map((worker) => worker.start()));
-  await unleash(planFaults(seed, durationMs, { nodes: count, workers: WORKERS }), { nodes, workers, links }, journal);
+  await unleash(planFaults(seed, durationMs, { topology, workers: WORKERS }), { nodes, workers, links }, journal);
 
   journal.note({ type: 'healed', workers: workers.map(({ number }) => number) });
   for (const worker of workers) worker.healed();
@@ -127,6 +130,9 @@ async function play(plan: CellPlan, folder: string, socketPath: string, closers:
     await sleep(20);
   await Promise.all(workers.map((worker) => worker.finish(WAIT_MS + 9_000)));
   await noteWhatIsLeft(nodes, journal);
+  const [node] = nodes;
+  for (const { key, ...write } of node instanceof ChaosPostgres ? await node.guardedWrites() : [])
+    journal.note({ type: 'write', key: `${key} in the database`, ...write, accepted: true, isGuarded: true });
 }
 
 async function noteWhatIsLeft(nodes: readonly ChaosNode[], journal: Journal): Promise<void> {

@@ -1,7 +1,9 @@
 import { pathToFileURL } from 'node:url';
+import { Counters } from './counters.js';
 import { nowMs } from './history.js';
 import type { Lock, LockHandle, RedisLockModuleOptions, RedisLockSettings } from './library.js';
-import { MUTANTS } from './mutants.js';
+import { ALL_MUTANTS } from './all-mutants.js';
+import type { Topology } from './topologies.js';
 
 export const CONTESTANTS = ['library', 'redlock-5', 'redis-semaphore'] as const;
 export type ContestantId = (typeof CONTESTANTS)[number];
@@ -28,6 +30,8 @@ export interface HeldLock {
   /** The deadline of the lease; undefined where there is none to be asked for. */
   until(): number | undefined;
   onLost(tell: () => void): void;
+  /** Has a transaction in the database of the locks guard it; not of peers. */
+  guard?(query: (text: string, values: readonly unknown[]) => Promise<unknown>): Promise<void>;
   release(): Promise<unknown>;
 }
 
@@ -48,6 +52,8 @@ export interface LeaderTerm {
 }
 
 export interface Contestant {
+  /** In the database of the locks, if they are in one. */
+  readonly counters?: Counters;
   acquire(key: string, wish: Wish): Promise<HeldLock>;
   /** The locks of all keys, or none; not of peers. */
   acquireAll?(keys: string[], wish: Wish): Promise<HeldSet>;
@@ -60,6 +66,7 @@ export interface Contestant {
 
 export interface OpenTerms {
   contestant: ContestantId;
+  store: Topology['store'];
   ports: number[];
   ttlMs: number;
   waitMs: number;
@@ -76,24 +83,33 @@ export function openContestant(terms: OpenTerms): Promise<Contestant> {
   return terms.contestant === 'library' ? openLibrary(terms) : openPeer(terms);
 }
 
-async function openLibrary({ mutant, ports, options, ...terms }: OpenTerms): Promise<Contestant> {
+async function openLibrary({ mutant, ports, options, store, ...terms }: OpenTerms): Promise<Contestant> {
   await import('reflect-metadata');
   const library = await import('./library.js');
-  if (mutant !== undefined) MUTANTS[mutant]!.inject?.(library);
-  const { openLocks, validityMs } = library;
-  const urls = ports.map((port) => `redis://127.0.0.1:${port}`);
+  if (mutant !== undefined) ALL_MUTANTS[mutant]!.inject?.(library);
+  const { composeSqlLocks, guard, openLocks, validityMs } = library;
   const { ttlMs, waitMs, commandTimeoutMs } = terms;
   const settings = { ttlMs, waitMs, commandTimeoutMs, lazyConnect: true, ...options };
+  const urls = ports.map((port) => `redis://127.0.0.1:${port}`);
   const source = urls.length === 1 ? { redis: urls[0]! } : { redlock: urls };
-  const { service } = await openLocks({ ...settings, ...source } as RedisLockModuleOptions);
+  const postgres = `postgres://postgres@127.0.0.1:${ports[0]}/postgres`;
+  const { service } =
+    store === 'postgres'
+      ? await composeSqlLocks({ ...settings, postgres, createTable: true }).open()
+      : await openLocks({ ...settings, ...source } as RedisLockModuleOptions);
+  const granted = (lock: Lock, ttlMs: number): HeldLock => ({
+    ...justGranted(lock, validityMs(ttlMs, 0)),
+    guard: (query) => guard(lock, query),
+  });
   return {
+    counters: store === 'postgres' ? new Counters(postgres) : undefined,
     async acquire(key, wish) {
-      return justGranted(await service.acquire(key, wish), validityMs(wish.ttlMs, 0));
+      return granted(await service.acquire(key, wish), wish.ttlMs);
     },
     async acquireAll(keys, wish) {
       const set = await service.acquireAll(keys, wish);
       return {
-        get: (key) => justGranted(set.get(key), validityMs(wish.ttlMs, 0)),
+        get: (key) => granted(set.get(key), wish.ttlMs),
         release: () => set.release(),
       };
     },
@@ -104,7 +120,7 @@ async function openLibrary({ mutant, ports, options, ...terms }: OpenTerms): Pro
         if (status === 'campaigning') askedAt = nowMs();
       });
       service.whileLeader(key, { ttlMs }, ({ signal }) => {
-        const lock = justGranted(service.current(key), validityMs(ttlMs, 0));
+        const lock = granted(service.current(key), ttlMs);
         return work({ lock, askedAt, signal, resign: () => leader.resign() });
       });
     },

@@ -36,6 +36,7 @@ describe('a history that is right', () => {
         refusedAcquires: 0,
         faults: 0,
         acceptedWrites: 2,
+        guardedWrites: 0,
         refusedAccesses: 0,
         allowedOverlaps: 0,
         allowedTokens: 0,
@@ -76,6 +77,17 @@ describe('a history with a lost update', () => {
       access('write', 4, { turn: '1.0.0', base: 0 }),
     ];
     expect(rulesBroken(history)).toEqual(['lost update']);
+  });
+
+  it('a lost update is found among the writes of transactions, which have no token and are counted [G740]', () => {
+    const guarded = { key: 'a in the database', isGuarded: true } as const;
+    const history: Entry[] = [
+      { ...access('write', 1, { base: 0 }), ...guarded },
+      { ...access('write', 2, { turn: '1.0.0', base: 0 }), ...guarded },
+    ];
+    const { violations, figures } = verdict(history);
+    expect(violations.map(({ rule }) => rule)).toEqual(['lost update']);
+    expect(figures.guardedWrites).toBe(2);
   });
 
   it('is not told of other keys and of refused writes', () => {

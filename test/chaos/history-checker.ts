@@ -46,6 +46,8 @@ export interface Verdict {
     refusedAcquires: number;
     faults: number;
     acceptedWrites: number;
+    /** Of these, by transactions that guarded the lock. */
+    guardedWrites: number;
     refusedAccesses: number;
     /** Two holders after a fault that may lose a lock. */
     allowedOverlaps: number;
@@ -85,6 +87,7 @@ export function checkHistory(entries: readonly Entry[], terms: Terms): Verdict {
       refusedAcquires: of(history, 'refused').length,
       faults: faults.length,
       acceptedWrites: of(history, 'write').filter(({ accepted }) => accepted).length,
+      guardedWrites: of(history, 'write').filter(({ isGuarded }) => isGuarded).length,
       refusedAccesses: accessesOf(history).filter(({ accepted }) => !accepted).length,
       allowedOverlaps: holders.allowed,
       allowedTokens: tokens.allowed,

@@ -21,6 +21,9 @@ export const FAULT_KINDS = [
   'isolate',
   'slow-requests',
   'slow-replies',
+  'silence',
+  'terminate',
+  'only-read',
 ] as const;
 export type FaultKind = (typeof FAULT_KINDS)[number];
 
@@ -89,9 +92,9 @@ export type Entry = { at: number } &
     | { type: 'unhandled'; worker: number; message: string }
     /** The process did not end when it was told to. */
     | { type: 'hung'; worker: number }
-    /** By the resource. */
+    /** By the resource; or, under a guard, by the transactions of a database in the order of each key. */
     | (Access<'read'> & OfTurn)
-    | (Access<'write'> & OfTurn)
+    | (Access<'write'> & OfTurn & { isGuarded?: true })
     /** By the nemesis, with when it was undone. `forgets`: what the node knew before is certainly gone by then. */
     | { type: 'fault'; kind: LossKind; until: number; node?: number; worker?: number; forgets?: boolean }
     /** All faults are undone; these workers run. */

@@ -5,6 +5,8 @@ import { candidatePort } from '../../servers/candidate-port.js';
 interface Connection {
   readonly client: Socket;
   readonly node: Socket;
+  /** The worker listens on it. */
+  isSubscriber: boolean;
   /** The node has closed it, and the worker does not hear of it. */
   isHalfOpen: boolean;
 }
@@ -12,8 +14,7 @@ interface Connection {
 /** The connections of one worker to one node, to be cut and slowed down. */
 export class Link {
   readonly #sockets = new Set<Socket>();
-  /** The connections on which the worker listens. */
-  readonly #subscribers = new Set<Connection>();
+  readonly #connections = new Set<Connection>();
   #listener!: Server;
   /** How many faults cut it at present. */
   #cuts = 0;
@@ -55,11 +56,17 @@ export class Link {
 
   /** The node closes the connections on which the worker listens; to the worker they stay open and silent. */
   deafen(): void {
-    for (const connection of this.#subscribers) {
-      connection.isHalfOpen = true;
-      connection.node.destroy();
-    }
-    this.#subscribers.clear();
+    for (const connection of this.#connections) if (connection.isSubscriber) halfClose(connection);
+  }
+
+  /** The same of all connections. */
+  silence(): void {
+    for (const connection of this.#connections) halfClose(connection);
+  }
+
+  /** By which the node knows the connections. */
+  get nodeSidePorts(): number[] {
+    return [...this.#connections].flatMap(({ node }) => node.localPort ?? []);
   }
 
   close(): void {
@@ -79,11 +86,12 @@ export class Link {
       return;
     }
     const node = connect(this.nodePort, '127.0.0.1');
-    const connection: Connection = { client, node, isHalfOpen: false };
+    const connection: Connection = { client, node, isSubscriber: false, isHalfOpen: false };
+    this.#connections.add(connection);
     client.on('data', (bytes) => {
-      if (/\bsubscribe\b/i.test(bytes.toString('latin1'))) this.#subscribers.add(connection);
+      connection.isSubscriber ||= /\b(subscribe|listen)\b/i.test(bytes.toString('latin1'));
     });
-    client.on('close', () => this.#subscribers.delete(connection));
+    client.on('close', () => this.#connections.delete(connection));
     this.#carry(client, node, () => this.slowRequestsMs, connection);
     this.#carry(node, client, () => this.slowRepliesMs, connection);
   }
@@ -112,4 +120,9 @@ export class Link {
       if (!connection.isHalfOpen || from === connection.client) to.destroySoon();
     });
   }
+}
+
+function halfClose(connection: Connection): void {
+  connection.isHalfOpen = true;
+  connection.node.destroy();
 }

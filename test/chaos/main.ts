@@ -1,12 +1,14 @@
 import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { provideRedisServer } from '../../servers/find-redis-server.js';
-import { readArguments, TOPOLOGIES, USAGE, type Settings } from './arguments.js';
+import { providePostgres } from '../../servers/find-postgres.js';
+import { readArguments, USAGE, type Settings } from './arguments.js';
+import { ALL_MUTANTS } from './all-mutants.js';
 import { runCell, WORKERS, type CellPlan } from './cell.js';
 import type { FaultKind } from './history.js';
-import { MUTANTS } from './mutants.js';
 import { complaintsOf, tableOf, type Row } from './report.js';
 import { describeFault, planFaults } from './schedule.js';
+import { TOPOLOGIES, type Topology, type TopologyId } from './topologies.js';
 
 interface Place {
   root: string;
@@ -30,6 +32,7 @@ export async function main(args: string[], place: Place): Promise<number> {
     return 2;
   }
   process.env.REDIS_SERVER = (await provideRedisServer()).path;
+  process.env.POSTGRES_SERVER = await providePostgres();
   return settings.mutants.length > 0 ? runMutants(settings, place) : runCells(settings, place);
 }
 
@@ -42,9 +45,10 @@ async function runCells(settings: Settings, place: Place): Promise<number> {
       announce(topology, seed, durationMs);
       if (settings.schedule) continue;
       for (const contestant of contestants) {
-        const nodes = TOPOLOGIES[topology]!;
+        const { nodes, store } = TOPOLOGIES[topology];
+        if (store === 'postgres' && contestant !== 'library') continue; // the others know Redis only
         const options = fair && nodes === 1 ? { fair } : {};
-        const result = await runCell({ ...planOf(nodes, place), contestant, seed, durationMs, options });
+        const result = await runCell({ ...planOf(topology, place), contestant, seed, durationMs, options });
         rows.push({ topology, contestant, seed, result });
         const { operations, faults } = result.figures;
         const verdict = result.violations.length === 0 ? 'ok' : `${result.violations.length} violations`;
@@ -64,17 +68,17 @@ async function runCells(settings: Settings, place: Place): Promise<number> {
 async function runMutants({ mutants, given, ...settings }: Settings, place: Place): Promise<number> {
   let missed = 0;
   for (const name of mutants) {
-    const mutant = MUTANTS[name]!;
+    const mutant = ALL_MUTANTS[name]!;
     const seed = given.seeds ? settings.seeds[0]! : mutant.seed;
     const durationMs = 1_000 * (given.seconds ? settings.seconds : mutant.seconds);
-    const nodes = given.topologies ? TOPOLOGIES[settings.topologies[0]!]! : mutant.nodes;
-    const plan = planOf(nodes, place);
+    const topology = given.topologies ? settings.topologies[0]! : mutant.topology;
+    const plan = planOf(topology, place);
     const options = { ...plan.options, ...mutant.options };
     const result = await runCell({ ...plan, contestant: 'library', seed, durationMs, mutant: name, options });
     const isCaught = result.violations.some(({ rule }) => rule === mutant.caughtBy);
     if (!isCaught) missed++;
     console.log(
-      `${isCaught ? 'caught' : 'MISSED'} ${name} (${mutant.what}), ${nodes} nodes, seed ${seed}, ${durationMs / 1_000} s`,
+      `${isCaught ? 'caught' : 'MISSED'} ${name} (${mutant.what}), ${topology}, seed ${seed}, ${durationMs / 1_000} s`,
     );
     if (result.violations.length > 0) console.log(complaintsOf(result));
     if (isCaught) rmSync(result.history!, { recursive: true, force: true });
@@ -83,16 +87,22 @@ async function runMutants({ mutants, given, ...settings }: Settings, place: Plac
   return missed === 0 ? 0 : 1;
 }
 
-function planOf(nodes: number, { root }: Place): Omit<CellPlan, 'contestant' | 'seed' | 'durationMs'> {
-  return { nodes, peers: join(root, 'bench/contestants'), options: {}, losses: lossesOf(nodes) };
+function planOf(id: TopologyId, { root }: Place): Omit<CellPlan, 'contestant' | 'seed' | 'durationMs'> {
+  const topology = TOPOLOGIES[id];
+  return { topology, peers: join(root, 'bench/contestants'), options: {}, losses: lossesOf(topology) };
 }
 
-/** One Redis that loses its data has lost the lock. A node of a Redlock does not vote after that until all has ended. */
-function lossesOf(nodes: number): FaultKind[] {
-  return nodes > 1 ? [] : ['flush', 'flush-cohort', 'restart-empty', 'restart-old', 'swap-primary'];
+/**
+ * One Redis that loses its data has lost the lock. A node of a Redlock does not vote after that until all has ended. PostgreSQL loses
+ * none.
+ */
+function lossesOf({ nodes, store }: Topology): FaultKind[] {
+  return nodes > 1 || store === 'postgres'
+    ? []
+    : ['flush', 'flush-cohort', 'restart-empty', 'restart-old', 'swap-primary'];
 }
 
-function announce(topology: string, seed: number, durationMs: number): void {
-  const faults = planFaults(seed, durationMs, { nodes: TOPOLOGIES[topology]!, workers: WORKERS });
+function announce(topology: TopologyId, seed: number, durationMs: number): void {
+  const faults = planFaults(seed, durationMs, { topology: TOPOLOGIES[topology], workers: WORKERS });
   console.log(`\n${topology}, seed ${seed}, ${durationMs / 1_000} s: ${faults.map(describeFault).join('; ')}`);
 }

@@ -2,11 +2,15 @@ import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { PostgresServer } from '../support/postgres-server.js';
 import { RedlockNodes } from '../support/redlock-nodes.js';
 import { compileFile, compileLibrary } from '../support/compiled-library.js';
 import { untilQueued } from '../support/queue.js';
+import { until } from '../support/until.js';
 import type { LockService, RedisLockModuleOptions } from './library.js';
+import { ALL_MUTANTS } from './all-mutants.js';
 import { MUTANTS, type Library } from './mutants.js';
+import { SQL_MUTANTS } from './sql-mutants.js';
 
 const EXTEND_SCRIPTS = ['EXTEND', 'RESTORE'];
 const SCRIPTS_THAT_MINT = ['ACQUIRE', 'TURN', 'GIVE_AND_TURN', 'RELEASE', 'WITHDRAW', 'FORCE_RELEASE'];
@@ -30,18 +34,23 @@ const CHANGES: Record<string, string[]> = {
   'set-in-the-order-of-the-caller': ['LockService.acquireAll'],
   'set-keeps-what-it-gives-back': ['LockService.acquireAll'],
   'lock-without-ttl': ofScripts(['ACQUIRE', 'VOTE', 'TURN', 'GIVE_AND_TURN', 'VOTE_OR_QUEUE']),
+  'row-given-by-anyone': ['StatementRunner.run'],
+  'row-taken-early': ['StatementRunner.run'],
+  'fence-not-raised': ['StatementRunner.run'],
+  'guard-that-guards-nothing': ['PostgresNode.guard'],
 };
 
 let redis: RedlockNodes;
+let postgres: PostgresServer;
 
 beforeAll(async () => {
-  redis = await RedlockNodes.start(3);
+  [redis, postgres] = await Promise.all([RedlockNodes.start(3), PostgresServer.start()]);
 });
 
-afterAll(() => redis.stop());
+afterAll(() => Promise.all([redis.stop(), postgres.stop()]));
 
 describe('the mutants of the chaos run', () => {
-  it.each(Object.entries(MUTANTS))(
+  it.each(Object.entries(ALL_MUTANTS))(
     'mutant %s changes what it says of the library [G145]',
     async (name, { inject, options = {} }) => {
       const library = await copyOfLibrary();
@@ -70,6 +79,26 @@ describe('the mutants of the chaos run', () => {
     expect(await lock.release()).toBe(true);
     expect(await (await waiting).release()).toBe(true);
   });
+
+  it.each(Object.entries(SQL_MUTANTS))(
+    '%s takes, extends, hands over and releases a lock in a table',
+    async (key, mutant) => {
+      const library = await copyOfLibrary();
+      mutant.inject?.(library);
+      const [locks, others] = [await openSql(library), await openSql(library)];
+
+      const lock = await locks.acquire(key);
+      await lock.extend();
+      expect(lock.isHeld).toBe(true);
+      const waiting = others.acquire(key);
+      const queue = 'SELECT FROM resource_lock WHERE resource_lock_key = $1 AND cardinality(waiters) = 1';
+      await until(async () => (await postgres.query(queue, [key])).length === 1, { what: `one waits for "${key}"` });
+      expect(await lock.release()).toBe(true);
+      const next = await waiting;
+      await next.extend();
+      expect(await next.release()).toBe(true);
+    },
+  );
 });
 
 /** The modules of a copy of the library, so that what is injected into them changes no other test. */
@@ -106,6 +135,13 @@ function ofScripts(scripts: string[]): string[] {
 
 async function open(library: Library, options: RedisLockModuleOptions): Promise<LockService> {
   const { service } = await library.openLocks({ shutdownTimeoutMs: 0, ...options });
+  onTestFinished(() => service.onApplicationShutdown());
+  return service;
+}
+
+async function openSql(library: Library): Promise<LockService> {
+  const options = { postgres: postgres.url, createTable: true, shutdownTimeoutMs: 0 };
+  const { service } = await library.composeSqlLocks(options).open();
   onTestFinished(() => service.onApplicationShutdown());
   return service;
 }

@@ -3,7 +3,7 @@ import type { Worker } from './crew.js';
 import { nowMs } from './history.js';
 import type { Journal } from './journal.js';
 import type { Link } from './link.js';
-import type { ChaosNode } from './nodes.js';
+import type { ChaosNode, ChaosPostgres, ChaosRedis } from './nodes.js';
 import type { PlannedFault } from './schedule.js';
 
 export interface Cast {
@@ -50,33 +50,41 @@ async function inflict(
   onBegin: () => void,
 ): Promise<boolean | void> {
   const node = cast.nodes[whom.node ?? 0]!;
+  const [redis, postgres] = [node as ChaosRedis, node as ChaosPostgres];
   const worker = cast.workers[whom.worker ?? 0]!;
   const link = cast.links[whom.worker ?? 0]![whom.node ?? 0]!;
   switch (kind) {
     case 'restart-empty':
+      return redis.restart('empty', forMs);
     case 'restart-with-data':
-      return node.restart(kind === 'restart-empty' ? 'empty' : 'with-data', forMs, (ms) => sleep(ms));
+      return node.restart('with-data', forMs);
     case 'restart-old':
-      node.keepSnapshot();
+      redis.keepSnapshot();
       await sleep(byMs);
       onBegin();
-      return node.restart('old', forMs, (ms) => sleep(ms));
+      return redis.restart('old', forMs);
     case 'swap-primary':
-      return node.swap((port) => cast.links.forEach((own) => own[whom.node ?? 0]!.lead(port)));
+      return redis.swap((port) => cast.links.forEach((own) => own[whom.node ?? 0]!.lead(port)));
     case 'flush-cohort':
       if (!(await worker.passesOn(COHORT_MS))) return;
       onBegin();
-      return node.flush();
+      return redis.flush();
     case 'force-release':
       return worker.forceRelease();
     case 'half-open':
       return link.deafen();
+    case 'silence':
+      return link.silence();
+    case 'terminate':
+      return postgres.terminate(link.nodeSidePorts);
+    case 'only-read':
+      return postgres.onlyRead(forMs);
     case 'stop-node':
-      return during(forMs, () => node.server.pause(), () => node.server.resume()); // prettier-ignore
+      return during(forMs, () => node.pause(), () => node.resume()); // prettier-ignore
     case 'flush':
-      return node.flush();
+      return redis.flush();
     case 'forget-scripts':
-      return void (await node.server.command('SCRIPT', 'FLUSH').catch(() => {}));
+      return redis.forgetScripts();
     case 'stop-worker':
       return during(forMs, () => worker.pause(), () => worker.resume()); // prettier-ignore
     case 'kill-worker':
@@ -97,7 +105,7 @@ async function inflict(
 }
 
 async function during(forMs: number, begin: () => unknown, end: () => unknown): Promise<void> {
-  begin();
+  await begin();
   await sleep(forMs);
-  end();
+  await end();
 }

@@ -1,13 +1,19 @@
 import { cpSync, existsSync, mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { COUNTER_TABLES } from './counters.js';
+import { PostgresServer } from '../support/postgres-server.js';
 import { RedisServer } from '../support/redis-server.js';
 import { keysOfLocks } from '../support/stored.js';
 
 /** What a node has when it comes back. */
 export type Restart = 'empty' | 'with-data' | 'old';
 
+/** Each kind of fault is planned for those that can have it. */
+export type ChaosNode = ChaosRedis | ChaosPostgres;
+
 /** A redis-server of the run, whose data outlives a kill -9 unless it is told to lose it. */
-export class ChaosNode {
+export class ChaosRedis {
   readonly #former: RedisServer[] = [];
 
   private constructor(
@@ -15,14 +21,25 @@ export class ChaosNode {
     private current: RedisServer,
   ) {}
 
-  static async start(folder: string, name: string): Promise<ChaosNode> {
+  static async start(folder: string, name: string): Promise<ChaosRedis> {
     const dir = join(folder, name);
-    return new ChaosNode(dir, await startServer(join(dir, '0')));
+    return new ChaosRedis(dir, await startServer(join(dir, '0')));
   }
 
-  /** The primary. */
-  get server(): RedisServer {
-    return this.current;
+  get port(): number {
+    return this.current.port;
+  }
+
+  pause(): void {
+    this.current.pause();
+  }
+
+  resume(): void {
+    this.current.resume();
+  }
+
+  async forgetScripts(): Promise<void> {
+    await this.current.command('SCRIPT', 'FLUSH').catch(() => {});
   }
 
   /** Keeps a copy of what is on disk, for a restart with old data. */
@@ -31,12 +48,12 @@ export class ChaosNode {
     cpSync(this.#data, this.#snapshot, { recursive: true });
   }
 
-  async restart(how: Restart, downMs: number, pause: (ms: number) => Promise<void>): Promise<void> {
-    await this.server.kill();
+  async restart(how: Restart, downMs: number): Promise<void> {
+    await this.current.kill();
     if (how !== 'with-data') rmSync(this.#data, { recursive: true, force: true });
     if (how === 'old') cpSync(this.#snapshot, this.#data, { recursive: true });
-    await pause(downMs);
-    await this.server.restart();
+    await sleep(downMs);
+    await this.current.restart();
   }
 
   /**
@@ -44,7 +61,7 @@ export class ChaosNode {
    * @param lead has new connections go to that port
    */
   async swap(lead: (port: number) => void): Promise<void> {
-    const before = this.server;
+    const before = this.current;
     const next = await startServer(join(this.dir, String(this.#former.length + 1)));
     this.#former.push(before);
     this.current = next;
@@ -54,7 +71,7 @@ export class ChaosNode {
 
   /** @returns whether it has done so: it may be dead */
   async flush(): Promise<boolean> {
-    return this.server.command('FLUSHALL').then(
+    return this.current.command('FLUSHALL').then(
       () => true,
       () => false,
     );
@@ -62,11 +79,11 @@ export class ChaosNode {
 
   /** What is there beside what stays: the fencing counters, and what a restart is known by. */
   async leftKeys(): Promise<string[]> {
-    return keysOfLocks(this.server);
+    return keysOfLocks(this.current);
   }
 
   async stop(): Promise<void> {
-    await Promise.all([this.server, ...this.#former].map((server) => server.stop()));
+    await Promise.all([this.current, ...this.#former].map((server) => server.stop()));
     if (existsSync(this.dir)) rmSync(this.dir, { recursive: true, force: true });
   }
 
@@ -84,4 +101,66 @@ function startServer(dir: string): Promise<RedisServer> {
   // Written before each reply, which outlives the process. With `always` the node would say that it never loses a write.
   const args = ['--appendonly', 'yes', '--appendfsync', 'no', '--auto-aof-rewrite-percentage', '0'];
   return RedisServer.start({ dir, args });
+}
+
+/** A PostgreSQL of the run, whose data outlives its crashes. */
+export class ChaosPostgres {
+  private constructor(private readonly server: PostgresServer) {}
+
+  static async start(): Promise<ChaosPostgres> {
+    const server = await PostgresServer.start();
+    await server.query(COUNTER_TABLES);
+    return new ChaosPostgres(server);
+  }
+
+  get port(): number {
+    return this.server.port;
+  }
+
+  pause(): Promise<void> {
+    return this.server.pause();
+  }
+
+  resume(): Promise<void> {
+    return this.server.resume();
+  }
+
+  async restart(_: 'with-data', downMs: number): Promise<void> {
+    await this.server.kill();
+    await sleep(downMs);
+    await this.server.restart();
+  }
+
+  /** Crashes, comes back as a replica that nobody feeds, and is promoted later. */
+  async onlyRead(forMs: number): Promise<void> {
+    await this.server.becomeReplica();
+    await sleep(forMs);
+    await this.server.query('SELECT pg_promote()');
+  }
+
+  /** Ends the sessions of locks that have these ports at the other side, if it is up. */
+  async terminate(ports: readonly number[]): Promise<void> {
+    const sessions = `application_name = 'nest-redis-lock' AND client_port = ANY($1)`;
+    await this.server
+      .query(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE ${sessions}`, [ports])
+      .catch(() => {});
+  }
+
+  /** The locks that are held, but that of the janitor, which it never gives back. */
+  async leftKeys(): Promise<string[]> {
+    const rows = await this.server.query(
+      `SELECT resource_lock_key AS key FROM resource_lock WHERE expires_at > clock_timestamp() AND resource_lock_key <> '}janitor'`,
+    );
+    return rows.map(({ key }) => String(key));
+  }
+
+  /** What was written under a guard, in the order of each counter. */
+  async guardedWrites(): Promise<{ key: string; turn: string; base: number }[]> {
+    const rows = await this.server.query('SELECT key, turn, base::float8 AS base FROM counter_write ORDER BY number');
+    return rows as { key: string; turn: string; base: number }[];
+  }
+
+  async stop(): Promise<void> {
+    await this.server.stop();
+  }
 }

@@ -11,6 +11,7 @@ export interface Row {
 const COLUMNS: readonly (readonly [title: string, value: (rows: readonly Row[]) => number | string])[] = [
   ['operations', sum((result) => result.figures.operations)],
   ['faults', sum((result) => result.figures.faults)],
+  ['guarded writes', sum((result) => result.figures.guardedWrites)],
   ['lost updates', broken('lost update')],
   [
     'tokens out of order',

@@ -281,6 +281,8 @@ async function increment(lock: HeldLock, turn: string, key: string, holdMs: numb
   const { isHeld, end } = watched(lock, turn);
   const { token } = lock;
   if (isHeld()) {
+    const { counters } = contestant;
+    const base = await counters?.read(key);
     const { accepted, value } = await resource.access({ turn, key, token });
     if (accepted) {
       for (const until = nowMs() + holdMs; isHeld() && nowMs() < until;)
@@ -288,6 +290,8 @@ async function increment(lock: HeldLock, turn: string, key: string, holdMs: numb
       // Some do not look before they write: for locks with tokens that must not matter.
       const isCareless = token !== undefined && random() < 0.5;
       if (isCareless || isHeld()) await resource.access({ turn, key, token, base: value });
+      // Nobody looks here: the guard has to.
+      if (base !== undefined) await counters!.write(lock as Required<HeldLock>, { turn, key, base });
     }
   }
   if (isHeld()) end('released');

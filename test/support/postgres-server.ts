@@ -34,12 +34,16 @@ export class PostgresServer {
 
   /** Runs a statement on a connection of its own. */
   async query(text: string, values: unknown[] = []): Promise<Record<string, unknown>[]> {
-    if (!this.#admin) {
-      this.#admin = new pg.Client(this.url);
-      this.#admin.on('error', () => (this.#admin = undefined));
-      await this.#admin.connect();
-    }
-    return (await this.#admin.query(text, values)).rows as Record<string, unknown>[];
+    return (await (this.#admin ?? (await this.#connect())).query(text, values)).rows as Record<string, unknown>[];
+  }
+
+  async #connect(): Promise<pg.Client> {
+    const admin = new pg.Client(this.url);
+    admin.on('error', () => {
+      if (this.#admin === admin) this.#admin = undefined;
+    });
+    await admin.connect();
+    return (this.#admin = admin);
   }
 
   /** kill -9 of all its processes, then the same port again, with its data: as after a crash. */

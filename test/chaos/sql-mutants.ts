@@ -1,0 +1,76 @@
+import type { Statement } from './library.js';
+import type { Library, Mutant } from './mutants.js';
+
+/** The store of PostgreSQL broken in one way each. */
+export const SQL_MUTANTS: Readonly<Record<string, Mutant>> = {
+  'row-given-by-anyone': {
+    what: 'a release frees the lock in its row, whoever holds it',
+    inject(library) {
+      rewrite(library, {
+        turn: ["(l.give = '*' OR l.give = l.holder)", 'l.give IS NOT NULL'],
+        give: ['resource_lock_value = $2::text', '$2::text IS NOT NULL'],
+      });
+    },
+    nodes: 1,
+    seed: 1,
+    seconds: 10,
+    caughtBy: 'overlapping holders',
+  },
+  'row-taken-early': {
+    what: 'a row is taken a little before its lock expires',
+    inject(library) {
+      rewrite(library, {
+        take: ['expires_at <= clock_timestamp()', `expires_at <= clock_timestamp() + interval '200 ms'`],
+        turn: ['l.expires_at > clock.now', `l.expires_at > clock.now + interval '200 ms'`],
+      });
+    },
+    nodes: 1,
+    seed: 1,
+    seconds: 20,
+    caughtBy: 'overlapping holders',
+  },
+  'fence-not-raised': {
+    what: 'the token of a row stays as it is when its lock is taken or handed over',
+    inject(library) {
+      rewrite(library, {
+        take: ['fence = greatest(fence + 1, ', 'fence = least(fence, '],
+        turn: ['greatest(d.fence + 1, d.us) AS first_token', 'd.fence AS first_token'],
+      });
+    },
+    nodes: 1,
+    seed: 1,
+    seconds: 10,
+    caughtBy: 'token given twice',
+  },
+  'guard-that-guards-nothing': {
+    what: 'a guard looks at no row',
+    inject({ PostgresNode }) {
+      PostgresNode.prototype.guard = () => ({ text: 'SELECT 1', values: [] });
+    },
+    nodes: 1,
+    seed: 1,
+    seconds: 10,
+    caughtBy: 'lost update',
+  },
+};
+
+/**
+ * Changes the texts of statements, by their names, before they are sent.
+ * @throws Error in the process that sends one whose text is not as it was
+ */
+function rewrite(
+  { StatementRunner: { prototype } }: Library,
+  changes: Readonly<Record<string, readonly [from: string, to: string]>>,
+): void {
+  const broken = new Map<Statement, Statement>();
+  const brokenOf = (statement: Statement) => {
+    const [from, to] = changes[statement.name] ?? ['', ''];
+    if (!statement.text.includes(from)) throw new Error(`${statement.name} has no ${from}: correct the mutant.`);
+    return { ...statement, text: statement.text.replaceAll(from, to) };
+  };
+  const { run } = prototype;
+  prototype.run = function (statement, ...operation) {
+    if (!broken.has(statement)) broken.set(statement, brokenOf(statement));
+    return Reflect.apply(run, this, [broken.get(statement)!, ...operation]) as void;
+  };
+}
