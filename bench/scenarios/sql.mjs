@@ -108,11 +108,7 @@ export const sql = {
 
     async alternateSql({ ours }, { url, connections, slices }) {
       const raw = await rowLocks(url, connections);
-      return alternate(
-        { ours: slicesOf(ours.contestant, 'bench', KEYS), raw: slicesOf(raw, 'bench') },
-        slices,
-        [],
-      );
+      return alternate({ ours: slicesOf(ours.contestant, 'bench', KEYS), raw: slicesOf(raw, 'bench') }, slices, []);
     },
 
     statements: (client) => client.statements,

@@ -26,6 +26,16 @@ function onlyCounters(servers: readonly RedisServer[]) {
   };
 }
 
+/** What PostgreSQL keeps: rows of locks that nobody holds. */
+function noneHeld(server: PostgresServer) {
+  return async (): Promise<void> => {
+    const held = await server.query(
+      'SELECT resource_lock_key AS key FROM resource_lock WHERE expires_at > clock_timestamp()',
+    );
+    expect(held.filter(({ key }) => String(key).startsWith('left-'))).toEqual([]);
+  };
+}
+
 /** How long 300 operations at once may take a busy machine. */
 const commandTimeoutMs = 20_000;
 
@@ -64,12 +74,7 @@ describeBackend('a table of a PostgreSQL', async () => {
   const server = await PostgresServer.start();
   return {
     backend: await connectedSql({ postgres: server.url, commandTimeoutMs }),
-    checkLeft: async () => {
-      const held = await server.query(
-        'SELECT resource_lock_key FROM resource_lock WHERE expires_at > clock_timestamp()',
-      );
-      expect(held.filter(({ resource_lock_key: key }) => String(key).startsWith('left-'))).toEqual([]);
-    },
+    checkLeft: noneHeld(server),
     tearDown: () => server.stop(),
   };
 });
