@@ -1,7 +1,7 @@
 import { pathToFileURL } from 'node:url';
 import { Counters } from './counters.js';
 import { nowMs } from './history.js';
-import type { Lock, LockHandle, RedisLockModuleOptions, RedisLockSettings } from './library.js';
+import type { GuardStatement, Lock, LockHandle, RedisLockModuleOptions, RedisLockSettings } from './library.js';
 import { ALL_MUTANTS } from './all-mutants.js';
 import type { Topology } from './topologies.js';
 
@@ -30,8 +30,8 @@ export interface HeldLock {
   /** The deadline of the lease; undefined where there is none to be asked for. */
   until(): number | undefined;
   onLost(tell: () => void): void;
-  /** Has a transaction in the database of the locks guard it; not of peers. */
-  guard?(query: (text: string, values: readonly unknown[]) => Promise<unknown>): Promise<void>;
+  /** The statement by which a transaction in the database of the locks guards it. @throws when it is known to be lost */
+  guard?(): GuardStatement;
   release(): Promise<unknown>;
 }
 
@@ -87,7 +87,7 @@ async function openLibrary({ mutant, ports, options, store, ...terms }: OpenTerm
   await import('reflect-metadata');
   const library = await import('./library.js');
   if (mutant !== undefined) ALL_MUTANTS[mutant]!.inject?.(library);
-  const { composeSqlLocks, guard, openLocks, validityMs } = library;
+  const { composeSqlLocks, guardStatement, openLocks, validityMs } = library;
   const { ttlMs, waitMs, commandTimeoutMs } = terms;
   const settings = { ttlMs, waitMs, commandTimeoutMs, lazyConnect: true, ...options };
   const urls = ports.map((port) => `redis://127.0.0.1:${port}`);
@@ -99,7 +99,7 @@ async function openLibrary({ mutant, ports, options, store, ...terms }: OpenTerm
       : await openLocks({ ...settings, ...source } as RedisLockModuleOptions);
   const granted = (lock: Lock, ttlMs: number): HeldLock => ({
     ...justGranted(lock, validityMs(ttlMs, 0)),
-    guard: (query) => guard(lock, query),
+    guard: () => guardStatement(lock),
   });
   return {
     counters: store === 'postgres' ? new Counters(postgres) : undefined,

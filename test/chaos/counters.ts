@@ -1,14 +1,10 @@
 import pg from 'pg';
+import type { GuardStatement } from './library.js';
 
 /** The counters that stand in the database of the locks, with all that was written, in the order in which it was. */
 export const COUNTER_TABLES = `
 CREATE TABLE counter (key text PRIMARY KEY, value bigint NOT NULL);
 CREATE TABLE counter_write (number bigserial PRIMARY KEY, key text NOT NULL, turn text NOT NULL, base bigint NOT NULL)`;
-
-/** A lock that a transaction guards: `guard` of `nest-redis-lock/sql`. */
-interface Guarded {
-  guard(query: (text: string, values: readonly unknown[]) => Promise<unknown>): Promise<void>;
-}
 
 const COUNT = `INSERT INTO counter VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = $2`;
 /** An answer that does not come in this time is not waited for, in milliseconds. */
@@ -33,10 +29,13 @@ export class Counters {
   }
 
   /** Writes base + 1, if the lock is held and the database answers. */
-  async write(lock: Guarded, { key, turn, base }: { key: string; turn: string; base: number }): Promise<void> {
+  async write(
+    { text, values }: GuardStatement,
+    { key, turn, base }: { key: string; turn: string; base: number },
+  ): Promise<void> {
     await this.#with(async (client) => {
       await client.query('BEGIN');
-      await lock.guard((text, values) => client.query(text, [...values]));
+      await client.query(text, [...values]);
       await client.query(COUNT, [key, base + 1]);
       await client.query('INSERT INTO counter_write (key, turn, base) VALUES ($1, $2, $3)', [key, turn, base]);
       await client.query('COMMIT');

@@ -30,12 +30,12 @@ export { openLocks } from '../../lib/compose/open-locks.js';
 export { composeSqlLocks } from '../../lib/compose/open-sql.js';
 export { StatementRunner } from '../../lib/stores/sql/statement-runner.js';
 export { PostgresNode } from '../../lib/stores/sql/postgres/postgres-node.js';
-export { guard } from '../../lib/sql/guard.js';
+export { guardStatement } from '../../lib/sql/guard.js';
 export { LockService } from '../../lib/core/service/lock.service.js';
 export { LockSetHandle } from '../../lib/core/lease/lock-set-handle.js';
 export { RefusalGate } from '../../lib/core/waiting/refusal-gate.js';
 
-export type { LockBackend } from '../../lib/core/backend/lock-backend.js';
+export type { GuardStatement, LockBackend } from '../../lib/core/backend/lock-backend.js';
 export type { LockHandle } from '../../lib/core/lease/lock-handle.js';
 export type { LeaseState } from '../../lib/core/lease/lease.js';
 export type { RedisLockModuleOptions, RedisLockSettings } from '../../lib/compose/redis-lock-options.js';

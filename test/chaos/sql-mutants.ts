@@ -49,7 +49,7 @@ export const SQL_MUTANTS: Readonly<Record<string, Mutant>> = {
     },
     nodes: 1,
     seed: 1,
-    seconds: 10,
+    seconds: 20,
     caughtBy: 'lost update',
   },
 };

@@ -14,6 +14,7 @@ import {
 } from './contestants.js';
 import { CALM_KEY, CALM_SET, nowMs } from './history.js';
 import { Journal } from './journal.js';
+import type { GuardStatement } from './library.js';
 import type { Turn } from './liveness.js';
 import type { Access, Answer } from './resource.program.js';
 
@@ -58,6 +59,8 @@ const ELECTIONS = ['leader 1', 'leader 2'];
 const LONGEST_TERM_MS = 1_500;
 /** Work of a leader ends within this time after it was asked to, in milliseconds. */
 const ENDS_WITHIN_MS = 50;
+/** Who lost the lock tries to write within this time, in milliseconds. */
+const LATER_MS = 200;
 /** A forced release that was sent to a node that hangs may run until so much later, in milliseconds. */
 const LATE_MS = 3_000;
 
@@ -283,6 +286,8 @@ async function increment(lock: HeldLock, turn: string, key: string, holdMs: numb
   if (isHeld()) {
     const { counters } = contestant;
     const base = await counters?.read(key);
+    // Some ask for the statement early: then only the database can find out that the lock was lost.
+    const early = base !== undefined && random() < 0.3 ? guardOf(lock) : undefined;
     const { accepted, value } = await resource.access({ turn, key, token });
     if (accepted) {
       for (const until = nowMs() + holdMs; isHeld() && nowMs() < until;)
@@ -290,11 +295,23 @@ async function increment(lock: HeldLock, turn: string, key: string, holdMs: numb
       // Some do not look before they write: for locks with tokens that must not matter.
       const isCareless = token !== undefined && random() < 0.5;
       if (isCareless || isHeld()) await resource.access({ turn, key, token, base: value });
-      // Nobody looks here: the guard has to.
-      if (base !== undefined) await counters!.write(lock as Required<HeldLock>, { turn, key, base });
+      if (base !== undefined) {
+        if (!isHeld()) await sleep(random() * LATER_MS); // for the next holder to read before that
+        const guard = early ?? guardOf(lock);
+        if (guard) await counters!.write(guard, { turn, key, base });
+      }
     }
   }
   if (isHeld()) end('released');
+}
+
+/** Undefined when the lock is known to be lost. */
+function guardOf(lock: HeldLock): GuardStatement | undefined {
+  try {
+    return lock.guard!();
+  } catch {
+    return undefined;
+  }
 }
 
 /** What comes later is given back. */
