@@ -56,12 +56,13 @@ describe('S3: the lock is taken in the transaction of its caller', () => {
 
   it('this library takes locks on connections of its own: a transaction of the work changes nothing, and is not changed [G752]', async () => {
     const pool = poolOf();
-    const [locks, others] = [await locksOn(server, { postgres: pool }), await locksOn(server)];
+    const others = await locksOn(server);
     const [key, taken] = [freshKey(), freshKey()];
     await others.acquire(taken);
 
     const tx = await pool.connect();
     await tx.query('BEGIN');
+    const locks = await locksOn(server, { postgres: pool });
     const lock = await locks.acquire(key, { ttlMs: TTL_MS });
     expect(await locks.tryAcquire(taken)).toBeNull();
     await tx.query('SELECT 1');

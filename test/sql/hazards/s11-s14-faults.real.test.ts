@@ -24,14 +24,12 @@ async function wayTo({ port }: PostgresServer): Promise<{ proxy: TcpProxy; url: 
   return { proxy, url: `postgres://postgres@127.0.0.1:${proxy.port}/postgres` };
 }
 
-const isWaitedFor = (key: string) =>
+/** When the one process that waits for a lock has last asked, as soon as it does. */
+const askedAt = (key: string) =>
   until(
     async () => {
-      const [row] = await server.query(
-        'SELECT cardinality(waiters) AS count FROM resource_lock WHERE resource_lock_key = $1',
-        [key],
-      );
-      return Number(row?.count) > 0;
+      const statement = `SELECT split_part(waiters[1], ' ', 4) AS asked FROM resource_lock WHERE resource_lock_key = $1`;
+      return (await server.query(statement, [key]))[0]?.asked as string | null | undefined;
     },
     { what: 'another one waits' },
   );
@@ -180,9 +178,10 @@ describe('S14: whoever waits is not told of its turn', () => {
     const key = freshKey();
     const lock = await holder.acquire(key, { ttlMs: TTL_MS });
     const waiting = waiter.acquire(key, { waitMs: TTL_MS });
-    await isWaitedFor(key);
     const listening = `SELECT 1 FROM pg_stat_activity WHERE query LIKE 'LISTEN nest%' AND state = 'idle'`;
-    await until(async () => (await server.query(listening)).length, { what: 'it listens' });
+    await until(async () => (await server.query(listening)).length, { what: 'it has begun to listen' });
+    const asked = await askedAt(key);
+    await until(async () => (await askedAt(key)) !== asked, { what: 'it has asked again, as it hears itself now' });
     way.proxy.muteSubscriptions();
     expect(way.proxy.hasMuted).toBe(true);
     expect(await lock.release()).toBe(true);
@@ -197,7 +196,7 @@ describe('S14: whoever waits is not told of its turn', () => {
     await waiter.withLock(key, () => {});
     expect((await dying.query(take.text, [key, 'dying', TTL_MS])).rowCount).toBe(1);
     const waiting = waiter.acquire(key, { waitMs: TTL_MS });
-    await isWaitedFor(key);
+    await askedAt(key);
     const given = await dying.query(turn.text, [[key], ['dying'], [null], [null], [0], [1], [null], [false]]);
     expect(given.rows).toMatchObject([{ gives: 1, granted: expect.any(String) }]);
     const lock = await waiting;
