@@ -66,7 +66,7 @@ export class PostgresServer {
 
   /** Has it follow another one that never comes, so that it only reads, from its next start on, until `pg_promote()`. */
   async becomeReplica(): Promise<void> {
-    await this.query(`COPY (SELECT '') TO PROGRAM 'touch standby.signal'`);
+    await this.query(`COPY (SELECT '') TO PROGRAM 'cat > standby.signal'`);
     await this.restart();
   }
 
