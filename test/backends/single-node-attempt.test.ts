@@ -49,7 +49,9 @@ async function attempt(
     },
     release: ({ owner }: Grant) => void givenBack.push(`release ${owner}`),
     leave: (_key: string, { ticket }: Place) => void givenBack.push(`leave ${ticket}`),
-    connection: { ready: async () => undefined, client: { generation: 'a connection' } },
+    name: 'a node',
+    store: 'a store',
+    connection: { isKnownDown: false, ready: async () => undefined, generation: 'a connection' },
     timeAt: (_key: string, serverUs: number) => serverUs / 1_000,
   } as unknown as RedisNode;
   const replicated: ExtendRequest[] = [];
@@ -84,7 +86,9 @@ async function turn(votes: Vote[]) {
       done?.({ status: 'released' });
     },
     leave: () => {},
-    connection: { ready: async () => undefined, client: { generation: 'a connection' } },
+    name: 'a node',
+    store: 'a store',
+    connection: { isKnownDown: false, ready: async () => undefined, generation: 'a connection' },
     timeAt: () => undefined,
   } as unknown as RedisNode;
   const backend = new SingleNodeBackend(node, LIMIT_MS, () => 0, undefined, vi.fn<LockBackend['report']>());

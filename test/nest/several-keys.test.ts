@@ -51,7 +51,7 @@ class Transfers {
     return of(this.locks.current(`a:${id}`).isHeld);
   }
 
-  @Locked('held', { holdMs: 50 })
+  @Locked('held', { holdMs: 20_000 })
   async held(): Promise<void> {}
 }
 

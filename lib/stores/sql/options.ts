@@ -75,6 +75,6 @@ export function quotedTable(table: string): string {
   SQL_CHECKS.table('table', table);
   return table
     .split('.')
-    .map((part) => `"${part}"`)
+    .map((part) => JSON.stringify(part))
     .join('.');
 }

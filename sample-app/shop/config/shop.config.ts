@@ -16,10 +16,16 @@ export class ShopConfig {
 
   /**
    * Where the locks are in a table. In production a migration creates that, and not `createTable`. Waiting instances ask once a second here,
-   * as the socket of a PGlite tells none of them of its turn: so they may wait for longer.
+   * as the socket of a PGlite tells none of them of its turn: so they may wait for longer, also for the PGlite to start.
    */
   get lockTable(): SqlLockModuleOptions {
-    return { postgres: required('DATABASE_URL'), createTable: true, waitMs: 30_000 };
+    return {
+      postgres: required('DATABASE_URL'),
+      createTable: true,
+      waitMs: 30_000,
+      commandTimeoutMs: 20_000,
+      connectTimeoutMs: 60_000,
+    };
   }
 }
 

@@ -1,4 +1,5 @@
 import { LockOptionsError, NodeError } from '../../../api/errors.js';
+import { quoted } from '../../../api/printable.js';
 import type { Finding, NodeReport } from '../../../api/diagnosis.js';
 import { ACQUISITION } from '../../../core/backend/lane.js';
 import type { BackendReport } from '../../../core/backend/report.js';
@@ -249,7 +250,7 @@ function differences(columns: Readonly<Record<string, string>>): string[] {
     if (is === type || is === type.replace(/ C$/, ' POSIX')) return [];
     const described = (text: string) =>
       text.replace(/ (\w+)$/, (all, collation: string) =>
-        name === 'resource_lock_key' ? ` COLLATE "${collation}"` : all,
+        name === 'resource_lock_key' ? ` COLLATE ${quoted(collation)}` : all,
       );
     return [`${name} is ${is === undefined ? 'missing' : described(is)}, and should be ${described(type)}`];
   });
