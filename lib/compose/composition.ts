@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { formatDiagnosis } from '../api/diagnosis.js';
 import { adviceFor, type NodeError } from '../api/errors.js';
 import type { LockBackend } from '../core/backend/lock-backend.js';
@@ -41,6 +42,12 @@ export interface OpenedLocks {
 export interface Notice {
   level: 'log' | 'warn' | 'error';
   message: string;
+}
+
+/** The names of the settings in which two registrations differ. */
+export function differingIn<Settings extends object>(one: Settings, other: Settings): string[] {
+  const names = Object.keys({ ...one, ...other }) as (keyof Settings & string)[];
+  return names.filter((name) => !isDeepStrictEqual(one[name], other[name]));
 }
 
 /**

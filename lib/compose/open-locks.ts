@@ -1,9 +1,15 @@
-import { isDeepStrictEqual } from 'node:util';
 import type { LockBackend } from '../core/backend/lock-backend.js';
 import { Clock, monotonic } from '../core/time/clock.js';
 import { MemoryBackend } from '../stores/memory/memory.backend.js';
 import { haveSameServers } from '../stores/redis/options.js';
-import { openService, type ComposedLocks, type Notice, type OpenedLocks, type Opening } from './composition.js';
+import {
+  differingIn,
+  openService,
+  type ComposedLocks,
+  type Notice,
+  type OpenedLocks,
+  type Opening,
+} from './composition.js';
 import { processName } from './process-name.js';
 import { resolveOptions, type RedisLockModuleOptions, type ResolvedOptions } from './redis-lock-options.js';
 
@@ -36,8 +42,7 @@ class RedisLocks implements ComposedLocks {
     const { backend, ...settings } = this.options;
     if (!(other instanceof RedisLocks)) return [backend.kind];
     const { backend: otherBackend, ...otherSettings } = other.options;
-    const names = Object.keys({ ...settings, ...otherSettings }) as (keyof typeof settings)[];
-    const differing: string[] = names.filter((name) => !isDeepStrictEqual(settings[name], otherSettings[name]));
+    const differing = differingIn(settings, otherSettings);
     return haveSameServers(backend, otherBackend)
       ? differing
       : [...new Set([backend.kind, otherBackend.kind, ...differing])];

@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from 'node:util';
 import type { LockBackend } from '../core/backend/lock-backend.js';
 import { Clock } from '../core/time/clock.js';
 import { SingleNodeBackend } from '../stores/node/single-node.backend.js';
@@ -6,7 +5,7 @@ import { quotedTable } from '../stores/sql/options.js';
 import { reportOnPostgres } from '../stores/sql/postgres/postgres-doctor.js';
 import { PostgresNode } from '../stores/sql/postgres/postgres-node.js';
 import { openPostgres } from '../stores/sql/postgres/postgres-source.js';
-import { openService, type ComposedLocks, type OpenedLocks, type Opening } from './composition.js';
+import { differingIn, openService, type ComposedLocks, type OpenedLocks, type Opening } from './composition.js';
 import { processName } from './process-name.js';
 import {
   isSameDatabase,
@@ -31,8 +30,7 @@ class SqlLocks implements ComposedLocks {
     const { backend, ...settings } = this.options;
     if (!(other instanceof SqlLocks)) return [backend.kind];
     const { backend: otherBackend, ...otherSettings } = other.options;
-    const names = Object.keys({ ...settings, ...otherSettings }) as (keyof typeof settings)[];
-    const differing: string[] = names.filter((name) => !isDeepStrictEqual(settings[name], otherSettings[name]));
+    const differing = differingIn(settings, otherSettings);
     return isSameDatabase(backend, otherBackend) ? differing : [backend.kind, ...differing];
   }
 

@@ -75,6 +75,6 @@ export function quotedTable(table: string): string {
   SQL_CHECKS.table('table', table);
   return table
     .split('.')
-    .map((part) => JSON.stringify(part))
+    .map((part) => JSON.stringify(part)) // in double quotes: it has nothing that would have to be escaped
     .join('.');
 }

@@ -150,8 +150,8 @@ export class RedisConnection {
 
   /**
    * Has the connection made anew, because its server has become a replica: the address may lead to the primary by now,
-   * while the old connection would stay with the replica for ever. A replica in a Cluster sends the client on to its master, but not where the
-   * client has once told it that it only reads, and that could not be taken back, as the server was busy.
+   * while the old connection would stay with the replica for ever. A replica in a Cluster sends the client on to its master, but not on a
+   * connection where an earlier READONLY still stands: a busy server refuses the READWRITE that ends it.
    * @returns advice for the user
    */
   leaveReplica(): string {

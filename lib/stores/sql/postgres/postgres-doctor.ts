@@ -28,7 +28,7 @@ export interface PostgresDiagnosis extends NodeReport {
 /** The subject of a finding about PostgreSQL, for programs. */
 export type PostgresFindingCode =
   | 'unreachable'
-  /** It is a replica, or was told to write nothing. */
+  /** It is a replica, or refuses to write. */
   | 'read-only'
   /** There is no table of the locks. */
   | 'no-table'
@@ -81,8 +81,8 @@ SELECT current_setting('server_version') AS version, current_setting('server_ver
 FROM pg_class t WHERE t.oid = to_regclass($1::text)`,
 };
 
-const TELL: Statement = {
-  name: 'doctor_tell',
+const NOTIFY: Statement = {
+  name: 'doctor_notify',
   order: ACQUISITION + 1,
   most: 1,
   text: `SELECT pg_notify($1, 'heard')::text`,
@@ -132,8 +132,8 @@ async function deafness(node: PostgresNode, source: SqlSource): Promise<string |
     client = await source.connect(() => {});
     const channel = `${CHANNEL}_${Math.random().toString(36).slice(2)}`;
     await client.listen(channel, () => (isHeard = true));
-    const told = await node.ask(TELL, [channel]);
-    if (told instanceof NodeError) return told.problem;
+    const sent = await node.ask(NOTIFY, [channel]);
+    if (sent instanceof NodeError) return sent.problem;
     await client.query({ name: 'heard', text: 'SELECT 1' }, []);
     return isHeard ? undefined : 'it takes LISTEN, and delivers nothing';
   } catch (error) {

@@ -89,7 +89,7 @@ export class PostgresNode implements LockNode, PostgresInboxListener {
   readonly #clock = new ServerClock();
   readonly #timeAt = (key: string, serverUs: number) => this.timeAt(key, serverUs);
   readonly #retry: ReleaseRetry<PendingRelease>;
-  /** Releases in flight, and what is to be told of them. */
+  /** Releases in flight, and the notifications of them. */
   readonly #releasing = new InFlight();
   /** What other processes are told at the end of this tick: channel and message. */
   #untold: [string, string][] = [];
@@ -252,7 +252,7 @@ export class PostgresNode implements LockNode, PostgresInboxListener {
     this.#janitor?.close();
     await this.#releasing.settled();
     await this.#retry.close();
-    await this.#releasing.settled(); // what is still to be told
+    await this.#releasing.settled(); // the notifications
     this.#inbox.close();
     this.connection.close();
   }
@@ -511,7 +511,7 @@ const LOOK = `
 SELECT (to_regclass($1::text) IS NOT NULL)::int AS has_table, (extract(epoch FROM clock_timestamp()) * 1000000)::float8 AS us,
   (pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on')::int AS reads_only`;
 
-/** The server is a replica, or was told to write nothing. */
+/** The server is a replica, or refuses to write. */
 class ReadOnly extends Error {
   readonly code = '25006';
 
