@@ -36,6 +36,7 @@ const ROOMS = {
   'stores/redis/doctor': [...REDIS, 'stores/redis/client', 'stores/redis/node'],
   'stores/sql': [...SERVER, 'core/options'],
   'stores/sql/postgres': [...SERVER, 'core/options', 'stores/sql', 'pg'],
+  'stores/sql/mysql': [...SERVER, 'core/options', 'stores/sql', 'mysql2'],
   compose: ['api', ...CORE, 'core/service', 'stores'],
   fencing: ['api', 'core/keys', 'core/options', 'stores/redis/client'],
   'nest/injection': ['api', 'core/time', 'core/options', 'core/service', ...NEST],
@@ -74,6 +75,7 @@ const ROOMS = {
     'stores/redis/redlock',
     'stores/sql',
     'stores/sql/postgres',
+    'stores/sql/mysql',
   ],
   sql: [
     'api',
@@ -84,6 +86,7 @@ const ROOMS = {
     'compose',
     'stores/sql',
     'stores/sql/postgres',
+    'stores/sql/mysql',
     'nest/module',
     ...NEST,
   ],

@@ -8,13 +8,14 @@ import { runnerImport } from 'vite';
 
 // Runs the tests that depend on the server against each kind of server, one after the other:
 // npm run test:servers [-- [--all] [names]]
-// A server that is neither on the PATH nor in `.redis/` is unpacked there from the packages of Debian; where that fails the run fails.
+// A server that is neither on the PATH nor in `.redis/` or `.mariadb/` is unpacked there from the packages of Debian; where that fails the run fails.
 
 /** Those of the stable distribution and its backports. */
 const STABLE = [
   { name: 'redis', executable: 'redis-server' },
   { name: 'valkey', executable: 'valkey-server', suite: 'backports' },
   { name: 'redict', executable: 'redict-server', suite: 'backports' },
+  { name: 'mariadb' },
 ];
 /** Those that change from day to day. */
 const NEWER = [
@@ -23,7 +24,7 @@ const NEWER = [
   { name: 'valkey-sid', executable: 'valkey-server', suite: 'sid' },
 ];
 /**
- * What is sent to a server, and understood of its answers: scripts, stores, replicas, checks, and what stands in for a server.
+ * What is sent to a Redis, and understood of its answers: scripts, stores, replicas, checks, and what stands in for a server.
  * What the library then does is the same for all.
  */
 const TESTS = [
@@ -43,15 +44,9 @@ const servers = chosen(process.argv.slice(2));
 const folder = mkdtempSync(join(tmpdir(), 'test-servers-'));
 process.exitCode = 1;
 try {
-  const finder = await runnerImport(join(root, 'servers/find-redis-server.ts'), { configFile: false });
-  const { provideRedisServer, provideServer } = finder.module;
   const found = [];
   // All before the first run: one that is missing is no reason to wait for the others.
-  for (const server of servers) {
-    const { path, env } = await (server.name === 'redis' ? provideRedisServer() : provideServer(server));
-    const says = execFileSync(path, ['--version'], { env, encoding: 'utf8' }); // "Valkey server v=8.0.1 sha=..."
-    found.push({ path, version: says.replace(/ server v=(\S+).*/s, ' $1') });
-  }
+  for (const server of servers) found.push(await (server.name === 'mariadb' ? findMariaDb() : findRedis(server)));
   const results = found.map(test);
   console.log(`\n${results.map(({ line }) => line).join('\n')}`);
   process.exitCode = results.every(({ isGreen }) => isGreen) ? 0 : 1;
@@ -73,7 +68,29 @@ function chosen(words) {
   return words.includes('--all') ? all : STABLE;
 }
 
-function test({ path, version }) {
+async function load(file) {
+  return (await runnerImport(join(root, file), { configFile: false })).module;
+}
+
+async function findRedis(server) {
+  const { provideRedisServer, provideServer } = await load('servers/find-redis-server.ts');
+  const { path, env } = await (server.name === 'redis' ? provideRedisServer() : provideServer(server));
+  const says = execFileSync(path, ['--version'], { env, encoding: 'utf8' }); // "Valkey server v=8.0.1 sha=..."
+  const version = says.replace(/ server v=(\S+).*/s, ' $1');
+  const tests = ['--config', 'test/vitest.config.ts', '--project', 'real', ...TESTS.map((files) => `test/${files}`)];
+  return { path, version, tests, settings: { REDIS_SERVER: path, DIFFERENTIAL_STEPS } };
+}
+
+/** Its tests find it by themselves. */
+async function findMariaDb() {
+  const { provideMariaDb } = await load('servers/find-mariadb.ts');
+  const { server: path } = await provideMariaDb();
+  const says = execFileSync(path, ['--version'], { encoding: 'utf8' }); // "mariadbd  Ver 10.11.14-MariaDB-0+deb12u2 for ..."
+  const version = says.replace(/.* Ver ([\d.]+).*/s, 'MariaDB $1');
+  return { path, version, tests: ['--config', 'test/mariadb/vitest.config.ts'], settings: {} };
+}
+
+function test({ path, version, tests, settings }) {
   console.log(`\n== ${version} (${path})`);
   const report = join(folder, 'report.json');
   rmSync(report, { force: true });
@@ -81,13 +98,12 @@ function test({ path, version }) {
   const { status } = spawnSync(
     process.execPath,
     [
-      ...['node_modules/vitest/vitest.mjs', 'run', '--config', 'test/vitest.config.ts', '--project', 'real'],
-      ...TESTS.map((files) => `test/${files}`),
+      ...['node_modules/vitest/vitest.mjs', 'run', ...tests],
       ...['--reporter=dot', '--reporter=json', `--outputFile.json=${report}`],
     ],
     {
       cwd: root,
-      env: { ...process.env, REDIS_SERVER: path, DIFFERENTIAL_STEPS, NO_COLOR: '1' },
+      env: { ...process.env, ...settings, NO_COLOR: '1' },
       stdio: ['ignore', 'inherit', 'inherit'],
     },
   );

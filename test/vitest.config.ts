@@ -35,8 +35,8 @@ const LONGEST = [
   'model.test.ts',
   'overload.test.ts',
 ];
-/** The first load the built package, the second need a browser: each has a runner of its own. */
-const ELSEWHERE = ['test/package/**', 'test/browser/**'];
+/** The first load the built package, the second need a browser, the third a MariaDB: each has a runner of its own. */
+const ELSEWHERE = ['test/package/**', 'test/browser/**', 'test/mariadb/**'];
 
 const alias = [
   ['nest-redis-lock/otel', `${root}lib/otel/index.ts`], // before the name that it begins with

@@ -18,6 +18,7 @@ const OPTIONS = {
   'sentinel-name': TEXT,
   prefix: TEXT,
   postgres: TEXT,
+  mysql: TEXT,
   table: TEXT,
   json: FLAG,
   strict: FLAG,

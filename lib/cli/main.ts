@@ -94,7 +94,7 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     takes: 'nothing',
   },
   ddl: {
-    usage: 'postgres [--table <name>]',
+    usage: 'postgres|mysql [--table <name>]',
     summary: 'print the statement that creates the table of the locks',
     action: ddl,
     options: { table: ['--table <name>', 'name, or schema.name (default: resource_lock)'] },
@@ -111,6 +111,7 @@ const CONNECTION: readonly OptionName[] = [
   'sentinel-name',
   'prefix',
   'postgres',
+  'mysql',
   'table',
 ];
 /** The options that do without a command. */
@@ -123,6 +124,7 @@ const SERVERS = `Servers (default: REDIS_URL of the environment)
   --sentinel host:port,…      with --sentinel-name, the name of the master
   --prefix <prefix>           the keyPrefix of the application (default: lock)
   --postgres URL              postgres://host:5432/database
+  --mysql URL                 mysql://host:3306/database, also of MariaDB
   --table <name>              the table there (default: resource_lock)
 
 Environment (other users can see command lines, so keep passwords here)

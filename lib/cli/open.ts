@@ -45,9 +45,9 @@ async function open(call: Call, settings: RedisLockSettings): Promise<LockServic
 }
 
 async function openOn({ servers, keyPrefix }: Call, settings: RedisLockSettings): Promise<OpenedLocks> {
-  if (!('postgres' in servers)) return openLocks({ ...servers, keyPrefix, ...settings });
-  const { admission: _, ...others } = settings;
-  // Loaded when needed: pg may not be installed.
+  if ('redis' in servers || 'redlock' in servers) return openLocks({ ...servers, keyPrefix, ...settings });
+  const { admission: _, fair: _fair, ...others } = settings; // no command has a queue of its own
+  // Loaded when needed: no driver of a database may be installed.
   const { composeSqlLocks } = await import('../compose/open-sql.js');
   return composeSqlLocks({ ...servers, janitor: false, ...others }).open();
 }

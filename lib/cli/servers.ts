@@ -3,7 +3,10 @@ import { loadIoredis } from '../stores/redis/client/ioredis.js';
 import type { RedisOptions, RedisSource } from '../stores/redis/client/source.js';
 import { UsageError, type CommandLine } from './command-line.js';
 
-export type Servers = { redis: RedisSource } | { redlock: RedisSource[] } | { postgres: string; table?: string };
+export type Servers = { redis: RedisSource } | { redlock: RedisSource[] } | Database;
+
+/** A database that has a table of locks. */
+type Database = ({ postgres: string } | { mysql: string }) & { table?: string };
 
 /** What all servers are logged in to with, unless their URL says otherwise. */
 type Access = Pick<RedisOptions, 'username' | 'password' | 'tls'>;
@@ -14,20 +17,20 @@ type Access = Pick<RedisOptions, 'username' | 'password' | 'tls'>;
  * @throws UsageError, which repeats no value
  */
 export function serversOf({ options }: Pick<CommandLine, 'options'>, env: NodeJS.ProcessEnv): Servers {
-  const { redis, redlock, cluster, sentinel, 'sentinel-name': name, postgres, prefix, table } = options;
-  const given = Object.entries({ redis, redlock, cluster, sentinel, postgres }).flatMap(([option, value]) =>
+  const { redis, redlock, cluster, sentinel, 'sentinel-name': name, postgres, mysql, prefix, table } = options;
+  const given = Object.entries({ redis, redlock, cluster, sentinel, postgres, mysql }).flatMap(([option, value]) =>
     value === undefined ? [] : [`--${option}`],
   );
   if (given.length > 1) throw new UsageError(`Give only one of ${given.join(' and ')}.`);
   if ((sentinel === undefined) !== (name === undefined)) {
     throw new UsageError('--sentinel host:port,… and --sentinel-name, the name of the master, belong together.');
   }
-  if (postgres !== undefined) {
+  if (postgres !== undefined || mysql !== undefined) {
     if (prefix !== undefined)
-      throw new UsageError('--prefix is for Redis: on PostgreSQL name the table, with --table.');
-    return { postgres, table };
+      throw new UsageError('--prefix is for Redis: in a database name the table, with --table.');
+    return postgres === undefined ? { mysql: mysql!, table } : { postgres, table };
   }
-  if (table !== undefined) throw new UsageError('--table is for PostgreSQL: name that with --postgres.');
+  if (table !== undefined) throw new UsageError('--table is for a database: name that with --postgres or --mysql.');
   const access = accessOf(env);
   if (redlock) return { redlock: listOf(redlock).map((url) => optionsOf('--redlock', url, access)) };
   if (cluster) return { redis: clusterOf(listOf(cluster), access) };
@@ -36,10 +39,12 @@ export function serversOf({ options }: Pick<CommandLine, 'options'>, env: NodeJS
   if (env.REDIS_URL) return { redis: optionsOf('REDIS_URL', env.REDIS_URL, access) };
   if (env.REDIS_URL === '') {
     throw new UsageError(
-      'REDIS_URL is empty: set it to a URL like redis://host:6379, or name the servers with --redis, --redlock, --cluster, --sentinel or --postgres.',
+      'REDIS_URL is empty: set it to a URL like redis://host:6379, or name the servers with --redis, --redlock, --cluster, --sentinel, --postgres or --mysql.',
     );
   }
-  throw new UsageError('Name the servers: --redis, --redlock, --cluster, --sentinel or --postgres, or set REDIS_URL.');
+  throw new UsageError(
+    'Name the servers: --redis, --redlock, --cluster, --sentinel, --postgres or --mysql, or set REDIS_URL.',
+  );
 }
 
 function accessOf(env: NodeJS.ProcessEnv): Access {

@@ -1,6 +1,9 @@
 import type { LockBackend } from '../core/backend/lock-backend.js';
 import { Clock } from '../core/time/clock.js';
 import { SingleNodeBackend } from '../stores/node/single-node.backend.js';
+import { reportOnMysql } from '../stores/sql/mysql/mysql-doctor.js';
+import { MysqlNode } from '../stores/sql/mysql/mysql-node.js';
+import { openMysql } from '../stores/sql/mysql/mysql-source.js';
 import { quotedTable } from '../stores/sql/options.js';
 import { reportOnPostgres } from '../stores/sql/postgres/postgres-doctor.js';
 import { PostgresNode } from '../stores/sql/postgres/postgres-node.js';
@@ -49,14 +52,22 @@ class SqlLocks implements ComposedLocks {
  * @param processName the beginning of the owner values of this service
  */
 export async function openSqlBackend(
-  { backend: { source: from }, commandTimeoutMs, createTable, keepMs, table }: ResolvedSqlLockOptions,
+  { backend, commandTimeoutMs, createTable, keepMs, table }: ResolvedSqlLockOptions,
   now: () => number,
   processName: string,
 ): Promise<LockBackend> {
-  const source = await openPostgres(from, commandTimeoutMs);
-  const settings = { table: quotedTable(table), createTable, commandTimeoutMs, keepMs, processName, now };
+  const quoted = quotedTable(table, backend.kind);
+  const settings = { table: quoted, createTable, commandTimeoutMs, keepMs, processName, now };
+  if (backend.kind === 'mysql') {
+    const source = await openMysql(backend.source, commandTimeoutMs);
+    const node = new MysqlNode(source, settings);
+    return new SingleNodeBackend(node, commandTimeoutMs, now, undefined, (timeoutMs) =>
+      reportOnMysql(node, quoted, timeoutMs),
+    );
+  }
+  const source = await openPostgres(backend.source, commandTimeoutMs);
   const node = new PostgresNode(source, settings);
   return new SingleNodeBackend(node, commandTimeoutMs, now, undefined, (timeoutMs) =>
-    reportOnPostgres(node, source, settings.table, timeoutMs),
+    reportOnPostgres(node, source, quoted, timeoutMs),
   );
 }

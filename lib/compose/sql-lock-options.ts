@@ -8,20 +8,43 @@ import {
   SERVICE_CHECKS,
   type ResolvedServiceOptions,
 } from '../core/options/service-options.js';
-import { resolveSqlOptions, SQL_CHECKS, type ResolvedSqlOptions, type SqlStoreOptions } from '../stores/sql/options.js';
+import { checkMysql, type MysqlSource } from '../stores/sql/mysql/mysql-source.js';
+import {
+  DIALECTS,
+  resolveSqlOptions,
+  SQL_CHECKS,
+  type ResolvedSqlOptions,
+  type SqlStoreOptions,
+} from '../stores/sql/options.js';
 import { checkPostgres, type PostgresSource } from '../stores/sql/postgres/postgres-source.js';
 
 /** Settings of one registration of the module. */
 export interface SqlLockSettings extends LockServiceOptions, SqlStoreOptions {}
 
-/** The database, and the settings. */
-export type SqlLockModuleOptions = SqlLockSettings & {
+/** Locks in a PostgreSQL. */
+export interface PostgresLockModuleOptions extends SqlLockSettings {
   /**
    * A PostgreSQL 12 or later, the primary: `postgres://…`, the options of `pg`, a `Pool` of it, whose options are copied, or a PGlite. Locks
    * have two connections of their own for each process, named `nest-redis-lock`; a PGlite is shared.
    */
   postgres: PostgresSource;
-};
+  mysql?: undefined;
+}
+
+/** Locks in a MySQL or MariaDB. */
+export interface MysqlLockModuleOptions extends SqlLockSettings {
+  /**
+   * A MariaDB 10.6 or later, or a MySQL 8.0.1 or later, the primary: `mysql://…`, the options of `mysql2`, or a pool of it, whose options
+   * are copied. Locks have one connection of their own for each process.
+   */
+  mysql: MysqlSource;
+  postgres?: undefined;
+  /** These databases tell nobody when its turn has come. */
+  fair?: false;
+}
+
+/** The database, and the settings. */
+export type SqlLockModuleOptions = PostgresLockModuleOptions | MysqlLockModuleOptions;
 
 /** For `forRootAsync({ useClass | useExisting })`. */
 export interface SqlLockOptionsFactory {
@@ -29,10 +52,9 @@ export interface SqlLockOptionsFactory {
 }
 
 /** The database that keeps the locks. */
-export interface SqlServer {
-  readonly kind: 'postgres';
-  readonly source: PostgresSource;
-}
+export type SqlServer =
+  | { readonly kind: 'postgres'; readonly source: PostgresSource }
+  | { readonly kind: 'mysql'; readonly source: MysqlSource };
 
 /** Options with every default filled in and every bound checked. */
 export interface ResolvedSqlLockOptions extends ResolvedServiceOptions, ResolvedSqlOptions {
@@ -41,32 +63,34 @@ export interface ResolvedSqlLockOptions extends ResolvedServiceOptions, Resolved
   backend: SqlServer;
 }
 
-const NAMES = [...Object.keys(SERVICE_CHECKS), ...Object.keys(SQL_CHECKS), 'postgres'];
+const NAMES = [...Object.keys(SERVICE_CHECKS), ...Object.keys(SQL_CHECKS), ...DIALECTS];
 
 const BESIDE_FACTORY = 'name and isGlobal go beside useFactory, not into what it returns.';
-const POSTGRES_OPTION = 'Did you mean postgres: { host: ... }?';
+const OF_THE_DATABASE = 'Did you mean postgres: { host: ... }, or mysql: { host: ... }?';
 const OF_REDIS = 'It is an option of RedisLockModule, which keeps locks in Redis.';
 
 /** Advice for names that are no options. */
 const MEANT = {
   name: BESIDE_FACTORY,
   isGlobal: BESIDE_FACTORY,
-  url: "Did you mean postgres: 'postgres://user:password@host:5432/database'?",
+  url: "Did you mean postgres: 'postgres://user:password@host:5432/database', or mysql: 'mysql://...'?",
+  mariadb: 'Did you mean mysql? MariaDB is one.',
   connectionString: 'Did you mean postgres: { connectionString: ... }?',
-  pool: 'Did you mean postgres: pool?',
-  host: POSTGRES_OPTION,
-  port: POSTGRES_OPTION,
-  user: POSTGRES_OPTION,
-  password: POSTGRES_OPTION,
-  database: POSTGRES_OPTION,
+  pool: 'Did you mean postgres: pool, or mysql: pool?',
+  host: OF_THE_DATABASE,
+  port: OF_THE_DATABASE,
+  user: OF_THE_DATABASE,
+  password: OF_THE_DATABASE,
+  database: OF_THE_DATABASE,
   schema: "Did you mean table: 'schema.name'?",
   tableName: "Did you mean table: 'name'?",
   redis: OF_REDIS,
   redlock: OF_REDIS,
   memory: 'RedisLockModule.forRoot({ memory: true }) keeps locks in memory.',
   keyPrefix: 'Locks of another application go into another table: see the option table.',
-  waitForReplicas: 'PostgreSQL waits for its replicas itself: see its setting synchronous_standby_names.',
-  admission: 'It is an option of a Redlock. A PostgreSQL that writes to disk before it answers forgets no lock.',
+  waitForReplicas:
+    'A database waits for its replicas itself: see synchronous_standby_names, or semi-synchronous replication.',
+  admission: 'It is an option of a Redlock. A database that writes to disk before it answers forgets no lock.',
 };
 
 /**
@@ -79,19 +103,41 @@ export function resolveSqlLockOptions(
 ): ResolvedSqlLockOptions {
   if (typeof options !== 'object' || options === null) throw unfit('options', options, 'an object');
   refuseUnknown(options, NAMES, MEANT);
-  const { postgres } = options;
+  const backend = serverOf(options);
+  const settings = { ...resolveSqlOptions(options), ...resolveServiceOptions(options) };
+  if (backend.kind === 'mysql' && settings.fair) {
+    throw new LockOptionsError(
+      'fair needs a queue in the database, and MySQL and MariaDB tell nobody when its turn has come: leave it out, or keep the locks in ' +
+        'PostgreSQL or Redis.',
+    );
+  }
+  return { ...settings, registration, backend };
+}
+
+/** @throws LockOptionsError */
+function serverOf(options: { postgres?: unknown; mysql?: unknown }): SqlServer {
+  const { postgres, mysql } = options;
+  if (postgres !== undefined && mysql !== undefined)
+    throw new LockOptionsError(
+      'One database is expected: got postgres and mysql. Register the module once for each, under names.',
+    );
+  if (mysql !== undefined) {
+    checkMysql('mysql', mysql);
+    return { kind: 'mysql', source: mysql };
+  }
   if (postgres === undefined) {
-    const got = 'postgres' in options ? 'postgres: undefined. Is the variable set?' : 'none.';
-    throw new LockOptionsError(`A database is expected, as postgres: got ${got}`);
+    const given = DIALECTS.find((dialect) => dialect in options);
+    const got = given === undefined ? 'none.' : `${given}: undefined. Is the variable set?`;
+    throw new LockOptionsError(`A database is expected, as postgres or mysql: got ${got}`);
   }
   checkPostgres('postgres', postgres);
-  const settings = { ...resolveSqlOptions(options), ...resolveServiceOptions(options) };
-  return { ...settings, registration, backend: { kind: 'postgres', source: postgres } };
+  return { kind: 'postgres', source: postgres };
 }
 
 /** Whether two registrations have the same table. Two pools count as different, whatever they are connected to. */
 export function isSameDatabase(one: SqlServer, other: SqlServer): boolean {
   const [source, another] = [one.source, other.source];
+  if (one.kind !== other.kind) return false;
   if (source === another) return true;
   const isPlain = (each: unknown) => typeof each === 'string' || Object.getPrototypeOf(each) === Object.prototype;
   return isPlain(source) && isPlain(another) && isDeepStrictEqual(source, another);

@@ -6,7 +6,8 @@ import { LockHandle } from '../core/lease/lock-handle.js';
 import { LockSetHandle } from '../core/lease/lock-set-handle.js';
 import { unfit } from '../core/options/checks.js';
 import { loopTurn } from '../core/time/event-loop.js';
-import { IN_TRANSACTION, NOT_GUARDED } from '../stores/sql/postgres/statements.js';
+import { IN_TRANSACTION as IN_MYSQL, NOT_GUARDED as BY_MYSQL } from '../stores/sql/mysql/statements.js';
+import { IN_TRANSACTION as IN_POSTGRES, NOT_GUARDED as BY_POSTGRES } from '../stores/sql/postgres/statements.js';
 
 /** Runs a statement in the transaction of the work: `(text, values) => tx.query(text, values)`. What it resolves to is not read. */
 export type TransactionQuery = (text: string, values: GuardStatement['values']) => PromiseLike<unknown>;
@@ -21,17 +22,17 @@ export interface Transaction {
  * whatever happens to clocks, to this process and to its network. So what it writes is exclusive. Call it last, just before the
  * commit, or first, where a refusal at the end would be costly. Release the lock after the commit.
  * @param lock of a `SqlLockModule` whose table is in the database of the transaction
- * @throws LockLostError when it is not held any more. The transaction is aborted then: it can only be rolled back
+ * @throws LockLostError when it is not held any more. Roll the transaction back then: PostgreSQL allows nothing else, MySQL would commit it
  * @throws LockOptionsError for a lock that is not in a table; when no transaction is open
- * @throws the error of the driver, as `40001` in a transaction that began to read before the lock was granted
+ * @throws the error of the driver, as `40001` of PostgreSQL in a transaction that began to read before the lock was granted
  */
 export async function guard(lock: Lock | LockSet, transaction: Transaction | TransactionQuery): Promise<void> {
   let handles: readonly LockHandle[] = [];
   try {
     handles = handlesOf(lock);
-    const { text, values } = statementOf(handles);
+    const { dialect, text, values } = statementOf(handles);
     const query = queryOf(transaction);
-    await query(IN_TRANSACTION, []);
+    for (const check of dialect === 'mysql' ? IN_MYSQL : [IN_POSTGRES]) await query(check, []);
     await query(text, values);
   } catch (error) {
     await loopTurn(); // or a loop that tries again at once would stop all else
@@ -41,8 +42,8 @@ export async function guard(lock: Lock | LockSet, transaction: Transaction | Tra
 
 /**
  * The statement of `guard`, for drivers that take another form: run it in the transaction of the work. It fails when a lock is not held any
- * more, so that the transaction can only be rolled back; outside of a transaction it guards nothing.
- * @returns SQL with the placeholders `$1`, `$2`, …, each once and in order, whose values are texts and numbers
+ * more: roll the transaction back then. Outside of a transaction it guards nothing.
+ * @returns SQL with the placeholders `$1`, `$2`, … of PostgreSQL, or `?` of MySQL, each once and in order, whose values are texts and numbers
  * @throws LockLostError, LockOptionsError
  */
 export function guardStatement(lock: Lock | LockSet): GuardStatement {
@@ -74,13 +75,16 @@ function handlesOf(lock: unknown): readonly LockHandle[] {
   throw unfit('lock', lock, 'a lock, or a set of locks, that a LockService granted');
 }
 
+/** What the databases call the error of `guard` outside of a transaction. */
+const OUTSIDE = new Set<unknown>(['25P01', 'ER_SP_DOES_NOT_EXIST']);
+
 /** What the error of a driver, which may be wrapped, says of the locks. */
 function refusalOf(handles: readonly LockHandle[], error: unknown): unknown {
   for (let cause = error, depth = 0; cause instanceof Error && depth < 8; cause = cause.cause, depth++) {
-    const [, number] = NOT_GUARDED.exec(cause.message) ?? [];
+    const [, number] = BY_POSTGRES.exec(cause.message) ?? BY_MYSQL.exec(cause.message) ?? [];
     const lock = handles[Number(number) - 1];
     if (lock) return new LockLostError(lock.key, 'expired', undefined, error);
-    if ((cause as { code?: unknown }).code === '25P01')
+    if (OUTSIDE.has((cause as { code?: unknown }).code))
       return new LockOptionsError(
         'guard() was called outside of a transaction, where it would guard nothing. Begin one, and give its own client or manager: not a pool.',
         { cause: error },

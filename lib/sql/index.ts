@@ -1,6 +1,14 @@
-export type { SqlLockModuleOptions, SqlLockOptionsFactory, SqlLockSettings } from '../compose/sql-lock-options.js';
+export type {
+  MysqlLockModuleOptions,
+  PostgresLockModuleOptions,
+  SqlLockModuleOptions,
+  SqlLockOptionsFactory,
+  SqlLockSettings,
+} from '../compose/sql-lock-options.js';
+export type { MysqlDiagnosis, MysqlFindingCode } from '../stores/sql/mysql/mysql-doctor.js';
+export type { MysqlConfig, MysqlPool, MysqlSource } from '../stores/sql/mysql/mysql-source.js';
 export type { PostgresDiagnosis, PostgresFindingCode } from '../stores/sql/postgres/postgres-doctor.js';
-export type { JanitorOptions, SqlStoreOptions } from '../stores/sql/options.js';
+export type { JanitorOptions, SqlDialect, SqlStoreOptions } from '../stores/sql/options.js';
 export type {
   PGliteInstance,
   PostgresConfig,

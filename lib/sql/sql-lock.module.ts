@@ -30,7 +30,7 @@ export class SqlLockModule extends ConfigurableModuleClass {
   }
 
   /**
-   * `forRoot({ postgres: 'postgres://user:password@host:5432/database' })`, or `postgres: pool`. `isGlobal` (default true) and `name` (for a
+   * `forRoot({ postgres: 'postgres://user:password@host:5432/database' })`, or `postgres: pool`, or `mysql`. `isGlobal` (default true) and `name` (for a
    * second registration) go in the same object.
    * @throws LockOptionsError here or when the application starts
    */

@@ -48,7 +48,7 @@ async function attempt(
       queueMicrotask(() => done(votes[sentAt.length - 1]!, sent));
     },
     release: ({ owner }: Grant) => void givenBack.push(`release ${owner}`),
-    leave: (_key: string, { ticket }: Place) => void givenBack.push(`leave ${ticket}`),
+    waitQueue: { leave: (_key: string, { ticket }: Place) => void givenBack.push(`leave ${ticket}`) },
     name: 'a node',
     store: 'a store',
     connection: { isKnownDown: false, ready: async () => undefined, generation: 'a connection' },
@@ -90,12 +90,13 @@ async function turn(votes: Vote[]) {
     store: 'a store',
     connection: { isKnownDown: false, ready: async () => undefined, generation: 'a connection' },
     timeAt: () => undefined,
+    waitQueue: {},
   } as unknown as RedisNode;
   const backend = new SingleNodeBackend(node, LIMIT_MS, () => 0, undefined, vi.fn<LockBackend['report']>());
   const released: ReleaseOutcome[] = [];
   const request = { key: 'key', hold: EXCLUSIVE, owner: 'again', ttlMs: 1_000, place: WAITING };
   const outcome = await new Promise<AcquireOutcome>((done) =>
-    backend.turn({ key: 'key', owner: 'mine' }, (each) => void released.push(each), request, done),
+    backend.turn!({ key: 'key', owner: 'mine' }, (each) => void released.push(each), request, done),
   );
   return { outcome: outcome.status, released: released.map(({ status }) => status), asked, givenBack };
 }

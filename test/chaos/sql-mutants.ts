@@ -1,4 +1,4 @@
-import type { Statement } from './library.js';
+import type { PostgresStatement, Statement } from './library.js';
 import type { Library, Mutant } from './mutants.js';
 
 /** The store of PostgreSQL broken in one way each. */
@@ -45,7 +45,7 @@ export const SQL_MUTANTS: Readonly<Record<string, Mutant>> = {
   'guard-that-guards-nothing': {
     what: 'a guard looks at no row',
     inject({ PostgresNode }) {
-      PostgresNode.prototype.guard = () => ({ text: 'SELECT 1', values: [] });
+      PostgresNode.prototype.guard = () => ({ dialect: 'postgres', text: 'SELECT 1', values: [] });
     },
     nodes: 1,
     seed: 1,
@@ -62,15 +62,17 @@ function rewrite(
   { StatementRunner: { prototype } }: Library,
   changes: Readonly<Record<string, readonly [from: string, to: string]>>,
 ): void {
-  const broken = new Map<Statement, Statement>();
-  const brokenOf = (statement: Statement) => {
-    const [from, to] = changes[statement.name] ?? ['', ''];
-    if (!statement.text.includes(from)) throw new Error(`${statement.name} has no ${from}: correct the mutant.`);
-    return { ...statement, text: statement.text.replaceAll(from, to) };
+  const broken = new Map<Statement, PostgresStatement>();
+  const brokenOf = (statement: PostgresStatement): PostgresStatement => {
+    const { name, text } = statement;
+    const [from, to] = changes[name] ?? ['', ''];
+    if (!text.includes(from)) throw new Error(`${name} has no ${from}: correct the mutant.`);
+    const copy = Object.create(Object.getPrototypeOf(statement) as object) as object;
+    return Object.assign(copy, statement, { text: text.replaceAll(from, to) });
   };
   const { run } = prototype;
   prototype.run = function (statement, ...operation) {
-    if (!broken.has(statement)) broken.set(statement, brokenOf(statement));
+    if (!broken.has(statement)) broken.set(statement, brokenOf(statement as PostgresStatement));
     return Reflect.apply(run, this, [broken.get(statement)!, ...operation]) as void;
   };
 }

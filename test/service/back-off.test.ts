@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { monotonic } from '../../lib/core/time/clock.js';
 import { BackOff } from '../../lib/core/waiting/bid.js';
 
 const LONG_MS = 60_000;
@@ -22,6 +23,18 @@ describe('BackOff', () => {
 
   it('is jittered, so that processes do not ask at the same time', () => {
     expect(new Set(many(() => new BackOff().next(LONG_MS, 1))).size).toBeGreaterThan(400);
+  });
+
+  it('comes due with all others of its process once it has waited for some time, where one statement asks for all of them [G787]', () => {
+    const dues = many(() => {
+      const backOff = new BackOff(25);
+      const pauses = Array.from({ length: 10 }, () => backOff.next(LONG_MS, 1));
+      expect(pauses[0]).toBeLessThanOrEqual(3);
+      expect(Math.max(...pauses)).toBeLessThanOrEqual(37.5);
+      return monotonic() + backOff.next(LONG_MS, 1);
+    });
+    // The clock goes on a little between two readings of it.
+    for (const dueAt of dues) expect(dueAt / 25).toBeCloseTo(Math.round(dueAt / 25), 1);
   });
 
   it('does not ask all the time for a key that has no ttl at all', () => {

@@ -1,25 +1,27 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { PostgresInbox } from '../../lib/stores/sql/postgres/postgres-inbox.js';
-import type { SqlClient, SqlSource } from '../../lib/stores/sql/sql-client.js';
+import type { PostgresClient } from '../../lib/stores/sql/postgres/postgres-source.js';
+import { PostgresStatement } from '../../lib/stores/sql/postgres/statements.js';
+import type { Row, SqlClient, SqlSource } from '../../lib/stores/sql/sql-client.js';
 import { SqlConnection, type Refusal } from '../../lib/stores/sql/sql-connection.js';
 import { SqlFault } from '../../lib/stores/sql/sql-fault.js';
 import { StatementRunner } from '../../lib/stores/sql/statement-runner.js';
-import type { Row, Statement } from '../../lib/stores/sql/statement.js';
+import type { Statement } from '../../lib/stores/sql/statement.js';
 import { now } from '../support/claims.js';
 import { until } from '../support/until.js';
 
 const LIMIT_MS = 1_000;
-const STATEMENT: Statement = { name: 'ask', text: 'SELECT', order: 3, most: 1 };
+const STATEMENT: Statement = new PostgresStatement('ask', 'SELECT', 3);
 const forEver = () => new Promise<never>(() => {});
 
 /** A database in this process, whose answers a test gives. */
-class FakeSource implements SqlSource {
+class FakeSource implements SqlSource<PostgresClient> {
   readonly name = 'fake';
-  readonly clients: (SqlClient & { isClosed: boolean; end: () => void })[] = [];
+  readonly clients: (PostgresClient & { isClosed: boolean; end: () => void })[] = [];
   answer: () => Promise<Row[]> = () => Promise.resolve([]);
   listen: () => Promise<void> = () => Promise.resolve();
 
-  connect(onEnd: () => void): Promise<SqlClient> {
+  connect(onEnd: () => void): Promise<PostgresClient> {
     const client = {
       isClosed: false,
       end: onEnd,

@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { inspect } from 'node:util';
 import { Test } from '@nestjs/testing';
 import { LockOptionsError, LockService, LockUnavailableError, type LockError } from 'nest-redis-lock';
-import { SqlLockModule, type SqlLockModuleOptions } from 'nest-redis-lock/sql';
+import { SqlLockModule, type PostgresSource } from 'nest-redis-lock/sql';
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
 import { RecordingLogger } from '../support/nest-app.js';
@@ -37,7 +37,7 @@ afterAll(async () => {
 });
 beforeEach(() => void (log = new RecordingLogger()));
 
-async function start(postgres: SqlLockModuleOptions['postgres'], more: object = {}): Promise<LockService> {
+async function start(postgres: PostgresSource, more: object = {}): Promise<LockService> {
   const options = {
     createTable: true,
     commandTimeoutMs: 20_000,
@@ -76,7 +76,7 @@ const pool = (options: object) => {
   return made;
 };
 
-const SOURCES: [name: string, source: () => SqlLockModuleOptions['postgres']][] = [
+const SOURCES: [name: string, source: () => PostgresSource][] = [
   ['a URL', url],
   ['options', () => ({ ...config(), password: SECRET })],
   ['options whose password is made anew for each connection', () => ({ ...config(), password: async () => SECRET })],
@@ -130,7 +130,7 @@ function shown(...parts: unknown[]): string {
     .join('\n');
 }
 
-const refused = (postgres: SqlLockModuleOptions['postgres'], more?: object): Promise<LockError> =>
+const refused = (postgres: PostgresSource, more?: object): Promise<LockError> =>
   start(postgres, more).then(
     () => Promise.reject(new Error('it started')),
     (error: LockError) => error,

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { LockService } from 'nest-redis-lock';
 import { expect, it, onTestFinished } from 'vitest';
-import { SQL_CHECKS } from '../../lib/stores/sql/options.js';
+import { DIALECTS, SQL_CHECKS } from '../../lib/stores/sql/options.js';
 import { exampleWith } from '../readme/compile.js';
 import { RecordingLogger } from '../support/nest-app.js';
 import { PostgresServer } from '../support/postgres-server.js';
@@ -10,7 +10,7 @@ import { PostgresServer } from '../support/postgres-server.js';
 it('the tables of docs/sql.md name every option of the store', () => {
   const page = readFileSync(new URL('../../docs/sql.md', import.meta.url), 'utf8');
   const named = [...page.matchAll(/^\| `(\w+)`/gm)].map(([, name]) => name);
-  expect(named).toEqual(expect.arrayContaining(['postgres', ...Object.keys(SQL_CHECKS)]));
+  expect(named).toEqual(expect.arrayContaining([...DIALECTS, ...Object.keys(SQL_CHECKS)]));
 });
 
 type Class<T = object> = new (...args: never[]) => T;

@@ -1,7 +1,7 @@
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { LockUnavailableError } from '../../lib/api/errors.js';
-import type { SqlLockModuleOptions } from '../../lib/compose/sql-lock-options.js';
+import type { PostgresLockModuleOptions } from '../../lib/compose/sql-lock-options.js';
 import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
 import { DrivenProcess } from '../support/driven-process.js';
 import { openSqlLocks } from '../support/open-locks.js';
@@ -30,7 +30,7 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop());
 
-async function backendOn(options: Partial<SqlLockModuleOptions> = {}): Promise<LockBackend> {
+async function backendOn(options: Partial<PostgresLockModuleOptions> = {}): Promise<LockBackend> {
   const backend = await connectedSql({ postgres: server.url, ...options });
   onTestFinished(() => backend.close());
   return backend;
@@ -38,7 +38,7 @@ async function backendOn(options: Partial<SqlLockModuleOptions> = {}): Promise<L
 
 /** A backend whose connections go through a proxy. */
 async function proxied(
-  options: Partial<SqlLockModuleOptions> = {},
+  options: Partial<PostgresLockModuleOptions> = {},
 ): Promise<{ backend: LockBackend; proxy: TcpProxy }> {
   const proxy = await TcpProxy.start(server.port);
   onTestFinished(() => proxy.stop());
@@ -241,11 +241,15 @@ describe('Locks in PostgreSQL', () => {
     });
   });
 
-  it('can be taken where sessions are read-only unless they say otherwise', async () => {
-    const readOnly = await PostgresServer.start({ default_transaction_read_only: 'on' });
-    onTestFinished(() => readOnly.stop());
-    const backend = await backendOn({ postgres: readOnly.url });
-    await granted(backend, claimOn(freshKey()));
+  it('are refused while an operator has stopped all writes, and can be taken once that is over', async () => {
+    const stopped = await PostgresServer.start();
+    onTestFinished(() => stopped.stop());
+    await stopped.query('ALTER ROLE postgres SET default_transaction_read_only = on');
+    const options = { postgres: stopped.url, connectTimeoutMs: 3_000, ...PATIENT };
+    await expect(openSqlLocks(options)).rejects.toThrow(/only reads/);
+    await stopped.query('ALTER ROLE postgres RESET default_transaction_read_only');
+    const locks = await openSqlLocks(options);
+    expect(await (await locks.acquire(freshKey())).release()).toBe(true);
   });
 
   it('do not wait for the one of them whose row another session holds, which is refused with advice [G662]', async () => {

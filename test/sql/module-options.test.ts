@@ -36,8 +36,8 @@ const client = new pg.Client(url);
 const OF_REDIS = 'It is an option of RedisLockModule, which keeps locks in Redis.';
 
 const BAD: [options: object | undefined, message: string][] = [
-  [{}, 'A database is expected, as postgres: got none.'],
-  [{ postgres: undefined }, 'A database is expected, as postgres: got postgres: undefined. Is the variable set?'],
+  [{}, 'A database is expected, as postgres or mysql: got none.'],
+  [{ postgres: undefined }, 'A database is expected, as postgres or mysql: got postgres: undefined. Is the variable set?'],
   [{ postgres: '' }, 'got an empty string. Is the variable that it comes from set?'],
   [{ postgres: 5 }, 'postgres must be a URL, options of pg, a Pool of pg, or a PGlite: got 5.'],
   [{ postgres: 'mysql://u:hunter2@a/db' }, 'postgres must be a URL like postgres://user:password@host:5432/database'],
@@ -47,13 +47,13 @@ const BAD: [options: object | undefined, message: string][] = [
   [{ postgres: url, redlock: ['redis://a'] }, OF_REDIS],
   [{ postgres: url, memory: true }, 'RedisLockModule.forRoot({ memory: true }) keeps locks in memory.'],
   [{ postgres: url, keyPrefix: 'a' }, 'Locks of another application go into another table'],
-  [{ postgres: url, waitForReplicas: { replicas: 1 } }, 'PostgreSQL waits for its replicas itself'],
+  [{ postgres: url, waitForReplicas: { replicas: 1 } }, 'A database waits for its replicas itself'],
   [{ postgres: url, admission: false }, 'It is an option of a Redlock.'],
-  [{ url }, "Did you mean postgres: 'postgres://user:password@host:5432/database'?"],
+  [{ url }, "Did you mean postgres: 'postgres://user:password@host:5432/database', or mysql: 'mysql://...'?"],
   [{ connectionString: url }, 'Did you mean postgres: { connectionString: ... }?'],
-  [{ pool: {} }, 'Did you mean postgres: pool?'],
-  [{ host: 'a' }, 'Did you mean postgres: { host: ... }?'],
-  [{ password: 'hunter2' }, 'Did you mean postgres: { host: ... }?'],
+  [{ pool: {} }, 'Did you mean postgres: pool, or mysql: pool?'],
+  [{ host: 'a' }, 'Did you mean postgres: { host: ... }, or mysql: { host: ... }?'],
+  [{ password: 'hunter2' }, 'Did you mean postgres: { host: ... }, or mysql: { host: ... }?'],
   [{ postgres: url, schema: 'a' }, "Did you mean table: 'schema.name'?"],
   [{ postgres: url, ttl: 5 }, 'Did you mean ttlMs?'],
   [{ postgres: url, ttlMs: 19 }, 'ttlMs must be a whole number of milliseconds from 20 to 86400000: got 19.'],
@@ -153,7 +153,7 @@ describe('the table', () => {
     await postgres.exec(`${statement};\n${statement};`);
     await start(SqlLockModule.forRoot({ postgres, table: 'of_a_migration' }));
     expect(ddl('postgres')).toMatch(/^CREATE TABLE IF NOT EXISTS "resource_lock" \(/);
-    expect(() => ddl('oracle' as never)).toThrow('dialect must be "postgres": got "oracle".');
+    expect(() => ddl('oracle' as never)).toThrow('dialect must be "postgres" or "mysql": got "oracle".');
     expect(() => ddl('postgres', { table: 'a; DROP TABLE b' })).toThrow('table must be the name of a table');
   });
 });

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
-import { postgresStatements } from '../../lib/stores/sql/postgres/statements.js';
-import type { Row, Statement } from '../../lib/stores/sql/statement.js';
+import { postgresStatements, type PostgresStatement } from '../../lib/stores/sql/postgres/statements.js';
+import type { Row } from '../../lib/stores/sql/sql-client.js';
 import { randomOf } from '../support/random.js';
 import { GRANT_TTL_MS, RaceRecord, type Place } from './race-record.js';
 
@@ -207,7 +207,7 @@ class Racer {
   }
 
   /** Runs a statement, again after each error, which has rolled it back: those are noted. */
-  async #query({ name, text }: Statement, values: unknown[]): Promise<Row[]> {
+  async #query({ name, text }: PostgresStatement, values: unknown[]): Promise<Row[]> {
     for (;;) {
       try {
         return (await this.#client.query({ name, text, values })).rows as Row[];

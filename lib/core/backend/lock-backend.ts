@@ -65,6 +65,8 @@ export interface Releasing {
 
 /** A statement that the work sends to the store itself, in the transaction that its writes are in. */
 export interface GuardStatement {
+  /** Whose SQL it is: `postgres`, or `mysql`. */
+  readonly dialect: string;
   readonly text: string;
   readonly values: (string | number)[];
 }
@@ -241,6 +243,11 @@ export interface LockBackend {
   guard?(grants: readonly Grant[]): GuardStatement;
   /** A capability: waiting calls have places in a queue of the store. Without it they ask again after pauses that grow. */
   readonly waitQueue?: WaitQueue;
+  /**
+   * A capability of a backend without a wait queue: an attempt for many locks costs little more than for one, so all bids of a process that
+   * have waited for long ask at the same times, each so many milliseconds. Without it each asks after pauses of its own.
+   */
+  readonly pollEveryMs?: number;
   /**
    * A capability: gives a lock back and asks for it again in one step, so that the process is never absent from the queue. Like
    * `release` and `acquire`, and sent with the releases. If the attempt is not wanted any more by then, the lock is only given back.

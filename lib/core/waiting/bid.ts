@@ -18,6 +18,8 @@ export const CHECK_MS = 1_000;
 const AFTER_EXPIRY_MS = 1;
 /** The first pause of a bid that cannot be woken, and the longest, in milliseconds, on average. */
 const [FIRST_PAUSE_MS, LONGEST_PAUSE_MS] = [8, 250];
+/** The first pause of a bid whose process asks for all locks together, in milliseconds, on average. */
+const FIRST_POLL_MS = 2;
 
 /** What the bids of a service have in common. */
 export interface BidParts {
@@ -147,7 +149,10 @@ export class Bid implements Paced<Bid> {
     // A bid without a place in the queue is not woken: it takes one at once.
     if (this.#isWoken || (!this.#place && isListening && remainingMs !== undefined)) return undefined;
     if (!queued || !isListening || remainingMs === undefined)
-      return (this.#backOff ??= new BackOff()).next(remainingMs, answeredAt - this.#attemptedAt);
+      return (this.#backOff ??= new BackOff(this.parts.backend.pollEveryMs)).next(
+        remainingMs,
+        answeredAt - this.#attemptedAt,
+      );
     const leaseEndsMs = Math.max(0, remainingMs) + AFTER_EXPIRY_MS;
     return leaseEndsMs < CHECK_MS ? leaseEndsMs : Infinity;
   }
@@ -238,7 +243,12 @@ export class Bid implements Paced<Bid> {
  * holder's lease.
  */
 export class BackOff {
-  #nextMs = FIRST_PAUSE_MS;
+  #nextMs: number;
+
+  /** @param pollEveryMs as of the backend */
+  constructor(private readonly pollEveryMs?: number) {
+    this.#nextMs = pollEveryMs === undefined ? FIRST_PAUSE_MS : FIRST_POLL_MS;
+  }
 
   /**
    * @param remainingMs how long the holder's lease runs; undefined after a tie, when there is no holder
@@ -246,8 +256,10 @@ export class BackOff {
    */
   next(remainingMs: number | undefined, attemptMs: number): number {
     if (remainingMs === undefined) return (1 + Math.random() * 8) * Math.max(1, attemptMs);
-    const delayMs = this.#nextMs * (0.5 + Math.random());
-    this.#nextMs = Math.min(LONGEST_PAUSE_MS, this.#nextMs * 1.5);
+    const { pollEveryMs = Infinity } = this;
+    const isTogether = this.#nextMs >= pollEveryMs;
+    const delayMs = isTogether ? pollEveryMs - (monotonic() % pollEveryMs) : this.#nextMs * (0.5 + Math.random());
+    this.#nextMs = Math.min(LONGEST_PAUSE_MS, pollEveryMs, this.#nextMs * 1.5);
     return Math.min(delayMs, Math.max(0, remainingMs) + AFTER_EXPIRY_MS);
   }
 }

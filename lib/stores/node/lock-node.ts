@@ -25,17 +25,21 @@ export interface StoreNode {
 }
 
 /**
- * A server that keeps locks alone, and hands them over: what `SingleNodeBackend` makes a backend of. A `done` callback is called once,
+ * A server that keeps locks alone: what `SingleNodeBackend` makes a backend of. A `done` callback is called once,
  * after the method has returned, and in the order in which the server answered.
  */
-export interface LockNode extends StoreNode, WaitQueue {
+export interface LockNode extends StoreNode {
   /** The store in errors: `Redis`. */
   readonly store: string;
   readonly connection: NodeConnection;
+  /** As of `LockBackend`: mostly the node itself. */
+  readonly waitQueue?: WaitQueue;
+  /** As of `LockBackend`. */
+  readonly pollEveryMs?: number;
   /**
    * Attempts to acquire a lock. With a place, a refused attempt is queued.
    * @param done its second argument says when the attempt was sent; when it failed, if it never was
-   * @param givenBack the owner value of a lock of the same key that is given back in the same step
+   * @param givenBack the owner value of a lock of the same key that is given back in the same step: only where there is a queue
    */
   acquire(request: AcquireRequest, done: (vote: Vote, sentAt: number) => void, givenBack?: string): void;
   /** @param done as of `acquire` */

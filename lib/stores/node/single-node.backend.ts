@@ -23,7 +23,9 @@ const RECONNECT_PAUSE_MS = 5;
 /** Locks that one server keeps alone, or what acts as one: a Cluster, a Sentinel-managed master. */
 export class SingleNodeBackend extends NodesBackend implements LockBackend {
   readonly bounds: Bounds;
-  readonly waitQueue: WaitQueue;
+  readonly waitQueue?: WaitQueue;
+  readonly turn: LockBackend['turn'];
+  readonly pollEveryMs?: number;
   readonly guard: LockBackend['guard'];
 
   /**
@@ -38,7 +40,9 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
     readonly report: LockBackend['report'],
   ) {
     super([node], 1);
-    this.waitQueue = node;
+    this.waitQueue = node.waitQueue;
+    this.pollEveryMs = node.pollEveryMs;
+    this.turn = node.waitQueue && ((...half) => this.#turn(...half));
     this.guard = node.guard && ((grants) => node.guard!(grants));
     this.bounds = { shortestTtlMs: replicas?.shortestTtl };
   }
@@ -57,7 +61,7 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
    * A lock whose turn was never sent is given back as by any release: also where no call wants the other half any more. Of one that
    * may have run, the answer to its repetition would not say whether the lock was still held: it is given back as often as it takes.
    */
-  turn(
+  #turn(
     grant: Grant,
     released: (outcome: ReleaseOutcome) => void,
     request: AcquireRequest,
@@ -187,7 +191,7 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
    * not answered may run when the server goes on.
    */
   #undo(request: AcquireRequest): void {
-    if (request.place) this.node.leave(request.key, request.place);
+    if (request.place) this.waitQueue!.leave(request.key, request.place);
     else this.node.release(request, {}, undefined, Infinity);
   }
 }

@@ -70,11 +70,15 @@ export function resolveSqlOptions(options: SqlStoreOptions): ResolvedSqlOptions 
   return { table, createTable, commandTimeoutMs, keepMs };
 }
 
+/** The databases by whose SQL locks can be kept. */
+export const DIALECTS = ['postgres', 'mysql'] as const;
+export type SqlDialect = (typeof DIALECTS)[number];
+
 /** The name of a table as it stands in a statement: all its parts are quoted, so none is a keyword. */
-export function quotedTable(table: string): string {
+export function quotedTable(table: string, dialect: SqlDialect): string {
   SQL_CHECKS.table('table', table);
   return table
     .split('.')
-    .map((part) => JSON.stringify(part)) // in double quotes: it has nothing that would have to be escaped
+    .map((part) => (dialect === 'mysql' ? `\`${part}\`` : `"${part}"`)) // it has nothing that would have to be escaped
     .join('.');
 }

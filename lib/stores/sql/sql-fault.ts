@@ -13,11 +13,19 @@ export class SqlFault {
 }
 
 /** Errors that a statement which is sent once more at once may not have: it lost a race with another one, and was rolled back. */
-const OF_A_RACE = new Set(['40001', '40P01']);
+const OF_A_RACE = new Set(['40001', '40P01', 'ER_LOCK_DEADLOCK']);
 /** Another session holds the row, and has for a while. */
-const ROW_IS_HELD = '55P03';
+const ROW_IS_HELD = new Set(['55P03', 'ER_LOCK_WAIT_TIMEOUT']);
+/** It is a replica, or refuses to write. */
+const READS_ONLY = new Set([
+  '25006',
+  'ER_OPTION_PREVENTS_STATEMENT',
+  'ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION',
+  'ER_READ_ONLY_MODE',
+]);
 /** The connection ends: by an administrator, or since the server stops, or starts. */
-const OF_THE_CONNECTION = /^(57P0\d|08...|E[A-Z]+)$/;
+const OF_THE_CONNECTION =
+  /^(57P0\d|08...|E[A-Z]+|PROTOCOL_\w+|ER_(SERVER_SHUTDOWN|CONNECTION_KILLED|NET_\w+|CLIENT_INTERACTION_TIMEOUT))$/;
 
 /** Whether the statement may succeed if each of its operations is sent alone, once more. */
 export function isRace({ code }: SqlFault): boolean {
@@ -26,11 +34,27 @@ export function isRace({ code }: SqlFault): boolean {
 
 /** Whether one of its operations has waited in vain for a row that another session holds: the others may succeed if each is sent alone. */
 export function ofHeldRow({ code }: SqlFault): boolean {
-  return code === ROW_IS_HELD;
+  return code !== undefined && ROW_IS_HELD.has(code);
+}
+
+/** Whether the server only reads. @param code what the database calls the error */
+export function isReadOnly(code: string): boolean {
+  return READS_ONLY.has(code);
+}
+
+/** The error of an operation whose statements before it have taken effect: it does not undo them. */
+export class HalfDone extends Error {
+  constructor(cause: unknown) {
+    super('', { cause });
+  }
 }
 
 /** Reads the error of a driver. @param isEnded whether the connection has ended meanwhile */
 export function faultOf(error: unknown, isEnded: boolean): SqlFault {
+  if (error instanceof HalfDone) {
+    const { problem, disconnected, code } = faultOf(error.cause, isEnded);
+    return new SqlFault(problem, true, disconnected, code);
+  }
   const { code, message = String(error) } = error as { code?: unknown; message?: string };
   const name = typeof code === 'string' ? code : undefined;
   const disconnected = isEnded || name === undefined || OF_THE_CONNECTION.test(name);

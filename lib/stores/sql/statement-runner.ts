@@ -1,10 +1,10 @@
 import { performance } from 'node:perf_hooks';
 import { nextTick, outsideOfCalls, setImmediate } from '../../core/time/event-loop.js';
 import { Command, EXTENSION, Lane, type Operation, type Wanted } from '../../core/backend/lane.js';
-import type { SqlClient } from './sql-client.js';
+import type { Row, SqlClient } from './sql-client.js';
 import type { SqlConnection } from './sql-connection.js';
 import { faultOf, isRace, ofHeldRow, SqlFault } from './sql-fault.js';
-import type { Row, Statement } from './statement.js';
+import type { Statement } from './statement.js';
 
 /** A statement for one key. */
 interface Part extends Operation {
@@ -139,7 +139,7 @@ export class StatementRunner {
     command.sentAt = this.now();
     this.#lane.sending(command, performance.now());
     if (!this.#timer) this.#lookAfter(this.commandTimeoutMs);
-    client.query(command.statement, command.values).then(
+    command.statement.run(client, command.values).then(
       (rows) => this.#answered(command, rows),
       (error: unknown) => this.#failed(command, client, error),
     );

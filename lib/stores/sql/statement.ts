@@ -1,13 +1,14 @@
-/** A statement that is sent for one operation, or for many of its kind at once. */
+import type { Row, SqlClient } from './sql-client.js';
+
+/** An operation on the database, for one lock, or for many at once: mostly a single statement. */
 export interface Statement {
-  /** By which the connection knows it, once it is prepared. */
-  readonly name: string;
-  readonly text: string;
   /** As of `Command` in core/backend/lane.ts. */
   readonly order: number;
-  /** For how many operations at most. One that is for several takes arrays, the first one that of their keys, and answers with rows that have the `key`. */
+  /** For how many locks at most. */
   readonly most: number;
+  /**
+   * Runs it. One that is for several locks takes arrays, the first one that of their keys, and answers with rows that have the `key`.
+   * @throws what the driver throws; `HalfDone` when a part of it has taken effect
+   */
+  run(client: SqlClient, values: readonly unknown[]): Promise<Row[]>;
 }
-
-/** A row of an answer. Which type a number has depends on the driver, and on how the application has set it up: read it with `Number`. */
-export type Row = Readonly<Record<string, unknown>>;

@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { onTestFinished } from 'vitest';
-import type { SqlLockModuleOptions } from '../../../lib/compose/sql-lock-options.js';
+import type { PostgresLockModuleOptions } from '../../../lib/compose/sql-lock-options.js';
 import type { LockService } from '../../../lib/core/service/lock.service.js';
 import { openSqlLocks } from '../../support/open-locks.js';
 import type { PostgresServer } from '../../support/postgres-server.js';
@@ -19,7 +19,10 @@ export async function connectTo({ url }: { url: string }, config: pg.ClientConfi
 }
 
 /** A lock service of this library on the table of a server. */
-export function locksOn({ url }: { url: string }, options: Partial<SqlLockModuleOptions> = {}): Promise<LockService> {
+export function locksOn(
+  { url }: { url: string },
+  options: Partial<PostgresLockModuleOptions> = {},
+): Promise<LockService> {
   return openSqlLocks({ postgres: url, ...PATIENT, ...options });
 }
 

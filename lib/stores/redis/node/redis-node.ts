@@ -40,6 +40,7 @@ import type {
   Place,
   Releasing,
   WaitListener,
+  WaitQueue,
 } from '../../../core/backend/lock-backend.js';
 import {
   extensionOf,
@@ -93,8 +94,9 @@ interface PendingRelease extends Releasing {
  * The lock operations of one Redis server (or Cluster). None of them rejects, except for a bug. A `done` callback is called
  * once, after the method has returned, and in the order in which the server answered.
  */
-export class RedisNode implements LockNode, InboxListener {
+export class RedisNode implements LockNode, WaitQueue, InboxListener {
   readonly store = 'Redis';
+  readonly waitQueue = this;
   readonly #runner: ScriptRunner;
   readonly #settings: NodeSettings;
   readonly #keys: LockKeys;

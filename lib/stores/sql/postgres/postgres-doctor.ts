@@ -5,11 +5,11 @@ import { ACQUISITION } from '../../../core/backend/lane.js';
 import type { BackendReport } from '../../../core/backend/report.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import { NO_TABLE, READ_ONLY, sqlError } from '../advice.js';
-import type { SqlClient, SqlSource } from '../sql-client.js';
+import type { Row, SqlSource } from '../sql-client.js';
 import { faultOf } from '../sql-fault.js';
-import type { Row, Statement } from '../statement.js';
 import type { PostgresNode } from './postgres-node.js';
-import { ddl } from './statements.js';
+import type { PostgresClient } from './postgres-source.js';
+import { ddl, PostgresStatement } from './statements.js';
 
 /** The state of the database and of the table of the locks. `undefined` stands for what could not be found out. */
 export interface PostgresDiagnosis extends NodeReport {
@@ -57,11 +57,9 @@ const RIGHTS = ['SELECT', 'INSERT', 'UPDATE', 'DELETE'];
 const CHANNEL = 'nest_redis_lock_doctor';
 
 /** Runs on any version. Whom this user may not watch is not seen: their transactions have no time. */
-const LOOK: Statement = {
-  name: 'doctor',
-  order: ACQUISITION + 1,
-  most: 1,
-  text: `
+const LOOK = new PostgresStatement(
+  'doctor',
+  `
 SELECT current_setting('server_version') AS version, current_setting('server_version_num')::int / 10000 AS major,
   current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS synchronous_commit,
   current_setting('autovacuum') AS autovacuum, array_to_string(t.reloptions, ' ') AS storage,
@@ -79,19 +77,15 @@ SELECT current_setting('server_version') AS version, current_setting('server_ver
     SELECT xact_start AS began FROM pg_stat_activity WHERE backend_xmin IS NOT NULL OR backend_xid IS NOT NULL
     UNION ALL SELECT prepared FROM pg_prepared_xacts) AS open) AS oldest
 FROM pg_class t WHERE t.oid = to_regclass($1::text)`,
-};
+  ACQUISITION + 1,
+);
 
-const NOTIFY: Statement = {
-  name: 'doctor_notify',
-  order: ACQUISITION + 1,
-  most: 1,
-  text: `SELECT pg_notify($1, 'heard')::text`,
-};
+const NOTIFY = new PostgresStatement('doctor_notify', `SELECT pg_notify($1, 'heard')::text`, ACQUISITION + 1);
 
 /** Checks the database, its table and its notifications, and changes nothing there. Never rejects; settles within `timeoutMs`. */
 export async function reportOnPostgres(
   node: PostgresNode,
-  source: SqlSource,
+  source: SqlSource<PostgresClient>,
   table: string,
   timeoutMs: number,
 ): Promise<BackendReport> {
@@ -114,7 +108,7 @@ interface Seen {
 
 async function look(
   node: PostgresNode,
-  source: SqlSource,
+  source: SqlSource<PostgresClient>,
   table: string,
   timeoutMs: number,
 ): Promise<Seen | NodeError> {
@@ -125,8 +119,8 @@ async function look(
 }
 
 /** Sends a message to a connection of its own, which has it before it answers the next statement. */
-async function deafness(node: PostgresNode, source: SqlSource): Promise<string | undefined> {
-  let client: SqlClient | undefined;
+async function deafness(node: PostgresNode, source: SqlSource<PostgresClient>): Promise<string | undefined> {
+  let client: PostgresClient | undefined;
   try {
     let isHeard = false;
     client = await source.connect(() => {});

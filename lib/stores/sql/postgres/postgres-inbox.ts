@@ -2,7 +2,8 @@ import { performance } from 'node:perf_hooks';
 import { outsideOfCalls } from '../../../core/time/event-loop.js';
 import { inTime } from '../../../core/time/time-limit.js';
 import { ECHO, ECHO_LIMIT_MS, EchoCheck } from '../../node/echo-check.js';
-import type { SqlClient, SqlSource } from '../sql-client.js';
+import type { SqlSource } from '../sql-client.js';
+import type { PostgresClient } from './postgres-source.js';
 
 /** A connection to listen is made at most once in this time, in milliseconds. */
 const CONNECT_EVERY_MS = 500;
@@ -26,7 +27,7 @@ export interface PostgresInboxListener {
  * A connection that breaks is forgotten: whoever still waits asks each second, and has it made anew.
  */
 export class PostgresInbox {
-  #client?: SqlClient;
+  #client?: PostgresClient;
   #isOpen = false;
   #isOpening = false;
   #triedAt = -Infinity;
@@ -39,7 +40,7 @@ export class PostgresInbox {
   /** @param notify sends a message on the channel, by another connection. @throws when it was not sent */
   constructor(
     private readonly channel: string,
-    private readonly source: SqlSource,
+    private readonly source: SqlSource<PostgresClient>,
     private readonly notify: (text: string) => Promise<void>,
     private readonly listener: PostgresInboxListener,
   ) {}
@@ -79,7 +80,7 @@ export class PostgresInbox {
 
   /** Never rejects. */
   async #open(): Promise<void> {
-    let client: SqlClient | undefined;
+    let client: PostgresClient | undefined;
     try {
       const opening = this.source.connect(() => client && this.#end(client));
       client = await opening;
@@ -114,13 +115,13 @@ export class PostgresInbox {
     return Infinity; // nobody counts who listens
   }
 
-  #foundDeaf(client: SqlClient): void {
+  #foundDeaf(client: PostgresClient): void {
     this.#deafAt = performance.now();
     this.#end(client);
     this.listener.onDeaf();
   }
 
-  #end(client: SqlClient): void {
+  #end(client: PostgresClient): void {
     if (this.#client === client) {
       this.#client = undefined;
       this.#change(false);

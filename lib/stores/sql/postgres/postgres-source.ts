@@ -1,7 +1,12 @@
 import { LockOptionsError } from '../../../api/errors.js';
 import { unfit } from '../../../core/options/checks.js';
-import type { SqlClient, SqlSource } from '../sql-client.js';
-import type { Row } from '../statement.js';
+import type { Row, SqlClient, SqlSource } from '../sql-client.js';
+
+/** A connection to a PostgreSQL. */
+export interface PostgresClient extends SqlClient {
+  /** Listens to a channel, from when the promise is fulfilled. */
+  listen(channel: string, onMessage: (message: string) => void): Promise<void>;
+}
 
 /** Options of a `Client` of `pg`: see its documentation. Others of its options may be there, too. */
 export interface PostgresConfig {
@@ -77,7 +82,10 @@ export function checkPostgres(name: string, source: unknown): asserts source is 
  * @param commandTimeoutMs how long one statement may take
  * @throws LockOptionsError when `pg` is needed, and not installed; when it cannot read the URL
  */
-export async function openPostgres(source: PostgresSource, commandTimeoutMs: number): Promise<SqlSource> {
+export async function openPostgres(
+  source: PostgresSource,
+  commandTimeoutMs: number,
+): Promise<SqlSource<PostgresClient>> {
   if (isPGlite(source)) return new PGliteSource(source);
   const Client = await clientClassOf(source);
   const given =
@@ -127,7 +135,7 @@ function connectionOf(given: PostgresConfig): PostgresConfig {
 }
 
 /** Connections by `pg`. */
-class PgSource implements SqlSource {
+class PgSource implements SqlSource<PostgresClient> {
   readonly name: string;
   readonly #config: PostgresConfig;
   #isBehindPooler = false;
@@ -143,7 +151,7 @@ class PgSource implements SqlSource {
     this.name = `${host}:${port}/${database ?? ''}`;
   }
 
-  async connect(onEnd: (cause?: unknown) => void): Promise<SqlClient> {
+  async connect(onEnd: (cause?: unknown) => void): Promise<PostgresClient> {
     const client = this.#client();
     let cause: unknown;
     client.on('error', (error) => (cause ??= error));
@@ -213,7 +221,6 @@ class PgSource implements SqlSource {
 function settingsOf(commandTimeoutMs: number): string[] {
   const settings = {
     default_transaction_isolation: 'read\\ committed',
-    default_transaction_read_only: 'off',
     statement_timeout: commandTimeoutMs,
     lock_timeout: Math.ceil(commandTimeoutMs / 4),
     plan_cache_mode: 'force_generic_plan', // to plan anew costs more than to run
@@ -227,12 +234,12 @@ function settingsOf(commandTimeoutMs: number): string[] {
 }
 
 /** The one connection of a PGlite, which all share: nothing is set up there, and it is not closed. */
-class PGliteSource implements SqlSource {
+class PGliteSource implements SqlSource<PostgresClient> {
   readonly name = 'PGlite';
 
   constructor(private readonly database: PGliteInstance) {}
 
-  async connect(): Promise<SqlClient> {
+  async connect(): Promise<PostgresClient> {
     const { database } = this;
     await database.waitReady;
     let unlisten: unknown;

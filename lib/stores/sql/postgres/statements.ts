@@ -1,5 +1,6 @@
 import { ACQUISITION, EXTENSION, RELEASE } from '../../../core/backend/lane.js';
 import { GRANT_TTL_MS } from '../../node/messages.js';
+import type { Row, SqlClient } from '../sql-client.js';
 import type { Statement } from '../statement.js';
 
 /** Behind what others wait for: what is only looked at. */
@@ -31,18 +32,32 @@ const number = (entry: string) => `${part(1)(entry)}::bigint`;
 /** When its process last asked, by the clock of the server in microseconds. */
 const sign = (entry: string) => `${part(4)(entry)}::bigint`;
 
+/** One statement, which its connection prepares. */
+export class PostgresStatement implements Statement {
+  constructor(
+    readonly name: string,
+    readonly text: string,
+    readonly order: number,
+    readonly most = 1,
+  ) {}
+
+  run(client: SqlClient, values: readonly unknown[]): Promise<Row[]> {
+    return client.query(this, values);
+  }
+}
+
 /** The statements on a lock table. */
 export interface PostgresStatements {
-  readonly take: Statement;
-  readonly give: Statement;
-  readonly turn: Statement;
-  readonly giveAndTurn: Statement;
-  readonly extend: Statement;
-  readonly keep: Statement;
-  readonly inspect: Statement;
-  readonly scan: Statement;
-  readonly notify: Statement;
-  readonly sweep: Statement;
+  readonly take: PostgresStatement;
+  readonly give: PostgresStatement;
+  readonly turn: PostgresStatement;
+  readonly giveAndTurn: PostgresStatement;
+  readonly extend: PostgresStatement;
+  readonly keep: PostgresStatement;
+  readonly inspect: PostgresStatement;
+  readonly scan: PostgresStatement;
+  readonly notify: PostgresStatement;
+  readonly sweep: PostgresStatement;
 }
 
 /** What creates the table. @param table quoted */
@@ -69,16 +84,16 @@ export function postgresStatements(table: string): PostgresStatements {
   const turn = turnOf(table);
   const extend = extendOf(table);
   return {
-    take: { name: 'take', text: takeOf(table), order: ACQUISITION, most: 1 },
-    give: { name: 'give', text: giveOf(table), order: RELEASE, most: 1 },
-    turn: { name: 'turn', text: turn, order: ACQUISITION, most: LOCKS_AT_ONCE },
-    giveAndTurn: { name: 'turn', text: turn, order: RELEASE, most: LOCKS_AT_ONCE },
-    extend: { name: 'extend', text: extend, order: EXTENSION, most: LOCKS_AT_ONCE },
-    keep: { name: 'extend', text: extend, order: RELEASE, most: LOCKS_AT_ONCE },
-    inspect: { name: 'inspect', text: inspectOf(table), order: LOOK, most: LOCKS_AT_ONCE },
-    scan: { name: 'scan', text: scanOf(table), order: LOOK, most: 1 },
-    notify: { name: 'notify', text: NOTIFY, order: RELEASE, most: 1 },
-    sweep: { name: 'sweep', text: sweepOf(table), order: LOOK, most: 1 },
+    take: new PostgresStatement('take', takeOf(table), ACQUISITION),
+    give: new PostgresStatement('give', giveOf(table), RELEASE),
+    turn: new PostgresStatement('turn', turn, ACQUISITION, LOCKS_AT_ONCE),
+    giveAndTurn: new PostgresStatement('turn', turn, RELEASE, LOCKS_AT_ONCE),
+    extend: new PostgresStatement('extend', extend, EXTENSION, LOCKS_AT_ONCE),
+    keep: new PostgresStatement('extend', extend, RELEASE, LOCKS_AT_ONCE),
+    inspect: new PostgresStatement('inspect', inspectOf(table), LOOK, LOCKS_AT_ONCE),
+    scan: new PostgresStatement('scan', scanOf(table), LOOK),
+    notify: new PostgresStatement('notify', NOTIFY, RELEASE),
+    sweep: new PostgresStatement('sweep', sweepOf(table), LOOK),
   };
 }
 

@@ -1,0 +1,148 @@
+import type {
+  AcquireRequest,
+  ExtendRequest,
+  Grant,
+  GuardStatement,
+  Releasing,
+} from '../../../core/backend/lock-backend.js';
+import { leftMs } from '../../../core/time/clock.js';
+import type { NodeExtension, NodeRelease, NodeSeizure, NodeView, Vote } from '../../node/answers.js';
+import { standsMs } from '../../node/grants.js';
+import type { LockNode } from '../../node/lock-node.js';
+import { EVERY_MS, JANITOR_KEY } from '../janitor.js';
+import type { Row, SqlClient, SqlSource } from '../sql-client.js';
+import { SqlFault } from '../sql-fault.js';
+import {
+  GUARDED_FOR_MS,
+  holdingOf,
+  is,
+  SqlNode,
+  text,
+  type PendingRelease,
+  type Seen,
+  type SqlSettings,
+} from '../sql-node.js';
+import { stored } from '../stored-key.js';
+import { ddl, guardOf, mysqlStatements, type MysqlStatements } from './statements.js';
+
+/**
+ * The operations on locks in a table of MySQL or MariaDB. None of them rejects, except for a bug. These databases tell nobody that a lock is
+ * free, so there is no queue: calls that wait ask again, all those of a process together.
+ */
+export class MysqlNode extends SqlNode implements LockNode {
+  readonly store = 'MySQL';
+  readonly pollEveryMs = 25;
+  protected readonly statements: MysqlStatements;
+  protected readonly ddl: string;
+
+  constructor(source: SqlSource, settings: SqlSettings) {
+    super(source, settings);
+    this.statements = mysqlStatements(settings.table);
+    this.ddl = ddl(settings.table);
+  }
+
+  acquire(request: AcquireRequest, done: (vote: Vote, sentAt: number) => void): void {
+    const { key, owner, ttlMs, turns = 1, asker } = request;
+    const values = [stored(key), owner, ttlMs, turns];
+    const read = (row: Row | SqlFault) => (row instanceof SqlFault ? this.faultOf(row) : voteOf(row, owner, turns));
+    this.runner.run(this.statements.acquire, stored(key), values, read, done, asker);
+  }
+
+  extend({ grant, ttlMs }: ExtendRequest, _: 'keep', done: (extension: NodeExtension, sentAt: number) => void): void {
+    const { key, owner } = grant;
+    const read = (row: Row | SqlFault): NodeExtension => {
+      if (row instanceof SqlFault) return this.faultOf(row);
+      if (is(row.is_locked)) return this.guarded();
+      return { status: is(row.is_done) ? 'extended' : is(row.is_held) ? 'foreign' : 'absent' };
+    };
+    this.runner.run(this.statements.extend, stored(key), [stored(key), owner, ttlMs], read, done);
+  }
+
+  release(
+    grant: Grant,
+    { keepUntil }: Releasing,
+    done?: (release: NodeRelease) => void,
+    forMs = standsMs(grant),
+  ): void {
+    this.give({ key: grant.key, owner: grant.owner, keepUntil }, forMs, done);
+  }
+
+  guard(grants: readonly Grant[]): GuardStatement {
+    const hex = (part: string) => Buffer.from(part).toString('hex');
+    return {
+      dialect: 'mysql',
+      text: guardOf(this.settings.table, grants.length),
+      values: grants.flatMap(({ key, owner, fencingToken }) => [hex(stored(key)), hex(owner), fencingToken ?? 0]),
+    };
+  }
+
+  async inspect(key: string): Promise<NodeView> {
+    const row = await this.runner.ask(this.statements.inspect, [stored(key)], stored(key));
+    return row instanceof SqlFault ? this.faultOf(row) : { status: 'seen', holding: holdingOf(row) };
+  }
+
+  async forceRelease(key: string, from?: string): Promise<NodeSeizure> {
+    const view = await this.inspect(key);
+    if (view.status === 'fault') return view;
+    const owner = view.holding?.holders[0]?.owner;
+    if (owner === undefined || (from !== undefined && owner !== from)) return { status: 'absent' };
+    const release = await new Promise<NodeRelease>((resolve) => this.giveBack({ key, owner }, resolve));
+    if (release.status === 'fault') return release;
+    return release.status === 'released' ? { status: 'taken', from: owner } : { status: 'absent' };
+  }
+
+  timeAt(): undefined {
+    return undefined;
+  }
+
+  protected giveBack({ key, owner, keepUntil }: PendingRelease, done: (release: NodeRelease) => void): void {
+    const keptForMs = leftMs(keepUntil);
+    const { keep, release } = this.statements;
+    const read = (row: Row | SqlFault): NodeRelease => {
+      if (row instanceof SqlFault) return this.faultOf(row);
+      return is(row.is_locked) ? this.guarded() : { status: is(row.is_done) ? 'released' : 'gone' };
+    };
+    if (keptForMs > 0) this.runner.run(keep, stored(key), [stored(key), owner, keptForMs], read, done);
+    else this.runner.run(release, stored(key), [stored(key), owner], read, done);
+  }
+
+  protected takeSweep(owner: string): Promise<boolean> {
+    return new Promise((resolve) => {
+      const request = { key: JANITOR_KEY, owner, ttlMs: EVERY_MS };
+      this.acquire({ ...request, hold: { mode: 'exclusive' } }, ({ status }) => resolve(status === 'granted'));
+    });
+  }
+
+  protected async look(client: SqlClient): Promise<Seen> {
+    const [server] = await client.query({ name: 'read_only', text: 'SELECT @@global.read_only AS reads_only' }, []);
+    const hasTable = await client
+      .query({ name: 'has_table', text: `SELECT 1 FROM ${this.settings.table} LIMIT 0` }, [])
+      .then(
+        () => true,
+        (error: { code?: string }) => {
+          if (error.code === 'ER_NO_SUCH_TABLE') return false;
+          throw error;
+        },
+      );
+    return { hasTable, readsOnly: is(server?.reads_only) };
+  }
+}
+
+/** @param turns how many tokens were asked for */
+function voteOf({ holder, remaining, fence, is_kept, acquired_us }: Row, owner: string, turns: number): Vote {
+  const remainingMs = Number(remaining ?? 0);
+  if (holder === owner && remainingMs > 0 && !is(is_kept)) {
+    const lastToken = Number(fence);
+    // All of them were minted if they began with the clock.
+    const fencingToken = lastToken === Number(acquired_us) + turns - 1 ? lastToken - turns + 1 : lastToken;
+    return { status: 'granted', fencingToken, lastToken };
+  }
+  const isHeld = remainingMs > 0;
+  // A row that was free and not taken is locked: for a moment, or by a guard. One that is not there is being inserted, or was just deleted.
+  return {
+    status: 'refused',
+    owner: text(holder ?? ''),
+    remainingMs: isHeld ? remainingMs : holder === undefined ? 0 : GUARDED_FOR_MS,
+    isKept: (isHeld && is(is_kept)) || undefined,
+  };
+}

@@ -1,0 +1,240 @@
+import { LockOptionsError } from '../../../api/errors.js';
+import { unfit } from '../../../core/options/checks.js';
+import type { Row, SqlClient, SqlSource } from '../sql-client.js';
+
+/** Options of a connection of `mysql2`: see its documentation. Others of its options may be there, and are not used. */
+export interface MysqlConfig {
+  /** A URL like `mysql://user:password@host:3306/database`. */
+  uri?: string | undefined;
+  host?: string | undefined;
+  port?: number | undefined;
+  user?: string | undefined;
+  password?: string | undefined;
+  database?: string | undefined;
+  socketPath?: string | undefined;
+  ssl?: unknown;
+}
+
+/** A pool of `mysql2`, or of `mysql2/promise`: its options are copied, its connections are never used. */
+export interface MysqlPool {
+  getConnection: (...args: never[]) => unknown;
+  end: (...args: never[]) => unknown;
+}
+
+/** Where a MySQL or MariaDB is: a URL, the options of a connection of `mysql2`, or a pool of it. */
+export type MysqlSource = string | MysqlConfig | MysqlPool;
+
+/** A connection of `mysql2`, as far as it is used here. */
+interface Mysql2Connection {
+  query(options: { sql: string; values: unknown[] }, done: (error: Error | null, answer: unknown) => void): unknown;
+  on(event: 'error' | 'end' | 'connect', listener: (error?: Error) => void): unknown;
+  /** Tells the server that the connection ends. */
+  end(done: () => void): void;
+  destroy(): void;
+  /** The socket. */
+  readonly stream: { destroy(): void; unref(): void };
+}
+
+interface Mysql2 {
+  createConnection(config: object): Mysql2Connection;
+}
+
+/** The answer to a statement that writes. */
+export interface Written {
+  readonly affectedRows: number;
+  readonly insertId: number;
+}
+
+/** A connection to a MySQL or MariaDB. */
+export interface MysqlClient extends SqlClient {
+  /** Runs statements that write, with `;` between them. @returns an answer of each @throws what the driver throws */
+  write(sql: string, values: readonly unknown[]): Promise<Written[]>;
+}
+
+/** What a connection is made with: all else that `mysql2` can be told changes how its answers look. */
+const OF_THE_CONNECTION = [
+  'host',
+  'port',
+  'user',
+  'password',
+  'password1',
+  'password2',
+  'password3',
+  'passwordSha1',
+  'database',
+  'socketPath',
+  'localAddress',
+  'ssl',
+  'stream',
+  'compress',
+  'authPlugins',
+  'authSwitchHandler',
+  'enableCleartextPlugin',
+] as const;
+
+/** Each session reads what is committed, waits for a row as short as MySQL can, one second, and is no part of a transaction. */
+const SESSION =
+  "SET SESSION autocommit = 1, group_concat_max_len = 1024, innodb_lock_wait_timeout = 1, sql_mode = 'STRICT_ALL_TABLES', tx_isolation = 'READ-COMMITTED'";
+
+/** @throws LockOptionsError for what is none, or a connection that the application uses itself */
+export function checkMysql(name: string, source: unknown): asserts source is MysqlSource {
+  if (typeof source === 'string') {
+    if (/^(mysql|mariadb):\/\//.test(source)) return;
+    const got = source === '' ? 'an empty string. Is the variable that it comes from set?' : 'another text.';
+    throw new LockOptionsError(`${name} must be a URL like mysql://user:password@host:3306/database: got ${got}`);
+  }
+  if (typeof source !== 'object' || source === null)
+    throw unfit(name, source, 'a URL, options of mysql2, or a pool of mysql2');
+  if (isPool(source)) return;
+  if ('rollback' in source || 'query' in source) {
+    throw new LockOptionsError(
+      `${name} must not be a connection or a transaction that the application uses itself: a lock would end with its rollback. ` +
+        'Give the URL, the options, or the pool: locks have a connection of their own.',
+    );
+  }
+}
+
+/**
+ * @param commandTimeoutMs how long one statement may take
+ * @throws LockOptionsError when `mysql2` is not installed; when the URL cannot be read
+ */
+export async function openMysql(source: MysqlSource, commandTimeoutMs: number): Promise<SqlSource<MysqlClient>> {
+  let mysql2: Mysql2;
+  try {
+    const module = (await import('mysql2')) as unknown as Mysql2 & { default?: Mysql2 };
+    mysql2 = module.default ?? module;
+  } catch (error) {
+    throw new LockOptionsError('Locks in MySQL or MariaDB need mysql2, which is not installed: npm install mysql2.', {
+      cause: error,
+    });
+  }
+  return new Mysql2Source(mysql2, connectionOf(source), commandTimeoutMs);
+}
+
+function isPool(source: object): source is MysqlPool {
+  return 'getConnection' in source && 'end' in source;
+}
+
+/** The options that a connection is made with. @throws LockOptionsError when the URL cannot be read */
+function connectionOf(source: MysqlSource): MysqlConfig {
+  const given = typeof source === 'string' ? { uri: source } : isPool(source) ? configOf(source) : source;
+  const config: Record<string, unknown> = given.uri === undefined ? {} : ofUrl(given.uri);
+  for (const name of OF_THE_CONNECTION) {
+    const value = (given as Record<string, unknown>)[name];
+    if (value !== undefined) config[name] = value;
+  }
+  return config;
+}
+
+/** The options of a pool, which that of `mysql2/promise` has inside. */
+function configOf(pool: MysqlPool & { pool?: unknown; config?: { connectionConfig?: MysqlConfig } }): MysqlConfig {
+  const { config } = (pool.pool ?? pool) as typeof pool;
+  if (config?.connectionConfig) return config.connectionConfig;
+  throw new LockOptionsError('mysql is a pool that does not tell its options: give the URL, or the options, instead.');
+}
+
+/** Read here, as `mysql2` would take any option from its query. */
+function ofUrl(text: string): Record<string, unknown> {
+  try {
+    const { hostname, port, username, password, pathname, searchParams } = new URL(text);
+    const ssl = searchParams.get('ssl');
+    return {
+      host: decodeURIComponent(hostname),
+      port: port === '' ? undefined : Number(port),
+      user: decodeURIComponent(username),
+      password: decodeURIComponent(password),
+      database: decodeURIComponent(pathname.slice(1)),
+      ...(ssl !== null && { ssl: /^[{"]/.test(ssl) ? (JSON.parse(ssl) as unknown) : ssl === 'true' ? {} : ssl }),
+    };
+  } catch {
+    // Its message may repeat the URL.
+    throw new LockOptionsError(
+      'The URL of the database cannot be read. Special characters in the password must be encoded.',
+    );
+  }
+}
+
+/** Connections by `mysql2`. */
+class Mysql2Source implements SqlSource<MysqlClient> {
+  readonly name: string;
+
+  constructor(
+    private readonly mysql2: Mysql2,
+    private readonly config: MysqlConfig,
+    private readonly commandTimeoutMs: number,
+  ) {
+    const { host = 'localhost', port = 3306, socketPath, database = '' } = config;
+    this.name = `${socketPath ?? `${host}:${port}`}/${database}`;
+  }
+
+  async connect(onEnd: (cause?: unknown) => void): Promise<MysqlClient> {
+    const connection = this.mysql2.createConnection({
+      ...this.config,
+      charset: 'utf8mb4',
+      multipleStatements: true,
+      connectTimeout: this.commandTimeoutMs,
+      enableKeepAlive: true,
+      connectAttributes: { program_name: 'nest-redis-lock' },
+    });
+    let cause: unknown;
+    let isEnded = false;
+    const ended = () => {
+      if (isEnded) return;
+      isEnded = true;
+      onEnd(cause);
+    };
+    await new Promise<void>((resolve, reject) => {
+      connection.on('connect', () => resolve());
+      connection.on('error', (error) => {
+        cause ??= error;
+        reject(error!);
+        ended(); // every error event of a connection is its last
+      });
+      connection.on('end', () => {
+        reject(new Error('the connection was closed'));
+        ended();
+      });
+    });
+    let inFlight = 0;
+    const send = (sql: string, values: readonly unknown[]) =>
+      new Promise<unknown>((resolve, reject) => {
+        inFlight++;
+        connection.query({ sql, values: [...values] }, (error, answer) => {
+          inFlight--;
+          if (error) reject(error);
+          else resolve(answer);
+        });
+      });
+    const client: MysqlClient = {
+      query: ({ text }, values) => send(text, values) as Promise<Row[]>,
+      write: async (sql, values) => [await send(sql, values)].flat() as Written[],
+      close: () => {
+        if (inFlight === 0) {
+          connection.end(() => {});
+          connection.stream.unref(); // a server that hangs does not keep the process from ending
+          return;
+        }
+        connection.destroy();
+        connection.stream.destroy();
+      },
+    };
+    try {
+      await this.#setUp(client);
+    } catch (error) {
+      client.close();
+      throw error;
+    }
+    return client;
+  }
+
+  async #setUp(client: MysqlClient): Promise<void> {
+    const [row] = await client.query({ name: 'version', text: 'SELECT VERSION() AS version' }, []);
+    const isMariaDb = /mariadb/i.test(String(row?.version));
+    // The server gives up a statement whose answer nobody waits for any more; MySQL does so with what only reads.
+    const limit = isMariaDb
+      ? `max_statement_time = ${this.commandTimeoutMs / 1_000}`
+      : `max_execution_time = ${this.commandTimeoutMs}`;
+    const session = isMariaDb ? SESSION : SESSION.replace('tx_isolation', 'transaction_isolation');
+    await client.write(`${session}, ${limit}`, []);
+  }
+}

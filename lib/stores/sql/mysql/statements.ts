@@ -1,0 +1,335 @@
+import { ACQUISITION, EXTENSION, RELEASE } from '../../../core/backend/lane.js';
+import type { Row, SqlClient } from '../sql-client.js';
+import { HalfDone } from '../sql-fault.js';
+import type { Statement } from '../statement.js';
+import type { MysqlClient, Written } from './mysql-source.js';
+
+/** Behind what others wait for: what is only looked at. */
+const LOOK = ACQUISITION + 1;
+/** How many locks one statement is for at most. */
+const LOCKS_AT_ONCE = 100;
+/** How often a change is tried again whose row another session has just locked. */
+const MOST_ATTEMPTS = 3;
+/** How many rows a page of the table has. */
+const PAGE = 1_000;
+/** How far a block of tokens may reach ahead of the clock, in microseconds. */
+const MOST_AHEAD_US = 1_000;
+/** When a lock that was given back has expired. */
+const RELEASED = "'1970-01-01'";
+/** UTC, and in microseconds since 1970: a local time is ambiguous for an hour each year. */
+const NOW = 'UTC_TIMESTAMP(6)';
+const us = (time: string) => `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', ${time})`;
+const msBetween = (from: string, to: string) => `TIMESTAMPDIFF(MICROSECOND, ${from}, ${to}) / 1000`;
+const later = (ms: string) => `DATE_ADD(${NOW}, INTERVAL ${ms} * 1000 MICROSECOND)`;
+const many = (count: number, each: string) => Array(count).fill(each).join(', ');
+
+/** What creates the table. @param table quoted */
+export function ddl(table: string): string {
+  return `CREATE TABLE IF NOT EXISTS ${table} (
+  resource_lock_key   varbinary(2048) NOT NULL, -- UTF-8; no collation makes two keys one
+  resource_lock_value varbinary(512) NOT NULL,  -- the holder, or the last one
+  fence               bigint NOT NULL,          -- the last fencing token
+  is_kept             tinyint NOT NULL,         -- 1: the work of the holder has ended, and the lock stands until it expires
+  acquired_at         datetime(6) NOT NULL,     -- UTC, as all times
+  update_time         datetime(6) NOT NULL,
+  expires_at          datetime(6) NOT NULL,     -- '1970-01-01' once it is released
+  PRIMARY KEY (resource_lock_key)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC`;
+}
+
+/** The statements on a lock table. */
+export interface MysqlStatements {
+  /** Its arguments: keys, owners, ttls in ms, how many tokens to mint. It answers as `inspect` does, for each key. */
+  readonly acquire: Statement;
+  /** Arguments: keys, owners, ttls in ms. It answers as all changes do: `is_done`, `is_held` by whomever, `is_locked` by another session. */
+  readonly extend: Statement;
+  /** As `extend`. */
+  readonly keep: Statement;
+  /** Arguments: keys, owners. It answers as `extend` does. */
+  readonly release: Statement;
+  readonly inspect: Statement;
+  readonly scan: Statement;
+  readonly sweep: Statement;
+}
+
+/**
+ * Makes the statements. Each is a transaction of its own, and none waits for a row that another session holds: it changes the rows that it
+ * can lock at once, in the order of their keys. So no two of them wait for each other, and a transaction that guards a lock holds up no other.
+ * @param table quoted
+ */
+export function mysqlStatements(table: string): MysqlStatements {
+  return {
+    acquire: new Acquisition(table),
+    extend: new Change(table, {
+      order: EXTENSION,
+      set: `l.update_time = ${NOW}, l.expires_at = ${later('a.p3')}`,
+      of: 'l.is_kept = 0',
+    }),
+    keep: new Change(table, {
+      order: RELEASE,
+      set: `l.update_time = ${NOW}, l.expires_at = ${later('a.p3')}, l.is_kept = 1`,
+      isDone: ({ is_kept, remaining }) => Number(is_kept) === 1 && Number(remaining) > 0,
+    }),
+    release: new Change(table, {
+      order: RELEASE,
+      set: `l.update_time = ${NOW}, l.expires_at = ${RELEASED}, l.is_kept = 0`,
+      isDone: ({ is_released }) => Number(is_released) === 1,
+    }),
+    inspect: { order: LOOK, most: LOCKS_AT_ONCE, run: (client, [keys]) => look(client, table, keys as string[]) },
+    scan: { order: LOOK, most: 1, run: (client, [from, behind]) => scan(client, table, from, behind) },
+    sweep: {
+      order: LOOK,
+      most: 1,
+      run: (client, [behind, keepMs]) => sweep(client as MysqlClient, table, behind, keepMs),
+    },
+  };
+}
+
+/** What one operation asks for: the first two values are its key and its owner. */
+type Ask = readonly [key: string, owner: string, ...others: number[]];
+
+/** @param columns an array for each argument @returns the operations, in the order of their keys */
+function asksOf(columns: readonly unknown[]): Ask[] {
+  const [keys] = columns as [string[]];
+  const asks = keys.map((_, at) => (columns as unknown[][]).map((column) => column[at]) as unknown as Ask);
+  return asks.sort(([one], [other]) => Buffer.compare(bytes(one), bytes(other)));
+}
+
+/** A text as the table has it: what a connection's character set would make of it does not matter. */
+function bytes(text: unknown): Buffer {
+  return Buffer.from(String(text));
+}
+
+/** The operations as a table `a` with the columns n, their number, p1, p2, and so on. */
+function asTable(count: number, width: number): string {
+  const named = ['n', ...Array.from({ length: width }, (_, at) => `p${at + 1}`)]
+    .map((name) => `? AS ${name}`)
+    .join(', ');
+  return `(${[`SELECT ${named}`, ...Array<string>(count - 1).fill(`SELECT ${many(width + 1, '?')}`)].join(' UNION ALL ')}) AS a`;
+}
+
+/**
+ * Changes the rows of which something holds, and that are not locked by another session, in one transaction and one message. A row is looked
+ * at without a lock first, then locked if nobody else has, and looked at again: MySQL would lock it to look at it, and wait for a second at
+ * least. The numbers of the locked rows stay at the server: in a subquery of UPDATE, SKIP LOCKED crashes MariaDB 10.11.
+ * @param of a condition on the table `a` of what is asked for, and the row `l`
+ * @returns how many rows were changed, and what LAST_INSERT_ID was given
+ */
+async function change(
+  client: MysqlClient,
+  table: string,
+  asks: readonly Ask[],
+  set: string,
+  of: string,
+): Promise<Written> {
+  const asked = asTable(asks.length, asks[0]!.length);
+  const values = asks.flatMap(([key, owner, ...others], at) => [at + 1, bytes(key), bytes(owner), ...others]);
+  const texts = [
+    'START TRANSACTION',
+    `SELECT GROUP_CONCAT(seen.n) INTO @mine FROM (
+  SELECT a.n, a.p1 FROM ${asked} STRAIGHT_JOIN ${table} AS l ON l.resource_lock_key = a.p1 WHERE ${of} LIMIT ${LOCKS_AT_ONCE}
+) AS seen STRAIGHT_JOIN ${table} AS l ON l.resource_lock_key = seen.p1 FOR UPDATE SKIP LOCKED`,
+    `UPDATE ${asked} STRAIGHT_JOIN ${table} AS l ON l.resource_lock_key = a.p1 SET ${set}
+WHERE FIND_IN_SET(a.n, @mine) AND (${of})`,
+    'COMMIT',
+  ];
+  try {
+    const [, , written] = await client.write(texts.join(';\n'), [...values, ...values]);
+    return written!;
+  } catch (error) {
+    // It has changed nothing, and may be open; the next transaction would end it, too.
+    await client.write('ROLLBACK', []).catch(() => {});
+    throw error;
+  }
+}
+
+/** Runs a part of an operation whose earlier part has taken effect. @throws HalfDone */
+async function afterChange<T>(part: () => Promise<T>): Promise<T> {
+  try {
+    return await part();
+  } catch (error) {
+    throw new HalfDone(error);
+  }
+}
+
+/**
+ * Takes locks that are free: those that were used before by a change, those without a row by an insert. What came of it is read from the
+ * rows, so an attempt that is repeated finds that it has the lock.
+ *
+ * A token is the time of the server in microseconds, or one more than the last one where that has reached the time; then one is minted,
+ * however many are asked for: blocks of which few are used must not drive the fence ahead of the clock, with which it goes on when the
+ * row is deleted.
+ */
+class Acquisition implements Statement {
+  readonly order = ACQUISITION;
+  readonly most = LOCKS_AT_ONCE;
+
+  constructor(private readonly table: string) {}
+
+  async run(client: MysqlClient, columns: readonly unknown[]): Promise<Row[]> {
+    const asks = asksOf(columns);
+    const fence = `IF(${us(NOW)} > l.fence, ${us(NOW)} + LEAST(${MOST_AHEAD_US}, a.p4) - 1, l.fence + 1)`;
+    // What LAST_INSERT_ID is given comes with the answer.
+    const set = `l.resource_lock_value = a.p2, l.fence = LAST_INSERT_ID(${fence}), l.is_kept = 0, l.acquired_at = ${NOW},
+  l.update_time = ${NOW}, l.expires_at = ${later('a.p3')}`;
+    // An attempt that may have run is sent again.
+    const of = `l.expires_at <= ${NOW} OR (l.resource_lock_value = a.p2 AND l.is_kept = 0)`;
+    const { affectedRows, insertId } = await change(client, this.table, asks, set, of);
+    const [[key, owner, ttlMs, turns]] = asks as [Ask];
+    if (affectedRows === 1 && asks.length === 1 && turns === 1)
+      return [{ key, holder: owner, remaining: ttlMs, fence: insertId, is_kept: 0 }];
+    return afterChange(async () => {
+      const keys = asks.map(([key]) => key);
+      let rows = await look(client, this.table, keys);
+      for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
+        // Another session has just locked their rows, such as by a release that came too late; or a guard has.
+        const free = new Set(rows.filter(({ remaining }) => Number(remaining) <= 0).map(({ key }) => key));
+        if (free.size === 0) break;
+        const missed = asks.filter(([key]) => free.has(key));
+        await change(client, this.table, missed, set, of);
+        rows = await look(client, this.table, keys);
+      }
+      const known = new Set(rows.map(({ key }) => key));
+      const absent = asks.filter(([key]) => !known.has(key));
+      if (absent.length === 0) return rows;
+      await this.#insert(client, absent);
+      const taken = absent.map(([key]) => key);
+      return [...rows, ...(await look(client, this.table, taken))];
+    });
+  }
+
+  /** Who comes first has the lock. */
+  async #insert(client: MysqlClient, asks: readonly Ask[]): Promise<void> {
+    const row = `(?, ?, ${us(NOW)} + LEAST(${MOST_AHEAD_US}, ?) - 1, 0, ${NOW}, ${NOW}, ${later('?')})`;
+    const text = `
+INSERT INTO ${this.table} (resource_lock_key, resource_lock_value, fence, is_kept, acquired_at, update_time, expires_at)
+VALUES ${many(asks.length, row)} ON DUPLICATE KEY UPDATE resource_lock_key = resource_lock_key`;
+    const values = asks.flatMap(([key, owner, ttlMs, turns]) => [bytes(key), bytes(owner), turns, ttlMs]);
+    await client.write(text, values);
+  }
+}
+
+interface ChangeSettings {
+  readonly order: number;
+  readonly set: string;
+  /** Of which of the locks that their owner still holds. */
+  readonly of?: string;
+  /** Whether the row of an owner shows that it was done; undefined: no row does. */
+  readonly isDone?: (row: Row) => boolean;
+}
+
+/** Changes locks that their owners still hold. */
+class Change implements Statement {
+  readonly order: number;
+  readonly most = LOCKS_AT_ONCE;
+  readonly #of: string;
+
+  constructor(
+    private readonly table: string,
+    private readonly settings: ChangeSettings,
+  ) {
+    this.order = settings.order;
+    this.#of = [`l.resource_lock_value = a.p2 AND l.expires_at > ${NOW}`, settings.of].filter(Boolean).join(' AND ');
+  }
+
+  async run(client: MysqlClient, columns: readonly unknown[]): Promise<Row[]> {
+    const asks = asksOf(columns);
+    const changed = await this.#change(client, asks);
+    if (changed === asks.length) return asks.map(([key]) => ({ key, is_done: 1 }));
+    return afterChange(async () => {
+      const keys = asks.map(([key]) => key);
+      const seen = new Map((await look(client, this.table, keys)).map((row) => [row.key, row]));
+      const rows: Row[] = [];
+      for (const ask of asks) rows.push(await this.#judged(client, ask, seen.get(ask[0]), changed > 0));
+      return rows;
+    });
+  }
+
+  /** @returns how many it has changed */
+  async #change(client: MysqlClient, asks: readonly Ask[]): Promise<number> {
+    return (await change(client, this.table, asks, this.settings.set, this.#of)).affectedRows;
+  }
+
+  /** @param someAreDone whether it may be one of those that were changed */
+  async #judged(client: MysqlClient, ask: Ask, row: Row | undefined, someAreDone: boolean): Promise<Row> {
+    const [key, owner] = ask;
+    const is_held = Number(row !== undefined && Number(row.remaining) > 0);
+    if (row?.holder !== owner) return { key, is_done: 0, is_held };
+    if (someAreDone && this.settings.isDone?.(row)) return { key, is_done: 1, is_held };
+    if (!is_held || Number(row.is_kept) === 1) return { key, is_done: 0, is_held };
+    // It was changed already, or its row is locked: for a moment only, unless by a guard.
+    for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
+      if ((await this.#change(client, [ask])) === 1) return { key, is_done: 1, is_held };
+    }
+    return { key, is_done: 0, is_held, is_locked: 1 };
+  }
+}
+
+/** Reads rows, which are as they were last committed. */
+async function look(client: SqlClient, table: string, keys: readonly string[]): Promise<Row[]> {
+  const text = `
+SELECT resource_lock_key AS \`key\`, resource_lock_value AS holder, fence, is_kept, ${us('acquired_at')} AS acquired_us,
+  ${msBetween(NOW, 'expires_at')} AS remaining, ${msBetween('acquired_at', NOW)} AS held_for, expires_at = ${RELEASED} AS is_released
+FROM ${table} WHERE resource_lock_key IN (${many(keys.length, '?')})`;
+  const rows = await client.query({ name: 'look', text }, keys.map(bytes));
+  return rows.map((row) => ({ ...row, key: String(row.key), holder: String(row.holder) }));
+}
+
+async function scan(client: SqlClient, table: string, from: unknown, behind: unknown): Promise<Row[]> {
+  const text = `
+SELECT resource_lock_key AS \`key\`, expires_at > ${NOW} AS is_held FROM ${table}
+WHERE resource_lock_key >= ? AND resource_lock_key > ? ORDER BY resource_lock_key LIMIT ${PAGE}`;
+  const rows = await client.query({ name: 'scan', text }, [bytes(from), bytes(behind)]);
+  const held = rows.filter(({ is_held }) => Number(is_held) === 1).map(({ key }) => String(key));
+  return [{ last: lastOf(rows), scanned: rows.length, held: JSON.stringify(held) }];
+}
+
+/** A new row of the same key begins with the clock, which is past all tokens of the deleted one by then. */
+async function sweep(client: MysqlClient, table: string, behind: unknown, keepMs: unknown): Promise<Row[]> {
+  const isUnused = `GREATEST(update_time, expires_at) < DATE_SUB(${NOW}, INTERVAL ? * 1000 MICROSECOND)`;
+  const text = `
+SELECT resource_lock_key AS \`key\`, ${isUnused} AS is_unused FROM ${table}
+WHERE resource_lock_key > ? ORDER BY resource_lock_key LIMIT ${PAGE}`;
+  const rows = await client.query({ name: 'sweep', text }, [keepMs, bytes(behind)]);
+  const unused = rows.filter((row) => Number(row.is_unused) === 1).map(({ key }) => key);
+  if (unused.length > 0) {
+    // The rows may be taken by now: they are judged once they are locked.
+    const remove = `DELETE FROM ${table} WHERE resource_lock_key IN (${many(unused.length, '?')}) AND ${isUnused}`;
+    await client.write(remove, [...unused, keepMs]);
+  }
+  return [{ last: lastOf(rows), scanned: rows.length }];
+}
+
+function lastOf(rows: readonly Row[]): string | null {
+  const last = rows.at(-1);
+  return last ? String(last.key) : null;
+}
+
+/** Fails outside of a transaction, in which a guard would end with its statement: the second one releases what the first one made. */
+export const IN_TRANSACTION = ['SAVEPOINT nest_redis_lock_guard', 'RELEASE SAVEPOINT nest_redis_lock_guard'];
+/** What the error of a guard says of a lock that is not held: 10 000 more than its number among those that are guarded, from 1. */
+export const NOT_GUARDED = /out of range in '?exp\(\(?1(\d{4}) \+/i;
+
+/**
+ * Keeps locks for the transaction that it runs in: nobody becomes their holder until that has ended, as who does changes the row. Nor can they
+ * be extended meanwhile. One that is not its owner's any more makes it fail: EXP of more than 709 is no number. Whether its lease
+ * has ended does not matter: nobody has taken it since.
+ *
+ * A locking read sees the latest state at each level of isolation. It runs on a connection of the application, by whatever driver and in
+ * whatever character set: its placeholders stand in order, each once, and texts are in hexadecimal digits.
+ */
+export function guardOf(table: string, count: number): string {
+  const numbers = Array.from({ length: count }, (_, at) => at + 1);
+  const [first, ...others] = numbers;
+  // The error shows what is written here, not the number that it stands for.
+  const failures = numbers.map((n) => `WHEN ${n} THEN EXP(${10_000 + n} + ask.n)`);
+  const asked = [
+    `SELECT ${first} AS n, UNHEX(?) AS k, UNHEX(?) AS o, ? AS f`,
+    ...others.map((n) => `SELECT ${n}, UNHEX(?), UNHEX(?), ?`),
+  ];
+  return `
+SELECT ask.n, CASE WHEN l.resource_lock_value = ask.o AND l.fence >= ask.f AND l.expires_at > ${RELEASED} THEN 1
+  ELSE CASE ask.n ${failures.join(' ')} END END AS is_guarded
+FROM (${asked.join(' UNION ALL ')}) AS ask LEFT JOIN ${table} AS l ON l.resource_lock_key = ask.k
+LOCK IN SHARE MODE`;
+}

@@ -1,0 +1,260 @@
+import { adviceFor, LockOptionsError, LockUnavailableError, NodeError, type LockError } from '../../api/errors.js';
+import type { Holding, ListRequest, Releasing } from '../../core/backend/lock-backend.js';
+import { matcherOf } from '../../core/backend/matcher.js';
+import { ReleaseRetry } from '../../core/backend/release-retry.js';
+import { PING_KEY } from '../../core/backend/report.js';
+import { monotonic } from '../../core/time/clock.js';
+import { InFlight } from '../../core/time/in-flight.js';
+import { inTime } from '../../core/time/time-limit.js';
+import type { Fault, NodeRelease, NodeScan, NodeView } from '../node/answers.js';
+import { sqlError } from './advice.js';
+import { Janitor, type SweptPage } from './janitor.js';
+import type { Row, SqlClient, SqlSource } from './sql-client.js';
+import { SqlConnection, type Refusal } from './sql-connection.js';
+import { faultOf, isReadOnly, SqlFault } from './sql-fault.js';
+import { StatementRunner } from './statement-runner.js';
+import type { Statement } from './statement.js';
+import { fromStored, stored } from './stored-key.js';
+
+/** After this time a process asks again for a lock that only a transaction of its last holder's work keeps, in milliseconds. */
+export const GUARDED_FOR_MS = 100;
+
+export interface SqlSettings {
+  /** Quoted. */
+  readonly table: string;
+  readonly createTable: boolean;
+  /** How long one statement may take, in milliseconds. */
+  readonly commandTimeoutMs: number;
+  /** For how long a row is kept that nobody uses, in milliseconds; undefined: for ever. */
+  readonly keepMs?: number;
+  /** The name of this process: the beginning of its owner values. */
+  readonly processName: string;
+  /** The clock of the service, in milliseconds. */
+  readonly now: () => number;
+}
+
+/** The release of a lock, or of a ticket's place in its queue. */
+export interface PendingRelease extends Releasing {
+  readonly key: string;
+  readonly owner: string;
+  readonly isPlace?: boolean;
+  /** Nobody waited for it when it was granted, a moment ago. */
+  readonly isAlone?: boolean;
+}
+
+/** The statements that are the same in all dialects, as far as they are asked for. */
+export interface OperatorStatements {
+  /** A page of the table: `keys` from the first argument on and behind the second; `held` is a JSON array of those whose locks are held. */
+  readonly scan: Statement;
+  /** Deletes rows of one page of the table: keys behind the first argument, and unused for so many ms as the second says. */
+  readonly sweep: Statement;
+}
+
+/** What a look at the database behind a new connection has shown. */
+export interface Seen {
+  readonly hasTable: boolean;
+  readonly readsOnly: boolean;
+}
+
+/** What the nodes of all dialects do alike: the connection, unconfirmed releases, what operators ask, the janitor. */
+export abstract class SqlNode {
+  /** The store in errors: `PostgreSQL`. */
+  abstract readonly store: string;
+  readonly connection: SqlConnection;
+  protected readonly runner: StatementRunner;
+  /** Releases in flight, and what is sent to others because of them. */
+  protected readonly releasing = new InFlight();
+  readonly #retry: ReleaseRetry<PendingRelease>;
+  readonly #janitor?: Janitor;
+
+  protected constructor(
+    source: SqlSource,
+    protected readonly settings: SqlSettings,
+  ) {
+    const { commandTimeoutMs, keepMs, now, processName } = settings;
+    this.connection = new SqlConnection(source, commandTimeoutMs, (client) => this.#admit(client));
+    this.runner = new StatementRunner(this.connection, commandTimeoutMs, now);
+    this.#retry = new ReleaseRetry(
+      (item, done) => this.giveBack(item, ({ status }) => done(status !== 'fault')),
+      () => this.connection.isReady,
+    );
+    this.connection.onReady = () => this.#retry.hurry();
+    if (keepMs !== undefined)
+      this.#janitor = new Janitor(
+        () => this.takeSweep(`${processName}/janitor`),
+        (behind) => this.sweep(behind, keepMs),
+      );
+  }
+
+  get name(): string {
+    return this.connection.name;
+  }
+
+  abstract inspect(key: string): Promise<NodeView>;
+  /** What creates the table. */
+  protected abstract readonly ddl: string;
+  protected abstract readonly statements: OperatorStatements;
+  /** Looks at the database behind a new connection. @throws what the driver throws */
+  protected abstract look(client: SqlClient): Promise<Seen>;
+  /** Gives a lock or a place back, or keeps the lock: once. */
+  protected abstract giveBack(item: PendingRelease, done: (release: NodeRelease) => void): void;
+  /** Takes the lock of the janitor. @returns whether it was granted */
+  protected abstract takeSweep(owner: string): Promise<boolean>;
+  /** Reads the table in pages, by the order of the keys. */
+  async scan({ match, limit, budgetMs }: ListRequest): Promise<NodeScan> {
+    const fits = matcherOf(match);
+    const [start = ''] = match.split('*');
+    const from = stored(start);
+    const endsAt = monotonic() + budgetMs;
+    const keys: string[] = [];
+    let [scanned, last] = [0, ''];
+    for (;;) {
+      const page = await this.runner.ask(this.statements.scan, [from, last]);
+      if (page instanceof SqlFault) return { status: 'failed', errors: [this.faultOf(page).error] };
+      const held = page.held === null ? [] : (JSON.parse(text(page.held)) as string[]);
+      keys.push(...held.map(fromStored).filter((key) => !key.startsWith('}') && fits(key)));
+      scanned += Number(page.scanned);
+      const isComplete = page.last === null || !text(page.last).startsWith(from);
+      if (isComplete || keys.length > limit || monotonic() >= endsAt)
+        return { status: 'scanned', keys, isComplete, scanned };
+      last = text(page.last);
+    }
+  }
+
+  /** Runs a statement that is about no lock. @returns its row, or why there is none */
+  async ask(statement: Statement, values: readonly unknown[]): Promise<Row | NodeError> {
+    const row = await this.runner.ask(statement, values);
+    return row instanceof SqlFault ? this.faultOf(row).error : row;
+  }
+
+  async ping(): Promise<NodeError | undefined> {
+    if (!this.connection.isReady) return this.connection.problem;
+    const { commandTimeoutMs } = this.settings;
+    const answer = this.inspect(PING_KEY).then((view) => (view.status === 'fault' ? view.error : undefined));
+    return inTime(answer, commandTimeoutMs, () => sqlError(this.name, `no answer within ${commandTimeoutMs} ms`));
+  }
+
+  problem(silence: string): NodeError | undefined {
+    if (!this.connection.isReady) return this.connection.problem;
+    return this.runner.isAnswered ? undefined : new NodeError(this.name, silence);
+  }
+
+  unreachable(problem: NodeError, timeoutMs: number): LockError {
+    const { refusal } = this.connection;
+    if (refusal) return refusal.error;
+    const message =
+      problem.advice === undefined
+        ? `${this.store} cannot be reached (waited ${timeoutMs} ms): ${problem.message}. Start it, correct the address or the ` +
+          'credentials, or set lazyConnect: true to start without it.'
+        : `${this.store} cannot be used: ${problem.message}. ${adviceFor([problem])}`;
+    return new LockUnavailableError(message, undefined, [problem]);
+  }
+
+  async close(): Promise<void> {
+    this.#janitor?.close();
+    await this.releasing.settled();
+    await this.#retry.close();
+    await this.releasing.settled(); // what was sent to others because of them
+    this.connection.close();
+  }
+
+  /** Gives a lock or a place back, or keeps the lock, as often as it takes. @param forMs as of `LockNode` */
+  protected give(item: PendingRelease, forMs: number, done?: (release: NodeRelease) => void): void {
+    this.releasing.begin();
+    this.giveBack(item, (release) => {
+      this.releasing.end();
+      if (release.status === 'fault') this.#retry.add(item, forMs);
+      done?.(release);
+    });
+  }
+
+  /** A transaction that guards the lock has not ended: nobody takes it over before. */
+  protected guarded(): Fault {
+    const error = new NodeError(
+      this.name,
+      'a transaction that guards the lock is still open',
+      'Release the lock after the transaction has ended. One whose client is gone ends with its session.',
+    );
+    return { status: 'fault', error, mayHaveRun: false, disconnected: false };
+  }
+
+  protected faultOf({ code, problem, mayHaveRun, disconnected }: SqlFault): Fault {
+    // The fault of a statement that was not sent says only that; the connection knows why.
+    const isDown = !mayHaveRun && !this.connection.isReady;
+    const error = isDown ? this.connection.problem : sqlError(this.name, problem, code);
+    if (code !== undefined && isReadOnly(code)) this.connection.leaveReplica(code);
+    return { status: 'fault', error, mayHaveRun, disconnected };
+  }
+
+  /** Deletes unused rows of one page of the table. @throws NodeError */
+  async sweep(behind: string, keepMs: number): Promise<SweptPage> {
+    const page = await this.runner.ask(this.statements.sweep, [behind, keepMs]);
+    if (page instanceof SqlFault) throw this.faultOf(page).error;
+    return { last: page.last === null ? undefined : text(page.last) };
+  }
+
+  async #admit(client: SqlClient): Promise<Refusal | undefined> {
+    const { createTable, table } = this.settings;
+    const { hasTable, readsOnly } = await this.look(client);
+    if (readsOnly) throw new ReadOnly();
+    if (hasTable) return undefined;
+    const problem = sqlError(this.name, `it has no table ${table}`, '42P01');
+    const asOneLine = this.ddl.replaceAll(/ *--.*/g, '').replaceAll(/\s+/g, ' '); // as messages of errors are
+    if (!createTable) {
+      const error = new LockOptionsError(
+        `${this.name} has no table ${table} for locks. Create it in a migration, or set createTable: true for tests and first steps: ${asOneLine};`,
+      );
+      return { problem, error };
+    }
+    try {
+      await client.query({ name: 'ddl', text: this.ddl }, []);
+    } catch (error) {
+      // Another process creates it in this moment.
+      if ((await this.look(client)).hasTable) return undefined;
+      const { problem: reason } = faultOf(error, false);
+      return {
+        problem,
+        error: new LockOptionsError(
+          `The table ${table} for locks cannot be created in ${this.name}: ${reason}. Create it in a migration: ${asOneLine};`,
+        ),
+      };
+    }
+    return undefined;
+  }
+}
+
+/** The server is a replica, or refuses to write. */
+class ReadOnly extends Error {
+  readonly code = '25006';
+
+  constructor() {
+    super('it only reads');
+  }
+}
+
+/** A cell that is a text. */
+export function text(cell: unknown): string {
+  return cell as string;
+}
+
+/** A cell that is a flag: 1 or 0, whatever type the driver makes of a number. */
+export function is(cell: unknown): boolean {
+  return Number(cell) === 1;
+}
+
+/** Who holds a lock, by its row. */
+export function holdingOf({ holder, fence, is_kept, remaining, held_for, waiting }: Row): Holding | undefined {
+  if (holder === null || holder === undefined || Number(remaining) <= 0) return undefined;
+  return {
+    holders: [
+      {
+        owner: text(holder),
+        remainingMs: Number(remaining),
+        fencingToken: Number(fence),
+        heldForMs: Math.max(0, Math.floor(Number(held_for))),
+        isKept: is(is_kept) || undefined,
+      },
+    ],
+    waiting: typeof waiting === 'string' ? waiting.split('\n') : undefined,
+  };
+}

@@ -1,0 +1,83 @@
+import { execFile, spawn, type ChildProcess } from 'node:child_process';
+import { mkdir } from 'node:fs/promises';
+import { userInfo } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { candidatePort } from './candidate-port.js';
+import { provideMariaDb } from './find-mariadb.js';
+import { killWithParent } from './kill-with-parent.js';
+
+const run = promisify(execFile);
+
+export interface LaunchMariaDbOptions {
+  /** A folder of its own, where it keeps its files. */
+  readonly dir: string;
+  /** Default: any free one. */
+  readonly port?: number;
+  /** Further settings, such as `{ 'read-only': '1' }`; they override the defaults: no write waits for the disk. */
+  readonly settings?: Readonly<Record<string, string>>;
+}
+
+/**
+ * Starts a MariaDB on 127.0.0.1, whose user `root` needs no password. It dies with this process however this process ends.
+ * @returns when it accepts connections
+ */
+export async function launchMariaDb({
+  dir,
+  port,
+  settings = {},
+}: LaunchMariaDbOptions): Promise<{ process: ChildProcess; port: number }> {
+  const { server, install } = await provideMariaDb();
+  const user = `--user=${userInfo().username}`;
+  const data = join(dir, 'data');
+  if (await mkdir(data, { recursive: true })) {
+    const args = ['--auth-root-authentication-method=normal', '--skip-test-db', `--datadir=${data}`, user];
+    await run(install, ['--no-defaults', ...args], { cwd: dir });
+  }
+  // A server that starts deletes the temporary tables of others.
+  const tmpdir = join(dir, 'tmp');
+  await mkdir(tmpdir, { recursive: true });
+  const all = {
+    tmpdir,
+    'bind-address': '127.0.0.1',
+    socket: join(dir, 'socket'),
+    'pid-file': join(dir, 'pid'),
+    'innodb-flush-log-at-trx-commit': '0',
+    'max-connections': '300',
+    'skip-name-resolve': '1',
+    ...settings,
+  };
+  const args = [`--datadir=${data}`, user, ...Object.entries(all).map(([name, value]) => `--${name}=${value}`)];
+  for (;;) {
+    const candidate = port ?? (await candidatePort());
+    const child = spawn(server, ['--no-defaults', ...args, `--port=${candidate}`], {
+      cwd: dir,
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env: { ...process.env, LC_ALL: 'C' },
+    });
+    killWithParent(child);
+    try {
+      await ready(child);
+      return { process: child, port: candidate };
+    } catch (error) {
+      if (port === undefined && String(error).includes('Address already in use')) continue;
+      throw error;
+    }
+  }
+}
+
+function ready(child: ChildProcess): Promise<void> {
+  return new Promise((resolve, reject) => {
+    let output = '';
+    const read = (text: string): void => {
+      output += text;
+      if (!/ready for connections/.test(output)) return;
+      child.stderr!.off('data', read).resume();
+      resolve();
+    };
+    child.stdout!.resume();
+    child.stderr!.setEncoding('utf8').on('data', read);
+    child.once('error', reject);
+    child.once('close', () => reject(new Error(`mariadbd ended before it was ready, it printed:\n${output}`)));
+  });
+}

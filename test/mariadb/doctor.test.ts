@@ -1,0 +1,114 @@
+import { ddl, type MysqlDiagnosis } from 'nest-redis-lock/sql';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { composeSqlLocks } from '../../lib/compose/open-sql.js';
+import { findingsOf } from '../../lib/stores/sql/mysql/mysql-doctor.js';
+import type { MariaDbServer } from '../support/mariadb-server.js';
+import { openSqlLocks } from '../support/open-locks.js';
+import { until } from '../support/until.js';
+import { mariaDb, PATIENT } from './server.js';
+
+let server: MariaDbServer;
+beforeAll(async () => {
+  server = await mariaDb();
+});
+
+let tables = 0;
+
+/** A table of its own for one test. @param change what becomes of the statement that creates it */
+async function table(change: (statement: string) => string = (statement) => statement): Promise<string> {
+  const name = `doctors_${++tables}`;
+  await server.query(change(ddl('mysql', { table: name })));
+  return name;
+}
+
+/** What the doctor says as soon as the server answers within the second that it has. */
+async function diagnosed(name: string) {
+  const locks = await openSqlLocks({ mysql: server.url, table: name, ...PATIENT });
+  return until(
+    async () => {
+      const diagnosis = await locks.diagnose<MysqlDiagnosis>();
+      return diagnosis.nodes[0]!.problem?.startsWith('no answer') ? undefined : diagnosis;
+    },
+    { what: 'the server answers the doctor in time' },
+  );
+}
+
+describe('The doctor of locks in MariaDB', () => {
+  it('finds nothing wrong with a table as ddl() makes it but that this server may forget, and names server, version, table and rows', async () => {
+    const name = await table();
+    const { nodes, ...diagnosis } = await diagnosed(name);
+    expect(diagnosis).toMatchObject({ backend: 'mysql', where: `in MariaDB (127.0.0.1:${server.port}/shop)` });
+    expect(diagnosis.findings.map(({ code }) => code)).toEqual(['not-durable']);
+    expect(nodes).toEqual([
+      {
+        name: `127.0.0.1:${server.port}/shop`,
+        reachable: true,
+        table: `\`${name}\``,
+        version: expect.stringMatching(/MariaDB/),
+        rows: expect.any(Number),
+        summary: expect.stringMatching(/^MariaDB .*, table `doctors_\d+` with about \d rows?$/),
+      },
+    ]);
+  });
+
+  it.each<[what: string, change: (statement: string) => string, code: string, said: RegExp]>([
+    [
+      'whose keys are folded by a collation',
+      (statement) => statement.replace('varbinary(2048)', 'varchar(500)'),
+      'wrong-column',
+      /resource_lock_key is varchar\(500\), and should be varbinary\(2048\)/,
+    ],
+    [
+      'whose times end in 2038',
+      (statement) =>
+        statement.replace(
+          /expires_at +datetime\(6\) NOT NULL/,
+          "expires_at timestamp(6) NOT NULL DEFAULT '2001-01-01'",
+        ),
+      'wrong-column',
+      /expires_at is timestamp\(6\), and should be datetime\(6\)/,
+    ],
+    [
+      'that has no primary key',
+      (statement) => statement.replace('PRIMARY KEY', 'KEY'),
+      'no-primary-key',
+      /two callers can hold the same lock/,
+    ],
+    [
+      'without transactions',
+      (statement) =>
+        statement.replace('varbinary(2048)', 'varbinary(900)').replace('ENGINE = InnoDB', 'ENGINE = MyISAM'),
+      'wrong-engine',
+      /Use ENGINE = InnoDB/,
+    ],
+  ])('refuses a table %s [G786]', async (_, change, code, said) => {
+    const name = await table(change);
+    const { findings } = await diagnosed(name);
+    const found = findings.find((each) => each.code === code);
+    expect(found).toMatchObject({ severity: 'error', message: expect.stringMatching(said) });
+    const composed = composeSqlLocks({ mysql: server.url, table: name, ...PATIENT });
+    await expect(composed.open({ examine: true })).rejects.toThrow(said);
+  });
+
+  it('names a server that is too old, one of several primaries, and a MySQL, which was not run', () => {
+    const good = {
+      version: '10.11.18-MariaDB',
+      has_key: true,
+      engine: 'InnoDB',
+      innodb_flush_log_at_trx_commit: '1',
+      wsrep_on: 'OFF',
+      columns: [...ddl('mysql').matchAll(/^ {2}([a-z_]+) +([a-z]+(?:\(\d+\))?) NOT NULL/gm)].map(([, name, type]) => [
+        name,
+        type,
+      ]),
+    };
+    const codesOf = (row: object) => findingsOf('here', '`t`', { ...good, ...row }).map(({ code }) => code);
+    expect(codesOf({})).toEqual([]);
+    expect(codesOf({ version: '10.5.9-MariaDB' })).toEqual(['too-old']);
+    expect(codesOf({ wsrep_on: 'ON' })).toEqual(['several-primaries']);
+    expect(codesOf({ version: '8.0.1' })).toEqual(['not-run']);
+    expect(codesOf({ version: '5.7.44-log' })).toEqual(['too-old', 'not-run']);
+    const ofGroup = { group_replication_group_name: 'x', group_replication_single_primary_mode: 'OFF' };
+    expect(codesOf({ version: '8.4.0', ...ofGroup })).toEqual(['several-primaries', 'not-run']);
+  });
+});

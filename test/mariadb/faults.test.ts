@@ -1,0 +1,110 @@
+import { createConnection } from 'mysql2/promise';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { acquireOn, claimOn, extendOn, freshKey, granted, holderOn, releaseOn } from '../support/claims.js';
+import { openSqlLocks } from '../support/open-locks.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
+import { until } from '../support/until.js';
+import { mariaDb, openBackend, ownMariaDb, PATIENT } from './server.js';
+
+/** A session of somebody else that holds the row of a lock until it ends its transaction. */
+async function sessionOn(key: string) {
+  const session = await createConnection((await mariaDb()).url);
+  onTestFinished(() => session.destroy());
+  await session.beginTransaction();
+  await session.query('SELECT 1 FROM resource_lock WHERE resource_lock_key = ? FOR UPDATE', [Buffer.from(key)]);
+  return session;
+}
+
+/** The sessions of locks: there is one for each backend. */
+async function killSessions(): Promise<void> {
+  const server = await mariaDb();
+  const sessions = await server.query(
+    "SELECT id FROM information_schema.processlist WHERE db = 'shop' AND id <> CONNECTION_ID()",
+  );
+  for (const { id } of sessions) await server.query(`KILL ${Number(id)}`).catch(() => {});
+}
+
+describe('Locks in MariaDB', () => {
+  it('are had again after all sessions were killed, and are still held by their holders [G781]', async () => {
+    const backend = await openBackend((await mariaDb()).url);
+    const claim = claimOn(freshKey());
+    await granted(backend, claim);
+    await killSessions();
+    await until(async () => (await extendOn(backend, claim)).status === 'extended', { what: 'it is extended' });
+    const other = claimOn(freshKey());
+    expect(await acquireOn(backend, other)).toMatchObject({ status: 'acquired' });
+    expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
+    expect(await releaseOn(backend, other)).toEqual({ status: 'released' });
+  });
+
+  it('are refused at once while another session holds the row, and hold up no others [G782]', async () => {
+    const backend = await openBackend((await mariaDb()).url);
+    const [free, other] = [claimOn(freshKey()), claimOn(freshKey())];
+    await granted(backend, free);
+    await releaseOn(backend, free);
+    const session = await sessionOn(free.key);
+    const again = claimOn(free.key);
+    const [refused, taken] = await Promise.all([acquireOn(backend, again), acquireOn(backend, other)]);
+    expect(refused).toMatchObject({ status: 'contended', remainingMs: expect.any(Number) });
+    expect(taken).toMatchObject({ status: 'acquired' });
+    await session.commit();
+    await until(async () => (await acquireOn(backend, again)).status === 'acquired', { what: 'the lock is had' });
+    await releaseOn(backend, again);
+    await releaseOn(backend, other);
+  });
+
+  it('leave nothing behind of an attempt whose reply never came [G783]', async () => {
+    const { port } = await mariaDb();
+    const proxy = await TcpProxy.start(port);
+    onTestFinished(() => proxy.stop());
+    const backend = await openBackend(`mysql://root@127.0.0.1:${proxy.port}/shop`, 1_000);
+    const direct = await openBackend((await mariaDb()).url);
+    const held = claimOn(freshKey(), 600_000);
+    await granted(backend, held);
+    proxy.dropReplies();
+    const claim = claimOn(freshKey(), 600_000);
+    expect(await acquireOn(backend, claim)).toMatchObject({ status: 'unavailable' });
+    expect(await extendOn(backend, held)).toMatchObject({ status: 'unavailable' });
+    proxy.passReplies();
+    await until(async () => (await holderOn(direct, claim.key)) === undefined, { what: 'the attempt is undone' });
+    await until(async () => (await extendOn(backend, held)).status === 'extended', { what: 'it can be extended' });
+    expect(await releaseOn(backend, held)).toEqual({ status: 'released' });
+  });
+
+  it('cannot be taken while the server does not answer, can once it does, and have tokens that grow past a crash [G784]', async () => {
+    const server = await ownMariaDb();
+    const backend = await openBackend(server.url, 1_000);
+    const claim = claimOn(freshKey());
+    const { fencingToken } = await granted(backend, claim);
+    server.pause();
+    expect(await acquireOn(backend, claimOn(freshKey()))).toMatchObject({ status: 'unavailable' });
+    server.resume();
+    await until(async () => (await extendOn(backend, claim)).status === 'extended', { what: 'it is extended' });
+    expect(await releaseOn(backend, claim)).toEqual({ status: 'released' });
+    await server.restart();
+    const after = claimOn(claim.key);
+    await until(async () => (await acquireOn(backend, after)).status === 'acquired', { what: 'the lock is had' });
+    expect(after.grant!.fencingToken).toBeGreaterThan(fencingToken);
+  });
+
+  it('are refused by a server that only reads, with what to do [G785]', async () => {
+    const server = await ownMariaDb();
+    const backend = await openBackend(server.url);
+    const claim = claimOn(freshKey());
+    await granted(backend, claim);
+    await releaseOn(backend, claim);
+    await server.query('CREATE USER app IDENTIFIED BY "secret"');
+    await server.query('GRANT SELECT, INSERT, UPDATE, DELETE ON shop.* TO app');
+    const url = `mysql://app:secret@127.0.0.1:${server.port}/shop`;
+    const locks = await openSqlLocks({ mysql: url, ...PATIENT });
+    await (await locks.acquire('key')).release();
+    await server.query('SET GLOBAL read_only = 1');
+    const refusal: unknown = await locks.acquire('key').catch((error: unknown) => error);
+    expect(refusal).toMatchObject({ name: 'LockUnavailableError' });
+    expect(String(refusal)).toContain('check that the address leads to the primary');
+    await expect(openSqlLocks({ mysql: url, ...PATIENT, connectTimeoutMs: 2_000 })).rejects.toThrow('It only reads');
+    await server.query('SET GLOBAL read_only = 0');
+    const again = await until(() => locks.acquire('key').catch(() => undefined), { what: 'the lock is had' });
+    expect(await again.release()).toBe(true);
+  });
+});

@@ -1,0 +1,156 @@
+import { createConnection, type Connection } from 'mysql2/promise';
+import { guard, guardStatement } from 'nest-redis-lock/sql';
+import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { LockLostError, LockOptionsError } from '../../lib/api/errors.js';
+import type { LockEvent } from '../../lib/api/events.js';
+import { freshKey } from '../support/claims.js';
+import { until } from '../support/until.js';
+import { mariaDb, openAnother } from './server.js';
+
+beforeAll(async () => {
+  await (await mariaDb()).query('CREATE TABLE note (text varchar(255)) ENGINE = InnoDB');
+});
+
+/** A connection of the application, in a transaction. */
+async function begun(level = 'REPEATABLE READ'): Promise<Connection> {
+  const tx = await createConnection((await mariaDb()).url);
+  onTestFinished(() => tx.destroy());
+  await tx.query(`SET SESSION TRANSACTION ISOLATION LEVEL ${level}`);
+  await tx.beginTransaction();
+  return tx;
+}
+
+/** Ends the lease in the table, as if its holder had been paused for as long. A guard keeps this from it, too. */
+async function endLease(key: string): Promise<void> {
+  const server = await mariaDb();
+  await server.query(
+    'UPDATE resource_lock SET expires_at = DATE_SUB(UTC_TIMESTAMP(6), INTERVAL 1 SECOND) WHERE resource_lock_key = ?',
+    [Buffer.from(key)],
+  );
+}
+
+async function leaseHasEnded(key: string): Promise<void> {
+  const server = await mariaDb();
+  const over = 'SELECT 1 FROM resource_lock WHERE resource_lock_key = ? AND expires_at <= UTC_TIMESTAMP(6)';
+  await until(async () => (await server.query(over, [Buffer.from(key)])).length === 1, { what: 'the lease has ended' });
+}
+
+describe.each(['READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'])(
+  'a transaction of a MariaDB that guards a lock, %s,',
+  (level) => {
+    it('keeps everybody else from the lock until it ends, also when the lease ended long before [G777]', async () => {
+      const [a, b] = [await openAnother(), await openAnother()];
+      const key = freshKey();
+      const tx = await begun(level);
+      const lock = await a.acquire(key, { watchdog: false, ttlMs: 300 });
+      await guard(lock, tx);
+      await leaseHasEnded(key);
+      expect(await b.tryAcquire(key)).toBeNull();
+      await tx.commit();
+      const lockOfB = await b.tryAcquire(key);
+      expect(await lockOfB!.release()).toBe(true);
+    });
+
+    it('fails once somebody else has taken the lock over, although it began to read before [G778]', async () => {
+      const [a, b] = [await openAnother(), await openAnother()];
+      const key = freshKey();
+      const lock = await a.acquire(key, { watchdog: false });
+      const tx = await begun(level);
+      await tx.query('SELECT * FROM note');
+      await tx.query('INSERT INTO note VALUES (?)', [key]);
+      await endLease(key);
+      const lockOfB = await b.acquire(key);
+      const refusal: unknown = await guard(lock, tx).catch((error: unknown) => error);
+      expect(refusal).toBeInstanceOf(LockLostError);
+      expect(refusal).toMatchObject({ key, reason: 'expired', cause: { code: 'ER_DATA_OUT_OF_RANGE' } });
+      await tx.rollback();
+      expect(await (await mariaDb()).query('SELECT 1 FROM note WHERE text = ?', [key])).toEqual([]);
+      expect(await lockOfB.release()).toBe(true);
+    });
+  },
+);
+
+describe('a guard in a MariaDB', () => {
+  it('fails by its statement alone, when its answer is read by nobody', async () => {
+    const [a, b] = [await openAnother(), await openAnother()];
+    const key = freshKey();
+    const lock = await a.acquire(key, { watchdog: false });
+    const { dialect, text, values } = guardStatement(lock);
+    expect(dialect).toBe('mysql');
+    await endLease(key);
+    const lockOfB = await b.acquire(key);
+    const tx = await begun();
+    await expect(tx.execute(text, values)).rejects.toMatchObject({ code: 'ER_DATA_OUT_OF_RANGE' });
+    await tx.rollback();
+    await lockOfB.release();
+  });
+
+  it('holds up extensions and a release, which is repeated until the transaction has ended', async () => {
+    const [a, b] = [await openAnother(), await openAnother()];
+    const key = freshKey();
+    const events: LockEvent[] = [];
+    a.events$.subscribe((event) => events.push(event));
+    const lock = await a.acquire(key, { watchdog: false });
+    const tx = await begun();
+    await guard(lock, tx);
+    await expect(lock.extend(60_000)).rejects.toThrow('a transaction that guards the lock is still open');
+    expect(await lock.release()).toBe(false);
+    const [failed] = events.filter((event) => event.type === 'release-failed');
+    expect(failed?.causes[0]?.advice).toContain('Release the lock after the transaction has ended.');
+    expect(await b.tryAcquire(key)).toBeNull();
+    await tx.commit();
+    await until(async () => (await b.tryAcquire(key))?.release(), { what: 'the lock is free' });
+  });
+
+  it('holds up no other lock of its process', async () => {
+    const a = await openAnother();
+    const keys = Array.from({ length: 20 }, () => freshKey());
+    const lock = await a.acquire(freshKey(), { watchdog: false });
+    const tx = await begun();
+    await guard(lock, tx);
+    const others = await Promise.all(keys.map((key) => a.acquire(key)));
+    const results = await Promise.all([lock, ...others].map((each) => each.release()));
+    expect(results).toEqual([false, ...keys.map(() => true)]);
+    await tx.commit();
+  });
+
+  it('guards all locks of a set, and names the one that is not held any more', async () => {
+    const [a, b] = [await openAnother(), await openAnother()];
+    const keys = [freshKey('z'), freshKey('é'), freshKey('a')];
+    const locks = await a.acquireAll(keys, { watchdog: false });
+    const tx = await begun();
+    await guard(locks, tx);
+    await tx.commit();
+    await endLease(keys[1]!);
+    const lockOfB = await b.acquire(keys[1]!);
+    await tx.beginTransaction();
+    await expect(guard(locks, (text, values) => tx.query(text, values))).rejects.toMatchObject({
+      name: 'LockLostError',
+      key: keys[1],
+    });
+    await tx.rollback();
+    await lockOfB.release();
+  });
+
+  it('ends with the session of a client that is gone', async () => {
+    const [a, b] = [await openAnother(), await openAnother()];
+    const key = freshKey();
+    const lock = await a.acquire(key, { watchdog: false, ttlMs: 300 });
+    const tx = await begun();
+    await guard(lock, tx);
+    await leaseHasEnded(key);
+    expect(await b.tryAcquire(key)).toBeNull();
+    tx.destroy();
+    await until(async () => (await b.tryAcquire(key))?.release(), { what: 'the lock is free' });
+  });
+
+  it('is refused outside of a transaction, where it would guard nothing [G779]', async () => {
+    const a = await openAnother();
+    const lock = await a.acquire(freshKey());
+    const tx = await begun();
+    await tx.commit();
+    await expect(guard(lock, tx)).rejects.toBeInstanceOf(LockOptionsError);
+    await expect(guard(lock, tx)).rejects.toThrow('guard() was called outside of a transaction');
+    await lock.release();
+  });
+});
