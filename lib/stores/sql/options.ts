@@ -79,6 +79,6 @@ export function quotedTable(table: string, dialect: SqlDialect): string {
   SQL_CHECKS.table('table', table);
   return table
     .split('.')
-    .map((part) => (dialect === 'mysql' ? `\`${part}\`` : `"${part}"`)) // it has nothing that would have to be escaped
+    .map((part) => (dialect === 'mysql' ? `\`${part}\`` : JSON.stringify(part))) // it has nothing that would have to be escaped
     .join('.');
 }
