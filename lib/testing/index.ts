@@ -1,3 +1,30 @@
+export type {
+  AcquireOutcome,
+  AcquireRequest,
+  Bound,
+  Bounds,
+  ExtendOutcome,
+  ExtendRequest,
+  Grant,
+  GuardStatement,
+  HandOver,
+  Hold,
+  Holder,
+  Holding,
+  Listed,
+  ListRequest,
+  LockBackend,
+  Place,
+  Releasing,
+  ReleaseOutcome,
+  Taken,
+  WaitListener,
+  WaitQueue,
+} from '../core/backend/lock-backend.js';
+export { fromPromises, type PromiseBackend } from '../core/backend/from-promises.js';
+export { matcherOf } from '../core/backend/matcher.js';
+export type { BackendPing, BackendReport } from '../core/backend/report.js';
+export { describeBackend, type BackendTestRunner, type BackendUnderTest } from './describe-backend.js';
 export type { JournalEntry, Refusal } from './bench-engine.js';
 export { LockBench, type LockBenchOptions, type LockElsewhere } from './lock-bench.js';
 export { lockMatchers, type LockedWith, type LockMatchers } from './lock-matchers.js';

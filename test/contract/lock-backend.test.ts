@@ -10,14 +10,14 @@ import { until } from '../support/until.js';
 import { isCounter } from '../support/stored.js';
 import { fromPromises } from '../../lib/core/backend/from-promises.js';
 import { ToyBackend } from './toy-backend.js';
-import { describeBackend } from './lock-backend.js';
+import { describeContract } from './describe-contract.js';
 
 /** What Redis keeps: fencing counters, which locks share, and which have no ttl. */
 function onlyCounters(servers: readonly RedisServer[]) {
-  return async (): Promise<void> => {
+  return async (prefix: string): Promise<void> => {
     for (const server of servers) {
       // A Redlock does not wait for the last of its nodes.
-      await until(async () => (await server.keys('*left-*')).length === 0, { what: 'all locks are released' });
+      await until(async () => (await server.keys(`*${prefix}*`)).length === 0, { what: 'all locks are released' });
       const counters = await server.keys('*:fence*');
       expect(counters.filter((name) => !isCounter(name))).toEqual([]);
       expect(counters.length).toBeGreaterThan(0);
@@ -28,11 +28,11 @@ function onlyCounters(servers: readonly RedisServer[]) {
 
 /** What PostgreSQL keeps: rows of locks that nobody holds. */
 function noneHeld(server: PostgresServer) {
-  return async (): Promise<void> => {
+  return async (prefix: string): Promise<void> => {
     const held = await server.query(
       'SELECT resource_lock_key AS key FROM resource_lock WHERE expires_at > clock_timestamp()',
     );
-    expect(held.filter(({ key }) => String(key).startsWith('left-'))).toEqual([]);
+    expect(held.filter(({ key }) => String(key).startsWith(prefix))).toEqual([]);
   };
 }
 
@@ -44,7 +44,7 @@ const startServers = async (count: number): Promise<RedisServer[]> =>
 const stopServers = (servers: readonly RedisServer[]) => Promise.all(servers.map((server) => server.stop()));
 const urls = (servers: readonly RedisServer[]) => servers.map(({ url }) => url);
 
-describeBackend('one Redis server', async () => {
+describeContract('one Redis server', async () => {
   const server = await RedisServer.start();
   return {
     backend: await connected({ redis: server.url, commandTimeoutMs }),
@@ -53,7 +53,7 @@ describeBackend('one Redis server', async () => {
   };
 });
 
-describeBackend('a Redlock of 3 servers', async () => {
+describeContract('a Redlock of 3 servers', async () => {
   const servers = await startServers(3);
   return {
     backend: await connected({ redlock: urls(servers), commandTimeoutMs }),
@@ -62,15 +62,15 @@ describeBackend('a Redlock of 3 servers', async () => {
   };
 });
 
-describeBackend('the memory of this process', async () => ({
+describeContract('the memory of this process', async () => ({
   backend: await connected({ memory: true }),
 }));
 
-describeBackend('a toy backend, written with promises', async () => ({
+describeContract('a toy backend, written with promises', async () => ({
   backend: fromPromises(new ToyBackend(now), now),
 }));
 
-describeBackend('a table of a PostgreSQL', async () => {
+describeContract('a table of a PostgreSQL', async () => {
   const server = await PostgresServer.start();
   return {
     backend: await connectedSql({ postgres: server.url, commandTimeoutMs }),
@@ -79,7 +79,7 @@ describeBackend('a table of a PostgreSQL', async () => {
   };
 });
 
-describeBackend('a table of a PGlite', async () => {
+describeContract('a table of a PGlite', async () => {
   const database = new PGlite();
   return {
     backend: await connectedSql({ postgres: database, commandTimeoutMs }),
@@ -93,7 +93,7 @@ beforeAll(() => {
   starting = RedisCluster.start(3);
 });
 
-describeBackend('a Redis Cluster of 3 masters, by a client of the application', async () => {
+describeContract('a Redis Cluster of 3 masters, by a client of the application', async () => {
   const cluster = await starting;
   const client = new Cluster(cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port })));
   return {

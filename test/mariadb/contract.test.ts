@@ -1,7 +1,7 @@
 import { connectedSql } from '../support/claims.js';
-import { describeBackend } from '../contract/lock-backend.js';
+import { describeContract } from '../contract/describe-contract.js';
 import { mariaDb, PATIENT } from './server.js';
 
-describeBackend('a table of a MariaDB', async () => ({
+describeContract('a table of a MariaDB', async () => ({
   backend: await connectedSql({ mysql: (await mariaDb()).url, table: 'of_the_contract', ...PATIENT }),
 }));

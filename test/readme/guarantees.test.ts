@@ -17,8 +17,8 @@ const testFiles = filesIn('test', '.ts').filter((path) => path !== 'test/readme/
 /** Ids cited as proofs. The page explains with `G12]` how to run one: in code an id is an example. */
 const cited = new Set(pages.flatMap((page) => idsIn(read(page).replaceAll(/`[^`\n]+`/g, ''))));
 
-/** An id at the end of the title of an `it` or `it.each`. */
-const TITLE_WITH_ID = /(?:\bit|\))\(\s*(['"`])(?:\\.|(?!\1).)* \[(G\d+)\]\1,/g;
+/** An id at the end of the title of an `it` or `it.each`, or of a test of the contract of backends. */
+const TITLE_WITH_ID = /(?:\bit|\bproves|\))\(\s*(['"`])(?:\\.|(?!\1).)* \[(G\d+)\]\1[,)]/g;
 const titled = testFiles.flatMap((path) => [...read(path).matchAll(TITLE_WITH_ID)].map(([, , id]) => id!));
 
 /** The rows of the tables that have a column "proved by", without the outer bars. */

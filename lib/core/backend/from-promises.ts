@@ -42,10 +42,10 @@ export interface PromiseBackend
  * Makes a lock backend of one that is written with promises, and keeps what the contract promises beside the operations
  * themselves: each has a time limit, leases count from before the store was asked, what is acquired too late or without an
  * answer is given back, and a release is repeated until it is confirmed or the lock has ended by itself.
- * @param now the clock of the service, in milliseconds
+ * @param now the clock of the service, in milliseconds. By default `performance.now()`
  * @param timeLimitMs for each operation but an attempt to acquire, which has `attemptTimeoutMs`
  */
-export function fromPromises(backend: PromiseBackend, now: () => number, timeLimitMs = 1_000): LockBackend {
+export function fromPromises(backend: PromiseBackend, now = monotonic, timeLimitMs = 1_000): LockBackend {
   return new LimitedBackend(backend, now, timeLimitMs);
 }
 

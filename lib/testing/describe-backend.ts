@@ -1,0 +1,534 @@
+import { deepStrictEqual, ok } from 'node:assert/strict';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { inspect } from 'node:util';
+import { LockOptionsError } from '../api/errors.js';
+import type { Hold, LockBackend } from '../core/backend/lock-backend.js';
+import { driftMs, monotonic } from '../core/time/clock.js';
+import { acquireOn, claimOn, extendOn, freshKey, granted, holderOn, releaseOn, type Claim } from './claims.js';
+import { until } from './until.js';
+
+/** A backend under test, whose clock is `performance.now()`. */
+export interface BackendUnderTest {
+  backend: LockBackend;
+  /**
+   * Checks what the store still has of locks that were held and given back.
+   * @param prefix how their keys begin
+   */
+  checkLeft?: (prefix: string) => Promise<void>;
+  /** Called after the backend was closed. */
+  tearDown?: () => unknown;
+}
+
+/** The functions of a test runner that `describeBackend` calls. */
+export interface BackendTestRunner {
+  describe(name: string, body: () => void): unknown;
+  /** @param timeoutMs a generous time limit: a runner may ignore it */
+  it(name: string, run: () => Promise<void>, timeoutMs?: number): unknown;
+  beforeAll(run: () => Promise<void>): unknown;
+  afterAll(run: () => Promise<void>): unknown;
+}
+
+/** Longer than what a test waits for, so that its own error tells what has not come. */
+const CASE_LIMIT_MS = 60_000;
+
+/**
+ * The contract of lock backends, as tests: call it in a test file of your backend. It says nothing of wait queues, which are
+ * a capability, nor of what happens when the store fails.
+ * @param setUp connects the backend before the first test
+ * @param runner the functions of the test runner. By default those that are global, as in Jest
+ * @throws LockOptionsError if the functions are not given, and not global
+ */
+export function describeBackend(name: string, setUp: () => Promise<BackendUnderTest>, runner = globalRunner()): void {
+  const { describe, it: test, beforeAll, afterAll } = checked(runner);
+  const it = (sentence: string, run: () => Promise<void>) => test(sentence, run, CASE_LIMIT_MS);
+
+  describe(`The lock backend: ${name}`, () => {
+    let subject: BackendUnderTest;
+    let backend: LockBackend;
+
+    beforeAll(async () => {
+      subject = await setUp();
+      backend = subject.backend;
+    });
+    afterAll(async () => {
+      await subject?.backend.close(); // undefined if it could not be set up
+      await subject?.tearDown?.();
+    });
+
+    /** Tries until the lock is granted, each time with an owner of its own. @returns when that attempt began */
+    const takes = (claim: Claim) =>
+      until(
+        async () => {
+          const attempt = claimOn(claim.key, claim.ttlMs);
+          const sentAt = monotonic();
+          const { status } = await acquireOn(backend, attempt);
+          return status === 'acquired' ? Object.assign(claim, attempt, { sentAt }) : undefined;
+        },
+        { what: 'the lock is free' },
+      );
+
+    /** @param owner undefined if nobody is to hold it */
+    const heldBy = async (owner: string | undefined, key: string) => {
+      const holder = await holderOn(backend, key);
+      equal(holder?.owner, owner, 'the owner that an inspection shows');
+      return holder!;
+    };
+
+    const releases = async (claim: Claim, status = 'released', keptForMs?: number) =>
+      equal((await releaseOn(backend, claim, keptForMs)).status, status, 'the status of the release');
+
+    const extensionIs = async (claim: Claim, expected: object) =>
+      matches(await extendOn(backend, claim), expected, 'the outcome of the extension');
+
+    const takenFrom = async (key: string, expected: object | undefined, from?: string) =>
+      equal(await backend.forceRelease(key, from), expected, 'what the forced release returns');
+
+    it('a free lock is granted to one attempt, and the other learns who holds it and for how long', async () => {
+      const winner = claimOn(freshKey());
+      const before = monotonic();
+      const won = await granted(backend, winner);
+      between(won.sentAt, before, monotonic(), 'the sentAt of the grant');
+
+      const lost = await acquireOn(backend, claimOn(winner.key));
+      const refusal = { status: 'contended', owner: winner.owner, queued: false };
+      matches(lost, refusal, 'the outcome of the other attempt');
+      between((lost as { remainingMs?: number }).remainingMs, winner.ttlMs / 2, winner.ttlMs, 'its remainingMs');
+      await releases(winner);
+    });
+
+    it('one of many simultaneous attempts gets the lock', async () => {
+      const key = freshKey();
+      const claims = Array.from({ length: 20 }, () => claimOn(key));
+      const statuses = (await Promise.all(claims.map((claim) => acquireOn(backend, claim)))).map(
+        ({ status }) => status,
+      );
+      const wanted = ['acquired', ...Array.from({ length: 19 }, () => 'contended')];
+      equal([...statuses].sort(), wanted, 'what 20 simultaneous attempts get');
+      const winner = claims[statuses.indexOf('acquired')]!;
+      await heldBy(winner.owner, key);
+      await releases(winner);
+    });
+
+    it('an attempt to hold a lock in a way that the store does not know is refused with a sentence of its own', async () => {
+      const claim = { ...claimOn(freshKey()), hold: { mode: 'sideways' } as unknown as Hold };
+      const outcome = await acquireOn(backend, claim);
+      equal(outcome.status, 'unavailable', 'the status of an attempt whose hold.mode is "sideways"');
+      const problems = (outcome as { causes: { problem: string }[] }).causes.map(({ problem }) => problem);
+      equal(problems.length, 1, 'the number of its causes');
+      ok(problems[0]!.includes('exclusive'), `its cause should name the mode "exclusive", and is: ${problems[0]}`);
+      await heldBy(undefined, claim.key);
+    });
+
+    it('a lock is free again after its release', async () => {
+      const first = claimOn(freshKey());
+      await granted(backend, first);
+      await releases(first);
+      await heldBy(undefined, first.key);
+      const second = claimOn(first.key);
+      await granted(backend, second);
+      await releases(second);
+    });
+
+    it('a second release, and that of an attempt that did not win, find nothing to release', async () => {
+      const winner = claimOn(freshKey());
+      await granted(backend, winner);
+      const loser = claimOn(winner.key);
+      await acquireOn(backend, loser);
+      await releases(loser, 'gone');
+      await heldBy(winner.owner, winner.key);
+      await releases(winner);
+      await releases(winner, 'gone');
+    });
+
+    it('an extension of a held lock starts its ttl anew', async () => {
+      const claim = claimOn(freshKey());
+      await granted(backend, claim);
+      claim.ttlMs = 60_000;
+      const before = monotonic();
+      const extended = await extendOn(backend, claim);
+      equal(extended.status, 'extended', 'the status of the extension');
+      between((extended as { sentAt: number }).sentAt, before, monotonic(), 'its sentAt');
+      between((await heldBy(claim.owner, claim.key)).remainingMs, 30_000, 60_000, 'what is left of 60 s');
+      await releases(claim);
+    });
+
+    it('an extension may shorten the time for which a lock stands', async () => {
+      const claim = claimOn(freshKey(), 60_000);
+      await granted(backend, claim);
+      claim.ttlMs = 20_000;
+      await extensionIs(claim, { status: 'extended' });
+      between((await heldBy(claim.owner, claim.key)).remainingMs, 0, 20_000, 'what is left of 20 s');
+      await releases(claim);
+    });
+
+    it('an extension of a lock that is gone fails, and does not bring it back', async () => {
+      const claim = claimOn(freshKey());
+      await granted(backend, claim);
+      await backend.forceRelease(claim.key);
+      await extensionIs(claim, { status: 'lost', reason: 'expired' });
+      const next = claimOn(claim.key);
+      await takes(next);
+      await releases(next);
+    });
+
+    it("an extension of another holder's lock fails", async () => {
+      const expired = claimOn(freshKey());
+      await granted(backend, expired);
+      await backend.forceRelease(expired.key);
+      const holder = claimOn(expired.key);
+      await granted(backend, holder);
+      await extensionIs(expired, { status: 'lost', reason: 'stolen' });
+      await heldBy(holder.owner, holder.key);
+      await releases(holder);
+    });
+
+    it('a lock keeps its fencing token when it is extended', async () => {
+      const claim = claimOn(freshKey());
+      const { fencingToken } = await granted(backend, claim);
+      await extendOn(backend, claim);
+      await extendOn(backend, claim);
+      const held = await heldBy(claim.owner, claim.key);
+      equal(held.fencingToken, fencingToken, 'its fencing token after two extensions');
+      await releases(claim);
+    });
+
+    it('a claim that is sent again counts as the same acquisition, and starts its ttl anew', async () => {
+      const claim = claimOn(freshKey());
+      const first = await granted(backend, claim);
+      const again = await granted(backend, { ...claim, ttlMs: 60_000 });
+      between(again.fencingToken, first.fencingToken, Infinity, 'the fencing token of the second answer');
+      between((await heldBy(claim.owner, claim.key)).remainingMs, 30_000, 60_000, 'what is left of 60 s');
+      await releases(claim);
+    });
+
+    it('an inspection shows who holds a lock, since when, for how long, and with which fencing token', async () => {
+      const claim = claimOn(freshKey());
+      await heldBy(undefined, claim.key);
+      const { fencingToken, sentAt } = await granted(backend, claim);
+      const seen = await until(
+        async () => {
+          const holder = await holderOn(backend, claim.key);
+          return (holder?.heldForMs ?? 0) >= 20 ? holder : undefined;
+        },
+        { what: 'an inspection shows that the lock is held for 20 ms' },
+      );
+      const elapsedMs = monotonic() - sentAt;
+      matches(seen, { owner: claim.owner, fencingToken }, 'what an inspection shows');
+      equal(seen.isKept ?? false, false, 'whether it is kept');
+      between(seen.heldForMs, 20, elapsedMs + 2, 'its heldForMs');
+      between(seen.remainingMs, claim.ttlMs - elapsedMs - 2, claim.ttlMs - 18, 'its remainingMs');
+      await releases(claim);
+    });
+
+    it('a list has the locks that fit and are held or kept, as an inspection shows them, up to its limit', async () => {
+      const hint = freshKey('listed');
+      const [one, other, free] = [claimOn(`${hint}:1`), claimOn(`${hint}:2`), claimOn(`${hint}:3`)];
+      for (const claim of [one, other, free]) await granted(backend, claim);
+      await releases(other, 'released', 20_000);
+      await releases(free);
+      const request = { match: `${hint}:*`, limit: 2, budgetMs: 10_000 };
+      const { locks, complete } = await backend.list(request);
+      equal(complete, true, 'whether the list of both locks is complete');
+      const shown = locks
+        .sort((a, b) => (a.key < b.key ? -1 : 1))
+        .map(({ key, holding: { holders } }) => [key, holders[0].owner, holders[0].isKept ?? false]);
+      const wanted = [
+        [one.key, one.owner, false],
+        [other.key, other.owner, true],
+      ];
+      equal(shown, wanted, 'the keys, owners and isKept of the list');
+      equal(locks[0]!.holding.holders[0].fencingToken, one.grant!.fencingToken, 'the fencing token in the list');
+      const part = await backend.list({ ...request, limit: 1 });
+      equal([part.locks.length, part.complete], [1, false], 'the length of a list of one, and whether it is complete');
+      for (const claim of [one, other]) await releaseOn(backend, claim);
+    });
+
+    it('a forced release frees a lock whoever holds it, and says who did', async () => {
+      const claim = claimOn(freshKey());
+      await takenFrom(claim.key, undefined);
+      await granted(backend, claim);
+      await takenFrom(claim.key, { from: [claim.owner] });
+      await heldBy(undefined, claim.key);
+      await releases(claim, 'gone');
+    });
+
+    it('a forced release from an owner frees the lock if that one holds it, or its lock is kept', async () => {
+      const claim = claimOn(freshKey());
+      const { key, owner } = claim;
+      await granted(backend, claim);
+      for (const other of [owner.slice(0, -1), `${owner}0`, '%']) await takenFrom(key, undefined, other);
+      await heldBy(owner, key);
+      await takenFrom(key, { from: [owner] }, owner);
+      await takenFrom(key, undefined, owner);
+      await granted(backend, claim);
+      await releases(claim, 'released', 60_000);
+      await takenFrom(key, { from: [owner] }, owner);
+      await heldBy(undefined, key);
+    });
+
+    it('a lock that is kept is shown so, and granted to nobody', async () => {
+      const kept = claimOn(freshKey());
+      const { fencingToken } = await granted(backend, kept);
+      await releases(kept, 'released', 15_000);
+      const holder = await heldBy(kept.owner, kept.key);
+      matches(holder, { isKept: true, fencingToken }, 'what an inspection shows');
+      between(holder.remainingMs, 5_000, 15_000, 'its remainingMs');
+      const refused = await acquireOn(backend, claimOn(kept.key));
+      matches(refused, { status: 'contended', owner: kept.owner, isKept: true }, 'the outcome of another attempt');
+      between((refused as { remainingMs?: number }).remainingMs, 5_000, 15_000, 'its remainingMs');
+      await backend.forceRelease(kept.key);
+    });
+
+    it('a lock that is to be kept until a time that has passed is given back', async () => {
+      const claim = claimOn(freshKey());
+      await granted(backend, claim);
+      await releases(claim, 'released', -1);
+      await heldBy(undefined, claim.key);
+    });
+
+    it('a lock is kept for longer than its ttl', async () => {
+      const kept = claimOn(freshKey(), 15_000);
+      await granted(backend, kept);
+      await releases(kept, 'released', 60_000);
+      between((await heldBy(kept.owner, kept.key)).remainingMs, 30_000, 60_000, 'what is left of 60 s');
+      await backend.forceRelease(kept.key);
+    });
+
+    it('an attempt and an extension that come late leave a kept lock as it is, also those of its owner', async () => {
+      const kept = claimOn(freshKey(), 60_000);
+      await granted(backend, kept);
+      await releases(kept, 'released', 15_000);
+      await extensionIs(kept, { status: 'lost', reason: 'stolen' });
+      const late = await acquireOn(backend, { ...kept });
+      matches(late, { status: 'contended', owner: kept.owner }, 'the outcome of the late attempt');
+      const holder = await heldBy(kept.owner, kept.key);
+      equal(holder.isKept, true, 'whether it is kept');
+      between(holder.remainingMs, 0, 15_000, 'what is left of 15 s');
+      await backend.forceRelease(kept.key);
+    });
+
+    it('a lock that is kept is taken by force, and then is free', async () => {
+      const kept = claimOn(freshKey());
+      await granted(backend, kept);
+      await releases(kept, 'released', 60_000);
+      await takenFrom(kept.key, { from: [kept.owner] });
+      await heldBy(undefined, kept.key);
+      const next = claimOn(kept.key);
+      await takes(next);
+      await releases(next);
+    });
+
+    it('a lock of another holder is not kept, and neither is a free one', async () => {
+      const key = freshKey();
+      await releases(claimOn(key), 'gone', 60_000);
+      await heldBy(undefined, key);
+      const holder = claimOn(key);
+      await granted(backend, holder);
+      await releases(claimOn(key), 'gone', 60_000);
+      equal((await heldBy(holder.owner, key)).isKept ?? false, false, 'whether it is kept');
+      await releases(holder);
+    });
+
+    it('each of 300 simultaneous operations gets its own answer', async () => {
+      const held = Array.from({ length: 300 }, () => claimOn(freshKey('many')));
+      const tokens = await Promise.all(held.map((claim) => granted(backend, claim)));
+      const operations = [
+        (claim: Claim) => releaseOn(backend, claim),
+        (claim: Claim) => releaseOn(backend, claim, 60_000),
+        (claim: Claim) => extendOn(backend, claim),
+        (claim: Claim) => holderOn(backend, claim.key),
+        ({ key }: Claim) => releaseOn(backend, claimOn(key)),
+        ({ key }: Claim) => extendOn(backend, claimOn(key)),
+        ({ key }: Claim) => acquireOn(backend, claimOn(key)),
+      ];
+      const answers = await Promise.all(held.map((claim, index) => operations[index % 7]!(claim)));
+      for (const [index, { owner }] of held.entries()) {
+        const { fencingToken } = tokens[index]!;
+        const expected = [
+          { status: 'released' },
+          { status: 'released' },
+          { status: 'extended' },
+          { owner, fencingToken },
+          { status: 'gone' },
+          { status: 'lost', reason: 'stolen' },
+          { status: 'contended', owner, queued: false },
+        ][index % 7]!;
+        matches(answers[index], expected, `the answer to operation ${index}`);
+      }
+      const after = await Promise.all(held.map(({ key }) => holderOn(backend, key)));
+      const owners = held.map(({ owner }, index) => (index % 7 === 0 ? undefined : owner));
+      const seen = after.map((holder) => holder?.owner);
+      equal(seen, owners, 'the owners after that');
+      await Promise.all(held.map(({ key }) => backend.forceRelease(key)));
+    });
+
+    for (const suffix of ODD_KEYS) {
+      it(`the key ${JSON.stringify(suffix)} is locked apart from others`, async () => {
+        const key = suffix + freshKey(''); // begins with the odd part
+        const keys = [key, `${key}:fence`, `${key}}:fence`, `${key}}`, `${key}:`, `{${key}}`];
+        const claims = keys.map((each) => claimOn(each));
+        for (const claim of claims) await granted(backend, claim);
+        for (const claim of claims) await heldBy(claim.owner, claim.key);
+        for (const claim of claims) await releases(claim);
+      });
+    }
+
+    it('a ping says that locks can be had, and names each node that does not vote', async () => {
+      const { available, nodes, problems } = await backend.ping();
+      equal(available, true, 'whether locks can be had');
+      ok(nodes.voting > nodes.of / 2, `a majority should vote, and ${nodes.voting} of ${nodes.of} do`);
+      equal(problems.length, nodes.of - nodes.voting, 'the number of problems');
+    });
+
+    it('locks that were released leave nothing in the store but what it shares among all locks', async () => {
+      const prefix = freshKey('left');
+      const key = freshKey(prefix);
+      await releaseOn(backend, (await granted(backend, claimOn(key)), claimOn(key)));
+      await backend.forceRelease(key);
+      const claim = claimOn(key);
+      await granted(backend, claim);
+      await acquireOn(backend, claimOn(key));
+      await extendOn(backend, claim);
+      await holderOn(backend, key);
+      await releaseOn(backend, claim);
+      await releaseOn(backend, claimOn(freshKey(prefix)));
+      await extendOn(backend, claimOn(freshKey(prefix)));
+      await holderOn(backend, freshKey(prefix));
+      await subject.checkLeft?.(prefix);
+    });
+
+    it('a lock is free when its ttl is over, and a late release leaves the new holder alone', async () => {
+      const expired = claimOn(freshKey(), 200);
+      const { sentAt } = await takes(expired);
+      const next = claimOn(expired.key);
+      await takes(next);
+      notBefore(200, sentAt);
+      await releases(expired, 'gone');
+      await heldBy(next.owner, next.key);
+      await releases(next);
+    });
+
+    it('each grant has a larger fencing token: after a release, an expiry and a forced release', async () => {
+      const key = freshKey();
+      const tokens: number[] = [];
+      const take = async (ttlMs?: number) => {
+        const claim = claimOn(key, ttlMs);
+        await takes(claim);
+        tokens.push(claim.grant!.fencingToken!);
+        return claim;
+      };
+      await releases(await take());
+      await releases(await take());
+      await take(100);
+      await take(); // after the one before has expired
+      await backend.forceRelease(key);
+      await releases(await take());
+      const ascending = [...new Set(tokens)].sort((a, b) => a - b);
+      equal(tokens, ascending, 'the fencing tokens of 5 grants in turn');
+      ok(tokens.every(Number.isSafeInteger), `fencing tokens should be safe integers: ${shown(tokens)}`);
+    });
+
+    for (const what of ['release', 'extension']) {
+      it(`a late ${what} leaves the next holder alone, whenever it comes`, async () => {
+        await Promise.all(
+          Array.from({ length: 20 }, async (_, index) => {
+            const ending = claimOn(freshKey(), 400);
+            const next = claimOn(ending.key);
+            await takes(ending);
+            await sleep(360 + 4 * index); // so that some come before the lease has ended, some after
+            ending.ttlMs = 20;
+            const late = what === 'release' ? releaseOn(backend, ending) : extendOn(backend, ending);
+            await takes(next);
+            await late;
+            await heldBy(next.owner, next.key);
+            await releases(next);
+          }),
+        );
+      });
+    }
+
+    it('an extended lock is free when its new ttl is over, not before', async () => {
+      const claim = claimOn(freshKey());
+      await granted(backend, claim);
+      const extendedAt = monotonic();
+      claim.ttlMs = 400;
+      await extendOn(backend, claim);
+      const next = claimOn(claim.key);
+      await takes(next);
+      notBefore(400, extendedAt);
+      await releases(next);
+    });
+
+    it('a lock that is kept ends by itself when that time is over, not before', async () => {
+      const kept = claimOn(freshKey());
+      const { fencingToken } = await granted(backend, kept);
+      const keptAt = monotonic();
+      await releases(kept, 'released', 200);
+      const next = claimOn(kept.key);
+      await takes(next);
+      notBefore(200, keptAt);
+      between(next.grant!.fencingToken, fencingToken + 1, Infinity, 'the fencing token of the next holder');
+      equal((await heldBy(next.owner, next.key)).isKept ?? false, false, 'whether the lock of the next holder is kept');
+      await releases(next);
+    });
+  });
+}
+
+/** Keys that a store could take for others, or for what it keeps beside locks. */
+const ODD_KEYS = [
+  'a:b',
+  '100 %',
+  'a b\tc\n',
+  '{',
+  'a{b',
+  'a}b',
+  '{a}b',
+  '{}',
+  'x{}y}',
+  'schlüssel-鍵-🔑',
+  '\0',
+  'fence',
+  ':',
+];
+
+function globalRunner(): BackendTestRunner {
+  return globalThis as unknown as BackendTestRunner;
+}
+
+/** @throws LockOptionsError */
+function checked(runner: Partial<BackendTestRunner>): BackendTestRunner {
+  const names = ['describe', 'it', 'beforeAll', 'afterAll'] as const;
+  const missing = names.filter((name) => typeof runner[name] !== 'function');
+  if (missing.length === 0) return runner as BackendTestRunner;
+  throw new LockOptionsError(
+    `describeBackend needs functions of a test runner, and does not find ${missing.join(', ')}. If they are not global, pass them: ` +
+      'describeBackend(name, setUp, { describe, it, beforeAll, afterAll }), with node:test { describe, it, beforeAll: before, afterAll: after }.',
+  );
+}
+
+function equal(actual: unknown, expected: unknown, what: string): void {
+  deepStrictEqual(actual, expected, `${what} should be ${shown(expected)}, and is ${shown(actual)}`);
+}
+
+/** Compares the properties that are expected; there may be others. */
+function matches(actual: object | undefined, expected: object, what: string): void {
+  const names = Object.keys(expected);
+  const picked = Object.fromEntries(Object.entries(actual ?? {}).filter(([name]) => names.includes(name)));
+  const message = `${what} should have ${shown(expected)}, and is ${shown(actual)}`;
+  deepStrictEqual(picked, { ...expected }, message);
+}
+
+function between(actual: number | undefined, least: number, most: number, what: string): void {
+  const isWithin = actual !== undefined && actual >= least && actual <= most;
+  ok(isWithin, `${what} should be from ${least} to ${most}, and is ${actual}`);
+}
+
+/** Nobody else had the lock in this time, except for as much as two clocks may differ, which leases allow for. */
+function notBefore(ms: number, since: number): void {
+  const elapsed = monotonic() - since;
+  ok(elapsed >= ms - driftMs(ms), `the lock should stand for ${ms} ms, and was granted again after ${elapsed} ms`);
+}
+
+function shown(value: unknown): string {
+  return inspect(value, { depth: 4, breakLength: Infinity });
+}

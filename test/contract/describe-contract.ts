@@ -1,0 +1,32 @@
+import { afterAll, beforeAll, describe, it } from 'vitest';
+import { describeBackend, type BackendUnderTest } from '../../lib/testing/describe-backend.js';
+
+/** The sentences of the contract that prove a promise of docs/guarantees.md: in our own output they have its id. */
+const proofs = new Map<string, string>();
+proves('a lock is free when its ttl is over, and a late release leaves the new holder alone [G3]');
+proves("an extension of another holder's lock fails [G4]");
+proves('each grant has a larger fencing token: after a release, an expiry and a forced release [G13]');
+proves('a lock that is kept ends by itself when that time is over, not before [G330]');
+proves('an attempt and an extension that come late leave a kept lock as it is, also those of its owner [G331]');
+
+function proves(title: string): void {
+  proofs.set(title.replace(/ \[G\d+\]$/, ''), title);
+}
+
+/** Runs the public contract suite for a backend of this repository. */
+export function describeContract(name: string, setUp: () => Promise<BackendUnderTest>): void {
+  const missing = new Set(proofs.keys());
+  describeBackend(name, setUp, {
+    describe: (title, body) =>
+      describe(title, () => {
+        body();
+        if (missing.size > 0) throw new Error(`The contract does not have: ${[...missing].join('; ')}`);
+      }),
+    it: (sentence, run) => {
+      missing.delete(sentence);
+      it(proofs.get(sentence) ?? sentence, run);
+    },
+    beforeAll,
+    afterAll,
+  });
+}
