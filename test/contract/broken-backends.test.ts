@@ -1,0 +1,163 @@
+import { expect, it } from 'vitest';
+import { fromPromises, type PromiseBackend } from '../../lib/core/backend/from-promises.js';
+import { describeBackend, type BackendUnderTest } from '../../lib/testing/describe-backend.js';
+import { now } from '../support/claims.js';
+import { ToyBackend } from './toy-backend.js';
+
+/** The functions of a test runner that only notes what it is given, and what it has noted. */
+function noting() {
+  const tests = new Map<string, () => Promise<void>>();
+  const before: (() => Promise<void>)[] = [];
+  const after: (() => Promise<void>)[] = [];
+  const runner = {
+    describe: (_name: string, body: () => void) => body(),
+    it: (sentence: string, run: () => Promise<void>) => void tests.set(sentence, run),
+    beforeAll: (run: () => Promise<void>) => void before.push(run),
+    afterAll: (run: () => Promise<void>) => void after.push(run),
+  };
+  return { runner, tests, before, after };
+}
+
+/** Runs one test of the contract. @throws what that throws */
+async function runOne(sentence: string, setUp: () => Promise<BackendUnderTest>): Promise<void> {
+  const { runner, tests, before, after } = noting();
+  describeBackend('of a test', setUp, runner);
+  for (const run of before) await run();
+  try {
+    await tests.get(sentence)!();
+  } finally {
+    for (const run of after) await run();
+  }
+}
+
+/** A toy backend with a defect. */
+function defective(defect: (toy: ToyBackend) => Partial<PromiseBackend>): () => Promise<BackendUnderTest> {
+  return async () => {
+    const toy = new ToyBackend(now);
+    return { backend: fromPromises(Object.assign(toy, defect(toy))) };
+  };
+}
+
+const { acquire, extend, release, list } = ToyBackend.prototype;
+
+it.each<[defect: string, sentence: string, message: string, (toy: ToyBackend) => Partial<PromiseBackend>]>([
+  [
+    'grants a lock that is held',
+    'one of many simultaneous attempts gets the lock',
+    'how many of 20 simultaneous attempts are acquired and contended should be [ 1, 19 ], and is [ 2, 18 ]',
+    (toy) => ({
+      acquire: async (request) => {
+        const outcome = await acquire.call(toy, request);
+        if (outcome.status === 'acquired') return outcome;
+        await toy.forceRelease(request.key);
+        return acquire.call(toy, request);
+      },
+    }),
+  ],
+  [
+    'lets anybody release a lock',
+    'a second release, and that of an attempt that did not win, find nothing to release',
+    "the status of the release should be 'gone', and is 'released'",
+    (toy) => ({
+      release: async ({ key }) => {
+        await toy.forceRelease(key);
+        return { status: 'released' };
+      },
+    }),
+  ],
+  [
+    'lets anybody extend a lock',
+    "an extension of another holder's lock fails",
+    "the outcome of the extension should have { status: 'lost', reason: 'stolen' }, and is { status: 'extended'",
+    (toy) => ({
+      extend: async (request) => {
+        const owner = (await toy.inspect(request.grant.key))?.holders[0].owner ?? '';
+        return extend.call(toy, { ...request, grant: { ...request.grant, owner } });
+      },
+    }),
+  ],
+  [
+    'mints the same token again',
+    'each grant has a larger fencing token: after a release, an expiry and a forced release',
+    'the fencing tokens of 5 grants in turn should be [ 1 ], and is [ 1, 1, 1, 1, 1 ]',
+    (toy) => ({
+      acquire: async (request) => {
+        const outcome = await acquire.call(toy, request);
+        if (outcome.status !== 'acquired') return outcome;
+        return { status: 'acquired', grant: { ...outcome.grant, fencingToken: 1, lastToken: 1 } };
+      },
+    }),
+  ],
+  [
+    'ends a lease too early',
+    'a lock is free when its ttl is over, and a late release leaves the new holder alone',
+    'the lock should stand for 200 ms, and was granted again after ',
+    (toy) => ({ acquire: (request) => acquire.call(toy, { ...request, ttlMs: request.ttlMs / 2 }) }),
+  ],
+  [
+    'does not keep a lock',
+    'a lock that is kept is shown so, and granted to nobody',
+    'the owner that an inspection shows should be ',
+    (toy) => ({ release: (grant) => release.call(toy, grant, {}) }),
+  ],
+  [
+    'takes any mode for exclusive',
+    'an attempt to hold a lock in a way that the store does not know is refused with a sentence of its own',
+    "the status of an attempt whose hold.mode is \"sideways\" should be 'unavailable', and is 'acquired'",
+    (toy) => ({ acquire: (request) => acquire.call(toy, { ...request, hold: { mode: 'exclusive' } }) }),
+  ],
+  [
+    'ignores the limit of a list',
+    'a list has the locks that fit and are held or kept, as an inspection shows them, up to its limit',
+    'the length of a list of one, and whether it is complete should be [ 1, false ], and is [ 2, true ]',
+    (toy) => ({ list: (request) => list.call(toy, { ...request, limit: 1_000 }) }),
+  ],
+])('the contract finds a backend that %s', async (_defect, sentence, message, defect) => {
+  await expect(runOne(sentence, defective(defect))).rejects.toThrow(message);
+  await expect(
+    runOne(
+      sentence,
+      defective(() => ({})),
+    ),
+  ).resolves.toBeUndefined();
+});
+
+it('the check of what is left gets the beginning of all keys that it is to look for', async () => {
+  const asked: string[] = [];
+  const toy = new ToyBackend(now);
+  toy.acquire = (request) => (asked.push(request.key), acquire.call(toy, request));
+  let prefix: string | undefined;
+  await runOne('locks that were released leave nothing in the store but what it shares among all locks', async () => ({
+    backend: fromPromises(toy),
+    checkLeft: async (given) => void (prefix = given),
+  }));
+  expect(prefix).toMatch(/^left-/);
+  expect(asked.length).toBeGreaterThan(1);
+  expect(asked.filter((key) => !key.startsWith(prefix!))).toEqual([]);
+});
+
+it('the contract closes its backend, then tears down what it was set up with', async () => {
+  const { runner, before, after } = noting();
+  const calls: string[] = [];
+  const toy = Object.assign(new ToyBackend(now), { close: async () => void calls.push('close') });
+  describeBackend(
+    'of a test',
+    async () => ({ backend: fromPromises(toy), tearDown: () => calls.push('tear down') }),
+    runner,
+  );
+  for (const run of [...before, ...after]) await run();
+  expect(calls).toEqual(['close', 'tear down']);
+});
+
+it('the contract without a test runner is refused, and says how to pass one', () => {
+  const setUp = defective(() => ({}));
+  const refusal = {
+    code: 'LOCK_OPTIONS',
+    message: expect.stringContaining('describeBackend(name, setUp, { describe, it, beforeAll, afterAll })'),
+  };
+  expect(() => describeBackend('of a test', setUp)).toThrow(expect.objectContaining(refusal));
+  const { describe, it: test } = noting().runner;
+  expect(() => describeBackend('of a test', setUp, { describe, it: test } as never)).toThrow(
+    /does not find beforeAll, afterAll\./,
+  );
+});
