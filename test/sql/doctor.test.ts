@@ -34,7 +34,12 @@ async function table(change: (statement: string) => string = (statement) => stat
 }
 
 async function openLocks(options: SqlLockModuleOptions): Promise<LockService> {
-  const { service } = await composeSqlLocks({ commandTimeoutMs, connectTimeoutMs: 60_000, shutdownTimeoutMs: 0, ...options }).open();
+  const { service } = await composeSqlLocks({
+    commandTimeoutMs,
+    connectTimeoutMs: 60_000,
+    shutdownTimeoutMs: 0,
+    ...options,
+  }).open();
   onTestFinished(() => service.onApplicationShutdown());
   return service;
 }

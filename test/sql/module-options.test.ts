@@ -37,7 +37,10 @@ const OF_REDIS = 'It is an option of RedisLockModule, which keeps locks in Redis
 
 const BAD: [options: object | undefined, message: string][] = [
   [{}, 'A database is expected, as postgres or mysql: got none.'],
-  [{ postgres: undefined }, 'A database is expected, as postgres or mysql: got postgres: undefined. Is the variable set?'],
+  [
+    { postgres: undefined },
+    'A database is expected, as postgres or mysql: got postgres: undefined. Is the variable set?',
+  ],
   [{ postgres: '' }, 'got an empty string. Is the variable that it comes from set?'],
   [{ postgres: 5 }, 'postgres must be a URL, options of pg, a Pool of pg, or a PGlite: got 5.'],
   [{ postgres: 'mysql://u:hunter2@a/db' }, 'postgres must be a URL like postgres://user:password@host:5432/database'],
