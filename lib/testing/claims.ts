@@ -64,7 +64,7 @@ export function releaseOn(backend: LockBackend, claim: Claim, keptForMs?: number
   return new Promise((resolve) => backend.release(grantOf(claim), { keepUntil }, resolve));
 }
 
-/** What it was granted, or what somebody would hold who had its owner value. */
+/** The grant of a claim, or one that another process would make from the same key and owner value. */
 export function grantOf({ grant, key, owner }: Claim): Grant {
   return grant ?? { key, owner };
 }

@@ -1,5 +1,6 @@
 import { LockOptionsError } from '../../../api/errors.js';
 import { unfit } from '../../../core/options/checks.js';
+import { inTime } from '../../../core/time/time-limit.js';
 import type { Row, SqlClient, SqlSource } from '../sql-client.js';
 
 /** Options of a connection of `mysql2`: see its documentation. Others of its options may be there, and are not used. */
@@ -51,7 +52,7 @@ export interface MysqlClient extends SqlClient {
   write(sql: string, values: readonly unknown[]): Promise<Written[]>;
 }
 
-/** What a connection is made with: all else that `mysql2` can be told changes how its answers look. */
+/** The options that a connection is made with. Others of `mysql2` would change the form of its answers. */
 const OF_THE_CONNECTION = [
   'host',
   'port',
@@ -139,7 +140,7 @@ function ofUrl(text: string): Record<string, unknown> {
     const { hostname, port, username, password, pathname, searchParams } = new URL(text);
     const ssl = searchParams.get('ssl');
     return {
-      host: decodeURIComponent(hostname),
+      host: decodeURIComponent(hostname).replace(/^\[(.*)\]$/, '$1'), // an IPv6 address
       port: port === '' ? undefined : Number(port),
       user: decodeURIComponent(username),
       password: decodeURIComponent(password),
@@ -219,7 +220,10 @@ class Mysql2Source implements SqlSource<MysqlClient> {
       },
     };
     try {
-      await this.#setUp(client);
+      // Nobody else can close a connection that hangs here.
+      await inTime(this.#setUp(client), this.commandTimeoutMs, () => {
+        throw new Error(`no answer within ${this.commandTimeoutMs} ms`);
+      });
     } catch (error) {
       client.close();
       throw error;
