@@ -61,6 +61,9 @@ async function connections(): Promise<Record<string, unknown>[]> {
   return server.query(`SELECT application_name, usename FROM pg_stat_activity WHERE usename = 'guarded'`);
 }
 
+/** Waits until the sessions of the tests before have ended, which the server lists for a while after they were closed. */
+const noneIsLeft = () => until(async () => (await connections()).length === 0, { what: 'all sessions have ended' });
+
 /** Waits for a lock of another process, so that all connections are open. */
 async function use(locks: LockService): Promise<void> {
   const lock = await others.acquire('k');
@@ -89,6 +92,7 @@ const SOURCES: [name: string, source: () => PostgresSource][] = [
 ];
 
 it.each(SOURCES)('locks by %s have two connections of their own, by their own name [G702]', async (_, source) => {
+  await noneIsLeft();
   await use(await start(source()));
   const own = { application_name: 'nest-redis-lock', usename: 'guarded' };
   expect(await connections()).toEqual([own, own]);
@@ -111,13 +115,13 @@ it('the sessions of locks are set up for locks, whatever the options of the appl
   const settings = 'application_name=shop&options=-c%20statement_timeout%3D1%20-c%20work_mem%3D1MB&statement_timeout=1';
   const given = `${url()}?${settings}&lock_timeout=1&fallback_application_name=any`;
   for (const source of [given, pool({ connectionString: given, application_name: 'shop', statement_timeout: 1 })]) {
+    await noneIsLeft();
     const locks = await start(source);
     await use(locks);
     expect(new Set((await connections()).map(({ application_name: name }) => name))).toEqual(
       new Set(['nest-redis-lock']),
     );
     await locks.onApplicationShutdown();
-    await until(async () => (await connections()).length === 0, { what: 'they are closed' });
   }
 });
 

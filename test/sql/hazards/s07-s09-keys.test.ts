@@ -6,7 +6,7 @@ import { freshKey } from '../../support/claims.js';
 import { PostgresServer } from '../../support/postgres-server.js';
 import { randomOf } from '../../support/random.js';
 import { advisoryLock, NAIVE_TABLES, shedLock } from './naive.js';
-import { blocked, connectTo, locksOn, PATIENT } from './stage.js';
+import { blocked, connectTo, locksOn, PATIENT, rowOf } from './stage.js';
 
 const TTL_MS = 600_000;
 
@@ -122,5 +122,29 @@ describe('S9: several locks are taken at once, by everybody in another order', (
     for (const client of sessions) client.close();
     expect(failed).toEqual([]);
     expect(granted).toBeGreaterThan(keys.length);
+  });
+
+  it('this library has changed no row while its statement for many locks waits for another one: an INSERT of that key need not wait [G788]', async () => {
+    const [one, other] = [freshKey(), freshKey()].sort() as [string, string];
+    const locks = await locksOn(server);
+    for (const key of [one, other]) await locks.acquire(key, { ttlMs: TTL_MS });
+    const { extend } = postgresStatements('"resource_lock"');
+    const asking = await openPostgres(server.url, PATIENT.commandTimeoutMs).then((source) => source.connect(() => {}));
+    // The plan that reads the rows one by one, which it is free to choose.
+    for (const name of ['enable_hashjoin', 'enable_mergejoin'])
+      await asking.query({ name, text: `SET ${name} = off` }, []);
+    const owners = [(await rowOf(server, one))!.holder, (await rowOf(server, other))!.holder];
+    const blocker = await connectTo(server);
+    await blocker.query('BEGIN');
+    await blocker.query('SELECT FROM resource_lock WHERE resource_lock_key = $1 FOR UPDATE', [other]);
+    const extending = asking.query(extend, [[one, other], owners, [TTL_MS, TTL_MS], [false, false]]);
+    await blocked(server);
+    const inserting = blocker.query(
+      'INSERT INTO resource_lock SELECT * FROM resource_lock WHERE resource_lock_key = $1 ON CONFLICT DO NOTHING',
+      [one],
+    );
+    // If the INSERT waited, each would wait for the other, and one of them end with an error.
+    await Promise.all([inserting.then(() => blocker.query('COMMIT')), extending]);
+    asking.close();
   });
 });

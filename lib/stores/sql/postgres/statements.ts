@@ -222,6 +222,9 @@ WHERE resource_lock_key = (
  * Starts the ttl of a lock anew that its owner still holds, or keeps it for a last time: then it is handed to nobody, not even extended,
  * and ends by itself. A transaction that guards the lock lets it through.
  *
+ * Nothing is written before all rows are locked: an INSERT of a key waits for whoever has changed its row, and would do so while this
+ * waits for a row of its own statement.
+ *
  * $1 keys  $2 owners  $3 ttls in ms  $4 whether it is kept
  */
 function extendOf(table: string): string {
@@ -234,7 +237,7 @@ WITH ask AS MATERIALIZED (
   ORDER BY l.resource_lock_key FOR NO KEY UPDATE OF l
 ), updated AS (
   UPDATE ${table} l SET is_kept = held.keeps, update_time = clock_timestamp(), expires_at = clock_timestamp() + ${milliseconds('held.ttl')}
-  FROM held WHERE l.resource_lock_key = held.key RETURNING l.resource_lock_key AS key
+  FROM held WHERE l.resource_lock_key = held.key AND (SELECT count(*) FROM held) > 0 RETURNING l.resource_lock_key AS key
 )
 SELECT a.key, (a.key IN (SELECT key FROM updated))::int AS is_done, coalesce(l.expires_at > clock_timestamp(), false)::int AS is_held
 FROM ask a LEFT JOIN ${table} l ON l.resource_lock_key = a.key`;
