@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readdirSync, statSync, symlinkSync } from 'node:fs';
+import { existsSync, lstatSync, mkdirSync, readdirSync, statSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { firstError, firstIn, foldersOnPath, isExecutable, ownFolder } from './find-redis-server.js';
@@ -80,10 +80,17 @@ function foldersOfDebian(root: string): string[] {
   return existsSync(versions) ? readdirSync(versions).map((version) => join(versions, version, 'bin')) : [];
 }
 
-/** PostgreSQL does not run as root, and whom it runs as instead must get to its files. */
+/**
+ * PostgreSQL does not run as root, and whom it runs as instead must get to its files.
+ * @throws Error when another user has made the folder, and could have put anything there
+ */
 export function privateFolder(program = 'postgres'): string {
   const own = ownFolder(`.${program}`);
-  return process.getuid?.() === 0 && !isOpenToAll(dirname(own)) ? join(tmpdir(), `nest-redis-lock-${program}`) : own;
+  if (process.getuid?.() !== 0 || isOpenToAll(dirname(own))) return own;
+  const folder = join(tmpdir(), `nest-redis-lock-${program}`);
+  mkdirSync(folder, { recursive: true });
+  if (lstatSync(folder).uid !== 0) throw new Error(`${folder} belongs to another user: remove it`);
+  return folder;
 }
 
 function isOpenToAll(folder: string): boolean {

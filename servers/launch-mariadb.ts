@@ -1,11 +1,10 @@
-import { execFile, spawn, type ChildProcess } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { mkdir } from 'node:fs/promises';
 import { userInfo } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { candidatePort } from './candidate-port.js';
 import { provideMariaDb } from './find-mariadb.js';
-import { killWithParent } from './kill-with-parent.js';
+import { launchServer, type LaunchedServer } from './launch-server.js';
 
 const run = promisify(execFile);
 
@@ -22,11 +21,7 @@ export interface LaunchMariaDbOptions {
  * Starts a MariaDB on 127.0.0.1, whose user `root` needs no password. It dies with this process however this process ends.
  * @returns when it accepts connections
  */
-export async function launchMariaDb({
-  dir,
-  port,
-  settings = {},
-}: LaunchMariaDbOptions): Promise<{ process: ChildProcess; port: number }> {
+export async function launchMariaDb({ dir, port, settings = {} }: LaunchMariaDbOptions): Promise<LaunchedServer> {
   const { server, install } = await provideMariaDb();
   const user = `--user=${userInfo().username}`;
   const data = join(dir, 'data');
@@ -48,36 +43,15 @@ export async function launchMariaDb({
     ...settings,
   };
   const args = [`--datadir=${data}`, user, ...Object.entries(all).map(([name, value]) => `--${name}=${value}`)];
-  for (;;) {
-    const candidate = port ?? (await candidatePort());
-    const child = spawn(server, ['--no-defaults', ...args, `--port=${candidate}`], {
-      cwd: dir,
-      stdio: ['ignore', 'pipe', 'pipe'],
-      env: { ...process.env, LC_ALL: 'C' },
-    });
-    killWithParent(child);
-    try {
-      await ready(child);
-      return { process: child, port: candidate };
-    } catch (error) {
-      if (port === undefined && String(error).includes('Address already in use')) continue;
-      throw error;
-    }
-  }
-}
-
-function ready(child: ChildProcess): Promise<void> {
-  return new Promise((resolve, reject) => {
-    let output = '';
-    const read = (text: string): void => {
-      output += text;
-      if (!/ready for connections/.test(output)) return;
-      child.stderr!.off('data', read).resume();
-      resolve();
-    };
-    child.stdout!.resume();
-    child.stderr!.setEncoding('utf8').on('data', read);
-    child.once('error', reject);
-    child.once('close', () => reject(new Error(`mariadbd ended before it was ready, it printed:\n${output}`)));
-  });
+  const program = {
+    name: 'mariadbd',
+    readyText: /ready for connections/,
+    start: (on: number) =>
+      spawn(server, ['--no-defaults', ...args, `--port=${on}`], {
+        cwd: dir,
+        stdio: ['ignore', 'pipe', 'pipe'],
+        env: { ...process.env, LC_ALL: 'C' },
+      }),
+  };
+  return launchServer(program, port);
 }

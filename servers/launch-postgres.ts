@@ -1,10 +1,9 @@
-import { execFile, spawn, type ChildProcess } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { chown, mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
-import { candidatePort } from './candidate-port.js';
 import { providePostgres } from './find-postgres.js';
-import { killWithParent } from './kill-with-parent.js';
+import { launchServer, type LaunchedServer } from './launch-server.js';
 
 const run = promisify(execFile);
 
@@ -17,11 +16,6 @@ export interface LaunchPostgresOptions {
   readonly settings?: Readonly<Record<string, string>>;
 }
 
-export interface LaunchedPostgres {
-  readonly process: ChildProcess;
-  readonly port: number;
-}
-
 /** Whom the server runs as where this process is root, as which it refuses to run: `nobody`. */
 export const NOBODY = process.getuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : {};
 
@@ -29,7 +23,7 @@ export const NOBODY = process.getuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : 
  * Starts a PostgreSQL on 127.0.0.1, whose user `postgres` needs no password. It dies with this process however this process ends.
  * @returns when it accepts connections
  */
-export async function launchPostgres({ dir, port, settings = {} }: LaunchPostgresOptions): Promise<LaunchedPostgres> {
+export async function launchPostgres({ dir, port, settings = {} }: LaunchPostgresOptions): Promise<LaunchedServer> {
   const postgres = await providePostgres();
   const data = join(dir, 'data');
   await mkdir(data, { recursive: true, mode: 0o700 }).then(async (made) => {
@@ -45,46 +39,21 @@ export async function launchPostgres({ dir, port, settings = {} }: LaunchPostgre
     ...settings,
   };
   const args = Object.entries(all).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
-  for (;;) {
-    const candidate = port ?? (await candidatePort());
-    const child = start(postgres, ['-D', data, '-p', String(candidate), ...args]);
-    killWithParent(child);
-    try {
-      await ready(child);
-      return { process: child, port: candidate };
-    } catch (error) {
-      if (port === undefined && String(error).includes('Address already in use')) continue;
-      throw error;
-    }
-  }
+  const program = {
+    name: 'postgres',
+    readyText: /ready to accept (read[- ]only )?connections/,
+    start: (on: number) =>
+      spawn(postgres, ['-D', data, '-p', String(on), ...args], {
+        ...NOBODY,
+        cwd: data,
+        stdio: ['ignore', 'pipe', 'pipe'],
+        env: { ...process.env, LC_ALL: 'C' },
+      }),
+  };
+  return launchServer(program, port);
 }
 
 async function initialise(postgres: string, data: string): Promise<void> {
   const args = ['-D', data, '-U', 'postgres', '--auth=trust', '-E', 'UTF8', '--locale=C', '--no-sync'];
   await run(join(dirname(postgres), 'initdb'), args, { ...NOBODY, cwd: data });
-}
-
-function start(postgres: string, args: readonly string[]): ChildProcess {
-  return spawn(postgres, args, {
-    ...NOBODY,
-    cwd: args[1],
-    stdio: ['ignore', 'pipe', 'pipe'],
-    env: { ...process.env, LC_ALL: 'C' },
-  });
-}
-
-function ready(child: ChildProcess): Promise<void> {
-  return new Promise((resolve, reject) => {
-    let output = '';
-    const read = (text: string): void => {
-      output += text;
-      if (!/ready to accept (read[- ]only )?connections/.test(output)) return;
-      child.stderr!.off('data', read).resume();
-      resolve();
-    };
-    child.stdout!.resume();
-    child.stderr!.setEncoding('utf8').on('data', read);
-    child.once('error', reject);
-    child.once('close', () => reject(new Error(`postgres ended before it was ready, it printed:\n${output}`)));
-  });
 }

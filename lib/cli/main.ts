@@ -130,7 +130,7 @@ const SERVERS = `Servers (default: REDIS_URL of the environment)
 Environment (other users can see command lines, so keep passwords here)
   REDIS_USERNAME, REDIS_PASSWORD, REDIS_SENTINEL_PASSWORD
   REDIS_TLS=1, REDIS_TLS_CA=file
-  PGUSER, PGPASSWORD`;
+  PGUSER, PGPASSWORD, MYSQL_PWD`;
 
 const EXITS_OF_ALL =
   '64 wrong usage, 69 the servers cannot be reached,\n  70 a fault of this program, such as results that it cannot write';

@@ -28,7 +28,7 @@ export function serversOf({ options }: Pick<CommandLine, 'options'>, env: NodeJS
   if (postgres !== undefined || mysql !== undefined) {
     if (prefix !== undefined)
       throw new UsageError('--prefix is for Redis: in a database name the table, with --table.');
-    return postgres === undefined ? { mysql: mysql!, table } : { postgres, table };
+    return postgres === undefined ? { mysql: withPassword(mysql!, env.MYSQL_PWD), table } : { postgres, table };
   }
   if (table !== undefined) throw new UsageError('--table is for a database: name that with --postgres or --mysql.');
   const access = accessOf(env);
@@ -45,6 +45,14 @@ export function serversOf({ options }: Pick<CommandLine, 'options'>, env: NodeJS
   throw new UsageError(
     'Name the servers: --redis, --redlock, --cluster, --sentinel, --postgres or --mysql, or set REDIS_URL.',
   );
+}
+
+/** `mysql2` does not read that variable, as the programs of MySQL and MariaDB do. What is no URL is refused by who opens it. */
+function withPassword(text: string, password: string | undefined): string {
+  if (!password || !URL.canParse(text)) return text;
+  const url = new URL(text);
+  if (url.password === '') url.password = encodeURIComponent(password);
+  return url.href;
 }
 
 function accessOf(env: NodeJS.ProcessEnv): Access {

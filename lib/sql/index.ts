@@ -16,6 +16,6 @@ export type {
   PostgresSource,
 } from '../stores/sql/postgres/postgres-source.js';
 export type { GuardStatement } from '../core/backend/lock-backend.js';
-export { ddl } from './ddl.js';
+export { ddl } from '../compose/ddl.js';
 export { guard, guardStatement, type Transaction, type TransactionQuery } from './guard.js';
 export { SqlLockModule } from './sql-lock.module.js';

@@ -69,6 +69,13 @@ describe('The servers of a command line', () => {
     });
   });
 
+  it('get the password of MySQL from MYSQL_PWD, unless their URL has one', () => {
+    const env = { MYSQL_PWD: 'p@ss%40' };
+    expect(read(['--mysql', 'mysql://me@a/shop'], env)).toEqual({ mysql: 'mysql://me:p%40ss%2540@a/shop' });
+    for (const given of ['mysql://me:mine@a/shop', 'no URL'])
+      expect(read(['--mysql', given], env)).toEqual({ mysql: given });
+  });
+
   it('are those of a Cluster, with the same credentials for all of its nodes', async () => {
     const { redis } = read(['--cluster', 'rediss://a:1,rediss://b'], { REDIS_PASSWORD: 'pass' }) as {
       redis: () => Promise<Cluster>;

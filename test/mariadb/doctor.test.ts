@@ -90,12 +90,14 @@ describe('The doctor of locks in MariaDB', () => {
     await expect(composed.open({ examine: true })).rejects.toThrow(said);
   });
 
-  it('names a server that is too old, one of several primaries, and a MySQL, which was not run', () => {
+  it('names a server that is too old, one of several primaries, one whose binary log lags behind, and a MySQL, which was not run', () => {
     const good = {
       version: '10.11.18-MariaDB',
       has_key: true,
       engine: 'InnoDB',
       innodb_flush_log_at_trx_commit: '1',
+      log_bin: 'OFF',
+      sync_binlog: '0',
       wsrep_on: 'OFF',
       columns: [...ddl('mysql').matchAll(/^ {2}([a-z_]+) +([a-z]+(?:\(\d+\))?) NOT NULL/gm)].map(([, name, type]) => [
         name,
@@ -105,6 +107,8 @@ describe('The doctor of locks in MariaDB', () => {
     const codesOf = (row: object) => findingsOf('here', '`t`', { ...good, ...row }).map(({ code }) => code);
     expect(codesOf({})).toEqual([]);
     expect(codesOf({ version: '10.5.9-MariaDB' })).toEqual(['too-old']);
+    expect(codesOf({ log_bin: 'ON', sync_binlog: '1' })).toEqual([]);
+    expect(codesOf({ log_bin: 'ON', sync_binlog: '0' })).toEqual(['not-durable']);
     expect(codesOf({ wsrep_on: 'ON' })).toEqual(['several-primaries']);
     expect(codesOf({ version: '8.0.1' })).toEqual(['not-run']);
     expect(codesOf({ version: '5.7.44-log' })).toEqual(['too-old', 'not-run']);

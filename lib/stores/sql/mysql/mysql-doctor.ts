@@ -3,9 +3,10 @@ import type { Finding, NodeReport } from '../../../api/diagnosis.js';
 import { ACQUISITION } from '../../../core/backend/lane.js';
 import type { BackendReport } from '../../../core/backend/report.js';
 import { inTime } from '../../../core/time/time-limit.js';
-import { NO_TABLE, READ_ONLY, sqlError } from '../advice.js';
+import { sqlError } from '../advice.js';
 import type { Row, SqlClient } from '../sql-client.js';
 import type { Statement } from '../statement.js';
+import { unusable } from '../unusable.js';
 import type { MysqlNode } from './mysql-node.js';
 import { ddl } from './statements.js';
 
@@ -44,6 +45,8 @@ export type MysqlFindingCode =
 const VARIABLES = [
   'version',
   'innodb_flush_log_at_trx_commit',
+  'log_bin',
+  'sync_binlog',
   'wsrep_on',
   'group_replication_single_primary_mode',
   'group_replication_group_name',
@@ -88,13 +91,15 @@ export async function reportOnMysql(node: MysqlNode, table: string, timeoutMs: n
   const { name } = node;
   const late = () => sqlError(name, `no answer within ${timeoutMs} ms`);
   const row = await inTime(look(node, table, timeoutMs), timeoutMs, late);
-  const isSeen = !(row instanceof NodeError);
-  const findings = isSeen ? findingsOf(name, table, row) : [uselessBecause(name, row)];
+  if (row instanceof NodeError) {
+    const { report, finding } = unusable(name, table, row);
+    return { backend: 'mysql', where: `in MySQL (${name})`, nodes: [report], findings: [finding] };
+  }
+  const findings = findingsOf(name, table, row);
   const unsafe = findings.filter(({ code }) => UNSAFE.has(code));
   const refusal = unsafe.length > 0 ? new LockOptionsError(unsafe.map(({ message }) => message).join(' ')) : undefined;
-  const report = isSeen ? reportOf(name, table, row) : unreachable(name, table, row);
-  const store = isSeen && isMariaDb(row) ? 'MariaDB' : 'MySQL';
-  return { backend: 'mysql', where: `in ${store} (${name})`, nodes: [report], findings, refusal };
+  const where = `in ${isMariaDb(row) ? 'MariaDB' : 'MySQL'} (${name})`;
+  return { backend: 'mysql', where, nodes: [reportOf(name, table, row)], findings, refusal };
 }
 
 /** Two could hold a lock by the very set-up. */
@@ -116,17 +121,7 @@ function reportOf(name: string, table: string, row: Row): MysqlDiagnosis {
   return { name, reachable: true, summary, version, table, rows };
 }
 
-function unreachable(name: string, table: string, { problem }: NodeError): MysqlDiagnosis {
-  return { name, reachable: false, problem, summary: `not usable (${problem})`, table };
-}
-
 type MysqlFinding = Finding & { code: MysqlFindingCode };
-
-function uselessBecause(node: string, { advice, problem }: NodeError): MysqlFinding {
-  const code = advice === READ_ONLY ? 'read-only' : advice === NO_TABLE ? 'no-table' : 'unreachable';
-  const todo = advice ?? 'Start it, or correct the address, the credentials or the database.';
-  return { severity: 'error', code, node, message: `${node} cannot be used: ${problem}. ${todo}` };
-}
 
 /** The findings, errors first. */
 export function findingsOf(node: string, table: string, row: Row): MysqlFinding[] {
@@ -167,12 +162,15 @@ export function findingsOf(node: string, table: string, row: Row): MysqlFinding[
       'several-primaries',
       'is one of several servers that take writes, each of which locks rows for itself: a guard does not hold. Use a single primary.',
     );
-  if (Number(row.innodb_flush_log_at_trx_commit) !== 1)
+  // After a crash the server rolls back what its binary log does not have.
+  const durable = ['innodb_flush_log_at_trx_commit', ...(row.log_bin === 'ON' ? ['sync_binlog'] : [])];
+  const loose = durable.filter((variable) => Number(row[variable]) !== 1);
+  if (loose.length > 0)
     found(
       'warning',
       'not-durable',
-      'has innodb_flush_log_at_trx_commit not at 1: a crash forgets locks that it has granted, and then two callers can hold the same ' +
-        'lock. Set it to 1.',
+      `has ${loose.join(' and ')} not at 1: a crash forgets locks that it has granted, and then two callers can hold the same lock. ` +
+        `Set ${loose.join(' and ')} to 1.`,
     );
   if (store === 'MySQL')
     found(

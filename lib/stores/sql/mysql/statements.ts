@@ -8,7 +8,7 @@ import type { MysqlClient, Written } from './mysql-source.js';
 const LOOK = ACQUISITION + 1;
 /** How many locks one statement is for at most. */
 const LOCKS_AT_ONCE = 100;
-/** How often a change is tried again whose row another session has just locked. */
+/** How often a change is tried whose row another session has just locked. */
 const MOST_ATTEMPTS = 3;
 /** How many rows a page of the table has. */
 const PAGE = 1_000;
@@ -53,8 +53,9 @@ export interface MysqlStatements {
 }
 
 /**
- * Makes the statements. Each is a transaction of its own, and none waits for a row that another session holds: it changes the rows that it
- * can lock at once, in the order of their keys. So no two of them wait for each other, and a transaction that guards a lock holds up no other.
+ * Makes the statements. Each is a transaction of its own, and changes the rows that it can lock at once. So no two of them wait for each
+ * other, and a transaction that guards a lock holds up no other. Only an insertion and the janitor's deletion may wait for a row, as
+ * neither knows SKIP LOCKED: for a second at most, and they hold nothing that one of the others waits for.
  * @param table quoted
  */
 export function mysqlStatements(table: string): MysqlStatements {
@@ -63,17 +64,17 @@ export function mysqlStatements(table: string): MysqlStatements {
     extend: new Change(table, {
       order: EXTENSION,
       set: `l.update_time = ${NOW}, l.expires_at = ${later('a.p3')}`,
-      of: 'l.is_kept = 0',
+      changesKept: false,
     }),
     keep: new Change(table, {
       order: RELEASE,
       set: `l.update_time = ${NOW}, l.expires_at = ${later('a.p3')}, l.is_kept = 1`,
-      isDone: ({ is_kept, remaining }) => Number(is_kept) === 1 && Number(remaining) > 0,
+      changesKept: true,
     }),
     release: new Change(table, {
       order: RELEASE,
       set: `l.update_time = ${NOW}, l.expires_at = ${RELEASED}, l.is_kept = 0`,
-      isDone: ({ is_released }) => Number(is_released) === 1,
+      changesKept: true,
     }),
     inspect: { order: LOOK, most: LOCKS_AT_ONCE, run: (client, [keys]) => look(client, table, keys as string[]) },
     scan: { order: LOOK, most: 1, run: (client, [from, behind]) => scan(client, table, from, behind) },
@@ -108,12 +109,18 @@ function asTable(count: number, width: number): string {
   return `(${[`SELECT ${named}`, ...Array<string>(count - 1).fill(`SELECT ${many(width + 1, '?')}`)].join(' UNION ALL ')}) AS a`;
 }
 
+/** What was done of what was asked for. */
+interface Changed {
+  readonly done: ReadonlySet<Ask>;
+  /** What LAST_INSERT_ID was given last. */
+  readonly lastId: number;
+}
+
 /**
  * Changes the rows of which something holds, and that are not locked by another session, in one transaction and one message. A row is looked
- * at without a lock first, then locked if nobody else has, and looked at again: MySQL would lock it to look at it, and wait for a second at
+ * at without a lock first, then locked if nobody else has, and judged again: MySQL would lock it to look at it, and wait for a second at
  * least. The numbers of the locked rows stay at the server: in a subquery of UPDATE, SKIP LOCKED crashes MariaDB 10.11.
  * @param of a condition on the table `a` of what is asked for, and the row `l`
- * @returns how many rows were changed, and what LAST_INSERT_ID was given
  */
 async function change(
   client: MysqlClient,
@@ -121,21 +128,27 @@ async function change(
   asks: readonly Ask[],
   set: string,
   of: string,
-): Promise<Written> {
+): Promise<Changed> {
   const asked = asTable(asks.length, asks[0]!.length);
   const values = asks.flatMap(([key, owner, ...others], at) => [at + 1, bytes(key), bytes(owner), ...others]);
+  const rows = `STRAIGHT_JOIN ${table} AS l ON l.resource_lock_key = a.p1`;
   const texts = [
     'START TRANSACTION',
-    `SELECT GROUP_CONCAT(seen.n) INTO @mine FROM (
-  SELECT a.n, a.p1 FROM ${asked} STRAIGHT_JOIN ${table} AS l ON l.resource_lock_key = a.p1 WHERE ${of} LIMIT ${LOCKS_AT_ONCE}
-) AS seen STRAIGHT_JOIN ${table} AS l ON l.resource_lock_key = seen.p1 FOR UPDATE SKIP LOCKED`,
-    `UPDATE ${asked} STRAIGHT_JOIN ${table} AS l ON l.resource_lock_key = a.p1 SET ${set}
-WHERE FIND_IN_SET(a.n, @mine) AND (${of})`,
+    `SELECT GROUP_CONCAT(a.n) INTO @mine FROM (SELECT a.* FROM ${asked} ${rows} WHERE ${of} LIMIT ${LOCKS_AT_ONCE}) AS a
+${rows} WHERE ${of} FOR UPDATE SKIP LOCKED`,
+    `UPDATE ${asked} ${rows} SET ${set} WHERE FIND_IN_SET(a.n, @mine)`,
+    'SELECT @mine AS mine',
     'COMMIT',
   ];
   try {
-    const [, , written] = await client.write(texts.join(';\n'), [...values, ...values]);
-    return written!;
+    const [, , written, [mine]] = (await client.write(texts.join(';\n'), [...values, ...values])) as unknown as [
+      Written,
+      Written,
+      Written,
+      Row[],
+    ];
+    const numbers = mine?.mine === null ? [] : String(mine?.mine).split(',');
+    return { done: new Set(numbers.map((n) => asks[Number(n) - 1]!)), lastId: written.insertId };
   } catch (error) {
     // It has changed nothing, and may be open; the next transaction would end it, too.
     await client.write('ROLLBACK', []).catch(() => {});
@@ -173,18 +186,17 @@ class Acquisition implements Statement {
     const set = `l.resource_lock_value = a.p2, l.fence = LAST_INSERT_ID(${fence}), l.is_kept = 0, l.acquired_at = ${NOW},
   l.update_time = ${NOW}, l.expires_at = ${later('a.p3')}`;
     // An attempt that may have run is sent again.
-    const of = `l.expires_at <= ${NOW} OR (l.resource_lock_value = a.p2 AND l.is_kept = 0)`;
-    const { affectedRows, insertId } = await change(client, this.table, asks, set, of);
+    const of = `(l.expires_at <= ${NOW} OR (l.resource_lock_value = a.p2 AND l.is_kept = 0))`;
+    const { done, lastId } = await change(client, this.table, asks, set, of);
     const [[key, owner, ttlMs, turns]] = asks as [Ask];
-    if (affectedRows === 1 && asks.length === 1 && turns === 1)
-      return [{ key, holder: owner, remaining: ttlMs, fence: insertId, is_kept: 0 }];
+    if (done.size === 1 && asks.length === 1 && turns === 1)
+      return [{ key, holder: owner, remaining: ttlMs, fence: lastId, is_kept: 0 }];
     return afterChange(async () => {
       const keys = asks.map(([key]) => key);
       let rows = await look(client, this.table, keys);
-      for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
+      const free = new Set(rows.filter(({ remaining }) => Number(remaining) <= 0).map(({ key }) => key));
+      if (free.size > 0) {
         // Another session has just locked their rows, such as by a release that came too late; or a guard has.
-        const free = new Set(rows.filter(({ remaining }) => Number(remaining) <= 0).map(({ key }) => key));
-        if (free.size === 0) break;
         const missed = asks.filter(([key]) => free.has(key));
         await change(client, this.table, missed, set, of);
         rows = await look(client, this.table, keys);
@@ -212,10 +224,8 @@ VALUES ${many(asks.length, row)} ON DUPLICATE KEY UPDATE resource_lock_key = res
 interface ChangeSettings {
   readonly order: number;
   readonly set: string;
-  /** Of which of the locks that their owner still holds. */
-  readonly of?: string;
-  /** Whether the row of an owner shows that it was done; undefined: no row does. */
-  readonly isDone?: (row: Row) => boolean;
+  /** Whether also of a lock whose work has ended. */
+  readonly changesKept: boolean;
 }
 
 /** Changes locks that their owners still hold. */
@@ -229,40 +239,46 @@ class Change implements Statement {
     private readonly settings: ChangeSettings,
   ) {
     this.order = settings.order;
-    this.#of = [`l.resource_lock_value = a.p2 AND l.expires_at > ${NOW}`, settings.of].filter(Boolean).join(' AND ');
+    this.#of = `l.resource_lock_value = a.p2 AND l.expires_at > ${NOW}${settings.changesKept ? '' : ' AND l.is_kept = 0'}`;
   }
 
   async run(client: MysqlClient, columns: readonly unknown[]): Promise<Row[]> {
-    const asks = asksOf(columns);
-    const changed = await this.#change(client, asks);
-    if (changed === asks.length) return asks.map(([key]) => ({ key, is_done: 1 }));
-    return afterChange(async () => {
-      const keys = asks.map(([key]) => key);
+    const rows: Row[] = [];
+    const left = await this.#change(client, asksOf(columns), rows);
+    return left.length === 0 ? rows : afterChange(() => this.#changeLeft(client, left, rows));
+  }
+
+  /** @param rows gets those that were changed @returns the others */
+  async #change(client: MysqlClient, asks: readonly Ask[], rows: Row[]): Promise<Ask[]> {
+    const { done } = await change(client, this.table, asks, this.settings.set, this.#of);
+    for (const [key] of done) rows.push({ key, is_done: 1 });
+    return asks.filter((ask) => !done.has(ask));
+  }
+
+  /** Tries again what was not changed although its owner holds it: another session had locked its row, for a moment unless it is a guard. */
+  async #changeLeft(client: MysqlClient, asks: readonly Ask[], rows: Row[]): Promise<Row[]> {
+    let left = asks;
+    for (let attempt = 1; ; attempt++) {
+      const keys = left.map(([key]) => key);
       const seen = new Map((await look(client, this.table, keys)).map((row) => [row.key, row]));
-      const rows: Row[] = [];
-      for (const ask of asks) rows.push(await this.#judged(client, ask, seen.get(ask[0]), changed > 0));
-      return rows;
-    });
-  }
-
-  /** @returns how many it has changed */
-  async #change(client: MysqlClient, asks: readonly Ask[]): Promise<number> {
-    return (await change(client, this.table, asks, this.settings.set, this.#of)).affectedRows;
-  }
-
-  /** @param someAreDone whether it may be one of those that were changed */
-  async #judged(client: MysqlClient, ask: Ask, row: Row | undefined, someAreDone: boolean): Promise<Row> {
-    const [key, owner] = ask;
-    const is_held = Number(row !== undefined && Number(row.remaining) > 0);
-    if (row?.holder !== owner) return { key, is_done: 0, is_held };
-    if (someAreDone && this.settings.isDone?.(row)) return { key, is_done: 1, is_held };
-    if (!is_held || Number(row.is_kept) === 1) return { key, is_done: 0, is_held };
-    // It was changed already, or its row is locked: for a moment only, unless by a guard.
-    for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
-      if ((await this.#change(client, [ask])) === 1) return { key, is_done: 1, is_held };
+      const theirs = left.filter(([key, owner]) => this.#mayChange(seen.get(key), owner));
+      for (const [key] of left.filter((ask) => !theirs.includes(ask)))
+        rows.push({ key, is_done: 0, is_held: Number(isHeld(seen.get(key))) });
+      if (theirs.length === 0) return rows;
+      if (attempt === MOST_ATTEMPTS)
+        return [...rows, ...theirs.map(([key]) => ({ key, is_done: 0, is_held: 1, is_locked: 1 }))];
+      left = await this.#change(client, theirs, rows);
+      if (left.length === 0) return rows;
     }
-    return { key, is_done: 0, is_held, is_locked: 1 };
   }
+
+  #mayChange(row: Row | undefined, owner: string): boolean {
+    return isHeld(row) && row!.holder === owner && (this.settings.changesKept || Number(row!.is_kept) === 0);
+  }
+}
+
+function isHeld(row: Row | undefined): boolean {
+  return row !== undefined && Number(row.remaining) > 0;
 }
 
 /** Reads rows, which are as they were last committed. */

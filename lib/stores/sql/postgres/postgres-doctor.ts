@@ -4,9 +4,10 @@ import type { Finding, NodeReport } from '../../../api/diagnosis.js';
 import { ACQUISITION } from '../../../core/backend/lane.js';
 import type { BackendReport } from '../../../core/backend/report.js';
 import { inTime } from '../../../core/time/time-limit.js';
-import { NO_TABLE, READ_ONLY, sqlError } from '../advice.js';
+import { sqlError } from '../advice.js';
 import type { Row, SqlSource } from '../sql-client.js';
 import { faultOf } from '../sql-fault.js';
+import { unusable } from '../unusable.js';
 import type { PostgresNode } from './postgres-node.js';
 import type { PostgresClient } from './postgres-source.js';
 import { ddl, PostgresStatement } from './statements.js';
@@ -91,12 +92,15 @@ export async function reportOnPostgres(
 ): Promise<BackendReport> {
   const late = () => sqlError(source.name, `no answer within ${timeoutMs} ms`);
   const seen = await inTime(look(node, source, table, timeoutMs), timeoutMs, late);
-  const isSeen = !(seen instanceof NodeError);
-  const findings = isSeen ? findingsOf(source.name, table, seen) : [uselessBecause(source.name, seen)];
+  const where = `in PostgreSQL (${source.name})`;
+  if (seen instanceof NodeError) {
+    const { report, finding } = unusable(source.name, table, seen);
+    return { backend: 'postgres', where, nodes: [report], findings: [finding] };
+  }
+  const findings = findingsOf(source.name, table, seen);
   const unsafe = findings.filter(({ code }) => code === 'wrong-column' || code === 'no-primary-key');
   const refusal = unsafe.length > 0 ? new LockOptionsError(unsafe.map(({ message }) => message).join(' ')) : undefined;
-  const report = isSeen ? reportOf(source.name, table, seen.row) : unreachable(source.name, table, seen);
-  return { backend: 'postgres', where: `in PostgreSQL (${source.name})`, nodes: [report], findings, refusal };
+  return { backend: 'postgres', where, nodes: [reportOf(source.name, table, seen.row)], findings, refusal };
 }
 
 /** What was seen of a database that answers. */
@@ -153,17 +157,7 @@ function reportOf(name: string, table: string, row: Row): PostgresDiagnosis {
   };
 }
 
-function unreachable(name: string, table: string, { problem }: NodeError): PostgresDiagnosis {
-  return { name, reachable: false, problem, summary: `not usable (${problem})`, table };
-}
-
 type PostgresFinding = Finding & { code: PostgresFindingCode };
-
-function uselessBecause(node: string, { advice, problem }: NodeError): PostgresFinding {
-  const code = advice === READ_ONLY ? 'read-only' : advice === NO_TABLE ? 'no-table' : 'unreachable';
-  const todo = advice ?? 'Start it, or correct the address, the credentials or the database.';
-  return { severity: 'error', code, node, message: `${node} cannot be used: ${problem}. ${todo}` };
-}
 
 /** The findings, errors first. */
 export function findingsOf(node: string, table: string, { row, deafBecause }: Seen): PostgresFinding[] {
