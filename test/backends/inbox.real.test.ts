@@ -2,7 +2,7 @@ import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { RedisCluster } from '../support/redis-cluster.js';
 import { redisServer } from '../support/stage.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
+import { SUBSCRIPTION, TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 import { inboxOn } from './inbox-on.js';
 
@@ -56,10 +56,10 @@ describe('an inbox', () => {
     const source = new Cluster(to, { natMap });
     const { inbox, heard, changes } = inboxOn(source);
     await source.ping();
-    for (const proxy of proxies) proxy.mutesSubscribers = true;
+    for (const proxy of proxies) proxy.mutesAfter = SUBSCRIPTION;
     inbox.open();
     await until(() => proxies.some(({ hasMuted }) => hasMuted), { what: 'it subscribes' });
-    for (const proxy of proxies) proxy.mutesSubscribers = false;
+    for (const proxy of proxies) proxy.mutesAfter = undefined;
     await until(
       () => {
         inbox.open(); // as whoever waits does each second

@@ -71,6 +71,18 @@ describe('Locks in MariaDB', () => {
     expect(await releaseOn(backend, held)).toEqual({ status: 'released' });
   });
 
+  it('are had once a server answers that had hung while sessions were set up, and no socket is left of those', async () => {
+    const proxy = await TcpProxy.start((await mariaDb()).port);
+    onTestFinished(() => proxy.stop());
+    proxy.mutesAfter = /SELECT VERSION/;
+    const url = `mysql://root@127.0.0.1:${proxy.port}/shop`;
+    const starting = openSqlLocks({ mysql: url, commandTimeoutMs: 1_000, connectTimeoutMs: 60_000 });
+    await until(() => proxy.made >= 3 && proxy.present <= 1, { what: 'attempts were given up, and their sockets closed' });
+    proxy.mutesAfter = undefined;
+    const lock = await (await starting).acquire(freshKey());
+    expect(await lock.release()).toBe(true);
+  });
+
   it('cannot be taken while the server does not answer, can once it does, and have tokens that grow past a crash [G784]', async () => {
     const server = await ownMariaDb();
     const backend = await openBackend(server.url, 1_000);

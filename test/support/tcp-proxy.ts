@@ -14,6 +14,9 @@ interface Link {
   hidesClose: boolean;
 }
 
+/** What a client sends that subscribes to channels. */
+export const SUBSCRIPTION = /\r\ns?subscribe\r\n|LISTEN \w/i;
+
 /** A fault-injecting TCP proxy between a client and a Redis server. */
 export class TcpProxy {
   readonly #links = new Set<Link>();
@@ -21,8 +24,8 @@ export class TcpProxy {
   made = 0;
   /** How much longer a request and its reply take together, in milliseconds, as on a long way. */
   roundTripMs = 0;
-  /** Whether nothing comes through a connection any more once its client subscribes. */
-  mutesSubscribers = false;
+  /** Nothing comes through a connection any more once its client has sent what matches. */
+  mutesAfter?: RegExp;
   #listener!: Server;
   #held = false;
   #mute = false;
@@ -47,6 +50,11 @@ export class TcpProxy {
 
   get url(): string {
     return `redis://127.0.0.1:${this.port}`;
+  }
+
+  /** How many connections there are. */
+  get present(): number {
+    return this.#links.size;
   }
 
   /** Destroys all present connections. */
@@ -167,8 +175,8 @@ export class TcpProxy {
 
   #forward(link: Link, bytes: Buffer): void {
     link.server.write(bytes);
-    link.subscribes ||= /\r\ns?subscribe\r\n|LISTEN \w/i.test(bytes.toString('latin1'));
-    link.mute ||= this.mutesSubscribers && link.subscribes;
+    link.subscribes ||= SUBSCRIPTION.test(bytes.toString('latin1'));
+    link.mute ||= this.mutesAfter?.test(bytes.toString('latin1')) ?? false;
     const cut = this.#cutRequest;
     if (!cut?.match.test(bytes.toString('latin1'))) return;
     this.#cutRequest = undefined;
