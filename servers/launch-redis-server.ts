@@ -21,8 +21,7 @@ export async function launchRedisServer({ dir, port, args = [] }: LaunchOptions)
   const program = {
     name: 'redis-server',
     readyText: /Ready to accept connections/,
-    start: (on: number) =>
-      spawn(path, ['--port', String(on), ...settings], { env, stdio: ['ignore', 'pipe', 'pipe'] }),
+    start: (on: number) => spawn(path, ['--port', String(on), ...settings], { env, stdio: ['ignore', 'pipe', 'pipe'] }),
   };
   return launchServer(program, port);
 }

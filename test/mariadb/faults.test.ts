@@ -77,7 +77,9 @@ describe('Locks in MariaDB', () => {
     proxy.mutesAfter = /SELECT VERSION/;
     const url = `mysql://root@127.0.0.1:${proxy.port}/shop`;
     const starting = openSqlLocks({ mysql: url, commandTimeoutMs: 1_000, connectTimeoutMs: 60_000 });
-    await until(() => proxy.made >= 3 && proxy.present <= 1, { what: 'attempts were given up, and their sockets closed' });
+    await until(() => proxy.made >= 3 && proxy.present <= 1, {
+      what: 'attempts were given up, and their sockets closed',
+    });
     proxy.mutesAfter = undefined;
     const lock = await (await starting).acquire(freshKey());
     expect(await lock.release()).toBe(true);
