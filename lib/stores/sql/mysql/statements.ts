@@ -147,7 +147,9 @@ ${rows} WHERE ${of} FOR UPDATE SKIP LOCKED`,
       Written,
       Row[],
     ];
-    const numbers = mine?.mine === null ? [] : String(mine?.mine).split(',');
+    const numbers = String((mine?.mine ?? '') as string)
+      .split(',')
+      .filter(Boolean);
     return { done: new Set(numbers.map((n) => asks[Number(n) - 1]!)), lastId: written.insertId };
   } catch (error) {
     // It has changed nothing, and may be open; the next transaction would end it, too.
