@@ -53,13 +53,13 @@ async function watchAttempts() {
   const attempts = new Map();
   let seen = { granted: 0, begun: 0, needed: 0 };
 
-  wrap(RedisNode, 'vote', (vote, request, ...rest) => {
+  wrap(RedisNode, 'vote', (vote, request, admission, value, done, wanted) => {
     const attempt = attempts.get(request.key);
-    const done = rest.pop();
-    vote(request, ...rest, (answer) => {
+    const noted = (answer, sentAt) => {
       if (answer.status === 'granted') attempt?.tokens.push(answer.fencingToken);
-      done(answer);
-    });
+      done(answer, sentAt);
+    };
+    return vote(request, admission, value, noted, wanted);
   });
   wrap(RedisNode, 'raiseFence', (raise, grant, token) => {
     const attempt = attempts.get(grant.key);
