@@ -1,5 +1,6 @@
 import { createConnection } from 'mysql2/promise';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { openMysql } from '../../lib/stores/sql/mysql/mysql-source.js';
 import { acquireOn, claimOn, extendOn, freshKey, granted, holderOn, releaseOn } from '../support/claims.js';
 import { openSqlLocks } from '../support/open-locks.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
@@ -25,6 +26,31 @@ async function killSessions(): Promise<void> {
 }
 
 describe('Locks in MariaDB', () => {
+  it('are had whatever the sessions of the server begin with [G789]', async () => {
+    const server = await ownMariaDb({
+      autocommit: '0',
+      'completion-type': 'CHAIN',
+      'default-time-zone': '+05:00',
+      'group-concat-max-len': '4',
+      'sql-mode': 'ANSI,NO_BACKSLASH_ESCAPES',
+      'transaction-isolation': 'SERIALIZABLE',
+    });
+    await server.query('SET GLOBAL sql_safe_updates = 1');
+    await server.query('SET GLOBAL sql_select_limit = 1');
+    const options = { mysql: server.url, ...PATIENT };
+    const [one, other] = [await openSqlLocks(options), await openSqlLocks(options)];
+    const keys = Array.from({ length: 12 }, (_, at) => `key ${at}`);
+    for (let turn = 0; turn < 2; turn++) {
+      const locks = await one.acquireAll(keys, { waitMs: 60_000 });
+      expect(await Promise.all(keys.map((key) => other.tryAcquire(key)))).toEqual(keys.map(() => null));
+      await Promise.all(keys.map((key) => locks.get(key).extend(60_000)));
+      expect((await other.list()).locks.map(({ key }) => key).sort()).toEqual([...keys].sort());
+      const waiting = other.acquire(keys[0]!, { waitMs: 60_000 });
+      expect(await locks.release()).toBe(true);
+      expect(await (await waiting).release()).toBe(true);
+    }
+  });
+
   it('are had again after all sessions were killed, and are still held by their holders [G781]', async () => {
     const backend = await openBackend((await mariaDb()).url);
     const claim = claimOn(freshKey());
@@ -74,7 +100,7 @@ describe('Locks in MariaDB', () => {
   it('are had once a server answers that had hung while sessions were set up, and no socket is left of those', async () => {
     const proxy = await TcpProxy.start((await mariaDb()).port);
     onTestFinished(() => proxy.stop());
-    proxy.mutesAfter = /SELECT VERSION/;
+    proxy.mutesAfter = /SHOW VARIABLES/;
     const url = `mysql://root@127.0.0.1:${proxy.port}/shop`;
     const starting = openSqlLocks({ mysql: url, commandTimeoutMs: 1_000, connectTimeoutMs: 60_000 });
     await until(() => proxy.made >= 3 && proxy.present <= 1, {
@@ -99,6 +125,14 @@ describe('Locks in MariaDB', () => {
     const after = claimOn(claim.key);
     await until(async () => (await acquireOn(backend, after)).status === 'acquired', { what: 'the lock is had' });
     expect(after.grant!.fencingToken).toBeGreaterThan(fencingToken);
+  });
+
+  it('fail at once with the connection that they were asked for on, when that is closed', async () => {
+    const source = await openMysql((await mariaDb()).url, PATIENT.commandTimeoutMs);
+    const client = await source.connect(() => {});
+    const asking = client.query({ name: 'sleep', text: 'SELECT SLEEP(20)' }, []);
+    client.close();
+    await expect(asking).rejects.toThrow('the connection was closed');
   });
 
   it('are refused by a server that only reads, with what to do [G785]', async () => {

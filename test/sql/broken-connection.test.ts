@@ -104,22 +104,28 @@ describe('The connection of locks to a database', () => {
     expect(runner.isAnswered).toBe(true);
   });
 
-  it('that fails under a statement is not used for the next one, though the client has not yet noticed', async () => {
-    const source = new FakeSource();
-    const connection = connectionTo(source, admitsAll);
-    await connection.ready(60_000);
-    const runner = new StatementRunner(connection, 60_000, now);
-    let sent = 0;
-    source.clients[0]!.query = () => (
-      sent++,
-      Promise.reject(Object.assign(new Error('terminated'), { code: '57P01' }))
-    );
-    const faults = await Promise.all([1, 2].map(() => runner.ask(STATEMENT, [])));
-    expect(faults).toMatchObject([{ mayHaveRun: true }, { mayHaveRun: false }]);
-    expect(sent).toBe(1);
-    await until(() => connection.isReady, { what: 'it is made anew' });
-    expect(source.clients[0]!.isClosed).toBe(true);
-  });
+  it.each([
+    '57P01',
+    'ECONNRESET',
+    'ERR_SSL_DECRYPTION_FAILED_OR_BAD_RECORD_MAC',
+    'ERR_STREAM_DESTROYED',
+    'PROTOCOL_CONNECTION_LOST',
+  ])(
+    'that fails under a statement by %s is not used for the next one, though the client has not yet noticed',
+    async (code) => {
+      const source = new FakeSource();
+      const connection = connectionTo(source, admitsAll);
+      await connection.ready(60_000);
+      const runner = new StatementRunner(connection, 60_000, now);
+      let sent = 0;
+      source.clients[0]!.query = () => (sent++, Promise.reject(Object.assign(new Error('terminated'), { code })));
+      const faults = await Promise.all([1, 2].map(() => runner.ask(STATEMENT, [])));
+      expect(faults).toMatchObject([{ mayHaveRun: true }, { mayHaveRun: false }]);
+      expect(sent).toBe(1);
+      await until(() => connection.isReady, { what: 'it is made anew' });
+      expect(source.clients[0]!.isClosed).toBe(true);
+    },
+  );
 });
 
 describe('The inbox of a process', () => {

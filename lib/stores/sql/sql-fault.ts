@@ -23,9 +23,9 @@ const READS_ONLY = new Set([
   'ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION',
   'ER_READ_ONLY_MODE',
 ]);
-/** The connection ends: by an administrator, or since the server stops, or starts. */
+/** The connection ends: by an administrator, since the server stops, or starts, or by an error of the network, of TLS or of its stream. */
 const OF_THE_CONNECTION =
-  /^(57P0\d|08...|E[A-Z]+|PROTOCOL_\w+|ER_(SERVER_SHUTDOWN|CONNECTION_KILLED|NET_\w+|CLIENT_INTERACTION_TIMEOUT))$/;
+  /^(57P0\d|08...|E[A-Z]+|ERR_\w+|PROTOCOL_\w+|ER_(SERVER_SHUTDOWN|CONNECTION_KILLED|NET_\w+|CLIENT_INTERACTION_TIMEOUT))$/;
 
 /** Whether the statement may succeed if each of its operations is sent alone, once more. */
 export function isRace({ code }: SqlFault): boolean {

@@ -73,9 +73,17 @@ const OF_THE_CONNECTION = [
   'enableCleartextPlugin',
 ] as const;
 
-/** Each session reads what is committed, waits for a row as short as MySQL can, one second, and is no part of a transaction. */
+/**
+ * Each session reads what is committed, all of it, waits for a row as short as MySQL can, one second, and is no part of a transaction: not
+ * even of one that a COMMIT has begun.
+ */
 const SESSION =
-  "SET SESSION autocommit = 1, group_concat_max_len = 1024, innodb_lock_wait_timeout = 1, sql_mode = 'STRICT_ALL_TABLES', tx_isolation = 'READ-COMMITTED'";
+  'SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; ' +
+  'SET SESSION autocommit = 1, completion_type = 0, group_concat_max_len = 1024, innodb_lock_wait_timeout = 1, ' +
+  "sql_mode = 'STRICT_ALL_TABLES', sql_safe_updates = 0, sql_select_limit = 18446744073709551615";
+
+/** What the rest of the set-up depends on. */
+const VARIABLES = "SHOW VARIABLES WHERE Variable_name IN ('version', 'innodb_snapshot_isolation')";
 
 /** @throws LockOptionsError for what is none, or a connection that the application uses itself */
 export function checkMysql(name: string, source: unknown): asserts source is MysqlSource {
@@ -196,12 +204,12 @@ class Mysql2Source implements SqlSource<MysqlClient> {
         ended();
       });
     });
-    let inFlight = 0;
+    const inFlight = new Set<(error: Error) => void>();
     const send = (sql: string, values: readonly unknown[]) =>
       new Promise<unknown>((resolve, reject) => {
-        inFlight++;
+        inFlight.add(reject);
         connection.query({ sql, values: [...values] }, (error, answer) => {
-          inFlight--;
+          inFlight.delete(reject);
           if (error) reject(error);
           else resolve(answer);
         });
@@ -210,13 +218,14 @@ class Mysql2Source implements SqlSource<MysqlClient> {
       query: ({ text }, values) => send(text, values) as Promise<Row[]>,
       write: async (sql, values) => [await send(sql, values)].flat() as Written[],
       close: () => {
-        if (inFlight === 0) {
+        if (inFlight.size === 0) {
           connection.end(() => {});
           connection.stream.unref(); // a server that hangs does not keep the process from ending
           return;
         }
         connection.destroy();
         connection.stream.destroy();
+        for (const fail of inFlight) fail(new Error('the connection was closed')); // which mysql2 does not do
       },
     };
     try {
@@ -232,13 +241,18 @@ class Mysql2Source implements SqlSource<MysqlClient> {
   }
 
   async #setUp(client: MysqlClient): Promise<void> {
-    const [row] = await client.query({ name: 'version', text: 'SELECT VERSION() AS version' }, []);
-    const isMariaDb = /mariadb/i.test(String(row?.version));
-    // The server gives up a statement whose answer nobody waits for any more; MySQL does so with what only reads.
-    const limit = isMariaDb
-      ? `max_statement_time = ${this.commandTimeoutMs / 1_000}`
-      : `max_execution_time = ${this.commandTimeoutMs}`;
-    const session = isMariaDb ? SESSION : SESSION.replace('tx_isolation', 'transaction_isolation');
-    await client.write(`${session}, ${limit}`, []);
+    await client.write(SESSION, []);
+    const rows = await client.query({ name: 'variables', text: VARIABLES }, []);
+    const variables = new Map(rows.map((row) => Object.values(row) as [name: string, value: string]));
+    // The server gives up a statement whose answer nobody waits for any more; MySQL does so with what only reads, or waits for the table.
+    const settings = /mariadb/i.test(String(variables.get('version')))
+      ? [`max_statement_time = ${this.commandTimeoutMs / 1_000}`]
+      : [
+          `max_execution_time = ${this.commandTimeoutMs}`,
+          `lock_wait_timeout = ${Math.ceil(this.commandTimeoutMs / 1_000)}`,
+        ];
+    // Or a statement that looks at a row, and locks it then, would fail when it was changed in between.
+    if (variables.has('innodb_snapshot_isolation')) settings.push('innodb_snapshot_isolation = 0');
+    await client.write(`SET SESSION ${settings.join(', ')}`, []);
   }
 }
