@@ -25,13 +25,13 @@ export async function launchMariaDb({ dir, port, settings = {} }: LaunchMariaDbO
   const { server, install } = await provideMariaDb();
   const user = `--user=${userInfo().username}`;
   const data = join(dir, 'data');
-  if (await mkdir(data, { recursive: true })) {
-    const args = ['--auth-root-authentication-method=normal', '--skip-test-db', `--datadir=${data}`, user];
-    await run(install, ['--no-defaults', ...args], { cwd: dir });
-  }
-  // A server that starts deletes the temporary tables of others.
+  // A server that starts deletes the temporary tables of others, also one that makes the files of a new server.
   const tmpdir = join(dir, 'tmp');
   await mkdir(tmpdir, { recursive: true });
+  if (await mkdir(data, { recursive: true })) {
+    const args = ['--auth-root-authentication-method=normal', '--skip-test-db', `--datadir=${data}`, user];
+    await run(install, ['--no-defaults', ...args], { cwd: dir, env: { ...process.env, TMPDIR: tmpdir } });
+  }
   const all = {
     tmpdir,
     'bind-address': '127.0.0.1',
