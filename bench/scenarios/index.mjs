@@ -123,7 +123,8 @@ export const SCENARIOS = {
   'sets-2': sets({ size: 2 }),
   'sets-5': sets({ size: 5 }),
   leader,
-  sql,
+  sql: sql({ title: 'Locks in a table of PostgreSQL', id: 'postgres' }),
+  'sql-mariadb': sql({ title: 'Locks in a table of MariaDB', id: 'mariadb' }),
 };
 
 /** @returns whether a contestant takes part in a scenario */
