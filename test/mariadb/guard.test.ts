@@ -5,7 +5,7 @@ import { LockLostError, LockOptionsError } from '../../lib/api/errors.js';
 import type { LockEvent } from '../../lib/api/events.js';
 import { freshKey } from '../support/claims.js';
 import { until } from '../support/until.js';
-import { mariaDb, openAnother } from './server.js';
+import { leaseHasEnded, mariaDb, openAnother } from './server.js';
 
 beforeAll(async () => {
   await (await mariaDb()).query('CREATE TABLE note (text varchar(255)) ENGINE = InnoDB');
@@ -27,12 +27,6 @@ async function endLease(key: string): Promise<void> {
     'UPDATE resource_lock SET expires_at = DATE_SUB(UTC_TIMESTAMP(6), INTERVAL 1 SECOND) WHERE resource_lock_key = ?',
     [Buffer.from(key)],
   );
-}
-
-async function leaseHasEnded(key: string): Promise<void> {
-  const server = await mariaDb();
-  const over = 'SELECT 1 FROM resource_lock WHERE resource_lock_key = ? AND expires_at <= UTC_TIMESTAMP(6)';
-  await until(async () => (await server.query(over, [Buffer.from(key)])).length === 1, { what: 'the lease has ended' });
 }
 
 describe.each(['READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'])(
@@ -132,7 +126,7 @@ describe('a guard in a MariaDB', () => {
     await lockOfB.release();
   });
 
-  it('ends with the session of a client that is gone', async () => {
+  it('ends with the session of a client that is gone [G796]', async () => {
     const [a, b] = [await openAnother(), await openAnother()];
     const key = freshKey();
     const lock = await a.acquire(key, { watchdog: false, ttlMs: 300 });

@@ -113,7 +113,7 @@ describe('Locks in MariaDB', () => {
     expect(await (await openAnother({ table: 'not_there' })).tryAcquire('key')).not.toBeNull();
   });
 
-  it('can be had in a table that eight processes create at once', async () => {
+  it('can be had in a table that eight processes create at once [G795]', async () => {
     const services = await Promise.all(Array.from({ length: 8 }, () => openAnother({ table: 'created_at_once' })));
     for (const service of services) expect(await (await service.acquire('key')).release()).toBe(true);
   });

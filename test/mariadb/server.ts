@@ -4,6 +4,7 @@ import type { LockService } from '../../lib/core/service/lock.service.js';
 import { connectedSql } from '../support/claims.js';
 import { MariaDbServer } from '../support/mariadb-server.js';
 import { openSqlLocks } from '../support/open-locks.js';
+import { until } from '../support/until.js';
 
 /** Long enough for a machine that does other work, where nothing is to be given up. */
 export const PATIENT = { commandTimeoutMs: 30_000 };
@@ -32,4 +33,11 @@ export async function openBackend(url: string, commandTimeoutMs = PATIENT.comman
   const backend = await connectedSql({ mysql: url, commandTimeoutMs });
   onTestFinished(() => backend.close());
   return backend;
+}
+
+/** Waits until the lease of a lock has ended by itself, as its holder does not extend it. */
+export async function leaseHasEnded(key: string): Promise<void> {
+  const server = await mariaDb();
+  const over = 'SELECT 1 FROM resource_lock WHERE resource_lock_key = ? AND expires_at <= UTC_TIMESTAMP(6)';
+  await until(async () => (await server.query(over, [Buffer.from(key)])).length === 1, { what: 'the lease has ended' });
 }

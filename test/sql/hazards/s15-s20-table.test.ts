@@ -1,11 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openPostgres } from '../../../lib/stores/sql/postgres/postgres-source.js';
 import { ddl, postgresStatements } from '../../../lib/stores/sql/postgres/statements.js';
-import { FencedStore } from '../../hazards/fenced-store.js';
 import { freshKey } from '../../support/claims.js';
 import { PostgresServer } from '../../support/postgres-server.js';
-import { until } from '../../support/until.js';
-import { countedLock, countedUnlock, deleteLocks, endedLocks, NAIVE_TABLES } from './naive.js';
 import { blocked, connectTo, locksOn, PATIENT, rowOf } from './stage.js';
 
 const TTL_MS = 600_000;
@@ -14,42 +11,10 @@ let server: PostgresServer;
 beforeAll(async () => {
   // Statistics are gathered by nobody, as long as a test does not.
   server = await PostgresServer.start({ autovacuum: 'off' });
-  await server.query(NAIVE_TABLES);
 });
 afterAll(() => server.stop());
 
 describe('S15: the rows of the locks are lost', () => {
-  it('a naive lock with a counter in its row refuses the new holder then, and accepts the old one', async () => {
-    const database = await connectTo(server);
-    const stock = new FencedStore();
-    const key = freshKey();
-    for (let turn = 0; turn < 5; turn++) {
-      await countedLock(database, key, TTL_MS);
-      await countedUnlock(database, key);
-    }
-    const tokenOfA = (await countedLock(database, key, TTL_MS))!;
-    expect(stock.write('as A counted it', tokenOfA)).toBe(true);
-    await database.query('TRUNCATE counted');
-    const tokenOfB = (await countedLock(database, key, TTL_MS))!;
-    expect(stock.write('as B sold it', tokenOfB)).toBe(false);
-    expect(stock.write('as A saw it', tokenOfA)).toBe(true);
-  });
-
-  it('this library goes on with greater tokens, and tells the old holder of the loss, when the table is truncated [G758]', async () => {
-    const [a, b] = [await locksOn(server), await locksOn(server)];
-    const stock = new FencedStore();
-    const key = freshKey();
-    for (let turn = 0; turn < 20; turn++) await a.withLock(key, () => {});
-    const lockOfA = await a.acquire(key, { ttlMs: 3_000 });
-    expect(stock.write('as A counted it', lockOfA.fencingToken)).toBe(true);
-    await server.query('TRUNCATE resource_lock');
-    const lockOfB = await b.acquire(key, { ttlMs: TTL_MS, waitMs: 0 });
-    expect(stock.write('as B sold it', lockOfB.fencingToken)).toBe(true);
-    expect(stock.write('as A saw it', lockOfA.fencingToken)).toBe(false);
-    await until(() => lockOfA.signal.aborted, { what: 'A is told' });
-    expect(await lockOfB.release()).toBe(true);
-  });
-
   it('this library goes on with greater tokens when a crash has emptied its table, which somebody made UNLOGGED [G759]', async () => {
     const locks = await locksOn(server, { table: 'unlogged' });
     const key = freshKey();
@@ -64,17 +29,6 @@ describe('S15: the rows of the locks are lost', () => {
 });
 
 describe('S16: the row of a lock is swept while the lock is taken', () => {
-  it('a naive sweep in two steps deletes a lock that was taken in between: it has two holders, and a token that was used', async () => {
-    const database = await connectTo(server);
-    const key = freshKey();
-    await countedLock(database, key, TTL_MS);
-    await countedUnlock(database, key);
-    const ended = await endedLocks(database);
-    const tokenOfA = (await countedLock(database, key, TTL_MS))!;
-    await deleteLocks(database, ended);
-    expect(await countedLock(database, key, TTL_MS)).toBeLessThan(tokenOfA);
-  });
-
   it('this library leaves a row alone that is just being taken, and one that was taken since the sweep began [G760]', async () => {
     const locks = await locksOn(server);
     const [taken, unused] = [freshKey(), freshKey()];

@@ -1,7 +1,5 @@
-import pg from 'pg';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { LockOptionsError } from '../../../lib/api/errors.js';
-import type { PostgresSource } from '../../../lib/stores/sql/postgres/postgres-source.js';
+import type pg from 'pg';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { freshKey } from '../../support/claims.js';
 import { PostgresServer } from '../../support/postgres-server.js';
 import { until } from '../../support/until.js';
@@ -18,24 +16,7 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop());
 
-/** The pool of an application. It ends with the test, whoever has its connections. */
-function poolOf(config: pg.PoolConfig = {}): pg.Pool {
-  const pool = new pg.Pool({ connectionString: server.url, ...config });
-  pool.on('error', () => {});
-  onTestFinished(() => void pool.end());
-  return pool;
-}
-
 describe('S3: the lock is taken in the transaction of its caller', () => {
-  it('a naive lock is free for all once that transaction is rolled back, although the work goes on', async () => {
-    const [a, b] = [await connectTo(server), await connectTo(server)];
-    const key = freshKey();
-    await a.query('BEGIN');
-    expect(await shedLock(a, key, 'A', TTL_MS)).toBe(true);
-    await a.query('ROLLBACK');
-    expect(await shedLock(b, key, 'B', TTL_MS)).toBe(true);
-  });
-
   it('a naive lock by the time of the database ends as soon as it is taken, as that time is when the transaction began', async () => {
     const [a, b] = [await connectTo(server), await connectTo(server)];
     const key = freshKey();
@@ -52,32 +33,6 @@ describe('S3: the lock is taken in the transaction of its caller', () => {
     expect(await verrouLock(a, key, 'A', TTL_MS)).toBe(true);
     await b.query('BEGIN');
     await expect(verrouLock(b, key, 'B', TTL_MS)).rejects.toMatchObject({ code: '25P02' });
-  });
-
-  it('this library takes locks on connections of its own: a transaction of the work changes nothing, and is not changed [G752]', async () => {
-    const pool = poolOf();
-    const others = await locksOn(server);
-    const [key, taken] = [freshKey(), freshKey()];
-    await others.acquire(taken);
-
-    const tx = await pool.connect();
-    await tx.query('BEGIN');
-    const locks = await locksOn(server, { postgres: pool });
-    const lock = await locks.acquire(key, { ttlMs: TTL_MS });
-    expect(await locks.tryAcquire(taken)).toBeNull();
-    await tx.query('SELECT 1');
-    await tx.query('ROLLBACK');
-    tx.release();
-    expect((await rowOf(server, key))!).toMatchObject({ holder: lock.owner, isHeld: true });
-    expect(await others.tryAcquire(key)).toBeNull();
-    expect(await lock.release()).toBe(true);
-  });
-
-  it('this library refuses a connection of the application, in which a transaction may be open [G753]', async () => {
-    const connection = (await connectTo(server)) as unknown as PostgresSource;
-    const opening = (async () => locksOn(server, { postgres: connection }))();
-    await expect(opening).rejects.toThrow(LockOptionsError);
-    await expect(opening).rejects.toThrow(/would end with its rollback/);
   });
 });
 
@@ -131,35 +86,5 @@ describe('S5: a transaction guards the lock while its lease ends', () => {
     expect(hasTurn).toBe(false);
     await tx.query('COMMIT');
     expect((await waiting).fencingToken).toBeGreaterThan(lock.fencingToken);
-  });
-});
-
-describe('S8: all connections of the pool are in use by work that waits to give its lock back', () => {
-  it('a naive lock on the pool of the work cannot be given back: nothing goes on until a time limit ends it', async () => {
-    const pool = poolOf({ max: 2, connectionTimeoutMillis: 300 });
-    const keys = [freshKey(), freshKey()];
-    for (const key of keys) expect(await shedLock(pool, key, 'A', TTL_MS)).toBe(true);
-    const transactions = [await pool.connect(), await pool.connect()];
-    const releases = await Promise.allSettled(keys.map((key) => shedUnlock(pool, key)));
-    expect(releases.map(({ status }) => status)).toEqual(['rejected', 'rejected']);
-    for (const tx of transactions) tx.release();
-    for (const key of keys) expect(await shedLock(pool, key, 'B', TTL_MS)).toBe(false); // held, and nobody works
-  });
-
-  it('this library has connections of its own: locks are taken, waited for and given back although the pool has none left [G755]', async () => {
-    const pool = poolOf({ max: 2 });
-    const [locks, others] = [await locksOn(server, { postgres: pool }), await locksOn(server)];
-    const transactions = [await pool.connect(), await pool.connect()];
-    const key = freshKey();
-    const first = await locks.acquire(key, { ttlMs: TTL_MS });
-    const waiting = others.acquire(key, { waitMs: TTL_MS });
-    await until(async () => (await locks.inspect(key))?.waitingProcesses.length, { what: 'another one waits' });
-    expect(await first.release()).toBe(true);
-    const second = await waiting;
-    const again = locks.acquire(key, { waitMs: TTL_MS });
-    expect(await second.release()).toBe(true);
-    expect(await (await again).release()).toBe(true);
-    expect(pool).toMatchObject({ totalCount: 2, idleCount: 0, waitingCount: 0 });
-    for (const tx of transactions) tx.release();
   });
 });
