@@ -13,16 +13,22 @@ export interface MariaDbPrograms {
   readonly install: string;
 }
 
+/** A MariaDB server on the `PATH`, in `/usr/sbin` or in `.mariadb/`. */
+export function findMariaDb(): MariaDbPrograms | undefined {
+  const folders = [...foldersOnPath(), '/usr/sbin', privateFolder('mariadb')];
+  const server = firstIn(folders, 'mariadbd');
+  const install = firstIn(server === undefined ? [] : [dirname(server), ...folders, '/usr/bin'], INSTALL);
+  return server === undefined || install === undefined ? undefined : { server, install };
+}
+
 /**
- * Finds a MariaDB server on the `PATH`, in `/usr/sbin` or in `.mariadb/`, or else unpacks it there from the distribution's packages.
- * Needs no root, installs nothing, and may run in two processes at once.
+ * Finds a MariaDB server, or else unpacks it into `.mariadb/` from the distribution's packages. Needs no root, installs nothing, and may
+ * run in two processes at once.
  */
 export async function provideMariaDb(): Promise<MariaDbPrograms> {
+  const found = findMariaDb();
+  if (found) return found;
   const own = privateFolder('mariadb');
-  const folders = [...foldersOnPath(), '/usr/sbin', own];
-  const found = firstIn(folders, 'mariadbd');
-  const install = firstIn(found === undefined ? [] : [dirname(found), ...folders, '/usr/bin'], INSTALL);
-  if (found !== undefined && install !== undefined) return { server: found, install };
   try {
     linkInstall(own);
     await unpackProgram(own, { executable: 'mariadbd', download, wrapperScript });

@@ -1,6 +1,7 @@
 import { parseArgs } from 'node:util';
 import { CONTESTANTS, type ContestantId } from './contestants.js';
 import { MUTANT_NAMES } from './all-mutants.js';
+import { findMariaDb } from '../../servers/find-mariadb.js';
 import { TOPOLOGY_IDS, type TopologyId } from './topologies.js';
 
 export const USAGE = `npm run chaos -- [options]
@@ -8,11 +9,11 @@ export const USAGE = `npm run chaos -- [options]
   --seeds a,b          one after the other
   --seconds s          under faults in all, shared by topologies, seeds and contestants (default: 60)
   --minutes m          the same in minutes
-  --topologies a,b     ${TOPOLOGY_IDS.join(' ')} (default: all)
+  --topologies a,b     ${TOPOLOGY_IDS.join(' ')} (default: all; mariadb only if there is one already)
   --contestants a,b    ${CONTESTANTS.join(' ')} (default: library)
   --mutant name        the library broken on purpose: it must be caught. ${MUTANT_NAMES.join(' ')}
   --mutants            all of them, each with its own topology, seed and time
-  --fair               one server serves strictly in the order of arrival; not with a Redlock
+  --fair               one server serves strictly in the order of arrival; not with a Redlock, nor a MariaDB
   --schedule           print what the nemesis would do, and do nothing`;
 
 export interface Settings {
@@ -55,7 +56,9 @@ export function readArguments(args: string[]): Settings {
     fair: values.fair,
     seeds: (seeds ?? '1').split(',').map(seedOf),
     seconds: minutes === undefined ? positive('seconds', seconds ?? '60') : 60 * positive('minutes', minutes),
-    topologies: pick('topologies', values.topologies, TOPOLOGY_IDS),
+    topologies: pick('topologies', values.topologies, TOPOLOGY_IDS).filter(
+      (id) => id !== 'mariadb' || values.topologies !== undefined || findMariaDb() !== undefined,
+    ),
     contestants: pick('contestants', values.contestants ?? 'library', CONTESTANTS),
     mutants: values.mutants ? MUTANT_NAMES : values.mutant ? pick('mutant', values.mutant, MUTANT_NAMES) : [],
     given: {

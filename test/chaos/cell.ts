@@ -12,7 +12,7 @@ import type { RedisLockSettings } from './library.js';
 import { Link } from './link.js';
 import { shutOut } from './liveness.js';
 import { unleash } from './nemesis.js';
-import { ChaosPostgres, ChaosRedis, type ChaosNode } from './nodes.js';
+import { ChaosMariaDb, ChaosPostgres, ChaosRedis, type ChaosNode } from './nodes.js';
 import { planFaults } from './schedule.js';
 import type { Topology } from './topologies.js';
 
@@ -80,7 +80,7 @@ async function play(plan: CellPlan, folder: string, socketPath: string, closers:
   const journal = new Journal(folder, 'nemesis');
   const nodes = await Promise.all(
     Array.from({ length: count }, async (_, index) => {
-      const node = await (store === 'postgres' ? ChaosPostgres.start() : ChaosRedis.start(folder, `node-${index}`));
+      const node = await startNode(store, folder, `node-${index}`);
       closers.push(() => node.stop());
       return node;
     }),
@@ -131,8 +131,19 @@ async function play(plan: CellPlan, folder: string, socketPath: string, closers:
   await Promise.all(workers.map((worker) => worker.finish(WAIT_MS + 9_000)));
   await noteWhatIsLeft(nodes, journal);
   const [node] = nodes;
-  for (const { key, ...write } of node instanceof ChaosPostgres ? await node.guardedWrites() : [])
+  for (const { key, ...write } of node && 'guardedWrites' in node ? await node.guardedWrites() : [])
     journal.note({ type: 'write', key: `${key} in the database`, ...write, accepted: true, isGuarded: true });
+}
+
+function startNode(store: Topology['store'], folder: string, name: string): Promise<ChaosNode> {
+  switch (store) {
+    case 'redis':
+      return ChaosRedis.start(folder, name);
+    case 'postgres':
+      return ChaosPostgres.start();
+    case 'mariadb':
+      return ChaosMariaDb.start();
+  }
 }
 
 async function noteWhatIsLeft(nodes: readonly ChaosNode[], journal: Journal): Promise<void> {

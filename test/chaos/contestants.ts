@@ -1,7 +1,14 @@
 import { pathToFileURL } from 'node:url';
-import { Counters } from './counters.js';
+import { Counters, inMariaDb, inPostgres } from './counters.js';
 import { nowMs } from './history.js';
-import type { GuardStatement, Lock, LockHandle, RedisLockModuleOptions, RedisLockSettings } from './library.js';
+import type {
+  GuardStatement,
+  Lock,
+  LockHandle,
+  RedisLockModuleOptions,
+  RedisLockSettings,
+  SqlLockModuleOptions,
+} from './library.js';
 import { ALL_MUTANTS } from './all-mutants.js';
 import type { Topology } from './topologies.js';
 
@@ -93,16 +100,19 @@ async function openLibrary({ mutant, ports, options, store, ...terms }: OpenTerm
   const urls = ports.map((port) => `redis://127.0.0.1:${port}`);
   const source = urls.length === 1 ? { redis: urls[0]! } : { redlock: urls };
   const postgres = `postgres://postgres@127.0.0.1:${ports[0]}/postgres`;
+  const mysql = `mysql://app@127.0.0.1:${ports[0]}/shop`;
+  const database = store === 'mariadb' ? { mysql } : { postgres };
   const { service } =
-    store === 'postgres'
-      ? await composeSqlLocks({ ...settings, postgres, createTable: true }).open()
-      : await openLocks({ ...settings, ...source } as RedisLockModuleOptions);
+    store === 'redis'
+      ? await openLocks({ ...settings, ...source } as RedisLockModuleOptions)
+      : await composeSqlLocks({ ...settings, ...database, createTable: true } as SqlLockModuleOptions).open();
+  const countedIn = { redis: undefined, postgres: inPostgres, mariadb: inMariaDb }[store];
   const granted = (lock: Lock, ttlMs: number): HeldLock => ({
     ...justGranted(lock, validityMs(ttlMs, 0)),
     guard: () => guardStatement(lock),
   });
   return {
-    counters: store === 'postgres' ? new Counters(postgres) : undefined,
+    counters: countedIn && new Counters(countedIn(store === 'mariadb' ? mysql : postgres)),
     async acquire(key, wish) {
       return granted(await service.acquire(key, wish), wish.ttlMs);
     },

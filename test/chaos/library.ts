@@ -40,6 +40,7 @@ export type { LockHandle } from '../../lib/core/lease/lock-handle.js';
 export type { LeaseState } from '../../lib/core/lease/lease.js';
 export type { RedisLockModuleOptions, RedisLockSettings } from '../../lib/compose/redis-lock-options.js';
 export type { PostgresStatement } from '../../lib/stores/sql/postgres/statements.js';
+export type { SqlLockModuleOptions } from '../../lib/compose/sql-lock-options.js';
 export type { Statement } from '../../lib/stores/sql/statement.js';
 export type { Script } from '../../lib/stores/redis/scripts/script.js';
 export type { Lock } from '../../lib/api/lock.js';

@@ -46,8 +46,8 @@ async function runCells(settings: Settings, place: Place): Promise<number> {
       if (settings.schedule) continue;
       for (const contestant of contestants) {
         const { nodes, store } = TOPOLOGIES[topology];
-        if (store === 'postgres' && contestant !== 'library') continue; // the others know Redis only
-        const options = fair && nodes === 1 ? { fair } : {};
+        if (store !== 'redis' && contestant !== 'library') continue; // the others know Redis only
+        const options = fair && nodes === 1 && store !== 'mariadb' ? { fair } : {};
         const result = await runCell({ ...planOf(topology, place), contestant, seed, durationMs, options });
         rows.push({ topology, contestant, seed, result });
         const { operations, faults } = result.figures;
@@ -93,11 +93,11 @@ function planOf(id: TopologyId, { root }: Place): Omit<CellPlan, 'contestant' | 
 }
 
 /**
- * One Redis that loses its data has lost the lock. A node of a Redlock does not vote after that until all has ended. PostgreSQL loses
+ * One Redis that loses its data has lost the lock. A node of a Redlock does not vote after that until all has ended. A database loses
  * none.
  */
 function lossesOf({ nodes, store }: Topology): FaultKind[] {
-  return nodes > 1 || store === 'postgres'
+  return nodes > 1 || store !== 'redis'
     ? []
     : ['flush', 'flush-cohort', 'restart-empty', 'restart-old', 'swap-primary'];
 }

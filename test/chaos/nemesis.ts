@@ -3,7 +3,7 @@ import type { Worker } from './crew.js';
 import { nowMs } from './history.js';
 import type { Journal } from './journal.js';
 import type { Link } from './link.js';
-import type { ChaosNode, ChaosPostgres, ChaosRedis } from './nodes.js';
+import type { ChaosDatabase, ChaosNode, ChaosRedis } from './nodes.js';
 import type { PlannedFault } from './schedule.js';
 
 export interface Cast {
@@ -50,7 +50,7 @@ async function inflict(
   onBegin: () => void,
 ): Promise<boolean | void> {
   const node = cast.nodes[whom.node ?? 0]!;
-  const [redis, postgres] = [node as ChaosRedis, node as ChaosPostgres];
+  const [redis, database] = [node as ChaosRedis, node as ChaosDatabase];
   const worker = cast.workers[whom.worker ?? 0]!;
   const link = cast.links[whom.worker ?? 0]![whom.node ?? 0]!;
   switch (kind) {
@@ -76,9 +76,9 @@ async function inflict(
     case 'silence':
       return link.silence();
     case 'terminate':
-      return postgres.terminate(link.nodeSidePorts);
+      return database.terminate(link.nodeSidePorts);
     case 'only-read':
-      return postgres.onlyRead(forMs);
+      return database.onlyRead(forMs);
     case 'stop-node':
       return during(forMs, () => node.pause(), () => node.resume()); // prettier-ignore
     case 'flush':

@@ -1,7 +1,8 @@
 import { cpSync, existsSync, mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { COUNTER_TABLES } from './counters.js';
+import { COUNTER_WRITES, counterTables } from './counters.js';
+import { MariaDbServer } from '../support/mariadb-server.js';
 import { PostgresServer } from '../support/postgres-server.js';
 import { RedisServer } from '../support/redis-server.js';
 import { keysOfLocks } from '../support/stored.js';
@@ -10,7 +11,15 @@ import { keysOfLocks } from '../support/stored.js';
 export type Restart = 'empty' | 'with-data' | 'old';
 
 /** Each kind of fault is planned for those that can have it. */
-export type ChaosNode = ChaosRedis | ChaosPostgres;
+export type ChaosNode = ChaosRedis | ChaosDatabase;
+export type ChaosDatabase = ChaosPostgres | ChaosMariaDb;
+
+/** A write under a guard. */
+interface GuardedWrite {
+  key: string;
+  turn: string;
+  base: number;
+}
 
 /** A redis-server of the run, whose data outlives a kill -9 unless it is told to lose it. */
 export class ChaosRedis {
@@ -109,7 +118,7 @@ export class ChaosPostgres {
 
   static async start(): Promise<ChaosPostgres> {
     const server = await PostgresServer.start();
-    await server.query(COUNTER_TABLES);
+    for (const table of counterTables('bigserial')) await server.query(table);
     return new ChaosPostgres(server);
   }
 
@@ -155,12 +164,79 @@ export class ChaosPostgres {
   }
 
   /** What was written under a guard, in the order of each counter. */
-  async guardedWrites(): Promise<{ key: string; turn: string; base: number }[]> {
-    const rows = await this.server.query('SELECT key, turn, base::float8 AS base FROM counter_write ORDER BY number');
-    return rows as { key: string; turn: string; base: number }[];
+  async guardedWrites(): Promise<GuardedWrite[]> {
+    return (await this.server.query(COUNTER_WRITES)).map(writeOf);
   }
 
   async stop(): Promise<void> {
     await this.server.stop();
   }
+}
+
+/** A MariaDB of the run, whose data outlives its crashes. */
+export class ChaosMariaDb {
+  private constructor(private readonly server: MariaDbServer) {}
+
+  static async start(): Promise<ChaosMariaDb> {
+    // Written at each commit, which outlives the process.
+    const server = await MariaDbServer.start({ 'innodb-flush-log-at-trx-commit': '2' });
+    for (const table of counterTables('bigint AUTO_INCREMENT')) await server.query(table);
+    // A superuser writes to a server that only reads, too.
+    await server.query('CREATE USER app');
+    await server.query('GRANT CREATE, SELECT, INSERT, UPDATE, DELETE ON shop.* TO app');
+    return new ChaosMariaDb(server);
+  }
+
+  get port(): number {
+    return this.server.port;
+  }
+
+  pause(): void {
+    this.server.pause();
+  }
+
+  resume(): void {
+    this.server.resume();
+  }
+
+  async restart(_: 'with-data', downMs: number): Promise<void> {
+    await this.server.kill();
+    await sleep(downMs);
+    await this.server.restart();
+  }
+
+  async onlyRead(forMs: number): Promise<void> {
+    await this.server.query('SET GLOBAL read_only = 1');
+    await sleep(forMs);
+    await this.server.query('SET GLOBAL read_only = 0');
+  }
+
+  /** Ends the sessions that have these ports at the other side, if it is up. */
+  async terminate(ports: readonly number[]): Promise<void> {
+    const hosts = ports.map((port) => `127.0.0.1:${port}`);
+    const sessions = 'SELECT id FROM information_schema.processlist WHERE host IN (?)';
+    for (const { id } of await this.server.query(sessions, [hosts]).catch(() => []))
+      await this.server.query(`KILL ${Number(id)}`).catch(() => {});
+  }
+
+  /** The locks that are held, but that of the janitor, which it never gives back. */
+  async leftKeys(): Promise<string[]> {
+    const rows = await this.server.query(
+      `SELECT CAST(resource_lock_key AS char) AS name FROM resource_lock WHERE expires_at > UTC_TIMESTAMP(6) AND resource_lock_key <> '}janitor'`,
+    );
+    return rows.map(({ name }) => String(name));
+  }
+
+  /** What was written under a guard, in the order of each counter. */
+  async guardedWrites(): Promise<GuardedWrite[]> {
+    return (await this.server.query(COUNTER_WRITES)).map(writeOf);
+  }
+
+  async stop(): Promise<void> {
+    await this.server.stop();
+  }
+}
+
+function writeOf({ name, turn, base }: Record<string, unknown>): GuardedWrite {
+  return { key: String(name), turn: String(turn), base: Number(base) };
 }

@@ -3,7 +3,7 @@ import { FAULT_KINDS, type FaultKind } from './history.js';
 import { planFaults } from './schedule.js';
 import { TOPOLOGIES, TOPOLOGY_IDS, type TopologyId } from './topologies.js';
 
-const OF_POSTGRES: FaultKind[] = ['silence', 'terminate', 'only-read'];
+const OF_DATABASES: FaultKind[] = ['silence', 'terminate', 'only-read'];
 const OF_REDIS: FaultKind[] = [
   'restart-empty',
   'restart-old',
@@ -16,10 +16,11 @@ const OF_REDIS: FaultKind[] = [
 describe('the schedule of the nemesis', () => {
   it('has every kind of fault in two minutes that a topology can have, on each topology [G741]', () => {
     const others: Record<TopologyId, FaultKind[]> = {
-      single: OF_POSTGRES,
-      'redlock-3': ['swap-primary', ...OF_POSTGRES],
-      'redlock-5': ['swap-primary', ...OF_POSTGRES],
+      single: OF_DATABASES,
+      'redlock-3': ['swap-primary', ...OF_DATABASES],
+      'redlock-5': ['swap-primary', ...OF_DATABASES],
       postgres: OF_REDIS,
+      mariadb: [...OF_REDIS, 'half-open'],
     };
     for (const id of TOPOLOGY_IDS) {
       const kinds = new Set(planFaults(1, 120_000, { topology: TOPOLOGIES[id], workers: 4 }).map(({ kind }) => kind));

@@ -23,37 +23,37 @@ type Target = 'node' | 'worker' | 'link';
 
 interface Habit {
   target: Target;
-  /** How often, next to the others: for one Redis, the nodes of a Redlock, and PostgreSQL. */
-  weight: [single: number, redlock: number, postgres: number];
+  /** How often, next to the others: for one Redis, the nodes of a Redlock, PostgreSQL, and MariaDB, on which nobody listens. */
+  weight: [single: number, redlock: number, postgres: number, mariadb: number];
   forMs: [min: number, max: number];
   byMs?: [min: number, max: number];
 }
 
 const HABITS: Record<FaultKind, Habit> = {
-  'restart-empty': { target: 'node', weight: [1, 3, 0], forMs: [0, 300] },
-  'restart-with-data': { target: 'node', weight: [1, 1, 2], forMs: [0, 300] },
-  'restart-old': { target: 'node', weight: [1, 1, 0], forMs: [0, 300], byMs: [200, 800] },
-  'swap-primary': { target: 'node', weight: [1, 0, 0], forMs: [0, 0] },
-  'stop-node': { target: 'node', weight: [2, 3, 2], forMs: [50, 1_200] },
-  flush: { target: 'node', weight: [1, 1, 0], forMs: [0, 0] },
-  'flush-cohort': { target: 'link', weight: [1, 1, 0], forMs: [0, 0] },
-  'force-release': { target: 'worker', weight: [2, 1, 2], forMs: [0, 0] },
-  'half-open': { target: 'link', weight: [1, 1, 1], forMs: [0, 0] },
-  'forget-scripts': { target: 'node', weight: [1, 1, 0], forMs: [0, 0] },
-  'stop-worker': { target: 'worker', weight: [5, 3, 5], forMs: [50, 2_000] },
-  'kill-worker': { target: 'worker', weight: [2, 1, 2], forMs: [0, 300] },
-  cut: { target: 'link', weight: [3, 6, 3], forMs: [0, 1_200] },
-  isolate: { target: 'node', weight: [1, 2, 1], forMs: [0, 800] },
-  'slow-requests': { target: 'link', weight: [2, 2, 2], forMs: [200, 1_500], byMs: [20, 250] },
-  'slow-replies': { target: 'link', weight: [4, 4, 4], forMs: [200, 1_500], byMs: [20, 250] },
-  silence: { target: 'link', weight: [0, 0, 2], forMs: [0, 0] },
-  terminate: { target: 'link', weight: [0, 0, 3], forMs: [0, 0] },
-  'only-read': { target: 'node', weight: [0, 0, 1], forMs: [0, 600] },
+  'restart-empty': { target: 'node', weight: [1, 3, 0, 0], forMs: [0, 300] },
+  'restart-with-data': { target: 'node', weight: [1, 1, 2, 2], forMs: [0, 300] },
+  'restart-old': { target: 'node', weight: [1, 1, 0, 0], forMs: [0, 300], byMs: [200, 800] },
+  'swap-primary': { target: 'node', weight: [1, 0, 0, 0], forMs: [0, 0] },
+  'stop-node': { target: 'node', weight: [2, 3, 2, 2], forMs: [50, 1_200] },
+  flush: { target: 'node', weight: [1, 1, 0, 0], forMs: [0, 0] },
+  'flush-cohort': { target: 'link', weight: [1, 1, 0, 0], forMs: [0, 0] },
+  'force-release': { target: 'worker', weight: [2, 1, 2, 2], forMs: [0, 0] },
+  'half-open': { target: 'link', weight: [1, 1, 1, 0], forMs: [0, 0] },
+  'forget-scripts': { target: 'node', weight: [1, 1, 0, 0], forMs: [0, 0] },
+  'stop-worker': { target: 'worker', weight: [5, 3, 5, 5], forMs: [50, 2_000] },
+  'kill-worker': { target: 'worker', weight: [2, 1, 2, 2], forMs: [0, 300] },
+  cut: { target: 'link', weight: [3, 6, 3, 3], forMs: [0, 1_200] },
+  isolate: { target: 'node', weight: [1, 2, 1, 1], forMs: [0, 800] },
+  'slow-requests': { target: 'link', weight: [2, 2, 2, 2], forMs: [200, 1_500], byMs: [20, 250] },
+  'slow-replies': { target: 'link', weight: [4, 4, 4, 4], forMs: [200, 1_500], byMs: [20, 250] },
+  silence: { target: 'link', weight: [0, 0, 2, 2], forMs: [0, 0] },
+  terminate: { target: 'link', weight: [0, 0, 3, 3], forMs: [0, 0] },
+  'only-read': { target: 'node', weight: [0, 0, 1, 1], forMs: [0, 600] },
 };
 
 const GAP_MS = [60, 360] as const;
-/** Between the restarts of nodes, for there is to be a lock most of the time: for one Redis, the nodes of a Redlock, and PostgreSQL. */
-const RESTART_GAP_MS = [2_000, 4_000, 3_000] as const;
+/** Between the restarts of nodes, for there is to be a lock most of the time, in the order of `weight`. */
+const RESTART_GAP_MS = [2_000, 4_000, 3_000, 4_000] as const;
 
 /**
  * A Redlock is in danger where a lock stands on a bare majority, and a node of it loses its data: so it happens often that
@@ -76,7 +76,7 @@ export function planFaults(
 ): PlannedFault[] {
   const random = randomOf(seed);
   const between = ([min, max]: readonly [number, number]) => Math.round(min + random() * (max - min));
-  const column = store === 'postgres' ? 2 : nodes === 1 ? 0 : 1;
+  const column = store === 'mariadb' ? 3 : store === 'postgres' ? 2 : nodes === 1 ? 0 : 1;
   const kinds = (Object.keys(HABITS) as FaultKind[]).flatMap((kind) =>
     Array.from({ length: HABITS[kind].weight[column] }, () => kind),
   );
@@ -121,8 +121,9 @@ export function planFaults(
     freeFrom.set(id, fault.atMs + fault.forMs + 500);
   }
   // The last fault is one that does not end by itself.
-  const other = store === 'postgres' ? 'silence' : 'swap-primary';
-  const lasting = nodes === 1 && random() < 0.5 ? other : 'half-open';
+  const other = store === 'redis' ? 'swap-primary' : 'silence';
+  const isOther = (nodes === 1 && random() < 0.5) || store === 'mariadb';
+  const lasting = isOther ? other : 'half-open';
   const worker = Math.floor(random() * workers);
   faults.push({ atMs: durationMs, kind: lasting, node: 0, ...(lasting !== 'swap-primary' && { worker }), forMs: 0 });
   return faults.sort((a, b) => a.atMs - b.atMs);
