@@ -27,6 +27,8 @@ export type LockLostReason =
   | 'unavailable'
   /** This process did not run until the deadline: blocked event loop, stopped, suspended. */
   | 'stalled'
+  /** Its work held it for longer than `maxHoldMs`. Other calls get it when the work has ended, or when the lease has. */
+  | 'overstayed'
   /** The application closed and the handler did not finish within `shutdownTimeoutMs`. */
   | 'shutdown'
   /** Its own holder had already released the lock. */
@@ -248,6 +250,7 @@ const LOST_BECAUSE: Record<LockLostReason, string> = {
   forced: 'it was taken by force, with forceRelease',
   unavailable: 'it could not be extended before its deadline',
   stalled: 'this process was paused or blocked past its deadline',
+  overstayed: 'its work held it for longer than maxHoldMs',
   shutdown: 'the application closed before the work was done',
   released: 'it had already been released',
 };

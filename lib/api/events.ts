@@ -26,7 +26,7 @@ export type LockEvent =
   | { type: 'unavailable'; key: string; label: string; waitedMs: number; causes: readonly NodeError[] }
   /** The watchdog could not extend a lease; it tries again until the deadline. */
   | ({ type: 'extension-failed'; causes: readonly NodeError[] } & OfLock)
-  /** A held lock was lost after `heldMs`. */
+  /** A held lock was lost after `heldMs`; with the reason `overstayed`, others get it when its work has ended, or its lease. */
   | ({ type: 'lost'; reason: LockLostReason; heldMs: number } & OfLock)
   /** A lock was released after `heldMs`; or its work has ended, and `holdMs` keeps it until `keptUntil`. */
   | ({ type: 'released'; heldMs: number; keptUntil?: Date } & OfLock)

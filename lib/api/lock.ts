@@ -12,8 +12,8 @@ export interface Lock extends AsyncDisposable {
    */
   readonly fencingToken: number;
   /**
-   * Aborts, with a `LockLostError` as its reason, the moment the lock is lost. A release does not abort it. Its listeners run
-   * outside of the call that caused the loss: they hold none of its locks.
+   * Aborts, with a `LockLostError` as its reason, the moment the lock is lost, or has been held for longer than `maxHoldMs`. A
+   * release does not abort it. Its listeners run outside of the call that caused the loss: they hold none of its locks.
    */
   readonly signal: AbortSignal;
   /**
@@ -24,7 +24,7 @@ export interface Lock extends AsyncDisposable {
   readonly closing: AbortSignal;
   /** Whether the lock is held now. Computed on each read, so it is correct even right after the process was paused. */
   readonly isHeld: boolean;
-  /** Milliseconds until the deadline of the lease; 0 if the lock is not held. */
+  /** Milliseconds until the deadline of the lease, or until `maxHoldMs` are over, if that is earlier; 0 if the lock is not held. */
   readonly remainingMs: number;
 
   /**
@@ -34,7 +34,7 @@ export interface Lock extends AsyncDisposable {
   assertHeld(): void;
 
   /**
-   * Extends the lease to `ttlMs` from now. Later extensions by the watchdog use the same ttl.
+   * Extends the lease to `ttlMs` from now. Later extensions by the watchdog use the same ttl. It does not extend `maxHoldMs`.
    * @param ttlMs milliseconds; default: the ttl of the lease
    * @throws LockLostError if the lock is no longer held
    * @throws LockUnavailableError if the store did not answer; the lock is then held until its current deadline

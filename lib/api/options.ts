@@ -34,7 +34,7 @@ export interface LeaseOptions {
   onTransaction?: 'warn' | 'refuse' | 'allow';
 }
 
-/** The minimum time for which a lock is kept. */
+/** The minimum and the maximum time for which a lock is kept. */
 export interface HoldOptions {
   /**
    * Keep the lock for at least this long, however the work ends, in milliseconds, 0 to 86 400 000; on a Redlock at most the
@@ -44,6 +44,15 @@ export interface HoldOptions {
    * @default 0: until the work has ended
    */
   holdMs?: number;
+  /**
+   * Let work hold the lock for this long at most, in milliseconds, 1 to 2 147 483 647, and at least `holdMs`: for work that may
+   * hang. The time starts when the call has its lock (with several keys, all of them). When it is over, `lock.signal` aborts
+   * with the reason `overstayed`, and the lease is not extended any more. Other calls get the lock when the work has ended, or
+   * when the lease has, at most `ttlMs` later. The library cannot stop the work: let it listen to the signal. A nested call
+   * may have a time of its own; whichever ends first ends the lock.
+   * @default no limit
+   */
+  maxHoldMs?: number;
 }
 
 /** The name under which a lock is counted and measured. */

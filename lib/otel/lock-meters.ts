@@ -10,7 +10,7 @@ const HOLD = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3_
 const EXTENSION = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30];
 
 /** Why held locks are lost. */
-const REASONS = ['expired', 'stolen', 'forced', 'unavailable', 'stalled', 'shutdown'];
+const REASONS = ['expired', 'stolen', 'forced', 'unavailable', 'stalled', 'overstayed', 'shutdown'];
 
 /** The metrics of one lock service. No attribute of them is a key, an owner, a token, a host or a process. */
 export class LockMeters {

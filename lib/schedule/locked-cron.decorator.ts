@@ -15,6 +15,13 @@ export type LockedCronOptions = CronOptions & {
    */
   holdMs: number;
   /**
+   * Let a run hold the lock for this long at most, in milliseconds, at least `holdMs`: for a job that may hang. Then
+   * `LockService.current().signal` aborts: see `@Locked`. If this time and `ttlMs` together are shorter than the time between two
+   * runs, the next run does not find the lock taken by a job that hangs.
+   * @default no limit
+   */
+  maxHoldMs?: number;
+  /**
    * How long the lease runs without being extended, in milliseconds: see `@Locked`.
    * @default that of the registration
    */
@@ -75,12 +82,13 @@ export function LockedCron(...given: [cronTime: CronTime, key: string, options: 
     if (typeof key !== 'string' || /[{}]/.test(key)) {
       throw unfit('the key', key, 'a fixed string like "nightly", since a cron job has no arguments');
     }
-    const { holdMs, ttlMs, registration, ...cronOptions } = options ?? {};
+    const { holdMs, maxHoldMs, ttlMs, registration, ...cronOptions } = options ?? {};
     if (!(holdMs > 0)) {
       const between = 'longer than the clocks of the instances differ, and shorter than the time between two runs';
       throw unfit('holdMs', holdMs, `a number of milliseconds, ${between}`);
     }
-    const locked: MethodDecorator = Locked(key, { holdMs, ttlMs, registration, waitMs: 0, onContended: 'skip' });
+    const lease = { holdMs, maxHoldMs, ttlMs, registration };
+    const locked: MethodDecorator = Locked(key, { ...lease, waitMs: 0, onContended: 'skip' });
     locked(target, property, descriptor);
     const job = descriptor.value as object;
     if (lockedMethodOf(job)?.returnsObservable) {

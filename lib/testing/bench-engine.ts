@@ -6,6 +6,7 @@ import {
   type LockLostReason,
 } from '../api/errors.js';
 import { failureEvent } from '../api/events.js';
+import type { HoldOptions } from '../api/options.js';
 import { parseOwner } from '../api/holder.js';
 import { quoted } from '../api/printable.js';
 import { LockEngine, type EngineParts } from '../core/engine/lock-engine.js';
@@ -19,8 +20,8 @@ export type Refusal = 'contended' | 'unavailable';
 
 /** An entry of `LockBench.journal`. */
 export type JournalEntry =
-  /** A call got the lock, with these options; `holdMs` only if it was set. */
-  | { event: 'acquired'; key: string; ttlMs: number; waitMs: number; holdMs?: number }
+  /** A call got the lock, with these options; `holdMs` and `maxHoldMs` only if they were set. */
+  | { event: 'acquired'; key: string; ttlMs: number; waitMs: number; holdMs?: number; maxHoldMs?: number }
   /** A call did not get the lock: it failed with `LockContendedError` or `LockUnavailableError`. */
   | { event: 'refused'; key: string; reason: Refusal }
   | { event: 'released'; key: string }
@@ -48,7 +49,7 @@ export interface PlannedRefusal {
 }
 
 /** The request of a call, which has more than the engine needs. */
-type CallRequest = WaitRequest & { readonly holdMs?: number };
+type CallRequest = WaitRequest & HoldOptions;
 
 /** An engine that refuses calls and loses leases as a test wants it, and keeps a journal. */
 export class BenchEngine extends LockEngine {
@@ -69,12 +70,13 @@ export class BenchEngine extends LockEngine {
   }
 
   override acquire(key: string, request: CallRequest, closing: Closing, label?: string): Promise<LockHandle> {
-    const { ttlMs, waitMs, holdMs, isProbe } = request;
+    const { ttlMs, waitMs, holdMs, maxHoldMs, isProbe } = request;
+    const asked = { ttlMs, waitMs, ...(holdMs ? { holdMs } : undefined), ...(maxHoldMs ? { maxHoldMs } : undefined) };
     const refusal = this.#refusalOf(key, request);
     const lock = refusal ? this.refuse(refusal) : super.acquire(key, request, closing, label);
     // Noted before the caller hears of it. Events would come too early: a lock is passed on before it counts as released.
     lock.then(
-      () => this.journal.push({ event: 'acquired', key, ttlMs, waitMs, ...(holdMs ? { holdMs } : undefined) }),
+      () => this.journal.push({ event: 'acquired', key, ...asked }),
       (error: unknown) => {
         if (isProbe && error instanceof LockContendedError) return; // its call goes on to wait
         const event = failureEvent(error, { key, label: label ?? this.leases.labels.of(key), waitedMs: 0 });

@@ -35,7 +35,7 @@ export interface LockElsewhere extends AsyncDisposable {
 
 const CHECK_REFUSAL = oneOf('contended', 'unavailable');
 const CHECK_TIMES = count(1, 1_000_000);
-const CHECK_REASON = oneOf('expired', 'stolen', 'forced', 'unavailable', 'stalled');
+const CHECK_REASON = oneOf('expired', 'stolen', 'forced', 'unavailable', 'stalled', 'overstayed');
 
 /** Locks in memory for a test, which can cause contention, outages and losses, and check what happened to the locks. */
 export class LockBench {

@@ -87,6 +87,31 @@ describe('a lease', () => {
     expect(lease.checkState()).toBe('lost');
   });
 
+  it('a lease is lost at the earliest time until which a call may hold it, and one that is lifted does not count', () => {
+    const { lease, clock } = leaseIn('held');
+    const { deadline } = lease;
+    lease.limit(deadline + 1);
+    expect(lease.endsAt).toBe(deadline);
+    for (const until of [500, 300, 300]) lease.limit(until);
+    lease.liftLimit(300);
+    expect(lease.endsAt).toBe(300);
+    lease.liftLimit(300);
+    expect(lease.endsAt).toBe(500);
+    clock.ms = 499;
+    expect([lease.checkState(), lease.checkRemainingMs()]).toEqual(['held', 1]);
+    clock.ms = 500;
+    expect([lease.checkState(), lease.checkRemainingMs()]).toEqual(['lost', 0]);
+  });
+
+  it('a lease that is unknown is lost when a call has held it for too long, though its extension may be granted', () => {
+    const { lease, clock } = leaseIn('unknown');
+    lease.limit(GRANT_TTL_MS + 100);
+    expect(lease.checkState()).toBe('unknown');
+    clock.ms = GRANT_TTL_MS + 100;
+    expect(lease.checkState()).toBe('lost');
+    expect(lease.extended(GRANT_TTL_MS)).toBe(false);
+  });
+
   it('lets whoever waits for the answer to its extension go on when it is lost without one', async () => {
     const { lease } = leaseIn('extending');
     const answered = lease.answered();

@@ -87,10 +87,12 @@ it.each<[options: string, problem: string]>([
   ['5_000', 'the options must be an object: got 5000.'],
   [
     '{ ttl: 5 }',
-    'There is no option "ttl": expected ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost, holdMs, label, onContended, registration.',
+    'There is no option "ttl": expected ttlMs, waitMs, watchdog, reentrant, onTransaction, onLost, holdMs, maxHoldMs, label, onContended, registration.',
   ],
   ['{ ttlMs: 5 }', 'ttlMs must be a whole number of milliseconds from 20 to 86400000: got 5.'],
   [`{ waitMs: '5' }`, 'waitMs must be a whole number of milliseconds from 0 to 2147483647: got "5".'],
+  ['{ maxHoldMs: 0 }', 'maxHoldMs must be a whole number of milliseconds from 1 to 2147483647: got 0.'],
+  ['{ holdMs: 5_000, maxHoldMs: 4_999 }', 'maxHoldMs must be at least holdMs: got maxHoldMs 4999 with holdMs 5000.'],
   ['{ watchdog: 1 }', 'watchdog must be true or false: got 1.'],
   [`{ reentrant: 'no' }`, 'reentrant must be true or false: got "no".'],
   [`{ onLost: 'skip' }`, 'onLost must be "reject" or "ignore": got "skip".'],

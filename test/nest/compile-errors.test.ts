@@ -57,9 +57,11 @@ const MISTAKES = `
 @Locked(['x', 'y:{0}'], { onContended: (id: number) => id }) async m(_id: string): Promise<number> { return 1; } // onContended takes other parameters than the method
 @Locked(['x', 'y:{params.id}'], { onContended: (id: string) => id }) async m(_id: string): Promise<string> { return ''; } // Type 'ExecutionContext' is not assignable to type 'string'
 @Locked('x', { holdMs: '5s' }) async m(): Promise<number> { return 1; } // 'string' is not assignable to type 'number'
+@Locked('x', { maxHoldMs: '5s' }) async m(): Promise<number> { return 1; } // 'string' is not assignable to type 'number'
 @LockedCron('* * * * *', 'x') async m(): Promise<void> {} // Expected 3 arguments, but got 2
 @LockedCron('* * * * *', 'x', { name: 'x' }) async m(): Promise<void> {} // Property 'holdMs' is missing in type
 @LockedCron('* * * * *', 'x', { holdMs: 5, waitMs: 5 }) async m(): Promise<void> {} // 'waitMs' does not exist in type
+@LockedCron('* * * * *', 'x', { maxHoldMs: 5 }) async m(): Promise<void> {} // Property 'holdMs' is missing in type
 @LockedCron('* * * * *', 'x:{0}', { holdMs: 5 }) async m(_id: string): Promise<void> {} // a cron job has no arguments: the key must be a fixed string
 @LockedCron('* * * * *', 'x', { holdMs: 5 }) async m(): Promise<number> { return 1; } // a run that is skipped returns undefined: let the method return that, too
 @LockedCron('* * * * *', 'x', { holdMs: 5 }) m(): Observable<void> { throw 1; } // Promise<unknown>
@@ -78,7 +80,7 @@ const ComposedCron = () => applyDecorators(SetMetadata('x', true), LockedCron('*
 const Nightly = () => applyDecorators(SetMetadata('nightly', true), Locked('nightly'));
 export class Repository<T extends Order> {
   @Nightly() async composed(): Promise<void> {}
-  @LockedCron(new Date(), prefix, { holdMs: 5, ttlMs: 50, registration: 'x', timeZone: 'UTC' }) async cron(): Promise<void> {}
+  @LockedCron(new Date(), prefix, { holdMs: 5, maxHoldMs: 500, ttlMs: 50, registration: 'x', timeZone: 'UTC' }) async cron(): Promise<void> {}
   @ComposedCron() async composedCron(): Promise<string | undefined> { return undefined; }
   @Locked('entity:{0.id}') async template(entity: T): Promise<T> { return entity; }
   @Locked((entity: Order) => entity.id) async keyFunction(_entity: T): Promise<void> {}

@@ -53,6 +53,13 @@ class Orders {
     return 'written';
   }
 
+  @Locked('hangs', { maxHoldMs: 50 })
+  async hangs(): Promise<string> {
+    const { signal } = this.locks.current();
+    await new Promise((resolve) => signal.addEventListener('abort', resolve));
+    return 'ended';
+  }
+
   @Locked('lost', { onLost: 'ignore' })
   async ignores(error?: Error): Promise<string> {
     return this.loses(error).catch((lost: LockLostError) => {
@@ -166,6 +173,18 @@ describe('a handler when somebody else holds the lock', () => {
 });
 
 describe('a method that loses its lock', () => {
+  it('a method with maxHoldMs that hangs is told by its signal, and rejects with its outcome once it has ended', async () => {
+    const { orders: service, locks } = await orders();
+    const error = await service.hangs().catch((reason: unknown) => reason);
+    expect(error).toBeInstanceOf(LockLostError);
+    expect(error).toMatchObject({
+      key: 'hangs',
+      reason: 'overstayed',
+      outcome: { status: 'fulfilled', value: 'ended' },
+    });
+    expect(await locks.isLocked('hangs')).toBe(false);
+  });
+
   it('settles as it would have with onLost ignore', async () => {
     const { orders: service } = await orders();
     expect(await service.ignores()).toBe('ignored');

@@ -115,6 +115,7 @@ export class Right {
   @Locked(fromContext((context) => [context.getClass().name, 'all']), { onContended: (context) => context.getType() }) async severalOfContext(_id: number): Promise<string> { return ''; }
   @Locked(['x:{0}', 'y']) severalOfStream(_id: string): Observable<number> { throw new Error('not run'); }
   @Locked('x', { holdMs: 5_000 }) async held(): Promise<void> {}
+  @Locked('x', { holdMs: 5_000, maxHoldMs: 60_000 }) async limited(): Promise<void> {}
   @Template('order:{0}') async asMethodDecorator(_id: string): Promise<void> {}
   @applyDecorators(SetMetadata('role', 'admin'), Locked('x')) async composed(): Promise<void> {}
   @SkipComposed() async skipComposed(): Promise<void> {}
@@ -218,6 +219,8 @@ export const rightRegistrations = [
   RedisLockModule.forRoot({ redis: async () => client }),
   RedisLockModule.forRoot({ redlock: ['redis://a', client, { host: 'b' }] }),
   RedisLockModule.forRoot({ memory: true }),
+  // @ts-expect-error -- it belongs to the work
+  RedisLockModule.forRoot({ memory: true, maxHoldMs: 5_000 }),
   RedisLockModule.forRoot({ memory: true, insideTransaction: () => true, onTransaction: 'refuse' }),
   RedisLockModule.forRootAsync({ useFactory: () => ({ memory: true }) }),
   RedisLockModule.forRootAsync({ useFactory: async (url: string) => ({ redis: url }), inject: ['URL'], name: 'x' }),
@@ -286,6 +289,8 @@ export class Leaders {
   @WhileLeader('x') synchronousToo(_term: Leadership): void {}
   // @ts-expect-error -- it leads for as long as it can
   @LeaderOnly('x', { holdMs: 5 }) async holds(): Promise<void> {}
+  // @ts-expect-error -- the same
+  @LeaderOnly('x', { maxHoldMs: 5 }) async holdsForAWhile(): Promise<void> {}
   // @ts-expect-error -- it waits without an end
   @LeaderOnly('x', { waitMs: 5 }) async waits(): Promise<void> {}
 }

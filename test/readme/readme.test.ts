@@ -27,6 +27,7 @@ export class Stock {
 const REASONS: Readonly<Record<LockLostReason, true>> = {
   expired: true,
   forced: true,
+  overstayed: true,
   released: true,
   shutdown: true,
   stalled: true,

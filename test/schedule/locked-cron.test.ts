@@ -27,6 +27,17 @@ class Jobs {
   }
 }
 
+@Injectable()
+class HangingJobs {
+  constructor(private readonly locks: LockService) {}
+
+  @LockedCron(NEVER, 'hanging', { holdMs: 50, maxHoldMs: 100 })
+  async run(): Promise<void> {
+    const { signal } = this.locks.current();
+    await new Promise((resolve) => signal.addEventListener('abort', resolve));
+  }
+}
+
 it('@LockedCron schedules the method as @Cron does, and runs it under its lock [G381]', async () => {
   const { app, events } = await makeApp({ imports: [ScheduleModule.forRoot()], providers: [Jobs] });
   const job = app.get(SchedulerRegistry).getCronJob('nightly');
@@ -44,6 +55,13 @@ it('a run of @LockedCron is skipped at once, and nothing logged, while another h
   expect([app.get(Jobs).ran, log.lines]).toEqual([[], []]);
   await lock.release();
   expect(await app.get(Jobs).nightly()).toBe('ran');
+});
+
+it('the signal of a run of @LockedCron aborts when it has held its lock for maxHoldMs, and its lock is free again once it has ended', async () => {
+  const { app, locks, events } = await makeApp({ imports: [ScheduleModule.forRoot()], providers: [HangingJobs] });
+  await expect(app.get(HangingJobs).run()).rejects.toMatchObject({ code: 'LOCK_LOST', reason: 'overstayed' });
+  expect(events.at(-1)).toMatchObject({ type: 'lost', key: 'hanging', reason: 'overstayed' });
+  expect(await locks.isLocked('hanging')).toBe(false);
 });
 
 it('the start of an application warns of @LockedCron without ScheduleModule, which would run its jobs, and names the import [G556]', async () => {
@@ -65,7 +83,7 @@ it('an application does not start with @LockedCron without RedisLockModule, and 
   await expect(starting).rejects.toThrow('RedisLockModule.forRoot()');
 });
 
-type Options = { holdMs?: unknown; ttlMs?: number } | undefined;
+type Options = { holdMs?: unknown; maxHoldMs?: number; ttlMs?: number } | undefined;
 
 it.each<[key: unknown, options: Options, problem: string]>([
   [
@@ -86,6 +104,7 @@ it.each<[key: unknown, options: Options, problem: string]>([
   ['job', { holdMs: 0 }, 'got 0.'],
   ['job', { holdMs: NaN }, 'got NaN.'],
   ['job', { holdMs: 0.5 }, 'holdMs must be a whole number of milliseconds'],
+  ['job', { holdMs: 50, maxHoldMs: 49 }, 'maxHoldMs must be at least holdMs: got maxHoldMs 49 with holdMs 50.'],
   ['job', { holdMs: 50, ttlMs: 1 }, 'ttlMs must be a whole number of milliseconds from 20'],
 ])('@LockedCron is refused when the class is defined for the key %j with %j [G383]', (key, options, problem) => {
   const define = () => {

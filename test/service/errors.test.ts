@@ -92,7 +92,7 @@ describe('the message', () => {
     expect(error.cause).toBe(causes[0]);
   });
 
-  it.each(['expired', 'stolen', 'forced', 'unavailable', 'stalled', 'shutdown', 'released'] as const)(
+  it.each(['expired', 'stolen', 'forced', 'unavailable', 'stalled', 'overstayed', 'shutdown', 'released'] as const)(
     'of a lost lock says why: %s',
     (reason) => {
       expect(new LockLostError('k', reason).message).toMatch(

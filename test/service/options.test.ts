@@ -66,6 +66,7 @@ describe('the options of a service', () => {
     ['commandTimeoutMs must be a whole number of milliseconds from 10 to 60000: got 0.', { commandTimeoutMs: 0 }],
     ['There is no option "ttl": expected ttlMs, ', { ttl: 1_000 }],
     ['There is no option "signal"', { signal: AbortSignal.abort() }],
+    ['There is no option "maxHoldMs"', { maxHoldMs: 5_000 }],
   ])('are refused with: %s', (message, settings) => {
     expect(() => resolveOptions({ memory: true, ...settings })).toThrow(message);
     expect(() => resolveOptions({ memory: true, ...settings })).toThrow(LockOptionsError);
@@ -166,10 +167,10 @@ describe('the options of a call', () => {
     const refusals = await Promise.all(calling.map((call) => call.catch((error: unknown) => error)));
     const ofALoss = 'It belongs to withLock and @Locked: here listen to lock.signal, or call lock.assertHeld().';
     expect(refusals.map(String)).toEqual([
-      'LockOptionsError: There is no option "waitMs": expected ttlMs, watchdog, reentrant, onTransaction, holdMs, label, signal. ' +
+      'LockOptionsError: There is no option "waitMs": expected ttlMs, watchdog, reentrant, onTransaction, holdMs, maxHoldMs, label, signal. ' +
         'tryAcquire never waits: use acquire, and catch LockContendedError.',
-      `LockOptionsError: There is no option "onLost": expected ttlMs, watchdog, reentrant, onTransaction, holdMs, label, signal. ${ofALoss}`,
-      `LockOptionsError: There is no option "onLost": expected ttlMs, waitMs, watchdog, reentrant, onTransaction, holdMs, label, signal. ${ofALoss}`,
+      `LockOptionsError: There is no option "onLost": expected ttlMs, watchdog, reentrant, onTransaction, holdMs, maxHoldMs, label, signal. ${ofALoss}`,
+      `LockOptionsError: There is no option "onLost": expected ttlMs, waitMs, watchdog, reentrant, onTransaction, holdMs, maxHoldMs, label, signal. ${ofALoss}`,
     ]);
     expect(await scriptCalls(server)).toBe(0);
   });

@@ -217,7 +217,7 @@ describe('metrics', () => {
       { ...C, state: 'voting', value: 1 },
       { ...C, state: 'not_voting', value: 0 },
     ]);
-    const reasons = ['expired', 'stolen', 'forced', 'unavailable', 'stalled', 'shutdown'];
+    const reasons = ['expired', 'stolen', 'forced', 'unavailable', 'stalled', 'overstayed', 'shutdown'];
     expect(now.get('losses')).toEqual(reasons.map((reason) => ({ ...N, reason, value: 0 })));
     expect(now.get('extension.duration')).toEqual([{ ...C, outcome: 'extended', value: 1 }]);
     expect(now.get('release.failures')).toEqual([{ ...C, value: 0 }]);

@@ -146,7 +146,7 @@ describe('a refusal', () => {
 });
 
 describe('a loss', () => {
-  it.each(['expired', 'stolen', 'forced', 'unavailable', 'stalled'] as const)(
+  it.each(['expired', 'stolen', 'forced', 'unavailable', 'stalled', 'overstayed'] as const)(
     'a loss on the bench aborts the signal in that line, and fails the call with its outcome (%s) [G429]',
     async (reason) => {
       let signal!: AbortSignal;
@@ -199,7 +199,7 @@ describe('a loss', () => {
 describe('the journal', () => {
   it('the journal of the bench has what was acquired, refused, released and lost, in order [G423]', async () => {
     const { call, end } = await begin('k');
-    const second = bench.locks.withLock('k', { ttlMs: 5_000, holdMs: 20 }, () => {});
+    const second = bench.locks.withLock('k', { ttlMs: 5_000, holdMs: 20, maxHoldMs: 60_000 }, () => {});
     await expect(bench.locks.acquire('k', { waitMs: 0 })).rejects.toThrow();
     end();
     await call;
@@ -213,7 +213,7 @@ describe('the journal', () => {
       { event: 'acquired', key: 'k', ttlMs: 30_000, waitMs: 10_000 },
       { event: 'refused', key: 'k', reason: 'contended' },
       { event: 'released', key: 'k' },
-      { event: 'acquired', key: 'k', ttlMs: 5_000, waitMs: 10_000, holdMs: 20 },
+      { event: 'acquired', key: 'k', ttlMs: 5_000, waitMs: 10_000, holdMs: 20, maxHoldMs: 60_000 },
       { event: 'released', key: 'k' },
       { event: 'refused', key: 'other', reason: 'unavailable' },
       { event: 'acquired', key: 'other', ttlMs: 30_000, waitMs: 7 },

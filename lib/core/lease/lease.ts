@@ -43,7 +43,7 @@ export interface LeaseTerms {
 export interface LeaseOwner {
   readonly marginMs: number;
   readonly now: () => number;
-  /** Why a lease was lost whose deadline has passed. */
+  /** Why a lease was lost whose time is over: see `endsAt`. */
   whyOver(lease: Lease): LockLostReason;
   /** Called once, as the lease is lost, possibly from within a getter: whatever follows from the loss must wait until later. */
   foundLost(lease: Lease): void;
@@ -57,7 +57,7 @@ export interface LeaseOwner {
  * extending                ──▶ held        it was granted, or could not be had and the lease runs on
  * extending                ──▶ unknown     the deadline of a provisional grant has passed, but perhaps not that of the extension
  * unknown                  ──▶ held        the extension was granted
- * held, extending, unknown ──▶ lost        the deadline has passed, or the store, or another, has ended the lease
+ * held, extending, unknown ──▶ lost        the deadline has passed, a call has held it for too long, or the store, or another, has ended it
  * held, extending          ──▶ released    its last handle was released; a release while it is unknown waits for the answer
  * ```
  *
@@ -100,6 +100,10 @@ export class Lease implements Linked<Lease> {
   keepUntil = 0;
   /** The same for each call that does not have its lock yet: it may still give that up. */
   #asked: readonly number[] = NONE;
+  /** Until when each call that is limited may hold it, by the clock. */
+  #limits: readonly number[] = NONE;
+  /** The earliest of them. */
+  #overstaysAt = Infinity;
   /** Until when the store may have it stand, if an extension was for longer than its ttl, by the monotonic clock. */
   #standsUntil = 0;
   /** The same for the last extension that was sent. */
@@ -166,16 +170,32 @@ export class Lease implements Linked<Lease> {
     return this.#deadline;
   }
 
+  /** When a call has held it for too long, by the clock; Infinity if no call is limited. */
+  get overstaysAt(): number {
+    return this.#overstaysAt;
+  }
+
+  /** When its time is over, if it is not extended: at its deadline, or before that when a call has held it for too long. */
+  get endsAt(): number {
+    return Math.min(this.#deadline, this.#overstaysAt);
+  }
+
+  /** When it ends in the store if nothing ends it before, also if the extension in flight is granted, by the clock, less drift. */
+  get runsUntil(): number {
+    return this.#isAnswerDue ? Math.max(this.#deadline, this.#deadlineIfExtended) : this.#deadline;
+  }
+
   /**
-   * Its state right now: past its deadline a lease is neither `held` nor `extending`. Like all methods that begin with `check`, this one may
-   * find the lease lost.
+   * Its state right now: when its time is over, a lease is neither `held` nor `extending`. Like all methods that begin with `check`, this one
+   * may find the lease lost.
    */
   checkState(): LeaseState {
     if (this.#hasEnded) return this.#state;
     const now = this.#owner.now();
-    if (now < this.#deadline) return this.#state;
+    if (now < this.endsAt) return this.#state;
     // A process that was busy, or paused, from its first moment on has not read anything since.
-    const mayBeExtended = this.isExtending && this.provisionalTtlMs !== undefined && now < this.#deadlineIfExtended;
+    const isUnanswered = this.isExtending && this.provisionalTtlMs !== undefined;
+    const mayBeExtended = isUnanswered && now < Math.min(this.#deadlineIfExtended, this.#overstaysAt);
     if (mayBeExtended) this.#enter('unknown');
     else this.lose(this.#owner.whyOver(this));
     return this.#state;
@@ -224,8 +244,21 @@ export class Lease implements Linked<Lease> {
     if (isKept) this.keepUntil = Math.max(this.keepUntil, until);
   }
 
+  /** A call may hold it until then, by the clock. */
+  limit(until: number): void {
+    this.#limits = [...this.#limits, until];
+    this.#overstaysAt = Math.min(this.#overstaysAt, until);
+  }
+
+  /** A call that was limited has ended. */
+  liftLimit(until: number): void {
+    const at = this.#limits.indexOf(until);
+    this.#limits = this.#limits.filter((_, index) => index !== at);
+    this.#overstaysAt = this.#limits.reduce((earliest, limit) => Math.min(earliest, limit), Infinity);
+  }
+
   checkRemainingMs(): number {
-    return this.checkHeld() ? Math.max(0, this.#deadline - this.#owner.now()) : 0;
+    return this.checkHeld() ? Math.max(0, this.endsAt - this.#owner.now()) : 0;
   }
 
   /** Whether the lock was lost: while it was held, or as the release found. */

@@ -88,7 +88,7 @@ export class Leases implements LeaseOwner {
   /** Leases whose loss was found, and not acted on yet. */
   readonly #found = new Set<Lease>();
   /** Leases that are released once they have ended in the store, too. */
-  readonly #afterwards = new Map<NodeJS.Timeout, Lease>();
+  readonly #afterwards = new Map<Lease, NodeJS.Timeout>();
   #whenIdle?: () => void;
   #isClosing = false;
 
@@ -100,8 +100,8 @@ export class Leases implements LeaseOwner {
     this.#watchdog = new Pacer<Lease>({
       now,
       atOnce: EXTENSIONS_AT_ONCE,
-      leewayMs: (lease) => (lease.autoExtend ? lengthMs(lease) * COALESCE : 0), // one that is not extended ends when it is due
-      isUrgent: (lease, at) => at >= lease.deadline || at - lease.dueAt > lengthMs(lease) * HURRY_AFTER,
+      leewayMs: (lease) => (lease.dueAt < lease.endsAt ? lengthMs(lease) * COALESCE : 0), // others end when they are due
+      isUrgent: (lease, at) => at >= lease.endsAt || at - lease.dueAt > lengthMs(lease) * HURRY_AFTER,
       onDue: (lease) => this.#onDue(lease),
     });
   }
@@ -141,8 +141,7 @@ export class Leases implements LeaseOwner {
   /** Keeps the grant of a lease that was released as that of the next call of this process. */
   pass(lease: Lease, fencingToken: number): Lease {
     const next = lease.passedOn(fencingToken);
-    if (next.isExtending) this.#watchdog.add(next, next.deadline);
-    else this.#watch(next);
+    this.#watch(next);
     return next;
   }
 
@@ -178,6 +177,19 @@ export class Leases implements LeaseOwner {
     };
   }
 
+  /** A call may hold a lease until then, by the clock: after that it is lost, and ends by itself. */
+  limit(lease: Lease, until: number): void {
+    lease.limit(until);
+    if (lease.list && until < lease.dueAt) this.#watch(lease);
+  }
+
+  /** A call that was limited has ended, in its time or not, under a lease that others hold as well. */
+  liftLimit(lease: Lease, until: number): void {
+    if (!lease.checkAlive()) return;
+    lease.liftLimit(until);
+    if (lease.dueAt === until) this.#watch(lease);
+  }
+
   /** As of `LockBackend`; undefined where the store cannot. What is said of the leases comes before the transaction can use it. */
   guard(leases: readonly Lease[]): GuardStatement | undefined {
     if (!this.#backend.guard) return undefined;
@@ -198,7 +210,8 @@ export class Leases implements LeaseOwner {
   release(lease: Lease): Promise<boolean> {
     const isHeld = lease.checkHeld();
     if (!isHeld && lease.checkAlive()) return lease.answered().then(() => this.release(lease));
-    if (--lease.handles > 0 || !isHeld) return Promise.resolve(isHeld);
+    if (--lease.handles > 0) return Promise.resolve(isHeld);
+    if (!isHeld) return this.#workEnded(lease);
     // In this order and at once: no extension is sent, and no waiter let in, behind the release.
     this.#watchdog.remove(lease);
     lease.release();
@@ -253,9 +266,10 @@ export class Leases implements LeaseOwner {
   end(): void {
     for (const lease of this.#watchdog.items) lease.lose('shutdown');
     this.settle();
-    for (const [timer, { grant, keepUntil }] of this.#afterwards) {
+    for (const [lease, timer] of this.#afterwards) {
       clearTimeout(timer);
-      this.#backend.release(grant, { keepUntil }, ignore);
+      // One that was held for too long ends by itself: its work may still run, and nothing waits for that.
+      if (lease.lostReason !== 'overstayed') this.#backend.release(lease.grant, { keepUntil: lease.keepUntil }, ignore);
     }
     this.#afterwards.clear();
     this.#watchdog.stop();
@@ -292,6 +306,7 @@ export class Leases implements LeaseOwner {
 
   /** Called by the lease. */
   whyOver(lease: Lease): LockLostReason {
+    if (lease.overstaysAt <= lease.deadline) return 'overstayed';
     if (!lease.autoExtend) return 'expired';
     return this.#watchdog.lateMs > lengthMs(lease) * STALLED_AFTER ? 'stalled' : 'unavailable';
   }
@@ -302,16 +317,17 @@ export class Leases implements LeaseOwner {
     void SOON.then(() => this.settle()); // one for each, so that a listener that throws holds up no other loss
   }
 
-  /** Watches a lease that was granted or extended. */
+  /** Watches a lease: it is due when it should be extended, or ends. */
   #watch(lease: Lease): void {
-    const { ttlMs, sentAt, deadline } = lease;
-    const extendAfterMs = Math.min(ttlMs * this.#extendAfter, lengthMs(lease) * EXTEND_AFTER_AT_MOST);
-    // Those that are not extended come due at another time than others of their ttl.
-    if (lease.autoExtend) this.#watchdog.add(lease, sentAt + extendAfterMs, ttlMs);
-    else this.#watchdog.add(lease, deadline, -ttlMs);
+    const { ttlMs, sentAt, endsAt } = lease;
+    const extendAt = sentAt + Math.min(ttlMs * this.#extendAfter, lengthMs(lease) * EXTEND_AFTER_AT_MOST);
+    // Those that end before they are extended come due at another time than others of their ttl.
+    if (lease.isExtending) this.#watchdog.add(lease, endsAt);
+    else if (lease.autoExtend && extendAt < endsAt) this.#watchdog.add(lease, extendAt, ttlMs);
+    else this.#watchdog.add(lease, endsAt, -ttlMs);
   }
 
-  /** A lease is to be extended, or its deadline has passed. */
+  /** A lease is to be extended, or its time is over. */
   #onDue(lease: Lease): void {
     const state = lease.checkState();
     if (state === 'held') this.#extend(lease, lease.ttlMs);
@@ -345,7 +361,7 @@ export class Leases implements LeaseOwner {
       done(ENDED);
       return;
     }
-    this.#watchdog.add(lease, lease.deadline);
+    this.#watch(lease);
     const since = this.onExtension ? this.now() : 0;
     this.#backend.extend({ grant: lease.grant, ttlMs: Math.max(ttlMs, lease.askedForMs) }, (outcome) => {
       const answered = lease.answerCame();
@@ -375,7 +391,7 @@ export class Leases implements LeaseOwner {
   /** Tries to extend a lease again soon, if it is extended at all. */
   #watchFailed(lease: Lease): void {
     const retryAt = lease.autoExtend ? this.now() + lengthMs(lease) * RETRY_AFTER : Infinity;
-    this.#watchdog.add(lease, Math.min(retryAt, lease.deadline));
+    this.#watchdog.add(lease, Math.min(retryAt, lease.endsAt));
   }
 
   /** After a pause of this process timers come first: an extension that was answered meanwhile counts. */
@@ -399,26 +415,52 @@ export class Leases implements LeaseOwner {
         this.#events.next({ type: 'lost', reason: lease.lostReason, heldMs, ...this.identity(lease) });
         return false;
       case 'unavailable':
-        this.#events.next({ type: 'release-failed', causes: outcome.causes, ...this.identity(lease) });
+        this.#notReleased(lease, outcome.causes);
         return false;
     }
   }
 
+  #notReleased(lease: Lease, causes: readonly NodeError[]): void {
+    this.#events.next({ type: 'release-failed', causes, ...this.identity(lease) });
+  }
+
   /**
    * The store may keep the key for longer than the lease ran here: an extension that was given up may still run, and a
-   * clock that was set ahead ended the lease too early.
+   * clock that was set ahead ended the lease too early. One that was held for too long runs on, so that its work has that time
+   * to end, while nobody else has the lock.
    */
   #releaseAfterwards(lease: Lease): void {
     const { ttlMs: keptTtlMs, provisionalTtlMs = keptTtlMs } = lease;
     const ttlMs = Math.min(provisionalTtlMs, keptTtlMs);
+    const runsOnMs = lease.lostReason === 'overstayed' ? Math.max(0, lease.runsUntil - this.now()) : 0;
     const timer = setTimeout(
       () => {
-        this.#afterwards.delete(timer);
+        this.#afterwards.delete(lease);
         this.#backend.release(lease.grant, { keepUntil: lease.keepUntil }, ignore);
       },
-      ttlMs - validityMs(ttlMs, this.marginMs),
+      runsOnMs + ttlMs - validityMs(ttlMs, this.marginMs),
     ).unref();
-    this.#afterwards.set(timer, lease);
+    this.#afterwards.set(lease, timer);
+  }
+
+  /**
+   * The work under a lease that was lost has ended. If it had held that for too long, the lock is given back now, as it runs on for
+   * nobody; any other loss has been acted on.
+   * @returns whether the lock was given back
+   */
+  #workEnded(lease: Lease): Promise<boolean> {
+    if (lease.lostReason !== 'overstayed') return NOT_RELEASED;
+    this.settle(); // it may have been found lost in this very line
+    const timer = this.#afterwards.get(lease);
+    if (!timer) return NOT_RELEASED; // it has ended
+    clearTimeout(timer);
+    this.#afterwards.delete(lease);
+    return new Promise((resolve) => {
+      this.#backend.release(lease.grant, { keepUntil: lease.keepUntil }, (outcome) => {
+        if (outcome.status === 'unavailable') this.#notReleased(lease, outcome.causes);
+        resolve(outcome.status === 'released');
+      });
+    });
   }
 
   #heldMs({ begunAt }: Lease): number {
@@ -438,6 +480,7 @@ const KEPT_ALREADY: Omit<Keeping, 'key' | 'assertHeld'> = {
   giveUp: ignore,
 };
 const RELEASED = Promise.resolve(true);
+const NOT_RELEASED = Promise.resolve(false);
 const SOON = Promise.resolve();
 
 /** Ignores the outcome of a release, which the backend retries, or that of an extension. */

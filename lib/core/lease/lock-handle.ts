@@ -11,6 +11,8 @@ import type { Leases } from './leases.js';
 /** One acquisition's view of a lease; nested acquisitions share the lease and have a handle each. */
 export class LockHandle implements Lock {
   #released?: Promise<boolean>;
+  /** Until when its call may hold the lock, by the clock. */
+  #limit?: number;
 
   constructor(
     readonly lease: Lease,
@@ -84,8 +86,20 @@ export class LockHandle implements Lock {
     }
   }
 
+  /** Its call may hold the lock until then, by the clock. Called once. */
+  limit(until: number): void {
+    this.#limit = until;
+    this.leases.limit(this.lease, until);
+  }
+
   release(): Promise<boolean> {
-    return (this.#released ??= this.leases.release(this.lease));
+    return (this.#released ??= this.#release());
+  }
+
+  #release(): Promise<boolean> {
+    // The limit of the call that acquired the lock stays: what it has left behind holds the lock on its behalf.
+    if (this.#limit !== undefined && this.grant === 'reentrant') this.leases.liftLimit(this.lease, this.#limit);
+    return this.leases.release(this.lease);
   }
 
   /** The fields that are logged or sent: not its internals. */

@@ -57,6 +57,11 @@ export class LockSetHandle implements LockSet {
     for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason;
   }
 
+  /** Its call may hold the locks until then, by the clock. Called once. */
+  limit(until: number): void {
+    for (const lock of this.locks) lock.limit(until);
+  }
+
   async release(): Promise<boolean> {
     const released = await Promise.all(this.locks.map((lock) => lock.release()));
     this.#ended?.abort();

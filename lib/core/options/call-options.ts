@@ -1,11 +1,11 @@
 import { LockOptionsError } from '../../api/errors.js';
-import type { AcquireOptions, LockServiceOptions, WithLockOptions } from '../../api/options.js';
+import type { AcquireOptions, HoldOptions, LockServiceOptions, WithLockOptions } from '../../api/options.js';
 import type { Bounds } from '../backend/lock-backend.js';
 import { checked, DAY_MS, milliseconds, oneOf, refuseUnknown, unfit, type Check } from './checks.js';
 
 /** The options of one call, with the defaults of its service. */
-export type LockRequest = Required<Omit<WithLockOptions, 'signal' | 'holdMs' | 'label'>> &
-  Pick<AcquireOptions, 'signal' | 'holdMs' | 'label'>;
+export type LockRequest = Required<Omit<WithLockOptions, 'signal' | 'holdMs' | 'maxHoldMs' | 'label'>> &
+  Pick<AcquireOptions, 'signal' | 'holdMs' | 'maxHoldMs' | 'label'>;
 
 /** The defaults of a service for its calls, and the options that bound them. */
 export interface CallDefaults extends LockRequest, Pick<LockServiceOptions, 'insideTransaction'> {
@@ -29,6 +29,7 @@ export const LEASE_CHECKS = {
 const METHOD_CHECKS = {
   ...LEASE_CHECKS,
   holdMs: milliseconds(0, DAY_MS),
+  maxHoldMs: milliseconds(1, MAX_TIMER_MS),
   label: (name: string, value: unknown) => {
     const isLabel = typeof value === 'string' && value.length > 0 && value.length <= MAX_LABEL;
     if (!isLabel) throw unfit(name, value, `a string of 1 to ${MAX_LABEL} characters`);
@@ -74,6 +75,7 @@ export function resolveRequest(
   for (const name in options) if (!IS_OF_CALL.has(name) || NOT_OF[call].has(name)) refuseForCall(options, call);
   const request = { ...pickDefaults(defaults), ...checked(options, CALL_CHECKS) };
   if (options.ttlMs !== undefined) checkMargin(request.ttlMs, defaults.marginMs);
+  checkHold(request);
   checkTransactions(request, defaults);
   return request;
 }
@@ -82,6 +84,7 @@ export function resolveRequest(
 export function checkRequest(options: object, also: readonly string[] = []): void {
   refuseUnknown(options, [...Object.keys(METHOD_CHECKS), ...also]);
   checked(options, METHOD_CHECKS);
+  checkHold(options);
 }
 
 /** @throws LockOptionsError */
@@ -108,6 +111,13 @@ export function checkBounds(
 export function checkMargin(ttlMs: number, marginMs: number): void {
   if (marginMs >= ttlMs * 0.9) {
     throw new LockOptionsError(`marginMs must leave a tenth of ttlMs: got marginMs ${marginMs} with ttlMs ${ttlMs}.`);
+  }
+}
+
+/** @throws LockOptionsError for a longest time that is shorter than the shortest */
+function checkHold({ holdMs = 0, maxHoldMs = Infinity }: HoldOptions): void {
+  if (maxHoldMs < holdMs) {
+    throw new LockOptionsError(`maxHoldMs must be at least holdMs: got maxHoldMs ${maxHoldMs} with holdMs ${holdMs}.`);
   }
 }
 

@@ -418,14 +418,14 @@ export class LockService {
         const held = this.#held.heldLeases() ?? [];
         this.#order.check(listOf(keys), held, method, () => callSite(this.#acquire, 1)); // oxlint-disable-line typescript/unbound-method -- for the stack
       }
-      const isPlain = typeof keys === 'string' && !request.holdMs && !this.#order;
+      const isPlain = typeof keys === 'string' && !request.holdMs && !request.maxHoldMs && !this.#order;
       return isPlain ? this.#acquireOne(keys, request, method) : this.#acquireMore(keys, request, method);
     } catch (error) {
       return this.#engine.refuse(error);
     }
   }
 
-  /** Acquires several locks, or locks that the store is to keep, or whose order is checked. */
+  /** Acquires several locks, or locks that the store is to keep, that are held for a limited time, or whose order is checked. */
   async #acquireMore(keys: string | readonly string[], request: LockRequest, method?: LockedMethod): Promise<Held> {
     try {
       const since = this.#now();
@@ -434,8 +434,9 @@ export class LockService {
         typeof keys === 'string'
           ? await one(keys, request)
           : new LockSetHandle(await acquireAll(keys, request, since, one));
-      const { holdMs } = request;
+      const { holdMs, maxHoldMs } = request;
       if (holdMs) await this.#engine.keep(held, request, holdMs, since, this.#held.closing);
+      if (maxHoldMs) held.limit(this.#now() + maxHoldMs); // from now on: a lock that was handed over may count from before
       if (method) this.#order?.note(leasesOf(held), method);
       return held;
     } catch (error) {
