@@ -29,6 +29,7 @@ export { Term } from '../../lib/core/service/term.js';
 export { openLocks } from '../../lib/compose/open-locks.js';
 export { composeSqlLocks } from '../../lib/compose/open-sql.js';
 export { StatementRunner } from '../../lib/stores/sql/statement-runner.js';
+export { MysqlNode } from '../../lib/stores/sql/mysql/mysql-node.js';
 export { PostgresNode } from '../../lib/stores/sql/postgres/postgres-node.js';
 export { guardStatement } from '../../lib/sql/guard.js';
 export { LockService } from '../../lib/core/service/lock.service.js';

@@ -37,7 +37,7 @@ const CHANGES: Record<string, string[]> = {
   'row-given-by-anyone': ['StatementRunner.run'],
   'row-taken-early': ['StatementRunner.run'],
   'fence-not-raised': ['StatementRunner.run'],
-  'guard-that-guards-nothing': ['PostgresNode.guard'],
+  'guard-that-guards-nothing': ['MysqlNode.guard', 'PostgresNode.guard'],
 };
 
 let redis: RedlockNodes;

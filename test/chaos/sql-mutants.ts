@@ -44,7 +44,8 @@ export const SQL_MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'guard-that-guards-nothing': {
     what: 'a guard looks at no row',
-    inject({ PostgresNode }) {
+    inject({ MysqlNode, PostgresNode }) {
+      MysqlNode.prototype.guard = () => ({ dialect: 'mysql', text: 'SELECT 1', values: [] });
       PostgresNode.prototype.guard = () => ({ dialect: 'postgres', text: 'SELECT 1', values: [] });
     },
     nodes: 1,
