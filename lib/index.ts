@@ -16,6 +16,7 @@ export {
 export type { LockEvent, LockGrant } from './api/events.js';
 export type { Leader, LeaderOptions, LeaderState, Leadership, LeadershipEnd } from './api/leader.js';
 export type { Lock, LockInfo, LockList, LockSet, LockStats } from './api/lock.js';
+export type { LockParcel, ParcelOptions } from './api/parcel.js';
 export type {
   AcquireOptions,
   HoldOptions,

@@ -252,7 +252,7 @@ const LOST_BECAUSE: Record<LockLostReason, string> = {
   stalled: 'this process was paused or blocked past its deadline',
   overstayed: 'its work held it for longer than maxHoldMs',
   shutdown: 'the application closed before the work was done',
-  released: 'it had already been released',
+  released: 'it had already been released, or detached',
 };
 
 /**
@@ -269,14 +269,19 @@ export class LockLostError extends LockError {
     /** How the work ended, if it has ended: with `onLost: 'reject'`, its result or error is here. */
     readonly outcome?: LockOutcome,
     cause?: unknown,
+    explanation = `${LOST_BECAUSE[reason]}. Stop the work when lock.signal aborts, and check the fencing token where it writes.`,
   ) {
-    super(
-      `Lock ${quoted(key)} is no longer held (${reason}): ${LOST_BECAUSE[reason]}. ` +
-        'Stop the work when lock.signal aborts, and check the fencing token where it writes.',
-      503,
-      key,
-      { cause },
-    );
+    super(`Lock ${quoted(key)} is no longer held (${reason}): ${explanation}`, 503, key, { cause });
+  }
+
+  /** The error of a parcel whose lock is not there any more. @param digest that of the parcel, whose owner value is a secret @internal */
+  static ofParcel(key: string, reason: 'expired' | 'stolen', digest: string): LockLostError {
+    const explanation =
+      reason === 'stolen'
+        ? `the parcel ${digest} was adopted before, or its lock has ended and another owner has it now. One call can adopt a parcel: ` +
+          'do not repeat the work, or acquire the lock anew for it.'
+        : `the lock of the parcel ${digest} has ended, or was released. Acquire it anew, or detach it with a longer ttlMs.`;
+    return new LockLostError(key, reason, undefined, undefined, explanation);
   }
 }
 

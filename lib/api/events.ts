@@ -12,9 +12,9 @@ interface OfLock {
 
 /**
  * How a call got its lock: it was `free`; the call `waited` until the holder, in any process, released it; or another call of
- * this process `passed` it on.
+ * this process `passed` it on; or the call `adopted` it, from the process that had detached it.
  */
-export type LockGrant = 'free' | 'waited' | 'passed';
+export type LockGrant = 'free' | 'waited' | 'passed' | 'adopted';
 
 /** An event of `LockService.events$`. */
 export type LockEvent =
@@ -30,6 +30,8 @@ export type LockEvent =
   | ({ type: 'lost'; reason: LockLostReason; heldMs: number } & OfLock)
   /** A lock was released after `heldMs`; or its work has ended, and `holdMs` keeps it until `keptUntil`. */
   | ({ type: 'released'; heldMs: number; keptUntil?: Date } & OfLock)
+  /** A lock was detached after `heldMs`, for `ttlMs`. `digest` is that of its owner value from now on, as `inspect` shows it. */
+  | ({ type: 'detached'; heldMs: number; ttlMs: number; digest: string } & OfLock)
   /** The application closes, and waits at most `timeoutMs` for this lock to be released. */
   | ({ type: 'closing'; timeoutMs: number } & OfLock)
   /** A release was not confirmed; it is repeated in the background. */

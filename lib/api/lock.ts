@@ -1,4 +1,5 @@
 import type { LockHolder } from './holder.js';
+import type { LockParcel, ParcelOptions } from './parcel.js';
 
 /** A lock that is, or was, held: what `acquire` returns and `withLock` passes to the work. */
 export interface Lock extends AsyncDisposable {
@@ -48,6 +49,19 @@ export interface Lock extends AsyncDisposable {
    *   belonged to this owner, or if that is unknown
    */
   release(): Promise<boolean>;
+
+  /**
+   * Hands the lock over to whoever gets the parcel: another process that adopts it, or a person or a workflow without a process.
+   * Afterwards this handle holds nothing, as after a release; its `signal` does not abort. In the store the lock stands for
+   * `ttlMs` under a new owner value, so that late commands of this process cannot change it.
+   * @returns the parcel, plain JSON, and a secret
+   * @throws LockLostError if the lock is no longer held
+   * @throws LockUnavailableError if the store did not confirm it. If it may have happened, the lock is lost here, and is given back as soon
+   *   as the store can be reached; at the latest it ends after `ttlMs`. Otherwise it is still held
+   * @throws LockOptionsError for a lock that several calls of this process hold, one of several that were acquired at once, one with `holdMs`,
+   *   one that `guard` was called for, or one on a Redlock
+   */
+  detach(options: ParcelOptions): Promise<LockParcel>;
 }
 
 /** Several locks that were acquired together, all or none: what `acquireAll` returns and `withLock([…])` passes to the work. */
@@ -89,7 +103,7 @@ export interface LockStats {
 /** A held lock, as `inspect` sees it. */
 export interface LockInfo {
   key: string;
-  /** Its holder. */
+  /** Its holder; `holder.detached` if the lock is detached. */
   holder: LockHolder;
   /**
    * Identifies this holding of the lock, for `forceRelease(key, { owner })`. It is a digest, which does not reveal the owner

@@ -103,6 +103,9 @@ export class LockMeters {
       case 'released':
         this.#held(event, 'released');
         break;
+      case 'detached':
+        this.#held(event, 'detached');
+        break;
       case 'lost':
         this.#held(event, 'lost');
         this.#losses.add(1, this.#loss(event.label, event.reason));

@@ -37,7 +37,8 @@ export const PAGE_SCRIPT = `'use strict';
 
   function nameOf(process) {
     if (process.host === undefined) return 'another program';
-    return process.host + ', pid ' + process.pid + (process.isThis ? ' (this process)' : '');
+    const name = process.host + ', pid ' + process.pid + (process.isThis ? ' (this process)' : '');
+    return process.detached ? 'detached by ' + name : name;
   }
 
   function duration(ms) {
@@ -166,7 +167,7 @@ export const PAGE_SCRIPT = `'use strict';
   function ask(row) {
     asked = row;
     setText(element('dialog-key'), textOf(row));
-    setText(element('dialog-holder'), 'Held by ' + nameOf(row.holder) + '.');
+    setText(element('dialog-holder'), (row.holder.detached ? 'It was ' : 'Held by ') + nameOf(row.holder) + '.');
     dialog.showModal();
   }
 

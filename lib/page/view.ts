@@ -68,6 +68,6 @@ function rowOf(lock: LockInfo, label?: string) {
 }
 
 /** A process without its owner value, with which the lock could be released. */
-function processOf({ host, pid }: LockHolder) {
-  return { host, pid, isThis: (pid === process.pid && host === hostName()) || undefined };
+function processOf({ host, pid, detached }: LockHolder) {
+  return { host, pid, isThis: (!detached && pid === process.pid && host === hostName()) || undefined, detached };
 }

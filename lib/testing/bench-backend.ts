@@ -1,4 +1,13 @@
-import type { AcquireOutcome, AcquireRequest, Taken, WaitListener, WaitQueue } from '../core/backend/lock-backend.js';
+import type {
+  AcquireOutcome,
+  AcquireRequest,
+  Grant,
+  ReleaseOutcome,
+  Releasing,
+  Taken,
+  WaitListener,
+  WaitQueue,
+} from '../core/backend/lock-backend.js';
 import { MemoryBackend } from '../stores/memory/memory.backend.js';
 
 /**
@@ -26,6 +35,14 @@ export class BenchBackend extends MemoryBackend {
     super.acquire(request, (outcome) => {
       if (place && outcome.status === 'acquired') this.#waiting.delete(place.ticket);
       done(outcome.status === 'contended' ? { ...outcome, queued: place !== undefined } : outcome);
+    });
+  }
+
+  /** Also by a parcel, or by its adopter: calls that wait have a bid of their own then. */
+  override release(grant: Grant, how: Releasing, done: (outcome: ReleaseOutcome) => void): void {
+    super.release(grant, how, (outcome) => {
+      done(outcome);
+      if (outcome.status === 'released') this.wake(grant.key);
     });
   }
 

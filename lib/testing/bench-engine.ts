@@ -25,6 +25,8 @@ export type JournalEntry =
   /** A call did not get the lock: it failed with `LockContendedError` or `LockUnavailableError`. */
   | { event: 'refused'; key: string; reason: Refusal }
   | { event: 'released'; key: string }
+  /** A call has detached the lock, or has adopted one. */
+  | { event: 'detached' | 'adopted'; key: string }
   | { event: 'lost'; key: string; reason: LockLostReason };
 
 /** The process that holds locks elsewhere, in owner values. */
@@ -60,8 +62,10 @@ export class BenchEngine extends LockEngine {
   constructor(parts: EngineParts) {
     super(parts);
     this.events.subscribe((event) => {
-      if (event.type === 'released') this.journal.push({ event: 'released', key: event.key });
-      else if (event.type === 'lost') this.journal.push({ event: 'lost', key: event.key, reason: event.reason });
+      const { type, key } = event;
+      if (type === 'released' || type === 'detached') this.journal.push({ event: type, key });
+      else if (type === 'lost') this.journal.push({ event: 'lost', key, reason: event.reason });
+      else if (type === 'acquired' && event.grant === 'adopted') this.journal.push({ event: 'adopted', key });
     });
   }
 

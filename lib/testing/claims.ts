@@ -9,6 +9,7 @@ import {
   type LockBackend,
   type Place,
   type ReleaseOutcome,
+  type TransferOutcome,
 } from '../core/backend/lock-backend.js';
 import { monotonic } from '../core/time/clock.js';
 
@@ -62,6 +63,20 @@ export async function holderOn(backend: LockBackend, key: string): Promise<Holde
 export function releaseOn(backend: LockBackend, claim: Claim, keptForMs?: number): Promise<ReleaseOutcome> {
   const keepUntil = keptForMs === undefined ? undefined : monotonic() + keptForMs;
   return new Promise((resolve) => backend.release(grantOf(claim), { keepUntil }, resolve));
+}
+
+/**
+ * One transfer of a lock, from one owner value to another.
+ * @throws Error for a backend that cannot
+ */
+export function transferOn(
+  backend: LockBackend,
+  from: Claim,
+  to: Claim,
+  { mints }: { mints: boolean },
+): Promise<TransferOutcome> {
+  if (!backend.transfer) throw new Error(`the backend has no transfer: ${backend.whyNoTransfer}`);
+  return backend.transfer({ key: from.key, from: from.owner, to: to.owner, ttlMs: to.ttlMs, mints });
 }
 
 /** The grant of a claim, or one that another process would make from the same key and owner value. */

@@ -4,7 +4,17 @@ import { inspect } from 'node:util';
 import { LockOptionsError } from '../api/errors.js';
 import type { Hold, LockBackend } from '../core/backend/lock-backend.js';
 import { driftMs, monotonic } from '../core/time/clock.js';
-import { acquireOn, claimOn, extendOn, freshKey, granted, holderOn, releaseOn, type Claim } from './claims.js';
+import {
+  acquireOn,
+  claimOn,
+  extendOn,
+  freshKey,
+  granted,
+  holderOn,
+  releaseOn,
+  transferOn,
+  type Claim,
+} from './claims.js';
 import { until } from './until.js';
 
 /** A backend under test, whose clock is `performance.now()`. */
@@ -329,6 +339,103 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       await releases(holder);
     });
 
+    /** A test of the capability `transfer`; a backend without it has to say why. */
+    const itTransfers = (sentence: string, run: () => Promise<void>) =>
+      it(sentence, async () => {
+        if (backend.transfer) return run();
+        ok(backend.whyNoTransfer, 'a backend without transfer should have whyNoTransfer, which says why');
+      });
+
+    const transferIs = async (from: Claim, to: Claim, mints: boolean, expected: object) => {
+      const outcome = await transferOn(backend, from, to, { mints });
+      matches(outcome, expected, 'the outcome of the transfer');
+      return outcome as { grant?: { owner: string; fencingToken?: number }; sentAt?: number };
+    };
+
+    itTransfers(
+      'a lock that is transferred has the new owner and ttl, and nothing that the old one does changes it',
+      async () => {
+        const old = claimOn(freshKey());
+        const { fencingToken } = await granted(backend, old);
+        const next = claimOn(old.key, 60_000);
+        const before = monotonic();
+        const { grant, sentAt } = await transferIs(old, next, false, { status: 'transferred' });
+        between(sentAt, before, monotonic(), 'its sentAt');
+        matches(grant, { owner: next.owner, fencingToken }, 'its grant');
+        old.ttlMs = 100;
+        await extensionIs(old, { status: 'lost', reason: 'stolen' });
+        await releases(old, 'gone');
+        await releases(old, 'gone', 20_000);
+        matches(await acquireOn(backend, { ...old }), { status: 'contended', owner: next.owner }, 'a late attempt');
+        const holder = await heldBy(next.owner, next.key);
+        equal(holder.fencingToken, fencingToken, 'its fencing token');
+        between(holder.remainingMs, 30_000, 60_000, 'what is left of 60 s');
+        await extensionIs(next, { status: 'extended' });
+        await releases(next);
+      },
+    );
+
+    itTransfers(
+      'a lock that is transferred with a new token has a larger one, and the next grant a larger one still',
+      async () => {
+        const old = claimOn(freshKey());
+        const { lastToken } = await granted(backend, old);
+        const next = claimOn(old.key);
+        const { grant } = await transferIs(old, next, true, { status: 'transferred' });
+        between(grant?.fencingToken, lastToken + 1, Number.MAX_SAFE_INTEGER, 'its fencing token');
+        equal(
+          (await heldBy(next.owner, next.key)).fencingToken,
+          grant?.fencingToken,
+          'the fencing token that is shown',
+        );
+        await releases(next);
+        const later = await granted(backend, claimOn(old.key));
+        between(later.fencingToken, grant!.fencingToken! + 1, Number.MAX_SAFE_INTEGER, 'the token of the next grant');
+        await backend.forceRelease(old.key);
+      },
+    );
+
+    itTransfers('a transfer that is sent again changes nothing but the ttl, which starts anew', async () => {
+      const old = claimOn(freshKey());
+      await granted(backend, old);
+      const next = claimOn(old.key, 20_000);
+      const { grant } = await transferIs(old, next, true, { status: 'transferred' });
+      next.ttlMs = 60_000;
+      const again = await transferIs(old, next, true, { status: 'transferred' });
+      equal(again.grant?.fencingToken, grant?.fencingToken, 'the fencing token of the second answer');
+      between((await heldBy(next.owner, next.key)).remainingMs, 30_000, 60_000, 'what is left of 60 s');
+      await releases(next);
+    });
+
+    itTransfers('one of many simultaneous transfers from the same owner succeeds', async () => {
+      const old = claimOn(freshKey());
+      await granted(backend, old);
+      const claims = Array.from({ length: 20 }, () => claimOn(old.key));
+      const outcomes = await Promise.all(claims.map((claim) => transferOn(backend, old, claim, { mints: true })));
+      const winners = claims.filter((_, at) => outcomes[at]!.status === 'transferred');
+      equal(winners.length, 1, 'how many of 20 simultaneous transfers succeed');
+      for (const outcome of outcomes.filter(({ status }) => status !== 'transferred'))
+        equal(outcome, { status: 'lost', reason: 'stolen' }, 'the outcome of the others');
+      await heldBy(winners[0]!.owner, old.key);
+      await releases(winners[0]!);
+    });
+
+    itTransfers('a lock is not transferred that is free, kept, or of another owner', async () => {
+      const [old, next] = [claimOn(freshKey()), claimOn(freshKey())];
+      await transferIs(old, next, true, { status: 'lost', reason: 'expired' });
+      await heldBy(undefined, old.key);
+      const holder = claimOn(old.key);
+      await granted(backend, holder);
+      await transferIs(old, next, true, { status: 'lost', reason: 'stolen' });
+      for (const owner of [holder.owner.slice(0, -1), `${holder.owner}0`])
+        await transferIs({ ...old, owner }, next, true, { status: 'lost', reason: 'stolen' });
+      await heldBy(holder.owner, holder.key);
+      await releases(holder, 'released', 20_000);
+      await transferIs(holder, next, true, { status: 'lost', reason: 'stolen' });
+      equal((await heldBy(holder.owner, holder.key)).isKept, true, 'whether it is kept');
+      await backend.forceRelease(holder.key);
+    });
+
     it('each of 300 simultaneous operations gets its own answer', async () => {
       const held = Array.from({ length: 300 }, () => claimOn(freshKey('many')));
       const tokens = await Promise.all(held.map((claim) => granted(backend, claim)));
@@ -456,6 +563,20 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
       const next = claimOn(claim.key);
       await takes(next);
       notBefore(400, extendedAt);
+      await releases(next);
+    });
+
+    itTransfers('a lock that is transferred is free when its new ttl is over, not before', async () => {
+      const old = claimOn(freshKey());
+      await granted(backend, old);
+      const expired = claimOn(old.key, 300);
+      const transferredAt = monotonic();
+      await transferIs(old, expired, false, { status: 'transferred' });
+      const next = claimOn(old.key);
+      await takes(next);
+      notBefore(300, transferredAt);
+      await transferIs(expired, claimOn(old.key), true, { status: 'lost', reason: 'stolen' });
+      await heldBy(next.owner, next.key);
       await releases(next);
     });
 

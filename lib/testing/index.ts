@@ -18,6 +18,8 @@ export type {
   Releasing,
   ReleaseOutcome,
   Taken,
+  Transfer,
+  TransferOutcome,
   WaitListener,
   WaitQueue,
 } from '../core/backend/lock-backend.js';

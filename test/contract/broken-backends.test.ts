@@ -38,7 +38,7 @@ function defective(defect: (toy: ToyBackend) => Partial<PromiseBackend>): () => 
   };
 }
 
-const { acquire, extend, release, list } = ToyBackend.prototype;
+const { acquire, extend, release, list, transfer } = ToyBackend.prototype;
 
 it.each<[defect: string, sentence: string, message: string, (toy: ToyBackend) => Partial<PromiseBackend>]>([
   [
@@ -105,6 +105,35 @@ it.each<[defect: string, sentence: string, message: string, (toy: ToyBackend) =>
     'an attempt to hold a lock in a way that the store does not know is refused with a sentence of its own',
     "the status of an attempt whose hold.mode is \"sideways\" should be 'unavailable', and is 'acquired'",
     (toy) => ({ acquire: (request) => acquire.call(toy, { ...request, hold: { mode: 'exclusive' } }) }),
+  ],
+  [
+    'transfers a lock from whoever holds it',
+    'a lock is not transferred that is free, kept, or of another owner',
+    "the outcome of the transfer should have { status: 'lost', reason: 'stolen' }, and is { status: 'transferred'",
+    (toy) => ({
+      transfer: async (request) => {
+        const from = (await toy.inspect(request.key))?.holders[0].owner ?? '';
+        return transfer.call(toy, { ...request, from });
+      },
+    }),
+  ],
+  [
+    'transfers a lock once, and not again',
+    'a transfer that is sent again changes nothing but the ttl, which starts anew',
+    "the outcome of the transfer should have { status: 'transferred' }, and is { status: 'lost', reason: 'stolen' }",
+    (toy) => ({ transfer: (request) => transfer.call(toy, { ...request, to: `${request.to}${Math.random()}` }) }),
+  ],
+  [
+    'transfers a lock with its old token',
+    'a lock that is transferred with a new token has a larger one, and the next grant a larger one still',
+    'its fencing token should be from ',
+    (toy) => ({ transfer: (request) => transfer.call(toy, { ...request, mints: false }) }),
+  ],
+  [
+    'cannot transfer a lock, and does not say why',
+    'one of many simultaneous transfers from the same owner succeeds',
+    'a backend without transfer should have whyNoTransfer, which says why',
+    () => ({ transfer: undefined, whyNoTransfer: '' }),
   ],
   [
     'ignores the limit of a list',

@@ -8,6 +8,9 @@ proves("an extension of another holder's lock fails [G4]");
 proves('each grant has a larger fencing token: after a release, an expiry and a forced release [G13]');
 proves('a lock that is kept ends by itself when that time is over, not before [G330]');
 proves('an attempt and an extension that come late leave a kept lock as it is, also those of its owner [G331]');
+proves('a lock that is transferred has the new owner and ttl, and nothing that the old one does changes it [G813]');
+proves('a transfer that is sent again changes nothing but the ttl, which starts anew [G814]');
+proves('one of many simultaneous transfers from the same owner succeeds [G815]');
 
 function proves(title: string): void {
   proofs.set(title.replace(/ \[G\d+\]$/, ''), title);

@@ -1,7 +1,7 @@
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { fromPromises, type PromiseBackend } from '../../lib/core/backend/from-promises.js';
 import type { AcquireRequest, LockBackend, Place, WaitQueue } from '../../lib/core/backend/lock-backend.js';
-import { acquireOn, claimOn, extendOn, now, placeOf, releaseOn } from '../support/claims.js';
+import { acquireOn, claimOn, extendOn, now, placeOf, releaseOn, transferOn } from '../support/claims.js';
 import { Gate } from '../support/gate.js';
 import { until } from '../support/until.js';
 import { ToyBackend } from './toy-backend.js';
@@ -23,11 +23,19 @@ it.each([
   ['throws', throwAtOnce, 'the disk is full'],
   ['never settles', hang, 'no answer within 20 ms'],
 ])('a backend of promises that %s is unavailable, and says why', async (_what, fails, problem) => {
-  const backend = broken({ acquire: fails, extend: fails, release: fails });
+  const backend = broken({ acquire: fails, extend: fails, release: fails, transfer: fails });
   const unavailable = { status: 'unavailable', causes: [expect.objectContaining({ node: 'toy', problem })] };
   expect(await acquireOn(backend, claimOn('key'))).toEqual(unavailable);
   expect(await extendOn(backend, claimOn('key'))).toEqual(unavailable);
   expect(await releaseOn(backend, claimOn('key'))).toEqual(unavailable);
+  const transferred = await transferOn(backend, claimOn('key'), claimOn('key'), { mints: true });
+  expect(transferred).toEqual({ ...unavailable, mayHaveRun: true });
+});
+
+it('a backend of promises that cannot transfer a lock says so', () => {
+  const backend = broken({ transfer: undefined });
+  expect(backend.transfer).toBeUndefined();
+  expect(backend.whyNoTransfer).toBe('The store "toy" cannot change the holder of a lock.');
 });
 
 it('a lock is given back when the attempt of a backend of promises answers too late', async () => {

@@ -8,6 +8,7 @@ import type {
   Listed,
   ListRequest,
   Releasing,
+  Transfer,
 } from '../../lib/core/backend/lock-backend.js';
 import { leftMs } from '../../lib/core/time/clock.js';
 import { matcherOf } from '../../lib/core/backend/matcher.js';
@@ -66,6 +67,15 @@ export class ToyBackend implements PromiseBackend {
     if (keptForMs > 0) Object.assign(entry, { isKept: true, endsAt: this.now() + keptForMs });
     else this.#entries.delete(key);
     return { status: 'released' } as const;
+  }
+
+  async transfer({ key, from, to, ttlMs, mints }: Transfer) {
+    const entry = await this.#seen(key);
+    const isMeant = entry && !entry.isKept && [from, to].includes(entry.owner);
+    if (!isMeant) return { status: 'lost', reason: entry ? 'stolen' : 'expired' } as const;
+    if (mints && entry.owner === from) entry.fencingToken = ++this.#lastToken;
+    Object.assign(entry, { owner: to, endsAt: this.now() + ttlMs });
+    return { status: 'transferred', grant: { key, owner: to, fencingToken: entry.fencingToken } } as const;
   }
 
   async inspect(key: string): Promise<Holding | undefined> {

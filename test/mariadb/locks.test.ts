@@ -48,6 +48,27 @@ describe('Locks in MariaDB', () => {
     expect((await b.list({ match: `${stem}*` })).locks).toEqual([]);
   });
 
+  it('are detached, and adopted by one of all calls that try, with a larger token', async () => {
+    const [a, b] = [await openAnother(), await openAnother()];
+    const key = freshKey();
+    for (let round = 0; round < 20; round++) {
+      const lock = await a.acquire(key);
+      const parcel = await lock.detach({ ttlMs: 600_000 });
+      expect(await b.inspect(key)).toMatchObject({ holder: { detached: true }, fencingToken: lock.fencingToken });
+      await b.extend(parcel, { ttlMs: 60_000 });
+      const outcomes = await Promise.allSettled([a, b, a, b].map((service) => service.adopt(parcel)));
+      const winners = outcomes.flatMap((outcome) => (outcome.status === 'fulfilled' ? [outcome.value] : []));
+      expect(winners).toHaveLength(1);
+      expect(winners[0]!.fencingToken).toBeGreaterThan(lock.fencingToken);
+      expect(await a.release(parcel)).toBe(false);
+      expect(await winners[0]!.release()).toBe(true);
+      await expect(b.adopt(parcel)).rejects.toMatchObject({ code: 'LOCK_LOST', reason: 'expired' });
+    }
+    const parcel = await (await a.acquire(key)).detach({ ttlMs: 600_000 });
+    expect(await b.release(parcel)).toBe(true);
+    expect(await b.isLocked(key)).toBe(false);
+  });
+
   it('can be inspected, extended, kept after the work, and taken by force', async () => {
     const [a, b] = [await openAnother(), await openAnother()];
     const key = freshKey();

@@ -78,6 +78,11 @@ const COMPARISONS: Comparison[] = [
     model: (call, { key, owner }) => call.release(key, owner),
   },
   {
+    script: lua.TRANSFER,
+    args: ({ give, owner, takesPlace }) => [ownerPart(give || 'nobody'), ownerPart(owner), TTL_MS, takesPlace ? 1 : 0],
+    model: (call, { key, give, owner, takesPlace }) => call.transfer(key, give || 'nobody', owner, takesPlace),
+  },
+  {
     script: lua.WITHDRAW,
     args: ({ owner }) => [ownerPart(owner), entryOf(owner)],
     model: (call, { key, owner }) => call.withdraw(key, owner),
@@ -117,7 +122,7 @@ const timeUs = async (): Promise<number> => {
 
 /** Runs a script on the server, for all these locks in one call. */
 async function run({ script, shared, args }: Comparison, requests: Request[], ofCall: Shared): Promise<unknown[]> {
-  const queues = script === lua.ACQUIRE ? [] : [names.queue];
+  const queues = [lua.ACQUIRE, lua.TRANSFER].includes(script) ? [] : [names.queue];
   const keys = requests.flatMap(({ key }) => [names.lock(key), ...queues.map((queue) => queue.call(names, key))]);
   const all = [names.fence(''), ...keys, ...(shared?.(ofCall) ?? []), ...requests.flatMap(args)];
   const reply = await server.command('EVAL', script.source, keys.length + 1, ...all);

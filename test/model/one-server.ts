@@ -153,12 +153,25 @@ export function oneServer(setting: Setting): Model<State> {
     return issue(state, server, 'release', granted);
   };
 
+  /** Detached locks are adopted, each by the first that asks. */
+  const adopt = (state: State, keys: readonly number[]) => {
+    const locks = Object.fromEntries(KEYS.map((key) => [key, { owner: 'parcel', token: state.last[key]! }]));
+    const server: Server = { counter: state.counter, locks, queues: {}, ...NOBODY };
+    const call = new Call(server, state.time, mint);
+    const granted = keys.flatMap((key, index) => {
+      const answer = call.transfer(String(key), 'parcel', `adopter ${index}`, true);
+      return typeof answer === 'object' && 'granted' in answer ? [{ key, count: 1, token: answer.granted }] : [];
+    });
+    return issue(state, server, 'adopt', granted);
+  };
+
   function* next(state: State): Generator<readonly [string, State]> {
     const { time, counter, replica, isLost, issued, calls, clockSteps, losses } = state;
     if (calls > 0 && (!isLost || anyClock || time > (issued.at(-1) ?? 0))) {
       for (const keys of acquisitions) yield acquire(state, keys);
       for (const asked of contentions) yield contend(state, asked);
       for (const keys of releases) yield release(state, keys);
+      for (const keys of releases) yield adopt(state, keys);
     }
     if (time < lastMoment) yield ['time passes', { ...state, time: time + 1 }];
     for (const moment of clockSteps > 0 ? moments : []) {

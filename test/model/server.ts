@@ -134,6 +134,16 @@ export class Call {
     return 1;
   }
 
+  transfer(key: string, from: string, to: string, mints: boolean): Answer {
+    const { locks } = this.server;
+    const lock = locks[key];
+    if (!lock) return 0;
+    if (lock.owner !== to && (lock.owner !== from || lock.token === undefined)) return -1;
+    const token = mints && lock.owner === from && from !== to ? this.#mint(1).first : lock.token!;
+    locks[key] = { owner: to, token, mayHaveQueue: lock.mayHaveQueue };
+    return { granted: token };
+  }
+
   withdraw(key: string, owner: string): Answer {
     this.#leave(key, owner);
     if (this.server.locks[key]?.owner !== owner) return 0;

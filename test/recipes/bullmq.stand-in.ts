@@ -1,4 +1,5 @@
 // In place of bullmq and @nestjs/bullmq, which are not installed: as much of a worker and a job as the recipe uses.
+import { Inject } from '@nestjs/common';
 
 /** As in BullMQ, thrown by a processor that has moved its job to the delayed ones. */
 export class DelayedError extends Error {
@@ -8,6 +9,23 @@ export class DelayedError extends Error {
 export const Processor =
   (_queue: string): ClassDecorator =>
   () => {};
+
+const tokenOf = (queue: string) => `BullQueue_${queue}`;
+
+export const InjectQueue = (queue: string): ParameterDecorator => Inject(tokenOf(queue));
+
+/** Keeps the jobs that were added, as JSON: a worker in another process reads that. */
+export class Queue<Data = unknown> {
+  readonly added: string[] = [];
+
+  static provider(name: string, queue: Queue): { provide: string; useValue: Queue } {
+    return { provide: tokenOf(name), useValue: queue };
+  }
+
+  async add(_name: string, data: Data): Promise<void> {
+    this.added.push(JSON.stringify(data));
+  }
+}
 
 export abstract class WorkerHost {
   abstract process(job: Job, token?: string): Promise<unknown>;

@@ -1,5 +1,5 @@
 import type { Type } from '@nestjs/common';
-import { LockContendedError } from 'nest-redis-lock';
+import { LockContendedError, type LockParcel } from 'nest-redis-lock';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { examplesOf, generate } from '../readme/compile.js';
 import { Gate } from '../support/gate.js';
@@ -8,7 +8,7 @@ import { makeApp, post, startApp } from '../support/nest-app.js';
 import { untilQueued } from '../support/queue.js';
 import { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
-import { Job, type WorkerHost } from './bullmq.stand-in.js';
+import { Job, Queue, type WorkerHost } from './bullmq.stand-in.js';
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -17,8 +17,8 @@ beforeAll(async () => {
 afterAll(() => server.stop());
 
 /** The classes of the example that declares this one. */
-async function recipeWith(name: string): Promise<Record<string, Type>> {
-  const source = examplesOf('docs/recipes.md').find((example) => example.includes(`class ${name} `))!;
+async function recipeWith(name: string, page = 'docs/recipes.md'): Promise<Record<string, Type>> {
+  const source = examplesOf(page).find((example) => example.includes(`class ${name} `))!;
   const runnable = source.replaceAll(/'(?:@nestjs\/)?bullmq'/g, "'../../recipes/bullmq.stand-in.js'");
   return (await import(/* @vite-ignore */ generate(`recipe-${name}.ts`, runnable))) as Record<string, Type>;
 }
@@ -84,6 +84,34 @@ it('the worker delays a job whose lock is busy, at no attempt, and does it when 
     await failing.runOn(worker);
     expect(failing).toMatchObject({ state: 'failed', attemptsMade: 1 });
   }
+});
+
+it('the job goes on with the lock of the request that put it into the queue, once, and a queue that is down leaves no lock', async () => {
+  const { Feeds, Imports, ImportWorker } = await recipeWith('ImportWorker', 'docs/detach.md');
+  const queue = new Queue();
+  const imported: [string, number][] = [];
+  const feeds = { import: async (feed: string, token: number) => void imported.push([feed, token]) };
+  const providers = [Imports!, ImportWorker!, { provide: Feeds!, useValue: feeds }, Queue.provider('imports', queue)];
+  const settings = { redis: server.url, commandTimeoutMs: 20_000 };
+  const [web, worker] = [await makeApp({ providers }, settings), await makeApp({ providers }, settings)];
+  const imports = web.app.get<{ start(feed: string): Promise<void> }>(Imports!);
+
+  await imports.start('news');
+  await expect(imports.start('news')).rejects.toMatchObject({ code: 'LOCK_CONTENDED', holder: { detached: true } });
+  const job = () => new Job(JSON.parse(queue.added[0]!) as { parcel: LockParcel });
+  const [first, again] = [job(), job()];
+  await first.runOn(worker.app.get(ImportWorker!));
+  expect(first.state).toBe('completed');
+  expect(imported).toEqual([['news', expect.any(Number)]]);
+  expect(imported[0]![1]).toBeGreaterThan(first.data.parcel.fencingToken);
+  expect(await web.locks.isLocked('feed:news')).toBe(false);
+  await again.runOn(worker.app.get(ImportWorker!));
+  expect(again.state).toBe('failed');
+  expect(imported).toHaveLength(1);
+
+  queue.add = () => Promise.reject(new Error('the queue is down'));
+  await expect(imports.start('sports')).rejects.toThrow('the queue is down');
+  expect(await web.locks.isLocked('feed:sports')).toBe(false);
 });
 
 it('the mutation sells no seat twice, and a client sees the code of a busy lock and no key', async () => {

@@ -9,6 +9,7 @@ import {
   RAISE_FENCE,
   RELEASE,
   RESTORE,
+  TRANSFER,
   TURN,
   VOTE,
   VOTE_OR_QUEUE,
@@ -169,6 +170,11 @@ const release: Operation = { script: RELEASE, of: withQueue, args: () => ['me@']
 const keep: Operation = { script: KEEP, of: lockOnly, args: () => [TTL_MS, 'me@'] };
 const forceRelease: Operation = { script: FORCE_RELEASE, of: withQueue, args: () => ['inbox:', 'k', ''] };
 const forceReleaseFrom: Operation = { script: FORCE_RELEASE, of: withQueue, args: () => ['inbox:', 'k', 'other'] };
+const transfer = (mints: 0 | 1): Operation => ({
+  script: TRANSFER,
+  of: withFence,
+  args: () => ['parcel@', 'me@', TTL_MS, mints],
+});
 const withdraw: Operation = { script: WITHDRAW, of: withQueue, args: () => ['me@', entry('me')] };
 
 const CASES: [what: string, operation: Operation, before: Prepare][] = [
@@ -276,6 +282,18 @@ const CASES: [what: string, operation: Operation, before: Prepare][] = [
   ['raise the fence: a counter that is a word', raise, both(held('me'), counter('word'))],
   ['raise the fence: a counter that is a list', raise, both(held('me'), counterIsAList)],
   ['raise the fence: its own lock, which is kept', raise, both(kept('me'), counter(TOKEN))],
+  ['transfer: a lock, with its token', transfer(0), held('parcel', GRANT_TTL_MS)],
+  ['transfer: a lock, with a queue', transfer(0), both(wanted('parcel'), waitedFor(entry('first')))],
+  ['transfer: a lock, with a new token', transfer(1), both(wanted('parcel'), counter(TOKEN))],
+  ['transfer: a lock that it has already', transfer(1), both(held('me', GRANT_TTL_MS), counter(TOKEN))],
+  ['transfer: a lock that it has already, with a queue', transfer(1), wanted('me', GRANT_TTL_MS)],
+  ['transfer: a free lock', transfer(1), free],
+  ['transfer: a lock of another', transfer(1), held('other')],
+  ['transfer: a lock that is kept', transfer(1), kept('parcel')],
+  ['transfer: a lock of another program', transfer(1), heldAs('parcel')],
+  ['transfer: a lock that is no string', transfer(1), noString],
+  ['transfer: a counter that is ahead of the clock', transfer(1), both(held('parcel'), counter(AHEAD))],
+  ['transfer: a counter that is a list', transfer(1), both(held('parcel'), counterIsAList)],
   ['keep: its own lock', keep, held('me', GRANT_TTL_MS)],
   ['keep: its own lock, with a queue', keep, both(wanted('me', GRANT_TTL_MS), waitedFor(entry('first')))],
   ['keep: its own lock, which is kept', keep, kept('me', GRANT_TTL_MS)],

@@ -95,6 +95,7 @@ describe('The generated module of the scripts', () => {
       ['raise-fence', 0, 0],
       ['release', 1, 0],
       ['restore', 0, 1],
+      ['transfer', 1, 0],
       ['turn', 1, 1],
       ['vote', 1, 2],
       ['vote-or-queue', 1, 2],

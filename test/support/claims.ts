@@ -15,6 +15,7 @@ export {
   grantOf,
   holderOn,
   releaseOn,
+  transferOn,
   type Claim,
 } from '../../lib/testing/claims.js';
 

@@ -1,5 +1,6 @@
 import { onTestFinished } from 'vitest';
 import type { AcquireOptions } from '../../lib/api/options.js';
+import type { LockParcel } from '../../lib/api/parcel.js';
 import type { RedisLockModuleOptions } from '../../lib/compose/redis-lock-options.js';
 import { DrivenProcess } from './driven-process.js';
 
@@ -30,6 +31,14 @@ export class LockProcess extends DrivenProcess {
 
   release(key: string): Promise<boolean> {
     return this.ask('release', key);
+  }
+
+  detach(key: string, ttlMs: number): Promise<LockParcel> {
+    return this.ask('detach', key, ttlMs);
+  }
+
+  adopt(parcel: LockParcel): Promise<{ owner: string; fencingToken: number }> {
+    return this.ask('adopt', parcel);
   }
 
   /** Answers when all that it was asked before has begun. */

@@ -27,6 +27,12 @@ const duties = {
   begun: () => {},
   abort: (key) => acquiring.get(key).abort(new Error('aborted')),
   release: (key) => held.get(key).release(),
+  detach: (key, ttlMs) => held.get(key).detach({ ttlMs }),
+  async adopt(parcel) {
+    const lock = await locks.adopt(parcel);
+    held.set(parcel.key, lock);
+    return { owner: lock.owner, fencingToken: lock.fencingToken };
+  },
   async turns(key, { waiters, turns, request }) {
     const served = [];
     const waiter = async () => {

@@ -42,6 +42,24 @@ describe('a lock that is held elsewhere', () => {
     expect(bench.heldKeys).toEqual([]);
   });
 
+  it('a lock that is detached on the bench is adopted, which the journal has, and goes to a call that waits after that', async () => {
+    const parcel = await (await bench.locks.acquire('k')).detach({ ttlMs: 60_000 });
+    const waiting = bench.locks.acquire('k');
+    await until(async () => (await bench.locks.inspect('k'))?.waiters === 1, { what: 'it waits' });
+    expect(bench.heldKeys).toEqual([]);
+    const adopted = await bench.locks.adopt(parcel);
+    expect(bench.heldKeys).toEqual(['k']);
+    await adopted.release();
+    const again = await (await waiting).detach({ ttlMs: 60_000 });
+    const last = bench.locks.acquire('k');
+    await until(async () => (await bench.locks.inspect('k'))?.waiters === 1, { what: 'the last one waits' });
+    expect(await bench.locks.release(again)).toBe(true);
+    await (await last).release();
+    const events = ['acquired', 'detached', 'adopted', 'released', 'acquired', 'detached', 'acquired', 'released'];
+    await until(() => bench.journal.length === events.length, { what: 'the journal is complete' });
+    expect(bench.journal.map(({ event }) => event)).toEqual(events);
+  });
+
   it('a lock held elsewhere on the bench refuses a call that does not wait, naming the other process', async () => {
     await using other = await bench.holdElsewhere('k');
     const error = await bench.locks.acquire('k', { waitMs: 0 }).catch((reason: unknown) => reason);

@@ -16,6 +16,8 @@ import {
   type ReleaseOutcome,
   type Releasing,
   type Taken,
+  type Transfer,
+  type TransferOutcome,
   type WaitQueue,
 } from './lock-backend.js';
 import { ReleaseRetry } from './release-retry.js';
@@ -27,7 +29,7 @@ type Optional = 'bounds' | 'probeKey' | 'problems' | 'connect' | 'ping' | 'repor
 /** A lock backend that is written with promises. A promise that rejects counts as a store that did not answer. */
 export interface PromiseBackend
   extends
-    Omit<LockBackend, 'acquire' | 'extend' | 'release' | 'turn' | Optional>,
+    Omit<LockBackend, 'acquire' | 'extend' | 'release' | 'turn' | 'transfer' | Optional>,
     Partial<Pick<LockBackend, Optional>> {
   /** Its name in errors. */
   readonly name: string;
@@ -36,6 +38,9 @@ export interface PromiseBackend
   ): Promise<{ status: 'acquired'; grant: Grant } | Exclude<AcquireOutcome, { status: 'acquired' }>>;
   extend(request: ExtendRequest): Promise<{ status: 'extended' } | Exclude<ExtendOutcome, { status: 'extended' }>>;
   release(grant: Grant, how: Releasing): Promise<ReleaseOutcome>;
+  transfer?(
+    request: Transfer,
+  ): Promise<{ status: 'transferred'; grant: Grant } | Exclude<TransferOutcome, { status: 'transferred' }>>;
 }
 
 /**
@@ -68,6 +73,14 @@ class LimitedBackend implements LockBackend {
 
   get waitQueue(): WaitQueue | undefined {
     return this.backend.waitQueue;
+  }
+
+  get transfer(): LockBackend['transfer'] {
+    return this.backend.transfer && ((request) => this.#transferred(request));
+  }
+
+  get whyNoTransfer(): string {
+    return this.backend.whyNoTransfer ?? `The store "${this.backend.name}" cannot change the holder of a lock.`;
   }
 
   attemptTimeoutMs(): number {
@@ -183,6 +196,19 @@ class LimitedBackend implements LockBackend {
 
   #released(grant: Grant, how: Releasing): Promise<ReleaseOutcome> {
     return this.#limited(() => this.backend.release(grant, how)).catch(unavailable);
+  }
+
+  /** An answer that comes too late is of no use: whoever asked undoes what may have happened. */
+  async #transferred(request: Transfer): Promise<TransferOutcome> {
+    const sentAt = this.now();
+    try {
+      const outcome = await this.#limited(() => this.backend.transfer!(request));
+      if (outcome.status !== 'transferred') return outcome;
+      this.#noteTtl(outcome.grant, request.ttlMs);
+      return { ...outcome, sentAt };
+    } catch (cause) {
+      return { status: 'unavailable', causes: [cause as NodeError], mayHaveRun: true };
+    }
   }
 
   #retryRelease(grant: Grant, how: Releasing): void {

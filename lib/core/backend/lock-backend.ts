@@ -106,6 +106,36 @@ export type ExtendOutcome =
   | { status: 'lost'; reason: 'expired' | 'stolen' }
   | { status: 'unavailable'; causes: NodeError[] };
 
+/** A lock that gets another owner value, and with it another holder, if it has a certain one. */
+export interface Transfer {
+  readonly key: string;
+  /** The owner value that it has. */
+  readonly from: string;
+  /** The one that it gets. No other request has it. */
+  readonly to: string;
+  /** How long the lock is to stand from now on, in milliseconds. */
+  readonly ttlMs: number;
+  /** Whether a fencing token is minted for the new owner; if not, the lock keeps the one that it has. */
+  readonly mints: boolean;
+}
+
+export type TransferOutcome =
+  | {
+      status: 'transferred';
+      /** With the token that the lock has now. */
+      grant: Grant;
+      /** As of a grant that is acquired. */
+      sentAt: number;
+    }
+  /** It has neither of the owner values, or is kept. */
+  | { status: 'lost'; reason: 'expired' | 'stolen' }
+  | {
+      status: 'unavailable';
+      causes: NodeError[];
+      /** It may have taken, or may yet take, effect. */
+      mayHaveRun: boolean;
+    };
+
 export type ReleaseOutcome =
   | { status: 'released' }
   /** It was not this owner's any more. */
@@ -241,6 +271,13 @@ export interface LockBackend {
    * took one of them over meanwhile. A release that comes before the transaction has ended is not confirmed.
    */
   guard?(grants: readonly Grant[]): GuardStatement;
+  /**
+   * A capability: changes the holder of a lock in one step. A lock that has the new owner value already counts as transferred by this
+   * request, since that can run twice: its ttl starts anew, and it keeps its token. The queue stays as it is. Never rejects.
+   */
+  transfer?(request: Transfer): Promise<TransferOutcome>;
+  /** Why there is no `transfer`, and what to do: sentences of the store, for the error of a call that needs it. */
+  readonly whyNoTransfer?: string;
   /** A capability: waiting calls have places in a queue of the store. Without it they ask again after pauses that grow. */
   readonly waitQueue?: WaitQueue;
   /**

@@ -3,6 +3,7 @@ import { Subject } from 'rxjs';
 import { failureEvent, type LockEvent } from '../../api/events.js';
 import { digestOf } from '../../api/holder.js';
 import type { LockStats } from '../../api/lock.js';
+import type { LockParcel } from '../../api/parcel.js';
 import type { LockEventMessage } from '../../api/telemetry.js';
 import { EXCLUSIVE, type AcquireOutcome, type LockBackend } from '../backend/lock-backend.js';
 import type { Lease } from '../lease/lease.js';
@@ -18,6 +19,7 @@ import { Lines, type LineLimits } from '../waiting/line.js';
 import { ALTERNATING, byArrival } from '../waiting/order.js';
 import { RefusalGate } from '../waiting/refusal-gate.js';
 import { closed, notKept } from '../waiting/refusals.js';
+import { Parcels, type Adopting } from './parcels.js';
 import { Calls, timeOf, Waiter, type Closing, type WaitRequest } from '../waiting/waiter.js';
 
 /** For how long the lock of a probe stands if it cannot be released, in milliseconds. */
@@ -43,6 +45,7 @@ export class LockEngine {
   readonly #nextOwner: () => string;
   readonly #lines: Lines;
   readonly #calls: Calls;
+  readonly #parcels: Parcels;
   readonly #gate = new RefusalGate();
   readonly #inFlight = new InFlight();
 
@@ -64,11 +67,13 @@ export class LockEngine {
     });
     this.leases.listener = this.#lines;
     this.#calls = new Calls(now, this.leases, events, this.#inFlight, this.#gate);
+    const [leases, lines, inFlight, nextOwner] = [this.leases, this.#lines, this.#inFlight, this.#nextOwner];
+    this.#parcels = new Parcels({ backend, now, leases, lines, inFlight, events, nextOwner });
   }
 
   /** How much it keeps in memory: 0 when nothing is held or waited for. */
   get size(): number {
-    return this.#lines.size + this.leases.size;
+    return this.#lines.size + this.leases.size + this.#parcels.size;
   }
 
   /** How wrong the order of calls of several processes may be, as far as that is known. */
@@ -149,6 +154,21 @@ export class LockEngine {
     }
   }
 
+  /** Makes this process the holder of a detached lock. @throws LockLostError, LockUnavailableError, LockOptionsError */
+  adopt(parcel: LockParcel, how: Adopting, closing: Closing): Promise<LockHandle> {
+    return this.#parcels.adopt(parcel, how, closing);
+  }
+
+  /** Has a detached lock stand for so long from now on. @throws LockLostError, LockUnavailableError */
+  extendParcel(parcel: LockParcel, ttlMs: number): Promise<void> {
+    return this.#parcels.extend(parcel, ttlMs);
+  }
+
+  /** Gives a detached lock back. @returns whether the parcel had it @throws LockUnavailableError */
+  releaseParcel(parcel: LockParcel): Promise<boolean> {
+    return this.#parcels.release(parcel);
+  }
+
   /** Refuses a call, not before the event loop has run. @throws the reason */
   refuse(reason: unknown): Promise<never> {
     return this.#gate.refuse(reason);
@@ -207,9 +227,11 @@ export class LockEngine {
     this.#lines.refuseWaiting(closing);
   }
 
-  /** Settles when no call and no attempt is in flight. */
-  settled(): Promise<void> {
-    return this.#inFlight.settled();
+  /** Settles when nothing is in flight: neither a call, nor an attempt, nor what undoes an adoption. */
+  async settled(): Promise<void> {
+    await this.leases.settled();
+    await this.#inFlight.settled();
+    await this.#parcels.close();
   }
 
   #confirmed(keepings: readonly Keeping[], request: WaitRequest, since: number): Promise<unknown> {

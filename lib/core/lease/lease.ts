@@ -53,12 +53,12 @@ export interface LeaseOwner {
  * One lock that this process was granted, until it is released or lost.
  *
  * ```
- * held                     ──▶ extending   an extension is sent
+ * held                     ──▶ extending   an extension is sent, or what detaches it: neither of them before the other is answered
  * extending                ──▶ held        it was granted, or could not be had and the lease runs on
  * extending                ──▶ unknown     the deadline of a provisional grant has passed, but perhaps not that of the extension
  * unknown                  ──▶ held        the extension was granted
  * held, extending, unknown ──▶ lost        the deadline has passed, a call has held it for too long, or the store, or another, has ended it
- * held, extending          ──▶ released    its last handle was released; a release while it is unknown waits for the answer
+ * held, extending          ──▶ released    its last handle was released, or it was detached; a release while it is unknown waits for the answer
  * ```
  *
  * Whether it is held is computed when asked: after a pause of the process, user code runs before any timer does. Asking may
@@ -91,6 +91,8 @@ export class Lease implements Linked<Lease> {
   isSaidTaken = false;
   /** Whether a transaction of its work may keep the lock: another call may have that only through the store, which waits for it. */
   isGuarded = false;
+  /** Whether it is being detached: a call that it could be shared with waits for how that ends. */
+  isDetaching = false;
   /** The error of the last extension, if it failed. */
   fault?: Error;
   /**
@@ -304,6 +306,23 @@ export class Lease implements Linked<Lease> {
     this.#deadlineIfExtended = this.#owner.now() + validityMs(ttlMs, this.#owner.marginMs);
     this.#deadline = Math.min(this.#deadline, this.#deadlineIfExtended);
     return true;
+  }
+
+  /**
+   * It is about to be detached: should the answer be lost, the shorter of both times counts.
+   * @returns false when it may not be detached now
+   */
+  beginDetaching(ttlMs: number): boolean {
+    if (!this.#enter('extending')) return false;
+    this.isDetaching = true;
+    this.#deadline = Math.min(this.#deadline, this.#owner.now() + validityMs(ttlMs, this.#owner.marginMs));
+    return true;
+  }
+
+  /** It has not been detached: the lease runs on until its deadline, if that has not passed. */
+  notDetached(fault?: Error): void {
+    this.isDetaching = false;
+    this.notExtended(fault);
   }
 
   /** Waits for the answer to the extension in flight, or for the end of the lease. */

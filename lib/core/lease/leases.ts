@@ -1,11 +1,16 @@
+import { randomUUID } from 'node:crypto';
 import type { Subject } from 'rxjs';
 import type { ExtendOutcome, Grant, GuardStatement, LockBackend, ReleaseOutcome } from '../backend/lock-backend.js';
-import { LockUnavailableError, NodeError, type LockLostReason } from '../../api/errors.js';
+import { LockOptionsError, LockUnavailableError, NodeError, type LockLostReason } from '../../api/errors.js';
 import type { LockEvent } from '../../api/events.js';
+import { detachedOwner, digestOf } from '../../api/holder.js';
+import type { LockParcel } from '../../api/parcel.js';
+import { quoted } from '../../api/printable.js';
 import { Labels } from '../keys/labels.js';
 import { checkTtl } from '../options/call-options.js';
 import { setImmediate } from '../time/event-loop.js';
 import { leftMs, monotonic, validityMs } from '../time/clock.js';
+import { InFlight } from '../time/in-flight.js';
 import { Pacer } from '../time/pacer.js';
 import { Lease, type LeaseOwner } from './lease.js';
 
@@ -45,7 +50,7 @@ export interface LeaseListener {
    * @returns whether it was passed on within this process, so that nothing is released
    */
   giveBack(lease: Lease, done: (outcome: ReleaseOutcome) => void): boolean;
-  /** Called once for each lease that was lost, but not within the line that lost it. */
+  /** Called once for each lease that was lost, but not within the line that lost it; and for each that was detached. */
   onLost(lease: Lease): void;
 }
 
@@ -89,6 +94,7 @@ export class Leases implements LeaseOwner {
   readonly #found = new Set<Lease>();
   /** Leases that are released once they have ended in the store, too. */
   readonly #afterwards = new Map<Lease, NodeJS.Timeout>();
+  readonly #detaching = new InFlight();
   #whenIdle?: () => void;
   #isClosing = false;
 
@@ -195,6 +201,62 @@ export class Leases implements LeaseOwner {
     if (!this.#backend.guard) return undefined;
     for (const lease of leases) lease.isGuarded = true;
     return this.#backend.guard(leases.map(({ grant }) => grant));
+  }
+
+  /**
+   * Has the store keep the lock for `ttlMs` under an owner value that only the parcel names, and ends the lease here. Where it is not known
+   * whether that has happened, the lease is lost, and both owners are given back: the old one first, as a request that has yet to
+   * run finds nothing afterwards.
+   * @throws LockLostError, LockUnavailableError, LockOptionsError
+   */
+  async detach(lease: Lease, ttlMs: number): Promise<LockParcel> {
+    const backend = this.#backend;
+    const { key, grant } = lease;
+    checkTtl(ttlMs, this.marginMs, backend.bounds);
+    while (lease.isExtending) await lease.answered();
+    const why = whyNotDetached(lease, backend);
+    if (why !== undefined) throw new LockOptionsError(`Lock ${quoted(key)} cannot be detached. ${why}`);
+    if (!lease.checkHeld() || !lease.beginDetaching(ttlMs)) throw lease.lostError();
+    this.#watch(lease);
+    const owner = detachedOwner(grant.owner, randomUUID());
+    const giveBack = () => {
+      for (const each of [grant, { key, owner }]) backend.release(each, {}, ignore);
+    };
+    this.#detaching.begin();
+    try {
+      const outcome = await backend.transfer!({ key, from: grant.owner, to: owner, ttlMs, mints: false });
+      const isHeld = lease.checkHeld();
+      if (outcome.status === 'transferred' && isHeld) return this.#detached(lease, owner, ttlMs);
+      if (outcome.status === 'lost') {
+        lease.lose(lease.isSaidTaken ? 'forced' : outcome.reason);
+        throw lease.lostError();
+      }
+      if (outcome.status === 'transferred') {
+        giveBack();
+        throw lease.lostError();
+      }
+      const error = LockUnavailableError.from('detached', key, outcome.causes);
+      if (!outcome.mayHaveRun) {
+        lease.notDetached(outcome.causes[0]);
+        if (isHeld) this.#watchFailed(lease);
+        throw error;
+      }
+      lease.fault = outcome.causes[0];
+      lease.lose('unavailable');
+      giveBack();
+      const uncertain =
+        'It may have been detached, so it is lost here. It is given back as soon as the store can be reached; otherwise it ends by itself ' +
+        `after ${ttlMs} ms.`;
+      throw new LockUnavailableError(`${error.message} ${uncertain}`, key, outcome.causes);
+    } finally {
+      lease.isDetaching = false;
+      this.#detaching.end();
+    }
+  }
+
+  /** Settles when none is being detached. */
+  settled(): Promise<void> {
+    return this.#detaching.settled();
   }
 
   /** It may have been taken by force: finds out, if that can be done without changing when it ends. */
@@ -402,6 +464,17 @@ export class Leases implements LeaseOwner {
     });
   }
 
+  #detached(lease: Lease, owner: string, ttlMs: number): LockParcel {
+    const { key, grant, fencingToken } = lease;
+    this.#watchdog.remove(lease);
+    lease.release();
+    this.listener.onLost(lease);
+    this.#reportIdle();
+    const event = { heldMs: this.#heldMs(lease), ttlMs, digest: digestOf(owner), ...this.identity(lease) };
+    this.#events.next({ type: 'detached', ...event });
+    return { v: 1, key, owner, fencingToken: fencingToken ?? grant.fencingToken!, ttlMs }; // one without any is not detached
+  }
+
   #released(lease: Lease, outcome: ReleaseOutcome, heldMs: number, keepUntil = 0): boolean {
     switch (outcome.status) {
       case 'released':
@@ -489,6 +562,21 @@ function ignore(): void {}
 /** How long a lease is, in milliseconds: from when its command was sent to its deadline. */
 function lengthMs({ sentAt, deadline }: Lease): number {
   return deadline - sentAt;
+}
+
+/** Why a lock cannot change hands, and what to do; undefined if it can. */
+function whyNotDetached(lease: Lease, backend: LockBackend): string | undefined {
+  const { handles, isGuarded, keepUntil, askedForMs, grant } = lease;
+  if (!backend.transfer) return backend.whyNoTransfer ?? 'Its store cannot change the holder of a lock.';
+  if (handles > 1)
+    return `${handles} calls of this process hold it, and the others would not learn that they hold it no more. Detach it when nested calls have ended.`;
+  if (keepUntil > 0 || askedForMs > 0)
+    return 'It was acquired with holdMs, for which it stays with this process. Acquire it without.';
+  if (isGuarded)
+    return 'guard was called for it, and a transaction may keep it. Detach it in a call that does not guard it.';
+  if (grant.fencingToken === undefined)
+    return 'It has no fencing token, which that of its next holder could exceed. Detach exclusive locks.';
+  return undefined;
 }
 
 function lostBefore({ key, lostReason }: Lease): LockUnavailableError {

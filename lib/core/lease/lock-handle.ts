@@ -4,15 +4,21 @@ import { loopTurn } from '../time/event-loop.js';
 import type { GuardStatement } from '../backend/lock-backend.js';
 import type { LockGrant } from '../../api/events.js';
 import type { Lock } from '../../api/lock.js';
+import type { LockParcel, ParcelOptions } from '../../api/parcel.js';
 import { quoted } from '../../api/printable.js';
+import { checkParcelOptions } from '../options/parcel.js';
 import type { Lease } from './lease.js';
 import type { Leases } from './leases.js';
 
 /** One acquisition's view of a lease; nested acquisitions share the lease and have a handle each. */
 export class LockHandle implements Lock {
+  /** Whether it was acquired together with others. */
+  isOfSet = false;
   #released?: Promise<boolean>;
   /** Until when its call may hold the lock, by the clock. */
   #limit?: number;
+  /** Settles when the lock was detached, or was not. */
+  #detaching?: Promise<void>;
 
   constructor(
     readonly lease: Lease,
@@ -93,13 +99,19 @@ export class LockHandle implements Lock {
   }
 
   release(): Promise<boolean> {
-    return (this.#released ??= this.#release());
+    const release = () => this.#release();
+    return (this.#released ??= this.#detaching ? this.#detaching.then(release) : release());
   }
 
-  #release(): Promise<boolean> {
-    // The limit of the call that acquired the lock stays: what it has left behind holds the lock on its behalf.
-    if (this.#limit !== undefined && this.grant === 'reentrant') this.leases.liftLimit(this.lease, this.#limit);
-    return this.leases.release(this.lease);
+  async detach(options: ParcelOptions): Promise<LockParcel> {
+    const detaching = this.#detach(options);
+    this.#detaching = detaching.then(ignore, ignore);
+    try {
+      return await detaching;
+    } catch (error) {
+      await loopTurn();
+      throw error;
+    }
   }
 
   /** The fields that are logged or sent: not its internals. */
@@ -115,7 +127,28 @@ export class LockHandle implements Lock {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.release();
   }
+
+  #release(): Promise<boolean> {
+    // The limit of the call that acquired the lock stays: what it has left behind holds the lock on its behalf.
+    if (this.#limit !== undefined && this.grant === 'reentrant') this.leases.liftLimit(this.lease, this.#limit);
+    return this.leases.release(this.lease);
+  }
+
+  async #detach(options: ParcelOptions): Promise<LockParcel> {
+    const ttlMs = checkParcelOptions('detach', options);
+    if (this.isOfSet) {
+      throw new LockOptionsError(
+        `Lock ${quoted(this.key)} cannot be detached. It was acquired together with others: acquire it alone.`,
+      );
+    }
+    this.assertHeld();
+    const parcel = await this.leases.detach(this.lease, ttlMs);
+    this.#released ??= Promise.resolve(false);
+    return parcel;
+  }
 }
+
+function ignore(): void {}
 
 /** The leases of what a call holds: of one lock, or of several that were acquired at once. */
 export function leasesOf(held: LockHandle | { readonly locks: readonly LockHandle[] }): Lease[] {

@@ -16,7 +16,9 @@ export class LockSetHandle implements LockSet {
   #ended?: AbortController;
 
   /** @param locks at least one, in the order in which they were acquired */
-  constructor(readonly locks: readonly LockHandle[]) {}
+  constructor(readonly locks: readonly LockHandle[]) {
+    for (const lock of locks) lock.isOfSet = true;
+  }
 
   get keys(): readonly string[] {
     return this.locks.map(({ key }) => key);

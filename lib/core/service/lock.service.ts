@@ -4,6 +4,7 @@ import { LockContendedError, LockOptionsError, LockSelfDeadlockError, type LockO
 import type { LockEvent } from '../../api/events.js';
 import type { Leader, LeaderOptions, Leadership } from '../../api/leader.js';
 import type { Lock, LockInfo, LockList, LockSet, LockStats } from '../../api/lock.js';
+import type { LockParcel, ParcelOptions } from '../../api/parcel.js';
 import type {
   AcquireOptions,
   ListOptions,
@@ -17,9 +18,10 @@ import { checkKey, checkKeys } from '../keys/key.js';
 import type { Lease } from '../lease/lease.js';
 import { leasesOf, LockHandle } from '../lease/lock-handle.js';
 import { LockSetHandle, type Held } from '../lease/lock-set-handle.js';
-import { checkBounds, resolveRequest, type CallKind, type LockRequest } from '../options/call-options.js';
+import { checkBounds, checkTtl, resolveRequest, type CallKind, type LockRequest } from '../options/call-options.js';
 import { unfit } from '../options/checks.js';
 import { resolveLeaderOptions } from '../options/leader-options.js';
+import { checkParcel, checkParcelOptions } from '../options/parcel.js';
 import type { ResolvedServiceOptions } from '../options/service-options.js';
 import { loopTurn, outsideOfCalls } from '../time/event-loop.js';
 import { unlessAborted } from '../waiting/abort-listener.js';
@@ -219,6 +221,66 @@ export class LockService {
   ): Promise<T> {
     const call: LockCall = { kind: 'withLock', key, isForSeveral: Array.isArray(key), options, method };
     return this.#run(this.#acquire(call), options, work, onRefused);
+  }
+
+  /**
+   * Takes over a lock that another process, or this one, has detached. It gets a new owner value and a larger fencing token, and is
+   * extended like any other. Of several calls that adopt one parcel, one succeeds. **Whoever has a parcel can take the lock**: never adopt one
+   * that an HTTP client sent, unless you have checked that it is the one you gave out.
+   * @param parcel what `lock.detach` returned, as an object
+   * @throws LockLostError with the reason `stolen` if it was adopted before and the lock has an owner, and `expired` if the lock has ended,
+   *   or was released
+   * @throws LockUnavailableError if the store did not answer. If it may have happened, the parcel gets the lock back as soon as the store can
+   *   be reached, so that it can be adopted again; otherwise the lock ends after the `ttlMs` of this service
+   * @throws LockOptionsError for what is no parcel, or on a Redlock
+   */
+  adopt(parcel: LockParcel): Promise<Lock> {
+    return this.#adopt(parcel);
+  }
+
+  /**
+   * Adopts a detached lock, runs the work under it, and releases it afterwards, whatever the outcome: like `withLock`.
+   * @returns the result of the work
+   * @throws like `adopt`; the error of the work; LockLostError if the lock was lost while the work ran
+   */
+  withAdopted<T>(parcel: LockParcel, work: Work<T>): Promise<T> {
+    if (typeof work !== 'function') {
+      const got = work === null ? 'null' : typeof work;
+      return this.#engine.refuse(
+        new LockOptionsError(`withAdopted(parcel, work) needs a function as its last argument: got ${got}.`),
+      );
+    }
+    return this.#run(this.#adopt(parcel), undefined, work);
+  }
+
+  /**
+   * Has a detached lock stand for `ttlMs` from now on, without adopting it: for a lock that a person, or a workflow, holds.
+   * @throws LockLostError with the reason `stolen` if it was adopted, and `expired` if it has ended, or was released
+   * @throws LockUnavailableError if the store did not answer: the lock may then stand for either time
+   * @throws LockOptionsError for what is no parcel, or a wrong `ttlMs`
+   */
+  async extend(parcel: LockParcel, options: ParcelOptions): Promise<void> {
+    try {
+      const ttlMs = checkParcelOptions('extend', options);
+      checkTtl(ttlMs, this.#options.marginMs, this.#backend.bounds);
+      await this.#engine.extendParcel(this.#checked(parcel), ttlMs);
+    } catch (error) {
+      await this.#engine.refuse(error);
+    }
+  }
+
+  /**
+   * Releases a detached lock, without adopting it: waiting calls get it.
+   * @returns `true` if the lock was removed; `false` if the parcel had it no more: it was adopted, has ended, or was released before
+   * @throws LockUnavailableError if the store did not confirm it: the release is repeated in the background
+   * @throws LockOptionsError for what is no parcel
+   */
+  async release(parcel: LockParcel): Promise<boolean> {
+    try {
+      return await this.#engine.releaseParcel(this.#checked(parcel));
+    } catch (error) {
+      return this.#engine.refuse(error);
+    }
   }
 
   /**
@@ -462,7 +524,7 @@ export class LockService {
     const { signal, reentrant } = request;
     try {
       signal?.throwIfAborted();
-      if (lease.checkState() === 'unknown') {
+      if (lease.checkState() === 'unknown' || lease.isDetaching) {
         await unlessAborted(lease.answered(), signal);
         return await this.#acquireOne(lease.key, request, method);
       }
@@ -470,6 +532,27 @@ export class LockService {
       return LockHandle.another(lease, this.#engine.leases);
     } catch (reason) {
       return this.#engine.refuse(reason);
+    }
+  }
+
+  /** @throws LockOptionsError, LockKeyError */
+  #checked(given: LockParcel): LockParcel {
+    const parcel = checkParcel(given);
+    checkKey(parcel.key);
+    return parcel;
+  }
+
+  async #adopt(given: LockParcel): Promise<LockHandle> {
+    try {
+      const parcel = this.#checked(given);
+      const { key } = parcel;
+      const { closing } = this.#held;
+      if (closing.phase !== 'closed') this.#transactions?.check(key, this.#options.onTransaction, undefined);
+      const adopt = () => this.#engine.adopt(parcel, this.#options, closing);
+      const isObserved = this.#telemetry.observer !== undefined || acquires.hasSubscribers;
+      return await (isObserved ? this.#telemetry.acquire([key], this.#onlyOnce, undefined, false, adopt) : adopt());
+    } catch (error) {
+      return this.#engine.refuse(error);
     }
   }
 

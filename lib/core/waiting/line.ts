@@ -109,6 +109,16 @@ export class Line {
     if (asks && !waiter.isSettled) this.#ask();
   }
 
+  /**
+   * Keeps a lock that a call of this process has adopted. Calls that wait keep their bid, as behind a holder elsewhere: its place in the
+   * queue is older than the adoption.
+   */
+  adopt(grant: Grant, ttlMs: number, sentAt: number, watchdog: boolean): Lease {
+    this.#endStale();
+    this.#share = undefined;
+    return (this.#lease = this.lines.leases.add(grant, grant.fencingToken, ttlMs, sentAt, watchdog));
+  }
+
   /** Passes the lock on, or gives it back: its holder is done. @returns whether it was passed on */
   giveBack(lease: Lease, done: (outcome: ReleaseOutcome) => void): boolean {
     if (this.#lease === lease) this.#lease = undefined;
@@ -286,7 +296,8 @@ export class Line {
   /** Gives a grant back, and asks for the next call: in one step, where the store can. */
   #handBack(grant: Grant, released: (outcome: ReleaseOutcome) => void = ignore, keepUntil = 0): void {
     const { backend } = this.lines;
-    if (this.#waiters.size > 0 && leftMs(keepUntil) === 0 && backend.turn) {
+    // A bid beside a lease that was adopted has its place already, and may be asking.
+    if (this.#waiters.size > 0 && !this.#bid && leftMs(keepUntil) === 0 && backend.turn) {
       this.#ask({ grant, released });
       return;
     }
@@ -304,6 +315,7 @@ export class Line {
   #begin(first: Waiter, grant: Grant, ttlMs: number, sentAt: number, extendTo?: number): void {
     const { leases, limits, now } = this.lines;
     const { fencingToken, lastToken = fencingToken, nobodyBefore } = grant;
+    this.#endStale();
     // A grant for one turn is passed on to nobody.
     const isShared = lastToken !== fencingToken && first.request.cohort !== false;
     this.#share = isShared
@@ -312,6 +324,12 @@ export class Line {
     const lease = leases.add(grant, fencingToken, ttlMs, sentAt, first.request.watchdog, extendTo);
     this.#grant(first, lease, extendTo !== undefined || this.#seen ? 'waited' : 'free');
     this.#refuseTriers();
+  }
+
+  /** The store has granted the lock anew: a lease that was adopted before, and seems to be held, has ended there. */
+  #endStale(): void {
+    if (this.#lease) this.lines.leases.lose(this.#lease, 'expired');
+    this.#lease = undefined;
   }
 
   #grant(waiter: Waiter, lease: Lease, how: LockGrant): void {
@@ -414,7 +432,7 @@ export class Lines implements BidParts, WaitListener, LeaseListener {
   readonly now: () => number;
   readonly order: Order;
   readonly limits: LineLimits;
-  readonly leases: Pick<Leases, 'add' | 'pass' | 'check'>;
+  readonly leases: Pick<Leases, 'add' | 'pass' | 'check' | 'lose'>;
   /** Counts the attempts whose answer is still to come. */
   readonly inFlight: InFlight;
   /** @param key of a call that waits */
@@ -481,14 +499,16 @@ export class Lines implements BidParts, WaitListener, LeaseListener {
 
   /** The waiter is granted a lease, or refused, sooner or later. */
   join(waiter: Waiter): void {
-    const { key } = waiter;
-    let line = this.#lines.get(key);
-    if (!line) this.#lines.set(key, (line = new Line(key, this)));
     try {
-      line.join(waiter);
+      this.#lineOf(waiter.key).join(waiter);
     } catch (bug) {
       if (!waiter.isSettled) waiter.refuse(bug);
     }
+  }
+
+  /** Begins to keep a lock that a call of this process has adopted. */
+  adopt(grant: Grant, ttlMs: number, sentAt: number, watchdog: boolean): Lease {
+    return this.#lineOf(grant.key).adopt(grant, ttlMs, sentAt, watchdog);
   }
 
   /**
@@ -531,6 +551,12 @@ export class Lines implements BidParts, WaitListener, LeaseListener {
   /** Called by a line of which nothing is wanted or held any more. */
   forget(key: string): void {
     this.#lines.delete(key);
+  }
+
+  #lineOf(key: string): Line {
+    let line = this.#lines.get(key);
+    if (!line) this.#lines.set(key, (line = new Line(key, this)));
+    return line;
   }
 
   #wake(ticket: string, handOver?: HandOver): void {

@@ -11,6 +11,9 @@ const FOLD_MS = 1_000;
 /** How many locks a line names. */
 const NAMED = 10;
 
+/** The events of a lock that its process holds no more. */
+const ENDS: ReadonlySet<LockEvent['type']> = new Set(['released', 'release-failed', 'lost', 'detached']);
+
 type EventOf<Type extends LockEvent['type']> = Extract<LockEvent, { type: Type }>;
 
 /** Logs the troubles of a service's locks for its operator. */
@@ -92,7 +95,7 @@ class KeptLocks {
     if (event.type === 'closing') {
       this.#keys.add(event.key);
       this.#timer ??= setTimeout(() => this.#logKept(event.timeoutMs), PATIENCE_MS).unref();
-    } else if (event.type === 'released' || event.type === 'release-failed' || event.type === 'lost') {
+    } else if (ENDS.has(event.type)) {
       this.#keys.delete(event.key);
     }
   }

@@ -14,6 +14,8 @@ import type {
   ReleaseOutcome,
   Releasing,
   Taken,
+  Transfer,
+  TransferOutcome,
 } from '../../core/backend/lock-backend.js';
 import { leftMs } from '../../core/time/clock.js';
 import { matcherOf } from '../../core/backend/matcher.js';
@@ -73,10 +75,7 @@ export class MemoryBackend implements LockBackend {
       const { isKept, expiresAt } = holder;
       return { status: 'contended', owner: holder.owner, remainingMs: expiresAt - now, isKept, queued: false };
     }
-    // The wall clock in microseconds, as in Redis, so that a restart begins above the earlier tokens; or one more than the
-    // last token where that has reached the time: grants in the same millisecond, or a clock that was set back.
-    const fencingToken = Math.max(Date.now() * 1_000, this.#lastToken + 1);
-    this.#lastToken = fencingToken + turns - 1;
+    const fencingToken = this.#mint(turns);
     this.#entries.set(key, { owner, fencingToken, since: now, expiresAt: now + ttlMs });
     this.#sweep();
     return { status: 'acquired', grant: { key, owner, fencingToken, lastToken: this.#lastToken }, sentAt: now };
@@ -105,6 +104,16 @@ export class MemoryBackend implements LockBackend {
     if (keptForMs > 0) Object.assign(entry, { isKept: true, expiresAt: this.#now() + keptForMs });
     else this.#entries.delete(key);
     return { status: 'released' };
+  }
+
+  async transfer({ key, from, to, ttlMs, mints }: Transfer): Promise<TransferOutcome> {
+    const entry = this.#live(key);
+    const now = this.#now();
+    const isMeant = entry && !entry.isKept && [from, to].includes(entry.owner);
+    if (!isMeant) return { status: 'lost', reason: entry ? 'stolen' : 'expired' };
+    if (mints && entry.owner === from) Object.assign(entry, { fencingToken: this.#mint(1), since: now });
+    Object.assign(entry, { owner: to, expiresAt: now + ttlMs });
+    return { status: 'transferred', grant: { key, owner: to, fencingToken: entry.fencingToken }, sentAt: now };
   }
 
   probeKey(key: string): string {
@@ -154,6 +163,15 @@ export class MemoryBackend implements LockBackend {
 
   async close(): Promise<void> {
     this.#entries.clear();
+  }
+
+  /** @returns the first of so many tokens */
+  #mint(turns: number): number {
+    // The wall clock in microseconds, as in Redis, so that a restart begins above the earlier tokens; or one more than the
+    // last token where that has reached the time: grants in the same millisecond, or a clock that was set back.
+    const fencingToken = Math.max(Date.now() * 1_000, this.#lastToken + 1);
+    this.#lastToken = fencingToken + turns - 1;
+    return fencingToken;
   }
 
   #holding(key: string): Holding | undefined {

@@ -46,6 +46,8 @@ type GaveBack = 'released' | 'gone';
 
 /** The answer of a node to the question who holds a lock. */
 export type NodeView = { status: 'seen'; holding?: Holding } | Fault;
+/** The answer to a transfer: the token that the lock has now. */
+export type NodeTransfer = { status: 'transferred'; fencingToken: number } | { status: 'absent' | 'foreign' } | Fault;
 export type NodeExtension = { status: 'extended' | 'restored' | 'absent' | 'foreign' } | Fault;
 /** The answer to a release by force: `from` is the owner value that held the lock. */
 export type NodeSeizure = { status: 'taken'; from: string } | { status: 'absent' } | Fault;

@@ -7,9 +7,10 @@ import type {
   GuardStatement,
   ListRequest,
   Releasing,
+  Transfer,
   WaitQueue,
 } from '../../core/backend/lock-backend.js';
-import type { NodeExtension, NodeRelease, NodeScan, NodeSeizure, NodeView, Vote } from './answers.js';
+import type { NodeExtension, NodeRelease, NodeScan, NodeSeizure, NodeTransfer, NodeView, Vote } from './answers.js';
 
 /** One server, as far as operators ask it. Nothing rejects. */
 export interface StoreNode {
@@ -49,6 +50,8 @@ export interface LockNode extends StoreNode {
    * @param forMs how long the lock may stand, in milliseconds; Infinity where an attempt that was not answered may yet run
    */
   release(grant: Grant, how: Releasing, done?: (release: NodeRelease) => void, forMs?: number): void;
+  /** As of `LockBackend`, once. @param done as of `acquire` */
+  transfer(request: Transfer, done: (transfer: NodeTransfer, sentAt: number) => void): void;
   /** As of `LockBackend`. */
   guard?(grants: readonly Grant[]): GuardStatement;
   /** A time of the server that has the key, by the monotonic clock in milliseconds; undefined before it has told the time. */

@@ -10,10 +10,12 @@ import {
   type LockBackend,
   type ReleaseOutcome,
   type Releasing,
+  type Transfer,
+  type TransferOutcome,
   type WaitQueue,
 } from '../../core/backend/lock-backend.js';
 import { noteTtl, StoredGrant } from './grants.js';
-import type { NodeExtension, NodeRelease, Vote } from './answers.js';
+import type { NodeExtension, NodeRelease, NodeTransfer, Vote } from './answers.js';
 import type { AwaitedReplicas, LockNode } from './lock-node.js';
 import { NodesBackend } from './nodes.backend.js';
 
@@ -149,6 +151,31 @@ export class SingleNodeBackend extends NodesBackend implements LockBackend {
 
   release(grant: Grant, how: Releasing, done: (outcome: ReleaseOutcome) => void): void {
     this.node.release(grant, how, (release) => done(releaseOutcome(release)));
+  }
+
+  /** Rides out a short break of the connection: the new owner value makes it safe to send the same request again. */
+  async transfer(request: Transfer): Promise<TransferOutcome> {
+    const { key, to, ttlMs } = request;
+    const startedAt = this.now();
+    let mayHaveRun = false;
+    for (;;) {
+      const [transfer, sentAt] = await new Promise<[NodeTransfer, number]>((resolve) =>
+        this.node.transfer(request, (...answer) => resolve(answer)),
+      );
+      if (transfer.status === 'transferred') {
+        const grant = new StoredGrant({ key, owner: to, ttlMs }, transfer.fencingToken);
+        const cause = this.replicas && (await this.#missing(this.replicas, { grant, ttlMs }));
+        if (cause) return { status: 'unavailable', causes: [cause], mayHaveRun: true };
+        return { status: 'transferred', grant, sentAt };
+      }
+      if (transfer.status !== 'fault') {
+        return { status: 'lost', reason: transfer.status === 'foreign' ? 'stolen' : 'expired' };
+      }
+      mayHaveRun ||= transfer.mayHaveRun;
+      const leftMs = this.commandTimeoutMs - (this.now() - startedAt);
+      const error = transfer.disconnected && leftMs > 0 ? await this.#reconnected(leftMs) : transfer.error;
+      if (error) return { status: 'unavailable', causes: [error], mayHaveRun };
+    }
   }
 
   problems(silence: string): NodeError[] {

@@ -6,7 +6,7 @@ import { PING_KEY } from '../../core/backend/report.js';
 import { monotonic } from '../../core/time/clock.js';
 import { InFlight } from '../../core/time/in-flight.js';
 import { inTime } from '../../core/time/time-limit.js';
-import type { Fault, NodeRelease, NodeScan, NodeView } from '../node/answers.js';
+import type { Fault, NodeRelease, NodeScan, NodeTransfer, NodeView } from '../node/answers.js';
 import { sqlError } from './advice.js';
 import { Janitor, type SweptPage } from './janitor.js';
 import type { Row, SqlClient, SqlSource } from './sql-client.js';
@@ -240,6 +240,12 @@ export function text(cell: unknown): string {
 /** A cell that is a flag: 1 or 0, whatever type the driver makes of a number. */
 export function is(cell: unknown): boolean {
   return Number(cell) === 1;
+}
+
+/** What came of a transfer: there is a token if the new owner has the lock. */
+export function transferOf({ token, is_held }: Row): NodeTransfer {
+  if (token !== null && token !== undefined) return { status: 'transferred', fencingToken: Number(token) };
+  return { status: is(is_held) ? 'foreign' : 'absent' };
 }
 
 /** Who holds a lock, by its row. */

@@ -171,6 +171,11 @@ export function randomStep(random: () => number, us: number): Step {
       const names = many(lock);
       return [names.map(lockOf), [ttl(), ...names.flatMap(() => [`${owner()}@`, token()])]];
     },
+    TRANSFER: () => {
+      const names = many(lock);
+      const owners = () => [`${owner()}@`, `${owner()}@`, ttl(), pick(['0', '1'])];
+      return [['lock:fence', ...names.map(lockOf)], names.flatMap(owners)];
+    },
     VOTE: () => {
       const names = many(lock);
       return [

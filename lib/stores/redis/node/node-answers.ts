@@ -1,6 +1,6 @@
 import { NodeError } from '../../../api/errors.js';
 import type { Holding } from '../../../core/backend/lock-backend.js';
-import type { Fault, NodeExtension, NodeRelease, NodeSeizure, Vote } from '../../node/answers.js';
+import type { Fault, NodeExtension, NodeRelease, NodeSeizure, NodeTransfer, Vote } from '../../node/answers.js';
 import { nodeError } from '../client/advice.js';
 import type { Reply } from '../scripts/script-runner.js';
 import { readValue } from './lock-keys.js';
@@ -92,8 +92,8 @@ function refusalOf(pttl: ReplyPart, value: ReplyPart, wasGone: ReplyPart) {
   } as const;
 }
 
-function unexpected(node: string): Fault {
-  const error = new NodeError(node, 'unexpected answer to an acquire: expected a fencing token, or the holder');
+function unexpected(node: string, to = 'an acquire: expected a fencing token, or the holder'): Fault {
+  const error = new NodeError(node, `unexpected answer to ${to}`);
   return { status: 'fault', error, mayHaveRun: true, disconnected: false };
 }
 
@@ -103,6 +103,14 @@ function isToken(number: number): boolean {
 
 export function extensionOf(reply: Reply): NodeExtension {
   return { status: ({ 1: 'extended', 2: 'restored', 0: 'absent' } as const)[Number(reply)] ?? 'foreign' };
+}
+
+export function transferOf(reply: Reply, node: string): NodeTransfer {
+  const answer = Number(reply);
+  if (answer === 0) return { status: 'absent' };
+  if (answer === -1) return { status: 'foreign' };
+  if (!isToken(answer)) return unexpected(node, 'a transfer: expected a fencing token');
+  return { status: 'transferred', fencingToken: answer };
 }
 
 export function initialisationOf(reply: Reply): NodeInitialisation {

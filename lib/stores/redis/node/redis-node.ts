@@ -10,6 +10,7 @@ import {
   RAISE_FENCE,
   RELEASE,
   RESTORE,
+  TRANSFER,
   TURN,
   VOTE,
   VOTE_OR_QUEUE,
@@ -39,6 +40,7 @@ import type {
   ListRequest,
   Place,
   Releasing,
+  Transfer,
   WaitListener,
   WaitQueue,
 } from '../../../core/backend/lock-backend.js';
@@ -48,6 +50,7 @@ import {
   initialisationOf,
   releaseOf,
   seizureOf,
+  transferOf,
   turnOf,
   voteOf,
   type Admission,
@@ -55,7 +58,16 @@ import {
   type NodeInitialisation,
 } from './node-answers.js';
 import { ToldHandOver, standsMs } from '../../node/grants.js';
-import type { Fault, NodeExtension, NodeRelease, NodeScan, NodeSeizure, NodeView, Vote } from '../../node/answers.js';
+import type {
+  Fault,
+  NodeExtension,
+  NodeRelease,
+  NodeScan,
+  NodeSeizure,
+  NodeTransfer,
+  NodeView,
+  Vote,
+} from '../../node/answers.js';
 import { nodeError, unreachable } from '../client/advice.js';
 import type { RedisConnection } from '../client/redis-connection.js';
 import type { ServerIdentity } from '../client/server-identity.js';
@@ -297,6 +309,14 @@ export class RedisNode implements LockNode, WaitQueue, InboxListener {
     } else {
       this.#runner.run(EXTEND, [lock], [ttlMs, owner], this.#extensionOf, done);
     }
+  }
+
+  /** Changes the owner of a lock. Only of a node that keeps locks alone. @param done as of `acquire` */
+  transfer({ key, from, to, ttlMs, mints }: Transfer, done: (transfer: NodeTransfer, sentAt: number) => void): void {
+    const names = [this.#keys.fence(key), this.#keys.lock(key)];
+    const args = [ownerPart(from), ownerPart(to), ttlMs, mints ? 1 : 0];
+    const read = this.#reader<NodeTransfer>((reply) => transferOf(reply, this.name));
+    this.#runner.run(TRANSFER, names, args, read, done);
   }
 
   /**

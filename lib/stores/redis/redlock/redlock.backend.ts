@@ -52,6 +52,10 @@ const AFTER_A_RESTART =
   'That is the ttlMs of the registration, on a Redlock: a node that has restarted votes only when every lock that it may have ' +
   'forgotten has ended, and so would wait for as long. Raise ttlMs of the registration, or keep the lock on one Redis.';
 
+const NO_TRANSFER =
+  'On a Redlock a majority of the nodes would have to change its owner: where half of that fails, neither owner has a majority, and the ' +
+  'lock is lost to both. Detach locks of one Redis, a Cluster, or a database.';
+
 const EXCLUSIVE_ONLY: AcquireOutcome = {
   status: 'unavailable',
   causes: [new NodeError('redlock', 'locks on a Redlock are exclusive', 'Ask for an exclusive lock.')],
@@ -65,6 +69,7 @@ const EXCLUSIVE_ONLY: AcquireOutcome = {
 export class RedlockBackend extends NodesBackend implements LockBackend, WaitQueue {
   readonly waitQueue: WaitQueue = this;
   readonly handsOver = false;
+  readonly whyNoTransfer = NO_TRANSFER;
   readonly bounds: Bounds;
   readonly #nodes: readonly RedlockNode[];
   readonly #quorum: number;

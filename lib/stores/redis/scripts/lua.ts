@@ -966,6 +966,127 @@ return -1`,
 };
 
 /**
+ * Gives a lock another owner, if a certain one has it, and mints a token for the new one, or leaves the lock the token that it has. A
+ * lock that the new owner has already counts as transferred by this call, since the command can run twice: its ttl starts anew, and
+ * it keeps its token.
+ */
+export const TRANSFER: Script = {
+  name: 'transfer',
+  order: 1,
+  locksPerCall: 50,
+  sharedKeys: 1,
+  sharedArgs: 0,
+  sha: '3513ada42c144e0aaa93d81254c4f3ebf1f30d8e',
+  source: `local us, minted
+local fence = KEYS[1]
+if #KEYS > 2 then
+  local function each(lock, from, to, ttl, mints)
+    local value = redis.pcall('GET', lock)
+    if type(value) ~= 'string' then
+      if not value then return 0 end
+      if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
+      return -1
+    end
+    local flag = string.sub(value, -1) == '+' and '+' or ''
+    local owner = string.sub(value, 1, -17 - #flag)
+    local latest = string.sub(value, -16 - #flag, -1 - #flag)
+    if owner == to then
+      redis.call('PEXPIRE', lock, ttl)
+      return latest
+    end
+    if owner ~= from then return -1 end
+    if mints == '1' then
+      local count = 1
+      local MOST_AHEAD_US = 1000
+      if not us then
+        local time = redis.call('TIME')
+        us = time[1] * 1000000 + time[2]
+      end
+      local first = math.max(us, (minted or 0) + 1)
+      count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
+      local token = string.format('%016.0f', first)
+      local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+      local before = redis.pcall('SET', fence, final, 'GET')
+      local problem = type(before) == 'table' and before.err or nil
+      local counter = not problem and not minted and tonumber(before or 0)
+      if counter and counter >= first then
+        count = 1
+        first = counter + 1
+        local highest = first
+        token = string.format('%016.0f', first)
+        final = string.format('%016.0f', highest)
+        if highest < 9e15 then
+          problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+        else
+          problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+        end
+        if problem then redis.pcall('SET', fence, before) end
+      end
+      if not problem then minted = first + count - 1 end
+      if problem then return {problem} end
+      latest = final
+    end
+    local set = redis.pcall('SET', lock, to .. latest .. flag, 'PX', ttl)
+    return set.err and {set.err} or latest
+  end
+  local replies = {}
+  for i = 0, (#KEYS - 1) / 1 - 1 do
+    replies[i + 1] = each(KEYS[i + 2], ARGV[4 * i + 1], ARGV[4 * i + 2], ARGV[4 * i + 3], ARGV[4 * i + 4])
+  end
+  return replies
+end
+local lock = KEYS[2]
+local from, to, ttl, mints = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local value = redis.pcall('GET', lock)
+if type(value) ~= 'string' then
+  if not value then return 0 end
+  if not string.find(value.err, '^WRONGTYPE') then return {value.err} end
+  return -1
+end
+local flag = string.sub(value, -1) == '+' and '+' or ''
+local owner = string.sub(value, 1, -17 - #flag)
+local latest = string.sub(value, -16 - #flag, -1 - #flag)
+if owner == to then
+  redis.call('PEXPIRE', lock, ttl)
+  return latest
+end
+if owner ~= from then return -1 end
+if mints == '1' then
+  local count = 1
+  local MOST_AHEAD_US = 1000
+  if not us then
+    local time = redis.call('TIME')
+    us = time[1] * 1000000 + time[2]
+  end
+  local first = math.max(us, (minted or 0) + 1)
+  count = math.max(1, math.min(count, us + MOST_AHEAD_US - first + 1))
+  local token = string.format('%016.0f', first)
+  local final = count == 1 and token or string.format('%016.0f', first + count - 1)
+  local before = redis.pcall('SET', fence, final, 'GET')
+  local problem = type(before) == 'table' and before.err or nil
+  local counter = not problem and not minted and tonumber(before or 0)
+  if counter and counter >= first then
+    count = 1
+    first = counter + 1
+    local highest = first
+    token = string.format('%016.0f', first)
+    final = string.format('%016.0f', highest)
+    if highest < 9e15 then
+      problem = redis.pcall('SET', fence, string.format('%016.0f', highest)).err
+    else
+      problem = 'ERR the fencing counter ' .. fence .. ' is out of range: delete it'
+    end
+    if problem then redis.pcall('SET', fence, before) end
+  end
+  if not problem then minted = first + count - 1 end
+  if problem then return {problem} end
+  latest = final
+end
+local set = redis.pcall('SET', lock, to .. latest .. flag, 'PX', ttl)
+return set.err and {set.err} or latest`,
+};
+
+/**
  * Asks for a lock on behalf of a waiter, and gives back, in the same step, the lock that its process had of the same key. The
  * waiter gets the lock if it is free, or was handed over to it, and mints its tokens; if not, it takes a place in the queue,
  * unless it has one. A lock that is free goes to the first place, whoever asks.

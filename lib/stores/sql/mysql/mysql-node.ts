@@ -4,9 +4,10 @@ import type {
   Grant,
   GuardStatement,
   Releasing,
+  Transfer,
 } from '../../../core/backend/lock-backend.js';
 import { leftMs } from '../../../core/time/clock.js';
-import type { NodeExtension, NodeRelease, NodeSeizure, NodeView, Vote } from '../../node/answers.js';
+import type { NodeExtension, NodeRelease, NodeSeizure, NodeTransfer, NodeView, Vote } from '../../node/answers.js';
 import { standsMs } from '../../node/grants.js';
 import type { LockNode } from '../../node/lock-node.js';
 import { EVERY_MS, JANITOR_KEY } from '../janitor.js';
@@ -18,6 +19,7 @@ import {
   is,
   SqlNode,
   text,
+  transferOf,
   type PendingRelease,
   type Seen,
   type SqlSettings,
@@ -65,6 +67,14 @@ export class MysqlNode extends SqlNode implements LockNode {
     forMs = standsMs(grant),
   ): void {
     this.give({ key: grant.key, owner: grant.owner, keepUntil }, forMs, done);
+  }
+
+  transfer({ key, from, to, ttlMs, mints }: Transfer, done: (transfer: NodeTransfer, sentAt: number) => void): void {
+    const read = (row: Row | SqlFault): NodeTransfer => {
+      if (row instanceof SqlFault) return this.faultOf(row);
+      return is(row.is_locked) ? this.guarded() : transferOf(row);
+    };
+    this.runner.run(this.statements.transfer, stored(key), [stored(key), from, to, ttlMs, mints], read, done);
   }
 
   guard(grants: readonly Grant[]): GuardStatement {

@@ -21,6 +21,10 @@ const NOW = 'UTC_TIMESTAMP(6)';
 const us = (time: string) => `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', ${time})`;
 const msBetween = (from: string, to: string) => `TIMESTAMPDIFF(MICROSECOND, ${from}, ${to}) / 1000`;
 const later = (ms: string) => `DATE_ADD(${NOW}, INTERVAL ${ms} * 1000 MICROSECOND)`;
+/** A lock that its owner still holds, whose work has not ended. */
+const IS_HELD = `l.resource_lock_value = a.p2 AND l.expires_at > ${NOW} AND l.is_kept = 0`;
+/** Starts the ttl of a lock anew. */
+const EXTENDED = `l.update_time = ${NOW}, l.expires_at = ${later('a.p3')}`;
 const many = (count: number, each: string) => Array(count).fill(each).join(', ');
 
 /** What creates the table. @param table quoted */
@@ -47,6 +51,11 @@ export interface MysqlStatements {
   readonly keep: Statement;
   /** Arguments: keys, owners. It answers as `extend` does. */
   readonly release: Statement;
+  /**
+   * Arguments: keys, owners that have the locks, owners that get them, ttls in ms, whether a token is minted. It answers with the `token` of a
+   * lock that the new owner has, or as `extend` does.
+   */
+  readonly transfer: Statement;
   readonly inspect: Statement;
   readonly scan: Statement;
   readonly sweep: Statement;
@@ -63,12 +72,12 @@ export function mysqlStatements(table: string): MysqlStatements {
     acquire: new Acquisition(table),
     extend: new Change(table, {
       order: EXTENSION,
-      set: `l.update_time = ${NOW}, l.expires_at = ${later('a.p3')}`,
+      set: EXTENDED,
       changesKept: false,
     }),
     keep: new Change(table, {
       order: RELEASE,
-      set: `l.update_time = ${NOW}, l.expires_at = ${later('a.p3')}, l.is_kept = 1`,
+      set: `${EXTENDED}, l.is_kept = 1`,
       changesKept: true,
     }),
     release: new Change(table, {
@@ -76,6 +85,7 @@ export function mysqlStatements(table: string): MysqlStatements {
       set: `l.update_time = ${NOW}, l.expires_at = ${RELEASED}, l.is_kept = 0`,
       changesKept: true,
     }),
+    transfer: new OwnerChange(table),
     inspect: { order: LOOK, most: LOCKS_AT_ONCE, run: (client, [keys]) => look(client, table, keys as string[]) },
     scan: { order: LOOK, most: 1, run: (client, [from, behind]) => scan(client, table, from, behind) },
     sweep: {
@@ -87,7 +97,7 @@ export function mysqlStatements(table: string): MysqlStatements {
 }
 
 /** What one operation asks for: the first two values are its key and its owner. */
-type Ask = readonly [key: string, owner: string, ...others: number[]];
+type Ask = readonly [key: string, owner: string, ...others: (number | Buffer)[]];
 
 /** @param columns an array for each argument @returns the operations, in the order of their keys */
 function asksOf(columns: readonly unknown[]): Ask[] {
@@ -281,6 +291,62 @@ class Change implements Statement {
 
 function isHeld(row: Row | undefined): boolean {
   return row !== undefined && Number(row.remaining) > 0;
+}
+
+/** What a transfer asks for, and the owners in it as texts. */
+interface AskedTransfer {
+  readonly ask: Ask;
+  readonly from: string;
+  readonly to: string;
+  readonly ttlMs: number;
+}
+
+/** Gives locks other owners, if certain ones have them. What came of it is read from the rows, so one that is repeated finds that it was done. */
+class OwnerChange implements Statement {
+  readonly order = RELEASE;
+  readonly most = LOCKS_AT_ONCE;
+
+  constructor(private readonly table: string) {}
+
+  async run(client: MysqlClient, columns: readonly unknown[]): Promise<Row[]> {
+    const asks = asksOf(columns) as unknown as [key: string, from: string, to: string, ttlMs: number, mints: boolean][];
+    const asked = asks.map(([key, from, to, ttlMs, mints]): AskedTransfer => {
+      return { from, to, ttlMs, ask: [key, from, bytes(to), ttlMs, Number(mints)] };
+    });
+    const done = await this.#change(client, ...asked);
+    return afterChange(async () => {
+      const rows: Row[] = [];
+      for (const each of asked) rows.push(await this.#judged(client, each, done.has(each.ask)));
+      return rows;
+    });
+  }
+
+  /** @param isNew whether it was done just now; the ttl of one that was done before starts anew */
+  async #judged(client: MysqlClient, asked: AskedTransfer, isNew: boolean): Promise<Row> {
+    const { ask, from, to, ttlMs } = asked;
+    const [key] = ask;
+    for (let attempt = 1; ; attempt++) {
+      const [row] = await look(client, this.table, [key]);
+      const is_held = Number(isHeld(row));
+      const isMeant = isHeld(row) && Number(row!.is_kept) === 0;
+      if (isMeant && row!.holder === to) {
+        if (!isNew) await change(client, this.table, [[key, to, ttlMs]], EXTENDED, IS_HELD);
+        return { key, token: row!.fence, is_held };
+      }
+      if (!isMeant || row!.holder !== from) return { key, is_held };
+      // Another session had locked its row, for a moment unless it is a guard.
+      if (attempt === MOST_ATTEMPTS) return { key, is_held, is_locked: 1 };
+      await this.#change(client, asked);
+    }
+  }
+
+  /** @returns what it has done */
+  async #change(client: MysqlClient, ...asked: readonly AskedTransfer[]): Promise<ReadonlySet<Ask>> {
+    const set = `l.fence = IF(a.p5 = 1, GREATEST(l.fence + 1, ${us(NOW)}), l.fence), l.acquired_at = IF(a.p5 = 1, ${NOW}, l.acquired_at),
+  l.resource_lock_value = a.p3, l.update_time = ${NOW}, l.expires_at = ${later('a.p4')}`;
+    const asks = asked.map(({ ask }) => ask);
+    return (await change(client, this.table, asks, set, IS_HELD)).done;
+  }
 }
 
 /** Reads rows, which are as they were last committed. */

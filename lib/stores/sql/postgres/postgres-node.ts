@@ -5,13 +5,14 @@ import type {
   GuardStatement,
   Place,
   Releasing,
+  Transfer,
   WaitListener,
   WaitQueue,
 } from '../../../core/backend/lock-backend.js';
 import { leftMs, monotonic } from '../../../core/time/clock.js';
 import { nextTick } from '../../../core/time/event-loop.js';
 import { ServerClock } from '../../../core/time/server-clock.js';
-import type { NodeExtension, NodeRelease, NodeSeizure, NodeView, Vote } from '../../node/answers.js';
+import type { NodeExtension, NodeRelease, NodeSeizure, NodeTransfer, NodeView, Vote } from '../../node/answers.js';
 import { standsMs, ToldHandOver } from '../../node/grants.js';
 import type { LockNode } from '../../node/lock-node.js';
 import { GRANT_TTL_MS, readMessage, TAKEN } from '../../node/messages.js';
@@ -24,6 +25,7 @@ import {
   is,
   SqlNode,
   text,
+  transferOf,
   type PendingRelease,
   type Seen,
   type SqlSettings,
@@ -99,6 +101,15 @@ export class PostgresNode extends SqlNode implements LockNode, WaitQueue, Postgr
     const heldUs = (this.#clock.at(monotonic()) ?? Infinity) - fencingToken;
     const isAlone = nobodyBefore === undefined && heldUs < AWAITED_AFTER_US;
     this.give({ key, owner, keepUntil, isAlone }, forMs, done);
+  }
+
+  transfer({ key, from, to, ttlMs, mints }: Transfer, done: (transfer: NodeTransfer, sentAt: number) => void): void {
+    const read = (row: Row | SqlFault): NodeTransfer => {
+      if (row instanceof SqlFault) return this.faultOf(row);
+      if (is(row.is_guarded)) return this.guarded();
+      return transferOf(row);
+    };
+    this.runner.run(this.statements.transfer, key, [stored(key), from, to, ttlMs, mints], read, done);
   }
 
   guard(grants: readonly Grant[]): GuardStatement {

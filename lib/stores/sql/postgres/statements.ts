@@ -54,6 +54,7 @@ export interface PostgresStatements {
   readonly giveAndTurn: PostgresStatement;
   readonly extend: PostgresStatement;
   readonly keep: PostgresStatement;
+  readonly transfer: PostgresStatement;
   readonly inspect: PostgresStatement;
   readonly scan: PostgresStatement;
   readonly notify: PostgresStatement;
@@ -90,6 +91,7 @@ export function postgresStatements(table: string): PostgresStatements {
     giveAndTurn: new PostgresStatement('turn', turn, RELEASE, LOCKS_AT_ONCE),
     extend: new PostgresStatement('extend', extend, EXTENSION, LOCKS_AT_ONCE),
     keep: new PostgresStatement('extend', extend, RELEASE, LOCKS_AT_ONCE),
+    transfer: new PostgresStatement('transfer', transferOf(table), RELEASE, LOCKS_AT_ONCE),
     inspect: new PostgresStatement('inspect', inspectOf(table), LOOK, LOCKS_AT_ONCE),
     scan: new PostgresStatement('scan', scanOf(table), LOOK),
     notify: new PostgresStatement('notify', NOTIFY, RELEASE),
@@ -241,6 +243,42 @@ WITH ask AS MATERIALIZED (
 )
 SELECT a.key, (a.key IN (SELECT key FROM updated))::int AS is_done, coalesce(l.expires_at > clock_timestamp(), false)::int AS is_held
 FROM ask a LEFT JOIN ${table} l ON l.resource_lock_key = a.key`;
+}
+
+/**
+ * Gives a lock another owner, if a certain one has it. One that the new owner has already was transferred by the same request, which may have
+ * run before: its ttl starts anew. The queue stays as it is.
+ *
+ * As a lock that is taken it is written under FOR UPDATE, which is tried, not waited for: a transaction that guards the lock keeps it out.
+ *
+ * $1 keys  $2 owners that have the locks  $3 owners that get them  $4 ttls in ms  $5 whether a token is minted
+ */
+function transferOf(table: string): string {
+  return `
+WITH ask AS MATERIALIZED (
+  SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::float8[], $5::boolean[]) AS a(key, giver, owner, ttl, mints)
+), locked AS MATERIALIZED (
+  SELECT a.*, l.fence, l.is_kept, l.resource_lock_value AS holder, l.expires_at
+  FROM ask a JOIN ${table} l ON l.resource_lock_key = a.key ORDER BY l.resource_lock_key FOR NO KEY UPDATE OF l
+), found AS MATERIALIZED (
+  SELECT l.*, clock.now, l.expires_at > clock.now AS is_held,
+    l.expires_at > clock.now AND NOT l.is_kept AND l.holder IN (l.giver, l.owner) AS is_meant, l.mints AND l.holder = l.giver AS is_new
+  FROM locked l ${readNow('l.fence')}
+), changing AS MATERIALIZED (
+  SELECT l.resource_lock_key AS key FROM found f JOIN ${table} l ON l.resource_lock_key = f.key
+  WHERE f.is_meant ORDER BY l.resource_lock_key FOR UPDATE OF l SKIP LOCKED
+), updated AS (
+  UPDATE ${table} l SET
+    resource_lock_value = f.owner,
+    fence = CASE WHEN f.is_new THEN greatest(f.fence + 1, ${us('f.now')}) ELSE l.fence END,
+    acquired_at = CASE WHEN f.is_new THEN f.now ELSE l.acquired_at END,
+    update_time = f.now,
+    expires_at = f.now + ${milliseconds('f.ttl')}
+  FROM found f WHERE l.resource_lock_key = f.key AND f.key IN (SELECT key FROM changing)
+  RETURNING l.resource_lock_key AS key, l.fence
+)
+SELECT f.key, u.fence::float8 AS token, f.is_held::int AS is_held, (f.is_meant AND u.key IS NULL)::int AS is_guarded
+FROM found f LEFT JOIN updated u ON u.key = f.key`;
 }
 
 /** Fails outside of a transaction, in which a guard would end with its statement; else it does what every query does. */

@@ -1,0 +1,45 @@
+import { LockOptionsError } from '../../api/errors.js';
+import { isDetachedOwner } from '../../api/holder.js';
+import type { LockParcel } from '../../api/parcel.js';
+import { LEASE_CHECKS } from './call-options.js';
+import { described, refuseUnknown } from './checks.js';
+
+/** Says what is wrong with a parcel without a word of what is in it: it may be a secret. */
+function unfit(problem: string): LockOptionsError {
+  return new LockOptionsError(
+    `This is no parcel of a lock: ${problem}. Pass what lock.detach returned, as an object: JSON.parse turns a text into one.`,
+  );
+}
+
+/**
+ * Checks what is said to be a parcel, except for its key: it may have come over a network. The owner value of a process is refused, as
+ * many get to see those.
+ * @throws LockOptionsError
+ */
+export function checkParcel(parcel: unknown): LockParcel {
+  if (typeof parcel !== 'object' || parcel === null)
+    throw unfit(`it is ${typeof parcel === 'string' ? 'a string' : described(parcel)}`);
+  const { v, key, owner, fencingToken, ttlMs } = parcel as Partial<Record<keyof LockParcel, unknown>>;
+  if (v !== 1) throw unfit('its v is not 1, so it is of another version of this library, or no parcel at all');
+  if (typeof key !== 'string') throw unfit('its key is no string');
+  if (typeof owner !== 'string' || !isDetachedOwner(owner)) throw unfit('its owner is not that of a detached lock');
+  if (!Number.isSafeInteger(fencingToken) || (fencingToken as number) < 1) throw unfit('its fencingToken is no token');
+  try {
+    LEASE_CHECKS.ttlMs('ttlMs', ttlMs);
+  } catch {
+    throw unfit('its ttlMs is no time that a lock can have');
+  }
+  return { v, key, owner, fencingToken: fencingToken as number, ttlMs: ttlMs as number };
+}
+
+/** @param call the method that they are for @returns the ttl @throws LockOptionsError */
+export function checkParcelOptions(call: 'detach' | 'extend', options: unknown): number {
+  if (typeof options !== 'object' || options === null)
+    throw new LockOptionsError(
+      `${call} needs { ttlMs }, for how long the lock is to stand: got ${described(options)}.`,
+    );
+  refuseUnknown(options, ['ttlMs']);
+  const { ttlMs } = options as { ttlMs?: unknown };
+  LEASE_CHECKS.ttlMs('ttlMs', ttlMs);
+  return ttlMs as number;
+}

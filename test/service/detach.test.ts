@@ -1,0 +1,658 @@
+import { randomUUID } from 'node:crypto';
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { inspect } from 'node:util';
+import { Logger } from '@nestjs/common';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import type { LockEvent } from '../../lib/api/events.js';
+import { processName } from '../../lib/compose/process-name.js';
+import { fromPromises } from '../../lib/core/backend/from-promises.js';
+import type { Transfer } from '../../lib/core/backend/lock-backend.js';
+import { resolveServiceOptions } from '../../lib/core/options/service-options.js';
+import { digestOf } from '../../lib/api/holder.js';
+import type { LockParcel, ParcelOptions } from '../../lib/api/parcel.js';
+import type { RedisLockSettings } from '../../lib/compose/redis-lock-options.js';
+import { LockService } from '../../lib/core/service/lock.service.js';
+import { Shutdown } from '../../lib/core/service/shutdown.js';
+import { logTroubles } from '../../lib/nest/module/log-troubles.js';
+import { EXTEND, RELEASE, TRANSFER } from '../../lib/stores/redis/scripts/lua.js';
+import { acquireOn, claimOn, connected, extendOn, granted, now, releaseOn, transferOn } from '../support/claims.js';
+import { Gate } from '../support/gate.js';
+import { ToyBackend } from '../contract/toy-backend.js';
+import { openLocks } from '../support/open-locks.js';
+import { queued, untilQueued } from '../support/queue.js';
+import { RedisServer } from '../support/redis-server.js';
+import { redisServers } from '../support/stage.js';
+import { counterOn, ownerOn } from '../support/stored.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
+import { until } from '../support/until.js';
+
+const HOUR = { ttlMs: 3_600_000 };
+const LOST = (reason: string) => ({ code: 'LOCK_LOST', reason });
+const REFUSED = (message: string) => ({ code: 'LOCK_OPTIONS', message: expect.stringContaining(message) as string });
+
+let server: RedisServer;
+beforeAll(async () => {
+  server = await RedisServer.start();
+  const locks = await connected({ redis: server.url }); // the server knows the scripts from now on
+  const claim = claimOn('scripts');
+  await granted(locks, claim);
+  await transferOn(locks, claim, claim, { mints: false });
+  await extendOn(locks, claim);
+  await releaseOn(locks, claim);
+  await locks.close();
+});
+afterAll(() => server.stop());
+
+/** Each is another process, as far as Redis can tell. */
+const open = (options: RedisLockSettings = {}, url = server.url): Promise<LockService> =>
+  openLocks({ redis: url, ...options });
+
+async function throughProxy(commandTimeoutMs: number): Promise<{ proxy: TcpProxy; locks: LockService }> {
+  const proxy = await TcpProxy.start(server.port);
+  onTestFinished(() => proxy.stop());
+  return { proxy, locks: await open({ commandTimeoutMs }, proxy.url) };
+}
+
+async function detached(locks: LockService, key: string, ttlMs = HOUR.ttlMs): Promise<LockParcel> {
+  return (await locks.acquire(key)).detach({ ttlMs });
+}
+
+const leftMs = async (key: string) => Number(await server.command('PTTL', `lock:{${key}}`));
+const free = (key: string) => until(async () => (await ownerOn(server, key)) === null, { what: `"${key}" is free` });
+const fails = (call: Promise<unknown>): Promise<unknown> =>
+  call.then(
+    () => expect.unreachable('it should fail'),
+    (error: unknown) => error,
+  );
+
+describe('a lock that is detached', () => {
+  it('stands for its ttl under an owner value that the parcel alone names, with its token, and is extended by nobody', async () => {
+    const locks = await open({ ttlMs: 600 });
+    const lock = await locks.acquire('stands');
+    const parcel = await lock.detach({ ttlMs: 60_000 });
+    expect(parcel).toEqual({
+      v: 1,
+      key: 'stands',
+      owner: expect.stringMatching(/^detached\//) as string,
+      fencingToken: lock.fencingToken,
+      ttlMs: 60_000,
+    });
+    expect(JSON.parse(JSON.stringify(parcel))).toEqual(parcel);
+    expect(await ownerOn(server, 'stands')).toBe(parcel.owner);
+    expect((await locks.inspect('stands'))?.fencingToken).toBe(lock.fencingToken);
+    const left = await leftMs('stands');
+    expect(left).toBeGreaterThan(50_000);
+    await until(async () => (await leftMs('stands')) < left - 1_000, { what: 'longer than the ttl of its process' });
+    expect(locks.size).toBe(0);
+  });
+
+  it('holds nothing any more here, as after a release: its signal does not abort, and the call under it ends well', async () => {
+    const locks = await open();
+    const outcome = await locks.withLock('handle', async (lock) => {
+      const parcel = await lock.detach(HOUR);
+      expect([lock.isHeld, lock.remainingMs, lock.signal.aborted]).toEqual([false, 0, false]);
+      expect(() => lock.assertHeld()).toThrow(/\(released\)/);
+      await expect(lock.extend()).rejects.toMatchObject(LOST('released'));
+      await expect(lock.detach(HOUR)).rejects.toMatchObject(LOST('released'));
+      expect(() => locks.current()).toThrow(/outside of any lock/);
+      expect(await lock.release()).toBe(false);
+      return parcel;
+    });
+    expect(await ownerOn(server, 'handle')).toBe(outcome.owner);
+    expect(await locks.release(outcome)).toBe(true);
+  });
+
+  it('is adopted with a larger token, is extended from then on, and is released as any other [G816]', async () => {
+    const [sender, receiver] = [await open(), await open({ ttlMs: 600 })];
+    const lock = await sender.acquire('adopted');
+    const parcel = await lock.detach(HOUR);
+    const adopted = await receiver.adopt(JSON.parse(JSON.stringify(parcel)) as LockParcel);
+    expect(adopted.fencingToken).toBeGreaterThan(lock.fencingToken);
+    expect(await counterOn(server)).toBe(adopted.fencingToken);
+    expect(await ownerOn(server, 'adopted')).toBe(adopted.owner);
+    expect(await leftMs('adopted')).toBeLessThanOrEqual(600);
+    const first = adopted.remainingMs;
+    await until(() => adopted.remainingMs < first - 50, { what: 'a while' });
+    await until(() => adopted.remainingMs > first - 50, { what: 'an extension' });
+    expect(await adopted.release()).toBe(true);
+    expect(await ownerOn(server, 'adopted')).toBeNull();
+
+    const again = await detached(sender, 'adopted');
+    const result = await receiver.withAdopted(again, (held) => {
+      expect(receiver.current('adopted').fencingToken).toBe(held.fencingToken);
+      return 'done';
+    });
+    expect(result).toBe('done');
+    expect(await ownerOn(server, 'adopted')).toBeNull();
+  });
+
+  it('is adopted by one of all calls that try, in whatever process, a thousand times [G817]', async () => {
+    const services = await Promise.all([open(), open(), open()]);
+    let last = 0;
+    for (let round = 0; round < 1_000; round++) {
+      const parcel = await detached(services[round % 3]!, 'race');
+      const tries = services.flatMap((service) => [service.adopt(parcel), service.adopt(parcel)]);
+      const outcomes = await Promise.allSettled(tries);
+      const winners = outcomes.flatMap((outcome) => (outcome.status === 'fulfilled' ? [outcome.value] : []));
+      const losers = outcomes.flatMap((outcome) => (outcome.status === 'rejected' ? [outcome.reason as object] : []));
+      expect(winners).toHaveLength(1);
+      for (const loser of losers) expect(loser).toMatchObject(LOST('stolen'));
+      const [winner] = winners;
+      expect(winner!.isHeld).toBe(true);
+      expect(winner!.fencingToken).toBeGreaterThan(Math.max(last, parcel.fencingToken));
+      last = winner!.fencingToken;
+      expect(await winner!.release()).toBe(true);
+    }
+  });
+
+  it('is not changed by commands of its old owner that come late: extensions, releases, attempts, and what gives up a place [G818]', async () => {
+    const locks = await open();
+    const store = await connected({ redis: server.url });
+    onTestFinished(() => store.close());
+    const lock = await locks.acquire('late');
+    const { key, owner } = lock;
+    const parcel = await lock.detach(HOUR);
+    const late = { key, owner, ttlMs: 20 };
+    const place = { ticket: owner, turns: 1, arrivedAt: performance.now(), isTaken: true };
+    const sendAll = async (holder: string) => {
+      expect(await extendOn(store, late)).toEqual({ status: 'lost', reason: 'stolen' });
+      expect(await releaseOn(store, late)).toEqual({ status: 'gone' });
+      expect(await releaseOn(store, late, 20)).toEqual({ status: 'gone' });
+      expect(await acquireOn(store, { ...late })).toMatchObject({ status: 'contended', owner: holder });
+      store.waitQueue!.leave(key, place);
+      const retried = { key, from: owner, to: 'detached/host/1/other', ttlMs: 20, mints: false };
+      expect(await store.transfer!(retried)).toEqual({ status: 'lost', reason: 'stolen' });
+      expect(await ownerOn(server, key)).toBe(holder);
+      expect(await leftMs(key)).toBeGreaterThan(10_000);
+    };
+    await sendAll(parcel.owner);
+    const adopted = await locks.adopt(parcel);
+    await sendAll(adopted.owner);
+    await adopted.release();
+  });
+
+  it('cannot be adopted, extended or released when its ttl is over, whoever holds it then [G819]', async () => {
+    const locks = await open();
+    const parcel = await detached(locks, 'over', 100);
+    await free('over');
+    await expect(locks.adopt(parcel)).rejects.toMatchObject(LOST('expired'));
+    await expect(locks.extend(parcel, HOUR)).rejects.toMatchObject(LOST('expired'));
+    expect(await locks.release(parcel)).toBe(false);
+    const next = await locks.acquire('over');
+    await expect(locks.adopt(parcel)).rejects.toMatchObject(LOST('stolen'));
+    await expect(locks.extend(parcel, HOUR)).rejects.toMatchObject(LOST('stolen'));
+    expect(await locks.release(parcel)).toBe(false);
+    expect(next.isHeld).toBe(true);
+    expect(await ownerOn(server, 'over')).toBe(next.owner);
+    await next.release();
+  });
+
+  it('is extended and released by its parcel without being adopted, for a person or a workflow', async () => {
+    const locks = await open();
+    const parcel = await detached(locks, 'person', 60_000);
+    await locks.extend(parcel, { ttlMs: 3_600_000 });
+    expect(await leftMs('person')).toBeGreaterThan(3_000_000);
+    await locks.extend(parcel, { ttlMs: 30_000 });
+    expect(await leftMs('person')).toBeLessThanOrEqual(30_000);
+    const waiting = locks.acquire('person');
+    await untilQueued(server, 'person', 1);
+    expect(await locks.release(parcel)).toBe(true);
+    expect(await locks.release(parcel)).toBe(false);
+    await (await waiting).release();
+  });
+
+  it('stays detached when its application closes [G824]', async () => {
+    const sender = await open();
+    const parcel = await detached(sender, 'shutdown');
+    await sender.onApplicationShutdown();
+    expect(await ownerOn(server, 'shutdown')).toBe(parcel.owner);
+    await expect(sender.adopt(parcel)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    expect(await ownerOn(server, 'shutdown')).toBe(parcel.owner);
+    const receiver = await open();
+    expect(await (await receiver.adopt(parcel)).release()).toBe(true);
+  });
+
+  it('is what its application waits for when it closes, until it is detached', async () => {
+    const locks = await open({ shutdownTimeoutMs: 60_000 });
+    const lock = await locks.acquire('closing');
+    const closing = locks.onApplicationShutdown();
+    const parcel = await lock.detach(HOUR);
+    await closing;
+    expect(await ownerOn(server, 'closing')).toBe(parcel.owner);
+  });
+
+  it('is not detached with options or in a state that do not allow it [G827]', async () => {
+    const locks = await open();
+    const { signal } = new AbortController();
+    const wrong: [unknown, string][] = [
+      [undefined, 'detach needs { ttlMs }'],
+      [{}, 'ttlMs must be'],
+      [{ ttlMs: 0 }, 'ttlMs must be'],
+      [{ ttlMs: 86_400_001 }, 'ttlMs must be'],
+      [{ ttlMs: 1_000, signal }, 'no option "signal"'],
+    ];
+    for (const [options, message] of wrong) {
+      const lock = await locks.acquire('options');
+      await expect(lock.detach(options as ParcelOptions)).rejects.toMatchObject(REFUSED(message));
+      expect(lock.isHeld).toBe(true);
+      await lock.release();
+    }
+
+    await locks.withLock('nested', async (outer) => {
+      await locks.withLock('nested', async (inner) => {
+        await expect(inner.detach(HOUR)).rejects.toMatchObject(REFUSED('2 calls of this process hold it'));
+        await expect(outer.detach(HOUR)).rejects.toMatchObject(REFUSED('2 calls of this process hold it'));
+      });
+      expect(outer.isHeld).toBe(true);
+    });
+
+    const set = await locks.acquireAll(['one', 'other']);
+    await expect(set.get('one').detach(HOUR)).rejects.toMatchObject(REFUSED('acquired together with others'));
+    await set.release();
+
+    const kept = await locks.acquire('held-on', { holdMs: 100 });
+    await expect(kept.detach(HOUR)).rejects.toMatchObject(REFUSED('holdMs'));
+    await kept.release();
+    await free('held-on');
+  });
+
+  it('is shared with no call that asks for it again while it is being detached', async () => {
+    const { proxy, locks } = await throughProxy(20_000);
+    await locks.withLock('again', async (lock) => {
+      proxy.hold();
+      const detaching = lock.detach(HOUR);
+      const again = locks.acquire('again', { waitMs: 500 });
+      again.catch(() => {});
+      proxy.release();
+      const parcel = await detaching;
+      await expect(again).rejects.toMatchObject({ code: 'LOCK_CONTENDED' });
+      expect(await locks.release(parcel)).toBe(true);
+    });
+  });
+
+  it('on a Redlock is refused, and says why', async () => {
+    const servers = await redisServers(3);
+    const locks = await openLocks({ redlock: servers.map(({ url }) => url) });
+    const lock = await locks.acquire('redlock');
+    await expect(lock.detach(HOUR)).rejects.toMatchObject(REFUSED('On a Redlock a majority of the nodes'));
+    expect(lock.isHeld).toBe(true);
+    const parcel = await detached(await open(), 'redlock');
+    await expect(locks.adopt(parcel)).rejects.toMatchObject(REFUSED('cannot be adopted. On a Redlock'));
+    await lock.release();
+  });
+
+  it('in memory is handed over like one in Redis', async () => {
+    const locks = await openLocks({ memory: true });
+    const lock = await locks.acquire('memory');
+    const parcel = await lock.detach(HOUR);
+    expect((await locks.inspect('memory'))?.holder).toMatchObject({ pid: process.pid, detached: true });
+    const [adopted, refused] = await Promise.allSettled([locks.adopt(parcel), locks.adopt(parcel)]);
+    expect(refused).toMatchObject({ status: 'rejected', reason: LOST('stolen') });
+    const held = (adopted as { value: { fencingToken: number; release(): Promise<boolean> } }).value;
+    expect(held.fencingToken).toBeGreaterThan(lock.fencingToken);
+    expect(await held.release()).toBe(true);
+    await expect(locks.adopt(parcel)).rejects.toMatchObject(LOST('expired'));
+  });
+});
+
+describe('calls that wait for a lock that is detached', () => {
+  it('see for how long it stands, keep their order, and get it when the adopter releases it, in each process [G828]', async () => {
+    const [sender, receiver, third] = await Promise.all([open(), open(), open()]);
+    const lock = await sender.acquire('queue');
+    const order: string[] = [];
+    const waits = (service: LockService, name: string) =>
+      service.withLock('queue', { waitMs: 600_000 }, () => void order.push(name));
+    const calls = [waits(third, 'third')];
+    await untilQueued(server, 'queue', 1);
+    calls.push(waits(receiver, 'receiver'));
+    await untilQueued(server, 'queue', 2);
+    calls.push(waits(sender, 'sender')); // waits in its own process until the lock is detached
+    const parcel = await lock.detach(HOUR);
+    await untilQueued(server, 'queue', 3);
+    const seen = async () => {
+      const refused = await fails(third.acquire('queue', { waitMs: 1 }));
+      return (refused as { remainingMs: number }).remainingMs > 3_500_000;
+    };
+    await until(seen, { what: 'the check of a process that waits has shown for how long it stands' });
+    expect(await sender.inspect('queue')).toMatchObject({
+      holder: { detached: true },
+      waiters: 1,
+      waitingProcesses: [{}, {}, {}],
+    });
+    const adopted = await receiver.adopt(parcel); // beside a call of its own that waits
+    expect(await queued(server, 'queue')).toBe(3);
+    expect(await server.command('GET', 'lock:{queue}')).toMatch(/\+$/); // whoever gives it back looks into the queue
+    await adopted.extend(60_000);
+    expect(order).toEqual([]);
+    expect(await adopted.release()).toBe(true);
+    await Promise.all(calls);
+    expect(order).toEqual(['third', 'receiver', 'sender']);
+    await until(() => sender.size + receiver.size + third.size === 0, { what: 'nothing is kept' });
+  });
+
+  it('are granted nothing by a lock that is passed on within the process when that is detached', async () => {
+    const locks = await open({ cohortPasses: 100, cohortMs: 60_000 });
+    const other = await open();
+    const held = await other.acquire('cohort');
+    const done: number[] = [];
+    const tokens: number[] = [];
+    let parcel: LockParcel | undefined;
+    const calls = [0, 1, 2, 3].map((at) =>
+      locks.withLock('cohort', { waitMs: 600_000 }, async (lock) => {
+        tokens.push(lock.fencingToken);
+        if (at === 1) parcel = await lock.detach(HOUR);
+        done.push(at);
+      }),
+    );
+    await untilQueued(server, 'cohort', 1);
+    await held.release();
+    await until(() => done.length === 2, { what: 'the second has detached it' });
+    const adopted = await locks.adopt(parcel!); // and that is passed on to nobody
+    expect(done).toEqual([0, 1]);
+    await adopted.release();
+    await Promise.all(calls);
+    expect(done).toEqual([0, 1, 2, 3]);
+    const inOrder = [...tokens.slice(0, 2), adopted.fencingToken, ...tokens.slice(2)];
+    expect(inOrder).toEqual([...new Set(inOrder)].sort((a, b) => a - b));
+  });
+
+  it('get it when the lock of an adopter in their process was taken by force, and that one loses it', async () => {
+    const [locks, operator] = [await open({ ttlMs: 60_000 }), await open()];
+    const parcel = await detached(locks, 'forced');
+    const waiting = locks.acquire('forced', { waitMs: 600_000 });
+    await untilQueued(server, 'forced', 1);
+    const adopted = await locks.adopt(parcel);
+    await operator.forceRelease('forced');
+    const next = await waiting;
+    await until(() => !adopted.isHeld, { what: 'the adopter has lost it' });
+    expect(adopted.signal.aborted).toBe(true);
+    expect(next.fencingToken).toBeGreaterThan(adopted.fencingToken);
+    expect(await adopted.release()).toBe(false);
+    expect(next.isHeld).toBe(true);
+    expect(await ownerOn(server, 'forced')).toBe(next.owner);
+    await next.release();
+    await until(() => locks.size === 0, { what: 'nothing is kept' });
+  });
+});
+
+describe('a lock that is adopted beside calls of its process that wait', () => {
+  it('is lost at once when the store grants it to one of them, as it was deleted there', async () => {
+    const locks = await open({ ttlMs: 60_000 });
+    const parcel = await detached(locks, 'deleted');
+    const waiting = locks.acquire('deleted', { waitMs: 600_000 });
+    await untilQueued(server, 'deleted', 1);
+    const adopted = await locks.adopt(parcel);
+    await server.command('DEL', 'lock:{deleted}');
+    const next = await waiting;
+    expect(adopted.isHeld).toBe(false);
+    expect(() => adopted.assertHeld()).toThrow(/\(expired\)/);
+    expect(await adopted.release()).toBe(false);
+    expect(next.isHeld).toBe(true);
+    await next.release();
+  });
+
+  it('is given back while one of them asks, and goes to one at a time', async () => {
+    const { proxy, locks } = await throughProxy(60_000);
+    const parcel = await detached(locks, 'asks');
+    let inside = 0;
+    const calls = [0, 1, 2].map(() =>
+      locks.withLock('asks', { waitMs: 600_000, ttlMs: 20_000 }, async (lock) => {
+        expect(++inside).toBe(1);
+        const { remainingMs } = lock;
+        await until(() => lock.remainingMs < remainingMs - 100, { what: 'it has worked for a while' });
+        expect(lock.isHeld).toBe(true);
+        inside--;
+      }),
+    );
+    await untilQueued(server, 'asks', 1);
+    const adopted = await locks.adopt(parcel);
+    proxy.hold();
+    // As many commands as are in flight at once: behind them a release goes before an attempt.
+    const others = [];
+    for (let other = 0; other < 40; other++) {
+      others.push(locks.inspect(`other ${other}`));
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    const { remainingMs } = adopted;
+    await until(() => adopted.remainingMs < remainingMs - 1_500, { what: 'a call that waits asks again' });
+    const released = adopted.release();
+    proxy.release();
+    expect(await released).toBe(true);
+    await Promise.all([...calls, ...others]);
+  });
+});
+
+describe('a reply that is lost', () => {
+  it('of detach: a request that runs after it was given up finds nothing to detach', async () => {
+    const gate = new Gate();
+    class LateStore extends ToyBackend {
+      override async transfer(request: Transfer) {
+        await gate.opened;
+        return super.transfer(request);
+      }
+    }
+    const locks = LockService.of({
+      backend: fromPromises(new LateStore(now, 0), now, 50),
+      options: resolveServiceOptions({}),
+      registration: 'default',
+      now,
+      processName: processName(),
+      shutdown: new Shutdown(),
+    });
+    onTestFinished(() => locks.onApplicationShutdown());
+    const lock = await locks.acquire('late-detach');
+    await expect(lock.detach(HOUR)).rejects.toThrow(/may have been detached/);
+    gate.open();
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(await locks.isLocked('late-detach')).toBe(false);
+  });
+
+  it('of detach: if the connection breaks it is sent again, and finds that it was done', async () => {
+    const { proxy, locks } = await throughProxy(10_000);
+    const lock = await locks.acquire('cut-detach');
+    const cut = proxy.cutAfterRequest(TRANSFER.sha);
+    const parcel = await lock.detach(HOUR);
+    await cut;
+    expect(await ownerOn(server, 'cut-detach')).toBe(parcel.owner);
+    expect(await (await locks.adopt(parcel)).release()).toBe(true);
+  });
+
+  it('of detach: without any answer the lock is lost here, stands in the store, and is given back as soon as that answers [G820]', async () => {
+    const { proxy, locks } = await throughProxy(500);
+    const others = await open();
+    const lock = await locks.acquire('no-detach');
+    const work = locks.withLock('loses', async (mine) => {
+      proxy.dropReplies();
+      await mine.detach(HOUR).catch(() => {});
+      return 'result';
+    });
+    await expect(work).rejects.toMatchObject({ ...LOST('unavailable'), outcome: { value: 'result' } });
+    // Nothing can be sent any more, so nothing has happened to this one.
+    await expect(lock.detach(HOUR)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    expect([lock.isHeld, lock.signal.aborted]).toEqual([true, false]);
+    expect(await ownerOn(server, 'loses')).toMatch(/^detached\//);
+    const waiting = others.acquire('loses', { waitMs: 600_000 });
+    await untilQueued(server, 'loses', 1);
+    expect(await ownerOn(server, 'loses')).toMatch(/^detached\//);
+    proxy.passReplies();
+    const next = await waiting;
+    expect(next.isHeld).toBe(true);
+    await next.release();
+    await lock.release();
+    await free('no-detach');
+  });
+
+  it('of detach: the error says that the lock is lost, and when it ends', async () => {
+    const { proxy, locks } = await throughProxy(300);
+    const lock = await locks.acquire('told');
+    proxy.dropReplies();
+    const error = await fails(lock.detach({ ttlMs: 12_345 }));
+    expect(error).toMatchObject({ code: 'LOCK_UNAVAILABLE', key: 'told', causes: [{}] });
+    expect(String(error)).toMatch(/may have been detached, so it is lost here.* ends by itself after 12345 ms/);
+    expect(lock.isHeld).toBe(false);
+    expect(() => lock.assertHeld()).toThrow(/\(unavailable\)/);
+    proxy.passReplies();
+    await free('told');
+  });
+
+  it('of adopt: if the connection breaks it is sent again, and finds that it was done, with one token', async () => {
+    const { proxy, locks } = await throughProxy(10_000);
+    const parcel = await detached(locks, 'cut-adopt');
+    const before = await counterOn(server);
+    const cut = proxy.cutAfterRequest(TRANSFER.sha);
+    const adopted = await locks.adopt(parcel);
+    await cut;
+    expect(adopted.fencingToken).toBeGreaterThan(before);
+    expect(await counterOn(server)).toBe(adopted.fencingToken);
+    expect(await ownerOn(server, 'cut-adopt')).toBe(adopted.owner);
+    expect(await adopted.release()).toBe(true);
+  });
+
+  it('of adopt: without any answer the parcel gets the lock back, and can be adopted again [G821]', async () => {
+    const { proxy, locks } = await throughProxy(300);
+    const parcel = await detached(await open(), 'no-adopt');
+    proxy.dropReplies();
+    await expect(locks.adopt(parcel)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    expect(await ownerOn(server, 'no-adopt')).not.toBe(parcel.owner);
+    proxy.passReplies();
+    await until(async () => (await ownerOn(server, 'no-adopt')) === parcel.owner, { what: 'the parcel has it again' });
+    expect(await leftMs('no-adopt')).toBeGreaterThan(3_000_000);
+    const adopted = await until(() => locks.adopt(parcel).catch(() => undefined), { what: 'it is adopted' });
+    expect(await adopted.release()).toBe(true);
+    await until(() => locks.size === 0, { what: 'nothing is left to undo' });
+  });
+
+  it.each([
+    ['extend', EXTEND, undefined, true],
+    ['release', RELEASE, false, false], // it was released the first time
+  ] as const)(
+    'of %s by a parcel: the call fails, and a repetition is harmless',
+    async (call, script, answer, stands) => {
+      const { proxy, locks } = await throughProxy(10_000);
+      const parcel = await detached(locks, `cut-${call}`, 60_000);
+      const cut = proxy.cutAfterRequest(script.sha);
+      const ask = () => (call === 'extend' ? locks.extend(parcel, HOUR) : locks.release(parcel));
+      await expect(ask()).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE', key: parcel.key });
+      await cut;
+      const again = await until(
+        () =>
+          ask().then(
+            (value) => ({ value }),
+            () => undefined,
+          ),
+        { what: 'it is connected again' },
+      );
+      expect(again.value).toBe(answer);
+      expect((await leftMs(parcel.key)) > 3_000_000).toBe(stands);
+      expect(await locks.release(parcel)).toBe(stands);
+    },
+  );
+});
+
+describe('a parcel', () => {
+  it('that is malformed, forged, or made of the owner value of a process is refused [G823]', async () => {
+    const locks = await open();
+    const lock = await locks.acquire('forged');
+    const parcel: LockParcel = {
+      v: 1,
+      key: 'forged',
+      owner: `detached/host/1/${randomUUID()}`,
+      fencingToken: lock.fencingToken,
+      ttlMs: 60_000,
+    };
+    const wrong: [unknown, string][] = [
+      [undefined, 'it is undefined'],
+      [null, 'it is null'],
+      [JSON.stringify(parcel), 'it is a string'],
+      [[parcel], 'its v is not 1'],
+      [{ ...parcel, v: 2 }, 'its v is not 1'],
+      [{ ...parcel, key: 7 }, 'its key is no string'],
+      [{ ...parcel, owner: lock.owner }, 'its owner is not that of a detached lock'],
+      [{ ...parcel, owner: `${parcel.owner}@` }, 'its owner is not that of a detached lock'],
+      [{ ...parcel, owner: { toString: () => parcel.owner } }, 'its owner is not that of a detached lock'],
+      [{ ...parcel, fencingToken: -1 }, 'its fencingToken is no token'],
+      [{ ...parcel, ttlMs: 1e12 }, 'its ttlMs is no time'],
+    ];
+    for (const [given, message] of wrong) {
+      for (const call of [
+        () => locks.adopt(given as LockParcel),
+        () => locks.withAdopted(given as LockParcel, () => {}),
+        () => locks.extend(given as LockParcel, HOUR),
+        () => locks.release(given as LockParcel),
+      ])
+        await expect(call()).rejects.toMatchObject(REFUSED(message));
+    }
+    await expect(locks.adopt({ ...parcel, key: '' })).rejects.toMatchObject({ code: 'LOCK_KEY' });
+    await expect(locks.withAdopted(parcel, undefined as never)).rejects.toMatchObject(REFUSED('needs a function'));
+    // Of the right form, and with an owner that was guessed.
+    await expect(locks.adopt(parcel)).rejects.toMatchObject(LOST('stolen'));
+    await expect(locks.extend(parcel, HOUR)).rejects.toMatchObject(LOST('stolen'));
+    expect(await locks.release(parcel)).toBe(false);
+    expect(lock.isHeld).toBe(true);
+    expect(await ownerOn(server, 'forged')).toBe(lock.owner);
+    expect(await lock.release()).toBe(true);
+  });
+
+  it('is shown by its digest alone: in events, errors, logs, inspect and list [G826]', async () => {
+    const [locks, others] = [await open(), await open()];
+    const shown: unknown[] = [];
+    const show = (each: unknown) => shown.push(each, inspect(each, { depth: 9, showHidden: true }), String(each));
+    const messages = (message: unknown) => show(message);
+    for (const channel of ['nest-redis-lock:event', 'tracing:nest-redis-lock:acquire:error']) {
+      subscribe(channel, messages);
+      onTestFinished(() => void unsubscribe(channel, messages));
+    }
+    const logger = new Logger();
+    logger.error = logger.warn = show;
+    const events: LockEvent[] = [];
+    for (const service of [locks, others]) {
+      service.events$.subscribe((event) => (events.push(event), show(event)));
+      logTroubles(service, logger);
+    }
+    const parcel = await detached(locks, 'secret');
+    const digest = digestOf(parcel.owner);
+    const info = await others.inspect('secret');
+    expect(info).toMatchObject({ digest, holder: { owner: digest, pid: process.pid, detached: true } });
+    show(info);
+    show(await others.list({ match: 'secret' }));
+    const contended = await fails(others.acquire('secret', { waitMs: 10 }));
+    expect(contended).toMatchObject({ holder: { owner: digest, detached: true } });
+    expect(String(contended)).toContain(`held by the parcel ${digest}, detached by pid ${process.pid} on`);
+    show(contended);
+    const adopted = await others.adopt(parcel);
+    show(adopted);
+    const failures = [locks.adopt(parcel), locks.extend(parcel, HOUR), locks.adopt({ ...parcel, v: 2 as 1 })].map(
+      fails,
+    );
+    for (const failure of await Promise.all(failures)) show(failure);
+    await adopted.release();
+    show(await fails(locks.adopt(parcel)));
+    const again = await detached(locks, 'secret');
+    expect(await others.forceRelease('secret', { owner: digestOf(again.owner) })).toBe(true);
+    show(await fails(others.extend(again, HOUR)));
+    await until(() => events.filter(({ type }) => type === 'detached').length === 2, { what: 'the events' });
+    expect(events).toContainEqual(
+      expect.objectContaining({ type: 'detached', key: 'secret', ttlMs: HOUR.ttlMs, digest }),
+    );
+    expect(events).toContainEqual(
+      expect.objectContaining({ type: 'acquired', grant: 'adopted', waitedMs: expect.any(Number) as number }),
+    );
+    const texts = shown.map((each) => (typeof each === 'string' ? each : JSON.stringify(each))).join('\n');
+    for (const { owner } of [parcel, again]) expect(texts).not.toContain(owner.split('/').at(-1));
+    expect(texts).toContain(digest);
+  });
+});
+
+describe('an application that closes', () => {
+  it('grants no lock whose adoption is answered when it is closed: the parcel keeps it', async () => {
+    const { proxy, locks } = await throughProxy(20_000);
+    const parcel = await detached(await open(), 'answered');
+    proxy.hold();
+    const adopting = fails(locks.adopt(parcel));
+    const closing = locks.onApplicationShutdown();
+    proxy.release();
+    expect(await adopting).toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    await closing;
+    expect(await ownerOn(server, 'answered')).toBe(parcel.owner);
+  });
+});
