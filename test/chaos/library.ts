@@ -45,3 +45,4 @@ export type { SqlLockModuleOptions } from '../../lib/compose/sql-lock-options.js
 export type { Statement } from '../../lib/stores/sql/statement.js';
 export type { Script } from '../../lib/stores/redis/scripts/script.js';
 export type { Lock } from '../../lib/api/lock.js';
+export type { LockParcel } from '../../lib/api/parcel.js';

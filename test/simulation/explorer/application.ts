@@ -1,5 +1,5 @@
 import { CALM_KEY, CALM_SET, type Unstamped } from '../../chaos/history.js';
-import type { Lock, LockHandle, LockService, RedisLockModuleOptions } from '../../chaos/library.js';
+import type { Lock, LockHandle, LockParcel, LockService, RedisLockModuleOptions } from '../../chaos/library.js';
 import type { Turn } from '../../chaos/liveness.js';
 import { MUTANTS, type Library } from '../../chaos/mutants.js';
 import type { SimulatedProcess } from '../process.js';
@@ -20,7 +20,18 @@ const LOOKS = 10;
 /** Longer than a run goes on when the faults are over, in milliseconds. */
 const UNTIL_SERVED_MS = 60_000;
 /** Of the turns that begin, where the application does this. */
-const SHARES = { set: 0.15, calmSet: 0.4, hold: 0.05, abort: 0.15, withLock: 0.5, careless: 0.5, outlasting: 0.7 };
+const SHARES = {
+  set: 0.15,
+  calmSet: 0.4,
+  hold: 0.05,
+  abort: 0.15,
+  withLock: 0.5,
+  careless: 0.5,
+  outlasting: 0.7,
+  detach: 0.2,
+  adopt: 0.5,
+  deliveredTwice: 0.3,
+};
 /** Work often outlasts a grant that was handed over and has no more time than this left, in milliseconds. */
 const LATE_GRANT_MS = 1_460;
 const OUTLASTS_GRANT_MS = 2_200;
@@ -72,6 +83,8 @@ export interface Surroundings {
   readonly resource: Resource;
   readonly witness: Witness;
   readonly marks: Marks;
+  /** Of locks that were detached: a queue, which may deliver one twice, and in any order. */
+  readonly parcels: LockParcel[];
   readonly isCalm: boolean;
   note(entry: Unstamped, at?: number): void;
   complain(rule: string, text: string): void;
@@ -177,7 +190,9 @@ export class Application {
         continue;
       }
       const sets = this.#does('sets') ? SHARES[isCalm ? 'calmSet' : 'set'] : 0;
-      if (this.#random() < sets) await this.#takeSet(service);
+      const adopts = this.#does('parcels') && world.parcels.length > 0 && this.#random() < SHARES.adopt;
+      if (adopts) await this.#adopt(service);
+      else if (this.#random() < sets) await this.#takeSet(service);
       else if (isCalm) await this.#takeTurn(service, CALM_KEY, this.#shortTurn());
       else if (isCareless) await this.#insist(service, this.#pick(this.#keys));
       else await this.#takeTurn(service, this.#pick(this.#keys), this.#anyTurn());
@@ -235,6 +250,8 @@ export class Application {
       else {
         const lock = await service.acquire(key, wish);
         await work(lock);
+        const detaches = this.#does('parcels') && key !== CALM_KEY && this.#random() < SHARES.detach;
+        if (detaches) await this.#detach(lock);
         await lock.release();
       }
     } catch (error) {
@@ -242,6 +259,35 @@ export class Application {
       this.#refused(turn, error);
       await this.#sleep(this.#random() * PAUSE_MS.refused);
     }
+  }
+
+  /** Another turn, in any process, goes on with the lock. */
+  async #detach(lock: Lock): Promise<void> {
+    const { parcels } = this.world;
+    try {
+      const parcel = await lock.detach({ ttlMs: this.#pick(TTLS_MS) });
+      parcels.push(parcel);
+      if (this.#random() < SHARES.deliveredTwice) parcels.push(parcel);
+    } catch {} // it is kept, or was lost, or the server does not answer
+  }
+
+  async #adopt(service: LockService): Promise<void> {
+    const { marks, parcels } = this.world;
+    const [parcel] = parcels.splice(Math.floor(this.#random() * parcels.length), 1);
+    const turn = this.#nextTurn();
+    this.#note({ type: 'asked', worker: this.self.number, turn, key: parcel!.key });
+    let lock;
+    try {
+      lock = await service.adopt(parcel!);
+    } catch (error) {
+      this.#refused(turn, error);
+      return;
+    }
+    reach(marks, 'adopted');
+    const wish = { ttlMs: Math.max(...TTLS_MS) }; // that of the service
+    this.#granted(turn, lock, wish);
+    await this.#increment(turn, lock, this.#random() * 15, wish);
+    await lock.release();
   }
 
   /** Asks again at once whenever it is refused. */

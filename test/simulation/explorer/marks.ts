@@ -16,6 +16,7 @@ export const MARKS = {
   'lost lease': ALL,
   'taken by force': ALL,
   abort: ALL,
+  adopted: ['one', 'sentinel', 'cluster'],
   failover: ['sentinel', 'cluster'],
   'moved slot': ['cluster'],
 } as const satisfies Record<string, readonly Topology[]>;

@@ -80,7 +80,9 @@ const SELDOM: readonly FaultKind[] = ['pause-amid-hand-over', 'force-release'];
 const AMID_ISOLATION = 0.5;
 
 /** What the application does beside taking and releasing one lock at a time. */
-export const FEATURES = ['sets', 'holds', 'elections', 'fair', 'aborts', 'careless', 'with-lock'] as const;
+export const FEATURES = ['sets', 'holds', 'elections', 'fair', 'aborts', 'careless', 'with-lock', 'parcels'] as const;
+/** What a Redlock does not have. */
+const NOT_ON_REDLOCK: readonly Feature[] = ['fair', 'parcels'];
 export type Feature = (typeof FEATURES)[number];
 
 /** A fault, as plain data: it can be printed, left out, and given again. */
@@ -174,7 +176,9 @@ export function planOf(seed: number, topology: Topology, given: Partial<Plan> = 
     keys: between(1, 4),
     parallel: between(1, 4),
     commandTimeoutMs: COMMAND_TIMEOUTS_MS[isRedlock(topology) ? 'redlock' : 'others'][between(0, 1)]!,
-    features: FEATURES.filter(() => random() < 0.5).filter((name) => name !== 'fair' || !isRedlock(topology)),
+    features: FEATURES.filter(() => random() < 0.5).filter(
+      (name) => !isRedlock(topology) || !NOT_ON_REDLOCK.includes(name),
+    ),
     ...given,
   };
   return { ...plan, faults: given.faults ?? faultsOf(plan) };

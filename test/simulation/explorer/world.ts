@@ -1,4 +1,5 @@
 import type { Entry, Unstamped } from '../../chaos/history.js';
+import type { LockParcel } from '../../chaos/library.js';
 import { Link } from '../link.js';
 import { Network, type Host } from '../network.js';
 import { EPOCH_US, SimulatedProcess } from '../process.js';
@@ -44,6 +45,7 @@ export class World {
   readonly processes: RunningProcess[] = [];
   readonly history: Entry[] = [];
   readonly marks: Marks = new Map();
+  readonly parcels: LockParcel[] = [];
   readonly witness: Witness;
   readonly resource: Resource;
   readonly violations: Violation[] = [];
