@@ -25,6 +25,8 @@ export function ambientOf(here: () => Surroundings) {
     clearInterval: clear,
     clearImmediate: clear,
   };
+  const randomBytes = (size: number) =>
+    Buffer.from(Array.from({ length: size }, () => Math.floor(here().random() * 256)));
   return {
     timers,
     timersPromises: {
@@ -36,7 +38,12 @@ export function ambientOf(here: () => Surroundings) {
     Date: simulatedDate(Date, here),
     now: () => here().process.monotonicMs(),
     random: () => here().random(),
-    randomBytes: (size: number) => Buffer.from(Array.from({ length: size }, () => Math.floor(here().random() * 256))),
+    randomBytes,
+    /** Without the digits that say which kind of UUID it is. */
+    randomUUID: () =>
+      randomBytes(16)
+        .toString('hex')
+        .replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-'),
     net: networkOf(here),
   };
 }

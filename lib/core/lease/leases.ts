@@ -216,9 +216,9 @@ export class Leases implements LeaseOwner {
     while (lease.isExtending) await lease.answered();
     const why = whyNotDetached(lease, backend);
     if (why !== undefined) throw new LockOptionsError(`Lock ${quoted(key)} cannot be detached. ${why}`);
+    const owner = detachedOwner(grant.owner, randomUUID());
     if (!lease.checkHeld() || !lease.beginDetaching(ttlMs)) throw lease.lostError();
     this.#watch(lease);
-    const owner = detachedOwner(grant.owner, randomUUID());
     const giveBack = () => {
       for (const each of [grant, { key, owner }]) backend.release(each, {}, ignore);
     };

@@ -159,7 +159,7 @@ export class Copy {
   ) {
     this.#home = home;
     const here = () => this.#home;
-    const { timers, timersPromises, Date, now, random, randomBytes, net } = ambientOf(here);
+    const { timers, timersPromises, Date, now, random, randomBytes, randomUUID, net } = ambientOf(here);
     const performance = {
       now,
       get timeOrigin() {
@@ -175,7 +175,7 @@ export class Copy {
       timers,
       'timers/promises': timersPromises,
       perf_hooks: { performance },
-      crypto: { createHash, randomBytes },
+      crypto: { createHash, randomBytes, randomUUID },
       os: { hostname: () => here().hostname },
       net: { ...(node('node:net') as object), ...net },
     };

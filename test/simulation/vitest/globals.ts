@@ -14,7 +14,7 @@ export const real = {
  */
 export function replaceGlobals(): void {
   const require = createRequire(import.meta.url);
-  const { timers, timersPromises, Date, now, random, randomBytes, net } = ambientOf(simulation);
+  const { timers, timersPromises, Date, now, random, randomBytes, randomUUID, net } = ambientOf(simulation);
   Object.assign(globalThis, timers, { Date });
   Object.assign(require('node:timers') as object, timers);
   Object.assign(require('node:timers/promises') as object, timersPromises);
@@ -26,7 +26,7 @@ export function replaceGlobals(): void {
     return controller.signal;
   };
   Math.random = random;
-  Object.assign(require('node:crypto') as object, { randomBytes });
+  Object.assign(require('node:crypto') as object, { randomBytes, randomUUID });
   Object.assign(require('node:net') as object, net);
   syncBuiltinESMExports();
 }
