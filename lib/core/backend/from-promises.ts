@@ -1,4 +1,5 @@
 import { LockUnavailableError, NodeError } from '../../api/errors.js';
+import { quoted } from '../../api/printable.js';
 import { driftMs, monotonic } from '../time/clock.js';
 import { inTime } from '../time/time-limit.js';
 import {
@@ -80,7 +81,7 @@ class LimitedBackend implements LockBackend {
   }
 
   get whyNoTransfer(): string {
-    return this.backend.whyNoTransfer ?? `The store "${this.backend.name}" cannot change the holder of a lock.`;
+    return this.backend.whyNoTransfer ?? `The store ${quoted(this.backend.name)} cannot change the holder of a lock.`;
   }
 
   attemptTimeoutMs(): number {
