@@ -12,7 +12,7 @@ export async function until<T>(
   for (;;) {
     const value = await condition();
     if (value) return value;
-    if (performance.now() >= deadline) throw new Error(`Waited ${timeoutMs} ms in vain until ${what}.`);
+    if (performance.now() >= deadline) throw new Error(`Timed out after ${timeoutMs} ms, waiting until ${what}.`);
     await sleep(3);
   }
 }

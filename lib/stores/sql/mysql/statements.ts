@@ -353,7 +353,7 @@ class OwnerChange implements Statement {
 async function look(client: SqlClient, table: string, keys: readonly string[]): Promise<Row[]> {
   const text = `
 SELECT resource_lock_key AS \`key\`, resource_lock_value AS holder, fence, is_kept, ${us('acquired_at')} AS acquired_us,
-  ${msBetween(NOW, 'expires_at')} AS remaining, ${msBetween('acquired_at', NOW)} AS held_for, expires_at = ${RELEASED} AS is_released
+  ${msBetween(NOW, 'expires_at')} AS remaining, ${msBetween('acquired_at', NOW)} AS held_for
 FROM ${table} WHERE resource_lock_key IN (${many(keys.length, '?')})`;
   const rows = await client.query({ name: 'look', text }, keys.map(bytes));
   return rows.map((row) => ({ ...row, key: String(row.key), holder: String(row.holder) }));
@@ -384,9 +384,9 @@ WHERE resource_lock_key > ? ORDER BY resource_lock_key LIMIT ${PAGE}`;
   return [{ last: lastOf(rows), scanned: rows.length }];
 }
 
+/** Where the next page begins. A key that somebody else has put there and that is no UTF-8 must not lead back to the same page. */
 function lastOf(rows: readonly Row[]): string | null {
-  const last = rows.at(-1);
-  return last ? String(last.key) : null;
+  return rows.length < PAGE ? null : String(rows.at(-1)!.key);
 }
 
 /** Fails outside of a transaction, in which a guard would end with its statement: the second one releases what the first one made. */
