@@ -1,9 +1,11 @@
+import { MariaDbDriver } from '@mikro-orm/mariadb';
 import { sql } from 'drizzle-orm';
 import { drizzle } from 'drizzle-orm/mysql2';
 import { createPool } from 'mysql2/promise';
 import {
   describeLostUpdates,
   ofKnex,
+  ofMikroOrm,
   ofTypeOrm,
   type Database,
   type InTransaction,
@@ -55,4 +57,5 @@ const database = async (): Promise<Database> => {
   return { url: server.url, query, openLocks: openAnother, ttlMs: 1_000, endLease: leaseHasEnded };
 };
 
-describeLostUpdates('a MariaDB', database, [ofMysql2, ofKnex('mysql2'), ofTypeOrm('mariadb'), ofDrizzle], 2);
+const drivers = [ofMysql2, ofKnex('mysql2'), ofTypeOrm('mariadb'), ofDrizzle, ofMikroOrm(MariaDbDriver)];
+describeLostUpdates('a MariaDB', database, drivers, 2);

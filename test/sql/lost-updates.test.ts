@@ -1,4 +1,4 @@
-import { defineConfig, MikroORM } from '@mikro-orm/postgresql';
+import { PostgreSqlDriver } from '@mikro-orm/postgresql';
 import { sql } from 'drizzle-orm';
 import { drizzle } from 'drizzle-orm/node-postgres';
 import pg from 'pg';
@@ -8,8 +8,8 @@ import { PostgresServer } from '../support/postgres-server.js';
 import {
   describeLostUpdates,
   ofKnex,
+  ofMikroOrm,
   ofTypeOrm,
-  questionMarks,
   type InTransaction,
   type NamedDriver,
 } from './lost-updates.js';
@@ -57,22 +57,6 @@ const ofDrizzle: NamedDriver = [
   },
 ];
 
-const ofMikroOrm: NamedDriver = [
-  'MikroORM',
-  async (url) => {
-    const options = { clientUrl: url, entities: [], discovery: { warnWhenNoEntities: false } };
-    const orm = await MikroORM.init(defineConfig(options));
-    const inTransaction: InTransaction = (work) =>
-      orm.em.fork().transactional((em) =>
-        work(
-          (text) => em.execute(text),
-          (text, values) => em.execute(questionMarks(text), values),
-        ),
-      );
-    return { inTransaction, close: () => orm.close() };
-  },
-];
-
 const database = async () => ({
   url: server.url,
   query: (text: string) => server.query(text),
@@ -84,4 +68,5 @@ const database = async () => ({
   },
 });
 
-describeLostUpdates('PostgreSQL', database, [ofPg, ofKnex('pg'), ofTypeOrm('postgres'), ofDrizzle, ofMikroOrm], 5);
+const drivers = [ofPg, ofKnex('pg'), ofTypeOrm('postgres'), ofDrizzle, ofMikroOrm(PostgreSqlDriver)];
+describeLostUpdates('PostgreSQL', database, drivers, 5);

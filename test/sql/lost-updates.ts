@@ -1,4 +1,7 @@
 import 'reflect-metadata';
+import { MikroORM } from '@mikro-orm/core';
+import type { MariaDbDriver } from '@mikro-orm/mariadb';
+import type { PostgreSqlDriver } from '@mikro-orm/postgresql';
 import knex from 'knex';
 import { guard, type Transaction, type TransactionQuery } from 'nest-redis-lock/sql';
 import { DataSource } from 'typeorm';
@@ -34,7 +37,7 @@ export interface Database {
 }
 
 /** The placeholders of PostgreSQL, as Knex and MikroORM want them. */
-export const questionMarks = (text: string): string => text.replaceAll(/\$\d+/g, '?');
+const questionMarks = (text: string): string => text.replaceAll(/\$\d+/g, '?');
 
 export function ofKnex(client: 'pg' | 'mysql2'): NamedDriver {
   return [
@@ -60,6 +63,24 @@ export function ofTypeOrm(type: 'postgres' | 'mariadb'): NamedDriver {
       const db = await new DataSource({ type, url }).initialize();
       const inTransaction: InTransaction = (work) => db.transaction((tx) => work((text) => tx.query(text), tx));
       return { inTransaction, close: () => db.destroy() };
+    },
+  ];
+}
+
+export function ofMikroOrm(driver: typeof PostgreSqlDriver | typeof MariaDbDriver): NamedDriver {
+  return [
+    'MikroORM',
+    async (url) => {
+      const options = { clientUrl: url, entities: [], discovery: { warnWhenNoEntities: false } };
+      const orm = await MikroORM.init<PostgreSqlDriver | MariaDbDriver>({ driver, ...options });
+      const inTransaction: InTransaction = (work) =>
+        orm.em.fork().transactional((em) =>
+          work(
+            (text) => em.execute(text),
+            (text, values) => em.execute(questionMarks(text), values),
+          ),
+        );
+      return { inTransaction, close: () => orm.close() };
     },
   ];
 }
