@@ -97,7 +97,7 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     usage: 'postgres|mysql [--table <name>]',
     summary: 'print the statement that creates the table of the locks',
     action: ddl,
-    options: { table: ['--table <name>', 'name, or schema.name (default: resource_lock)'] },
+    options: { table: ['--table <name>', 'name, or schema.name (MySQL: database.name; default: resource_lock)'] },
     exits: '0',
     takes: 'a database',
   },
@@ -125,7 +125,8 @@ const SERVERS = `Servers (default: REDIS_URL of the environment)
   --prefix <prefix>           the keyPrefix of the application (default: lock)
   --postgres URL              postgres://host:5432/database
   --mysql URL                 mysql://host:3306/database, also of MariaDB
-  --table <name>              the table there (default: resource_lock)
+  --table <name>              the table there: name, or schema.name, in MySQL
+                              database.name (default: resource_lock)
 
 Environment (other users can see command lines, so keep passwords here)
   REDIS_USERNAME, REDIS_PASSWORD, REDIS_SENTINEL_PASSWORD

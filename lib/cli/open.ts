@@ -1,9 +1,10 @@
-import { LockUnavailableError } from '../api/errors.js';
+import { LockUnavailableError, type NodeError } from '../api/errors.js';
 import type { OpenedLocks } from '../compose/composition.js';
 import { openLocks } from '../compose/open-locks.js';
 import type { RedisLockSettings } from '../compose/redis-lock-options.js';
 import type { LockService } from '../core/service/lock.service.js';
 import { NEEDS_PASSWORD } from '../stores/redis/client/advice.js';
+import { NoTableError, TOO_BUSY, WRONG_PASSWORD } from '../stores/sql/advice.js';
 import type { Call } from './command.js';
 import { whole } from './text.js';
 
@@ -34,14 +35,28 @@ async function open(call: Call, settings: RedisLockSettings): Promise<LockServic
     for (const { message } of notices) terminal.complain(whole(message));
     return service;
   } catch (error) {
+    // Their own messages are for applications.
+    if (error instanceof NoTableError) throw withoutTable(call, error);
     if (!(error instanceof LockUnavailableError)) throw error;
-    // Its own message is for applications.
     const nodes = error.causes.map(({ message }) => message).join('; ');
-    const advice = error.causes.some((cause) => cause.advice === NEEDS_PASSWORD)
-      ? ' Set REDIS_PASSWORD, or put the password into the URL.'
-      : '';
-    throw new LockUnavailableError(`The servers cannot be used: ${nodes}.${advice}`, undefined, error.causes);
+    const isDatabase = 'postgres' in call.servers || 'mysql' in call.servers;
+    const advice = new Set(error.causes.flatMap((cause) => adviceOn(cause, isDatabase) ?? []));
+    const message = [`The servers cannot be used: ${nodes}.`, ...advice].join(' ');
+    throw new LockUnavailableError(message, undefined, error.causes);
   }
+}
+
+function withoutTable({ servers }: Call, error: NoTableError): NoTableError {
+  const dialect = 'mysql' in servers ? 'mysql' : 'postgres';
+  const table = 'table' in servers && servers.table !== undefined ? ` --table ${servers.table}` : '';
+  return error.otherwise(`with what \`npx nest-redis-lock ddl ${dialect}${table}\` prints`);
+}
+
+/** What to do about a database; about Redis only what its own options and variables can do. */
+function adviceOn({ advice }: NodeError, isDatabase: boolean): string | undefined {
+  if (advice === NEEDS_PASSWORD) return 'Set REDIS_PASSWORD, or put the password into the URL.';
+  if (advice === WRONG_PASSWORD) return 'Correct user and password, in the URL or in PGUSER, PGPASSWORD and MYSQL_PWD.';
+  return isDatabase && advice !== TOO_BUSY ? advice : undefined;
 }
 
 async function openOn({ servers, keyPrefix }: Call, settings: RedisLockSettings): Promise<OpenedLocks> {

@@ -59,7 +59,7 @@ export async function openSqlBackend(
   const quoted = quotedTable(table, backend.kind);
   const settings = { table: quoted, createTable, commandTimeoutMs, keepMs, processName, now };
   if (backend.kind === 'mysql') {
-    const source = await openMysql(backend.source, commandTimeoutMs);
+    const source = await openMysql(backend.source, commandTimeoutMs, table.includes('.'));
     const node = new MysqlNode(source, settings);
     return new SingleNodeBackend(node, commandTimeoutMs, now, undefined, (timeoutMs) =>
       reportOnMysql(node, quoted, timeoutMs),

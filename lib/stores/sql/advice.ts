@@ -1,21 +1,30 @@
-import { NodeError } from '../../api/errors.js';
+import { LockOptionsError, NodeError } from '../../api/errors.js';
 
 export const READ_ONLY =
   'It only reads: check that the address leads to the primary. The connection is made anew until it does.';
 export const NO_TABLE = 'Create the table with what ddl() of nest-redis-lock/sql returns, in a migration.';
+const RIGHTS = 'Give its user the rights SELECT, INSERT, UPDATE and DELETE on the table.';
+/** MySQL tells a user without rights on a table the same, whether it is there or not. */
+export const NO_TABLE_OR_RIGHTS = `${RIGHTS} If it is not there: ${NO_TABLE}`;
+export const WRONG_PASSWORD = 'Correct user and password.';
+/** READ COMMITTED, which the sessions of locks have, allows no write to a binary log that consists of statements. */
+export const BINARY_LOG =
+  'Set binlog_format of the server to ROW or MIXED: with STATEMENT it refuses each write under READ COMMITTED, which locks need.';
 
 /** What to do about errors of the database. */
 const ADVICE_ON: Readonly<Record<string, string>> = {
   '25006': READ_ONLY,
   '42P01': NO_TABLE,
-  '42501': 'Give its user the rights SELECT, INSERT, UPDATE and DELETE on the table.',
+  '42501': RIGHTS,
   '42703': 'The table is not as ddl() of nest-redis-lock/sql describes it: compare its columns.',
-  '28P01': 'Correct user and password.',
+  '28P01': WRONG_PASSWORD,
   '28000': 'Correct user and password, or pg_hba.conf.',
   '3D000': 'Correct the name of the database.',
   '53300':
     'Raise max_connections of the server, or lower the pools: each process has connections of its own for its locks.',
   '55P03': 'Another session holds the row of that lock for long: end it, or its transaction.',
+  ER_TABLEACCESS_DENIED_ERROR: NO_TABLE_OR_RIGHTS,
+  ER_BINLOG_STMT_MODE_AND_ROW_ENGINE: BINARY_LOG,
 };
 
 /** The same errors, as MySQL calls them. */
@@ -24,23 +33,53 @@ const AS_POSTGRES: Readonly<Record<string, string>> = {
   ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION: '25006',
   ER_READ_ONLY_MODE: '25006',
   ER_NO_SUCH_TABLE: '42P01',
-  ER_TABLEACCESS_DENIED_ERROR: '42501',
   ER_BAD_FIELD_ERROR: '42703',
   ER_ACCESS_DENIED_ERROR: '28P01',
   ER_BAD_DB_ERROR: '3D000',
+  ER_NO_DB_ERROR: '3D000',
   ER_DBACCESS_DENIED_ERROR: '3D000',
   ER_CON_COUNT_ERROR: '53300',
   ER_LOCK_WAIT_TIMEOUT: '55P03',
 };
 
+/** For applications: a command line has no such option. */
+export const TOO_BUSY =
+  'Check that the server can be reached. If it can, it is too busy for commandTimeoutMs: raise that option.';
+const NO_TLS = 'It has no TLS: set that up there, or leave TLS out of the URL or the options (ssl, sslmode).';
+const NOT_TRUSTED =
+  'Its certificate is not trusted: give that of its authority as ca in the option ssl, and the name in the certificate as host.';
+const CERTIFICATE = /^HANDSHAKE_SSL_ERROR$|SELF_SIGNED_CERT|^UNABLE_TO_(GET|VERIFY)|^ERR_TLS_CERT/;
+
 /** The error of a database, with what to do about it. @param code what the database calls the error */
 export function sqlError(name: string, problem: string, code?: string): NodeError {
-  if (/no answer within|timeout expired|connection timeout|ETIMEDOUT/i.test(problem)) {
-    return new NodeError(
-      name,
-      problem,
-      'Check that the server can be reached. If it can, it is too busy for commandTimeoutMs: raise that option.',
-    );
+  return new NodeError(name, problem, adviceOn(problem, code));
+}
+
+function adviceOn(problem: string, code = ''): string | undefined {
+  if (/no answer within|timeout expired|connection timeout|ETIMEDOUT/i.test(problem)) return TOO_BUSY;
+  if (/does not support (SSL|secure) connection/i.test(problem)) return NO_TLS;
+  if (CERTIFICATE.test(code)) return NOT_TRUSTED;
+  return ADVICE_ON[AS_POSTGRES[code] ?? code];
+}
+
+/** An application starts without the table of the locks. */
+export class NoTableError extends LockOptionsError {
+  /**
+   * @param found what there is, in sentences
+   * @param create the beginning of what to do about it
+   * @param statement what creates the table
+   */
+  constructor(
+    private readonly found: string,
+    private readonly create: 'Create it' | 'If not, create it',
+    private readonly statement: string,
+    how = 'in a migration',
+  ) {
+    super(`${found} ${create} ${how}: ${statement};`);
   }
-  return new NodeError(name, problem, code === undefined ? undefined : ADVICE_ON[AS_POSTGRES[code] ?? code]);
+
+  /** The same for whoever creates the table in another way. */
+  otherwise(how: string): NoTableError {
+    return new NoTableError(this.found, this.create, this.statement, how);
+  }
 }

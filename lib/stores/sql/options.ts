@@ -9,7 +9,7 @@ export interface JanitorOptions {
 /** Options for locks in a table of the application's database. */
 export interface SqlStoreOptions {
   /**
-   * The table of the locks: `name`, or `schema.name`. Letters, digits and `_`; upper and lower case count.
+   * The table of the locks: `name`, or `schema.name`, which is `database.name` in MySQL. Letters, digits and `_`; upper and lower case count.
    * @default 'resource_lock'
    */
   table?: string;

@@ -7,7 +7,7 @@ import { monotonic } from '../../core/time/clock.js';
 import { InFlight } from '../../core/time/in-flight.js';
 import { inTime } from '../../core/time/time-limit.js';
 import type { Fault, NodeRelease, NodeScan, NodeTransfer, NodeView } from '../node/answers.js';
-import { sqlError } from './advice.js';
+import { NoTableError, sqlError } from './advice.js';
 import { Janitor, type SweptPage } from './janitor.js';
 import type { Row, SqlClient, SqlSource } from './sql-client.js';
 import { SqlConnection, type Refusal } from './sql-connection.js';
@@ -52,8 +52,11 @@ export interface OperatorStatements {
 
 /** What a look at the database behind a new connection has shown. */
 export interface Seen {
-  readonly hasTable: boolean;
+  /** `denied`: the database tells its user nothing of the table, which may be missing. */
+  readonly table: 'there' | 'missing' | 'denied';
   readonly readsOnly: boolean;
+  /** Why the database is refused, whatever its table is like. */
+  readonly problem?: NodeError;
 }
 
 /** What the nodes of all dialects do alike: the connection, unconfirmed releases, what operators ask, the janitor. */
@@ -195,29 +198,42 @@ export abstract class SqlNode {
 
   async #admit(client: SqlClient): Promise<Refusal | undefined> {
     const { createTable, table } = this.settings;
-    const { hasTable, readsOnly } = await this.look(client);
-    if (readsOnly) throw new ReadOnly();
-    if (hasTable) return undefined;
-    const problem = sqlError(this.name, `it has no table ${table}`, '42P01');
-    const asOneLine = this.ddl.replaceAll(/ *--.*/g, '').replaceAll(/\s+/g, ' '); // as messages of errors are
-    if (!createTable) {
-      const error = new LockOptionsError(
-        `${this.name} has no table ${table} for locks. Create it in a migration, or set createTable: true for tests and first steps: ${asOneLine};`,
-      );
-      return { problem, error };
+    const seen = await this.look(client);
+    if (seen.readsOnly) throw new ReadOnly();
+    if (seen.problem) {
+      const { advice, message } = seen.problem;
+      return { problem: seen.problem, error: new LockOptionsError(`${message}. ${advice}`) };
     }
+    if (seen.table === 'there') return undefined;
+    const isDenied = seen.table === 'denied';
+    const what = isDenied ? `no table ${table}, or its user has no rights on it` : `no table ${table}`;
+    const problem = sqlError(this.name, `it has ${what}`, isDenied ? 'ER_TABLEACCESS_DENIED_ERROR' : '42P01');
+    const asOneLine = this.ddl.replaceAll(/ *--.*/g, '').replaceAll(/\s+/g, ' '); // as messages of errors are
+    if (createTable) {
+      const reason = await this.#create(client);
+      if (reason === undefined) return undefined;
+      const found = `The table ${table} for locks cannot be created in ${this.name}: ${reason}.`;
+      return { problem, error: new NoTableError(found, 'Create it', asOneLine) };
+    }
+    const how = 'in a migration, or set createTable: true for tests and first steps';
+    if (!isDenied) {
+      const found = `${this.name} has no table ${table} for locks.`;
+      return { problem, error: new NoTableError(found, 'Create it', asOneLine, how) };
+    }
+    const found =
+      `${this.name} has no table ${table} for locks, or its user has no rights on it: MySQL tells such a user the same. ` +
+      'If it is there, give the user SELECT, INSERT, UPDATE and DELETE on it.';
+    return { problem, error: new NoTableError(found, 'If not, create it', asOneLine, how) };
+  }
+
+  /** @returns why the table cannot be created */
+  async #create(client: SqlClient): Promise<string | undefined> {
     try {
       await client.query({ name: 'ddl', text: this.ddl }, []);
     } catch (error) {
       // Another process creates it in this moment.
-      if ((await this.look(client)).hasTable) return undefined;
-      const { problem: reason } = faultOf(error, false);
-      return {
-        problem,
-        error: new LockOptionsError(
-          `The table ${table} for locks cannot be created in ${this.name}: ${reason}. Create it in a migration: ${asOneLine};`,
-        ),
-      };
+      if ((await this.look(client)).table === 'there') return undefined;
+      return faultOf(error, false).problem;
     }
     return undefined;
   }

@@ -27,6 +27,10 @@ export type MysqlFindingCode =
   | 'read-only'
   /** There is no table of the locks. */
   | 'no-table'
+  /** Its user has no rights on the table, or there is none: MySQL tells such a user the same. */
+  | 'no-table-or-rights'
+  /** Its binary log consists of statements, so that it refuses each write of locks. */
+  | 'statement-log'
   | 'too-old'
   /** This library was not run with it. */
   | 'not-run'

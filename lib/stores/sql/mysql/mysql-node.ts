@@ -10,6 +10,7 @@ import { leftMs } from '../../../core/time/clock.js';
 import type { NodeExtension, NodeRelease, NodeSeizure, NodeTransfer, NodeView, Vote } from '../../node/answers.js';
 import { standsMs } from '../../node/grants.js';
 import type { LockNode } from '../../node/lock-node.js';
+import { sqlError } from '../advice.js';
 import { EVERY_MS, JANITOR_KEY } from '../janitor.js';
 import type { Row, SqlClient, SqlSource } from '../sql-client.js';
 import { SqlFault } from '../sql-fault.js';
@@ -124,19 +125,32 @@ export class MysqlNode extends SqlNode implements LockNode {
   }
 
   protected async look(client: SqlClient): Promise<Seen> {
-    const [server] = await client.query({ name: 'read_only', text: 'SELECT @@global.read_only AS reads_only' }, []);
-    const hasTable = await client
-      .query({ name: 'has_table', text: `SELECT 1 FROM ${this.settings.table} LIMIT 0` }, [])
-      .then(
-        () => true,
-        (error: { code?: string }) => {
-          if (error.code === 'ER_NO_SUCH_TABLE') return false;
-          throw error;
-        },
-      );
-    return { hasTable, readsOnly: is(server?.reads_only) };
+    const rows = await client.query({ name: 'variables', text: VARIABLES }, []);
+    const variables = new Map(rows.map((row) => Object.values(row) as [name: string, value: string]));
+    const isOff = (name: string) => ['0', 'OFF'].includes(String(variables.get(name) ?? 'OFF').toUpperCase());
+    const isOfStatements = !isOff('log_bin') && variables.get('binlog_format') === 'STATEMENT';
+    const problem = isOfStatements
+      ? sqlError(this.name, 'its binary log consists of statements', 'ER_BINLOG_STMT_MODE_AND_ROW_ENGINE')
+      : undefined;
+    // From MariaDB 12 on there are several words for "on".
+    return { table: await this.#table(client), readsOnly: !isOff('read_only'), problem };
+  }
+
+  async #table(client: SqlClient): Promise<Seen['table']> {
+    try {
+      await client.query({ name: 'has_table', text: `SELECT 1 FROM ${this.settings.table} LIMIT 0` }, []);
+      return 'there';
+    } catch (error) {
+      const { code } = error as { code?: string };
+      if (code === 'ER_NO_SUCH_TABLE') return 'missing';
+      if (code === 'ER_TABLEACCESS_DENIED_ERROR') return 'denied';
+      throw error;
+    }
   }
 }
+
+/** Of the session, as what a new one begins with may have been changed since. */
+const VARIABLES = "SHOW VARIABLES WHERE Variable_name IN ('read_only', 'log_bin', 'binlog_format')";
 
 /** @param turns how many tokens were asked for */
 function voteOf({ holder, remaining, fence, is_kept, acquired_us }: Row, owner: string, turns: number): Vote {

@@ -5,7 +5,10 @@ import type { Row, SqlClient, SqlSource } from '../sql-client.js';
 
 /** Options of a connection of `mysql2`: see its documentation. Others of its options may be there, and are not used. */
 export interface MysqlConfig {
-  /** A URL like `mysql://user:password@host:3306/database`. */
+  /**
+   * A URL like `mysql://user:password@host:3306/database`. Of its query only `ssl` counts: `true`, `false`, `Amazon RDS`, or an object of
+   * options of TLS as JSON.
+   */
   uri?: string | undefined;
   host?: string | undefined;
   port?: number | undefined;
@@ -105,9 +108,21 @@ export function checkMysql(name: string, source: unknown): asserts source is Mys
 
 /**
  * @param commandTimeoutMs how long one statement may take
- * @throws LockOptionsError when `mysql2` is not installed; when the URL cannot be read
+ * @param namesDatabase whether all statements name the database of their table
+ * @throws LockOptionsError when the URL cannot be read; when no database is named; when `mysql2` is not installed
  */
-export async function openMysql(source: MysqlSource, commandTimeoutMs: number): Promise<SqlSource<MysqlClient>> {
+export async function openMysql(
+  source: MysqlSource,
+  commandTimeoutMs: number,
+  namesDatabase = false,
+): Promise<SqlSource<MysqlClient>> {
+  const config = connectionOf(source);
+  if (!namesDatabase && !config.database) {
+    throw new LockOptionsError(
+      'mysql names no database: write it into the URL, as in mysql://user:password@host:3306/database, into the options, ' +
+        "or into the name of the table, as in 'database.name'.",
+    );
+  }
   let mysql2: Mysql2;
   try {
     const module = (await import('mysql2')) as unknown as Mysql2 & { default?: Mysql2 };
@@ -117,7 +132,7 @@ export async function openMysql(source: MysqlSource, commandTimeoutMs: number): 
       cause: error,
     });
   }
-  return new Mysql2Source(mysql2, connectionOf(source), commandTimeoutMs);
+  return new Mysql2Source(mysql2, config, commandTimeoutMs);
 }
 
 function isPool(source: object): source is MysqlPool {
@@ -142,18 +157,19 @@ function configOf(pool: MysqlPool & { pool?: unknown; config?: { connectionConfi
   throw new LockOptionsError('mysql is a pool that does not tell its options: give the URL, or the options, instead.');
 }
 
-/** Read here, as `mysql2` would take any option from its query. */
+/** Read here, as `mysql2` would take any option from its query. @throws LockOptionsError */
 function ofUrl(text: string): Record<string, unknown> {
+  let ssl: string | null;
+  let config: Record<string, unknown>;
   try {
     const { hostname, port, username, password, pathname, searchParams } = new URL(text);
-    const ssl = searchParams.get('ssl');
-    return {
+    ssl = searchParams.get('ssl');
+    config = {
       host: decodeURIComponent(hostname).replace(/^\[(.*)\]$/, '$1'), // an IPv6 address
       port: port === '' ? undefined : Number(port),
       user: decodeURIComponent(username),
       password: decodeURIComponent(password),
       database: decodeURIComponent(pathname.slice(1)),
-      ...(ssl !== null && { ssl: /^[{"]/.test(ssl) ? (JSON.parse(ssl) as unknown) : ssl === 'true' ? {} : ssl }),
     };
   } catch {
     // Its message may repeat the URL.
@@ -161,6 +177,24 @@ function ofUrl(text: string): Record<string, unknown> {
       'The URL of the database cannot be read. Special characters in the password must be encoded.',
     );
   }
+  return ssl === null ? config : { ...config, ssl: tlsOf(ssl) };
+}
+
+/** What `ssl` in a URL stands for. @throws LockOptionsError, which does not repeat it, as it may hold a key */
+function tlsOf(text: string): unknown {
+  if (text === 'false') return undefined;
+  if (text === 'true') return {};
+  if (text === 'Amazon RDS') return text; // known to mysql2 by that name
+  try {
+    const options: unknown = JSON.parse(text);
+    if (typeof options === 'object' && options !== null && !Array.isArray(options)) return options;
+  } catch {
+    // as below
+  }
+  throw new LockOptionsError(
+    'ssl in the URL of the database must be true, false, Amazon RDS, or an object of options of TLS as JSON, ' +
+      'like {"rejectUnauthorized":false}.',
+  );
 }
 
 /** Connections by `mysql2`. */

@@ -356,7 +356,7 @@ export class PostgresNode extends SqlNode implements LockNode, WaitQueue, Postgr
     const sentAt = this.settings.now();
     const [seen] = await client.query({ name: 'look', text: LOOK }, [this.settings.table]);
     if (seen) this.#learn(seen, sentAt);
-    return { hasTable: is(seen?.has_table), readsOnly: is(seen?.reads_only) };
+    return { table: is(seen?.has_table) ? 'there' : 'missing', readsOnly: is(seen?.reads_only) };
   }
 }
 
