@@ -81,9 +81,9 @@ const OUTSIDE = new Set<unknown>(['25P01', 'ER_SP_DOES_NOT_EXIST']);
 /** What the error of a driver, which may be wrapped, says of the locks. */
 function refusalOf(handles: readonly LockHandle[], error: unknown): unknown {
   for (let cause = error, depth = 0; cause instanceof Error && depth < 8; cause = cause.cause, depth++) {
-    const [, number] = BY_POSTGRES.exec(cause.message) ?? BY_MYSQL.exec(cause.message) ?? [];
+    const { number, stolen } = (BY_POSTGRES.exec(cause.message) ?? BY_MYSQL.exec(cause.message))?.groups ?? {};
     const lock = handles[Number(number) - 1];
-    if (lock) return new LockLostError(lock.key, 'expired', undefined, error);
+    if (lock) return new LockLostError(lock.key, stolen === undefined ? 'expired' : 'stolen', undefined, error);
     if (OUTSIDE.has((cause as { code?: unknown }).code))
       return new LockOptionsError(
         'guard() was called outside of a transaction, where it would guard nothing. Begin one, and give its own client or manager: not a pool.',

@@ -36,7 +36,7 @@ describe.each(['READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'])(
       const [a, b] = [await openAnother(), await openAnother()];
       const key = freshKey();
       const tx = await begun(level);
-      const lock = await a.acquire(key, { watchdog: false, ttlMs: 300 });
+      const lock = await a.acquire(key, { watchdog: false, ttlMs: 2_000 });
       await guard(lock, tx);
       await leaseHasEnded(key);
       expect(await b.tryAcquire(key)).toBeNull();
@@ -56,7 +56,7 @@ describe.each(['READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'])(
       const lockOfB = await b.acquire(key);
       const refusal: unknown = await guard(lock, tx).catch((error: unknown) => error);
       expect(refusal).toBeInstanceOf(LockLostError);
-      expect(refusal).toMatchObject({ key, reason: 'expired', cause: { code: 'ER_DATA_OUT_OF_RANGE' } });
+      expect(refusal).toMatchObject({ key, reason: 'stolen', cause: { code: 'ER_DATA_OUT_OF_RANGE' } });
       await tx.rollback();
       expect(await (await mariaDb()).query('SELECT 1 FROM note WHERE text = ?', [key])).toEqual([]);
       expect(await lockOfB.release()).toBe(true);
@@ -108,7 +108,7 @@ describe('a guard in a MariaDB', () => {
     await tx.commit();
   });
 
-  it('guards all locks of a set, and names the one that is not held any more', async () => {
+  it('guards all locks of a set, and names the one that is not held any more, and whether another owner holds it [G835]', async () => {
     const [a, b] = [await openAnother(), await openAnother()];
     const keys = [freshKey('z'), freshKey('é'), freshKey('a')];
     const locks = await a.acquireAll(keys, { watchdog: false });
@@ -121,15 +121,19 @@ describe('a guard in a MariaDB', () => {
     await expect(guard(locks, (text, values) => tx.query(text, values))).rejects.toMatchObject({
       name: 'LockLostError',
       key: keys[1],
+      reason: 'stolen',
     });
     await tx.rollback();
     await lockOfB.release();
+    await tx.beginTransaction();
+    await expect(guard(locks, tx)).rejects.toMatchObject({ key: keys[1], reason: 'expired' });
+    await tx.rollback();
   });
 
   it('ends with the session of a client that is gone [G796]', async () => {
     const [a, b] = [await openAnother(), await openAnother()];
     const key = freshKey();
-    const lock = await a.acquire(key, { watchdog: false, ttlMs: 300 });
+    const lock = await a.acquire(key, { watchdog: false, ttlMs: 2_000 });
     const tx = await begun();
     await guard(lock, tx);
     await leaseHasEnded(key);

@@ -77,7 +77,7 @@ describe('a transaction that guards a lock', () => {
       (error: unknown) => error,
     );
     expect(refusal).toBeInstanceOf(LockLostError);
-    expect(refusal).toMatchObject({ key, reason: 'expired', cause: { code: '22P02' } });
+    expect(refusal).toMatchObject({ key, reason: 'stolen', cause: { code: '22P02' } });
     // Also where the error is swallowed.
     expect(await tx.query('COMMIT')).toMatchObject({ command: 'ROLLBACK' });
     expect(await server.query('SELECT FROM note WHERE text = $1', [key])).toEqual([]);
@@ -164,7 +164,7 @@ describe('a transaction that guards a lock', () => {
     await until(async () => free(await b.tryAcquire(key)), { what: 'the lock is free' });
   });
 
-  it('guards all locks of a set, and names the one that is not held any more [G687]', async () => {
+  it('guards all locks of a set, and names the one that is not held any more, and whether another owner holds it [G687]', async () => {
     const [a, b] = [await openAnother(), await openAnother()];
     const keys = [freshKey('z'), freshKey('é'), freshKey('a')];
     const tx = await client();
@@ -177,9 +177,12 @@ describe('a transaction that guards a lock', () => {
     await tx.query('COMMIT');
     const lockOfB = await b.acquire(keys[1]!);
     await tx.query('BEGIN');
-    await expect(guard(locks, tx)).rejects.toMatchObject({ name: 'LockLostError', key: keys[1] });
+    await expect(guard(locks, tx)).rejects.toMatchObject({ name: 'LockLostError', key: keys[1], reason: 'stolen' });
     await tx.query('ROLLBACK');
     await lockOfB.release();
+    await tx.query('BEGIN');
+    await expect(guard(locks, tx)).rejects.toMatchObject({ key: keys[1], reason: 'expired' });
+    await tx.query('ROLLBACK');
   });
 
   it('guards locks whose keys no text of the database can hold [G688]', async () => {

@@ -391,8 +391,8 @@ function lastOf(rows: readonly Row[]): string | null {
 
 /** Fails outside of a transaction, in which a guard would end with its statement: the second one releases what the first one made. */
 export const IN_TRANSACTION = ['SAVEPOINT nest_redis_lock_guard', 'RELEASE SAVEPOINT nest_redis_lock_guard'];
-/** What the error of a guard says of a lock that is not held: 10 000 more than its number among those that are guarded, from 1. */
-export const NOT_GUARDED = /out of range in '?exp\(\(?1(\d{4}) \+/i;
+/** What the error of a guard says of a lock that is not held: 10 000 more than its number among those that are guarded, from 1; 20 000 more if another owner holds it. */
+export const NOT_GUARDED = /out of range in '?exp\(\(?(?:1|(?<stolen>2))(?<number>\d{4}) \+/i;
 
 /**
  * Keeps locks for the transaction that it runs in: nobody becomes their holder until that has ended, as who does changes the row. Nor can they
@@ -406,14 +406,16 @@ export function guardOf(table: string, count: number): string {
   const numbers = Array.from({ length: count }, (_, at) => at + 1);
   const [first, ...others] = numbers;
   // The error shows what is written here, not the number that it stands for.
-  const failures = numbers.map((n) => `WHEN ${n} THEN EXP(${10_000 + n} + ask.n)`);
+  const failing = (from: number) =>
+    `CASE ask.n ${numbers.map((n) => `WHEN ${n} THEN EXP(${from + n} + ask.n)`).join(' ')} END`;
   const asked = [
     `SELECT ${first} AS n, UNHEX(?) AS k, UNHEX(?) AS o, ? AS f`,
     ...others.map((n) => `SELECT ${n}, UNHEX(?), UNHEX(?), ?`),
   ];
   return `
 SELECT ask.n, CASE WHEN l.resource_lock_value = ask.o AND l.fence >= ask.f AND l.expires_at > ${RELEASED} THEN 1
-  ELSE CASE ask.n ${failures.join(' ')} END END AS is_guarded
+  WHEN l.resource_lock_value <> ask.o AND l.expires_at > ${NOW} THEN ${failing(20_000)}
+  ELSE ${failing(10_000)} END AS is_guarded
 FROM (${asked.join(' UNION ALL ')}) AS ask LEFT JOIN ${table} AS l ON l.resource_lock_key = ask.k
 LOCK IN SHARE MODE`;
 }

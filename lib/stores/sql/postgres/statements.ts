@@ -283,8 +283,8 @@ FROM found f LEFT JOIN updated u ON u.key = f.key`;
 
 /** Fails outside of a transaction, in which a guard would end with its statement; else it does what every query does. */
 export const IN_TRANSACTION = 'LOCK TABLE pg_catalog.pg_class IN ACCESS SHARE MODE';
-/** What the error of a guard says of a lock that is not held: its number among those that are guarded, from 1. */
-export const NOT_GUARDED = /lock (\d+) of the guard is not held/;
+/** What the error of a guard says of a lock that is not held: its number among those that are guarded, from 1, and whether another owner holds it. */
+export const NOT_GUARDED = /lock (?<number>\d+) of the guard is not held any more(?<stolen>, but by another)?/;
 
 /**
  * Keeps locks for the transaction that it runs in: nobody becomes their holder until that has ended, as who does locks the row FOR UPDATE
@@ -304,10 +304,12 @@ export function guardOf(table: string, count: number): string {
 WITH ask(n, key, owner, fence) AS MATERIALIZED (
   VALUES ${asked.join(', ')}
 ), held AS MATERIALIZED (
-  SELECT n, l.resource_lock_value = ask.owner AND l.fence >= ask.fence AND l.expires_at > 'epoch' AS is_held
+  SELECT n, l.resource_lock_value = ask.owner AND l.fence >= ask.fence AND l.expires_at > 'epoch' AS is_held,
+    l.resource_lock_value <> ask.owner AND l.expires_at > clock_timestamp() AS is_stolen
   FROM ask JOIN ${table} l ON l.resource_lock_key = ask.key ORDER BY l.resource_lock_key FOR KEY SHARE OF l
 )
-SELECT n, CASE WHEN n IN (SELECT n FROM held WHERE is_held) THEN 1 ELSE CAST('lock ' || n || ' of the guard is not held any more' AS int) END AS is_guarded
+SELECT n, CASE WHEN n IN (SELECT n FROM held WHERE is_held) THEN 1 ELSE CAST('lock ' || n || ' of the guard is not held any more' ||
+  CASE WHEN n IN (SELECT n FROM held WHERE is_stolen) THEN ', but by another owner' ELSE '' END AS int) END AS is_guarded
 FROM ask`;
 }
 
