@@ -132,9 +132,9 @@ export interface LockInfo {
    * The processes that wait for it, including this one, in the order of their first places among the first 100 in the queue of
    * the store. `owner` identifies such a place. A process that has ended is left out after about three seconds, once another
    * process has shown that it waits, or after ten seconds, when the queue ends. Empty for locks in memory, where no other
-   * process can wait.
+   * process can wait; `undefined` where nobody knows, as in MySQL and MariaDB, which have no queue.
    */
-  waitingProcesses: LockHolder[];
+  waitingProcesses?: LockHolder[];
 }
 
 /** The answer of `LockService.list()`. */

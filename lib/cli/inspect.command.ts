@@ -31,7 +31,8 @@ export function textOf(info: LockInfo): string {
     remaining: duration(info.remainingMs),
     'kept until': info.keptUntil?.toISOString(),
     token: info.fencingToken,
-    waiting: info.waitingProcesses.map((each) => describeHolder(each)).join(', ') || NONE_SEEN,
+    waiting:
+      info.waitingProcesses && (info.waitingProcesses.map((each) => describeHolder(each)).join(', ') || NONE_SEEN),
   };
   const fields = Object.entries(known).filter(([, value]) => value !== undefined);
   return [whole(info.key), ...fields.map(([name, value]) => `  ${name.padEnd(10)}  ${value}`)].join('\n');

@@ -77,6 +77,6 @@ function fieldsOf({ key, holder, digest, since, remainingMs, waitingProcesses }:
  * How many processes wait, as far as the queue of the store says. It does not say that nobody waits: a call that waits inside the process of
  * the holder stands in no queue.
  */
-function waitingOf({ length }: LockInfo['waitingProcesses']): number | 'unknown' {
-  return length > 0 ? length : 'unknown';
+function waitingOf(processes: LockInfo['waitingProcesses'] = []): number | 'unknown' {
+  return processes.length > 0 ? processes.length : 'unknown';
 }

@@ -66,9 +66,10 @@ export const PAGE_SCRIPT = `'use strict';
 
   function waiting(cell, row) {
     const here = row.waitingHere === 0 ? [] : [count(row.waitingHere, 'call') + ' of this process'];
-    const names = row.waiting.map(nameOf);
+    const names = (row.waiting ?? []).map(nameOf);
     // Of the calls inside another process nothing is known.
-    if (names.length === 0 && here.length === 0) here.push(row.holder.isThis ? 'none' : 'none in the queue');
+    if (names.length === 0 && here.length === 0)
+      here.push(row.waiting === undefined ? 'unknown' : row.holder.isThis ? 'none' : 'none in the queue');
     const text = JSON.stringify([names, here]);
     if (cell.dataset.shown === text) return;
     cell.dataset.shown = text;

@@ -58,8 +58,8 @@ function rowOf(lock: LockInfo, label?: string) {
     remainingMs,
     keptUntil: keptUntil?.getTime(),
     token,
-    /** The processes in the queue of the store, in order: calls that wait inside the process of the holder are not among them. */
-    waiting: waitingProcesses.map(processOf),
+    /** The processes in the queue of the store, if it has one, in order: calls that wait inside the process of the holder are not among them. */
+    waiting: waitingProcesses?.map(processOf),
     /** How many calls of this process wait. */
     waitingHere: waiters,
     /** Names the holding in a request to release it: only for viewers who may do that. */

@@ -43,7 +43,7 @@ describe('The command line on a table of PostgreSQL', () => {
     expect(await call(on('inspect', key))).toEqual({ code: 1, out: `${key} is free\n`, err: '' });
     const lock = await holder.acquire(key);
     const waiting = other.acquire(key, { waitMs: 60_000 });
-    await until(async () => (await holder.inspect(key))?.waitingProcesses.length === 1, { what: 'it waits' });
+    await until(async () => (await holder.inspect(key))?.waitingProcesses?.length === 1, { what: 'it waits' });
     const digest = digestOf(lock.owner);
     const shown = await call(on('inspect', key, '--json'));
     expect(JSON.parse(shown.out)).toMatchObject({ key, digest, waitingProcesses: [{ pid: process.pid }] });

@@ -22,7 +22,7 @@ async function processOf(locks: LockService): Promise<string> {
 const beginningOf = (owner: string) => owner.slice(0, owner.lastIndexOf('/'));
 
 const waitingFor = async (locks: LockService, key: string) =>
-  (await locks.inspect(key))!.waitingProcesses.map(({ owner }) => beginningOf(owner));
+  (await locks.inspect(key))!.waitingProcesses!.map(({ owner }) => beginningOf(owner));
 
 it.each<[string, RedisLockModuleOptions['fair']]>([
   ['by default', false],
@@ -44,7 +44,7 @@ it.each<[string, RedisLockModuleOptions['fair']]>([
   expect(await waitingFor(holding!, key)).toEqual([names[1], names[2]]);
   const [listed] = (await third!.list({ match: key })).locks;
   expect(listed).toMatchObject({ key, waiters: 2, waitingProcesses: [{ pid: process.pid }, { pid: process.pid }] });
-  expect(listed!.waitingProcesses.map(({ owner }) => beginningOf(owner))).toEqual([names[1], names[2]]);
+  expect(listed!.waitingProcesses!.map(({ owner }) => beginningOf(owner))).toEqual([names[1], names[2]]);
 
   giveUp.abort();
   await first;
@@ -94,7 +94,7 @@ it('the first hundred places of a queue are shown, also of processes that have a
   const places = Array.from({ length: 150 }, (_, at) => [at + 1, `g channel host/${at}/process/1`]).flat();
   await redis.command('ZADD', queue, ...places, -(Date.now() - 5_000) * 1_000, 'h channel');
   const { waitingProcesses } = (await locks.inspect('long'))!;
-  expect(waitingProcesses.map(({ pid }) => pid)).toEqual(Array.from({ length: 100 }, (_, at) => at));
+  expect(waitingProcesses!.map(({ pid }) => pid)).toEqual(Array.from({ length: 100 }, (_, at) => at));
   await redis.command('DEL', queue);
   await lock.release();
 });

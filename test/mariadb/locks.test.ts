@@ -10,6 +10,7 @@ import { composeSqlLocks } from '../../lib/compose/open-sql.js';
 import { Janitor } from '../../lib/stores/sql/janitor.js';
 import { MysqlNode } from '../../lib/stores/sql/mysql/mysql-node.js';
 import { openMysql } from '../../lib/stores/sql/mysql/mysql-source.js';
+import { call } from '../cli/call.js';
 import { freshKey } from '../support/claims.js';
 import { openSqlLocks } from '../support/open-locks.js';
 import { until } from '../support/until.js';
@@ -84,6 +85,28 @@ describe('Locks in MariaDB', () => {
     expect(await b.tryAcquire(key)).toBeNull();
     expect(await b.forceRelease(key)).toBe(true);
     expect(await (await b.tryAcquire(key))!.release()).toBe(true);
+  });
+
+  it('are not said to have nobody else waiting, which is not known, by the service or by the command line [G834]', async () => {
+    const [holder, other] = [await openAnother(), await openAnother()];
+    const key = freshKey();
+    const lock = await holder.acquire(key);
+    const waiting = other.acquire(key, { waitMs: 60_000 });
+    const shown = (await other.inspect(key))!;
+    expect(shown).toMatchObject({ waiters: 1, waitingProcesses: undefined });
+    expect((await other.list({ match: key })).locks).toMatchObject([{ waiters: 1, waitingProcesses: undefined }]);
+    const on = ['--mysql', (await mariaDb()).url];
+    const text = await call(['inspect', key, ...on]);
+    expect(text).toMatchObject({ code: 0, out: expect.stringMatching(/^ {2}token +\d+\n$/m) });
+    expect(text.out).not.toContain('waiting');
+    expect(JSON.parse((await call(['inspect', key, '--json', ...on])).out)).toEqual({
+      ...JSON.parse(JSON.stringify({ ...shown, waiters: undefined })),
+      remainingMs: expect.any(Number),
+      since: expect.any(String),
+    });
+    expect((await call(['ls', key, ...on])).out).toMatch(/\tunknown\n$/);
+    await lock.release();
+    await (await waiting).release();
   });
 
   it('are had by @Locked on the method of a service', async () => {

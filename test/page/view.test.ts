@@ -30,6 +30,12 @@ describe('what is shown', () => {
     expect(rows?.map(({ holder }) => holder)).toEqual([own, other]);
   });
 
+  it('it says nothing of waiting processes where there is no queue, and that nobody is in an empty one', () => {
+    const without = { ...lockOf(1), waitingProcesses: undefined };
+    const { rows } = shown([without, { ...lockOf(1), waitingProcesses: [] }], true);
+    expect(rows!.map(({ waiting }) => waiting)).toEqual([undefined, []]);
+  });
+
   it('it says why there may be more locks: as many as fit, or no more time', () => {
     const full = Array.from({ length: MOST_ROWS }, () => lockOf(1));
     expect(shown(full, true).incomplete).toBeUndefined();

@@ -15,6 +15,7 @@ export interface Seen {
     token?: number;
     digest?: string;
     holder: { pid?: number };
+    waiting?: object[];
   }[];
 }
 

@@ -50,7 +50,7 @@ it.each<[string, () => RedisLockModuleOptions]>([
   const key = `listens ${store}`;
   const before = await others.acquire(key);
   const acquiring = locks.acquire(key); // its process listens from now on
-  await until(async () => (await others.inspect(key))?.waitingProcesses.length, { what: 'it waits' });
+  await until(async () => (await others.inspect(key))?.waitingProcesses?.length, { what: 'it waits' });
   await before.release();
   const held = await acquiring;
   const { digest } = (await others.inspect(key))!;
@@ -90,7 +90,7 @@ async function listening(key: string) {
   const [locks, others] = await Promise.all([openLocks(options), openLocks(options)]);
   const before = await others.acquire(key);
   const acquiring = locks.acquire(key);
-  await until(async () => (await others.inspect(key))?.waitingProcesses.length, { what: 'it waits' });
+  await until(async () => (await others.inspect(key))?.waitingProcesses?.length, { what: 'it waits' });
   await before.release();
   return { locks, others, held: await acquiring };
 }
@@ -98,7 +98,7 @@ async function listening(key: string) {
 it('a holder that listens says so, too, if another has the lock by the time it looks', async () => {
   const { others, held } = await listening('taken over');
   const next = others.acquire('taken over', { waitMs: 30_000 });
-  await until(async () => (await others.inspect('taken over'))?.waitingProcesses.length, { what: 'another waits' });
+  await until(async () => (await others.inspect('taken over'))?.waitingProcesses?.length, { what: 'another waits' });
   await others.forceRelease('taken over');
   await until(() => held.signal.aborted, { what: 'its signal aborts' });
   expect(held.signal.reason).toMatchObject({ reason: 'forced' });

@@ -166,7 +166,7 @@ export function keptUntil({ isKept, remainingMs }: Partial<Holder>): Date | unde
 export interface Holding {
   /** An exclusive lock has one. */
   holders: readonly [Holder, ...Holder[]];
-  /** The tickets of the places in its queue, in order, as far as the store shows them. */
+  /** The tickets of the places in its queue, in order, as far as the store shows them. Without a queue: nobody knows, unless it is empty. */
   waiting?: readonly string[];
 }
 

@@ -68,7 +68,7 @@ export class LockAdmin {
   }
 
   #infoOf(key: string, holding: Holding): LockInfo {
-    const { holders, waiting = [] } = holding;
+    const { holders, waiting = this.backend.waitQueue && [] } = holding;
     const [holder] = holders;
     const { owner, remainingMs, fencingToken, heldForMs } = holder;
     return {
@@ -80,7 +80,7 @@ export class LockAdmin {
       keptUntil: keptUntil(holder),
       fencingToken,
       waiters: this.engine.waiting(key),
-      waitingProcesses: processesOf(waiting),
+      waitingProcesses: waiting && processesOf(waiting),
     };
   }
 }

@@ -179,7 +179,8 @@ export class MemoryBackend implements LockBackend {
     if (!entry) return undefined;
     const now = this.#now();
     const { owner, fencingToken, since, expiresAt, isKept } = entry;
-    return { holders: [{ owner, fencingToken, remainingMs: expiresAt - now, heldForMs: now - since, isKept }] };
+    const holder = { owner, fencingToken, remainingMs: expiresAt - now, heldForMs: now - since, isKept };
+    return { holders: [holder], waiting: [] }; // no other process can wait
   }
 
   #live(key: string): Entry | undefined {
