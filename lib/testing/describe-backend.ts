@@ -2,7 +2,7 @@ import { deepStrictEqual, ok } from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { LockOptionsError } from '../api/errors.js';
-import type { Hold, LockBackend } from '../core/backend/lock-backend.js';
+import type { AcquireOutcome, Hold, LockBackend, ReleaseOutcome } from '../core/backend/lock-backend.js';
 import { driftMs, monotonic } from '../core/time/clock.js';
 import {
   acquireOn,
@@ -71,7 +71,7 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
         async () => {
           const attempt = claimOn(claim.key, claim.ttlMs);
           const sentAt = monotonic();
-          const { status } = await acquireOn(backend, attempt);
+          const { status } = answered(await acquireOn(backend, attempt), 'acquire');
           return status === 'acquired' ? Object.assign(claim, attempt, { sentAt }) : undefined;
         },
         { what: 'the lock is free' },
@@ -85,7 +85,11 @@ export function describeBackend(name: string, setUp: () => Promise<BackendUnderT
     };
 
     const releases = async (claim: Claim, status = 'released', keptForMs?: number) =>
-      equal((await releaseOn(backend, claim, keptForMs)).status, status, 'the status of the release');
+      equal(
+        answered(await releaseOn(backend, claim, keptForMs), 'release').status,
+        status,
+        'the status of the release',
+      );
 
     const extensionIs = async (claim: Claim, expected: object) =>
       matches(await extendOn(backend, claim), expected, 'the outcome of the extension');
@@ -625,6 +629,13 @@ function checked(runner: Partial<BackendTestRunner>): BackendTestRunner {
     `describeBackend needs functions of a test runner, and does not find ${missing.join(', ')}. If they are not global, pass them: ` +
       'describeBackend(name, setUp, { describe, it, beforeAll, afterAll }), with node:test { describe, it, beforeAll: before, afterAll: after }.',
   );
+}
+
+/** An outcome of a store that has answered. @throws Error with the causes of one that has not */
+function answered<Outcome extends AcquireOutcome | ReleaseOutcome>(outcome: Outcome, operation: string): Outcome {
+  if (outcome.status !== 'unavailable') return outcome;
+  const causes = outcome.causes.map(({ message }) => message).join('; ');
+  throw new Error(`${operation} did not succeed, as the backend is unavailable: ${causes || 'without causes'}`);
 }
 
 function equal(actual: unknown, expected: unknown, what: string): void {

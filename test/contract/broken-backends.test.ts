@@ -136,6 +136,29 @@ it.each<[defect: string, sentence: string, message: string, (toy: ToyBackend) =>
     () => ({ transfer: undefined, whyNoTransfer: '' }),
   ],
   [
+    'always throws',
+    'each grant has a larger fencing token: after a release, an expiry and a forced release',
+    'the disk is full',
+    () => ({ acquire: () => Promise.reject(new Error('the disk is full')) }),
+  ],
+  [
+    'always throws, where the test waits until the lock is free',
+    'a lock is free when its ttl is over, and a late release leaves the new holder alone',
+    'acquire did not succeed, as the backend is unavailable: toy: the disk is full',
+    (toy) => {
+      let attempts = 0;
+      return {
+        acquire: (request) => (attempts++ ? Promise.reject(new Error('the disk is full')) : acquire.call(toy, request)),
+      };
+    },
+  ],
+  [
+    'forgets to answer to a release',
+    'a second release, and that of an attempt that did not win, find nothing to release',
+    'release did not succeed, as the backend is unavailable: toy: release() must answer with an object that has a status: got undefined',
+    () => ({ release: () => Promise.resolve(undefined as never) }),
+  ],
+  [
     'ignores the limit of a list',
     'a list has the locks that fit and are held or kept, as an inspection shows them, up to its limit',
     'the length of a list of one, and whether it is complete should be [ 1, false ], and is [ 2, true ]',

@@ -32,6 +32,39 @@ it.each([
   expect(transferred).toEqual({ ...unavailable, mayHaveRun: true });
 });
 
+it('a backend of promises that forgets to answer is unavailable, and the operation is named', async () => {
+  const silent = () => Promise.resolve(undefined as never);
+  const backend = broken({ acquire: silent, extend: silent, release: silent, transfer: silent, list: silent });
+  const because = (operation: string) => ({
+    status: 'unavailable',
+    causes: [{ node: 'toy', problem: `${operation}() must answer with an object that has a status: got undefined` }],
+  });
+  expect(await acquireOn(backend, claimOn('key'))).toMatchObject(because('acquire'));
+  expect(await extendOn(backend, claimOn('key'))).toMatchObject(because('extend'));
+  expect(await releaseOn(backend, claimOn('key'))).toMatchObject(because('release'));
+  expect(await transferOn(backend, claimOn('key'), claimOn('key'), { mints: true })).toMatchObject(because('transfer'));
+  await expect(backend.list({ match: '*', limit: 1, budgetMs: 10 })).rejects.toThrow(
+    'list() must answer with an object',
+  );
+});
+
+it('a backend of promises that grants without a grant is unavailable, and the operation is named', async () => {
+  const granting = { acquire: async () => ({ status: 'acquired' }), transfer: async () => ({ status: 'transferred' }) };
+  const backend = broken(granting as unknown as Partial<PromiseBackend>);
+  const problem = expect.stringContaining('acquire() must answer with a grant');
+  expect(await acquireOn(backend, claimOn('key'))).toMatchObject({ status: 'unavailable', causes: [{ problem }] });
+  const transferred = await transferOn(backend, claimOn('key'), claimOn('key'), { mints: true });
+  expect(transferred).toMatchObject({ status: 'unavailable', mayHaveRun: true });
+});
+
+it('an attempt of a backend of promises that answers nothing too late rejects nobody', async () => {
+  const givenUp = new Gate();
+  const backend = broken({ acquire: () => givenUp.opened as Promise<never> });
+  expect(await acquireOn(backend, claimOn('key'))).toMatchObject({ status: 'unavailable' });
+  givenUp.open();
+  await new Promise((resolve) => setImmediate(resolve)); // an unhandled rejection would fail the run
+});
+
 it('a backend of promises that cannot transfer a lock says so', () => {
   const backend = broken({ transfer: undefined });
   expect(backend.transfer).toBeUndefined();

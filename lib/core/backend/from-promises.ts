@@ -1,3 +1,4 @@
+import { inspect } from 'node:util';
 import { LockUnavailableError, NodeError } from '../../api/errors.js';
 import { quoted } from '../../api/printable.js';
 import { driftMs, monotonic } from '../time/clock.js';
@@ -99,7 +100,8 @@ class LimitedBackend implements LockBackend {
       }
       if (outcome.status === 'contended' && outcome.queued) leave();
     };
-    const attempt = this.#limited(() => backend.acquire(request), backend.attemptTimeoutMs(), late);
+    const ask = () => outcomeOf('acquire', backend.acquire(request));
+    const attempt = this.#limited(ask, backend.attemptTimeoutMs(), late);
     void attempt.then(
       (outcome) => {
         if (outcome.status !== 'acquired') return done(outcome);
@@ -120,7 +122,7 @@ class LimitedBackend implements LockBackend {
   extend(request: ExtendRequest, done: (outcome: ExtendOutcome) => void): void {
     const sentAt = this.now();
     this.#noteTtl(request.grant, request.ttlMs);
-    void this.#limited(() => this.backend.extend(request)).then(
+    void this.#limited(() => outcomeOf('extend', this.backend.extend(request))).then(
       (outcome) => done(outcome.status === 'extended' ? { ...outcome, sentAt } : outcome),
       (cause: NodeError) => done(unavailable(cause)),
     );
@@ -149,7 +151,7 @@ class LimitedBackend implements LockBackend {
 
   list(request: ListRequest): Promise<Listed> {
     const limitMs = request.budgetMs + this.timeLimitMs;
-    return this.#limited(() => this.backend.list(request), limitMs).catch((cause: NodeError) => {
+    return this.#limited(() => listedBy(this.backend.list(request)), limitMs).catch((cause: NodeError) => {
       throw LockUnavailableError.ofList([cause]);
     });
   }
@@ -196,14 +198,14 @@ class LimitedBackend implements LockBackend {
   }
 
   #released(grant: Grant, how: Releasing): Promise<ReleaseOutcome> {
-    return this.#limited(() => this.backend.release(grant, how)).catch(unavailable);
+    return this.#limited(() => outcomeOf('release', this.backend.release(grant, how))).catch(unavailable);
   }
 
   /** An answer that comes too late is of no use: whoever asked undoes what may have happened. */
   async #transferred(request: Transfer): Promise<TransferOutcome> {
     const sentAt = this.now();
     try {
-      const outcome = await this.#limited(() => this.backend.transfer!(request));
+      const outcome = await this.#limited(() => outcomeOf('transfer', this.backend.transfer!(request)));
       if (outcome.status !== 'transferred') return outcome;
       this.#noteTtl(outcome.grant, request.ttlMs);
       return { ...outcome, sentAt };
@@ -236,6 +238,28 @@ class LimitedBackend implements LockBackend {
       throw new NodeError(this.backend.name, error instanceof Error ? error.message : String(error));
     }
   }
+}
+
+/** What an operation answers, whose author may have forgotten to return it. @throws Error that names the operation */
+async function outcomeOf<Outcome extends { status: string; grant?: Grant }>(
+  operation: string,
+  answer: Promise<Outcome>,
+): Promise<Outcome> {
+  const outcome = (await answer) as Outcome | undefined;
+  if (typeof outcome?.status !== 'string')
+    throw new Error(
+      `${operation}() must answer with an object that has a status: got ${inspect(outcome, { depth: 0 })}`,
+    );
+  if ((outcome.status === 'acquired' || outcome.status === 'transferred') && !outcome.grant)
+    throw new Error(`${operation}() must answer with a grant when its status is '${outcome.status}'`);
+  return outcome;
+}
+
+/** @throws Error */
+async function listedBy(answer: Promise<Listed>): Promise<Listed> {
+  const listed = (await answer) as Listed | undefined;
+  if (Array.isArray(listed?.locks)) return listed;
+  throw new Error(`list() must answer with an object that has locks: got ${inspect(listed, { depth: 0 })}`);
 }
 
 function unavailable(cause: NodeError): { status: 'unavailable'; causes: NodeError[] } {
