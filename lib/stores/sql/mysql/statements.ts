@@ -63,8 +63,8 @@ export interface MysqlStatements {
 
 /**
  * Makes the statements. Each is a transaction of its own, and changes the rows that it can lock at once. So no two of them wait for each
- * other, and a transaction that guards a lock holds up no other. Only an insertion and the janitor's deletion may wait for a row, as
- * neither knows SKIP LOCKED: for a second at most, and they hold nothing that one of the others waits for.
+ * other, and a transaction that guards a lock holds up no other. Only an insertion may wait for a row, as it knows no SKIP LOCKED: for a
+ * second at most, and it holds nothing that one of the others waits for.
  * @param table quoted
  */
 export function mysqlStatements(table: string): MysqlStatements {
@@ -97,7 +97,7 @@ export function mysqlStatements(table: string): MysqlStatements {
 }
 
 /** What one operation asks for: the first two values are its key and its owner. */
-type Ask = readonly [key: string, owner: string, ...others: (number | Buffer)[]];
+type Ask<Key = string> = readonly [key: Key, owner: string, ...others: (number | Buffer)[]];
 
 /** @param columns an array for each argument @returns the operations, in the order of their keys */
 function asksOf(columns: readonly unknown[]): Ask[] {
@@ -108,7 +108,7 @@ function asksOf(columns: readonly unknown[]): Ask[] {
 
 /** A text as the table has it: what a connection's character set would make of it does not matter. */
 function bytes(text: unknown): Buffer {
-  return Buffer.from(String(text));
+  return Buffer.isBuffer(text) ? text : Buffer.from(String(text));
 }
 
 /** The operations as a table `a` with the columns n, their number, p1, p2, and so on. */
@@ -120,8 +120,8 @@ function asTable(count: number, width: number): string {
 }
 
 /** What was done of what was asked for. */
-interface Changed {
-  readonly done: ReadonlySet<Ask>;
+interface Changed<Key> {
+  readonly done: ReadonlySet<Ask<Key>>;
   /** What LAST_INSERT_ID was given last. */
   readonly lastId: number;
 }
@@ -130,15 +130,16 @@ interface Changed {
  * Changes the rows of which something holds, and that are not locked by another session, in one transaction and one message. A row is looked
  * at without a lock first, then locked if nobody else has, and judged again: MySQL would lock it to look at it, and wait for a second at
  * least. The numbers of the locked rows stay at the server: in a subquery of UPDATE, SKIP LOCKED crashes MariaDB 10.11.
+ * @param set what is set; undefined: the rows are deleted
  * @param of a condition on the table `a` of what is asked for, and the row `l`
  */
-async function change(
+async function change<Key extends string | Buffer>(
   client: MysqlClient,
   table: string,
-  asks: readonly Ask[],
-  set: string,
+  asks: readonly Ask<Key>[],
+  set: string | undefined,
   of: string,
-): Promise<Changed> {
+): Promise<Changed<Key>> {
   const asked = asTable(asks.length, asks[0]!.length);
   const values = asks.flatMap(([key, owner, ...others], at) => [at + 1, bytes(key), bytes(owner), ...others]);
   const rows = `STRAIGHT_JOIN ${table} AS l ON l.resource_lock_key = a.p1`;
@@ -146,7 +147,7 @@ async function change(
     'START TRANSACTION',
     `SELECT GROUP_CONCAT(a.n) INTO @mine FROM (SELECT a.* FROM ${asked} ${rows} WHERE ${of} LIMIT ${LOCKS_AT_ONCE}) AS a
 ${rows} WHERE ${of} FOR UPDATE SKIP LOCKED`,
-    `UPDATE ${asked} ${rows} SET ${set} WHERE FIND_IN_SET(a.n, @mine)`,
+    `${set === undefined ? 'DELETE l FROM' : 'UPDATE'} ${asked} ${rows} ${set === undefined ? '' : `SET ${set}`} WHERE FIND_IN_SET(a.n, @mine)`,
     'SELECT @mine AS mine',
     'COMMIT',
   ];
@@ -368,19 +369,23 @@ WHERE resource_lock_key >= ? AND resource_lock_key > ? ORDER BY resource_lock_ke
   return [{ last: lastOf(rows), scanned: rows.length, held: JSON.stringify(held) }];
 }
 
-/** A new row of the same key begins with the clock, which is past all tokens of the deleted one by then. */
+/**
+ * Deletes rows that nobody has used for long, but those that another session has locked: it uses them. A new row of the same key begins with
+ * the clock, which is past all tokens of the deleted one by then.
+ */
 async function sweep(client: MysqlClient, table: string, behind: unknown, keepMs: unknown): Promise<Row[]> {
-  const isUnused = `GREATEST(update_time, expires_at) < DATE_SUB(${NOW}, INTERVAL ? * 1000 MICROSECOND)`;
+  const isUnused = (of: string, ms: string) =>
+    `GREATEST(${of}update_time, ${of}expires_at) < DATE_SUB(${NOW}, INTERVAL ${ms} * 1000 MICROSECOND)`;
   const text = `
-SELECT resource_lock_key AS \`key\`, ${isUnused} AS is_unused FROM ${table}
+SELECT resource_lock_key AS \`key\`, ${isUnused('', '?')} AS is_unused FROM ${table}
 WHERE resource_lock_key > ? ORDER BY resource_lock_key LIMIT ${PAGE}`;
   const rows = await client.query({ name: 'sweep', text }, [keepMs, bytes(behind)]);
-  const unused = rows.filter((row) => Number(row.is_unused) === 1).map(({ key }) => key);
-  if (unused.length > 0) {
-    // The rows may be taken by now: they are judged once they are locked.
-    const remove = `DELETE FROM ${table} WHERE resource_lock_key IN (${many(unused.length, '?')}) AND ${isUnused}`;
-    await client.write(remove, [...unused, keepMs]);
-  }
+  const unused = rows
+    .filter((row) => Number(row.is_unused) === 1)
+    .map(({ key }): Ask<Buffer> => [key as Buffer, '', Number(keepMs)]);
+  // They may be taken by now: they are judged once they are locked.
+  for (let at = 0; at < unused.length; at += LOCKS_AT_ONCE)
+    await change(client, table, unused.slice(at, at + LOCKS_AT_ONCE), undefined, isUnused('l.', 'a.p3'));
   return [{ last: lastOf(rows), scanned: rows.length }];
 }
 
