@@ -4,7 +4,7 @@ import { inWords, quoted } from '../api/printable.js';
 import type { GuardStatement } from '../core/backend/lock-backend.js';
 import { LockHandle } from '../core/lease/lock-handle.js';
 import { LockSetHandle } from '../core/lease/lock-set-handle.js';
-import { unfit } from '../core/options/checks.js';
+import { described, unfit } from '../core/options/checks.js';
 import { loopTurn } from '../core/time/event-loop.js';
 import { IN_TRANSACTION as IN_MYSQL, NOT_GUARDED as BY_MYSQL } from '../stores/sql/mysql/statements.js';
 import { IN_TRANSACTION as IN_POSTGRES, NOT_GUARDED as BY_POSTGRES } from '../stores/sql/postgres/statements.js';
@@ -32,8 +32,8 @@ export async function guard(lock: Lock | LockSet, transaction: Transaction | Tra
     handles = handlesOf(lock);
     const { dialect, text, values } = statementOf(handles);
     const query = queryOf(transaction);
-    for (const check of dialect === 'mysql' ? IN_MYSQL : [IN_POSTGRES]) await query(check, []);
-    await query(text, values);
+    for (const check of dialect === 'mysql' ? IN_MYSQL : [IN_POSTGRES]) await promised(query(check, []));
+    await promised(query(text, values));
   } catch (error) {
     await loopTurn(); // or a loop that tries again at once would stop all else
     throw refusalOf(handles, error);
@@ -61,12 +61,27 @@ function statementOf(handles: readonly LockHandle[]): GuardStatement {
   );
 }
 
+const OF_CALLBACKS =
+  'mysql2 has connections with callbacks, whose query() answers with no promise: pass connection.promise(), or one of mysql2/promise.';
+
 /** @throws LockOptionsError */
 function queryOf(transaction: Transaction | TransactionQuery): TransactionQuery {
   if (typeof transaction === 'function') return transaction;
+  if (typeof (transaction as { promise?: unknown } | null)?.promise === 'function')
+    throw new LockOptionsError(`transaction must have a query() that answers with a promise. ${OF_CALLBACKS}`);
   if (typeof (transaction as Partial<Transaction> | null)?.query === 'function')
     return (text, values) => transaction.query(text, values);
   throw unfit('transaction', transaction, 'a function like (text, values) => tx.query(text, values), or have query');
+}
+
+/** What is no promise would not be waited for, and its error would be read by nobody. @throws LockOptionsError */
+function promised(answer: PromiseLike<unknown>): PromiseLike<unknown> {
+  const given = answer as { then?: unknown; onResult?: unknown } | undefined | null;
+  // The queries of mysql2 with callbacks have a `then` that throws.
+  if (typeof given?.then === 'function' && !('onResult' in given)) return answer;
+  throw new LockOptionsError(
+    `The statement of a guard must be run by what returns a promise: got ${described(answer)}. Roll the transaction back. ${OF_CALLBACKS}`,
+  );
 }
 
 function handlesOf(lock: unknown): readonly LockHandle[] {

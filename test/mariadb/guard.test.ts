@@ -1,3 +1,4 @@
+import { createConnection as createCallbackConnection } from 'mysql2';
 import { createConnection, type Connection } from 'mysql2/promise';
 import { guard, guardStatement } from 'nest-redis-lock/sql';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
@@ -140,6 +141,26 @@ describe('a guard in a MariaDB', () => {
     expect(await b.tryAcquire(key)).toBeNull();
     tx.destroy();
     await until(async () => (await b.tryAcquire(key))?.release(), { what: 'the lock is free' });
+  });
+
+  it('is refused on a connection with callbacks, which is no promise of anything, and runs on its promise() [G837]', async () => {
+    const lock = await (await openAnother()).acquire(freshKey());
+    const connection = createCallbackConnection((await mariaDb()).url);
+    onTestFinished(() => connection.destroy());
+    const refusals = [
+      guard(lock, connection as never),
+      guard(lock, ((...ask: [string]) => connection.query(...ask)) as never),
+    ];
+    for (const refusal of await Promise.allSettled(refusals)) {
+      const { reason } = refusal as PromiseRejectedResult;
+      expect(reason).toBeInstanceOf(LockOptionsError);
+      expect(String(reason)).toContain('pass connection.promise()');
+    }
+    const tx = connection.promise();
+    await tx.beginTransaction();
+    await guard(lock, tx);
+    await tx.commit();
+    expect(await lock.release()).toBe(true);
   });
 
   it('is refused outside of a transaction, where it would guard nothing [G779]', async () => {

@@ -338,6 +338,9 @@ describe('guard', () => {
     await expect(guard({ key: 'key' } as Lock, neverCalled)).rejects.toThrow('lock must be a lock, or a set of locks');
     await expect(guard(lock, undefined as never)).rejects.toThrow('transaction must be a function');
     await expect(guard(lock, {} as never)).rejects.toThrow('transaction must be a function');
+    const forgetful = guard(lock, (() => undefined) as never);
+    await expect(forgetful).rejects.toThrow('must be run by what returns a promise: got undefined. Roll the');
+    await expect(forgetful).rejects.toThrow(LockOptionsError);
     await lock.release();
   });
 
