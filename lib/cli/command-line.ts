@@ -51,7 +51,9 @@ export function readCommandLine(argv: readonly string[]): CommandLine {
   const end = argv.indexOf('--');
   const [args, rest] = end < 0 ? [argv, []] : [argv.slice(0, end), argv.slice(end + 1)];
   try {
-    const { positionals, values } = parsed(args);
+    const { positionals, values, tokens } = parsed(args);
+    const repeated = repeatedIn(tokens.flatMap((token) => (token.kind === 'option' ? [token.name] : [])));
+    if (repeated !== undefined) throw new UsageError(`--${repeated} was given twice.`);
     // As a variable of a shell that is not set leaves it.
     const empty = Object.entries(values).find(([, value]) => [value].flat().includes(''));
     if (empty) throw withoutValue(`--${empty[0]}`);
@@ -66,6 +68,14 @@ export function readCommandLine(argv: readonly string[]): CommandLine {
   }
 }
 
+/** An option with one value that was given several times: all but the last would be passed over. */
+function repeatedIn(names: readonly string[]): string | undefined {
+  const single = Object.entries(OPTIONS).flatMap(([name, option]) =>
+    option.type === 'string' && !('multiple' in option) ? [name] : [],
+  );
+  return single.find((name) => names.indexOf(name) !== names.lastIndexOf(name));
+}
+
 function takesText(option: string): boolean {
   return Object.entries(OPTIONS).some(([name, { type }]) => option === `--${name}` && type === 'string');
 }
@@ -75,7 +85,7 @@ function withoutValue(option: string): UsageError {
 }
 
 function parsed(args: readonly string[]) {
-  return parseArgs({ args: [...args], options: OPTIONS, allowPositionals: true });
+  return parseArgs({ args: [...args], options: OPTIONS, allowPositionals: true, tokens: true });
 }
 
 /** Reads a whole number. @throws UsageError */

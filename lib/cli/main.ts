@@ -206,8 +206,9 @@ async function execute(line: CommandLine, surroundings: Pick<Call, 'env' | 'term
   if (!entry)
     throw new UsageError(`The first word must be a command: ${Object.keys(COMMANDS).join(', ')}. See --help.`);
   const { action, options, takes } = entry;
+  const always: readonly string[] = takes === 'a database' ? ALONE : [...CONNECTION, ...ALONE]; // ddl connects to nothing
   const unknown = Object.keys(line.options).find(
-    (option) => !([...CONNECTION, ...ALONE] as string[]).includes(option) && !Object.hasOwn(options, option),
+    (option) => !always.includes(option) && !Object.hasOwn(options, option),
   );
   if (unknown !== undefined) throw new UsageError(`${name} has no option --${unknown}.`);
   // A key that begins with a dash stands behind "--".
