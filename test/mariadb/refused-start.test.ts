@@ -8,6 +8,7 @@ import type { Row, SqlClient } from '../../lib/stores/sql/sql-client.js';
 import { call } from '../cli/call.js';
 import type { MariaDbServer } from '../support/mariadb-server.js';
 import { openSqlLocks } from '../support/open-locks.js';
+import { until } from '../support/until.js';
 import { mariaDb, ownMariaDb, PATIENT } from './server.js';
 
 let server: MariaDbServer;
@@ -23,7 +24,7 @@ const urlOf = (user: string, password = 'right one', path = '/shop') =>
 
 /** Why an application does not start. */
 const refusalOf = (mysql: string, options: object = {}): Promise<LockOptionsError | LockUnavailableError> =>
-  composeSqlLocks({ mysql, ...PATIENT, connectTimeoutMs: 300, ...options })
+  composeSqlLocks({ mysql, ...PATIENT, connectTimeoutMs: 60_000, ...options })
     .open()
     .then(
       () => expect.fail('it starts'),
@@ -65,7 +66,14 @@ describe('An application with locks in MariaDB', () => {
   });
 
   it('that asks for TLS is told that the server has none', async () => {
-    const error = await refusalOf(`${server.url}?ssl=true`);
+    // It is tried until the time is over, as a server may get TLS when it has started.
+    const error = await until(
+      async () => {
+        const refusal = await refusalOf(`${server.url}?ssl=true`, { connectTimeoutMs: 500 });
+        return refusal.message.includes('not connected:') ? refusal : undefined;
+      },
+      { what: 'the server has answered in time' },
+    );
     expect(error).toBeInstanceOf(LockUnavailableError);
     expect(error.message).toMatch(
       /cannot be used: .* not support secure connection\. It has no TLS: set that up there/,
@@ -142,12 +150,20 @@ describe('The command line on a table of MariaDB', () => {
   });
 
   it('says what to do about a wrong password, and about a database that is not there', async () => {
-    const wrong = await call(['ls', '--mysql', urlOf('limited', 'wr0ng')], { connectMs: 300 });
+    const answered = (url: string) =>
+      until(
+        async () => {
+          const called = await call(['ls', '--mysql', url], { connectMs: 500 });
+          return called.err.includes('not connected:') ? called : undefined;
+        },
+        { what: 'the server has answered in time' },
+      );
+    const wrong = await answered(urlOf('limited', 'wr0ng'));
     expect(wrong).toMatchObject({ code: 69, out: '' });
     expect(wrong.err).toMatch(
       /Access denied for user 'limited'.*\. Correct user and password, in the URL or in PGUSER, /,
     );
-    const absent = await call(['ls', '--mysql', urlOf('root', '', '/absent')], { connectMs: 300 });
+    const absent = await answered(urlOf('root', '', '/absent'));
     expect(absent).toMatchObject({ code: 69, err: expect.stringContaining('Correct the name of the database.') });
   });
 });
