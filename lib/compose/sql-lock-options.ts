@@ -65,6 +65,9 @@ export interface ResolvedSqlLockOptions extends ResolvedServiceOptions, Resolved
 
 const NAMES = [...Object.keys(SERVICE_CHECKS), ...Object.keys(SQL_CHECKS), ...DIALECTS];
 
+/** They are refused with a sentence of their own. */
+const NOT_OF_MYSQL = ['fair', 'fairSlackMs'];
+
 const BESIDE_FACTORY = 'name and isGlobal go beside useFactory, not into what it returns.';
 const OF_THE_DATABASE = 'Did you mean postgres: { host: ... }, or mysql: { host: ... }?';
 const OF_REDIS = 'It is an option of RedisLockModule, which keeps locks in Redis.';
@@ -102,7 +105,7 @@ export function resolveSqlLockOptions(
   registration = DEFAULT_REGISTRATION,
 ): ResolvedSqlLockOptions {
   if (typeof options !== 'object' || options === null) throw unfit('options', options, 'an object');
-  refuseUnknown(options, NAMES, MEANT);
+  refuseUnknown(options, NAMES, MEANT, 'mysql' in options ? NOT_OF_MYSQL : []);
   const backend = serverOf(options);
   const settings = { ...resolveSqlOptions(options), ...resolveServiceOptions(options) };
   if (backend.kind === 'mysql' && settings.fair) {

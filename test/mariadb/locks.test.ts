@@ -209,6 +209,13 @@ describe('SqlLockModule', () => {
     expect(() => composeSqlLocks(options as never)).toThrow(sentence);
   });
 
+  it('does not offer an option that MySQL refuses', () => {
+    const options = { mysql: 'mysql://host/shop', ttl: 5, nonsense: 1 } as never;
+    expect(() => composeSqlLocks(options)).toThrow(/expected (?!.*\bfair).*ttlMs.*Did you mean ttlMs/);
+    const ofPostgres = { postgres: 'postgres://host/shop', nonsense: 1 } as never;
+    expect(() => composeSqlLocks(ofPostgres)).toThrow(/expected .*\bfair\b/);
+  });
+
   it('never shows a password of its database', async () => {
     const mysql = 'mysql://root:se%20cret@127.0.0.1:1/shop';
     const opening = composeSqlLocks({ mysql, connectTimeoutMs: 100 }).open();

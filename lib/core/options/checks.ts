@@ -38,22 +38,25 @@ export function checked(options: object, checks: Readonly<Record<string, Check>>
 
 /**
  * @param meant advice for names that are no options
+ * @param unlisted known names that the error does not offer
  * @throws LockOptionsError for what is not an object, or for the first name that is not known
  */
 export function refuseUnknown(
   options: object,
   known: readonly string[],
   meant: Readonly<Record<string, string>> = {},
+  unlisted: readonly string[] = [],
 ): void {
   if (typeof options !== 'object' || options === null) throw unfit('options', options, 'an object');
   const unknown = Object.keys(options).find((name) => !known.includes(name));
   if (unknown === undefined) return;
   const like = unknown.toLowerCase();
-  const near = known.find((name) => [like, `${like}ms`].includes(name.toLowerCase()));
+  const listed = known.filter((name) => !unlisted.includes(name));
+  const near = listed.find((name) => [like, `${like}ms`].includes(name.toLowerCase()));
   const hint =
     near === undefined ? Object.entries(meant).find(([name]) => name === unknown)?.[1] : `Did you mean ${near}?`;
   throw new LockOptionsError(
-    `There is no option ${quoted(unknown)}: expected ${known.join(', ')}.${hint === undefined ? '' : ` ${hint}`}`,
+    `There is no option ${quoted(unknown)}: expected ${listed.join(', ')}.${hint === undefined ? '' : ` ${hint}`}`,
   );
 }
 
