@@ -7,6 +7,7 @@ import { mariaDb, openBackend, ownMariaDb } from './server.js';
 
 /** `RACE_SECONDS=600 RACE_CONNECTIONS=50 RACE_SEED=7 npm run test:servers -- mariadb` races for longer, and prints its figures. */
 const { RACE_CONNECTIONS = 16, RACE_SECONDS = 5, RACE_SEED = 1 } = process.env;
+const TIMEOUT_MS = Number(RACE_SECONDS) * 1_000 + 300_000;
 
 const SNAPSHOTS = { 'innodb-snapshot-isolation': 'ON' };
 
@@ -82,4 +83,5 @@ it.each([
     expect(problems.slice(0, 5)).toEqual([]);
     for (const count of [counts.grants, counts.refused, counts.forced]) expect(count).toBeGreaterThan(0);
   },
+  TIMEOUT_MS,
 );

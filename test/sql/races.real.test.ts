@@ -5,8 +5,10 @@ import { race } from './race.js';
 
 /** `RACE_SECONDS=600 RACE_CONNECTIONS=50 RACE_SEED=7 npm test -- test/sql/races` races for longer, and prints its figures. */
 const { RACE_CONNECTIONS = 16, RACE_SECONDS = 3, RACE_SEED = 1 } = process.env;
+/** For the race, and for the check of what happened. */
+const TIMEOUT_MS = Number(RACE_SECONDS) * 1_000 + 300_000;
 
-describe('Many connections that race for few locks in a table of PostgreSQL', () => {
+describe('Many connections that race for few locks in a table of PostgreSQL', { timeout: TIMEOUT_MS }, () => {
   let server: PostgresServer;
   beforeAll(async () => {
     server = await PostgresServer.start();
