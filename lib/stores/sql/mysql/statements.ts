@@ -126,10 +126,18 @@ interface Changed<Key> {
   readonly lastId: number;
 }
 
+/** A part of the statements of a change, and its values. */
+interface ChangeText {
+  /** Notes in `@mine` which rows it has locked. */
+  readonly lock: string;
+  readonly update: string;
+  readonly values: readonly unknown[];
+}
+
 /**
  * Changes the rows of which something holds, and that are not locked by another session, in one transaction and one message. A row is looked
  * at without a lock first, then locked if nobody else has, and judged again: MySQL would lock it to look at it, and wait for a second at
- * least. The numbers of the locked rows stay at the server: in a subquery of UPDATE, SKIP LOCKED crashes MariaDB 10.11.
+ * least. What was locked stays at the server: in a subquery of UPDATE, SKIP LOCKED crashes MariaDB 10.11.
  * @param set what is set; undefined: the rows are deleted
  * @param of a condition on the table `a` of what is asked for, and the row `l`
  */
@@ -140,33 +148,63 @@ async function change<Key extends string | Buffer>(
   set: string | undefined,
   of: string,
 ): Promise<Changed<Key>> {
-  const asked = asTable(asks.length, asks[0]!.length);
-  const values = asks.flatMap(([key, owner, ...others], at) => [at + 1, bytes(key), bytes(owner), ...others]);
-  const rows = `STRAIGHT_JOIN ${table} AS l ON l.resource_lock_key = a.p1`;
-  const texts = [
-    'START TRANSACTION',
-    `SELECT GROUP_CONCAT(a.n) INTO @mine FROM (SELECT a.* FROM ${asked} ${rows} WHERE ${of} LIMIT ${LOCKS_AT_ONCE}) AS a
-${rows} WHERE ${of} FOR UPDATE SKIP LOCKED`,
-    `${set === undefined ? 'DELETE l FROM' : 'UPDATE'} ${asked} ${rows} ${set === undefined ? '' : `SET ${set}`} WHERE FIND_IN_SET(a.n, @mine)`,
-    'SELECT @mine AS mine',
-    'COMMIT',
-  ];
+  const isOne = asks.length === 1;
+  const { lock, update, values } = isOne ? changeOfOne(table, asks[0]!, set, of) : changeOfMany(table, asks, set, of);
+  const texts = ['START TRANSACTION', lock, update, ...(isOne ? [] : ['SELECT @mine AS mine']), 'COMMIT'];
   try {
-    const [, , written, [mine]] = (await client.write(texts.join(';\n'), [...values, ...values])) as unknown as [
-      Written,
-      Written,
-      Written,
-      Row[],
-    ];
-    const numbers = String((mine?.mine ?? '') as string)
-      .split(',')
-      .filter(Boolean);
-    return { done: new Set(numbers.map((n) => asks[Number(n) - 1]!)), lastId: written.insertId };
+    const [, , written, mine] = (await client.write(texts.join(';\n'), values)) as [Written, Written, Written, unknown];
+    const done = isOne ? asks.slice(0, written.affectedRows) : numbered(asks, mine as Row[]);
+    return { done: new Set(done), lastId: written.insertId };
   } catch (error) {
     // It has changed nothing, and may be open; the next transaction would end it, too.
     await client.write('ROLLBACK', []).catch(() => {});
     throw error;
   }
+}
+
+function changeOfMany(table: string, asks: readonly Ask<unknown>[], set: string | undefined, of: string): ChangeText {
+  const asked = asTable(asks.length, asks[0]!.length);
+  const values = asks.flatMap((ask, at) => [at + 1, ...valuesOf(ask)]);
+  const rows = `STRAIGHT_JOIN ${table} AS l ON l.resource_lock_key = a.p1`;
+  return {
+    lock: `SELECT GROUP_CONCAT(a.n) INTO @mine FROM (SELECT a.* FROM ${asked} ${rows} WHERE ${of} LIMIT ${LOCKS_AT_ONCE}) AS a
+${rows} WHERE ${of} FOR UPDATE SKIP LOCKED`,
+    update: `${updating(`${asked} ${rows}`, set)} WHERE FIND_IN_SET(a.n, @mine)`,
+    values: [...values, ...values],
+  };
+}
+
+/** The same for one row, found by its key, without the tables, which would take as long as all else. `@mine` is the key, or NULL, which no row has. */
+function changeOfOne(table: string, ask: Ask<unknown>, set: string | undefined, of: string): ChangeText {
+  const values: unknown[] = [];
+  const given = valuesOf(ask);
+  const filled = (part: string) =>
+    part.replaceAll(/\ba\.p(\d)/g, (_, at: string) => {
+      values.push(given[Number(at) - 1]);
+      return '?';
+    });
+  const rowOf = (key: string) => `FROM ${table} AS l WHERE l.resource_lock_key = ${key} AND ${of}`;
+  return {
+    lock: filled(`SELECT MAX(l.resource_lock_key) INTO @mine ${rowOf(`(SELECT l.resource_lock_key ${rowOf('a.p1')})`)}
+FOR UPDATE SKIP LOCKED`),
+    update: filled(`${updating(`${table} AS l`, set)} WHERE l.resource_lock_key = @mine`),
+    values,
+  };
+}
+
+/** @param set undefined: the rows of `l` are deleted */
+function updating(tables: string, set: string | undefined): string {
+  return set === undefined ? `DELETE l FROM ${tables}` : `UPDATE ${tables} SET ${set}`;
+}
+
+function valuesOf([key, owner, ...others]: Ask<unknown>): unknown[] {
+  return [bytes(key), bytes(owner), ...others];
+}
+
+/** @param mine the numbers of operations, from 1, in one text */
+function numbered<One>(asks: readonly One[], [answer]: readonly Row[]): One[] {
+  const numbers = (answer?.mine ?? '') as string;
+  return Array.from(numbers.matchAll(/\d+/g), ([n]) => asks[Number(n) - 1]!);
 }
 
 /** Runs a part of an operation whose earlier part has taken effect. @throws HalfDone */
