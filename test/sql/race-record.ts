@@ -29,7 +29,8 @@ export class Place {
   token = Infinity;
   /** When the lock was handed over to it. */
   readonly served: number[] = [];
-  isLost = false;
+  /** When it was first told that it had no place, without a known reason. */
+  #missedAt?: number;
   #lastAskedAt = 0;
   tell!: (told: { sentAt: number }) => void;
   readonly told = new Promise<{ sentAt: number }>((resolve) => (this.tell = resolve));
@@ -42,11 +43,17 @@ export class Place {
 
   /** It was asked for. @param isThere whether it had been there, or is not needed any more */
   asked(sentAt: number, isThere: boolean): void {
-    // Not if it was served meanwhile, and the message was lost; nor if it may have been passed over.
-    this.isLost ||=
-      this.since < Infinity && !isThere && this.served.length === 0 && !this.mayBeSilentAt(performance.now());
+    // It may have been passed over.
+    if (this.since < Infinity && !isThere && !this.mayBeSilentAt(performance.now()))
+      this.#missedAt ??= performance.now();
     this.#lastAskedAt = sentAt;
     if (this.since === Infinity) this.since = performance.now();
+  }
+
+  /** Not if it was served before, and the message was lost. The answer that says so may have been read later. */
+  get isLost(): boolean {
+    const missedAt = this.#missedAt;
+    return missedAt !== undefined && !this.served.some((sentAt) => sentAt < missedAt);
   }
 
   left(at: number): void {
@@ -62,28 +69,42 @@ export class Place {
 class Use {
   readonly from = performance.now();
 
+  until: number;
+
+  /** @param sentAt when the lock was asked for */
   constructor(
     readonly key: string,
     readonly owner: string,
-    public until: number,
-  ) {}
+    readonly sentAt: number,
+    ttlMs: number,
+  ) {
+    this.until = sentAt + ttlMs;
+  }
 
   ends(at: number): void {
     this.until = Math.min(this.until, at);
   }
 }
 
+/** A forced release. */
+interface Seizure {
+  readonly sentAt: number;
+  readonly answeredAt: number;
+}
+
 /** What happened in a race, as those who took part know it; and whether it may happen. All times are of one clock. */
 export class RaceRecord {
   readonly grants: Grant[] = [];
   readonly #uses: Use[] = [];
-  readonly #seizures: { key: string; holder: string; sentAt: number }[] = [];
+  /** By key and holder. One that is served again, as it still had a place, may lose the lock again. */
+  readonly #seizures = new Map<string, Seizure[]>();
   readonly #places = new Map<string, Place>();
   readonly #waiting = new Map<string, Set<Place>>();
   readonly errors = new Map<string, number>();
   handedOver = 0;
   late = 0;
   swept = 0;
+  forced = 0;
 
   place(key: string, ticket: string, number: number): Place {
     const place = new Place(key, ticket, number);
@@ -121,9 +142,9 @@ export class RaceRecord {
   }
 
   /** @returns undefined when its lease has ended already */
-  begins(key: string, owner: string, until: number): Use | undefined {
-    const use = new Use(key, owner, until);
-    if (use.from >= until) {
+  begins(key: string, owner: string, sentAt: number, ttlMs: number): Use | undefined {
+    const use = new Use(key, owner, sentAt, ttlMs);
+    if (use.from >= use.until) {
       this.late++;
       return undefined;
     }
@@ -132,23 +153,21 @@ export class RaceRecord {
   }
 
   seized(key: string, holder: string, sentAt: number): void {
-    this.#seizures.push({ key, holder, sentAt });
+    const id = idOf(key, holder);
+    this.#seizures.set(id, [...(this.#seizures.get(id) ?? []), { sentAt, answeredAt: performance.now() }]);
+    this.forced++;
   }
 
   failed(code: string): void {
     this.errors.set(code, (this.errors.get(code) ?? 0) + 1);
   }
 
-  get forced(): number {
-    return this.#seizures.length;
-  }
-
   /** @returns what must not have happened, in words */
   problems(): string[] {
     // Whoever was granted a lock may begin with it after it was taken from it by force.
-    const idOf = (key: string, owner: string) => `${owner} ${key}`;
-    const seizedAt = new Map(this.#seizures.map(({ key, holder, sentAt }) => [idOf(key, holder), sentAt]));
-    for (const use of this.#uses) use.ends(seizedAt.get(idOf(use.key, use.owner)) ?? Infinity);
+    for (const use of this.#uses)
+      for (const { answeredAt, sentAt } of this.#seizures.get(idOf(use.key, use.owner)) ?? [])
+        if (answeredAt > use.sentAt) use.ends(sentAt);
     const found: string[] = [];
     for (const key of new Set(this.grants.map((grant) => grant.key))) {
       const grants = this.grants.filter((grant) => grant.key === key);
@@ -159,10 +178,15 @@ export class RaceRecord {
       const { isLost, key, served, ticket } = place;
       if (isLost) found.push(`the place ${ticket} for ${key} was lost`);
       const isTwice = served.some((at, index) => index > 0 && at < served[index - 1]! + GRANT_TTL_MS);
-      if (isTwice && !seizedAt.has(idOf(key, ticket))) found.push(`the place ${ticket} for ${key} was served twice`);
+      if (isTwice && !this.#seizures.has(idOf(key, ticket)))
+        found.push(`the place ${ticket} for ${key} was served twice`);
     }
     return found;
   }
+}
+
+function idOf(key: string, owner: string): string {
+  return `${owner} ${key}`;
 }
 
 function overlaps(uses: Use[]): string[] {

@@ -106,7 +106,7 @@ class Racer {
 
   /** Holds the lock for a moment, and ends that in one of many ways. */
   async #uses(key: string, owner: string, sentAt: number, ttlMs: number): Promise<void> {
-    const use = this.record.begins(key, owner, sentAt + ttlMs);
+    const use = this.record.begins(key, owner, sentAt, ttlMs);
     if (!use) return; // the answer came after the lease had ended
     // Its lease ends, and it is not given back.
     if (ttlMs < 100) return sleep(30);
@@ -136,7 +136,7 @@ class Racer {
     const [rows, sentAt] = await this.#turns(keys.map((key) => ({ key, owner, ttlMs: 5_000, turns: 3 })));
     const uses = keys
       .filter((_, at) => Number(rows[at]?.is_taken) === 1)
-      .map((key) => ({ key, use: this.record.begins(key, owner, sentAt + 5_000) }));
+      .map((key) => ({ key, use: this.record.begins(key, owner, sentAt, 5_000) }));
     await sleep(this.random() * 2);
     for (const { use } of uses) use?.ends(performance.now());
     if (uses.length > 0) await this.#turns(uses.map(({ key }) => ({ key, give: owner })));
