@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
+import { LockUnavailableError } from '../../lib/api/errors.js';
 import type { LockBackend } from '../../lib/core/backend/lock-backend.js';
 import { acquireOn, claimOn, extendOn, now, releaseOn } from '../support/claims.js';
 import { randomOf } from '../support/random.js';
@@ -28,7 +29,7 @@ it.each([
     const endsAt = now() + Number(RACE_SECONDS) * 1_000;
     const uses = new Map<string, Use>();
     const problems: string[] = [];
-    const counts = { grants: 0, refused: 0, forced: 0, expired: 0, unavailable: 0 };
+    const counts = { grants: 0, refused: 0, forced: 0, unforced: 0, expired: 0, unavailable: 0 };
 
     const takes = async (backend: LockBackend, key: string, random: () => number): Promise<void> => {
       const claim = claimOn(key, random() < 0.2 ? 15 : 5_000);
@@ -60,10 +61,17 @@ it.each([
         await sleep(claim.ttlMs < 100 ? 30 : 0);
       }
       if (random() < 0.05) {
-        counts.forced++;
         use.until = Math.min(use.until, now());
-        await backend.forceRelease(key, claim.owner);
-        return;
+        const isDone = await backend.forceRelease(key, claim.owner).then(
+          () => true,
+          (error: unknown) => {
+            // Whoever asks for the lock at the end of its lease may have its row for longer than the attempts take.
+            if (!(error instanceof LockUnavailableError)) throw error;
+            return false;
+          },
+        );
+        counts[isDone ? 'forced' : 'unforced']++;
+        if (isDone) return;
       }
       use.until = Math.min(use.until, now());
       await releaseOn(backend, claim);
